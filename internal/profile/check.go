@@ -78,8 +78,8 @@ func (p *Profile) checkSamples() error {
 		}
 		frames += int(depths[s.Stack])
 	}
-	if most := MaxFrames + len(p.Samples); frames > most {
-		return fmt.Errorf("the samples have %d frames, the maximum is %d", frames, most)
+	if limit := MaxFrames + len(p.Samples); frames > limit {
+		return fmt.Errorf("the samples have %d frames, the maximum is %d", frames, limit)
 	}
 	return nil
 }

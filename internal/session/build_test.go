@@ -22,7 +22,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// clock returns the subject of a profile by time.
+// clock returns the subject of a profile of CPU time.
 func clock(t *testing.T) source.Subject {
 	t.Helper()
 	m := oncpu.New(oncpu.Config{Event: "cpu-clock"})
@@ -32,7 +32,7 @@ func clock(t *testing.T) source.Subject {
 	return m
 }
 
-// lines returns what p holds, a line for each sample.
+// lines returns the samples of p, keyed by their stack as a line.
 func lines(p *profile.Profile) map[string][]int64 {
 	all := map[string][]int64{}
 	for _, s := range p.Samples {
@@ -96,17 +96,17 @@ func TestBuildProfile(t *testing.T) {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 	if p.Meta.Scope != "test" {
-		t.Errorf("meta %+v", p.Meta)
+		t.Errorf("got meta %+v", p.Meta)
 	}
 	for _, s := range p.Samples {
 		if s.CPU != -1 {
-			t.Errorf("CPU %d where they are not told apart", s.CPU)
+			t.Errorf("got CPU %d in a profile without CPUs", s.CPU)
 		}
 	}
 }
 
-// The first signal after sampling ends the search for names; what is left out
-// is told of in one line.
+// A signal after sampling ends the lookup of names. One warning covers all that is left
+// out.
 func TestNamingIsInterruptible(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -139,7 +139,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 			want = []string{"interrupted: incomplete names in 1 module; 2 addresses shown as module+offset"}
 		}
 		if got := names.Warnings(); !slices.Equal(got, want) {
-			t.Errorf("%s: warnings %q, want %q", test.name, got, want)
+			t.Errorf("%s: got warnings %q, want %q", test.name, got, want)
 		}
 		store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
 		p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
@@ -148,12 +148,12 @@ func TestNamingIsInterruptible(t *testing.T) {
 			unnamed = 2
 		}
 		if p.Losses[profile.LossUnresolvedFrames] != unnamed {
-			t.Errorf("%s: %d frames without names, want %d", test.name, p.Losses[profile.LossUnresolvedFrames], unnamed)
+			t.Errorf("%s: got %d frames without names, want %d", test.name, p.Losses[profile.LossUnresolvedFrames], unnamed)
 		}
 	}
 }
 
-// Frames of this very process get their names from its own file.
+// Frames of this process get names from its executable.
 func TestSymbolize(t *testing.T) {
 	store := stackstest.Own(t)
 	names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
@@ -166,18 +166,18 @@ func TestSymbolize(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	if want := (profile.Losses{profile.LossBrokenUser: 1}); p.Losses != want {
-		t.Errorf("losses %+v, want %+v", p.Losses, want)
+		t.Errorf("got losses %+v, want %+v", p.Losses, want)
 	}
 	if warnings := names.Warnings(); len(warnings) > 0 {
-		t.Errorf("warnings %v", warnings)
+		t.Errorf("got warnings %v", warnings)
 	}
 }
 
-// Each reason why the kernel side ends a stack has one in the profile.
+// Each of the kernel side's stack ends has a stack end in the profile.
 func TestEnds(t *testing.T) {
 	for e := bpf.EndNone + 1; e <= bpf.EndUnseen; e++ {
 		if _, ok := ends[e]; !ok {
-			t.Errorf("no end of a profile's stack for %d", e)
+			t.Errorf("got no stack end of the profile for %d", e)
 		}
 	}
 }

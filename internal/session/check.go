@@ -65,15 +65,15 @@ func (o *Options) ringPreset() uint32 {
 // Larger sizes are probably typos.
 func (o *Options) completeSizes() error {
 	for _, s := range []struct {
-		option              usage.Option
-		size                *uint32
-		preset, least, most uint32
+		option           usage.Option
+		size             *uint32
+		preset, min, max uint32
 	}{
 		{usage.RingSize, &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
 		{usage.CountEntries, &o.CountEntries, probe.DefaultCountEntries, 1, probe.MaxEntries},
 		{usage.SeenEntries, &o.SeenEntries, probe.DefaultSeenEntries, 1, probe.MaxEntries},
 	} {
-		if err := probe.CompleteSize(s.option, s.size, s.preset, s.least, s.most); err != nil {
+		if err := probe.CompleteSize(s.option, s.size, s.preset, s.min, s.max); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// completeProfile completes the options of a profile, as [Measure] does.
+// completeProfile completes the options of a profile like [Measure].
 func completeProfile(o *ProfileOptions) error {
 	return o.complete(o.Subject())
 }
@@ -26,10 +26,10 @@ func TestCompleteDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := min(limit, bpf.MaxDepth); o.MaxDepth != want {
-		t.Errorf("depth %d, want %d", o.MaxDepth, want)
+		t.Errorf("got depth %d, want %d", o.MaxDepth, want)
 	}
 	if o.RingSize != oncpu.DefaultRingSize || o.CountEntries != oncpu.DefaultCountEntries || o.SeenEntries != oncpu.DefaultSeenEntries {
-		t.Errorf("sizes %d, %d, %d are not the defaults", o.RingSize, o.CountEntries, o.SeenEntries)
+		t.Errorf("got sizes %d, %d, %d, want the defaults", o.RingSize, o.CountEntries, o.SeenEntries)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
-		t.Errorf("%+v of %+v", o, asked)
+		t.Errorf("got %+v for %+v", o, asked)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestCompleteRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := completeProfile(&test.options)
 			if !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want a usage error that says %q", err, test.want)
+				t.Errorf("got %v, want a usage error that contains %q", err, test.want)
 			}
 		})
 	}

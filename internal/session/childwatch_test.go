@@ -10,10 +10,10 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Children that are left out are told of, whether they live, came or ended, and no
-// threads, or those of others.
+// The hint about children that are not measured appears for running, new and exited
+// children, but not for threads or children of other processes.
 func TestOffspring(t *testing.T) {
-	const parent = 1 << 30 // nobody's number
+	const parent = 1 << 30 // above the limit of Linux for PIDs
 	for name, test := range map[string]struct {
 		record perfevent.Record
 		want   bool
@@ -30,7 +30,7 @@ func TestOffspring(t *testing.T) {
 		o.handleRecord(test.record)
 		o.handleRecord(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
 		if hint := o.hint(); strings.Contains(hint, "--children") != test.want || !test.want && hint != "" {
-			t.Errorf("%s: %q", name, hint)
+			t.Errorf("%s: got %q", name, hint)
 		}
 	}
 	for _, measured := range []target.Target{
@@ -40,7 +40,7 @@ func TestOffspring(t *testing.T) {
 		o := newChildWatch(measured)
 		o.handleRecord(perfevent.Fork{PID: 7, TID: 7, PPID: parent, PTID: parent})
 		if hint := o.hint(); hint != "" {
-			t.Errorf("%s: %q", measured, hint)
+			t.Errorf("%s: got %q, want nothing", measured, hint)
 		}
 	}
 	child := exec.Command("cat")
@@ -53,7 +53,7 @@ func TestOffspring(t *testing.T) {
 	}
 	o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
 	if hint := o.hint(); !strings.Contains(hint, "--children") {
-		t.Errorf("of a child that lives: %q", hint)
+		t.Errorf("running child: got %q", hint)
 	}
 	if err := in.Close(); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ type fakeJob struct {
 	prepare, take error
 	close         error
 	target        *target.Target
-	pid           int // of the target in Take
+	pid           int // of the command, in Take
 }
 
 func (j *fakeJob) Prepare(context.Context) error {
@@ -68,13 +68,13 @@ func TestDriver(t *testing.T) {
 			j.target = &to
 			code, err := Driver{Command: test.command, Target: &to, Stderr: io.Discard}.Run(t.Context(), &j)
 			if !errors.Is(err, test.err) {
-				t.Errorf("error %v, want %v", err, test.err)
+				t.Errorf("got error %v, want %v", err, test.err)
 			}
 			if code != test.code || !slices.Equal(j.calls, test.calls) {
-				t.Errorf("exit code %d after %q, want %d after %q", code, j.calls, test.code, test.calls)
+				t.Errorf("got exit code %d after %q, want %d after %q", code, j.calls, test.code, test.calls)
 			}
 			if launched := len(test.command) > 0 && len(j.calls) == len(all); launched != (j.pid != 0) {
-				t.Errorf("the target has process %d", j.pid)
+				t.Errorf("got process %d as the target", j.pid)
 			}
 		})
 	}
@@ -115,11 +115,11 @@ func TestSinks(t *testing.T) {
 			s := Sinks{fakeSink{"a", &calls, test.err}, fakeSink{"b", &calls, nil}}
 			for _, err := range []error{s.Open(), s.Write(Window{}), s.Close()} {
 				if !errors.Is(err, test.err) {
-					t.Errorf("error %v, want %v", err, test.err)
+					t.Errorf("got error %v, want %v", err, test.err)
 				}
 			}
 			if calls.String() != test.want {
-				t.Errorf("calls:\n%swant:\n%s", calls.String(), test.want)
+				t.Errorf("got calls\n%swant\n%s", calls.String(), test.want)
 			}
 		})
 	}

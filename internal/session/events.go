@@ -86,9 +86,9 @@ func newEvents(line source.Timeline, userOnly bool) (*events, error) {
 
 // follow connects the recording to a store, which limits its nodes of stacks,
 // and to its sources.
-func (e *events) follow(sources []source.Source, store *stacks.Store, most int) {
+func (e *events) follow(sources []source.Source, store *stacks.Store, maxNodes int) {
 	e.sources, e.store = sources, store
-	store.Anonymous, store.MaxNodes = true, most
+	store.Anonymous, store.MaxNodes = true, maxNodes
 }
 
 // begin begins the recording.

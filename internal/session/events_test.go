@@ -20,19 +20,19 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// bytesOf returns what the kernel side writes of an event.
+// bytesOf returns an event's record from the kernel side.
 func bytesOf[E any](e *E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
 }
 
-// No process of the machine has these numbers: 2^22 is the limit of Linux.
+// No process has these IDs: the limit of Linux is 2^22.
 const (
 	wakingThread  = 1<<22 + 1
 	sampledThread = 1<<22 + 2
 )
 
-// What the sources tell of is in the recording, at its time, on its thread, in its
-// stack, though a stack arrives late or never; and it adds up to the same.
+// Each event of a source is in the recording with its time, thread and stack, even if the
+// stack arrives late or never, and the recording has the same totals.
 func TestEvents(t *testing.T) {
 	e, err := newEvents(source.Timeline{Interval: 1e6, EveryWait: true}, false)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := e.take(one.from, one.record[:24]); err == nil {
-			t.Errorf("a part of an event of source %d is taken for one", one.from)
+			t.Errorf("got no error for part of an event of source %d", one.from)
 		}
 	}
 	add(stackstest.Trace{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
@@ -94,7 +94,7 @@ func TestEvents(t *testing.T) {
 
 	lost := e.count()
 	if len(lost) != 1 || lost[stacks.Key{Source: onCPU, ID: 4}].Samples() != 1 {
-		t.Errorf("%v is lost, want stack 4", lost)
+		t.Errorf("got %v lost, want stack 4", lost)
 	}
 	sums := map[uint8]stacks.Values{}
 	for at, value := range e.samples() {
@@ -109,7 +109,7 @@ func TestEvents(t *testing.T) {
 		pageFaults: {1, 0, 10, 1000, 10},
 	} {
 		if sums[from] != want {
-			t.Errorf("source %d adds up to %+v, want %+v", from, sums[from], want)
+			t.Errorf("source %d: got total %+v, want %+v", from, sums[from], want)
 		}
 	}
 
@@ -125,10 +125,10 @@ func TestEvents(t *testing.T) {
 	}
 	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
 	if len(line.Threads) != 1 || line.Threads[0].TID != sampledThread || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
-		t.Fatalf("timeline %+v", line)
+		t.Fatalf("got timeline %+v", line)
 	}
 	if line.Threads[0].End != 4500 || line.Processes[0].End != 4500 {
-		t.Errorf("what exited just before the recording ended is %+v of %+v, want an end at 4500", line.Threads[0], line.Processes[0])
+		t.Errorf("thread that exited just before the end: got %+v of %+v, want an end at 4500", line.Threads[0], line.Processes[0])
 	}
 	var got []string
 	for sample, err := range line.Events.OnCPU(0) {
@@ -138,23 +138,23 @@ func TestEvents(t *testing.T) {
 		got = append(got, leaf(sample.Stack))
 	}
 	if len(got) != 3 || got[0] != "main" || got[1] != "later" || got[2] != stackLost {
-		t.Errorf("samples in %q", got)
+		t.Errorf("got samples in %q", got)
 	}
 	for off, err := range line.Events.OffCPU(0) {
 		if err != nil || off.Start != 1000 || off.Duration != 2000 || off.Runnable != 50 || off.State != profile.StateUninterruptible ||
 			off.Waker.PID != wakingThread || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
-			t.Errorf("%+v, %v, waits for %q", off, err, line.Reasons[off.Stack])
+			t.Errorf("got %+v, %v, waits for %q", off, err, line.Reasons[off.Stack])
 		}
 	}
 	for io, err := range line.Events.BlockIO(0) {
 		if err != nil || io.Queued != 2000 || io.Completed != 2300 || io.Op != profile.BlockWrite || io.Flags != profile.FlagSync ||
 			io.Device == "" || io.Bytes != 4096 || io.Sector != 8 || leaf(io.Stack) != "main" {
-			t.Errorf("%+v, %v", io, err)
+			t.Errorf("got %+v, %v", io, err)
 		}
 	}
 	for f, err := range line.Events.Faults(0) {
 		if err != nil || f.Time != 2400 || f.Latency != 100 || !f.Major || f.Count != 10 || f.Address != 0x1000 || leaf(f.Stack) != "main" {
-			t.Errorf("%+v, %v", f, err)
+			t.Errorf("got %+v, %v", f, err)
 		}
 	}
 }

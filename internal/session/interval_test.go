@@ -25,13 +25,13 @@ func TestSplitEnding(t *testing.T) {
 	}{
 		{"/a.b/name.pb.gz", pprofFormat, "/a.b/name", ".pb.gz"},
 		{"name.pprof", pprofFormat, "name", ".pprof"},
-		{"name.folded", pprofFormat, "name", ".folded"}, // as with --format
+		{"name.folded", pprofFormat, "name", ".folded"}, // with --format
 		{"name", pprofFormat, "name", ""},
 		{"dir/.pb.gz", pprofFormat, "dir/.pb", ".gz"},
 	} {
 		stem, ending := splitEnding(c.path, c.f)
 		if stem != c.stem || ending != c.ending {
-			t.Errorf("%s: %q and %q, want %q and %q", c.path, stem, ending, c.stem, c.ending)
+			t.Errorf("%s: got %q and %q, want %q and %q", c.path, stem, ending, c.stem, c.ending)
 		}
 	}
 }
@@ -49,8 +49,8 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Only files that were written by the run, and are still what it wrote, are
-// removed; numbers go on after those of an earlier run.
+// Only files that the run wrote and that have not been replaced are removed. Numbers
+// continue after those of an earlier run.
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string) {
@@ -62,8 +62,8 @@ func TestKeep(t *testing.T) {
 	for _, name := range []string{"name-0001.folded", "name-0007.folded", "name-0009.txt", "other-0050.folded", "name-x.folded"} {
 		put(name)
 	}
-	var said bytes.Buffer
-	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: &said}
+	var stderr bytes.Buffer
+	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: &stderr}
 	files, err := Files(o, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestKeep(t *testing.T) {
 	}
 	window(1)
 	window(2)
-	// Somebody puts another file in the place of the first.
+	// Replace the first file.
 	if err := os.Remove(filepath.Join(dir, "name-0008.folded")); err != nil {
 		t.Fatal(err)
 	}
@@ -92,18 +92,18 @@ func TestKeep(t *testing.T) {
 		"name-0011.folded", "name-0012.folded", "name-x.folded", "other-0050.folded",
 	}
 	if got := filesIn(t, dir); !slices.Equal(got, want) {
-		t.Errorf("files %q, want %q", got, want)
+		t.Errorf("got files %q, want %q", got, want)
 	}
-	if lines := bytes.Count(said.Bytes(), []byte("\n")); lines != 5 {
-		t.Errorf("%d lines on 5 windows:\n%s", lines, &said)
+	if lines := bytes.Count(stderr.Bytes(), []byte("\n")); lines != 5 {
+		t.Errorf("got %d lines for 5 windows:\n%s", lines, &stderr)
 	}
 }
 
-// Two runs that write the same names leave each other's files.
+// Two runs with the same file names do not remove each other's files.
 func TestTwoRuns(t *testing.T) {
 	dir := t.TempDir()
 	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: io.Discard}
-	// A number that cannot be counted on from is nobody's.
+	// The largest number is ignored, because none can follow it.
 	if err := os.WriteFile(filepath.Join(dir, "name-9223372036854775807.folded"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +124,17 @@ func TestTwoRuns(t *testing.T) {
 	}
 	want := []string{"name-0005.folded", "name-0006.folded", "name-9223372036854775807.folded"}
 	if got := filesIn(t, dir); !slices.Equal(got, want) {
-		t.Errorf("files %q, want %q", got, want)
+		t.Errorf("got files %q, want %q", got, want)
 	}
 }
 
 func TestFilesRefuse(t *testing.T) {
 	for _, output := range []string{"", "-", "/dev/stdout", "name.unknown"} {
 		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, usage.Err) {
-			t.Errorf("output %q: error %v, want one of usage", output, err)
+			t.Errorf("output %q: got error %v, want a usage error", output, err)
 		}
 	}
 	if _, err := Files(&Options{Output: "/no/such/directory/name.folded"}, 0); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// aborted is an output that counts how often it was discarded.
+// aborted is an output that counts discards.
 type aborted struct {
 	uncommitted
 	count int
@@ -25,6 +25,6 @@ func TestOutputFileClose(t *testing.T) {
 	out := &aborted{uncommitted: uncommitted{io.Discard}}
 	f.Output = out
 	if err := f.Close(); err != nil || out.count != 1 {
-		t.Errorf("discarded %d times, %v", out.count, err)
+		t.Errorf("got %d discards, %v; want 1", out.count, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// newTestStreaming returns a stream that has met the stacks of a store, and writes to w.
+// newTestStreaming returns a stream to w that has a store's stacks.
 func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	t.Helper()
 	o := &Options{Stderr: io.Discard}
@@ -33,7 +33,7 @@ func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming
 	return s
 }
 
-// uncommitted is an output that is there at once.
+// uncommitted is an output without a commit step.
 type uncommitted struct{ io.Writer }
 
 func (uncommitted) Commit() error { return nil }
@@ -50,13 +50,13 @@ func (c *counted) Commit() error {
 	return nil
 }
 
-// What was written before an error is kept: close commits the output.
+// Output written before an error is kept: close commits it.
 func TestStreamCommits(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	out := &counted{uncommitted: uncommitted{io.Discard}}
 	s.out, s.Sideband = out, new(process.Sideband)
 	if err := s.close(); err != nil || out.commits != 1 {
-		t.Errorf("%d commits, error %v", out.commits, err)
+		t.Errorf("got %d commits, error %v; want 1", out.commits, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestStreamWrites(t *testing.T) {
 		}
 	}
 	s.hand()
-	s.hand() // nothing more
+	s.hand() // an empty batch
 	s.end()
 	s.write(t.Context())
 	got := out.String()
@@ -90,23 +90,22 @@ func TestStreamWrites(t *testing.T) {
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
 		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
 		"[stack lost]": 1,
-		"fulgur/internal/capture/stacks/stackstest.NewStore+0": 4, // two frames of each
+		"fulgur/internal/capture/stacks/stackstest.NewStore+0": 4, // two frames in each sample
 		"traces.go:": 4,
 	} {
 		if n := strings.Count(got, text); n != want {
-			t.Errorf("%d times %q, want %d, in:\n%s", n, text, want, got)
+			t.Errorf("got %d times %q, want %d, in:\n%s", n, text, want, got)
 		}
 	}
 	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
-		t.Errorf("%d written, %d lost, %d dropped", s.written, s.lost, s.dropped)
+		t.Errorf("got %d written, %d lost, %d dropped", s.written, s.lost, s.dropped)
 	}
 	if err := s.take(0, event(1)[:20]); err == nil {
-		t.Error("no error for half a record")
+		t.Error("got no error for half a record")
 	}
 }
 
-// When the writer is behind, samples are dropped, counted, and the gap is told of
-// where it is.
+// When the writer is slow, samples are dropped and counted, and the output marks the gap.
 func TestStreamDrops(t *testing.T) {
 	var out bytes.Buffer
 	s := newTestStreaming(t, stackstest.Own(t), &out)
@@ -121,22 +120,22 @@ func TestStreamDrops(t *testing.T) {
 	}
 	s.waiting.Store(maxWaiting - 5)
 	poll(3)
-	poll(3) // too many
-	poll(4) // still
+	poll(3) // exceeds the limit
+	poll(4) // still above it
 	s.waiting.Store(0)
 	poll(2)
 	s.end()
 	s.write(t.Context())
 	if s.dropped != 7 || s.written != 5 {
-		t.Errorf("%d dropped and %d written, want 7 and 5", s.dropped, s.written)
+		t.Errorf("got %d dropped and %d written, want 7 and 5", s.dropped, s.written)
 	}
 	before, after, ok := strings.Cut(out.String(), "[7 samples dropped")
 	if n, m := strings.Count(before, "COMM"), strings.Count(after, "COMM"); !ok || n != 3 || m != 2 {
-		t.Errorf("%d samples before the gap and %d after it, want 3 and 2:\n%s", n, m, out.String())
+		t.Errorf("got %d samples before the gap and %d after it, want 3 and 2:\n%s", n, m, out.String())
 	}
 }
 
-// A poll with many samples loses none if nothing waits.
+// A poll with many samples loses none if no samples are waiting.
 func TestStreamLargePoll(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	for range maxWaiting + 1 {
@@ -148,11 +147,11 @@ func TestStreamLargePoll(t *testing.T) {
 	s.end()
 	s.write(t.Context())
 	if s.dropped != 0 || s.written != maxWaiting+1 {
-		t.Errorf("%d dropped and %d written", s.dropped, s.written)
+		t.Errorf("got %d dropped and %d written", s.dropped, s.written)
 	}
 }
 
-// An output that fails ends the stream, and nobody waits for it.
+// An error of the output ends the stream without blocking.
 func TestStreamFails(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	broken := errors.New("broken")
@@ -166,12 +165,12 @@ func TestStreamFails(t *testing.T) {
 	s.end()
 	s.write(t.Context())
 	if err := s.failed(); !errors.Is(err, broken) || s.written != 0 {
-		t.Errorf("error %v, %d written", err, s.written)
+		t.Errorf("got error %v, %d written", err, s.written)
 	}
 }
 
-// BenchmarkStream names and writes samples of known stacks of 3 frames, a batch of
-// 100 at a time, as they come at 1000 a second.
+// BenchmarkStream names and writes samples of known stacks of 3 frames, in batches of
+// 100, like at 1000 samples per second.
 func BenchmarkStream(b *testing.B) {
 	s := newTestStreaming(b, stackstest.Own(b), io.Discard)
 	done := make(chan struct{})
@@ -194,6 +193,6 @@ func BenchmarkStream(b *testing.B) {
 	<-done
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "samples/s")
 	if s.dropped > 0 {
-		b.Errorf("%d samples dropped", s.dropped)
+		b.Errorf("got %d samples dropped", s.dropped)
 	}
 }

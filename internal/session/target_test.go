@@ -13,13 +13,13 @@ func TestCheckTarget(t *testing.T) {
 		err := CheckTarget(target.Target{Scope: target.Cgroup, CgroupPath: path})
 		if !errors.Is(err, want) || !strings.HasPrefix(err.Error(), "cgroup "+path) && !strings.HasPrefix(err.Error(), path) ||
 			!strings.Contains(err.Error(), "/sys/fs/cgroup") {
-			t.Errorf("%s: error %q, want %q and where cgroups are", path, err, want)
+			t.Errorf("%s: got error %q, want %q and the location of cgroups", path, err, want)
 		}
 	}
 	if err := CheckTarget(target.Target{Scope: target.Processes, PIDs: []int{1 << 30}}); !errors.Is(err, target.ErrNoTask) {
-		t.Errorf("error %v, want %v", err, target.ErrNoTask)
+		t.Errorf("got error %v, want %v", err, target.ErrNoTask)
 	}
 	if err := CheckTarget(target.Target{}); err != nil {
-		t.Errorf("the whole system: %v", err)
+		t.Errorf("whole system: got error %v", err)
 	}
 }

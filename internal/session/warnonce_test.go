@@ -7,25 +7,25 @@ import (
 	"testing"
 )
 
-// A warning is printed once, and a few of many.
+// Each warning is printed once, and only a limited number of them.
 func TestWarnOnce(t *testing.T) {
 	var out bytes.Buffer
 	warnings := warnOnce{options: &Options{Stderr: &out}}
 	warnings.warn([]string{"a", "b", "a"})
 	warnings.warn([]string{"b", "c"})
 	if want := "fulgur: a\nfulgur: b\nfulgur: c\n"; out.String() != want {
-		t.Errorf("prints\n%s\nwant\n%s", &out, want)
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
 	for i := range 100 {
 		warnings.warn([]string{fmt.Sprint("line ", i)})
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if last := lines[len(lines)-1]; len(lines) != maxWarnings+1 || !strings.Contains(last, "more warnings") || strings.Count(out.String(), "more warnings") != 1 {
-		t.Errorf("prints %d lines:\n%s", len(lines), &out)
+		t.Errorf("got %d lines:\n%s", len(lines), &out)
 	}
 	out.Reset()
 	quiet := warnOnce{options: &Options{Stderr: &out, Quiet: true}}
 	if quiet.warn([]string{"a"}); out.Len() > 0 {
-		t.Errorf("prints %s", &out)
+		t.Errorf("got %s, want nothing", &out)
 	}
 }

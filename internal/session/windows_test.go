@@ -27,8 +27,8 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// newTestWindows returns a run without a kernel side that has met the stacks of a store and
-// writes its windows.
+// newTestWindows returns a run without a kernel side that has a store's stacks and passes
+// its windows to write.
 func newTestWindows(t *testing.T, every time.Duration, store *stacks.Store, write func(Window) error) *windows {
 	t.Helper()
 	o := &Options{Every: every, Stderr: io.Discard}
@@ -45,7 +45,7 @@ func newTestWindows(t *testing.T, every time.Duration, store *stacks.Store, writ
 	return w
 }
 
-// collected takes windows.
+// collected collects windows.
 type collected []Window
 
 func (c *collected) take(w Window) error {
@@ -53,8 +53,8 @@ func (c *collected) take(w Window) error {
 	return nil
 }
 
-// Each window has what was counted and lost in it, and nothing of the others; all of them
-// together have everything.
+// Each window contains only its own counts and losses, and all windows together contain
+// everything.
 func TestWindowsContents(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
@@ -64,14 +64,14 @@ func TestWindowsContents(t *testing.T) {
 		w.write(t.Context())
 	}()
 	type part struct {
-		id            uint64 // of the stack that is counted
+		id            uint64 // of the counted stack
 		samples, lost uint64
-		traces        uint64 // of stacks whose trace never came
+		traces        uint64 // lost traces of stacks
 		length        time.Duration
 	}
 	parts := []part{
 		{id: 1, samples: 5, lost: 3, length: time.Second},
-		// What runs on is counted by the name that it had before.
+		// The stack has its name from an earlier window.
 		{id: 1, samples: 7, length: 2 * time.Second},
 		{id: 99, samples: 2, lost: 1, traces: 2, length: time.Second},
 		{length: time.Second},
@@ -90,30 +90,30 @@ func TestWindowsContents(t *testing.T) {
 	<-written
 	w.sources = nil
 	if len(got) != len(parts) {
-		t.Fatalf("%d windows", len(got))
+		t.Fatalf("got %d windows", len(got))
 	}
 	for i, want := range parts {
 		p := got[i].Profile
 		if got[i].Number != i+1 || uint64(p.Total(0)) != want.samples || uint64(p.Total(1)) != 10*want.samples ||
 			p.Losses[profile.LossSideband] != want.lost || p.Losses[profile.LossTraces] != want.traces || p.Meta.Duration != want.length {
-			t.Errorf("window %d has number %d, %d and %d, losses %+v, lasts %s; want %+v", i+1, got[i].Number, p.Total(0), p.Total(1), p.Losses, p.Meta.Duration, want)
+			t.Errorf("window %d: got number %d, %d and %d, losses %+v, duration %s; want %+v", i+1, got[i].Number, p.Total(0), p.Total(1), p.Losses, p.Meta.Duration, want)
 		}
 		if i > 0 {
 			before := got[i-1].Profile.Meta
 			if end := before.Start.Add(before.Duration); !p.Meta.Start.Equal(end) {
-				t.Errorf("window %d begins at %s, the one before ends at %s", i+1, p.Meta.Start, end)
+				t.Errorf("window %d: got start %s, want the previous end %s", i+1, p.Meta.Start, end)
 			}
 		}
 		if has := strings.Contains(fmt.Sprint(lines(p)), "stackstest.NewStore"); has != (want.id == 1) {
-			t.Errorf("window %d has the stack that counts in others, or not its own: %v", i+1, lines(p))
+			t.Errorf("window %d: got another window's stack, or not its own: %v", i+1, lines(p))
 		}
 	}
 	if w.samples != 14 || w.lost[profile.LossSideband] != 4 || w.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
-		t.Errorf("all windows: %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
+		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
 	}
 }
 
-// counting is a source that has counted a stack.
+// counting is a source with samples of one stack.
 type counting struct {
 	source.Source
 	counts stacks.Counts
@@ -121,7 +121,7 @@ type counting struct {
 
 func newCounting(id, samples uint64) *counting {
 	c := new(counting)
-	c.counts.Take() // begins
+	c.counts.Take() // the next window
 	if samples > 0 {
 		c.counts.Add(stacks.Key{ID: id}, stacks.Values{samples, 10 * samples})
 	}
@@ -132,8 +132,8 @@ func (c *counting) Counts() *stacks.Counts      { return &c.counts }
 func (c *counting) Pending() ([]uint64, error)  { return nil, nil }
 func (c *counting) Stats() (probe.Stats, error) { return probe.Stats{}, nil }
 
-// When a window cannot be delivered, the measurement ends with the error, and nobody
-// waits for the windows after it.
+// An error in the delivery of a window ends the measurement, and later windows do not
+// block.
 func TestWindowsDeliveryFails(t *testing.T) {
 	failure := errors.New("no room")
 	delivered := 0
@@ -144,18 +144,18 @@ func TestWindowsDeliveryFails(t *testing.T) {
 	w.every = MinWindow
 	err := w.take(t.Context(), w, nil)
 	if !errors.Is(err, failure) || delivered != 1 {
-		t.Errorf("error %v after %d windows, want %v after the first", err, delivered, failure)
+		t.Errorf("got error %v after %d windows, want %v after the first", err, delivered, failure)
 	}
 }
 
-// What is closed after that is let go.
+// Windows after an error are dropped without blocking.
 func TestWindowsAfterFailure(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), func(Window) error { return errors.New("no room") })
 	go w.write(t.Context())
 	done := make(chan error)
 	go func() {
 		var errs []error
-		for range 4 { // more than wait in line
+		for range 4 { // more than the queue holds
 			errs = append(errs, w.turnAt(time.Now()))
 		}
 		w.end()
@@ -167,19 +167,19 @@ func TestWindowsAfterFailure(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("the measurement waits for who does not write any more")
+		t.Fatal("turn blocks on a writer that has failed")
 	}
 }
 
-// Windows are cut out of the time of the measurement without a gap, by its own clock, and
-// what is left at the end is delivered too.
+// Windows cover the measurement without gaps, by its own clock, including the rest at the
+// end.
 func TestWindowsCoverRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit time.Duration
 		end   bool
 	}{
 		"time is over":     {limit: 450 * time.Millisecond},
-		"somebody ends it": {end: true},
+		"interrupted":      {end: true},
 		"shorter than one": {limit: 30 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,16 +197,16 @@ func TestWindowsCoverRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(got) == 0 || test.end && len(got) < 2 {
-				t.Fatalf("%d windows", len(got))
+				t.Fatalf("got %d windows", len(got))
 			}
 			at := got[0].Profile.Meta.Start
 			for i, window := range got {
 				m := window.Profile.Meta
 				if !m.Start.Equal(at) || window.Number != i+1 {
-					t.Errorf("window %d, number %d, begins %s after the end of the one before", i+1, window.Number, m.Start.Sub(at))
+					t.Errorf("window %d: got number %d, and a start %s after the previous end", i+1, window.Number, m.Start.Sub(at))
 				}
 				at = m.Start.Add(m.Duration)
-				// Each ends at the next beat that it can, or later.
+				// Each window ends at the next beat or later.
 				if beat := got[0].Profile.Meta.Start.Add(time.Duration(i+1) * w.every); i < len(got)-1 && at.Before(beat) {
 					t.Errorf("window %d ends %s too early", i+1, beat.Sub(at))
 				}
@@ -218,12 +218,12 @@ func TestWindowsCoverRun(t *testing.T) {
 	}
 }
 
-// When a window is closed.
+// TestWindowDue tests when a window ends.
 func TestWindowDue(t *testing.T) {
 	end := time.Now()
 	for name, test := range map[string]struct {
-		at      time.Duration // after the window's end
-		left    time.Duration // of the run; 0 if it has no end
+		at      time.Duration // after the planned end of the window
+		left    time.Duration // of the run; 0 if it is unlimited
 		waiting int64
 		names   int
 		want    bool
@@ -253,7 +253,7 @@ func TestWindowDue(t *testing.T) {
 	}
 }
 
-// storeOfNames returns a store that was told so many names of one stack.
+// storeOfNames returns a store with n names of one stack.
 func storeOfNames(t *testing.T, n int) *stacks.Store {
 	t.Helper()
 	store := stacks.NewStore(stackstest.Layout{})
@@ -267,7 +267,7 @@ func storeOfNames(t *testing.T, n int) *stacks.Store {
 	return store
 }
 
-// A window that was closed late does not shift those after it.
+// A window that ends late does not delay the next ones.
 func TestWindowsKeepBeat(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
 	w.every = time.Hour
@@ -280,11 +280,11 @@ func TestWindowsKeepBeat(t *testing.T) {
 		t.Errorf("the next window ends %s after the beat", w.next.Sub(want))
 	}
 	if p := (<-w.items).item; w.begin.Before(first) || p.meta.Duration < 3*time.Hour {
-		t.Errorf("the window that was closed lasts %s, and the next begins at %s", p.meta.Duration, w.begin)
+		t.Errorf("got a window of %s, and a next one that begins at %s", p.meta.Duration, w.begin)
 	}
 }
 
-// held is a source of what goes on when a window ends.
+// held is a source with pending stacks.
 type held struct {
 	source.Source
 	ids []uint64
@@ -293,22 +293,23 @@ type held struct {
 
 func (h *held) Pending() ([]uint64, error) { return h.ids, h.err }
 
-// What goes on when a window ends keeps its stacks, whichever source it is of.
+// Stacks that are pending at the end of a window are kept for the next one, for all
+// sources.
 func TestWindowsPending(t *testing.T) {
 	a, b := &held{ids: []uint64{1, 2}}, &held{ids: []uint64{3}}
 	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
 	w.sources = []source.Source{a, b}
 	defer func() { w.sources = nil }()
 	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
-		t.Errorf("pending %v, %v", ids, err)
+		t.Errorf("got pending %v, %v", ids, err)
 	}
 	b.err = errors.New("gone")
 	if _, err := w.pending(); !errors.Is(err, b.err) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// Without windows, the whole run is one, however many stacks it has.
+// Without windows, the whole run is one window, even with many stacks.
 func TestWholeRun(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, 0, storeOfNames(t, maxStacks), got.take)
@@ -330,14 +331,14 @@ func TestWholeRun(t *testing.T) {
 	w.end()
 	<-done
 	if len(got) != 1 || got[0].Number != 1 || got[0].Profile.Total(0) != 5 || got[0].Timeline != nil {
-		t.Errorf("windows %+v", got)
+		t.Errorf("got windows %+v", got)
 	}
 	if w.Due != nil || w.known != nil {
-		t.Error("what only windows need is there")
+		t.Error("got state that only windows need")
 	}
 }
 
-// A perf map that a program writes only when it ends is found.
+// A perf map that a program writes only at its end is found.
 func TestWindowsFinishPerfMaps(t *testing.T) {
 	w := newTestWindows(t, 0, stackstest.Own(t), new(collected).take)
 	self := os.Getpid()
@@ -350,9 +351,9 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 		return err
 	}
 	if err := read(); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("error %v", err)
+		t.Fatalf("got error %v", err)
 	}
-	w.Processes.FollowPerfMaps() // looks again only after a while
+	w.Processes.FollowPerfMaps() // limited in its rate
 	if err := os.WriteFile(path, []byte("1000 10 compiled\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -364,8 +365,8 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 	}
 }
 
-// Functions without a name are distinct in a window. Windows share them, so that their
-// numbers have no sum.
+// Functions without names are counted once per window. Windows may share them, so there
+// is no total.
 func TestWindowsUnresolvedFrames(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, storeOfNames(t, 1), got.take)
@@ -381,15 +382,15 @@ func TestWindowsUnresolvedFrames(t *testing.T) {
 	w.sources = nil
 	for i, window := range got {
 		if n := window.Profile.Losses[profile.LossUnresolvedFrames]; n != 1 {
-			t.Errorf("window %d has %d functions without a name", i+1, n)
+			t.Errorf("window %d: got %d functions without names", i+1, n)
 		}
 	}
 	if w.lost[profile.LossUnresolvedFrames] != 0 || w.lost[profile.LossUnresolved] != 2 {
-		t.Errorf("all windows: %+v", w.lost)
+		t.Errorf("all windows: got %+v", w.lost)
 	}
 }
 
-// steps is a source that notes the steps of the turn of a window.
+// steps is a source that records the steps at the end of a window.
 type steps struct {
 	source.Source
 	name  string
@@ -407,32 +408,32 @@ func (s steps) BeginCut() error  { return s.step("begin") }
 func (s steps) Cut(uint64) error { return s.step("cut") }
 func (s steps) Renew() error     { return errors.Join(s.step("renew"), errRenew) }
 
-// When a window ends, all sources are cut together, and then begin new IDs of stacks. No
-// data is read if that fails.
+// At the end of a window, all sources are cut together and then renew their stack IDs. If
+// renewing fails, no data is read.
 func TestWindowsTurn(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
 	var noted []string
 	w.sources = []source.Source{steps{name: "a", noted: &noted}, steps{name: "b", noted: &noted}}
 	defer func() { w.sources = nil }()
 	if err := w.turn(); !errors.Is(err, errRenew) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if want := []string{"begin a", "begin b", "cut a", "cut b", "renew a", "renew b"}; !slices.Equal(noted, want) {
-		t.Errorf("steps %q, want %q", noted, want)
+		t.Errorf("got steps %q, want %q", noted, want)
 	}
 }
 
-// The error of the last window, which is written after sampling, is not lost.
+// An error in writing the last window, after sampling, is returned.
 func TestLastWriteFails(t *testing.T) {
 	failure := errors.New("no room")
 	w := newTestWindows(t, 0, stackstest.Own(t), func(Window) error { return failure })
 	w.Limit = time.Millisecond
 	if err := w.take(t.Context(), w, nil); !errors.Is(err, failure) {
-		t.Errorf("error %v, want %v", err, failure)
+		t.Errorf("got error %v, want %v", err, failure)
 	}
 }
 
-// slow is a pipeline whose symbolization does not end by itself.
+// slow is a pipeline whose symbolization blocks until it is canceled.
 type slow struct {
 	*windows
 	began func()
@@ -445,8 +446,7 @@ func (s slow) write(ctx context.Context) {
 	}
 }
 
-// A signal after the end of sampling ends symbolization. The signal that ended
-// sampling does not.
+// A signal after sampling ends symbolization. The signal that ended sampling does not.
 func TestSkipNames(t *testing.T) {
 	for name, interrupted := range map[string]bool{"time is over": false, "interrupted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -458,7 +458,7 @@ func TestSkipNames(t *testing.T) {
 			registered := make(chan struct{})
 			w.options.Interruptible = func(ctx context.Context) (context.Context, func()) {
 				if ctx.Err() != nil {
-					t.Error("the signal that ended sampling ends symbolization")
+					t.Error("the signal that ended sampling canceled symbolization")
 				}
 				close(registered)
 				return again, func() {}
@@ -481,7 +481,7 @@ func TestSkipNames(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("symbolization does not end")
+				t.Fatal("symbolization has not ended after a minute")
 			}
 		})
 	}

@@ -39,8 +39,8 @@ func Limited(t *testing.T, memory uint64, cpu time.Duration, f func(t *testing.T
 	cmd.Env = append(os.Environ(), limitedVar+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		const most = 3000
-		t.Errorf("with %d MiB and %v of CPU time: %v\n%s", memory>>20, cpu, err, out[:min(len(out), most)])
+		const shown = 3000
+		t.Errorf("with %d MiB and %v of CPU time: %v\n%s", memory>>20, cpu, err, out[:min(len(out), shown)])
 	}
 }
 

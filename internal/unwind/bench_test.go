@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// BenchmarkCompile compiles the files in FULGUR_UNWIND_FILES, or else the C
-// library; BenchmarkLookup looks addresses of them up.
+// BenchmarkCompile compiles the files in FULGUR_UNWIND_FILES, or the C library.
+// BenchmarkLookup looks up addresses in them.
 func BenchmarkCompile(b *testing.B) {
 	for _, path := range benchFiles(b) {
 		b.Run(path, func(b *testing.B) {
@@ -67,6 +67,6 @@ func benchFiles(b *testing.B) []string {
 			return []string{path}
 		}
 	}
-	testenv.Skip(b, "needs a C library in the usual place")
+	testenv.Skip(b, "needs a C library in one of its usual places")
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// listing is a table in lines, with offsets from the start of the code.
+// listing formats a table as lines, with offsets from the start of the code.
 func listing(t *Table) []string {
 	var out []string
 	t.Each(func(addr uint64, r Rule) bool {
@@ -74,7 +74,7 @@ func TestPrograms(t *testing.T) {
 		machine elf.Machine
 		signal  bool
 		program []byte
-		want    []string // until the end of the function
+		want    []string // up to the end of the function
 	}{
 		{"empty", elf.EM_X86_64, false, nil, []string{"0x0 " + sp8}},
 		{"frame pointer", elf.EM_X86_64, false, program(
@@ -173,7 +173,7 @@ func TestPrograms(t *testing.T) {
 		), []string{"0x0 unsupported"}},
 		{"unsupported", elf.EM_X86_64, false, program(
 			cfaAdvanceLoc|1, cfaDefCFAExpression, expr(breg(9, 0), opLit0+8, opPlus, opDeref),
-			cfaAdvanceLoc|1, cfaDefCFA, amd64SP, 8, cfaRegister, amd64SP, 8, // another stack
+			cfaAdvanceLoc|1, cfaDefCFA, amd64SP, 8, cfaRegister, amd64SP, 8, // a switch of stacks
 			cfaAdvanceLoc|1, cfaRestoreExtended, amd64SP,
 			cfaAdvanceLoc|1, cfaSameValue, amd64RA,
 			cfaAdvanceLoc|1, cfaOffset|amd64RA, 1, cfaDefCFA, uleb(1<<40), 8,
@@ -230,20 +230,19 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestLayers has functions that overlap, repeat, lie outside of the code, and
-// are described twice.
+// TestLayers has functions that overlap, are repeated, or are outside the code.
 func TestLayers(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
 	f.fde(codeAddr+0x2000, 0x100, false) // out of order
 	f.fde(codeAddr, 0x40, false, cfaAdvanceLoc|0x30, cfaDefCFAOffset, 16)
-	f.fde(codeAddr, 0x20, false, cfaDefCFAOffset, 99)         // repeated
+	f.fde(codeAddr, 0x20, false, cfaDefCFAOffset, 99)         // a repetition
 	f.fde(codeAddr+0x10, 0x10, false, cfaDefCFAOffset, 24)    // within another
-	f.fde(0, 0x10, false)                                     // dropped by the linker
-	f.fde(codeAddr+0x9000, 0, false)                          // the same
-	f.fde(1<<40, 0x10, false)                                 // elsewhere
+	f.fde(0, 0x10, false)                                     // an FDE that the linker dropped
+	f.fde(codeAddr+0x9000, 0, false)                          // another one
+	f.fde(1<<40, 0x10, false)                                 // outside the code
 	f.fde(codeAddr+0xfff0, 0x1000, false, cfaDefCFAOffset, 8) // beyond the end
-	f.b = append(f.b, 0, 0, 0, 0)                             // between two tables
+	f.b = append(f.b, 0, 0, 0, 0)                             // a terminator between two tables
 	f.cie(elf.EM_X86_64, "", cfaDefCFA, amd64SP, 32, cfaOffset|amd64RA, 1)
 	f.fde(codeAddr+0x3000, 8, false)
 	d := frames{}
@@ -296,8 +295,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestSeparate says when the separate debug file is asked for, and that a table is
-// made without it.
+// TestSeparate checks when the separate debug file is opened, and that a table is
+// compiled without it.
 func TestSeparate(t *testing.T) {
 	section := func(name string, functions ...uint64) elftest.Section {
 		f := frames{eh: name == ".eh_frame"}
@@ -333,18 +332,18 @@ func TestSeparate(t *testing.T) {
 			t.Fatalf("%s: %v", test.name, err)
 		}
 		if asked != test.asked || table.Stats.Damaged != test.damaged {
-			t.Errorf("%s: asked for %v, %d damaged; want %v, %d", test.name, asked, table.Stats.Damaged, test.asked, test.damaged)
+			t.Errorf("%s: got asked %v, %d damaged; want %v, %d", test.name, asked, table.Stats.Damaged, test.asked, test.damaged)
 		}
 		if asked && !errors.Is(table.Stats.Damage, wrong) {
-			t.Errorf("%s: damage %v, want %v", test.name, table.Stats.Damage, wrong)
+			t.Errorf("%s: got damage %v, want %v", test.name, table.Stats.Damage, wrong)
 		}
 		if got := table.Lookup(codeAddr + 8).String(); got != sp8 {
-			t.Errorf("%s: the rule of what .eh_frame describes is %s", test.name, got)
+			t.Errorf("%s: got rule %s for code that .eh_frame describes", test.name, got)
 		}
 	}
 }
 
-// TestKnown gives rules to what nothing describes.
+// TestKnown checks the rules for code without call frame information.
 func TestKnown(t *testing.T) {
 	plt := make([]byte, 64)
 	ibt := append(make([]byte, 16), append([]byte{0xf3, 0x0f, 0x1e, 0xfa}, make([]byte, 44)...)...)
@@ -384,7 +383,7 @@ func TestKnown(t *testing.T) {
 		}
 		table, err := compileBytes(t, elftest.File{
 			Machine: test.machine, Entry: codeAddr + 0x200,
-			Segments: []elftest.Segment{load(2), load(1)}, // in disorder
+			Segments: []elftest.Segment{load(2), load(1)}, // unsorted
 			Sections: []elftest.Section{
 				{Name: ".text", Addr: codeAddr, Content: text},
 				{Name: ".plt", Addr: codeAddr + 0x20000, Content: test.plt},
@@ -401,7 +400,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestCrosscall describes how C calls Go, in Go programs only.
+// TestCrosscall checks the rules for calls from C to Go, only in Go programs.
 func TestCrosscall(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
@@ -436,9 +435,9 @@ func TestStartContext(t *testing.T) {
 	}
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
-	f.fde(codeAddr, amd64.startContextSize, false)      // at the beginning of the code
-	f.fde(codeAddr+0x40, amd64.startContextSize, false) // this one it is
-	f.fde(codeAddr+0x70, 16, false)                     // a function without a byte after it
+	f.fde(codeAddr, amd64.startContextSize, false)      // at the start of the code
+	f.fde(codeAddr+0x40, amd64.startContextSize, false) // the match
+	f.fde(codeAddr+0x70, 16, false)                     // the code ends after this function
 	f.fde(codeAddr+0x80, amd64.startContextSize, false)
 	f.fde(codeAddr+0xc0, 32, false)                      // too long
 	f.fde(codeAddr+0x100, amd64.startContextSize, false) // other code
@@ -448,25 +447,24 @@ func TestStartContext(t *testing.T) {
 	}
 	for off := range uint64(0x120) {
 		if got := table.Lookup(codeAddr+off) == (Rule{Kind: KindEnd}); got != (off == 0x3f) {
-			t.Errorf("at %#x: %v", off, table.Lookup(codeAddr+off))
+			t.Errorf("at %#x: got %v", off, table.Lookup(codeAddr+off))
 		}
 	}
 }
 
-// TestNoTable has files without tables.
+// TestNoTable covers files without tables.
 func TestNoTable(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"no section": madeUp(elf.EM_X86_64, nil),
 		"machine":    madeUp(elf.EM_RISCV, nil, elftest.Section{Name: ".eh_frame", Content: []byte{0, 0, 0, 0}}),
 	} {
 		if _, err := compileBytes(t, b, Options{}); !errors.Is(err, ErrNoTable) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
 
-// TestTrampoline has a file with nothing but a signal trampoline, as arm64's vdso
-// is.
+// TestTrampoline has a file with only a signal trampoline, like arm64's vdso.
 func TestTrampoline(t *testing.T) {
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		code := make([]byte, 0x400)
@@ -476,12 +474,12 @@ func TestTrampoline(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := table.Lookup(codeAddr + 0xff); r.Kind != KindSignal || table.Lookup(codeAddr+0x200) != (Rule{}) {
-			t.Errorf("%v: %v at the trampoline", m, r)
+			t.Errorf("%v: got %v at the trampoline", m, r)
 		}
 	}
 }
 
-// Information that describes more rows than any program has is not kept.
+// Call frame information with more rows than the limit is refused.
 func TestMaxRows(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
@@ -490,14 +488,14 @@ func TestMaxRows(t *testing.T) {
 	}
 	file := func() []byte { return madeUp(elf.EM_X86_64, nil, elftest.Section{Name: ".eh_frame", Content: f.b}) }
 	if _, err := compileBytes(t, file(), Options{MaxRows: 6}); err != nil {
-		t.Errorf("6 rows: %v", err)
+		t.Errorf("6 rows: got %v", err)
 	}
 	if _, err := compileBytes(t, file(), Options{MaxRows: 5}); err == nil || !strings.Contains(err.Error(), "more than 5 rows in .eh_frame") {
-		t.Errorf("6 rows where 5 are allowed: %v", err)
+		t.Errorf("6 rows with a limit of 5: got %v", err)
 	}
 }
 
-// TestDamaged has entries that cannot be read beside some that can.
+// TestDamaged has damaged entries next to valid ones.
 func TestDamaged(t *testing.T) {
 	good := func(f *frames) {
 		f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
@@ -525,21 +523,21 @@ func TestDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if table.Stats.Damaged != 1 || !strings.Contains(fmt.Sprint(table.Stats.Damage), test.want) {
-			t.Errorf("%s: %d damaged: %v", name, table.Stats.Damaged, table.Stats.Damage)
+			t.Errorf("%s: got %d damaged: %v", name, table.Stats.Damaged, table.Stats.Damage)
 		}
 		if r := table.Lookup(codeAddr + 10); r.String() != sp8 {
-			t.Errorf("%s: the function before is %v", name, r)
+			t.Errorf("%s: got %v for the function before", name, r)
 		}
 	}
 }
 
-// TestNoSections has a file whose section headers were stripped.
+// TestNoSections has a file without section headers.
 func TestNoSections(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
 	f.fde(codeAddr, 64, false)
 	const headerAddr, frameAddr = 0x600000, 0x700000
-	// Encodings: 0x1b is relative to the place and signed, 4 bytes; 0xff is none.
+	// Encodings: 0x1b is pc-relative and signed, 4 bytes; 0xff means omitted.
 	header := program(1, 0x1b, 0, 0, binary.LittleEndian.AppendUint32(nil, frameAddr-headerAddr-4), 0, 0, 0, 0)
 	file := func(header []byte) []byte {
 		load := func(section int, flags elf.ProgFlag) elftest.Segment {
@@ -573,7 +571,7 @@ func TestNoSections(t *testing.T) {
 		{1, 0x02},
 	} {
 		if _, err := compileBytes(t, file(bad), Options{}); err == nil {
-			t.Errorf("no error for header % x", bad)
+			t.Errorf("got no error for header % x", bad)
 		}
 	}
 }

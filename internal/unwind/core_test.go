@@ -15,13 +15,13 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestCore compares the stack in a core dump of a static program for arm64, such
-// as qemu-user leaves, with elfutils': FULGUR_UNWIND_CORE is the program and
-// then the core dumps.
+// TestCore compares the stack in a core dump of a static arm64 program, such as from
+// qemu-user, with elfutils'. FULGUR_UNWIND_CORE lists the program and then the core
+// dumps.
 func TestCore(t *testing.T) {
 	paths := strings.Fields(testenv.Given(t, "FULGUR_UNWIND_CORE"))
 	if len(paths) < 2 {
-		t.Fatal("FULGUR_UNWIND_CORE names no core dump")
+		t.Fatal("FULGUR_UNWIND_CORE lists no core dump")
 	}
 	program, err := elffile.Open(paths[0])
 	if err != nil {
@@ -47,8 +47,8 @@ func TestCore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The first note is "CORE", NT_PRSTATUS; struct elf_prstatus
-			// has the registers at offset 112.
+			// The first note is "CORE", NT_PRSTATUS; struct elf_prstatus has the
+			// registers at offset 112.
 			i := bytes.Index(notes, []byte("CORE\x00")) + 8 + 112
 			for n := range regs.R {
 				regs.R[n] = binary.LittleEndian.Uint64(notes[i+8*n:])
@@ -81,13 +81,12 @@ func TestCore(t *testing.T) {
 		for i, f := range got {
 			pcs[i] = f.PC
 		}
-		// Where elfutils misses the program's call frame information it goes
-		// by frame pointers, and first by the link register, even if that
-		// holds an older return address.
+		// Without the program's call frame information, elfutils follows frame pointers,
+		// after the link register, which may hold an older return address.
 		link := regs.R[arm64RA]
 		if !slices.Equal(pcs, want) && len(want) > 1 && want[1] == link {
 			want = slices.Delete(want, 1, 2)
-			t.Logf("%s: but for the link register", path)
+			t.Logf("%s: equal except for the link register", path)
 		}
 		if !slices.Equal(pcs, want) || end != EndComplete {
 			t.Errorf("%s:\n got %#x (%v)\nwant %#x", path, pcs, end, want)

@@ -14,12 +14,11 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// checkTable fails the test unless the table is one that a walker without checks
-// of its own could use.
+// checkTable fails the test unless a walker without checks could use the table.
 func checkTable(t *testing.T, table *Table) {
 	t.Helper()
 	if table.Rules[0] != (Rule{}) {
-		t.Fatalf("first rule %v", table.Rules[0])
+		t.Fatalf("got first rule %v", table.Rules[0])
 	}
 	for i, s := range table.Segments {
 		blocks := table.Blocks[s.FirstBlock:]
@@ -27,29 +26,29 @@ func checkTable(t *testing.T, table *Table) {
 			blocks = table.Blocks[s.FirstBlock:table.Segments[i+1].FirstBlock]
 		}
 		if n := (s.Addr+s.Size-1)>>BlockShift - s.Addr>>BlockShift + 2; uint64(len(blocks)) != n {
-			t.Fatalf("segment %+v with %d blocks, want %d", s, len(blocks), n)
+			t.Fatalf("got segment %+v with %d blocks, want %d", s, len(blocks), n)
 		}
 		for b := range blocks[1:] {
 			rows := table.Rows[blocks[b]:blocks[b+1]]
 			if b == 0 && (len(rows) == 0 || rows[0].Low() != 0) {
-				t.Fatal("the segment does not begin with a row")
+				t.Fatal("got a segment that does not begin with a row")
 			}
 			if !slices.IsSortedFunc(rows, func(a, b Row) int { return cmp.Compare(a.Low(), b.Low()) }) {
-				t.Fatalf("rows in disorder: %v", rows)
+				t.Fatalf("got unsorted rows: %v", rows)
 			}
 			for _, r := range rows {
 				if int(r.Rule()) >= len(table.Rules) {
-					t.Fatalf("row with rule %d of %d", r.Rule(), len(table.Rules))
+					t.Fatalf("got a row with rule %d of %d", r.Rule(), len(table.Rules))
 				}
 			}
 		}
 		if last := blocks[len(blocks)-1]; i+1 == len(table.Segments) && int(last) != len(table.Rows) {
-			t.Fatalf("%d rows, the last block ends at %d", len(table.Rows), last)
+			t.Fatalf("got %d rows, but the last block ends at %d", len(table.Rows), last)
 		}
 	}
 }
 
-// FuzzCompile compiles foreign bytes, and by one worker the same as by many.
+// FuzzCompile compiles arbitrary bytes. One worker must give the same table as many.
 func FuzzCompile(f *testing.F) {
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		for _, eh := range []bool{true, false} {
@@ -75,7 +74,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		checkTable(t, one)
 		if n := len(eh) + len(debug) + 10; len(one.Rows) > 2*n {
-			t.Fatalf("%d rows of %d bytes", len(one.Rows), n)
+			t.Fatalf("got %d rows from %d bytes", len(one.Rows), n)
 		}
 		for addr := uint64(codeAddr - 1); addr < codeAddr+64<<10; addr += 7 {
 			_ = one.Lookup(addr).String()
@@ -91,7 +90,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzProgram runs foreign programs of a CIE and an FDE.
+// FuzzProgram runs arbitrary programs of a CIE and an FDE.
 func FuzzProgram(f *testing.F) {
 	f.Add(defaultCIE(elf.EM_X86_64), program(
 		cfaAdvanceLoc|1, cfaDefCFAOffset, 16, cfaOffset|amd64FP, 2, cfaRememberState, cfaAdvanceLoc1, 3,
@@ -114,7 +113,7 @@ func FuzzProgram(f *testing.F) {
 		m.size = 1 << 16
 		m.emit = func(off uint64, r Rule) {
 			if off < last || off >= m.size {
-				t.Fatalf("row at %#x after one at %#x", off, last)
+				t.Fatalf("got a row at %#x after one at %#x", off, last)
 			}
 			last = off
 			n++
@@ -122,12 +121,12 @@ func FuzzProgram(f *testing.F) {
 		}
 		m.run(&dwarfdata.Reader{Data: function}, 0, 1<<20)
 		if n == 0 || n > len(function)+1 {
-			t.Fatalf("%d rows of %d bytes", n, len(function))
+			t.Fatalf("got %d rows from %d bytes", n, len(function))
 		}
 	})
 }
 
-// FuzzWalk walks foreign memory by foreign rules.
+// FuzzWalk walks arbitrary memory with arbitrary rules.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{byte(KindSP), 0, byte(SlotCFA), byte(SlotCFA), 16, 0, 0xf0, 0xff, 0xf8, 0xff}, make([]byte, 200), false)
 	f.Add([]byte{byte(KindSignal), 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 900), true)
@@ -162,7 +161,7 @@ func FuzzWalk(f *testing.F) {
 		regs := Registers{PC: 1 << BlockShift}
 		frames, end := w.Walk(regs, nil, 128)
 		if len(frames) == 0 || len(frames) > 128 || end == EndDepth && len(frames) != 128 {
-			t.Fatalf("%d frames, %v", len(frames), end)
+			t.Fatalf("got %d frames, %v", len(frames), end)
 		}
 	})
 }

@@ -10,19 +10,18 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// codeAddr is where the code of made-up files begins.
+// codeAddr is the start of the code in synthetic files.
 const codeAddr = 0x401000
 
-// frames is call frame information in the making.
+// frames builds call frame information.
 type frames struct {
 	b     []byte
 	eh    bool
-	wide  bool // the 64-bit format
+	wide  bool // 64-bit DWARF
 	cieAt int
 }
 
-// entry appends an entry; what takes the place of the CIE's ID or the pointer
-// to it.
+// entry appends an entry. id is the CIE's ID, or the pointer to the CIE.
 func (f *frames) entry(id uint64, idSize int, body []byte) {
 	for (len(body)+idSize)%8 != 4 {
 		body = append(body, cfaNop)
@@ -45,8 +44,7 @@ func (f *frames) idSize() int {
 	return 4
 }
 
-// cie appends a CIE, whose FDEs have absolute addresses of eight bytes, and
-// makes it that of the FDEs which follow.
+// cie appends a CIE with absolute 8-byte addresses. FDEs that follow belong to it.
 func (f *frames) cie(m elf.Machine, augmentation string, program ...byte) {
 	f.cieAt = len(f.b)
 	id := uint64(1<<64 - 1)
@@ -65,7 +63,7 @@ func (f *frames) cie(m elf.Machine, augmentation string, program ...byte) {
 	f.entry(id, f.idSize(), append(body, program...))
 }
 
-// fde appends an FDE. The augmentation of its CIE is "" or has no data.
+// fde appends an FDE. Its CIE has no augmentation, or one without data.
 func (f *frames) fde(start, size uint64, augmented bool, program ...byte) {
 	pointer := uint64(f.cieAt)
 	if f.eh {
@@ -83,7 +81,7 @@ func (f *frames) fde(start, size uint64, augmented bool, program ...byte) {
 	f.entry(pointer, f.idSize(), append(body, program...))
 }
 
-// defaultCIE is what compilers write for the machine.
+// defaultCIE returns the usual initial instructions for the machine.
 func defaultCIE(m elf.Machine) []byte {
 	if m == elf.EM_AARCH64 {
 		return []byte{cfaDefCFA, arm64SP, 0}
@@ -91,7 +89,7 @@ func defaultCIE(m elf.Machine) []byte {
 	return []byte{cfaDefCFA, amd64SP, 8, cfaOffset | amd64RA, 1}
 }
 
-// madeUp is a file with 64 KiB of code and the given sections.
+// madeUp returns a file with 64 KiB of code and the given sections.
 func madeUp(m elf.Machine, code []byte, sections ...elftest.Section) []byte {
 	text := make([]byte, 64<<10)
 	copy(text, code)

@@ -12,9 +12,9 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// machine is what matters here of one: DWARF's numbers of the stack pointer, the
-// frame pointer, the base register (-1 for none) and the last other register, whether calls leave the return
-// address in a register, and the bits that addresses have.
+// machine describes an architecture: DWARF's numbers of the stack pointer, the frame
+// pointer, the base register (-1 for none) and the last other register, whether calls
+// leave the return address in a register, and the bits of addresses.
 type machine struct {
 	sp, fp, base, last int
 	link               bool
@@ -26,7 +26,7 @@ var machines = map[elf.Machine]machine{
 	elf.EM_AARCH64: {31, 29, -1, 30, true, 1<<48 - 1},
 }
 
-// choices are bytes that a fuzzer chose, again and again.
+// choices is a sequence of bytes from the fuzzer, repeated endlessly.
 type choices struct {
 	all  []byte
 	next int
@@ -40,14 +40,14 @@ func (c *choices) byte() byte {
 	return c.all[(c.next-1)%len(c.all)]
 }
 
-// kinds are those of rules, the ones that lead on more often.
+// kinds are kinds of rules. Kinds that continue the walk are more frequent.
 var kinds = [16]unwind.Kind{
 	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
 	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,
 	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal,
 }
 
-// rule returns any rule that a table may hold.
+// rule returns any valid rule.
 func (c *choices) rule(m machine) unwind.Rule {
 	offset := func() int32 { return int32(int8(c.byte())) * 8 }
 	r := unwind.Rule{Kind: kinds[c.byte()%16]}
@@ -60,7 +60,7 @@ func (c *choices) rule(m machine) unwind.Rule {
 		return r
 	case unwind.KindSP, unwind.KindFP:
 		if c.byte() < 4 {
-			r.CFA++ // the stack is misaligned then
+			r.CFA++ // misaligns the stack
 		}
 		if b := c.byte(); m.base >= 0 && b >= 128 {
 			r.Arg = []uint8{1, 2, 3, 40, unwind.BaseLost}[b%5]
@@ -102,7 +102,7 @@ const (
 	fuzzStackSize = 4 * unwindtest.PageSize
 )
 
-// table returns a table of one segment with rules at random places.
+// table returns a table with one segment and rules at random places.
 func (c *choices) table(m machine) *unwind.Table {
 	t := &unwind.Table{Rules: []unwind.Rule{{}}}
 	for range c.byte()%32 + 1 {
@@ -116,7 +116,7 @@ func (c *choices) table(m machine) *unwind.Table {
 	for range c.byte() {
 		at = append(at, seg.Addr+uint64(c.byte())*16)
 	}
-	for i := range uint64(24) { // where words lead to
+	for i := range uint64(24) { // the addresses in [choices.word]
 		at = append(at, max(fuzzCode+4080+i*4, first))
 	}
 	slices.Sort(at)
@@ -124,7 +124,7 @@ func (c *choices) table(m machine) *unwind.Table {
 	for block := first; block < seg.Addr+seg.Size; block += blockSize {
 		t.Blocks = append(t.Blocks, uint32(len(t.Rows)))
 		for len(at) > 0 && at[0] < block+blockSize {
-			// A row is the address above the rule's index.
+			// A row holds the address above the rule's index.
 			row := unwind.Row((at[0] - block) << (32 - unwind.BlockShift))
 			t.Rows = append(t.Rows, row.WithRule(uint32(c.byte())%uint32(len(t.Rules))))
 			at = at[1:]
@@ -134,7 +134,7 @@ func (c *choices) table(m machine) *unwind.Table {
 	return t
 }
 
-// word returns one that is likely to be in a stack.
+// word returns a word that a stack is likely to contain.
 func (c *choices) word() uint64 {
 	b, low := uint64(c.byte()), uint64(c.byte())
 	switch b % 32 {
@@ -149,7 +149,7 @@ func (c *choices) word() uint64 {
 	}
 }
 
-// memory returns a stack's pages.
+// memory returns the pages of a stack.
 func (c *choices) memory() map[uint64][]byte {
 	pages := map[uint64][]byte{}
 	for at := uint64(fuzzStack); at < fuzzStack+fuzzStackSize; at += unwindtest.PageSize {
@@ -162,8 +162,8 @@ func (c *choices) memory() map[uint64][]byte {
 	return pages
 }
 
-// FuzzKernelWalker compares stacks that the kernel's walker and [unwind.Walker]
-// find by any rules in any memory.
+// FuzzKernelWalker compares the stacks of the kernel's walker and [unwind.Walker] for
+// arbitrary rules and memory.
 func FuzzKernelWalker(f *testing.F) {
 	walkers := map[elf.Machine]*unwindtest.Kernel{}
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
@@ -183,7 +183,7 @@ func FuzzKernelWalker(f *testing.F) {
 			elfMachine = elf.EM_AARCH64
 		}
 		k, m, c := walkers[elfMachine], machines[elfMachine], &choices{all: b}
-		// The table begins anywhere, also so that a page ends within it.
+		// The table begins at any word of a page, so it may cross pages.
 		k.Forget(unwindtest.PageWords - int(c.byte()))
 		table := c.table(m)
 		seg := table.Segments[0]
@@ -209,17 +209,17 @@ func FuzzKernelWalker(f *testing.F) {
 		}
 		want, wantEnd := w.Walk(regs, nil, bpf.MaxDepth)
 		for i := range want {
-			want[i].PC &^= bpf.FrameExact // which the kernel's walker has another use for
+			want[i].PC &^= bpf.FrameExact // the kernel's walker uses this bit differently
 		}
-		for range 2 { // with its cache cold and warm
+		for range 2 { // with a cold and a warm cache
 			got, end := k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByBoth)
 			if !slices.Equal(got, want) || end != unwindtest.Ends[wantEnd] {
-				t.Fatalf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
+				t.Fatalf("got %v (end %d), want %v (%v)", got, end, want, wantEnd)
 			}
 		}
 		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByFramePointers)
 
-		// A table that is none must do no harm.
+		// A corrupt table must do no harm.
 		for i := range table.Blocks {
 			table.Blocks[i] = uint32(c.word())
 		}

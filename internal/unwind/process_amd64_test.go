@@ -13,9 +13,9 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// TestProcesses stops programs at random moments and compares their stacks with
-// those that debuggers and the kernel's walker find. FULGUR_UNWIND_STACKS is how
-// many of each, and brings in more programs.
+// TestProcesses stops programs at random moments and compares their stacks with those of
+// debuggers and the kernel's walker. FULGUR_UNWIND_STACKS is the number of stacks per
+// program, and adds programs.
 func TestProcesses(t *testing.T) {
 	for _, name := range []string{"eu-stack", "gdb"} {
 		testenv.Tool(t, name)
@@ -74,14 +74,14 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 		}
 		for tid, s := range stacks {
 			if after, err := unwindtest.Registers(tid); err != nil || after != s.regs {
-				moved++ // stops are not always kept
+				moved++ // the thread did not stay stopped
 				continue
 			}
 			ends[s.end]++
 			results := sum.Add(s.frames, s.theirs)
 			all := slices.Collect(maps.Values(results))
 			if slices.Contains(all, unwindtest.Different) && !slices.Contains(all, unwindtest.Equal) {
-				t.Errorf("stacks contradict each other: %v (%v), %#x", s.frames, s.end, s.theirs)
+				t.Errorf("got contradictory stacks: %v (%v), %#x", s.frames, s.end, s.theirs)
 			}
 			for name, how := range results {
 				if how == unwindtest.Equal && s.end == unwind.EndComplete {
@@ -101,7 +101,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 	return sum
 }
 
-// stack is what the walker and others found of a thread.
+// stack holds the results of the walker and the others for a thread.
 type stack struct {
 	regs   unwind.Registers
 	frames []unwind.Frame

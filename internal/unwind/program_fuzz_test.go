@@ -6,10 +6,9 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// FuzzProgramTable compiles the .eh_frame of whole programs. The rules of an
-// undamaged one must be the generator's; the table of a damaged one must be one
-// that a walker without checks of its own can use, and no larger than its source
-// allows.
+// FuzzProgramTable compiles the .eh_frame of generated programs. For an undamaged
+// program, the rules must be the generator's. For a damaged one, a walker without checks
+// must be able to use the table, and the table's size must be bounded by the file's.
 func FuzzProgramTable(f *testing.F) {
 	f.Add([]byte{})
 	for seed := byte(1); seed < 8; seed++ {
@@ -21,7 +20,7 @@ func FuzzProgramTable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 4096 {
-			return // more decisions than a program has
+			return // more choices than a program uses
 		}
 		p := elftest.NewProgram(elftest.NewChoices(data))
 		file, err := elffileOf(t, p.Bytes)
@@ -39,10 +38,10 @@ func FuzzProgramTable(f *testing.F) {
 			return
 		}
 		checkTable(t, table)
-		// Each byte of a program of call frame information makes one row at
-		// most, and each FDE two more.
+		// Each byte of call frame instructions makes at most one row, and each FDE two
+		// more.
 		if limit := 2*len(p.Bytes) + 10; len(table.Rows) > limit+len(table.Blocks) {
-			t.Fatalf("%d rows of a file of %d bytes", len(table.Rows), len(p.Bytes))
+			t.Fatalf("got %d rows from a file of %d bytes", len(table.Rows), len(p.Bytes))
 		}
 		for addr := uint64(elftest.ProgramCode); addr < p.CodeEnd; addr++ {
 			rule := table.Lookup(addr)
@@ -54,7 +53,7 @@ func FuzzProgramTable(f *testing.F) {
 	})
 }
 
-// checkRule compares a rule with the one that the generator wrote for addr.
+// checkRule compares a rule with the generator's for addr.
 func checkRule(t *testing.T, addr uint64, got Rule, rules []elftest.FrameRule) {
 	t.Helper()
 	var want elftest.FrameRule
@@ -72,6 +71,6 @@ func checkRule(t *testing.T, addr uint64, got Rule, rules []elftest.FrameRule) {
 		saved = -int(got.FP)
 	}
 	if got.Kind != kind || int(got.CFA) != want.CFA || got.RASlot != SlotCFA || got.RA != -8 || saved != want.SavedFP {
-		t.Fatalf("%#x: rule %v, want %+v", addr, got, want)
+		t.Fatalf("%#x: got rule %v, want %+v", addr, got, want)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// readelfRow is a row as `readelf --debug-dump=frames-interp` prints it.
+// readelfRow is a row in the output of `readelf --debug-dump=frames-interp`.
 type readelfRow struct {
-	addr, end uint64 // in force at addr and before end
+	addr, end uint64 // the row applies to [addr, end)
 	cfa       string // "rsp+8", "exp"
 	// "c-16", "u", "s", "exp", "" if not mentioned
 	fp, ra, base string
@@ -30,7 +30,7 @@ type readelfRow struct {
 
 var parentheses = regexp.MustCompile(` \(\w+\)`)
 
-// readelfFrames calls yield with each FDE's rows in readelf's interpretation.
+// readelfFrames calls yield with the rows of each FDE in readelf's output.
 func readelfFrames(out io.Reader, fpName string, yield func(eh bool, start, end uint64, rows []readelfRow)) error {
 	type block struct {
 		isFDE      bool
@@ -110,8 +110,8 @@ func readelfFrames(out io.Reader, fpName string, yield func(eh bool, start, end 
 	return lines.Err()
 }
 
-// asReadelf checks a rule against readelf's words for it. It returns "" if they
-// agree, or how they differ.
+// asReadelf compares a rule with readelf's row. It returns "" if they agree, or the
+// difference.
 func asReadelf(a *arch, r Rule, want readelfRow) string {
 	names := map[Kind]string{KindSP: "rsp", KindFP: "rbp"}
 	if a == arm64 {
@@ -161,7 +161,7 @@ func baseAgrees(arg uint8, want string) bool {
 	switch arg {
 	case 0:
 		return want == "u" || want == "s" || want == ""
-	case BaseLost: // or what says that it is undefined, which looks like nothing
+	case BaseLost: // readelf shows nothing for an undefined register
 		return want != "s" && !strings.HasPrefix(want, "c")
 	}
 	return want == fmt.Sprintf("c-%d", 8*int(arg))
@@ -188,14 +188,13 @@ func registerNumber(name string) int {
 	return slices.Index([]string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"}, name)
 }
 
-// agreement is what a comparison found.
+// agreement is the result of a comparison.
 type agreement struct {
 	rows, equal, unsupported, overlapped, outside int
 	differences                                   []string
 }
 
-// compareWithReadelf looks every row of readelf's up, at its first and its last
-// byte.
+// compareWithReadelf looks up the first and last byte of each of readelf's rows.
 func compareWithReadelf(t testing.TB, path string, table *Table, a *arch, code *codeRanges) agreement {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "readelf"), "--debug-dump=frames-interp", path)
@@ -256,12 +255,12 @@ func compareWithReadelf(t testing.TB, path string, table *Table, a *arch, code *
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // readelf complains of other sections of some files
+	_ = cmd.Wait() // readelf complains about other sections of some files
 	return sum
 }
 
-// TestReadelf compares tables with readelf's interpretation of the same file: of
-// the C library and the dynamic loader, or of all ELF files below the paths in
+// TestReadelf compares tables with readelf's interpretation of the same file. The files
+// are the C library and the dynamic loader, or all ELF files below the paths in
 // FULGUR_UNWIND_FILES, separated by spaces.
 func TestReadelf(t *testing.T) {
 	roots := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
@@ -320,14 +319,14 @@ func TestReadelf(t *testing.T) {
 		})
 	}
 	if files == 0 {
-		testenv.Skip(t, "needs a system with a C library in the usual place")
+		testenv.Skip(t, "needs a C library in one of its usual places")
 	}
-	t.Logf("%d files, %d rows, %d equal, %d unsupported; not compared: %d at an address described before, %d outside of code",
+	t.Logf("%d files, %d rows, %d equal, %d unsupported; not compared: %d at an address described before, %d outside the code",
 		files, total.rows, total.equal, total.unsupported, total.overlapped, total.outside)
 }
 
-// TestReadelfSeparate does so for a program whose unwind information is in a debug
-// file of its own, compressed.
+// TestReadelfSeparate compares a program whose unwind information is in a compressed
+// debug file.
 func TestReadelfSeparate(t *testing.T) {
 	dir := t.TempDir()
 	program, debug := filepath.Join(dir, "program"), filepath.Join(dir, "program.debug")

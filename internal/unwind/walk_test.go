@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// memory has words at addresses.
+// memory maps addresses to words.
 type memory map[uint64]uint64
 
 func (m memory) read(addr uint64, buf []byte) bool {
@@ -23,8 +23,8 @@ func (m memory) read(addr uint64, buf []byte) bool {
 	return true
 }
 
-// TestWalk has a program with functions of 256 bytes, each with one rule, and
-// stacks that end in all ways. Code is mapped 0x10000000 higher than linked.
+// TestWalk has a program with functions of 256 bytes with one rule each, and stacks that
+// end in all ways. The code is mapped 0x10000000 above its link-time address.
 func TestWalk(t *testing.T) {
 	const bias = 0x10000000
 	fn := func(i uint64) uint64 { return bias + codeAddr + i*256 }

@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// A window finds the same addresses as a search of the whole code, wherever the searched
-// parts begin, and wherever the window cuts them.
+// A window finds the same addresses as a search of the whole code, for all starts and all
+// positions of its end.
 func TestCodeWindow(t *testing.T) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -33,7 +33,7 @@ func TestCodeWindow(t *testing.T) {
 	if _, err := file.ReadAt(whole, int64(off)); err != nil {
 		t.Fatal(err)
 	}
-	// Matches across the window's end, and many others.
+	// One match crosses the window's end, and there are many others.
 	what := whole[windowSize-1 : windowSize+1]
 	for _, step := range []uint64{size, windowSize - 1, 4099, 61} {
 		w := newCodeWindow(f, code)
@@ -51,12 +51,12 @@ func TestCodeWindow(t *testing.T) {
 			}
 		}
 		if len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("parts of %d bytes: found at %d places, want %d", step, len(got), len(want))
+			t.Errorf("parts of %d bytes: got matches at %d places, want %d", step, len(got), len(want))
 		}
 	}
-	// There are no matches beyond the file's end.
+	// Nothing is found beyond the file's end.
 	w := newCodeWindow(f, code)
 	if got := w.at(0, 100); len(got) > 0 && s.Addr > 100 {
-		t.Errorf("%d bytes at an address without code", len(got))
+		t.Errorf("got %d bytes at an address without code", len(got))
 	}
 }

@@ -29,11 +29,11 @@ func TestSkippedSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	least, most := h.ended[0].Sub(h.began[1]).Seconds()*rate, h.ended[1].Sub(h.began[0]).Seconds()*rate
-	t.Logf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
+	low, high := h.ended[0].Sub(h.began[1]).Seconds()*rate, h.ended[1].Sub(h.began[0]).Seconds()*rate
+	t.Logf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], low, high)
 	sum := float64(stats.Samples + stats.Losses[profile.LossSkipped])
-	if slack := 0.02*most + 10*float64(testenv.Patience(1)); sum < least-slack || sum > most+slack {
-		t.Errorf("got %d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
+	if slack := 0.02*high + 10*float64(testenv.Patience(1)); sum < low-slack || sum > high+slack {
+		t.Errorf("got %d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], low, high)
 	}
 }
 

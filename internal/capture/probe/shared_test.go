@@ -33,8 +33,8 @@ func TestSharedTables(t *testing.T) {
 			}
 			s := loaded[0]
 			defer s.Close()
-			if most := uint64(16 << 20); s.MapMemory() == 0 || s.MapMemory() > most {
-				t.Errorf("got maps of %d bytes, want 1 to %d", s.MapMemory(), most)
+			if limit := uint64(16 << 20); s.MapMemory() == 0 || s.MapMemory() > limit {
+				t.Errorf("got maps of %d bytes, want 1 to %d", s.MapMemory(), limit)
 			}
 		})
 	}

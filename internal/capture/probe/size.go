@@ -8,12 +8,12 @@ const MaxEntries = 1 << 24
 
 // CompleteSize sets a size that was not given to preset. It fails with a [usage.Err] on
 // one out of range.
-func CompleteSize(option usage.Option, size *uint32, preset, least, most uint32) error {
+func CompleteSize(option usage.Option, size *uint32, preset, minimum, maximum uint32) error {
 	if *size == 0 {
 		*size = preset
 	}
-	if *size < least || *size > most {
-		return usage.Errorf("%s %d is out of range: give %d to %d", option, *size, least, most)
+	if *size < minimum || *size > maximum {
+		return usage.Errorf("%s %d is out of range: give %d to %d", option, *size, minimum, maximum)
 	}
 	return nil
 }

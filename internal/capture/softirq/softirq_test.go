@@ -120,11 +120,11 @@ func TestAgainstProc(t *testing.T) {
 		t.Error("got no NET_RX, want some after sending packets")
 	}
 	for name := range after {
-		least, most := end[name]-begin[name], after[name]-before[name]+margin
-		t.Logf("%s: %d, the kernel counted %d to %d", name, got[name], least, most-margin)
+		low, high := end[name]-begin[name], after[name]-before[name]+margin
+		t.Logf("%s: %d, the kernel counted %d to %d", name, got[name], low, high-margin)
 		// Counts sent through the ring because the map was full may be of any vector.
-		if n := got[name]; n > most || n+lost+stats.Losses[profile.LossOverflows]+margin < least {
-			t.Errorf("%s: got %d, want %d to %d", name, n, least, most)
+		if n := got[name]; n > high || n+lost+stats.Losses[profile.LossOverflows]+margin < low {
+			t.Errorf("%s: got %d, want %d to %d", name, n, low, high)
 		}
 	}
 }

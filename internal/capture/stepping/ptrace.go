@@ -104,15 +104,15 @@ func (q queue) trap(tid int) (trap siginfo, found bool) {
 	}
 }
 
-// length returns the number of pending signals, which is at least least.
-func (q queue) length(tid, least int) int {
+// length returns the number of pending signals, which is at least minimum.
+func (q queue) length(tid, minimum int) int {
 	there := func(number int) bool {
 		var info [1]siginfo
 		n, err := q.peek(tid, number, info[:])
 		return err == nil && n == 1
 	}
 	// Invariant: signal number low exists, and number high does not.
-	low, high := least-1, 2*least
+	low, high := minimum-1, 2*minimum
 	for there(high) {
 		low, high = high, 2*high
 	}

@@ -73,12 +73,12 @@ func (t *thread) charge(held, average time.Duration) {
 	if s, err := readState(t.pid, t.tid); err == nil {
 		t.ran = max(t.ran, s.ran) // CPU time within the burst is not free
 	}
-	t.wait = jitter(max(average, leastWait))
+	t.wait = jitter(max(average, minWait))
 }
 
-// leastWait is the minimum budget for a burst, however short bursts are: a stop costs
+// minWait is the minimum budget for a burst, however short bursts are: a stop costs
 // more than its duration, and may cut a system call short.
-const leastWait = time.Millisecond
+const minWait = time.Millisecond
 
 func jitter(average time.Duration) time.Duration {
 	return average + rand.N(average+1)

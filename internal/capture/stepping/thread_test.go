@@ -32,7 +32,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("got %v saved in a minute, want two bursts' %v", got, 2*th.wait)
 	}
 	th.charge(0, 0) // a stop without steps
-	if th.wait < leastWait {
-		t.Errorf("got wait %v, want at least %v", th.wait, leastWait)
+	if th.wait < minWait {
+		t.Errorf("got wait %v, want at least %v", th.wait, minWait)
 	}
 }

@@ -188,12 +188,12 @@ func sleepers() error {
 	return err
 }
 
-// least are minimal options of a source.
-var least = probe.Options{MaxDepth: 1, CountEntries: 1}
+// smallest are minimal options of a source.
+var smallest = probe.Options{MaxDepth: 1, CountEntries: 1}
 
 // loadSource loads the programs of a source.
 func loadSource(subject source.Subject) error {
-	loaded, err := subject.Load(least)
+	loaded, err := subject.Load(smallest)
 	for _, s := range loaded {
 		err = errors.Join(err, s.Close())
 	}

@@ -6,12 +6,12 @@ import (
 )
 
 // Bounds of a [Patience]: maxPatience at once, and 1/patienceShare of the time in the
-// long run, but at least leastPatience for each question, in which a local file system
+// long run, but at least minPatience for each question, in which a local file system
 // answers unless the CPUs are all busy.
 const (
 	maxPatience   = 500 * time.Millisecond
 	patienceShare = 10
-	leastPatience = time.Millisecond
+	minPatience   = time.Millisecond
 )
 
 // Patience bounds the total time that a loop waits for answers. Otherwise strangers could
@@ -26,17 +26,17 @@ type Patience struct {
 // NewPatience returns an unused Patience.
 func NewPatience() *Patience { return &Patience{left: maxPatience, at: time.Now()} }
 
-// limit returns how long the next question may take, at most most.
-func (p *Patience) limit(most time.Duration) time.Duration {
+// limit returns how long the next question may take, at most longest.
+func (p *Patience) limit(longest time.Duration) time.Duration {
 	if p == nil {
-		return most
+		return longest
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.left = min(p.left+now.Sub(p.at)/patienceShare, maxPatience)
 	p.at = now
-	return min(max(p.left, leastPatience), most)
+	return min(max(p.left, minPatience), longest)
 }
 
 // spend records a wait.

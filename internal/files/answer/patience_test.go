@@ -48,8 +48,8 @@ func testPatience(t *testing.T) {
 	if answers != silent || none != silent {
 		t.Errorf("%d answers and %d that are none, want %d each", answers, none, silent)
 	}
-	if most := maxPatience + silent*leastPatience + time.Since(start)/patienceShare; time.Since(start) > most {
-		t.Errorf("%v were waited for, want %v at most", time.Since(start), most)
+	if limit := maxPatience + silent*minPatience + time.Since(start)/patienceShare; time.Since(start) > limit {
+		t.Errorf("%v were waited for, want %v at most", time.Since(start), limit)
 	}
 	// They are not asked again.
 	start = time.Now()

@@ -228,7 +228,7 @@ func (f *File) ReadAt(b []byte, off int64) (n int, err error) {
 		at, size := off+int64(n), min(len(b)-n, maxAsked)
 		var part []byte
 		if f.on == remote {
-			part, err = f.remotely(request{Op: opRead, Off: at, Most: uint32(size)})
+			part, err = f.remotely(request{Op: opRead, Off: at, Limit: uint32(size)})
 			if err == nil && len(part) < size {
 				err = io.EOF
 			}
@@ -251,17 +251,17 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Names returns up to most names of entries in a directory.
-func (f *File) Names(most int) ([]string, error) {
+// Names returns up to limit names of entries in a directory.
+func (f *File) Names(limit int) ([]string, error) {
 	if f.on == remote {
-		body, err := f.remotely(request{Op: opNames, Most: uint32(max(min(most, math.MaxInt32), 0))})
+		body, err := f.remotely(request{Op: opNames, Limit: uint32(max(min(limit, math.MaxInt32), 0))})
 		return names(body), err
 	}
 	names, err := reading(f, func(file *os.File) ([]string, error) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
-		return file.Readdirnames(most)
+		return file.Readdirnames(limit)
 	})
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -46,7 +46,7 @@ type request struct {
 	Op    operation
 	Flags uint32 // of opFind
 	Off   int64
-	Most  uint32 // bytes or names
+	Limit uint32 // bytes or names
 	Size  uint32 // of the path
 }
 
@@ -128,7 +128,7 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	}
 	defer func() { _ = file.Close() }() // read-only
 	if r.Op == opNames {
-		names, err := file.Readdirnames(int(min(max(r.Most, 1), maxReply/unix.NAME_MAX)))
+		names, err := file.Readdirnames(int(min(max(r.Limit, 1), maxReply/unix.NAME_MAX)))
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -137,7 +137,7 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 		}
 		return body[:min(len(body), maxReply)], -1, err
 	}
-	body = make([]byte, min(r.Most, maxReply))
+	body = make([]byte, min(r.Limit, maxReply))
 	n, err := file.ReadAt(body, r.Off)
 	if errors.Is(err, io.EOF) {
 		err = nil // a short read

@@ -109,8 +109,8 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 		}
 		body, stamp.Time = body[:len(body)-timeSize], u64(body, len(body)-timeSize)
 	}
-	if least := bodySize[typ]; len(body) < least {
-		return nil, fmt.Errorf("perf record of type %d: body of %d bytes, want %d at least", typ, len(body), least)
+	if minSize := bodySize[typ]; len(body) < minSize {
+		return nil, fmt.Errorf("perf record of type %d: body of %d bytes, want %d at least", typ, len(body), minSize)
 	}
 	switch typ {
 	case unix.PERF_RECORD_MMAP2:

@@ -24,7 +24,7 @@ import (
 // (histograms) and lines outside maps are ignored.
 func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
-	in := lines{r: r, most: maxEventLine}
+	in := lines{r: r, limit: maxEventLine}
 	var entry *bpftraceEntry
 	for {
 		line, ok, err := in.next()

@@ -106,7 +106,7 @@ func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\x
 // lines reads text line by line.
 type lines struct {
 	r      *bufio.Reader
-	most   int // maximum length of a line
+	limit  int // maximum length of a line
 	number int
 	buf    []byte
 }
@@ -118,8 +118,8 @@ func (l *lines) next() (line string, ok bool, err error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
 		l.buf = append(l.buf, part...)
-		if len(l.buf) > l.most {
-			return "", false, fmt.Errorf("line %d: more than %d bytes", l.number+1, l.most)
+		if len(l.buf) > l.limit {
+			return "", false, fmt.Errorf("line %d: more than %d bytes", l.number+1, l.limit)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -16,7 +16,7 @@ import (
 // kernel frames.
 func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
-	in := lines{r: r, most: profile.MaxLine}
+	in := lines{r: r, limit: profile.MaxLine}
 	for {
 		line, ok, err := in.next()
 		if err != nil {

@@ -181,11 +181,11 @@ func FuzzBpftrace(f *testing.F) {
 		if p == nil || bytes.HasPrefix(data, gzipMagic) {
 			return
 		}
-		most := 0.0
+		limit := 0.0
 		for line := range strings.Lines(string(data)) {
 			if i := strings.LastIndex(line, "]: "); i >= 0 {
 				if n, err := strconv.ParseFloat(strings.TrimSpace(line[i+3:]), 64); err == nil {
-					most += math.Abs(n)
+					limit += math.Abs(n)
 				}
 			}
 		}
@@ -195,8 +195,8 @@ func FuzzBpftrace(f *testing.F) {
 				got += math.Abs(float64(s.Values[v]))
 			}
 		}
-		if got > most*(1+1e-9) {
-			t.Errorf("got total %[2]g, want at most %[1]g", most, got)
+		if got > limit*(1+1e-9) {
+			t.Errorf("got total %[2]g, want at most %[1]g", limit, got)
 		}
 	})
 }
@@ -275,12 +275,12 @@ func FuzzFirefox(f *testing.F) {
 				n++
 			}
 		}
-		got, most := 0.0, 0.0
+		got, limit := 0.0, 0.0
 		for v := range p.ValueTypes {
 			got += float64(p.Total(v))
-			most = max(most, math.Abs(got))
+			limit = max(limit, math.Abs(got))
 		}
-		if math.Abs(got-want) > float64(n)+1e-6*max(most, math.Abs(want)) && !repeatsKeys(data) {
+		if math.Abs(got-want) > float64(n)+1e-6*max(limit, math.Abs(want)) && !repeatsKeys(data) {
 			t.Errorf("got total weight %[2]g, want %[1]g", want, got)
 		}
 	})

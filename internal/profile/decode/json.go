@@ -155,7 +155,7 @@ func (j *jsonReader) string() (string, error) {
 
 // quoted reads the rest of a string after its quotation mark.
 func (j *jsonReader) quoted() (string, error) {
-	const most = profile.MaxName + 64 // so that it is recognized as too long
+	const limit = profile.MaxName + 64 // so that it is recognized as too long
 	j.buf = append(j.buf[:0], '"')
 	simple := true
 	for {
@@ -189,7 +189,7 @@ func (j *jsonReader) quoted() (string, error) {
 		case c >= 0x80:
 			simple = false // may be invalid UTF-8
 		}
-		if len(j.buf) < most {
+		if len(j.buf) < limit {
 			j.buf = append(j.buf, unit...)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // The first value counts samples. Each event adds another value, the sum of its periods.
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
-	in := lines{r: r, most: maxEventLine}
+	in := lines{r: r, limit: maxEventLine}
 	var s *perfSample
 	for {
 		line, ok, err := in.next()

@@ -15,7 +15,7 @@ type attr struct {
 // Bits of perf_event_attr without a name in x/sys/unix.
 const (
 	attrSampleIDAll  = 1 << 18 // in the flags
-	leastAttr        = 64      // PERF_ATTR_SIZE_VER0
+	minAttr          = 64      // PERF_ATTR_SIZE_VER0
 	attrFreq         = 1 << 10 // in the flags
 	offsetConfig     = 8
 	offsetPeriod     = 16
@@ -27,7 +27,7 @@ const (
 
 // parseAttr parses b, a perf_event_attr of any version.
 func parseAttr(b []byte) (attr, bool) {
-	if len(b) < leastAttr {
+	if len(b) < minAttr {
 		return attr{}, false
 	}
 	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }

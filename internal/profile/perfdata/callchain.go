@@ -185,7 +185,7 @@ const (
 
 	contextKernel = ^uint64(128) + 1
 	contextUser   = ^uint64(512) + 1
-	leastContext  = ^uint64(4095) + 1
+	minContext    = ^uint64(4095) + 1
 )
 
 // stack interns the stack of a sample.
@@ -201,7 +201,7 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
 		case ip == contextUser:
 			mode, first = modeUser, true
 			continue
-		case ip >= leastContext:
+		case ip >= minContext:
 			mode = 0 // a hypervisor's or guest's, which is unknown
 			continue
 		}

@@ -157,7 +157,7 @@ func (f *file) errorf(offset int64, format string, args ...any) error {
 // section of its IDs.
 func (f *file) readAttrs(table section, entry uint64) error {
 	const place = 16
-	if entry < leastAttr+place || entry > 1<<12 || table.size/int64(entry) > maxAttrs {
+	if entry < minAttr+place || entry > 1<<12 || table.size/int64(entry) > maxAttrs {
 		return f.errorf(table.offset, "unlikely table of events (%d bytes, %d each)", table.size, entry)
 	}
 	b, err := f.bytes(table, "events")

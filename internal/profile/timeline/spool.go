@@ -56,8 +56,8 @@ type chunk struct {
 // Most threads have few events, and a few have most. Buffers grow with the events of
 // their thread.
 const (
-	leastBuffer = 256
-	maxBuffer   = 8 << 10
+	minBuffer = 256
+	maxBuffer = 8 << 10
 )
 
 // add appends an event.
@@ -67,7 +67,7 @@ func (s *stream) add(to *spool, time int64, fields ...uint64) error {
 	for _, f := range fields {
 		s.buf = binary.AppendUvarint(s.buf, f)
 	}
-	if len(s.buf) < min(leastBuffer<<min(len(s.chunks), 8), maxBuffer) {
+	if len(s.buf) < min(minBuffer<<min(len(s.chunks), 8), maxBuffer) {
 		return nil
 	}
 	return s.flush(to)

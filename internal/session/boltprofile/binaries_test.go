@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// The program of a process may lie in a file system that does not answer.
+// A process's program may be on a file system that does not respond.
 func TestChooseNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -27,19 +27,19 @@ func TestChooseNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cmd *exec.Cmd
-	t.Cleanup(func() { // after the file system is gone, which may hold the process until then
+	t.Cleanup(func() { // last, because the process may block until the file system is gone
 		if cmd != nil {
-			_ = cmd.Wait() // in vain
+			_ = cmd.Wait() // the error is about the kill
 		}
 	})
 	program, stop := fusetest.Mount(t, served)
 	cmd = exec.Command(program)
-	cmd.Args[0] = "cat" // busybox wants to know
+	cmd.Args[0] = "cat" // busybox chooses the program by argv[0]
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = in.Close() }) // ends it
+	t.Cleanup(func() { _ = in.Close() }) // makes cat exit
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestChooseNoAnswer(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// When it has copied a byte, all of it that is needed has been read.
+	// Once it has copied a byte, it has read all pages that it needs.
 	if _, err := in.Write([]byte{'.'}); err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +63,9 @@ func TestChooseNoAnswer(t *testing.T) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, answer.ErrNone) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want %v", err, answer.ErrNone)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the program is waited for")
+		t.Fatal("the search blocks on the program")
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// fakeLLVM makes a directory with the programs of an LLVM, and the only one in
-// PATH.
+// fakeLLVM makes a directory with the programs of an LLVM version, and sets PATH to it.
 func fakeLLVM(t *testing.T, version string, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,13 +25,13 @@ func fakeLLVM(t *testing.T, version string, programs ...string) string {
 	return dir
 }
 
-// The newest LLVM that reads what was asked for is called.
+// installedLLVM selects the newest LLVM that can read the requested format.
 func TestInstalledLLVM(t *testing.T) {
 	testenv.File(t, "/bin/sh")
 	for _, test := range []struct {
 		asked, version string
 		programs       []string
-		want           int // 0: one of PATH is not taken
+		want           int // 0 if none in PATH is selected
 	}{
 		{"auto", "99.1.0", []string{"llvm-bolt", "perf2bolt"}, 22},
 		{"22", "99.1.0", []string{"llvm-bolt", "perf2bolt"}, 22},
@@ -45,18 +44,18 @@ func TestInstalledLLVM(t *testing.T) {
 		l, err := installedLLVM(t.Context(), test.asked)
 		switch {
 		case test.want == 0 && err == nil && l.dir == dir:
-			t.Errorf("%+v: takes %+v", test, l)
+			t.Errorf("%+v: got %+v", test, l)
 		case test.want == 0 && err != nil && !strings.Contains(err.Error(), "install them"):
-			t.Errorf("%+v: %v", test, err)
+			t.Errorf("%+v: got %v", test, err)
 		case test.want != 0 && (err != nil || l.dir != dir || l.version != test.want):
-			t.Errorf("%+v: %+v, %v", test, l, err)
+			t.Errorf("%+v: got %+v, %v", test, l, err)
 		}
 	}
 	fakeLLVM(t, "of no kind", "llvm-bolt")
 	if _, err := installedLLVM(t.Context(), "auto"); err == nil {
-		t.Error("a version of no kind is accepted")
+		t.Error("got no error for a malformed version")
 	}
 	if _, err := installedLLVM(t.Context(), "17"); !errors.Is(err, usage.Err) {
-		t.Errorf("version 17: %v", err)
+		t.Errorf("version 17: got %v", err)
 	}
 }

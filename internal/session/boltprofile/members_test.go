@@ -12,16 +12,16 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// The members that run what is wanted are stepped, and no others. Those of which that is
-// not known yet are looked at again.
+// Only members that run a wanted binary are stepped. A member whose binary is not known
+// yet is checked again.
 func TestMembers(t *testing.T) {
 	running, unanswered := map[int]bool{10: true, 11: false}, 0
-	var said []string
+	var changes []string
 	c := &members{
 		target:  target.Target{Scope: target.Processes, PIDs: []int{10, 11}},
 		wanted:  func(pid int) (wanted, known bool) { return running[pid], pid != unanswered },
-		add:     func(pid int) error { said = append(said, fmt.Sprintf("+%d", pid)); return nil },
-		drop:    func(pid int) error { said = append(said, fmt.Sprintf("-%d", pid)); return nil },
+		add:     func(pid int) error { changes = append(changes, fmt.Sprintf("+%d", pid)); return nil },
+		drop:    func(pid int) error { changes = append(changes, fmt.Sprintf("-%d", pid)); return nil },
 		members: map[int]standing{},
 	}
 	for _, step := range []struct {
@@ -29,7 +29,7 @@ func TestMembers(t *testing.T) {
 		record  perfevent.Record
 		running map[int]bool
 		want    string
-		soon    bool // it is looked again before long
+		soon    bool // whether it is checked again soon
 	}{
 		{"first", nil, nil, "+10", false},
 		{"again", nil, nil, "", false},
@@ -53,25 +53,25 @@ func TestMembers(t *testing.T) {
 			c.handleRecord(step.record)
 		}
 		if c.stale != step.soon {
-			t.Errorf("%s: stale %v, want %v", step.name, c.stale, step.soon)
+			t.Errorf("%s: got stale %v, want %v", step.name, c.stale, step.soon)
 		}
-		said = nil
+		changes = nil
 		c.looked = time.Time{} // long ago
 		if err := c.follow(); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(said, " "); got != step.want {
+		if got := strings.Join(changes, " "); got != step.want {
 			t.Errorf("%s: got %q, want %q", step.name, got, step.want)
 		}
 	}
 	unanswered = 11
 	c.handleRecord(perfevent.Comm{PID: 11, Exec: true})
 	for _, want := range []string{"-11", "", "+11"} {
-		said, c.looked = nil, time.Time{}
+		changes, c.looked = nil, time.Time{}
 		if err := c.follow(); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(said, " "); got != want || c.stale != (want != "+11") {
+		if got := strings.Join(changes, " "); got != want || c.stale != (want != "+11") {
 			t.Errorf("/proc/11 does not answer: got %q, want %q; stale %v", got, want, c.stale)
 		}
 		if want == "" {
@@ -80,13 +80,13 @@ func TestMembers(t *testing.T) {
 	}
 	running[11] = false
 	c.handleRecord(perfevent.Comm{PID: 11, Exec: true})
-	said = nil
-	if err := c.follow(); err != nil || len(said) > 0 {
-		t.Errorf("looked again at once: %q, %v", said, err)
+	changes = nil
+	if err := c.follow(); err != nil || len(changes) > 0 {
+		t.Errorf("got a second check at once: %q, %v", changes, err)
 	}
 }
 
-// What is excluded is found by nobody, but can be named.
+// An excluded process is not found by a search, but may be given explicitly.
 func TestMembersFind(t *testing.T) {
 	self := os.Getpid()
 	for _, test := range []struct {
@@ -107,7 +107,7 @@ func TestMembersFind(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := slices.Contains(pids, self); got != test.want {
-			t.Errorf("%+v: found %v, want %v", c, got, test.want)
+			t.Errorf("%+v: got %v, want %v", c, got, test.want)
 		}
 	}
 }

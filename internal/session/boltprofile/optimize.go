@@ -131,7 +131,7 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 
 // complaint returns the error messages in BOLT's output, or else its last lines.
 func complaint(output []byte) string {
-	const most = 4
+	const limit = 4
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	var errs []string
 	for _, line := range lines {
@@ -140,9 +140,9 @@ func complaint(output []byte) string {
 		}
 	}
 	if len(errs) == 0 {
-		errs = lines[max(0, len(lines)-most):]
+		errs = lines[max(0, len(lines)-limit):]
 	}
-	return strings.Join(errs[:min(len(errs), most)], "\n")
+	return strings.Join(errs[:min(len(errs), limit)], "\n")
 }
 
 // Messages of BOLT for the user: how much of the profile it accepts and rejects and,

@@ -35,7 +35,7 @@ func TestKnownFlags(t *testing.T) {
 	}
 }
 
-// All recommended flags are those of the versions that they are for.
+// All recommended flags exist in their versions.
 func TestLayoutFlagsExist(t *testing.T) {
 	for program, version := range map[string]int{
 		"/usr/lib/llvm-16/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-19/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-22/bin/llvm-bolt": tracesLLVM,
@@ -47,14 +47,14 @@ func TestLayoutFlagsExist(t *testing.T) {
 			}
 			flags := llvm{version: version}.layoutFlags(true)
 			if known := knownFlags(flags, help); !slices.Equal(known, flags) {
-				t.Errorf("of %q there are only %q", flags, known)
+				t.Errorf("got only the flags %[2]q of %[1]q", flags, known)
 			}
 		})
 	}
 }
 
 func TestFindings(t *testing.T) {
-	const said = `PERF2BOLT: traces mismatching disassembled function contents: 0 (0.0%)
+	const output = `PERF2BOLT: traces mismatching disassembled function contents: 0 (0.0%)
 PERF2BOLT: out of range traces involving unknown regions: 12 (1.0%)
 BOLT-INFO: 1 out of 10 functions in the binary (10.0%) have non-empty execution profile
 BOLT-INFO: 1 out of 10 functions in the binary (10.0%) have non-empty execution profile
@@ -75,7 +75,7 @@ BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP:
 		"1 function with profile could not be optimized",
 		"executed instructions -1.4%, total branches =, taken branches -60.1%",
 	}
-	if got := findings([]byte(said)); !slices.Equal(got, want) {
+	if got := findings([]byte(output)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	if got := findings([]byte("BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP (no change):\n")); !slices.Equal(got, []string{"nothing changed"}) {
@@ -84,20 +84,19 @@ BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP:
 }
 
 func TestComplaint(t *testing.T) {
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		"a\nBOLT-ERROR: no\nb\n":  "BOLT-ERROR: no",
 		"a\nb\n":                  "a\nb",
 		"":                        "",
 		strings.Repeat("x\n", 90): strings.TrimSuffix(strings.Repeat("x\n", 4), "\n"),
 	} {
-		if got := complaint([]byte(said)); got != want {
-			t.Errorf("%q: got %q, want %q", said, got, want)
+		if got := complaint([]byte(output)); got != want {
+			t.Errorf("%q: got %q, want %q", output, got, want)
 		}
 	}
 }
 
-// The commands to run next are right for the version, the kind of profile and
-// the binary.
+// The next commands fit the version, the kind of profile and the binary.
 func TestNext(t *testing.T) {
 	for _, test := range []struct {
 		llvm        llvm
@@ -115,7 +114,7 @@ func TestNext(t *testing.T) {
 			got = append(got, shellCommand(argv))
 		}
 		if !strings.HasPrefix(strings.Join(got, "\n"), test.want) {
-			t.Errorf("%+v:\n%s", test, strings.Join(got, "\n"))
+			t.Errorf("%+v: got\n%s", test, strings.Join(got, "\n"))
 		}
 	}
 }

@@ -53,7 +53,7 @@ next, for each binary, for example:
 	}
 }
 
-// What stepping did, what it could not step and what became of the binary.
+// The report shows what was stepped, what could not be, and the state of the binary.
 func TestReportStepped(t *testing.T) {
 	r := &report{
 		Samples: 3, Records: 96, InsideShare: 0.5, MispredictedShare: 0.5,
@@ -131,18 +131,18 @@ func TestRemedy(t *testing.T) {
 		"no branch was taken in it":                             {},
 	} {
 		if got := r.remedy(); !strings.HasPrefix(got, want) {
-			t.Errorf("remedy %q, want %q", got, want)
+			t.Errorf("got remedy %q, want %q", got, want)
 		}
 	}
 }
 
-// A shell takes words for what they were.
+// A shell parses a quoted word as the original.
 func TestShellWords(t *testing.T) {
 	bash := testenv.Tool(t, "bash")
 	for _, word := range []string{"plain-1.2/x", "", "a b", "it's", `$HOME "x" \ !`, "tab\tnew\nline'", "\x1b[31m\xff"} {
 		out, err := exec.Command(bash, "-c", "printf %s "+shellWord(word)).Output()
 		if err != nil || string(out) != word {
-			t.Errorf("%q becomes %s, and that %q: %v", word, shellWord(word), out, err)
+			t.Errorf("%q: quoted as %s, parsed as %q: %v", word, shellWord(word), out, err)
 		}
 	}
 }

@@ -137,12 +137,12 @@ func (r *branchRun) Poll() (busy bool, err error) {
 // adapt chooses the time of the next poll: at the highest rate that kernels allow,
 // 100 kHz, a ring fills within milliseconds.
 func (r *branchRun) adapt(fill float64) {
-	const least, most = loop.PollAtMost / 16, loop.PollAtMost
+	const shortest, longest = loop.PollAtMost / 16, loop.PollAtMost
 	switch {
 	case fill > 0.25:
-		r.Rest = max(r.Rest/2, least)
+		r.Rest = max(r.Rest/2, shortest)
 	case fill < 0.1:
-		r.Rest = min(r.Rest*2, most)
+		r.Rest = min(r.Rest*2, longest)
 	}
 }
 

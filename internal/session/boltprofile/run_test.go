@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/capture/stepping"
 )
 
-// A ring that fills is polled more often, at once and within bounds.
+// A ring that fills up is polled more often at once, within limits.
 func TestAdapt(t *testing.T) {
 	r := &branchRun{Loop: loop.Loop{Rest: loop.PollAtMost}}
 	for _, test := range []struct {
@@ -23,14 +23,14 @@ func TestAdapt(t *testing.T) {
 		}
 		switch {
 		case test.atMost && r.Rest != loop.PollAtMost:
-			t.Errorf("fill %.2f: rests for %v, want %v", test.fill, r.Rest, loop.PollAtMost)
+			t.Errorf("fill %.2f: got rest %v, want %v", test.fill, r.Rest, loop.PollAtMost)
 		case test.fill > 0.5 && (r.Rest > before || r.Rest <= 0 || r.Rest == loop.PollAtMost):
-			t.Errorf("fill %.2f: rests for %v, before %v", test.fill, r.Rest, before)
+			t.Errorf("fill %.2f: got rest %v after %v", test.fill, r.Rest, before)
 		}
 	}
 }
 
-// How long is measured depends on what is, unless it is asked for.
+// The length of a measurement depends on its mode, unless it is given.
 func TestBoltEnd(t *testing.T) {
 	for _, test := range []struct {
 		options Options
@@ -48,10 +48,10 @@ func TestBoltEnd(t *testing.T) {
 		r := &branchRun{options: &test.options, binaries: &binaries{only: &bolt.Binary{}}}
 		r.end(test.stepped)
 		if r.Limit != test.limit || (r.Enough != nil) != test.enough || r.ReleaseFirst != test.stepped {
-			t.Errorf("%+v: %+v", test, r.Loop)
+			t.Errorf("%+v: got %+v", test, r.Loop)
 		}
 		if r.Enough != nil && r.Enough() {
-			t.Error("nothing is enough")
+			t.Error("got enough without samples")
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestSteppedOptions(t *testing.T) {
 		{Options{Command: []string{"x"}, MaxOverhead: 0.02, BurstMax: time.Millisecond}, stepping.Options{MaxOverhead: 0.02, BurstMax: time.Millisecond}},
 	} {
 		if got := newStepped(&test.options).options; got != test.want {
-			t.Errorf("%+v: %+v", test, got)
+			t.Errorf("%+v: got %+v", test, got)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// testSpaces are spaces with one binary, whose code is a page at link-time
+// testSpaces returns spaces with one binary, which has one page of code at link-time
 // address 0x1000, and a second file like it.
 func testSpaces(t testing.TB) (s *spaces, chosen, other perfevent.Mmap2) {
 	t.Helper()
@@ -61,22 +61,22 @@ func testSpaces(t testing.TB) (s *spaces, chosen, other perfevent.Mmap2) {
 	return &spaces{processes: table, binaries: bs}, chosen, other
 }
 
-// The process of the test is one that the machine does not have.
+// testPID is above the limit of Linux for PIDs, so no process has it.
 const testPID = 1 << 23
 
-func (s *spaces) tell(records ...perfevent.Record) {
+func (s *spaces) handle(records ...perfevent.Record) {
 	for _, r := range records {
 		s.handleRecord(r)
 		s.processes.Apply(r)
 	}
 }
 
-// at returns whose code a process has at addr.
+// at returns which file's code a process has at addr.
 func (s *spaces) at(pid int, time, addr uint64) string {
 	l := s.layout(branch.Sample{PID: pid, Time: time, Entries: []bolt.Entry{{From: addr, To: addr}}})
 	switch i, ok := search(l, addr); {
 	case !ok:
-		return "nobody's"
+		return "no file"
 	case l[i].Binary == foreign:
 		return "foreign"
 	default:
@@ -89,58 +89,58 @@ func atTime(m perfevent.Mmap2, pid int, addr, time uint64) perfevent.Mmap2 {
 	return m
 }
 
-// Samples meet what was mapped at their time, whatever became of it.
+// Samples are resolved with the mappings at their time, whatever happened since.
 func TestSpaces(t *testing.T) {
 	s, chosen, other := testSpaces(t)
 	exec := perfevent.Comm{Stamp: perfevent.Stamp{Time: 10}, PID: testPID, TID: testPID, Exec: true}
-	s.tell(exec, atTime(chosen, testPID, 0x10000, 20))
+	s.handle(exec, atTime(chosen, testPID, 0x10000, 20))
 	check := func(pid int, time, addr uint64, want string) {
 		t.Helper()
-		for range 2 { // the second time from what is known
+		for range 2 { // the second round uses the cache
 			if got := s.at(pid, time, addr); got != want {
-				t.Errorf("process %d at %d: %#x is %s, want %s", pid, time, addr, got, want)
+				t.Errorf("process %d at %d: %#x is in %s, want %s", pid, time, addr, got, want)
 			}
 		}
 	}
 	check(testPID, 30, 0x10800, "chosen")
-	check(testPID, 30, 0x20800, "nobody's")
-	check(testPID, 30, 0xffffffff81000000, "nobody's")
+	check(testPID, 30, 0x20800, "no file")
+	check(testPID, 30, 0xffffffff81000000, "no file")
 
-	s.tell(atTime(other, testPID, 0x20000, 40))
+	s.handle(atTime(other, testPID, 0x20000, 40))
 	check(testPID, 50, 0x20800, "foreign")
 	check(testPID, 50, 0x10800, "chosen")
 
 	child := testPID + 1
-	s.tell(perfevent.Fork{Stamp: perfevent.Stamp{Time: 60}, PID: child, TID: child, PPID: testPID, PTID: testPID})
+	s.handle(perfevent.Fork{Stamp: perfevent.Stamp{Time: 60}, PID: child, TID: child, PPID: testPID, PTID: testPID})
 	check(child, 70, 0x10800, "chosen")
 
-	s.tell(atTime(other, testPID, 0x10000, 80))
+	s.handle(atTime(other, testPID, 0x10000, 80))
 	check(testPID, 75, 0x10800, "chosen")
 	check(testPID, 90, 0x10800, "foreign")
 	check(testPID, 75, 0x10800, "chosen")
 	check(child, 90, 0x10800, "chosen")
 
-	s.tell(perfevent.Comm{Stamp: perfevent.Stamp{Time: 100}, PID: child, TID: child, Exec: true}, atTime(chosen, child, 0x30000, 110))
+	s.handle(perfevent.Comm{Stamp: perfevent.Stamp{Time: 100}, PID: child, TID: child, Exec: true}, atTime(chosen, child, 0x30000, 110))
 	check(child, 95, 0x10800, "chosen")
-	check(child, 120, 0x10800, "nobody's")
+	check(child, 120, 0x10800, "no file")
 	check(child, 120, 0x30800, "chosen")
 
 	s.forget(1000)
 	if len(s.changed) > 0 {
-		t.Errorf("changes %v are not forgotten", s.changed)
+		t.Errorf("got changes %v left", s.changed)
 	}
 	check(child, 1001, 0x30800, "chosen")
-	s.tell(perfevent.Exit{Stamp: perfevent.Stamp{Time: 1002}, PID: child, TID: child})
+	s.handle(perfevent.Exit{Stamp: perfevent.Stamp{Time: 1002}, PID: child, TID: child})
 	if _, ok := s.known[child]; ok {
-		t.Error("a process that ended is kept")
+		t.Error("got an exited process left")
 	}
 }
 
-// BenchmarkSample is what user space does for a sample of 32 records, of 20 000
-// different traces in one binary.
+// BenchmarkSample processes samples of 32 records, with 20 000 different traces in one
+// binary.
 func BenchmarkSample(b *testing.B) {
 	s, chosen, _ := testSpaces(b)
-	s.tell(perfevent.Comm{Stamp: perfevent.Stamp{Time: 10}, PID: testPID, TID: testPID, Exec: true}, atTime(chosen, testPID, 0x10000, 20))
+	s.handle(perfevent.Comm{Stamp: perfevent.Stamp{Time: 10}, PID: testPID, TID: testPID, Exec: true}, atTime(chosen, testPID, 0x10000, 20))
 	random := rand.New(rand.NewPCG(1, 2))
 	var walk []bolt.Entry
 	for range 20_000 {

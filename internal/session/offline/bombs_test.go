@@ -16,14 +16,14 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// What reading, comparing and writing a hostile file may need, far below what the
-// files ask for.
+// Limits for reading, comparing and writing a hostile file, far below the sizes that the
+// files declare.
 const (
 	bombMemory = 2 << 30
 	bombCPU    = 60 * time.Second
 )
 
-// writeBomb writes a file of what write writes, through gzip if its name says so.
+// writeBomb writes a file with write, compressed if its name ends in .gz.
 func writeBomb(t *testing.T, name string, write func(w *bufio.Writer)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -58,9 +58,9 @@ func repeat(w *bufio.Writer, text string, n int) {
 	}
 }
 
-// convertTo converts a file and returns what was written, and the error. What is
-// cut must be told if told says how.
-func convertTo(t *testing.T, path, format string, told ...string) (string, error) {
+// convertTo converts a file and returns the output and the error. The messages must
+// contain each of warnings.
+func convertTo(t *testing.T, path, format string, warnings ...string) (string, error) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	var stderr strings.Builder
@@ -68,9 +68,9 @@ func convertTo(t *testing.T, path, format string, told ...string) (string, error
 	if err != nil {
 		return "", err
 	}
-	for _, text := range told {
+	for _, text := range warnings {
 		if !strings.Contains(stderr.String(), text) {
-			t.Errorf("%q is not told, but %q", text, stderr.String())
+			t.Errorf("got messages %[2]q, want %[1]q", text, stderr.String())
 		}
 	}
 	data, err := os.ReadFile(out)
@@ -80,10 +80,10 @@ func convertTo(t *testing.T, path, format string, told ...string) (string, error
 	return string(data), nil
 }
 
-// profileFormats are what a profile is converted to here.
+// profileFormats are the target formats.
 var profileFormats = []string{"folded", "text", "html", "svg", "pprof", "firefox", "speedscope"}
 
-// A pprof profile of some kilobytes that unpacks twice, the second time into
+// A pprof profile of a few kilobytes is compressed twice, and would unpack into
 // gigabytes.
 func TestBombPprofPackedTwice(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
@@ -97,27 +97,26 @@ func TestBombPprofPackedTwice(t *testing.T) {
 		}
 		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, member.String(), 64) })
 		if info, err := os.Stat(path); err != nil || info.Size() > 64<<10 {
-			t.Fatalf("%v, %v", info, err)
+			t.Fatalf("got file %v, %v", info, err)
 		}
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "compressed twice") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-// A pprof profile of empty samples, which take a hundred times as much memory as
-// bytes.
+// A pprof profile has empty samples, which take a hundred times more memory than bytes.
 func TestBombPprofEmptySamples(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, "\x12\x00", 32<<20) })
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "in memory") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-// A Firefox profile of some kilobytes with millions of samples, which take no more
-// memory than a number each.
+// A Firefox profile of a few kilobytes has millions of samples, which take no more memory
+// than one number each.
 func TestBombFirefoxRows(t *testing.T) {
 	testenv.Limited(t, 512<<20, bombCPU, func(t *testing.T) {
 		const rows = 16 << 20
@@ -129,13 +128,13 @@ func TestBombFirefoxRows(t *testing.T) {
 			w.WriteString(`]}}]}`)
 		})
 		if got, err := convertTo(t, path, "folded"); err != nil || got != fmt.Sprintf("t;f %d\n", rows) {
-			t.Errorf("%.100q, error %v", got, err)
+			t.Errorf("got %.100q, error %v", got, err)
 		}
 	})
 }
 
-// One folded line with eight million frames: every format and the comparison are
-// written, without the frames beyond the limit and with the whole value.
+// A folded line has eight million frames. All formats and the comparison contain the full
+// value, without the frames beyond the limit.
 func TestBombDeepStack(t *testing.T) {
 	for _, format := range append(profileFormats, "diff-html", "diff-svg", "diff-text", "diff-folded") {
 		t.Run(format, func(t *testing.T) {
@@ -151,7 +150,7 @@ func TestBombDeepStack(t *testing.T) {
 						t.Fatal(err)
 					}
 					if to == "folded" && !strings.Contains(out.String(), "[truncated] 7 7\n") {
-						t.Errorf("%.100q…", out.String())
+						t.Errorf("got %.100q…", out.String())
 					}
 					return
 				}
@@ -160,14 +159,14 @@ func TestBombDeepStack(t *testing.T) {
 					t.Fatal(err)
 				}
 				if format == "folded" && !strings.Contains(got, ";f;[truncated] 7\n") {
-					t.Errorf("…%.100q", got[max(0, len(got)-100):])
+					t.Errorf("got …%.100q", got[max(0, len(got)-100):])
 				}
 			})
 		})
 	}
 }
 
-// A sample with 600 000 inlined frames: none is looked at more than once.
+// A sample has 600 000 inlined frames, each of which is processed once.
 func TestBombInlinedFrames(t *testing.T) {
 	testenv.Limited(t, bombMemory, 15*time.Second, func(t *testing.T) {
 		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
@@ -176,12 +175,12 @@ func TestBombInlinedFrames(t *testing.T) {
 			w.WriteString("\t1000 main (/bin/task)\n\n")
 		})
 		if got, err := convertTo(t, path, "folded", "1 stack truncated"); err != nil || !strings.HasPrefix(got, "task;main;f;f;") {
-			t.Errorf("%.100q, error %v", got, err)
+			t.Errorf("got %.100q, error %v", got, err)
 		}
 	})
 }
 
-// Each sample of another event would be a value of every sample.
+// Each sample has another event, which would add a value to all samples.
 func TestBombValues(t *testing.T) {
 	testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
@@ -190,12 +189,12 @@ func TestBombValues(t *testing.T) {
 			}
 		})
 		if _, err := convertTo(t, path, "pprof"); err == nil || !strings.Contains(err.Error(), "types of values") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-// Many threads in one deep stack: each would have boxes of its own.
+// Many threads have the same deep stack, and each would have its own boxes.
 func TestBombThreads(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		const threads, depth = 5000, 16_000
@@ -213,7 +212,7 @@ func TestBombThreads(t *testing.T) {
 			w.WriteString(`]}`)
 		})
 		if got, err := convertTo(t, path, "html"); err != nil || !strings.Contains(got, "</html>") {
-			t.Errorf("%d bytes, error %v", len(got), err)
+			t.Errorf("got %d bytes, error %v", len(got), err)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/profile/encode/pprof"
 )
 
-// valuesFile returns a pprof file of a stack in a function with these values of a
-// recording: samples, cpu, off-cpu and faults.
+// valuesFile returns a pprof file with one stack and the given values of a recording:
+// samples, cpu, off-cpu and faults.
 func valuesFile(t *testing.T, shown, function string, values ...int64) string {
 	t.Helper()
 	b := profile.NewBuilder(
@@ -33,8 +33,7 @@ func valuesFile(t *testing.T, shown, function string, values ...int64) string {
 	return file
 }
 
-// Where there is room for one value, that is the one to show first; and one that
-// is there, not one that says that nothing happened.
+// Formats with one value get the value to show first, or another one if that is 0.
 func TestConvertChoosesValue(t *testing.T) {
 	for _, test := range []struct {
 		shown, value string
@@ -51,12 +50,12 @@ func TestConvertChoosesValue(t *testing.T) {
 		var out bytes.Buffer
 		o := ConvertOptions{Input: valuesFile(t, test.shown, "f", test.values...), Format: "folded", Value: test.value, Stdout: &out, Stderr: io.Discard}
 		if code, err := Convert(t.Context(), o); code != 0 || err != nil || out.String() != test.want {
-			t.Errorf("%+v: %d, %v, %q", test, code, err, &out)
+			t.Errorf("%+v: got %d, %v, %q", test, code, err, &out)
 		}
 	}
 }
 
-// What is compared is of the same kind in both, and in one of them at least.
+// A comparison shows a value that both profiles have and that is not 0 in both.
 func TestDiffChoosesValue(t *testing.T) {
 	for _, test := range []struct {
 		base, changed []int64
@@ -72,7 +71,7 @@ func TestDiffChoosesValue(t *testing.T) {
 			Format: "folded", Stdout: &out, Stderr: io.Discard,
 		}
 		if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != test.want {
-			t.Errorf("%+v: %d, %v, %q", test, code, err, &out)
+			t.Errorf("%+v: got %d, %v, %q", test, code, err, &out)
 		}
 	}
 	o := DiffOptions{
@@ -80,6 +79,6 @@ func TestDiffChoosesValue(t *testing.T) {
 		Format: "folded", Stdout: io.Discard, Stderr: io.Discard,
 	}
 	if code, err := Diff(t.Context(), o); code != 2 || err == nil || !strings.Contains(err.Error(), "off-cpu") {
-		t.Errorf("a value that there is not: %d, %v", code, err)
+		t.Errorf("unknown value: got %d, %v", code, err)
 	}
 }

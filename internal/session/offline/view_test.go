@@ -23,8 +23,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// landmarkFile returns this program, which is linked to fixed addresses, and that
-// of landmark in it.
+// landmarkFile returns this program, which is linked to fixed addresses, and landmark's
+// address in it.
 func landmarkFile(t *testing.T) (file *elffile.File, address uint64) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -42,8 +42,8 @@ func landmarkFile(t *testing.T) (file *elffile.File, address uint64) {
 	return file, address
 }
 
-// Formats count addresses from the file's lowest one, or from where it was
-// mapped. They come back as those that the file was linked for.
+// Formats store addresses relative to the file's lowest one, or to its mapping. Reading
+// them gives link-time addresses.
 func TestLinkAddresses(t *testing.T) {
 	file, address := landmarkFile(t)
 	b := profile.NewBuilder(profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
@@ -73,16 +73,16 @@ func TestLinkAddresses(t *testing.T) {
 	for format, contents := range map[decode.Format]io.Reader{decode.Firefox: &written, decode.Pprof: &mappedElsewhere} {
 		p, got, err := decode.Read(t.Context(), contents, "test")
 		if err != nil || got != format {
-			t.Fatalf("read as %s: %v", got, err)
+			t.Fatalf("got format %s: %v", got, err)
 		}
 		linkAddresses(t.Context(), p, got)
 		leaf := p.Frames[p.Stacks[p.Samples[0].Stack].Frame]
 		if leaf.Address != address || p.Mappings[leaf.Mapping].Base != file.Base() {
-			t.Errorf("%s: address %#x, base %#x; want %#x, %#x", format, leaf.Address, p.Mappings[leaf.Mapping].Base, address, file.Base())
+			t.Errorf("%s: got address %#x, base %#x; want %#x, %#x", format, leaf.Address, p.Mappings[leaf.Mapping].Base, address, file.Base())
 		}
 		for _, f := range p.Frames[1:] {
 			if f.Function == 0 && (f.Address != address+1 || !f.Return) {
-				t.Errorf("%s: the frame without a name is %+v, want address %#x", format, f, address+1)
+				t.Errorf("%s: got frame without a name %+v, want address %#x", format, f, address+1)
 			}
 		}
 	}
@@ -118,13 +118,13 @@ func TestViewErrors(t *testing.T) {
 			test.o.Stderr, test.o.NoOpen = io.Discard, true
 			code, err := View(t.Context(), test.o)
 			if code != test.code || err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, usage.Err) != (code == 2) {
-				t.Errorf("%d, %v; want %d, %q", code, err, test.code, test.want)
+				t.Errorf("got %d, %v; want %d, %q", code, err, test.code, test.want)
 			}
 		})
 	}
 }
 
-// listener calls seen with each line that is written.
+// listener is a writer that passes each line to seen.
 type listener struct{ seen func(string) }
 
 func (l listener) Write(b []byte) (int, error) {
@@ -144,11 +144,11 @@ func TestViewUntilInterrupted(t *testing.T) {
 		}
 	}}
 	if code, err := View(ctx, ViewOptions{Input: file, Base: file, NoOpen: true, Stderr: stderr}); code != 0 || err != nil || !served {
-		t.Errorf("%d, %v; served: %v", code, err, served)
+		t.Errorf("got %d, %v; served: %v", code, err, served)
 	}
 }
 
-// Sources are in a profile for the Firefox Profiler, and in no other.
+// Sources can be embedded only in a profile for the Firefox Profiler.
 func TestEmbedSources(t *testing.T) {
 	file, address := landmarkFile(t)
 	found, err := symbolizeAt(t, file, address)
@@ -178,22 +178,22 @@ func TestEmbedSources(t *testing.T) {
 	var stderr bytes.Buffer
 	output := filepath.Join(t.TempDir(), "out.json.gz")
 	if code, err := Convert(t.Context(), ConvertOptions{Input: input, Output: output, EmbedSources: true, Stderr: &stderr}); code != 0 || err != nil {
-		t.Fatalf("%d, %v", code, err)
+		t.Fatalf("got %d, %v", code, err)
 	}
 	text := gunzip(t, output)
 	if !strings.Contains(text, `func landmark() error`) {
-		t.Error("the source is not in the profile")
+		t.Error("got a profile without the source")
 	}
 	if strings.Contains(text, "root:x:") || !strings.Contains(stderr.String(), "/etc/passwd") {
-		t.Errorf("of a file that is no source: %s", &stderr)
+		t.Errorf("path that is no source file: got messages %s", &stderr)
 	}
 	code, err := Convert(t.Context(), ConvertOptions{Input: input, Output: "out.svg", EmbedSources: true, Stderr: io.Discard})
 	if code != 2 || !errors.Is(err, usage.Err) {
-		t.Errorf("sources in a picture: %d, %v", code, err)
+		t.Errorf("sources in an SVG: got %d, %v", code, err)
 	}
 	code, err = Convert(t.Context(), ConvertOptions{Input: input, Output: "out.folded", Inverted: true, Stderr: io.Discard})
 	if code != 2 || !errors.Is(err, usage.Err) {
-		t.Errorf("inverted text: %d, %v", code, err)
+		t.Errorf("inverted text: got %d, %v", code, err)
 	}
 }
 

@@ -41,8 +41,8 @@ func openHeader(f *elffile.File) (*ehHeader, error) {
 }
 
 func readHeader(f *elffile.File, seg elffile.Segment) (*ehHeader, error) {
-	const most = 4 + 8 + 8
-	b, err := f.Bytes(int64(seg.Offset), min(seg.FileSize, most), ".eh_frame_hdr")
+	const limit = 4 + 8 + 8
+	b, err := f.Bytes(int64(seg.Offset), min(seg.FileSize, limit), ".eh_frame_hdr")
 	if err != nil {
 		return nil, fmt.Errorf("read unwind information: %w", err)
 	}
@@ -187,11 +187,11 @@ func (t *table) load(block uint64) error {
 
 // fdeAt reads the addresses of the FDE at offset off.
 func (s *Section) fdeAt(off uint64, cies *CIEs[*CIE]) (FDE, error) {
-	const most = 12 + 8 + 2*10 // length, ID, addresses
+	const limit = 12 + 8 + 2*10 // length, ID, addresses
 	if off >= s.Size {
 		return FDE{}, s.Errorf(off, "no FDE there")
 	}
-	b := make([]byte, min(most, s.Size-off))
+	b := make([]byte, min(limit, s.Size-off))
 	if err := s.fill(b, off); err != nil {
 		return FDE{}, err
 	}

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// defaultTimeout and leastProgress are those of the original client: a server must
+	// defaultTimeout and minProgress are those of the original client: a server must
 	// send that many bytes in each such interval.
 	defaultTimeout = 90 * time.Second
-	leastProgress  = 100 << 10
+	minProgress    = 100 << 10
 	// maxDownload bounds a file, in bytes, unless DEBUGINFOD_MAXSIZE is set.
 	maxDownload = 8 << 30
 )
@@ -216,8 +216,8 @@ func (d *downloads) watch(ctx context.Context, cancel context.CancelCauseFunc, p
 		case <-tick.C:
 		}
 		now := progress.Load()
-		if now-last < leastProgress {
-			cancel(fmt.Errorf("the server sends less than %d KiB in %v (DEBUGINFOD_TIMEOUT allows more)", leastProgress>>10, d.timeout))
+		if now-last < minProgress {
+			cancel(fmt.Errorf("the server sends less than %d KiB in %v (DEBUGINFOD_TIMEOUT allows more)", minProgress>>10, d.timeout))
 			return
 		}
 		last = now

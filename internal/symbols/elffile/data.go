@@ -171,9 +171,9 @@ func (s *Section) readOldHeader(c *stored) error {
 }
 
 // spool stores the decompressed data of r. Its size in bytes must be in the range from
-// least to most.
-func (s *Section) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
-	data, err := s.file.spool(r, least, most)
+// minSize to maxSize.
+func (s *Section) spool(r io.Reader, minSize, maxSize uint64) (*io.SectionReader, error) {
+	data, err := s.file.spool(r, minSize, maxSize)
 	switch {
 	case err == nil:
 		return data, nil

@@ -7,18 +7,18 @@ import (
 	"os"
 )
 
-// spool stores all data of r, whose size in bytes must be in the range from least to most:
+// spool stores all data of r, whose size in bytes must be in the range from minSize to maxSize:
 // in memory, or if it is larger, in a temporary file that exists until f is closed.
-func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
+func (f *File) spool(r io.Reader, minSize, maxSize uint64) (*io.SectionReader, error) {
 	// One extra byte detects data above the limit.
-	r = io.LimitReader(Interruptible(f.context(), r), int64(most)+1)
+	r = io.LimitReader(Interruptible(f.context(), r), int64(maxSize)+1)
 	var head bytes.Buffer
 	n, err := head.ReadFrom(io.LimitReader(r, maxInMemory+1))
 	if err != nil {
 		return nil, err
 	}
 	if n <= maxInMemory {
-		if err := checkSize(n, least, most); err != nil {
+		if err := checkSize(n, minSize, maxSize); err != nil {
 			return nil, err
 		}
 		return io.NewSectionReader(bytes.NewReader(head.Bytes()), 0, n), nil
@@ -29,7 +29,7 @@ func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error)
 	}
 	n, err = io.Copy(t, io.MultiReader(&head, r))
 	if err == nil {
-		err = checkSize(n, least, most)
+		err = checkSize(n, minSize, maxSize)
 	}
 	if err == nil {
 		err = f.keep(t)
@@ -41,12 +41,12 @@ func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error)
 	return io.NewSectionReader(t.file, 0, n), nil
 }
 
-func checkSize(n int64, least, most uint64) error {
+func checkSize(n int64, minSize, maxSize uint64) error {
 	switch {
-	case uint64(n) > most:
-		return fmt.Errorf("there are more than the %d bytes that may be", most)
-	case uint64(n) < least:
-		return fmt.Errorf("there are %d bytes of %d", n, least)
+	case uint64(n) > maxSize:
+		return fmt.Errorf("there are more than the %d bytes that may be", maxSize)
+	case uint64(n) < minSize:
+		return fmt.Errorf("there are %d bytes of %d", n, minSize)
 	}
 	return nil
 }

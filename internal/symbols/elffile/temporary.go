@@ -17,12 +17,12 @@ const maxTemporary = 16 << 30
 
 // temporaryBudget is shared by all files of the process. A limit for each file would be
 // ineffective: anyone who can have one file read can have a thousand files read.
-var temporaryBudget = budget{most: maxTemporary, free: freeSpace}
+var temporaryBudget = budget{limit: maxTemporary, free: freeSpace}
 
 // budget bounds the bytes in temporary files, and leaves at least half of the disk space
 // that is free without them.
 type budget struct {
-	most uint64
+	limit uint64
 	// free returns the free disk space at a file, in bytes.
 	free func(*os.File) (uint64, error)
 
@@ -38,8 +38,8 @@ func (b *budget) take(file *os.File, n uint64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > b.most || b.used > b.most-n {
-		return fmt.Errorf("temporary files would hold more than %d bytes", b.most)
+	if n > b.limit || b.used > b.limit-n {
+		return fmt.Errorf("temporary files would hold more than %d bytes", b.limit)
 	}
 	if b.used+n > (free+b.used)/2 {
 		return errors.New("temporary files would take more than half of the free space")

@@ -32,16 +32,16 @@ func large(t testing.TB) *Section {
 // TestBudget checks that files share a limit for decompressed data.
 func TestBudget(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		most, free uint64
-		problem    string // for the second section, empty for none
+		name        string
+		limit, free uint64
+		problem     string // for the second section, empty for none
 	}{
 		{"both", 2 * largeSize, 1 << 40, ""},
 		{"too much", 2*largeSize - 1, 1 << 40, "more than 2119999 bytes"},
 		{"too little space", 1 << 40, 3 * largeSize, "more than half of the free space (TMPDIR chooses another place)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := &budget{most: tt.most}
+			b := &budget{limit: tt.limit}
 			// The budget is half of the free space, which does not include written data.
 			b.free = func(*os.File) (uint64, error) { return tt.free - b.used, nil }
 			first := large(t)
@@ -140,7 +140,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	// The temporary file is being written then.
-	s.file.budget = &budget{most: 1 << 40, free: func(*os.File) (uint64, error) {
+	s.file.budget = &budget{limit: 1 << 40, free: func(*os.File) (uint64, error) {
 		cancel(enough)
 		return 1 << 40, nil
 	}}

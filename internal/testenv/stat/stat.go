@@ -121,15 +121,15 @@ func Ticks(cpu, period time.Duration, slices int) Range {
 }
 
 // bounds returns the smallest range of a distribution with at most half of Chance on
-// either side. No value is above most. log returns the logarithm of a value's
+// either side. No value is above highest. log returns the logarithm of a value's
 // probability.
-func bounds(mean, variance float64, most int, log func(int) float64) Range {
+func bounds(mean, variance float64, highest int, log func(int) float64) Range {
 	// Values further from the mean are negligible compared to Chance. The constant is for
 	// the long tail of a small mean.
 	reach := 40*math.Sqrt(variance) + 200
 	first := max(0, int(mean-reach))
-	last := most
-	if end := mean + reach; end < float64(most) {
+	last := highest
+	if end := mean + reach; end < float64(highest) {
 		last = int(end)
 	}
 	low, high := first, last

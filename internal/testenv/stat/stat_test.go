@@ -14,8 +14,8 @@ var half = new(big.Rat).SetFrac64(1, 2_000_000_000)
 
 // tails checks that r leaves at most half of Chance on either side, and that
 // no smaller range does. The function term returns the exact probability of a
-// value; values above most have none.
-func tails(t *testing.T, r Range, most int, term func(int) *big.Rat) {
+// value; values above highest have none.
+func tails(t *testing.T, r Range, highest int, term func(int) *big.Rat) {
 	t.Helper()
 	sum := new(big.Rat)
 	for k := range r.Low {
@@ -28,7 +28,7 @@ func tails(t *testing.T, r Range, most int, term func(int) *big.Rat) {
 		t.Errorf("%v: Low is too low: %v", r, float(sum))
 	}
 	sum.SetInt64(0)
-	for k := r.High + 1; k <= most; k++ {
+	for k := r.High + 1; k <= highest; k++ {
 		sum.Add(sum, term(k))
 	}
 	if sum.Cmp(half) > 0 {
@@ -86,8 +86,8 @@ func power(r *big.Rat, n int) *big.Rat {
 // are taken as shares of their sum, which is that factor's inverse.
 func TestPoisson(t *testing.T) {
 	for _, mean := range []int64{1, 3, 20, 100} {
-		most := int(mean)*4 + 60
-		terms := make([]*big.Rat, most+1)
+		highest := int(mean)*4 + 60
+		terms := make([]*big.Rat, highest+1)
 		sum := new(big.Rat)
 		for k := range terms {
 			terms[k] = big.NewRat(1, 1)
@@ -102,7 +102,7 @@ func TestPoisson(t *testing.T) {
 		}
 		r := Poisson(float64(mean))
 		t.Logf("%d: %v", mean, r)
-		tails(t, r, most, func(k int) *big.Rat { return terms[k] })
+		tails(t, r, highest, func(k int) *big.Rat { return terms[k] })
 	}
 	if got := Poisson(0); got != (Range{}) {
 		t.Errorf("Poisson(0) = %v", got)

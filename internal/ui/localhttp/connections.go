@@ -12,10 +12,10 @@ import (
 // the token yet gives way to a new one, so a user who opens many connections loses
 // only their own.
 type connections struct {
-	mu   sync.Mutex
-	most int
-	last uint64 // number of the newest connection
-	held map[net.Conn]*connection
+	mu    sync.Mutex
+	limit int
+	last  uint64 // number of the newest connection
+	held  map[net.Conn]*connection
 }
 
 // connection is the state of a connection.
@@ -27,8 +27,8 @@ type connection struct {
 	idle bool
 }
 
-func newConnections(most int) *connections {
-	return &connections{most: most, held: map[net.Conn]*connection{}}
+func newConnections(limit int) *connections {
+	return &connections{limit: limit, held: map[net.Conn]*connection{}}
 }
 
 // note follows a connection's state; see [http.Server.ConnState]. If there are too
@@ -40,7 +40,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		c.last++
 		c.held[conn] = &connection{number: c.last}
-		if len(c.held) > c.most {
+		if len(c.held) > c.limit {
 			yields := c.yielding(conn)
 			delete(c.held, yields)
 			_ = yields.Close() // the server notices

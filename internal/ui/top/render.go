@@ -213,7 +213,7 @@ func headings(of []column) []string {
 // cells returns a line of a list. A left-aligned column takes at most a quarter of the
 // screen. On narrow screens, the rightmost of them are left out.
 func cells(of []column, text []string, width int) string {
-	const least = 20 // minimum width of the column with width 0
+	const minWidth = 20 // minimum width of the column with width 0
 	shown := len(of)
 	fixed := func(c column) int {
 		if c.width < 0 {
@@ -228,7 +228,7 @@ func cells(of []column, text []string, width int) string {
 		}
 		return left + 1
 	}
-	for shown > 1 && room() < least && of[shown-1].width < 0 {
+	for shown > 1 && room() < minWidth && of[shown-1].width < 0 {
 		shown--
 	}
 	var parts []string

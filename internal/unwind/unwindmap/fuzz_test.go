@@ -7,9 +7,9 @@ import (
 	"fulgur/internal/process"
 )
 
-// FuzzLoader lets processes map code, fork, run other programs and end as the
-// bytes say. Whatever the order, the kernel side never has of a process what
-// another one mapped, and all room is there again when all have ended.
+// FuzzLoader maps code, forks, executes and ends processes as the bytes say. In any
+// order, a process's layout in the kernel must have only mappings of that process, and
+// all memory must be free after all processes have ended.
 func FuzzLoader(f *testing.F) {
 	f.Add([]byte{0, 1, 4, 17, 2, 2, 8, 33, 6, 3, 5, 1})
 	f.Add([]byte{0, 1, 1, 1, 4, 1, 20, 1, 36, 1, 2, 1, 2, 17, 3, 2, 6, 0, 5, 1, 6, 0, 0, 1})
@@ -21,12 +21,12 @@ func FuzzLoader(f *testing.F) {
 		k := newFakeKernel(c)
 		l := newLoader(k, c)
 		defer l.Close()
-		world := map[int][]process.Mapping{} // what is mapped
+		world := map[int][]process.Mapping{} // current mappings by process
 		image := uint64(0)
 		for ; len(ops) >= 2; ops = ops[2:] {
 			op, pid, arg := ops[0]%10, int(ops[1]%8)+1, uint64(ops[0]/10)
 			switch maps, lives := world[pid]; {
-			case op == 0: // begins, and is asked for
+			case op == 0: // starts and is requested
 				image++
 				l.Ended(pid)
 				world[pid] = with(nil, uint64(pid)<<20+arg<<12)
@@ -35,7 +35,7 @@ func FuzzLoader(f *testing.F) {
 			case op == 1: // maps code
 				world[pid] = with(maps, uint64(pid)<<20+arg<<12)
 				l.Remap(pid, world[pid])
-			case op == 2: // unmaps it
+			case op == 2: // unmaps code
 				world[pid] = with(nil, maps[0].Start)
 				l.Remap(pid, world[pid])
 			case op == 3: // forks
@@ -47,7 +47,7 @@ func FuzzLoader(f *testing.F) {
 				image++
 				k.fork(pid, child, image)
 				l.Forked(pid, child, monotonic.Now())
-			case op == 4: // forks, and changes before that is known
+			case op == 4: // forks and changes before the fork is reported
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
 					continue
@@ -58,7 +58,7 @@ func FuzzLoader(f *testing.F) {
 				world[pid] = with(maps, uint64(pid)<<20+0x80000)
 				l.Remap(pid, world[pid])
 				l.Settled(before)
-				world[child] = world[pid] // as its mappings of then and these go
+				world[child] = world[pid] // the mappings at the time of the fork
 				l.Forked(pid, child, before)
 			case op == 5: // ends
 				delete(world, pid)
@@ -66,7 +66,7 @@ func FuzzLoader(f *testing.F) {
 			case op == 6:
 				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
-			case op == 7: // forks, which is told before the kernel side has the child
+			case op == 7: // forks, reported before the kernel side has the child
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
 					continue
@@ -74,7 +74,7 @@ func FuzzLoader(f *testing.F) {
 				at := monotonic.Now()
 				l.Forked(pid, child, at)
 				l.Remap(pid, with(nil, uint64(pid)<<20+0x90000))
-				l.Remap(pid, maps) // as before, but another layout
+				l.Remap(pid, maps) // same mappings, other layout
 				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
 				image++
@@ -83,9 +83,9 @@ func FuzzLoader(f *testing.F) {
 				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
 				if k.processes[child] != (entry{}) && !l.Known(child) {
-					t.Fatalf("nobody knows that process %d has a layout", child)
+					t.Fatalf("the loader does not know process %d, which has a layout", child)
 				}
-			case op == 8: // forks, which is not told because too much is
+			case op == 8: // forks, and the record is lost
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
 					continue
@@ -94,7 +94,7 @@ func FuzzLoader(f *testing.F) {
 				k.fork(pid, child, image)
 				world[child] = maps
 				l.Reset()
-			default: // is asked for again
+			default: // is requested again
 				l.Request(pid, image, maps)
 			}
 			checkWorld(t, k, l, world)
@@ -107,12 +107,12 @@ func FuzzLoader(f *testing.F) {
 		l.Settled(monotonic.Now() + 1)
 		l.working.Wait()
 		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
-			t.Fatalf("left are room %v, processes %v, %d layouts", l.room.free, k.processes, len(l.layouts))
+			t.Fatalf("got room %v, processes %v, %d layouts left", l.room.free, k.processes, len(l.layouts))
 		}
 	})
 }
 
-// with returns a list with one more mapping, sorted and without overlaps.
+// with returns maps with one more mapping, sorted and without overlaps.
 func with(maps []process.Mapping, start uint64) []process.Mapping {
 	var list []process.Mapping
 	added := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon}
@@ -128,8 +128,7 @@ func with(maps []process.Mapping, start uint64) []process.Mapping {
 	return append(list, added)
 }
 
-// checkWorld wants each mapping that the kernel side has of a process to be one of
-// that process.
+// checkWorld checks that all mappings in a process's layout belong to that process.
 func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.Mapping) {
 	t.Helper()
 	l.mu.Lock()
@@ -139,7 +138,7 @@ func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.
 	for pid, e := range k.processes {
 		maps, lives := world[pid]
 		if !lives {
-			t.Fatalf("process %d, which is none, has layout %#x", pid, e.Layout)
+			t.Fatalf("got layout %#[2]x of process %[1]d, which does not exist", pid, e.Layout)
 		}
 		for _, m := range k.mappings(layoutRun(e.Layout)) {
 			held := false
@@ -147,7 +146,7 @@ func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.
 				held = held || w.Start <= m.Start && m.Start < w.Limit
 			}
 			if !held {
-				t.Fatalf("process %d has %#x mapped, by the kernel side; it has %v", pid, m.Start, maps)
+				t.Fatalf("process %d: got %#x mapped in its layout; it has %v", pid, m.Start, maps)
 			}
 		}
 	}

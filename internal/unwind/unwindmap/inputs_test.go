@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// command runs a program that makes files.
+// command runs a program that creates files.
 func command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput(); err != nil {
@@ -26,7 +26,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// compilePath makes the table of a file.
+// compilePath compiles the table of a file.
 func compilePath(t *testing.T, path string) *unwind.Table {
 	t.Helper()
 	finder, err := debugfile.New(debugfile.Config{})
@@ -46,8 +46,8 @@ func compilePath(t *testing.T, path string) *unwind.Table {
 	return table
 }
 
-// TestSeparateDebugFile strips a program that has its unwind information in
-// .debug_frame: its table is the same as long as the debug file is there.
+// TestSeparateDebugFile strips a program with unwind information in .debug_frame. The
+// table is the same as long as the debug file exists.
 func TestSeparateDebugFile(t *testing.T) {
 	dir := t.TempDir()
 	whole, stripped, debug := filepath.Join(dir, "whole"), filepath.Join(dir, "program"), filepath.Join(dir, "program.debug")
@@ -60,7 +60,7 @@ func TestSeparateDebugFile(t *testing.T) {
 		t.Helper()
 		got := compilePath(t, stripped)
 		if same := slices.Equal(got.Rows, want.Rows) && slices.Equal(got.Rules, want.Rules); same != equal || got.Stats.Damaged > 0 {
-			t.Errorf("%s: %d rows, %d of the whole program, %v", what, len(got.Rows), len(want.Rows), got.Stats.Damage)
+			t.Errorf("%s: got %d rows, %d from the whole program, %v", what, len(got.Rows), len(want.Rows), got.Stats.Damage)
 		}
 	}
 	check("separate", true)
@@ -74,7 +74,7 @@ func TestSeparateDebugFile(t *testing.T) {
 	check("without its debug file", false)
 }
 
-// TestTooLarge refuses sections that no program has, be they compressed or holes.
+// TestTooLarge checks that huge sections are refused, whether compressed or with holes.
 func TestTooLarge(t *testing.T) {
 	file := func(s elftest.Section) []byte {
 		return elftest.File{Machine: machine, Sections: []elftest.Section{s}}.Bytes()
@@ -100,7 +100,7 @@ func TestTooLarge(t *testing.T) {
 		}
 		_, _, err = compile(t.Context(), source{r: f, size: size, name: name}, 0)
 		if err == nil || !strings.Contains(err.Error(), "more than any program has") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

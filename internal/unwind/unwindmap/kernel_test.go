@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// fakeKernel stands for the kernel's maps, and looks rules up in them as the
-// kernel's walker does.
+// fakeKernel replaces the kernel's maps, and finds rules in them like the kernel's
+// walker.
 type fakeKernel struct {
 	mu        sync.Mutex
 	pages     map[uint32][]byte
@@ -19,15 +19,15 @@ type fakeKernel struct {
 	rules     map[uint32]unwind.Rule
 	layouts   []mapping
 	processes map[int]entry
-	most      int // processes
+	limit     int // processes
 	waits     int
-	asked     int // how often requests were forgotten
+	asked     int // number of ClearRequests calls
 }
 
 func newFakeKernel(c config) *fakeKernel {
 	return &fakeKernel{
 		pages: map[uint32][]byte{}, used: map[uint32]bool{}, rules: map[uint32]unwind.Rule{},
-		layouts: make([]mapping, c.mappings), processes: map[int]entry{}, most: int(c.processes),
+		layouts: make([]mapping, c.mappings), processes: map[int]entry{}, limit: int(c.processes),
 	}
 }
 
@@ -109,7 +109,7 @@ func (k *fakeKernel) process(pid int) (entry, bool, error) {
 func (k *fakeKernel) putProcess(pid int, e entry) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.processes[pid]; !ok && len(k.processes) >= k.most {
+	if _, ok := k.processes[pid]; !ok && len(k.processes) >= k.limit {
 		return errFull
 	}
 	k.processes[pid] = e
@@ -139,7 +139,7 @@ func (k *fakeKernel) wait() error {
 	return nil
 }
 
-// fork does what the kernel does.
+// fork copies the parent's entry, like the kernel.
 func (k *fakeKernel) fork(parent, child int, image uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,12 +148,12 @@ func (k *fakeKernel) fork(parent, child int, image uint64) {
 	}
 }
 
-// pageError says which page is not attached.
+// pageError is the index of a page that is not attached.
 type pageError uint32
 
 func (e pageError) Error() string { return fmt.Sprintf("page %d is not attached", uint32(e)) }
 
-// word reads a word as programs do.
+// word reads a word like the BPF programs.
 func (k *fakeKernel) word(w uint32) (uint32, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

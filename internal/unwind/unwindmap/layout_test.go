@@ -72,13 +72,13 @@ func TestAppendMappings(t *testing.T) {
 	}
 }
 
-// Whatever segments a file claims to have, what comes of a mapping lies in it,
-// sorted and without overlaps, as the walker's search needs it.
+// For any segments in a file, the entries of a mapping are within it, sorted and without
+// overlaps, as the walker's search requires.
 func FuzzAppendMappings(f *testing.F) {
 	f.Add(uint64(0x1000), uint64(0x2000), uint64(0x1000), uint64(0x1800), uint64(0x3000), uint64(0x100), uint64(0x401000))
 	f.Add(uint64(0), uint64(1)<<40, uint64(5), uint64(1)<<39, uint64(3), uint64(1)<<38, uint64(1)<<62)
 	f.Fuzz(func(t *testing.T, off, size, off1, size1, off2, size2, addr uint64) {
-		// The file is no longer than that, by [unwind.Segment].
+		// [unwind.Segment] limits the size of files.
 		const longest = 1 << 40
 		off, size = off%longest, size%longest+1
 		p := placement{segments: []unwind.Segment{
@@ -89,7 +89,7 @@ func FuzzAppendMappings(f *testing.F) {
 		at := m.Start
 		for _, got := range appendMappings(nil, m, p, ruleChain) {
 			if got.Start < at || got.End <= got.Start || got.End > m.Limit {
-				t.Fatalf("%#x-%#x after %#x, of %#x-%#x", got.Start, got.End, at, m.Start, m.Limit)
+				t.Fatalf("got %#x-%#x after %#x, in mapping %#x-%#x", got.Start, got.End, at, m.Start, m.Limit)
 			}
 			at = got.End
 			if got.Rows == noTable {
@@ -97,7 +97,7 @@ func FuzzAppendMappings(f *testing.F) {
 			}
 			link, fileOff := got.Start-got.Bias, got.Start-m.Start+m.Offset
 			if !inSegment(p.segments, link, fileOff) {
-				t.Fatalf("address %#x, at offset %#x, is in no segment of %+v", link, fileOff, p.segments)
+				t.Fatalf("got address %#x at offset %#x, which is in no segment of %+v", link, fileOff, p.segments)
 			}
 		}
 	})
@@ -116,7 +116,7 @@ func TestPackLayout(t *testing.T) {
 	at := run{0xabcdef, 0x1234}
 	word := packLayout(at, 0x56789a)
 	if layoutRun(word) != at || layoutSalt(word) != 0x56789a {
-		t.Errorf("layout %#x is %v with salt %#x", word, layoutRun(word), layoutSalt(word))
+		t.Errorf("layout %#x: got %v with salt %#x", word, layoutRun(word), layoutSalt(word))
 	}
 }
 
@@ -141,7 +141,7 @@ func TestJoinBare(t *testing.T) {
 	}
 }
 
-// What has a table is kept longest.
+// Mappings with a table are kept first.
 func TestBound(t *testing.T) {
 	list := func() []mapping {
 		return []mapping{{Start: 1, Rows: noTable}, {Start: 2, Rows: 1}, {Start: 3, Rows: noTable}, {Start: 4, Rows: 1}}
@@ -153,7 +153,7 @@ func TestBound(t *testing.T) {
 			starts = append(starts, m.Start)
 		}
 		if !cmp.Equal(starts, want) || cut != (limit < 4) {
-			t.Errorf("of four, %d are %v, cut %t; want %v", limit, starts, cut, want)
+			t.Errorf("limit %d of four: got %v, cut %t; want %v", limit, starts, cut, want)
 		}
 	}
 }
@@ -170,12 +170,12 @@ func TestExtends(t *testing.T) {
 		{nil, []mapping{a}, false},
 	} {
 		if got := extends(x.list, x.old); got != x.want {
-			t.Errorf("%v extends %v: %t", x.list, x.old, got)
+			t.Errorf("%v extends %v: got %t", x.list, x.old, got)
 		}
 	}
 }
 
-// Half of one entry and half of another are nobody's.
+// A mix of two entries' halves has no process's image.
 func TestSeal(t *testing.T) {
 	a, b := entry{Image: 1, Layout: packLayout(run{10, 20}, 1)}, entry{Image: 1, Layout: packLayout(run{10, 20}, 2)}
 	for _, e := range []entry{a, b, {}} {
@@ -186,23 +186,23 @@ func TestSeal(t *testing.T) {
 	mixed := a.seal()
 	mixed.Layout = b.Layout
 	if got := unseal(mixed); got.Image == a.Image {
-		t.Errorf("half of each of %+v and %+v is %+v", a, b, got)
+		t.Errorf("got %+[3]v for halves of %+[1]v and %+[2]v", a, b, got)
 	}
 }
 
-// No two addresses of two layouts are one to the walker's cache, not before there
-// were as many layouts as there are salts beside the bits of an address.
+// Addresses in two layouts never collide in the walker's cache, until there were as many
+// layouts as salts fit beside the bits of an address.
 func TestSalts(t *testing.T) {
 	const apart = 1 << (64 - addressBits)
 	seen := make([]bool, 1<<saltBits)
 	for n := range uint32(1 << saltBits) {
 		s := salt(n)
 		if word := uint64(s) << (64 - saltBits); n < apart && word<<(64-addressBits) != 0 {
-			t.Fatalf("salt %d is %#x, which changes addresses", n, word)
+			t.Fatalf("got salt %#[2]x at %[1]d, which changes addresses", n, word)
 		}
 		seen[s] = true
 	}
 	if i := slices.Index(seen, false); i >= 0 {
-		t.Errorf("nobody has salt %#x", i)
+		t.Errorf("salt %#x is never used", i)
 	}
 }

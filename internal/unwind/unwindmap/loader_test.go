@@ -22,8 +22,7 @@ var testConfig = config{
 	sizes: sizes{pages: 256, rules: 4096, mappings: 4000, processes: 50},
 }
 
-// fixture is a loader of a stand-in kernel, and what an ordinary process has
-// mapped.
+// fixture is a loader with a fake kernel, and the mappings of an ordinary process.
 type fixture struct {
 	*Loader
 	kernel *fakeKernel
@@ -48,7 +47,7 @@ func newFixture(t *testing.T, c config) *fixture {
 	return f
 }
 
-// sleeper starts a program with a C library, and returns its pid when that is
+// sleeper starts a program with a C library and returns its pid once everything is
 // mapped.
 func sleeper(t *testing.T) int {
 	t.Helper()
@@ -68,7 +67,7 @@ func sleeper(t *testing.T) int {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	// When it has copied a byte it runs.
+	// Once it has copied a byte, it is running.
 	if _, err := in.Write([]byte{'.'}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func (f *fixture) settleAll(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatal("layouts that no process has are not freed")
+	t.Fatal("layouts without processes are not freed")
 }
 
 func (f *fixture) wait(t *testing.T) {
@@ -100,20 +99,20 @@ func (f *fixture) wait(t *testing.T) {
 	defer cancel()
 	f.Wait(ctx)
 	if ctx.Err() != nil {
-		t.Fatal("the tables were not made")
+		t.Fatal("the tables are not compiled")
 	}
 }
 
-// The kernel side finds the same rules as a look-up in the tables.
+// The kernel side finds the same rules as a lookup in the tables.
 func TestLoader(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(7, 70, f.maps)
 	f.wait(t)
 	if stats := f.Stats(); stats.Tables < 3 || stats.Failure != nil || stats.Files > 0 || stats.NoRoom > 0 {
-		t.Errorf("%+v", stats)
+		t.Errorf("got %+v", stats)
 	}
 	if e := f.kernel.processes[7]; e.Image != 70 {
-		t.Errorf("the entry is of image %d, want 70", e.Image)
+		t.Errorf("got image %d in the entry, want 70", e.Image)
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, m := range f.maps {
@@ -124,7 +123,7 @@ func TestLoader(t *testing.T) {
 	}
 }
 
-// checkMapping looks addresses of a mapping up.
+// checkMapping looks up addresses of a mapping.
 func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *rand.Rand) {
 	t.Helper()
 	r, size, err := m.File.ReaderAt()
@@ -157,19 +156,19 @@ func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *
 			t.Fatalf("%s+%#x: %v", m.File.Path, link, err)
 		case want == unwind.Rule{}:
 			if got != ruleNone {
-				t.Fatalf("%s+%#x: rule %d, want none", m.File.Path, link, got)
+				t.Fatalf("%s+%#x: got rule %d, want none", m.File.Path, link, got)
 			}
 		case f.kernel.rules[got] != want:
 			t.Fatalf("%s+%#x: got %v, want %v", m.File.Path, link, f.kernel.rules[got], want)
 		}
 	}
 	if looked < 1000 {
-		t.Errorf("%s: only %d addresses of a mapping were looked up", m.File.Path, looked)
+		t.Errorf("%s: got only %d lookups of a mapping", m.File.Path, looked)
 	}
 }
 
-// Forked processes share a layout until one of them changes, and what nobody has
-// any more is used again.
+// Forked processes share a layout until one of them changes its mappings, and unused room
+// is reused.
 func TestLoaderFork(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -183,11 +182,11 @@ func TestLoaderFork(t *testing.T) {
 	layouts := len(f.layouts)
 	f.mu.Unlock()
 	if layouts != 1 {
-		t.Errorf("%d layouts, want one for all", layouts)
+		t.Errorf("got %d layouts, want one for all", layouts)
 	}
 	shared := f.kernel.processes[1].Layout
 
-	// One replaces a mapping, and another adds one.
+	// One process replaces a mapping, another adds one.
 	replaced := append([]process.Mapping{}, f.maps...)
 	replaced[1] = process.Mapping{Start: replaced[1].Start, Limit: replaced[1].Limit, Kind: process.KindAnon}
 	f.Remap(2, replaced)
@@ -202,16 +201,16 @@ func TestLoaderFork(t *testing.T) {
 		salts[layoutSalt(f.kernel.processes[pid].Layout)]++
 	}
 	if f.kernel.processes[1].Layout != shared || f.kernel.processes[2].Layout == shared {
-		t.Error("a change of one process's mappings is another's, too")
+		t.Error("a change of one process's mappings changed another's")
 	}
 	if layoutSalt(f.kernel.processes[2].Layout) == layoutSalt(shared) {
-		t.Error("a replaced mapping has the salt of what it replaced")
+		t.Error("replacing a mapping kept the salt")
 	}
 	if layoutSalt(f.kernel.processes[3].Layout) != layoutSalt(shared) {
-		t.Error("who added a mapping has another salt than before")
+		t.Error("adding a mapping changed the salt")
 	}
 	if len(salts) != 3 {
-		t.Errorf("salts %v: two processes added to one layout with the same one", salts)
+		t.Errorf("got salts %v, want different ones for two processes that added to one layout", salts)
 	}
 
 	for pid := range 40 {
@@ -219,15 +218,15 @@ func TestLoaderFork(t *testing.T) {
 	}
 	f.settleAll(t)
 	if len(f.kernel.processes) != 0 || len(f.layouts) != 0 || len(f.room.free) != 1 {
-		t.Errorf("left are %d processes, %d layouts, free room %v", len(f.kernel.processes), len(f.layouts), f.room.free)
+		t.Errorf("got %d processes, %d layouts, free room %v left", len(f.kernel.processes), len(f.layouts), f.room.free)
 	}
 	if f.kernel.waits == 0 {
-		t.Error("nobody waited for programs that run")
+		t.Error("got no wait for running programs")
 	}
 }
 
-// A child that was forked just before its parent's mappings changed has the old
-// layout, which must not be anything else by the time that this is known.
+// A child that was forked just before its parent's mappings changed has the old layout,
+// which must not be reused before the fork is reported.
 func TestLoaderForkBeforeChange(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -236,23 +235,23 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	f.kernel.fork(1, 2, 20)
 	before := monotonic.Now()
 	f.Remap(1, f.maps[1:])
-	f.Settled(before) // the fork is not known yet
+	f.Settled(before) // before the fork is reported
 	f.Request(3, 30, f.maps[2:])
 	f.mu.Lock()
 	_, kept := f.layouts[old]
 	f.mu.Unlock()
 	if !kept {
-		t.Fatal("a layout was freed that a child has")
+		t.Fatal("a child's layout was freed")
 	}
 	f.Forked(1, 2, before)
 	f.settleAll(t)
 	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
-		t.Errorf("the child has %d mappings, its parent %d", got, want)
+		t.Errorf("got %d mappings of the child, want its parent's %d", got, want)
 	}
 }
 
-// A fork is told before the kernel side has an entry of the child, which lasts if
-// others take the CPU; by then the parent's layout may be another.
+// If other processes take the CPU, a fork is reported long before the kernel side has an
+// entry of the child. By then, the parent may have another layout.
 func TestLoaderForkLate(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -262,28 +261,28 @@ func TestLoaderForkLate(t *testing.T) {
 	f.Remap(1, f.maps[1:])
 	f.Settled(monotonic.Now() + 1)
 	f.working.Wait()
-	f.kernel.processes[2] = entry{Image: 20, Layout: old} // it was read before the change
+	f.kernel.processes[2] = entry{Image: 20, Layout: old} // read before the change
 	f.Settled(monotonic.Now() + 1)
 	f.mu.Lock()
 	_, kept := f.layouts[f.kernel.processes[2].Layout]
 	f.mu.Unlock()
 	if !f.Known(2) || !kept {
-		t.Fatalf("nobody knows of the child (%v), or its layout is free (%v)", !f.Known(2), !kept)
+		t.Fatalf("got known: %v, freed: %v for the child's layout", !f.Known(2), !kept)
 	}
 	f.settleAll(t)
 	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
-		t.Errorf("the child has %d mappings, its parent %d", got, want)
+		t.Errorf("got %d mappings of the child, want its parent's %d", got, want)
 	}
 
-	// One that gets none is not waited for.
+	// The loader stops waiting for a child that never gets an entry.
 	f.Forked(1, 3, monotonic.Now())
 	f.Settled(monotonic.Now() + birth + 1)
 	if len(f.unborn) > 0 {
-		t.Errorf("%d children are still waited for", len(f.unborn))
+		t.Errorf("still waiting for %d children", len(f.unborn))
 	}
 }
 
-// A child may have the pid of a process whose end was not told yet.
+// A child may have the pid of a process whose exit has not been reported yet.
 func TestLoaderForkReused(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -294,11 +293,11 @@ func TestLoaderForkReused(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
-		t.Errorf("the child has image %d and layout %+v", p.image, p.layout)
+		t.Errorf("got image %d and layout %+v of the child", p.image, p.layout)
 	}
 }
 
-// Two processes can each be forked by one that has the other's pid.
+// Two processes can each be forked by an earlier process with the other's pid.
 func TestLoaderForkReusedByEachOther(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -306,7 +305,7 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	f.wait(t)
 	f.Forked(1, 2, monotonic.Now()) // the kernel side has no entry yet
 	f.Request(2, 20, f.maps)
-	delete(f.kernel.processes, 1) // ended, which was not told yet
+	delete(f.kernel.processes, 1) // its exit has not been reported yet
 	f.Forked(2, 1, monotonic.Now())
 	f.Forked(1, 3, monotonic.Now())
 	f.Settled(monotonic.Now() + 1)
@@ -315,14 +314,14 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
-		t.Errorf("the last child is known as %+v", p)
+		t.Errorf("got last child %+v", p)
 	}
 	if len(f.unborn) > 0 {
-		t.Errorf("%d children are still waited for", len(f.unborn))
+		t.Errorf("still waiting for %d children", len(f.unborn))
 	}
 }
 
-// stick adds a file whose table is never made, and returns a mapping of it.
+// stick adds a file whose table is never compiled, and returns a mapping of it.
 func (f *fixture) stick(start uint64) process.Mapping {
 	m := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindFile, File: &process.File{}}
 	stuck := &file{key: fileKey{m.File, m.Kind}, layouts: map[*layout]bool{}, since: time.Now()}
@@ -333,7 +332,7 @@ func (f *fixture) stick(start uint64) process.Mapping {
 	return m
 }
 
-// age has time pass for all who wait for tables.
+// age moves the start of all waits for tables into the past.
 func (f *fixture) age(by time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -342,8 +341,8 @@ func (f *fixture) age(by time.Duration) {
 	}
 }
 
-// A process that maps code all the time, as one with a JIT, or whose code asks for
-// tables at ever new addresses, does not wait for a table any longer than others.
+// A process that keeps mapping code, like a JIT, or that requests tables for ever new
+// addresses, does not wait longer for a table than others.
 func TestLoaderSlowTable(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -363,22 +362,22 @@ func TestLoaderSlowTable(t *testing.T) {
 			known = known && err == nil
 		}
 		if late := (i+1)*time.Second >= patience; known != late {
-			t.Fatalf("after %v: all that the process mapped is known %v, want %v", (i+1)*time.Second, known, late)
+			t.Fatalf("after %v: got %v for having all mappings, want %v", (i+1)*time.Second, known, late)
 		}
 	}
 
-	// The table comes at last.
+	// Now the table is compiled.
 	f.mu.Lock()
 	f.add(f.files[fileKey{maps[len(f.maps)].File, process.KindFile}], compiled{}, nil)
 	waiting := f.processes[1].wait != nil
 	f.mu.Unlock()
 	if waiting {
-		t.Error("the process still waits for a table that is there")
+		t.Error("the process still waits for a table that exists")
 	}
 }
 
-// TestLoaderBeforeProgram asks about a process before its program is mapped. While the
-// program's table is made, the process is walked by frame pointers.
+// TestLoaderBeforeProgram requests a process before its program is mapped. While the
+// program's table is compiled, the process is walked by frame pointers.
 func TestLoaderBeforeProgram(t *testing.T) {
 	for name, before := range map[string][]process.Mapping{
 		"nothing": nil,
@@ -389,25 +388,25 @@ func TestLoaderBeforeProgram(t *testing.T) {
 			f.Request(1, 10, before)
 			f.Remap(1, append(slices.Clone(before), f.stick(0x10000)))
 			if e, ok := f.kernel.processes[1]; ok {
-				t.Errorf("the process has a layout without its program: %+v", e)
+				t.Errorf("got a layout without the program: %+v", e)
 			}
 			f.Remap(1, f.maps)
 			f.wait(t)
 			if _, err := f.kernel.find(1, f.maps[0].Start); err != nil {
-				t.Errorf("its program is not known: %v", err)
+				t.Errorf("got no rule for the program: %v", err)
 			}
 		})
 	}
 }
 
-// A child whose layout is not known is asked for again.
+// A child with an unknown layout is requested again.
 func TestLoaderForkUnknown(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
 	f.Forked(1, 2, monotonic.Now())
 	if _, ok := f.kernel.processes[2]; ok {
-		t.Error("a process has a layout that is nobody's")
+		t.Error("got a layout that no process has")
 	}
 }
 
@@ -415,14 +414,14 @@ func TestLoaderReset(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.wait(t)
-	f.kernel.fork(1, 2, 20) // which nobody tells
+	f.kernel.fork(1, 2, 20) // not reported
 	f.Reset()
 	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
-		t.Errorf("%d processes are left, requests were forgotten %d times", len(f.kernel.processes), f.kernel.asked)
+		t.Errorf("got %d processes left, %d cleared requests", len(f.kernel.processes), f.kernel.asked)
 	}
 }
 
-// What there is no room for is left out, counted, and let go again.
+// Mappings and processes without room are left out and counted, and their room is freed.
 func TestLoaderLimits(t *testing.T) {
 	c := testConfig
 	c.mappings, c.mappingsEach, c.processes = 20, 8, 3
@@ -434,12 +433,12 @@ func TestLoaderLimits(t *testing.T) {
 	}
 	f.Request(1, 10, many)
 	if n := layoutRun(f.kernel.processes[1].Layout).n; n != 8 {
-		t.Errorf("%d mappings of a process, want 8", n)
+		t.Errorf("got %d mappings of a process, want 8", n)
 	}
 	f.Request(2, 20, many)
-	f.Request(3, 30, many) // has no room for its mappings
+	f.Request(3, 30, many) // no room for its mappings
 	f.Request(4, 40, many[:1])
-	f.Request(5, 50, many[:1]) // has none in the map of processes
+	f.Request(5, 50, many[:1]) // no room in the map of processes
 	if stats := f.Stats(); stats.Cut != 2 || stats.Processes != 2 || stats.Failure != nil {
 		t.Errorf("got %+v, want 2 processes cut and 2 left out", stats)
 	}
@@ -448,11 +447,11 @@ func TestLoaderLimits(t *testing.T) {
 	}
 	f.settleAll(t)
 	if len(f.room.free) != 1 || len(f.kernel.processes) != 0 {
-		t.Errorf("room %v and %d processes are left", f.room.free, len(f.kernel.processes))
+		t.Errorf("got room %v and %d processes left", f.room.free, len(f.kernel.processes))
 	}
 }
 
-// A table that is larger than the memory is left out, and a smaller one is not.
+// A table that is larger than the memory is left out, a smaller one is not.
 func TestLoaderMemory(t *testing.T) {
 	c := testConfig
 	c.memory = pageCost
@@ -461,14 +460,14 @@ func TestLoaderMemory(t *testing.T) {
 	f.wait(t)
 	stats := f.Stats()
 	if stats.NoRoom == 0 || stats.Tables == 0 || stats.Failure != nil {
-		t.Errorf("got %+v, want a table left out and another there", stats)
+		t.Errorf("got %+v, want one table left out and another loaded", stats)
 	}
-	if stats.Pages.Most > 1 {
-		t.Errorf("%d pages were attached, want 1", stats.Pages.Most)
+	if stats.Pages.Peak > 1 {
+		t.Errorf("got %d pages attached, want 1", stats.Pages.Peak)
 	}
 }
 
-// A page that was evicted comes back when it is asked for.
+// An evicted page is reloaded on request.
 func TestLoaderReload(t *testing.T) {
 	c := testConfig
 	c.memory = 5 * pageCost // the C library has two or three
@@ -486,7 +485,7 @@ func TestLoaderReload(t *testing.T) {
 	_, err = f.kernel.find(1, m.Start+0x100)
 	missing := pageError(0)
 	if !errors.As(err, &missing) {
-		t.Fatalf("error %v, want one of a page that is not there", err)
+		t.Fatalf("got error %v, want one about a missing page", err)
 	}
 	for errors.As(err, &missing) {
 		f.Reload(uint32(missing))
@@ -495,11 +494,11 @@ func TestLoaderReload(t *testing.T) {
 	}
 	checkMapping(t, f, 1, m, random)
 	if stats := f.Stats(); stats.Pages.Reloaded == 0 || stats.Pages.Evicted == 0 {
-		t.Errorf("%+v", stats.Pages)
+		t.Errorf("got %+v", stats.Pages)
 	}
 }
 
-// Tables that nobody needs any more are dropped, once there are many.
+// Unused tables are dropped once there are many.
 func TestLoaderDropsUnused(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -520,33 +519,33 @@ func TestLoaderDropsUnused(t *testing.T) {
 	f.settleAll(t)
 	f.working.Wait()
 	if files == 0 || len(f.files) > maxUnused/2 {
-		t.Errorf("%d files are left", len(f.files))
+		t.Errorf("got %d files left", len(f.files))
 	}
 	if stats := f.Stats(); stats.Tables != 0 || stats.Bytes != 0 {
-		t.Errorf("got %+v, want nothing", stats)
+		t.Errorf("got %+v, want no tables", stats)
 	}
 	for index, at := range f.pages.all {
 		if at.used != 0 {
-			t.Errorf("page %d has %d words that no table has", index, at.used)
+			t.Errorf("page %d: got %d words in use, want 0", index, at.used)
 		}
 	}
 }
 
-// Without frame pointers, a stack ends where there is no table.
+// Without frame pointers, a stack ends at code without a table.
 func TestFallback(t *testing.T) {
 	for code, want := range map[code]uint32{
 		nativeCode: ruleChain, describedCode: ruleNone, goCode: ruleChainGo, foreignCode: ruleNone,
 	} {
 		if got := code.fallback(Auto); got != want {
-			t.Errorf("code %d falls back on rule %d, want %d", code, got, want)
+			t.Errorf("code %d: got fallback rule %d, want %d", code, got, want)
 		}
 		if got := code.fallback(Tables); got != ruleNone {
-			t.Errorf("with tables alone code %d falls back on rule %d", code, got)
+			t.Errorf("with tables alone, code %d: got fallback rule %d", code, got)
 		}
 	}
 }
 
-// The test itself is a Go program, and the vdso is everyone's.
+// The test is a Go program; all processes have the vdso.
 func TestCompile(t *testing.T) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -559,21 +558,21 @@ func TestCompile(t *testing.T) {
 	}
 	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, 0)
 	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
-		t.Errorf("code %d, %v; want that of a Go program", c, err)
+		t.Errorf("got code %d, %v; want a Go program's", c, err)
 	}
 	vdso, err := readVDSO()
 	if err != nil {
 		t.Fatal(err)
 	}
 	table, c, err := compile(t.Context(), vdso, 0)
-	// arm64's has no more than a signal trampoline.
+	// On arm64, the vdso has only a signal trampoline.
 	if err != nil || c != nativeCode || len(table.Rules) < 3 {
-		t.Errorf("the vdso has %v of code %d, %v", table, c, err)
+		t.Errorf("vdso: got %v of code %d, %v", table, c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := compile(ended, vdso, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("compiling when nobody waits for it: %v", err)
+		t.Errorf("with a canceled context: got %v", err)
 	}
 }
 
@@ -582,15 +581,15 @@ func TestParseRequest(t *testing.T) {
 		"short": make([]byte, 23), "no type": make([]byte, 24),
 	} {
 		if _, err := ParseRequest(record); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	process := []byte{1, 0, 0, 0, 42, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
 	if want, err := ParseRequest(process); err != nil || want != (Want{PID: 42, Image: 9}) {
-		t.Errorf("%+v, %v", want, err)
+		t.Errorf("got %+v, %v", want, err)
 	}
 	page := append([]byte{2}, process[1:]...)
 	if want, err := ParseRequest(page); err != nil || want != (Want{Page: 42}) {
-		t.Errorf("%+v, %v", want, err)
+		t.Errorf("got %+v, %v", want, err)
 	}
 }

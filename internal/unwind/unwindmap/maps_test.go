@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// open returns a loader of the kernel's own maps.
+// open returns a loader with the kernel's maps.
 func open(t testing.TB, o Options) *Loader {
 	t.Helper()
 	testenv.Root(t)
@@ -43,14 +43,14 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 		t.Fatal(err)
 	}
 	if !found {
-		t.Fatalf("process %d is not among the tasks", pid)
+		t.Fatalf("got no task of process %d", pid)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(30*time.Second))
 	defer cancel()
 	l.Wait(ctx)
 }
 
-// What programs find in the kernel's maps is what was put there.
+// The kernel's maps contain what the loader wrote.
 func TestMaps(t *testing.T) {
 	testenv.EveryKernel(t)
 	l := open(t, Options{Few: true})
@@ -60,13 +60,13 @@ func TestMaps(t *testing.T) {
 	request(t, l, table, pid)
 	stats := l.Stats()
 	if stats.Tables < 2 || stats.Failure != nil {
-		t.Fatalf("%+v", stats)
+		t.Fatalf("got %+v", stats)
 	}
 	t.Logf("%+v, %d bytes of maps", stats, l.MapMemory())
 
 	e, ok, err := l.maps.process(pid)
 	if err != nil || !ok {
-		t.Fatalf("the process's entry: %v, %v", ok, err)
+		t.Fatalf("the process's entry: got %v, %v", ok, err)
 	}
 	tables := 0
 	for _, m := range l.maps.mappings(layoutRun(e.Layout)) {
@@ -78,36 +78,37 @@ func TestMaps(t *testing.T) {
 		block := m.Blocks + uint32((m.Start-m.Bias)>>unwind.BlockShift)
 		row := l.maps.word(t, m.Rows+l.maps.word(t, block))
 		if low := unwind.Row(row).Low(); low != 0 {
-			t.Errorf("the first row of %#x is for byte %d of its block", m.Start, low)
+			t.Errorf("%#x: got byte %d as the first row of its block, want 0", m.Start, low)
 		}
 		if rule := unwind.Row(row).Rule(); rule >= l.rules.next {
-			t.Errorf("the first row of %#x has rule %d of %d", m.Start, rule, l.rules.next)
+			t.Errorf("%#x: got rule %d of %d in the first row", m.Start, rule, l.rules.next)
 		}
 	}
 	if tables < 2 {
-		t.Errorf("%d mappings have tables", tables)
+		t.Errorf("got %d mappings with tables", tables)
 	}
 	l.Ended(pid)
 	if _, ok, err := l.maps.process(pid); ok || err != nil {
-		t.Errorf("the entry of a process that ended: %v, %v", ok, err)
+		t.Errorf("the entry of a process that has exited: got %v, %v", ok, err)
 	}
 }
 
-// When forks may have been missed, no process keeps a layout, known or not.
+// If forks may have been missed, all layouts are removed, including those of unknown
+// processes.
 func TestMapsReset(t *testing.T) {
 	l := open(t, Options{Few: true})
 	table := process.NewTable(process.Options{})
 	defer table.Close()
 	pid := sleeper(t)
 	request(t, l, table, pid)
-	const unknown = 1 << 30 // more than any pid
+	const unknown = 1 << 30 // above the limit for PIDs
 	if err := l.maps.putProcess(unknown, entry{Image: 1}); err != nil {
 		t.Fatal(err)
 	}
 	l.Reset()
 	for _, pid := range []int{pid, unknown} {
 		if e, ok, err := l.maps.process(pid); ok || err != nil {
-			t.Errorf("process %d has %+v, %v", pid, e, err)
+			t.Errorf("process %d: got %+v, %v", pid, e, err)
 		}
 	}
 	if stats := l.Stats(); stats.Failure != nil {
@@ -130,12 +131,12 @@ func (k *kernelMaps) word(t *testing.T, w uint32) uint32 {
 	return binary.NativeEndian.Uint32(content[4*(w%pageWords):])
 }
 
-// Pages come and go in the kernel's map as in the stand-in.
+// Pages are attached and detached like in the fake kernel.
 func TestMapsPages(t *testing.T) {
 	l := open(t, Options{Few: true})
 	var pages []uint32
 	var contents [][]byte
-	for i := range uint32(70) { // more than are attached at a time
+	for i := range uint32(70) { // more than can be attached
 		content := make([]byte, pageBytes)
 		binary.NativeEndian.PutUint32(content[8:], 1000+i)
 		pages, contents = append(pages, 100+i), append(contents, content)
@@ -145,7 +146,7 @@ func TestMapsPages(t *testing.T) {
 	}
 	for i, page := range pages {
 		if got := l.maps.word(t, page<<pageShift+2); got != 1000+uint32(i) {
-			t.Fatalf("word of page %d is %d", page, got)
+			t.Fatalf("page %d: got word %d", page, got)
 		}
 	}
 	l.maps.states[105] = pageState{Used: 1, Asked: 1}
@@ -154,13 +155,13 @@ func TestMapsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(used) != 1 || used[0] != 105 || l.maps.states[105].Used != 0 {
-		t.Errorf("used are %v, and still %v", used, l.maps.states[105])
+		t.Errorf("got %v in use, then %v", used, l.maps.states[105])
 	}
 	if err := l.maps.detach(pages); err != nil {
 		t.Fatal(err)
 	}
 	if l.maps.states[105].Asked != 0 {
-		t.Error("a page that is gone counts as asked for")
+		t.Error("a detached page counts as requested")
 	}
 	var page *ebpf.Map
 	if err := l.maps.objects.UnwindPages.Lookup(pages[0], &page); !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -168,7 +169,8 @@ func TestMapsPages(t *testing.T) {
 	}
 }
 
-// Tables of all that runs, as at the start of a measurement of the whole system.
+// BenchmarkSystem compiles the tables of all processes, like the start of a measurement
+// of the whole system.
 func BenchmarkSystem(b *testing.B) {
 	l := open(b, Options{})
 	table := process.NewTable(process.Options{})

@@ -125,5 +125,5 @@ func (l *Loader) Tasks(yield func(pid int, image uint64)) error { return l.maps.
 // MapMemory returns the maximum memory of the maps so far in bytes, as accounted by the
 // kernel.
 func (l *Loader) MapMemory() uint64 {
-	return l.maps.memory() + uint64(l.Stats().Pages.Most)*pageCost
+	return l.maps.memory() + uint64(l.Stats().Pages.Peak)*pageCost
 }

@@ -60,8 +60,8 @@ type pages struct {
 
 // PageStats counts pages, of 64 KiB each.
 type PageStats struct {
-	// Attached is the number of pages in kernel memory, and Most its maximum so far.
-	Attached, Most int
+	// Attached is the number of pages in kernel memory, and Peak its maximum so far.
+	Attached, Peak int
 	// Evicted is how often a page was evicted to make room, and Reloaded how often one
 	// was brought back.
 	Evicted, Reloaded uint64
@@ -203,7 +203,7 @@ func (p *pages) attach(indexes []uint32, contents [][]byte) error {
 		p.all[index].attached = true
 	}
 	p.stats.Attached += len(indexes)
-	p.stats.Most = max(p.stats.Most, p.stats.Attached)
+	p.stats.Peak = max(p.stats.Peak, p.stats.Attached)
 	return nil
 }
 

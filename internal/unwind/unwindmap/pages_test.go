@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Tables that are placed and freed at random stay what they are, however few
-// pages are attached at a time.
+// Tables that are placed and freed at random keep their contents, for any number of
+// attached pages.
 func TestPages(t *testing.T) {
 	for name, pagesAttached := range map[string]int64{"plenty": 64, "few": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -43,11 +43,11 @@ func TestPages(t *testing.T) {
 			}
 			stats := p.Stats()
 			t.Logf("%+v", stats)
-			if int64(stats.Most) > pagesAttached {
-				t.Errorf("%d pages were attached, at most %d should be", stats.Most, pagesAttached)
+			if int64(stats.Peak) > pagesAttached {
+				t.Errorf("got %d pages attached, want at most %d", stats.Peak, pagesAttached)
 			}
 			if evicts := stats.Evicted > 0; evicts != (name == "few") {
-				t.Errorf("%d pages were evicted", stats.Evicted)
+				t.Errorf("got %d pages evicted", stats.Evicted)
 			}
 			for start, words := range held {
 				if err := p.free(run{start, uint32(len(words))}); err != nil {
@@ -56,15 +56,14 @@ func TestPages(t *testing.T) {
 			}
 			for index, at := range p.all {
 				if at.used != 0 {
-					t.Errorf("page %d has %d words that nobody holds", index, at.used)
+					t.Errorf("page %d: got %d words in use, want 0", index, at.used)
 				}
 			}
 		})
 	}
 }
 
-// checkWords looks at some words of each table; pages that are not attached are
-// asked for.
+// checkWords reads some words of each table, and requests pages that are not attached.
 func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32, random *rand.Rand) {
 	t.Helper()
 	for start, words := range held {
@@ -78,7 +77,7 @@ func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32,
 				got, err = k.word(start + uint32(i))
 			}
 			if err != nil || got != words[i] {
-				t.Fatalf("word %d is %#x, %v; want %#x", start+uint32(i), got, err, words[i])
+				t.Fatalf("word %d: got %#x, %v; want %#x", start+uint32(i), got, err, words[i])
 			}
 		}
 	}
@@ -87,11 +86,11 @@ func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32,
 func TestPagesTooLarge(t *testing.T) {
 	p := newPages(newFakeKernel(config{}), 64, 2*pageCost)
 	if _, err := p.place(make([]uint32, 3*pageWords)); !errors.Is(err, errMemory) {
-		t.Errorf("placing what is larger than the memory: got %v, want %v", err, errMemory)
+		t.Errorf("placing a table that is larger than the memory: got %v, want %v", err, errMemory)
 	}
 }
 
-// The pages that are used stay, and those that are not are evicted.
+// Pages in use stay, unused ones are evicted.
 func TestPagesEvictUnused(t *testing.T) {
 	k := newFakeKernel(config{})
 	p := newPages(k, 64, 8*pageCost)

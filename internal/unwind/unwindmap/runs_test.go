@@ -11,24 +11,23 @@ func TestRuns(t *testing.T) {
 	b, _ := r.take(4)
 	c, ok := r.take(3)
 	if a != 0 || b != 3 || c != 7 || !ok {
-		t.Errorf("runs begin at %d, %d, %d", a, b, c)
+		t.Errorf("got runs at %d, %d, %d, want 0, 3, 7", a, b, c)
 	}
 	if _, ok := r.take(1); ok {
-		t.Error("there is more than there was")
+		t.Error("got a run without room")
 	}
 	r.giveBack(run{0, 3})
 	r.giveBack(run{7, 3})
 	if _, ok := r.take(4); ok {
-		t.Error("what is not in a row was handed out")
+		t.Error("got a run that is not contiguous")
 	}
 	r.giveBack(run{3, 4})
 	if want := []run{{0, 10}}; !slices.Equal(r.free, want) {
-		t.Errorf("free are %v, want %v", r.free, want)
+		t.Errorf("got free %v, want %v", r.free, want)
 	}
 }
 
-// FuzzRuns takes and gives back as the bytes say: positive ones take so many,
-// others give the oldest back.
+// FuzzRuns takes and frees runs: positive bytes take that many, others free the oldest.
 func FuzzRuns(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0, 0, 0})
 	f.Add([]byte{100, 100, 100, 0, 50, 200, 0, 0})
@@ -40,7 +39,7 @@ func FuzzRuns(f *testing.F) {
 		mark := func(g run, is bool) {
 			for i := g.start; i < g.start+g.n; i++ {
 				if taken[i] == is {
-					t.Fatalf("%d is handed out twice, or given back twice", i)
+					t.Fatalf("%d is taken twice or freed twice", i)
 				}
 				taken[i] = is
 			}
@@ -57,7 +56,7 @@ func FuzzRuns(f *testing.F) {
 			start, ok := r.take(uint32(op))
 			if !ok {
 				if fits(taken[:], int(op)) {
-					t.Fatalf("no room for %d in %v", op, r.free)
+					t.Fatalf("got no room for %d in %v", op, r.free)
 				}
 				continue
 			}
@@ -68,12 +67,12 @@ func FuzzRuns(f *testing.F) {
 			r.giveBack(g)
 		}
 		if want := []run{{0, limit}}; !slices.Equal(r.free, want) {
-			t.Fatalf("free are %v, want %v", r.free, want)
+			t.Fatalf("got free %v, want %v", r.free, want)
 		}
 	})
 }
 
-// fits reports whether n in a row are not taken.
+// fits reports whether n contiguous elements are not taken.
 func fits(taken []bool, n int) bool {
 	row := 0
 	for _, is := range taken {

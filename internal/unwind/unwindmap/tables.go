@@ -33,9 +33,9 @@ func (l *Loader) file(m process.Mapping) *file {
 	return f
 }
 
-// hire starts another worker goroutine, unless there are most already.
-func (l *Loader) hire(most int) {
-	if l.workers < most && l.ctx.Err() == nil {
+// hire starts another worker goroutine, unless there are limit already.
+func (l *Loader) hire(limit int) {
+	if l.workers < limit && l.ctx.Err() == nil {
 		l.workers++
 		l.working.Go(l.work)
 	}

@@ -266,11 +266,11 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 	return merge(start, r.renamed(id), long(off, r.marker), profile.Sorted(start, requestWindow, requests), faults)
 }
 
-// long yields the markers of least nanoseconds or more.
-func long(seq iter.Seq2[marker, error], least int64) iter.Seq2[marker, error] {
+// long yields the markers of at least shortest nanoseconds.
+func long(seq iter.Seq2[marker, error], shortest int64) iter.Seq2[marker, error] {
 	return func(yield func(marker, error) bool) {
 		for m, err := range seq {
-			if err == nil && m.end-m.start < least {
+			if err == nil && m.end-m.start < shortest {
 				continue
 			}
 			if !yield(m, err) {

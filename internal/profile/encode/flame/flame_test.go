@@ -470,16 +470,16 @@ func TestMaxNodes(t *testing.T) {
 		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: i, Comm: fmt.Sprint("task", i)}), CPU: -1, Values: []int64{1}})
 	}
 	p := b.Profile(profile.Meta{}, profile.Losses{})
-	for most, crowded := range map[int]uint64{1 << 20: 0, 5 * depth: 16, 10: 20} {
-		tree, err := newTree(0, most, p)
+	for limit, crowded := range map[int]uint64{1 << 20: 0, 5 * depth: 16, 10: 20} {
+		tree, err := newTree(0, limit, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tree.total() != tasks || len(tree.nodes) > most+tasks {
+		if tree.total() != tasks || len(tree.nodes) > limit+tasks {
 			t.Errorf("got %d nodes with a total of %d", len(tree.nodes), tree.total())
 		}
 		if got := tree.losses(p)[profile.LossTooMany]; got != crowded {
-			t.Errorf("limit of %d nodes: got %d samples too many, want %d", most, got, crowded)
+			t.Errorf("limit of %d nodes: got %d samples too many, want %d", limit, got, crowded)
 		}
 	}
 }

@@ -95,11 +95,11 @@ type node struct {
 
 // change returns the relative change of a node, from -1 (gone) to 1 (new).
 func (n node) change() float64 {
-	most := max(n.total, n.before)
-	if most <= 0 {
+	larger := max(n.total, n.before)
+	if larger <= 0 {
 		return 0
 	}
-	return max(-1, min((float64(n.total)-float64(n.before))/float64(most), 1)) // values may be negative
+	return max(-1, min((float64(n.total)-float64(n.before))/float64(larger), 1)) // values may be negative
 }
 
 // box is the position of a node in the tree.
@@ -125,7 +125,7 @@ type tree struct {
 	// crowded is the number of samples shown without their innermost functions because of
 	// maxNodes.
 	crowded uint64
-	most    int // maximum number of nodes
+	limit   int // maximum number of nodes
 }
 
 // total returns the selected value of the whole profile.
@@ -139,8 +139,8 @@ func (t *tree) losses(p *profile.Profile) profile.Losses {
 }
 
 // newTree merges the samples of profiles. The first one is displayed, and its value type
-// value determines the width of boxes. The parameter most limits the nodes of stacks.
-func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
+// value determines the width of boxes. The parameter limit bounds the nodes of stacks.
+func newTree(value, limit int, profiles ...*profile.Profile) (*tree, error) {
 	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
 		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)
 	}
@@ -148,7 +148,7 @@ func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
 	for _, p := range profiles {
 		stacks += len(p.Stacks) + len(p.Tasks)
 	}
-	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles), most: most}
+	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles), limit: limit}
 	m := merger{tree: t, frameIDs: map[frameKey]uint32{}}
 	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
 	for i, p := range profiles {
@@ -314,7 +314,7 @@ func (m *merger) stack(process uint32, s profile.StackID) uint32 {
 		node = m.known[s]
 	}
 	for _, s := range slices.Backward(m.path) {
-		if len(m.tree.nodes) >= m.tree.most {
+		if len(m.tree.nodes) >= m.tree.limit {
 			m.tree.crowded++
 			break
 		}

@@ -14,10 +14,10 @@ const width = 40
 // empty, or none if all are empty. Slot i counts from 2^i to 2^(i+1)-1; slot 0 includes
 // 0.
 func Lines(unit string, slots []uint64) []string {
-	last, most := -1, uint64(0)
+	last, peak := -1, uint64(0)
 	for i, n := range slots {
 		if n > 0 {
-			last, most = i, max(most, n)
+			last, peak = i, max(peak, n)
 		}
 	}
 	if last < 0 {
@@ -29,7 +29,7 @@ func Lines(unit string, slots []uint64) []string {
 		if i == 0 {
 			low = 0
 		}
-		bar := strings.Repeat("*", int(n*width/most))
+		bar := strings.Repeat("*", int(n*width/peak))
 		lines = append(lines, fmt.Sprintf("%10d -> %-10d : %-8d |%-*s|", low, high, n, width, bar))
 	}
 	return lines
