@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// mapped writes a file and maps it into this process, executable, until the
-// test's end. It returns the mapping as /proc shows it.
+// mapped writes a file and maps it as executable into this process until the test ends.
+// It returns the mapping from /proc.
 func mapped(t *testing.T, path, content string) procfs.Map {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -35,10 +35,7 @@ func mapped(t *testing.T, path, content string) procfs.Map {
 		testenv.Skip(t, "needs the right to map a file of %s as executable: %v", filepath.Dir(path), err)
 	}
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
-	maps, err := readMaps(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, os.Getpid())
 	for _, m := range maps {
 		if m.Name == path {
 			return m
@@ -65,37 +62,37 @@ func TestFileOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "the right one")
 	src := source{pid: self, start: m.Start, limit: m.Limit}
-	nobody := source{pid: pidA, parent: pidB}
+	gone := source{pid: pidA, parent: pidB}
 
-	// Each step leaves one way fewer to the file.
+	// Each step makes one more way to open the file fail.
 	check := func(step string, src source, want error) {
 		t.Helper()
 		got, err := contents(newFiles(10).intern(keyOf(m), m.Name, src))
 		if !errors.Is(err, want) || want == nil && got != "the right one" {
-			t.Errorf("%s: %q, %v, want error %v", step, got, err, want)
+			t.Errorf("%s: got %q, %v, want error %v", step, got, err, want)
 		}
 	}
 	check("by its mapping", src, nil)
 	check("by the process's root", source{pid: self}, nil)
 	check("by the parent's root", source{pid: pidA, parent: self}, nil)
-	check("by its path", nobody, nil)
+	check("by its path", gone, nil)
 
-	// Keep the inode, so that its number is not used again.
+	// Keep the inode, so that its number is not reused.
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
-	check("renamed, by its path", nobody, ErrFileGone)
+	check("renamed, by its path", gone, ErrFileGone)
 	if err := os.WriteFile(path, []byte("another"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	check("replaced, by its path", nobody, ErrFileReplaced)
+	check("replaced, by its path", gone, ErrFileReplaced)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	check("a fifo in its place", nobody, ErrFileReplaced)
+	check("a fifo in its place", gone, ErrFileReplaced)
 	if os.Geteuid() == 0 { // map_files is for root
 		if err := os.Remove(path + ".old"); err != nil {
 			t.Fatal(err)
@@ -119,21 +116,21 @@ func TestFileGeneration(t *testing.T) {
 	key := keyOf(m)
 	key.Gen = gen + 1
 	if _, err := contents(newFiles(10).intern(key, path, source{pid: pidA})); !errors.Is(err, ErrFileReplaced) {
-		t.Errorf("another generation: error %v", err)
+		t.Errorf("another generation: got error %v, want %v", err, ErrFileReplaced)
 	}
 	c := newFiles(10)
 	key.Gen = gen
 	byRecord, byMaps := c.intern(key, path, source{pid: pidA}), c.intern(keyOf(m), path, source{pid: pidA})
 	if byRecord != byMaps {
-		t.Error("a mapping without a generation is another file")
+		t.Error("a mapping without a generation has another file")
 	}
 	key.Gen = gen + 1
 	if c.intern(key, path, source{pid: pidA}) == byRecord {
-		t.Error("a mapping of another generation is the same file")
+		t.Error("a mapping of another generation has the same file")
 	}
 }
 
-// TestFileRewritten writes a file in place: what maps it then has another file.
+// TestFileRewritten overwrites a file in place: later mappings have another file.
 func TestFileRewritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "the first contents")
@@ -154,31 +151,31 @@ func TestFileRewritten(t *testing.T) {
 	}
 	rewrite("other contents", 1)
 	if intern() != first {
-		t.Error("a file that is written as soon as it is mapped is looked at again at once")
+		t.Error("got another file right after the first mapping, want no check yet")
 	}
 	first.was.since = first.was.since.Add(-rewriteRest)
 	second := intern()
 	if got, err := contents(second); second == first || got != "other contents" || err != nil {
-		t.Errorf("the file that was written is the same (%v) and has %q, %v", second == first, got, err)
+		t.Errorf("overwritten file: got the same file: %v, content %q, %v", second == first, got, err)
 	}
 	if intern() != second {
-		t.Error("it is another one at each mapping")
+		t.Error("got another file for an unchanged one")
 	}
 	second.was.since = second.was.since.Add(-rewriteRest)
 	rewrite("OTHER CONTENTS", 2)
 	if third := intern(); third == first || third == second {
-		t.Error("a change that keeps the size goes unnoticed")
+		t.Error("got the same file after a change that keeps the size")
 	}
 	if c.count != 3 {
-		t.Errorf("%d files are counted, want 3", c.count)
+		t.Errorf("got %d files, want 3", c.count)
 	}
 
-	// The records of one round are about the current file.
+	// All records of a round refer to the current file.
 	third := intern()
 	third.was.since = third.was.since.Add(-rewriteRest)
 	rewrite("more contents", 3)
 	if again := c.intern(keyOf(m), path, source{pid: os.Getpid()}); again != third {
-		t.Error("the file is looked at for each record of a round")
+		t.Error("got another file within a round")
 	}
 }
 
@@ -198,7 +195,7 @@ func TestSameFile(t *testing.T) {
 	} {
 		st := unix.Stat_t{Dev: unix.Mkdev(tc.maj, tc.min), Ino: tc.ino}
 		if got := sameFile(st, key); got != tc.want {
-			t.Errorf("%s: %v", tc.name, got)
+			t.Errorf("%s: got %v", tc.name, got)
 		}
 	}
 }
@@ -213,7 +210,7 @@ func TestFileLimit(t *testing.T) {
 		f := c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		if name == "b" {
-			f.met.Store(1) // a stack met it
+			f.met.Store(1) // used by a stack
 		}
 		all = append(all, f)
 	}
@@ -226,16 +223,16 @@ func TestFileLimit(t *testing.T) {
 			}
 		}
 		if open != limit {
-			t.Errorf("%d files open, want %d", open, limit)
+			t.Errorf("got %d open files, want %d", open, limit)
 		}
 	}
 	check()
 	if !all[1].isOpen() {
-		t.Error("the file that a stack met was closed before others")
+		t.Error("a file used by a stack was closed before others")
 	}
 	for i, f := range all {
 		if got, err := contents(f); err != nil || got != "abcdefgh"[i:i+1] {
-			t.Errorf("file %d: %q, %v", i, got, err)
+			t.Errorf("file %d: got %q, %v", i, got, err)
 		}
 	}
 	check()
@@ -244,16 +241,11 @@ func TestFileLimit(t *testing.T) {
 	}
 }
 
-// A file whose file system does not answer any more is given up, and is no longer
-// waited for.
+// If a file's file system hangs, the file is given up and no longer blocks.
 func TestFileNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	const content = "of a server"
-	served := filepath.Join(t.TempDir(), "served")
-	if err := os.WriteFile(served, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path, stop := fusetest.Mount(t, served)
+	path, stop := fusetest.Mount(t, fusetest.File(t, content))
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
@@ -261,27 +253,23 @@ func TestFileNoAnswer(t *testing.T) {
 	c := newFiles(10)
 	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, source{pid: os.Getpid()})
 	if got, err := contents(f); err != nil || got != content {
-		t.Fatalf("%q, %v", got, err)
+		t.Fatalf("got %q, %v", got, err)
 	}
 	stop()
 	if err := c.close(); err != nil || f.isOpen() {
-		t.Errorf("closing it: %v", err)
+		t.Errorf("close: got %v, still open: %v", err, f.isOpen())
 	}
 	if got, err := contents(f); !errors.Is(err, answer.ErrNone) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, %v, want %v", got, err, answer.ErrNone)
 	}
 }
 
-// A file system that does not answer keeps nobody waiting whose mapping has the device
-// of a disk: it may be mounted over the directory of the mapped file, or be one of FUSE
-// that is on a disk, as fuseblk.
+// A file system that hangs does not block even if the mapping's device is a disk: it may
+// be mounted over the directory of the mapped file, or be a FUSE file system on a disk,
+// such as fuseblk.
 func TestFileNoAnswerOverIt(t *testing.T) {
 	testenv.Root(t)
-	served := filepath.Join(t.TempDir(), "served")
-	if err := os.WriteFile(served, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	over, stop := fusetest.Mount(t, served)
+	over, stop := fusetest.Mount(t, fusetest.File(t, ""))
 	stop()
 	key := FileKey{Maj: 8, Min: 1, Ino: 42}
 	done := make(chan error)
@@ -295,22 +283,19 @@ func TestFileNoAnswerOverIt(t *testing.T) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, answer.ErrNone) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want ErrNone", err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the file is waited for")
+		t.Fatal("opening the file blocks")
 	}
 }
 
-// However many file systems do not answer, and whatever others answer, a file that
-// answers is opened in the same go.
+// A file on a file system that responds is opened in the same round, for any number of
+// others that hang.
 func TestFilesNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
-	served := filepath.Join(dir, "served")
-	if err := os.WriteFile(served, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	served := fusetest.File(t, "")
 	c := newFiles(10)
 	self := source{pid: os.Getpid()}
 	var dead, alive []*File
@@ -324,10 +309,10 @@ func TestFilesNoAnswer(t *testing.T) {
 	c.openQueued()
 	for i := range dead {
 		if dead[i].isOpen() || !errors.Is(dead[i].err, answer.ErrNone) {
-			t.Errorf("a file that does not answer: open %v, %v", dead[i].isOpen(), dead[i].err)
+			t.Errorf("file that hangs: got open %v, %v", dead[i].isOpen(), dead[i].err)
 		}
 		if !alive[i].isOpen() {
-			t.Errorf("a file that answers is not open: %v", alive[i].err)
+			t.Errorf("file that responds: got open false, %v", alive[i].err)
 		}
 	}
 }
@@ -345,23 +330,24 @@ func TestFilesSweep(t *testing.T) {
 	sweep := func() { c.sweep(func(mark func(*File)) { mark(mapped) }) }
 	sweep()
 	if c.count != 2 || len(c.byInode) != 2 {
-		t.Errorf("%d files are left, want the mapped and the used one", c.count)
+		t.Errorf("got %d files left, want the mapped and the used one", c.count)
 	}
-	// A stack of two periods ago may still be looked at, one of three not.
+	// A stack from two periods ago may still need its file, one from three periods ago
+	// does not.
 	for _, want := range []int{2, 2, 1} {
 		c.period.Add(1)
-		c.sweptAt = time.Now().Add(-sweepEvery) // there is no need otherwise
+		c.sweptAt = time.Now().Add(-sweepEvery) // sweeps are limited in rate
 		sweep()
 		if c.count != want {
-			t.Errorf("%d files are left in period %d, want %d", c.count, c.period.Load(), want)
+			t.Errorf("period %[2]d: got %[1]d files left, want %[3]d", c.count, c.period.Load(), want)
 		}
 	}
 }
 
-// What belongs to a file is looked for where a process sees it, even once the
-// process is gone.
+// Root is the root of the process that maps the file, as long as a process with it
+// exists.
 func TestFileRoot(t *testing.T) {
-	const nobody = 1 << 30 // above all process numbers
+	const unused = 1 << 30 // above the limit for PIDs
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "code")
 	other := keyOf(m)
@@ -373,10 +359,10 @@ func TestFileRoot(t *testing.T) {
 		key  FileKey
 		want string
 	}{
-		{"alive", source{pid: os.Getpid(), parent: nobody}, keyOf(m), own},
-		{"parent alive", source{pid: nobody, parent: os.Getpid()}, keyOf(m), own},
-		{"gone", source{pid: nobody, parent: nobody}, keyOf(m), "/"},
-		{"gone and replaced", source{pid: nobody}, other, ""},
+		{"alive", source{pid: os.Getpid(), parent: unused}, keyOf(m), own},
+		{"parent alive", source{pid: unused, parent: os.Getpid()}, keyOf(m), own},
+		{"gone", source{pid: unused, parent: unused}, keyOf(m), "/"},
+		{"gone and replaced", source{pid: unused}, other, ""},
 	} {
 		f := &File{Key: test.key, Path: path, src: test.src, cache: newFiles(1)}
 		if got := f.Root(); got != test.want {

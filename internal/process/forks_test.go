@@ -5,13 +5,10 @@ import (
 	"testing"
 )
 
-// A process from before anyone listened is read from /proc once, however many
-// children it forks and grandchildren they do: each has what it had.
+// A process that ran before the sideband was opened is read from /proc once, for any
+// number of children and grandchildren: each has its parent's mappings.
 func TestForksAreNotRead(t *testing.T) {
-	maps, err := readMaps(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, os.Getpid())
 	addr := maps[0].Start
 	reads := 0
 	table := NewTable(Options{Sync: func() { reads++ }})
@@ -33,9 +30,9 @@ func TestForksAreNotRead(t *testing.T) {
 		table.Forget(time)
 	}
 	if reads != 1 {
-		t.Errorf("/proc was read %d times for %d forks, want once", reads, forks)
+		t.Errorf("got %d reads of /proc for %d forks, want 1", reads, forks)
 	}
 	if table.Gone() != 0 {
-		t.Errorf("%d processes could not be read", table.Gone())
+		t.Errorf("got %d unreadable processes, want 0", table.Gone())
 	}
 }

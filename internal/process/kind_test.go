@@ -10,7 +10,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{"/usr/bin/true", 5, KindFile},
 		{"/tmp/gone (deleted)", 5, KindFile},
-		{"/memfd:jit (deleted)", 5, KindFile}, // until its content is seen
+		{"/memfd:jit (deleted)", 5, KindFile}, // the content is not known yet
 		{"//toolong", 5, KindFile},
 		{"/SYSV/plugin.so", 5, KindFile},
 		{"", 0, KindAnon},
@@ -26,7 +26,7 @@ func TestClassify(t *testing.T) {
 		{"[vsyscall]", 0, KindVsyscall},
 	} {
 		if got := classify(tc.name, tc.ino); got != tc.want {
-			t.Errorf("classify(%q, %d) = %v, want %v", tc.name, tc.ino, got, tc.want)
+			t.Errorf("classify(%q, %d): got %v, want %v", tc.name, tc.ino, got, tc.want)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// A process whose mappings came too late has them when it is asked for again; one
-// that runs another image by then has its own.
+// A process whose mappings were read too late has them at the next request, unless it
+// runs another image by then.
 func TestLateMaps(t *testing.T) {
 	table := NewTable(Options{})
 	t.Cleanup(func() { _ = table.Close() })
@@ -18,15 +18,15 @@ func TestLateMaps(t *testing.T) {
 	table.late.put(i.base, late)
 	table.late.put(&base{pid: self}, []procfs.Map{{Start: 3 << 20, Limit: 4 << 20}})
 	if !table.Unread(self) {
-		t.Error("nothing was read, and all is known")
+		t.Error("Unread is false before the first read")
 	}
 	if got := table.Mappings(self); len(got) != 1 || got[0].Start != late[0].Start {
-		t.Errorf("mappings %+v, want the late one", got)
+		t.Errorf("got mappings %+v, want the late one", got)
 	}
 	if table.Unread(self) {
-		t.Error("all was read, and something is unknown")
+		t.Error("Unread is true after the read")
 	}
 	if _, ok := table.late.take(i.base); ok {
-		t.Error("an answer is kept that was taken")
+		t.Error("a late answer can be taken twice")
 	}
 }

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -24,8 +23,9 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// said returns what a perf map and those that took its place said.
-func said(t *testing.T, m *PerfMap) (versions []string) {
+// versionsOf returns the contents of a perf map and its successors, "none" for a missing
+// one.
+func versionsOf(t *testing.T, m *PerfMap) (versions []string) {
 	t.Helper()
 	for ; m != nil; m = m.Next() {
 		r, size, err := m.ReaderAt()
@@ -45,8 +45,8 @@ func said(t *testing.T, m *PerfMap) (versions []string) {
 	return versions
 }
 
-// TestPerfMap has this process write a perf map, and asks after each step for
-// the map of each step's time.
+// TestPerfMap writes a perf map for this process, and after each step resolves an address
+// at each step's time.
 func TestPerfMap(t *testing.T) {
 	self := os.Getpid()
 	path := perfMapPath(self)
@@ -69,7 +69,7 @@ func TestPerfMap(t *testing.T) {
 	anew := func(s string) func(*Table) error { return write(os.O_CREATE|os.O_TRUNC, s) }
 	add := func(s string) func(*Table) error { return write(os.O_APPEND, s) }
 	remove := func(*Table) error { return os.Remove(path) }
-	// apply is a step without a look at the map before the next.
+	// apply returns a step that applies records without reading the map.
 	apply := func(records ...perfevent.Record) func(*Table) error {
 		return func(table *Table) error {
 			for _, r := range records {
@@ -89,8 +89,7 @@ func TestPerfMap(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		steps []func(*Table) error
-		// want is what the map of each step's time, and those after it, say
-		// in the end; by step.
+		// want lists, by step, the final contents of that step's map and its successors.
 		want     [][]string
 		replaced int
 	}{
@@ -120,8 +119,8 @@ func TestPerfMap(t *testing.T) {
 			maps := make([]*PerfMap, len(tc.steps))
 			times := make([]uint64, len(tc.steps))
 			for i, step := range tc.steps {
-				// The clock of file systems ticks every 10 ms at worst: a file
-				// written twice within a tick is as old as before.
+				// File timestamps have a resolution of up to 10 ms: a file written twice
+				// within it keeps its time.
 				time.Sleep(15 * time.Millisecond)
 				if err := step(table); err != nil {
 					t.Fatal(err)
@@ -135,23 +134,23 @@ func TestPerfMap(t *testing.T) {
 				if want == nil {
 					continue
 				}
-				if got := said(t, maps[i]); !slices.Equal(got, want) {
+				if got := versionsOf(t, maps[i]); !slices.Equal(got, want) {
 					t.Errorf("step %d: got %q, want %q", i, got, want)
 				}
 				if again := table.Resolve(self, addr, times[i]).PerfMap; again != maps[i] {
-					t.Errorf("step %d: another map when asked again", i)
+					t.Errorf("step %d: got another map at the second request", i)
 				}
 			}
-			// Lost records may hide replaced memory, which is another matter.
+			// Lost records may hide replaced memory.
 			if tc.name != "records lost" && len(replaced) != tc.replaced {
-				t.Errorf("replaced %v, want %d times", replaced, tc.replaced)
+				t.Errorf("got replaced %v, want %d times", replaced, tc.replaced)
 			}
 		})
 	}
 }
 
-// TestPerfMapOfParent has children without a perf map go on with the one that
-// their parent had when it forked them.
+// TestPerfMapOfParent checks that children without a perf map use their parent's from the
+// time of the fork.
 func TestPerfMapOfParent(t *testing.T) {
 	self := os.Getpid()
 	path := perfMapPath(self)
@@ -169,12 +168,12 @@ func TestPerfMapOfParent(t *testing.T) {
 	}
 	check := func(pid int, time uint64, want string) {
 		t.Helper()
-		if got := said(t, table.Resolve(pid, 0x1000, time).PerfMap); !slices.Equal(got, []string{want}) {
+		if got := versionsOf(t, table.Resolve(pid, 0x1000, time).PerfMap); !slices.Equal(got, []string{want}) {
 			t.Errorf("pid A+%d: got %q, want %s", pid-pidA, got, want)
 		}
 	}
 	check(pidB, 5, "a")
-	table.Apply(exit(6, pidB, pidB)) // does not end what its parent has
+	table.Apply(exit(6, pidB, pidB)) // does not affect the parent's map
 	table.Forget(7)
 	if err := os.WriteFile(path, []byte("ab"), 0o644); err != nil {
 		t.Fatal(err)
@@ -194,7 +193,7 @@ func TestPerfMapOfParent(t *testing.T) {
 	check(pidA, now+3, "ab")
 }
 
-// followed opens the perf map at path until the test's end.
+// followed opens the perf map at path and closes it when the test ends.
 func followed(t *testing.T, path string) *safeopen.File {
 	t.Helper()
 	f, err := safeopen.Open("/", path, safeopen.Regular)
@@ -205,7 +204,7 @@ func followed(t *testing.T, path string) *safeopen.File {
 	return f
 }
 
-// A snapshot stays as it is, and says what the map then said.
+// A snapshot keeps the map's contents from the time when it was taken.
 func TestPerfMapSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.map")
 	f, err := os.Create(path)
@@ -226,87 +225,62 @@ func TestPerfMapSnapshot(t *testing.T) {
 	grow("10 10 first\n")
 	before := m.Snapshot()
 	grow("20 10 second\n")
-	if got := said(t, before); !slices.Equal(got, []string{"10 10 first\n"}) {
-		t.Errorf("the snapshot says %q", got)
+	if got := versionsOf(t, before); !slices.Equal(got, []string{"10 10 first\n"}) {
+		t.Errorf("snapshot: got %q", got)
 	}
-	if got := said(t, m.Snapshot()); !slices.Equal(got, []string{"10 10 first\n20 10 second\n"}) {
-		t.Errorf("the next snapshot says %q", got)
+	if got := versionsOf(t, m.Snapshot()); !slices.Equal(got, []string{"10 10 first\n20 10 second\n"}) {
+		t.Errorf("next snapshot: got %q", got)
 	}
 	if (*PerfMap)(nil).Snapshot() != nil {
-		t.Error("a snapshot of no map")
+		t.Error("got a snapshot of no map")
 	}
 }
 
-// A map whose file system does not answer any more is as it was, and tells why.
+// If a map's file system hangs, the kept part stays and Incomplete returns the reason.
 func TestPerfMapNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	const line = "1000 10 compiled\n"
-	served := filepath.Join(t.TempDir(), "served")
-	if err := os.WriteFile(served, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path, stop := fusetest.Mount(t, served)
+	path, stop := fusetest.Mount(t, fusetest.File(t, line))
 	s := &spool{limit: spoolLimit}
 	defer s.close()
 	m := &PerfMap{file: followed(t, path), kept: spooled{in: s}}
 	if m.update() || m.Incomplete() != nil || m.kept.size != int64(len(line)) {
-		t.Fatalf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
+		t.Fatalf("got %d bytes kept, %v", m.kept.size, m.Incomplete())
 	}
 	stop()
 	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
-		t.Errorf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
+		t.Errorf("got %d bytes kept, %v", m.kept.size, m.Incomplete())
 	}
 }
 
-// Where many processes have their maps in one file system that does not answer, that
-// is waited for once.
+// If a file system with the maps of many processes hangs, only one open waits for it.
 func TestPerfMapsNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	unshare, shell := testenv.Tool(t, "unshare"), testenv.Tool(t, "sh")
-	served := filepath.Join(t.TempDir(), "served")
-	if err := os.WriteFile(served, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, stop := fusetest.Mount(t, served)
+	file, stop := fusetest.Mount(t, fusetest.File(t, ""))
 	var pids []int
 	for range 5 {
 		cmd := osexec.Command(unshare, "--mount", shell, "-c", `mount --bind "$0" /tmp && echo ready && read end`, filepath.Dir(file))
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close() // ends it
-			_ = cmd.Wait() // in vain
-		})
-		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-			t.Fatalf("%q, %v", line, err)
-		}
+		_, out := start(t, cmd)
+		awaitReady(t, out)
 		pids = append(pids, cmd.Process.Pid)
 	}
 	stop()
 	before := runtime.NumGoroutine()
 	for _, pid := range pids {
 		if _, err := openPerfMap(nil, pid); !errors.Is(err, answer.ErrNone) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want ErrNone", err)
 		}
 	}
-	// A question that is open has two: who asks, and who waits for that.
+	// An open question uses two goroutines.
 	if waiting := runtime.NumGoroutine() - before; waiting >= len(pids) {
-		t.Errorf("%d goroutines wait, want those of one question", waiting)
+		t.Errorf("got %d waiting goroutines, want those of one question", waiting)
 	}
 }
 
-// A map that a process wrote as the last thing it did is found when the process is gone,
-// be it at the end of the measurement or when its end is met.
+// A map that a process writes just before its exit is found after the exit, at the end of
+// the measurement or when the exit is processed.
 func TestPerfMapAtExit(t *testing.T) {
 	for name, end := range map[string]func(*perfMaps, int){
 		"measurement ends": func(p *perfMaps, _ int) { p.follow(func(int) {}) },
@@ -320,17 +294,11 @@ func TestPerfMapAtExit(t *testing.T) {
 				}
 			})
 			cmd := osexec.Command(testenv.Tool(t, "cat"))
-			input, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			input, _ := start(t, cmd)
 			pid := cmd.Process.Pid
 			m := p.open(pid)
 			if !errors.Is(m.err, fs.ErrNotExist) {
-				t.Errorf("a map before there is one: %v", m.err)
+				t.Errorf("missing map: got error %v", m.err)
 			}
 			path := perfMapPath(pid)
 			t.Cleanup(func() { os.Remove(path) })
@@ -338,11 +306,11 @@ func TestPerfMapAtExit(t *testing.T) {
 				t.Fatal(err)
 			}
 			end(&p, pid)
-			if got := said(t, m); !slices.Equal(got, []string{"1 1 last\n"}) {
-				t.Errorf("the map says %q", got)
+			if got := versionsOf(t, m); !slices.Equal(got, []string{"1 1 last\n"}) {
+				t.Errorf("got %q", got)
 			}
 			if m.place != nil {
-				t.Error("the place of the map stays open")
+				t.Error("the map's directory is still open")
 			}
 		})
 	}

@@ -17,11 +17,11 @@ import (
 
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
-// helperVar makes the test binary a process to be watched. It holds the path
-// of a file to map.
+// helperVar makes the test binary a process to watch. It holds the path of a file to map.
 const helperVar = "FULGUR_TEST_MAP"
 
 func TestMain(m *testing.M) {
@@ -38,9 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper does a step for each line that it reads, and answers with a line:
-// it maps the file as executable, maps memory in its place, and at the end
-// of the input becomes cat(1).
+// helper does a step for each line of input and prints an address: first it maps the file
+// as executable, then memory over it. After the third line, it executes cat(1).
 func helper(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -72,8 +71,8 @@ func helper(path string) error {
 	return unix.Exec(cat, []string{"cat"}, nil)
 }
 
-// awaitLine reads a line from standard input, and nothing of the next one,
-// which may be for the program that this one becomes.
+// awaitLine reads a line from standard input without reading ahead: later input may be
+// for the next program.
 func awaitLine() error {
 	for b := []byte{0}; b[0] != '\n'; {
 		if _, err := os.Stdin.Read(b); err != nil {
@@ -81,6 +80,37 @@ func awaitLine() error {
 		}
 	}
 	return nil
+}
+
+// start starts a command with pipes to its standard input and output, and kills it when
+// the test ends.
+func start(t *testing.T, cmd *osexec.Cmd) (in io.WriteCloser, out *bufio.Reader) {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails if it has exited
+		_ = cmd.Wait()
+	})
+	return in, bufio.NewReader(pipe)
+}
+
+// awaitReady waits until a command prints "ready".
+func awaitReady(t *testing.T, out *bufio.Reader) {
+	t.Helper()
+	if line, err := out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("got %q, %v, want ready", line, err)
+	}
 }
 
 // watched is a running helper.
@@ -95,27 +125,11 @@ func watch(t *testing.T, path, file string) *watched {
 	t.Helper()
 	cmd := osexec.Command(path)
 	cmd.Env = append(os.Environ(), helperVar+"="+file)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // may be gone
-		_ = cmd.Wait()
-	})
-	return &watched{cmd.Process.Pid, in, bufio.NewReader(out)}
+	in, out := start(t, cmd)
+	return &watched{cmd.Process.Pid, in, out}
 }
 
-// step has the helper do its next step, and returns the address that it
-// answers with.
+// step makes the helper do its next step and returns the address that it prints.
 func (w *watched) step(t *testing.T) (addr uint64) {
 	t.Helper()
 	if _, err := io.WriteString(w.in, "go\n"); err != nil {
@@ -127,34 +141,51 @@ func (w *watched) step(t *testing.T) (addr uint64) {
 	return addr
 }
 
-// listen returns a table and a function that drains the sideband into it.
-func listen(t *testing.T) (*Table, func()) {
+// openSideband opens a sideband for all CPUs.
+func openSideband(t *testing.T, pages int) *Sideband {
 	t.Helper()
-	testenv.Root(t)
 	cpus, err := perfevent.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenSideband(cpus, 128)
+	s, err := OpenSideband(cpus, pages)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := len(s.FDs()); got != len(cpus) {
-		t.Errorf("%d descriptors for %d CPUs", got, len(cpus))
+		t.Errorf("got %d descriptors for %d CPUs", got, len(cpus))
 	}
+	return s
+}
+
+// mapsOf returns the mappings of a process from /proc.
+func mapsOf(t *testing.T, pid int) []procfs.Map {
+	t.Helper()
+	maps, err := readMaps(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return maps
+}
+
+// listen returns a table and a function that drains the sideband into it.
+func listen(t *testing.T) (*Table, func()) {
+	t.Helper()
+	testenv.Root(t)
+	s := openSideband(t, 128)
 	var table *Table
 	var last uint64
 	drain := func() {
 		lost, err := s.Drain(func(r perfevent.Record) {
 			if r.When() < last {
-				t.Errorf("%+v comes after a record of %d", r, last)
+				t.Errorf("got %+v after a record of %d", r, last)
 			}
 			last = r.When()
 			table.Apply(r)
 		})
 		table.Applied()
 		if err != nil || lost != 0 {
-			t.Errorf("drain: lost %d, %v", lost, err)
+			t.Errorf("Drain: got lost %d, %v", lost, err)
 		}
 	}
 	table = NewTable(Options{Sync: drain})
@@ -169,13 +200,10 @@ func listen(t *testing.T) (*Table, func()) {
 	return table, drain
 }
 
-// checkMaps compares the table with what /proc says of the process now.
+// checkMaps compares the table with the process's current /proc maps.
 func checkMaps(t *testing.T, table *Table, pid int) {
 	t.Helper()
-	maps, err := readMaps(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, pid)
 	now := monotonic.Now()
 	for _, m := range maps {
 		for _, addr := range []uint64{m.Start, m.Start + 42, m.Limit - 1} {
@@ -188,15 +216,15 @@ func checkMaps(t *testing.T, table *Table, pid int) {
 				continue
 			}
 			if l.Offset != addr-m.Start+m.Offset || l.File.Path != m.Name || l.File.Key.Ino != m.Ino {
-				t.Errorf("%+v: %#x is %v", m, addr, l)
+				t.Errorf("%+v: %#x resolves to %v", m, addr, l)
 			}
 		}
 	}
 }
 
-// TestSidebandLive watches a process that maps a file as dlopen does, maps
-// something else in its place, and runs another program, and asks for every
-// step after it, and for the earlier ones again.
+// TestSidebandLive watches a process that maps a file like dlopen, maps memory over it,
+// and executes another program. It resolves addresses after each step, and those of
+// earlier steps again.
 func TestSidebandLive(t *testing.T) {
 	testenv.EveryKernel(t)
 	table, drain := listen(t)
@@ -217,59 +245,53 @@ func TestSidebandLive(t *testing.T) {
 	checkMaps(t, table, w.pid)
 	mapped := monotonic.Now()
 	if table.images[w.pid].base != nil {
-		t.Error("a process seen from its first instruction is read from /proc")
+		t.Error("a process seen from its first instruction was read from /proc")
 	}
 	if len(replaced) > 0 && slices.Contains(replaced, w.pid) {
-		t.Error("a mapping at a new place is taken for a replacement")
+		t.Error("a mapping at a new place was reported as a replacement")
 	}
 
 	if again := w.step(t); again != addr {
-		t.Fatalf("mapped at %#x, want %#x", again, addr)
+		t.Fatalf("got address %#x, want %#x", again, addr)
 	}
 	drain()
 	checkMaps(t, table, w.pid)
 	anonymous := monotonic.Now()
 	if !slices.Contains(replaced, w.pid) {
-		t.Error("a replacement was not reported")
+		t.Error("the replacement was not reported")
 	}
 
 	if _, err := io.WriteString(w.in, "go\nhello\n"); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := w.out.ReadString('\n'); err != nil || line != "hello\n" { // by cat
-		t.Fatalf("%q, %v", line, err)
+	if line, err := w.out.ReadString('\n'); err != nil || line != "hello\n" { // from cat
+		t.Fatalf("got %q, %v", line, err)
 	}
 	drain()
 	checkMaps(t, table, w.pid)
 
 	if l := table.Resolve(w.pid, addr, mapped); l.File == nil || l.File.Path != file {
-		t.Errorf("then: got %v, want %s", l, file)
+		t.Errorf("at the first step's time: got %v, want %s", l, file)
 	}
 	if l := table.Resolve(w.pid, addr, anonymous); l.Kind != KindAnon {
-		t.Errorf("then: got %v, want anonymous memory", l)
+		t.Errorf("at the second step's time: got %v, want anonymous memory", l)
 	}
 }
 
-// TestSidebandDeleted has a program deleted while it runs, and asks for its
-// code when it has ended.
+// TestSidebandDeleted deletes a program while it runs, and resolves its code after its
+// exit.
 func TestSidebandDeleted(t *testing.T) {
 	table, drain := listen(t)
 	code, err := os.ReadFile(testenv.Tool(t, "cat"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "cat") // busybox goes by its name
+	path := filepath.Join(t.TempDir(), "cat") // busybox chooses the program by argv[0]
 	if err := os.WriteFile(path, code, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	cmd := osexec.Command(path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, _ := start(t, cmd)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -280,8 +302,7 @@ func TestSidebandDeleted(t *testing.T) {
 		}
 		return slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
 	}
-	// Start returns when the old image is gone, perhaps before the new one
-	// is mapped.
+	// Start returns after the exec, perhaps before the program is mapped.
 	for end := time.Now().Add(time.Minute); mapped() < 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		drain()
 	}
@@ -295,44 +316,30 @@ func TestSidebandDeleted(t *testing.T) {
 	drain()
 	i := mapped()
 	if i < 0 {
-		t.Fatalf("%s is not among the mappings %+v", path, table.images[pid].live)
+		t.Fatalf("got no mapping of %s in %+v", path, table.images[pid].live)
 	}
 	l := table.Resolve(pid, table.images[pid].live[i].start, seen)
 	if got, err := contents(l.File); err != nil || got != string(code) {
-		t.Errorf("%v: %d bytes, %v, want %d", l, len(got), err, len(code))
+		t.Errorf("%v: got %d bytes, %v, want %d", l, len(got), err, len(code))
 	}
 	table.Forget(monotonic.Now())
 	if table.images[pid] != nil {
-		t.Error("not forgotten")
+		t.Error("the process is still in the table")
 	}
 }
 
-// TestSidebandForks has a process from before anyone listened fork: its
-// children are its image, and a program that they run is not.
+// TestSidebandForks watches a process that was started before the sideband, and forks:
+// its children have its mappings.
 func TestSidebandForks(t *testing.T) {
 	testenv.Root(t)
 	sh := testenv.Tool(t, "sh")
 	cmd := osexec.Command(sh, "-c", `read x; (read y; exit 0) <&0; echo done; read z`)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // may be gone
-		_ = cmd.Wait()
-	})
+	in, out := start(t, cmd)
 	table, drain := listen(t)
 	if _, err := io.WriteString(in, "x\ny\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+	if _, err := out.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	drain()
@@ -344,38 +351,27 @@ func TestSidebandForks(t *testing.T) {
 		}
 	}
 	if child == 0 {
-		t.Fatal("the fork was not seen")
+		t.Fatal("got no child")
 	}
-	maps, err := readMaps(shell)
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, shell)
 	for _, m := range maps {
 		a, b := table.Resolve(child, m.Start, now), table.Resolve(shell, m.Start, now)
 		if a != b || a.Kind == KindUnknown && m.Name != "" {
-			t.Errorf("%s: %v in the child, %v in the parent", m.Name, a, b)
+			t.Errorf("%s: got %v in the child, %v in the parent", m.Name, a, b)
 		}
 	}
 	if table.Gone() != 0 {
-		t.Errorf("%d processes could not be read", table.Gone())
+		t.Errorf("got %d unreadable processes, want 0", table.Gone())
 	}
 }
 
-// TestSidebandQuiet bounds what listening costs those who are listened to: a
-// ring wakes its reader, by an interrupt on the CPU of the process, when it
-// is half full and not for each record; and then while there is room for
-// more.
+// TestSidebandQuiet checks the cost for watched processes: a ring wakes its reader, with
+// an interrupt on the process's CPU, not for each record but when it is half full, while
+// there is room for more.
 func TestSidebandQuiet(t *testing.T) {
 	testenv.Root(t)
-	cpus, err := perfevent.OnlineCPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const pages = 256
-	s, err := OpenSideband(cpus, pages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openSideband(t, pages)
 	defer s.Close()
 	var fds []unix.PollFd
 	for _, fd := range s.FDs() {
@@ -386,8 +382,8 @@ func TestSidebandQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(mem) }()
-	const recordSize = 120 // of anonymous memory's, at most
-	enough := pages * os.Getpagesize() / recordSize * len(cpus)
+	const recordSize = 120 // maximum for anonymous memory
+	enough := pages * os.Getpagesize() / recordSize * len(fds)
 	made, ready := 0, 0
 	for ready == 0 && made < enough {
 		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
@@ -406,12 +402,12 @@ func TestSidebandQuiet(t *testing.T) {
 	heard := 0
 	lost, err := s.Drain(func(perfevent.Record) { heard++ })
 	if err != nil || lost != 0 {
-		t.Errorf("lost %d, %v", lost, err)
+		t.Errorf("got lost %d, %v", lost, err)
 	}
 	if ready == 0 {
-		t.Errorf("not readable after %d records", made)
+		t.Errorf("got no readable ring after %d records", made)
 	}
-	if least := pages * os.Getpagesize() / 2 / 512; heard < least {
-		t.Errorf("readable after %d records, want %d or more", heard, least)
+	if atLeast := pages * os.Getpagesize() / 2 / 512; heard < atLeast {
+		t.Errorf("got a readable ring after %d records, want at atLeast %d", heard, atLeast)
 	}
 }

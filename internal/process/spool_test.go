@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// TestSpool grows two files in turns.
+// TestSpool grows two files alternately.
 func TestSpool(t *testing.T) {
 	s := &spool{limit: 1 << 20}
 	t.Cleanup(func() { _ = s.close() })
@@ -28,7 +28,7 @@ func TestSpool(t *testing.T) {
 		}
 	}
 	if a.size != 1016 || b.size != 127 || len(a.chunks) > 3 {
-		t.Errorf("%d and %d bytes, %d chunks", a.size, b.size, len(a.chunks))
+		t.Errorf("got %d and %d bytes, %d chunks", a.size, b.size, len(a.chunks))
 	}
 }
 
@@ -41,7 +41,7 @@ func TestSpoolLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.append(bytes.NewReader(text), 8); err == nil {
-		t.Error("no error beyond the limit")
+		t.Error("got no error beyond the limit")
 	}
 	if err := iotest.TestReader(io.NewSectionReader(&f, 0, f.size), text[:10]); err != nil {
 		t.Error(err)

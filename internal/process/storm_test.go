@@ -7,13 +7,13 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// A process that maps code all the time is followed now and then, named, and costs the
-// others nothing of what is known of them.
+// A process that keeps mapping code is updated at a limited rate and reported. Other
+// processes are not affected.
 func TestStorm(t *testing.T) {
 	table := NewTable(Options{})
 	defer table.Close()
-	told := map[int]int{}
-	table.OnMapped(func(pid int) { told[pid]++ })
+	followed := map[int]int{}
+	table.OnMapped(func(pid int) { followed[pid]++ })
 	self := os.Getpid()
 	const windows, each = 20, 7 * maxFollowed
 	now := uint64(1)
@@ -22,17 +22,17 @@ func TestStorm(t *testing.T) {
 	for w := range windows {
 		for i := range each {
 			now += stormWindow / each
-			name := []string{"//anon", "[vdso]"}[i%2] // each takes the other's place
+			name := []string{"//anon", "[vdso]"}[i%2] // they alternate at one place
 			table.Apply(mmap(now, self, 0x1000, 0x2000, 0, name))
 		}
-		table.calmAll(now) // what Applied does, by the records' clock
+		table.calmAll(now) // like Applied, by the records' clock
 		table.Apply(mmap(now, pidB, 0x10000*uint64(w+1), 0x10000*uint64(w+1)+0x1000, 0, "b"))
 	}
-	if most := windows * (maxFollowed + 1) * 3 / 2; told[self] > most {
-		t.Errorf("of %d mappings %d were followed, want %d at most", windows*each, told[self], most)
+	if limit := windows * (maxFollowed + 1) * 3 / 2; followed[self] > limit {
+		t.Errorf("got %[2]d of %[1]d mappings followed, want at most %[3]d", windows*each, followed[self], limit)
 	}
-	if told[pidB] != windows+1 {
-		t.Errorf("of the other process's %d mappings %d were followed", windows+1, told[pidB])
+	if followed[pidB] != windows+1 {
+		t.Errorf("other process: got %[2]d of %[1]d mappings followed", windows+1, followed[pidB])
 	}
 	storms := table.Storms()
 	if len(storms) != 1 {
@@ -47,30 +47,27 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %+v, want the name %q and %d records", s, comm, windows*(each-maxFollowed))
 	}
 	if wantRate := uint64(each * 10); s.PerSecond < wantRate*9/10 || s.PerSecond > wantRate*11/10 {
-		t.Errorf("%d records a second, want %d", s.PerSecond, wantRate)
+		t.Errorf("got %d records per second, want %d", s.PerSecond, wantRate)
 	}
 
-	// When it is over, what it has mapped is what /proc says.
+	// After the storm, the table matches /proc.
 	table.calmAll(now + 1000*stormWindow)
-	maps, err := readMaps(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, self)
 	for _, m := range maps {
 		if m.Name == "[vsyscall]" {
 			continue
 		}
 		if l := table.Resolve(self, m.Start, now+1000*stormWindow); l.MapStart != m.Start {
-			t.Errorf("%+v: %v", m, l)
+			t.Errorf("%+v: got %v", m, l)
 		}
 	}
 	if l := table.Resolve(pidB, 0x1800, now); l.String() != "b+0x800" {
-		t.Errorf("the other process has %v", l)
+		t.Errorf("other process: got %v", l)
 	}
 }
 
-// A program that maps many libraries, or whose JIT makes functions executable one by
-// one, is followed.
+// A program that maps many libraries, or whose JIT makes single functions executable, is
+// followed.
 func TestNoStorm(t *testing.T) {
 	table := NewTable(Options{})
 	defer table.Close()
@@ -82,10 +79,10 @@ func TestNoStorm(t *testing.T) {
 	}
 	table.Apply(perfevent.Exit{Stamp: stamp(1 << 40), PID: pidA, TID: pidA})
 	if storms := table.Storms(); len(storms) > 0 {
-		t.Errorf("%+v", storms)
+		t.Errorf("got %+v", storms)
 	}
 	table.calmAll(1 << 40)
 	if len(table.storms) > 0 {
-		t.Errorf("%d processes that were calm are remembered", len(table.storms))
+		t.Errorf("got %d calm processes left", len(table.storms))
 	}
 }

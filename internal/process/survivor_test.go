@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -16,8 +15,7 @@ import (
 	"fulgur/internal/linux/monotonic"
 )
 
-// survivorVar makes the test binary a process whose first thread ends before
-// the others.
+// survivorVar makes the test binary a process whose first thread exits before the others.
 const survivorVar = "FULGUR_TEST_SURVIVOR"
 
 func init() {
@@ -36,11 +34,11 @@ func outlive() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // of the thread alone
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // ends only the thread
 }
 
-// TestSurvivor has a process whose first thread has ended: all that is known
-// of it, and can be read, is so still.
+// TestSurvivor checks that a process is still readable and known after its first thread
+// has exited.
 func TestSurvivor(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,50 +46,30 @@ func TestSurvivor(t *testing.T) {
 	}
 	cmd := osexec.Command(self)
 	cmd.Env = append(os.Environ(), survivorVar+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // may be gone
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	in, out := start(t, cmd)
+	awaitReady(t, out)
 	pid := cmd.Process.Pid
 	if tid := survivor(pid); tid == pid || tid == 0 {
-		t.Fatalf("survivor %d of process %d", tid, pid)
+		t.Fatalf("got survivor %d of process %d", tid, pid)
 	}
 
 	table := NewTable(Options{})
 	t.Cleanup(func() { _ = table.Close() }) // read-only
 	checkMaps(t, table, pid)
 	if table.Gone() != 0 {
-		t.Errorf("%d processes gone", table.Gone())
+		t.Errorf("got %d processes gone, want 0", table.Gone())
 	}
 	fd, err := answer.Ask(near(pid), func(v *answer.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})
 	if err != nil {
-		t.Error("by the process's root:", err)
+		t.Error("through the process's root:", err)
 	} else {
 		_ = unix.Close(fd)
 	}
 	if os.Geteuid() == 0 { // map_files is for root
-		maps, err := readMaps(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		maps := mapsOf(t, pid)
 		nowhere := source{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
 		if got, err := contents(newFiles(1).intern(keyOf(maps[0]), "/nowhere", nowhere)); err != nil || got == "" {
-			t.Errorf("by its mapping: %d bytes, %v", len(got), err)
+			t.Errorf("through its mapping: got %d bytes, %v", len(got), err)
 		}
 	}
 
@@ -99,7 +77,7 @@ func TestSurvivor(t *testing.T) {
 	table.Apply(exit(ended, pid, pid))
 	table.Forget(ended + 1)
 	if table.images[pid] == nil {
-		t.Fatal("forgotten while a thread lived")
+		t.Fatal("the process was forgotten while a thread was alive")
 	}
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
@@ -109,6 +87,6 @@ func TestSurvivor(t *testing.T) {
 	}
 	table.Forget(monotonic.Now())
 	if table.images[pid] != nil {
-		t.Error("not forgotten")
+		t.Error("the process is still in the table")
 	}
 }

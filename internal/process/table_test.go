@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Pids of synthetic processes, above what pid_max can be.
+// PIDs of synthetic processes, above the limit for PIDs.
 const (
 	pidA = 1<<23 + iota
 	pidB
@@ -18,7 +18,7 @@ const (
 
 func stamp(time uint64) perfevent.Stamp { return perfevent.Stamp{Time: time} }
 
-// mmap is a record that maps file (its inode and name) at [start, limit).
+// mmap returns a record that maps file (its inode and name) at [start, limit).
 func mmap(time uint64, pid int, start, limit, off uint64, file string) perfevent.Mmap2 {
 	m := perfevent.Mmap2{Stamp: stamp(time), PID: pid, TID: pid, Addr: start, Len: limit - start, Pgoff: off, Filename: file}
 	if file != "//anon" && file != "[vdso]" {
@@ -46,8 +46,7 @@ func exit(time uint64, pid, tid int) perfevent.Exit {
 	return perfevent.Exit{Stamp: stamp(time), PID: pid, TID: tid}
 }
 
-// where asks for an address and says what it expects there, as
-// [Location.String] puts it.
+// where is an address to resolve and the expected [Location.String].
 type where struct {
 	pid        int
 	addr, time uint64
@@ -247,7 +246,7 @@ func TestTable(t *testing.T) {
 				{pidA, 0x3000, 30, "/b+0x0"},
 				{pidA, 0x5000, 30, "/c+0x0"},
 			},
-			// Memory that was not read since may hold anything.
+			// Memory that was not read since may contain anything.
 			replaced: []int{pidA, pidA},
 		},
 		{
@@ -272,24 +271,22 @@ func TestTable(t *testing.T) {
 				}
 			}
 			if !slices.Equal(replaced, tc.replaced) {
-				t.Errorf("replaced %v, want %v", replaced, tc.replaced)
+				t.Errorf("got replaced %v, want %v", replaced, tc.replaced)
 			}
 		})
 	}
 }
 
-// codeAddress returns an address in a file mapped by this process.
+// codeAddress returns the first mapping of this process, which is of its executable.
 func codeAddress(t *testing.T) procfs.Map {
 	t.Helper()
-	maps, err := readMaps(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := mapsOf(t, os.Getpid())
 	return maps[0]
 }
 
-// TestReadLate has a process that ran all along: it is read when asked
-// about, for its children too, and not if it has left for another program.
+// TestReadLate resolves addresses of a process that ran before the sideband was opened.
+// It is read at the first request, also for its children, but not after it executed
+// another program.
 func TestReadLate(t *testing.T) {
 	self, code := os.Getpid(), codeAddress(t)
 	for _, tc := range []struct {
@@ -322,20 +319,20 @@ func TestReadLate(t *testing.T) {
 			}
 			got := table.Resolve(tc.pid, code.Start+1, 10)
 			if known := got.Kind == KindFile; known != tc.known {
-				t.Errorf("%v", got)
+				t.Errorf("got %v, want known: %v", got, tc.known)
 			}
 			if tc.known && got.Offset != code.Offset+1 {
-				t.Errorf("offset %#x, want %#x", got.Offset, code.Offset+1)
+				t.Errorf("got offset %#x, want %#x", got.Offset, code.Offset+1)
 			}
 			if table.Gone() != tc.gone {
-				t.Errorf("%d processes gone, want %d", table.Gone(), tc.gone)
+				t.Errorf("got %d processes gone, want %d", table.Gone(), tc.gone)
 			}
 		})
 	}
 }
 
-// TestForkReadsNothing bounds what a fork, and the child's end, cost: no file
-// of /proc is read, and the child shares its parent's table.
+// TestForkReadsNothing checks the cost of a fork and of the child's exit: no file in
+// /proc is read, and the child shares its parent's table.
 func TestForkReadsNothing(t *testing.T) {
 	table := NewTable(Options{})
 	table.Apply(exec(1, pidA))
@@ -344,14 +341,14 @@ func TestForkReadsNothing(t *testing.T) {
 	}
 	forked, ended := perfevent.Record(fork(5, pidA, pidB)), perfevent.Record(exit(6, pidB, pidB))
 	if n := testing.AllocsPerRun(100, func() { table.Apply(forked); table.Apply(ended); table.Forget(7) }); n > 1 {
-		t.Errorf("%v allocations for a fork, want one", n)
+		t.Errorf("got %v allocations for a fork, want at most 1", n)
 	}
 	if table.images[pidB] != nil {
-		t.Error("child is not forgotten")
+		t.Error("the child is still in the table")
 	}
 	table.Apply(forked)
 	if a, b := table.images[pidA].live, table.images[pidB].live; &a[0] != &b[0] {
-		t.Error("child has a table of its own")
+		t.Error("the child has its own table")
 	}
 }
 
@@ -360,7 +357,7 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	table.Apply(exec(1, pidA))
 	table.Apply(mmap(2, pidA, 0x1000, 0x2000, 0, "/a"))
 	if n := testing.AllocsPerRun(100, func() { table.Resolve(pidA, 0x1500, 5); table.Resolve(pidA, 0x9000, 5) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 

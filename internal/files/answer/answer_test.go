@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Who asks a file system that does not answer waits once, and gets the answer
-// when there is one.
+// The first question to a file system that hangs waits for the time limit, and its answer
+// is delivered when it arrives.
 func TestAsk(t *testing.T) {
 	a := newAsker()
 	a.within = time.Millisecond
@@ -22,27 +22,28 @@ func TestAsk(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	unasked := func(*Visit) (string, error) {
-		t.Error("a file system that does not answer was asked again")
+		t.Error("a file system that hangs was asked again")
 		return "", nil
 	}
 	if _, err := ask(a, nil, stuck, unasked, nil); !errors.Is(err, ErrNone) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want %v", err, ErrNone)
 	}
 	now := func(*Visit) (string, error) { return "now", nil }
 	a.within = time.Hour
 	if got, err := ask(a, nil, Place{Near: "another"}, now, nil); got != "now" || err != nil {
-		t.Errorf("another: got %q, %v", got, err)
+		t.Errorf("other file system: got %q, %v", got, err)
 	}
 	close(release)
 	if got := <-late; got != "late" {
-		t.Errorf("got %q late", got)
+		t.Errorf("got late answer %q", got)
 	}
 	if got, err := ask(a, nil, stuck, now, nil); got != "now" || err != nil {
-		t.Errorf("after it answered: got %q, %v", got, err)
+		t.Errorf("after the answer: got %q, %v", got, err)
 	}
 }
 
-// Who does not answer on the way to somewhere is who is not asked any more.
+// If a file system hangs during a visit to another one, only the hanging one is not asked
+// again.
 func TestVisit(t *testing.T) { synctest.Test(t, testVisit) }
 
 func testVisit(t *testing.T) {
@@ -56,26 +57,26 @@ func testVisit(t *testing.T) {
 		return "", v.Reach(Place{Device: 2})
 	}
 	if _, err := ask(a, nil, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNone) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want ErrNone", err)
 	}
-	for _, who := range []string{"a path", "another path"} {
-		if _, err := ask(a, nil, Place{Near: who}, follow, nil); !errors.Is(err, ErrNone) {
-			t.Errorf("%s: error %v", who, err)
+	for _, near := range []string{"a path", "another path"} {
+		if _, err := ask(a, nil, Place{Near: near}, follow, nil); !errors.Is(err, ErrNone) {
+			t.Errorf("%s: got error %v, want ErrNone", near, err)
 		}
 		beside := func(v *Visit) (string, error) { return "now", v.Reach(Place{Device: 2}) }
-		if got, err := ask(a, nil, Place{Near: who}, beside, nil); got != "now" || err != nil {
-			t.Errorf("%s, elsewhere: got %q, %v", who, got, err)
+		if got, err := ask(a, nil, Place{Near: near}, beside, nil); got != "now" || err != nil {
+			t.Errorf("%s, other file system: got %q, %v", near, got, err)
 		}
 	}
 	close(release)
 	if err := <-late; !errors.Is(err, ErrNone) {
-		t.Errorf("what nobody waits for goes on: error %v", err)
+		t.Errorf("an abandoned question continues: got error %v, want ErrNone", err)
 	}
 	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); err != nil {
-		t.Errorf("after it answered: error %v", err)
+		t.Errorf("after the answer: got error %v", err)
 	}
 
-	// Who was left is not to blame.
+	// A file system that the visit has left is not blamed.
 	back := make(chan struct{})
 	defer close(back)
 	left := func(v *Visit) (string, error) {
@@ -87,36 +88,36 @@ func testVisit(t *testing.T) {
 		return "", nil
 	}
 	if _, err := ask(a, nil, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNone) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want ErrNone", err)
 	}
 	if _, err := ask(a, nil, Place{Near: "another path"}, follow, nil); err != nil {
-		t.Errorf("who was left: error %v", err)
+		t.Errorf("the file system that was left: got error %v", err)
 	}
 	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNone) {
-		t.Errorf("the path itself: error %v", err)
+		t.Errorf("the path itself: got error %v, want ErrNone", err)
 	}
 }
 
-// However many do not answer, the threads that wait for them are few.
+// The number of threads that wait is limited, for any number of hanging file systems.
 func TestAskMany(t *testing.T) {
 	a := newAsker()
 	a.within = time.Microsecond
 	release, late := make(chan struct{}), make(chan error)
 	asked := 0
-	for who := range 2 * maxOpen {
-		_, err := ask(a, nil, Place{Device: uint64(who)}, func(*Visit) (int, error) {
+	for device := range 2 * maxOpen {
+		_, err := ask(a, nil, Place{Device: uint64(device)}, func(*Visit) (int, error) {
 			<-release
 			return 0, nil
 		}, func(_ int, err error) { late <- err })
 		if !errors.Is(err, ErrNone) {
-			t.Fatalf("error %v", err)
+			t.Fatalf("got error %v, want ErrNone", err)
 		}
 		if !errors.Is(err, errTooMany) {
 			asked++
 		}
 	}
 	if asked != maxOpen {
-		t.Errorf("%d were asked, want %d", asked, maxOpen)
+		t.Errorf("got %d questions, want %d", asked, maxOpen)
 	}
 	close(release)
 	for range asked {
@@ -126,6 +127,6 @@ func TestAskMany(t *testing.T) {
 	}
 	a.within = time.Hour
 	if got, err := ask(a, nil, Place{}, func(*Visit) (int, error) { return 1, nil }, nil); got != 1 || err != nil {
-		t.Errorf("after they answered: got %d, %v", got, err)
+		t.Errorf("after the answers: got %d, %v", got, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A loop goes on however many do not answer, and gets the answers of the others.
+// A loop continues although many file systems hang, and gets the answers of the others.
 func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
 
 func testPatience(t *testing.T) {
@@ -37,7 +37,7 @@ func testPatience(t *testing.T) {
 			},
 			Late: func(got int, err error) {
 				if got != i || err != nil {
-					t.Errorf("question %d: got %d, %v late", i, got, err)
+					t.Errorf("question %d: got late answer %d, %v", i, got, err)
 				}
 				late <- got
 			},
@@ -46,23 +46,23 @@ func testPatience(t *testing.T) {
 	start := time.Now()
 	askEach(a, p, questions)
 	if answers != silent || none != silent {
-		t.Errorf("%d answers and %d that are none, want %d each", answers, none, silent)
+		t.Errorf("got %d answers and %d without one, want %d each", answers, none, silent)
 	}
 	if limit := maxPatience + silent*minPatience + time.Since(start)/patienceShare; time.Since(start) > limit {
-		t.Errorf("%v were waited for, want %v at most", time.Since(start), limit)
+		t.Errorf("waited for %v, want at most %v", time.Since(start), limit)
 	}
-	// They are not asked again.
+	// File systems that hang are not asked again.
 	start = time.Now()
 	for i := range questions {
 		questions[i].Answered = func(_ int, err error) {
 			if i%2 == 0 && !errors.Is(err, ErrNone) {
-				t.Errorf("question %d: error %v", i, err)
+				t.Errorf("question %d: got error %v, want ErrNone", i, err)
 			}
 		}
 	}
 	askEach(a, p, questions)
 	if time.Since(start) > 0 {
-		t.Errorf("who does not answer was waited for again, for %v", time.Since(start))
+		t.Errorf("waited again for %v", time.Since(start))
 	}
 	close(release)
 	for range silent {
@@ -70,20 +70,20 @@ func testPatience(t *testing.T) {
 	}
 	synctest.Wait()
 	if a.all > 0 || len(a.open) > 0 {
-		t.Errorf("%d questions are open, of %v", a.all, a.open)
+		t.Errorf("got %d open questions: %v", a.all, a.open)
 	}
 
-	// Patience comes back.
+	// Patience recovers with time.
 	time.Sleep(maxPatience * patienceShare)
 	if got := p.limit(time.Hour); got != maxPatience {
-		t.Errorf("patience is %v", got)
+		t.Errorf("got a limit of %v, want %v", got, maxPatience)
 	}
 	if got := (*Patience)(nil).limit(time.Hour); got != time.Hour {
-		t.Errorf("the patience of who may wait is %v", got)
+		t.Errorf("without Patience: got a limit of %v", got)
 	}
 }
 
-// What takes its time goes on while the answers before it are handed over.
+// A slow loop proceeds while earlier answers are delivered.
 func TestAskEachSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsker()
@@ -108,12 +108,12 @@ func TestAskEachSlowly(t *testing.T) {
 		askEach(a, nil, questions)
 		for i, answer := range got {
 			if answer != i {
-				t.Errorf("the answers came as %v", got)
+				t.Errorf("got answers %v, want them in order", got)
 				break
 			}
 		}
 		if len(got) != len(questions) {
-			t.Errorf("%d answers", len(got))
+			t.Errorf("got %d answers", len(got))
 		}
 	})
 }

@@ -97,7 +97,7 @@ func TestCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fs.FileMode(0o644 &^ mask); info.Mode() != want {
-		t.Errorf("mode %v, want %v", info.Mode(), want)
+		t.Errorf("got mode %v, want %v", info.Mode(), want)
 	}
 }
 
@@ -117,14 +117,14 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Mode() != 0o606 {
-		t.Errorf("mode %v, want the old file's", info.Mode())
+		t.Errorf("got mode %v, want the old file's", info.Mode())
 	}
 	if s := info.Sys().(*syscall.Stat_t); os.Getuid() == 0 && (s.Uid != 1234 || s.Gid != 4321) {
-		t.Errorf("owner %d:%d, want the old file's", s.Uid, s.Gid)
+		t.Errorf("got owner %d:%d, want the old file's", s.Uid, s.Gid)
 	}
 }
 
-// A new file never takes the place of another, whenever that came.
+// CreateNew never replaces a file, even one that was created after it.
 func TestCreateNew(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
@@ -146,17 +146,17 @@ func TestCreateNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := second.Commit(); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the name was taken meanwhile: %v", err)
+		t.Errorf("the name was taken meanwhile: got error %v", err)
 	}
 	if _, err := CreateNew(path); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the name is taken: %v", err)
+		t.Errorf("the name is taken: got error %v", err)
 	}
 	wantFiles(t, dir, map[string]string{"out": "first"})
 	if err := os.Symlink("nowhere", path+"-link"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := CreateNew(path + "-link"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a link has the name: %v", err)
+		t.Errorf("a link has the name: got error %v", err)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestAbort(t *testing.T) {
 	wantFiles(t, dir, map[string]string{"out": "old"})
 }
 
-// The way of file systems that cannot hold a file without a name.
+// Some file systems cannot create a file without a name.
 func TestNamedTemporary(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *File {
@@ -219,7 +219,7 @@ func TestLinks(t *testing.T) {
 		"b/through": "../a/abs",
 		"a/abs":     dir + "/b/made",
 		"a/dir":     "../b/c",
-		// ".." is that of b/c, not of a: "b/up", not "up".
+		// ".." is relative to b/c, not to a.
 		"b/c/up": "../up",
 		"a/loop": "loop",
 	}
@@ -239,16 +239,16 @@ func TestLinks(t *testing.T) {
 		write(t, filepath.Join(dir, test.path), test.path)
 		got, err := os.ReadFile(filepath.Join(dir, test.file))
 		if err != nil || string(got) != test.path {
-			t.Errorf("%s wrote %q to %s, %v", test.path, got, test.file, err)
+			t.Errorf("%s: got %q in %s, %v", test.path, got, test.file, err)
 		}
 	}
 	for link, to := range links {
 		if got, err := os.Readlink(filepath.Join(dir, link)); got != to {
-			t.Errorf("link %s now leads to %q, %v", link, got, err)
+			t.Errorf("link %s: got target %q, %v", link, got, err)
 		}
 	}
 	if _, err := Create(dir + "/a/loop"); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("a loop of links: %v", err)
+		t.Errorf("a loop of links: got error %v", err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestPipe(t *testing.T) {
 	}()
 	write(t, path, "through")
 	if text := <-got; text != "through" {
-		t.Errorf("read %q", text)
+		t.Errorf("got %q", text)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 		t.Errorf("the pipe became %v, %v", info.Mode(), err)
@@ -287,12 +287,12 @@ func TestStandardOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Stdout.Close()
-	// What is there already stays, unlike with a file of its own.
+	// Unlike other outputs, standard output is appended to.
 	for _, name := range []string{"-", "/dev/stdout"} {
 		write(t, name, name+"\n")
 	}
 	if b, err := os.ReadFile(path); string(b) != "-\n/dev/stdout\n" {
-		t.Errorf("standard output is %q, %v", b, err)
+		t.Errorf("got standard output %q, %v", b, err)
 	}
 }
 
@@ -315,10 +315,10 @@ func TestCreateErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Create(test.path)
 			if !errors.Is(err, test.want) {
-				t.Fatalf("error %v, want %v", err, test.want)
+				t.Fatalf("got error %v, want %v", err, test.want)
 			}
 			if !strings.Contains(err.Error(), test.message) {
-				t.Errorf("message %q does not say %q", err, test.message)
+				t.Errorf("got message %q, want it to contain %q", err, test.message)
 			}
 		})
 	}
@@ -331,14 +331,14 @@ func TestUnwritable(t *testing.T) {
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o444)
 	if _, err := Create(path); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a read-only file: %v", err)
+		t.Errorf("read-only file: got error %v", err)
 	}
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // for its removal
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // so that it can be removed
 	if _, err := Create(filepath.Join(dir, "new")); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a read-only directory: %v", err)
+		t.Errorf("read-only directory: got error %v", err)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestFullDevice(t *testing.T) {
 	err = f.Commit()
 	const want = "write /dev/full: no space left on device: free some space or choose another place"
 	if err == nil || err.Error() != want || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("error %v, want %s", err, want)
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 
@@ -371,10 +371,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	_, err = f.Write(make([]byte, 1<<20))
 	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "write "+path+": no space left") {
-		t.Errorf("Write: %v", err)
+		t.Errorf("Write: got error %v", err)
 	}
 	if err := f.Commit(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Commit: %v", err)
+		t.Errorf("Commit: got error %v", err)
 	}
 	wantFiles(t, dir, map[string]string{"out": "old"})
 	write(t, path, "new")

@@ -28,7 +28,7 @@ func sticky(t *testing.T) string {
 	return dir
 }
 
-// putAs writes a file of a user.
+// putAs writes a file owned by the given user.
 func putAs(t *testing.T, path string, owner int, mode os.FileMode) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode), os.Lchown(path, owner, owner)); err != nil {
@@ -36,7 +36,7 @@ func putAs(t *testing.T, path string, owner int, mode os.FileMode) {
 	}
 }
 
-// replace writes an output whole.
+// replace writes an output and commits it.
 func replace(path string) error {
 	f, err := Create(path)
 	if err != nil {
@@ -48,31 +48,31 @@ func replace(path string) error {
 	return f.Commit()
 }
 
-// Whose a file is, and who may read it, is for those to choose who can be trusted to have
-// put it there: not for everybody who can write to the folder.
+// The output keeps the old file's owner and mode only if they were chosen by a trusted
+// user, not by any user who can write to the folder.
 func TestStrangersFile(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	defer unix.Umask(unix.Umask(0o022))
 	for name, test := range map[string]struct {
-		owner  int         // of the file
-		folder os.FileMode // and the folder's owner:
-		of     int
-		want   int // who owns the output; its mode is the old one if that is the old owner
+		owner       int // of the file
+		folderMode  os.FileMode
+		folderOwner int
+		want        int // owner of the output; its mode is the old one if the owner is
 	}{
-		"stranger's, in a folder for all":        {stranger, 0o1777, 0, 0},
-		"stranger's, without the sticky bit":     {stranger, 0o777, 0, 0},
-		"stranger's, in a folder of a group":     {stranger, 0o775, 0, 0},
-		"another's, in the stranger's folder":    {stranger - 1, 0o1777, stranger, 0},
-		"our own":                                {0, 0o1777, stranger, 0},
-		"the folder's owner's":                   {stranger, 0o1777, stranger, stranger},
-		"somebody's, in a folder that is closed": {stranger, 0o755, 0, stranger},
+		"stranger's, in a shared folder":               {stranger, 0o1777, 0, 0},
+		"stranger's, without the sticky bit":           {stranger, 0o777, 0, 0},
+		"stranger's, in a folder of a group":           {stranger, 0o775, 0, 0},
+		"another stranger's, in the stranger's folder": {stranger - 1, 0o1777, stranger, 0},
+		"our own":                        {0, 0o1777, stranger, 0},
+		"the folder's owner's":           {stranger, 0o1777, stranger, stranger},
+		"stranger's, in a closed folder": {stranger, 0o755, 0, stranger},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "out")
 			putAs(t, path, test.owner, 0o606)
-			if err := errors.Join(os.Chown(dir, test.of, test.of), unix.Chmod(dir, uint32(test.folder))); err != nil {
+			if err := errors.Join(os.Chown(dir, test.folderOwner, test.folderOwner), unix.Chmod(dir, uint32(test.folderMode))); err != nil {
 				t.Fatal(err)
 			}
 			if err := replace(path); err != nil {
@@ -87,13 +87,13 @@ func TestStrangersFile(t *testing.T) {
 				mode = 0o606
 			}
 			if int(st.Uid) != test.want || st.Mode&0o7777 != mode {
-				t.Errorf("of user %d with mode %o, want user %d and %o", st.Uid, st.Mode&0o7777, test.want, mode)
+				t.Errorf("got user %d with mode %o, want user %d and %o", st.Uid, st.Mode&0o7777, test.want, mode)
 			}
 		})
 	}
 }
 
-// A stranger's other name of a file of ours is replaced, and that file is left alone.
+// A stranger's hard link to our file is replaced, and the file is not modified.
 func TestStrangersHardLink(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -107,11 +107,11 @@ func TestStrangersHardLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(ours); string(b) != "old" || err != nil {
-		t.Errorf("the other file: %q, %v", b, err)
+		t.Errorf("the linked file: got %q, %v", b, err)
 	}
 }
 
-// Links and pipes that a stranger put into a folder for all are refused.
+// Links and pipes that a stranger created in a shared folder are refused.
 func TestStrangersLinksAndPipes(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -131,43 +131,43 @@ func TestStrangersLinksAndPipes(t *testing.T) {
 			if err := errors.Join(test.plant(path), os.Lchown(path, stranger, stranger)); err != nil {
 				t.Fatal(err)
 			}
-			if name == "pipe" { // or opening it would wait
+			if name == "pipe" { // opening it would block
 				reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer reader.Close()
 			}
-			// With fs.protected_symlinks set the kernel refuses links before us.
+			// With fs.protected_symlinks, the kernel refuses links first.
 			if err := replace(path); !errors.Is(err, test.want) && !errors.Is(err, unix.EACCES) {
-				t.Errorf("error %v, want %v", err, test.want)
+				t.Errorf("got error %v, want %v", err, test.want)
 			}
 			if b, err := os.ReadFile(victim); string(b) != "old" || err != nil {
-				t.Errorf("the file that it leads to: %q, %v", b, err)
+				t.Errorf("the link's target: got %q, %v", b, err)
 			}
 			if err := os.Lchown(path, 0, 0); err != nil {
 				t.Fatal(err)
 			}
 			if err := replace(path); err != nil {
-				t.Errorf("of our own: %v", err)
+				t.Errorf("in our own folder: got error %v", err)
 			}
 			putAs(t, victim, 0, 0o600)
 		})
 	}
 }
 
-// Who cannot replace a file learns it at once, not when there is something to write.
+// Create fails at once, not at the first write, if the file cannot be replaced.
 func TestStrangersFileStays(t *testing.T) {
 	const ask = "ATOMICFILE_OUT"
 	if path := os.Getenv(ask); path != "" {
 		if _, err := Create(path); !errors.Is(err, errStrangersFile) {
-			t.Errorf("error %v, want %v", err, errStrangersFile)
+			t.Errorf("got error %v, want %v", err, errStrangersFile)
 		}
 		return
 	}
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	dir, err := os.MkdirTemp("", "atomicfile-") //nolint:usetesting // t.TempDir is below a folder for its owner alone
+	dir, err := os.MkdirTemp("", "atomicfile-") //nolint:usetesting // the parent of t.TempDir is readable by its owner alone
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,24 +23,24 @@ func TestRegular(t *testing.T) {
 	}
 	defer f.Close()
 	if b, err := io.ReadAll(f); err != nil || string(b) != "content" || f.Name() != path {
-		t.Errorf("%q, %v, name %q", b, err, f.Name())
+		t.Errorf("got %q, %v, name %q", b, err, f.Name())
 	}
 	if _, err := f.Seek(3, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(f); err != nil || string(b) != "tent" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("got %q, %v", b, err)
 	}
 	cancel()
 	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("Read: %v", err)
+		t.Errorf("Read: got error %v", err)
 	}
 	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("ReadAt: %v", err)
+		t.Errorf("ReadAt: got error %v", err)
 	}
 }
 
-// A read that waits for a pipe ends with the context.
+// A read that blocks on a pipe ends with the context.
 func TestPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := f.Read(make([]byte, 8)); n != 1 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("got %d bytes, %v", n, err)
 	}
 	ended := make(chan error)
 	go func() {
@@ -66,7 +66,7 @@ func TestPipe(t *testing.T) {
 	}()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Read: %v", err)
+		t.Errorf("Read: got error %v", err)
 	}
 }
 
@@ -82,17 +82,17 @@ func TestPipeEnds(t *testing.T) {
 	defer f.Close()
 	w.Close()
 	if _, err := f.Read(make([]byte, 8)); !errors.Is(err, io.EOF) {
-		t.Errorf("Read: %v", err)
+		t.Errorf("Read: got error %v", err)
 	}
 }
 
 func TestMissing(t *testing.T) {
 	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// A named pipe that nobody writes to is waited for until the context ends.
+// Opening a named pipe without a writer blocks until the context ends.
 func TestOpenUnwritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -108,7 +108,7 @@ func TestOpenUnwritten(t *testing.T) {
 	if err := <-opened; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	// Who waits in the system call would stay there.
+	// The open system call still blocks.
 	w, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ func TestStandingOfMemfd(t *testing.T) {
 	table := &deviceTable{}
 	on, err := table.standing(fd, st.Dev)
 	if err != nil || on != onDisk {
-		t.Errorf("%v, %v, want %v", on, err, onDisk)
+		t.Errorf("got %v, %v, want %v", on, err, onDisk)
 	}
 	if len(table.asked) > 0 {
-		t.Error("a helper was asked")
+		t.Error("a helper was used")
 	}
 }

@@ -18,13 +18,10 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// What does not answer is not waited for, whatever is asked of it.
+// No operation on a file system that hangs blocks.
 func TestNoAnswer(t *testing.T) {
 	testenv.Root(t)
-	content := filepath.Join(t.TempDir(), "content")
-	if err := os.WriteFile(content, []byte(strings.Repeat("x", 4<<20)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	content := fusetest.File(t, strings.Repeat("x", 4<<20))
 	file, stop := fusetest.Mount(t, content)
 	f, err := Open("/", file, Regular)
 	if err != nil {
@@ -32,43 +29,40 @@ func TestNoAnswer(t *testing.T) {
 	}
 	b := make([]byte, 16)
 	if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || b[15] != 'x' {
-		t.Errorf("%q, %v", b[:n], err)
+		t.Errorf("got %q, %v", b[:n], err)
 	}
 	if n, err := f.ReadAt(b, 4<<20-8); n != 8 || !errors.Is(err, io.EOF) {
-		t.Errorf("at the end: %d, %v", n, err)
+		t.Errorf("at the end: got %d, %v", n, err)
 	}
 	stop()
 	for _, ask := range []func() error{
 		func() error { _, err := f.ReadAt(b, 2<<20); return err },
-		func() error { _, err := f.Read(b); return err }, // is not asked
+		func() error { _, err := f.Read(b); return err }, // fails at once
 		func() error { _, err := Open("/", file, Regular); return err },
 		func() error { _, err := Stat(file); return err },
 		func() error { _, err := Open(filepath.Dir(file), "another", Regular); return err },
 	} {
 		if err := ask(); !errors.Is(err, answer.ErrNone) || errors.Is(err, unix.EINTR) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want ErrNone", err)
 		}
 	}
 	if info, err := f.Stat(); err != nil || info.Size() != 4<<20 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got %v, %v", info, err)
 	}
 	if err := errors.Join(f.Close(), f.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := Open("/", content, Regular); err != nil {
-		t.Errorf("elsewhere: %v", err)
+		t.Errorf("other file system: %v", err)
 	}
 }
 
-// One file system that does not answer is asked once, wherever it is mounted, and
-// however often that is, others are asked.
+// A file system that hangs is asked only once, even if it has many mounts. Other file
+// systems are not affected.
 func TestNoAnswerElsewhere(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	content := filepath.Join(t.TempDir(), "content")
-	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	content := fusetest.File(t, "x")
 	file, stop := fusetest.Mount(t, content)
 	var files []string
 	for i := range 40 {
@@ -91,35 +85,29 @@ func TestNoAnswerElsewhere(t *testing.T) {
 	for _, name := range files {
 		for root, below := range map[string]string{"/": name, filepath.Dir(name): filepath.Base(name)} {
 			if _, err := Open(root, below, Regular); !errors.Is(err, answer.ErrNone) {
-				t.Errorf("%s: error %v", name, err)
+				t.Errorf("%s: got error %v, want ErrNone", name, err)
 			}
 		}
 	}
-	// A question that is open has two: who asks, and who waits for that. Others may be
-	// about to end.
+	// An open question uses two goroutines. Other goroutines may be about to end.
 	if waiting := runtime.NumGoroutine() - before; waiting > len(files)/2 {
-		t.Errorf("%d goroutines wait, want those of one question", waiting)
+		t.Errorf("got %d waiting goroutines, want those of one question", waiting)
 	}
 	f, err := Open("/", content, Regular)
 	if err != nil {
-		t.Fatalf("elsewhere: %v", err)
+		t.Fatalf("other file system: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// It is the kind of file system that tells who may keep one waiting, whatever its
-// device number is.
+// The type of a file system decides whether it may hang, not its device number.
 func TestReach(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	content := filepath.Join(t.TempDir(), "content")
-	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	file, _ := fusetest.Mount(t, content)
-	shared := "/dev/shm" // tmpfs, whose device number is made up
+	file, _ := fusetest.Mount(t, fusetest.File(t, "x"))
+	shared := "/dev/shm" // tmpfs, which has an anonymous device number
 	for name, want := range map[string]standing{file: remote, filepath.Dir(file): remote, shared: onDisk, "/proc": elsewhere} {
 		on, err := answer.Ask(answer.Place{Near: t.Name()}, func(v *answer.Visit) (standing, error) {
 			fd, err := Path(name, AsUser)
@@ -130,12 +118,12 @@ func TestReach(t *testing.T) {
 			return reach(v, fd)
 		}, func(standing, error) {})
 		if err != nil || on != want {
-			t.Errorf("%s: %v, %v, want %v", name, on, err, want)
+			t.Errorf("%s: got %v, %v, want %v", name, on, err, want)
 		}
 	}
 }
 
-// What lies in one mount most likely is one place, what does not is another.
+// Paths that are probably in the same mount have the same place, others do not.
 func TestPlaceOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"/usr/lib/debug/.build-id/ab/cdef.debug": "usr/lib/debug",

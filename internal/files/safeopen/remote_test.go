@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// readVar makes the test's binary a process that reads the file that it names, once more
-// for each line of its standard input, and then ends.
+// readVar makes the test binary a process that reads the named file, does so again after
+// a line from standard input, and exits.
 const readVar = "SAFEOPENTEST_READ"
 
 func init() {
@@ -52,22 +52,18 @@ func readUntilMute(name string) (exitCode int) {
 	return 0
 }
 
-// A process ends though it asked a file system that took the question and never answers.
+// A process can exit although it is waiting for a file system that never responds.
 func TestExit(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	content := filepath.Join(t.TempDir(), "content")
-	if err := os.WriteFile(content, make([]byte, 4<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	var cmd *exec.Cmd
-	t.Cleanup(func() { // after the file system is gone, which ends all waiting
+	t.Cleanup(func() { // last, because the file system's end unblocks the process
 		if cmd != nil && cmd.Process != nil {
 			<-ended
 		}
 	})
-	name, mute := fusetest.MountMute(t, content)
+	name, mute := fusetest.MountMute(t, fusetest.File(t, string(make([]byte, 4<<20))))
 	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), readVar+"="+name)
 	cmd.Stderr = os.Stderr
@@ -85,7 +81,7 @@ func TestExit(t *testing.T) {
 	ready, err := bufio.NewReader(out).ReadString('\n')
 	go func() { ended <- cmd.Wait() }()
 	if ready != "ready\n" {
-		t.Fatalf("%q, %v", ready, err)
+		t.Fatalf("got %q, %v", ready, err)
 	}
 	mute()
 	if err := in.Close(); err != nil {
@@ -98,19 +94,15 @@ func TestExit(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the process does not end")
+		t.Error("the process has not exited after a minute")
 	}
 }
 
-// Paths lead to the same with and without a helper.
+// Paths are resolved in the same way with and without a helper.
 func TestRemotely(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	content := filepath.Join(t.TempDir(), "content")
-	if err := os.WriteFile(content, []byte("served"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	name, _ := fusetest.Mount(t, content)
+	name, _ := fusetest.Mount(t, fusetest.File(t, "served"))
 	root := t.TempDir()
 	for link, target := range map[string]string{"absolute": name, "upward": "../../../../../.." + name, "dir": filepath.Dir(name)} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
@@ -139,7 +131,7 @@ func TestRemotely(t *testing.T) {
 		b := make([]byte, 10)
 		n, _ := f.ReadAt(b, 2)
 		if info, _ := f.Stat(); string(b[:n]) != "rved" || info.Size() != 6 || info.Mode() != 0o755 || f.on != remote {
-			t.Errorf("%s: %q, %+v, %v", tt.name, b[:n], info, f.on)
+			t.Errorf("%s: got %q, %+v, %v", tt.name, b[:n], info, f.on)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -148,6 +140,6 @@ func TestRemotely(t *testing.T) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
 	if len(helpers.idle) == 0 || helpers.all > maxHelpers {
-		t.Errorf("%d of %d helpers have nothing to do", len(helpers.idle), helpers.all)
+		t.Errorf("got %d idle helpers of %d", len(helpers.idle), helpers.all)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpen opens files only, wherever a path leads.
+// TestOpen checks that only regular files are opened, for all kinds of paths.
 func TestOpen(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	for _, err := range []error{
@@ -51,19 +51,19 @@ func TestOpen(t *testing.T) {
 	} {
 		f, err := Open(tt.root, tt.name, Regular)
 		if !errors.Is(err, tt.err) {
-			t.Errorf("%q below %s: error %v, want %v", tt.name, tt.root, err, tt.err)
+			t.Errorf("%q below %s: got error %v, want %v", tt.name, tt.root, err, tt.err)
 		}
 		if err != nil {
 			continue
 		}
 		if b, err := io.ReadAll(f); err != nil || string(b) != tt.want {
-			t.Errorf("%q below %s: %q, %v, want %q", tt.name, tt.root, b, err, tt.want)
+			t.Errorf("%q below %s: got %q, %v, want %q", tt.name, tt.root, b, err, tt.want)
 		}
 		if flags, err := unix.FcntlInt(f.OS().Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
-			t.Errorf("%s: flags %#x, %v: the runtime polls it", f.Name(), flags, err)
+			t.Errorf("%s: got flags %#x, %v, want no O_NONBLOCK, with which the runtime polls the file", f.Name(), flags, err)
 		}
 		if want := filepath.Join(tt.root, tt.name); f.Name() != want {
-			t.Errorf("%s is called %s", want, f.Name())
+			t.Errorf("got name %[2]s, want %[1]s", want, f.Name())
 		}
 		f.Close()
 	}
@@ -73,15 +73,15 @@ func TestOpen(t *testing.T) {
 	}
 	defer dir.Close()
 	if names, err := dir.Names(8); err != nil || len(names) != 1 {
-		t.Errorf("directory: %q, %v", names, err)
+		t.Errorf("directory: got %q, %v", names, err)
 	}
 	if _, err := Open(root, "dir/file", Directory); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("a file as a directory: %v", err)
+		t.Errorf("file as a directory: got error %v", err)
 	}
 }
 
-// TestUntouched has a writer wait at a pipe: it would be let go by whoever opened
-// the pipe, even for a moment.
+// TestUntouched checks that a pipe is never opened, not even briefly: that would unblock
+// a waiting writer.
 func TestUntouched(t *testing.T) {
 	root := t.TempDir()
 	pipe := filepath.Join(root, "pipe")
@@ -97,7 +97,7 @@ func TestUntouched(t *testing.T) {
 	}()
 	for range 1000 {
 		if _, err := Open(root, "pipe", Regular); !errors.Is(err, errNotRegular) {
-			t.Fatalf("error %v", err)
+			t.Fatalf("got error %v, want %v", err, errNotRegular)
 		}
 	}
 	select {
@@ -105,7 +105,7 @@ func TestUntouched(t *testing.T) {
 		t.Error("the pipe was opened")
 	default:
 	}
-	// Let the writer go.
+	// Unblock the writer.
 	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

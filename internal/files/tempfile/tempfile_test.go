@@ -25,15 +25,15 @@ func TestCreate(t *testing.T) {
 			}
 			b := make([]byte, 4)
 			if _, err := f.ReadAt(b, 1<<20); err != nil || string(b) != "text" {
-				t.Errorf("%q, %v", b, err)
+				t.Errorf("got %q, %v", b, err)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %v, %v", left, err)
+				t.Errorf("got files left: %v, %v", left, err)
 			}
 		})
 	}
 	t.Setenv("TMPDIR", dir+"/missing")
 	if f, err := Create(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("in a missing directory: %v, %v", f, err)
+		t.Errorf("missing directory: got %v, %v", f, err)
 	}
 }

@@ -10,25 +10,25 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The two halves of capset(2) have the low and the high 32 capabilities.
+// The two halves of capset(2) hold the low and the high 32 capabilities.
 func TestHalves(t *testing.T) {
 	s := sets{effective: 1<<63 | 1, permitted: 1<<63 | 3, inheritable: 1 << 32}
 	h := s.halves()
 	if h[0].Effective != 1 || h[1].Effective != 1<<31 || h[0].Permitted != 3 || h[1].Permitted != 1<<31 || h[0].Inheritable != 0 || h[1].Inheritable != 1 {
-		t.Errorf("%+v", h)
+		t.Errorf("got %+v", h)
 	}
 }
 
-// Without withheld capabilities, With only calls; it hands on what comes of that.
+// Without withheld capabilities, With only calls the function and returns its results.
 func TestWith(t *testing.T) {
 	failure := errors.New("no")
 	got, err := With(SetOf(SysPtrace), func() (int, error) { return 7, failure })
 	if got != 7 || !errors.Is(err, failure) {
-		t.Errorf("%d, %v", got, err)
+		t.Errorf("got %d, %v", got, err)
 	}
 }
 
-// What is the user's own is left alone: root's capabilities, and ambient ones.
+// The user's own capabilities, root's and ambient ones, are not withheld.
 func TestOwnCapabilities(t *testing.T) {
 	const ask = "PRIVILEGE_OWN"
 	if os.Getenv(ask) == "" {
@@ -52,12 +52,12 @@ func TestOwnCapabilities(t *testing.T) {
 	}
 	before, err := current()
 	if err != nil || !before.effective.Has(DACReadSearch) {
-		t.Fatalf("%+v, %v", before, err)
+		t.Fatalf("got %+v, %v", before, err)
 	}
 	if err := errors.Join(Withhold(), Drop()); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := current(); err != nil || after != before || withheld != 0 || !Available(DACReadSearch) {
-		t.Errorf("%+v, were %+v, withheld %x: %v", after, before, withheld, err)
+		t.Errorf("got %+v, want %+v, withheld %x: %v", after, before, withheld, err)
 	}
 }

@@ -36,8 +36,7 @@ func write(t *testing.T, w *os.File) {
 	}
 }
 
-// What is readable already ends a wait, what becomes readable does, and again
-// until it was read.
+// A descriptor that is or becomes readable ends each wait until it is read.
 func TestReadable(t *testing.T) {
 	s := newSet(t)
 	r, w := pipe(t)
@@ -68,12 +67,12 @@ func TestTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if passed := time.Since(start); passed < d {
-			t.Errorf("waited %v, want %v at least", passed, d)
+			t.Errorf("waited %v, want at least %v", passed, d)
 		}
 	}
 }
 
-// An interrupt ends the wait that there is or the next one, and no other.
+// An interrupt ends the current wait, or else the next one, and no other.
 func TestInterrupt(t *testing.T) {
 	s := newSet(t)
 	timer := time.AfterFunc(10*time.Millisecond, s.Interrupt)
@@ -92,11 +91,12 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if passed := time.Since(start); passed < 20*time.Millisecond {
-		t.Errorf("a wait that nobody interrupted ended after %v", passed)
+		t.Errorf("a wait without interrupt ended after %v", passed)
 	}
 }
 
-// Descriptors come and go, closed ones and ones that get their numbers too.
+// Follow replaces the descriptors, including closed ones and ones whose numbers are
+// reused.
 func TestFollow(t *testing.T) {
 	s := newSet(t)
 	r1, _ := pipe(t)
@@ -111,7 +111,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if passed := time.Since(start); passed < 20*time.Millisecond {
-		t.Errorf("a descriptor that was left out ended the wait after %v", passed)
+		t.Errorf("a removed descriptor ended the wait after %v", passed)
 	}
 	if err := s.Wait([]int{second, first}, forever); err != nil {
 		t.Fatal(err)

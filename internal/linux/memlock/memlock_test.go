@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestLift makes a map that is larger than the limit, whatever the kernel, and has
-// the limit changed only where the map counts against it.
+// TestLift creates a map that is larger than the limit. The limit is changed only on
+// kernels where maps count against it.
 func TestLift(t *testing.T) {
 	testenv.Root(t)
 	var original unix.Rlimit
@@ -40,21 +40,21 @@ func TestLift(t *testing.T) {
 		t.Fatal(err)
 	}
 	if (lifted.Cur == unix.RLIM_INFINITY) != counts {
-		t.Errorf("maps count against the limit: %t, and it is %+v", counts, lifted)
+		t.Errorf("got limit %+[2]v, maps count against it: %[1]t", counts, lifted)
 	}
 	if m, err = ebpf.NewMap(big); err != nil {
 		t.Fatal(err)
 	}
 	_ = m.Close()
 
-	// A process that is started now inherits the limit, and gets the old one back.
+	// A process that starts now inherits the limit, and gets back the old one.
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // an error, because it was killed
 	}()
 	if err := Restore(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
@@ -64,6 +64,6 @@ func TestLift(t *testing.T) {
 		t.Fatal(err)
 	}
 	if restored != low {
-		t.Errorf("the limit of a command is %+v, want %+v", restored, low)
+		t.Errorf("got limit %+v for a command, want %+v", restored, low)
 	}
 }

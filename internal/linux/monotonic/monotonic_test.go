@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is never ahead of the kernel's clock, and does not go back.
+// Now is never ahead of the kernel's clock and never goes backwards.
 func TestNow(t *testing.T) {
 	last := uint64(0)
 	for range 1000 {
@@ -16,10 +16,10 @@ func TestNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now > uint64(ts.Nano()) {
-			t.Fatalf("%d is after %d", now, ts.Nano())
+			t.Fatalf("got %d, want at most %d", now, ts.Nano())
 		}
 		if now < last {
-			t.Fatalf("%d after %d", now, last)
+			t.Fatalf("got %d after %d", now, last)
 		}
 		last = now
 	}

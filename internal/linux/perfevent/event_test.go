@@ -17,7 +17,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// open opens a, on thread pid and cpu, until the test's end.
+// open opens an event for thread pid on cpu, and closes it when the test ends.
 func open(t *testing.T, a Attr, pid, cpu int) *Event {
 	t.Helper()
 	testenv.Root(t)
@@ -53,7 +53,7 @@ func TestOpenErrors(t *testing.T) {
 		_, err := Open(tc.attr, tc.pid, -1, -1, 0)
 		var open *OpenError
 		if !errors.As(err, &open) || !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.hint) {
-			t.Errorf("%s: error %v", tc.name, err)
+			t.Errorf("%s: got error %v", tc.name, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestDefaultEvents(t *testing.T) {
 	testenv.Root(t)
 	specs, err := DefaultEvents()
 	if err != nil || len(specs) == 0 {
-		t.Fatalf("DefaultEvents() = %v, %v", specs, err)
+		t.Fatalf("DefaultEvents(): got %v, %v", specs, err)
 	}
 	for _, s := range specs {
 		if err := s.probe(); err != nil {
@@ -73,15 +73,15 @@ func TestDefaultEvents(t *testing.T) {
 
 func TestSysctls(t *testing.T) {
 	if n, err := MaxSampleRate(); err != nil || n == 0 {
-		t.Errorf("MaxSampleRate() = %d, %v", n, err)
+		t.Errorf("MaxSampleRate(): got %d, %v", n, err)
 	}
 	if n, err := MaxStack(); err != nil || n == 0 {
-		t.Errorf("MaxStack() = %d, %v", n, err)
+		t.Errorf("MaxStack(): got %d, %v", n, err)
 	}
 }
 
-// TestSideband checks the records of a child against what the child did, and
-// their times against the clock.
+// TestSideband compares a child's records with its actions, and their times with the
+// clock.
 func TestSideband(t *testing.T) {
 	runtime.LockOSThread() // the event follows this thread's children
 	defer runtime.UnlockOSThread()
@@ -115,7 +115,7 @@ func TestSideband(t *testing.T) {
 				if mine = rec.PID == cmd.Process.Pid; mine {
 					forks++
 					if rec.PPID != os.Getpid() {
-						t.Errorf("forked by %d, want %d", rec.PPID, os.Getpid())
+						t.Errorf("got parent %d, want %d", rec.PPID, os.Getpid())
 					}
 				}
 			case Exit:
@@ -126,7 +126,7 @@ func TestSideband(t *testing.T) {
 				if mine = rec.PID == cmd.Process.Pid && rec.Exec; mine {
 					execs++
 					if rec.Comm != "true" {
-						t.Errorf("exec of %q", rec.Comm)
+						t.Errorf("got exec of %q", rec.Comm)
 					}
 				}
 			case Mmap2:
@@ -139,7 +139,7 @@ func TestSideband(t *testing.T) {
 				mine = false
 			}
 			if mine && (rec.When() < before || rec.When() > after) {
-				t.Errorf("%+v is not between %d and %d", rec, before, after)
+				t.Errorf("got %+v, want a time from %d to %d", rec, before, after)
 			}
 		})
 		if err != nil {
@@ -147,7 +147,7 @@ func TestSideband(t *testing.T) {
 		}
 	}
 	if forks != 1 || execs != 1 || exits != 1 || mmaps != 1 {
-		t.Errorf("%d forks, %d execs, %d mappings and %d exits, want one each", forks, execs, mmaps, exits)
+		t.Errorf("got %d forks, %d execs, %d mappings and %d exits, want one each", forks, execs, mmaps, exits)
 	}
 }
 
@@ -158,11 +158,11 @@ func checkInode(t *testing.T, m Mmap2) {
 		t.Fatal(err)
 	}
 	if m.Ino != st.Ino {
-		t.Errorf("%s: inode %d, stat says %d", m.Filename, m.Ino, st.Ino)
+		t.Errorf("%s: got inode %d, want stat's %d", m.Filename, m.Ino, st.Ino)
 	}
 }
 
-// TestAttachBPF has a program count the samples of a busy thread.
+// TestAttachBPF counts the samples of a busy thread with a program.
 func TestAttachBPF(t *testing.T) {
 	testenv.Root(t)
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -215,11 +215,11 @@ func TestAttachBPF(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n < 10 {
-		t.Errorf("%d samples", n)
+		t.Errorf("got %d samples, want at least 10", n)
 	}
 	if _, err := r.Read(func(rec Record) {
 		if o, ok := rec.(Other); ok {
-			t.Errorf("record of type %d in the ring of an event whose program keeps its samples", o.Type)
+			t.Errorf("got a record of type %d, although the program keeps the samples", o.Type)
 		}
 	}); err != nil {
 		t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// encode builds a record of uint32, uint64 and string parts, strings padded
-// with NULs to a multiple of 8 bytes as the kernel does.
+// encode builds a record of uint32, uint64 and string parts. Like the kernel, it pads
+// strings with NULs to a multiple of 8 bytes.
 func encode(typ uint32, misc uint16, parts ...any) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, typ)
 	b = binary.NativeEndian.AppendUint16(b, misc)
@@ -93,17 +93,17 @@ func TestParseRecordMalformed(t *testing.T) {
 				binary.NativeEndian.PutUint16(b[6:], uint16(n))
 			}
 			if _, err := ParseRecord(b, true); err == nil {
-				t.Errorf("%s cut to %d bytes: no error", tc.name, n)
+				t.Errorf("%s cut to %d bytes: got no error", tc.name, n)
 			}
 		}
 		if _, err := ParseRecord(tc.raw[:len(tc.raw)-1], true); err == nil {
-			t.Errorf("%s shorter than it says: no error", tc.name)
+			t.Errorf("%s shorter than its size: got no error", tc.name)
 		}
 	}
 	build := slices.Clone(records[0].raw)
 	binary.NativeEndian.PutUint16(build[4:], unix.PERF_RECORD_MISC_MMAP_BUILD_ID)
 	if _, err := ParseRecord(build, true); err == nil || !strings.Contains(err.Error(), "build ID") {
-		t.Errorf("mmap2 with a build ID: error %v", err)
+		t.Errorf("mmap2 with a build ID: got error %v", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, sampleID bool) {
 		rec, err := ParseRecord(b, sampleID)
 		if (rec == nil) != (err != nil) {
-			t.Errorf("record %v with error %v", rec, err)
+			t.Errorf("got record %v with error %v", rec, err)
 		}
 	})
 }

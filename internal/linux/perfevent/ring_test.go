@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring returns a ring of size bytes that holds raw from position tail on.
+// ring returns a ring of size bytes that holds raw from position tail.
 func ring(size, tail int, raw ...[]byte) *Ring {
 	r := &Ring{page: new(unix.PerfEventMmapPage), data: make([]byte, size), sampleID: true}
 	head := tail
@@ -35,19 +35,19 @@ func TestRingRead(t *testing.T) {
 		Lost{Stamp{stamp}, 4},
 		Comm{Stamp{stamp}, 2, 2, false, "two"},
 	}
-	// Every place where a record can start, so that each wraps around once.
+	// The first record starts at each possible place, so each record wraps around once.
 	for tail := 0; tail < 512; tail += 8 {
 		r := ring(256, tail, raw...)
 		var got []Record
 		lost, err := r.Read(func(rec Record) { got = append(got, rec) })
 		if err != nil || lost != 7 {
-			t.Fatalf("tail %d: lost %d, error %v", tail, lost, err)
+			t.Fatalf("tail %d: got lost %d, error %v", tail, lost, err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("tail %d: %s", tail, diff)
 		}
 		if r.page.Data_tail != r.page.Data_head {
-			t.Fatalf("tail %d: not freed", tail)
+			t.Fatalf("tail %d: the ring was not freed", tail)
 		}
 	}
 }
@@ -68,15 +68,15 @@ func TestRingReadMalformed(t *testing.T) {
 		n := 0
 		_, err := tc.r.Read(func(Record) { n++ })
 		if err == nil || n != tc.want {
-			t.Errorf("%s: %d records, error %v", tc.name, n, err)
+			t.Errorf("%s: got %d records, error %v", tc.name, n, err)
 		}
 		if tc.r.page.Data_tail != tc.r.page.Data_head {
-			t.Errorf("%s: ring not freed", tc.name)
+			t.Errorf("%s: the ring was not freed", tc.name)
 		}
 	}
 	r := ring(256, 0)
 	r.page.Data_head = 1 << 20
 	if _, err := r.Read(func(Record) {}); err == nil {
-		t.Error("head beyond the ring: no error")
+		t.Error("head beyond the ring: got no error")
 	}
 }

@@ -58,7 +58,7 @@ func TestParseEventErrors(t *testing.T) {
 	} {
 		_, err := parseEvent("testdata/hybrid", tc.in)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q: error %v, want %q in it", tc.in, err, tc.want)
+			t.Errorf("%q: got error %v, want %q in it", tc.in, err, tc.want)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func FuzzParseEvent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if spec, err := parseEvent("testdata/hybrid", s); err == nil && !strings.HasPrefix(s, spec.Name) {
-			t.Errorf("%q is called %q", s, spec.Name)
+			t.Errorf("%q: got name %q", s, spec.Name)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func FuzzParseFormat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		_, bits, err := parseFormat(s)
 		if err == nil && (len(bits) == 0 || len(bits) > 64) {
-			t.Errorf("%q: %d bits", s, len(bits))
+			t.Errorf("%q: got %d bits", s, len(bits))
 		}
 	})
 }
@@ -116,14 +116,14 @@ func TestName(t *testing.T) {
 	for name, e := range generic {
 		got := Name(e.typ, e.config)
 		if got != name && !slices.Contains(aliases, name) {
-			t.Errorf("%s is called %s", name, got)
+			t.Errorf("%s: got name %s", name, got)
 		}
 		seen[got] = true
 	}
 	if len(seen) != len(generic)-len(aliases) {
-		t.Errorf("%d names of %d events with %d aliases", len(seen), len(generic), len(aliases))
+		t.Errorf("got %d names of %d events with %d aliases", len(seen), len(generic), len(aliases))
 	}
 	if got := Name(unix.PERF_TYPE_RAW, 0x1a8); got != "4:0x1a8" {
-		t.Errorf("a raw event is called %s", got)
+		t.Errorf("raw event: got name %s", got)
 	}
 }

@@ -17,7 +17,7 @@ func TestCgroupProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if dir == "threaded" {
-			continue // cannot be read
+			continue // not readable
 		}
 		if err := os.WriteFile(filepath.Join(root, dir, "cgroup.procs"), []byte(procs), 0o644); err != nil {
 			t.Fatal(err)
@@ -26,31 +26,31 @@ func TestCgroupProcesses(t *testing.T) {
 	pids, err := CgroupProcesses(root)
 	slices.Sort(pids)
 	if err != nil || !slices.Equal(pids, []int{1, 2, 3, 4}) {
-		t.Errorf("%v, %v", pids, err)
+		t.Errorf("got %v, %v", pids, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "a", "cgroup.procs"), []byte("x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if pids, err := CgroupProcesses(root); err == nil {
-		t.Errorf("malformed: no error, but %v", pids)
+		t.Errorf("malformed: got %v and no error", pids)
 	}
 	if pids, err := CgroupProcesses(filepath.Join(root, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no such group: %v, %v, want %v", pids, err, fs.ErrNotExist)
+		t.Errorf("missing group: got %v, %v, want %v", pids, err, fs.ErrNotExist)
 	}
 }
 
-// FuzzParseCgroupProcs reads foreign bytes, and a list of IDs.
+// FuzzParseCgroupProcs parses arbitrary bytes, and a list of IDs.
 func FuzzParseCgroupProcs(f *testing.F) {
 	f.Add([]byte("1\n0\n4194303\n"), uint16(1), uint16(0))
 	f.Fuzz(func(t *testing.T, b []byte, first, second uint16) {
 		pids, err := parseCgroupProcs(b)
 		if err != nil && pids != nil || slices.ContainsFunc(pids, func(pid int) bool { return pid <= 0 }) {
-			t.Errorf("%q: %v, %v", b, pids, err)
+			t.Errorf("%q: got %v, %v", b, pids, err)
 		}
 		want := slices.DeleteFunc([]int{int(first), int(second)}, func(pid int) bool { return pid == 0 })
 		got, err := parseCgroupProcs(fmt.Appendf(nil, "%d\n%d\n", first, second))
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%v, %v, want %v", got, err, want)
+			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
 	})
 }

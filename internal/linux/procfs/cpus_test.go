@@ -18,18 +18,18 @@ func TestParseIdleTimes(t *testing.T) {
 		t.Error("(-want +got):\n" + d)
 	}
 	if own, err := IdleTimes(); err != nil || len(own) == 0 {
-		t.Errorf("this machine: %v, %v", own, err)
+		t.Errorf("this machine: got %v, %v", own, err)
 	}
 }
 
-// FuzzParseIdleTimes finds the line of a CPU behind foreign ones.
+// FuzzParseIdleTimes finds the line of a CPU after arbitrary lines.
 func FuzzParseIdleTimes(f *testing.F) {
 	f.Add("cpu  4517107 933086 1396947 4769023 33008 0 15521 15342 0 0", uint16(3), uint32(100), uint32(7))
 	f.Fuzz(func(t *testing.T, others string, cpu uint16, idle, wait uint32) {
 		before := parseIdleTimes(others)[int(cpu)]
 		got := parseIdleTimes(fmt.Sprintf("%s\ncpu%d 1 2 3 %d %d 0 0 0 0 0\n", others, cpu, idle, wait))[int(cpu)]
 		if want := before + (uint64(idle)+uint64(wait))*uint64(Tick); got != want {
-			t.Errorf("idle for %d ns, want %d", got, want)
+			t.Errorf("got %d ns idle, want %d", got, want)
 		}
 	})
 }

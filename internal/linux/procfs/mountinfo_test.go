@@ -46,22 +46,22 @@ func TestOwnMounts(t *testing.T) {
 			return
 		}
 	}
-	t.Error("/proc is not among the mounts")
+	t.Error("got no mount at /proc")
 }
 
-// FuzzParseMounts finds a mount at a path that holds anything, behind foreign lines.
+// FuzzParseMounts finds a mount at an arbitrary path after arbitrary lines.
 func FuzzParseMounts(f *testing.F) {
 	f.Add([]byte(`36 22 8:1 /sub /mnt/with\040space rw - xfs /dev/sda1 rw`), "mnt/with space")
 	f.Add([]byte("22 27 0:21 / /proc rw,relatime shared:1 - proc proc rw,hidepid=2\n"), "/sys/kernel/my\u00a0tracing\\")
 	f.Fuzz(func(t *testing.T, others []byte, point string) {
 		const maxPath = 4096 // PATH_MAX
 		point = point[:min(len(point), maxPath)]
-		// As the kernel does in show_mountinfo.
+		// See the kernel's show_mountinfo.
 		escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`).Replace(point)
 		before := ParseMounts(others)
 		got := ParseMounts(fmt.Appendf(bytes.Clone(others), "\n36 22 4095:1 / /%s rw - xfs /dev/sda1 rw\n", escaped))
 		if len(got) != len(before)+1 {
-			t.Fatalf("%d mounts, want %d", len(got), len(before)+1)
+			t.Fatalf("got %d mounts, want %d", len(got), len(before)+1)
 		}
 		if m := got[len(got)-1]; m.Mountpoint != "/"+point || m.Major != 4095 || m.Minor != 1 || m.FSType != "xfs" {
 			t.Errorf("got %+v, want one at %q", m, "/"+point)

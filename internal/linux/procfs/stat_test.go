@@ -38,7 +38,7 @@ func TestParseStat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseStat([]byte(test.line))
 			if (err != nil) != test.bad {
-				t.Fatalf("error %v, want one: %v", err, test.bad)
+				t.Fatalf("got error %v, want one: %v", err, test.bad)
 			}
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Error("(-want +got):\n" + d)
@@ -55,10 +55,10 @@ func TestEnded(t *testing.T) {
 		{Stat{State: 'S', Threads: 1}, false, false},
 		{Stat{State: 'Z', Threads: 1}, true, true},
 		{Stat{State: 'X', Threads: 0}, true, true},
-		{Stat{State: 'Z', Threads: 2}, true, false}, // the other threads go on
+		{Stat{State: 'Z', Threads: 2}, true, false}, // other threads still run
 	} {
 		if s := test.stat; s.Exited() != test.exited || s.Ended() != test.ended {
-			t.Errorf("%+v: exited %v, ended %v", s, s.Exited(), s.Ended())
+			t.Errorf("%+v: got exited %v, ended %v", s, s.Exited(), s.Ended())
 		}
 	}
 }
@@ -66,22 +66,22 @@ func TestEnded(t *testing.T) {
 func TestOwnStat(t *testing.T) {
 	s, err := Process(os.Getpid()).Stat()
 	if err != nil || s.Parent != os.Getppid() || s.Threads < 1 || s.KernelThread || s.Ended() || s.Start == 0 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v", s, err)
 	}
 }
 
-// FuzzParseStat reads foreign bytes, and a valid line whose name they are.
+// FuzzParseStat parses arbitrary bytes, and a valid line with them as the name.
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"), uint32(12), uint32(30), uint32(2200))
 	f.Add([]byte(")("), uint32(0), uint32(0), uint32(0))
 	f.Fuzz(func(t *testing.T, b []byte, user, system, start uint32) {
 		if s, err := ParseStat(b); err == nil && (s.Parent < 0 || s.Threads < 0) {
-			t.Errorf("%q: %+v", b, s)
+			t.Errorf("%q: got %+v", b, s)
 		}
 		want := Stat{Comm: string(b), State: 'R', Parent: 1, Threads: 3, CPU: uint64(user) + uint64(system), Start: uint64(start)}
 		got, err := ParseStat(fmt.Appendf(nil, "7 (%s) R 1 7 7 0 -1 4194560 9 0 0 0 %d %d 0 0 20 0 3 0 %d 1", b, user, system, start))
 		if err != nil || got != want {
-			t.Errorf("%+v (%v), want %+v", got, err, want)
+			t.Errorf("got %+v (%v), want %+v", got, err, want)
 		}
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// leastStatus are the lines that every kernel writes.
-const leastStatus = "Tgid:\t7\nUid:\t1\t2\t3\t4\nCapEff:\t0\n"
+// minStatus has the lines that every kernel writes.
+const minStatus = "Tgid:\t7\nUid:\t1\t2\t3\t4\nCapEff:\t0\n"
 
 func TestParseStatus(t *testing.T) {
 	least := Status{TGID: 7, UIDs: [4]uint32{1, 2, 3, 4}}
 	with := func(change func(*Status)) Status { s := least; change(&s); return s }
 	tests := map[string]struct {
-		lines string // beside the least
+		lines string // in addition to minStatus
 		want  Status
 		bad   bool
 	}{
@@ -58,9 +58,9 @@ func TestParseStatus(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseStatus([]byte("Name:\tcat\n" + leastStatus + test.lines))
+			got, err := ParseStatus([]byte("Name:\tcat\n" + minStatus + test.lines))
 			if (err != nil) != test.bad {
-				t.Fatalf("error %v, want one: %v", err, test.bad)
+				t.Fatalf("got error %v, want one: %v", err, test.bad)
 			}
 			if d := cmp.Diff(test.want, got); !test.bad && d != "" {
 				t.Error("(-want +got):\n" + d)
@@ -69,7 +69,7 @@ func TestParseStatus(t *testing.T) {
 	}
 	for _, incomplete := range []string{"", "Tgid:\t7\n", "Tgid:\t7\nUid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\t4\nCapEff:\t0\n"} {
 		if got, err := ParseStatus([]byte(incomplete)); err == nil {
-			t.Errorf("%q: no error, but %+v", incomplete, got)
+			t.Errorf("%q: got %+v and no error", incomplete, got)
 		}
 	}
 }
@@ -77,14 +77,14 @@ func TestParseStatus(t *testing.T) {
 func TestOwnStatus(t *testing.T) {
 	s, err := Self.Status()
 	if err != nil || s.TGID != os.Getpid() || s.UIDs[0] != uint32(os.Getuid()) || s.PeakResident < 1<<20 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v", s, err)
 	}
 }
 
-// FuzzParseStatus finds values behind foreign lines, if it can read these.
+// FuzzParseStatus finds values after arbitrary lines, unless these are malformed.
 func FuzzParseStatus(f *testing.F) {
 	f.Add([]byte("Name:\tcat\nUmask:\t0022"), uint16(42), uint32(4), uint64(1))
-	f.Add([]byte(leastStatus), uint16(7), uint32(0), uint64(0x1ffffffffff))
+	f.Add([]byte(minStatus), uint16(7), uint32(0), uint64(0x1ffffffffff))
 	f.Fuzz(func(t *testing.T, others []byte, pid uint16, uid uint32, set uint64) {
 		lines := fmt.Appendf(nil, "Tgid:\t%d\nNSpid:\t9\t%d\nUid:\t1\t2\t3\t%d\nVmHWM:\t%8d kB\nCapEff:\t%016x\nSigIgn:\t%016x\n",
 			pid, pid, uid, uid, set, set)
@@ -92,12 +92,12 @@ func FuzzParseStatus(f *testing.F) {
 			TGID: int(pid), NSPID: int(pid), UIDs: [4]uint32{1, 2, 3, uid}, PeakResident: uint64(uid) << 10, CapEff: set, SigIgn: set,
 		}
 		if got, err := ParseStatus(lines); err != nil || got != want {
-			t.Fatalf("%+v (%v), want %+v", got, err, want)
+			t.Fatalf("got %+v (%v), want %+v", got, err, want)
 		}
-		_, errOthers := ParseStatus(append([]byte(leastStatus), others...))
+		_, errOthers := ParseStatus(append([]byte(minStatus), others...))
 		got, err := ParseStatus(fmt.Appendf(others, "\n%s", lines))
 		if (err == nil) != (errOthers == nil) {
-			t.Fatalf("error %v, want %v", err, errOthers)
+			t.Fatalf("got error %v, want %v", err, errOthers)
 		}
 		if err == nil && (got.TGID != want.TGID || got.NSPID != want.NSPID || got.UIDs != want.UIDs || got.CapEff != want.CapEff) {
 			t.Errorf("got %+v, want %+v", got, want)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread is found in its process, and not in another.
+// A thread is found in its process and in no other.
 func TestThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -22,28 +22,28 @@ func TestThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	if comm, err := Thread(pid, tid).Comm(); err != nil || comm+"\n" != string(want) {
-		t.Errorf("name %q, %v, want %q", comm, err, want)
+		t.Errorf("got name %q, %v, want %q", comm, err, want)
 	}
 	if comm, err := Thread(os.Getppid(), tid).Comm(); err == nil {
-		t.Errorf("thread of another process: %q", comm)
+		t.Errorf("thread of another process: got name %q", comm)
 	}
 	if tids, err := Threads(pid); err != nil || !slices.Contains(tids, tid) {
-		t.Errorf("threads %v, %v, want %d among them", tids, err, tid)
+		t.Errorf("got threads %v, %v, want %d among them", tids, err, tid)
 	}
 	if pids, err := Processes(); err != nil || !slices.Contains(pids, pid) {
-		t.Errorf("processes %v, %v, want %d among them", pids, err, pid)
+		t.Errorf("got processes %v, %v, want %d among them", pids, err, pid)
 	}
 }
 
 func TestSchedCPU(t *testing.T) {
 	for text, want := range map[string]time.Duration{"42000 7 3\n": 42000, "0 0 0\n": 0} {
 		if got, err := parseSchedstat([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "-1 2 3\n", "x", "9999999999999999999 1 1\n"} {
 		if got, err := parseSchedstat([]byte(text)); err == nil {
-			t.Errorf("%q: no error, but %v", text, got)
+			t.Errorf("%q: got %v and no error", text, got)
 		}
 	}
 }
@@ -51,31 +51,31 @@ func TestSchedCPU(t *testing.T) {
 func TestResidentMemory(t *testing.T) {
 	page := int64(os.Getpagesize())
 	if got, err := parseStatm([]byte("100 42 7 1 0 50 0\n")); err != nil || got != 42*page {
-		t.Errorf("%d, %v, want %d", got, err, 42*page)
+		t.Errorf("got %d, %v, want %d", got, err, 42*page)
 	}
 	for _, text := range []string{"", "1", "1 x 3"} {
 		if got, err := parseStatm([]byte(text)); err == nil {
-			t.Errorf("%q: no error, but %d", text, got)
+			t.Errorf("%q: got %d and no error", text, got)
 		}
 	}
 	if got, err := Self.ResidentMemory(); err != nil || got < page {
-		t.Errorf("this process: %d bytes, %v", got, err)
+		t.Errorf("this process: got %d bytes, %v", got, err)
 	}
 }
 
-// FuzzNumbers reads foreign schedstat and statm files.
+// FuzzNumbers parses arbitrary schedstat and statm files.
 func FuzzNumbers(f *testing.F) {
 	f.Add([]byte("42000 7 3\n"), uint32(42))
 	f.Fuzz(func(t *testing.T, b []byte, n uint32) {
 		if cpu, err := parseSchedstat(b); err == nil && cpu < 0 {
-			t.Errorf("%q: CPU time %v", b, cpu)
+			t.Errorf("%q: got CPU time %v", b, cpu)
 		}
 		tail := strings.ReplaceAll(string(b), "\n", " ")
 		if cpu, err := parseSchedstat(fmt.Appendf(nil, "%d %s", n, tail)); err != nil || cpu != time.Duration(n) {
-			t.Errorf("CPU time %v, %v, want %d ns", cpu, err, n)
+			t.Errorf("got CPU time %v, %v, want %d ns", cpu, err, n)
 		}
 		if got, err := parseStatm(fmt.Appendf(nil, "1 %d %s", n, tail)); err != nil || got != int64(n)*int64(os.Getpagesize()) {
-			t.Errorf("%d bytes, %v, want %d pages", got, err, n)
+			t.Errorf("got %d bytes, %v, want %d pages", got, err, n)
 		}
 	})
 }

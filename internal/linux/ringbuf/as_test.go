@@ -19,16 +19,16 @@ func TestAs(t *testing.T) {
 	binary.NativeEndian.PutUint32(record[8:], 8)
 	whole, err := As[form](record, unsafe.Sizeof(form{}))
 	if err != nil || *whole != (form{A: 7, B: 8, Last: 9}) {
-		t.Errorf("%+v, %v", whole, err)
+		t.Errorf("got %+v, %v", whole, err)
 	}
 	part, err := As[form](record[:16], unsafe.Offsetof(form{}.Last))
 	if err != nil || *part != (form{A: 7, B: 8}) {
-		t.Errorf("%+v, %v, want what is there", part, err)
+		t.Errorf("got %+v, %v, want the fields in the record", part, err)
 	}
 	if _, err := As[form](record[:15], unsafe.Offsetof(form{}.Last)); !errors.Is(err, ErrRecord) {
-		t.Errorf("error %v, want ErrRecord", err)
+		t.Errorf("got error %v, want ErrRecord", err)
 	}
 	if _, err := As[form](nil, 8); !errors.Is(err, ErrRecord) {
-		t.Errorf("error %v, want ErrRecord", err)
+		t.Errorf("got error %v, want ErrRecord", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,17 +21,13 @@ func TestChooseNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := filepath.Join(t.TempDir(), "cat")
-	if err := os.WriteFile(served, content, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	var cmd *exec.Cmd
 	t.Cleanup(func() { // last, because the process may block until the file system is gone
 		if cmd != nil {
 			_ = cmd.Wait() // the error is about the kill
 		}
 	})
-	program, stop := fusetest.Mount(t, served)
+	program, stop := fusetest.Mount(t, fusetest.File(t, string(content)))
 	cmd = exec.Command(program)
 	cmd.Args[0] = "cat" // busybox chooses the program by argv[0]
 	in, err := cmd.StdinPipe()

@@ -32,6 +32,16 @@ func init() {
 	}
 }
 
+// File returns the path of a new file with the given content, to mount.
+func File(t *testing.T, content string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "content")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Mount mounts a file system whose only file is a copy of path. It returns the file and a
 // function that stops the server: it no longer responds until the test is over. The
 // kernel does not cache attributes, so every stat asks the server. The test is skipped
@@ -73,7 +83,7 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The end of the server releases everyone who waits for it.
+		// The end of the server unblocks all processes that wait for it.
 		_ = server.Process.Kill()
 		_ = server.Wait()
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
