@@ -12,7 +12,7 @@ import (
 
 // The hint about children that are not measured appears for running, new and exited
 // children, but not for threads or children of other processes.
-func TestOffspring(t *testing.T) {
+func TestChildWatch(t *testing.T) {
 	const parent = 1 << 30 // above the limit of Linux for PIDs
 	for name, test := range map[string]struct {
 		record perfevent.Record
@@ -29,7 +29,7 @@ func TestOffspring(t *testing.T) {
 		o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{parent}})
 		o.handleRecord(test.record)
 		o.handleRecord(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
-		if hint := o.hint(); strings.Contains(hint, "--children") != test.want || !test.want && hint != "" {
+		if hint := o.hint(); strings.Contains(hint, "child processes") != test.want || !test.want && hint != "" {
 			t.Errorf("%s: got %q", name, hint)
 		}
 	}
@@ -52,7 +52,7 @@ func TestOffspring(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
-	if hint := o.hint(); !strings.Contains(hint, "--children") {
+	if hint := o.hint(); !strings.Contains(hint, "child processes") {
 		t.Errorf("running child: got %q", hint)
 	}
 	if err := in.Close(); err != nil {
