@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// record returns a record of code with the given number of bytes of lines.
+// record returns a code record with the given number of bytes of lines.
 func record(fill func(r *bpf.CodeRecord), lines int) []byte {
 	r := new(bpf.CodeRecord)
 	fill(r)
@@ -35,11 +35,11 @@ func TestParseCode(t *testing.T) {
 	}
 	want := Code{Kind: 4, Name: "fün\ufffd\u2051", File: strings.Repeat("é", 256) + "…", FirstLine: 6, Version: 5, Lines: "abc"}
 	if (id != Identity{1, 2, 3}) || code != want {
-		t.Errorf("%+v, %+v, want %+v", id, code, want)
+		t.Errorf("got %+v, %+v, want %+v", id, code, want)
 	}
 	for _, b := range [][]byte{nil, b[:codeHeader-1], b[:len(b)-1]} {
 		if _, _, err := ParseCode(b); !errors.Is(err, ringbuf.ErrRecord) {
-			t.Errorf("%d bytes: error %v", len(b), err)
+			t.Errorf("%d bytes: got error %v", len(b), err)
 		}
 	}
 }
@@ -56,10 +56,10 @@ func FuzzParseCode(f *testing.F) {
 		}, len(text)%100)
 		_, code, err := ParseCode(b)
 		if (err == nil) != (int(lines) <= len(text)%100) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 		if !utf8.ValidString(code.Name) || len(code.Name) > 4*len(bpf.CodeRecord{}.NameText) {
-			t.Errorf("name %q", code.Name)
+			t.Errorf("got name %q", code.Name)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// mapped returns the file with the interpreter's code in a process that runs program, and
-// the interpreter's version.
+// mapped returns the file with the interpreter's code that program maps, and the
+// interpreter's version.
 func mapped(t *testing.T, program string) (path, version string) {
 	t.Helper()
 	text, err := exec.Command(program, "-c", `
@@ -32,11 +32,11 @@ print(*{l.split(None, 5)[-1].strip() for l in open("/proc/self/maps") if " r-xp 
 			return path, lines[0]
 		}
 	}
-	t.Fatalf("%s: no file exports _PyRuntime", program)
+	t.Fatalf("%s: got no file that exports _PyRuntime", program)
 	return "", ""
 }
 
-// The interpreter itself reports the same version.
+// The version matches the interpreter's output.
 func TestDetect(t *testing.T) {
 	programs := append(strings.Fields(os.Getenv("FULGUR_TEST_MORE_PYTHONS")), testenv.Tool(t, "python3"))
 	for _, program := range programs {
@@ -51,12 +51,12 @@ func TestDetect(t *testing.T) {
 			t.Fatalf("%s: %v, %v", path, b, err)
 		}
 		if !strings.HasPrefix(version, b.Version) || strings.Count(b.Version, ".") < 1 || b.Unknown != "" {
-			t.Errorf("%s: version %s, %q, want %s", path, b.Version, b.Unknown, version)
+			t.Errorf("%s: got version %s, %q, want %s", path, b.Version, b.Unknown, version)
 		}
 		entry := b.Entry
 		b.Place(&entry, 0x1000, false)
 		if entry.Python.Runtime != b.Entry.Python.Runtime+0x1000 || entry.Interpreter != b.Entry.Interpreter+0x1000 || entry.Python.Thread == byKey {
-			t.Errorf("%s: placed as %+v", path, entry)
+			t.Errorf("%s: got entry %+v", path, entry)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestDetectNone(t *testing.T) {
 	}
 	defer f.Close()
 	if b, err := (Runtime{}).Detect(f); b != nil || err != nil {
-		t.Errorf("%+v, %v", b, err)
+		t.Errorf("got %+v, %v", b, err)
 	}
 }
 
@@ -77,22 +77,22 @@ func TestDetectNone(t *testing.T) {
 func TestDebugOffsets(t *testing.T) {
 	offsets := make([]byte, 8*maxOffsets)
 	if _, ok := fromDebugOffsets(13, offsets); ok {
-		t.Error("offsets of 0 are accepted")
+		t.Error("got no error for offsets of 0")
 	}
 	if _, ok := fromDebugOffsets(99, offsets); ok {
-		t.Error("offsets of an unknown version are accepted")
+		t.Error("got no error for an unknown version")
 	}
 	for i := range offsets {
 		offsets[i] = 0xff
 	}
 	if _, ok := fromDebugOffsets(14, offsets); ok {
-		t.Error("offsets that are too large are accepted")
+		t.Error("got no error for offsets that are too large")
 	}
 }
 
 func FuzzDebugOffsets(f *testing.F) {
 	f.Add(13, []byte(cookie))
-	large := make([]byte, 8*maxOffsets) // of 3.14, with a large offset of the owner
+	large := make([]byte, 8*maxOffsets) // version 3.14, with a large offset of the owner
 	for word, value := range map[int]byte{36: 250, 75: bytesSizeAt, 76: bytesDataAt, 78: strStateAt, 79: strLengthAt} {
 		large[8*word] = value
 	}
@@ -102,7 +102,7 @@ func FuzzDebugOffsets(f *testing.F) {
 		copy(offsets, b)
 		if l, ok := fromDebugOffsets(minor, offsets); ok && (l.FrameSize > maxFrame || l.FrameSize <= max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner) ||
 			l.StringCompact < l.StringAscii || l.CodeName > maxCode) {
-			t.Errorf("%+v", l)
+			t.Errorf("got %+v", l)
 		}
 	})
 }

@@ -57,18 +57,37 @@ const maxOffsets = 96
 
 // indexes has the offsets of fields in struct _Py_DebugOffsets, in words, by minor version.
 var indexes = map[int]struct {
-	interpreters, threads                     int
-	threadNext, threadFrame, threadID         int
-	frameBack, frameCode, framePosition       int
-	frameOwner                                int
-	codeFile, codeName, codeLines, codeLine   int
-	codeBytes                                 int
-	bytesSize, bytesData, strState, strLength int
-	strASCII                                  int
+	interpreters, threads                              int
+	threadNext, threadFrame, threadID                  int
+	frameBack, frameCode, framePosition, frameOwner    int
+	codeFile, codeName, codeLines, codeLine, codeBytes int
+	bytesSize, bytesData                               int
+	strState, strLength, strASCII                      int
 }{
-	13: {5, 9, 21, 23, 24, 29, 30, 31, 33, 35, 37, 38, 39, 43, 65, 66, 68, 69, 70},
-	14: {5, 9, 24, 26, 27, 32, 33, 34, 36, 40, 42, 43, 44, 48, 75, 76, 78, 79, 80},
-	15: {5, 9, 24, 26, 30, 40, 41, 42, 44, 48, 50, 51, 52, 56, 87, 88, 90, 91, 92},
+	13: {
+		interpreters: 5, threads: 9,
+		threadNext: 21, threadFrame: 23, threadID: 24,
+		frameBack: 29, frameCode: 30, framePosition: 31, frameOwner: 33,
+		codeFile: 35, codeName: 37, codeLines: 38, codeLine: 39, codeBytes: 43,
+		bytesSize: 65, bytesData: 66,
+		strState: 68, strLength: 69, strASCII: 70,
+	},
+	14: {
+		interpreters: 5, threads: 9,
+		threadNext: 24, threadFrame: 26, threadID: 27,
+		frameBack: 32, frameCode: 33, framePosition: 34, frameOwner: 36,
+		codeFile: 40, codeName: 42, codeLines: 43, codeLine: 44, codeBytes: 48,
+		bytesSize: 75, bytesData: 76,
+		strState: 78, strLength: 79, strASCII: 80,
+	},
+	15: {
+		interpreters: 5, threads: 9,
+		threadNext: 24, threadFrame: 26, threadID: 30,
+		frameBack: 40, frameCode: 41, framePosition: 42, frameOwner: 44,
+		codeFile: 48, codeName: 50, codeLines: 51, codeLine: 52, codeBytes: 56,
+		bytesSize: 87, bytesData: 88,
+		strState: 90, strLength: 91, strASCII: 92,
+	},
 }
 
 // keys has the offset in _PyRuntime of the pthread key of thread states, by minor version.
@@ -78,13 +97,13 @@ var keys = map[int]uint16{13: 2160, 14: 2336}
 // is the offset of co_version, and strNotASCII the number of bytes by which the header of a
 // non-ASCII str is longer.
 const (
-	codeVersion   = 92
-	strNotASCII   = 16
-	strLengthAt   = 16
-	strStateAt    = 32
-	bytesSizeAt   = 16
-	bytesDataAt   = 32
-	interpretersN = 8 // from head to main
+	codeVersion      = 92
+	strNotASCII      = 16
+	strLengthAt      = 16
+	strStateAt       = 32
+	bytesSizeAt      = 16
+	bytesDataAt      = 32
+	interpretersMain = 8 // from head to main
 )
 
 // fromDebugOffsets returns the layout in a struct _Py_DebugOffsets of CPython 3.minor, or
@@ -102,11 +121,11 @@ func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 	}
 	large := func(i int) uint16 {
 		w := word(i)
-		ok = ok && w <= math.MaxUint16-interpretersN
+		ok = ok && w <= math.MaxUint16-interpretersMain
 		return uint16(w)
 	}
 	l := layout{
-		Key: keys[minor], Interpreters: large(at.interpreters) + interpretersN, Threads: large(at.threads),
+		Key: keys[minor], Interpreters: large(at.interpreters) + interpretersMain, Threads: large(at.threads),
 		ThreadNext: small(at.threadNext), ThreadFrame: small(at.threadFrame), ThreadId: small(at.threadID),
 		Entry:     entryFrame,
 		FrameCode: small(at.frameCode), FrameBack: small(at.frameBack), FramePosition: small(at.framePosition),

@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// dump prints the interpreter's version and, for all code in some modules, the first line,
-// the line table, and the line of each instruction by the interpreter itself.
+// dump prints the interpreter's version and, for all code in some modules, the first
+// line, the line table, and the line of each instruction.
 const dump = `
 import asyncio.base_events, argparse, dis, inspect, json, sys, textwrap, typing
 minor, out, seen = sys.version_info[1], [], set()
@@ -38,7 +38,7 @@ for module in (argparse, asyncio.base_events, dis, inspect, textwrap, typing):
 print(json.dumps([minor, out]))
 `
 
-// The interpreter itself finds the same lines.
+// Lines match the interpreter's.
 func TestLine(t *testing.T) {
 	programs := append(strings.Fields(os.Getenv("FULGUR_TEST_MORE_PYTHONS")), testenv.Tool(t, "python3"))
 	for _, program := range programs {
@@ -71,22 +71,22 @@ func TestLine(t *testing.T) {
 					want = *l[1]
 				}
 				if got := (Runtime{}).Line(&c, *l[0]); got != want {
-					t.Fatalf("%s: line %d of position %d in code that begins in line %d, want %d", program, got, *l[0], first, want)
+					t.Fatalf("%s: got line %d at position %d of code that begins in line %d, want %d", program, got, *l[0], first, want)
 				}
 				compared++
 			}
 			if got := (Runtime{}).Line(&c, -1); got != first {
-				t.Fatalf("%s: line %d of code that has not begun, want %d", program, got, first)
+				t.Fatalf("%s: got line %d before the first instruction, want %d", program, got, first)
 			}
 		}
 		t.Logf("%s: %d positions of 3.%d", program, compared, minor)
 		if compared < 10000 {
-			t.Errorf("%s: %d positions only", program, compared)
+			t.Errorf("%s: got only %d positions", program, compared)
 		}
 	}
 }
 
-// Tables of versions that may not be installed, from the documents that define them:
+// Line tables of versions that may not be installed, from the documents that define them:
 // Objects/lnotab_notes.txt of CPython 3.9, and PEP 626.
 func TestOldLines(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -99,13 +99,13 @@ func TestOldLines(t *testing.T) {
 		"3.9, far":  {9, []byte{2, 127, 0, 73, 2, 0xfe}, map[int]int{0: 1, 1: 1, 2: 201, 3: 201, 4: 199}},
 		"3.10":      {10, []byte{4, 0, 2, 1, 4, 0xff}, map[int]int{0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 0}},
 		"3.10, far": {10, []byte{2, 0, 0, 127, 2, 73}, map[int]int{0: 1, 1: 201, 2: 0}},
-		// An instruction without a line has the function's.
+		// An instruction without a line gets the function's.
 		"3.10, none": {10, []byte{2, 5, 2, 0x80, 2, 1}, map[int]int{0: 6, 1: 1, 2: 7}},
 	} {
 		c := runtimes.Code{Version: test.version, FirstLine: 1, Lines: string(test.table)}
 		for position, want := range test.lines {
 			if got := (Runtime{}).Line(&c, position); got != want {
-				t.Errorf("%s: line %d of position %d, want %d", name, got, position, want)
+				t.Errorf("%s: got line %d at position %d, want %d", name, got, position, want)
 			}
 		}
 	}
@@ -118,7 +118,8 @@ func decode(t *testing.T, text []byte, to any) {
 	}
 }
 
-// A table of any bytes has a line or none, and its length bounds the time to search it.
+// Arbitrary tables give a line or none. The length of a table bounds the time to search
+// it.
 func FuzzLine(f *testing.F) {
 	f.Add(uint8(9), []byte{2, 1, 4, 255, 0, 127}, 3)
 	f.Add(uint8(10), []byte{2, 1, 4, 128, 6, 255}, 3)
@@ -126,7 +127,7 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version uint8, table []byte, position int) {
 		c := runtimes.Code{Version: uint32(version), FirstLine: 7, Lines: string(table)}
 		if line := (Runtime{}).Line(&c, position); line < 0 || line > maxLine {
-			t.Errorf("line %d", line)
+			t.Errorf("got line %d", line)
 		}
 	})
 }

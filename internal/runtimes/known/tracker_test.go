@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// Files that are gone are removed, so that a tracker does not grow with time.
+// Unused files are removed, so a tracker does not grow with time.
 func TestTrackerPrunes(t *testing.T) {
 	tracker := NewTracker(nil)
 	kept := new(process.File)
@@ -29,15 +29,15 @@ func TestTrackerPrunes(t *testing.T) {
 		}
 	}
 	if n := len(tracker.files); n > 10 {
-		t.Errorf("%d files are kept", n)
+		t.Errorf("got %d files left", n)
 	}
 	if _, ok := tracker.files[weak.Make(kept)]; !ok {
-		t.Error("a file that is in use was removed")
+		t.Error("a file in use was removed")
 	}
 	runtime.KeepAlive(kept)
 }
 
-// Programs that claim any version do not fill the summary.
+// Programs that claim many different versions do not fill the summary.
 func TestTrackerUnknown(t *testing.T) {
 	tracker := NewTracker(nil)
 	for range 2 {
@@ -46,6 +46,6 @@ func TestTrackerUnknown(t *testing.T) {
 		}
 	}
 	if n := len(tracker.Notes()); n != maxUnknown+1 {
-		t.Errorf("%d notes", n)
+		t.Errorf("got %d notes, want %d", n, maxUnknown+1)
 	}
 }
