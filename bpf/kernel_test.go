@@ -25,18 +25,17 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/kernels/SERIES-ARCH.txt for the running kernel")
 
-// TestKernelTypes compares everything that the programs read of the kernel with the
-// kernel's BTF, and names each field that they would read wrongly:
+// TestKernelTypes compares all kernel types that the programs use with the kernel's BTF.
+// It reports each field that the programs would read wrongly:
 //
-//   - one that is of another kind or size than kernel.h says, unless the program asks
-//     the kernel for the field's size, or, where its kind differs, whether it exists;
-//   - one that is not there, unless the program asks whether it exists, or a kernel of
-//     testdata lacks it, under which the programs are known to load.
+//   - a field whose kind or size differs from kernel.h, unless the program has a
+//     relocation for its size, or, for another kind, for its existence;
+//   - a missing field, unless the program has a relocation for its existence, or a kernel
+//     in testdata, on which the programs are known to load, also lacks it.
 //
-// Beside that, what the kernel has is compared with testdata, which holds it for each
-// series of kernels that fulgur promises: in the rig's machines whatever differs there
-// is a failure. Elsewhere, kernels are built in other ways, and the differences from
-// the nearest series are only logged.
+// It also compares the kernel's types with testdata, which has them for each supported
+// series of kernels. In the rig's VMs, a difference is an error. Other kernels have other
+// configurations, so their differences from the nearest series are only logged.
 func TestKernelTypes(t *testing.T) {
 	testenv.EveryKernel(t)
 	kernel, err := btf.LoadKernelSpec()
@@ -102,7 +101,7 @@ func TestKernelTypes(t *testing.T) {
 
 const goldenDir = "testdata/kernels"
 
-// readGoldens returns the lines of the files in testdata, by path.
+// readGoldens returns the lines of the golden files in testdata, by path.
 func readGoldens(t *testing.T) map[string][]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(goldenDir, "*.txt"))
@@ -129,13 +128,13 @@ func kernelSeries(t *testing.T) string {
 	}
 	series := regexp.MustCompile(`^\d+\.\d+`).FindString(unix.ByteSliceToString(uts.Release[:]))
 	if series == "" {
-		t.Fatalf("the kernel's release %q does not begin with a version", uts.Release)
+		t.Fatalf("got kernel release %q, want a version at its start", uts.Release)
 	}
 	return series
 }
 
-// nearest returns the golden file of the architecture of name with the newest series
-// that is not newer than that of name, or the oldest one.
+// nearest returns the golden file with the same architecture as name and the newest
+// series that is not newer than name's, or else the oldest series.
 func nearest(name string, goldens []string) string {
 	version := func(path string) (v [2]int, arch string) {
 		series, arch, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".txt"), "-")
@@ -161,16 +160,16 @@ func nearest(name string, goldens []string) string {
 	return best
 }
 
-// use is something of the kernel that programs use: a field, an enumerator, or the
-// arguments of what they are attached to.
+// use is a part of the kernel that programs use: a field, an enumerator, or the arguments
+// of an attach point.
 type use struct {
 	key string
-	// check looks it up and describes it, and says what is wrong with it. Fields
-	// that are missing are right if knownAbsent says so.
+	// check looks up the part in the kernel's types. It returns its description and what
+	// is wrong with it. A missing field is an error unless knownAbsent returns true.
 	check func(kernel *btf.Spec, knownAbsent func() bool) (string, []error)
 }
 
-// kernelUses returns what all programs use, by key.
+// kernelUses returns all uses in all programs, by key.
 func kernelUses(t *testing.T) map[string]*use {
 	t.Helper()
 	uses := map[string]*use{}
@@ -208,22 +207,22 @@ func kernelUses(t *testing.T) map[string]*use {
 
 // relocation is a CO-RE relocation.
 type relocation struct {
-	kind       string   // as btf names it: byte_off, byte_sz, field_exists, ...
+	kind       string   // name in btf: byte_off, byte_sz, field_exists, ...
 	record     string   // name of the kernel's type
-	path       []string // names of members from there, none for the type itself
-	local      btf.Type // what kernel.h says it is
-	enumerator string   // of the enum called record
-	source     string   // line of the program
+	path       []string // names of nested members; none for the type itself
+	local      btf.Type // type in kernel.h
+	enumerator string   // for an enum named record
+	source     string   // source line of the program
 }
 
 var relocationText = regexp.MustCompile(`^CORERelocation\((\w+), .*\[([0-9:]+)\], local_id=(\d+)\)$`)
 
-// relocations returns the CO-RE relocations of a program. Their parts are not exported
-// by the library but for its text.
+// relocations returns the CO-RE relocations of a program. The library exports them only
+// as text.
 func relocations(t *testing.T, types *btf.Spec, p *ebpf.ProgramSpec) []relocation {
 	t.Helper()
 	var list []relocation
-	var source string // the last line that an instruction has
+	var source string // line of the latest instruction that has one
 	for i := range p.Instructions {
 		ins := &p.Instructions[i]
 		if s := ins.Source(); s != nil {
@@ -235,7 +234,7 @@ func relocations(t *testing.T, types *btf.Spec, p *ebpf.ProgramSpec) []relocatio
 		}
 		found := relocationText.FindStringSubmatch(meta.String())
 		if found == nil {
-			t.Fatalf("the text of relocations has changed: %s", meta)
+			t.Fatalf("the format of relocations has changed: %s", meta)
 		}
 		id, err := strconv.ParseUint(found[3], 10, 32)
 		if err != nil {
@@ -249,7 +248,7 @@ func relocations(t *testing.T, types *btf.Spec, p *ebpf.ProgramSpec) []relocatio
 			continue
 		}
 		local = btf.UnderlyingType(local)
-		// A name with three underscores is one of several forms of a type.
+		// A suffix with three underscores distinguishes variants of a type.
 		record, _, _ := strings.Cut(local.TypeName(), "___")
 		r := relocation{kind: found[1], record: record, source: source}
 		if err := r.follow(local, strings.Split(found[2], ":")); err != nil {
@@ -260,8 +259,8 @@ func relocations(t *testing.T, types *btf.Spec, p *ebpf.ProgramSpec) []relocatio
 	return list
 }
 
-// follow takes the way that an accessor goes from type local. Its first index is of
-// an array of these.
+// follow resolves an accessor from type local. Its first index is into an array of that
+// type.
 func (r *relocation) follow(local btf.Type, accessor []string) error {
 	if strings.HasPrefix(r.kind, "enumval_") {
 		enum, ok := local.(*btf.Enum)
@@ -303,7 +302,7 @@ func (r *relocation) addPath(name string) {
 	}
 }
 
-// enumerated returns the use of an enumerator. Its value does not matter.
+// enumerated returns the use of an enumerator. The value does not matter.
 func (r *relocation) enumerated() *use {
 	key := "enumerator " + r.record + "." + r.enumerator
 	asked := r.kind == "enumval_exists"
@@ -320,19 +319,19 @@ func (r *relocation) enumerated() *use {
 	}}
 }
 
-// absent describes what the kernel does not have.
+// absent is the description of a missing part.
 const absent = "absent"
 
-// field is a field of the kernel with all that programs do with it.
+// field is a field of the kernel and how programs use it.
 type field struct {
 	record string
 	path   []string
 	reads  []read
-	// programs that ask the kernel for the field's size, and whether it exists
+	// programs that have relocations for the field's size, or its existence
 	sized, asked map[string]bool
 }
 
-// read is a place in a program where a field is read, or its address taken.
+// read is a place in a program that reads a field or takes its address.
 type read struct {
 	program string
 	relocation
@@ -357,11 +356,11 @@ func (f *field) check(kernel *btf.Spec, knownAbsent func() bool) (string, []erro
 	have, elsewhere := lookUp(kernel, f.record, f.path)
 	name := strings.Join(append([]string{f.record}, f.path...), ".")
 	var errs []error
-	var said []string // each is said once
+	var reported []string // texts, to report each only once
 	wrong := func(r read, format string, args ...any) {
 		text := name + ": " + fmt.Sprintf(format, args...)
-		if !slices.Contains(said, text) {
-			said = append(said, text)
+		if !slices.Contains(reported, text) {
+			reported = append(reported, text)
 			errs = append(errs, fmt.Errorf("%s (program %s: %s)", text, r.program, r.source))
 		}
 	}
@@ -384,9 +383,8 @@ func (f *field) check(kernel *btf.Spec, knownAbsent func() bool) (string, []erro
 	return describe(have), errs
 }
 
-// compareTypes reports whether two types are of the same kind, as libbpf sees it, and
-// of the same size. Of records only the fields matter, and of arrays the elements, and
-// that the kernel's is not shorter.
+// compareTypes reports whether two types have the same kind, as in libbpf, and the same
+// size. Only the fields of records are compared. The kernel's arrays may be longer.
 func compareTypes(local, kernel btf.Type) (kind, size bool) {
 	local, kernel = btf.UnderlyingType(local), btf.UnderlyingType(kernel)
 	if fmt.Sprintf("%T", local) != fmt.Sprintf("%T", kernel) {
@@ -405,8 +403,8 @@ func compareTypes(local, kernel btf.Type) (kind, size bool) {
 	return true, errA == nil && errB == nil && a == b
 }
 
-// lookUp returns the type of a field of a kernel's record, or nil. Then elsewhere says
-// where in the record there is a field of that name, if there is one.
+// lookUp returns the type of a field in a kernel record, or nil. If it is nil, elsewhere
+// is the path to a field of the same name in the record, if there is one.
 func lookUp(kernel *btf.Spec, record string, path []string) (have btf.Type, elsewhere string) {
 	types, err := kernel.AnyTypesByName(record)
 	if err != nil {
@@ -443,7 +441,7 @@ func lookUp(kernel *btf.Spec, record string, path []string) (have btf.Type, else
 	return nil, elsewhere
 }
 
-// members returns what a record consists of.
+// members returns the members of a struct or union.
 func members(t btf.Type) []btf.Member {
 	if t == nil {
 		return nil
@@ -457,8 +455,8 @@ func members(t btf.Type) []btf.Member {
 	return nil
 }
 
-// member returns the type of a record's member, also if it is one of a record in it
-// without a name, or nil.
+// member returns the type of a member, which may be in an anonymous struct or union, or
+// nil.
 func member(t btf.Type, name string) btf.Type {
 	for _, m := range members(t) {
 		if m.Name == name {
@@ -473,7 +471,7 @@ func member(t btf.Type, name string) btf.Type {
 	return nil
 }
 
-// search returns the way to a member that is called name, at most depth records down.
+// search returns the path to a member with the given name, at most depth records down.
 func search(t btf.Type, name string, depth int) string {
 	if depth == 0 {
 		return ""
@@ -491,7 +489,7 @@ func search(t btf.Type, name string, depth int) string {
 	return ""
 }
 
-// describe returns a type in the words of C, with the size of what is not a record.
+// describe returns a type in C syntax, with the size unless it is a record.
 func describe(t btf.Type) string {
 	switch v := btf.UnderlyingType(t).(type) {
 	case *btf.Struct:
@@ -521,11 +519,11 @@ func describe(t btf.Type) string {
 	}
 }
 
-// noSize matches the size of what a pointer points to, which does not matter.
+// noSize matches the size of a pointer's target, which does not matter.
 var noSize = regexp.MustCompile(` \(\d+ bytes\)$`)
 
-// attachment returns the use of what a program is attached to, whose arguments it
-// takes, or nil. Programs choose among these, so that none has to be there.
+// attachment returns the use of the arguments of a program's attach point, or nil if the
+// program takes none. The attach points of alternative programs need not exist.
 func attachment(p *ebpf.ProgramSpec) *use {
 	var kind, name string
 	switch p.AttachType {

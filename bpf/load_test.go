@@ -20,8 +20,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The verifier accepts every program on the running kernel. What it looks at
-// depends on how stacks are walked, and on whether events are sent or counted.
+// The verifier accepts each program on the running kernel. The verified code depends on
+// the unwind mode, and on whether events are sent or counted.
 func TestLoadOnCPU(t *testing.T) {
 	testenv.EveryKernel(t)
 	var objects bpf.OnCPUObjects
@@ -45,7 +45,7 @@ func TestLoadOffCPU(t *testing.T) {
 	})
 }
 
-// A kernel that is locked down refuses the tracing of its functions.
+// A kernel in lockdown refuses tracing of its functions.
 func TestLoadFaults(t *testing.T) {
 	testenv.EveryKernel(t)
 	if testenv.Root(t); features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma) != nil {
@@ -91,17 +91,18 @@ func TestLoadBranch(t *testing.T) {
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
 }
 
-// types are the kernel's, one for all, because decoding them takes long.
+// types caches the kernel's types, because decoding them takes long.
 var types = btf.NewCache()
 
-// ways are what stacks are walked by.
+// ways are the unwind modes, by name.
 var ways = map[bpf.OnCPUUnwindMode]string{
 	bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
 	bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
 	bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
 }
 
-// testLoadSource loads a family as its source does, which adapts it to the kernel.
+// testLoadSource loads a family of programs like its source, which adapts them to the
+// kernel.
 func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)) {
 	t.Helper()
 	for by, name := range ways {
@@ -127,7 +128,7 @@ func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)
 	}
 }
 
-// testLoadWalkers loads a family of programs that walk user stacks, each way.
+// testLoadWalkers loads a family of programs that walk user stacks, in each unwind mode.
 func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), objects any, closer io.Closer, program **ebpf.Program) {
 	t.Helper()
 	for by, name := range ways {
@@ -151,7 +152,7 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 	}
 }
 
-// testLoad loads objects and logs how much of a program there was to verify.
+// testLoad loads objects and logs the number of verified instructions.
 func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func() error) {
 	t.Helper()
 	testenv.Root(t)
@@ -185,6 +186,6 @@ func checkVerified(t *testing.T, program *ebpf.Program) {
 	}
 	t.Logf("%s: %d instructions verified", info.Name, n)
 	if n > maxVerified {
-		t.Errorf("%d instructions of %s were verified, want at most %d", n, info.Name, maxVerified)
+		t.Errorf("got %d verified instructions of %s, want at most %d", n, info.Name, maxVerified)
 	}
 }

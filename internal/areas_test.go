@@ -27,8 +27,8 @@ func readAreas(t *testing.T) []string {
 	return areas
 }
 
-// TestAreas fails on an import against the order of the areas, and on a folder that
-// the list does not name.
+// TestAreas fails on an import against the order of the areas, and on a folder that is
+// not listed.
 func TestAreas(t *testing.T) {
 	areas := readAreas(t)
 	entries, err := os.ReadDir(".")
@@ -43,7 +43,7 @@ func TestAreas(t *testing.T) {
 	}
 	listed := slices.Sorted(slices.Values(areas))
 	if !slices.Equal(folders, listed) {
-		t.Fatalf("folders %v, listed are %v", folders, listed)
+		t.Fatalf("got folders %v, want the listed ones %v", folders, listed)
 	}
 	const prefix = "fulgur/internal/"
 	imports := 0
@@ -62,7 +62,7 @@ func TestAreas(t *testing.T) {
 				return err
 			}
 			if strings.HasPrefix(name, "fulgur/cmd/") {
-				t.Errorf("%s imports %s", path, name)
+				t.Errorf("%s: got an import of %s", path, name)
 			}
 			rest, ok := strings.CutPrefix(name, prefix)
 			if !ok {
@@ -70,9 +70,9 @@ func TestAreas(t *testing.T) {
 			}
 			imports++
 			area, _, _ := strings.Cut(rest, "/")
-			// Tests may use what stands above, as they check against it.
+			// Tests may import later areas to check against them.
 			if !strings.HasSuffix(path, "_test.go") && slices.Index(areas, area) > slices.Index(areas, own) {
-				t.Errorf("%s imports %s, from an area above %s", path, name, own)
+				t.Errorf("%s: got an import of %s, which is in a later area than %s", path, name, own)
 			}
 		}
 		return nil
@@ -81,6 +81,6 @@ func TestAreas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if imports < 500 {
-		t.Errorf("saw %d imports only", imports)
+		t.Errorf("got only %d imports", imports)
 	}
 }

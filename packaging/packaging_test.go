@@ -18,7 +18,7 @@ import (
 var commitTime = time.Unix(1_700_000_000, 0)
 
 func TestDebVersion(t *testing.T) {
-	// Each is newer than the one before.
+	// Each version is newer than the previous one.
 	described := []struct{ git, want string }{
 		{"0123456", "0~20231114221320.0123456-1"},
 		{"0123456-dirty", "0~20231114221320.0123456+dirty-1"},
@@ -36,20 +36,20 @@ func TestDebVersion(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", d.git, got, d.want)
 		}
 		if out, err := exec.Command(dpkg, "--compare-versions", before, "lt", got).CombinedOutput(); err != nil {
-			t.Errorf("%s is not newer than %s: %v: %s", got, before, err, out)
+			t.Errorf("got %s, want it newer than %s: %v: %s", got, before, err, out)
 		}
 		before = got
 	}
 }
 
-// files have odd and even sizes, directories in common and a long path.
+// files have odd and even sizes, shared directories and a long path.
 var files = []entry{
 	{"usr/bin/tool", 0o755, []byte("#!/bin/sh\necho tool\n")},
 	{"usr/share/doc/tool/odd", 0o644, []byte("1")},
 	{"usr/share/doc/tool/" + strings.Repeat("long/", 40) + "even", 0o644, []byte("12")},
 }
 
-// Debian's own tool reads the package, and installs what was put in.
+// Debian's tools read the package and install its files.
 func TestDeb(t *testing.T) {
 	dpkg := testenv.Tool(t, "dpkg-deb")
 	var first, second bytes.Buffer
@@ -59,14 +59,14 @@ func TestDeb(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two packages of the same differ")
+		t.Error("two packages with the same content differ")
 	}
 	deb, root := filepath.Join(t.TempDir(), "tool.deb"), t.TempDir()
 	if err := os.WriteFile(deb, first.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := output(t, dpkg, "--field", deb, "Package", "Version", "Architecture", "Installed-Size"), "Package: fulgur\nVersion: 1.2.3-1\nArchitecture: amd64\nInstalled-Size: 3\n"; got != want {
-		t.Errorf("described as %q, want %q", got, want)
+		t.Errorf("got description %q, want %q", got, want)
 	}
 	output(t, dpkg, "--raw-extract", deb, root)
 	for _, e := range files {
@@ -77,7 +77,7 @@ func TestDeb(t *testing.T) {
 			continue
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, e.data) || int64(info.Mode().Perm()) != e.mode || !info.ModTime().Equal(commitTime) {
-			t.Errorf("%s: %q, %v, %v, %v", e.name, got, info.Mode(), info.ModTime(), err)
+			t.Errorf("%s: got %q, %v, %v, %v", e.name, got, info.Mode(), info.ModTime(), err)
 		}
 	}
 	sums := exec.Command("md5sum", "--check", "--quiet", "DEBIAN/md5sums")
@@ -87,11 +87,11 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// distVar names the directory that make dist wrote to.
+// distVar names the directory with the output of make dist.
 const distVar = "FULGUR_DIST"
 
-// What make dist made is whole: the sums are right, and the program in each
-// package for this machine is the version that the packages bear.
+// The output of make dist is complete: the checksums are correct, and the program in each
+// package for this machine has the package's version.
 func TestDist(t *testing.T) {
 	dist := testenv.Given(t, distVar)
 	sums := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
@@ -108,7 +108,7 @@ func TestDist(t *testing.T) {
 			unpacked = one(t, filepath.Join(unpacked, "*"))
 			pages, err := filepath.Glob("../docs/man/*.1")
 			if err != nil || len(pages) == 0 {
-				t.Fatalf("manual pages: %q, %v", pages, err)
+				t.Fatalf("got manual pages %q, %v", pages, err)
 			}
 			for _, page := range pages {
 				name := filepath.Base(page)
@@ -125,7 +125,7 @@ func TestDist(t *testing.T) {
 			same(t, "../CHANGELOG.md", filepath.Join(unpacked, "CHANGELOG.md"))
 			for _, name := range []string{"completions/fulgur.bash", "completions/_fulgur", "completions/fulgur.fish", "LICENSE.third-party", "LICENSE.bpf"} {
 				if info, err := os.Stat(filepath.Join(unpacked, name)); err != nil || info.Size() == 0 {
-					t.Errorf("%s: %v, %v", name, info, err)
+					t.Errorf("%s: got %v, %v", name, info, err)
 				}
 			}
 			same(t, filepath.Join(unpacked, "fulgur"), root+"/usr/bin/fulgur")
@@ -134,18 +134,18 @@ func TestDist(t *testing.T) {
 			}
 			out := strings.Fields(output(t, root+"/usr/bin/fulgur", "version"))
 			if want := "fulgur-" + strings.TrimPrefix(out[1], "v") + "-linux-" + arch; filepath.Base(unpacked) != want {
-				t.Errorf("the tarball of version %s has %s, want %s", out[1], filepath.Base(unpacked), want)
+				t.Errorf("tarball of version %s: got %s, want %s", out[1], filepath.Base(unpacked), want)
 			}
 		})
 	}
 }
 
-// one returns the only path that matches.
+// one returns the only path that matches pattern.
 func one(t *testing.T, pattern string) string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) != 1 {
-		t.Fatalf("%s: %q, %v", pattern, paths, err)
+		t.Fatalf("%s: got %q, %v", pattern, paths, err)
 	}
 	return paths[0]
 }
@@ -162,7 +162,7 @@ func same(t *testing.T, a, b string) {
 	}
 }
 
-// output runs a program that succeeds and returns what it writes.
+// output runs a program, which must succeed, and returns its output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -172,7 +172,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// Every library that is linked in has its licence in each package.
+// Each package contains the license of each linked library.
 func TestThirdParties(t *testing.T) {
 	text, err := thirdParties("..")
 	if err != nil {
@@ -180,10 +180,10 @@ func TestThirdParties(t *testing.T) {
 	}
 	for _, want := range []string{"== Go\n", "== github.com/cilium/ebpf\n", "== github.com/alecthomas/kong\n", "== golang.org/x/sys\n"} {
 		if !bytes.Contains(text, []byte(want)) {
-			t.Errorf("no licence %q", want)
+			t.Errorf("got no license %q", want)
 		}
 	}
 	if d := cmp.Diff(1, bytes.Count(text, []byte("== github.com/cilium/ebpf\n"))); d != "" {
-		t.Error("times that a library is named (-want +got):\n" + d)
+		t.Error("number of times each library is named (-want +got):\n" + d)
 	}
 }

@@ -52,18 +52,18 @@ func TestManuals(t *testing.T) {
 	}
 	for _, e := range entries {
 		if pages[e.Name()] == nil {
-			t.Errorf("%s belongs to no command", filepath.Join(manuals, e.Name()))
+			t.Errorf("%s: got a page without a command", filepath.Join(manuals, e.Name()))
 		}
 	}
 }
 
-// Shells accept their scripts.
+// Shells accept their completion scripts.
 func TestCompletion(t *testing.T) {
 	for shell, check := range map[string][]string{"bash": {"shellcheck"}, "zsh": {"zsh", "-n"}, "fish": {"fish", "-n"}} {
 		t.Run(shell, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), []string{"completion", shell}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-				t.Fatalf("exit code %d, standard error: %s", code, &stderr)
+				t.Fatalf("got exit code %d, standard error: %s", code, &stderr)
 			}
 			script := filepath.Join(t.TempDir(), "script")
 			if err := os.WriteFile(script, stdout.Bytes(), 0o644); err != nil {

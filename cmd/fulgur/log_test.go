@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLog runs a command that fails. The log has its command line and its error.
+// TestLog checks that the log of a failing command has its command line and its error.
 func TestLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	for range 2 { // the second run truncates the first one's
+	for range 2 { // the second run truncates the first one's log
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{"convert", "--format", "text", "--log", log, "/no/such\nfile"}, &stdout, &stderr); code == 0 {
-			t.Fatal("exit code 0")
+			t.Fatal("got exit code 0")
 		}
 		b, err := os.ReadFile(log)
 		if err != nil {
@@ -25,10 +25,10 @@ func TestLog(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 		if first, last := lines[0], lines[len(lines)-1]; !strings.Contains(first, "msg=start") || !strings.Contains(first, `/no/such\nfile`) ||
 			!strings.Contains(last, "msg=end") || !strings.Contains(last, "no such file") {
-			t.Errorf("%s", b)
+			t.Errorf("got %s", b)
 		}
 		if n := strings.Count(string(b), "msg=start"); n != 1 {
-			t.Errorf("%d starts", n)
+			t.Errorf("got %d starts, want 1", n)
 		}
 	}
 }
@@ -50,10 +50,10 @@ func TestLogPlace(t *testing.T) {
 	for _, path := range []string{link, hard, pipe, dir, filepath.Join(dir, "no", "log")} {
 		if f, err := createLog(path); err == nil {
 			f.Close()
-			t.Errorf("%s was opened", path)
+			t.Errorf("got no error for %s", path)
 		}
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("got %q, %v", b, err)
 	}
 }

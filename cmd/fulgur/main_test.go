@@ -230,7 +230,7 @@ func TestRecordShows(t *testing.T) {
 			t.Errorf("%s on a terminal: got %v, want %v", line, got, want)
 		}
 		if c.Record.shows(o, false) {
-			t.Errorf("%s without a terminal is shown", line)
+			t.Errorf("%s without a terminal: got true, want false", line)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func TestFrequencyMax(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprintln(o.Frequency); got != string(b) {
-		t.Errorf("frequency %s, want %s", got, b)
+		t.Errorf("got frequency %s, want %s", got, b)
 	}
 }
 
@@ -440,13 +440,13 @@ func TestUsageErrors(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), words(line), &stdout, &stderr)
 			if code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
+				t.Errorf("got exit code %d, want %d", code, exitUsage)
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("standard output: %s", &stdout)
+				t.Errorf("got standard output %s, want none", &stdout)
 			}
 			if !strings.HasPrefix(stderr.String(), "fulgur: ") || !strings.Contains(stderr.String(), want) {
-				t.Errorf("message %q does not say %q", &stderr, want)
+				t.Errorf("got message %q, want it to contain %q", &stderr, want)
 			}
 		})
 	}
@@ -460,7 +460,7 @@ func TestHelp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), words(line), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-				t.Errorf("exit code %d, standard error: %s", code, &stderr)
+				t.Errorf("got exit code %d, standard error: %s", code, &stderr)
 			}
 			golden := filepath.Join("testdata", "help-"+name+".txt")
 			if *update {
@@ -484,7 +484,7 @@ func TestNoCommand(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), nil, &stdout, &stderr)
 	if code != exitUsage || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "Usage: fulgur <command>") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+		t.Errorf("got exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -493,10 +493,10 @@ func TestHelpCommand(t *testing.T) {
 	for asked, same := range map[string]string{"help": "--help", "help offcpu": "offcpu --help"} {
 		var got, want, stderr bytes.Buffer
 		if code := run(t.Context(), words(asked), &got, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d: %s", asked, code, stderr.String())
+			t.Errorf("%s: got exit code %d: %s", asked, code, stderr.String())
 		}
 		if code := run(t.Context(), words(same), &want, &stderr); code != 0 || got.String() != want.String() || got.Len() == 0 {
-			t.Errorf("%s: exit code %d, shows %q, want %q", asked, code, got.String(), want.String())
+			t.Errorf("%s: got exit code %d, %q, want %q", asked, code, got.String(), want.String())
 		}
 	}
 }
@@ -505,10 +505,10 @@ func TestVersion(t *testing.T) {
 	for _, asked := range []string{"version", "--version"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{asked}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d, standard error: %s", asked, code, &stderr)
+			t.Errorf("%s: got exit code %d, standard error: %s", asked, code, &stderr)
 		}
 		if !strings.HasPrefix(stdout.String(), "fulgur ") || strings.Count(stdout.String(), "\n") != 1 {
-			t.Errorf("%s: standard output %q", asked, &stdout)
+			t.Errorf("%s: got standard output %q", asked, &stdout)
 		}
 	}
 
@@ -522,7 +522,7 @@ func TestVersion(t *testing.T) {
 	}
 	for want, info := range tests {
 		if got := version(info); got != want {
-			t.Errorf("version %q, want %q", got, want)
+			t.Errorf("got version %q, want %q", got, want)
 		}
 	}
 }
@@ -549,10 +549,10 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
 			if got := report(&stderr, words("profile 10"), test.code, test.err); got != test.want {
-				t.Errorf("exit code %d, want %d", got, test.want)
+				t.Errorf("got exit code %d, want %d", got, test.want)
 			}
 			if got := stderr.String(); got != test.says {
-				t.Errorf("says %q, want %q", got, test.says)
+				t.Errorf("got %q, want %q", got, test.says)
 			}
 		})
 	}
@@ -566,9 +566,9 @@ func (panicking) Write([]byte) (int, error) { panic("unforeseen") }
 func TestBugIsReported(t *testing.T) {
 	var stderr bytes.Buffer
 	if code := run(t.Context(), []string{"version"}, panicking{}, &stderr); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+		t.Errorf("got exit code %d, want %d", code, exitFailed)
 	}
 	if got := stderr.String(); !strings.HasPrefix(got, "fulgur: internal error: unforeseen\nPlease report this bug") {
-		t.Errorf("says %q", got)
+		t.Errorf("got %q", got)
 	}
 }

@@ -44,7 +44,7 @@ func TestSignals(t *testing.T) {
 			_ = cmd.Wait()
 			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 			if !status.Signaled() || status.Signal() != sig {
-				t.Errorf("ended with %v, want %v", cmd.ProcessState, sig)
+				t.Errorf("got %v, want %v", cmd.ProcessState, sig)
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestIgnoredSignals(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
-		t.Errorf("ended with %v, want %v", cmd.ProcessState, syscall.SIGTERM)
+		t.Errorf("got %v, want %v", cmd.ProcessState, syscall.SIGTERM)
 	}
 }
 
@@ -89,6 +89,6 @@ func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
 	t.Helper()
 	lines.Scan()
 	if got := lines.Text(); got != want {
-		t.Fatalf("printed %q, want %q", got, want)
+		t.Fatalf("got %q, want %q", got, want)
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// testBinary is a binary whose code is at link-time addresses 0x1000 to
-// 0x2000, from page 0 of the file on.
+// testBinary returns a binary with code at link-time addresses 0x1000 to 0x2000, from
+// page 0 of the file.
 func testBinary(name string) *Binary {
 	return &Binary{
 		Name: name, ExecutableBytes: 100, base: 0x1000,
@@ -37,7 +37,7 @@ func testLayout(t testing.TB, app, lib *Binary) Layout {
 	}{{lib, 0x801000}, {app, 0x401000}} {
 		r, ok := m.b.Region(m.start, 0x1000, 0)
 		if !ok {
-			t.Fatal("no code in the mapping")
+			t.Fatal("got no code in the mapping")
 		}
 		l, _ = l.With(r)
 	}
@@ -59,7 +59,7 @@ func profiles(t testing.TB, c *Collector) map[string]string {
 	return all
 }
 
-// TestRules cuts one sample, the newest entry first.
+// TestRules splits one sample into traces. The newest entry is first.
 func TestRules(t *testing.T) {
 	const kernel = 0xffffffff81000000
 	for _, tc := range []struct {
@@ -146,7 +146,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestUnregistered takes binaries that nobody asked for as foreign code.
+// TestUnregistered checks that other binaries count as foreign code.
 func TestUnregistered(t *testing.T) {
 	app, lib := testBinary("app"), testBinary("lib")
 	c := NewCollector(Options{})
@@ -157,11 +157,12 @@ func TestUnregistered(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if s := c.Stats(); s.Foreign != 1 || s.Inside != 1 || s.InsideShare() != 0.5 {
-		t.Errorf("stats %+v", s)
+		t.Errorf("got stats %+v", s)
 	}
 }
 
-// TestDetectDuplicates decides as the processor at hand wants it.
+// TestDetectDuplicates checks that duplicates are dropped only if the processor makes
+// them.
 func TestDetectDuplicates(t *testing.T) {
 	loop := []Entry{{From: 0x401030, To: 0x401030}, {From: 0x401030, To: 0x401030}, {From: 0x401030, To: 0x401030}, {From: 0x401010, To: 0x401028}}
 	plain := []Entry{{From: 0x401030, To: 0x401020}, {From: 0x401018, To: 0x401028}, {From: 0x401010, To: 0x401014}}
@@ -191,7 +192,7 @@ func TestDetectDuplicates(t *testing.T) {
 	}
 }
 
-// randomStacks makes n samples of a small program, always the same.
+// randomStacks returns n samples of a small program, the same in each call.
 func randomStacks(n int) [][]Entry {
 	rng := rand.New(rand.NewPCG(3, 4))
 	addr := func() uint64 { return 0x401000 + uint64(rng.IntN(256))*16 }
@@ -208,8 +209,8 @@ func randomStacks(n int) [][]Entry {
 	return stacks
 }
 
-// TestSpill gets the same profile with little memory, through many temporary
-// files, as with much.
+// TestSpill checks that the profile is the same with little memory, which takes many
+// temporary files.
 func TestSpill(t *testing.T) {
 	run := func(memory int) (string, int) {
 		app, lib := testBinary("app"), testBinary("lib")
@@ -227,14 +228,14 @@ func TestSpill(t *testing.T) {
 	}
 	want, runs := run(64 << 20)
 	if runs != 0 {
-		t.Errorf("%d runs with much memory", runs)
+		t.Errorf("got %d runs with much memory, want 0", runs)
 	}
 	got, runs := run(1)
 	if runs == 0 || runs > maxFanIn {
-		t.Errorf("%d runs with little memory", runs)
+		t.Errorf("got %d runs with little memory", runs)
 	}
 	if got != want {
-		t.Error("another profile with little memory")
+		t.Error("got another profile with little memory")
 	}
 }
 
@@ -255,7 +256,7 @@ func TestCountOverflow(t *testing.T) {
 		got += uint64(r.count)
 	}
 	if got != many {
-		t.Errorf("counted %d, want %d", got, uint64(many))
+		t.Errorf("got count %d, want %d", got, uint64(many))
 	}
 }
 
@@ -304,7 +305,7 @@ func TestFormats(t *testing.T) {
 		})
 	}
 	if err := WriteBasic(&bytes.Buffer{}, "two words", traces); err == nil {
-		t.Error("event name of two words accepted")
+		t.Error("got no error for an event name of two words")
 	}
 }
 
@@ -324,14 +325,14 @@ func TestBasic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "E cpu-clock\nS 1010 2\nS 1020 1\n"; got != want {
-		t.Errorf("got:\n%swant:\n%s", got, want)
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if s := c.Stats(); s.Samples != 5 || s.Inside != 3 || s.Foreign != 2 {
-		t.Errorf("stats %+v", s)
+		t.Errorf("got stats %+v", s)
 	}
 }
 
-// TestLayout replaces what a new mapping overlaps.
+// TestLayout checks that a new mapping replaces overlapping ones.
 func TestLayout(t *testing.T) {
 	b := testBinary("app")
 	var l Layout
@@ -350,7 +351,7 @@ func TestLayout(t *testing.T) {
 	} {
 		r, ok := b.Region(tc.start, tc.size, 0)
 		if !ok {
-			t.Fatal("no region")
+			t.Fatal("got no region")
 		}
 		var replaced bool
 		l, replaced = l.With(r)
@@ -359,7 +360,7 @@ func TestLayout(t *testing.T) {
 			got = append(got, fmt.Sprintf("%x-%x", r.Start, r.End))
 		}
 		if text := strings.Join(got, " "); text != tc.want || replaced != tc.replaced {
-			t.Errorf("mapped %#x: %s, replaced %t; want %s, %t", tc.start, text, replaced, tc.want, tc.replaced)
+			t.Errorf("mapping at %#x: got %s, replaced %t; want %s, %t", tc.start, text, replaced, tc.want, tc.replaced)
 		}
 	}
 }
@@ -379,8 +380,7 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(32*float64(n)/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkAddDistinct counts a million different traces, as of a large
-// program.
+// BenchmarkAddDistinct adds a million different traces, as from a large program.
 func BenchmarkAddDistinct(b *testing.B) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	keys := make([]key, 1<<20)

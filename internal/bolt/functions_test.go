@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// TestFunctions finds functions as BOLT does: hand-written ones without a size
-// reach up to the next, or to the end of their section.
+// TestFunctions finds functions like BOLT: assembly functions without a size extend to
+// the next function or the end of their section.
 func TestFunctions(t *testing.T) {
 	fs := &Functions{ranges: []span{{0x1040, 0x1040}, {0x1000, 0x1010}, {0x1020, 0x1030}, {0x1000, 0x1000}, {0x1030, 0x1030}, {0x3000, 0x3000}}}
 	fs.arrange([]*elffile.Section{
@@ -21,8 +21,8 @@ func TestFunctions(t *testing.T) {
 		want bool
 	}{
 		{0x1000, 0x100f, true},
-		{0x100f, 0x1010, false}, // behind the function
-		{0x1010, 0x1018, false}, // in none
+		{0x100f, 0x1010, false}, // after the function
+		{0x1010, 0x1018, false}, // in no function
 		{0x1020, 0x1030, false},
 		{0x1030, 0x103f, true},
 		{0x103f, 0x1040, false},

@@ -32,7 +32,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderWrong names the line and the reason.
+// TestReaderWrong checks that errors contain the line and the reason.
 func TestReaderWrong(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"B 1 2 3 4\n\n", `in:2 (offset 0xa): expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found ""`},
@@ -54,7 +54,7 @@ func TestReaderWrong(t *testing.T) {
 		_, err := readAll(tc.text)
 		var syntax *SyntaxError
 		if !errors.As(err, &syntax) || err.Error() != tc.want {
-			t.Errorf("%q: error %v\nwant %s", tc.text, err, tc.want)
+			t.Errorf("%q: got error %v, want %s", tc.text, err, tc.want)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func readAll(text string) (lines []Line, err error) {
 
 func input(name, text string) Input { return Input{Name: name, R: strings.NewReader(text)} }
 
-// TestMerge sums up sorted and unsorted inputs.
+// TestMerge merges sorted and unsorted inputs.
 func TestMerge(t *testing.T) {
 	const want = "E cycles\nT 1 2 3 7\nB 1 2 1 3\nB 1 3 2 0\nF 1 2 2\nf 1 2 3\n"
 	for _, tc := range []struct {
@@ -100,7 +100,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeParts gets the profile of all samples from those of the halves.
+// TestMergeParts checks that merging the profiles of two halves gives the profile of the
+// whole.
 func TestMergeParts(t *testing.T) {
 	stacks := randomStacks(200)
 	profile := func(stacks [][]Entry) string {
@@ -124,7 +125,7 @@ func TestMergeParts(t *testing.T) {
 	}
 }
 
-// TestMergeMany goes through more temporary files than are merged at once.
+// TestMergeMany uses more temporary files than are merged at once.
 func TestMergeMany(t *testing.T) {
 	var lines []Line
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -143,18 +144,18 @@ func TestMergeMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out.String() != small.String() {
-		t.Error("another sum in little memory")
+		t.Error("got another sum with little memory")
 	}
 	sums, err := readAll(out.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.IsSortedFunc(sums, compareLines) || len(sums) != 400 {
-		t.Errorf("%d lines, sorted: %t", len(sums), slices.IsSortedFunc(sums, compareLines))
+		t.Errorf("got %d lines, sorted: %t", len(sums), slices.IsSortedFunc(sums, compareLines))
 	}
 }
 
-// TestMergeRefuses names what does not go together.
+// TestMergeRefuses checks the errors about incompatible profiles.
 func TestMergeRefuses(t *testing.T) {
 	a := Input{Name: "a", BuildID: "11", R: strings.NewReader("B 1 2 3 4\n")}
 	b := Input{Name: "b", BuildID: "22", R: strings.NewReader("B 1 2 3 4\n")}
@@ -163,10 +164,10 @@ func TestMergeRefuses(t *testing.T) {
 	err := Merge(&out, []Input{unknown, a, b}, MergeOptions{})
 	var ids *BuildIDError
 	if !errors.As(err, &ids) || ids.Name != "a" || ids.Other != "b" {
-		t.Errorf("error %v, want one of the build IDs of a and b", err)
+		t.Errorf("got error %v, want one about the build IDs of a and b", err)
 	}
 	if err := Merge(&out, []Input{unknown, a, b}, MergeOptions{Force: true}); err != nil || out.String() != "B 1 2 6 8\n" {
-		t.Errorf("forced: %v, %q", err, out.String())
+		t.Errorf("with Force: got %v, %q", err, out.String())
 	}
 	out.Reset()
 	for _, tc := range []struct{ name, a, b, want string }{
@@ -175,11 +176,11 @@ func TestMergeRefuses(t *testing.T) {
 		{"overflow", "S 1 9223372036854775807\n", "S 1 1\n", `sum of counts does not fit into 63 bits in "S 1 9223372036854775807\n"`},
 	} {
 		if err := Merge(&out, []Input{input("a", tc.a), input("b", tc.b)}, MergeOptions{}); err == nil || err.Error() != tc.want {
-			t.Errorf("%s: error %v, want %s", tc.name, err, tc.want)
+			t.Errorf("%s: got error %v, want %s", tc.name, err, tc.want)
 		}
 	}
 	if out.Len() > 0 {
-		t.Errorf("wrote %q", out.String())
+		t.Errorf("got output %q", out.String())
 	}
 }
 
@@ -191,13 +192,14 @@ func FuzzMerge(f *testing.F) {
 		if Merge(&out, []Input{input("a", a), input("b", b)}, MergeOptions{Lines: 3}) != nil {
 			return
 		}
-		// What is written is canonical: it can be read, and is its own sum.
+		// The output is canonical: it can be read, and merging it alone does not change
+		// it.
 		var again bytes.Buffer
 		if err := Merge(&again, []Input{{Name: "out", R: bytes.NewReader(out.Bytes())}}, MergeOptions{}); err != nil {
 			t.Fatalf("%v in %q", err, out.String())
 		}
 		if out.String() != again.String() {
-			t.Errorf("sum of one file differs (-once +again):\n%s", cmp.Diff(out.String(), again.String()))
+			t.Errorf("the merge of one output differs (-once +again):\n%s", cmp.Diff(out.String(), again.String()))
 		}
 	})
 }

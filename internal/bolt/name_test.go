@@ -2,7 +2,7 @@ package bolt
 
 import "testing"
 
-// TestProfileName gets the build ID back.
+// TestProfileName checks that the build ID can be read from the name.
 func TestProfileName(t *testing.T) {
 	for _, tc := range []struct{ name, id, want string }{
 		{"/usr/bin/prog", "0123456789abcdef", "prog.0123456789abcdef.preagg"},
@@ -13,7 +13,7 @@ func TestProfileName(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 		if id := ProfileBuildID("/some/dir/" + got); id != tc.id {
-			t.Errorf("%s: build ID %q, want %q", got, id, tc.id)
+			t.Errorf("%s: got build ID %q, want %q", got, id, tc.id)
 		}
 	}
 }

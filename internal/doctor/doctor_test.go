@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if plain := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colored.String(), ""); plain != text.String() || plain == colored.String() {
-			t.Errorf("%s: color changes more than the color: %s", name, &colored)
+			t.Errorf("%s: got other differences than color: %s", name, &colored)
 		}
 	}
 	b, err := json.MarshalIndent(Examine(machine("a container"), "v1.0.0"), "", "  ")
@@ -104,7 +104,7 @@ func TestReportIsPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(text.String(), "\x1b") {
-		t.Errorf("%q", &text)
+		t.Errorf("got an escape sequence in %q", &text)
 	}
 }
 
@@ -114,34 +114,34 @@ func TestChecks(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(grounds, trials) {
 		if seen[c.id] || !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(c.id) {
-			t.Errorf("ID %q", c.id)
+			t.Errorf("got ID %q, which is malformed or repeated", c.id)
 		}
 		seen[c.id] = true
 		if len(c.title) > titleWidth {
-			t.Errorf("%s: the title %q is too long", c.id, c.title)
+			t.Errorf("%s: got the title %q, which is too long", c.id, c.title)
 		}
 		for _, f := range c.faults {
 			if len(f.costs) > 0 && f.lost == "" {
-				t.Errorf("%s costs something without a loss", c.id)
+				t.Errorf("%s: got costs without a loss", c.id)
 			}
 			if len(f.stops) > 0 && f.remedy == nil {
-				t.Errorf("%s stops something and has no remedy", c.id)
+				t.Errorf("%s: got stopped commands without a remedy", c.id)
 			}
 		}
 	}
 	for _, c := range Commands {
 		if name := "fulgur " + string(c); len(name) > nameWidth {
-			t.Errorf("%q is too long", name)
+			t.Errorf("got %q, which is too long", name)
 		}
 	}
 	for _, id := range []string{CheckProc, CheckCgroup} {
 		if !seen[id] {
-			t.Errorf("no check %q", id)
+			t.Errorf("got no check %q", id)
 		}
 	}
 }
 
-// Each check with problems fails on some machine of the tests.
+// Each check that can fail does so on a test machine.
 func TestEveryMachineIsMeant(t *testing.T) {
 	hit := map[string]bool{}
 	for _, name := range machineNames() {
@@ -151,7 +151,7 @@ func TestEveryMachineIsMeant(t *testing.T) {
 	}
 	for _, c := range slices.Concat(grounds, trials) {
 		if len(c.faults) > 0 && !hit[c.id] {
-			t.Errorf("no machine of the tests fails %s", c.id)
+			t.Errorf("got no test machine that fails %s", c.id)
 		}
 	}
 }
@@ -163,11 +163,11 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Release == "" || f.CPUs == 0 || f.PageSize < 4096 || f.Executable == "" {
-		t.Errorf("%+v", f)
+		t.Errorf("got %+v", f)
 	}
 	for _, name := range []string{sysctlParanoid, sysctlStack, sysctlRate} {
 		if _, ok := f.Sysctls[name]; !ok {
-			t.Errorf("no %s", name)
+			t.Errorf("got no %s", name)
 		}
 	}
 }
@@ -184,6 +184,6 @@ func TestErrorIsTyped(t *testing.T) {
 	_, err := Preflight(machine("confidentiality"), Profile)
 	var e *Error
 	if !errors.As(err, &e) || e.Problems[0].Check != "lockdown" || e.Err != nil {
-		t.Errorf("%#v", err)
+		t.Errorf("got %#v", err)
 	}
 }

@@ -55,13 +55,13 @@ func TestExplain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := machine(test.machine).explain(test.err, "load BPF programs", test.needed...)
 			if !errors.Is(err, test.err) {
-				t.Errorf("%v does not wrap %v", err, test.err)
+				t.Errorf("got %v, want it to wrap %v", err, test.err)
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%q does not say %q", err, test.want)
+				t.Errorf("got %q, want it to contain %q", err, test.want)
 			}
 			if e := new(Error); errors.As(err, &e) == (errors.Is(err, syscall.EINVAL) || errors.Is(err, perfevent.ErrLockedMemory)) {
-				t.Errorf("%T is of the wrong type", err)
+				t.Errorf("got an error of type %T", err)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func preflight(t *testing.T, tool string, options ...string) string {
 	return string(out)
 }
 
-// A process that has dropped a capability, under the real kernel.
+// A process has dropped a capability, on the real kernel.
 func TestPreflightDropped(t *testing.T) {
 	f, err := Read()
 	if err != nil {
@@ -105,11 +105,11 @@ func TestPreflightDropped(t *testing.T) {
 	}
 	out := preflight(t, "setpriv", "--bounding-set", "-perfmon,-sys_admin", "--inh-caps", "-perfmon,-sys_admin")
 	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here") {
-		t.Errorf("bounding set: said %q", out)
+		t.Errorf("bounding set: got %q", out)
 	}
 	out = preflight(t, "setpriv", "--no-new-privs", "--reuid=65534", "--clear-groups", "--inh-caps=-all,+bpf", "--ambient-caps=-all,+bpf")
 	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here, because no_new_privs is set") {
-		t.Errorf("no_new_privs: said %q", out)
+		t.Errorf("no_new_privs: got %q", out)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestPreflightNamespaces(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if out := preflight(t, "unshare", test.options...); !strings.HasPrefix(out, test.want) {
-				t.Errorf("said %q, want %q", out, test.want)
+				t.Errorf("got %q, want %q", out, test.want)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ func TestParseLockdown(t *testing.T) {
 	}
 	for text, want := range tests {
 		if got := parseLockdown(text); got != want {
-			t.Errorf("%q is mode %s, want %s", text, got, want)
+			t.Errorf("%q: got mode %s, want %s", text, got, want)
 		}
 	}
 }
@@ -80,6 +80,6 @@ func TestReadSysctls(t *testing.T) {
 	}
 	write("kernel/kptr_restrict", "often\n")
 	if err := f.readSysctls(dir); err == nil {
-		t.Error("no error for a value that is not a number")
+		t.Error("got no error for a value that is not a number")
 	}
 }

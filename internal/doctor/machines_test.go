@@ -55,7 +55,7 @@ func refuse(f *Facts) {
 	}
 }
 
-// machines are the machines of the tests, each as its differences from a healthy one.
+// machines are the test machines, each with its differences from a healthy one.
 var machines = map[string]func(*Facts){
 	"root": func(*Facts) {},
 	"a user": func(f *Facts) {

@@ -38,7 +38,7 @@ func TestKnown(t *testing.T) {
 		capability.BPF: capability.SysAdmin, capability.CheckpointRestore: capability.SysAdmin, capability.SysPtrace: capability.SysPtrace,
 	} {
 		if got := before.Known(c); got != want {
-			t.Errorf("%s is %s, want %s", c, got, want)
+			t.Errorf("%s: got %s, want %s", c, got, want)
 		}
 	}
 }

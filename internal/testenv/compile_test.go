@@ -21,11 +21,11 @@ func TestParseCompileRequests(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := ParseCompileRequests("shares gcc\n"); err == nil {
-		t.Error("a line without arguments is accepted")
+		t.Error("got no error for a line without arguments")
 	}
 }
 
-// The key is another one for each request, and for each text of a source.
+// Each request and each source text has a different key.
 func TestCompileRequestKey(t *testing.T) {
 	dir := t.TempDir()
 	seen := map[string]string{}
@@ -50,6 +50,6 @@ func TestCompileRequestKey(t *testing.T) {
 	add("another name", CompileRequest{"b", "gcc", []string{"-O1", "a.c"}})
 	add("other flags", CompileRequest{"a", "gcc", []string{"-O2", "a.c"}})
 	if _, err := (CompileRequest{"a", "gcc", []string{"gone.c"}}).Key(dir); err == nil {
-		t.Error("a source that is not there has a key")
+		t.Error("got no error for a missing source")
 	}
 }

@@ -20,7 +20,7 @@ func TestCPUTime(t *testing.T) {
 	var done atomic.Bool
 	defer done.Store(true)
 	go func() {
-		for !done.Load() { // it works
+		for !done.Load() { // uses CPU time
 		}
 	}()
 	before := rusage()
@@ -32,9 +32,9 @@ func TestCPUTime(t *testing.T) {
 	after := rusage()
 	// getrusage rounds down to microseconds.
 	if used < before+20*time.Millisecond || used > after+2*time.Microsecond {
-		t.Errorf("%v were used, and getrusage said %v before 20 ms more and %v after", used, before, after)
+		t.Errorf("got %v, want more than getrusage's %v by 20 ms, and at most its later %v", used, before, after)
 	}
 	if _, err := CPUTime(1<<22 + 1); err == nil {
-		t.Error("no error for a process that there is not")
+		t.Error("got no error for a pid that does not exist")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// outcome stands in for a test and keeps how it ended. Like the real ones,
-// its Skip and Fatalf do not return.
+// outcome is a testing.TB that records how the test ended. Like the real methods, Skip
+// and Fatalf do not return.
 type outcome struct {
 	testing.TB
 	verdict, reason string
@@ -34,7 +34,7 @@ func (o *outcome) Fatalf(format string, args ...any) {
 	panic(o)
 }
 
-// verdict runs f as a test would be run and tells how it ended.
+// verdict runs f as a test and returns how it ended.
 func verdict(f func(testing.TB)) (o *outcome) {
 	o = &outcome{verdict: "pass"}
 	defer func() {
@@ -59,13 +59,13 @@ func TestMissingTool(t *testing.T) {
 				t.Errorf("missing program: got %s, want %s", got.verdict, tc.want)
 			}
 			if !strings.Contains(got.reason, "no-such-program") {
-				t.Errorf("reason %q does not name the program", got.reason)
+				t.Errorf("got reason %q, want the program's name in it", got.reason)
 			}
 		})
 	}
 }
 
-// Only what can be installed or allowed is required.
+// Only things that can be installed or permitted are required.
 func TestRequired(t *testing.T) {
 	t.Setenv(RequireVar, "1")
 	t.Setenv(LongVar, "")
@@ -84,23 +84,23 @@ func TestRequired(t *testing.T) {
 		{"not given", "skip", func(t testing.TB) { Given(t, "FULGUR_TEST_NOT_GIVEN") }},
 	} {
 		if got := verdict(tc.ask); got.verdict != tc.want {
-			t.Errorf("%s: %s (%s), want %s", tc.name, got.verdict, got.reason, tc.want)
+			t.Errorf("%s: got %s (%s), want %s", tc.name, got.verdict, got.reason, tc.want)
 		}
 	}
 	t.Setenv(LongVar, "1")
 	t.Setenv(rigVar, "1")
 	for name, got := range map[string]*outcome{"long": verdict(Long), "VM": verdict(VM)} {
 		if got.verdict != "pass" {
-			t.Errorf("%s, asked for: %s", name, got.verdict)
+			t.Errorf("%s, requested: got %s", name, got.verdict)
 		}
 	}
 	t.Setenv("FULGUR_TEST_GIVEN", "a file")
 	if got := Given(t, "FULGUR_TEST_GIVEN"); got != "a file" {
-		t.Errorf("given: %q", got)
+		t.Errorf("got %q", got)
 	}
 }
 
-// Who is not root may not read what is root's, and root may again afterwards.
+// Unprivileged drops root's permission to read files until the test ends.
 func TestUnprivileged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -112,11 +112,11 @@ func TestUnprivileged(t *testing.T) {
 	t.Run("without", func(t *testing.T) {
 		Unprivileged(t)
 		if _, err := os.ReadFile(path); !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("reading what nobody may read: %v", err)
+			t.Errorf("got error %v for an unreadable file, want %v", err, fs.ErrPermission)
 		}
 	})
 	if _, err := os.ReadFile(path); os.Geteuid() == 0 && err != nil {
-		t.Errorf("root may not read: %v", err)
+		t.Errorf("root cannot read the file afterwards: %v", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestPresentTool(t *testing.T) {
 	}
 	t.Setenv(RequireVar, "1")
 	if got := Tool(t, "true"); got != want {
-		t.Errorf("Tool(true) = %q, want %q", got, want)
+		t.Errorf("Tool(true): got %q, want %q", got, want)
 	}
 }
 
@@ -138,6 +138,6 @@ func TestRoot(t *testing.T) {
 		want = "pass"
 	}
 	if got := verdict(Root); got.verdict != want {
-		t.Errorf("as uid %d: got %s, want %s", os.Geteuid(), got.verdict, want)
+		t.Errorf("uid %d: got %s, want %s", os.Geteuid(), got.verdict, want)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The bounds are compared with exact arithmetic: the sums of the tails are
-// computed as fractions.
+// The bounds are compared with exact arithmetic: the sums of the tails are computed as
+// fractions.
 
-// half is the part of Chance on either side.
+// half is half of Chance, the part on either side.
 var half = new(big.Rat).SetFrac64(1, 2_000_000_000)
 
 // tails checks that r leaves at most half of Chance on either side, and that
@@ -22,20 +22,20 @@ func tails(t *testing.T, r Range, highest int, term func(int) *big.Rat) {
 		sum.Add(sum, term(k))
 	}
 	if sum.Cmp(half) > 0 {
-		t.Errorf("%v: below is %v", r, float(sum))
+		t.Errorf("%v: got probability %v below", r, float(sum))
 	}
 	if sum.Add(sum, term(r.Low)); sum.Cmp(half) <= 0 {
-		t.Errorf("%v: Low is too low: %v", r, float(sum))
+		t.Errorf("%v: got a smaller probability than necessary below: %v", r, float(sum))
 	}
 	sum.SetInt64(0)
 	for k := r.High + 1; k <= highest; k++ {
 		sum.Add(sum, term(k))
 	}
 	if sum.Cmp(half) > 0 {
-		t.Errorf("%v: above is %v", r, float(sum))
+		t.Errorf("%v: got probability %v above", r, float(sum))
 	}
 	if sum.Add(sum, term(r.High)); sum.Cmp(half) <= 0 {
-		t.Errorf("%v: High is too high: %v", r, float(sum))
+		t.Errorf("%v: got a smaller probability than necessary above: %v", r, float(sum))
 	}
 }
 
@@ -49,7 +49,7 @@ func TestBinomial(t *testing.T) {
 		{1, 1, 2},
 		{10, 1, 10},
 		{64, 1, 2},
-		{640, 1, 10}, // 64 expected: 50 is nothing unusual
+		{640, 1, 10}, // 64 expected: 50 is not unusual
 		{640, 9, 10},
 		{1000, 1, 1000},
 	} {
@@ -64,7 +64,7 @@ func TestBinomial(t *testing.T) {
 		tails(t, r, tt.n, func(k int) *big.Rat { return terms[k] })
 	}
 	if got := Binomial(640, 0.1); !got.Has(50) {
-		t.Errorf("50 of 640 by every tenth is unusual: %v", got)
+		t.Errorf("50 of 640 with probability 0.1: got range %v without it", got)
 	}
 	for _, tt := range []struct {
 		n    int
@@ -72,7 +72,7 @@ func TestBinomial(t *testing.T) {
 		want Range
 	}{{0, 0.5, Range{}}, {7, 0, Range{}}, {7, 1, Range{7, 7}}} {
 		if got := Binomial(tt.n, tt.p); got != tt.want {
-			t.Errorf("Binomial(%d, %v) = %v, want %v", tt.n, tt.p, got, tt.want)
+			t.Errorf("Binomial(%d, %v): got %v, want %v", tt.n, tt.p, got, tt.want)
 		}
 	}
 }
@@ -82,8 +82,8 @@ func power(r *big.Rat, n int) *big.Rat {
 	return new(big.Rat).SetFrac(new(big.Int).Exp(r.Num(), e, nil), new(big.Int).Exp(r.Denom(), e, nil))
 }
 
-// The factor exp(-mean) of the Poisson distribution is no fraction. The terms
-// are taken as shares of their sum, which is that factor's inverse.
+// The factor exp(-mean) of the Poisson distribution is not rational. It is the inverse of
+// the sum of the other factors, so each probability is a term's share of that sum.
 func TestPoisson(t *testing.T) {
 	for _, mean := range []int64{1, 3, 20, 100} {
 		highest := int(mean)*4 + 60
@@ -105,12 +105,12 @@ func TestPoisson(t *testing.T) {
 		tails(t, r, highest, func(k int) *big.Rat { return terms[k] })
 	}
 	if got := Poisson(0); got != (Range{}) {
-		t.Errorf("Poisson(0) = %v", got)
+		t.Errorf("Poisson(0): got %v", got)
 	}
 }
 
-// Large counts come near the normal distribution, whose bounds are 6.1
-// standard deviations away.
+// For large counts, the bounds are close to the normal distribution's: 6.1 standard
+// deviations.
 func TestLarge(t *testing.T) {
 	for _, tt := range []struct {
 		got      Range
@@ -122,7 +122,7 @@ func TestLarge(t *testing.T) {
 	} {
 		low, high := (tt.mean-float64(tt.got.Low))/tt.sd, (float64(tt.got.High)-tt.mean)/tt.sd
 		if low < 6 || low > 6.25 || high < 6 || high > 6.25 {
-			t.Errorf("%v: %.2f standard deviations below the mean and %.2f above", tt.got, low, high)
+			t.Errorf("%v: got %.2f standard deviations below the mean and %.2f above, want 6 to 6.25", tt.got, low, high)
 		}
 	}
 }
@@ -141,12 +141,12 @@ func TestEveryNth(t *testing.T) {
 		r := EveryNth(tt.events, tt.n, tt.counters)
 		for _, n := range tt.has {
 			if !r.Has(n) {
-				t.Errorf("%+v: %v lacks %d", tt, r, n)
+				t.Errorf("%+v: got range %v without %d", tt, r, n)
 			}
 		}
 		for _, n := range tt.not {
 			if r.Has(n) {
-				t.Errorf("%+v: %v has %d", tt, r, n)
+				t.Errorf("%+v: got range %v with %d", tt, r, n)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func TestTicks(t *testing.T) {
 		{10 * time.Second, 10 * time.Millisecond, 1000, Range{896, 1104}},
 	} {
 		if got := Ticks(tt.cpu, tt.period, tt.slices); got != tt.want {
-			t.Errorf("Ticks(%v, %v, %d) = %v, want %v", tt.cpu, tt.period, tt.slices, got, tt.want)
+			t.Errorf("Ticks(%v, %v, %d): got %v, want %v", tt.cpu, tt.period, tt.slices, got, tt.want)
 		}
 	}
 }
@@ -175,12 +175,12 @@ func TestCheck(t *testing.T) {
 		failed := &recorder{}
 		Range{3, 5}.Check(failed, "events", n)
 		if failed.failed != want {
-			t.Errorf("3 to 5, %d counted: failed is %v", n, failed.failed)
+			t.Errorf("count %d in 3 to 5: got failed %v", n, failed.failed)
 		}
 	}
 }
 
-// recorder stands in for a test and keeps whether it failed.
+// recorder is a testing.TB that records whether it failed.
 type recorder struct {
 	testing.TB
 	failed bool

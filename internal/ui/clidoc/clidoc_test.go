@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// measure has a flag of every kind.
+// measure has a flag of each kind.
 type measure struct {
 	Duration string   `arg:"" optional:"" help:"How long."`
 	PID      []string `short:"p" name:"pid" placeholder:"PID" group:"what" help:"These processes: all their [threads]."`
@@ -118,7 +118,7 @@ func TestManual(t *testing.T) {
 	}
 	for _, page := range pages {
 		if out := command(t, "groff", "-man", "-ww", "-z", "-Tutf8", page); out != "" {
-			t.Errorf("groff says of %s:\n%s", page, out)
+			t.Errorf("%s: got warnings of groff\n%s", page, out)
 		}
 		command(t, "mandoc", "-Tlint", "-Werror", page)
 	}

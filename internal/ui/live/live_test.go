@@ -54,11 +54,11 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s %s: got %d, want %d", c.method, c.path, r.StatusCode, c.want)
 		}
 		if policy := r.Header.Get("Content-Security-Policy"); r.StatusCode == http.StatusOK && !strings.Contains(policy, "frame-ancestors") {
-			t.Errorf("%s %s: policy %q", c.method, c.path, policy)
+			t.Errorf("%s %s: got policy %q", c.method, c.path, policy)
 		}
 	}
 	if len(p.pages) != keep {
-		t.Errorf("%d pages are kept, want %d", len(p.pages), keep)
+		t.Errorf("got %d pages, want %d", len(p.pages), keep)
 	}
 }
 
@@ -74,15 +74,15 @@ func TestPolicy(t *testing.T) {
 		_, text, _ := strings.Cut(string(body), "<"+tag+">")
 		text, _, _ = strings.Cut(text, "</"+tag+">")
 		if text == "" || !strings.Contains(policy, sourceHash(text)) {
-			t.Errorf("%s is not allowed by %s", tag, policy)
+			t.Errorf("%s: not allowed by %s", tag, policy)
 		}
 	}
 	if strings.Contains(string(body), "{{") {
-		t.Error("the page is not filled in")
+		t.Error("got unfilled placeholders in the page")
 	}
 }
 
-// events reads a stream of events, a string for each.
+// events reads a stream of events, one string per event.
 type events struct {
 	*bufio.Scanner
 }
@@ -112,13 +112,13 @@ func TestEvents(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if got := response.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("type %q", got)
+		t.Errorf("got type %q", got)
 	}
 	e := events{bufio.NewScanner(response.Body)}
 	want := func(want string) {
 		t.Helper()
 		if got := e.next(t); got != want {
-			t.Errorf("event %q, want %q", got, want)
+			t.Errorf("got event %q, want %q", got, want)
 		}
 	}
 	want(`data: {"first":0,"last":0}`)
@@ -128,20 +128,20 @@ func TestEvents(t *testing.T) {
 	add(t, p, keep+1)
 	for e.next(t) != `data: {"first":3,"last":22}` {
 		if e.Err() != nil {
-			t.Fatal("no event for the newest window")
+			t.Fatal("got no event for the newest window")
 		}
 	}
 	p.End()
 	want(`event: end|data: {}`)
 	if e.Scan() {
-		t.Errorf("%q after the end", e.Text())
+		t.Errorf("got %q after the end", e.Text())
 	}
 }
 
 func TestAddFails(t *testing.T) {
 	p := New()
 	if err := p.Add(&profile.Profile{}, flame.Options{}); err == nil {
-		t.Error("no error for a profile without values")
+		t.Error("got no error for a profile without values")
 	} else if errors.Is(err, io.EOF) {
 		t.Error(err)
 	}

@@ -59,7 +59,7 @@ func TestStrangersConnections(t *testing.T) {
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
 	if !lines.Scan() {
-		t.Fatal("no event")
+		t.Fatal("got no event")
 	}
 	for name, stranger := range map[string]func(net.Conn){
 		"silent":          func(net.Conn) {},
@@ -72,16 +72,16 @@ func TestStrangersConnections(t *testing.T) {
 			for range maxConnections + 10 {
 				stranger(dial(t, s))
 			}
-			// A connection of its own, like a new browser's.
+			// The request uses a new connection, like a new browser's.
 			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 			response, err := client.Get(s.URL() + "page")
 			if err != nil {
-				t.Fatalf("a new connection: %v", err)
+				t.Fatalf("new connection: %v", err)
 			}
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if string(body) != "path /page" || err != nil {
-				t.Errorf("%q, %v", body, err)
+				t.Errorf("got %q, %v", body, err)
 			}
 			select {
 			case events <- "":
@@ -112,7 +112,7 @@ func TestDeniedConnectionCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(c); err != nil {
-			t.Errorf("host %s: the connection stays open: %v", host, err)
+			t.Errorf("host %s: the connection is still open: %v", host, err)
 		}
 	}
 }
@@ -155,15 +155,15 @@ func TestYielding(t *testing.T) {
 			}
 			fresh := add()
 			for i, peer := range peers {
-				_ = peer.SetReadDeadline(time.Now()) // fails if it is closed
+				_ = peer.SetReadDeadline(time.Now()) // fails if the connection is closed
 				_, err := peer.Read(make([]byte, 1))
 				if closed := errors.Is(err, io.EOF); closed != (i == test.want) {
-					t.Errorf("connection %d of %d is closed: %v", i, len(peers), closed)
+					t.Errorf("connection %d of %d: got closed: %v", i, len(peers), closed)
 				}
 			}
 			c.note(fresh, http.StateClosed)
 			if _, held := c.held[fresh]; held || len(c.held) > len(test.held) {
-				t.Errorf("%d are held", len(c.held))
+				t.Errorf("got %d connections", len(c.held))
 			}
 		})
 	}

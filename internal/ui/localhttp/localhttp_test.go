@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// echo answers with the path of the request.
+// echo responds with the path of the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "path "+r.URL.Path)
 })
@@ -31,7 +31,7 @@ func TestTokensDiffer(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	if a.guard.token == b.guard.token || len(a.guard.token) < 20 {
-		t.Errorf("tokens %q and %q", a.guard.token, b.guard.token)
+		t.Errorf("got tokens %q and %q", a.guard.token, b.guard.token)
 	}
 }
 
@@ -74,32 +74,32 @@ func TestLimits(t *testing.T) {
 		return w.Code
 	}
 	if ask("0123456789"); err != nil {
-		t.Errorf("a body of the size allowed: %v", err)
+		t.Errorf("body of the maximum size: got error %v", err)
 	}
 	if ask("0123456789+"); !errors.As(err, new(*http.MaxBytesError)) {
-		t.Errorf("error of a longer one: %v", err)
+		t.Errorf("longer body: got error %v", err)
 	}
 	for range maxRequests {
 		s.guard.slots <- struct{}{}
 	}
 	if code := ask(""); code != http.StatusServiceUnavailable {
-		t.Errorf("status %d beyond the most requests", code)
+		t.Errorf("got status %d above the limit of requests", code)
 	}
 }
 
-// The deadline for reading a request does not limit the time to answer it.
+// The deadline for reading a request does not limit the time of the response.
 func TestDeadline(t *testing.T) {
 	for _, test := range []struct{ method, body string }{{http.MethodGet, ""}, {http.MethodPost, "body"}} {
 		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 		s := listen(t, Options{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if w.lifted != (test.body == "") {
-				t.Errorf("%s: before it is read, the deadline is lifted: %v", test.method, w.lifted)
+				t.Errorf("%s: got deadline removed before reading: %v", test.method, w.lifted)
 			}
 			if _, err := io.ReadAll(r.Body); err != nil {
 				t.Error(err)
 			}
 			if !w.lifted {
-				t.Errorf("%s: while it is answered, the deadline for reading is left", test.method)
+				t.Errorf("%s: got a read deadline during the response", test.method)
 			}
 		})})
 		t.Cleanup(func() { s.Close() })
@@ -118,8 +118,7 @@ func (d *deadlined) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// Serve answers over a connection, and ends with its context despite a pending
-// request.
+// Serve serves a listener, and ends with its context despite a pending request.
 func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan struct{})
@@ -142,10 +141,10 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(response.Body)
 	response.Body.Close()
 	if string(body) != "path /page" || err != nil {
-		t.Errorf("%q, %v", body, err)
+		t.Errorf("got %q, %v", body, err)
 	}
 	if got := response.Header.Get("Referrer-Policy"); got != "no-referrer" {
-		t.Errorf("Referrer-Policy %q: links would tell the token", got)
+		t.Errorf("got Referrer-Policy %q: links would leak the token", got)
 	}
 	if response, err = http.Get(s.URL() + "events"); err != nil {
 		t.Fatal(err)
@@ -157,6 +156,6 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := http.Get(s.URL()); err == nil {
-		t.Error("still listens")
+		t.Error("the server still listens")
 	}
 }

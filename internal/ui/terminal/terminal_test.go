@@ -37,7 +37,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, k := range ParseKeys(sent) {
 			if k <= 0 || k > Clear || k <= unicode.MaxRune && !unicode.IsPrint(rune(k)) {
-				t.Fatalf("%q: key %d", sent, k)
+				t.Fatalf("%q: got key %d", sent, k)
 			}
 		}
 	})
@@ -61,7 +61,7 @@ func TestFit(t *testing.T) {
 	} {
 		got := Fit(c.in, c.width)
 		if got != c.want || Width(got) != c.width {
-			t.Errorf("Fit(%q, %d) = %q of width %d, want %q", c.in, c.width, got, Width(got), c.want)
+			t.Errorf("Fit(%q, %d): got %q of width %d, want %q", c.in, c.width, got, Width(got), c.want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestFitEnd(t *testing.T) {
 		{"日本語", 4, "…語 "},
 	} {
 		if got := FitEnd(c.in, c.width); got != c.want {
-			t.Errorf("FitEnd(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
+			t.Errorf("FitEnd(%q, %d): got %q, want %q", c.in, c.width, got, c.want)
 		}
 	}
 }

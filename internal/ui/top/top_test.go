@@ -81,15 +81,15 @@ func TestSizes(t *testing.T) {
 			for _, size := range [][2]int{{100, 24}, {20, 5}, {300, 60}, {1, 1}, {3, 2}} {
 				lines := s.render(size[0], size[1])
 				if len(lines) != size[1] {
-					t.Errorf("%d lines on a screen of %d", len(lines), size[1])
+					t.Errorf("got %d lines on a screen of %d", len(lines), size[1])
 				}
 				for _, l := range lines {
 					if terminal.Width(l.Text) > size[0] {
-						t.Errorf("%q is wider than %d", l.Text, size[0])
+						t.Errorf("got %q, wider than %d", l.Text, size[0])
 					}
 					for _, r := range l.Text {
 						if !strconv.IsPrint(r) {
-							t.Errorf("%q does not print in %q", r, l.Text)
+							t.Errorf("got unprintable %q in %q", r, l.Text)
 						}
 					}
 				}
@@ -105,18 +105,18 @@ func TestWindows(t *testing.T) {
 		s.add(encodetest.Threads())
 	}
 	if len(s.windows) != 3 || s.whole != 30 {
-		t.Errorf("%d windows with %d samples, want 3 with 30", len(s.windows), s.whole)
+		t.Errorf("got %d windows with %d samples, want 3 with 30", len(s.windows), s.whole)
 	}
 	press(s, ' ')
 	for range 3 {
 		s.add(encodetest.Typical())
 	}
 	if s.whole != 30 {
-		t.Errorf("%d samples though it is paused", s.whole)
+		t.Errorf("got %d samples during a pause, want 30", s.whole)
 	}
 	press(s, ' ')
 	if s.whole != 300 {
-		t.Errorf("%d samples after the pause, want 300", s.whole)
+		t.Errorf("got %d samples after the pause, want 300", s.whole)
 	}
 }
 
@@ -127,11 +127,11 @@ func TestChosenStays(t *testing.T) {
 	chosen := s.items[s.cursor].key
 	press(s, 't')
 	if s.items[s.cursor].key != chosen {
-		t.Errorf("chosen is %q, was %q", s.items[s.cursor].key, chosen)
+		t.Errorf("got %q selected, want %q", s.items[s.cursor].key, chosen)
 	}
 	s.add(encodetest.Threads())
 	if s.items[s.cursor].key != chosen {
-		t.Errorf("after another window chosen is %q, was %q", s.items[s.cursor].key, chosen)
+		t.Errorf("after another window: got %q selected, want %q", s.items[s.cursor].key, chosen)
 	}
 }
 
@@ -140,13 +140,13 @@ func TestStackShare(t *testing.T) {
 	s := newState(encodetest.Typical())
 	press(s, terminal.Enter, terminal.Enter)
 	if s.view != stackView || s.stack.samples == 0 {
-		t.Fatalf("view %d with %d samples", s.view, s.stack.samples)
+		t.Fatalf("got view %d with %d samples", s.view, s.stack.samples)
 	}
 	for range 3 { // the first window is no longer shown
 		s.add(encodetest.Threads())
 	}
 	if !strings.HasSuffix(s.subject(), ", 0.0%") {
-		t.Errorf("a stack that is in no window: %s", s.subject())
+		t.Errorf("stack in no window: got %s", s.subject())
 	}
 }
 
@@ -156,13 +156,13 @@ func TestBack(t *testing.T) {
 	begin := screen(s, 100, 24)
 	press(s, 'p', terminal.Down, terminal.Enter, terminal.Enter, terminal.Enter)
 	if s.view != stackView || s.only.pid == 0 {
-		t.Fatalf("view %d of %+v", s.view, s.only)
+		t.Fatalf("got view %d of %+v", s.view, s.only)
 	}
 	for range 5 {
 		press(s, terminal.Escape)
 	}
 	if got := screen(s, 100, 24); got != begin {
-		t.Errorf("it ends with\n%s\nand began with\n%s", got, begin)
+		t.Errorf("got\n%s\nwant the first screen\n%s", got, begin)
 	}
 	if press(s, 'q'); !s.quit {
 		t.Error("q does not quit")
@@ -174,15 +174,15 @@ func TestFilterKeys(t *testing.T) {
 	write(s, "/qü")
 	press(s, terminal.Backspace)
 	if s.filter != "q" || s.quit || !s.typing {
-		t.Errorf("filter %q, quit %v", s.filter, s.quit)
+		t.Errorf("got filter %q, quit %v", s.filter, s.quit)
 	}
 	press(s, terminal.Clear, terminal.Backspace, terminal.Up)
 	if s.filter != "" {
-		t.Errorf("filter %q", s.filter)
+		t.Errorf("got filter %q", s.filter)
 	}
 	write(s, "x")
 	if press(s, terminal.Escape); s.filter != "" || s.typing {
-		t.Errorf("filter %q after escape", s.filter)
+		t.Errorf("got filter %q after escape", s.filter)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestWriteText(t *testing.T) {
 	}
 	encodetest.Golden(t, "plain.txt", out.Bytes())
 	if err := WriteText(encodetest.FullDisk{}, "", encodetest.Typical(), 5); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 }
 

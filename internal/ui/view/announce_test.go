@@ -22,11 +22,11 @@ func TestLinks(t *testing.T) {
 		const base = "http://127.0.0.1:4000/token/"
 		links := links(base, p.input(t, format))
 		if links[0].what != want {
-			t.Errorf("%s: first is %s, want %s", format, links[0].what, want)
+			t.Errorf("%s: got %s first, want %s", format, links[0].what, want)
 		}
 		for _, l := range links {
 			if !strings.HasPrefix(l.url, base) && !strings.Contains(l.url, url.QueryEscape(base)) {
-				t.Errorf("%s has no token: %s", l.what, l.url)
+				t.Errorf("%s: got no token in %s", l.what, l.url)
 			}
 		}
 	}
@@ -35,9 +35,9 @@ func TestLinks(t *testing.T) {
 // No browser is started without a display, or as root.
 func TestBrowser(t *testing.T) {
 	if got := browser(environment(nil)); got != "" {
-		t.Errorf("without a display: %s", got)
+		t.Errorf("without a display: got %s", got)
 	}
 	if got := browser(environment(map[string]string{"DISPLAY": ":0"})); got != "" && os.Geteuid() == 0 {
-		t.Errorf("as root: %s", got)
+		t.Errorf("as root: got %s", got)
 	}
 }

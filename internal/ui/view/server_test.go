@@ -51,7 +51,7 @@ type program struct {
 	base, work, size  uint64 // the file's lowest address, and the address and size of function work
 }
 
-// build compiles the program, and makes a profile with 7 samples at the first
+// build compiles the program and returns it with a profile: 7 samples at the first
 // instruction of work, called from main, and 1 sample in main.
 func build(t *testing.T) *program {
 	t.Helper()
@@ -168,8 +168,7 @@ func serve(t *testing.T, o Options) *site {
 	return &site{origin: "http://" + at.Host, below: strings.TrimSuffix(at.Path, "/")}
 }
 
-// site is a server: its origin, and the path with the token, below which all pages
-// are.
+// site is a server: its origin, and the path with the token, which precedes all paths.
 type site struct{ origin, below string }
 
 // request is a request and its expected result.
@@ -239,7 +238,7 @@ func TestGuarded(t *testing.T) {
 		}
 		server.below = "/" + strings.Repeat("a", len(server.below)-1)
 		if r, _ := (request{path: "/"}).do(t, server); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s, another token: %s", format, r.Status)
+			t.Errorf("%s, another token: got %s", format, r.Status)
 		}
 	}
 }
@@ -252,13 +251,12 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// ask sends a request to one of the symbol server's resources, and returns the
-// answer.
+// ask sends a request to a resource of the symbol server and returns the response.
 func ask(t *testing.T, server *site, resource, body string) any {
 	t.Helper()
 	r, text := request{method: http.MethodPost, path: resource, body: body}.do(t, server)
 	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%s %s: %s %s", resource, body, r.Status, text)
+		t.Fatalf("%s %s: got %s %s", resource, body, r.Status, text)
 	}
 	var answer any
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
@@ -270,7 +268,7 @@ func ask(t *testing.T, server *site, resource, body string) any {
 func parse(t *testing.T, text string) (v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("got %[2]s: %[1]v", err, text)
 	}
 	return v
 }
@@ -279,7 +277,7 @@ func TestSymbolicate(t *testing.T) {
 	p := build(t)
 	server := p.serve(t, decode.Firefox)
 	offset := p.work - p.base
-	// An address's line shows that twice is inlined there.
+	// The line of an address shows that twice is inlined there.
 	inlined := uint64(0)
 	library := code.NewLibrary(t.Context(), nil, symbolize.Options{})
 	defer library.Close()
@@ -293,7 +291,7 @@ func TestSymbolicate(t *testing.T) {
 		}
 	}
 	if inlined == 0 {
-		t.Fatal("nothing is inlined")
+		t.Fatal("got no inlined function")
 	}
 	job := fmt.Sprintf(`{"memoryMap":[["work",%q],["libnowhere.so","0000"]],"stacks":[[[0,%d],[1,16]],[[0,%d]]]}`, p.moduleID(), offset, inlined)
 	found := fmt.Sprintf(`"found_modules":{"work/%s":true,"libnowhere.so/0000":false}`, p.moduleID())
@@ -313,11 +311,11 @@ func TestSymbolicate(t *testing.T) {
 		}
 	}
 	if got := ask(t, server, "/symbolicate/v5", `{"jobs":[{"memoryMap":[],"stacks":[[[0,1]]]}]}`); !strings.Contains(fmt.Sprint(got), "module 0 of 0") {
-		t.Errorf("a module that is none: %v", got)
+		t.Errorf("missing module: got %v", got)
 	}
 	for _, body := range []string{"", "[]", `{"jobs":[{"stacks":[[[-1,0]]]}]}`, `{"jobs":3}`} {
 		if r, _ := (request{method: http.MethodPost, path: "/symbolicate/v5", body: body}).do(t, server); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: %s", body, r.Status)
+			t.Errorf("%q: got %s", body, r.Status)
 		}
 	}
 }
@@ -338,8 +336,8 @@ func TestSource(t *testing.T) {
 		question("work", p.moduleID(), offset, p.source+"/../../../../../../etc/passwd"),
 		question("work", p.moduleID(), offset, "../../../../../../../../etc/passwd"),
 		question("work", p.moduleID(), offset, p.path),
-		question("work", p.moduleID(), 0, p.source),          // no code of this module
-		question("work", p.moduleID(), 1<<40, p.source),      // no code
+		question("work", p.moduleID(), 0, p.source),          // the module has no code there
+		question("work", p.moduleID(), 1<<40, p.source),      // outside all code
 		question("work", "1"+p.moduleID(), offset, p.source), // another build
 		question("other", p.moduleID(), offset, p.source),
 		question("../work", p.moduleID(), offset, p.source),
@@ -347,7 +345,7 @@ func TestSource(t *testing.T) {
 	} {
 		got, _ := ask(t, server, "/source/v1", body).(map[string]any)
 		if len(got) != 1 || got["error"] == "" {
-			t.Errorf("%s: %v", body, got)
+			t.Errorf("%s: got %v", body, got)
 		}
 	}
 }
@@ -369,18 +367,18 @@ func TestAssembly(t *testing.T) {
 		got, _ := ask(t, server, "/asm/v1", body).(map[string]any)
 		list, _ := got["instructions"].([]any)
 		if got["startAddress"] != fmt.Sprintf("%#x", offset) || got["size"] != fmt.Sprintf("%#x", test.want) || len(list) < 5 {
-			t.Fatalf("%s: %v", body, got)
+			t.Fatalf("%s: got %v", body, got)
 		}
 		last, _ := list[len(list)-1].([]any)
 		if at, _ := last[0].(float64); len(last) != 2 || uint64(at) >= p.size || uint64(at) < p.size-16 {
-			t.Errorf("%s: the last instruction is %v", body, last)
+			t.Errorf("%s: got last instruction %v", body, last)
 		}
 		if syntax, _ := got["syntax"].([]any); len(syntax) != 1 {
-			t.Errorf("syntax %v", got["syntax"])
+			t.Errorf("got syntax %v", got["syntax"])
 		}
 	}
 	if got, _ := ask(t, server, "/asm/v1", strings.Replace(question(1, false), "startAddress\":\"0x", "startAddress\":\"0xff00000", 1)).(map[string]any); len(got) != 1 {
-		t.Errorf("where no code is: %v", got)
+		t.Errorf("outside all code: got %v", got)
 	}
 }
 
@@ -391,7 +389,7 @@ func TestListing(t *testing.T) {
 		t.Helper()
 		r, body := request{path: "/code?" + query.Encode()}.do(t, server)
 		if r.StatusCode != http.StatusOK {
-			t.Fatalf("%v: %s %s", query, r.Status, body)
+			t.Fatalf("%v: got %s %s", query, r.Status, body)
 		}
 		if err := json.Unmarshal([]byte(body), &l); err != nil {
 			t.Fatal(err)
@@ -401,7 +399,7 @@ func TestListing(t *testing.T) {
 	query := url.Values{"function": {"work"}, "module": {p.path}, "value": {"1"}, "task": {"p.42"}}
 	l := get(query)
 	if l.Self != 70 || l.Total != 70 || len(l.Sources) != 1 || len(l.Assembly) != 1 {
-		t.Fatalf("%+v", l)
+		t.Fatalf("got %+v", l)
 	}
 	s, a := l.Sources[0], l.Assembly[0]
 	if d := cmp.Diff(source{File: p.source, First: 1, Lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n"), Counts: [][3]int64{{2, 70, 70}}},
@@ -409,37 +407,38 @@ func TestListing(t *testing.T) {
 		t.Error("source (-want +got):\n" + d)
 	}
 	if first := a.Instructions[0]; a.Function != "work" || uint64(first.Address) != p.work || first.Self != 70 || first.Total != 70 || first.Line != 2 || first.File != p.source {
-		t.Errorf("%s begins with %+v", a.Function, first)
+		t.Errorf("%s: got first instruction %+v", a.Function, first)
 	}
 	inlined := 0
 	for _, i := range a.Instructions[1:] {
 		if i.Total != 0 {
-			t.Errorf("%+v has samples", i)
+			t.Errorf("got samples in %+v", i)
 		}
 		if i.Inlined == "twice" {
 			inlined++
 		}
 	}
 	if inlined == 0 {
-		t.Error("no instruction is of the inlined function")
+		t.Error("got no instruction of the inlined function")
 	}
 	main := get(url.Values{"function": {"main"}, "module": {p.path}, "value": {"0"}})
 	if main.Self != 1 || main.Total != 8 || len(main.Assembly) != 1 || main.Assembly[0].Function != "main" {
-		t.Errorf("main: %+v", main)
+		t.Errorf("main: got %+v", main)
 	}
 	query.Set("task", "p.43")
 	if other := get(query); other.Total != 0 || len(other.Sources) != 0 || len(other.Assembly) != 0 {
-		t.Errorf("of another process: %+v", other)
+		t.Errorf("other process: got %+v", other)
 	}
 	for _, value := range []string{"", "2", "-1", "x"} {
 		query.Set("value", value)
 		if r, _ := (request{path: "/code?" + query.Encode()}).do(t, server); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("value %q: %s", value, r.Status)
+			t.Errorf("value %q: got %s", value, r.Status)
 		}
 	}
 }
 
-// A profile controls its file names: the debug information must confirm them.
+// A profile can contain any file names: Source files are shown only if the debug info
+// names them.
 func TestListingOfForeignSource(t *testing.T) {
 	p := build(t)
 	for i := range p.profile.Functions {
@@ -447,7 +446,7 @@ func TestListingOfForeignSource(t *testing.T) {
 	}
 	r, body := request{path: "/code?" + url.Values{"function": {"work"}, "module": {p.path}, "value": {"0"}}.Encode()}.do(t, p.serve(t, decode.Folded))
 	if r.StatusCode != http.StatusOK || strings.Contains(body, "root:x:") || !strings.Contains(body, "does not name it") {
-		t.Errorf("%s %s", r.Status, body)
+		t.Errorf("got %s %s", r.Status, body)
 	}
 }
 
@@ -456,7 +455,7 @@ func TestPprof(t *testing.T) {
 	for _, format := range []decode.Format{decode.Pprof, decode.Folded} {
 		server := p.serve(t, format)
 		if r, _ := (request{path: "/pprof/"}).do(t, server); r.Header.Get("Location") != "flamegraph" && r.Header.Get("Location") != server.below+"/pprof/flamegraph" {
-			t.Errorf("%s: leads to %q", format, r.Header.Get("Location"))
+			t.Errorf("%s: got location %q", format, r.Header.Get("Location"))
 		}
 		for page, want := range map[string]string{
 			"flamegraph": "work", "top": "work", "peek?f=work": "work",
@@ -464,29 +463,29 @@ func TestPprof(t *testing.T) {
 		} {
 			r, body := request{path: "/pprof/" + page}.do(t, server)
 			if r.StatusCode != http.StatusOK || !strings.Contains(body, want) || r.Header.Get("Content-Security-Policy") == "" {
-				t.Errorf("%s, %s: %s without %q", format, page, r.Status, want)
+				t.Errorf("%s, %s: got %s without %q", format, page, r.Status, want)
 			}
 		}
-		// Disassembly is built in, whether or not objdump is installed.
+		// Disassembly is built in. It does not need objdump.
 		_, body := request{path: "/pprof/disasm?f=work"}.do(t, server)
 		if !strings.Contains(body, "ret") || !strings.Contains(body, fmt.Sprintf("%x", p.work)) {
-			t.Errorf("%s: no instructions in %s", format, body)
+			t.Errorf("%s: got no instructions in %s", format, body)
 		}
 	}
 	for value, of := range p.profile.ValueTypes {
 		o := Options{Input: p.input(t, decode.Pprof), Value: value, Stderr: io.Discard}
 		if _, body := (request{path: "/pprof/top"}).do(t, serve(t, o)); !strings.Contains(body, "Type: "+of.Type) {
-			t.Errorf("no table of %s", of.Type)
+			t.Errorf("got no table of %s", of.Type)
 		}
 	}
 	base := p.input(t, decode.Pprof)
 	o := Options{Input: p.input(t, decode.Pprof), Base: &base, Stderr: io.Discard}
 	if r, body := (request{path: "/pprof/top"}).do(t, serve(t, o)); r.StatusCode != http.StatusOK || !strings.Contains(body, "work") {
-		t.Errorf("with a base: %s", r.Status)
+		t.Errorf("with a base: got %s", r.Status)
 	}
 }
 
-// pprof's source page reads no file that is named by the profile only.
+// pprof's source page does not read files that only the profile names.
 func TestPprofOfForeignSource(t *testing.T) {
 	p := build(t)
 	secret := filepath.Join(p.dir, "secret")
@@ -503,17 +502,17 @@ func TestPprofOfForeignSource(t *testing.T) {
 			p.profile.Frames[i].Line = 1
 		}
 		base := p.input(t, decode.Pprof)
-		p.profile.Samples[0].Values[0] += 50 // frames without a difference are not shown
+		p.profile.Samples[0].Values[0] += 50 // frames without a difference are hidden
 		for kind, o := range map[string]Options{
 			"alone": {Input: p.input(t, decode.Pprof)}, "with a base": {Input: p.input(t, decode.Pprof), Base: &base},
 		} {
 			o.Stderr = io.Discard
 			server := serve(t, o)
 			if r, body := (request{path: "/pprof/source?f=work"}).do(t, server); strings.Contains(body, "confidential") {
-				t.Errorf("%s, %s: %s with the file's text", name, kind, r.Status)
+				t.Errorf("%s, %s: got %s with the file's text", name, kind, r.Status)
 			}
 			if _, body := (request{path: "/pprof/top?g=files"}).do(t, server); !strings.Contains(body, "secret") {
-				t.Errorf("%s, %s: the file is not called as the profile does", name, kind)
+				t.Errorf("%s, %s: got no file name from the profile", name, kind)
 			}
 		}
 	}
@@ -547,7 +546,7 @@ func TestFlameOfValue(t *testing.T) {
 		}
 		got, err := newFlamePage(Options{Input: p.input(t, decode.Folded), Value: value}).write()
 		if err != nil || !bytes.Equal(got, want.Bytes()) {
-			t.Errorf("value %d: the page is another, %v", value, err)
+			t.Errorf("value %d: got another page, %v", value, err)
 		}
 	}
 }
@@ -562,12 +561,12 @@ func TestServe(t *testing.T) {
 	}()
 	for deadline := time.Now().Add(testenv.Patience(30 * time.Second)); !strings.Contains(stderr.String(), "Ctrl-C"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing is served: %s", stderr.String())
+			t.Fatalf("got no page: %s", stderr.String())
 		}
 	}
 	link := regexp.MustCompile(`https://profiler\.firefox\.com/from-url/(\S+)/\?symbolServer=(\S+)`).FindStringSubmatch(stderr.String())
 	if link == nil {
-		t.Fatalf("no link in %s", stderr.String())
+		t.Fatalf("got no link in %s", stderr.String())
 	}
 	address, err := url.QueryUnescape(link[1])
 	if err != nil {
@@ -579,12 +578,12 @@ func TestServe(t *testing.T) {
 	}
 	at, err := url.Parse(address)
 	if err != nil || !strings.HasPrefix(at.Host, "127.0.0.1:") || address != symbols+"/profile.json.gz" || len(strings.Split(at.Path, "/")[1]) < 26 {
-		t.Errorf("profile at %s, symbols at %s", address, symbols)
+		t.Errorf("got profile at %s, symbols at %s", address, symbols)
 	}
 	// Only this machine can connect.
 	host, _, err := net.SplitHostPort(at.Host)
 	if ip := net.ParseIP(host); err != nil || !ip.IsLoopback() {
-		t.Errorf("listens on %s", at.Host)
+		t.Errorf("got address %s", at.Host)
 	}
 	response, err := http.Get(address)
 	if err != nil {
@@ -593,14 +592,14 @@ func TestServe(t *testing.T) {
 	read, _, err := decode.Read(t.Context(), response.Body, "served")
 	response.Body.Close()
 	if err != nil || read.Total(0) == 0 {
-		t.Errorf("the profile cannot be read: %v", err)
+		t.Errorf("reading the profile: %v", err)
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("ended with %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if _, err := http.Get(address); err == nil {
-		t.Error("still answers")
+		t.Error("the server still responds")
 	}
 }
 
@@ -612,6 +611,6 @@ func TestPortInUse(t *testing.T) {
 	defer listener.Close()
 	address, _ := listener.Addr().(*net.TCPAddr)
 	if err := Serve(t.Context(), Options{Port: address.Port, Stderr: io.Discard}); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("at a port in use: %v", err)
+		t.Errorf("port in use: got error %v", err)
 	}
 }
