@@ -364,17 +364,18 @@ func await(t *testing.T, pid int, want byte) {
 	}
 }
 
-// TestOverhead logs the cost of stepping for a thread.
-func TestOverhead(t *testing.T) {
-	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
-	s := start(t, Options{MaxOverhead: 0.1}, pid)
-	began := time.Now()
-	collect(t, s, 10)
-	took := time.Since(began)
+// BenchmarkStep measures the cost of stepping for a thread. An operation is one sample.
+func BenchmarkStep(b *testing.B) {
+	pid := launch(b, compile(b, "cycle", "-static", "-no-pie")).Process.Pid
+	s := start(b, Options{MaxOverhead: 0.1}, pid)
+	for b.Loop() {
+		collect(b, s, 1)
+	}
 	s.Close()
 	stats, _ := s.Stats()
-	t.Logf("held for %v of %v, %.0f records a second, %v a step", stats.Held, took,
-		float64(stats.Records)/took.Seconds(), stats.Held/time.Duration(stats.Steps))
+	b.ReportMetric(stats.Held.Seconds()/b.Elapsed().Seconds(), "held")
+	b.ReportMetric(float64(stats.Records)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(float64(stats.Held.Nanoseconds())/float64(stats.Steps), "ns/step")
 }
 
 func TestAdd(t *testing.T) {

@@ -420,6 +420,13 @@ func TestWatchThread(t *testing.T) {
 		pollExit(t.Context(), id)
 		close(polled)
 	}()
+	select {
+	case <-watched:
+		t.Error("Watch ended although the thread runs")
+	case <-polled:
+		t.Error("pollExit returned although the thread runs")
+	default:
+	}
 	close(leave)
 	<-watched
 	<-polled
