@@ -145,7 +145,7 @@ func one(t *testing.T, pattern string) string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) != 1 {
-		t.Fatalf("%s: got %q, %v", pattern, paths, err)
+		t.Fatalf("%s: got %q, %v; want one path", pattern, paths, err)
 	}
 	return paths[0]
 }

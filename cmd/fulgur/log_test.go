@@ -54,6 +54,6 @@ func TestLogPlace(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
-		t.Errorf("got %q, %v", b, err)
+		t.Errorf("got %q, %v; want precious", b, err)
 	}
 }

@@ -167,7 +167,7 @@ func TestMergeRefuses(t *testing.T) {
 		t.Errorf("got error %v, want one about the build IDs of a and b", err)
 	}
 	if err := Merge(&out, []Input{unknown, a, b}, MergeOptions{Force: true}); err != nil || out.String() != "B 1 2 6 8\n" {
-		t.Errorf("with Force: got %v, %q", err, out.String())
+		t.Errorf("with Force: got %v, %q; want %q", err, out.String(), "B 1 2 6 8\n")
 	}
 	out.Reset()
 	for _, tc := range []struct{ name, a, b, want string }{

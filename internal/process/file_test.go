@@ -195,7 +195,7 @@ func TestSameFile(t *testing.T) {
 	} {
 		st := unix.Stat_t{Dev: unix.Mkdev(tc.maj, tc.min), Ino: tc.ino}
 		if got := sameFile(st, key); got != tc.want {
-			t.Errorf("%s: got %v", tc.name, got)
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestFileLimit(t *testing.T) {
 	}
 	for i, f := range all {
 		if got, err := contents(f); err != nil || got != "abcdefgh"[i:i+1] {
-			t.Errorf("file %d: got %q, %v", i, got, err)
+			t.Errorf("file %d: got %q, %v; want %q", i, got, err, "abcdefgh"[i:i+1])
 		}
 	}
 	check()
@@ -253,7 +253,7 @@ func TestFileNoAnswer(t *testing.T) {
 	c := newFiles(10)
 	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, source{pid: os.Getpid()})
 	if got, err := contents(f); err != nil || got != content {
-		t.Fatalf("got %q, %v", got, err)
+		t.Fatalf("got %q, %v; want %q", got, err, content)
 	}
 	stop()
 	if err := c.close(); err != nil || f.isOpen() {

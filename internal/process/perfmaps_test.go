@@ -298,7 +298,7 @@ func TestPerfMapAtExit(t *testing.T) {
 			pid := cmd.Process.Pid
 			m := p.open(pid)
 			if !errors.Is(m.err, fs.ErrNotExist) {
-				t.Errorf("missing map: got error %v", m.err)
+				t.Errorf("missing map: got error %v, want %v", m.err, fs.ErrNotExist)
 			}
 			path := perfMapPath(pid)
 			t.Cleanup(func() { os.Remove(path) })

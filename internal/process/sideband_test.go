@@ -153,7 +153,7 @@ func openSideband(t *testing.T, pages int) *Sideband {
 		t.Fatal(err)
 	}
 	if got := len(s.FDs()); got != len(cpus) {
-		t.Errorf("got %d descriptors for %d CPUs", got, len(cpus))
+		t.Errorf("got %d descriptors, want %d", got, len(cpus))
 	}
 	return s
 }
@@ -185,7 +185,7 @@ func listen(t *testing.T) (*Table, func()) {
 		})
 		table.Applied()
 		if err != nil || lost != 0 {
-			t.Errorf("Drain: got lost %d, %v", lost, err)
+			t.Errorf("Drain: got lost %d, %v; want 0", lost, err)
 		}
 	}
 	table = NewTable(Options{Sync: drain})
@@ -402,7 +402,7 @@ func TestSidebandQuiet(t *testing.T) {
 	heard := 0
 	lost, err := s.Drain(func(perfevent.Record) { heard++ })
 	if err != nil || lost != 0 {
-		t.Errorf("got lost %d, %v", lost, err)
+		t.Errorf("got lost %d, %v; want 0", lost, err)
 	}
 	if ready == 0 {
 		t.Errorf("got no readable ring after %d records", made)

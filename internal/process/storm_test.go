@@ -58,11 +58,11 @@ func TestStorm(t *testing.T) {
 			continue
 		}
 		if l := table.Resolve(self, m.Start, now+1000*stormWindow); l.MapStart != m.Start {
-			t.Errorf("%+v: got %v", m, l)
+			t.Errorf("%+v: got %v, want it from %#x", m, l, m.Start)
 		}
 	}
 	if l := table.Resolve(pidB, 0x1800, now); l.String() != "b+0x800" {
-		t.Errorf("other process: got %v", l)
+		t.Errorf("other process: got %v, want %v", l, "b+0x800")
 	}
 }
 

@@ -39,7 +39,7 @@ func TestMaxDepth(t *testing.T) {
 		b := NewBuilder(counted...)
 		s := pushed(b, frameNamed(b, "f"), depth)
 		if b.IsCut(s) != (depth > MaxDepth) {
-			t.Errorf("%d frames: got IsCut %v", depth, b.IsCut(s))
+			t.Errorf("%d frames: got IsCut %v, want %v", depth, b.IsCut(s), depth > MaxDepth)
 		}
 		b.Add(Sample{Stack: s, Task: b.Task(Task{}), Values: []int64{3, 7}})
 		p := b.Profile(Meta{}, Losses{})
@@ -50,7 +50,7 @@ func TestMaxDepth(t *testing.T) {
 		total(t, p, 3, deep, 0)
 		frames := p.AppendFrames(nil, p.Samples[0].Stack)
 		if len(frames) != wantDepth {
-			t.Errorf("%d frames: got %d", depth, len(frames))
+			t.Errorf("%d frames: got %d, want %d", depth, len(frames), wantDepth)
 		}
 		if name := p.FrameName(frames[0]); (name == Truncated) != (depth > MaxDepth) {
 			t.Errorf("%d frames: got innermost %s", depth, name)
@@ -80,7 +80,7 @@ func TestMaxTables(t *testing.T) {
 		}
 		p := c.Profile(Meta{}, Losses{})
 		if p.Total(1) != 100*samples {
-			t.Errorf("limit %d: got second value %d", room, p.Total(1))
+			t.Errorf("limit %d: got second value %d, want %d", room, p.Total(1), 100*samples)
 		}
 		rows := len(p.Mappings) + len(p.Functions) + len(p.Frames) + len(p.Stacks) + len(p.Tasks) + len(p.Samples)
 		if limit := int(room)/sizeStack + 20; rows > limit {

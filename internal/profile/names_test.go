@@ -96,7 +96,7 @@ func TestNamed(t *testing.T) {
 	p := b.Profile(Meta{}, Losses{})
 	for i, c := range cases {
 		if got := p.Named(ids[i]); got != c.want {
-			t.Errorf("%q in %q: got Named %v", c.function, c.mapping, got)
+			t.Errorf("%q in %q: got Named %v, want %v", c.function, c.mapping, got, c.want)
 		}
 	}
 }

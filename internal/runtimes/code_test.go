@@ -39,7 +39,7 @@ func TestParseCode(t *testing.T) {
 	}
 	for _, b := range [][]byte{nil, b[:codeHeader-1], b[:len(b)-1]} {
 		if _, _, err := ParseCode(b); !errors.Is(err, ringbuf.ErrRecord) {
-			t.Errorf("%d bytes: got error %v", len(b), err)
+			t.Errorf("%d bytes: got error %v, want %v", len(b), err, ringbuf.ErrRecord)
 		}
 	}
 }

@@ -96,11 +96,11 @@ func TestBuildProfile(t *testing.T) {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 	if p.Meta.Scope != "test" {
-		t.Errorf("got meta %+v", p.Meta)
+		t.Errorf("got scope %q, want test", p.Meta.Scope)
 	}
 	for _, s := range p.Samples {
 		if s.CPU != -1 {
-			t.Errorf("got CPU %d in a profile without CPUs", s.CPU)
+			t.Errorf("got CPU %d in a profile without CPUs, want -1", s.CPU)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestDriver(t *testing.T) {
 				t.Errorf("got exit code %d after %q, want %d after %q", code, j.calls, test.code, test.calls)
 			}
 			if launched := len(test.command) > 0 && len(j.calls) == len(all); launched != (j.pid != 0) {
-				t.Errorf("got process %d as the target", j.pid)
+				t.Errorf("got process %d as the target, want one: %v", j.pid, launched)
 			}
 		})
 	}

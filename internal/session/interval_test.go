@@ -135,6 +135,6 @@ func TestFilesRefuse(t *testing.T) {
 		}
 	}
 	if _, err := Files(&Options{Output: "/no/such/directory/name.folded"}, 0); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %v", err, fs.ErrNotExist)
 	}
 }

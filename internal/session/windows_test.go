@@ -90,7 +90,7 @@ func TestWindowsContents(t *testing.T) {
 	<-written
 	w.sources = nil
 	if len(got) != len(parts) {
-		t.Fatalf("got %d windows", len(got))
+		t.Fatalf("got %d windows, want %d", len(got), len(parts))
 	}
 	for i, want := range parts {
 		p := got[i].Profile
@@ -305,7 +305,7 @@ func TestWindowsPending(t *testing.T) {
 	}
 	b.err = errors.New("gone")
 	if _, err := w.pending(); !errors.Is(err, b.err) {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %v", err, b.err)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 		return err
 	}
 	if err := read(); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("got error %v", err)
+		t.Fatalf("got error %v, want %v", err, fs.ErrNotExist)
 	}
 	w.Processes.FollowPerfMaps() // limited in its rate
 	if err := os.WriteFile(path, []byte("1000 10 compiled\n"), 0o600); err != nil {
@@ -382,7 +382,7 @@ func TestWindowsUnresolvedFrames(t *testing.T) {
 	w.sources = nil
 	for i, window := range got {
 		if n := window.Profile.Losses[profile.LossUnresolvedFrames]; n != 1 {
-			t.Errorf("window %d: got %d functions without names", i+1, n)
+			t.Errorf("window %d: got %d functions without names, want 1", i+1, n)
 		}
 	}
 	if w.lost[profile.LossUnresolvedFrames] != 0 || w.lost[profile.LossUnresolved] != 2 {
@@ -416,7 +416,7 @@ func TestWindowsTurn(t *testing.T) {
 	w.sources = []source.Source{steps{name: "a", noted: &noted}, steps{name: "b", noted: &noted}}
 	defer func() { w.sources = nil }()
 	if err := w.turn(); !errors.Is(err, errRenew) {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %v", err, errRenew)
 	}
 	if want := []string{"begin a", "begin b", "cut a", "cut b", "renew a", "renew b"}; !slices.Equal(noted, want) {
 		t.Errorf("got steps %q, want %q", noted, want)

@@ -91,12 +91,12 @@ func TestRequired(t *testing.T) {
 	t.Setenv(rigVar, "1")
 	for name, got := range map[string]*outcome{"long": verdict(Long), "VM": verdict(VM)} {
 		if got.verdict != "pass" {
-			t.Errorf("%s, requested: got %s", name, got.verdict)
+			t.Errorf("%s, requested: got %s, want pass", name, got.verdict)
 		}
 	}
 	t.Setenv("FULGUR_TEST_GIVEN", "a file")
 	if got := Given(t, "FULGUR_TEST_GIVEN"); got != "a file" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want a file", got)
 	}
 }
 

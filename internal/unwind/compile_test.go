@@ -338,7 +338,7 @@ func TestSeparate(t *testing.T) {
 			t.Errorf("%s: got damage %v, want %v", test.name, table.Stats.Damage, wrong)
 		}
 		if got := table.Lookup(codeAddr + 8).String(); got != sp8 {
-			t.Errorf("%s: got rule %s for code that .eh_frame describes", test.name, got)
+			t.Errorf("%s: got rule %s for code that .eh_frame describes, want %s", test.name, got, sp8)
 		}
 	}
 }
@@ -447,7 +447,7 @@ func TestStartContext(t *testing.T) {
 	}
 	for off := range uint64(0x120) {
 		if got := table.Lookup(codeAddr+off) == (Rule{Kind: KindEnd}); got != (off == 0x3f) {
-			t.Errorf("at %#x: got %v", off, table.Lookup(codeAddr+off))
+			t.Errorf("at %#x: got %v, want KindEnd: %v", off, table.Lookup(codeAddr+off), off == 0x3f)
 		}
 	}
 }
@@ -459,7 +459,7 @@ func TestNoTable(t *testing.T) {
 		"machine":    madeUp(elf.EM_RISCV, nil, elftest.Section{Name: ".eh_frame", Content: []byte{0, 0, 0, 0}}),
 	} {
 		if _, err := compileBytes(t, b, Options{}); !errors.Is(err, ErrNoTable) {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, ErrNoTable)
 		}
 	}
 }
@@ -491,7 +491,7 @@ func TestMaxRows(t *testing.T) {
 		t.Errorf("6 rows: got %v", err)
 	}
 	if _, err := compileBytes(t, file(), Options{MaxRows: 5}); err == nil || !strings.Contains(err.Error(), "more than 5 rows in .eh_frame") {
-		t.Errorf("6 rows with a limit of 5: got %v", err)
+		t.Errorf("6 rows with a limit of 5: got %v, want %q in it", err, "more than 5 rows in .eh_frame")
 	}
 }
 
@@ -526,7 +526,7 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: got %d damaged: %v", name, table.Stats.Damaged, table.Stats.Damage)
 		}
 		if r := table.Lookup(codeAddr + 10); r.String() != sp8 {
-			t.Errorf("%s: got %v for the function before", name, r)
+			t.Errorf("%s: got %v for the function before, want %v", name, r, sp8)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 func checkTable(t *testing.T, table *Table) {
 	t.Helper()
 	if table.Rules[0] != (Rule{}) {
-		t.Fatalf("got first rule %v", table.Rules[0])
+		t.Fatalf("got first rule %v, want %v", table.Rules[0], Rule{})
 	}
 	for i, s := range table.Segments {
 		blocks := table.Blocks[s.FirstBlock:]

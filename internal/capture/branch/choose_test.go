@@ -23,7 +23,7 @@ func TestNearTaken(t *testing.T) {
 			}
 		}
 		if terms := nearTaken(pmuName(devices)); terms != "" != known {
-			t.Errorf("%q: got terms %q", pmu, terms)
+			t.Errorf("%q: got terms %q, want some: %v", pmu, terms, known)
 		}
 	}
 }

@@ -67,6 +67,6 @@ func TestPMUWithoutBranches(t *testing.T) {
 		t.Errorf("cycles: got %+v", o)
 	}
 	if o := tried[doctor.ProbeBranchRecords]; !errors.Is(o.Err, doctor.ErrNoBranchRecords) {
-		t.Errorf("branch records: got %+v", o)
+		t.Errorf("branch records: got %+v, want %v", o, doctor.ErrNoBranchRecords)
 	}
 }

@@ -44,10 +44,10 @@ func TestOf(t *testing.T) {
 
 func TestOfRunnable(t *testing.T) {
 	if got := OfRunnable([]string{"do_sched_yield", "do_syscall_64"}); got != Yield {
-		t.Errorf("yielding thread: got %q", got)
+		t.Errorf("yielding thread: got %q, want %q", got, Yield)
 	}
 	if got := OfRunnable([]string{"anon_pipe_read", "vfs_read"}); got != Preempted {
-		t.Errorf("thread reading a pipe: got %q", got)
+		t.Errorf("thread reading a pipe: got %q, want %q", got, Preempted)
 	}
 }
 

@@ -31,14 +31,14 @@ func TestAsk(t *testing.T) {
 	now := func(*Visit) (string, error) { return "now", nil }
 	a.within = time.Hour
 	if got, err := ask(a, nil, Place{Near: "another"}, now, nil); got != "now" || err != nil {
-		t.Errorf("other file system: got %q, %v", got, err)
+		t.Errorf("other file system: got %q, %v; want now", got, err)
 	}
 	close(release)
 	if got := <-late; got != "late" {
-		t.Errorf("got late answer %q", got)
+		t.Errorf("got late answer %q, want late", got)
 	}
 	if got, err := ask(a, nil, stuck, now, nil); got != "now" || err != nil {
-		t.Errorf("after the answer: got %q, %v", got, err)
+		t.Errorf("after the answer: got %q, %v; want now", got, err)
 	}
 }
 
@@ -65,7 +65,7 @@ func testVisit(t *testing.T) {
 		}
 		beside := func(v *Visit) (string, error) { return "now", v.Reach(Place{Device: 2}) }
 		if got, err := ask(a, nil, Place{Near: near}, beside, nil); got != "now" || err != nil {
-			t.Errorf("%s, other file system: got %q, %v", near, got, err)
+			t.Errorf("%s, other file system: got %q, %v; want now", near, got, err)
 		}
 	}
 	close(release)
@@ -127,6 +127,6 @@ func TestAskMany(t *testing.T) {
 	}
 	a.within = time.Hour
 	if got, err := ask(a, nil, Place{}, func(*Visit) (int, error) { return 1, nil }, nil); got != 1 || err != nil {
-		t.Errorf("after the answers: got %d, %v", got, err)
+		t.Errorf("after the answers: got %d, %v; want 1", got, err)
 	}
 }

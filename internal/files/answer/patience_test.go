@@ -37,7 +37,7 @@ func testPatience(t *testing.T) {
 			},
 			Late: func(got int, err error) {
 				if got != i || err != nil {
-					t.Errorf("question %d: got late answer %d, %v", i, got, err)
+					t.Errorf("question %d: got late answer %d, %v; want %d", i, got, err, i)
 				}
 				late <- got
 			},
@@ -113,7 +113,7 @@ func TestAskEachSlowly(t *testing.T) {
 			}
 		}
 		if len(got) != len(questions) {
-			t.Errorf("got %d answers", len(got))
+			t.Errorf("got %d answers, want %d", len(got), len(questions))
 		}
 	})
 }

@@ -146,17 +146,17 @@ func TestCreateNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := second.Commit(); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the name was taken meanwhile: got error %v", err)
+		t.Errorf("the name was taken meanwhile: got error %v, want %v", err, fs.ErrExist)
 	}
 	if _, err := CreateNew(path); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the name is taken: got error %v", err)
+		t.Errorf("the name is taken: got error %v, want %v", err, fs.ErrExist)
 	}
 	wantFiles(t, dir, map[string]string{"out": "first"})
 	if err := os.Symlink("nowhere", path+"-link"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := CreateNew(path + "-link"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a link has the name: got error %v", err)
+		t.Errorf("a link has the name: got error %v, want %v", err, fs.ErrExist)
 	}
 }
 
@@ -239,16 +239,16 @@ func TestLinks(t *testing.T) {
 		write(t, filepath.Join(dir, test.path), test.path)
 		got, err := os.ReadFile(filepath.Join(dir, test.file))
 		if err != nil || string(got) != test.path {
-			t.Errorf("%s: got %q in %s, %v", test.path, got, test.file, err)
+			t.Errorf("%s: got %q in %s, %v; want %q", test.path, got, test.file, err, test.path)
 		}
 	}
 	for link, to := range links {
 		if got, err := os.Readlink(filepath.Join(dir, link)); got != to {
-			t.Errorf("link %s: got target %q, %v", link, got, err)
+			t.Errorf("link %s: got target %q, %v; want %q", link, got, err, to)
 		}
 	}
 	if _, err := Create(dir + "/a/loop"); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("a loop of links: got error %v", err)
+		t.Errorf("a loop of links: got error %v, want %v", err, syscall.ELOOP)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestPipe(t *testing.T) {
 	}()
 	write(t, path, "through")
 	if text := <-got; text != "through" {
-		t.Errorf("got %q", text)
+		t.Errorf("got %q, want through", text)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 		t.Errorf("the pipe became %v, %v", info.Mode(), err)
@@ -292,7 +292,7 @@ func TestStandardOutput(t *testing.T) {
 		write(t, name, name+"\n")
 	}
 	if b, err := os.ReadFile(path); string(b) != "-\n/dev/stdout\n" {
-		t.Errorf("got standard output %q, %v", b, err)
+		t.Errorf("got standard output %q, %v; want %q", b, err, "-\n/dev/stdout\n")
 	}
 }
 
@@ -331,14 +331,14 @@ func TestUnwritable(t *testing.T) {
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o444)
 	if _, err := Create(path); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("read-only file: got error %v", err)
+		t.Errorf("read-only file: got error %v, want %v", err, fs.ErrPermission)
 	}
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // so that it can be removed
 	if _, err := Create(filepath.Join(dir, "new")); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("read-only directory: got error %v", err)
+		t.Errorf("read-only directory: got error %v, want %v", err, fs.ErrPermission)
 	}
 }
 
@@ -374,7 +374,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("Write: got error %v", err)
 	}
 	if err := f.Commit(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Commit: got error %v", err)
+		t.Errorf("Commit: got error %v, want %v", err, syscall.ENOSPC)
 	}
 	wantFiles(t, dir, map[string]string{"out": "old"})
 	write(t, path, "new")

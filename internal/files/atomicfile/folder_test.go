@@ -107,7 +107,7 @@ func TestStrangersHardLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(ours); string(b) != "old" || err != nil {
-		t.Errorf("the linked file: got %q, %v", b, err)
+		t.Errorf("the linked file: got %q, %v; want old", b, err)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestStrangersLinksAndPipes(t *testing.T) {
 				t.Errorf("got error %v, want %v", err, test.want)
 			}
 			if b, err := os.ReadFile(victim); string(b) != "old" || err != nil {
-				t.Errorf("the link's target: got %q, %v", b, err)
+				t.Errorf("the link's target: got %q, %v; want old", b, err)
 			}
 			if err := os.Lchown(path, 0, 0); err != nil {
 				t.Fatal(err)

@@ -29,14 +29,14 @@ func TestRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(f); err != nil || string(b) != "tent" {
-		t.Errorf("got %q, %v", b, err)
+		t.Errorf("got %q, %v; want tent", b, err)
 	}
 	cancel()
 	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("Read: got error %v", err)
+		t.Errorf("Read: got error %v, want %v", err, context.Canceled)
 	}
 	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("ReadAt: got error %v", err)
+		t.Errorf("ReadAt: got error %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := f.Read(make([]byte, 8)); n != 1 || err != nil {
-		t.Errorf("got %d bytes, %v", n, err)
+		t.Errorf("got %d bytes, %v; want 1", n, err)
 	}
 	ended := make(chan error)
 	go func() {
@@ -66,7 +66,7 @@ func TestPipe(t *testing.T) {
 	}()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Read: got error %v", err)
+		t.Errorf("Read: got error %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestPipeEnds(t *testing.T) {
 	defer f.Close()
 	w.Close()
 	if _, err := f.Read(make([]byte, 8)); !errors.Is(err, io.EOF) {
-		t.Errorf("Read: got error %v", err)
+		t.Errorf("Read: got error %v, want %v", err, io.EOF)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 	}
 	if info, err := f.Stat(); err != nil || info.Size() != 4<<20 {
-		t.Errorf("got %v, %v", info, err)
+		t.Errorf("got %v, %v; want %d bytes", info, err, 4<<20)
 	}
 	if err := errors.Join(f.Close(), f.Close()); err != nil {
 		t.Error(err)

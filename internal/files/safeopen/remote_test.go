@@ -81,7 +81,7 @@ func TestExit(t *testing.T) {
 	ready, err := bufio.NewReader(out).ReadString('\n')
 	go func() { ended <- cmd.Wait() }()
 	if ready != "ready\n" {
-		t.Fatalf("got %q, %v", ready, err)
+		t.Fatalf("got %q, %v; want ready", ready, err)
 	}
 	mute()
 	if err := in.Close(); err != nil {

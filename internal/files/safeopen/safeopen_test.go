@@ -73,10 +73,10 @@ func TestOpen(t *testing.T) {
 	}
 	defer dir.Close()
 	if names, err := dir.Names(8); err != nil || len(names) != 1 {
-		t.Errorf("directory: got %q, %v", names, err)
+		t.Errorf("directory: got %q, %v; want one name", names, err)
 	}
 	if _, err := Open(root, "dir/file", Directory); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("file as a directory: got error %v", err)
+		t.Errorf("file as a directory: got error %v, want %v", err, unix.ENOTDIR)
 	}
 }
 

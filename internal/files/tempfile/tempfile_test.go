@@ -25,7 +25,7 @@ func TestCreate(t *testing.T) {
 			}
 			b := make([]byte, 4)
 			if _, err := f.ReadAt(b, 1<<20); err != nil || string(b) != "text" {
-				t.Errorf("got %q, %v", b, err)
+				t.Errorf("got %q, %v; want text", b, err)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("got files left: %v, %v", left, err)
@@ -34,6 +34,6 @@ func TestCreate(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", dir+"/missing")
 	if f, err := Create(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing directory: got %v, %v", f, err)
+		t.Errorf("missing directory: got %v, %v; want %v", f, err, fs.ErrNotExist)
 	}
 }

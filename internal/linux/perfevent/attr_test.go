@@ -7,7 +7,7 @@ import "testing"
 func TestPreciseBits(t *testing.T) {
 	for precise := range maxPrecise + 1 {
 		if got := (Attr{Precise: precise}).raw().Bits >> 15 & 3; got != uint64(precise) {
-			t.Errorf("Precise %d: got precise_ip %d", precise, got)
+			t.Errorf("Precise %d: got precise_ip %d, want %d", precise, got, uint64(precise))
 		}
 	}
 }

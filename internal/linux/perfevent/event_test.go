@@ -126,7 +126,7 @@ func TestSideband(t *testing.T) {
 				if mine = rec.PID == cmd.Process.Pid && rec.Exec; mine {
 					execs++
 					if rec.Comm != "true" {
-						t.Errorf("got exec of %q", rec.Comm)
+						t.Errorf("got exec of %q, want true", rec.Comm)
 					}
 				}
 			case Mmap2:

@@ -103,7 +103,7 @@ func TestParseRecordMalformed(t *testing.T) {
 	build := slices.Clone(records[0].raw)
 	binary.NativeEndian.PutUint16(build[4:], unix.PERF_RECORD_MISC_MMAP_BUILD_ID)
 	if _, err := ParseRecord(build, true); err == nil || !strings.Contains(err.Error(), "build ID") {
-		t.Errorf("mmap2 with a build ID: got error %v", err)
+		t.Errorf("mmap2 with a build ID: got error %v, want %q in it", err, "build ID")
 	}
 }
 

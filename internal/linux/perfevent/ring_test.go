@@ -41,7 +41,7 @@ func TestRingRead(t *testing.T) {
 		var got []Record
 		lost, err := r.Read(func(rec Record) { got = append(got, rec) })
 		if err != nil || lost != 7 {
-			t.Fatalf("tail %d: got lost %d, error %v", tail, lost, err)
+			t.Fatalf("tail %d: got lost %d, error %v, want 7", tail, lost, err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("tail %d: %s", tail, diff)

@@ -121,9 +121,9 @@ func TestName(t *testing.T) {
 		seen[got] = true
 	}
 	if len(seen) != len(generic)-len(aliases) {
-		t.Errorf("got %d names of %d events with %d aliases", len(seen), len(generic), len(aliases))
+		t.Errorf("got %d names of %d events with %d aliases, want %d", len(seen), len(generic), len(aliases), len(generic)-len(aliases))
 	}
 	if got := Name(unix.PERF_TYPE_RAW, 0x1a8); got != "4:0x1a8" {
-		t.Errorf("raw event: got name %s", got)
+		t.Errorf("raw event: got name %s, want %s", got, "4:0x1a8")
 	}
 }

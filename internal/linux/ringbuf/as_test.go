@@ -19,7 +19,7 @@ func TestAs(t *testing.T) {
 	binary.NativeEndian.PutUint32(record[8:], 8)
 	whole, err := As[form](record, unsafe.Sizeof(form{}))
 	if err != nil || *whole != (form{A: 7, B: 8, Last: 9}) {
-		t.Errorf("got %+v, %v", whole, err)
+		t.Errorf("got %+v, %v; want %+v", whole, err, form{A: 7, B: 8, Last: 9})
 	}
 	part, err := As[form](record[:16], unsafe.Offsetof(form{}.Last))
 	if err != nil || *part != (form{A: 7, B: 8}) {

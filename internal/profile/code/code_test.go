@@ -110,10 +110,10 @@ func TestFunction(t *testing.T) {
 				}
 			}
 			if fixed := f.Base() != 0; fixed != (name == "fixed") {
-				t.Errorf("got base %#x", f.Base())
+				t.Errorf("%s program: got base %#x", name, f.Base())
 			}
 			if _, err := f.Function(1); !errors.Is(err, code.ErrNoFunction) {
-				t.Errorf("function at 1: got %v", err)
+				t.Errorf("function at 1: got %v, want %v", err, code.ErrNoFunction)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestSource(t *testing.T) {
 	// The C library's start code was not compiled from this file.
 	for _, at := range []uint64{0, 1, ^uint64(0)} {
 		if _, err := f.Source(filepath.Join(p.dir, "work.c"), at); !errors.Is(err, code.ErrNotNamed) {
-			t.Errorf("at %#x: got %v", at, err)
+			t.Errorf("at %#x: got %v, want %v", at, err, code.ErrNotNamed)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestOtherBuild(t *testing.T) {
 	p := build(t)
 	id := open(t, p.path, "").BuildID()
 	if len(id) != 40 {
-		t.Fatalf("got build ID %q", id)
+		t.Fatalf("got build ID %q, want 40 digits", id)
 	}
 	open(t, p.path, id)
 	open(t, p.path+" (deleted)", id)
@@ -293,10 +293,10 @@ func TestDebugFileAlone(t *testing.T) {
 				t.Errorf("got function %+v, %v; want %+v", fn, err, want)
 			}
 			if s, err := f.Source(filepath.Join(p.dir, "twice.h"), p.inside()...); err != nil || s.Text != header {
-				t.Errorf("got source %q, %v", s.Text, err)
+				t.Errorf("got source %q, %v; want %q", s.Text, err, header)
 			}
 			if _, err := f.Disassemble(t.Context(), fn.Start, fn.Size); err == nil || !strings.Contains(err.Error(), "not here") {
-				t.Errorf("instructions without the program: got %v", err)
+				t.Errorf("instructions without the program: got %v, want %q in it", err, "not here")
 			}
 		})
 	}

@@ -99,7 +99,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 		whole("pprof", packed, Pprof, v, p.Total(v))
 	}
 	if d := profile.Diff(p.Only(0), p.Only(0), false); d.Total(0) != d.Total(1) {
-		t.Fatalf("got totals %d and %d comparing a profile with itself", d.Total(0), d.Total(1))
+		t.Fatalf("got totals %d and %d comparing a profile with itself, want equal ones", d.Total(0), d.Total(1))
 	}
 }
 

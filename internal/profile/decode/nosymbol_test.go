@@ -36,7 +36,7 @@ func TestFunctionWithoutSymbol(t *testing.T) {
 				t.Errorf("%v: got frame %q of function %d, named: %v", format, got.FrameName(id), frame.Function, got.Named(id))
 			}
 			if id := got.Mappings[frame.Mapping].BuildID; id != buildID {
-				t.Errorf("%v: got build ID %q", format, id)
+				t.Errorf("%v: got build ID %q, want %q", format, id, buildID)
 			}
 		}
 		if len(addresses) != 2 || !addresses[0x149203] || !addresses[0x14923c] {

@@ -76,7 +76,7 @@ func TestBombPaths(t *testing.T) {
 		})
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), "more different mapped files") {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want %q in it", err, "more different mapped files")
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestBombIDs(t *testing.T) {
 		data = append(data, recordOf(recordFinishedRound, 0, nil)...)
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), "too many events") {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want %q in it", err, "too many events")
 		}
 	})
 }

@@ -109,7 +109,7 @@ func TestReadCallChains(t *testing.T) {
 			t.Errorf("%s: got kernel %s at %#x", name, c.KernelBuildID, c.KernelText)
 		}
 		if got := c.Profile.ValueTypes[1]; got != (profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"}) {
-			t.Errorf("%s: got second value %v", name, got)
+			t.Errorf("%s: got second value %v, want %v", name, got, profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"})
 		}
 	}
 }

@@ -36,11 +36,11 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	if _, err := Open(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
-		t.Errorf("directory: got error %v", err)
+		t.Errorf("directory: got error %v, want %q in it", err, "is a directory")
 	}
 	program := writeFile(t, filepath.Join(dir, "program"), []byte("\x7fELF\x02\x01\x01\x00"))
 	if _, err := Open(t.Context(), program); err == nil || !strings.Contains(err.Error(), "neither a perf.data file") {
-		t.Errorf("program: got error %v", err)
+		t.Errorf("program: got error %v, want %q in it", err, "neither a perf.data file")
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "missing")); !os.IsNotExist(err) {
 		t.Errorf("missing file: got error %v", err)

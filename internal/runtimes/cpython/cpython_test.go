@@ -69,7 +69,7 @@ func TestDetectNone(t *testing.T) {
 	}
 	defer f.Close()
 	if b, err := (Runtime{}).Detect(f); b != nil || err != nil {
-		t.Errorf("got %+v, %v", b, err)
+		t.Errorf("got %+v, %v; want nil", b, err)
 	}
 }
 

@@ -56,6 +56,6 @@ func TestInstalledLLVM(t *testing.T) {
 		t.Error("got no error for a malformed version")
 	}
 	if _, err := installedLLVM(t.Context(), "17"); !errors.Is(err, usage.Err) {
-		t.Errorf("version 17: got %v", err)
+		t.Errorf("version 17: got %v, want %v", err, usage.Err)
 	}
 }

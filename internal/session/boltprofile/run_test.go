@@ -75,7 +75,7 @@ func TestSteppedOptions(t *testing.T) {
 		{Options{Command: []string{"x"}, MaxOverhead: 0.02, BurstMax: time.Millisecond}, stepping.Options{MaxOverhead: 0.02, BurstMax: time.Millisecond}},
 	} {
 		if got := newStepped(&test.options).options; got != test.want {
-			t.Errorf("%+v: got %+v", test, got)
+			t.Errorf("%+v: got %+v, want %+v", test, got, test.want)
 		}
 	}
 }

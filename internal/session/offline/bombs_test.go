@@ -100,7 +100,7 @@ func TestBombPprofPackedTwice(t *testing.T) {
 			t.Fatalf("got file %v, %v", info, err)
 		}
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "compressed twice") {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want %q in it", err, "compressed twice")
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestBombPprofEmptySamples(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, "\x12\x00", 32<<20) })
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "in memory") {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want %q in it", err, "in memory")
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestBombFirefoxRows(t *testing.T) {
 			w.WriteString(`]}}]}`)
 		})
 		if got, err := convertTo(t, path, "folded"); err != nil || got != fmt.Sprintf("t;f %d\n", rows) {
-			t.Errorf("got %.100q, error %v", got, err)
+			t.Errorf("got %.100q, error %v, want %.100q", got, err, fmt.Sprintf("t;f %d\n", rows))
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestBombValues(t *testing.T) {
 			}
 		})
 		if _, err := convertTo(t, path, "pprof"); err == nil || !strings.Contains(err.Error(), "types of values") {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want %q in it", err, "types of values")
 		}
 	})
 }

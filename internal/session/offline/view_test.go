@@ -73,7 +73,7 @@ func TestLinkAddresses(t *testing.T) {
 	for format, contents := range map[decode.Format]io.Reader{decode.Firefox: &written, decode.Pprof: &mappedElsewhere} {
 		p, got, err := decode.Read(t.Context(), contents, "test")
 		if err != nil || got != format {
-			t.Fatalf("got format %s: %v", got, err)
+			t.Fatalf("got format %s: %v, want %s", got, err, format)
 		}
 		linkAddresses(t.Context(), p, got)
 		leaf := p.Frames[p.Stacks[p.Samples[0].Stack].Frame]
@@ -178,7 +178,7 @@ func TestEmbedSources(t *testing.T) {
 	var stderr bytes.Buffer
 	output := filepath.Join(t.TempDir(), "out.json.gz")
 	if code, err := Convert(t.Context(), ConvertOptions{Input: input, Output: output, EmbedSources: true, Stderr: &stderr}); code != 0 || err != nil {
-		t.Fatalf("got %d, %v", code, err)
+		t.Fatalf("got %d, %v; want 0", code, err)
 	}
 	text := gunzip(t, output)
 	if !strings.Contains(text, `func landmark() error`) {

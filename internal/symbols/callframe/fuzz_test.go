@@ -142,7 +142,7 @@ func TestUnknownHeader(t *testing.T) {
 		f, _ := made(t, header, frame, nil)
 		got, err := Find(f, []uint64{textAddr + 16})
 		if err != nil || got[0].Start != textAddr+8 {
-			t.Errorf("%s: got %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, %v; want start %#x", name, got, err, textAddr+8)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Find(f, []uint64{textAddr}); err == nil || !strings.Contains(err.Error(), name+" are more than any program has") {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want %q in it", name, err, name+" are more than any program has")
 		}
 	}
 	// Without section headers, the size comes from the segment.

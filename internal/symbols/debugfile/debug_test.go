@@ -195,7 +195,7 @@ func TestAlt(t *testing.T) {
 		})
 	}
 	if f, err := newFinder(t, Config{}).Alt(t.Context(), binaryAt(t, "/", image(t, id))); f != nil || err != nil {
-		t.Errorf("file without a link: got %v, %v", f, err)
+		t.Errorf("file without a link: got %v, %v; want nil", f, err)
 	}
 }
 

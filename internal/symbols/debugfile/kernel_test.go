@@ -51,7 +51,7 @@ func TestKernel(t *testing.T) {
 		})
 	}
 	if _, err := newFinder(t, Config{}).Kernel(t.Context()); err == nil || !strings.Contains(err.Error(), "build ID of the running kernel") {
-		t.Errorf("without /sys: got %v", err)
+		t.Errorf("without /sys: got %v, want %q in it", err, "build ID of the running kernel")
 	}
 }
 

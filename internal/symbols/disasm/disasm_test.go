@@ -75,7 +75,7 @@ func TestDecode(t *testing.T) {
 
 func TestOtherMachine(t *testing.T) {
 	if _, err := disasm.Decode(elf.EM_RISCV, []byte{1}, 0); !errors.Is(err, disasm.ErrMachine) {
-		t.Errorf("RISC-V: got error %v", err)
+		t.Errorf("RISC-V: got error %v, want %v", err, disasm.ErrMachine)
 	}
 }
 

@@ -145,7 +145,7 @@ func FuzzLookup(f *testing.F) {
 		for range 2 { // the second round reads whole functions
 			got, _ := d.LookupBatch(addrs)
 			if len(got) != len(addrs) {
-				t.Fatalf("got %d results for %d addresses", len(got), len(addrs))
+				t.Fatalf("got %d results, want %d", len(got), len(addrs))
 			}
 			for i := range addrs {
 				addrs[i]++

@@ -173,7 +173,7 @@ func TestContextWhileReading(t *testing.T) {
 			s.Alt.Info = &canceling{Section: s.Alt.Info, cancel: cancel}
 		}
 		if _, err := Open(s, Options{Context: ctx}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: got error %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, context.Canceled)
 		}
 		cancel()
 	}

@@ -53,7 +53,7 @@ func TestPastEnd(t *testing.T) {
 			t.Errorf("%s: got %d, bad: %t, %d bytes left", name, got, r.Bad, r.Left())
 		}
 		if got := r.U8(); got != 0 {
-			t.Errorf("after %s: got %d", name, got)
+			t.Errorf("after %s: got %d, want 0", name, got)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func TestOpenSection(t *testing.T) {
 	outside := sectionOf(t, elftest.Section{Name: ".debug_info", Content: []byte("info")})
 	outside.Size = 1 << 40
 	if _, err := outside.Open(); err == nil || !strings.Contains(err.Error(), "outside of the file") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "outside of the file")
 	}
 }
 
@@ -185,7 +185,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("reading after Close: got %v", err)
+		t.Errorf("reading after Close: got %v, want %v", err, os.ErrClosed)
 	}
 }
 

@@ -75,7 +75,7 @@ func checkPLT(t *testing.T, path string) {
 	want := objdumpStubs(t, f)
 	for _, addr := range slices.Sorted(maps.Keys(want)) {
 		if got[addr] != want[addr] {
-			t.Errorf("%#x: got %q, objdump has %q", addr, got[addr], want[addr])
+			t.Errorf("%#x: got %q, want objdump's %q", addr, got[addr], want[addr])
 		}
 	}
 	if len(want) == 0 {
@@ -117,7 +117,7 @@ func TestOverlap(t *testing.T) {
 	rela := elftest.Section{Name: ".rela.plt", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: make([]byte, 24*1000)}
 	f := fileOf(t, elftest.File{Sections: []elftest.Section{stubs, stubs}}.Bytes())
 	if _, err := f.PLT(); err == nil || !strings.Contains(err.Error(), "procedure linkage tables of more than") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "procedure linkage tables of more than")
 	}
 	f = fileOf(t, elftest.File{Sections: []elftest.Section{rela, rela}}.Bytes())
 	sections, err := f.Sections()
@@ -128,6 +128,6 @@ func TestOverlap(t *testing.T) {
 		s.Offset, s.Size = 0, uint64(f.Size())
 	}
 	if err := f.EachRela(func(*Section, Rela) bool { return true }); err == nil || !strings.Contains(err.Error(), "overlap") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "overlap")
 	}
 }

@@ -130,7 +130,7 @@ func TestLazy(t *testing.T) {
 	}
 	whole := sectionOf(t, elftest.Section{Name: ".debug_info", Content: []byte("info")})
 	if l, err = whole.Lazy(); err != nil || l.Size() != 4 {
-		t.Errorf("uncompressed section: got %v", err)
+		t.Errorf("uncompressed section: got error %v, want 4 bytes", err)
 	}
 }
 

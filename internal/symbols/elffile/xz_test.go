@@ -104,7 +104,7 @@ func TestEmbedded(t *testing.T) {
 		t.Error("got no .symtab")
 	}
 	if none, err := embedded.Embedded(); none != nil || err != nil {
-		t.Errorf("file without .gnu_debugdata: got %v, %v", none, err)
+		t.Errorf("file without .gnu_debugdata: got %v, %v; want nil", none, err)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestEmbeddedBomb(t *testing.T) {
 	f := fileOf(t, elftest.File{Sections: []elftest.Section{{Name: ".gnu_debugdata", Content: xz(t, make([]byte, 3<<20), "-0")}}}.Bytes())
 	f.limit = 2 << 20
 	if _, err := f.Embedded(); err == nil || !strings.Contains(err.Error(), "more than the 2097152 bytes") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "more than the 2097152 bytes")
 	}
 	if len(f.temporary) > 0 {
 		t.Error("got a temporary file left")

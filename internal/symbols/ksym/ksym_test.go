@@ -68,7 +68,7 @@ func TestLookupBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(frames) != len(addrs) {
-		t.Fatalf("got %d results for %d addresses", len(frames), len(addrs))
+		t.Fatalf("got %d results, want %d", len(frames), len(addrs))
 	}
 	_, still := kernelFunctions(t)
 	for i, addr := range addrs {

@@ -257,7 +257,7 @@ func FuzzELF(f *testing.F) {
 		e.Address(addr)
 		frames, _ := e.LookupBatch([]uint64{0, addr / 2, addr})
 		if len(frames) != 3 {
-			t.Fatalf("got %d results for 3 addresses", len(frames))
+			t.Fatalf("got %d results, want 3", len(frames))
 		}
 	})
 }

@@ -140,7 +140,7 @@ func compareGoRuntime(t *testing.T, path string) {
 	}
 	lines := strings.Split(run(t, hexLines(addrs), path, args...), "\n")
 	if len(lines) != len(addrs)+1 {
-		t.Fatalf("got %d lines for %d addresses", len(lines), len(addrs))
+		t.Fatalf("got %d lines, want %d", len(lines), len(addrs)+1)
 	}
 	first := frames[slices.IndexFunc(frames, func(f []Frame) bool { return f != nil })][0].Name
 	compared, inlined, wrong, lastBytes := 0, 0, 0, 0
@@ -193,7 +193,7 @@ func TestGoAddr2line(t *testing.T) {
 			}
 			lines := strings.Split(run(t, hexLines(addrs), "go", "tool", "addr2line", path), "\n")
 			if len(lines) != 2*len(addrs)+1 {
-				t.Fatalf("got %d lines for %d addresses", len(lines), len(addrs))
+				t.Fatalf("got %d lines, want %d", len(lines), 2*len(addrs)+1)
 			}
 			compared, wrong := 0, 0
 			for i, addr := range addrs {

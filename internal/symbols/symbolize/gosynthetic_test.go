@@ -277,7 +277,7 @@ func FuzzGoTable(f *testing.F) {
 		e := newFile(t, madeFile(elf.ET_EXEC, table, ".go.module", module, calls, nil))
 		frames, _ := e.LookupBatch([]uint64{addr / 2, addr, max(addr, addr+1)})
 		if len(frames) != 3 {
-			t.Fatalf("got %d results for 3 addresses", len(frames))
+			t.Fatalf("got %d results, want 3", len(frames))
 		}
 		for _, fs := range frames {
 			for i, f := range fs {

@@ -106,10 +106,10 @@ func TestKernel(t *testing.T) {
 func TestKernelHidden(t *testing.T) {
 	_, err := openText(t, "0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n")
 	if !errors.Is(err, ErrKernelHidden) {
-		t.Errorf("hidden addresses: got %v", err)
+		t.Errorf("hidden addresses: got %v, want %v", err, ErrKernelHidden)
 	}
 	if _, err := OpenKernel(filepath.Join(t.TempDir(), "none"), Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no table: got %v", err)
+		t.Errorf("no table: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 

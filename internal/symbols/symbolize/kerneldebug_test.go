@@ -124,7 +124,7 @@ func TestDebugKernel(t *testing.T) {
 			for i, f := range frames {
 				if i == 0 || i == len(frames)-1 {
 					if f != nil {
-						t.Errorf("%#x: got %+v outside the function", addrs[i], f)
+						t.Errorf("%#x: got %+v outside the function, want none", addrs[i], f)
 					}
 					continue
 				}
@@ -153,6 +153,6 @@ func TestDebugKernel(t *testing.T) {
 	}
 	plain := NewDebugKernel(t.Context(), names, finder, filepath.Join(host, "kallsyms.hidden"), Options{NoInlines: true})
 	if frames, err := plain.LookupBatch([]uint64{running}); err != nil || frames[0][0].File != "" {
-		t.Errorf("names only: got %v, %v", frames, err)
+		t.Errorf("names only: got %v, %v; want no file", frames, err)
 	}
 }

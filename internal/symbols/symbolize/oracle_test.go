@@ -65,7 +65,7 @@ func askAddr2line(t testing.TB, path string, addrs []uint64) [][]place {
 		lines = lines[2:]
 	}
 	if len(all) != len(addrs) {
-		t.Fatalf("got %d results for %d addresses from addr2line", len(all), len(addrs))
+		t.Fatalf("got %d results, want %d", len(all), len(addrs))
 	}
 	return withoutUnknown(all)
 }

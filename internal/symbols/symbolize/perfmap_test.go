@@ -44,7 +44,7 @@ zz 10 not hexadecimal
 func TestPerfMapUnfinished(t *testing.T) {
 	m := OpenPerfMap(strings.NewReader("1000 10 a\n2000 1"), 1<<20)
 	if frames, err := m.LookupBatch([]uint64{0x1000}); err != nil || len(frames[0]) != 1 {
-		t.Errorf("got %v, %v", frames, err)
+		t.Errorf("got %v, %v; want one frame", frames, err)
 	}
 }
 

@@ -48,7 +48,7 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 			t.Errorf("got names %v", names)
 		}
 		if _, ok := names["chosen@plt"]; ok != (stripped == "-g") {
-			t.Errorf("%s: got names %v", stripped, names)
+			t.Errorf("%s: got names %v, want chosen@plt: %v", stripped, names, stripped == "-g")
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestExportedBehindUnsized(t *testing.T) {
 		}
 	}
 	if frames, err := e.LookupBatch([]uint64{0x1110}); err != nil || frames[0] != nil {
-		t.Errorf("after a sized symbol: got %v, %v", frames, err)
+		t.Errorf("after a sized symbol: got %v, %v; want none", frames, err)
 	}
 }
 

@@ -57,7 +57,7 @@ func FuzzProgram(f *testing.F) {
 		for range 2 { // the second round reads whole functions
 			frames, err := e.LookupBatch(addrs)
 			if len(frames) != len(addrs) {
-				t.Fatalf("got %d results for %d addresses", len(frames), len(addrs))
+				t.Fatalf("got %d results, want %d", len(frames), len(addrs))
 			}
 			if !p.Damaged && err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func checkPlaces(t *testing.T, addr uint64, frames []Frame, want []elftest.Place
 	var got []elftest.Place
 	for _, f := range frames {
 		if f.File != elftest.SourceFile {
-			t.Fatalf("%#x: got file %q", addr, f.File)
+			t.Fatalf("%#x: got file %q, want %q", addr, f.File, elftest.SourceFile)
 		}
 		got = append(got, elftest.Place{Name: f.Name, Line: f.Line})
 	}

@@ -61,7 +61,7 @@ func TestMissingSplit(t *testing.T) {
 		return inlined, err
 	}
 	if n, err := lookup(); n != units || err != nil {
-		t.Errorf("got inlined functions in %d of %d functions, %v", n, units, err)
+		t.Errorf("got inlined functions in %d of %d functions, %v; want all", n, units, err)
 	}
 	remove := func(i int) {
 		if err := os.Remove(filepath.Join(dir, fmt.Sprintf("f%d.dwo", i))); err != nil {

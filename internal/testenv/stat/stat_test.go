@@ -105,7 +105,7 @@ func TestPoisson(t *testing.T) {
 		tails(t, r, highest, func(k int) *big.Rat { return terms[k] })
 	}
 	if got := Poisson(0); got != (Range{}) {
-		t.Errorf("Poisson(0): got %v", got)
+		t.Errorf("Poisson(0): got %v, want %v", got, Range{})
 	}
 }
 
@@ -175,7 +175,7 @@ func TestCheck(t *testing.T) {
 		failed := &recorder{}
 		Range{3, 5}.Check(failed, "events", n)
 		if failed.failed != want {
-			t.Errorf("count %d in 3 to 5: got failed %v", n, failed.failed)
+			t.Errorf("count %d in 3 to 5: got failed %v, want %v", n, failed.failed, want)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestEvents(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if got := response.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("got type %q", got)
+		t.Errorf("got type %q, want text/event-stream", got)
 	}
 	e := events{bufio.NewScanner(response.Body)}
 	want := func(want string) {

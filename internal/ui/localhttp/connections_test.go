@@ -81,7 +81,7 @@ func TestStrangersConnections(t *testing.T) {
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if string(body) != "path /page" || err != nil {
-				t.Errorf("got %q, %v", body, err)
+				t.Errorf("got %q, %v; want path /page", body, err)
 			}
 			select {
 			case events <- "":

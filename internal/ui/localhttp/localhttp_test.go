@@ -83,7 +83,7 @@ func TestLimits(t *testing.T) {
 		s.guard.slots <- struct{}{}
 	}
 	if code := ask(""); code != http.StatusServiceUnavailable {
-		t.Errorf("got status %d above the limit of requests", code)
+		t.Errorf("got status %d above the limit of requests, want %d", code, http.StatusServiceUnavailable)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(response.Body)
 	response.Body.Close()
 	if string(body) != "path /page" || err != nil {
-		t.Errorf("got %q, %v", body, err)
+		t.Errorf("got %q, %v; want path /page", body, err)
 	}
 	if got := response.Header.Get("Referrer-Policy"); got != "no-referrer" {
 		t.Errorf("got Referrer-Policy %q: links would leak the token", got)

@@ -81,7 +81,7 @@ func TestSizes(t *testing.T) {
 			for _, size := range [][2]int{{100, 24}, {20, 5}, {300, 60}, {1, 1}, {3, 2}} {
 				lines := s.render(size[0], size[1])
 				if len(lines) != size[1] {
-					t.Errorf("got %d lines on a screen of %d", len(lines), size[1])
+					t.Errorf("got %d lines, want %d", len(lines), size[1])
 				}
 				for _, l := range lines {
 					if terminal.Width(l.Text) > size[0] {
@@ -178,7 +178,7 @@ func TestFilterKeys(t *testing.T) {
 	}
 	press(s, terminal.Clear, terminal.Backspace, terminal.Up)
 	if s.filter != "" {
-		t.Errorf("got filter %q", s.filter)
+		t.Errorf("got filter %q, want none", s.filter)
 	}
 	write(s, "x")
 	if press(s, terminal.Escape); s.filter != "" || s.typing {

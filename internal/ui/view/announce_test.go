@@ -35,7 +35,7 @@ func TestLinks(t *testing.T) {
 // No browser is started without a display, or as root.
 func TestBrowser(t *testing.T) {
 	if got := browser(environment(nil)); got != "" {
-		t.Errorf("without a display: got %s", got)
+		t.Errorf("without a display: got %s, want none", got)
 	}
 	if got := browser(environment(map[string]string{"DISPLAY": ":0"})); got != "" && os.Geteuid() == 0 {
 		t.Errorf("as root: got %s", got)

@@ -238,7 +238,7 @@ func TestGuarded(t *testing.T) {
 		}
 		server.below = "/" + strings.Repeat("a", len(server.below)-1)
 		if r, _ := (request{path: "/"}).do(t, server); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s, another token: got %s", format, r.Status)
+			t.Errorf("%s, another token: got %s, want %d", format, r.Status, http.StatusNotFound)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func TestSymbolicate(t *testing.T) {
 	}
 	for _, body := range []string{"", "[]", `{"jobs":[{"stacks":[[[-1,0]]]}]}`, `{"jobs":3}`} {
 		if r, _ := (request{method: http.MethodPost, path: "/symbolicate/v5", body: body}).do(t, server); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: got %s", body, r.Status)
+			t.Errorf("%q: got %s, want %d", body, r.Status, http.StatusBadRequest)
 		}
 	}
 }
@@ -374,7 +374,7 @@ func TestAssembly(t *testing.T) {
 			t.Errorf("%s: got last instruction %v", body, last)
 		}
 		if syntax, _ := got["syntax"].([]any); len(syntax) != 1 {
-			t.Errorf("got syntax %v", got["syntax"])
+			t.Errorf("got syntax %v, want one", got["syntax"])
 		}
 	}
 	if got, _ := ask(t, server, "/asm/v1", strings.Replace(question(1, false), "startAddress\":\"0x", "startAddress\":\"0xff00000", 1)).(map[string]any); len(got) != 1 {
@@ -389,7 +389,7 @@ func TestListing(t *testing.T) {
 		t.Helper()
 		r, body := request{path: "/code?" + query.Encode()}.do(t, server)
 		if r.StatusCode != http.StatusOK {
-			t.Fatalf("%v: got %s %s", query, r.Status, body)
+			t.Fatalf("%v: got %s %s, want %d", query, r.Status, body, http.StatusOK)
 		}
 		if err := json.Unmarshal([]byte(body), &l); err != nil {
 			t.Fatal(err)
@@ -412,7 +412,7 @@ func TestListing(t *testing.T) {
 	inlined := 0
 	for _, i := range a.Instructions[1:] {
 		if i.Total != 0 {
-			t.Errorf("got samples in %+v", i)
+			t.Errorf("got samples in %+v, want none", i)
 		}
 		if i.Inlined == "twice" {
 			inlined++
@@ -432,7 +432,7 @@ func TestListing(t *testing.T) {
 	for _, value := range []string{"", "2", "-1", "x"} {
 		query.Set("value", value)
 		if r, _ := (request{path: "/code?" + query.Encode()}).do(t, server); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("value %q: got %s", value, r.Status)
+			t.Errorf("value %q: got %s, want %d", value, r.Status, http.StatusBadRequest)
 		}
 	}
 }
@@ -611,6 +611,6 @@ func TestPortInUse(t *testing.T) {
 	defer listener.Close()
 	address, _ := listener.Addr().(*net.TCPAddr)
 	if err := Serve(t.Context(), Options{Port: address.Port, Stderr: io.Discard}); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("port in use: got error %v", err)
+		t.Errorf("port in use: got error %v, want %q in it", err, "in use")
 	}
 }

@@ -100,7 +100,7 @@ func TestTooLarge(t *testing.T) {
 		}
 		_, _, err = compile(t.Context(), source{r: f, size: size, name: name}, 0)
 		if err == nil || !strings.Contains(err.Error(), "more than any program has") {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want %q in it", name, err, "more than any program has")
 		}
 	}
 }

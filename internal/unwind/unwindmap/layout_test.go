@@ -170,7 +170,7 @@ func TestExtends(t *testing.T) {
 		{nil, []mapping{a}, false},
 	} {
 		if got := extends(x.list, x.old); got != x.want {
-			t.Errorf("%v extends %v: got %t", x.list, x.old, got)
+			t.Errorf("%v extends %v: got %t, want %t", x.list, x.old, got, x.want)
 		}
 	}
 }

@@ -267,7 +267,7 @@ func TestLoaderForkLate(t *testing.T) {
 	_, kept := f.layouts[f.kernel.processes[2].Layout]
 	f.mu.Unlock()
 	if !f.Known(2) || !kept {
-		t.Fatalf("got known: %v, freed: %v for the child's layout", !f.Known(2), !kept)
+		t.Fatalf("got known: %v, freed: %v for the child's layout", f.Known(2), !kept)
 	}
 	f.settleAll(t)
 	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
@@ -540,7 +540,7 @@ func TestFallback(t *testing.T) {
 			t.Errorf("code %d: got fallback rule %d, want %d", code, got, want)
 		}
 		if got := code.fallback(Tables); got != ruleNone {
-			t.Errorf("with tables alone, code %d: got fallback rule %d", code, got)
+			t.Errorf("with tables alone, code %d: got fallback rule %d, want %d", code, got, ruleNone)
 		}
 	}
 }
@@ -572,7 +572,7 @@ func TestCompile(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := compile(ended, vdso, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a canceled context: got %v", err)
+		t.Errorf("with a canceled context: got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -586,10 +586,10 @@ func TestParseRequest(t *testing.T) {
 	}
 	process := []byte{1, 0, 0, 0, 42, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
 	if want, err := ParseRequest(process); err != nil || want != (Want{PID: 42, Image: 9}) {
-		t.Errorf("got %+v, %v", want, err)
+		t.Errorf("got %+v, %v; want %+v", want, err, Want{PID: 42, Image: 9})
 	}
 	page := append([]byte{2}, process[1:]...)
 	if want, err := ParseRequest(page); err != nil || want != (Want{Page: 42}) {
-		t.Errorf("got %+v, %v", want, err)
+		t.Errorf("got %+v, %v; want %+v", want, err, Want{Page: 42})
 	}
 }

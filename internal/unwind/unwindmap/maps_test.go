@@ -146,7 +146,7 @@ func TestMapsPages(t *testing.T) {
 	}
 	for i, page := range pages {
 		if got := l.maps.word(t, page<<pageShift+2); got != 1000+uint32(i) {
-			t.Fatalf("page %d: got word %d", page, got)
+			t.Fatalf("page %d: got word %d, want %d", page, got, 1000+uint32(i))
 		}
 	}
 	l.maps.states[105] = pageState{Used: 1, Asked: 1}

@@ -47,7 +47,7 @@ func TestPages(t *testing.T) {
 				t.Errorf("got %d pages attached, want at most %d", stats.Peak, pagesAttached)
 			}
 			if evicts := stats.Evicted > 0; evicts != (name == "few") {
-				t.Errorf("got %d pages evicted", stats.Evicted)
+				t.Errorf("got %d pages evicted, want some: %v", stats.Evicted, name == "few")
 			}
 			for start, words := range held {
 				if err := p.free(run{start, uint32(len(words))}); err != nil {

@@ -83,9 +83,9 @@ func TestLossesNamesEveryCause(t *testing.T) {
 		t.Errorf("got %q, want %q", brief, want)
 	}
 	if got := Losses(profile.Losses{}); len(got) != 0 {
-		t.Errorf("no losses: got %+v", got)
+		t.Errorf("no losses: got %+v, want none", got)
 	}
 	if got := Losses(profile.Losses{profile.LossSamples: 1})[0].What; got != "1 sample lost" {
-		t.Errorf("one sample: got %q", got)
+		t.Errorf("one sample: got %q, want 1 sample lost", got)
 	}
 }

@@ -99,7 +99,7 @@ func parseData(t testing.TB, data []byte) pageData {
 		d.values = append(d.values, column)
 	}
 	if len(columns) != 0 {
-		t.Fatalf("got %d bytes after the columns", len(columns))
+		t.Fatalf("got %d bytes after the columns, want 0", len(columns))
 	}
 	return d
 }
@@ -410,7 +410,7 @@ func TestWriteErrors(t *testing.T) {
 			size := len(render(t, write, p, Options{}))
 			for _, n := range []int{0, size / 2, size - 1} {
 				if err := write(&fullWriter{n}, p, Options{}); !errors.Is(err, errFull) {
-					t.Errorf("got error %[3]v after %[1]d of %[2]d bytes", n, size, err)
+					t.Errorf("got error %[3]v after %[1]d of %[2]d bytes, want %[4]v", n, size, err, errFull)
 				}
 			}
 		}

@@ -17,6 +17,6 @@ func TestLines(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := Lines("usecs", make([]uint64, 32)); got != nil {
-		t.Errorf("no requests: got %q", got)
+		t.Errorf("no requests: got %q, want nil", got)
 	}
 }

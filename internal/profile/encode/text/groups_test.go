@@ -39,6 +39,6 @@ requests    bytes  latency  path
 		t.Errorf("got modified input %+v", groups)
 	}
 	if got := Groups(types, nil, GroupOptions{}); got != nil {
-		t.Errorf("no groups: got %q", got)
+		t.Errorf("no groups: got %q, want nil", got)
 	}
 }
