@@ -77,7 +77,7 @@ func TestDeb(t *testing.T) {
 			continue
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, e.data) || int64(info.Mode().Perm()) != e.mode || !info.ModTime().Equal(commitTime) {
-			t.Errorf("%s: got %q, %v, %v, %v", e.name, got, info.Mode(), info.ModTime(), err)
+			t.Errorf("%s: got %q, %v, %v, %v; want %q, mode %o, %v", e.name, got, info.Mode(), info.ModTime(), err, e.data, e.mode, commitTime)
 		}
 	}
 	sums := exec.Command("md5sum", "--check", "--quiet", "DEBIAN/md5sums")
@@ -108,7 +108,7 @@ func TestDist(t *testing.T) {
 			unpacked = one(t, filepath.Join(unpacked, "*"))
 			pages, err := filepath.Glob("../docs/man/*.1")
 			if err != nil || len(pages) == 0 {
-				t.Fatalf("got manual pages %q, %v", pages, err)
+				t.Fatalf("got manual pages %q, %v; want some", pages, err)
 			}
 			for _, page := range pages {
 				name := filepath.Base(page)
@@ -125,7 +125,7 @@ func TestDist(t *testing.T) {
 			same(t, "../CHANGELOG.md", filepath.Join(unpacked, "CHANGELOG.md"))
 			for _, name := range []string{"completions/fulgur.bash", "completions/_fulgur", "completions/fulgur.fish", "LICENSE.third-party", "LICENSE.bpf"} {
 				if info, err := os.Stat(filepath.Join(unpacked, name)); err != nil || info.Size() == 0 {
-					t.Errorf("%s: got %v, %v", name, info, err)
+					t.Errorf("%s: got %v, %v; want a file that is not empty", name, info, err)
 				}
 			}
 			same(t, filepath.Join(unpacked, "fulgur"), root+"/usr/bin/fulgur")

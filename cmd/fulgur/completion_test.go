@@ -63,7 +63,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), []string{"completion", shell}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-				t.Fatalf("got exit code %d, standard error: %s", code, &stderr)
+				t.Fatalf("got exit code %d, standard error %q; want 0 and none", code, &stderr)
 			}
 			script := filepath.Join(t.TempDir(), "script")
 			if err := os.WriteFile(script, stdout.Bytes(), 0o644); err != nil {

@@ -16,7 +16,7 @@ func TestLog(t *testing.T) {
 	for range 2 { // the second run truncates the first one's log
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{"convert", "--format", "text", "--log", log, "/no/such\nfile"}, &stdout, &stderr); code == 0 {
-			t.Fatal("got exit code 0")
+			t.Fatal("got exit code 0, want an error")
 		}
 		b, err := os.ReadFile(log)
 		if err != nil {

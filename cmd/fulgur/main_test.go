@@ -460,7 +460,7 @@ func TestHelp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), words(line), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-				t.Errorf("got exit code %d, standard error: %s", code, &stderr)
+				t.Errorf("got exit code %d, standard error %q; want 0 and none", code, &stderr)
 			}
 			golden := filepath.Join("testdata", "help-"+name+".txt")
 			if *update {
@@ -484,7 +484,7 @@ func TestNoCommand(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), nil, &stdout, &stderr)
 	if code != exitUsage || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "Usage: fulgur <command>") {
-		t.Errorf("got exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want the usage on stderr", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -493,7 +493,7 @@ func TestHelpCommand(t *testing.T) {
 	for asked, same := range map[string]string{"help": "--help", "help offcpu": "offcpu --help"} {
 		var got, want, stderr bytes.Buffer
 		if code := run(t.Context(), words(asked), &got, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%s: got exit code %d: %s", asked, code, stderr.String())
+			t.Errorf("%s: got exit code %d, standard error %q; want 0 and none", asked, code, stderr.String())
 		}
 		if code := run(t.Context(), words(same), &want, &stderr); code != 0 || got.String() != want.String() || got.Len() == 0 {
 			t.Errorf("%s: got exit code %d, %q, want %q", asked, code, got.String(), want.String())
@@ -505,10 +505,10 @@ func TestVersion(t *testing.T) {
 	for _, asked := range []string{"version", "--version"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{asked}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%s: got exit code %d, standard error: %s", asked, code, &stderr)
+			t.Errorf("%s: got exit code %d, standard error %q; want 0 and none", asked, code, &stderr)
 		}
 		if !strings.HasPrefix(stdout.String(), "fulgur ") || strings.Count(stdout.String(), "\n") != 1 {
-			t.Errorf("%s: got standard output %q", asked, &stdout)
+			t.Errorf("%s: got standard output %q, want a line with the version", asked, &stdout)
 		}
 	}
 
@@ -569,6 +569,6 @@ func TestBugIsReported(t *testing.T) {
 		t.Errorf("got exit code %d, want %d", code, exitFailed)
 	}
 	if got := stderr.String(); !strings.HasPrefix(got, "fulgur: internal error: unforeseen\nPlease report this bug") {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want an internal error", got)
 	}
 }

@@ -157,7 +157,7 @@ func TestUnregistered(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if s := c.Stats(); s.Foreign != 1 || s.Inside != 1 || s.InsideShare() != 0.5 {
-		t.Errorf("got stats %+v", s)
+		t.Errorf("got stats %+v, want one foreign and one inside", s)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestSpill(t *testing.T) {
 	}
 	got, runs := run(1)
 	if runs == 0 || runs > maxFanIn {
-		t.Errorf("got %d runs with little memory", runs)
+		t.Errorf("got %d runs with little memory, want 1 to maxFanIn", runs)
 	}
 	if got != want {
 		t.Error("got another profile with little memory")
@@ -328,7 +328,7 @@ func TestBasic(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if s := c.Stats(); s.Samples != 5 || s.Inside != 3 || s.Foreign != 2 {
-		t.Errorf("got stats %+v", s)
+		t.Errorf("got stats %+v, want 5 samples, 3 inside, 2 foreign", s)
 	}
 }
 

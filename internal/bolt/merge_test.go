@@ -151,7 +151,7 @@ func TestMergeMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.IsSortedFunc(sums, compareLines) || len(sums) != 400 {
-		t.Errorf("got %d lines, sorted: %t", len(sums), slices.IsSortedFunc(sums, compareLines))
+		t.Errorf("got %d lines, sorted: %t; want 400, true", len(sums), slices.IsSortedFunc(sums, compareLines))
 	}
 }
 
@@ -180,7 +180,7 @@ func TestMergeRefuses(t *testing.T) {
 		}
 	}
 	if out.Len() > 0 {
-		t.Errorf("got output %q", out.String())
+		t.Errorf("got output %q, want none", out.String())
 	}
 }
 

@@ -163,7 +163,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Release == "" || f.CPUs == 0 || f.PageSize < 4096 || f.Executable == "" {
-		t.Errorf("got %+v", f)
+		t.Errorf("got %+v, want all facts that every machine has", f)
 	}
 	for _, name := range []string{sysctlParanoid, sysctlStack, sysctlRate} {
 		if _, ok := f.Sysctls[name]; !ok {
@@ -184,6 +184,6 @@ func TestErrorIsTyped(t *testing.T) {
 	_, err := Preflight(machine("confidentiality"), Profile)
 	var e *Error
 	if !errors.As(err, &e) || e.Problems[0].Check != "lockdown" || e.Err != nil {
-		t.Errorf("got %#v", err)
+		t.Errorf("got %#v, want the problem lockdown", err)
 	}
 }

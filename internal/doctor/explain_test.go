@@ -105,11 +105,11 @@ func TestPreflightDropped(t *testing.T) {
 	}
 	out := preflight(t, "setpriv", "--bounding-set", "-perfmon,-sys_admin", "--inh-caps", "-perfmon,-sys_admin")
 	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here") {
-		t.Errorf("bounding set: got %q", out)
+		t.Errorf("bounding set: got %q, want that neither sudo nor setcap helps", out)
 	}
 	out = preflight(t, "setpriv", "--no-new-privs", "--reuid=65534", "--clear-groups", "--inh-caps=-all,+bpf", "--ambient-caps=-all,+bpf")
 	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here, because no_new_privs is set") {
-		t.Errorf("no_new_privs: got %q", out)
+		t.Errorf("no_new_privs: got %q, want it named", out)
 	}
 }
 

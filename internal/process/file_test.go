@@ -156,7 +156,7 @@ func TestFileRewritten(t *testing.T) {
 	first.was.since = first.was.since.Add(-rewriteRest)
 	second := intern()
 	if got, err := contents(second); second == first || got != "other contents" || err != nil {
-		t.Errorf("overwritten file: got the same file: %v, content %q, %v", second == first, got, err)
+		t.Errorf("overwritten file: got the same file: %v, content %q, %v; want another with the new content", second == first, got, err)
 	}
 	if intern() != second {
 		t.Error("got another file for an unchanged one")
@@ -257,7 +257,7 @@ func TestFileNoAnswer(t *testing.T) {
 	}
 	stop()
 	if err := c.close(); err != nil || f.isOpen() {
-		t.Errorf("close: got %v, still open: %v", err, f.isOpen())
+		t.Errorf("close: got %v, still open: %v; want nil, false", err, f.isOpen())
 	}
 	if got, err := contents(f); !errors.Is(err, answer.ErrNone) {
 		t.Errorf("got %q, %v, want %v", got, err, answer.ErrNone)
@@ -309,10 +309,10 @@ func TestFilesNoAnswer(t *testing.T) {
 	c.openQueued()
 	for i := range dead {
 		if dead[i].isOpen() || !errors.Is(dead[i].err, answer.ErrNone) {
-			t.Errorf("file that hangs: got open %v, %v", dead[i].isOpen(), dead[i].err)
+			t.Errorf("file that hangs: got open %v, %v; want false, ErrNone", dead[i].isOpen(), dead[i].err)
 		}
 		if !alive[i].isOpen() {
-			t.Errorf("file that responds: got open false, %v", alive[i].err)
+			t.Errorf("file that responds: got open false, %v; want true", alive[i].err)
 		}
 	}
 }

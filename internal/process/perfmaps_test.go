@@ -226,10 +226,10 @@ func TestPerfMapSnapshot(t *testing.T) {
 	before := m.Snapshot()
 	grow("20 10 second\n")
 	if got := versionsOf(t, before); !slices.Equal(got, []string{"10 10 first\n"}) {
-		t.Errorf("snapshot: got %q", got)
+		t.Errorf("snapshot: got %q, want the first line", got)
 	}
 	if got := versionsOf(t, m.Snapshot()); !slices.Equal(got, []string{"10 10 first\n20 10 second\n"}) {
-		t.Errorf("next snapshot: got %q", got)
+		t.Errorf("next snapshot: got %q, want both lines", got)
 	}
 	if (*PerfMap)(nil).Snapshot() != nil {
 		t.Error("got a snapshot of no map")
@@ -245,11 +245,11 @@ func TestPerfMapNoAnswer(t *testing.T) {
 	defer s.close()
 	m := &PerfMap{file: followed(t, path), kept: spooled{in: s}}
 	if m.update() || m.Incomplete() != nil || m.kept.size != int64(len(line)) {
-		t.Fatalf("got %d bytes kept, %v", m.kept.size, m.Incomplete())
+		t.Fatalf("got %d bytes kept, %v; want the line", m.kept.size, m.Incomplete())
 	}
 	stop()
 	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
-		t.Errorf("got %d bytes kept, %v", m.kept.size, m.Incomplete())
+		t.Errorf("got %d bytes kept, %v; want the line and ErrNone", m.kept.size, m.Incomplete())
 	}
 }
 
@@ -307,7 +307,7 @@ func TestPerfMapAtExit(t *testing.T) {
 			}
 			end(&p, pid)
 			if got := versionsOf(t, m); !slices.Equal(got, []string{"1 1 last\n"}) {
-				t.Errorf("got %q", got)
+				t.Errorf("got %q, want the last line", got)
 			}
 			if m.place != nil {
 				t.Error("the map's directory is still open")

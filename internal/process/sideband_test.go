@@ -178,7 +178,7 @@ func listen(t *testing.T) (*Table, func()) {
 	drain := func() {
 		lost, err := s.Drain(func(r perfevent.Record) {
 			if r.When() < last {
-				t.Errorf("got %+v after a record of %d", r, last)
+				t.Errorf("got %+v after a record of %d, want records in order of time", r, last)
 			}
 			last = r.When()
 			table.Apply(r)
@@ -265,7 +265,7 @@ func TestSidebandLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := w.out.ReadString('\n'); err != nil || line != "hello\n" { // from cat
-		t.Fatalf("got %q, %v", line, err)
+		t.Fatalf("got %q, %v; want hello", line, err)
 	}
 	drain()
 	checkMaps(t, table, w.pid)
@@ -357,7 +357,7 @@ func TestSidebandForks(t *testing.T) {
 	for _, m := range maps {
 		a, b := table.Resolve(child, m.Start, now), table.Resolve(shell, m.Start, now)
 		if a != b || a.Kind == KindUnknown && m.Name != "" {
-			t.Errorf("%s: got %v in the child, %v in the parent", m.Name, a, b)
+			t.Errorf("%s: got %v in the child, want the parent's %v", m.Name, a, b)
 		}
 	}
 	if table.Gone() != 0 {

@@ -28,7 +28,7 @@ func TestSpool(t *testing.T) {
 		}
 	}
 	if a.size != 1016 || b.size != 127 || len(a.chunks) > 3 {
-		t.Errorf("got %d and %d bytes, %d chunks", a.size, b.size, len(a.chunks))
+		t.Errorf("got %d and %d bytes, %d chunks; want 1016, 127, at most 3", a.size, b.size, len(a.chunks))
 	}
 }
 

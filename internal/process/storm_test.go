@@ -32,7 +32,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %[2]d of %[1]d mappings followed, want at most %[3]d", windows*each, followed[self], limit)
 	}
 	if followed[pidB] != windows+1 {
-		t.Errorf("other process: got %[2]d of %[1]d mappings followed", windows+1, followed[pidB])
+		t.Errorf("other process: got %[2]d of %[1]d mappings followed, want all", windows+1, followed[pidB])
 	}
 	storms := table.Storms()
 	if len(storms) != 1 {
@@ -79,10 +79,10 @@ func TestNoStorm(t *testing.T) {
 	}
 	table.Apply(perfevent.Exit{Stamp: stamp(1 << 40), PID: pidA, TID: pidA})
 	if storms := table.Storms(); len(storms) > 0 {
-		t.Errorf("got %+v", storms)
+		t.Errorf("got %+v, want none", storms)
 	}
 	table.calmAll(1 << 40)
 	if len(table.storms) > 0 {
-		t.Errorf("got %d calm processes left", len(table.storms))
+		t.Errorf("got %d calm processes left, want none", len(table.storms))
 	}
 }

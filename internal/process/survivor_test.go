@@ -50,7 +50,7 @@ func TestSurvivor(t *testing.T) {
 	awaitReady(t, out)
 	pid := cmd.Process.Pid
 	if tid := survivor(pid); tid == pid || tid == 0 {
-		t.Fatalf("got survivor %d of process %d", tid, pid)
+		t.Fatalf("got survivor %d of process %d, want another thread", tid, pid)
 	}
 
 	table := NewTable(Options{})
@@ -69,7 +69,7 @@ func TestSurvivor(t *testing.T) {
 		maps := mapsOf(t, pid)
 		nowhere := source{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
 		if got, err := contents(newFiles(1).intern(keyOf(maps[0]), "/nowhere", nowhere)); err != nil || got == "" {
-			t.Errorf("through its mapping: got %d bytes, %v", len(got), err)
+			t.Errorf("through its mapping: got %d bytes, %v; want the file", len(got), err)
 		}
 	}
 

@@ -22,7 +22,7 @@ func TestBuilderInterns(t *testing.T) {
 	task := b.Task(Task{PID: 1, Comm: "true"})
 
 	if m == 0 || f == 0 || frame == 0 || stack == 0 {
-		t.Errorf("got mapping %d, function %d, frame %d, stack %d; 0 means none", m, f, frame, stack)
+		t.Errorf("got mapping %d, function %d, frame %d, stack %d; want no 0, which means none", m, f, frame, stack)
 	}
 	if frame == inlined {
 		t.Error("different frames have the same ID")

@@ -42,7 +42,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("normalized %v (-want +got):\n%s", normalize, diff)
 		}
 		if len(d.Tasks) != 1 || d.ValueTypes[0] != (ValueType{"base", "count"}) {
-			t.Errorf("got tasks %v, values %v", d.Tasks, d.ValueTypes)
+			t.Errorf("got tasks %v, values %v; want one task, base first", d.Tasks, d.ValueTypes)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestOnly(t *testing.T) {
 		t.Errorf("second value (-want +got):\n%s", diff)
 	}
 	if len(only.ValueTypes) != 1 || only.ValueTypes[0].Type != "cpu" || len(p.Samples) != 3 {
-		t.Errorf("got values %v of %d samples", only.ValueTypes, len(p.Samples))
+		t.Errorf("got values %v of %d samples, want cpu alone, of 3", only.ValueTypes, len(p.Samples))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestDiffIsExact(t *testing.T) {
 		b.Add(Sample{Task: b.Task(Task{}), Values: []int64{n}})
 		p := b.Profile(Meta{}, Losses{})
 		if d := Diff(p, p, false); d.Total(0) != n || d.Total(1) != n {
-			t.Errorf("%d: got %d and %d", n, d.Total(0), d.Total(1))
+			t.Errorf("%d: got %d and %d, want it twice", n, d.Total(0), d.Total(1))
 		}
 	}
 }

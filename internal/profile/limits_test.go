@@ -53,12 +53,12 @@ func TestMaxDepth(t *testing.T) {
 			t.Errorf("%d frames: got %d, want %d", depth, len(frames), wantDepth)
 		}
 		if name := p.FrameName(frames[0]); (name == Truncated) != (depth > MaxDepth) {
-			t.Errorf("%d frames: got innermost %s", depth, name)
+			t.Errorf("%d frames: got innermost %s, want the marker if they are cut", depth, name)
 		}
 		// A stack that was cut is not cut again.
 		d := Diff(p.Only(0), p.Only(0), false)
 		if d.Total(1) != 3 || d.Losses[LossTooDeep] != deep {
-			t.Errorf("comparison with itself: got %d, %+v", d.Total(1), d.Losses)
+			t.Errorf("comparison with itself: got total %d, losses %+v; want 3, %d too deep", d.Total(1), d.Losses, deep)
 		}
 	}
 }
@@ -84,10 +84,10 @@ func TestMaxTables(t *testing.T) {
 		}
 		rows := len(p.Mappings) + len(p.Functions) + len(p.Frames) + len(p.Stacks) + len(p.Tasks) + len(p.Samples)
 		if limit := int(room)/sizeStack + 20; rows > limit {
-			t.Errorf("limit %d: got %d rows", room, rows)
+			t.Errorf("limit %d: got %d rows, want at most %d", room, rows, limit)
 		}
 		if p.Losses[LossTooMany] == 0 || p.Losses[LossTooMany] > samples {
-			t.Errorf("limit %d: got %d samples too many", room, p.Losses[LossTooMany])
+			t.Errorf("limit %d: got %d samples too many, want 1 to all", room, p.Losses[LossTooMany])
 		}
 		total(t, p, samples, 0, p.Losses[LossTooMany])
 	}
@@ -109,10 +109,10 @@ func TestMaxName(t *testing.T) {
 	id := b.Function(Function{Name: long, SystemName: "short"})
 	task := b.Task(Task{Comm: long[1:]})
 	if p := b.p.Functions; len(p[id].Name) > MaxName || !utf8.ValidString(p[id].Name) || !strings.HasSuffix(p[id].Name, "ä…") || p[id].SystemName != "short" {
-		t.Errorf("%d bytes of name: got %d", len(long), len(p[id].Name))
+		t.Errorf("name of %d bytes: got %d, want it cut to at most %d", len(long), len(p[id].Name), MaxName)
 	}
 	if name := b.p.Tasks[task].Comm; len(name) > MaxName {
-		t.Errorf("got %d bytes of a task's name", len(name))
+		t.Errorf("got %d bytes of a task's name, want at most %d", len(name), MaxName)
 	}
 	if l := b.Profile(Meta{}, Losses{}).Losses; l[LossLongNames] != 2 {
 		t.Errorf("got %d cut names, want 2", l[LossLongNames])

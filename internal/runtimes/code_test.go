@@ -56,10 +56,10 @@ func FuzzParseCode(f *testing.F) {
 		}, len(text)%100)
 		_, code, err := ParseCode(b)
 		if (err == nil) != (int(lines) <= len(text)%100) {
-			t.Errorf("got error %v", err)
+			t.Errorf("got error %v, want one if the record is too short for the lines", err)
 		}
 		if !utf8.ValidString(code.Name) || len(code.Name) > 4*len(bpf.CodeRecord{}.NameText) {
-			t.Errorf("got name %q", code.Name)
+			t.Errorf("got name %q, want bounded UTF-8", code.Name)
 		}
 	})
 }

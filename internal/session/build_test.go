@@ -169,7 +169,7 @@ func TestSymbolize(t *testing.T) {
 		t.Errorf("got losses %+v, want %+v", p.Losses, want)
 	}
 	if warnings := names.Warnings(); len(warnings) > 0 {
-		t.Errorf("got warnings %v", warnings)
+		t.Errorf("got warnings %v, want none", warnings)
 	}
 }
 

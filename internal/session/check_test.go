@@ -40,7 +40,7 @@ func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
-		t.Errorf("got %+v for %+v", o, asked)
+		t.Errorf("got %+v for %+v, want the given sizes", o, asked)
 	}
 }
 

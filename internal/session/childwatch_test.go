@@ -30,7 +30,7 @@ func TestChildWatch(t *testing.T) {
 		o.handleRecord(test.record)
 		o.handleRecord(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
 		if hint := o.hint(); strings.Contains(hint, "child processes") != test.want || !test.want && hint != "" {
-			t.Errorf("%s: got %q", name, hint)
+			t.Errorf("%s: got %q, want a hint: %v", name, hint, test.want)
 		}
 	}
 	for _, measured := range []target.Target{
@@ -53,7 +53,7 @@ func TestChildWatch(t *testing.T) {
 	}
 	o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
 	if hint := o.hint(); !strings.Contains(hint, "child processes") {
-		t.Errorf("running child: got %q", hint)
+		t.Errorf("running child: got %q, want a hint", hint)
 	}
 	if err := in.Close(); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func TestEvents(t *testing.T) {
 	}
 	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
 	if len(line.Threads) != 1 || line.Threads[0].TID != sampledThread || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
-		t.Fatalf("got timeline %+v", line)
+		t.Fatalf("got timeline %+v, want one thread from 1000 to 5000", line)
 	}
 	if line.Threads[0].End != 4500 || line.Processes[0].End != 4500 {
 		t.Errorf("thread that exited just before the end: got %+v of %+v, want an end at 4500", line.Threads[0], line.Processes[0])
@@ -138,7 +138,7 @@ func TestEvents(t *testing.T) {
 		got = append(got, leaf(sample.Stack))
 	}
 	if len(got) != 3 || got[0] != "main" || got[1] != "later" || got[2] != stackLost {
-		t.Errorf("got samples in %q", got)
+		t.Errorf("got samples in %q, want main, later and the placeholder", got)
 	}
 	for off, err := range line.Events.OffCPU(0) {
 		if err != nil || off.Start != 1000 || off.Duration != 2000 || off.Runnable != 50 || off.State != profile.StateUninterruptible ||

@@ -95,7 +95,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("got files %q, want %q", got, want)
 	}
 	if lines := bytes.Count(stderr.Bytes(), []byte("\n")); lines != 5 {
-		t.Errorf("got %d lines for 5 windows:\n%s", lines, &stderr)
+		t.Errorf("got %d lines for 5 windows, want one each:\n%s", lines, &stderr)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestStreamWrites(t *testing.T) {
 		}
 	}
 	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
-		t.Errorf("got %d written, %d lost, %d dropped", s.written, s.lost, s.dropped)
+		t.Errorf("got %d written, %d lost, %d dropped; want 3, 1, 0", s.written, s.lost, s.dropped)
 	}
 	if err := s.take(0, event(1)[:20]); err == nil {
 		t.Error("got no error for half a record")
@@ -147,7 +147,7 @@ func TestStreamLargePoll(t *testing.T) {
 	s.end()
 	s.write(t.Context())
 	if s.dropped != 0 || s.written != maxWaiting+1 {
-		t.Errorf("got %d dropped and %d written", s.dropped, s.written)
+		t.Errorf("got %d dropped and %d written, want 0 and all", s.dropped, s.written)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestStreamFails(t *testing.T) {
 	s.end()
 	s.write(t.Context())
 	if err := s.failed(); !errors.Is(err, broken) || s.written != 0 {
-		t.Errorf("got error %v, %d written", err, s.written)
+		t.Errorf("got error %v, %d written; want the output's error, 0", err, s.written)
 	}
 }
 
@@ -193,6 +193,6 @@ func BenchmarkStream(b *testing.B) {
 	<-done
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "samples/s")
 	if s.dropped > 0 {
-		b.Errorf("got %d samples dropped", s.dropped)
+		b.Errorf("got %d samples dropped, want 0", s.dropped)
 	}
 }

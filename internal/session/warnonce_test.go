@@ -21,7 +21,7 @@ func TestWarnOnce(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if last := lines[len(lines)-1]; len(lines) != maxWarnings+1 || !strings.Contains(last, "more warnings") || strings.Count(out.String(), "more warnings") != 1 {
-		t.Errorf("got %d lines:\n%s", len(lines), &out)
+		t.Errorf("got %d lines, want the limit and one more:\n%s", len(lines), &out)
 	}
 	out.Reset()
 	quiet := warnOnce{options: &Options{Stderr: &out, Quiet: true}}

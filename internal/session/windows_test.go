@@ -105,11 +105,11 @@ func TestWindowsContents(t *testing.T) {
 			}
 		}
 		if has := strings.Contains(fmt.Sprint(lines(p)), "stackstest.NewStore"); has != (want.id == 1) {
-			t.Errorf("window %d: got another window's stack, or not its own: %v", i+1, lines(p))
+			t.Errorf("window %d: got %v, want stack 1 only where it counts", i+1, lines(p))
 		}
 	}
 	if w.samples != 14 || w.lost[profile.LossSideband] != 4 || w.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
-		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
+		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.samples, w.lost, w.number, w.waiting.Load())
 	}
 }
 
@@ -197,13 +197,13 @@ func TestWindowsCoverRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(got) == 0 || test.end && len(got) < 2 {
-				t.Fatalf("got %d windows", len(got))
+				t.Fatalf("got %d windows, want more", len(got))
 			}
 			at := got[0].Profile.Meta.Start
 			for i, window := range got {
 				m := window.Profile.Meta
 				if !m.Start.Equal(at) || window.Number != i+1 {
-					t.Errorf("window %d: got number %d, and a start %s after the previous end", i+1, window.Number, m.Start.Sub(at))
+					t.Errorf("window %d: got number %d, and a start %s after the previous end; want no gap", i+1, window.Number, m.Start.Sub(at))
 				}
 				at = m.Start.Add(m.Duration)
 				// Each window ends at the next beat or later.
@@ -301,7 +301,7 @@ func TestWindowsPending(t *testing.T) {
 	w.sources = []source.Source{a, b}
 	defer func() { w.sources = nil }()
 	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
-		t.Errorf("got pending %v, %v", ids, err)
+		t.Errorf("got pending %v, %v; want 1 to 3", ids, err)
 	}
 	b.err = errors.New("gone")
 	if _, err := w.pending(); !errors.Is(err, b.err) {
@@ -331,10 +331,10 @@ func TestWholeRun(t *testing.T) {
 	w.end()
 	<-done
 	if len(got) != 1 || got[0].Number != 1 || got[0].Profile.Total(0) != 5 || got[0].Timeline != nil {
-		t.Errorf("got windows %+v", got)
+		t.Errorf("got windows %+v, want one with all samples", got)
 	}
 	if w.Due != nil || w.known != nil {
-		t.Error("got state that only windows need")
+		t.Error("got state that only windows need, want none")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestWindowsUnresolvedFrames(t *testing.T) {
 		}
 	}
 	if w.lost[profile.LossUnresolvedFrames] != 0 || w.lost[profile.LossUnresolved] != 2 {
-		t.Errorf("all windows: got %+v", w.lost)
+		t.Errorf("all windows: got %+v, want no functions and 2 samples without names", w.lost)
 	}
 }
 

@@ -474,7 +474,7 @@ func TestTrampoline(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := table.Lookup(codeAddr + 0xff); r.Kind != KindSignal || table.Lookup(codeAddr+0x200) != (Rule{}) {
-			t.Errorf("%v: got %v at the trampoline", m, r)
+			t.Errorf("%v: got %v at the trampoline, want KindSignal", m, r)
 		}
 	}
 }
@@ -523,7 +523,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if table.Stats.Damaged != 1 || !strings.Contains(fmt.Sprint(table.Stats.Damage), test.want) {
-			t.Errorf("%s: got %d damaged: %v", name, table.Stats.Damaged, table.Stats.Damage)
+			t.Errorf("%s: got %d damaged: %v; want 1: %s", name, table.Stats.Damaged, table.Stats.Damage, test.want)
 		}
 		if r := table.Lookup(codeAddr + 10); r.String() != sp8 {
 			t.Errorf("%s: got %v for the function before, want %v", name, r, sp8)

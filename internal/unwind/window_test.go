@@ -57,6 +57,6 @@ func TestCodeWindow(t *testing.T) {
 	// Nothing is found beyond the file's end.
 	w := newCodeWindow(f, code)
 	if got := w.at(0, 100); len(got) > 0 && s.Addr > 100 {
-		t.Errorf("got %d bytes at an address without code", len(got))
+		t.Errorf("got %d bytes at an address without code, want 0", len(got))
 	}
 }

@@ -46,10 +46,10 @@ func TestProgressLine(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	l := &Loop{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Start: time.Now().Add(-3 * time.Second)}
 	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C to stop\)$`).MatchString(got) {
-		t.Errorf("without a limit: got %q", got)
+		t.Errorf("without a limit: got %q, want the time, samples and key", got)
 	}
 	l.Limit = 10 * time.Second
 	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s of 10\.0 s, 9 samples$`).MatchString(got) {
-		t.Errorf("with a limit: got %q", got)
+		t.Errorf("with a limit: got %q, want both times and samples", got)
 	}
 }

@@ -83,6 +83,6 @@ func TestRemedies(t *testing.T) {
 	}
 	lacks.Add(n)
 	if twice := lacks.Remedies(n.finder); len(twice) != len(want) || !strings.Contains(twice[0], "lib7.so") || !strings.Contains(twice[0], "142 samples") {
-		t.Errorf("after two windows: got\n%s", strings.Join(twice, "\n"))
+		t.Errorf("after two windows: got\n%s\nwant the sum for lib7.so first", strings.Join(twice, "\n"))
 	}
 }

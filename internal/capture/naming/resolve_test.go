@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 	}
 	names, problems := resolved(t, p)
 	if !slices.Equal(names, []string{name, name}) || len(problems) > 0 {
-		t.Errorf("got names %q, problems %v", names, problems)
+		t.Errorf("got names %q, problems %v; want %q twice", names, problems, name)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestResolveFunctionWithoutSymbol(t *testing.T) {
 	} {
 		p := partly(test.mapping)
 		if Unnamed(p) || HasUnnamed(p) != test.has {
-			t.Errorf("build ID %q: got Unnamed %v, HasUnnamed %v", test.mapping.BuildID, Unnamed(p), HasUnnamed(p))
+			t.Errorf("build ID %q: got Unnamed %v, HasUnnamed %v; want false, %v", test.mapping.BuildID, Unnamed(p), HasUnnamed(p), test.has)
 		}
 		r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t), Proven: true}
 		p, err := r.Resolve(t.Context())

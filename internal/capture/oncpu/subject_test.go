@@ -25,7 +25,7 @@ func TestCompleteRate(t *testing.T) {
 func TestSpecs(t *testing.T) {
 	m := New(Config{Event: "cpu-clock"})
 	if err := m.Complete(source.Common{}); err != nil || len(m.Specs) != 1 || m.Specs[0].Name != "cpu-clock" || !m.Specs[0].IsTime() {
-		t.Errorf("cpu-clock: got %+v, %v", m.Specs, err)
+		t.Errorf("cpu-clock: got %+v, %v; want the clock alone", m.Specs, err)
 	}
 	m = New(Config{Event: "no-such-event"})
 	if err := m.Complete(source.Common{}); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "no-such-event") {

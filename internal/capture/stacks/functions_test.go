@@ -42,7 +42,7 @@ func (s *Store) shown(t *testing.T, id uint64) (frames []shown) {
 	t.Helper()
 	trace, ok := s.Trace(id)
 	if !ok || trace.Cut {
-		t.Fatalf("got trace %+v, %v", trace, ok)
+		t.Fatalf("got trace %+v, %v; want one that is not cut", trace, ok)
 	}
 	for at := trace.Leaf; at != 0; at = s.Nodes[at].Parent {
 		f := s.Frames[s.Nodes[at].Frame]
@@ -86,7 +86,7 @@ func TestStoreFunctions(t *testing.T) {
 	give(t, s, code(0x6000, 1, "late", 30), record(2, nil, user))
 	for _, got := range [][]shown{s.shown(t, 2)[3:], next.shown(t, 3)[:2]} {
 		if !slices.Equal(got, []shown{{"", 0x200}, {"late", 30}}) && !slices.Equal(got, []shown{{"", 0x100}, {"old", 11}}) {
-			t.Errorf("got %+v", got)
+			t.Errorf("got %+v, want the frames of stack 1 or 2", got)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestNext(t *testing.T) {
 	counts := map[Key]Values{{ID: 1}: {5}, {ID: 3}: {7}, {ID: 4}: {9}}
 	second.Count(counts)
 	if len(counts) != 1 || len(second.Samples) != 2 || len(second.Traces) != 2 {
-		t.Errorf("got %v left, samples %v of traces %v", counts, second.Samples, second.Traces)
+		t.Errorf("got %v left, samples %v of traces %v; want 1, 2, 2", counts, second.Samples, second.Traces)
 	}
 	was, wasFrames, wasCodes := described(first, first.ids[1])
 	is, isFrames, isCodes := described(second, second.ids[1])

@@ -53,7 +53,7 @@ func TestStoreAdd(t *testing.T) {
 	}
 	trace, ok := s.Trace(1)
 	if !ok || trace.PID != 7 || string(bytes.TrimRight(trace.Comm[:], "\x00")) != "worker" {
-		t.Fatalf("got trace %+v, %v", trace, ok)
+		t.Fatalf("got trace %+v, %v; want process 7, worker", trace, ok)
 	}
 	// Leaf first: two kernel frames, then three user frames.
 	want := []struct {
@@ -98,10 +98,10 @@ func TestStoreAddEnds(t *testing.T) {
 		got = append(got, s.Frames[s.Nodes[at].Frame])
 	}
 	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
-		t.Errorf("got frames %+v", got)
+		t.Errorf("got frames %+v, want two exact ones first, then a return address, then the break", got)
 	}
 	if trace.Broken || trace.UserEnd != bpf.EndNoMapping {
-		t.Errorf("got trace %+v", trace)
+		t.Errorf("got trace %+v, want it whole, with its end", trace)
 	}
 }
 
@@ -118,10 +118,10 @@ func TestStoreAddUnseen(t *testing.T) {
 	leaf := s.Nodes[trace.Leaf]
 	root := s.Nodes[leaf.Parent]
 	if s.Codes[s.Frames[leaf.Frame].Code].Kind != CodeKernel || s.Codes[s.Frames[root.Frame].Code].Kind != CodeUnseen || root.Parent != 0 {
-		t.Errorf("got leaf %+v, caller %+v", s.Frames[leaf.Frame], s.Frames[root.Frame])
+		t.Errorf("got leaf %+v, caller %+v; want a kernel frame on the placeholder", s.Frames[leaf.Frame], s.Frames[root.Frame])
 	}
 	if trace.Broken || trace.Cut {
-		t.Errorf("got trace %+v", trace)
+		t.Errorf("got trace %+v, want it whole", trace)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestCycle(t *testing.T) {
 	stats, _ := s.Stats()
 	t.Logf("%+v", stats)
 	if stats.Records == 0 || stats.Full == 0 || stats.Steps < stats.Records || stats.Bursts < 20 {
-		t.Errorf("got statistics %+v", stats)
+		t.Errorf("got statistics %+v, want records, full samples and 20 bursts", stats)
 	}
 }
 

@@ -312,13 +312,13 @@ func TestCommandDiesWithTracer(t *testing.T) {
 func TestPrivilegedCommand(t *testing.T) {
 	path := script(t, "#!/bin/sh\n")
 	if gainsPrivileges(path) {
-		t.Error("got true for a plain file")
+		t.Error("got true for a plain file, want false")
 	}
 	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
 	if !gainsPrivileges(path) {
-		t.Error("got false for a set-user-ID file")
+		t.Error("got false for a set-user-ID file, want true")
 	}
 	c, err := Start([]string{path})
 	if !capability.Available(capability.SysPtrace) {

@@ -39,6 +39,6 @@ func TestDescendants(t *testing.T) {
 		}
 	}
 	if AnyAlive([]int{1 << 30}) {
-		t.Error("got true for a pid that never existed")
+		t.Error("got true for a pid that never existed, want false")
 	}
 }

@@ -157,7 +157,7 @@ func TestLivesUnseen(t *testing.T) {
 		sum += n
 	}
 	if sum < 1<<20 || sum > 1<<36 {
-		t.Errorf("got %d bytes resident", sum)
+		t.Errorf("got %d bytes resident, want 1 MiB to 64 GiB", sum)
 	}
 	if name := l.Name(command, worker, 120); name != "[unknown]" {
 		t.Errorf("got name %q for a thread that has exited, want [unknown]", name)

@@ -53,10 +53,10 @@ func TestPMU(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	tried := All()
 	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
-		t.Errorf("cycles: got %+v", o)
+		t.Errorf("cycles: got %+v, want %v", o, doctor.FoundCycles)
 	}
 	if o := tried[doctor.ProbeBranchRecords]; o.Err != nil || o.Found == "" {
-		t.Errorf("branch records: got %+v", o)
+		t.Errorf("branch records: got %+v, want some", o)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestPMUWithoutBranches(t *testing.T) {
 	pmu.Load(t, pmu.Options{None: true})
 	tried := All()
 	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
-		t.Errorf("cycles: got %+v", o)
+		t.Errorf("cycles: got %+v, want %v", o, doctor.FoundCycles)
 	}
 	if o := tried[doctor.ProbeBranchRecords]; !errors.Is(o.Err, doctor.ErrNoBranchRecords) {
 		t.Errorf("branch records: got %+v, want %v", o, doctor.ErrNoBranchRecords)

@@ -98,7 +98,7 @@ func TestBacklogOrder(t *testing.T) {
 		t.Errorf("got %d changed processes, want 49 and the one that changed again", all)
 	}
 	if len(left) > 1 || len(left) == 1 && left[0].pid != 200 {
-		t.Errorf("got %+v left", left)
+		t.Errorf("got %+v left, want at most process 200", left)
 	}
 }
 

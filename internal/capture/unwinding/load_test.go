@@ -24,7 +24,7 @@ func TestWithoutTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			if u.HasTables() || u.By != bpf.UnwindByFramePointers {
-				t.Errorf("got tables: %v, mode %v", u.HasTables(), u.By)
+				t.Errorf("got tables: %v, mode %v; want none, frame pointers", u.HasTables(), u.By)
 			}
 			u.HandleRecord(perfevent.Fork{PID: 2, PPID: 1})
 			u.Mapped(1)
@@ -35,7 +35,7 @@ func TestWithoutTables(t *testing.T) {
 				return nil
 			}), u.Close())
 			if err != nil || !called || len(u.FDs()) > 0 || u.Replacements() != nil || u.Memory() != 0 || u.Position() != 0 {
-				t.Errorf("got %v; called: %v", err, called)
+				t.Errorf("got %v; called: %v, want no error and no resources", err, called)
 			}
 		})
 	}

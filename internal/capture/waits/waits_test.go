@@ -65,7 +65,7 @@ func TestIs(t *testing.T) {
 		{"", false, false},
 	} {
 		if p, i := IsProbe(test.function), IsInterrupt(test.function); p != test.probe || i != test.interrupt {
-			t.Errorf("%s: got probe %t, interrupt %t", test.function, p, i)
+			t.Errorf("%s: got probe %t, interrupt %t; want %t, %t", test.function, p, i, test.probe, test.interrupt)
 		}
 	}
 }

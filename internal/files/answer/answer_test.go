@@ -19,7 +19,7 @@ func TestAsk(t *testing.T) {
 		return "late", nil
 	}
 	if got, err := ask(a, nil, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNone) {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v; want ErrNone", got, err)
 	}
 	unasked := func(*Visit) (string, error) {
 		t.Error("a file system that hangs was asked again")

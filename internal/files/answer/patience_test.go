@@ -70,7 +70,7 @@ func testPatience(t *testing.T) {
 	}
 	synctest.Wait()
 	if a.all > 0 || len(a.open) > 0 {
-		t.Errorf("got %d open questions: %v", a.all, a.open)
+		t.Errorf("got %d open questions, want 0: %v", a.all, a.open)
 	}
 
 	// Patience recovers with time.

@@ -23,7 +23,7 @@ func TestRegular(t *testing.T) {
 	}
 	defer f.Close()
 	if b, err := io.ReadAll(f); err != nil || string(b) != "content" || f.Name() != path {
-		t.Errorf("got %q, %v, name %q", b, err, f.Name())
+		t.Errorf("got %q, %v, name %q; want content and the path", b, err, f.Name())
 	}
 	if _, err := f.Seek(3, io.SeekStart); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestPipeEnds(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want that the file does not exist", err)
 	}
 }
 

@@ -29,10 +29,10 @@ func TestNoAnswer(t *testing.T) {
 	}
 	b := make([]byte, 16)
 	if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || b[15] != 'x' {
-		t.Errorf("got %q, %v", b[:n], err)
+		t.Errorf("got %q, %v; want only x", b[:n], err)
 	}
 	if n, err := f.ReadAt(b, 4<<20-8); n != 8 || !errors.Is(err, io.EOF) {
-		t.Errorf("at the end: got %d, %v", n, err)
+		t.Errorf("at the end: got %d, %v; want 8, EOF", n, err)
 	}
 	stop()
 	for _, ask := range []func() error{

@@ -131,7 +131,7 @@ func TestRemotely(t *testing.T) {
 		b := make([]byte, 10)
 		n, _ := f.ReadAt(b, 2)
 		if info, _ := f.Stat(); string(b[:n]) != "rved" || info.Size() != 6 || info.Mode() != 0o755 || f.on != remote {
-			t.Errorf("%s: got %q, %+v, %v", tt.name, b[:n], info, f.on)
+			t.Errorf("%s: got %q, %+v, %v; want rved from 6 bytes, through a helper", tt.name, b[:n], info, f.on)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -140,6 +140,6 @@ func TestRemotely(t *testing.T) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
 	if len(helpers.idle) == 0 || helpers.all > maxHelpers {
-		t.Errorf("got %d idle helpers of %d", len(helpers.idle), helpers.all)
+		t.Errorf("got %d idle helpers of %d, want some, and at most maxHelpers", len(helpers.idle), helpers.all)
 	}
 }

@@ -28,7 +28,7 @@ func TestCreate(t *testing.T) {
 				t.Errorf("got %q, %v; want text", b, err)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("got files left: %v, %v", left, err)
+				t.Errorf("got files left: %v, %v; want none", left, err)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ func TestHalves(t *testing.T) {
 	s := sets{effective: 1<<63 | 1, permitted: 1<<63 | 3, inheritable: 1 << 32}
 	h := s.halves()
 	if h[0].Effective != 1 || h[1].Effective != 1<<31 || h[0].Permitted != 3 || h[1].Permitted != 1<<31 || h[0].Inheritable != 0 || h[1].Inheritable != 1 {
-		t.Errorf("got %+v", h)
+		t.Errorf("got %+v, want the capabilities 0, 1, 63 and 32 in their places", h)
 	}
 }
 
@@ -24,7 +24,7 @@ func TestWith(t *testing.T) {
 	failure := errors.New("no")
 	got, err := With(SetOf(SysPtrace), func() (int, error) { return 7, failure })
 	if got != 7 || !errors.Is(err, failure) {
-		t.Errorf("got %d, %v", got, err)
+		t.Errorf("got %d, %v; want 7, %v", got, err, failure)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestOwnCapabilities(t *testing.T) {
 	}
 	before, err := current()
 	if err != nil || !before.effective.Has(DACReadSearch) {
-		t.Fatalf("got %+v, %v", before, err)
+		t.Fatalf("got %+v, %v; want DACReadSearch", before, err)
 	}
 	if err := errors.Join(Withhold(), Drop()); err != nil {
 		t.Fatal(err)

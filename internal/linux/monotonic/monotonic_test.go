@@ -19,7 +19,7 @@ func TestNow(t *testing.T) {
 			t.Fatalf("got %d, want at most %d", now, ts.Nano())
 		}
 		if now < last {
-			t.Fatalf("got %d after %d", now, last)
+			t.Fatalf("got %d after %d, want it to increase", now, last)
 		}
 		last = now
 	}

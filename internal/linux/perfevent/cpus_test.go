@@ -26,7 +26,7 @@ func TestParseCPUList(t *testing.T) {
 	} {
 		got, err := ParseCPUList(tc.in)
 		if (err == nil) != tc.ok {
-			t.Errorf("ParseCPUList(%q): got error %v", tc.in, err)
+			t.Errorf("ParseCPUList(%q): got error %v, want success: %v", tc.in, err, tc.ok)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("ParseCPUList(%q): %s", tc.in, diff)
@@ -36,7 +36,7 @@ func TestParseCPUList(t *testing.T) {
 
 func TestOnlineCPUs(t *testing.T) {
 	if cpus, err := OnlineCPUs(); err != nil || len(cpus) == 0 {
-		t.Errorf("OnlineCPUs(): got %v, %v", cpus, err)
+		t.Errorf("OnlineCPUs(): got %v, %v; want some", cpus, err)
 	}
 }
 

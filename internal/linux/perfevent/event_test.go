@@ -53,7 +53,7 @@ func TestOpenErrors(t *testing.T) {
 		_, err := Open(tc.attr, tc.pid, -1, -1, 0)
 		var open *OpenError
 		if !errors.As(err, &open) || !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.hint) {
-			t.Errorf("%s: got error %v", tc.name, err)
+			t.Errorf("%s: got error %v, want %v with hint %q", tc.name, err, tc.want, tc.hint)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestDefaultEvents(t *testing.T) {
 	testenv.Root(t)
 	specs, err := DefaultEvents()
 	if err != nil || len(specs) == 0 {
-		t.Fatalf("DefaultEvents(): got %v, %v", specs, err)
+		t.Fatalf("DefaultEvents(): got %v, %v; want some", specs, err)
 	}
 	for _, s := range specs {
 		if err := s.probe(); err != nil {
@@ -73,10 +73,10 @@ func TestDefaultEvents(t *testing.T) {
 
 func TestSysctls(t *testing.T) {
 	if n, err := MaxSampleRate(); err != nil || n == 0 {
-		t.Errorf("MaxSampleRate(): got %d, %v", n, err)
+		t.Errorf("MaxSampleRate(): got %d, %v; want a positive rate", n, err)
 	}
 	if n, err := MaxStack(); err != nil || n == 0 {
-		t.Errorf("MaxStack(): got %d, %v", n, err)
+		t.Errorf("MaxStack(): got %d, %v; want a positive depth", n, err)
 	}
 }
 

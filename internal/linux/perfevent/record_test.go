@@ -115,7 +115,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, sampleID bool) {
 		rec, err := ParseRecord(b, sampleID)
 		if (rec == nil) != (err != nil) {
-			t.Errorf("got record %v with error %v", rec, err)
+			t.Errorf("got record %v with error %v, want one of them", rec, err)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestRingReadMalformed(t *testing.T) {
 		n := 0
 		_, err := tc.r.Read(func(Record) { n++ })
 		if err == nil || n != tc.want {
-			t.Errorf("%s: got %d records, error %v", tc.name, n, err)
+			t.Errorf("%s: got %d records, error %v; want %d and an error", tc.name, n, err, tc.want)
 		}
 		if tc.r.page.Data_tail != tc.r.page.Data_head {
 			t.Errorf("%s: the ring was not freed", tc.name)

@@ -94,7 +94,7 @@ func FuzzParseEvent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if spec, err := parseEvent("testdata/hybrid", s); err == nil && !strings.HasPrefix(s, spec.Name) {
-			t.Errorf("%q: got name %q", s, spec.Name)
+			t.Errorf("%q: got name %q, want a prefix", s, spec.Name)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func FuzzParseFormat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		_, bits, err := parseFormat(s)
 		if err == nil && (len(bits) == 0 || len(bits) > 64) {
-			t.Errorf("%q: got %d bits", s, len(bits))
+			t.Errorf("%q: got %d bits, want 1 to 64", s, len(bits))
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestName(t *testing.T) {
 	for name, e := range generic {
 		got := Name(e.typ, e.config)
 		if got != name && !slices.Contains(aliases, name) {
-			t.Errorf("%s: got name %s", name, got)
+			t.Errorf("%s: got name %s, want the same or an alias", name, got)
 		}
 		seen[got] = true
 	}

@@ -26,13 +26,13 @@ func TestCgroupProcesses(t *testing.T) {
 	pids, err := CgroupProcesses(root)
 	slices.Sort(pids)
 	if err != nil || !slices.Equal(pids, []int{1, 2, 3, 4}) {
-		t.Errorf("got %v, %v", pids, err)
+		t.Errorf("got %v, %v; want 1 to 4", pids, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "a", "cgroup.procs"), []byte("x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if pids, err := CgroupProcesses(root); err == nil {
-		t.Errorf("malformed: got %v and no error", pids)
+		t.Errorf("malformed: got %v, want an error", pids)
 	}
 	if pids, err := CgroupProcesses(filepath.Join(root, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing group: got %v, %v, want %v", pids, err, fs.ErrNotExist)
@@ -45,7 +45,7 @@ func FuzzParseCgroupProcs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, first, second uint16) {
 		pids, err := parseCgroupProcs(b)
 		if err != nil && pids != nil || slices.ContainsFunc(pids, func(pid int) bool { return pid <= 0 }) {
-			t.Errorf("%q: got %v, %v", b, pids, err)
+			t.Errorf("%q: got %v, %v; want positive IDs or an error", b, pids, err)
 		}
 		want := slices.DeleteFunc([]int{int(first), int(second)}, func(pid int) bool { return pid == 0 })
 		got, err := parseCgroupProcs(fmt.Appendf(nil, "%d\n%d\n", first, second))

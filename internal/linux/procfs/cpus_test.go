@@ -18,7 +18,7 @@ func TestParseIdleTimes(t *testing.T) {
 		t.Error("(-want +got):\n" + d)
 	}
 	if own, err := IdleTimes(); err != nil || len(own) == 0 {
-		t.Errorf("this machine: got %v, %v", own, err)
+		t.Errorf("this machine: got %v, %v; want times", own, err)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestParseMapsMalformed(t *testing.T) {
 		"3000-4000 r-xp 0 0:0 0\n1000-2000 r-xp 0 0:0 0", "10000000000000000-2 r-xp 0 0:0 0",
 	} {
 		if maps, err := ParseMaps([]byte(s)); err == nil {
-			t.Errorf("ParseMaps(%q): got %v and no error", s, maps)
+			t.Errorf("ParseMaps(%q): got %v, want an error", s, maps)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestParseOwnMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if maps, err := ParseMaps(b); err != nil || len(maps) == 0 {
-		t.Errorf("this process: got %v, %v", maps, err)
+		t.Errorf("this process: got %v, %v; want mappings", maps, err)
 	}
 }
 

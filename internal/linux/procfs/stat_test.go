@@ -58,7 +58,7 @@ func TestEnded(t *testing.T) {
 		{Stat{State: 'Z', Threads: 2}, true, false}, // other threads still run
 	} {
 		if s := test.stat; s.Exited() != test.exited || s.Ended() != test.ended {
-			t.Errorf("%+v: got exited %v, ended %v", s, s.Exited(), s.Ended())
+			t.Errorf("%+v: got exited %v, ended %v; want %v, %v", s, s.Exited(), s.Ended(), test.exited, test.ended)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestEnded(t *testing.T) {
 func TestOwnStat(t *testing.T) {
 	s, err := Process(os.Getpid()).Stat()
 	if err != nil || s.Parent != os.Getppid() || s.Threads < 1 || s.KernelThread || s.Ended() || s.Start == 0 {
-		t.Errorf("got %+v, %v", s, err)
+		t.Errorf("got %+v, %v; want a running process with this parent", s, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte(")("), uint32(0), uint32(0), uint32(0))
 	f.Fuzz(func(t *testing.T, b []byte, user, system, start uint32) {
 		if s, err := ParseStat(b); err == nil && (s.Parent < 0 || s.Threads < 0) {
-			t.Errorf("%q: got %+v", b, s)
+			t.Errorf("%q: got %+v, want no negative numbers", b, s)
 		}
 		want := Stat{Comm: string(b), State: 'R', Parent: 1, Threads: 3, CPU: uint64(user) + uint64(system), Start: uint64(start)}
 		got, err := ParseStat(fmt.Appendf(nil, "7 (%s) R 1 7 7 0 -1 4194560 9 0 0 0 %d %d 0 0 20 0 3 0 %d 1", b, user, system, start))

@@ -69,7 +69,7 @@ func TestParseStatus(t *testing.T) {
 	}
 	for _, incomplete := range []string{"", "Tgid:\t7\n", "Tgid:\t7\nUid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\t4\nCapEff:\t0\n"} {
 		if got, err := ParseStatus([]byte(incomplete)); err == nil {
-			t.Errorf("%q: got %+v and no error", incomplete, got)
+			t.Errorf("%q: got %+v, want an error", incomplete, got)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestParseStatus(t *testing.T) {
 func TestOwnStatus(t *testing.T) {
 	s, err := Self.Status()
 	if err != nil || s.TGID != os.Getpid() || s.UIDs[0] != uint32(os.Getuid()) || s.PeakResident < 1<<20 {
-		t.Errorf("got %+v, %v", s, err)
+		t.Errorf("got %+v, %v; want this process's IDs and memory", s, err)
 	}
 }
 

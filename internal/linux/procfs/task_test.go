@@ -25,7 +25,7 @@ func TestThread(t *testing.T) {
 		t.Errorf("got name %q, %v, want %q", comm, err, want)
 	}
 	if comm, err := Thread(os.Getppid(), tid).Comm(); err == nil {
-		t.Errorf("thread of another process: got name %q", comm)
+		t.Errorf("thread of another process: got name %q, want an error", comm)
 	}
 	if tids, err := Threads(pid); err != nil || !slices.Contains(tids, tid) {
 		t.Errorf("got threads %v, %v, want %d among them", tids, err, tid)
@@ -43,7 +43,7 @@ func TestSchedCPU(t *testing.T) {
 	}
 	for _, text := range []string{"", "-1 2 3\n", "x", "9999999999999999999 1 1\n"} {
 		if got, err := parseSchedstat([]byte(text)); err == nil {
-			t.Errorf("%q: got %v and no error", text, got)
+			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
 }
@@ -55,11 +55,11 @@ func TestResidentMemory(t *testing.T) {
 	}
 	for _, text := range []string{"", "1", "1 x 3"} {
 		if got, err := parseStatm([]byte(text)); err == nil {
-			t.Errorf("%q: got %d and no error", text, got)
+			t.Errorf("%q: got %d, want an error", text, got)
 		}
 	}
 	if got, err := Self.ResidentMemory(); err != nil || got < page {
-		t.Errorf("this process: got %d bytes, %v", got, err)
+		t.Errorf("this process: got %d bytes, %v; want a page at least", got, err)
 	}
 }
 
@@ -68,7 +68,7 @@ func FuzzNumbers(f *testing.F) {
 	f.Add([]byte("42000 7 3\n"), uint32(42))
 	f.Fuzz(func(t *testing.T, b []byte, n uint32) {
 		if cpu, err := parseSchedstat(b); err == nil && cpu < 0 {
-			t.Errorf("%q: got CPU time %v", b, cpu)
+			t.Errorf("%q: got CPU time %v, want no negative one", b, cpu)
 		}
 		tail := strings.ReplaceAll(string(b), "\n", " ")
 		if cpu, err := parseSchedstat(fmt.Appendf(nil, "%d %s", n, tail)); err != nil || cpu != time.Duration(n) {

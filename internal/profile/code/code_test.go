@@ -143,7 +143,7 @@ func TestDisassemble(t *testing.T) {
 	}
 	for _, at := range []uint64{0x10000000, ^uint64(0)} {
 		if list, err := f.Disassemble(t.Context(), at, 16); err == nil {
-			t.Errorf("at %#x: got %+v", at, list)
+			t.Errorf("at %#x: got %+v, want an error", at, list)
 		}
 	}
 }
@@ -154,12 +154,12 @@ func TestExecutable(t *testing.T) {
 	for _, test := range []struct{ start, end uint64 }{{p.work.Value, p.work.Value + 1}, {0, p.work.Value + 1}, {p.work.Value, ^uint64(0)}} {
 		from, to := f.Executable(test.start, test.end)
 		if from > p.work.Value || to <= p.work.Value || from < test.start || to > test.end {
-			t.Errorf("executable part of %#x to %#x: got %#x to %#x", test.start, test.end, from, to)
+			t.Errorf("executable part of %#x to %#x: got %#x to %#x, want it to contain work", test.start, test.end, from, to)
 		}
 	}
 	for _, none := range []struct{ start, end uint64 }{{0, 1}, {^uint64(0) - 1, ^uint64(0)}, {p.work.Value, p.work.Value}, {p.work.Value, 0}} {
 		if from, to := f.Executable(none.start, none.end); from != 0 || to != 0 {
-			t.Errorf("executable part of %#x to %#x: got %#x to %#x", none.start, none.end, from, to)
+			t.Errorf("executable part of %#x to %#x: got %#x to %#x, want none", none.start, none.end, from, to)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestSource(t *testing.T) {
 	for name, want := range map[string]string{"work.c": text, "twice.h": header} {
 		s, err := f.Source(filepath.Join(p.dir, name), p.inside()...)
 		if err != nil || s.Text != want || s.Modified.IsZero() {
-			t.Errorf("%s: got %q, %v", name, s.Text, err)
+			t.Errorf("%s: got %q, %v; want the source", name, s.Text, err)
 		}
 	}
 	for _, file := range []string{
@@ -188,7 +188,7 @@ func TestSource(t *testing.T) {
 		filepath.Join(p.dir, "work.c") + "\x00", p.path,
 	} {
 		if s, err := f.Source(file, p.inside()...); !errors.Is(err, code.ErrNotNamed) || s.Text != "" {
-			t.Errorf("%q: got %q, %v", file, s.Text, err)
+			t.Errorf("%q: got %q, %v; want ErrNotNamed", file, s.Text, err)
 		}
 	}
 	// The C library's start code was not compiled from this file.
@@ -220,7 +220,7 @@ func TestSourceReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := f.Source(name, p.inside()...); err == nil || s.Text != "" {
-			t.Errorf("%s: got %q, %v", what, s.Text, err)
+			t.Errorf("%s: got %q, %v; want an error", what, s.Text, err)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func TestSources(t *testing.T) {
 	defer library.Close()
 	texts, problems := library.Sources(b.Profile(profile.Meta{}, profile.Losses{}))
 	if len(texts) != 1 || texts[work] != text {
-		t.Errorf("got sources %q", texts)
+		t.Errorf("got sources %q, want work.c alone", texts)
 	}
 	var messages []string
 	for _, p := range problems {

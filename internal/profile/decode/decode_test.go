@@ -149,7 +149,7 @@ func TestReadRecording(t *testing.T) {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	if p.ValueTypes[0].Type != "cpu" || p.Meta.Value != "cpu" {
-		t.Errorf("got first value %v, default %q", p.ValueTypes[0], p.Meta.Value)
+		t.Errorf("got first value %v, default %q; want cpu", p.ValueTypes[0], p.Meta.Value)
 	}
 }
 

@@ -33,14 +33,14 @@ func TestFunctionWithoutSymbol(t *testing.T) {
 			frame := got.Frames[id]
 			addresses[frame.Address] = true
 			if got.FrameName(id) != name || frame.Function == 0 || got.Named(id) {
-				t.Errorf("%v: got frame %q of function %d, named: %v", format, got.FrameName(id), frame.Function, got.Named(id))
+				t.Errorf("%v: got frame %q of function %d, named: %v; want the start address as the name", format, got.FrameName(id), frame.Function, got.Named(id))
 			}
 			if id := got.Mappings[frame.Mapping].BuildID; id != buildID {
 				t.Errorf("%v: got build ID %q, want %q", format, id, buildID)
 			}
 		}
 		if len(addresses) != 2 || !addresses[0x149203] || !addresses[0x14923c] {
-			t.Errorf("%v: got addresses %v", format, addresses)
+			t.Errorf("%v: got addresses %v, want both", format, addresses)
 		}
 	}
 }

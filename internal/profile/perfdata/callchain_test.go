@@ -106,7 +106,7 @@ func TestReadCallChains(t *testing.T) {
 			t.Errorf("%s: stacks (-want +got):\n%s", name, diff)
 		}
 		if c.KernelBuildID != "0123456789abcdef0123456789abcdef01234567" || c.KernelText != kernelStart {
-			t.Errorf("%s: got kernel %s at %#x", name, c.KernelBuildID, c.KernelText)
+			t.Errorf("%s: got kernel %s at %#x, want it at %#x", name, c.KernelBuildID, c.KernelText, uint64(kernelStart))
 		}
 		if got := c.Profile.ValueTypes[1]; got != (profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"}) {
 			t.Errorf("%s: got second value %v, want %v", name, got, profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"})
@@ -148,10 +148,10 @@ func TestEachChainSample(t *testing.T) {
 func TestReadAddresses(t *testing.T) {
 	c := readChains(t, gunzip(t, "propeller_sample_1.perfdata1"))
 	if m := c.Profile.Meta; m.Host == "" || m.Arch != "x86_64" || m.CPUs == 0 || m.Memory == 0 || !strings.Contains(m.Command, "perf record") {
-		t.Errorf("got metadata %+v", m)
+		t.Errorf("got metadata %+v, want the recording machine's", m)
 	}
 	if got := c.Profile.ValueTypes; len(got) != 2 || c.Profile.Total(0) == 0 {
-		t.Fatalf("got values %v, %d samples", got, c.Profile.Total(0))
+		t.Fatalf("got values %v, %d samples; want two values", got, c.Profile.Total(0))
 	}
 	for _, s := range c.Profile.Samples {
 		if n := len(c.Profile.AppendFrames(nil, s.Stack)); n > 1 {

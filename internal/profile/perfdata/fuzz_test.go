@@ -29,7 +29,7 @@ func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 	var samples, weight int64
 	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
 		if s.Weight <= 0 || s.Time < 0 || len(s.Comm) > maxComm {
-			t.Fatalf("got sample %+v", s)
+			t.Fatalf("got sample %+v, want a weight, a time and a bounded name", s)
 		}
 		samples++
 		weight += s.Weight
@@ -75,7 +75,7 @@ func fuzzBranches(t *testing.T, data []byte, prog *bolt.Binary) (Stats, bolt.Sta
 	}})
 	checkFormat(t, err)
 	if err == nil && stats.Samples != stats.Ignored+stats.NoStack+c.Stats().Samples {
-		t.Fatalf("got %d samples: %d counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
+		t.Fatalf("got %d samples: %d counted, %d ignored and %d without branches; want them to add up", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
 	}
 	return stats, c.Stats(), err
 }
@@ -183,7 +183,7 @@ func FuzzScript(f *testing.F) {
 			t.Errorf("got an error without line: %v", err)
 		}
 		if err == nil && stats.Samples != stats.Ignored+stats.NoStack+c.Stats().Samples {
-			t.Errorf("got %d samples: %d counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
+			t.Errorf("got %d samples: %d counted, %d ignored and %d without branches; want them to add up", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
 		}
 	})
 }

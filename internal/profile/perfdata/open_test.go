@@ -43,7 +43,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("program: got error %v, want %q in it", err, "neither a perf.data file")
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "missing")); !os.IsNotExist(err) {
-		t.Errorf("missing file: got error %v", err)
+		t.Errorf("missing file: got error %v, want that it does not exist", err)
 	}
 }
 

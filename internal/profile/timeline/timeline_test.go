@@ -167,7 +167,7 @@ func TestIdentity(t *testing.T) {
 	thread := r.Thread(again, 8, start+5)
 	r.NameThread(thread, start+5, "worker")
 	if r.Process(7, start-5) != before || r.Thread(again, 8, start+5) != thread || before == again {
-		t.Error("got another identity for the same process or thread")
+		t.Error("got another identity for the same process or thread, want the same")
 	}
 	line := finish(t, r)
 	want := []profile.Process{

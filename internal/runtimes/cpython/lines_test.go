@@ -127,7 +127,7 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version uint8, table []byte, position int) {
 		c := runtimes.Code{Version: uint32(version), FirstLine: 7, Lines: string(table)}
 		if line := (Runtime{}).Line(&c, position); line < 0 || line > maxLine {
-			t.Errorf("got line %d", line)
+			t.Errorf("got line %d, want 0 to maxLine", line)
 		}
 	})
 }

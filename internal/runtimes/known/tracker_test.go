@@ -29,7 +29,7 @@ func TestTrackerPrunes(t *testing.T) {
 		}
 	}
 	if n := len(tracker.files); n > 10 {
-		t.Errorf("got %d files left", n)
+		t.Errorf("got %d files left, want at most 10", n)
 	}
 	if _, ok := tracker.files[weak.Make(kept)]; !ok {
 		t.Error("a file in use was removed")

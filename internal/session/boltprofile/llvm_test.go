@@ -44,11 +44,11 @@ func TestInstalledLLVM(t *testing.T) {
 		l, err := installedLLVM(t.Context(), test.asked)
 		switch {
 		case test.want == 0 && err == nil && l.dir == dir:
-			t.Errorf("%+v: got %+v", test, l)
+			t.Errorf("%+v: got %+v, want none", test, l)
 		case test.want == 0 && err != nil && !strings.Contains(err.Error(), "install them"):
-			t.Errorf("%+v: got %v", test, err)
+			t.Errorf("%+v: got %v, want a remedy", test, err)
 		case test.want != 0 && (err != nil || l.dir != dir || l.version != test.want):
-			t.Errorf("%+v: got %+v, %v", test, l, err)
+			t.Errorf("%+v: got %+v, %v; want version %d", test, l, err, test.want)
 		}
 	}
 	fakeLLVM(t, "of no kind", "llvm-bolt")

@@ -76,7 +76,7 @@ BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP:
 		"executed instructions -1.4%, total branches =, taken branches -60.1%",
 	}
 	if got := findings([]byte(output)); !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := findings([]byte("BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP (no change):\n")); !slices.Equal(got, []string{"nothing changed"}) {
 		t.Errorf("got %q", got)
@@ -114,7 +114,7 @@ func TestNext(t *testing.T) {
 			got = append(got, shellCommand(argv))
 		}
 		if !strings.HasPrefix(strings.Join(got, "\n"), test.want) {
-			t.Errorf("%+v: got\n%s", test, strings.Join(got, "\n"))
+			t.Errorf("%+v: got\n%s\nwant it to begin with\n%s", test, strings.Join(got, "\n"), test.want)
 		}
 	}
 }

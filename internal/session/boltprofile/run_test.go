@@ -25,7 +25,7 @@ func TestAdapt(t *testing.T) {
 		case test.atMost && r.Rest != loop.PollAtMost:
 			t.Errorf("fill %.2f: got rest %v, want %v", test.fill, r.Rest, loop.PollAtMost)
 		case test.fill > 0.5 && (r.Rest > before || r.Rest <= 0 || r.Rest == loop.PollAtMost):
-			t.Errorf("fill %.2f: got rest %v after %v", test.fill, r.Rest, before)
+			t.Errorf("fill %.2f: got rest %v after %v, want a shorter one", test.fill, r.Rest, before)
 		}
 	}
 }

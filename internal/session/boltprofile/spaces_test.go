@@ -127,7 +127,7 @@ func TestSpaces(t *testing.T) {
 
 	s.forget(1000)
 	if len(s.changed) > 0 {
-		t.Errorf("got changes %v left", s.changed)
+		t.Errorf("got changes %v left, want none", s.changed)
 	}
 	check(child, 1001, 0x30800, "chosen")
 	s.handle(perfevent.Exit{Stamp: perfevent.Stamp{Time: 1002}, PID: child, TID: child})

@@ -97,7 +97,7 @@ func TestBombPprofPackedTwice(t *testing.T) {
 		}
 		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, member.String(), 64) })
 		if info, err := os.Stat(path); err != nil || info.Size() > 64<<10 {
-			t.Fatalf("got file %v, %v", info, err)
+			t.Fatalf("got file %v, %v; want at most 64 KiB", info, err)
 		}
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "compressed twice") {
 			t.Errorf("got error %v, want %q in it", err, "compressed twice")
@@ -150,7 +150,7 @@ func TestBombDeepStack(t *testing.T) {
 						t.Fatal(err)
 					}
 					if to == "folded" && !strings.Contains(out.String(), "[truncated] 7 7\n") {
-						t.Errorf("got %.100q…", out.String())
+						t.Errorf("got %.100q…, want the marker with both values", out.String())
 					}
 					return
 				}
@@ -159,7 +159,7 @@ func TestBombDeepStack(t *testing.T) {
 					t.Fatal(err)
 				}
 				if format == "folded" && !strings.Contains(got, ";f;[truncated] 7\n") {
-					t.Errorf("got …%.100q", got[max(0, len(got)-100):])
+					t.Errorf("got …%.100q, want the marker with its value", got[max(0, len(got)-100):])
 				}
 			})
 		})
@@ -175,7 +175,7 @@ func TestBombInlinedFrames(t *testing.T) {
 			w.WriteString("\t1000 main (/bin/task)\n\n")
 		})
 		if got, err := convertTo(t, path, "folded", "1 stack truncated"); err != nil || !strings.HasPrefix(got, "task;main;f;f;") {
-			t.Errorf("got %.100q, error %v", got, err)
+			t.Errorf("got %.100q, error %v; want the cut stack", got, err)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestBombThreads(t *testing.T) {
 			w.WriteString(`]}`)
 		})
 		if got, err := convertTo(t, path, "html"); err != nil || !strings.Contains(got, "</html>") {
-			t.Errorf("got %d bytes, error %v", len(got), err)
+			t.Errorf("got %d bytes, error %v; want a whole page", len(got), err)
 		}
 	})
 }

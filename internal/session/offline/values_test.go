@@ -50,7 +50,7 @@ func TestConvertChoosesValue(t *testing.T) {
 		var out bytes.Buffer
 		o := ConvertOptions{Input: valuesFile(t, test.shown, "f", test.values...), Format: "folded", Value: test.value, Stdout: &out, Stderr: io.Discard}
 		if code, err := Convert(t.Context(), o); code != 0 || err != nil || out.String() != test.want {
-			t.Errorf("%+v: got %d, %v, %q", test, code, err, &out)
+			t.Errorf("%+v: got %d, %v, %q; want 0 and %q", test, code, err, &out, test.want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestDiffChoosesValue(t *testing.T) {
 			Format: "folded", Stdout: &out, Stderr: io.Discard,
 		}
 		if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != test.want {
-			t.Errorf("%+v: got %d, %v, %q", test, code, err, &out)
+			t.Errorf("%+v: got %d, %v, %q; want 0 and %q", test, code, err, &out, test.want)
 		}
 	}
 	o := DiffOptions{
@@ -79,6 +79,6 @@ func TestDiffChoosesValue(t *testing.T) {
 		Format: "folded", Stdout: io.Discard, Stderr: io.Discard,
 	}
 	if code, err := Diff(t.Context(), o); code != 2 || err == nil || !strings.Contains(err.Error(), "off-cpu") {
-		t.Errorf("unknown value: got %d, %v", code, err)
+		t.Errorf("unknown value: got %d, %v; want 2 and an error about off-cpu", code, err)
 	}
 }

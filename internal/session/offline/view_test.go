@@ -144,7 +144,7 @@ func TestViewUntilInterrupted(t *testing.T) {
 		}
 	}}
 	if code, err := View(ctx, ViewOptions{Input: file, Base: file, NoOpen: true, Stderr: stderr}); code != 0 || err != nil || !served {
-		t.Errorf("got %d, %v; served: %v", code, err, served)
+		t.Errorf("got %d, %v; served: %v, want 0 and true", code, err, served)
 	}
 }
 
@@ -185,15 +185,15 @@ func TestEmbedSources(t *testing.T) {
 		t.Error("got a profile without the source")
 	}
 	if strings.Contains(text, "root:x:") || !strings.Contains(stderr.String(), "/etc/passwd") {
-		t.Errorf("path that is no source file: got messages %s", &stderr)
+		t.Errorf("path that is no source file: got messages %s, want one about it", &stderr)
 	}
 	code, err := Convert(t.Context(), ConvertOptions{Input: input, Output: "out.svg", EmbedSources: true, Stderr: io.Discard})
 	if code != 2 || !errors.Is(err, usage.Err) {
-		t.Errorf("sources in an SVG: got %d, %v", code, err)
+		t.Errorf("sources in an SVG: got %d, %v; want a usage error", code, err)
 	}
 	code, err = Convert(t.Context(), ConvertOptions{Input: input, Output: "out.folded", Inverted: true, Stderr: io.Discard})
 	if code != 2 || !errors.Is(err, usage.Err) {
-		t.Errorf("inverted text: got %d, %v", code, err)
+		t.Errorf("inverted text: got %d, %v; want a usage error", code, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func compare(t *testing.T, way string, addrs []uint64, got, want []Bounds) {
 	for i, addr := range addrs {
 		if got[i] != want[i] {
 			if wrong++; wrong <= 5 {
-				t.Errorf("%s, %#x: got %#x, readelf has %#x", way, addr, got[i], want[i])
+				t.Errorf("%s, %#x: got %#x, want readelf's %#x", way, addr, got[i], want[i])
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestInstalled(t *testing.T) {
 			want := expected(fdes, addrs)
 			f := open(t, path)
 			if h, err := openHeader(f); err != nil || h == nil || h.entries == 0 {
-				t.Fatalf("got header %+v, %v", h, err)
+				t.Fatalf("got header %+v, %v; want entries", h, err)
 			}
 			got, err := Find(f, addrs)
 			if err != nil {

@@ -121,11 +121,11 @@ func TestDownload(t *testing.T) {
 			info, err := os.Stat(name)
 			switch {
 			case len(entries) > 1:
-				t.Errorf("got %v in the cache", entries)
+				t.Errorf("got %v in the cache, want at most one file", entries)
 			case (err == nil) != (tt.ok || tt.empty):
 				t.Errorf("the cache's file: %v", err)
 			case err == nil && (info.Size() == 0) != tt.empty:
-				t.Errorf("got %d bytes in the cache's file", info.Size())
+				t.Errorf("got %d bytes in the cache's file, want an empty one: %v", info.Size(), tt.empty)
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Join(d.servers, " ") != "http://a https://b/x" || d.timeout != 5*time.Second || d.maxTime != 0 || d.maxSize != maxDownload {
-		t.Errorf("got %+v", d)
+		t.Errorf("got %+v, want the given servers and limits", d)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestModule(t *testing.T) {
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/b"} {
 		if _, err := newFinder(t, Config{}).Module(t.Context(), name); err == nil || errors.Is(err, ErrNotFound) {
-			t.Errorf("%q: got %v", name, err)
+			t.Errorf("%q: got %v, want an error that is not ErrNotFound", name, err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func FuzzModulePath(f *testing.F) {
 	f.Add("kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko\nkernel/sound/snd-hda.ko.xz:", "snd_hda")
 	f.Fuzz(func(t *testing.T, dep, name string) {
 		if module, ok := modulePath(strings.NewReader(dep), name); ok && !strings.Contains(dep, module) {
-			t.Errorf("got %q, which is not in %q", module, dep)
+			t.Errorf("got %q, want a part of %q", module, dep)
 		}
 	})
 }

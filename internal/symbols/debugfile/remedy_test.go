@@ -77,7 +77,7 @@ func TestPackages(t *testing.T) {
 	}
 	names := []string{"apt.list", "bash.list", "libc6:amd64.list", "libcurl4:amd64.list", "zlib1g.list"}
 	if got := likelyFirst(names, []string{"/lib/libcurl.so.4", "/bin/bash"}); got[0] != "libcurl4:amd64.list" || got[1] != "bash.list" {
-		t.Errorf("got the order %v", got)
+		t.Errorf("got the order %v, want libcurl4 and bash first", got)
 	}
 }
 

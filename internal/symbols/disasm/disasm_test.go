@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 			at := address
 			for _, i := range c.Instructions(map[uint64]disasm.Symbol{address: {Name: "f"}}) {
 				if i.Address != at || i.Size <= 0 || i.Text == "" {
-					t.Fatalf("%v: got %+v at %#x", machine, i, at)
+					t.Fatalf("%v: got %+v at %#x, want an instruction there", machine, i, at)
 				}
 				at += uint64(i.Size)
 			}

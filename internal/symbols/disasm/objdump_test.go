@@ -48,7 +48,7 @@ func FuzzParseObjdump(f *testing.F) {
 		}
 		for i, in := range list {
 			if i > 0 && in.Address <= list[i-1].Address || in.Size < 0 || in.Size > longestX86 {
-				t.Fatalf("got %+v after %+v", in, list[max(i, 1)-1])
+				t.Fatalf("got %+v after %+v, want ascending addresses", in, list[max(i, 1)-1])
 			}
 		}
 	})

@@ -42,10 +42,10 @@ func TestHole(t *testing.T) {
 		_, err := Open(s, Options{})
 		var format *FormatError
 		if !errors.As(err, &format) || format.Section != section || !strings.Contains(format.Problem, "zeros") {
-			t.Errorf("%s: got error %v", section, err)
+			t.Errorf("%s: got error %v, want one about zeros", section, err)
 		}
 		if n := hole.reads.Load(); n > 16 {
-			t.Errorf("%s: got %d reads", section, n)
+			t.Errorf("%s: got %d reads, want at most 16", section, n)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestHoleInSplit(t *testing.T) {
 	_, err := d.splitUnit(&unit{file: d.main})
 	var format *FormatError
 	if !errors.As(err, &format) || format.File != "x.dwo" || hole.reads.Load() > 16 {
-		t.Errorf("got error %v after %d reads", err, hole.reads.Load())
+		t.Errorf("got error %v after %d reads, want one about x.dwo after at most 16", err, hole.reads.Load())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestPadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
-		t.Errorf("got %+v as the unit behind the zeros", u)
+		t.Errorf("got %+v, want the unit behind the zeros", u)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestTinyUnits(t *testing.T) {
 		}
 		var format *FormatError
 		if test.want > 0 && (!errors.As(err, &format) || !strings.Contains(format.Problem, "units")) {
-			t.Errorf("%s: got error %v", name, err)
+			t.Errorf("%s: got error %v, want one about units", name, err)
 		}
 		// Limit for the headers and pages of the section.
 		if limit := uint64(test.want*48 + 4<<20); after > before+limit {
@@ -145,10 +145,10 @@ func TestContext(t *testing.T) {
 	cancel()
 	got, err := d.LookupBatch(addrs)
 	if len(got) != len(addrs) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %d results for %d addresses, error %v", len(got), len(addrs), err)
+		t.Errorf("got %d results for %d addresses, error %v; want all, context.Canceled", len(got), len(addrs), err)
 	}
 	if d, err := Open(s, Options{Context: ctx}); d == nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, error %v", d, err)
+		t.Errorf("got %v, error %v; want data, context.Canceled", d, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestContextBetweenUnits(t *testing.T) {
 	d.main.line.sec = &canceling{Section: s.Line, cancel: cancel, reads: 99}
 	got, err := d.LookupBatch([]uint64{low, low + far})
 	if !errors.Is(err, context.Canceled) || len(got[0]) == 0 || got[1] != nil {
-		t.Errorf("got %v, error %v", got, err)
+		t.Errorf("got %v, error %v; want frames for the first address, context.Canceled", got, err)
 	}
 	if state := d.main.units[1].Load(); state != nil {
 		t.Error("the second unit was read")

@@ -155,16 +155,16 @@ func TestMalformed(t *testing.T) {
 	got, err := d.LookupBatch(addrs)
 	var format *FormatError
 	if !errors.As(err, &format) || format.File != "fuzz" || format.Section != ".debug_line" {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want one about .debug_line", err)
 	}
 	if len(got[0]) == 0 || got[0][0].Function == nil || got[0][0].Line != 0 {
-		t.Errorf("got %+v", got[0])
+		t.Errorf("got %+v, want the function without a line", got[0])
 	}
 
 	s = seedSections(t, "gcc5")
 	info := content(s.Info)
 	s.Info = bytes.NewReader(info[:len(info)-1])
 	if _, err := Open(s, Options{}); !errors.As(err, &format) || format.Section != ".debug_info" {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want one about .debug_info", err)
 	}
 }

@@ -50,7 +50,7 @@ func TestPastEnd(t *testing.T) {
 	} {
 		r := Reader{Data: []byte{0x80}}
 		if got := read(&r); got != 0 || !r.Bad || r.Left() != 0 {
-			t.Errorf("%s: got %d, bad: %t, %d bytes left", name, got, r.Bad, r.Left())
+			t.Errorf("%s: got %d, bad: %t, %d bytes left; want 0, true, 0", name, got, r.Bad, r.Left())
 		}
 		if got := r.U8(); got != 0 {
 			t.Errorf("after %s: got %d, want 0", name, got)
@@ -72,7 +72,7 @@ func TestUnitLength(t *testing.T) {
 	} {
 		r := Reader{Data: []byte(tt.data)}
 		if length, size := r.UnitLength(); length != tt.length || size != tt.size || r.Bad != tt.bad {
-			t.Errorf("%x: got %d, %d, bad: %t", tt.data, length, size, r.Bad)
+			t.Errorf("%x: got %d, %d, bad: %t; want %d, %d, %t", tt.data, length, size, r.Bad, tt.length, tt.size, tt.bad)
 		}
 	}
 }

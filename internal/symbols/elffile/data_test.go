@@ -73,7 +73,7 @@ func TestCompressed(t *testing.T) {
 				for range 2 {
 					readers.Go(func() {
 						if got := contents(t, f.Section(".debug_info")); !bytes.Equal(got, data) {
-							t.Errorf("got %d bytes that differ", len(got))
+							t.Errorf("got %d bytes, want the original data", len(got))
 						}
 					})
 				}
@@ -165,7 +165,7 @@ func TestNoPlace(t *testing.T) {
 	}
 	s := sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: compressed(t, elf.COMPRESS_ZLIB, data, uint64(len(data)))})
 	if _, err := s.Open(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "TMPDIR") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want one about TMPDIR", err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestToolchain(t *testing.T) {
 				run(t, "objcopy", "--compress-debug-sections="+kind, plain, path)
 				s := open(t, path).Section(".debug_info")
 				if got := contents(t, s); !bytes.Equal(got, want) {
-					t.Errorf("got %d bytes of %s that differ from the %d expected", len(got), s.Name, len(want))
+					t.Errorf("got %d bytes of %s, want the %d original ones", len(got), s.Name, len(want))
 				}
 				if s.Size >= uint64(len(want)) {
 					testenv.Skip(t, "needs an objcopy that compresses small sections")

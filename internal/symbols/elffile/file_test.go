@@ -63,7 +63,7 @@ func TestHeaders(t *testing.T) {
 			}
 			notes := run(t, "readelf", "-n", path)
 			if f.BuildID() == "" || !strings.Contains(notes, "Build ID: "+f.BuildID()+"\n") {
-				t.Errorf("got build ID %q, readelf has\n%s", f.BuildID(), notes)
+				t.Errorf("got build ID %q, want readelf's\n%s", f.BuildID(), notes)
 			}
 		})
 	}
@@ -231,7 +231,7 @@ func TestLinks(t *testing.T) {
 				t.Error(diff)
 			}
 			if wrong := tt.link == nil && tt.alt == nil; (linkErr != nil || altErr != nil) != wrong {
-				t.Errorf("got errors %v, %v", linkErr, altErr)
+				t.Errorf("got errors %v, %v; want one: %v", linkErr, altErr, wrong)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestNotELF(t *testing.T) {
 	for _, content := range []string{"", "\x7fELF", strings.Repeat("x", 100), "#!/bin/sh\n", "\x7fELF\x02\x02" + strings.Repeat("\x00", 60), "\x7fELF\x03\x01" + strings.Repeat("\x00", 60)} {
 		_, err := New(strings.NewReader(content), int64(len(content)), "file")
 		if format := (*FormatError)(nil); !errors.As(err, &format) || !strings.HasPrefix(err.Error(), "file: ") {
-			t.Errorf("%q: got error %v", content, err)
+			t.Errorf("%q: got error %v, want a FormatError with the file name", content, err)
 		}
 	}
 	if _, err := Open("/proc/self"); err == nil {

@@ -69,7 +69,7 @@ func checkPLT(t *testing.T, path string) {
 		}
 		got[e.Addr] = name
 		if e.Size < 8 || e.Size > 24 || i > 0 && e.Addr-entries[i-1].Addr < entries[i-1].Size {
-			t.Errorf("%#x: got %+v", e.Addr, e)
+			t.Errorf("%#x: got %+v, want a stub of 8 to 24 bytes that does not overlap", e.Addr, e)
 		}
 	}
 	want := objdumpStubs(t, f)

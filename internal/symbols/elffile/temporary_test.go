@@ -83,7 +83,7 @@ func TestLargeLink(t *testing.T) {
 			_, err = s.file.AltLink()
 		}
 		if err == nil || !strings.Contains(err.Error(), "claims to be 1060000 bytes") || len(s.file.temporary) != 0 {
-			t.Errorf("%s: got %v, %d temporary files", name, err, len(s.file.temporary))
+			t.Errorf("%s: got %v, %d temporary files; want an error about the size, 0", name, err, len(s.file.temporary))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestFreeSpace(t *testing.T) {
 	}
 	defer file.Close()
 	if free, err := freeSpace(file); err != nil || free == 0 {
-		t.Errorf("got %d, %v", free, err)
+		t.Errorf("got %d, %v; want free space", free, err)
 	}
 }
 
@@ -108,11 +108,11 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Size() != int64(len(data)) || len(s.file.temporary) != 0 {
-		t.Errorf("got %d bytes of %d, %d temporary files before reading", l.Size(), len(data), len(s.file.temporary))
+		t.Errorf("got %d bytes of %d, %d temporary files before reading; want 0", l.Size(), len(data), len(s.file.temporary))
 	}
 	got := make([]byte, 1000)
 	if n, err := l.ReadAt(got, int64(len(data)-len(got))); n != len(got) || err != nil || !bytes.Equal(got, data[len(data)-len(got):]) {
-		t.Errorf("got %d bytes, %v", n, err)
+		t.Errorf("got %d bytes, %v; want the end of the data", n, err)
 	}
 	if len(s.file.temporary) != 1 {
 		t.Errorf("got %d temporary files, want 1", len(s.file.temporary))
@@ -123,7 +123,7 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.ReadAt(got, 0); !errors.As(err, new(*FormatError)) {
-		t.Errorf("reading corrupt data: got %v", err)
+		t.Errorf("reading corrupt data: got %v, want a FormatError", err)
 	}
 	if _, err := sectionOf(t, elftest.Section{Name: ".bss", Type: elf.SHT_NOBITS, Size: 100}).Lazy(); !errors.Is(err, ErrNoContents) {
 		t.Errorf("got error %v, want ErrNoContents", err)

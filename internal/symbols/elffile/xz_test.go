@@ -40,7 +40,7 @@ func TestXZ(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 3, 4, len(data)} {
 			got, err := io.ReadAll(newXZReader(bytes.NewReader(xz(t, data[:n], strings.Fields(args)...))))
 			if err != nil || !bytes.Equal(got, data[:n]) {
-				t.Errorf("%s: %d bytes: got %d, %v", args, n, len(got), err)
+				t.Errorf("%s: %d bytes: got %d, %v; want the original data", args, n, len(got), err)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func FuzzXZ(f *testing.F) {
 		whole, wholeErr := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(content)), limit))
 		pieces, piecesErr := io.ReadAll(iotest.HalfReader(io.LimitReader(newXZReader(iotest.OneByteReader(bytes.NewReader(content))), limit)))
 		if !bytes.Equal(whole, pieces) || (wholeErr == nil) != (piecesErr == nil) {
-			t.Fatalf("got %d bytes (%v) in one read, %d (%v) in pieces", len(whole), wholeErr, len(pieces), piecesErr)
+			t.Fatalf("got %d bytes (%v) in one read, %d (%v) in pieces; want the same", len(whole), wholeErr, len(pieces), piecesErr)
 		}
 	})
 }

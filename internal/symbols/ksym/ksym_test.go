@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	} {
 		name, module, offset, ok := parse([]byte(test.text))
 		if ok != test.ok || ok && (string(name) != test.name || string(module) != test.module || offset != test.offset) {
-			t.Errorf("%q: got %q, %q, %#x, %t", test.text, name, module, offset, ok)
+			t.Errorf("%q: got %q, %q, %#x, %t; want %q, %q, %#x, %t", test.text, name, module, offset, ok, test.name, test.module, test.offset, test.ok)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 3 {
-			t.Fatalf("got line %q", lines.Text())
+			t.Fatalf("got line %q, want three fields", lines.Text())
 		}
 		addr, err := strconv.ParseUint(fields[0], 16, 64)
 		if err != nil {

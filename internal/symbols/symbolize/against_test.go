@@ -126,7 +126,7 @@ func compareTools(t *testing.T, path string, n int) {
 		class := classify(got[i], byLLVM[i], addr, symbols, true)
 		counts["llvm-symbolizer"][class]++
 		if class == unexpected && counts["llvm-symbolizer"][class] <= 10 {
-			t.Errorf("%#x: got %+v\nllvm-symbolizer has %+v", addr, got[i], byLLVM[i])
+			t.Errorf("%#x: got %+v\nwant llvm-symbolizer's %+v", addr, got[i], byLLVM[i])
 		}
 		other := classify(got[i], byAddr2line[i], addr, symbols, false)
 		if other == unexpected && class != unexpected {

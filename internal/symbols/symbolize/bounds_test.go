@@ -48,7 +48,7 @@ func TestWholeFunctions(t *testing.T) {
 				names := make([]string, n)
 				for i, frames := range found[:n] {
 					if len(frames) != 1 || addrs[i]-frames[0].Offset != f.Start && frames[0].NoSymbol {
-						t.Fatalf("%#x: got %+v", addrs[i], frames)
+						t.Fatalf("%#x: got %+v, want the function at readelf's start", addrs[i], frames)
 					}
 					names[i] = frames[0].Name
 				}
@@ -61,7 +61,7 @@ func TestWholeFunctions(t *testing.T) {
 				found, addrs = found[n:], addrs[n:]
 				if names = slices.Compact(names); len(names) > 1 {
 					if pieces++; pieces <= 10 {
-						t.Errorf("%#x to %#x: got several names: %s", f.Start, f.End, strings.Join(names, ", "))
+						t.Errorf("%#x to %#x: got several names, want one: %s", f.Start, f.End, strings.Join(names, ", "))
 					}
 				}
 			}

@@ -67,7 +67,7 @@ func Test32Bit(t *testing.T) {
 	e := openFile(t, path, Options{})
 	checkNM(t, e, nm(t, path))
 	if notes := run(t, "", "readelf", "-n", path); !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
-		t.Errorf("got build ID %q, readelf has\n%s", e.BuildID(), notes)
+		t.Errorf("got build ID %q, want readelf's\n%s", e.BuildID(), notes)
 	}
 	text := elfSection(t, path, ".text")
 	if got, ok := e.Address(text.Offset); !ok || got != text.Addr {
@@ -113,7 +113,7 @@ fn main() { println!("{}", app::Box(std::env::args().count() as u32).size()); }
 				found = true
 				f := lookup(t, e, s.addr)
 				if !strings.Contains(f.Name, "app::Box<") || !strings.HasSuffix(f.Name, "::size") {
-					t.Errorf("%s: got %s", s.name, f.Name)
+					t.Errorf("%s: got %s, want app::Box<…>::size", s.name, f.Name)
 				}
 			}
 			if !found {
@@ -130,7 +130,7 @@ func TestDistributionFiles(t *testing.T) {
 			checkNM(t, e, nm(t, "-D", path))
 			notes := run(t, "", "readelf", "-n", path)
 			if e.BuildID() == "" || !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
-				t.Errorf("got build ID %q, readelf has\n%s", e.BuildID(), notes)
+				t.Errorf("got build ID %q, want readelf's\n%s", e.BuildID(), notes)
 			}
 			if e.HasSymbols() {
 				t.Error("HasSymbols is true for a stripped file")

@@ -259,7 +259,7 @@ func TestGoInlineFaults(t *testing.T) {
 				t.Errorf("got error %v, want one that contains %q", err, tt.problem)
 			}
 			if len(frames[0]) != 1 || frames[0][0].Line != 3 {
-				t.Errorf("got frames %+v of a function without faults", frames[0])
+				t.Errorf("got frames %+v of a function without faults, want line 3", frames[0])
 			}
 			if n := len(frames[1]); n == 0 || frames[1][n-1].Offset != 8 || frames[1][n-1].Line != 0 {
 				t.Errorf("got frames %+v, want second without a line last", frames[1])
@@ -282,7 +282,7 @@ func FuzzGoTable(f *testing.F) {
 		for _, fs := range frames {
 			for i, f := range fs {
 				if f.Name == "" || f.Inlined != (i < len(fs)-1) {
-					t.Fatalf("got frames %+v", fs)
+					t.Fatalf("got frames %+v, want names, and all but the last one inlined", fs)
 				}
 			}
 		}

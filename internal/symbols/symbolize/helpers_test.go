@@ -124,7 +124,7 @@ func checkNM(t *testing.T, e *ELF, syms []nmSymbol) {
 		}
 		if !found {
 			if wrong++; wrong <= 10 {
-				t.Errorf("%#x: got %s+%#x, nm has %v", addr, f.SystemName, f.Offset, names[addr-f.Offset])
+				t.Errorf("%#x: got %s+%#x, want one of nm's %v", addr, f.SystemName, f.Offset, names[addr-f.Offset])
 			}
 		}
 	}

@@ -130,17 +130,17 @@ func TestDebugKernel(t *testing.T) {
 				}
 				last := f[len(f)-1]
 				if last.Name != "outer" || last.Module != test.module || last.Offset != uint64(i-1) || filepath.Base("/"+last.File) != filepath.Base("/"+test.source) {
-					t.Errorf("%#x: got %+v", addrs[i], last)
+					t.Errorf("%#x: got %+v, want outer", addrs[i], last)
 				}
 				if len(f) == 2 {
 					inlined = true
 					if f[0].Name != "inner" || !f[0].Inlined || f[0].Module != test.module || f[0].Line != 2 || last.Line != 3 {
-						t.Errorf("%#x: got %+v", addrs[i], f)
+						t.Errorf("%#x: got %+v, want inner in line 2, called in line 3", addrs[i], f)
 					}
 				}
 			}
 			if inlined != (test.source != "") {
-				t.Errorf("got inlined functions: %t", inlined)
+				t.Errorf("got inlined functions: %t, want %t", inlined, test.source != "")
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestDebugKernel(t *testing.T) {
 	hidden := NewDebugKernel(t.Context(), names, finder, filepath.Join(host, "kallsyms.hidden"), Options{})
 	frames, err := hidden.LookupBatch([]uint64{running})
 	if err == nil || !strings.Contains(err.Error(), "kptr_restrict") || len(frames[0]) != 1 {
-		t.Errorf("hidden addresses: got %v, %v", frames, err)
+		t.Errorf("hidden addresses: got %v, %v; want a name and an error about kptr_restrict", frames, err)
 	}
 	plain := NewDebugKernel(t.Context(), names, finder, filepath.Join(host, "kallsyms.hidden"), Options{NoInlines: true})
 	if frames, err := plain.LookupBatch([]uint64{running}); err != nil || frames[0][0].File != "" {

@@ -45,7 +45,7 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 			}
 		}
 		if names["puts@plt"] != "puts@plt" || names["_ZN3app3farEi@plt"] != "app::far@plt" {
-			t.Errorf("got names %v", names)
+			t.Errorf("got names %v, want puts@plt and app::far@plt", names)
 		}
 		if _, ok := names["chosen@plt"]; ok != (stripped == "-g") {
 			t.Errorf("%s: got names %v, want chosen@plt: %v", stripped, names, stripped == "-g")

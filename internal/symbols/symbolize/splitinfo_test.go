@@ -87,7 +87,7 @@ func TestMissingSplit(t *testing.T) {
 	}
 	_, err = lookup()
 	if err == nil || !strings.Contains(err.Error(), program+".dwp") || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("malformed .dwp file: got %v", err)
+		t.Errorf("malformed .dwp file: got %v, want one more line about it", err)
 	}
 	// So are malformed .dwo files, up to a limit.
 	for i := range units {
@@ -97,6 +97,6 @@ func TestMissingSplit(t *testing.T) {
 	}
 	_, err = lookup()
 	if err == nil || strings.Count(err.Error(), "\n") != maxSplitProblems {
-		t.Errorf("malformed .dwo files: got %v", err)
+		t.Errorf("malformed .dwo files: got %v, want a limited number of lines", err)
 	}
 }

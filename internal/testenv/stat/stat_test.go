@@ -22,7 +22,7 @@ func tails(t *testing.T, r Range, highest int, term func(int) *big.Rat) {
 		sum.Add(sum, term(k))
 	}
 	if sum.Cmp(half) > 0 {
-		t.Errorf("%v: got probability %v below", r, float(sum))
+		t.Errorf("%v: got probability %v below, want at most half of Chance", r, float(sum))
 	}
 	if sum.Add(sum, term(r.Low)); sum.Cmp(half) <= 0 {
 		t.Errorf("%v: got a smaller probability than necessary below: %v", r, float(sum))
@@ -32,7 +32,7 @@ func tails(t *testing.T, r Range, highest int, term func(int) *big.Rat) {
 		sum.Add(sum, term(k))
 	}
 	if sum.Cmp(half) > 0 {
-		t.Errorf("%v: got probability %v above", r, float(sum))
+		t.Errorf("%v: got probability %v above, want at most half of Chance", r, float(sum))
 	}
 	if sum.Add(sum, term(r.High)); sum.Cmp(half) <= 0 {
 		t.Errorf("%v: got a smaller probability than necessary above: %v", r, float(sum))

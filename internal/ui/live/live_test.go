@@ -54,7 +54,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s %s: got %d, want %d", c.method, c.path, r.StatusCode, c.want)
 		}
 		if policy := r.Header.Get("Content-Security-Policy"); r.StatusCode == http.StatusOK && !strings.Contains(policy, "frame-ancestors") {
-			t.Errorf("%s %s: got policy %q", c.method, c.path, policy)
+			t.Errorf("%s %s: got policy %q, want frame-ancestors in it", c.method, c.path, policy)
 		}
 	}
 	if len(p.pages) != keep {

@@ -158,12 +158,12 @@ func TestYielding(t *testing.T) {
 				_ = peer.SetReadDeadline(time.Now()) // fails if the connection is closed
 				_, err := peer.Read(make([]byte, 1))
 				if closed := errors.Is(err, io.EOF); closed != (i == test.want) {
-					t.Errorf("connection %d of %d: got closed: %v", i, len(peers), closed)
+					t.Errorf("connection %d of %d: got closed: %v, want the opposite", i, len(peers), closed)
 				}
 			}
 			c.note(fresh, http.StateClosed)
 			if _, held := c.held[fresh]; held || len(c.held) > len(test.held) {
-				t.Errorf("got %d connections", len(c.held))
+				t.Errorf("got %d connections, want the new one closed", len(c.held))
 			}
 		})
 	}

@@ -29,18 +29,18 @@ func TestToken(t *testing.T) {
 		switch {
 		case want == "redirect":
 			if to := w.Header().Get("Location"); w.Code != http.StatusPermanentRedirect || to != token+"/" {
-				t.Errorf("%s: got %d to %q", path, w.Code, to)
+				t.Errorf("%s: got %d to %q, want a redirect to the token's path", path, w.Code, to)
 			}
 		case want != "":
 			if w.Code != http.StatusOK || w.Body.String() != want {
 				t.Errorf("%s: got %d %q, want %q", path, w.Code, w.Body, want)
 			}
 		case w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), s.guard.token):
-			t.Errorf("%s: got %d %q", path, w.Code, w.Body)
+			t.Errorf("%s: got %d %q, want 404 without the token", path, w.Code, w.Body)
 		}
 		// Other origins do not even learn whether the path exists.
 		if shared := w.Header().Get("Access-Control-Allow-Origin"); shared != "" && !strings.HasPrefix(path, token) {
-			t.Errorf("%s: got shared with %s", path, shared)
+			t.Errorf("%s: got it shared with %s, want it not shared", path, shared)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestPreflight(t *testing.T) {
 		}
 	}
 	if w.Code != http.StatusNoContent || w.Body.Len() > 0 {
-		t.Errorf("got %d %q", w.Code, w.Body)
+		t.Errorf("got %d %q, want 204 without a body", w.Code, w.Body)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestTokensDiffer(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	if a.guard.token == b.guard.token || len(a.guard.token) < 20 {
-		t.Errorf("got tokens %q and %q", a.guard.token, b.guard.token)
+		t.Errorf("got tokens %q and %q, want long ones that differ", a.guard.token, b.guard.token)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("body of the maximum size: got error %v", err)
 	}
 	if ask("0123456789+"); !errors.As(err, new(*http.MaxBytesError)) {
-		t.Errorf("longer body: got error %v", err)
+		t.Errorf("longer body: got error %v, want a MaxBytesError", err)
 	}
 	for range maxRequests {
 		s.guard.slots <- struct{}{}

@@ -37,7 +37,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, k := range ParseKeys(sent) {
 			if k <= 0 || k > Clear || k <= unicode.MaxRune && !unicode.IsPrint(rune(k)) {
-				t.Fatalf("%q: got key %d", sent, k)
+				t.Fatalf("%q: got key %d, want a printable one or a known key", sent, k)
 			}
 		}
 	})

@@ -140,13 +140,13 @@ func TestStackShare(t *testing.T) {
 	s := newState(encodetest.Typical())
 	press(s, terminal.Enter, terminal.Enter)
 	if s.view != stackView || s.stack.samples == 0 {
-		t.Fatalf("got view %d with %d samples", s.view, s.stack.samples)
+		t.Fatalf("got view %d with %d samples, want the stacks", s.view, s.stack.samples)
 	}
 	for range 3 { // the first window is no longer shown
 		s.add(encodetest.Threads())
 	}
 	if !strings.HasSuffix(s.subject(), ", 0.0%") {
-		t.Errorf("stack in no window: got %s", s.subject())
+		t.Errorf("stack in no window: got %s, want 0.0%%", s.subject())
 	}
 }
 
@@ -156,7 +156,7 @@ func TestBack(t *testing.T) {
 	begin := screen(s, 100, 24)
 	press(s, 'p', terminal.Down, terminal.Enter, terminal.Enter, terminal.Enter)
 	if s.view != stackView || s.only.pid == 0 {
-		t.Fatalf("got view %d of %+v", s.view, s.only)
+		t.Fatalf("got view %d of %+v, want the stacks of a process", s.view, s.only)
 	}
 	for range 5 {
 		press(s, terminal.Escape)
@@ -174,7 +174,7 @@ func TestFilterKeys(t *testing.T) {
 	write(s, "/qü")
 	press(s, terminal.Backspace)
 	if s.filter != "q" || s.quit || !s.typing {
-		t.Errorf("got filter %q, quit %v", s.filter, s.quit)
+		t.Errorf("got filter %q, quit %v; want q, false", s.filter, s.quit)
 	}
 	press(s, terminal.Clear, terminal.Backspace, terminal.Up)
 	if s.filter != "" {
@@ -182,7 +182,7 @@ func TestFilterKeys(t *testing.T) {
 	}
 	write(s, "x")
 	if press(s, terminal.Escape); s.filter != "" || s.typing {
-		t.Errorf("got filter %q after escape", s.filter)
+		t.Errorf("got filter %q after escape, want none", s.filter)
 	}
 }
 

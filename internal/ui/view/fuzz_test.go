@@ -25,7 +25,7 @@ func FuzzSymbolServer(f *testing.F) {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, resource, strings.NewReader(body)))
 			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest || !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "root:x:") {
-				t.Fatalf("%s: got %d %s", resource, w.Code, w.Body)
+				t.Fatalf("%s: got %d %s; want JSON without the file's content", resource, w.Code, w.Body)
 			}
 		}
 	})

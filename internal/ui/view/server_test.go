@@ -256,7 +256,7 @@ func ask(t *testing.T, server *site, resource, body string) any {
 	t.Helper()
 	r, text := request{method: http.MethodPost, path: resource, body: body}.do(t, server)
 	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%s %s: got %s %s", resource, body, r.Status, text)
+		t.Fatalf("%s %s: got %s %s; want JSON", resource, body, r.Status, text)
 	}
 	var answer any
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
@@ -311,7 +311,7 @@ func TestSymbolicate(t *testing.T) {
 		}
 	}
 	if got := ask(t, server, "/symbolicate/v5", `{"jobs":[{"memoryMap":[],"stacks":[[[0,1]]]}]}`); !strings.Contains(fmt.Sprint(got), "module 0 of 0") {
-		t.Errorf("missing module: got %v", got)
+		t.Errorf("missing module: got %v, want an error", got)
 	}
 	for _, body := range []string{"", "[]", `{"jobs":[{"stacks":[[[-1,0]]]}]}`, `{"jobs":3}`} {
 		if r, _ := (request{method: http.MethodPost, path: "/symbolicate/v5", body: body}).do(t, server); r.StatusCode != http.StatusBadRequest {
@@ -345,7 +345,7 @@ func TestSource(t *testing.T) {
 	} {
 		got, _ := ask(t, server, "/source/v1", body).(map[string]any)
 		if len(got) != 1 || got["error"] == "" {
-			t.Errorf("%s: got %v", body, got)
+			t.Errorf("%s: got %v, want an error", body, got)
 		}
 	}
 }
@@ -367,11 +367,11 @@ func TestAssembly(t *testing.T) {
 		got, _ := ask(t, server, "/asm/v1", body).(map[string]any)
 		list, _ := got["instructions"].([]any)
 		if got["startAddress"] != fmt.Sprintf("%#x", offset) || got["size"] != fmt.Sprintf("%#x", test.want) || len(list) < 5 {
-			t.Fatalf("%s: got %v", body, got)
+			t.Fatalf("%s: got %v, want the instructions of work", body, got)
 		}
 		last, _ := list[len(list)-1].([]any)
 		if at, _ := last[0].(float64); len(last) != 2 || uint64(at) >= p.size || uint64(at) < p.size-16 {
-			t.Errorf("%s: got last instruction %v", body, last)
+			t.Errorf("%s: got last instruction %v, want one at the end", body, last)
 		}
 		if syntax, _ := got["syntax"].([]any); len(syntax) != 1 {
 			t.Errorf("got syntax %v, want one", got["syntax"])
@@ -399,7 +399,7 @@ func TestListing(t *testing.T) {
 	query := url.Values{"function": {"work"}, "module": {p.path}, "value": {"1"}, "task": {"p.42"}}
 	l := get(query)
 	if l.Self != 70 || l.Total != 70 || len(l.Sources) != 1 || len(l.Assembly) != 1 {
-		t.Fatalf("got %+v", l)
+		t.Fatalf("got %+v, want 70 samples, one source and one disassembly", l)
 	}
 	s, a := l.Sources[0], l.Assembly[0]
 	if d := cmp.Diff(source{File: p.source, First: 1, Lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n"), Counts: [][3]int64{{2, 70, 70}}},
@@ -423,11 +423,11 @@ func TestListing(t *testing.T) {
 	}
 	main := get(url.Values{"function": {"main"}, "module": {p.path}, "value": {"0"}})
 	if main.Self != 1 || main.Total != 8 || len(main.Assembly) != 1 || main.Assembly[0].Function != "main" {
-		t.Errorf("main: got %+v", main)
+		t.Errorf("main: got %+v, want 1 of 8 samples", main)
 	}
 	query.Set("task", "p.43")
 	if other := get(query); other.Total != 0 || len(other.Sources) != 0 || len(other.Assembly) != 0 {
-		t.Errorf("other process: got %+v", other)
+		t.Errorf("other process: got %+v, want nothing", other)
 	}
 	for _, value := range []string{"", "2", "-1", "x"} {
 		query.Set("value", value)
@@ -446,7 +446,7 @@ func TestListingOfForeignSource(t *testing.T) {
 	}
 	r, body := request{path: "/code?" + url.Values{"function": {"work"}, "module": {p.path}, "value": {"0"}}.Encode()}.do(t, p.serve(t, decode.Folded))
 	if r.StatusCode != http.StatusOK || strings.Contains(body, "root:x:") || !strings.Contains(body, "does not name it") {
-		t.Errorf("got %s %s", r.Status, body)
+		t.Errorf("got %s %s, want a page that refuses the source", r.Status, body)
 	}
 }
 
@@ -455,7 +455,7 @@ func TestPprof(t *testing.T) {
 	for _, format := range []decode.Format{decode.Pprof, decode.Folded} {
 		server := p.serve(t, format)
 		if r, _ := (request{path: "/pprof/"}).do(t, server); r.Header.Get("Location") != "flamegraph" && r.Header.Get("Location") != server.below+"/pprof/flamegraph" {
-			t.Errorf("%s: got location %q", format, r.Header.Get("Location"))
+			t.Errorf("%s: got location %q, want the flame graph", format, r.Header.Get("Location"))
 		}
 		for page, want := range map[string]string{
 			"flamegraph": "work", "top": "work", "peek?f=work": "work",
@@ -463,7 +463,7 @@ func TestPprof(t *testing.T) {
 		} {
 			r, body := request{path: "/pprof/" + page}.do(t, server)
 			if r.StatusCode != http.StatusOK || !strings.Contains(body, want) || r.Header.Get("Content-Security-Policy") == "" {
-				t.Errorf("%s, %s: got %s without %q", format, page, r.Status, want)
+				t.Errorf("%s, %s: got %s, want a page with %q", format, page, r.Status, want)
 			}
 		}
 		// Disassembly is built in. It does not need objdump.
@@ -481,7 +481,7 @@ func TestPprof(t *testing.T) {
 	base := p.input(t, decode.Pprof)
 	o := Options{Input: p.input(t, decode.Pprof), Base: &base, Stderr: io.Discard}
 	if r, body := (request{path: "/pprof/top"}).do(t, serve(t, o)); r.StatusCode != http.StatusOK || !strings.Contains(body, "work") {
-		t.Errorf("with a base: got %s", r.Status)
+		t.Errorf("with a base: got %s, want a page with work", r.Status)
 	}
 }
 
@@ -578,12 +578,12 @@ func TestServe(t *testing.T) {
 	}
 	at, err := url.Parse(address)
 	if err != nil || !strings.HasPrefix(at.Host, "127.0.0.1:") || address != symbols+"/profile.json.gz" || len(strings.Split(at.Path, "/")[1]) < 26 {
-		t.Errorf("got profile at %s, symbols at %s", address, symbols)
+		t.Errorf("got profile at %s, symbols at %s; want both on this machine, with the token", address, symbols)
 	}
 	// Only this machine can connect.
 	host, _, err := net.SplitHostPort(at.Host)
 	if ip := net.ParseIP(host); err != nil || !ip.IsLoopback() {
-		t.Errorf("got address %s", at.Host)
+		t.Errorf("got address %s, want a loopback address", at.Host)
 	}
 	response, err := http.Get(address)
 	if err != nil {

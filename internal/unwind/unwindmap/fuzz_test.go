@@ -107,7 +107,7 @@ func FuzzLoader(f *testing.F) {
 		l.Settled(monotonic.Now() + 1)
 		l.working.Wait()
 		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
-			t.Fatalf("got room %v, processes %v, %d layouts left", l.room.free, k.processes, len(l.layouts))
+			t.Fatalf("got room %v, processes %v, %d layouts left; want all room free", l.room.free, k.processes, len(l.layouts))
 		}
 	})
 }
@@ -146,7 +146,7 @@ func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.
 				held = held || w.Start <= m.Start && m.Start < w.Limit
 			}
 			if !held {
-				t.Fatalf("process %d: got %#x mapped in its layout; it has %v", pid, m.Start, maps)
+				t.Fatalf("process %d: got %#x in its layout, want one of its mappings %v", pid, m.Start, maps)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func TestSeparateDebugFile(t *testing.T) {
 		t.Helper()
 		got := compilePath(t, stripped)
 		if same := slices.Equal(got.Rows, want.Rows) && slices.Equal(got.Rules, want.Rules); same != equal || got.Stats.Damaged > 0 {
-			t.Errorf("%s: got %d rows, %d from the whole program, %v", what, len(got.Rows), len(want.Rows), got.Stats.Damage)
+			t.Errorf("%s: got %d rows, %d from the whole program, equal: %v, %v; want equal: %v", what, len(got.Rows), len(want.Rows), same, got.Stats.Damage, equal)
 		}
 	}
 	check("separate", true)

@@ -89,7 +89,7 @@ func FuzzAppendMappings(f *testing.F) {
 		at := m.Start
 		for _, got := range appendMappings(nil, m, p, ruleChain) {
 			if got.Start < at || got.End <= got.Start || got.End > m.Limit {
-				t.Fatalf("got %#x-%#x after %#x, in mapping %#x-%#x", got.Start, got.End, at, m.Start, m.Limit)
+				t.Fatalf("got %#x-%#x after %#x, want it in mapping %#x-%#x", got.Start, got.End, at, m.Start, m.Limit)
 			}
 			at = got.End
 			if got.Rows == noTable {
@@ -116,7 +116,7 @@ func TestPackLayout(t *testing.T) {
 	at := run{0xabcdef, 0x1234}
 	word := packLayout(at, 0x56789a)
 	if layoutRun(word) != at || layoutSalt(word) != 0x56789a {
-		t.Errorf("layout %#x: got %v with salt %#x", word, layoutRun(word), layoutSalt(word))
+		t.Errorf("layout %#x: got %v with salt %#x, want %v with 0x56789a", word, layoutRun(word), layoutSalt(word), at)
 	}
 }
 

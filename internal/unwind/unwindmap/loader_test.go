@@ -109,7 +109,7 @@ func TestLoader(t *testing.T) {
 	f.Request(7, 70, f.maps)
 	f.wait(t)
 	if stats := f.Stats(); stats.Tables < 3 || stats.Failure != nil || stats.Files > 0 || stats.NoRoom > 0 {
-		t.Errorf("got %+v", stats)
+		t.Errorf("got %+v, want 3 tables and no failure", stats)
 	}
 	if e := f.kernel.processes[7]; e.Image != 70 {
 		t.Errorf("got image %d in the entry, want 70", e.Image)
@@ -218,7 +218,7 @@ func TestLoaderFork(t *testing.T) {
 	}
 	f.settleAll(t)
 	if len(f.kernel.processes) != 0 || len(f.layouts) != 0 || len(f.room.free) != 1 {
-		t.Errorf("got %d processes, %d layouts, free room %v left", len(f.kernel.processes), len(f.layouts), f.room.free)
+		t.Errorf("got %d processes, %d layouts, free room %v left; want none, and all room", len(f.kernel.processes), len(f.layouts), f.room.free)
 	}
 	if f.kernel.waits == 0 {
 		t.Error("got no wait for running programs")
@@ -267,7 +267,7 @@ func TestLoaderForkLate(t *testing.T) {
 	_, kept := f.layouts[f.kernel.processes[2].Layout]
 	f.mu.Unlock()
 	if !f.Known(2) || !kept {
-		t.Fatalf("got known: %v, freed: %v for the child's layout", f.Known(2), !kept)
+		t.Fatalf("got known: %v, freed: %v for the child's layout; want true, false", f.Known(2), !kept)
 	}
 	f.settleAll(t)
 	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
@@ -293,7 +293,7 @@ func TestLoaderForkReused(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
-		t.Errorf("got image %d and layout %+v of the child", p.image, p.layout)
+		t.Errorf("got image %d and layout %+v of the child, want 30 and the parent's", p.image, p.layout)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
-		t.Errorf("got last child %+v", p)
+		t.Errorf("got last child %+v, want image 11 and the parent's layout", p)
 	}
 	if len(f.unborn) > 0 {
 		t.Errorf("still waiting for %d children", len(f.unborn))
@@ -417,7 +417,7 @@ func TestLoaderReset(t *testing.T) {
 	f.kernel.fork(1, 2, 20) // not reported
 	f.Reset()
 	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
-		t.Errorf("got %d processes left, %d cleared requests", len(f.kernel.processes), f.kernel.asked)
+		t.Errorf("got %d processes left, %d cleared requests; want 0, 1", len(f.kernel.processes), f.kernel.asked)
 	}
 }
 
@@ -447,7 +447,7 @@ func TestLoaderLimits(t *testing.T) {
 	}
 	f.settleAll(t)
 	if len(f.room.free) != 1 || len(f.kernel.processes) != 0 {
-		t.Errorf("got room %v and %d processes left", f.room.free, len(f.kernel.processes))
+		t.Errorf("got room %v and %d processes left, want one free run and none", f.room.free, len(f.kernel.processes))
 	}
 }
 
@@ -494,7 +494,7 @@ func TestLoaderReload(t *testing.T) {
 	}
 	checkMapping(t, f, 1, m, random)
 	if stats := f.Stats(); stats.Pages.Reloaded == 0 || stats.Pages.Evicted == 0 {
-		t.Errorf("got %+v", stats.Pages)
+		t.Errorf("got %+v, want pages evicted and reloaded", stats.Pages)
 	}
 }
 
@@ -519,7 +519,7 @@ func TestLoaderDropsUnused(t *testing.T) {
 	f.settleAll(t)
 	f.working.Wait()
 	if files == 0 || len(f.files) > maxUnused/2 {
-		t.Errorf("got %d files left", len(f.files))
+		t.Errorf("got %d files left, want fewer", len(f.files))
 	}
 	if stats := f.Stats(); stats.Tables != 0 || stats.Bytes != 0 {
 		t.Errorf("got %+v, want no tables", stats)
@@ -567,7 +567,7 @@ func TestCompile(t *testing.T) {
 	table, c, err := compile(t.Context(), vdso, 0)
 	// On arm64, the vdso has only a signal trampoline.
 	if err != nil || c != nativeCode || len(table.Rules) < 3 {
-		t.Errorf("vdso: got %v of code %d, %v", table, c, err)
+		t.Errorf("vdso: got %v of code %d, %v; want native code with rules", table, c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -60,13 +60,13 @@ func TestMaps(t *testing.T) {
 	request(t, l, table, pid)
 	stats := l.Stats()
 	if stats.Tables < 2 || stats.Failure != nil {
-		t.Fatalf("got %+v", stats)
+		t.Fatalf("got %+v, want 2 tables and no failure", stats)
 	}
 	t.Logf("%+v, %d bytes of maps", stats, l.MapMemory())
 
 	e, ok, err := l.maps.process(pid)
 	if err != nil || !ok {
-		t.Fatalf("the process's entry: got %v, %v", ok, err)
+		t.Fatalf("the process's entry: got %v, %v; want one", ok, err)
 	}
 	tables := 0
 	for _, m := range l.maps.mappings(layoutRun(e.Layout)) {
@@ -81,15 +81,15 @@ func TestMaps(t *testing.T) {
 			t.Errorf("%#x: got byte %d as the first row of its block, want 0", m.Start, low)
 		}
 		if rule := unwind.Row(row).Rule(); rule >= l.rules.next {
-			t.Errorf("%#x: got rule %d of %d in the first row", m.Start, rule, l.rules.next)
+			t.Errorf("%#x: got rule %d in the first row, want less than %d", m.Start, rule, l.rules.next)
 		}
 	}
 	if tables < 2 {
-		t.Errorf("got %d mappings with tables", tables)
+		t.Errorf("got %d mappings with tables, want 2", tables)
 	}
 	l.Ended(pid)
 	if _, ok, err := l.maps.process(pid); ok || err != nil {
-		t.Errorf("the entry of a process that has exited: got %v, %v", ok, err)
+		t.Errorf("the entry of a process that has exited: got %v, %v; want none", ok, err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestMapsReset(t *testing.T) {
 	l.Reset()
 	for _, pid := range []int{pid, unknown} {
 		if e, ok, err := l.maps.process(pid); ok || err != nil {
-			t.Errorf("process %d: got %+v, %v", pid, e, err)
+			t.Errorf("process %d: got %+v, %v; want no entry", pid, e, err)
 		}
 	}
 	if stats := l.Stats(); stats.Failure != nil {
@@ -155,7 +155,7 @@ func TestMapsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(used) != 1 || used[0] != 105 || l.maps.states[105].Used != 0 {
-		t.Errorf("got %v in use, then %v", used, l.maps.states[105])
+		t.Errorf("got %v in use, then %v; want page 105, then none", used, l.maps.states[105])
 	}
 	if err := l.maps.detach(pages); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestLossesNamesEveryCause(t *testing.T) {
 		l[cause] = 7
 		got := Losses(l)
 		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
-			t.Errorf("cause %d: got %+v", cause, got)
+			t.Errorf("cause %d: got %+v, want its number and effect", cause, got)
 		}
 	}
 	if got := Brief(profile.Losses{profile.LossRetries: 1, profile.LossOverflows: 2}); len(got) != 0 {

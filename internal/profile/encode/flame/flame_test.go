@@ -241,7 +241,7 @@ func TestDataHoldsBase(t *testing.T) {
 	p, base := encodetest.Typical(), encodetest.Symbols()
 	d := extract(t, render(t, WriteHTML, p, Options{Base: base}))
 	if !d.Compared || len(d.values) != 4 {
-		t.Fatalf("got Compared %v with %d columns", d.Compared, len(d.values))
+		t.Fatalf("got Compared %v with %d columns, want true with 4", d.Compared, len(d.values))
 	}
 	for c, want := range []map[string]int64{folded(p, 0), folded(p, 1), folded(base, 0), folded(base, 1)} {
 		got := d.folded(c)
@@ -476,7 +476,7 @@ func TestMaxNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tree.total() != tasks || len(tree.nodes) > limit+tasks {
-			t.Errorf("got %d nodes with a total of %d", len(tree.nodes), tree.total())
+			t.Errorf("got %d nodes with a total of %d, want all tasks' total within the limit", len(tree.nodes), tree.total())
 		}
 		if got := tree.losses(p)[profile.LossTooMany]; got != crowded {
 			t.Errorf("limit of %d nodes: got %d samples too many, want %d", limit, got, crowded)

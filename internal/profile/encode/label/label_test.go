@@ -21,9 +21,9 @@ func TestTask(t *testing.T) {
 
 func TestCPU(t *testing.T) {
 	if got, ok := CPU(3); got != "[CPU 3]" || !ok {
-		t.Errorf("CPU 3: got %q, %v", got, ok)
+		t.Errorf("CPU 3: got %q, %v; want [CPU 3]", got, ok)
 	}
 	if got, ok := CPU(-1); ok {
-		t.Errorf("no CPU: got %q", got)
+		t.Errorf("no CPU: got %q, want none", got)
 	}
 }

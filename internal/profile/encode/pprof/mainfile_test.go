@@ -46,7 +46,7 @@ func TestMainMapping(t *testing.T) {
 		t.Errorf("got %s first, want the library", got)
 	}
 	if got := roundTrip(t, encodetest.Empty(), Options{}).Mapping; len(got) > 0 {
-		t.Errorf("got mappings %v of an empty profile", got)
+		t.Errorf("got mappings %v of an empty profile, want none", got)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		for _, r := range out.String() {
 			if !strconv.IsPrint(r) && r != '\n' {
-				t.Errorf("%s: got unescaped %q", ending, r)
+				t.Errorf("%s: got %q, want it escaped", ending, r)
 			}
 		}
 	}

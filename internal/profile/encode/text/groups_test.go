@@ -36,7 +36,7 @@ requests    bytes  latency  path
 		}
 	}
 	if groups[0].Name != "/a" || len(groups) != 4 {
-		t.Errorf("got modified input %+v", groups)
+		t.Errorf("got modified input %+v, want it unchanged", groups)
 	}
 	if got := Groups(types, nil, GroupOptions{}); got != nil {
 		t.Errorf("no groups: got %q, want nil", got)
