@@ -32,8 +32,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderWrong checks that errors contain the line and the reason.
-func TestReaderWrong(t *testing.T) {
+// TestReaderErrors checks that errors contain the line and the reason.
+func TestReaderErrors(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"B 1 2 3 4\n\n", `in:2 (offset 0xa): expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found ""`},
 		{"# comment\n", `in:1 (offset 0x0): expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found "#"`},

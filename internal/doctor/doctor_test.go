@@ -142,7 +142,7 @@ func TestChecks(t *testing.T) {
 }
 
 // Each check that can fail does so on a test machine.
-func TestEveryMachineIsMeant(t *testing.T) {
+func TestEveryCheckFails(t *testing.T) {
 	hit := map[string]bool{}
 	for _, name := range machineNames() {
 		for _, r := range Examine(machine(name), "").Checks {

@@ -66,7 +66,7 @@ func TestPerfMap(t *testing.T) {
 			return errors.Join(err, f.Close())
 		}
 	}
-	anew := func(s string) func(*Table) error { return write(os.O_CREATE|os.O_TRUNC, s) }
+	overwrite := func(s string) func(*Table) error { return write(os.O_CREATE|os.O_TRUNC, s) }
 	add := func(s string) func(*Table) error { return write(os.O_APPEND, s) }
 	remove := func(*Table) error { return os.Remove(path) }
 	// apply returns a step that applies records without reading the map.
@@ -94,19 +94,19 @@ func TestPerfMap(t *testing.T) {
 		replaced int
 	}{
 		{"none", []func(*Table) error{run}, [][]string{{"none"}}, 0},
-		{"written later", []func(*Table) error{run, anew("a")}, [][]string{{"a"}, {"a"}}, 0},
-		{"added to", []func(*Table) error{anew("a"), run, add("b"), add("c")}, [][]string{1: {"abc"}, {"abc"}, {"abc"}}, 0},
-		{"removed", []func(*Table) error{anew("a"), run, remove}, [][]string{1: {"a"}, {"a"}}, 0},
-		{"written anew, shorter", []func(*Table) error{anew("abc"), run, anew("d")}, [][]string{1: {"abc", "d"}, {"d"}}, 1},
-		{"written anew, as long", []func(*Table) error{anew("abc"), run, anew("def")}, [][]string{1: {"abc", "def"}, {"def"}}, 1},
-		{"written anew, longer", []func(*Table) error{anew("abc"), run, anew("defg")}, [][]string{1: {"abc", "defg"}, {"defg"}}, 1},
-		{"another file", []func(*Table) error{anew("abc"), run, func(table *Table) error {
-			return errors.Join(remove(table), anew("abcd")(table))
+		{"written later", []func(*Table) error{run, overwrite("a")}, [][]string{{"a"}, {"a"}}, 0},
+		{"added to", []func(*Table) error{overwrite("a"), run, add("b"), add("c")}, [][]string{1: {"abc"}, {"abc"}, {"abc"}}, 0},
+		{"removed", []func(*Table) error{overwrite("a"), run, remove}, [][]string{1: {"a"}, {"a"}}, 0},
+		{"overwritten, shorter", []func(*Table) error{overwrite("abc"), run, overwrite("d")}, [][]string{1: {"abc", "d"}, {"d"}}, 1},
+		{"overwritten, same length", []func(*Table) error{overwrite("abc"), run, overwrite("def")}, [][]string{1: {"abc", "def"}, {"def"}}, 1},
+		{"overwritten, longer", []func(*Table) error{overwrite("abc"), run, overwrite("defg")}, [][]string{1: {"abc", "defg"}, {"defg"}}, 1},
+		{"another file", []func(*Table) error{overwrite("abc"), run, func(table *Table) error {
+			return errors.Join(remove(table), overwrite("abcd")(table))
 		}}, [][]string{1: {"abc", "abcd"}, {"abcd"}}, 1},
-		{"another program", []func(*Table) error{anew("abc"), run, func(table *Table) error {
-			return errors.Join(anew("def")(table), run(table))
+		{"another program", []func(*Table) error{overwrite("abc"), run, func(table *Table) error {
+			return errors.Join(overwrite("def")(table), run(table))
 		}}, [][]string{1: {"abc"}, {"def"}}, 0},
-		{"records lost", []func(*Table) error{anew("a"), run, lost, add("b")}, [][]string{1: {"ab"}, {"ab"}, {"ab"}}, 0},
+		{"records lost", []func(*Table) error{overwrite("a"), run, lost, add("b")}, [][]string{1: {"ab"}, {"ab"}, {"ab"}}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			table := NewTable(Options{})

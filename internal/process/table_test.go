@@ -89,7 +89,7 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
-			name: "a pid used again starts anew",
+			name: "a reused pid starts without mappings",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
 				exec(3, pidB), mmap(4, pidB, 0x1000, 0x2000, 0, "/b"),
@@ -101,7 +101,7 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
-			name: "a replaced part holds until it is replaced",
+			name: "a partly replaced mapping",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x5000, 0, "/a"),
 				mmap(10, pidA, 0x2000, 0x3000, 0x100, "/b"),
@@ -131,7 +131,7 @@ func TestTable(t *testing.T) {
 			replaced: []int{pidA},
 		},
 		{
-			name: "the same bytes again are no replacement",
+			name: "mapping the same bytes again is no replacement",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x5000, 0, "/a"), mmap(3, pidA, 0x2000, 0x3000, 0x1000, "/a"),
 				mmap(4, pidA, 0x8000, 0x9000, 0, "//anon"), mmap(5, pidA, 0x8000, 0xa000, 0, "//anon"),
@@ -145,7 +145,7 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
-			name: "executable again and again is one replacement of what was never read",
+			name: "repeated mprotect is one replacement of memory that was never read",
 			records: []perfevent.Record{
 				mmap(4, pidA, 0x8000, 0x9000, 0, "//anon"), mmap(5, pidA, 0x8000, 0x9000, 0, "//anon"),
 				mmap(6, pidA, 0x8000, 0x9000, 0, "//anon"),
@@ -162,7 +162,7 @@ func TestTable(t *testing.T) {
 			replaced: []int{pidA},
 		},
 		{
-			name: "a record that comes late does not hide a newer one",
+			name: "a late record does not hide a newer one",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(10, pidA, 0x2000, 0x3000, 0, "/new"), mmap(5, pidA, 0x1000, 0x4000, 0, "/old"),
 			},
@@ -174,7 +174,7 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
-			name: "a child has what its parent had, and each goes its way",
+			name: "a child has its parent's mappings from the fork, and changes its own",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
 				fork(5, pidA, pidB), fork(6, pidB, pidC),
@@ -193,7 +193,7 @@ func TestTable(t *testing.T) {
 			replaced: []int{pidA},
 		},
 		{
-			name: "a new thread is no new process, and one that ends no end",
+			name: "a thread's start and exit are not a process's",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
 				thread(3, pidA, pidB),
@@ -203,7 +203,7 @@ func TestTable(t *testing.T) {
 			want:   []where{{pidA, 0x1000, 101, "/a+0x0"}},
 		},
 		{
-			name: "a process is forgotten when no stack of it can come any more",
+			name: "a process is forgotten after its last possible stack",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), exit(10, pidA, pidA),
 				exec(1, pidB), mmap(2, pidB, 0x1000, 0x2000, 0, "/b"), exit(20, pidB, pidB),
@@ -221,7 +221,7 @@ func TestTable(t *testing.T) {
 			want:   []where{{pidA, 0x1000, 19, "/a+0x0"}, {pidA, 0x3000, 19, "/b+0x0"}},
 		},
 		{
-			name: "what was displaced is forgotten in time",
+			name: "replaced mappings are forgotten after a time",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(5, pidA, 0x1000, 0x2000, 0, "/b"),
 				exec(10, pidA), mmap(11, pidA, 0x1000, 0x2000, 0, "/c"),
@@ -231,7 +231,7 @@ func TestTable(t *testing.T) {
 			replaced: []int{pidA},
 		},
 		{
-			name: "after a loss, a process that is gone stays at what was known",
+			name: "after a loss, a process that has exited keeps its mappings",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
 				perfevent.Lost{Stamp: stamp(10), N: 1},
@@ -250,7 +250,7 @@ func TestTable(t *testing.T) {
 			replaced: []int{pidA, pidA},
 		},
 		{
-			name:    "mappings that make no sense",
+			name:    "invalid mappings",
 			records: []perfevent.Record{exec(1, pidA), mmap(2, pidA, 0x1000, 0x1000, 0, "/a"), mmap(2, pidA, ^uint64(0)-10, 20, 0, "/a"), mmap(2, -1, 0x1000, 0x2000, 0, "/a")},
 			want:    []where{{pidA, 0x1000, 9, "unknown 0x1000"}},
 		},
@@ -298,10 +298,10 @@ func TestReadLate(t *testing.T) {
 		gone    uint64
 	}{
 		{"itself", nil, nil, self, true, 0},
-		{"a child that is gone", []perfevent.Record{fork(5, self, pidA), exit(6, pidA, pidA)}, nil, pidA, true, 0},
+		{"a child that has exited", []perfevent.Record{fork(5, self, pidA), exit(6, pidA, pidA)}, nil, pidA, true, 0},
 		{"a child's child", []perfevent.Record{fork(5, self, pidA), fork(6, pidA, pidB), exec(7, pidA)}, nil, pidB, true, 0},
-		{"gone itself", nil, nil, pidA, false, 1},
-		{"gone, with its parent", []perfevent.Record{fork(5, pidA, pidB)}, nil, pidB, false, 1},
+		{"exited", nil, nil, pidA, false, 1},
+		{"exited, and its parent too", []perfevent.Record{fork(5, pidA, pidB)}, nil, pidB, false, 1},
 		{"an exec before it was read", []perfevent.Record{fork(1, self, pidA), exec(20, self), exit(20, pidA, pidA)}, nil, self, false, 1},
 		{"an exec while it was read", nil, exec(20, self), self, false, 1},
 		{"its fork while it was read", nil, fork(5, pidA, self), self, true, 0},

@@ -120,10 +120,10 @@ func TestNamingIsInterruptible(t *testing.T) {
 		cut           bool
 	}{
 		{"no signal", t.Context(), false, nil, false},
-		{"one after sampling", ended, false, once, true},
-		{"one that ended sampling", ended, true, once, false},
-		{"one that ended sampling, to which none can follow", ended, true, nil, false},
-		{"one that ended sampling and one after", ended, true, again, true},
+		{"after sampling", ended, false, once, true},
+		{"it ended sampling", ended, true, once, false},
+		{"it ended sampling, and no other can follow", ended, true, nil, false},
+		{"it ended sampling, and another follows", ended, true, again, true},
 	} {
 		store := stackstest.Own(t)
 		r := &run{

@@ -33,14 +33,14 @@ func TestCompleteDefaults(t *testing.T) {
 	}
 }
 
-func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
-	asked := ProfileOptions{Options: Options{MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}}
-	o := asked
+func TestCompleteKeepsSizes(t *testing.T) {
+	given := ProfileOptions{Options: Options{MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}}
+	o := given
 	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
 	if o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
-		t.Errorf("got %+v for %+v, want the given sizes", o, asked)
+		t.Errorf("got %+v for %+v, want the given sizes", o, given)
 	}
 }
 

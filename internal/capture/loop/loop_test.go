@@ -373,9 +373,9 @@ func TestAwait(t *testing.T) {
 		err    error
 		code   int
 	}{
-		"as the command has it": {"exit 7", nil, 7},
-		"killed":                {"kill -KILL $$", nil, 128 + 9},
-		"failed":                {"exit 7", failure, 1},
+		"the command's exit code": {"exit 7", nil, 7},
+		"killed":                  {"kill -KILL $$", nil, 128 + 9},
+		"failed":                  {"exit 7", failure, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			launched := launch(t, test.script)
@@ -413,10 +413,10 @@ func TestAwaitLong(t *testing.T) {
 		ended bool // the user has asked the command to exit
 		want  []string
 	}{
-		"default":               {want: []string{"waiting for the command (pid ", "(Ctrl-C asks it to exit)"}},
-		"quiet":                 {quiet: true},
-		"quiet, with an error":  {quiet: true, err: errors.New("no\x1broom"), want: []string{`fulgur: no\x1broom`, "waiting for the command"}},
-		"the user has asked it": {ended: true, want: []string{"(asked to exit; Ctrl-C leaves it running)"}},
+		"default":              {want: []string{"waiting for the command (pid ", "(Ctrl-C asks it to exit)"}},
+		"quiet":                {quiet: true},
+		"quiet, with an error": {quiet: true, err: errors.New("no\x1broom"), want: []string{`fulgur: no\x1broom`, "waiting for the command"}},
+		"asked by the user":    {ended: true, want: []string{"(asked to exit; Ctrl-C leaves it running)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -156,7 +156,7 @@ func (h *harness) counted() (all, known uint64) {
 
 // Each sample is counted once or counted as lost, while the maps flip as fast as
 // possible.
-func TestFlipLosesAndDoublesNothing(t *testing.T) {
+func TestFlipCountsOnce(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options Options
@@ -164,7 +164,7 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 		{"roomy", Options{Options: roomy}},
 		{"by thread and CPU", Options{Options: byThreadAndCPU}},
 		{"one page of ring, 64 counts", Options{Options: probe.Options{RingSize: 4096, CountEntries: 64, SeenEntries: 64}}},
-		{"4 counts, nothing stays seen", Options{Options: probe.Options{RingSize: 4096, CountEntries: 4, SeenEntries: 4}}},
+		{"4 counts, few seen stacks", Options{Options: probe.Options{RingSize: 4096, CountEntries: 4, SeenEntries: 4}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			testenv.Root(t)

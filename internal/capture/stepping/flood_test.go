@@ -36,21 +36,21 @@ func TestFloods(t *testing.T) {
 		act func(t *testing.T, b *board, pid int)
 	}{
 		{"SIGCONT", "default", continues},
-		{"SIGCONT at one that blocks SIGTRAP", "blocks", continues},
+		{"SIGCONT with SIGTRAP blocked", "blocks", continues},
 		{"SIGSTOP and SIGCONT", "default", stopsAndContinues},
-		{"SIGSTOP and SIGCONT at one that blocks SIGTRAP", "blocks", stopsAndContinues},
+		{"SIGSTOP and SIGCONT with SIGTRAP blocked", "blocks", stopsAndContinues},
 		{"every signal", "handles", everySignal},
 		{"every signal and SIGCONT", "handles", func(t *testing.T, b *board, pid int) {
 			continues(t, b, pid)
 			everySignal(t, b, pid)
 		}},
 		{"real-time signals", "handles", realTime},
-		{"SIGTRAP that another thread takes", "takes", func(t *testing.T, b *board, pid int) {
+		{"SIGTRAP for another thread", "takes", func(t *testing.T, b *board, pid int) {
 			continues(t, b, pid)
 			handshake(t, b, pid, unix.SIGTRAP)
 		}},
 		{"threads and children", "storms", continues},
-		{"children that are traced with their parent", "clones", idle},
+		{"children traced from their start", "clones", idle},
 		{"execve by other threads than the first", "exec", idle},
 		{"execve and SIGCONT", "exec", continues},
 	}

@@ -99,7 +99,7 @@ func TestTracker(t *testing.T) {
 
 // Events from before an ID was reused belong to the previous thread, even if they arrive
 // late.
-func TestLivesReuse(t *testing.T) {
+func TestTrackerReuse(t *testing.T) {
 	l, end := newTestTracker(t)
 	fork := func(when uint64, name string) {
 		l.HandleRecord(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
@@ -126,7 +126,7 @@ func TestLivesReuse(t *testing.T) {
 
 // A process continues if its first thread exits because another thread executes a
 // program.
-func TestLivesExecOfAnotherThread(t *testing.T) {
+func TestTrackerExecOfAnotherThread(t *testing.T) {
 	l, end := newTestTracker(t)
 	l.Thread(command, command, 110)
 	l.HandleRecord(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
@@ -139,7 +139,7 @@ func TestLivesExecOfAnotherThread(t *testing.T) {
 
 // A thread whose start was not seen has its current name. Resident memory comes from the
 // kernel.
-func TestLivesUnseen(t *testing.T) {
+func TestTrackerUnseen(t *testing.T) {
 	l, end := newTestTracker(t)
 	pid := os.Getpid()
 	l.Thread(pid, pid, 110)

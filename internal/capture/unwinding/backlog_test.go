@@ -25,21 +25,21 @@ func TestBacklog(t *testing.T) {
 			b.mapped(1)
 			b.mapped(1)
 		}, want: []task{{pid: 1}}},
-		"asked for": {note: func(b *backlog) {
+		"requested": {note: func(b *backlog) {
 			b.asked(1, 7)
 			b.asked(1, 8) // now it runs another program
 		}, want: []task{{1, true, 8}}},
-		"asked for and changed": {note: func(b *backlog) {
+		"requested and changed": {note: func(b *backlog) {
 			b.mapped(1)
 			b.asked(1, 7)
 		}, want: []task{{1, true, 7}}},
-		"child of one that changed": {note: func(b *backlog) {
+		"child of a changed process": {note: func(b *backlog) {
 			b.mapped(1)
 			b.forked(1, 2)
 			b.forked(2, 3)
 			b.forked(4, 5)
 		}, want: []task{{pid: 1}, {pid: 2}, {pid: 3}}},
-		"child of one that is asked for": {note: func(b *backlog) {
+		"child of a requested process": {note: func(b *backlog) {
 			b.asked(1, 7)
 			b.forked(1, 2)
 		}, want: []task{{1, true, 7}}},

@@ -236,8 +236,8 @@ func TestOtherBuild(t *testing.T) {
 	for _, other := range []struct{ path, id, want string }{
 		{p.path, strings.Repeat("0", 39) + "1", "another build"},
 		{p.path + " (deleted)", "", "was deleted"},
-		{"work", id, "no file"},
-		{"[vdso]", "", "no file"},
+		{"work", id, "not a file"},
+		{"[vdso]", "", "not a file"},
 		{p.dir, "", "not a regular file"},
 		{filepath.Join(p.dir, "work.c"), "", "work.c"},
 	} {

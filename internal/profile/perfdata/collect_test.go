@@ -151,8 +151,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestScriptWrong checks that errors contain the line and the reason.
-func TestScriptWrong(t *testing.T) {
+// TestScriptErrors checks that errors contain the line and the reason.
+func TestScriptErrors(t *testing.T) {
 	const mapped = "PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n"
 	for _, tc := range []struct{ text, want string }{
 		{"\nPERF_RECORD_MMAP2 1/1: [0x1000\n", "in:2 (offset 0x1): mapping that is not as perf script writes it"},
@@ -169,8 +169,8 @@ func TestScriptWrong(t *testing.T) {
 	}
 }
 
-// TestWrong checks that errors contain the offset and the reason.
-func TestWrong(t *testing.T) {
+// TestCollectErrors checks that errors contain the offset and the reason.
+func TestCollectErrors(t *testing.T) {
 	b := newBuilder(false)
 	b.mmap2(1, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
 	b.sample(1, []bolt.Entry{at(base1, 0)})

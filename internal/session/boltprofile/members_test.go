@@ -40,10 +40,10 @@ func TestMembers(t *testing.T) {
 		{"a child", perfevent.Fork{PID: 13, PPID: 10, TID: 13}, nil, "", true},
 		{"10 executes something else", perfevent.Comm{PID: 10, TID: 10, Exec: true}, map[int]bool{10: false}, "-10", true},
 		{"10 executes it again", perfevent.Comm{PID: 10, TID: 10, Exec: true}, map[int]bool{10: true}, "+10", true},
-		{"10 executes it once more", perfevent.Comm{PID: 10, TID: 10, Exec: true}, nil, "-10 +10", true},
+		{"10 executes it twice", perfevent.Comm{PID: 10, TID: 10, Exec: true}, nil, "-10 +10", true},
 		{"10 gets a name", perfevent.Comm{PID: 10, TID: 10}, nil, "", false},
 		{"a thread ends", perfevent.Exit{PID: 10, TID: 13}, nil, "", false},
-		{"its number is another's", perfevent.Exit{PID: 11, TID: 11}, nil, "+11", false},
+		{"its pid is reused", perfevent.Exit{PID: 11, TID: 11}, nil, "+11", false},
 		{"records lost", perfevent.Lost{}, nil, "", false},
 	} {
 		for pid, wanted := range step.running {

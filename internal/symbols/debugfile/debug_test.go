@@ -220,7 +220,7 @@ func TestSplit(t *testing.T) {
 	}{
 		{"relative", "/build", "out/a.dwo", tree{"/build/out/a.dwo": right}, "/build/out/a.dwo", ""},
 		{"absolute", "/build", "/out/a.dwo", tree{"/out/a.dwo": right}, "/out/a.dwo", ""},
-		{"beside the binary", "/build", "out/a.dwo", tree{"/usr/bin/a.dwo": right}, "/usr/bin/a.dwo", ""},
+		{"next to the binary", "/build", "out/a.dwo", tree{"/usr/bin/a.dwo": right}, "/usr/bin/a.dwo", ""},
 		{"below the binary", "/build", "out/a.dwo", tree{"/usr/bin/out/a.dwo": right}, "/usr/bin/out/a.dwo", ""},
 		{"in an unknown directory", ".", "a.dwo", tree{"/usr/bin/a.dwo": right}, "/usr/bin/a.dwo", ""},
 		{"an older one", "/build", "a.dwo", tree{"/build/a.dwo": wrong, "/usr/bin/a.dwo": right}, "/usr/bin/a.dwo", ""},
@@ -238,8 +238,8 @@ func TestSplit(t *testing.T) {
 		files         tree
 		want, problem string
 	}{
-		{"beside the binary", tree{"/usr/bin/app.dwp": right}, "/usr/bin/app.dwp", ""},
-		{"beside the debug file", tree{byID + ".dwp": right}, byID + ".dwp", ""},
+		{"next to the binary", tree{"/usr/bin/app.dwp": right}, "/usr/bin/app.dwp", ""},
+		{"next to the debug file", tree{byID + ".dwp": right}, byID + ".dwp", ""},
 		{"with the debug files", tree{"/usr/lib/debug/usr/bin/app.dwp": right}, "/usr/lib/debug/usr/bin/app.dwp", ""},
 		{"of another architecture", tree{"/usr/bin/app.dwp": foreign}, "", "another architecture: EM_AARCH64"},
 		{"missing", nil, "", "package of split debug info of app: not found"},

@@ -77,8 +77,8 @@ func TestDownload(t *testing.T) {
 		{"without a length", nil, []http.HandlerFunc{chunked}, true, "", 1, false},
 		{"at the second server", nil, []http.HandlerFunc{missing, serve(right)}, true, "", 2, false},
 		{"the first fails", nil, []http.HandlerFunc{failing, serve(right)}, true, "", 2, false},
-		{"nowhere", nil, []http.HandlerFunc{missing, missing}, false, "the server does not have it", 2, true},
-		{"perhaps at one that fails", nil, []http.HandlerFunc{missing, failing}, false, "the server answers 503", 4, false},
+		{"at no server", nil, []http.HandlerFunc{missing, missing}, false, "the server does not have it", 2, true},
+		{"another server fails", nil, []http.HandlerFunc{missing, failing}, false, "the server answers 503", 4, false},
 		{"another file", nil, []http.HandlerFunc{serve(wrong)}, false, `build ID is "eeff0011", not aabbccdd`, 2, false},
 		{"an empty file", nil, []http.HandlerFunc{serve(nil)}, false, "empty file", 2, false},
 		{"too large", map[string]string{"DEBUGINFOD_MAXSIZE": "100"}, []http.HandlerFunc{serve(right)}, false, "larger than 100 bytes", 2, false},
@@ -147,9 +147,9 @@ func TestStalled(t *testing.T) {
 		handler          http.HandlerFunc
 		problem          string
 	}{
-		{"in its midst", time.Millisecond, 0, stalled, "less than 100 KiB in 1ms"},
-		{"before it begins", time.Millisecond, 0, silent, "less than 100 KiB in 1ms"},
-		{"for too long", 0, time.Millisecond, stalled, "more than the 1ms of DEBUGINFOD_MAXTIME"},
+		{"during the body", time.Millisecond, 0, stalled, "less than 100 KiB in 1ms"},
+		{"before the response", time.Millisecond, 0, silent, "less than 100 KiB in 1ms"},
+		{"above the maximum time", 0, time.Millisecond, stalled, "more than the 1ms of DEBUGINFOD_MAXTIME"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, tt.handler)

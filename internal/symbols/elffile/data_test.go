@@ -86,9 +86,9 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressedWrongly checks that malformed data takes little time, memory and disk
+// TestCompressedMalformed checks that malformed data takes little time, memory and disk
 // space.
-func TestCompressedWrongly(t *testing.T) {
+func TestCompressedMalformed(t *testing.T) {
 	zeros := make([]byte, 2<<20)
 	zlibZeros := compressed(t, elf.COMPRESS_ZLIB, zeros, uint64(len(zeros)))
 	zstdZeros := compressed(t, elf.COMPRESS_ZSTD, zeros, uint64(len(zeros)))

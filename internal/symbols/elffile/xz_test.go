@@ -46,7 +46,7 @@ func TestXZ(t *testing.T) {
 	}
 }
 
-func TestXZWrong(t *testing.T) {
+func TestXZMalformed(t *testing.T) {
 	good := xz(t, []byte("some data that is compressed"))
 	change := func(at int, to byte) []byte {
 		b := bytes.Clone(good)

@@ -195,9 +195,9 @@ func TestAgainstTools(t *testing.T) {
 	}
 }
 
-// TestAgainstToolsAtLength is like TestAgainstTools for large programs: Debian's, if
+// TestAgainstToolsLong is like TestAgainstTools for large programs: Debian's, if
 // their debug packages are installed, and programs built here.
-func TestAgainstToolsAtLength(t *testing.T) {
+func TestAgainstToolsLong(t *testing.T) {
 	testenv.Long(t)
 	for _, program := range []struct {
 		name string

@@ -75,8 +75,8 @@ int exported_too(int n) { return hidden(n) + 2; }
 	return full, stripped, debug, mini
 }
 
-// TestElsewhere finds symbols in a debug file and in .gnu_debugdata.
-func TestElsewhere(t *testing.T) {
+// TestSeparateSymbols finds symbols in a debug file and in .gnu_debugdata.
+func TestSeparateSymbols(t *testing.T) {
 	full, stripped, debug, mini := debugVariants(t)
 	syms := nm(t, full)
 	var unsized uint64

@@ -10,7 +10,7 @@ func environment(vars map[string]string) func(string) string {
 	return func(key string) string { return vars[key] }
 }
 
-func TestWay(t *testing.T) {
+func TestPrintSSHCommand(t *testing.T) {
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

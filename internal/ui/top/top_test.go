@@ -121,7 +121,7 @@ func TestWindows(t *testing.T) {
 }
 
 // The selected item stays selected when it moves.
-func TestChosenStays(t *testing.T) {
+func TestSelectionStays(t *testing.T) {
 	s := newState(encodetest.Typical())
 	press(s, terminal.Down, terminal.Down, terminal.Down)
 	chosen := s.items[s.cursor].key

@@ -58,7 +58,7 @@ func TestAppendMappings(t *testing.T) {
 				bare(0x10004400, 0x10006000),
 			},
 		},
-		"beside all segments": {
+		"outside all segments": {
 			process.Mapping{Start: 0x10000000, Limit: 0x10001000, Offset: 0x9000}, table,
 			[]mapping{bare(0x10000000, 0x10001000)},
 		},

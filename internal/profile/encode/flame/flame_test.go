@@ -381,7 +381,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestNoSuchValue(t *testing.T) {
+func TestInvalidValue(t *testing.T) {
 	for _, value := range []int{-1, 2} {
 		if err := WriteHTML(io.Discard, encodetest.Typical(), Options{Value: value}); err == nil {
 			t.Errorf("WriteHTML: got no error for value %d of 2", value)

@@ -14,7 +14,7 @@ import (
 
 // Code outside the mappings of a layout is requested once per layout, even at the same
 // address: a library may be loaded there again and again.
-func TestAskAgain(t *testing.T) {
+func TestRequestPerLayout(t *testing.T) {
 	testenv.Root(t)
 	cat := exec.Command(testenv.Tool(t, "cat"))
 	in, err := cat.StdinPipe()
