@@ -17,7 +17,7 @@ type blockIOCommand struct {
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
 	walkFlags
 
 	Weight string `placeholder:"VALUE" group:"output" help:"Weigh stacks by requests, bytes, queued (time before the device gets the request), in-device, or latency (queued plus in-device, the default). pprof files have all values."`

@@ -22,13 +22,13 @@ type boltCommand struct {
 	Binary      string `placeholder:"FILE" xor:"binary" group:"what" help:"Profile this executable or shared object, in every process that maps it. Default: the program of the -p processes or the command."`
 	AllBinaries bool   `xor:"binary" group:"what" help:"Profile every mapped file. -o is a directory; files in it are named by binary and build ID."`
 
-	Branches    string     `enum:"auto,hardware,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware, by the processor; stepping, by single-stepping the target's threads for some milliseconds at a time, see above; auto, the default: hardware, or for a command stepping if there is no hardware."`
+	Branches    string     `enum:"auto,hardware,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware uses the CPU's branch records; stepping single-steps the target's threads, see above; auto, the default, uses hardware, or stepping if there is none and a command is the target."`
 	Event       string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, for example cycles or pmu/terms/. Default: the best event of this CPU for branches."`
 	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max, the default. With --basic, the default is 3989."`
 	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"Maximum slowdown of each thread by stepping. Default: 10; with a command, 50."`
 	Burst       *hold      `placeholder:"TIME" group:"how" help:"Maximum time that stepping holds a thread. Default: 20ms."`
 	Basic       bool       `group:"how" help:"Sample without branches, for perf2bolt --basic-events of LLVM 22 and newer. BOLT then knows which code runs, but not where it jumps, so expect less improvement."`
-	Strict      bool       `group:"how" help:"Leave out code between two branches if the kernel was entered in between. perf2bolt treats the two as consecutive."`
+	Strict      bool       `group:"how" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
 
 	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Optimize string `name:"optimize" placeholder:"FILE" group:"output" help:"Optimize the binary with the installed llvm-bolt, and write it to FILE. The profile is kept only with -o."`
@@ -63,12 +63,11 @@ fulgur refuses targets that are being debugged or traced already, targets that i
 SIGTRAP, 32-bit code, and process 1. Only root can step set-user-ID programs and
 processes of other users.
 
-At 10 %, stepping records about 300 branches a second of a busy thread. A profile is
-sufficient with 1 branch taken for each byte of the file's machine code, which is
-perforator's measure. It counts all code, whether it runs or not: if a large program
-runs only a small part of its code, far fewer branches are enough. The summary
-therefore also estimates how much of the program's execution the profile has not seen
-yet.
+At 10 %, stepping records about 300 branches a second of a busy thread. By perforator's
+measure, a profile is sufficient if it has one taken branch for each byte of the file's
+machine code. This includes code that never runs: a large program that runs little of
+its code needs far fewer branches. The summary therefore also estimates how much of the
+program's execution the profile has not seen yet.
 
 Examples:
 

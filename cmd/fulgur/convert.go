@@ -14,15 +14,15 @@ import (
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
-	Value    string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values, or in formats with one value the profile's default value, else the first that is not 0."`
+	Value    string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
 	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
 	Inverted bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Embed    bool   `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the same build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every mapped file that exists here, in the directory given by -o."`
-	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel was entered in between. perf2bolt treats the two as consecutive."`
-	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. BOLT gains little or nothing from it."`
+	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
+	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. Expect less improvement from BOLT."`
 
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
 	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats} or preagg. Default: by the ending of FILE."`
@@ -42,9 +42,9 @@ func convertGroups() []kong.Group {
 func (*convertCommand) Help() string {
 	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
 pprof and Firefox Profiler files of fulgur and other tools, perf.data with call chains,
-the text of perf script, and maps of stacks from bpftrace. If perf.data lacks names,
-they come from files of the same build on this machine. Times of recordings are added
-up.
+the text of perf script, and maps of stacks from bpftrace. Names that a profile lacks
+come from files of the same build on this machine, or from debuginfod if
+DEBUGINFOD_URLS is set. In formats without a timeline, a recording has totals.
 
 From the branch records of perf record -b, in perf.data or the text of perf script -F
 pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt. A summary on
@@ -59,8 +59,10 @@ Examples:
     bpftrace -e 'profile:hz:99 { @[kstack, ustack, comm] = count(); }' > stacks.txt
     fulgur convert -o flame.html stacks.txt
 
-    # perf.data for the Firefox Profiler; the second way lets perf unwind stacks
+    # perf.data for the Firefox Profiler
     fulgur convert -o perf.json.gz perf.data
+
+    # the same for perf record --call-graph dwarf, whose stacks perf unwinds
     perf script -F +pid | fulgur convert -o perf.json.gz -
 
     # with sources, for use on another machine

@@ -18,7 +18,7 @@ type faultsCommand struct {
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
 	Count *count  `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault, with weight N. Default: 1."`
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
 	walkFlags
 
 	Offsets bool `group:"output" help:"Show the offset of each page in its file: [/usr/lib/libc.so.6+0x1000]."`

@@ -209,11 +209,11 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		}
 	}
 	if err != nil {
-		return nil, usageError{withoutGuesses(err)}
+		return nil, usageError{clarify(err)}
 	}
 	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
 	if !ok {
-		return nil, fmt.Errorf("%s is no command", parsed.Command())
+		return nil, fmt.Errorf("%s is not a command", parsed.Command())
 	}
 	if !launch {
 		return selected, nil
@@ -246,13 +246,18 @@ func withoutValue(flags []*kong.Flag, args []string) string {
 // unknownLetter matches kong's error for an unknown flag of one letter.
 var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
 
-// withoutGuesses removes kong's suggestions for an unknown flag of one letter: every
-// other letter is equally similar.
-func withoutGuesses(err error) error {
-	if m := unknownLetter.FindStringSubmatch(err.Error()); m != nil {
-		return errors.New(m[1])
+// argumentName matches the name of an argument in kong's error for its value.
+var argumentName = regexp.MustCompile(`^\[?<[a-z]+>]?: `)
+
+// clarify removes needless parts of kong's errors: the name of an argument before our own
+// error, and suggestions for an unknown flag of one letter, because every other letter is
+// equally similar.
+func clarify(err error) error {
+	message := argumentName.ReplaceAllString(err.Error(), "")
+	if m := unknownLetter.FindStringSubmatch(message); m != nil {
+		message = m[1]
 	}
-	return err
+	return errors.New(message)
 }
 
 // usageError is an error in the command line.

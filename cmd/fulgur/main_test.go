@@ -572,3 +572,16 @@ func TestBugIsReported(t *testing.T) {
 		t.Errorf("got %q, want an internal error", got)
 	}
 }
+
+func TestClarify(t *testing.T) {
+	for in, want := range map[string]string{
+		`[<duration>]: "ls" is not a duration`:          `"ls" is not a duration`,
+		`unknown flag -x, did you mean one of "-a"?`:    "unknown flag -x",
+		`unknown flag --fold, did you mean "--folded"?`: `unknown flag --fold, did you mean "--folded"?`,
+		`--pid: "x" is not an ID`:                       `--pid: "x" is not an ID`,
+	} {
+		if got := clarify(errors.New(in)).Error(); got != want {
+			t.Errorf("clarify(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

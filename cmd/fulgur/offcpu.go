@@ -25,8 +25,8 @@ type offCPUCommand struct {
 	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count only waits of at least this many microseconds."`
 	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count only waits of at most this many microseconds."`
 	State       *states `placeholder:"STATES" group:"how" help:"Count only waits in these thread states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or one state by the kernel's number, like offcputime."`
-	WakerStacks bool    `group:"how" help:"Show the waker's stack, upside down, on top of the waiting thread's stack."`
-	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	WakerStacks bool    `group:"how" help:"Show the stack that woke each thread, upside down, on top of the stack of the wait."`
+	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
 	walkFlags
 
 	outputFlags
@@ -36,11 +36,11 @@ type offCPUCommand struct {
 
 // Help returns the text of fulgur offcpu --help besides the flags.
 func (*offCPUCommand) Help() string {
-	return `Measures off-CPU time: from the moment when a thread leaves the CPU until it runs
-again, by the stack in which it left, with the reason on top, such as [futex] or [disk
-read]. The time consists of sleeping and, after the wake-up, waiting for a CPU. Text,
-folded stacks and flame graphs show the sum; pprof files have all values. Waits that
-begin before the measurement or end after it count for the part within it.
+	return `Measures off-CPU time: the time from when a thread leaves the CPU until it runs again,
+by the stack in which it left, with the reason on top, such as [futex] or [disk read].
+The time consists of sleeping and, after the wake-up, waiting for a CPU. Text, folded
+stacks and flame graphs show the sum; pprof files have all values. A wait that begins
+before the measurement or ends after it counts only for the time within it.
 
 Examples:
 

@@ -29,9 +29,9 @@ type profileCommand struct {
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
-	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. For clocks, N is in nanoseconds, at least 10000."`
+	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
 	Wall      bool       `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
-	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
+	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait this long before sampling."`
 	walkFlags
 
 	outputFlags
@@ -64,9 +64,9 @@ func (*profileCommand) Help() string {
 	return `Samples the CPUs of the whole system, unless a flag chooses a target. With "-- COMMAND
 ARG..." at the end, it runs COMMAND, samples it, and exits with its exit code. Data
 goes to standard output or FILE, everything else to standard error. Ctrl-C ends the
-measurement, writes the result so far, and asks COMMAND to exit; a second Ctrl-C ends
-fulgur at once, or first the download of debug files. If COMMAND runs longer than the
-duration, fulgur waits for it.
+measurement, asks COMMAND to exit, and writes the result. While fulgur then looks up
+names, a second Ctrl-C skips the rest of the search; at other times it kills fulgur. If
+COMMAND runs longer than the duration, fulgur waits for it.
 
 Inlined functions, files and lines come from debug information: in the program, in the
 distribution's debug packages, or downloaded from the servers in DEBUGINFOD_URLS.

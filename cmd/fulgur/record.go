@@ -40,11 +40,11 @@ type recordCommand struct {
 	MinBlock    micros     `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
 	WakerStacks bool       `group:"how" help:"Record the stack of the waker at the end of each wait."`
 	FaultCount  *count     `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
-	Delay       seconds    `placeholder:"TIME" group:"how" help:"Wait before recording."`
+	Delay       seconds    `placeholder:"TIME" group:"how" help:"Wait this long before recording."`
 	walkFlags
 
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
-	Value    string `placeholder:"TYPE" group:"output" help:"Weigh stacks by this value, in formats with one value or at first: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
+	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
 	outputFlags
 	limitFlags
 	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
@@ -61,11 +61,11 @@ func recordVars() kong.Vars {
 // Help returns the text of fulgur record --help besides the flags.
 func (*recordCommand) Help() string {
 	return `Records CPU samples, waits, disk requests and page faults on one timeline, to show why
-a program is slow although it does not keep the CPUs busy. The recording is a file for the
+a program is slow even when it uses little CPU time. The recording is a file for the
 Firefox Profiler, ` + recordingName + ` by default. On a terminal, fulgur then shows
 the recording in a browser, like fulgur view, until Ctrl-C. Other formats have totals
 instead of a timeline: pprof files and pages have all values; text, folded stacks and
-pictures have the one that --value chooses.
+pictures have one, which --value chooses.
 
 Examples:
 

@@ -16,8 +16,8 @@ type runQCommand struct {
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, and the wait reason."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	WakerStacks bool    `group:"how" help:"Show the stack that woke each thread, upside down on the stack of the wait."`
-	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	WakerStacks bool    `group:"how" help:"Show the stack that woke each thread, upside down, on top of the stack of the wait."`
+	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
 	walkFlags
 
 	outputFlags

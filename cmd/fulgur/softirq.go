@@ -16,7 +16,7 @@ type softIRQCommand struct {
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
 	walkFlags
 
 	outputFlags

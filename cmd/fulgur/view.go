@@ -21,11 +21,11 @@ type viewCommand struct {
 
 // Help returns the text of fulgur view --help besides the flags.
 func (*viewCommand) Help() string {
-	return `Serves a profile to browsers until Ctrl-C, and opens one if there is a display. It
-serves a flame graph, with the source and assembly of each function and the samples at
-each line; pprof's pages; and, for profiles in its format, the Firefox Profiler, with
-names, source and assembly from this machine. Only the Firefox Profiler's page, which
-comes from its site, needs a network.
+	return `Serves a profile to browsers until Ctrl-C, and opens a browser if there is a display.
+The pages are fulgur's flame graph, with the source and assembly of each function and
+the samples at each line; pprof's pages; and, for files in its format, the Firefox
+Profiler, with names, source and assembly from this machine. Only the Firefox Profiler
+needs a network: its page comes from profiler.firefox.com.
 
 Names, source and assembly come from files of the same build on this machine, and from
 debuginfod if DEBUGINFOD_URLS is set.
@@ -34,7 +34,7 @@ The printed address has a random part: nobody can connect without knowing it.
 
 Examples:
 
-    fulgur profile -o cpu.json.gz 10
+    sudo fulgur profile -o cpu.json.gz 10
     fulgur view cpu.json.gz
 
     # what changed, in pprof's pages
