@@ -330,7 +330,7 @@ var grounds = []check{
 		id: "security_modules", group: groupAround, title: "security modules",
 		value: func(f *Facts) string {
 			if f.LSMs == "" {
-				return "unknown"
+				return "unknown: /sys/kernel/security is unreadable"
 			}
 			return f.LSMs
 		},
@@ -434,7 +434,7 @@ func sysctlValue(name string) func(*Facts) string {
 		if v, ok := f.Sysctls[name]; ok {
 			return strconv.Itoa(v)
 		}
-		return "unknown"
+		return "this kernel has none"
 	}
 }
 
