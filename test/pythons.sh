@@ -14,14 +14,16 @@ codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(COMPONENT) $(SITE)' 'Created-By: Packages' |
 	awk -v release="$codename" '$1 == release && $2 == "main" { print $3; exit }')
 
-common=(libc6 libexpat1 zlib1g libffi8 libbz2-1.0 liblzma5 libgcc-s1 libuuid1 libssl3t64)
+common=(libc6 libexpat1 zlib1g libzstd1 libffi8 libbz2-1.0 liblzma5 libgcc-s1 libuuid1 libssl3t64)
 install_suite() { # SUITE VERSION...
 	local at=$dir/$1 suite=$1 packages=("${common[@]}") version
 	shift
 	for version; do
 		packages+=("python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib")
 	done
-	if [ ! -e "$at/done" ]; then
+	# Install again if the list of packages has changed.
+	if [ "$(cat "$at/done" 2>/dev/null)" != "${packages[*]}" ]; then
+		rm -rf "$at"
 		mkdir -p "$at"/{etc,state/lists/partial,cache/archives/partial,root,deb}
 		touch "$at/state/status"
 		printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n' \
@@ -36,7 +38,7 @@ install_suite() { # SUITE VERSION...
 		done
 		ln -sfn usr/lib "$at/root/lib"
 		ln -sfn usr/lib64 "$at/root/lib64"
-		touch "$at/done"
+		echo "${packages[*]}" >"$at/done"
 	fi
 	for version; do
 		printf '%s-%s\t%s\t%s\n' "$suite" "$version" "$at/root" "/usr/bin/python$version"

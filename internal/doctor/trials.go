@@ -54,7 +54,7 @@ var trials = []check{
 	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
-		lost:   "fulgur samples cpu-clock, which shows code that runs with interrupts disabled only where it enables them",
+		lost:   "fulgur samples cpu-clock, which attributes code that runs with interrupts disabled to the point where it enables them",
 		remedy: do("give the virtual machine a PMU (QEMU: -cpu host,pmu=on), or profile on its host"),
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
