@@ -68,19 +68,11 @@ func TestProfileOptions(t *testing.T) {
 		"profile --unwind dwarf --unwind-memory 8M":                      {Options: session.Options{Unwind: "dwarf", UnwindMemory: 8 << 20}},
 	}
 	for line, want := range tests {
-		t.Run(line, func(t *testing.T) {
-			if want.Unwind == "" {
-				want.Unwind = "auto"
-			}
-			want.Interpreters = "auto"
-			got, err := optionsOf(line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
-				t.Error("(-want +got):\n" + d)
-			}
-		})
+		if want.Unwind == "" {
+			want.Unwind = "auto"
+		}
+		want.Interpreters = "auto"
+		checkOptions(t, line, want, func(c command) (session.ProfileOptions, error) { return c.(*profileCommand).options() })
 	}
 }
 
@@ -194,15 +186,7 @@ func TestConvertOptions(t *testing.T) {
 		},
 	}
 	for line, want := range tests {
-		t.Run(line, func(t *testing.T) {
-			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(want, selected.(*convertCommand).options()); d != "" {
-				t.Error("(-want +got):\n" + d)
-			}
-		})
+		checkOptions(t, line, want, func(c command) (offline.ConvertOptions, error) { return c.(*convertCommand).options(), nil })
 	}
 }
 
@@ -213,23 +197,19 @@ func TestRecordShows(t *testing.T) {
 		"record --save-only 1": false, "record --no-open 1": false, "record -q 1": false,
 		"record -o a.pb.gz 1": false, "record -o - --format firefox 1": false, "record --format text 1": false,
 	} {
-		c := new(commands)
-		parser, err := newParser(c, &bytes.Buffer{}, &bytes.Buffer{}, func() {})
+		selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		own, _, _ := strings.Cut(line, " -- ")
-		if _, err := parser.Parse(words(own)); err != nil {
-			t.Fatal(err)
-		}
-		o, err := c.Record.options()
+		c := selected.(*recordCommand)
+		o, err := c.options()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Record.shows(o, true); got != want {
+		if got := c.shows(o, true); got != want {
 			t.Errorf("%s on a terminal: got %v, want %v", line, got, want)
 		}
-		if c.Record.shows(o, false) {
+		if c.shows(o, false) {
 			t.Errorf("%s without a terminal: got true, want false", line)
 		}
 	}
@@ -243,15 +223,7 @@ func TestViewOptions(t *testing.T) {
 		},
 	}
 	for line, want := range tests {
-		t.Run(line, func(t *testing.T) {
-			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(want, selected.(*viewCommand).options()); d != "" {
-				t.Error("(-want +got):\n" + d)
-			}
-		})
+		checkOptions(t, line, want, func(c command) (offline.ViewOptions, error) { return c.(*viewCommand).options(), nil })
 	}
 }
 
@@ -288,25 +260,13 @@ func TestBoltOptions(t *testing.T) {
 		},
 	}
 	for line, want := range tests {
-		t.Run(line, func(t *testing.T) {
-			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := selected.(*boltCommand).options()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want.LLVM == "" {
-				want.LLVM = "auto"
-			}
-			if want.Branches == "" {
-				want.Branches = "auto"
-			}
-			if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
-				t.Error("(-want +got):\n" + d)
-			}
-		})
+		if want.LLVM == "" {
+			want.LLVM = "auto"
+		}
+		if want.Branches == "" {
+			want.Branches = "auto"
+		}
+		checkOptions(t, line, want, func(c command) (boltprofile.Options, error) { return c.(*boltCommand).options() })
 	}
 }
 

@@ -42,11 +42,7 @@ func TestSnapshots(t *testing.T) {
 			files, compared, beyond := unwindtest.Tables{}, 0, 0
 			for range 5 {
 				s.tables.Reset()
-				s.forget(t)
-				unwindtest.Resume(t, pid)
-				if err := unwindtest.Stop(pid); err != nil {
-					t.Fatal(err)
-				}
+				s.runAgain(t, pid)
 				taken := s.snapshots(t)
 				stopped, err := unwindtest.Open(files, pid)
 				if err != nil {
@@ -107,11 +103,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 	s.tables.Reset()
-	s.forget(t)
-	unwindtest.Resume(t, pid)
-	if err := unwindtest.Stop(pid); err != nil {
-		t.Fatal(err)
-	}
+	s.runAgain(t, pid)
 	taken := s.snapshots(t)
 	if len(taken) == 0 {
 		t.Fatal("got no snapshot")

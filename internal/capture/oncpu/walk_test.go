@@ -96,6 +96,17 @@ func (s *switches) forget(t *testing.T) {
 	s.take(t)
 }
 
+// runAgain makes the kernel side send all stacks again, and lets the stopped process run
+// for a short time.
+func (s *switches) runAgain(t *testing.T, pid int) {
+	t.Helper()
+	s.forget(t)
+	unwindtest.Resume(t, pid)
+	if err := unwindtest.Stop(pid); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // take returns the stacks sent since the previous call, by thread, in order.
 func (s *switches) take(t *testing.T) map[int][]walked {
 	t.Helper()
@@ -294,11 +305,7 @@ func TestWalkChain(t *testing.T) {
 	pid := unwindtest.Start(t, p.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByFramePointers, false)
 	for range 20 {
-		s.forget(t)
-		unwindtest.Resume(t, pid)
-		if err := unwindtest.Stop(pid); err != nil {
-			t.Fatal(err)
-		}
+		s.runAgain(t, pid)
 		got := s.take(t)[pid]
 		stopped, err := unwindtest.Open(unwindtest.Tables{}, pid)
 		if err != nil {

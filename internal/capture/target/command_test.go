@@ -40,6 +40,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// start starts a command.
+func start(t *testing.T, argv []string, files ...*os.File) *Launched {
+	t.Helper()
+	c, err := Start(argv, files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// release lets a command run.
+func release(t *testing.T, c *Launched) {
+	t.Helper()
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // script writes an executable file and returns its path.
 func script(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "script")
@@ -68,14 +86,9 @@ func TestCommandExitCode(t *testing.T) {
 	defer signal.Stop(interrupts)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := Start(test.argv)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := start(t, test.argv)
 			for range 2 {
-				if err := c.Release(); err != nil {
-					t.Fatal(err)
-				}
+				release(t, c)
 			}
 			for range 2 {
 				if code, err := c.Wait(); code != test.want || err != nil {
@@ -96,11 +109,8 @@ func TestCommandStartsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdout.Close()
-	c, err := Start([]string{"echo", "ran"}, nil, w, os.Stderr)
+	c := start(t, []string{"echo", "ran"}, nil, w, os.Stderr)
 	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.PID()))
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +135,7 @@ func TestCommandStartsStopped(t *testing.T) {
 	if err := Check(Target{Scope: Command, PIDs: []int{c.PID()}}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, c)
 	out, err := io.ReadAll(stdout)
 	if err != nil || string(out) != "ran\n" {
 		t.Errorf("got output %q, %v; want ran", out, err)
@@ -160,9 +168,7 @@ func TestCommandErrors(t *testing.T) {
 			c, err := Start([]string{test.name}, nil, nil, nil)
 			if err == nil {
 				// A shell runs it, as with execvp.
-				if err := c.Release(); err != nil {
-					t.Fatal(err)
-				}
+				release(t, c)
 				if code, err := c.Wait(); code < 126 || err != nil {
 					t.Errorf("got exit code %d, %v; want at least 126", code, err)
 				}
@@ -183,10 +189,7 @@ func TestCommandErrors(t *testing.T) {
 }
 
 func TestCommandKilledWhileStopped(t *testing.T) {
-	c, err := Start([]string{"sleep", "1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := start(t, []string{"sleep", "1000"})
 	if err := c.Signal(os.Kill); err != nil {
 		t.Fatal(err)
 	}
@@ -201,10 +204,7 @@ func TestCommandKilledWhileStopped(t *testing.T) {
 
 // A signal sent while the command is stopped is not lost.
 func TestCommandSignalledWhileStopped(t *testing.T) {
-	c, err := Start([]string{"sleep", "1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := start(t, []string{"sleep", "1000"})
 	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -220,16 +220,11 @@ func TestCommandSignalledWhileStopped(t *testing.T) {
 func TestCommandTerminate(t *testing.T) {
 	dir := t.TempDir()
 	ready, asked := filepath.Join(dir, "ready"), filepath.Join(dir, "asked")
-	c, err := Start([]string{"sh", "-c", `
+	c := start(t, []string{"sh", "-c", `
 		trap 'n=x$n; : > "$1"' TERM
 		trap 'exit ${#n}' WINCH # a shell sees to the lowest signal first
 		: > "$0"; while :; do sleep 0.01; done`, ready, asked})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, c)
 	for _, event := range []string{ready, asked} {
 		for _, err := os.Stat(event); err != nil; _, err = os.Stat(event) {
 			time.Sleep(time.Millisecond)
@@ -247,10 +242,7 @@ func TestCommandTerminate(t *testing.T) {
 }
 
 func TestCommandClose(t *testing.T) {
-	c, err := Start([]string{"sleep", "1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := start(t, []string{"sleep", "1000"})
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -258,13 +250,8 @@ func TestCommandClose(t *testing.T) {
 		t.Errorf("got exit code %d, %v; want 137", code, err)
 	}
 
-	c, err = Start([]string{"sh", "-c", "exit 5"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Release(); err != nil {
-		t.Fatal(err)
-	}
+	c = start(t, []string{"sh", "-c", "exit 5"})
+	release(t, c)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -361,14 +348,9 @@ func TestSetuidCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdout.Close()
-	c, err := Start([]string{path, "-u"}, nil, w, os.Stderr)
+	c := start(t, []string{path, "-u"}, nil, w, os.Stderr)
 	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, c)
 	out, err := io.ReadAll(stdout)
 	if err != nil || strings.TrimSpace(string(out)) != strconv.Itoa(nobody) {
 		t.Errorf("got effective user %q, %v; want %d", out, err, nobody)
@@ -378,10 +360,7 @@ func TestSetuidCommand(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	start := func() *Launched {
-		c, err := Start([]string{"sleep", "1000"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := start(t, []string{"sleep", "1000"})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}

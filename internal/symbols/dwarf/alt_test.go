@@ -3,7 +3,6 @@ package dwarf
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,11 +20,7 @@ import (
 func addr2line(t *testing.T, path string, addrs []uint64) [][]string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "addr2line"), "-a", "-i", "-f", "-e", path)
-	var in bytes.Buffer
-	for _, a := range addrs {
-		fmt.Fprintf(&in, "%#x\n", a)
-	}
-	cmd.Stdin = &in
+	cmd.Stdin = hexLines(addrs)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

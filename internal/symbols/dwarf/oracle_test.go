@@ -124,6 +124,15 @@ func (s *symbolNames) at(addr uint64) []string {
 	return s.names[s.starts[i-1]]
 }
 
+// hexLines formats addresses for the tools' input.
+func hexLines(addrs []uint64) io.Reader {
+	var b bytes.Buffer
+	for _, a := range addrs {
+		fmt.Fprintf(&b, "%#x\n", a)
+	}
+	return &b
+}
+
 // llvmFrame is a frame from llvm-symbolizer.
 type llvmFrame struct {
 	Column, Line, StartLine int
@@ -138,11 +147,7 @@ func llvmSymbolize(t testing.TB, path string, addrs []uint64, args ...string) []
 		"--obj=" + path, "--inlines",
 		"--no-demangle", "--output-style=JSON", "--no-debuginfod",
 	}, args...)...)
-	var in bytes.Buffer
-	for _, a := range addrs {
-		fmt.Fprintf(&in, "%#x\n", a)
-	}
-	cmd.Stdin = &in
+	cmd.Stdin = hexLines(addrs)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
