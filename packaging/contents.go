@@ -137,10 +137,10 @@ func compressed(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// lintianOverrides says which remarks of Debian's checker do not apply: being
-// static is what makes the program run everywhere, dpkg's database tells it which
-// package has a file's symbols, the package is not uploaded to Debian, and the
-// licence of a library has all of the Apache License for a part of it.
+// lintianOverrides lists the warnings of Debian's checker that do not apply: the program
+// is static to run everywhere, it reads dpkg's database to find the packages with
+// symbols, the package is not uploaded to Debian, and a library's license contains the
+// Apache License for a part of it.
 const lintianOverrides = `fulgur: statically-linked-binary [usr/bin/fulgur]
 fulgur: uses-dpkg-database-directly [usr/bin/fulgur]
 fulgur: copyright-file-contains-full-apache-2-license

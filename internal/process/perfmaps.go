@@ -32,8 +32,8 @@ type PerfMap struct {
 	err   error
 }
 
-// ReaderAt returns a reader of the map and its size in bytes. The error tells why there
-// is none: it wraps fs.ErrNotExist if the process wrote no map.
+// ReaderAt returns a reader of the map and its size in bytes. If there is none, the
+// error is the reason: it wraps fs.ErrNotExist if the process wrote no map.
 func (m *PerfMap) ReaderAt() (io.ReaderAt, int64, error) {
 	if m.err != nil && m.kept.size == 0 {
 		return nil, 0, m.err

@@ -98,8 +98,8 @@ func (t *Table) Apply(r perfevent.Record) {
 			i.threaded = true
 		}
 	case perfevent.Exit:
-		// The remaining threads end after the first one; no record tells which thread is
-		// the last.
+		// The remaining threads end after the first one; no record shows which
+		// thread is the last.
 		if i := t.images[r.PID]; i != nil && (r.TID == r.PID || i.exit != 0) {
 			i.exit = r.Time
 		}
@@ -108,8 +108,8 @@ func (t *Table) Apply(r perfevent.Record) {
 	}
 }
 
-// Applied tells the table that there are no more records for now. The table then opens
-// the files named by the records, rather than at the next query.
+// Applied is called when there are no more records for now. It opens the files that the
+// records name, rather than at the next query.
 func (t *Table) Applied() {
 	t.calmAll(monotonic.Now())
 	t.files.openQueued()

@@ -182,8 +182,8 @@ func Unnamed(p *profile.Profile) bool {
 	return code
 }
 
-// HasUnnamed reports whether code of a file in p has no name, and a build ID tells which file
-// may have it.
+// HasUnnamed reports whether p has code without a name in a file with a build ID, which
+// identifies the file that may have the name.
 func HasUnnamed(p *profile.Profile) bool {
 	r := Resolver{Profile: p, Proven: true}
 	for id, f := range p.Frames {

@@ -19,8 +19,8 @@ type StackBuilder struct {
 
 	frames [][]profile.FrameID // by the store's frames; see [Names.place]
 	stacks []profile.StackID   // by the store's nodes
-	// unresolved tells for each of the store's nodes whether a frame of its
-	// stack has no name although it was looked up.
+	// unresolved is set for each of the store's nodes whose stack has a frame without a
+	// name although it was looked up.
 	unresolved []bool
 }
 

@@ -152,7 +152,7 @@ func (c *Launched) awaitExec() error {
 		} else if err = unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err == nil {
 			return memlock.Restore(pid)
 		}
-		if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: killed; wait tells
+		if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: killed, which Wait reports
 			_ = c.process.Kill()
 			return fmt.Errorf("hold process %d before its first instruction: %w", pid, err)
 		}

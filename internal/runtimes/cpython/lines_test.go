@@ -46,12 +46,12 @@ func TestLine(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", program, err)
 		}
-		var said [2]json.RawMessage
+		var parts [2]json.RawMessage
 		var minor uint32
 		var codes [][3]json.RawMessage
-		decode(t, text, &said)
-		decode(t, said[0], &minor)
-		decode(t, said[1], &codes)
+		decode(t, text, &parts)
+		decode(t, parts[0], &minor)
+		decode(t, parts[1], &codes)
 		compared := 0
 		for _, code := range codes {
 			var first int

@@ -10,7 +10,7 @@ import (
 
 // Alt returns the file to which dwz moved debug info of debug, or nil if there is no link
 // to one. The caller closes it. If no file is found, the error wraps [ErrNotFound] and
-// tells what else was found.
+// lists what else was found.
 func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
 	link, err := debug.AltLink()
 	if link == nil {

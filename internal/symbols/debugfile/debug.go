@@ -25,7 +25,7 @@ const (
 // Debug returns the separate debug file of b, or an unstripped copy of b below
 // [Config.Root]. It looks for that copy first, then by build ID, then by debug link, each
 // below all roots, and finally downloads. The caller closes the file. If none is found,
-// the error wraps [ErrNotFound] and tells what else was found.
+// the error wraps [ErrNotFound] and lists what else was found.
 func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	s := &search{what: "debug file of " + b.Name()}
 	id := b.BuildID()
@@ -53,7 +53,7 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 
 // ByBuildID returns the debug file of a binary that is not available, by its build ID in
 // lowercase hex. It may download. The caller closes the file. If none is found, the error
-// wraps [ErrNotFound] and tells what else was found.
+// wraps [ErrNotFound] and lists what else was found.
 func (f *Finder) ByBuildID(ctx context.Context, id string) (*File, error) {
 	s := &search{what: "debug file with build ID " + id}
 	if strings.Trim(id, "0123456789abcdef") != "" {

@@ -21,7 +21,7 @@ const maxSysFile = 64 << 10
 
 // Kernel returns the running kernel's vmlinux with debug info. Its build ID must match
 // /sys/kernel/notes, since a rebuilt kernel has the same release but different code. The
-// caller closes the file. If none is found, the error wraps [ErrNotFound] and tells what
+// caller closes the file. If none is found, the error wraps [ErrNotFound] and lists what
 // else was found.
 func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	s := &search{what: "vmlinux of kernel " + f.release}
@@ -64,7 +64,7 @@ type Module struct {
 }
 
 // Module returns the debug file of a loaded kernel module with a name from /proc/modules.
-// The caller closes it. If none is found, the error wraps [ErrNotFound] and tells what
+// The caller closes it. If none is found, the error wraps [ErrNotFound] and lists what
 // else was found.
 func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 	if strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == "" {

@@ -106,7 +106,7 @@ func hasSymbols(f *elffile.File) bool {
 // LookupBatch implements [Table] on link-time virtual addresses. It uses Go's own table
 // first, since it is exact, then the procedure linkage table, then all symbol tables
 // together with the debug information. A function that none of them knows is named after the
-// place where it begins, if the call frame information tells that; see [Frame.NoSymbol].
+// place where it begins, if the call frame information has that; see [Frame.NoSymbol].
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	if _, err := e.file.Sections(); err != nil {

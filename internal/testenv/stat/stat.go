@@ -7,8 +7,8 @@
 //   - Each of n things is counted with probability p, independently: [Binomial].
 //   - Two independent counts of the same thing at the same time are compared: [Split].
 //   - Events are random, with a known mean: [Poisson].
-//   - A timer fires while a thread runs: [Ticks]. The thread's own CPU time tells how
-//     long that was, regardless of the machine's load.
+//   - A timer fires while a thread runs: [Ticks]. The thread's own CPU time is that
+//     time, regardless of the machine's load.
 package stat
 
 import (

@@ -85,7 +85,7 @@ type frame struct {
 	line     int
 }
 
-// frameKey is what tells frames apart.
+// frameKey identifies a frame.
 type frameKey struct {
 	frame profile.FrameID
 	outer int32 // row of the frame into which this one is inlined

@@ -151,8 +151,8 @@ func (e *encoder) note(id profile.FrameID, index int) {
 }
 
 // writeMapping writes a mapping. Its locations must have been written before. The mapping
-// of a file covers the whole address space, which tells pprof that addresses are the
-// file's own.
+// of a file covers the whole address space, by which pprof knows that addresses are
+// the file's own.
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
 	e.body.uint(mappingID, uint64(id))

@@ -35,8 +35,8 @@ type Options struct {
 // visible when the output scrolls. The file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
 // function, both as in perf: "parse http.cc:52 (inlined)".
 //
-// A line in brackets after the root tells if the user stack was truncated and its root is
-// missing. The thread and the CPU follow the process ID in profiles by thread and CPU.
+// A line in brackets after the root marks a user stack that was truncated, so that its root
+// is missing. The thread and the CPU follow the process ID in profiles by thread and CPU.
 // Control characters in names are escaped; see [plain.Terminal].
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
