@@ -65,7 +65,8 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// A function named after its start address has no name, in the spelling of any format.
+// A function named after its start address counts as unnamed, in the spelling of each
+// format.
 func TestNamed(t *testing.T) {
 	b := newTestBuilder()
 	cases := []struct {

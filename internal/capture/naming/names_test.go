@@ -16,7 +16,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// place keeps a function's properties and puts inlined frames before their caller.
+// place keeps a function's properties, and puts inlined frames after the function that
+// contains them.
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stackstest.NewStore(t, stackstest.Layout{File: file}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})

@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// landmark is a function whose address the tests below know.
+// landmark is a function whose address the tests use.
 //
 //go:noinline
 func landmark() error { return errors.New("landmark") }

@@ -42,8 +42,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// If a file system hangs during a visit to another one, only the hanging one is not asked
-// again.
+// If a visit hangs in one file system on its way, only that one is not asked again.
 func TestVisit(t *testing.T) { synctest.Test(t, testVisit) }
 
 func testVisit(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// No operation on a file system that hangs blocks.
+// Operations on a file system that hangs do not block.
 func TestNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	content := fusetest.File(t, strings.Repeat("x", 4<<20))

@@ -2,7 +2,7 @@ package offline
 
 import "errors"
 
-// landmark is a function whose address, and whose source, this file, tests know.
+// landmark is a function whose address and source file the tests use.
 //
 //go:noinline
 func landmark() error { return errors.New("landmark") }

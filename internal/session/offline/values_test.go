@@ -55,7 +55,8 @@ func TestConvertChoosesValue(t *testing.T) {
 	}
 }
 
-// A comparison shows a value that both profiles have and that is not 0 in both.
+// A comparison shows a value that both profiles have, and that is not 0 in at least one
+// of them.
 func TestDiffChoosesValue(t *testing.T) {
 	for _, test := range []struct {
 		base, changed []int64

@@ -52,8 +52,8 @@ func TestDescending(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each pair needs a new file: the second address outside the data read so far
-		// makes the whole function be read.
+		// Each pair needs a new file, because the second lookup in a function reads all
+		// of it.
 		for i := 1; i < len(addrs); i++ {
 			d, err := Open(s, Options{})
 			if err != nil {

@@ -139,7 +139,7 @@ func TestInterrupted(t *testing.T) {
 	s := large(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	// The temporary file is being written then.
+	// This runs while the temporary file is written.
 	s.file.budget = &budget{limit: 1 << 40, free: func(*os.File) (uint64, error) {
 		cancel(enough)
 		return 1 << 40, nil

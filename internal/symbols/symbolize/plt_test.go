@@ -53,7 +53,7 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 	}
 }
 
-// debugVariants returns a library, the same stripped, its debug file, and a variant with
+// debugVariants returns a library, a stripped copy, its debug file, and a variant with
 // .gnu_debugdata as made by Fedora's find-debuginfo.
 func debugVariants(t *testing.T) (full, stripped, debug, mini string) {
 	t.Helper()

@@ -437,7 +437,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// A profile can contain any file names: Source files are shown only if the debug info
+// A profile can contain any file names. Source files are shown only if the debug info
 // names them.
 func TestListingOfForeignSource(t *testing.T) {
 	p := build(t)

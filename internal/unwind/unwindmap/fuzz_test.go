@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// FuzzLoader maps code, forks, executes and ends processes as the bytes say. In any
+// FuzzLoader maps code, forks, executes and ends processes as its input says. In any
 // order, a process's layout in the kernel must have only mappings of that process, and
 // all memory must be free after all processes have ended.
 func FuzzLoader(f *testing.F) {

@@ -190,8 +190,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Addresses in two layouts never collide in the walker's cache, until there were as many
-// layouts as salts fit beside the bits of an address.
+// Addresses in two layouts do not collide in the walker's cache, until all salts that fit
+// next to the bits of an address have been used.
 func TestSalts(t *testing.T) {
 	const apart = 1 << (64 - addressBits)
 	seen := make([]bool, 1<<saltBits)
