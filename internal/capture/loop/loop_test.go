@@ -296,7 +296,7 @@ func launch(t *testing.T, script string, args ...string) *target.Launched {
 	return launched
 }
 
-// appears reports whether a file is created within a minute.
+// appears waits for a file, and reports whether it was created.
 func appears(path string) bool {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
@@ -309,7 +309,7 @@ func appears(path string) bool {
 // A command is released when sampling has begun, so that its first instruction is
 // sampled, or before that if the options say so. The measurement ends with the command.
 func TestCommand(t *testing.T) {
-	for name, first := range map[string]bool{"sampled from its first instruction": false, "let go first": true} {
+	for name, first := range map[string]bool{"sampled from its first instruction": false, "released first": true} {
 		t.Run(name, func(t *testing.T) {
 			runs := filepath.Join(t.TempDir(), "runs")
 			launched := launch(t, `: > "$1"`, runs)
