@@ -132,7 +132,7 @@ func Given(t testing.TB, variable string) string {
 	t.Helper()
 	value := os.Getenv(variable)
 	if value == "" {
-		t.Skipf("runs with what %s names", variable)
+		t.Skipf("runs with the input that %s names", variable)
 	}
 	return value
 }

@@ -102,7 +102,7 @@ type Trace struct {
 	PID  uint32
 	Comm [16]byte
 	Leaf NodeID
-	// KernelEnd and UserEnd tell why each half ends.
+	// KernelEnd and UserEnd are the reasons why each half ends.
 	KernelEnd, UserEnd bpf.StackEnd
 	// Broken means that the chain of callers left all known code, because a
 	// register that should have been the frame pointer held something else. The

@@ -110,7 +110,7 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 	return filepath.Join(dir, "program"), stop, mute
 }
 
-// muteSignal makes the server mute. It then writes a byte to its standard output.
+// muteSignal makes the server mute. The server then writes a byte to its standard output.
 const muteSignal = unix.SIGUSR1
 
 // Request numbers and sizes, from linux/fuse.h.

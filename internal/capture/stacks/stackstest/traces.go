@@ -20,7 +20,8 @@ type Trace struct {
 	PID, TID uint32
 	Comm     string
 	Time     uint64 // CLOCK_MONOTONIC, ns
-	// Kernel and User are addresses. KernelEnd and End tell why each half ends.
+	// Kernel and User are addresses. KernelEnd and End are the reasons why each half
+	// ends.
 	Kernel, User   []uint64
 	KernelEnd, End bpf.StackEnd
 }

@@ -2,9 +2,9 @@ package encodetest
 
 import "fulgur/internal/profile"
 
-// calls returns p, whose frames are all exact, with return addresses in the frames
-// that call others, and by stack of p the one that it became. The user frame below
-// the kernel's entered the kernel, and stays exact.
+// calls returns a copy of p in which frames that call others have return addresses; in p,
+// all frames are exact. A user frame that entered the kernel stays exact. calls also
+// returns the stack in the copy for each stack of p.
 func calls(p *profile.Profile) (*profile.Profile, []profile.StackID) {
 	b := profile.NewBuilder(p.ValueTypes...)
 	for _, m := range p.Mappings[1:] {

@@ -84,9 +84,8 @@ func Typical() *profile.Profile {
 	return p
 }
 
-// TypicalStacks returns [Typical], and in the order of their making its stacks and
-// those of the callers, as they are where a thread is interrupted. The first one is
-// empty.
+// TypicalStacks returns [Typical] with its stacks in order of creation, including stacks
+// that end in a caller, as when a thread is interrupted there. The first one is empty.
 func TypicalStacks() (*profile.Profile, []profile.StackID) {
 	b := newBuilder()
 
