@@ -32,6 +32,9 @@ func TestProcesses(t *testing.T) {
 		}
 		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, p.Command(t), moments)) })
 	}
+	if sum.Stacks > 0 && sum.Known == 0 {
+		t.Error("got no stack that equals a debugger's")
+	}
 	t.Log(&sum)
 }
 

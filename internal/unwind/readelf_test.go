@@ -321,6 +321,9 @@ func TestReadelf(t *testing.T) {
 	if files == 0 {
 		testenv.Skip(t, "needs a C library in one of its usual places")
 	}
+	if total.equal == 0 {
+		t.Error("got no row that equals readelf's")
+	}
 	t.Logf("%d files, %d rows, %d equal, %d unsupported; not compared: %d at an address described before, %d outside the code",
 		files, total.rows, total.equal, total.unsupported, total.overlapped, total.outside)
 }

@@ -61,6 +61,9 @@ func around(fdes []callframetest.FDE) []uint64 {
 
 func compare(t *testing.T, way string, addrs []uint64, got, want []Bounds) {
 	t.Helper()
+	if len(addrs) == 0 {
+		t.Errorf("%s: got no address to compare", way)
+	}
 	wrong := 0
 	for i, addr := range addrs {
 		if got[i] != want[i] {
@@ -110,8 +113,8 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestBuilt is like TestInstalled for programs without .eh_frame_hdr, without .eh_frame, and without
-// section headers.
+// TestBuilt is like TestInstalled for programs without .eh_frame_hdr, without .eh_frame,
+// and without section headers.
 func TestBuilt(t *testing.T) {
 	const source = "../../unwind/testdata/frames.c"
 	noSections := func(t *testing.T, path string) {

@@ -173,6 +173,9 @@ func compareLLVM(t testing.TB, path string, d *Data, addrs []uint64) int {
 	if err != nil {
 		t.Errorf("%s: %v", path, err)
 	}
+	if !slices.ContainsFunc(got, func(f []Frame) bool { return len(f) > 0 && f[0].Function != nil }) {
+		t.Errorf("%s: got no function at %d addresses", path, len(addrs))
+	}
 	want := llvmSymbolize(t, path, addrs)
 	symbols := readSymbolNames(t, path)
 	different := 0

@@ -46,6 +46,9 @@ func TestLookupBatch(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	functions, names := kernelFunctions(t)
+	if len(functions) < 1000 {
+		t.Fatalf("got only %d functions in kallsyms", len(functions))
+	}
 	if errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) != nil {
 		testenv.Unsupported(t, "needs programs of type syscall and bpf_loop, Linux 5.17")
 	}
