@@ -102,6 +102,8 @@ type OnCPUSnapshot struct {
 		Words          uint32
 		Merged         uint32
 		Cut            uint32
+		V8             uint32
+		Urgent         uint32
 		Interpreter    uint64
 		InterpreterEnd uint64
 		Entries        [127]uint64

@@ -76,6 +76,7 @@ enum frame_bit {
 enum runtime_kind {
 	RUNTIME_NONE = 0,
 	RUNTIME_PYTHON = 1, /* python.h */
+	RUNTIME_V8 = 2, /* v8.h */
 };
 
 /*

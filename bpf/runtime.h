@@ -84,6 +84,16 @@ static __always_inline bool code_allowed(u32 tgid, u64 bytes)
 	return true;
 }
 
+/* Remembers that code was sent. */
+static __always_inline void code_remember(u64 key)
+{
+	u32 index = (key >> 32) % CODE_SETS;
+	struct seen_set *set = bpf_map_lookup_elem(&code_seen, &index);
+
+	if (set)
+		set->ids[(key >> 60) % SEEN_WAYS] = key;
+}
+
 /* Sends a complete record of code, with lines bytes of line table, and remembers its key. */
 static __always_inline bool code_send(struct code_record *rec, u64 key, u64 lines)
 {
@@ -115,6 +125,8 @@ static __always_inline void runtime_reset(struct stack_scratch *s)
 	s->runtime.words = 0;
 	s->runtime.merged = 0;
 	s->runtime.cut = 0;
+	s->runtime.v8 = 0;
+	s->runtime.urgent = 0;
 }
 
 /* Ends a group of frames with the given entry. */
@@ -146,6 +158,7 @@ static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64
 }
 
 #include "python.h"
+#include "v8.h"
 
 /* Reads the current task's runtime frames, if it has a runtime. */
 static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scratch *s)
@@ -161,6 +174,7 @@ static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scrat
 	s->runtime.interpreter_end = process->interpreter_end;
 	if (process->kind == RUNTIME_PYTHON)
 		python_walk(s->index);
+	s->runtime.v8 = process->kind == RUNTIME_V8;
 }
 
 /* Appends the unmerged words before end to the record, which has frames native user frames. */

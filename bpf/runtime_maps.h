@@ -50,6 +50,21 @@ struct python_process {
 	u8 pad[2];
 };
 
+/*
+ * V8 in a process, part of struct runtime_process: instance types, and offsets in bytes from
+ * the start of V8's objects.
+ */
+struct v8_process {
+	u16 function_first, function_last; /* the range of types of JSFunction */
+	u16 shared_type; /* SharedFunctionInfo */
+	u16 bytecode_type; /* BytecodeArray */
+	u8 map_type; /* in Map: the instance type */
+	u8 function_shared; /* in JSFunction: the SharedFunctionInfo */
+	u8 shared_script; /* in SharedFunctionInfo: the Script */
+	u8 shared_numbers; /* in SharedFunctionInfo: 16 bytes of integers */
+	u8 pad[4];
+};
+
 /* The runtime of a process. */
 struct runtime_process {
 	u64 image; /* the process image that the entry is for */
@@ -58,6 +73,7 @@ struct runtime_process {
 	u64 interpreter; /* start and end address of the interpreter's function */
 	u64 interpreter_end;
 	struct python_process python;
+	struct v8_process v8;
 };
 
 /* The frames of a runtime in a stack, leaf first. */
@@ -66,6 +82,8 @@ struct runtime_stack {
 	u32 words; /* number of words in frames */
 	u32 merged; /* number of groups that are in the record */
 	u32 cut; /* the limit on frames was reached */
+	u32 v8; /* frames of V8 are read during the native walk */
+	u32 urgent; /* a frame has a function that was not seen before */
 	u64 interpreter; /* as in runtime_process */
 	u64 interpreter_end;
 	/* For each group an address in the native frame that runs it, or 0 if the next frame

@@ -78,6 +78,9 @@ type RuntimeKind = UnwindRuntimeKind
 // RuntimePython is CPython; see enum runtime_kind of record.h.
 const RuntimePython = UnwindRuntimeKindRUNTIME_PYTHON
 
+// RuntimeV8 is V8, as in Node.js; see enum runtime_kind of record.h.
+const RuntimeV8 = UnwindRuntimeKindRUNTIME_V8
+
 // PathEnd is how the path of a file ends.
 type PathEnd = FaultsPathEnd
 

@@ -169,7 +169,7 @@ static __always_inline u64 stack_intern(struct stack_scratch *s)
 	if (!rec->time)
 		rec->time = bpf_ktime_get_ns();
 	size += 8 * (rec->kernel_frames + rec->user_frames);
-	flags = ring_flags();
+	flags = s->runtime.urgent ? BPF_RB_FORCE_WAKEUP : ring_flags();
 	/*
 	 * Called after all other functions, so that the result is not spilled
 	 * before its use. Otherwise the verifier of 6.1 loses its bound.

@@ -26,6 +26,7 @@ const struct unwind_request *unused_unwind_request __attribute__((unused));
 const struct unwind_task *unused_unwind_task __attribute__((unused));
 const struct runtime_process *unused_runtime_process __attribute__((unused));
 const struct python_process *unused_python_process __attribute__((unused));
+const struct v8_process *unused_v8_process __attribute__((unused));
 const enum runtime_kind *unused_runtime_kind __attribute__((unused));
 const enum python_thread *unused_python_thread __attribute__((unused));
 const enum python_entry *unused_python_entry __attribute__((unused));

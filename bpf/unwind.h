@@ -178,16 +178,20 @@ UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 zero = 0;
 	struct unwind_cache *cache = bpf_map_lookup_elem(&unwind_cache, &zero);
-	u64 pc, low;
+	u64 pc, low, fp;
 	int end;
 
 	if (!s || !cache)
 		return 1;
 	pc = s->walk.pc;
 	low = s->walk.sp;
+	fp = s->walk.fp;
+	s->walk.chained = 0;
 	end = unwind_by_tables(i, &s->walk, &s->record, cache);
 	if (s->runtime.merged < s->runtime.groups)
 		runtime_merge(scratch, i, pc, low, s->walk.sp);
+	else if (s->runtime.v8 && s->walk.chained)
+		v8_frame(scratch, i, fp);
 	return end;
 }
 

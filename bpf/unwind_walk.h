@@ -67,7 +67,7 @@ struct unwind_walk {
 	u32 first; /* index in the record's frames of the walk's first */
 	u32 by_signal; /* registers are those of the signal frame at regs */
 	u32 early; /* the walk would get further slightly later */
-	u32 pad;
+	u32 chained; /* set by a step by frame pointers */
 	u64 regs; /* address of the registers of an exact frame */
 	u64 copy; /* copy of the stack of a task that is not current, or 0 */
 	u64 copy_of, copied; /* original address, and number of bytes */
@@ -366,6 +366,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 			return unwind_stop(w, END_FRAME_POINTER);
 		if (fp < UNWIND_LOWEST || fp & 7 || (fp < sp && !r->arg))
 			return unwind_stop(w, END_NO_CHAIN);
+		w->chained = 1;
 		fault = END_NO_CHAIN;
 		cfa = fp + (s64)r->cfa;
 		break;

@@ -69,6 +69,7 @@ type UnwindRuntimeKind uint32
 const (
 	UnwindRuntimeKindRUNTIME_NONE   UnwindRuntimeKind = 0
 	UnwindRuntimeKindRUNTIME_PYTHON UnwindRuntimeKind = 1
+	UnwindRuntimeKindRUNTIME_V8     UnwindRuntimeKind = 2
 )
 
 type UnwindRuntimeProcess struct {
@@ -79,6 +80,7 @@ type UnwindRuntimeProcess struct {
 	Interpreter    uint64
 	InterpreterEnd uint64
 	Python         UnwindPythonProcess
+	V8             UnwindV8Process
 }
 
 type UnwindUnwindAsking struct {
@@ -200,6 +202,19 @@ type UnwindUnwindTask struct {
 	Image uint64
 }
 
+type UnwindV8Process struct {
+	_              structs.HostLayout
+	FunctionFirst  uint16
+	FunctionLast   uint16
+	SharedType     uint16
+	BytecodeType   uint16
+	MapType        uint8
+	FunctionShared uint8
+	SharedScript   uint8
+	SharedNumbers  uint8
+	Pad            [4]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -235,6 +250,7 @@ const (
 	UnwindVarUnusedUnwindShift       = "unused_unwind_shift"
 	UnwindVarUnusedUnwindSlot        = "unused_unwind_slot"
 	UnwindVarUnusedUnwindTask        = "unused_unwind_task"
+	UnwindVarUnusedV8Process         = "unused_v8_process"
 )
 
 // LoadUnwind returns the embedded CollectionSpec for Unwind.
@@ -322,6 +338,7 @@ type UnwindVariableSpecs struct {
 	UnusedUnwindShift       *ebpf.VariableSpec `ebpf:"unused_unwind_shift"`
 	UnusedUnwindSlot        *ebpf.VariableSpec `ebpf:"unused_unwind_slot"`
 	UnusedUnwindTask        *ebpf.VariableSpec `ebpf:"unused_unwind_task"`
+	UnusedV8Process         *ebpf.VariableSpec `ebpf:"unused_v8_process"`
 }
 
 // UnwindObjects contains all objects after they have been loaded into the kernel.
@@ -392,6 +409,7 @@ type UnwindVariables struct {
 	UnusedUnwindShift       *ebpf.Variable `ebpf:"unused_unwind_shift"`
 	UnusedUnwindSlot        *ebpf.Variable `ebpf:"unused_unwind_slot"`
 	UnusedUnwindTask        *ebpf.Variable `ebpf:"unused_unwind_task"`
+	UnusedV8Process         *ebpf.Variable `ebpf:"unused_v8_process"`
 }
 
 // UnwindPrograms contains all programs after they have been loaded into the kernel.

@@ -35,6 +35,7 @@ test      /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
 test      debuginfod-find                 debuginfod
 test      rustc                           rustc
 test      python3                         python3
+test      node                            nodejs
 test      perl                            perl
 test      /usr/share/doc/libc6-dbg        libc6-dbg
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22

@@ -46,20 +46,20 @@ func ParseCode(record []byte) (Identity, Code, error) {
 	}
 	return Identity{r.Epoch, r.Address, r.Check}, Code{
 		Kind:      Kind(r.Kind),
-		Name:      text(r.NameText[:], r.Name.Length, r.Name.Width),
-		File:      text(r.FileText[:], r.File.Length, r.File.Width),
+		Name:      Text(r.NameText[:], r.Name.Length, r.Name.Width),
+		File:      Text(r.FileText[:], r.File.Length, r.File.Width),
 		FirstLine: int(max(int32(r.FirstLine), 0)),
 		Version:   r.Version,
 		Lines:     string(r.LineTable[:r.Lines]),
 	}, nil
 }
 
-// cut marks a truncated text.
-const cut = "…"
+// Cut marks a truncated text.
+const Cut = "…"
 
-// text converts a text of length characters to UTF-8. Characters have width bytes: 1 for
-// Latin-1, 2 for UCS-2, 4 for UTF-32. b is the start of the text.
-func text(b []byte, length, width uint32) string {
+// Text converts a text of length characters to UTF-8. Characters have width bytes: 1 for
+// Latin-1, 2 for UCS-2, 4 for UTF-32. b is the start of the text; "…" marks a truncated one.
+func Text(b []byte, length, width uint32) string {
 	if width != 1 && width != 2 && width != 4 {
 		return ""
 	}
@@ -77,7 +77,7 @@ func text(b []byte, length, width uint32) string {
 		}
 	}
 	if uint64(len(b)) < whole {
-		s.WriteString(cut)
+		s.WriteString(Cut)
 	}
 	return s.String()
 }

@@ -40,4 +40,6 @@ type Build struct {
 	// Place adds bias, the difference between running and link-time addresses, to the
 	// addresses of an entry. glibc means that the process uses that C library.
 	Place func(entry *bpf.RuntimeProcess, bias uint64, glibc bool)
+	// Open returns a reader of a process's functions; nil if the kernel side sends them.
+	Open func(Memory) Reader
 }

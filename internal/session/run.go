@@ -91,6 +91,9 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.Processes)
+	if r.unwinder.Runtimes != nil {
+		r.store.Readers = r.unwinder.Runtimes.Reader
+	}
 	if o.Interpreters == interpretersOnly {
 		r.store.Hides = r.unwinder.Runtimes.Has
 	}

@@ -1,6 +1,8 @@
 package stacks
 
 import (
+	"slices"
+
 	"fulgur/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/known"
@@ -74,14 +76,18 @@ func (w userWord) kind() runtimes.Kind {
 	return runtimes.Kind(w.first >> bpf.FrameKindShift & bpf.FrameKinds)
 }
 
+// identity returns the identity of the code in a process image.
+func (w userWord) identity(epoch uint64) runtimes.Identity {
+	return runtimes.Identity{Epoch: epoch, Address: w.first & (1<<bpf.FrameKindShift - 1), Check: uint32(w.second >> 32)}
+}
+
 // position returns the position in the code, or -1 if the code has not begun.
 func (w userWord) position() int { return int(w.second&(bpf.FrameEntered-1)) - 1 }
 
 // runtimeFrame returns the stack of w, a frame of a runtime, called from parent. cut means
 // that the stack lacks the frame because there was no room.
 func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID, cut bool) {
-	id := runtimes.Identity{Epoch: epoch, Address: w.first & (1<<bpf.FrameKindShift - 1), Check: uint32(w.second >> 32)}
-	function, ok := s.functions.find(w.kind(), id)
+	function, ok := s.functions.find(w.kind(), w.identity(epoch))
 	code := s.code(Code{Kind: CodeRuntime, Function: function}, Range{})
 	if known.Internal(function) {
 		return parent, false
@@ -95,4 +101,47 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 		return s.push(parent, Frame{Code: code, Address: uint64(known.Line(function, w.position()))})
 	})
 	return at, at == parent
+}
+
+// reads reports whether functions of a kind are read from the memory of processes.
+func (s *Store) reads(kind runtimes.Kind) bool { return kind == bpf.RuntimeV8 }
+
+// readFrame returns the stack of w, a frame whose functions a reader of process pid reads,
+// called from parent. pc is an address in the instruction of its native frame, whose code is
+// in no file if compiled is set. cut means that the stack lacks frames because there was no room.
+func (s *Store) readFrame(parent NodeID, pid int, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
+	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
+	unread := false
+	at = s.step(key, func(step) NodeID {
+		var places []runtimes.Place
+		if r := s.reader(pid); r != nil {
+			places = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
+		}
+		if len(places) == 0 || len(s.functions.same) >= maxFunctions || s.functions.bytes >= maxFunctionBytes {
+			unread = true
+			return 0
+		}
+		at := parent
+		for _, p := range slices.Backward(places) {
+			code := s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(p.Function)}, Range{})
+			below := at
+			if at = s.push(at, Frame{Code: code, Address: uint64(p.Line)}); at == below {
+				return at
+			}
+		}
+		return at
+	})
+	if unread {
+		code := s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(runtimes.Code{Kind: w.kind()})}, Range{})
+		at = s.push(parent, Frame{Code: code})
+	}
+	return at, at == parent
+}
+
+// reader returns the reader of a process's functions, or nil.
+func (s *Store) reader(pid int) runtimes.Reader {
+	if s.Readers == nil {
+		return nil
+	}
+	return s.Readers(pid)
 }

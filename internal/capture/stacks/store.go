@@ -161,6 +161,8 @@ type Store struct {
 	// Hides, if not nil, reports whether the native frames of a file are left out of stacks
 	// that have frames of a language runtime.
 	Hides func(*process.File) bool
+	// Readers, if not nil, returns the reader of a process's functions, or nil.
+	Readers func(pid int) runtimes.Reader
 	// Interpreted holds the processes with frames of a language runtime.
 	Interpreted map[int]bool
 
@@ -186,6 +188,7 @@ type Store struct {
 type step struct {
 	epoch, addr  uint64
 	second       uint64 // second word of a frame of a runtime
+	pc           uint64 // of a frame of a runtime with a reader
 	parent, node NodeID // node is 0 if nothing is stored
 	isReturn     bool
 }
@@ -378,6 +381,18 @@ func (s *Store) Add(record []byte) error {
 	}
 	for i := len(s.words) - 1; i >= 0 && !trace.Cut; i-- {
 		below, word := trace.Leaf, s.words[i]
+		if word.ofRuntime() && s.reads(word.kind()) {
+			var native userWord
+			if word.second&bpf.FrameEntered != 0 && i > 0 {
+				i-- // the function's frame replaces the native one
+				native = s.words[i]
+			}
+			addr, exact := userAddress(native.first)
+			f := Frame{Address: addr, Return: i > 0 && !exact}
+			at := s.resolver.Resolve(pid, f.Call(), r.Time)
+			trace.Leaf, trace.Cut = s.readFrame(trace.Leaf, pid, r.Epoch, word, f.Call(), at.Kind == process.KindAnon)
+			continue
+		}
 		if word.ofRuntime() {
 			trace.Leaf, trace.Cut = s.runtimeFrame(trace.Leaf, r.Epoch, word)
 			continue

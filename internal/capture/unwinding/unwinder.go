@@ -276,6 +276,7 @@ func (u *Unwinder) Tidy(now uint64) {
 		if u.loader.Gone(pid) {
 			delete(u.exited, pid)
 			u.backlog.forget(pid)
+			u.Runtimes.Forget(pid)
 		}
 	}
 	if u.doubt.wanted {

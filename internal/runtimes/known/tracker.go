@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/answer"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
@@ -23,10 +24,14 @@ import (
 type Tracker struct {
 	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
 	// files has the files that were searched. It keeps none of them in memory.
-	files   map[weak.Pointer[process.File]]file
-	pruned  int // files after those that are gone were last removed
-	unknown map[string]bool
-	failure error
+	files map[weak.Pointer[process.File]]file
+	// readers has the readers of processes whose runtime has one.
+	readers map[int]reader
+	// patience bounds the time of reading processes' memory.
+	patience *answer.Patience
+	pruned   int // files after those that are gone were last removed
+	unknown  map[string]bool
+	failure  error
 }
 
 const (
@@ -35,6 +40,12 @@ const (
 	// maxUnknown bounds the runtimes that are named as unknown: files may claim any version.
 	maxUnknown = 8
 )
+
+// reader is the reader of a process image.
+type reader struct {
+	runtimes.Reader
+	image uint64
+}
 
 // file holds the result of searching a file.
 type file struct {
@@ -45,7 +56,13 @@ type file struct {
 
 // NewTracker returns a tracker that writes to processes, the kernel side's map.
 func NewTracker(processes *ebpf.Map) *Tracker {
-	return &Tracker{processes: processes, files: map[weak.Pointer[process.File]]file{}, unknown: map[string]bool{}}
+	return &Tracker{
+		processes: processes,
+		files:     map[weak.Pointer[process.File]]file{},
+		readers:   map[int]reader{},
+		patience:  answer.NewPatience(),
+		unknown:   map[string]bool{},
+	}
 }
 
 // Mapped adds process pid, which runs image and has the given executable mappings, to the
@@ -53,6 +70,9 @@ func NewTracker(processes *ebpf.Map) *Tracker {
 func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	if t == nil {
 		return
+	}
+	if t.readers[pid].image != image {
+		delete(t.readers, pid)
 	}
 	var found *runtimes.Build
 	var bias uint64
@@ -80,12 +100,25 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	entry := found.Entry
 	entry.Image = image
 	found.Place(&entry, bias, glibc)
+	if found.Open != nil && t.readers[pid].Reader == nil {
+		t.readers[pid] = reader{found.Open(process.NewMemory(pid, t.patience)), image}
+	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
 	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {
 		t.failure = fmt.Errorf("set the runtime of process %d: %w", pid, err)
 		if errors.Is(err, unix.E2BIG) {
 			t.failure = fmt.Errorf("more than %d processes have a language runtime: those beyond show native frames only", t.processes.MaxEntries())
 		}
+	}
+}
+
+// Reader returns the reader of functions of process pid; nil if it has none.
+func (t *Tracker) Reader(pid int) runtimes.Reader { return t.readers[pid].Reader }
+
+// Forget frees what is kept of a process that has ended.
+func (t *Tracker) Forget(pid int) {
+	if t != nil {
+		delete(t.readers, pid)
 	}
 }
 

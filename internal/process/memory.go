@@ -1,0 +1,57 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
+)
+
+// Memory reads the memory of a running process. Its reads are limited in time: a process
+// may map files of a file system that hangs.
+type Memory struct {
+	pid      int
+	patience *answer.Patience
+}
+
+// NewMemory returns the memory of process pid. Reads wait no longer than p allows.
+func NewMemory(pid int, p *answer.Patience) *Memory { return &Memory{pid, p} }
+
+var toReadMemory = capability.SetOf(capability.SysPtrace)
+
+// Read fills b with the bytes from an address on. It needs the right to trace the process.
+func (m *Memory) Read(b []byte, addr uint64) error {
+	if len(b) == 0 {
+		return nil
+	}
+	size := len(b)
+	got, err := answer.AskPatiently(m.patience, answer.Place{Near: procfs.Path(m.pid, "mem")}, func(*answer.Visit) ([]byte, error) {
+		return capability.With(toReadMemory, func() ([]byte, error) { return readMemory(m.pid, size, addr) })
+	}, func([]byte, error) {})
+	if err != nil {
+		return fmt.Errorf("read memory of process %d: %w", m.pid, err)
+	}
+	copy(b, got)
+	return nil
+}
+
+// readMemory reads size bytes. Their buffer is its own: a read that hangs may end later.
+func readMemory(pid, size int, addr uint64) ([]byte, error) {
+	b := make([]byte, size)
+	local := []unix.Iovec{{Base: &b[0]}}
+	local[0].SetLen(size)
+	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: size}}, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("process_vm_readv", err)
+	}
+	if n < size {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return slices.Clip(b), nil
+}

@@ -1,0 +1,32 @@
+package runtimes
+
+// Memory reads the memory of a process.
+type Memory interface {
+	// Read fills b with the bytes from an address on.
+	Read(b []byte, addr uint64) error
+}
+
+// Reader reads functions from the memory of a process. It is for runtimes whose kernel side
+// identifies functions, but does not send them. It is not safe for concurrent use.
+type Reader interface {
+	// Places returns the functions of a frame, innermost first: several if the compiler
+	// inlined calls. It returns none if the memory does not have the function any more.
+	Places(f Frame) []Place
+}
+
+// Frame is a frame of a runtime as the kernel side records it.
+type Frame struct {
+	Identity
+	// Position is the position in the code, or -1 if it is unknown.
+	Position int
+	// PC is an address in the instruction or call of the native frame, and Compiled means
+	// that this code is not in a file.
+	PC       uint64
+	Compiled bool
+}
+
+// Place is a function, and a line in it: 1-based, or 0 if unknown.
+type Place struct {
+	Function Code
+	Line     int
+}

@@ -1,0 +1,171 @@
+package v8
+
+import (
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/symbols/elffile"
+)
+
+// layout has the offsets of fields in bytes from the start of objects, and instance types.
+type layout struct {
+	kernel    bpf.UnwindV8Process
+	positions positionFormat
+
+	sharedName, sharedScript, sharedData, sharedFlags int // SharedFunctionInfo
+	scriptName, scriptSource, scriptLineEnds          int // Script
+	bytecodeData, bytecodeWrapper                     int // BytecodeArray
+	arrayLength, arrayData                            int // FixedArray
+	stringLength, stringChars                         int // String
+	consFirst, consSecond, thinActual                 int
+	slicedParent, slicedOffset, externalResource      int
+	scopeFirst                                        int // ScopeInfo: index of the first word of variable number
+
+	// Instance types.
+	shared, scopeInfo, script, fixedArray     int
+	byteArray, trustedByteArray, bytecodes    int
+	code, interpreterData, uncompiledMin      int
+	nonString                                 int
+	representation, seq, cons, thin           int
+	sliced, external, encoding, oneByte       int
+	instructionStream, sharedWrapper          int
+	protectedFixedArray, trustedFixedArray    int
+	weakFixedArray, trustedWeakFixedArray     int
+	codeStart, codeSize, codeFlags, codeKinds int
+}
+
+// Offsets and sizes that V8 does not export, and the kernel side assumes.
+const (
+	word        = 8 // pointers are not compressed in Node.js
+	mapAt       = 0
+	dataAt      = 8 // SharedFunctionInfo: code or bytecode
+	numbersSize = 16
+	maxShared   = 72 // bytes that are read of a SharedFunctionInfo
+	maxScript   = 64
+	// functionTypes is the number of instance types of JSFunction and its subclasses before
+	// V8 exported the last one: itself, constructors of classes, of Array, Promise, RegExp,
+	// and of 11 typed arrays; see src/objects/js-function.tq.
+	functionTypes = 16
+)
+
+// constants of V8 that are the same in all supported versions of Node.js.
+var fixed = []struct {
+	name  string
+	value int
+}{
+	{"off_fp_context", -8}, {"off_fp_function", -16},
+	{"off_fp_bytecode_array", -32}, {"off_fp_bytecode_offset", -40},
+	{"HeapObjectTag", 1}, {"HeapObjectTagMask", 3}, {"SmiTag", 0}, {"SmiTagMask", 1}, {"SmiValueShift", 1},
+	{"SmiShiftSize", 31}, {"class_HeapObject__map__Map", mapAt},
+}
+
+// readLayout reads the layout from the symbols of V8. missing is the name of a constant that
+// the file lacks or that has an unknown value.
+func readLayout(f *elffile.File, v version) (l layout, missing string, err error) {
+	lookup := func(name string) (int, bool) {
+		if err != nil {
+			return 0, false
+		}
+		s, ok, e := f.DynamicSymbol("v8dbg_" + name)
+		if e != nil || !ok {
+			err = e
+			return 0, false
+		}
+		n, e := constant(f, s)
+		err = e
+		return n, err == nil
+	}
+	// one returns the first of the named constants. The names end with types, which
+	// differ between versions.
+	one := func(limit int, names ...string) int {
+		for _, name := range names {
+			if n, ok := lookup(name); ok {
+				if n < 0 || n > limit {
+					missing = fmt.Sprintf("%s is %d", name, n)
+				}
+				return n
+			}
+		}
+		missing = names[0]
+		return 0
+	}
+	optional := func(name string) int {
+		n, ok := lookup(name)
+		if !ok {
+			return -1
+		}
+		return n
+	}
+	for _, c := range fixed {
+		if n, ok := lookup(c.name); !ok || n != c.value {
+			missing = c.name
+		}
+	}
+	const offset, kind = 200, 1<<16 - 1
+	l = layout{
+		sharedName:       one(offset, "class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_", "class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_", "class_SharedFunctionInfo__name_or_scope_info__Object"),
+		sharedScript:     one(offset, "class_SharedFunctionInfo__script__Tagged_HeapObject_", "class_SharedFunctionInfo__script_or_debug_info__HeapObject"),
+		sharedFlags:      one(offset, "class_SharedFunctionInfo__flags__int"),
+		sharedData:       dataAt,
+		scriptName:       one(offset, "class_Script__name__Object"),
+		scriptSource:     one(offset, "class_Script__source__Object"),
+		scriptLineEnds:   one(offset, "class_Script__line_ends__Object"),
+		bytecodeData:     one(offset, "class_BytecodeArray__data__uintptr_t"),
+		bytecodeWrapper:  optional("class_BytecodeArray__wrapper__Tagged_BytecodeWrapper_"),
+		arrayLength:      one(offset, "class_FixedArrayBase__length__SMI"),
+		arrayData:        one(offset, "class_FixedArray__data__uintptr_t"),
+		stringLength:     one(offset, "class_String__length__int32_t"),
+		stringChars:      one(offset, "class_SeqOneByteString__chars__char"),
+		consFirst:        one(offset, "class_ConsString__first__String"),
+		consSecond:       one(offset, "class_ConsString__second__String"),
+		thinActual:       one(offset, "class_ThinString__actual__String"),
+		slicedParent:     one(offset, "class_SlicedString__parent__String"),
+		slicedOffset:     one(offset, "class_SlicedString__offset__SMI"),
+		externalResource: one(offset, "class_ExternalString__resource__Object"),
+		scopeFirst:       one(8, "scopeinfo_idx_first_vars"),
+
+		shared:           one(kind, "type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE"),
+		scopeInfo:        one(kind, "type_ScopeInfo__SCOPE_INFO_TYPE"),
+		script:           one(kind, "type_Script__SCRIPT_TYPE"),
+		fixedArray:       one(kind, "type_FixedArray__FIXED_ARRAY_TYPE"),
+		byteArray:        one(kind, "type_ByteArray__BYTE_ARRAY_TYPE"),
+		trustedByteArray: optional("type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE"),
+		bytecodes:        one(kind, "type_BytecodeArray__BYTECODE_ARRAY_TYPE"),
+		code:             one(kind, "type_Code__CODE_TYPE"),
+		interpreterData:  one(kind, "type_InterpreterData__INTERPRETER_DATA_TYPE"),
+
+		nonString:      one(kind, "FirstNonstringType"),
+		representation: one(kind, "StringRepresentationMask"),
+		seq:            one(kind, "SeqStringTag"),
+		cons:           one(kind, "ConsStringTag"),
+		thin:           one(kind, "ThinStringTag"),
+		sliced:         one(kind, "SlicedStringTag"),
+		external:       one(kind, "ExternalStringTag"),
+		encoding:       one(kind, "StringEncodingMask"),
+		oneByte:        one(kind, "OneByteStringTag"),
+	}
+	l.positions = positionsSigned
+	if v.major >= 14 {
+		l.positions = positionsFlagged
+	}
+	first, last := optional("FirstJSFunctionType"), optional("LastJSFunctionType")
+	if first < 0 {
+		first = one(kind-functionTypes, "type_JSFunction__JS_FUNCTION_TYPE")
+		last = first + functionTypes - 1
+	}
+	numbers := one(maxShared-numbersSize, "class_SharedFunctionInfo__length__uint16_t")
+	if l.sharedName+word > maxShared || l.sharedScript+word > maxShared || l.sharedFlags != numbers+8 || l.sharedName <= dataAt {
+		missing = "class_SharedFunctionInfo"
+	}
+	if max(l.scriptName, l.scriptSource, l.scriptLineEnds)+word > maxScript {
+		missing = "class_Script"
+	}
+	l.kernel = bpf.UnwindV8Process{
+		FunctionFirst: uint16(first), FunctionLast: uint16(last),
+		SharedType: uint16(l.shared), BytecodeType: uint16(l.bytecodes),
+		MapType:        uint8(one(offset, "class_Map__instance_type__uint16_t")),
+		FunctionShared: uint8(one(offset, "class_JSFunction__shared__SharedFunctionInfo")),
+		SharedScript:   uint8(l.sharedScript), SharedNumbers: uint8(numbers),
+	}
+	return l, missing, err
+}

@@ -1,0 +1,93 @@
+package v8
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"fulgur/internal/runtimes"
+)
+
+// errLayout is returned for data that V8 would not have.
+var errLayout = errors.New("not an object of V8 as expected")
+
+// heap reads V8's objects. Tagged words are pointers to objects plus 1, or small integers in
+// their upper half.
+type heap struct {
+	layout
+	memory runtimes.Memory
+}
+
+// isObject reports whether a word is a tagged pointer.
+func isObject(w uint64) bool { return w&3 == 1 }
+
+// smi returns the value of a small integer.
+func smi(w uint64) (int, bool) { return int(int32(w >> 32)), w&0xffffffff == 0 }
+
+// words are the contents of an object, or of its beginning.
+type words []byte
+
+func (w words) at(offset int) uint64   { return binary.LittleEndian.Uint64(w[offset:]) }
+func (w words) int32(offset int) int   { return int(int32(binary.LittleEndian.Uint32(w[offset:]))) }
+func (w words) uint32(offset int) uint { return uint(binary.LittleEndian.Uint32(w[offset:])) }
+
+// read reads n bytes of an object.
+func (h *heap) read(object uint64, n int) (words, error) {
+	if !isObject(object) {
+		return nil, errLayout
+	}
+	b := make(words, n)
+	return b, h.memory.Read(b, object-1)
+}
+
+// instanceType returns the type of the object whose first word is given.
+func (h *heap) instanceType(first uint64) (int, error) {
+	if !isObject(first) {
+		return 0, errLayout
+	}
+	var b [2]byte
+	err := h.memory.Read(b[:], first-1+uint64(h.kernel.MapType))
+	return int(binary.LittleEndian.Uint16(b[:])), err
+}
+
+// typeOf returns the type of an object.
+func (h *heap) typeOf(object uint64) (int, error) {
+	b, err := h.read(object, word)
+	if err != nil {
+		return 0, err
+	}
+	return h.instanceType(b.at(0))
+}
+
+// typed reads n bytes of an object, which must have one of the types.
+func (h *heap) typed(object uint64, n int, types ...int) (words, error) {
+	b, err := h.read(object, n)
+	if err != nil {
+		return nil, err
+	}
+	is, err := h.instanceType(b.at(mapAt))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range types {
+		if t == is {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: type %d instead of %v", errLayout, is, types)
+}
+
+// array reads the elements of an array of one of the types, each of size bytes, at most max
+// bytes.
+func (h *heap) array(object uint64, size, max int, types ...int) (words, error) {
+	b, err := h.typed(object, h.arrayLength+word, types...)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := smi(b.at(h.arrayLength))
+	if !ok || n < 0 || n > max/size {
+		return nil, fmt.Errorf("%w: array of %d elements", errLayout, n)
+	}
+	elements := make(words, n*size)
+	return elements, h.memory.Read(elements, object-1+uint64(h.arrayData))
+}

@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// nodes returns the Node.js programs to test by name: the system's, and in long tests those
+// that test/nodes.sh lists.
+func nodes(t *testing.T) map[string]string {
+	t.Helper()
+	if !testenv.IsLong() || testenv.InVM() {
+		return map[string]string{"node": testenv.Tool(t, "node")}
+	}
+	dir := os.Getenv("FULGUR_TEST_NODES")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	install := exec.Command("../nodes.sh", dir)
+	install.Stderr = os.Stderr
+	out, err := install.Output()
+	if err != nil {
+		t.Fatalf("install Node.js: %v", err)
+	}
+	list := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, program, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		list[name] = program
+	}
+	return list
+}
+
+// startNode runs testdata/frames.js, and decodes the line that it prints into account.
+func startNode(t *testing.T, program string, account any, args ...string) *exec.Cmd {
+	t.Helper()
+	script, err := filepath.Abs("testdata/frames.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, append([]string{"--expose-gc", script}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	if err := json.Unmarshal(line, account); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// jsModule is the module of JavaScript's frames.
+const jsModule = "[javascript]"
+
+// jsFrames returns the JavaScript frames of a sample that are in files of programs, leaf first.
+func (s streamed) jsFrames() (chain []pyFrame) {
+	for _, f := range s.User {
+		if f.Module == jsModule && (f.File != "" || f.Function == "") && !strings.HasPrefix(f.File, "node:") {
+			chain = append(chain, pyFrame{f.Function, f.File, f.Line})
+		}
+	}
+	return chain
+}
+
+// sampleNode samples a process until it has worked for the given time, and calls yield with
+// each sample and its text.
+func sampleNode(t *testing.T, cmd *exec.Cmd, work time.Duration, yield func(text string, s streamed)) {
+	t.Helper()
+	pid := strconv.Itoa(cmd.Process.Pid)
+	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	for text := range strings.Lines(r.stdout) {
+		var s streamed
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		yield(text, s)
+	}
+}
+
+// Samples of threads that stay in one place have the stacks that V8 reports there.
+func TestNodeThreads(t *testing.T) {
+	testenv.Root(t)
+	for name, program := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			var account struct{ Noted [][]pyFrame }
+			cmd := startNode(t, program, &account, "threads")
+			noted, matched := map[string]bool{}, map[string]bool{}
+			for i, chain := range account.Noted {
+				for j, f := range chain {
+					if runes := []rune(f.name); len(runes) > 256 {
+						account.Noted[i][j].name = string(runes[:256]) + "…"
+					}
+				}
+				noted[fmt.Sprint(chain)] = true
+			}
+			samples, settled := 0, map[int]bool{}
+			sampleNode(t, cmd, 3*time.Second, func(text string, s streamed) {
+				got := s.jsFrames()
+				if len(got) == 0 || got[0].name != "burn" || s.End != "complete" {
+					if settled[s.TID] {
+						t.Errorf("a thread left its place, or its stack is incomplete: %s", text)
+					}
+					return // the main thread, a thread of V8, or one that has not begun to burn
+				}
+				settled[s.TID] = true
+				samples++
+				if chain := fmt.Sprint(got[1:]); noted[chain] {
+					matched[chain] = true
+				} else {
+					t.Errorf("a stack that no thread noted: %s", chain)
+				}
+			})
+			for chain := range noted {
+				if !matched[chain] {
+					t.Errorf("no sample has the noted stack %s", chain)
+				}
+			}
+			t.Logf("%s: %d samples, %d of %d stacks", name, samples, len(matched), len(noted))
+		})
+	}
+}
+
+var generated = regexp.MustCompile(`^(?:outer|inner)(\d+)$`)
+
+// A program that makes functions and moves them all the time: a sample has only functions of
+// one pair, with the right file.
+func TestNodeCalls(t *testing.T) {
+	testenv.Root(t)
+	for name, program := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			var account struct{}
+			cmd := startNode(t, program, &account, "calls")
+			numbers, unnamed, samples := map[string]int{}, 0, 0
+			sampleNode(t, cmd, 3*time.Second, func(text string, s streamed) {
+				number := ""
+				for _, f := range s.jsFrames() {
+					samples++
+					if f.name == "" {
+						unnamed++
+					}
+					m := generated.FindStringSubmatch(f.name)
+					if m == nil {
+						continue
+					}
+					if number != "" && number != m[1] || f.file != "/generated/"+m[1]+".js" {
+						t.Errorf("functions of several pairs, or another file: %s", text)
+					}
+					number = m[1]
+				}
+				numbers[number]++
+			})
+			t.Logf("%s: %d frames, %d without a name; %d generated functions", name, samples, unnamed, len(numbers))
+			if len(numbers) < 10 {
+				t.Errorf("%d generated functions, want at least 10", len(numbers))
+			}
+		})
+	}
+}
