@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// verdict is whether an aim is met.
+// verdict shows whether an aim is met.
 type verdict struct {
 	known, met bool
-	figure     string // what was measured
+	figure     string // the measured value
 }
 
 // String returns the verdict as a cell of the table.
@@ -175,8 +175,8 @@ func withScript(with bool) string {
 	return ""
 }
 
-// growth tells whether memory stayed within growthWithin of what it was
-// after short.
+// growth reports whether memory stayed within growthWithin of the memory of the run
+// short.
 func growth(short, long cost) verdict {
 	by := float64(long.RSS)/float64(short.RSS) - 1
 	return verdict{true, by <= growthWithin && long.Maps == short.Maps,
@@ -199,11 +199,11 @@ func ratioOf(m medians, name, peer string, figure, peers func(cost) float64) (of
 	return figure(ours) / peers(theirs), true
 }
 
-// perSample returns the BPF run time in nanoseconds that a sample cost.
+// perSample returns the BPF run time per sample, in nanoseconds.
 //
-// Of the whole system every run is a sample, also one that was then lost. A
-// tool that samples all CPUs for the sake of one process runs in vain for
-// others; those runs are part of what its samples cost.
+// In a scenario of the whole system, each run of the program takes a sample, which may be
+// lost later. A tool that samples all CPUs to see one process also runs for the other
+// processes; these runs are part of the cost of its samples.
 func (c cost) perSample(s scenario) float64 {
 	samples := c.Runs
 	if s.OnePID {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// fulgur returns the tool that is measured, at path program, with user stacks
-// walked by a method of --unwind.
+// fulgur returns the measured tool, at path program, which walks user stacks by a method
+// of --unwind.
 func fulgur(name, version, program, unwind string) tool {
 	return tool{name: name, version: version, run: func(ctx context.Context, j job) (cost, error) {
-		// The peers name functions alone; bench/symbols compares inlined
-		// functions, files and lines.
+		// The peers name functions only; bench/symbols compares inlined functions, files
+		// and lines.
 		argv := []string{program, "profile", "--no-inlines", "--unwind", unwind, "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
 		if j.OnePID {
 			argv = append(argv, "-p", strconv.Itoa(j.pid))
@@ -33,7 +33,7 @@ func bcc() (tool, error) {
 		if err != nil {
 			continue
 		}
-		// The name is too common to be trusted.
+		// Other programs may have this common name.
 		help, err := exec.Command(program, "--help").CombinedOutput()
 		if err != nil || !strings.Contains(string(help), "--stack-storage-size") {
 			continue
@@ -83,13 +83,13 @@ func runBPF(ctx context.Context, j job, argv []string, sum sumFunc) (c cost, err
 		return cost{}, err
 	}
 	if o.firstRun == 0 {
-		return cost{}, fmt.Errorf("%s: no BPF program of it was seen to run\n%s", argv[0], o.stderr)
+		return cost{}, fmt.Errorf("%s: none of its BPF programs ran\n%s", argv[0], o.stderr)
 	}
 	c = o.cost(j.seconds)
 	c.Start = (o.firstRun - o.started).Seconds()
-	// All these tools sleep for the time they sample; what they take longer
-	// is the way to the result. The first sample of cpu-clock comes an
-	// interval after the start of sampling.
+	// All these tools sleep while they sample; the rest of their time is the time to the
+	// result. The first sample of cpu-clock comes one interval after the start of
+	// sampling.
 	sampling := o.firstRun.Seconds() - 1/float64(j.Frequency)
 	c.Result = o.ended.Seconds() - sampling - float64(j.seconds)
 	c.Lost = reportedLost(o.stderr)

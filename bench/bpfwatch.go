@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// scanInterval is how often a tool that samples is searched for further BPF
-// programs and maps.
+// scanInterval is the interval of searches for new BPF programs and maps of a tool that
+// samples.
 const scanInterval = 250 * time.Millisecond
 
 // bpfWatch finds the BPF programs and maps of a process. It holds on to the
@@ -20,21 +20,20 @@ const scanInterval = 250 * time.Millisecond
 type bpfWatch struct {
 	pid      int
 	programs map[ebpf.ProgramID]*ebpf.Program
-	maps     uint64 // most memory of all its maps at a time, bytes
+	maps     uint64 // peak memory of all its maps, in bytes
 }
 
 func newBPFWatch(pid int) *bpfWatch {
 	return &bpfWatch{pid: pid, programs: map[ebpf.ProgramID]*ebpf.Program{}}
 }
 
-// scan looks at all file descriptors of the process. What is gone before it
-// was looked at is passed over: tools load programs only to try whether the
-// kernel takes them.
+// scan reads all file descriptors of the process. It skips descriptors that disappear
+// meanwhile: tools load some programs only to try whether the kernel accepts them.
 func (w *bpfWatch) scan() {
 	process := "/proc/" + strconv.Itoa(w.pid)
 	entries, err := os.ReadDir(process + "/fd")
 	if err != nil {
-		return // it has ended
+		return // it has exited
 	}
 	var memory uint64
 	seen := map[uint64]bool{}
@@ -51,7 +50,7 @@ func (w *bpfWatch) scan() {
 			seen[id] = true
 			memory += fields["memlock"]
 		}
-		// Of a program, or of a link to one.
+		// A program, or a link to one.
 		if id, ok := fields["prog_id"]; ok {
 			w.hold(ebpf.ProgramID(id))
 		}
@@ -82,14 +81,14 @@ func (w *bpfWatch) hold(id ebpf.ProgramID) {
 	}
 }
 
-// sampling tells whether a perf_event program has run.
+// sampling reports whether a perf_event program has run.
 func (w *bpfWatch) sampling() bool {
 	_, runs, err := w.totals()
 	return err == nil && runs > 0
 }
 
-// totals returns the run time of all programs, and how often those ran that
-// perf events call.
+// totals returns the run time of all programs, and the number of runs of perf_event
+// programs.
 func (w *bpfWatch) totals() (runTime time.Duration, samples uint64, err error) {
 	for id, p := range w.programs {
 		stats, err := p.Stats()

@@ -19,8 +19,7 @@ import (
 //go:embed workload/recurse.cpp workload/objects.py workload/churn.sh
 var sources embed.FS
 
-// load is a program that keeps one CPU busy for as many seconds as its last
-// argument says.
+// load is a program that keeps one CPU busy. Its last argument is the number of seconds.
 type load struct {
 	name string
 	argv []string
@@ -37,8 +36,8 @@ func (s scenario) of(loads []load) []load {
 	return own
 }
 
-// buildLoads builds the loads into dir and names those that this machine
-// cannot run. The first is the one that is profiled alone.
+// buildLoads builds the loads into dir, and returns the names of loads that this machine
+// cannot run. The scenarios of one process profile the first load.
 func buildLoads(ctx context.Context, dir string) (loads []load, missing []string, err error) {
 	for _, name := range []string{"recurse.cpp", "objects.py", "churn.sh"} {
 		text, err := fs.ReadFile(sources, "workload/"+name)
@@ -65,8 +64,8 @@ func buildLoads(ctx context.Context, dir string) (loads []load, missing []string
 		return nil, nil, err
 	}
 	loads = append(loads, load{name: "Go", argv: []string{in("goload")}})
-	// The distribution's interpreter, if there is one: wrappers of version
-	// managers cost time and change the process.
+	// Prefer the distribution's interpreter: wrappers of version managers cost time and
+	// change the process.
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
 		if python, err := exec.LookPath(name); err == nil {
 			return append(loads, load{name: "CPython", argv: []string{python, in("objects.py")}}), nil, nil
@@ -85,18 +84,18 @@ func build(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-// running are started loads.
+// running holds the started loads.
 type running []*exec.Cmd
 
-// loadLimit is how long the loads run if nobody ends them.
+// loadLimit is the time after which loads exit by themselves.
 const loadLimit = time.Hour
 
-// warmUp is how long started loads run before anything is measured: the
-// interpreters' start is another load than their work.
+// warmUp is the time that loads run before a measurement: an interpreter's start is a
+// different load than its work.
 const warmUp = 500 * time.Millisecond
 
-// start starts loads and lets them warm up. They end with the calling thread
-// at the latest.
+// start starts loads and lets them warm up. They are killed when the calling thread
+// exits.
 func start(ctx context.Context, loads []load) (running, error) {
 	var r running
 	for _, l := range loads {
@@ -113,9 +112,9 @@ func start(ctx context.Context, loads []load) (running, error) {
 	return r, nil
 }
 
-// favour gives the loads a CPU each, as long as there are as many, whatever
-// else the machine does: how often one process is sampled depends on that.
-func (r running) favour() error {
+// favor raises the priority of the loads, so that each has a CPU if there are enough,
+// even on a busy machine: the number of samples of a process depends on it.
+func (r running) favor() error {
 	for _, cmd := range r {
 		if err := unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, -20); err != nil {
 			return fmt.Errorf("raise the priority of load %s: %w", cmd.Path, err)
@@ -124,8 +123,8 @@ func (r running) favour() error {
 	return nil
 }
 
-// stop ends the loads. That one has ended already is an error: the tools
-// were not measured under the same load.
+// stop ends the loads. It is an error if one has exited already: then the tools were not
+// measured under the same load.
 func (r running) stop() error {
 	var errs []error
 	for _, cmd := range r {
@@ -137,7 +136,7 @@ func (r running) stop() error {
 			errs = append(errs, err)
 		}
 		if status, ok := cmd.ProcessState.Sys().(unix.WaitStatus); ok && status.Exited() {
-			errs = append(errs, fmt.Errorf("load %s ended before its time: %s", cmd.Path, cmd.ProcessState))
+			errs = append(errs, fmt.Errorf("load %s exited too early: %s", cmd.Path, cmd.ProcessState))
 		}
 	}
 	return errors.Join(errs...)

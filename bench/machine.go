@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// describeMachine returns a line on the machine and the tools.
+// describeMachine returns a line about the machine and the tools.
 func describeMachine(tools []tool) string {
 	var parts []string
 	if name := cpuModel(); name != "" {
@@ -28,7 +28,7 @@ func describeMachine(tools []tool) string {
 	return strings.Join(parts, ", ")
 }
 
-// cpuModel returns what /proc/cpuinfo calls the CPUs; arm64 has no name there.
+// cpuModel returns the model name in /proc/cpuinfo, which arm64 does not have.
 func cpuModel() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

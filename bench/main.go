@@ -3,10 +3,10 @@
 // comparison as Markdown.
 //
 // All tools sample cpu-clock and walk frame pointers, at the same frequency and for the
-// same time, in turn, round after round. fulgur also runs with unwind tables, its
-// default, which the other tools do not support. A tool that is not in PATH is named and
-// left out. bpftrace runs in the first round only, because it needs more time to name its
-// stacks than all others together.
+// same time, in turn in each round. fulgur also runs with unwind tables, its default, which
+// the other tools do not support. Tools that are not in PATH are listed and left out.
+// bpftrace runs in the first round only, because it takes more time to name its stacks than
+// all others together.
 //
 // Short processes are a separate load, which runs three times as long. The benchmark needs
 // root, Go and g++, and takes less than fifteen minutes. Times are meaningful only on an
@@ -33,7 +33,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	scenarios []scenario
 	tools     []string
@@ -44,8 +44,8 @@ type options struct {
 }
 
 func main() {
-	// The loads are to end with the thread that starts them: be that the one
-	// that lives as long as the process.
+	// The loads are killed when the thread that starts them exits, so start them in the
+	// main thread.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
@@ -67,8 +67,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("profiling the whole system and reading BPF statistics need root")
 	}
-	// The kernel takes the run time of BPF programs until this is closed,
-	// whatever the sysctl kernel.bpf_stats_enabled says, and leaves that be.
+	// Until this is closed, the kernel measures the run time of BPF programs, regardless
+	// of the sysctl kernel.bpf_stats_enabled.
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		return fmt.Errorf("enable run time statistics of BPF programs: %w", err)

@@ -8,21 +8,21 @@ import (
 	"os"
 )
 
-// comparison is what the bench finds out.
+// comparison holds the results of the benchmark.
 type comparison struct {
 	Machine string
 	Seconds int // of a run
-	Growth  int // of the long run, in seconds
+	Growth  int // length of the long run, in seconds
 	Notes   []string
 	Results []result
-	// Long is the run that shows whether fulgur's memory grows with time, nil
-	// if there was none; it is one of LongScenario.
+	// Long is the run of LongScenario that shows whether fulgur's memory grows with time,
+	// nil if there was none.
 	Long         *cost
 	LongScenario scenario
-	failed       bool // a run of fulgur
+	failed       bool // a run of fulgur failed
 }
 
-// result are the runs of a tool in a scenario.
+// result holds the runs of a tool in a scenario.
 type result struct {
 	Scenario scenario
 	Tool     string
@@ -39,8 +39,8 @@ func (c *comparison) measure(ctx context.Context, o options, tools []tool, loads
 	return nil
 }
 
-// measureScenario runs all tools in one scenario, in turn in every round, so
-// that a machine which gets slower or faster does so for all of them.
+// measureScenario runs all tools in one scenario, in turn in each round, so that a change
+// in the machine's speed affects all of them.
 func (c *comparison) measureScenario(ctx context.Context, o options, s scenario, tools []tool, loads []load, dir string) (err error) {
 	started, err := start(ctx, s.of(loads))
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 	}
 	defer func() { err = errors.Join(err, started.stop()) }()
 	if s.OnePID {
-		if err := started.favour(); err != nil {
+		if err := started.favor(); err != nil {
 			return err
 		}
 	}
@@ -82,8 +82,8 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 	return ctx.Err()
 }
 
-// growthScenario returns the scenario in which the long run is made, that
-// with the most samples; none if there is no long run.
+// growthScenario returns the scenario of the long run, which is the one with the most
+// samples; none if there is no long run.
 func growthScenario(o options) scenario {
 	var most scenario
 	if o.growth == 0 {
@@ -109,14 +109,14 @@ func (c *comparison) measureGrowth(ctx context.Context, t tool, j job, seconds i
 	c.Long, c.LongScenario = &long, j.scenario
 }
 
-// noteFailure notes that a run failed; the others go on.
+// noteFailure notes that a run failed. The other runs continue.
 func (c *comparison) noteFailure(t tool, s scenario, err error) {
 	c.Notes = append(c.Notes, fmt.Sprintf("%s failed at %s: %v", t.name, s, err))
 	c.failed = c.failed || t.name == nameFulgur
 }
 
-// failure returns an error if a run of fulgur failed. Those of its peers are
-// not its fault.
+// failure returns an error if a run of fulgur failed. Failures of its peers are only
+// noted.
 func (c *comparison) failure() error {
 	if c.failed {
 		return errors.New("fulgur failed, see the notes")

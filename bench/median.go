@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// median returns the median of runs by each figure, except for losses, of
-// which it returns the most: one run that loses is one too many.
+// median returns the median of each figure of runs. For losses it returns the maximum:
+// one run with losses is too many.
 func median(runs []cost) cost {
 	return cost{
 		Samples:   middle(runs, func(c cost) uint64 { return c.Samples }),
@@ -27,8 +27,8 @@ func median(runs []cost) cost {
 	}
 }
 
-// middle returns the median of a figure, the lower of two. There must be a
-// run.
+// middle returns the median of a figure, the lower one of an even number of runs. There
+// must be a run.
 func middle[T cmp.Ordered](runs []cost, figure func(cost) T) T {
 	return sorted(runs, figure)[(len(runs)-1)/2]
 }

@@ -18,33 +18,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often a tool is looked at while it runs: for its first sample until that
-// is seen, and for the peak of its memory all the time.
+// The intervals of polling a tool while it runs: for its first sample until there is one,
+// and for its peak memory all the time.
 const (
 	startPoll  = time.Millisecond
 	memoryPoll = 5 * time.Millisecond
 )
 
-// runLimit is when a tool's run is given up.
+// runLimit is the time limit of a tool's run.
 const runLimit = 3 * time.Minute
 
-// observed is what was seen of a program from its start to its end. Points in
-// time are CLOCK_MONOTONIC's.
+// observed holds the observations of a program from its start to its end. Points in time
+// are on CLOCK_MONOTONIC.
 type observed struct {
 	started, firstRun, ended time.Duration // firstRun: 0 if it ran no BPF program
 	cpu                      time.Duration // user and system
 	rss, anonymous           uint64        // peaks, bytes
 	maps                     uint64        // bytes
 	bpf                      time.Duration // run time of its BPF programs
-	runs                     uint64        // of its perf_event programs
+	runs                     uint64        // runs of its perf_event programs
 	stderr                   string
 	used                     []used
 }
 
-// used is the CPU time that a program had used at a point in time.
+// used is the CPU time of a program at a point in time.
 type used struct{ at, cpu time.Duration }
 
-// usedBy returns the CPU time that the program had used at a point in time.
+// usedBy returns the program's CPU time at a point in time.
 func (o observed) usedBy(at time.Duration) time.Duration {
 	i, _ := slices.BinarySearchFunc(o.used, at, func(u used, at time.Duration) int { return cmp.Compare(u.at, at) })
 	if i == len(o.used) {
@@ -80,8 +80,8 @@ func (o observed) cost(seconds int) cost {
 	return c
 }
 
-// observe runs argv, standard output to out, until it ends. newWatch makes the
-// watch on its BPF programs, nil if it has none.
+// observe runs argv until it exits, with standard output to out. newWatch returns a watch
+// on its BPF programs, nil if it has none.
 func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid int) *bpfWatch) (o observed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -91,8 +91,8 @@ func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid
 	if out != nil {
 		cmd.Stdout = out
 	}
-	// The stacks that bpftrace's map holds: its default is less than a few
-	// seconds of 4999 Hz have.
+	// The capacity of bpftrace's map: a few seconds at 4999 Hz have more stacks than its
+	// default.
 	cmd.Env = append(os.Environ(), "BPFTRACE_MAP_KEYS_MAX=65536")
 	o.started = monotonic()
 	if err := cmd.Start(); err != nil {
@@ -122,11 +122,10 @@ func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid
 	return o, err
 }
 
-// poll looks at the process until exited says that it ended.
+// poll polls the process until exited reports that it has exited.
 //
-// The peak of its memory is read from /proc all along, not from its resource
-// usage: there, Linux counts the memory of the process that started it, too,
-// until exec.
+// It reads the peak memory from /proc while the process runs, not from its resource usage
+// at the end: that includes the memory of the parent process until exec.
 func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
 	interval := memoryPoll
 	if watch != nil {
@@ -170,9 +169,9 @@ func memory(pid int) (peak, anonymous uint64) {
 		_, value, _ := strings.Cut(string(status), "\n"+name+":")
 		fields := strings.Fields(value)
 		if len(fields) == 0 {
-			return 0 // a process that has just ended
+			return 0 // the process has just exited
 		}
-		kilobytes, _ := strconv.ParseUint(fields[0], 10, 64) // 0 is not a peak
+		kilobytes, _ := strconv.ParseUint(fields[0], 10, 64) // 0 is never a peak
 		return kilobytes << 10
 	}
 	return field("VmHWM"), field("RssAnon")

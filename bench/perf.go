@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// perf finds perf. Its run is perf record -g and then perf script, whose
-// stacks the bench folds; the CPU time of folding is not counted.
+// perf finds perf. A run is perf record -g followed by perf script. The benchmark folds
+// the stacks; the CPU time of folding does not count.
 func perf() (tool, error) {
 	program, err := exec.LookPath("perf")
 	if err != nil {
@@ -22,7 +22,7 @@ func perf() (tool, error) {
 		data := filepath.Join(j.dir, "perf.data")
 		argv := []string{
 			program, "record", "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-g", "-o", data,
-			// The bench's clock.
+			// The benchmark's clock.
 			"-k", "CLOCK_MONOTONIC",
 		}
 		if j.OnePID {

@@ -9,7 +9,7 @@ import (
 
 // write writes the comparison as Markdown.
 func (c *comparison) write(w io.Writer) error {
-	out := bufio.NewWriter(w) // its first error stays in it until Flush
+	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%s; runs of %d s, medians (of losses the worst).\n", c.Machine, c.Seconds)
 	for _, n := range c.Notes {
 		fmt.Fprintf(out, "Note: %s.\n", strings.TrimSpace(n))
@@ -23,7 +23,7 @@ func (c *comparison) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// writeCosts writes the table of what was measured.
+// writeCosts writes the table of measured costs.
 func (c *comparison) writeCosts(w io.Writer) {
 	writeRow(w, "scenario", "tool", "samples", "lost", "no stack", "CPU s", "of it to the first sample", "of it after the last", "steady %", "start s", "end to result s", "peak RSS MB", "peak anonymous MB", "BPF maps MB", "BPF ns a sample")
 	writeRule(w, 2, 13)
@@ -77,7 +77,7 @@ func (c *comparison) writeRatios(w io.Writer) {
 	}
 }
 
-// writeAims writes the table of aims, and whether they are met.
+// writeAims writes the table of aims, which shows whether they are met.
 func (c *comparison) writeAims(w io.Writer) {
 	scenarios := c.scenarios()
 	row := []string{"aim"}
@@ -110,7 +110,7 @@ func (c *comparison) writeAims(w io.Writer) {
 	writeRow(w, row...)
 }
 
-// scenarios returns those measured, in order.
+// scenarios returns the measured scenarios, in order.
 func (c *comparison) scenarios() []scenario {
 	var all []scenario
 	for _, r := range c.Results {
@@ -136,8 +136,8 @@ func writeRow(w io.Writer, cells ...string) {
 	fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// writeRule writes the line below a table's head: columns of text, then such
-// of numbers.
+// writeRule writes the line below a table's head, for the given numbers of columns of
+// text and of numbers.
 func writeRule(w io.Writer, text, numbers int) {
 	fmt.Fprintf(w, "|%s%s\n", strings.Repeat("---|", text), strings.Repeat("---:|", numbers))
 }

@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// scenario is what the tools are asked to sample.
+// scenario describes what the tools sample.
 type scenario struct {
-	// OnePID: one process, which is the machine's whole load, so that all
-	// tools find it as busy. Otherwise the whole system.
+	// OnePID means one process, which is the only load of the machine, so that it is
+	// equally busy under all tools. Otherwise the tools sample the whole system.
 	OnePID bool
 	// Churn means that the load is short processes, one after the other.
 	Churn     bool
-	Frequency int // samples a second on each CPU
+	Frequency int // samples per second on each CPU
 }
 
 // allScenarios are the scenarios of the table: a rate common in tutorials, a rate that

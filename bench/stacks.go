@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// counted is what is in a tool's output.
+// counted holds the counts of a tool's output.
 type counted struct {
 	samples   uint64
-	stackless uint64 // of samples, those whose stack was lost
+	stackless uint64 // samples without a stack
 }
 
 // sumFunc counts the samples in an output.
 type sumFunc func(io.Reader) (counted, error)
 
-// lostMarks are what tools show in place of a stack that they lost: bcc's and
-// fulgur's.
+// lostMarks are the notes that bcc and fulgur show in place of a lost stack.
 var lostMarks = [][]byte{[]byte("[Missed "), []byte("[stack lost]")}
 
 // sumFolded counts the samples of folded stacks: a line is a stack, a space
@@ -64,11 +63,10 @@ func sumBPFTrace(r io.Reader) (counted, error) {
 	return c, lines.Err()
 }
 
-// lostLine is how fulgur's summary reports samples that are in no count.
+// lostLine matches lost samples in fulgur's summary.
 var lostLine = regexp.MustCompile(`(?m)^\s*(\d+) samples? lost\b`)
 
-// reportedLost returns how many samples a tool says on standard error that it
-// lost.
+// reportedLost returns the number of lost samples that a tool reports on standard error.
 func reportedLost(stderr string) uint64 {
 	m := lostLine.FindStringSubmatch(stderr)
 	if m == nil {
@@ -78,17 +76,17 @@ func reportedLost(stderr string) uint64 {
 	return n
 }
 
-// perfStacks are the stacks of a perf.data file.
+// perfStacks holds the stacks of a perf.data file.
 type perfStacks struct {
 	counts        map[string]uint64 // by folded stack
 	samples, lost uint64
-	first, last   time.Duration // times of samples, idle ones too
+	first, last   time.Duration // times of samples, including idle ones
 }
 
-// foldPerf reads what perf script -F comm,tid,time,ip,sym --ns
-// --show-lost-events prints: for each sample a line of command, thread and
-// time, then a line for each frame from the leaf on, then an empty one. Samples
-// of idle CPUs, those of thread 0, are left out of the counts.
+// foldPerf reads the output of perf script -F comm,tid,time,ip,sym --ns
+// --show-lost-events: for each sample a line with command, thread and time, then a line
+// for each frame, beginning with the leaf, then an empty line. It does not count samples
+// of idle CPUs (thread 0).
 func foldPerf(r io.Reader) (perfStacks, error) {
 	s := perfStacks{counts: map[string]uint64{}}
 	lines := newScanner(r)
@@ -146,7 +144,7 @@ func parsePerfHeader(line string) (comm string, tid int, at time.Duration, err e
 	return strings.Join(fields[:n-2], " "), tid, at, nil
 }
 
-// maxLine is room for a stack of twice 127 frames of C++ templates.
+// maxLine has room for a stack of 2 × 127 frames of C++ templates.
 const maxLine = 16 << 20
 
 func newScanner(r io.Reader) *bufio.Scanner {

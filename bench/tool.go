@@ -13,23 +13,23 @@ import (
 type job struct {
 	scenario
 	seconds int
-	pid     int    // the process to sample, of a scenario with OnePID
+	pid     int    // the process to sample, in a scenario with OnePID
 	dir     string // for files
 }
 
-// cost is what a run of a tool cost and what came of it. Times are in
-// seconds, memory is in bytes.
+// cost holds the cost and the result of a tool's run. Times are in seconds, memory is in
+// bytes.
 type cost struct {
 	// Samples is the number of samples in the result, without samples of idle CPUs.
 	Samples uint64
-	// Lost are the samples that the tool says it lost, and Stackless those
-	// in the result whose stack it lost.
+	// Lost is the number of lost samples that the tool reports, and Stackless the number
+	// of samples in the result that have no stack.
 	Lost, Stackless uint64
 	// CPU is the tool's user and system time, and CPUAfter the time of a second
 	// program that converts the tool's output to stacks.
 	CPU, CPUAfter float64
-	// Start is the time from the tool's start to its first sample, and
-	// Result that from the last sample to the written stacks.
+	// Start is the time from the tool's start to its first sample, and Result the time
+	// from the last sample to the written stacks.
 	Start, Result float64
 	// StartCPU is the part of CPU before the first sample, and EndCPU the part after the
 	// last; 0 if unknown. Steady is the share of a CPU that the tool used in between.
@@ -37,8 +37,8 @@ type cost struct {
 	// RSS is the peak resident memory of the tool or its second program, Anonymous its
 	// peak anonymous memory, and Maps the memory of its BPF maps.
 	RSS, Anonymous, Maps uint64
-	// BPF is the run time of all of the tool's BPF programs, and Runs how
-	// often those ran that take samples.
+	// BPF is the run time of all BPF programs of the tool, and Runs the number of runs of
+	// its sampling programs.
 	BPF  float64
 	Runs uint64
 }
@@ -46,7 +46,7 @@ type cost struct {
 // tool is a profiler.
 type tool struct {
 	name, version string
-	// once: it runs in the first round only.
+	// once means that it runs in the first round only.
 	once bool
 	run  func(context.Context, job) (cost, error)
 }
@@ -62,12 +62,12 @@ const (
 // toolNames are the tools' names on the command line.
 var toolNames = []string{"fulgur", "fulgur-auto", "perf", "bcc", "bpftrace"}
 
-// findTools returns the tools called names, fulgur built into dir, and notes
-// on those that are missing.
+// findTools returns the tools with the given names, and notes about missing ones. It
+// builds fulgur into dir.
 func findTools(ctx context.Context, dir string, names []string) (tools []tool, notes []string, err error) {
 	for _, name := range names {
 		if !slices.Contains(toolNames, name) {
-			return nil, nil, fmt.Errorf("tool %q is none of %s", name, strings.Join(toolNames, ", "))
+			return nil, nil, fmt.Errorf("unknown tool %q; the tools are %s", name, strings.Join(toolNames, ", "))
 		}
 	}
 	program := filepath.Join(dir, "fulgur")
@@ -100,7 +100,7 @@ func findTools(ctx context.Context, dir string, names []string) (tools []tool, n
 	return tools, notes, nil
 }
 
-// version returns the first line of what program says to --version.
+// version returns the first line of the output of program --version.
 func version(program string) string {
 	out, err := exec.Command(program, "--version").Output()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// child is fulgur's symbolizer as a program like the others: it reads addresses
-// from in, one a line, and writes to out the functions at each, innermost
-// first, with file and line, as llvm-symbolizer does.
+// child runs fulgur's symbolizer like the other programs: it reads addresses from in, one
+// per line, and writes the functions at each address to out, innermost first, with file
+// and line, as llvm-symbolizer does.
 func child(ctx context.Context, path string, in io.Reader, out io.Writer) (err error) {
 	addrs, err := readAddresses(in)
 	if err != nil {
@@ -47,7 +47,7 @@ func child(ctx context.Context, path string, in io.Reader, out io.Writer) (err e
 	return writeFrames(out, found)
 }
 
-// readAddresses reads hexadecimal numbers, one a line.
+// readAddresses reads hexadecimal numbers, one per line.
 func readAddresses(in io.Reader) ([]uint64, error) {
 	var addrs []uint64
 	lines := bufio.NewScanner(in)
@@ -63,7 +63,7 @@ func readAddresses(in io.Reader) ([]uint64, error) {
 
 // writeFrames writes frames in llvm-symbolizer's format.
 func writeFrames(w io.Writer, found [][]symbolize.Frame) error {
-	out := bufio.NewWriter(w) // its first error stays in it until Flush
+	out := bufio.NewWriter(w) // keeps its first error until Flush
 	for _, chain := range found {
 		for _, f := range chain {
 			fmt.Fprintf(out, "%s\n%s:%d\n", f.Name, f.File, f.Line)

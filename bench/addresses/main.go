@@ -1,11 +1,11 @@
-// Addresses measures how long symbolizers take for functions, inlined ones too,
-// with files and lines, at random addresses of a program: fulgur's, which is
-// this program started again, llvm-symbolizer and addr2line -i. Each runs as a
-// process of its own, with all of its file in the page cache, and its start
-// counts. They run in turn, round after round.
+// Addresses measures how long symbolizers take to find functions, including inlined ones,
+// with files and lines, at random addresses of a program. It compares fulgur's
+// symbolizer, which is this program started again, with llvm-symbolizer and addr2line -i.
+// Each is a separate process, whose start counts; the program is in the page cache. They
+// run in turn in each round.
 //
 // The program is ./bench/workload/templates.cpp, built with debug information.
-// More can be named: files with debug information of their own.
+// Arguments name further files, which must contain debug information.
 //
 // It needs g++, llvm-symbolizer and addr2line. Usage, at the root of the
 // repository:
@@ -24,14 +24,14 @@ import (
 	"syscall"
 )
 
-// The aims: fulgur's share of llvm-symbolizer's time, and its peak memory as a
-// share of the debug information.
+// The aims: fulgur's time as a share of llvm-symbolizer's, and its peak memory as a share
+// of the size of the debug information.
 const (
 	timeShare   = 0.1
 	memoryShare = 0.2
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	rounds, addresses, units int
 	child                    string

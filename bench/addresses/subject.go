@@ -20,15 +20,15 @@ import (
 // subject is a file with addresses to look up.
 type subject struct {
 	path  string
-	input string // addresses, one a line
-	count int    // of addresses
+	input string // addresses, one per line
+	count int    // number of addresses
 	// debugInfo is the size of the sections with debug information, in
 	// bytes, uncompressed.
 	debugInfo uint64
 }
 
-// openSubject chooses n distinct random addresses in the code of the file at
-// path, and has the file in the page cache.
+// openSubject chooses n distinct random addresses in the code of the file at path, and
+// reads the file into the page cache.
 func openSubject(path string, n int) (s *subject, err error) {
 	r, err := os.Open(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func openSubject(path string, n int) (s *subject, err error) {
 	return s, nil
 }
 
-// buildProgram builds the program of templates in dir.
+// buildProgram builds the template program in dir.
 func buildProgram(ctx context.Context, dir string, units int) (string, error) {
 	fmt.Fprintf(os.Stderr, "building %d units\n", units)
 	path := filepath.Join(dir, "templates")

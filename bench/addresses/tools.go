@@ -18,10 +18,10 @@ import (
 // tool is a program that reads addresses from standard input.
 type tool struct {
 	name string
-	argv []string // to which the file is added
+	argv []string // without the file, which is the last argument
 }
 
-// findTools returns fulgur, llvm-symbolizer and others that are installed.
+// findTools returns fulgur, llvm-symbolizer and the other installed tools.
 func findTools() ([]tool, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +43,7 @@ func findTools() ([]tool, error) {
 // cost is the cost of a tool.
 type cost struct {
 	wall, cpu time.Duration
-	rss       int64 // at its peak, in bytes
+	rss       int64 // peak, in bytes
 }
 
 // measure runs the tools in turn and returns their median costs.
@@ -78,7 +78,7 @@ func median[T cmp.Ordered](runs []cost, figure func(cost) T) T {
 	return figures[len(figures)/2]
 }
 
-// run asks the tool about all addresses.
+// run looks up all addresses with the tool.
 func (t tool) run(ctx context.Context, s *subject) (cost, error) {
 	argv := append(slices.Clone(t.argv), s.path)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -97,10 +97,10 @@ func (t tool) run(ctx context.Context, s *subject) (cost, error) {
 	return c, nil
 }
 
-// write writes the comparison as Markdown. Fulgur is the first of tools,
-// llvm-symbolizer the second.
+// write writes the comparison as Markdown. The first two tools are fulgur and
+// llvm-symbolizer.
 func write(w io.Writer, s *subject, tools []tool, costs []cost, rounds int) error {
-	out := bufio.NewWriter(w) // its first error stays in it until Flush
+	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%s: %d addresses, %.0f MB of debug information, medians of %d.\n\n",
 		filepath.Base(s.path), s.count, float64(s.debugInfo)/1e6, rounds)
 	fmt.Fprintln(out, "| tool | wall s | CPU s | addresses/s | peak RSS MB | wall of fulgur's | RSS of fulgur's |")

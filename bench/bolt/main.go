@@ -1,20 +1,19 @@
-// Bolt measures what profiles are worth: how much faster llvm-bolt makes the
-// sqlite3 shell by each of
+// Bolt measures the value of profiles: how much faster llvm-bolt makes the sqlite3 shell
+// with a profile from
 //
 //   - its own instrumentation, which counts every branch,
-//   - fulgur bolt --branches stepping, until it says that there is enough,
-//   - the same for a minute at an overhead of 10 %, as one would sample a
-//     process that others rely on,
+//   - fulgur bolt --branches stepping, until the profile is sufficient,
+//   - the same for a minute at an overhead of 10 %, as for a process in production,
 //   - fulgur bolt --basic, samples of cpu-clock for a minute.
 //
-// sqlite is Debian's, built here with gcc -O2 and --emit-relocs. It is given a
-// script of small transactions and queries, one for the profiles and another
-// for the measurement. Binaries run in turn, round after round, and must all
-// print the same. What stepping costs the process that is stepped is measured,
-// too: for how long it runs with and without, again in turn.
+// sqlite is built from Debian's source with gcc -O2 and --emit-relocs. It runs scripts of
+// small transactions and queries: one for the profiles and another one for the
+// measurement. The binaries run in turn in each round, and must all print the same. Bolt
+// also measures the cost of stepping for the stepped process: the duration of a script
+// with and without stepping, in turn.
 //
-// It needs root, apt-get, and what test/install-deps.sh installs for it, and
-// takes some ten minutes. Usage, at the root of the repository:
+// It needs root, apt-get and the packages that test/install-deps.sh installs for it, and
+// takes about ten minutes. Usage, at the root of the repository:
 //
 //	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt]
 package main
@@ -33,7 +32,7 @@ import (
 	"syscall"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	rounds  int
 	seconds int
@@ -41,8 +40,8 @@ type options struct {
 }
 
 func main() {
-	// Targets are to end with the thread that starts them: be that the one
-	// that lives as long as the process.
+	// Targets are killed when the thread that starts them exits, so start them in the
+	// main thread.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
@@ -105,7 +104,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// bench is all that the measurements use.
+// bench holds the programs and scripts of the measurements.
 type bench struct {
 	options
 	fulgur   string // program
@@ -135,8 +134,8 @@ func prepare(ctx context.Context, o options) (*bench, error) {
 	return b, errors.Join(writeScript(b.training, 1), writeScript(b.measured, 2))
 }
 
-// execute runs a program to its end and returns its output, standard output and
-// standard error.
+// execute runs a program to its end, and returns its standard output and standard error
+// together.
 func execute(ctx context.Context, argv ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Debian's links in PATH go by names that perf2bolt does not know itself by.
+// By the names of Debian's links in PATH, perf2bolt behaves as llvm-bolt.
 const llvm = "/usr/lib/llvm-22/bin/"
 
-// layout is what llvm-bolt is asked to do with a profile.
+// layout holds the optimizations that llvm-bolt applies.
 var layout = []string{"-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-split-functions"}
 
-// way is a way to a profile.
+// way is a way to get a profile.
 type way struct {
 	name string
-	file string // what its files are called
-	// take takes a profile of sqlite. It returns it in llvm-bolt's format, with
-	// a note for the report. nil means no optimization.
+	file string // base name of its files
+	// take takes a profile of sqlite, and returns its path in llvm-bolt's format and a
+	// note for the report. nil means no optimization.
 	take func(ctx context.Context, base string) (fdata, note string, err error)
 }
 
@@ -34,7 +34,7 @@ type variant struct {
 	times  []time.Duration
 }
 
-// ways returns all ways, beginning with no profile.
+// ways returns all ways. The first one has no profile.
 func (b *bench) ways() []way {
 	minute := strconv.Itoa(b.seconds)
 	return []way{
@@ -46,7 +46,7 @@ func (b *bench) ways() []way {
 	}
 }
 
-// build takes a profile and has llvm-bolt optimize sqlite by it.
+// build takes a profile, and optimizes sqlite with llvm-bolt and the profile.
 func (b *bench) build(ctx context.Context, w way) (variant, error) {
 	v := variant{way: w, binary: b.sqlite}
 	if w.take == nil {
@@ -62,7 +62,7 @@ func (b *bench) build(ctx context.Context, w way) (variant, error) {
 	return v, err
 }
 
-// instrument has llvm-bolt count branches.
+// instrument counts branches with llvm-bolt's instrumentation.
 func (b *bench) instrument(ctx context.Context, base string) (fdata, note string, err error) {
 	binary, fdata := base+".counting", base+".fdata"
 	if _, err := execute(ctx, llvm+"llvm-bolt", b.sqlite, "-o", binary, "-instrument", "-instrumentation-file="+fdata); err != nil {
@@ -101,7 +101,7 @@ func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Cont
 	}
 }
 
-// summary is the used part of the output of fulgur bolt --stats json.
+// summary holds the fields of fulgur bolt --stats json that the benchmark uses.
 type summary struct {
 	Samples  uint64
 	Records  uint64
@@ -114,7 +114,7 @@ type summary struct {
 	}
 }
 
-// readSummary reads it, after whatever lines come before.
+// readSummary reads the summary, and skips the lines before it.
 func readSummary(stderr []byte) (s summary, err error) {
 	at := bytes.IndexByte(stderr, '{')
 	if at < 0 {

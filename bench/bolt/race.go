@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// race has all variants run the script that is measured, in turn, with another
-// one first in each round.
+// race runs the measured script with all variants in turn. Each round begins with another
+// variant.
 func (b *bench) race(ctx context.Context, rounds int, variants []variant) error {
 	var want [sha256.Size]byte
 	for round := range rounds {
@@ -27,7 +27,7 @@ func (b *bench) race(ctx context.Context, rounds int, variants []variant) error 
 				want = r.output
 			}
 			if r.output != want {
-				return fmt.Errorf("%s prints something else than the others", v.binary)
+				return fmt.Errorf("%s prints something different from the others", v.binary)
 			}
 			v.times = append(v.times, r.cpu)
 		}
@@ -35,8 +35,8 @@ func (b *bench) race(ctx context.Context, rounds int, variants []variant) error 
 	return nil
 }
 
-// slowdown is how long a process takes for the same, left alone and stepped at
-// an overhead of 10 %, and by how much more fulgur says that it does.
+// slowdown holds the durations of the same work alone and stepped at an overhead of 10 %,
+// and the slowdown that fulgur reports.
 type slowdown struct {
 	alone, stepped []time.Duration
 	reported       []float64
@@ -77,7 +77,7 @@ func (b *bench) lifetime(ctx context.Context, reported *float64) (time.Duration,
 		if err := fulgur.Start(); err != nil {
 			return 0, err
 		}
-		time.Sleep(time.Second) // until it looks at the process
+		time.Sleep(time.Second) // until it has read the process
 	}
 	start := time.Now()
 	t.repeat(b.measured, times)

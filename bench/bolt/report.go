@@ -24,7 +24,7 @@ type report struct {
 
 // write writes r as Markdown.
 func (r report) write(w io.Writer) error {
-	out := bufio.NewWriter(w) // its first error stays in it until Flush
+	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%s. The sqlite3 shell, n = %d, interleaved; CPU time of a run, median (least – most).\n\n", r.machine, r.rounds)
 	fmt.Fprintln(out, "| profile | CPU s | against none | what went into it |")
 	fmt.Fprintln(out, "|---|---:|---:|---|")
@@ -39,17 +39,17 @@ func (r report) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// change is how much more a is than b, in percent.
+// change returns the difference of a from b, in percent of b.
 func change(a, b time.Duration) string {
 	return strings.Replace(fmt.Sprintf("%+.1f %%", 100*(a.Seconds()/b.Seconds()-1)), "-", "−", 1)
 }
 
-// median returns the lower of two.
+// median returns the median, the lower one of an even number.
 func median(times []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(times))[(len(times)-1)/2]
 }
 
-// describeMachine returns a line on the machine and the tools.
+// describeMachine returns a line about the machine and the tools.
 func describeMachine(ctx context.Context) string {
 	var parts []string
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

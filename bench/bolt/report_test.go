@@ -58,7 +58,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Scripts of the same seed are equal, scripts of different seeds are not.
+// Scripts with the same seed are equal, scripts with different seeds are not.
 func TestScript(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name string, seed uint64) []byte {

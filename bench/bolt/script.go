@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// transactions is how many a script has: it runs for about a second.
+// transactions is the number of transactions of a script, which runs for about a second.
 const transactions = 60_000
 
 // writeScript writes the script for sqlite: accounts, transfers between them, and

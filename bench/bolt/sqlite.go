@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// buildSQLite builds the sqlite3 shell of Debian's source package, which is
-// downloaded into dir, unless an earlier run has.
+// buildSQLite builds the sqlite3 shell from Debian's source package. It downloads the
+// package into dir unless an earlier run did.
 func buildSQLite(ctx context.Context, dir, out string) error {
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -53,7 +53,8 @@ type target struct {
 	stdin io.WriteCloser
 }
 
-// startTarget starts a process, which waits. It ends with ours.
+// startTarget starts a process that waits for scripts. It is killed when this process
+// exits.
 func startTarget(ctx context.Context, binary string) (*target, error) {
 	t := &target{cmd: exec.CommandContext(ctx, binary, ":memory:")}
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -66,13 +67,13 @@ func startTarget(ctx context.Context, binary string) (*target, error) {
 
 func (t *target) pid() int { return t.cmd.Process.Pid }
 
-// repeat has the process run a script times times, and then end; a negative
-// number stands for always.
+// repeat makes the process run a script the given number of times and then exit; a
+// negative number means forever.
 func (t *target) repeat(script string, times int) {
 	go func() {
 		for i := 0; i != times; i++ {
 			if _, err := fmt.Fprintf(t.stdin, ".read %s\n", script); err != nil {
-				return // the process has ended
+				return // the process has exited
 			}
 		}
 		_ = t.stdin.Close()

@@ -25,14 +25,14 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// workloadVar makes the test binary the process that is sampled.
+// workloadVar makes the test binary the sampled process.
 const workloadVar = "BOLT_COST_WORKLOAD"
 
 func init() {
 	if os.Getenv(workloadVar) == "" {
 		return
 	}
-	// In the main thread: the peer samples no other.
+	// In the main thread, because the peer samples no other thread.
 	runtime.LockOSThread()
 	for {
 		sink++
@@ -41,7 +41,7 @@ func init() {
 
 var sink int
 
-// The amount of samples: windows of 32 records.
+// The number of samples, which are windows of 32 records.
 const (
 	windows   = 20_000
 	window    = 32
@@ -49,15 +49,15 @@ const (
 	rounds    = 1
 )
 
-// tool is what takes a profile of a process until SIGINT.
+// tool profiles a process until SIGINT.
 type tool struct {
 	name string
 	argv func(pid int, out string) []string
-	// taken returns how many samples with branches were taken, and lost.
+	// taken returns the numbers of samples with branches and of lost samples.
 	taken func(t *testing.T, out string, stderr []byte) (samples, lost uint64)
 }
 
-// tools returns all of them, ours first.
+// tools returns all tools. The first one is fulgur.
 func tools(t *testing.T) []tool {
 	hz := strconv.Itoa(frequency)
 	return []tool{
@@ -99,7 +99,7 @@ func summary(t *testing.T, stderr []byte) (samples, lost uint64) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	for _, l := range s.Lost {
-		// Samples skipped by the kernel's timer had no window.
+		// Samples that the kernel's timer skipped have no window.
 		if !strings.Contains(l.Cause, "skipped") {
 			lost += l.Count
 		}
@@ -114,11 +114,11 @@ type cost struct {
 	sampling       time.Duration // CPU time from then on
 	bpf            time.Duration // run time of its BPF programs
 	resident, maps uint64        // peak, bytes
-	anonymous      uint64        // of resident: not the program's file; the most that was seen
+	anonymous      uint64        // peak of the resident memory that is not the program's file
 	output         int64         // bytes
 }
 
-// TestCost prints what each tool takes for the same branches, as a table.
+// TestCost prints a table of each tool's cost for the same branches.
 func TestCost(t *testing.T) {
 	testenv.Given(t, "FULGUR_BENCH") // go run ./bench/boltcost sets it
 	// The kernel would lower the rate in an emulated machine.
@@ -163,11 +163,11 @@ func TestCost(t *testing.T) {
 	fmt.Print(b.String())
 }
 
-// branches generates the records: walks through a program of 3000 branches, some of
-// which have two targets, and some of which run more often.
+// branches generates records: walks through a program of 3000 branches. Some branches
+// have two targets, and some run more often.
 func branches() []pmu.Record {
 	const blocks, size = 3000, 64
-	base := uint64(0x401000) // where Go links code to
+	base := uint64(0x401000) // the address where Go links code
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 8, blocks-1)
 	type block struct{ taken, other uint64 }
@@ -192,7 +192,7 @@ func branches() []pmu.Record {
 	return records
 }
 
-// measure has a tool take all windows.
+// measure runs a tool on all windows.
 func measure(t *testing.T, tool tool, pid int) cost {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	f, err := os.Create(out)
@@ -210,7 +210,7 @@ func measure(t *testing.T, tool tool, pid int) cost {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // perf ends by the signal
+		_ = cmd.Wait() // perf exits by the signal
 		close(exited)
 	}()
 	var c cost
@@ -268,8 +268,8 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
-// memory returns a figure of a process's memory, in bytes, 0 when it is gone:
-// VmHWM is the most resident memory that it has had.
+// memory returns a field of a process's memory status, in bytes, 0 if the process has
+// exited. VmHWM is the peak resident memory.
 func memory(pid int, name string) uint64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, value, _ := strings.Cut(string(status), "\n"+name+":")
@@ -281,13 +281,13 @@ func memory(pid int, name string) uint64 {
 	return kilobytes << 10
 }
 
-// ids are the highest IDs that the kernel has given out.
+// ids holds the highest IDs that the kernel has assigned.
 type ids struct {
 	program ebpf.ProgramID
 	object  ebpf.MapID
 }
 
-// lastIDs returns the highest IDs now.
+// lastIDs returns the current highest IDs.
 func lastIDs(t *testing.T) (last ids) {
 	eachSince(t, last, func(p ebpf.ProgramID) { last.program = p }, func(m ebpf.MapID) { last.object = m })
 	return last

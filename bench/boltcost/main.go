@@ -1,16 +1,15 @@
-// Boltcost measures what branch profiles cost: fulgur bolt, perf record -b, and
-// the design of ebpf-bolt (peer/), each given the same branches by the PMU of
-// the rig's machines. CPU time, memory and size of the output; then perf2bolt's
-// time on a perf.data file and on what fulgur convert makes of it.
+// Boltcost measures the cost of branch profiles: CPU time, memory and size of the output
+// of fulgur bolt, perf record -b and the design of ebpf-bolt (peer/). The PMU of the
+// rig's machines gives each tool the same branches. Boltcost also measures perf2bolt's
+// time for a perf.data file and for the profile that fulgur convert makes of it.
 //
-// The machines are emulated, and their time is the number of instructions, 1 ns
-// for each: so it does not depend on what else this machine does, and is worth
-// something only beside each other. The kernel's own work for perf record,
-// which copies each sample in its interrupt, is not measured; that of BPF
-// programs is.
+// The machines are emulated, and each instruction takes 1 ns of their time. So times do
+// not depend on other load of this machine, and are only comparable with each other. For
+// perf record, the measured time excludes the kernel's work in the interrupt of each
+// sample; for the others, it includes the BPF programs.
 //
-// It needs what test/install-deps.sh installs for it. Usage, at the root of the
-// repository:
+// It needs the packages that test/install-deps.sh installs for it. Usage, at the root of
+// the repository:
 //
 //	go run ./bench/boltcost [-kernels 6.12]
 package main
@@ -57,7 +56,7 @@ func measureTools(ctx context.Context, dir, kernels string) error {
 	} {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		// The rig ends its machine then.
+		// The rig then stops its machine.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// perf2bolt is LLVM's. Debian's link in PATH goes by a name that it does not
-// know itself by.
+// perf2bolt is LLVM's program. By the name of Debian's link in PATH, it behaves as
+// llvm-bolt.
 const perf2bolt = "/usr/lib/llvm-22/bin/perf2bolt"
 
-// measurePerf2bolt prints how long perf2bolt takes for a perf.data file of a
-// real machine, and for the same branches in our format.
+// measurePerf2bolt prints perf2bolt's time for a perf.data file of a real machine, and
+// for the same branches in our format.
 func measurePerf2bolt(ctx context.Context, dir string) error {
 	const runs = 5
 	in := func(name string) string { return filepath.Join(dir, name) }

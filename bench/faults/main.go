@@ -1,9 +1,8 @@
-// Faults measures what watching page faults costs a program that has them as often
-// as a machine can: it touches fresh memory page by page, alone and under fulgur
-// faults, perf trace -F, perf record and bpftrace with the same stacks; see package
-// storm.
+// Faults measures the cost of tracing page faults for a program that has as many as
+// possible: it touches fresh memory page by page, alone and under fulgur faults, perf
+// trace -F, perf record and bpftrace with the same stacks. See package storm.
 //
-// It needs root, taskset, chrt and Go; what else is not installed is left out.
+// It needs root, taskset, chrt and Go, and leaves out tools that are not installed.
 // Usage, at the root of the repository:
 //
 //	go run ./bench/faults [-rounds 3] [-pages 1000000]
@@ -25,7 +24,8 @@ import (
 	"fulgur/bench/storm"
 )
 
-// touchVariable makes this program the load: it has the number of pages.
+// touchVariable is the environment variable that makes this program the load. It holds
+// the number of pages.
 const touchVariable = "FULGUR_BENCH_TOUCH"
 
 func main() {
@@ -49,7 +49,7 @@ func main() {
 	}.Main()
 }
 
-// script counts the same as fulgur, for bpftrace.
+// script is bpftrace's script. It counts the same as fulgur.
 const script = `software:page-faults:1 { @[kstack, ustack, comm] = count(); } END { clear(@); }`
 
 func tools(fulgur, dir string) []storm.Tool {
@@ -62,8 +62,8 @@ func tools(fulgur, dir string) []storm.Tool {
 	}
 }
 
-// toucher runs this program as the load, with a real-time priority: what else the
-// machine does must not come in between.
+// toucher runs this program as the load, with a real-time priority, so that other work of
+// the machine does not interrupt it.
 func toucher(ctx context.Context, pages int) (float64, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -78,8 +78,8 @@ func toucher(ctx context.Context, pages int) (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// touch touches pages of fresh memory, 4096 at a time, and prints how many it
-// reached a second.
+// touch touches pages of fresh memory, 4096 at a time, and prints the number of pages per
+// second.
 func touch(pages string) error {
 	left, err := strconv.Atoi(pages)
 	if err != nil {
@@ -92,7 +92,7 @@ func touch(pages string) error {
 		if err != nil {
 			return err
 		}
-		// A kernel without large pages knows no advice on them.
+		// This fails on a kernel without large pages.
 		_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
 		for i := 0; i < min(at, left)*page; i += page {
 			memory[i] = 1

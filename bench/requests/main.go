@@ -1,11 +1,11 @@
-// Requests measures what watching disk requests costs those who make them as often
-// as a machine can: fio, which reads 4 KiB at random from a disk that is memory (a
-// loop device of a file in /dev/shm), alone and under fulgur blockio, libbpf-tools'
-// biolatency and biosnoop, and bpftrace, with a histogram and with the stacks that
-// fulgur takes; see package storm.
+// Requests measures the cost of tracing disk requests for a program that makes as many as
+// possible: fio makes random reads of 4 KiB from a disk in memory (a loop device of a
+// file in /dev/shm), alone and under fulgur blockio, libbpf-tools' biolatency and
+// biosnoop, and bpftrace, with a histogram and with the stacks that fulgur takes. See
+// package storm.
 //
-// It needs root, fio, losetup and Go, and for bpftrace tracefs; what else is not
-// installed is left out.
+// It needs root, fio, losetup and Go, and for bpftrace tracefs. It leaves out tools that
+// are not installed.
 // Usage, at the root of the repository:
 //
 //	go run ./bench/requests [-rounds 3] [-requests 500000]
@@ -38,7 +38,8 @@ func main() {
 	}.Main()
 }
 
-// histogram is biolatency's measurement, for bpftrace; stacks is fulgur's.
+// Scripts for bpftrace: histogram measures the same as biolatency, stacks the same as
+// fulgur.
 const (
 	histogram = `tracepoint:block:block_rq_issue { @start[args->dev, args->sector] = nsecs; }
 tracepoint:block:block_rq_complete /@start[args->dev, args->sector]/ {
@@ -83,7 +84,7 @@ func randomReads(ctx context.Context, requests int) (rate float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	// Written, so that no hole is read.
+	// Write it, so that reads do not hit a hole.
 	if _, err := file.Write(make([]byte, diskSize)); err != nil {
 		return 0, err
 	}
@@ -110,7 +111,7 @@ func randomReads(ctx context.Context, requests int) (rate float64, err error) {
 		return 0, fmt.Errorf("fio: %w", err)
 	}
 	if len(report.Jobs) != 1 || report.Jobs[0].Read.IOPS == 0 {
-		return 0, fmt.Errorf("fio tells no rate: %s", out)
+		return 0, fmt.Errorf("fio reports no rate: %s", out)
 	}
 	return report.Jobs[0].Read.IOPS, nil
 }

@@ -1,6 +1,6 @@
-// Package storm measures how much tools slow down a load that does what they watch
-// as often as a machine can. It measures the load's rate alone and under each tool,
-// in turn, round after round, and shows medians.
+// Package storm measures how much tools slow down a load that causes the traced event as
+// often as possible. It measures the load's rate alone and under each tool, in turn in
+// each round, and shows medians.
 package storm
 
 import (
@@ -19,26 +19,26 @@ import (
 	"time"
 )
 
-// Settle is how long a tool is given to begin, and the machine to end it.
+// Settle is the time for a tool to begin, and for the machine to settle after it has
+// exited.
 const Settle = 3 * time.Second
 
-// Tool is a program that watches the whole system until it is interrupted.
+// Tool is a program that traces the whole system until it is interrupted.
 type Tool struct {
 	Name string
 	Argv []string
 }
 
-// Storm is a load with the tools that watch it.
+// Storm is a load with the tools that trace it.
 type Storm struct {
-	// Operation is what the load counts. Event is what the tools watch; each
-	// operation has PerOperation events.
+	// Operation is the load's unit of work. Event is the traced event; each operation
+	// causes PerOperation events.
 	Operation, Event string
 	PerOperation     float64
 	// Flags, if it is not nil, declares the load's flags.
 	Flags func(*flag.FlagSet)
-	// Tools returns the tools. fulgur is fulgur's path, and dir a directory for
-	// the tools' output. A tool that is not installed, or ends at once, is left
-	// out.
+	// Tools returns the tools. fulgur is fulgur's path, and dir a directory for the
+	// tools' output. Tools that are not installed, or exit at once, are left out.
 	Tools func(fulgur, dir string) []Tool
 	// Load runs the load and returns its operations per second. dir is a
 	// directory for its files.
@@ -113,8 +113,7 @@ func median(rates []float64) float64 {
 	return rates[(len(rates)-1)/2]
 }
 
-// find builds fulgur in dir, and looks for those that it is compared with. The
-// first tool is nobody.
+// find builds fulgur in dir, and looks for its peers. The first tool is no tool.
 func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
 	fulgur := filepath.Join(dir, "fulgur")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
@@ -133,12 +132,12 @@ func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
 	return tools, nil
 }
 
-// endedError is the output of a tool that ended before it was interrupted.
+// endedError is the output of a tool that exited before it was interrupted.
 type endedError string
 
 func (e endedError) Error() string { return string(e) }
 
-// measure returns how many operations a second the load reaches under a tool.
+// measure returns the load's operations per second under a tool.
 func (s Storm) measure(ctx context.Context, t Tool, dir string) (float64, error) {
 	if t.Argv == nil {
 		return s.Load(ctx, dir)
@@ -151,7 +150,7 @@ func (s Storm) measure(ctx context.Context, t Tool, dir string) (float64, error)
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // some say with their exit code that they were interrupted
+		_ = cmd.Wait() // the exit code of some tools reports the interrupt
 		close(ended)
 	}()
 	time.Sleep(Settle)

@@ -1,10 +1,10 @@
-// Switches measures what watching threads leave the CPU costs those who do so
-// as often as a machine can: two processes on one CPU that send each other a byte
-// (perf bench sched pipe), alone and under fulgur offcpu, libbpf-tools'
-// offcputime and a bpftrace script with the same stacks; see package storm.
+// Switches measures the cost of tracing context switches for processes that make as many
+// as possible: two processes on one CPU that send each other a byte (perf bench sched
+// pipe), alone and under fulgur offcpu, libbpf-tools' offcputime and a bpftrace script
+// with the same stacks. See package storm.
 //
-// It needs root, perf, taskset, chrt and Go, and for bpftrace tracefs; what else
-// is not installed is left out.
+// It needs root, perf, taskset, chrt and Go, and for bpftrace tracefs. It leaves out
+// tools that are not installed.
 // Usage, at the root of the repository:
 //
 //	go run ./bench/switches [-rounds 3] [-operations 400000]
@@ -35,7 +35,7 @@ func main() {
 	}.Main()
 }
 
-// script is what offcputime does, for bpftrace.
+// script makes bpftrace measure the same as offcputime.
 const script = `tracepoint:sched:sched_switch {
 	if (args->prev_pid != 0) {
 		@start[args->prev_pid] = nsecs;
@@ -60,8 +60,8 @@ func tools(fulgur, _ string) []storm.Tool {
 
 var perSecond = regexp.MustCompile(`(\d+) ops/sec`)
 
-// pipe runs the two processes, with a real-time priority: what else the machine
-// does must not come in between.
+// pipe runs the two processes, with a real-time priority, so that other work of the
+// machine does not interrupt them.
 func pipe(ctx context.Context, operations int) (float64, error) {
 	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "chrt", "-f", "1", "perf", "bench", "sched", "pipe", "-l", strconv.Itoa(operations)).CombinedOutput()
 	if err != nil {
@@ -69,7 +69,7 @@ func pipe(ctx context.Context, operations int) (float64, error) {
 	}
 	found := perSecond.FindSubmatch(out)
 	if found == nil {
-		return 0, fmt.Errorf("perf bench tells no rate: %s", out)
+		return 0, fmt.Errorf("perf bench reports no rate: %s", out)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }

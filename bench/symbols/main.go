@@ -1,14 +1,12 @@
-// Symbols measures how long it takes from the end of sampling to a flame graph
-// with inlined functions, files and lines: fulgur's, and that which perf
-// script makes with stackcollapse-perf.pl and flamegraph.pl of the FlameGraph
-// tools. If these two are not both in PATH, perf script makes do without, to
-// perf's advantage.
+// Symbols measures the time from the end of sampling to a flame graph with inlined
+// functions, files and lines, for fulgur and for perf script with stackcollapse-perf.pl
+// and flamegraph.pl of the FlameGraph tools. If these two are not in PATH, perf script
+// runs alone, to perf's advantage.
 //
-// The load is that of ./bench, built with debug information, and it alone is
-// sampled: perf script ends early at files that addr2line cannot read, which
-// some process or other has. The tools run in turn, round after round. The
-// time they take is all that they take but sampling itself, so their start
-// counts, too.
+// The load is ./bench's, built with debug information. The tools sample only the load,
+// because perf script stops at files that addr2line cannot read, which other processes
+// may have. The tools run in turn in each round. The measured time is the whole time of a
+// tool except for sampling, so it includes the start.
 //
 // It needs root, Go, g++ and perf. Usage, at the root of the repository:
 //
@@ -41,13 +39,13 @@ const (
 	perfLimit   = 0.1
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	rounds, seconds, frequency int
 }
 
 func main() {
-	// The loads end with the thread that starts them.
+	// The loads are killed when the thread that starts them exits.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
@@ -109,7 +107,7 @@ func run(ctx context.Context, args []string) (err error) {
 
 // write writes the comparison as Markdown.
 func write(w io.Writer, o options, ours, theirs tool, results map[string][]cost) error {
-	out := bufio.NewWriter(w) // its first error stays in it until Flush
+	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%d Hz for %d s, medians of %d.\n\n", o.frequency, o.seconds, o.rounds)
 	fmt.Fprintln(out, "| tool | end of sampling to flame graph s | CPU s | peak RSS MB |")
 	fmt.Fprintln(out, "|---|---:|---:|---:|")
@@ -185,7 +183,7 @@ func startLoads(ctx context.Context, dir string) (l loads, err error) {
 		}
 		l = append(l, cmd)
 	}
-	time.Sleep(500 * time.Millisecond) // an interpreter's start is another load
+	time.Sleep(500 * time.Millisecond) // an interpreter's start is a different load
 	return l, nil
 }
 

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// runLimit is when a program is given up: perf may ask addr2line for hours.
+// runLimit is the time limit of a program: perf may run addr2line for hours.
 const runLimit = 10 * time.Minute
 
 // cost is the cost of a tool.
 type cost struct {
 	result time.Duration // from the end of sampling to the flame graph
 	cpu    time.Duration // user and system, with children
-	rss    int64         // the most that one program held, in bytes
+	rss    int64         // peak of one program, in bytes
 }
 
 // tool makes flame graphs.
@@ -30,7 +30,7 @@ type tool struct {
 	run func(ctx context.Context, o options, pids string) (cost, error)
 }
 
-// findTools builds fulgur into dir and finds perf and its scripts.
+// findTools builds fulgur into dir, and finds perf and its scripts.
 func findTools(ctx context.Context, dir string) (ours, theirs tool, err error) {
 	program := filepath.Join(dir, "fulgur")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "fulgur/cmd/fulgur")

@@ -17,8 +17,8 @@ func lastProgram() ebpf.ProgramID {
 	}
 }
 
-// perfPrograms returns the BPF programs of perf events that were loaded after one:
-// the tool's, if no other profiler started meanwhile.
+// perfPrograms returns the BPF programs of perf events that were loaded after the given
+// one. They are the tool's unless another profiler started meanwhile.
 func perfPrograms(after ebpf.ProgramID) map[*ebpf.Program]ebpf.ProgramStats {
 	programs := map[*ebpf.Program]ebpf.ProgramStats{}
 	for id := after; ; {
@@ -29,18 +29,18 @@ func perfPrograms(after ebpf.ProgramID) map[*ebpf.Program]ebpf.ProgramStats {
 		id = next
 		p, err := ebpf.NewProgramFromID(id)
 		if err != nil {
-			continue // gone meanwhile
+			continue // unloaded meanwhile
 		}
 		stats, err := p.Stats()
 		if p.Type() != ebpf.PerfEvent || err != nil {
-			_ = p.Close() // was only looked at
+			_ = p.Close() // was only read
 			continue
 		}
 		programs[p] = *stats
 	}
 }
 
-// again returns the programs with their statistics as of now.
+// again returns the programs with their current statistics.
 func again(programs map[*ebpf.Program]ebpf.ProgramStats) (map[*ebpf.Program]ebpf.ProgramStats, error) {
 	for p := range programs {
 		stats, err := p.Stats()
@@ -52,8 +52,8 @@ func again(programs map[*ebpf.Program]ebpf.ProgramStats) (map[*ebpf.Program]ebpf
 	return programs, nil
 }
 
-// nsPerRun returns how long a run of the programs took since they were found. It
-// closes them.
+// nsPerRun returns the time per run of the programs since they were found, in
+// nanoseconds. It closes them.
 func nsPerRun(programs map[*ebpf.Program]ebpf.ProgramStats) (float64, error) {
 	var ns, runs float64
 	var errs []error

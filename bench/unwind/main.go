@@ -1,12 +1,12 @@
-// Unwind measures what whole stacks cost: fulgur with unwind tables and with
-// frame pointers alone, bcc's profile, which has the kernel walk frame pointers,
-// and perf record --call-graph dwarf, which copies stacks. The load is that of
-// ./bench without frame pointers, as distributions build programs, so that only
-// those tools see whole stacks that unwind.
+// Unwind measures the cost of whole stacks. It compares fulgur with unwind tables and
+// with frame pointers only, bcc's profile, for which the kernel walks frame pointers, and
+// perf record --call-graph dwarf, which copies stacks. The load is ./bench's without
+// frame pointers, as distributions build programs, so only tools that unwind see whole
+// stacks.
 //
-// What a tool costs its target is how much less that does in a second of its
-// CPU time, to which the kernel's interrupts count. Then it measures what the
-// tables of some large files take to make.
+// A tool's cost for its target is the loss of work per second of CPU time, which includes
+// the kernel's interrupts. Unwind also measures the cost of making the tables of some
+// large files.
 //
 // It needs root, Go and g++. Usage, at the root of the repository:
 //
@@ -36,7 +36,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	rounds, seconds int
 	files           []string
@@ -50,7 +50,7 @@ func main() {
 		}
 		return
 	}
-	// The load ends with the thread that starts it.
+	// The load is killed when the thread that starts it exits.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
@@ -101,14 +101,14 @@ func run(ctx context.Context, args []string) (err error) {
 // tool is a profiler; argv returns its command line.
 type tool struct {
 	name string
-	bpf  bool // it has BPF programs
+	bpf  bool // whether it has BPF programs
 	argv func(frequency, seconds, pid int, out string) []string
-	// samples counts the samples in the tool's output, and those whose stacks
-	// contain main, -1 if unknown.
+	// samples returns the number of samples in the tool's output, and the number of
+	// samples with main in the stack, -1 if unknown.
 	samples func(out string) (all, whole int, err error)
 }
 
-// findTools returns the tools that there are, fulgur built into dir.
+// findTools returns the available tools. It builds fulgur into dir.
 func findTools(ctx context.Context, dir string) ([]tool, error) {
 	program := filepath.Join(dir, "fulgur")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "fulgur/cmd/fulgur").CombinedOutput(); err != nil {
@@ -157,7 +157,7 @@ func countFolded(out string) (all, whole int, err error) {
 		i := strings.LastIndexByte(line, ' ')
 		n, err := strconv.Atoi(strings.TrimSpace(line[i+1:]))
 		if err != nil {
-			continue // what else a tool writes
+			continue // not a stack
 		}
 		all += n
 		if strings.Contains(line, ";main;") {
@@ -169,13 +169,13 @@ func countFolded(out string) (all, whole int, err error) {
 
 // figures are the results of a run.
 type figures struct {
-	rate           float64 // the load's work per CPU second
+	rate           float64 // the load's work per second of CPU time
 	cpu            float64 // seconds of the tool
-	bpf            float64 // ns of its programs for a run, of any process
+	bpf            float64 // ns per run of its programs, for all processes
 	samples, whole int
 }
 
-// measureTools runs the tools in turn, and without one.
+// measureTools runs the load with each tool and without a tool, in turn.
 func measureTools(ctx context.Context, o options, dir string) error {
 	tools, err := findTools(ctx, dir)
 	if err != nil {
@@ -255,7 +255,7 @@ func startLoad(path string) (*load, error) {
 	if err := l.cmd.Start(); err != nil {
 		return nil, err
 	}
-	// A CPU of its own, whatever else the machine does.
+	// Give it a CPU of its own, even on a busy machine.
 	if err := unix.Setpriority(unix.PRIO_PROCESS, l.cmd.Process.Pid, -20); err != nil {
 		return nil, errors.Join(err, l.cmd.Process.Kill())
 	}
@@ -277,8 +277,7 @@ func (l *load) stop() {
 	_ = l.cmd.Wait() // killed
 }
 
-// rate returns how much the load did in a second of CPU time between two points
-// in time.
+// rate returns the load's work per second of CPU time between two points in time.
 func (l *load) rate(from, to time.Time) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -305,7 +304,7 @@ func (l *load) measure(ctx context.Context, t tool, frequency, seconds int, dir 
 	if err := cmd.Start(); err != nil {
 		return f, err
 	}
-	// It samples for sure by then.
+	// By then it certainly samples.
 	programs := perfPrograms(others)
 	for t.bpf && len(programs) == 0 && time.Since(start) < time.Minute {
 		time.Sleep(10 * time.Millisecond)

@@ -20,7 +20,7 @@ import (
 // table of one file, so that its memory can be measured alone.
 const compileVar = "BENCH_UNWIND_COMPILE"
 
-// largeFiles returns the existing ones of some well-known files.
+// largeFiles returns the paths of some well-known large files that exist.
 func largeFiles() []string {
 	var files []string
 	for _, pattern := range []string{
@@ -35,7 +35,7 @@ func largeFiles() []string {
 	return files
 }
 
-// table is what making one took.
+// table holds the cost of making a table.
 type table struct {
 	Size, Source int64
 	Rows, Rules  int
