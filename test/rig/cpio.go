@@ -23,16 +23,15 @@ const (
 type cpioWriter struct {
 	w     *bufio.Writer
 	inode int
-	dirs  map[string]bool   // folders that have been written
-	files map[string]string // files that have been written, and of which host's file
+	dirs  map[string]bool   // written folders
+	files map[string]string // written files, with the path of the host's file
 }
 
 func newCPIOWriter(w io.Writer) *cpioWriter {
 	return &cpioWriter{w: bufio.NewWriter(w), dirs: map[string]bool{".": true}, files: map[string]string{}}
 }
 
-// entry writes one entry, and first the folders that it is in. A name has no
-// leading slash.
+// entry writes one entry, after its parent folders. A name has no leading slash.
 func (c *cpioWriter) entry(name string, mode uint32, size int64, body io.Reader) error {
 	if err := c.mkdir(path.Dir(name)); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (c *cpioWriter) entry(name string, mode uint32, size int64, body io.Reader)
 	return nil
 }
 
-// pad writes zeros until n, the length of what came before, is a multiple of 4.
+// pad writes zeros after n bytes, up to a multiple of 4.
 func (c *cpioWriter) pad(n int64) {
 	c.w.Write(make([]byte, -n&3))
 }
@@ -95,8 +94,7 @@ func (c *cpioWriter) file(name, src string) error {
 	return c.entry(name, modeFile|uint32(info.Mode().Perm()), info.Size(), f)
 }
 
-// tree adds the host's folder src with all that is in it. It is no error if
-// there is no such folder.
+// tree adds the host's folder src with its contents. A missing folder is not an error.
 func (c *cpioWriter) tree(name, src string) error {
 	if _, err := os.Stat(src); os.IsNotExist(err) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestCPIO has busybox, which reads the format too, unpack an archive.
+// TestCPIO unpacks an archive with busybox, which reads the format, too.
 func TestCPIO(t *testing.T) {
 	busybox := testenv.Tool(t, "busybox")
 	src := t.TempDir()
@@ -41,7 +41,7 @@ func TestCPIO(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.tree("absent", filepath.Join(src, "absent")); err != nil {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("tree of a missing folder: %v", err)
 	}
 	if err := c.close(); err != nil {
 		t.Fatal(err)
@@ -71,6 +71,6 @@ func TestCPIO(t *testing.T) {
 		t.Errorf("mode %v, want 0640", info.Mode())
 	}
 	if target, err := os.Readlink(filepath.Join(root, "link")); target != "five" {
-		t.Errorf("link to %q, %v", target, err)
+		t.Errorf("link = %q, %v, want five", target, err)
 	}
 }

@@ -150,8 +150,8 @@ func fields(s string) []string {
 	return out
 }
 
-// wantedFile matches the kernel's image and the modules that tests use in what a
-// package holds; the modules' names are the first group.
+// wantedFile matches the paths in a package of the kernel's image and of the modules that
+// tests use. The first group is the module's name.
 var wantedFile = regexp.MustCompile(`^\./(?:boot/vmlinuz-[^/]*|usr/lib/modules/[^/]*/vmlinuz|(?:usr/)?lib/modules/.*/(` +
 	strings.Join(modules, "|") + `)\.ko(?:\.xz)?)$`)
 

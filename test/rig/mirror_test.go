@@ -21,7 +21,7 @@ stable main http://example.org/third /etc/apt/sources.list.d/third.list:1
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if source != "/etc/apt/sources.list" {
-		t.Errorf("the source is %s", source)
+		t.Errorf("source = %s, want /etc/apt/sources.list", source)
 	}
 	sources := m.sources([]string{"sid", "bookworm-security"})
 	for _, part := range []string{
@@ -49,9 +49,9 @@ func TestSignedBy(t *testing.T) {
 
 func TestCodename(t *testing.T) {
 	if got := codename("ID=debian\nVERSION_CODENAME=\"bookworm\"\n"); got != "bookworm" {
-		t.Errorf("%q", got)
+		t.Errorf("codename = %q, want bookworm", got)
 	}
 	if got := codename("ID=arch\n"); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("codename = %q, want none", got)
 	}
 }

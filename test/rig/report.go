@@ -28,7 +28,7 @@ type report struct {
 	tests    int // tests that passed, subtests not counted
 	skipped  []skip
 	problems []string // everything that makes the run fail
-	done     bool     // init came to its end
+	done     bool     // init reached its end
 
 	pkg  string            // running package
 	test string            // test that the next lines belong to
@@ -72,7 +72,7 @@ func (r *report) line(s string) {
 	}
 }
 
-// end notes how a package ended: "PKG ok" or "PKG" and what went wrong.
+// end handles the result of a package: "PKG ok", or "PKG" and the problem.
 func (r *report) end(s string) {
 	pkg, how, _ := strings.Cut(s, " ")
 	if how == "ok" {
@@ -119,7 +119,7 @@ func (r *report) failures() string {
 }
 
 // print writes the summary of the run: skipped tests by their reasons, most frequent
-// first, then what failed.
+// first, then failures.
 func (r *report) print(w io.Writer) {
 	tests := map[string][]string{}
 	for _, s := range r.skipped {

@@ -27,7 +27,7 @@ PASS
 rig: end internal/a ok
 `
 
-// debugException is what the kernel says of one, with those flags.
+// debugException is the kernel's message about a debug exception with the given flags.
 func debugException(flags string) string {
 	return "[ 85.3] WARNING: CPU: 1 PID: 444 at arch/x86/kernel/traps.c:1120 exc_debug_kernel+0xca/0x160\n" +
 		"[ 85.3] Modules linked in: branchpmu(OE)\n" +
@@ -92,17 +92,17 @@ func TestReport(t *testing.T) {
 				t.Errorf("skipped (-want +got):\n%s", diff)
 			}
 			if r.tests != 2 {
-				t.Errorf("%d tests passed, want 2", r.tests)
+				t.Errorf("got %d passed tests, want 2", r.tests)
 			}
 		})
 	}
 }
 
-// TestNoTests: a machine that ran nothing has proved nothing.
+// A run without tests is not a success.
 func TestNoTests(t *testing.T) {
 	var r report
 	r.line(markDone)
 	if r.ok() {
-		t.Error("a run without tests is ok")
+		t.Error("a run without tests is ok, want a failure")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The file names each kernel that fulgur promises.
+// The file lists each kernel that fulgur supports.
 func TestKernelsFile(t *testing.T) {
 	list, err := readSeries(kernelsFile)
 	if err != nil {
@@ -35,13 +35,13 @@ func TestReadSeries(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := readSeries("amd64 6.1 sid\n"); err == nil {
-		t.Error("a line with 3 columns is accepted")
+		t.Error("got no error for a line with 3 columns")
 	}
 	if got, err := chooseSeries(list, "amd64", nil); err != nil || len(got) != 1 || got[0].name != "6.1" {
-		t.Errorf("amd64 has %v, %v", got, err)
+		t.Errorf("series of amd64 = %v, %v, want 6.1", got, err)
 	}
 	if _, err := chooseSeries(list, "amd64", []string{"7.2"}); err == nil {
-		t.Error("a kernel of another architecture is found")
+		t.Error("got no error for a kernel of another architecture")
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// addTool adds the program called name that is in our PATH, or the one with
-// the path name, to the machine's /bin, and the shared objects that it loads to where they are here. Without
-// it, tests that use it are skipped, or, with FULGUR_TEST_REQUIRE=1, there is
-// an error.
+// addTool adds the program with the given name in PATH, or with the given path, to the
+// machine's /bin, and the shared objects that it loads at their paths. If there is no
+// such program, it is an error with FULGUR_TEST_REQUIRE=1; otherwise tests that use it
+// are skipped.
 func addTool(ctx context.Context, c *cpioWriter, name string) error {
 	program, err := exec.LookPath(name)
 	if err != nil {
@@ -28,7 +28,8 @@ func addTool(ctx context.Context, c *cpioWriter, name string) error {
 	return errors.Join(c.file(path.Join("bin", path.Base(name)), program), addLibraries(ctx, c, program))
 }
 
-// addLibraries adds the shared objects that a program loads, to where they are here.
+// addLibraries adds the shared objects that a program loads, at the paths that they have
+// here.
 func addLibraries(ctx context.Context, c *cpioWriter, program string) error {
 	if static, err := isStatic(program); err != nil || static {
 		return err
@@ -45,8 +46,8 @@ func addLibraries(ctx context.Context, c *cpioWriter, program string) error {
 	return err
 }
 
-// loadedBy returns the paths of the shared objects in what ldd prints, the
-// interpreter's among them. The vDSO has none.
+// loadedBy returns the paths of the shared objects in the output of ldd, including the
+// interpreter. The vDSO has no path.
 func loadedBy(ldd string) []string {
 	var objects []string
 	for line := range strings.Lines(ldd) {

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// boot runs the tests in a machine with kernel k, showing their output as it
-// comes, and reports how they ended. Two files are kept in opt.dir: what the
-// tests wrote, RELEASE.log, and what the kernel wrote, RELEASE.console. They
-// are two serial ports, so that neither breaks the other's lines.
+// boot runs the tests in a machine with kernel k, shows their output, and returns their
+// results. It keeps two files in opt.dir: RELEASE.log with the output of the tests, and
+// RELEASE.console with the kernel's. These are two serial ports, so that neither
+// interrupts the other's lines.
 func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *output) (*report, error) {
 	console := filepath.Join(opt.dir, k.release+".console")
 	log, err := os.Create(filepath.Join(opt.dir, k.release+".log"))
@@ -30,15 +30,15 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *o
 	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, opt.arch.qemu,
-		// One thread for both CPUs: with a thread each, a CPU at times runs an
-		// instruction that the other has patched away (static keys, which perf
-		// events flip), and the kernel dies of a breakpoint that it took out.
+		// Use one thread for both CPUs: with a thread each, a CPU sometimes runs an
+		// instruction that the other one has patched (static keys, which perf events
+		// change), and the kernel dies of a breakpoint that it had removed.
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
 		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(k, opt))
 	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
 	if opt.icount {
-		// When all CPUs idle, time leaps to what they wait for.
+		// When all CPUs are idle, time jumps to the next event.
 		cmd.Args = append(cmd.Args, "-icount", "shift=0,sleep=off")
 	}
 	cmd.Stderr = os.Stderr
@@ -74,9 +74,9 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *o
 	return r, nil
 }
 
-// commandLine returns the kernel's arguments. What the kernel does not know
-// becomes init's environment, and what follows -- init's arguments, which it
-// hands to every test binary.
+// commandLine returns the kernel's arguments. The kernel passes unknown ones to init as
+// its environment, and those after -- as its arguments, which init passes on to each test
+// binary.
 func commandLine(k kernel, opt options) string {
 	args := []string{
 		// Warnings and worse: the rest would slow the boot down.
@@ -102,22 +102,22 @@ func commandLine(k kernel, opt options) string {
 	return strings.Join(append(args, opt.args...), " ")
 }
 
-// coverFiles matches the files in which init has the tests count what they cover.
+// coverFiles matches the coverage profiles that init makes the tests write.
 const coverFiles = "/out/*.cover"
 
-// follower takes in a machine's output.
+// follower processes a machine's output.
 type follower struct {
 	log    io.Writer
 	report *report
 	show   func(line string)
-	dir    string // for files that come out of the machine
+	dir    string // for files from the machine
 
 	file    string // that comes, or ""
 	content strings.Builder
 }
 
-// follow hands each line of the output to the log, the report and show, but for those
-// that are a file's.
+// follow passes each line of the output to the log, the report and show, except for the
+// lines of a file.
 func (f *follower) follow(out io.Reader) error {
 	lines := bufio.NewReader(out)
 	for {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A file that comes out of a machine is neither shown nor logged.
+// Files from a machine are neither shown nor logged.
 func TestFollowFiles(t *testing.T) {
 	var log, shown strings.Builder
 	f := follower{log: &log, report: &report{}, dir: t.TempDir(), show: func(line string) { shown.WriteString(line + "\n") }}
@@ -23,14 +23,14 @@ func TestFollowFiles(t *testing.T) {
 	}
 	got, err := os.ReadFile(filepath.Join(f.dir, "out", "a"))
 	if err != nil || string(got) != content {
-		t.Errorf("the file holds %q, %v", got, err)
+		t.Errorf("file contains %q, %v, want %q", got, err, content)
 	}
 }
 
-// The tests that run under every kernel are those that are marked.
+// Tests that call testenv.EveryKernel run under every kernel.
 func TestEvery(t *testing.T) {
 	dir := t.TempDir()
-	// The call is put together here, for make looks for it in the source, too.
+	// Build the call from parts, because make looks for it in the source, too.
 	source := strings.ReplaceAll(`package p
 
 func TestA(t *testing.T) { MARK(t) }
@@ -46,6 +46,6 @@ func helper(t *testing.T) { MARK(t) }
 	}
 	p := testPackage{dir: dir, files: []string{"a_test.go"}}
 	if got, err := p.every(); got != "^(TestA|TestC)$" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("every() = %q, %v, want ^(TestA|TestC)$", got, err)
 	}
 }

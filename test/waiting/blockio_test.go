@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// disk returns the name of a disk for the workloads: the one with temporary files
-// or, if they are on none, as in the rig, a loop device.
+// disk returns the name of a disk for the workloads: the disk with temporary files or, if
+// they are not on a disk, as in the rig, a loop device.
 func disk(t *testing.T) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -78,8 +78,8 @@ func loopDevice(t *testing.T) string {
 	return name
 }
 
-// loadLoop loads the module that the rig brings along for loop devices. Elsewhere
-// the kernel has them, or there are none.
+// loadLoop loads the rig's module for loop devices. Elsewhere the kernel supports them,
+// or there are none.
 func loadLoop(t *testing.T) {
 	t.Helper()
 	var uts unix.Utsname
@@ -99,15 +99,14 @@ func loadLoop(t *testing.T) {
 	}
 }
 
-// births are the BPF programs that see requests where they are made, each on other
-// kernels.
+// births are the BPF programs that see new requests, for different kernels.
 var births = []string{bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, bpf.BlockIOProgBioStartQueue}
 
 // onDevice reports whether the workloads use a disk without a file system.
 func onDevice() bool { return os.Getenv("WAITING_DEVICE") != "" }
 
-// Each read or write past the cache is a request of its size, which takes no
-// longer than the program waits for it.
+// Each read or write past the cache is a request of the same size. It takes no longer
+// than the program waits for it.
 func TestDirect(t *testing.T) {
 	testenv.EveryKernel(t)
 	name := disk(t)
@@ -124,19 +123,19 @@ func TestDirect(t *testing.T) {
 				{"requests", m.truth.Times},
 			} {
 				if got := sum(test.value); got != test.want {
-					t.Errorf("%d %s, want %d\n%s", got, test.value, test.want, m.stderr)
+					t.Errorf("got %d %s, want %d\n%s", got, test.value, test.want, m.stderr)
 				}
 			}
 			if latency := sum("latency"); latency == 0 || latency > m.truth.Waited {
-				t.Errorf("%d ns in requests, %d ns in the calls that made them", latency, m.truth.Waited)
+				t.Errorf("latency of requests = %d ns, want more than 0 and at most the %d ns of the calls that made them", latency, m.truth.Waited)
 			}
 			if n := m.sum(t, "requests", "direct", "fulgur/test/waiting.direct.func1"); n != m.truth.Times {
-				t.Errorf("%d requests come from the function that makes them, want %d", n, m.truth.Times)
+				t.Errorf("got %d requests from the function that makes them, want %d", n, m.truth.Times)
 			}
 			// File systems know the file of requests past the cache. For
 			// a disk itself, only the disk is known.
 			if n := m.sum(t, "requests", "direct", "["+m.truth.File+"]"); !onDevice() && n != m.truth.Times {
-				t.Errorf("%d requests are for the file, want %d\n%s", n, m.truth.Times, m.stderr)
+				t.Errorf("got %d requests for the file, want %d\n%s", n, m.truth.Times, m.stderr)
 			}
 			if want := name + " " + mode + ", time in the queue and the device"; !strings.Contains(m.stderr, want) {
 				t.Errorf("no histogram %q:\n%s", want, m.stderr)
@@ -145,8 +144,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// direct adds up a value of the requests that the workload waited for. Before Linux
-// 6.2 the kernel does not say of a read of a disk itself that somebody waits for it.
+// direct adds up a value of the requests that the workload waited for. Before Linux 6.2,
+// the kernel does not mark reads of a disk itself as synchronous.
 func (m measured) direct(t *testing.T, value, disk, mode string) int64 {
 	t.Helper()
 	sum := m.sum(t, value, "direct", fmt.Sprintf("[%s %s sync]", disk, mode))
@@ -162,18 +161,18 @@ func TestDirectSplit(t *testing.T) {
 	t.Setenv("WAITING_SIZE", strconv.Itoa(2*largestRequest(t, name)))
 	m := measure(t, "read-large", "blockio", "--weight", "bytes")
 	if got := m.direct(t, "bytes", name, "read"); got != m.truth.Bytes {
-		t.Errorf("%d bytes, want %d\n%s", got, m.truth.Bytes, m.stderr)
+		t.Errorf("got %d bytes, want %d\n%s", got, m.truth.Bytes, m.stderr)
 	}
 	if n := m.sum(t, "requests", "direct"); n <= m.truth.Times {
-		t.Errorf("%d requests of %d calls: none was split", n, m.truth.Times)
+		t.Errorf("got %d requests, want more than the %d calls", n, m.truth.Times)
 	}
 	if got := m.sum(t, "bytes", "direct", "["+m.truth.File+"]"); !onDevice() && got != m.truth.Bytes {
-		t.Errorf("%d bytes are for the file, want %d\n%s", got, m.truth.Bytes, m.stderr)
+		t.Errorf("got %d bytes for the file, want %d\n%s", got, m.truth.Bytes, m.stderr)
 	}
 }
 
-// largestRequest returns how many bytes the kernel puts into one request to a disk, or
-// the disk of a partition, at most.
+// largestRequest returns the maximum size in bytes of a request to a disk, or to the disk
+// of a partition.
 func largestRequest(t *testing.T, name string) int {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks("/sys/class/block/" + name)
@@ -205,24 +204,24 @@ func TestCached(t *testing.T) {
 	m := measure(t, "cached", "blockio", "--weight", "bytes")
 	file := "[" + m.truth.File + "]"
 	if got := m.sum(t, "bytes", "reader", file); got != m.truth.Bytes || got != m.truth.Counted {
-		t.Errorf("%d bytes of %s, read %d, the kernel counts %d\n%s", got, file, m.truth.Bytes, m.truth.Counted, m.stderr)
+		t.Errorf("got %d bytes of %s, want %d as read and %d as the kernel counts\n%s", got, file, m.truth.Bytes, m.truth.Counted, m.stderr)
 	}
 	if !strings.Contains(m.stderr, "  "+m.truth.File+"\n") {
 		t.Errorf("no row of %s in the table of files:\n%s", m.truth.File, m.stderr)
 	}
 }
 
-// Pages of a file that are touched first are read from the disk by their faults, as
-// many as the kernel counts for the thread.
+// The first access to a page of a file reads it from the disk in a fault. The requests
+// have as many bytes as the kernel counts for the thread.
 func TestMapped(t *testing.T) {
 	disk(t)
 	m := measure(t, "touch", "blockio", "--weight", "bytes")
 	if m.truth.Counted < m.truth.Mapped*int64(os.Getpagesize())/2 {
-		t.Fatalf("%d bytes were read for %d pages", m.truth.Counted, m.truth.Mapped)
+		t.Fatalf("the kernel counts %d bytes for %d pages, want at least half of their size", m.truth.Counted, m.truth.Mapped)
 	}
 	for _, in := range []string{"[" + m.truth.File + "]", "filemap_fault"} {
 		if got := m.sum(t, "bytes", "toucher", in); got != m.truth.Counted {
-			t.Errorf("%d bytes in %s, want %d\n%s", got, in, m.truth.Counted, m.stderr)
+			t.Errorf("got %d bytes in %s, want %d\n%s", got, in, m.truth.Counted, m.stderr)
 		}
 	}
 }
@@ -249,15 +248,15 @@ func TestWriteback(t *testing.T) {
 		least = 0
 	}
 	if want := 2 * m.truth.Bytes; all != want || back < least {
-		t.Errorf("%d bytes of %s were written, %d of them back; want %d, at least %d of them back\n%s", all, m.truth.File, back, want, least, m.stderr)
+		t.Errorf("got %d bytes written to %s, %d of them by writeback; want %d, at least %d of them by writeback\n%s", all, m.truth.File, back, want, least, m.stderr)
 	}
 }
 
 // isWriteback reports whether a note marks writeback, for any cgroup.
 func isWriteback(function string) bool { return strings.HasPrefix(function, "[writeback") }
 
-// libbpf-tools' biolatency, which runs at the same time, counts the same requests of
-// a disk that nobody else uses, and finds that they took as long.
+// libbpf-tools' biolatency, which runs at the same time, counts the same requests of a
+// disk that nothing else uses, with the same latencies.
 func TestAgainstBiolatency(t *testing.T) {
 	tool := testenv.Tool(t, "biolatency")
 	name := loopDevice(t)
@@ -285,7 +284,7 @@ func TestAgainstBiolatency(t *testing.T) {
 	}
 	slices.Sort(got)
 	if len(got) != len(want) || len(got) < int(m.truth.Times) {
-		t.Fatalf("%d requests, biolatency has %d, and %d were made\n%s\n%s", len(got), len(want), m.truth.Times, m.stderr, &out)
+		t.Fatalf("got %d requests, want %d as in biolatency; the workload made %d\n%s\n%s", len(got), len(want), m.truth.Times, m.stderr, &out)
 	}
 	apart := 0
 	for i := range got {
@@ -293,14 +292,14 @@ func TestAgainstBiolatency(t *testing.T) {
 			apart++
 		}
 	}
-	// Between the two programs' looks at the clock, the hypervisor may stop the CPU.
+	// Between the two programs' readings of the clock, the hypervisor may stop the CPU.
 	if apart > len(got)/4 {
-		t.Errorf("%d requests of %d took another time\n%s\n%s", apart, len(got), m.stderr, &out)
+		t.Errorf("%d of %d requests have a different latency, want at most a quarter\n%s\n%s", apart, len(got), m.stderr, &out)
 	}
 }
 
-// slots returns the numbers of the slots of a histogram below a heading, sorted,
-// each as often as it counts; the same heading may come again.
+// slots returns the slot of each event in the histograms below a heading, which may occur
+// several times, sorted.
 func slots(text, heading string) (list []int) {
 	for _, part := range strings.Split(text, heading)[1:] {
 		slot := 0
@@ -310,7 +309,7 @@ func slots(text, heading string) (list []int) {
 				if slot > 0 {
 					break
 				}
-				continue // before the first
+				continue // before the first slot
 			}
 			list = append(list, slices.Repeat([]int{slot}, n)...)
 			slot++

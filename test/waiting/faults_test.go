@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// The first access to each page is one fault, of its memory or file, and major as
-// often as the kernel counts for the thread.
+// The first access to each page is one fault, of memory or of the file. The number of
+// major faults equals the kernel's count for the thread.
 func TestTouch(t *testing.T) {
 	testenv.EveryKernel(t)
 	// An odd period: pages of the two kinds are touched in turn.
@@ -33,17 +33,17 @@ func TestTouch(t *testing.T) {
 		} {
 			got := int(m.sum(t, test.value, "toucher", test.page, "fulgur/test/waiting.touchPages"))
 			if got%period != 0 {
-				t.Errorf("-c %d: %d %s are no multiple of the period", period, got, test.value)
+				t.Errorf("-c %d: got %d %s, want a multiple of the period", period, got, test.value)
 			}
 			want := stat.EveryNth(int(test.want), period, runtime.NumCPU())
 			want.Low -= int(m.skipped())
 			if !want.Has(got / period) {
-				t.Errorf("-c %d: %d samples stand for %d %s of %s, want %s of %d\n%s", period, got/period, got, test.value, filepath.Base(test.page), want, test.want, m.stderr)
+				t.Errorf("-c %d: got %d samples for %d %s of %s, want %s of %d\n%s", period, got/period, got, test.value, filepath.Base(test.page), want, test.want, m.stderr)
 			}
 		}
 		if !strings.Contains(m.stderr, "no fault latency") {
 			if ns := m.sum(t, "handling", "toucher", ""); ns == 0 || period == 1 && ns > m.truth.Elapsed {
-				t.Errorf("-c %d: faults took %d ns of %d", period, ns, m.truth.Elapsed)
+				t.Errorf("-c %d: faults took %d ns, want more than 0 and at most %d", period, ns, m.truth.Elapsed)
 			}
 		}
 	}
@@ -54,19 +54,19 @@ func TestTouch(t *testing.T) {
 func TestFaultAfterKernels(t *testing.T) {
 	m := measure(t, "pinned", "faults")
 	if n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); n > 1 || n+m.skipped() < 1 {
-		t.Errorf("%d faults of the page, want 1\n%s", n, m.stderr)
+		t.Errorf("got %d faults of the page, want 1\n%s", n, m.stderr)
 	}
 	if strings.Contains(m.stderr, "no fault latency") {
 		return
 	}
 	if ns := m.sum(t, "handling", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); ns == 0 || ns > m.truth.Waited {
-		t.Errorf("the fault took %d ns of the %d that the access took; between it and what the kernel did were %d\n%s", ns, m.truth.Waited, m.truth.Slept, m.stderr)
+		t.Errorf("the fault took %d ns, want more than 0 and at most the %d of the access; %d ns passed between the kernel's access and this one\n%s", ns, m.truth.Waited, m.truth.Slept, m.stderr)
 	}
 }
 
-// perf trace, which runs at the same time, has the same faults at the same places of
-// the file. All is on one CPU, since perf may not know yet of a mapping that was made
-// on another.
+// perf trace, which runs at the same time, has the same faults at the same offsets of the
+// file. Everything runs on one CPU, since perf may not know yet about a mapping made on
+// another one.
 func TestAgainstPerfTrace(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace")
 	perf := []string{testenv.Tool(t, "perf"), "trace", "-F", "all", "--no-syscalls", "-m", "2M", "-o", trace, "--", testenv.Tool(t, "taskset"), "-c", "0"}
@@ -90,7 +90,7 @@ func TestAgainstPerfTrace(t *testing.T) {
 		offset -= offset % int64(os.Getpagesize())
 		want[place{fmt.Sprintf("[%s+%#x]", m.truth.File, offset), found[1] == "maj"}]++
 	}
-	if len(want) == 0 || int64(len(want)) > m.truth.Mapped { // it loses some where it comes too late
+	if len(want) == 0 || int64(len(want)) > m.truth.Mapped { // perf loses some that it reads too late
 		t.Fatalf("perf saw %d of %d faults of %s:\n%.2000s", len(want), m.truth.Mapped, m.truth.File, report)
 	}
 	minor, major := m.index(t, "minor-faults"), m.index(t, "major-faults")
@@ -111,11 +111,11 @@ func TestAgainstPerfTrace(t *testing.T) {
 	var lacking int64
 	for at, n := range want {
 		if got[at] > n {
-			t.Fatalf("%d faults at %+v, perf has %d; of %d places, perf has %d\n%s", got[at], at, n, len(got), len(want), m.stderr)
+			t.Fatalf("got %d faults at %+v, want %d as in perf; got %d places, want %d\n%s", got[at], at, n, len(got), len(want), m.stderr)
 		}
 		lacking += n - got[at]
 	}
 	if lacking > m.skipped() {
-		t.Errorf("%d faults are missing that perf has, of %d places, and %d were skipped\n%s", lacking, len(want), m.skipped(), m.stderr)
+		t.Errorf("%d faults of perf are missing, at %d places, want at most the %d skipped ones\n%s", lacking, len(want), m.skipped(), m.stderr)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// For threads that wait all the time, the kernel halves of stacks match those in
-// /proc, which omit the scheduler's functions.
+// For threads that wait all the time, kernel stacks match /proc/PID/stack, which omits
+// the scheduler's functions.
 func TestKernelStacks(t *testing.T) {
 	testenv.Root(t)
 	file := filepath.Join(t.TempDir(), "out.pb.gz")
@@ -32,7 +32,7 @@ func TestKernelStacks(t *testing.T) {
 	for tid, samples := range waited {
 		want := before[tid]
 		if len(samples) != 1 || samples[0].Value[0] != 1 || len(want) == 0 || strings.Join(want, " ") != strings.Join(after[tid], " ") {
-			continue // it did not stay where it was
+			continue // it did not stay in place
 		}
 		compared++
 		got := kernelFunctions(samples[0])
@@ -42,14 +42,13 @@ func TestKernelStacks(t *testing.T) {
 		}
 	}
 	t.Logf("%d threads compared of %d", compared, len(waited))
-	// A thread may wait elsewhere in between the two looks.
+	// Between the two readings, a thread may have waited elsewhere.
 	if compared == 0 || moved > compared/20 {
-		t.Errorf("%d threads of %d stand elsewhere", moved, compared)
+		t.Errorf("%d of %d threads have a different stack, want at most a twentieth", moved, compared)
 	}
 }
 
-// kernelStacks returns the functions of the kernel that each thread stands in,
-// leaf first.
+// kernelStacks returns the kernel functions of each thread's stack, leaf first.
 func kernelStacks(t *testing.T) map[int64][]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/task/*/stack")
@@ -57,14 +56,14 @@ func kernelStacks(t *testing.T) map[int64][]string {
 		t.Fatal(err)
 	}
 	stacks := map[int64][]string{}
-	own := fmt.Sprintf("/proc/%d/", os.Getpid()) // the threads that look at this
+	own := fmt.Sprintf("/proc/%d/", os.Getpid()) // this process's threads
 	for _, file := range files {
 		if strings.HasPrefix(file, own) {
 			continue
 		}
 		b, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		var tid int64
 		if _, err := fmt.Sscanf(filepath.Base(filepath.Dir(file)), "%d", &tid); err != nil {
@@ -85,7 +84,7 @@ func kernelStacks(t *testing.T) map[int64][]string {
 func kernelFunctions(s *pprof.Sample) []string {
 	var functions []string
 	for _, l := range s.Location[1:] {
-		if len(l.Line) > 0 { // else the place has no name
+		if len(l.Line) > 0 { // otherwise the address has no name
 			functions = append(functions, l.Line[len(l.Line)-1].Function.Name)
 		}
 	}

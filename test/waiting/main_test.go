@@ -1,5 +1,5 @@
-// Package waiting compares fulgur's results on waiting, disk requests and page
-// faults with the counts of programs whose behavior is known.
+// Package waiting compares fulgur's results about waiting, disk requests and page faults
+// with the counts of programs with known behavior.
 package waiting
 
 import (
@@ -20,7 +20,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// built is the folder for what several tests need.
+// built is the folder of files that several tests use.
 var built string
 
 // TestMain lets the test binary be its own target: the rig has no compiler.
@@ -45,10 +45,10 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// fulgurPath is where measure found fulgur.
+// fulgurPath is the path of fulgur.
 var fulgurPath string
 
-// program returns the path of fulgur, built by the first test that asks.
+// program returns the path of fulgur. The first call builds it.
 func program(t *testing.T) string {
 	t.Helper()
 	if fulgurPath == "" {
@@ -70,8 +70,8 @@ func measure(t *testing.T, mode string, args ...string) measured {
 	return measureUnder(t, mode, nil, args...)
 }
 
-// measureUnder runs a workload under fulgur by a program that runs others, whose
-// command line is given.
+// measureUnder is like measure, but fulgur runs the workload through a wrapper program
+// with the given command line.
 func measureUnder(t *testing.T, mode string, runner []string, args ...string) measured {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
@@ -86,7 +86,7 @@ func run(t *testing.T, mode, out string, args ...string) measured {
 	return runUnder(t, mode, out, nil, args...)
 }
 
-// runUnder is run by a program that runs others, whose command line is given.
+// runUnder is like run, but through a wrapper program with the given command line.
 func runUnder(t *testing.T, mode, out string, runner []string, args ...string) measured {
 	t.Helper()
 	testenv.Root(t)
@@ -129,8 +129,8 @@ func readProfile(t *testing.T, path string) *pprof.Profile {
 	return p
 }
 
-// sum adds up a value of the samples of a task of that name with all of some
-// functions in their stack; an empty name is any.
+// sum adds up a value of the samples of tasks with the given name whose stacks contain
+// all given functions. An empty name matches any task.
 func (m measured) sum(t *testing.T, value, comm string, functions ...string) (sum int64) {
 	t.Helper()
 	index := m.index(t, value)
@@ -170,15 +170,15 @@ var (
 	skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) samples? skipped`)
 )
 
-// missed returns the number of waits of any thread whose end the kernel did not
-// report, which happens on busy machines.
+// missed returns the number of waits, of all threads, without a report of their end by
+// the kernel, which happens on busy machines.
 func (m measured) missed() int64 { return m.said(missedWaits) }
 
-// skipped is how many samples and page faults the kernel ran no program for, as
-// another was under way on that CPU.
+// skipped returns the number of samples and page faults for which the kernel did not run
+// the BPF program, because another one was running on that CPU.
 func (m measured) skipped() int64 { return m.said(skippedSamples) }
 
-// said returns the number in a loss that fulgur reports, 0 if there is none.
+// said returns the number in a loss that the summary reports, 0 if there is none.
 func (m measured) said(of *regexp.Regexp) int64 {
 	said := of.FindStringSubmatch(m.stderr)
 	if said == nil {
@@ -191,9 +191,8 @@ func (m measured) said(of *regexp.Regexp) int64 {
 // slack is the tolerance between a measured time and the program's own, in ns.
 func (m measured) slack() int64 { return slack + m.missed()*int64(2*napTime) }
 
-// tolerance is by how much a time that is measured twice may differ: slack and
-// 5 %; in the rig's machines, which are emulated, time goes by between any two
-// looks at it.
+// tolerance is the maximum difference of a time that is measured twice: slack plus 5 %.
+// In the rig's emulated machines, time passes between any two readings of the clock.
 func tolerance(want, slack int64) int64 {
 	if testenv.Patience(1) > 1 {
 		return want/2 + 20*slack

@@ -20,13 +20,13 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// slack is the difference that a machine may cause between two measurements of a
-// time, in ns.
+// slack is the difference between two measurements of a time that a busy machine may
+// cause, in ns.
 const slack = int64(5 * time.Millisecond)
 
-// check compares a thread's waiting time with the program's data: the duration of
-// the calls that wait. Whatever else the machine does, the waits in a call are not
-// longer than the call. The rest of the call was spent on the CPU, or preempted.
+// check compares a thread's waiting time with the duration of the calls that wait, which
+// the program measures. Even on a busy machine, the waits in a call are not longer than
+// the call. For the rest of the call, the thread was on the CPU or preempted.
 func (m measured) check(t *testing.T, value, comm string, want int64, functions ...string) {
 	t.Helper()
 	got := m.sum(t, value, comm, functions...)
@@ -34,16 +34,15 @@ func (m measured) check(t *testing.T, value, comm string, want int64, functions 
 	elsewhere := m.preempted(t, value, comm) - preempted
 	slack := tolerance(want, m.slack())
 	if got-preempted > want+slack || got+elsewhere+m.truth.CPU[comm] < want-slack {
-		t.Errorf("%d ns %s of %s in %s, %d of that preempted, the program counts %d; %d ns elsewhere without a CPU, %d on one\n%s",
+		t.Errorf("got %d ns %s of %s in %s, %d of it preempted, want %d; it spent %d ns elsewhere off the CPU and %d on it\n%s",
 			got, value, comm, strings.Join(functions, " and "), preempted, want, elsewhere, m.truth.CPU[comm], m.stderr)
 	}
 }
 
-// preempted adds up a value of a thread's waits for no more than a CPU, as sum
-// does.
+// preempted adds up a value of a thread's waits for a CPU only, as sum does.
 func (m measured) preempted(t *testing.T, value, comm string, functions ...string) (sum int64) {
 	t.Helper()
-	for _, note := range []string{"[preempted]", "[off-CPU: preempted]"} { // the latter is of recordings
+	for _, note := range []string{"[preempted]", "[off-CPU: preempted]"} { // the latter in recordings
 		sum += m.sum(t, value, comm, append([]string{note}, functions...)...)
 	}
 	return sum
@@ -64,30 +63,31 @@ func TestSleeps(t *testing.T) {
 			if command[0] != "offcpu" {
 				return
 			}
-			// One that is preempted before it sleeps may have slept enough when it is back.
+			// A thread that is preempted before it sleeps may not need to sleep
+			// afterwards.
 			preempted := m.sum(t, "waits", "sleeper", "[preempted]", "hrtimer_nanosleep")
 			got := m.sum(t, "waits", "sleeper", "[sleep]")
 			if got > m.truth.Times || got+preempted+m.missed() < m.truth.Times {
-				t.Errorf("%d sleeps and %d preempted, the program counts %d", got, preempted, m.truth.Times)
+				t.Errorf("got %d sleeps, and %d preempted, want %d", got, preempted, m.truth.Times)
 			}
 			asleep, off := m.sum(t, "sleeping", "sleeper", "[sleep]"), m.sum(t, "off-cpu", "sleeper", "[sleep]")
 			if least := got * int64(napTime); asleep < least || asleep > off {
-				t.Errorf("%d ns asleep of %d ns off the CPU, want at least %d", asleep, off, least)
+				t.Errorf("got %d ns asleep, of %d ns off the CPU, want at least %d", asleep, off, least)
 			}
 		})
 	}
 }
 
-// That a command stands before its first instruction until the measurement begins
-// is no wait of its.
+// The time until the measurement begins, in which a command is held before its first
+// instruction, does not count as a wait.
 func TestNotHeldBack(t *testing.T) {
 	for _, command := range [][]string{{"offcpu"}, {"profile", "--wall"}, {"record"}} {
 		m := measure(t, "sleeps", command...)
 		off := m.index(t, "off-cpu")
 		for _, s := range m.profile.Sample {
-			// Once it is let go it may have to wait as any other.
+			// Afterwards it may wait like any other process.
 			if s.Value[off] > 0 && has(s, "ptrace_stop") && !has(s, "[preempted]") {
-				t.Errorf("%s: %v ns in %v", strings.Join(command, " "), s.Value, functions(s))
+				t.Errorf("%s: got %v ns in %v, want none before the first instruction", strings.Join(command, " "), s.Value, functions(s))
 			}
 		}
 	}
@@ -98,14 +98,13 @@ func TestFilters(t *testing.T) {
 	for _, flags := range [][]string{{"-m", "60000000"}, {"-M", "10000"}, {"--state", "D"}, {"-k"}} {
 		m := measure(t, "sleeps", append([]string{"offcpu"}, flags...)...)
 		if got := m.sum(t, "waits", "sleeper", "[sleep]"); got != 0 {
-			t.Errorf("%s: %d sleeps of %s", strings.Join(flags, " "), got, napTime)
+			t.Errorf("%s: got %d sleeps of %s, want 0", strings.Join(flags, " "), got, napTime)
 		}
 	}
 }
 
-// A thread that waits for its turn waits as long as the other threads' turns take,
-// and the other threads end the wait. Waits caused by Go's scheduler are in other
-// functions.
+// A thread that waits for its turn waits as long as the turns of the other threads, which
+// end the wait. Waits caused by Go's scheduler are in other functions.
 func TestConvoy(t *testing.T) {
 	testenv.EveryKernel(t)
 	const wait = "fulgur/test/waiting.(*lock).wait"
@@ -116,11 +115,11 @@ func TestConvoy(t *testing.T) {
 	futex := m.sum(t, "off-cpu", "convoy", wait, "[futex]")
 	// The waker's function occurs only in stacks of wakers.
 	if woken := m.sum(t, "off-cpu", "convoy", wait, "[futex]", "futex_wake", "fulgur/test/waiting.(*lock).handOver"); woken > futex || woken < futex-tolerance(futex, m.slack()) {
-		t.Errorf("%d ns ended by who hands the lock over, of %d", woken, futex)
+		t.Errorf("got %d ns ended by the thread that hands over the lock, want %d", woken, futex)
 	}
 }
 
-// Two threads that take turns are off the CPU while they are not on it.
+// The time off the CPU of two threads that take turns is the rest of their time on it.
 func TestPingPong(t *testing.T) {
 	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
@@ -129,14 +128,14 @@ func TestPingPong(t *testing.T) {
 	got, preempted := m.sum(t, "off-cpu", "ping", turns), m.preempted(t, "off-cpu", "ping")
 	slack := tolerance(m.truth.Waited, m.slack()+untold*m.truth.Times)
 	if got-preempted > m.truth.Waited+slack || got+preempted < m.truth.Waited-slack {
-		t.Errorf("%d ns off the CPU, and %d preempted, the program counts %d\n%s", got, preempted, m.truth.Waited, m.stderr)
+		t.Errorf("got %d ns off the CPU, and %d preempted, want %d\n%s", got, preempted, m.truth.Waited, m.stderr)
 	}
 	if got := m.sum(t, "waits", "ping", turns, "[pipe]"); got > m.truth.Times {
-		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
+		t.Errorf("got %d waits for the pipe, want at most one in each of %d rounds", got, m.truth.Times)
 	}
 }
 
-// asleep starts a program whose threads sleep all the time, and returns when they do.
+// asleep starts a program whose threads sleep all the time, and waits until they sleep.
 func asleep(t *testing.T) *os.Process {
 	t.Helper()
 	sleeper := exec.Command(os.Args[0])
@@ -153,19 +152,19 @@ func asleep(t *testing.T) *os.Process {
 		_ = sleeper.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("read from the sleeping program: %q, %v", line, err)
 	}
 	for end := time.Now().Add(testenv.Patience(time.Minute)); !sleeps(sleeper.Process.Pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not go to sleep")
+			t.Fatal("the program does not sleep")
 		}
 	}
 	return sleeper.Process
 }
 
-// whereAsleep returns the function that a thread which sleeps all the time is in, as
-// fulgur shows it: before Linux 5.18 BPF programs cannot read the stack of a thread that
-// does not run.
+// whereAsleep returns the function that fulgur shows for a thread that sleeps all the
+// time. Before Linux 5.18, BPF programs cannot read the stack of a thread that does not
+// run.
 func whereAsleep(t *testing.T, function string) string {
 	t.Helper()
 	kernel, err := probe.NewKernel(nil)
@@ -184,7 +183,7 @@ func whereAsleep(t *testing.T, function string) string {
 
 // sleeps reports whether the thread "sleeper" of a process does; see proc_pid_stat(5).
 func sleeps(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is right
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is valid
 	return slices.ContainsFunc(files, func(file string) bool {
 		stat, err := os.ReadFile(file)
 		return err == nil && bytes.Contains(stat, []byte(" (sleeper) S "))
@@ -208,22 +207,22 @@ func TestAsleepAllTheTime(t *testing.T) {
 		}
 		m := measured{profile: readProfile(t, file), stderr: string(report)}
 		if n := m.sum(t, "waits", "sleeper", "[sleep]"); n != 1 {
-			t.Errorf("%s: %d sleeps, want 1", target, n)
+			t.Errorf("%s: got %d sleeps, want 1", target, n)
 		}
-		// The half second begins before the threads are looked at, which takes as
-		// long as the machine is busy.
+		// The half second begins before fulgur reads the threads, which takes longer on a
+		// busy machine.
 		if slept := m.sum(t, "sleeping", "sleeper", "[sleep]"); slept < int64(250*time.Millisecond) || slept > int64(took) {
-			t.Errorf("%s: %d ns asleep in half a second of %v\n%s", target, slept, took, report)
+			t.Errorf("%s: got %d ns asleep, want half a second, at most %v\n%s", target, slept, took, report)
 		}
 		where := whereAsleep(t, "fulgur/test/waiting.nap")
 		if n := m.sum(t, "waits", "sleeper", where); n != 1 {
-			t.Errorf("%s: %s is in %d stacks, want 1\n%s", target, where, n, report)
+			t.Errorf("%s: got %[3]d stacks with %[2]s, want 1\n%[4]s", target, where, n, report)
 		}
 	}
 }
 
-// Its stack is complete even if its code has no frame pointers, like the machine's C
-// library.
+// The stack of a sleeping thread is complete even if its code has no frame pointers, like
+// the machine's C library.
 func TestAsleepWithoutFramePointers(t *testing.T) {
 	testenv.Root(t)
 	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
@@ -242,7 +241,7 @@ func TestAsleepWithoutFramePointers(t *testing.T) {
 	}
 	m := measured{profile: readProfile(t, file), stderr: string(report)}
 	if n := m.sum(t, "waits", "sleep", "[sleep]"); n != 1 {
-		t.Errorf("%d sleeps, want 1\n%s", n, report)
+		t.Errorf("got %d sleeps, want 1\n%s", n, report)
 	}
 	where := whereAsleep(t, "__libc_start_main")
 	n := m.sum(t, "waits", "sleep", where)
@@ -266,11 +265,11 @@ func awaitSleep(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatal("it does not sleep")
+	t.Fatal("the process does not sleep")
 }
 
-// cgroup makes a group with the process in it, and skips the test where there is
-// no hierarchy for it.
+// cgroup makes a group that contains the process. It skips the test if there is no cgroup
+// hierarchy.
 func cgroup(t *testing.T, pid int) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -297,8 +296,8 @@ func cgroup(t *testing.T, pid int) string {
 	return ""
 }
 
-// libbpf-tools' offcputime, which runs at the same time, says the same of threads
-// that take turns.
+// libbpf-tools' offcputime, which runs at the same time, measures the same times for
+// threads that take turns.
 func TestAgainstOffcputime(t *testing.T) {
 	testenv.Root(t)
 	peer := exec.Command(testenv.Tool(t, "offcputime"), "-u", "-m", "1000", "--stack-storage-size", "16384", "60")
@@ -312,8 +311,8 @@ func TestAgainstOffcputime(t *testing.T) {
 	if err := peer.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = peer.Wait() // it may say that it was interrupted
-	// The stacks of those that have ended are addresses in offcputime.
+	_ = peer.Wait() // its exit code may report the interrupt
+	// For processes that have exited, offcputime shows addresses.
 	want, ours := int64(0), m.sum(t, "off-cpu", "sleeper", "")
 	// A block of lines for each stack: its frames, "- NAME (PID)", microseconds.
 	for block := range strings.SplitSeq(out.String(), "\n\n") {
@@ -331,7 +330,7 @@ func TestAgainstOffcputime(t *testing.T) {
 		testenv.Unsupported(t, "offcputime saw nothing: %s", &out)
 	}
 	if d := ours - want; d < -tolerance(want, slack) || d > tolerance(want, slack) {
-		t.Errorf("%d ns, offcputime has %d", ours, want)
+		t.Errorf("got %d ns, want %d as in offcputime", ours, want)
 	}
 }
 
@@ -352,10 +351,10 @@ func awaitProgram(t *testing.T, name string) {
 			info, err := p.Info()
 			_ = p.Close()
 			if err == nil && info.Name == name {
-				time.Sleep(200 * time.Millisecond) // loaded, and attached soon
+				time.Sleep(200 * time.Millisecond) // it is loaded, and will be attached soon
 				return
 			}
 		}
 	}
-	t.Fatalf("no program %s", name)
+	t.Fatalf("no BPF program %s was loaded", name)
 }

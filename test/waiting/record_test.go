@@ -21,8 +21,8 @@ type recorded struct {
 	*firefoxtest.Profile
 }
 
-// record runs a workload under a command of fulgur that writes a recording, which
-// is checked.
+// record runs a workload under a command of fulgur that writes a recording, and checks
+// the recording.
 func record(t *testing.T, mode string, args ...string) recorded {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,8 +40,7 @@ func record(t *testing.T, mode string, args ...string) recorded {
 	return r
 }
 
-// thread returns the thread that took a name. Those that it makes have it from their
-// beginning.
+// thread returns the thread that took a name. Its children inherit the name.
 func (r recorded) thread(t *testing.T, name string) firefoxtest.Thread {
 	t.Helper()
 	i := slices.IndexFunc(r.Threads, func(k firefoxtest.Thread) bool {
@@ -94,13 +93,13 @@ func TestRecordedSleeps(t *testing.T) {
 			r := record(t, "sleeps", command...)
 			r.check(t, "off-cpu", "sleeper", r.truth.Slept, "[off-CPU: sleep]")
 			k := r.thread(t, "sleeper")
-			// From the first sample to the last it is on the CPU, or off it.
+			// From the first sample to the last, it is either on or off the CPU.
 			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.ofThread(t, "off-cpu", k)
 			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+r.slack() || used > span-r.truth.Slept+r.truth.CPU["sleeper"]+slack {
-				t.Errorf("%d ns on the CPU and %d off it, in %d\n%s", used, off, span, r.stderr)
+				t.Errorf("got %d ns on the CPU and %d off it, want %d together\n%s", used, off, span, r.stderr)
 			}
 			if n := len(r.markers(t, k, "OffCpu")); int64(n)+r.missed() < r.truth.Times {
-				t.Errorf("%d markers of %d sleeps", n, r.truth.Times)
+				t.Errorf("got %d markers, want one for each of %d sleeps", n, r.truth.Times)
 			}
 		})
 	}
@@ -119,7 +118,7 @@ func TestRecordedRequests(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			r := record(t, "read", command)
 			if got := r.sum(t, "block-io", "", "fulgur/test/waiting.direct.func1"); !most(got, r.truth.Bytes) {
-				t.Errorf("%d bytes of requests, want %d\n%s", got, r.truth.Bytes, r.stderr)
+				t.Errorf("got %d bytes of requests, want %d\n%s", got, r.truth.Bytes, r.stderr)
 			}
 			var bytes, requests int64
 			for _, m := range r.markers(t, r.thread(t, "direct"), "BlockIO") {
@@ -130,22 +129,21 @@ func TestRecordedRequests(t *testing.T) {
 				}
 			}
 			if !most(bytes, r.truth.Bytes) || bytes != requests*(r.truth.Bytes/r.truth.Times) {
-				t.Errorf("%d markers of %d bytes, want %d of %d\n%s", requests, bytes, r.truth.Times, r.truth.Bytes, r.stderr)
+				t.Errorf("got %d markers of %d bytes, want %d of %d\n%s", requests, bytes, r.truth.Times, r.truth.Bytes, r.stderr)
 			}
 			i := slices.IndexFunc(r.Counters, func(c firefoxtest.Counter) bool { return *c.Name == "Disk read" })
 			if i < 0 {
-				t.Fatalf("no bytes are counted")
+				t.Fatalf("no counter of bytes read")
 			}
 			if read := total(t, r.Counters[i].Samples, "count"); read < float64(bytes) {
-				t.Errorf("%v bytes are counted, want %d", read, bytes)
+				t.Errorf("counter of bytes read = %v, want %d", read, bytes)
 			}
 		})
 	}
 }
 
-// ownFaults is the maximum number of faults of the function that touches pages, in
-// addition to those: faults of its code, around which the kernel maps only cached
-// pages.
+// ownFaults is the maximum number of additional faults in the function that touches
+// pages: faults of its code, around which the kernel maps only cached pages.
 const ownFaults = 100
 
 // A page fault is a marker on the thread that touched the page.
@@ -166,35 +164,35 @@ func TestRecordedFaults(t *testing.T) {
 			}
 			differ := func(got, want int64) bool { return got > want || got+r.skipped() < want }
 			if differ(mapped, r.truth.Mapped) || differ(major, r.truth.Major) {
-				t.Errorf("%d faults of the file, %d of them major, want %d and %d\n%s", mapped, major, r.truth.Mapped, r.truth.Major, r.stderr)
+				t.Errorf("got %d faults of the file, %d of them major, want %d and %d\n%s", mapped, major, r.truth.Mapped, r.truth.Major, r.stderr)
 			}
 			want := r.truth.Mapped + r.truth.Anonymous
 			if got := r.sum(t, "faults", "", "fulgur/test/waiting.touch.func1"); got+r.skipped() < want || got > want+ownFaults {
-				t.Errorf("%d faults in the function that touches, want %d\n%s", got, want, r.stderr)
+				t.Errorf("got %d faults in the function that touches pages, want %d\n%s", got, want, r.stderr)
 			}
 		})
 	}
 }
 
-// Added up in the kernel, a recording says the same.
+// A recording that the kernel adds up has the same values.
 func TestRecordedSums(t *testing.T) {
 	m := measure(t, "sleeps", "record")
 	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 	for _, value := range []string{"samples", "cpu", "faults"} {
 		if m.sum(t, value, "", "") == 0 {
-			t.Errorf("no %s\n%s", value, m.stderr)
+			t.Errorf("got no %s, want some\n%s", value, m.stderr)
 		}
 	}
 	m = measure(t, "touch", "record", "--no-cpu", "--no-offcpu", "--no-blockio")
 	if got, want := m.sum(t, "faults", "toucher", "fulgur/test/waiting.touch.func1"), m.truth.Mapped+m.truth.Anonymous; got+m.skipped() < want || got > want+ownFaults {
-		t.Errorf("%d faults, want %d\n%s", got, want, m.stderr)
+		t.Errorf("got %d faults, want %d\n%s", got, want, m.stderr)
 	}
 	if n := len(m.profile.SampleType); n != 2 {
-		t.Errorf("%d values where one kind was asked for", n)
+		t.Errorf("got %d values, want 2: the recording has faults only", n)
 	}
 }
 
-// total adds a column up.
+// total adds up a column.
 func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
 	t.Helper()
 	column, err := k.Numbers(name, 0)
@@ -207,7 +205,7 @@ func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
 	return sum
 }
 
-// A recording that is interrupted is whole.
+// An interrupted recording is complete.
 func TestInterruptedRecording(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.json.gz")
 	cmd := exec.Command(program(t), "record", "-o", out, "--", os.Args[0])
@@ -225,7 +223,7 @@ func TestInterruptedRecording(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // including the code of the command that it ended
+	_ = cmd.Wait() // the code of the command, which it ended, counts
 	b, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)

@@ -54,19 +54,19 @@ func TestRunQueue(t *testing.T) {
 		begin := runDelay(t, pids)
 		for end := time.Now().Add(time.Minute); inside < int64(300*time.Millisecond); time.Sleep(10 * time.Millisecond) {
 			if inside = runDelay(t, pids) - begin; time.Now().After(end) {
-				t.Fatalf("two programs on one CPU waited for %d ns", inside)
+				t.Fatalf("two programs on one CPU waited for %d ns in a minute, want 300 ms", inside)
 			}
 		}
 		return truth{}
 	}, "runq", "-p", fmt.Sprintf("%d,%d", pids[0], pids[1]))
 	outside := runDelay(t, pids) - before
-	// Half and twice allow for waits that go on when the measurement begins or ends.
+	// Half and twice allow for waits in progress when the measurement begins or ends.
 	if got := m.sum(t, "runnable", "yes"); got < inside/2 || got > 2*outside {
-		t.Errorf("%d ns in the run queue, the kernel says from %d to %d\n%s", got, inside, outside, m.stderr)
+		t.Errorf("got %d ns in the run queue, want from %d to %d, as the kernel counts\n%s", got, inside, outside, m.stderr)
 	}
 	for _, s := range m.profile.Sample {
 		if !slices.Contains(functions(s), "[preempted]") {
-			t.Errorf("a program that never waits: %v", functions(s))
+			t.Errorf("got stack %v, want only preempted threads", functions(s))
 		}
 	}
 }

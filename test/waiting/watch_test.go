@@ -29,7 +29,7 @@ func alone(t *testing.T, mode string) truth {
 	return parseTruth(t, stdout)
 }
 
-// watch runs fulgur on the whole system while f runs. It has begun when one of the
+// watch runs fulgur on the whole system while f runs. fulgur is ready when one of the BPF
 // programs is attached.
 func watch(t *testing.T, programs []string, f func() truth, args ...string) measured {
 	t.Helper()
@@ -45,7 +45,7 @@ func watch(t *testing.T, programs []string, f func() truth, args ...string) meas
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 	if !awaitLink(t, cmd.Process.Pid, ended, programs...) {
-		t.Fatalf("fulgur %s ended at once: %s", strings.Join(args, " "), &stderr)
+		t.Fatalf("fulgur %s exited at once: %s", strings.Join(args, " "), &stderr)
 	}
 	known := f()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -57,8 +57,8 @@ func watch(t *testing.T, programs []string, f func() truth, args ...string) meas
 	return measured{profile: readProfile(t, out), truth: known, stderr: stderr.String()}
 }
 
-// awaitLink waits until a process has attached one of the BPF programs of those
-// names, and returns false if it ends before.
+// awaitLink waits until a process has attached a BPF program with one of the names. It
+// returns false if the process exits before.
 func awaitLink(t *testing.T, pid int, ended <-chan error, programs ...string) bool {
 	t.Helper()
 	for end := time.Now().Add(testenv.Patience(time.Minute)); time.Now().Before(end); {
@@ -77,16 +77,16 @@ func awaitLink(t *testing.T, pid int, ended <-chan error, programs ...string) bo
 			}
 		}
 	}
-	t.Fatalf("process %d attaches none of %s", pid, strings.Join(programs, ", "))
+	t.Fatalf("process %d attached none of the BPF programs %s", pid, strings.Join(programs, ", "))
 	return false
 }
 
-// linkedProgram returns the name of the program that a descriptor keeps attached,
-// and "" if it is of no link.
+// linkedProgram returns the name of the program that a descriptor keeps attached, "" if
+// the descriptor is not a BPF link.
 func linkedProgram(fdinfo string) string {
 	b, err := os.ReadFile(fdinfo)
 	if err != nil || !bytes.Contains(b, []byte("link_type:")) {
-		return "" // closed again, or something else
+		return "" // closed meanwhile, or not a link
 	}
 	_, after, _ := strings.Cut(string(b), "prog_id:")
 	var id uint32

@@ -16,16 +16,16 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A way is one of waiting in the kernel for a while.
+// A way is a way of waiting in the kernel.
 type way struct {
 	// name is the thread's name, and fulgur's reason.
 	name string
-	// prepare returns what waits once and says for how long, in ns. It is called in
-	// the thread that will.
+	// prepare returns a function that waits once, and returns the duration in ns. The
+	// waiting thread calls it.
 	prepare func() (wait func() int64, err error)
 }
 
-// wayTime is how long a wait in each way takes, wayRounds how many there are.
+// wayTime is the length of a wait, wayRounds the number of waits in each way.
 const (
 	wayTime   = 40 * time.Millisecond
 	wayRounds = 3
@@ -112,7 +112,7 @@ var ways = []way{
 	{"io_uring", ioUring},
 }
 
-// waitInAllWays waits in each way, in a thread of its name.
+// waitInAllWays waits in each way, in a thread with the way's name.
 func waitInAllWays(t *truth) error {
 	t.Ways = map[string]int64{}
 	for _, w := range ways {
@@ -130,7 +130,7 @@ func waitInAllWays(t *truth) error {
 			return err
 		}
 		if errors.Is(failed, unix.ENOSYS) || errors.Is(failed, unix.EPERM) {
-			continue // this kernel has none, or not for us
+			continue // this kernel does not have it, or does not allow it
 		}
 		if failed != nil {
 			return failed
@@ -139,14 +139,14 @@ func waitInAllWays(t *truth) error {
 	return nil
 }
 
-// duration returns wayTime, anew, as calls may change it.
+// duration returns a new copy of wayTime, because calls may change it.
 func duration() *unix.Timespec {
 	ts := unix.NsecToTimespec(int64(wayTime))
 	return &ts
 }
 
-// pointer is for memory that does not move: Go moves only stacks, and its arguments
-// are not on a stack.
+// pointer returns the address of memory that does not move: Go moves only stacks, and the
+// arguments are not on a stack.
 func pointer[T any](p *T) uintptr {
 	kept = append(kept, p)
 	return uintptr(unsafe.Pointer(p))
@@ -157,13 +157,13 @@ var kept []any
 
 func readByte(fd int) int64 { return raw(unix.SYS_READ, uintptr(fd), pointer(new(byte)), 1) }
 
-// setTimeout bounds how long a socket waits for others.
+// setTimeout limits the time that a socket waits.
 func setTimeout(fd int) error {
 	tv := unix.NsecToTimeval(int64(wayTime))
 	return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
 }
 
-// ioUring waits for a time-out that it submits to a ring: include/uapi/linux/io_uring.h.
+// ioUring waits for a timeout that it submits to a ring: include/uapi/linux/io_uring.h.
 func ioUring() (func() int64, error) {
 	const (
 		offSQRing, offSQEs = 0, 0x10000000
@@ -226,7 +226,7 @@ func TestWays(t *testing.T) {
 		// During a preemption, the awaited event may already happen.
 		got, preempted := m.sum(t, "waits", w.name, "fulgur/test/waiting.raw", "["+w.name+"]"), m.preempted(t, "waits", w.name)
 		if got > wayRounds || got+preempted+m.missed() < wayRounds {
-			t.Errorf("%d waits in %s, want %d, and %d preempted\n%s", got, w.name, wayRounds, preempted, m.stderr)
+			t.Errorf("got %d waits in %s, want %d; %d were preempted\n%s", got, w.name, wayRounds, preempted, m.stderr)
 		}
 	}
 	if t.Failed() {
@@ -238,8 +238,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Each of many children that only sleep is seen, with its time; otherwise fulgur
-// reports that the kernel missed some.
+// fulgur sees each of many children that only sleep, with its time, or reports missed
+// waits.
 func TestForkStorm(t *testing.T) {
 	const child = "fulgur/test/waiting.child"
 	m := measure(t, "storm", "offcpu", "--per-thread")
@@ -250,7 +250,7 @@ func TestForkStorm(t *testing.T) {
 		}
 	}
 	if missing := m.truth.Times - int64(len(seen)); missing < 0 || missing > 0 && !strings.Contains(m.stderr, " missed ") {
-		t.Errorf("%d children of %d\n%s", len(seen), m.truth.Times, m.stderr)
+		t.Errorf("got %d children, want %d\n%s", len(seen), m.truth.Times, m.stderr)
 	}
 	m.check(t, "off-cpu", "storm", m.truth.Slept, child, "[sleep]")
 }
@@ -288,8 +288,8 @@ func storm(t *truth) error {
 	return nil
 }
 
-// fork starts a child. That has one thread, and Go's runtime needs more: what it
-// runs must not call it.
+// fork starts a child. The child has one thread, but Go's runtime needs more, so the
+// child must not call the runtime.
 //
 //go:norace
 //go:nosplit
@@ -302,7 +302,7 @@ func fork(slept *int64) unix.Errno {
 	return errno
 }
 
-// child sleeps, tells for how long, and ends.
+// child sleeps, reports for how long, and exits.
 //
 //go:norace
 //go:nosplit

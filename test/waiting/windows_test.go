@@ -23,12 +23,12 @@ func readWindows(t *testing.T, dir string) (all []*pprof.Profile) {
 		all = append(all, readProfile(t, file))
 	}
 	if len(all) < 2 {
-		t.Fatalf("the windows are %q", files)
+		t.Fatalf("got windows %q, want at least 2", files)
 	}
 	return all
 }
 
-// Windows have together the time asleep that the program counts, those sleeps too
+// The windows together have the time asleep that the program counts, including sleeps
 // that are divided between windows.
 func TestSleepsInWindows(t *testing.T) {
 	testenv.EveryKernel(t)
@@ -40,7 +40,7 @@ func TestSleepsInWindows(t *testing.T) {
 	}
 	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 	if got := m.sum(t, "off-cpu", "", "[stack lost]"); got != 0 {
-		t.Errorf("%d ns without a stack\n%s", got, m.stderr)
+		t.Errorf("got %d ns without a stack, want 0\n%s", got, m.stderr)
 	}
 }
 
@@ -62,13 +62,13 @@ func TestAsleepInEveryWindow(t *testing.T) {
 		m := measured{profile: p, stderr: string(report)}
 		where := whereAsleep(t, "fulgur/test/waiting.nap")
 		if n := m.sum(t, "samples", "sleeper", "[sleep]", where); n != 1 {
-			t.Errorf("window %d: %d sleeps, want 1\n%s", i+1, n, p)
+			t.Errorf("window %d: got %d sleeps, want 1\n%s", i+1, n, p)
 		}
 		whole += m.sum(t, "wall", "sleeper", "[sleep]", where)
 	}
-	// The time begins before the threads are looked at, which takes as long as the
-	// machine is busy.
+	// The time begins before fulgur reads the threads, which takes longer on a busy
+	// machine.
 	if whole < int64(800*time.Millisecond) || whole > int64(took) {
-		t.Errorf("%d ns in all windows, of 1.1 s in %v\n%s", whole, took, report)
+		t.Errorf("got %d ns in all windows, want 1.1 s, at most %v\n%s", whole, took, report)
 	}
 }

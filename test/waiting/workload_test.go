@@ -23,8 +23,8 @@ type truth struct {
 	Waited  int64 // for others
 	Times   int64
 	Elapsed int64
-	// Page faults of fresh memory, one a page, and of a file, and the major ones
-	// among these, all as the kernel counts them for the thread.
+	// Page faults of fresh memory, one per page, and of a file, and the major faults of
+	// the file, as the kernel counts them for the thread.
 	Anonymous, Mapped, Major int64
 	File                     string
 	// Bytes read from a disk or written to it, and the kernel's count of these
@@ -32,7 +32,7 @@ type truth struct {
 	Bytes, Counted int64
 	// Ways is the duration of waiting calls, by reason.
 	Ways map[string]int64
-	// CPU is how long threads were on a CPU, by their name.
+	// CPU is the time that threads were on a CPU, by their names.
 	CPU map[string]int64
 }
 
@@ -79,13 +79,13 @@ func workload(mode string) error {
 	case "dirty":
 		err = dirty(&t)
 	default:
-		err = fmt.Errorf("no such workload")
+		err = fmt.Errorf("unknown workload")
 	}
 	if err != nil {
 		return err
 	}
 	t.Elapsed = int64(time.Since(begin))
-	t.CPU = onCPU.by // all threads have ended
+	t.CPU = onCPU.by // all threads have exited
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
@@ -93,7 +93,7 @@ func workload(mode string) error {
 func thread(name string, f func()) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with us
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		err := setName(name)
 		if err == nil {
 			begin := clock(unix.CLOCK_THREAD_CPUTIME_ID)
@@ -124,9 +124,9 @@ func setName(name string) error {
 	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }
 
-// raw makes a system call that Go's runtime does not notice: a thread that it
-// takes to be running goes on as soon as it wakes. What fails is tried again by
-// those who wait. It returns how long that took, in ns.
+// raw makes a system call without Go's runtime: a thread that the runtime considers
+// running continues as soon as it wakes. Callers that wait retry failed calls. It returns
+// the duration in ns.
 //
 //go:norace
 //go:nosplit
@@ -139,10 +139,10 @@ func raw(call uintptr, args ...uintptr) int64 {
 	return clock(unix.CLOCK_MONOTONIC) - begin
 }
 
-// napTime is how long a nap is.
+// napTime is the length of a nap.
 const napTime = 20 * time.Millisecond
 
-// nap sleeps n times, and returns for how long.
+// nap sleeps n times, and returns the total time.
 //
 //go:noinline
 func nap(n int, each time.Duration) (slept, times int64) {
@@ -160,7 +160,7 @@ func (l *lock) futex(op int, value uint32) {
 	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&l.word)), uintptr(op|128 /* FUTEX_PRIVATE_FLAG */), uintptr(value))
 }
 
-// wait waits until the lock is handed over, and returns for how long.
+// wait waits until the lock is handed over, and returns the time.
 //
 //go:noinline
 func (l *lock) wait() int64 {
@@ -171,7 +171,7 @@ func (l *lock) wait() int64 {
 	return int64(time.Since(begin))
 }
 
-// handOver lets who waits have the lock.
+// handOver gives the lock to the waiting thread.
 //
 //go:noinline
 func (l *lock) handOver() {
@@ -179,8 +179,8 @@ func (l *lock) handOver() {
 	l.futex(1 /* FUTEX_WAKE */, 1)
 }
 
-// convoy lets threads stand in line: each sleeps for 5 ms in turn while the
-// others wait.
+// convoy makes threads queue for a lock: each sleeps for 5 ms in turn while the others
+// wait.
 func convoy(t *truth) error {
 	const threads, rounds = 3, 20
 	turns := [threads]lock{}
@@ -235,11 +235,10 @@ func pingpong(t *truth) error {
 	return errors.Join(<-done, <-done)
 }
 
-// turns sends a byte and waits for one, round after round, and returns how long
-// that took and how much of that on the CPU, in ns. In it nothing takes the thread
-// off the CPU but what the function itself does and the kernel: Go's scheduler has
-// no say in a function that never looks at its stack, and the race detector none
-// in one that it does not instrument.
+// turns sends a byte and waits for one in each round. It returns the total time and the
+// CPU time, in ns. Only the function itself and the kernel take the thread off the CPU:
+// Go's scheduler does not interrupt a function without stack checks, and the race
+// detector does not instrument it.
 //
 //go:norace
 //go:nosplit
@@ -267,7 +266,7 @@ func echo(from, to, rounds int) {
 	}
 }
 
-// clock reads a clock that every kernel has, in ns.
+// clock reads a clock that every kernel supports, in ns.
 //
 //go:norace
 //go:nosplit
@@ -294,8 +293,8 @@ func touch(t *truth) error {
 	if err != nil {
 		return err
 	}
-	// One page at a time: neither large ones nor those that come with others. A
-	// kernel without large pages knows no advice on them.
+	// Fault in one page at a time, without large pages or faultaround. A kernel without
+	// large pages rejects the advice.
 	_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
 	if err := unix.Madvise(mapped, unix.MADV_RANDOM); err != nil {
 		return err
@@ -312,7 +311,7 @@ func touch(t *truth) error {
 	})
 }
 
-// touchPages has no faults but those of the pages that it touches.
+// touchPages causes only the faults of the pages that it touches.
 //
 //go:norace
 //go:noinline
@@ -322,7 +321,7 @@ func touchPages(to, from []byte) {
 	}
 }
 
-// pinned has the kernel itself fetch a page for a thread, which writes to it only
+// pinned makes the kernel itself fetch a page for a thread, which writes to it only
 // later.
 func pinned(t *truth) error {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -361,15 +360,14 @@ func uncached(size int) (*os.File, error) {
 	return file, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// faults returns how many page faults this thread has had.
+// faults returns the number of page faults of this thread.
 func faults() (minor, major int64) {
 	var used unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel has it
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel supports it
 	return used.Minflt, used.Majflt
 }
 
-// direct reads a file from its disk, or writes it, past the cache, in calls of a
-// size each.
+// direct reads or writes a file past the cache, in calls of the given size.
 func direct(t *truth, flags int, io func(int, []byte) (int, error), counter string, calls, size int) error {
 	file, err := uncached(calls * size)
 	if err != nil {
@@ -400,7 +398,7 @@ func direct(t *truth, flags int, io func(int, []byte) (int, error), counter stri
 	}), failed)
 }
 
-// cached reads a file from its disk through the cache, in pieces of its own.
+// cached reads a file from its disk through the cache, in pieces.
 func cached(t *truth) error {
 	const pieces, size = 50, 32 << 10
 	file, err := uncached(pieces * size)
@@ -408,7 +406,7 @@ func cached(t *truth) error {
 		return err
 	}
 	defer file.Close()
-	// Nothing is read ahead then.
+	// This disables readahead.
 	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_RANDOM); err != nil {
 		return err
 	}
@@ -426,8 +424,8 @@ func cached(t *truth) error {
 	}), failed)
 }
 
-// dirty writes a file into the cache, and has the kernel write it back; the file was
-// as large before, and written by the program itself.
+// dirty writes a file into the cache, and makes the kernel write it back. The file had
+// the same size before, and the program itself wrote it.
 func dirty(t *truth) error {
 	const size = 1 << 20
 	file, err := uncached(size)
@@ -445,13 +443,13 @@ func dirty(t *truth) error {
 	return nil
 }
 
-// aligned returns memory as reading past the cache needs it.
+// aligned returns memory that is aligned for reads past the cache.
 func aligned(size int) ([]byte, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 }
 
-// ioCounter returns a counter of this thread's /proc/thread-self/io, 0 where the
-// kernel keeps none.
+// ioCounter returns a counter of this thread's /proc/thread-self/io, 0 if the kernel does
+// not have it.
 func ioCounter(name string) int64 {
 	b, err := os.ReadFile("/proc/thread-self/io")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package bolt tests fulgur bolt against the branch records that the rig's PMU
-// was given: what comes out is what the same records make when they are counted
-// one by one.
+// Package bolt tests fulgur bolt with prepared branch records in the rig's PMU: the
+// profile must equal a count of the same records one by one.
 package bolt
 
 import (
@@ -34,7 +33,7 @@ const workloadVar = "BOLT_WORKLOAD"
 
 func TestMain(m *testing.M) {
 	if threads, err := strconv.Atoi(os.Getenv(workloadVar)); err == nil {
-		_, _ = io.ReadAll(os.Stdin) // until it is let go
+		_, _ = io.ReadAll(os.Stdin) // until standard input is closed
 		for range threads - 1 {
 			go spin()
 		}
@@ -52,13 +51,13 @@ func spin() {
 	}
 }
 
-// workload is a process that waits to be let go.
+// workload is a process that waits until its standard input is closed.
 type workload struct {
 	pid   int
 	letGo func()
 }
 
-// threads starts a process of the test binary, linked for one address, with
+// threads starts the test binary, which is linked for a fixed address, as a process with
 // that many threads.
 func threads(t *testing.T, n int) workload {
 	t.Helper()
@@ -67,8 +66,8 @@ func threads(t *testing.T, n int) workload {
 	return start(t, cmd)
 }
 
-// start starts a process that waits for the end of its standard input, and ends
-// it with the test.
+// start starts a process that waits for the end of its standard input, and kills it when
+// the test ends.
 func start(t *testing.T, cmd *exec.Cmd) workload {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -85,23 +84,23 @@ func start(t *testing.T, cmd *exec.Cmd) workload {
 	return workload{cmd.Process.Pid, func() { _ = stdin.Close() }}
 }
 
-// until waits for what becomes true.
+// until waits until a condition is true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience(time.Minute)); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timeout: waited for %s", what)
 		}
 	}
 }
 
-// run is fulgur bolt at work.
+// run is a running fulgur bolt.
 type run struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
 }
 
-// begin starts fulgur bolt, waits until it samples and lets processes go.
+// begin starts fulgur bolt, waits until it samples, and lets processes run.
 func begin(t *testing.T, workloads []workload, args ...string) *run {
 	t.Helper()
 	r := &run{cmd: exec.Command(testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir()), append([]string{"bolt", "--llvm", "22", "--stats", "json", "-f", "2000"}, args...)...)}
@@ -126,7 +125,7 @@ func status(t *testing.T) pmu.Status {
 	return s
 }
 
-// report is what is looked at of the summary.
+// report holds the fields of the summary that the tests check.
 type report struct {
 	Samples uint64 `json:"samples"`
 	Lost    []struct {
@@ -139,7 +138,7 @@ type report struct {
 	} `json:"binaries"`
 }
 
-// end waits for the PMU to run out of windows, then for fulgur to end.
+// end waits until the PMU has no more windows, then until fulgur exits.
 func (r *run) end(t *testing.T) report {
 	t.Helper()
 	until(t, "samples to take all windows", func() bool { return !status(t).Left() })
@@ -157,7 +156,7 @@ func (r *run) end(t *testing.T) report {
 	return rep
 }
 
-// oracle counts what was prepared, one binary's.
+// oracle counts the prepared records of one binary.
 type oracle struct {
 	binary    *bolt.Binary
 	collector *bolt.Collector
@@ -179,8 +178,8 @@ func newOracle(t *testing.T, path string, strict bool) oracle {
 	return oracle{b, c}
 }
 
-// prepare hands the PMU windows for a process that runs the binary, and counts
-// them.
+// prepare gives the PMU windows for a process that runs the binary, and counts their
+// records.
 func (o oracle) prepare(t *testing.T, pid, windows, window int) {
 	t.Helper()
 	var layout bolt.Layout
@@ -216,9 +215,8 @@ func (o oracle) prepare(t *testing.T, pid, windows, window int) {
 	}
 }
 
-// walk makes up records between addresses of a process's code, and now and
-// then of the kernel, of elsewhere, on a wrong path, of an aborted transaction,
-// and empty ones.
+// walk makes random records between addresses of a process's code. A few are in the
+// kernel or elsewhere, on a wrong path, of an aborted transaction, or empty.
 func walk(seed, n int, start, limit uint64) []pmu.Record {
 	const kernel, elsewhere = 0xffffffff81000000, 0x10000
 	state := uint64(seed)
@@ -255,7 +253,7 @@ func walk(seed, n int, start, limit uint64) []pmu.Record {
 	return records
 }
 
-// want returns the profile of what was prepared.
+// want returns the profile of the prepared records.
 func (o oracle) want(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -268,7 +266,7 @@ func (o oracle) want(t *testing.T) string {
 	return out.String()
 }
 
-// check compares a profile to that of what was prepared.
+// check compares a profile with the profile of the prepared records.
 func (o oracle) check(t *testing.T, got string) {
 	t.Helper()
 	if want := o.want(t); got != want {
@@ -287,8 +285,8 @@ func firstDifference(got, want string) string {
 	return "one is longer"
 }
 
-// All threads of processes that are linked for one address, in windows of all
-// sizes, by interrupt and by NMI, stitched and strict.
+// All threads of processes with a fixed address, in windows of all sizes, by interrupt
+// and by NMI, with and without --strict.
 func TestThreads(t *testing.T) {
 	testenv.EveryKernel(t)
 	for _, test := range []struct {
@@ -311,15 +309,15 @@ func TestThreads(t *testing.T) {
 			}
 			r := begin(t, []workload{one, three, other}, args...)
 			if rep := r.end(t); rep.Samples != 400 {
-				t.Errorf("%d samples, want 400", rep.Samples)
+				t.Errorf("got %d samples, want 400", rep.Samples)
 			}
 			o.check(t, r.stdout.String())
 		})
 	}
 }
 
-// Several processes of one position-independent binary, each at an address of
-// its own, and a child that one of them forks once it is sampled.
+// Several processes of one position-independent binary, each at its own address, and a
+// child that one of them forks while it is sampled.
 func TestForks(t *testing.T) {
 	pmu.Load(t, pmu.Options{NMI: true})
 	path := writePIE(t, t.TempDir())
@@ -344,13 +342,13 @@ func TestForks(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL) })
 	}
 	if rep := r.end(t); rep.Samples != 400 {
-		t.Errorf("%d samples, want 400", rep.Samples)
+		t.Errorf("got %d samples, want 400", rep.Samples)
 	}
 	o.check(t, r.stdout.String())
 }
 
-// A profile of each binary that a process maps, and of one that was chosen, on
-// the whole system.
+// Profiles of each binary that a process maps, and of a chosen binary, on the whole
+// system.
 func TestBinaries(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	dir := t.TempDir()
@@ -378,13 +376,13 @@ func TestBinaries(t *testing.T) {
 				}
 			}
 			if want := 2 - len(args)/5; len(rep.Binaries) != want {
-				t.Errorf("%d profiles, want %d", len(rep.Binaries), want)
+				t.Errorf("got %d profiles, want %d", len(rep.Binaries), want)
 			}
 		})
 	}
 }
 
-// What a tiny ring loses is counted.
+// Samples that a tiny ring loses are counted.
 func TestLost(t *testing.T) {
 	pmu.Load(t, pmu.Options{NMI: true})
 	o := newOracle(t, os.Args[0], false)
@@ -398,7 +396,7 @@ func TestLost(t *testing.T) {
 		}
 	}
 	if lost == 0 || lost+rep.Samples != 500 {
-		t.Errorf("%d samples and %d lost, want 500 together", rep.Samples, lost)
+		t.Errorf("got %d samples and %d lost, want 500 together", rep.Samples, lost)
 	}
 }
 
@@ -418,6 +416,6 @@ func TestCycles(t *testing.T) {
 	}
 	t.Logf("%+v\n%s", s, out)
 	if s.NMIs == 0 || !strings.Contains(string(out), "bolt.spin") || !strings.Contains(string(out), "cycles") {
-		t.Errorf("%+v:\n%s", s, out)
+		t.Errorf("status = %+v, want NMIs, and cycles in bolt.spin in:\n%s", s, out)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// What perf recorded, fulgur convert makes the same profile of as fulgur bolt
-// of the same records; of a process that is linked for one address, and of one
-// that is not.
+// fulgur convert makes the same profile from perf's recording as fulgur bolt makes from
+// the same records, for a program with a fixed address and for a position-independent
+// one.
 func TestPerf(t *testing.T) {
 	perf := testenv.Tool(t, "perf")
 	dir := t.TempDir()
@@ -29,9 +29,9 @@ func TestPerf(t *testing.T) {
 		{"pie", pie, func(t *testing.T) workload { return start(t, exec.Command(pie)) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// The emulated processor was seen to mistake its flags when it gets NMIs
-			// (emulated in test/rig/report.go), and once a trace was counted twice. What
-			// is wrong with us is so the second time, too.
+			// The emulated processor sometimes mistakes its flags on an NMI (see emulated
+			// in test/rig/report.go), and once a trace was counted twice. Try again: a
+			// bug of fulgur shows the second time, too.
 			var differences []string
 			for range 2 {
 				data := filepath.Join(t.TempDir(), test.name+".data")
@@ -45,8 +45,8 @@ func TestPerf(t *testing.T) {
 	}
 }
 
-// comparePerf compares the profiles that fulgur convert and fulgur bolt make of the
-// same records of a workload with what was prepared, and says how they differ.
+// comparePerf compares the profiles that fulgur convert and fulgur bolt make of the same
+// records of a workload with the prepared records. It returns the differences.
 func comparePerf(t *testing.T, perf, fulgur, path, data string, w workload) (differences []string) {
 	t.Helper()
 	pmu.Load(t, pmu.Options{NMI: true})
@@ -77,8 +77,7 @@ func comparePerf(t *testing.T, perf, fulgur, path, data string, w workload) (dif
 	return differences
 }
 
-// record has perf record the branches of a process until the PMU has no more
-// windows.
+// record runs perf record on the branches of a process until the PMU has no more windows.
 func record(t *testing.T, perf string, w workload, data string) {
 	t.Helper()
 	cmd := exec.Command(perf, "record", "-q", "-b", "-e", "cycles:u", "-F", "2000", "-p", strconv.Itoa(w.pid), "-o", data)
@@ -94,7 +93,7 @@ func record(t *testing.T, perf string, w workload, data string) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it ends by the signal
+	_ = cmd.Wait() // perf exits by the signal
 	if _, err := os.Stat(data); err != nil {
 		t.Fatalf("perf record: %v\n%s", err, &stderr)
 	}

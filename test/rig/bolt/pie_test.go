@@ -10,8 +10,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// program waits until its standard input ends, forks, and loops for ever, parent
-// and child.
+// program waits until its standard input ends, and forks. Parent and child loop forever.
 var program = []byte{
 	0x31, 0xc0, // xor %eax,%eax: read
 	0x31, 0xff, // xor %edi,%edi: of standard input
@@ -38,7 +37,7 @@ func writePIE(t *testing.T, dir string) string {
 			elftest.BuildID([]byte("position-independent")),
 		},
 	}
-	// Where the code comes to be does not depend on what the headers say.
+	// The address of the code does not depend on the headers.
 	at := uint64(bytes.Index(f.Bytes(), program))
 	f.Entry = base + at
 	f.Sections[0].Addr = f.Entry

@@ -51,7 +51,7 @@ func TestStacks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Samples < windows || nmi != (s.NMIs > 0) || len(s.Queues) != 1 || s.Queues[0].Left() != 0 {
-				t.Errorf("status is %+v", s)
+				t.Errorf("status = %+v, want at least %d samples and one empty queue", s, windows)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func sample(t *testing.T, window, n int) []Record {
 	for i := range n {
 		r := ring[page+i*size:]
 		if kind := binary.NativeEndian.Uint32(r); kind != unix.PERF_RECORD_SAMPLE {
-			t.Fatalf("record %d is of type %d", i, kind)
+			t.Fatalf("record %d has type %d, want a sample", i, kind)
 		}
 		if have := binary.NativeEndian.Uint64(r[8:]); have != uint64(window) {
 			t.Fatalf("sample %d has %d branch records, want %d", i, have, window)

@@ -16,8 +16,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// workloadVar has the test binary be the program that is profiled, for so much CPU
-// time.
+// workloadVar makes the test binary the profiled program, for the given CPU time.
 const workloadVar = "FULGUR_SMOKE_WORKLOAD"
 
 func TestMain(m *testing.M) {
@@ -34,11 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// depth is how many frames of readDeep are on each of its stacks.
+// depth is the number of frames of readDeep on each of its stacks.
 const depth = 31
 
-// readDeep calls itself n times and then reads zeros until the process has used so
-// much CPU time, most of it in the kernel.
+// readDeep calls itself n times, and then reads zeros until the process has used the
+// given CPU time, most of it in the kernel.
 //
 //go:noinline
 func readDeep(n int, until time.Duration) error {
@@ -62,9 +61,9 @@ func readDeep(n int, until time.Duration) error {
 	}
 }
 
-// Every way to walk user stacks, from user space and from the kernel, of a command,
-// a process and the whole machine, leads through all frames to the program's root,
-// and functions of the kernel have their names.
+// Each method of walking user stacks, for samples in user space and in the kernel, of a
+// command, a process and the whole machine, finds all frames up to the program's root.
+// Functions of the kernel have their names.
 func TestProfile(t *testing.T) {
 	testenv.VM(t)
 	program := testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir())
@@ -108,7 +107,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// checkFolded checks the stacks of readDeep in a file of folded ones.
+// checkFolded checks the stacks of readDeep in a file of folded stacks.
 func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *bytes.Buffer) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -146,13 +145,14 @@ func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *byte
 			}
 			inKernel++
 			if name, _, _ = strings.Cut(name, "+"); !kernel[name] {
-				t.Errorf("%s is no function of /proc/kallsyms: %s", f, line)
+				t.Errorf("%s is not a function in /proc/kallsyms: %s", f, line)
 			}
 		}
 	}
-	// Less in the first microseconds, and where a function has yet to keep its frame.
+	// Stacks are shorter in the first microseconds, and where a function has not yet set
+	// up its frame.
 	if inKernel == 0 || whole == 0 || whole < all/2 {
-		t.Errorf("%d samples of readDeep, %d with %d frames of it, and %d frames of the kernel\n%s\n%s", all, whole, depth, inKernel, text, stderr)
+		t.Errorf("got %d samples of readDeep, %d of them with %d frames of it, and %d frames of the kernel, want at least half with all frames\n%s\n%s", all, whole, depth, inKernel, text, stderr)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package smoke checks that the rig's machines are what the privileged tests
-// of other packages rely on.
+// Package smoke checks the properties of the rig's machines that the privileged tests of
+// other packages need.
 package smoke
 
 import (
@@ -74,11 +74,11 @@ func TestShell(t *testing.T) {
 	testenv.VM(t)
 	out, err := exec.Command("sh", "-c", "echo $((6 * 7)) | cat").CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "42" {
-		t.Errorf("shell printed %q, %v", out, err)
+		t.Errorf("shell printed %q, %v, want 42", out, err)
 	}
 }
 
-// TestOrphans checks that process 1 reaps what has lost its parent.
+// TestOrphans checks that process 1 reaps orphans.
 func TestOrphans(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.VM(t)
@@ -92,7 +92,7 @@ func TestOrphans(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s has not been reaped", proc)
+			t.Fatalf("%s was not reaped", proc)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestCPUClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if count == [8]byte{} {
-		t.Error("cpu-clock counted nothing")
+		t.Error("cpu-clock = 0, want more")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestHotplug(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.VM(t)
 	if n := runtime.NumCPU(); n != 2 {
-		t.Fatalf("%d CPUs, want 2", n)
+		t.Fatalf("got %d CPUs, want 2", n)
 	}
 	write(t, cpu1, "0")
 	if fd, err := openCPUClock(1); !errors.Is(err, unix.ENODEV) {
