@@ -12,9 +12,9 @@ import (
 	"fulgur/internal/profile/encode/flame"
 )
 
-// manyStacks returns a profile of n distinct stacks of 20 processes: walks
-// from main through a program of 5000 functions, each of which calls up to six
-// others, the first most often. It is the same on every call.
+// manyStacks returns a profile of n distinct stacks of 20 processes: random walks from
+// main through a program of 5000 functions. Each function calls up to six others, the
+// first one most often. Every call returns the same profile.
 func manyStacks(n int) *profile.Profile {
 	const processes, functions, calls = 20, 5000, 6
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
@@ -58,10 +58,10 @@ func manyStacks(n int) *profile.Profile {
 	return b.Profile(profile.Meta{Command: "a million stacks"}, profile.Losses{})
 }
 
-// BenchmarkMillionStacks opens a page of a million distinct stacks and does
-// with it what people do, with a window of 1280 by 800 pixels. Times are in ms,
-// until the page has drawn the result, and include what other programs take of
-// the machine; cpu-ms is what the page's thread takes of a processor to open:
+// BenchmarkMillionStacks opens a page of a million distinct stacks and uses it like a
+// person, in a window of 1280 by 800 pixels. Times are in ms, until the page has drawn
+// the result, and include the load of other programs. cpu-ms is the CPU time of the
+// page's thread to open it.
 //
 //	open     from the address to the graph
 //	hover    the pointer moves to another box
@@ -89,7 +89,7 @@ func BenchmarkMillionStacks(b *testing.B) {
 	if err := file.Close(); err != nil {
 		b.Fatal(err)
 	}
-	var cpu time.Duration // of opening
+	var cpu time.Duration // to open the page
 	times := map[string]time.Duration{}
 	for b.Loop() {
 		c := newTab(b)
@@ -129,8 +129,7 @@ func BenchmarkMillionStacks(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// threadTime returns the time of a processor that the page's thread took so
-// far.
+// threadTime returns the CPU time of the page's thread so far.
 func (c *tab) threadTime() time.Duration {
 	c.t.Helper()
 	var m struct {

@@ -16,10 +16,10 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// patience is how long anything may take before a test gives up.
+// patience is the time limit of each step.
 const patience = time.Minute
 
-// browser is a headless browser, spoken to in the DevTools protocol over a
+// browser is a headless browser that the tests control by the DevTools protocol over a
 // pair of pipes: JSON messages that end in a zero byte.
 type browser struct {
 	cmd *exec.Cmd
@@ -29,12 +29,12 @@ type browser struct {
 	mu      sync.Mutex
 	last    int
 	waiting map[int]chan reply
-	// events are the protocol events seen so far, oldest first.
+	// events are the protocol events so far, oldest first.
 	events []event
 }
 
-// tab is a page of the browser, used by one test or benchmark. The zero session speaks to
-// the browser itself.
+// tab is a page of the browser, used by one test or benchmark. The zero session is the
+// browser itself.
 type tab struct {
 	*browser
 	t       testing.TB
@@ -66,11 +66,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is fulgur's path, once a test has asked for it. That is not always in
-// builtDir: where nothing can be built, it is found in PATH.
+// built is fulgur's path, once a test has called program. It is not always in builtDir:
+// without a compiler, fulgur comes from PATH.
 var built, builtDir string
 
-// program returns the path of fulgur, built by the first test that asks.
+// program returns the path of fulgur. The first call builds it.
 func program(t *testing.T) string {
 	t.Helper()
 	if built == "" {
@@ -114,7 +114,7 @@ func start(path string) (*browser, error) {
 	return b, nil
 }
 
-// stop ends the browser, which closing its pipe does, and removes its files.
+// stop closes the browser's pipe, which ends the browser, and removes its files.
 func (b *browser) stop() {
 	b.out.Close()
 	_ = b.cmd.Wait() // its exit code does not depend on the pages
@@ -174,7 +174,7 @@ func (b *browser) read(in io.ReadCloser) {
 	}
 }
 
-// call runs a method of the protocol and stores its result, if asked for.
+// call runs a method of the protocol, and stores its result if result is not nil.
 func (c *tab) call(method string, params, result any) {
 	c.t.Helper()
 	if params == nil {
@@ -213,7 +213,7 @@ func (c *tab) call(method string, params, result any) {
 	}
 }
 
-// seen returns the tab's events so far of one method.
+// seen returns the tab's events of one method so far.
 func (c *tab) seen(method string) []event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func (c *tab) until(condition string) {
 	}, condition)
 }
 
-// waitFor waits for a condition, which what names.
+// waitFor waits for a condition. what describes it.
 func (c *tab) waitFor(condition func() bool, what string) {
 	c.t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
@@ -296,8 +296,8 @@ func (c *tab) click(x, y float64) {
 	c.mouse("mouseReleased", x, y, 1)
 }
 
-// clickOn clicks the middle of the first element that selector matches, once
-// it is in sight.
+// clickOn scrolls the first element that selector matches into view, and clicks its
+// center.
 func (c *tab) clickOn(selector string) {
 	c.t.Helper()
 	var at [2]float64
@@ -309,8 +309,8 @@ func (c *tab) clickOn(selector string) {
 	c.click(at[0], at[1])
 }
 
-// keyCodes are the virtual key codes that the browser wants beside the names
-// of keys that type nothing.
+// keyCodes are the virtual key codes that the browser needs in addition to the names of
+// keys that type nothing.
 var keyCodes = map[string]int{
 	"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
 	"Home": 36,
@@ -341,8 +341,8 @@ func (c *tab) write(text string) {
 	}
 }
 
-// screenshot stores a picture of the page in the directory that the
-// environment variable FULGUR_SCREENSHOTS names, if it is set.
+// screenshot stores a picture of the page in the directory given by the environment
+// variable FULGUR_SCREENSHOTS, if it is set.
 func (c *tab) screenshot(name string) {
 	c.t.Helper()
 	dir := os.Getenv("FULGUR_SCREENSHOTS")

@@ -33,8 +33,7 @@ type frontEnd struct {
 // session is the front end's name for the loaded profile.
 const session = "test"
 
-// load checks a profile and loads it into the front end, which is to ask nobody
-// for symbols.
+// load checks a profile, and loads it into the front end, which must not request symbols.
 func load(t *testing.T, write func(io.Writer) error) *frontEnd {
 	t.Helper()
 	var profile bytes.Buffer
@@ -49,9 +48,9 @@ func load(t *testing.T, write func(io.Writer) error) *frontEnd {
 	return openFrontEnd(t, path, "PROFILER_CLI_NO_SYMBOLICATE=1")
 }
 
-// openFrontEnd loads the profile at a path or an address into the front end: a
-// process that answers others, with env in its environment. It is started here,
-// since "load" does not wait on a busy machine.
+// openFrontEnd loads the profile at a path or an address into the front end, a server
+// process with env in its environment. It starts the server itself, since "load" does not
+// wait long enough on a busy machine.
 func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	t.Helper()
 	f := &frontEnd{t: t, cli: testenv.Tool(t, "profiler-cli")}
@@ -67,16 +66,15 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	}
 	gone := make(chan struct{})
 	go func() {
-		_ = server.Wait() // it is killed
+		_ = server.Wait() // killed
 		close(gone)
 	}()
 	t.Cleanup(func() {
-		_ = server.Process.Kill() // may be gone
+		_ = server.Process.Kill() // may have exited
 		<-gone
 	})
-	// The process writes a file when it listens. A request before that finds no
-	// such file, and removes leftovers, perhaps the socket that was just
-	// created.
+	// The process writes a file when it listens. A request before that finds no such file
+	// and removes leftovers, perhaps the new socket.
 	listens := filepath.Join(sessions, session+".json")
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		_, err := os.Stat(listens)
@@ -121,7 +119,7 @@ func (f *frontEnd) ask(result any, args ...string) {
 	}
 }
 
-// share is a part of a thread's samples.
+// share is the weight of a name in a thread's samples.
 type share struct {
 	Name          string
 	Samples       float64
@@ -238,7 +236,7 @@ func TestFirefoxRecording(t *testing.T) {
 	t.Errorf("no thread of requests in %+v", info.Processes[0].Threads)
 }
 
-// The front end adds a profile's samples up as the profile does.
+// The front end's sums are the same as the profile's.
 func TestFirefoxProfile(t *testing.T) {
 	p := encodetest.Typical()
 	f := load(t, func(w io.Writer) error { return firefox.WriteProfile(w, p, firefox.Options{}) })
@@ -263,7 +261,7 @@ func TestFirefoxProfile(t *testing.T) {
 	}
 }
 
-// Names that break what trusts them, and a large profile, load.
+// A profile with hostile names, and a large profile, load.
 func TestFirefoxLoads(t *testing.T) {
 	for name, p := range map[string]func(io.Writer) error{
 		"hostile": func(w io.Writer) error { return firefox.WriteProfile(w, encodetest.Hostile(), firefox.Options{}) },

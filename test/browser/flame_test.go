@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/profile/encode/flame"
 )
 
-// rowHeight is the height of a row of boxes, and edge the space between the
-// chart's edge and the outermost one, in CSS pixels.
+// rowHeight is the height of a row of boxes, and edge the space between the chart's edge
+// and the outermost row, in CSS pixels.
 const rowHeight, edge = 20, 5
 
 // openFlame writes p as a page and opens it from the file system.
@@ -37,8 +37,8 @@ func openFlame(c *tab, p *profile.Profile, o flame.Options) {
 	c.until(`document.documentElement?.dataset.ready`)
 }
 
-// boxAt returns the point of the page at a share of the chart's width, 0 to
-// 1, in the row at a depth, 0 for the root.
+// boxAt returns the point of the page at a share of the chart's width, from 0 to 1, in
+// the row at the given depth, 0 for the root.
 func boxAt(c *tab, share float64, depth int) (x, y float64) {
 	c.t.Helper()
 	var hanging bool
@@ -47,8 +47,8 @@ func boxAt(c *tab, share float64, depth int) (x, y float64) {
 	return boxIn(c, "#chart", hanging, share, depth)
 }
 
-// boxIn is boxAt for the chart that selector matches, whose callees hang below
-// their callers or stand on them.
+// boxIn is like boxAt, for the chart that selector matches. Its callees hang below their
+// callers, or stand on them.
 func boxIn(c *tab, selector string, hanging bool, share float64, depth int) (x, y float64) {
 	c.t.Helper()
 	var chart struct{ Left, Top, Width, Height float64 }
@@ -84,7 +84,7 @@ func expect(c *tab, selector, want string) {
 	}
 }
 
-// spoken is where a reader of screens is in the chart.
+// spoken selects the element that screen readers announce.
 const spoken = "#chart [role=treeitem]"
 
 // expectContains checks that an element's text has all the given parts.
@@ -115,8 +115,8 @@ func address(c *tab) (hash string) {
 	return hash
 }
 
-// expectClean checks that nothing was logged, thrown, blocked, asked or
-// fetched but the page itself.
+// expectClean checks that nothing was logged, thrown or blocked, and that the only
+// request was for the page itself.
 func expectClean(c *tab) {
 	c.t.Helper()
 	for _, method := range []string{
@@ -140,8 +140,8 @@ func expectClean(c *tab) {
 	}
 }
 
-// The profile of these tests has 100 samples; the process "server" has 77 of
-// them and is leftmost, its __libc_start_call_main 70, main on it 70.
+// The profile of these tests has 100 samples. The leftmost process, "server", has 77 of
+// them; its __libc_start_call_main has 70, and so has main on it.
 func TestFlamePage(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Typical(), flame.Options{})
@@ -157,7 +157,7 @@ func TestFlamePage(t *testing.T) {
 		expectContains(c, "#details", "Hottest functions", "peek30.0%")
 	})
 
-	t.Run("no server", func(t *testing.T) { // to tell source and instructions
+	t.Run("no server", func(t *testing.T) { // which would provide source and instructions
 		c.press("c")
 		c.until(`document.querySelector("#views [value=code]").hidden && document.body.dataset.view === "flame"`)
 	})
@@ -283,7 +283,7 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#tip h2", "server")
 		c.screenshot("callers")
 		c.press("Escape", "Escape")
-		c.clickOn("#merge") // which also takes the processes away
+		c.clickOn("#merge") // which also removes the processes
 		c.click(boxAt(c, 0.1, 3))
 		c.point(boxAt(c, 0.5, 6))
 		c.until(`document.querySelector("#tip").hidden`)
@@ -471,7 +471,7 @@ func TestSave(t *testing.T) {
 		var text []byte
 		c.waitFor(func() (done bool) {
 			var err error
-			text, err = os.ReadFile(filepath.Join(dir, name)) // it appears when it is whole
+			text, err = os.ReadFile(filepath.Join(dir, name)) // it appears when it is complete
 			return err == nil
 		}, "download of "+name)
 		return string(text)
@@ -532,8 +532,8 @@ func TestAccessibility(t *testing.T) {
 	}
 }
 
-// Names are text wherever they are shown: markup in them makes no element
-// and runs nothing.
+// Names are text wherever they are shown: markup in names does not create elements or
+// run.
 func TestHostileNames(t *testing.T) {
 	const attack = `</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">`
 	const control = "a\x1b[31mb\u202ec\u2028d\x00e\nf" // shown by escapes
@@ -591,7 +591,7 @@ func TestHostileNames(t *testing.T) {
 	c.screenshot("hostile")
 	expectInert(c)
 
-	// The address is foreign too: it may come with a link.
+	// The address is untrusted, too: it may come from a link.
 	for _, hash := range []string{
 		"q=" + attack, "view=" + attack, "zoom=..%2F.&up=" + attack, "value=__proto__&task=t.constructor",
 		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "color=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
@@ -605,7 +605,7 @@ func TestHostileNames(t *testing.T) {
 	expectClean(c)
 }
 
-// expectInert checks that no name became an element or ran.
+// expectInert checks that no name created an element or ran.
 func expectInert(c *tab) {
 	c.t.Helper()
 	var tags []string
@@ -620,8 +620,8 @@ func expectInert(c *tab) {
 	}
 }
 
-// The content security policy also holds if markup got into the page: only the
-// page's own script and style run or load.
+// The content security policy protects the page even from markup in it: only the page's
+// own script and style run or load.
 func TestPolicy(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Threads(), flame.Options{})
@@ -644,7 +644,7 @@ func TestPolicy(t *testing.T) {
 	if want := []string{"connect-src", "img-src", "require-trusted-types-for", "style-src-elem"}; !slices.Equal(blocked, want) {
 		t.Errorf("blocked %q, want %q", blocked, want)
 	}
-	// Text cannot be made markup or code either.
+	// Text cannot become markup or code, either.
 	for _, attempt := range []string{
 		`document.body.innerHTML = "<p>"`, `document.write("<p>")`,
 		`document.body.setAttribute("onclick", "window.hurt = 1")`, `setTimeout("window.hurt = 1")`, `eval("window.hurt = 1")`,
@@ -706,7 +706,7 @@ func TestNamesakes(t *testing.T) {
 		expectContains(c, "#details", want...)
 	}
 
-	// The root is no function that could be chosen.
+	// The root is not a function that can be selected.
 	var root string
 	c.eval(pageScript(c)(`load().then((data) => new Page(data).names.key(data.tree.frame[0]))`), &root)
 	c.eval(fmt.Sprintf(`(location.hash = "view=sandwich&fn=%s", 0)`, root), new(int))
@@ -752,7 +752,7 @@ func TestManySelections(t *testing.T) {
 	expectClean(c)
 }
 
-// Of very many processes the list has the heaviest, and says so.
+// The list has only the heaviest of very many processes, and says so.
 func TestManyProcesses(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	for i := range 150 {
@@ -770,7 +770,7 @@ func TestManyProcesses(t *testing.T) {
 	expectClean(c)
 }
 
-// A comparison colors what grew and what shrank.
+// A comparison colors functions that grew or shrank.
 func TestCompare(t *testing.T) {
 	build := func(slow, fast int64) *profile.Profile {
 		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
@@ -795,7 +795,7 @@ func TestCompare(t *testing.T) {
 	expectClean(c)
 }
 
-// A large page is drawn without its narrow boxes.
+// A large page omits narrow boxes.
 func TestLargePage(t *testing.T) {
 	c := newTab(t)
 	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
@@ -812,7 +812,7 @@ func TestLargePage(t *testing.T) {
 	expectClean(c)
 }
 
-// The page can be used where it is narrow.
+// The page works in a narrow window.
 func TestNarrowPage(t *testing.T) {
 	c := newTab(t)
 	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
@@ -843,8 +843,8 @@ func TestNarrowPage(t *testing.T) {
 	expectClean(c)
 }
 
-// A chart that does not show all its rows keeps the root in sight when its
-// window grows, and both charts of a sandwich are equally wide.
+// A chart that does not show all rows keeps the root visible when its window grows, and
+// both charts of a sandwich are equally wide.
 func TestLowPage(t *testing.T) {
 	c := newTab(t)
 	resize := func(height int) {

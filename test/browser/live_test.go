@@ -37,8 +37,8 @@ func serveLive(t *testing.T) (page *live.Page, url string, stop func()) {
 	return page, server.URL(), stop
 }
 
-// A page that is served shows each new window with what its reader chose, can be
-// halted and go back, and stays when the measurement ends.
+// A served page shows each new window and keeps the user's choices, can be paused and go
+// back, and stays usable when the measurement ends.
 func TestLivePage(t *testing.T) {
 	c := newTab(t)
 	page, url, stop := serveLive(t)
@@ -76,7 +76,7 @@ func TestLivePage(t *testing.T) {
 	expect(c, "#status", "Window 1 of 1, live")
 	inFrame(`document.querySelector("#title").textContent`, "fulgur profile -F 99 10")
 
-	// Input and choices in a window's page carry over to the next window.
+	// The page keeps input and choices when the next window arrives.
 	c.clickOn("iframe")
 	c.press("t", "/")
 	c.write("mn")

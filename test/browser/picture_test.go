@@ -100,14 +100,14 @@ func TestPicture(t *testing.T) {
 // Printing shows the whole graph, in light colors and without controls.
 func TestPrint(t *testing.T) {
 	c := newTab(t)
-	// Of this window a part of the graph is out of sight.
+	// In this window, a part of the graph is not visible.
 	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": 1280, "height": 360, "deviceScaleFactor": 1, "mobile": false,
 	}, nil)
 	openFlame(c, encodetest.Typical(), flame.Options{})
 	choose(c, "#theme", "dark")
 	type look struct {
-		Rows, Scheme string // how many rows there is room for
+		Rows, Scheme string // number of rows that fit
 		Buttons      int
 	}
 	now := `({
@@ -134,7 +134,7 @@ func TestPrint(t *testing.T) {
 	c.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
 	var style look
 	c.eval(now, &style)
-	if before.Buttons == 0 || style.Buttons > 1 { // one opens the list of losses
+	if before.Buttons == 0 || style.Buttons > 1 { // a button opens the list of losses
 		t.Errorf("paper shows %d controls, the screen %d", style.Buttons, before.Buttons)
 	}
 	expectClean(c)

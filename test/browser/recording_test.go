@@ -60,8 +60,8 @@ func TestFirefoxRecordedCommand(t *testing.T) {
 	if child < 0 {
 		t.Fatalf("no waits for children in %+v", waits)
 	}
-	// From each fork to the end of the sleep the shell waits, for the child or a CPU,
-	// or works.
+	// From each fork to the end of the sleep, the shell waits for the child or for a CPU,
+	// or it works.
 	waited := waits.Subcategories[child].Samples + busy.CategoryBreakdown.TotalSamples
 	for _, s := range waits.Subcategories {
 		if s.Name == "preempted" {

@@ -21,8 +21,8 @@ type stackOf struct {
 	values []int64
 }
 
-// randomStacks are of few functions that call each other in all ways, themselves
-// too. The second value is large, and now and then negative or 0.
+// randomStacks returns stacks of few functions that call each other, and themselves, in
+// all orders. The second value is large, and sometimes negative or 0.
 func randomStacks(r *rand.Rand) (all []stackOf) {
 	for range 200 {
 		pid := 1 + r.IntN(4)
@@ -50,10 +50,9 @@ func profileOf(stacks []stackOf) *profile.Profile {
 	return b.Profile(profile.Meta{Command: "x"}, profile.Losses{})
 }
 
-// sums are the values on a page for a choice of processes: self and total of each
-// function, each process and the root, and the values of boxes by the path to them,
-// which begins with the kind of graph. Each has a value for the profile and one for
-// the base.
+// sums holds the values on a page for a choice of processes: self and total of each
+// function, each process and the root, and the values of boxes by their path, which
+// begins with the kind of graph. Each has a value for the profile and one for the base.
 type sums struct{ Self, Total, Ways map[string][2]int64 }
 
 // sumOf computes the sums of stacks for which keep returns true, one by one.
@@ -111,7 +110,7 @@ func reversed(names []string) []string {
 	return names
 }
 
-// pageSums asks the page's own code for the sums.
+// pageSums computes the sums with the page's own code.
 const pageSums = `load().then((data) => {
 	const functions = new Functions(data);
 	const name = (frame) => data.strings[data.frames.name[frame]];
@@ -159,8 +158,8 @@ func pageScript(c *tab) func(expression string) string {
 	return func(expression string) string { return declarations + "return " + expression + ";\n})()" }
 }
 
-// Every number of the page is the sum of the samples that it is of, whatever the
-// profile, the value and the choice of processes.
+// Every number of the page is the sum of its samples, for any profile, value and choice
+// of processes.
 func TestSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for i := range 3 {

@@ -22,8 +22,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// hotSource is a program with a loop that everything happens in, and a function
-// that is inlined into it.
+// hotSource is a program that spends its time in a loop, with a function that is inlined
+// into it.
 const hotSource = `#include <stdio.h>
 #include <time.h>
 
@@ -71,7 +71,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// recordHot profiles the program with fulgur, whose path it returns too.
+// recordHot profiles the program with fulgur. It also returns fulgur's path.
 func recordHot(t *testing.T, dir string) (fulgur, profile string) {
 	t.Helper()
 	testenv.Root(t)
@@ -146,7 +146,7 @@ func TestView(t *testing.T) {
 	c.until(`!document.querySelector("#views [value=code]").hidden`)
 
 	t.Run("click", func(t *testing.T) {
-		// The function with the most samples of its own heads the list.
+		// The function with the most self samples is the first in the list.
 		expect(c, "#details li:nth-child(1) .name", "mix")
 		c.clickOn("#details li:nth-child(1) button")
 		expect(c, "#details h2", "mix")
@@ -173,7 +173,7 @@ func TestView(t *testing.T) {
 	})
 
 	t.Run("instructions", func(t *testing.T) {
-		expect(c, "#assembly h3", "churn") // which mix is inlined into
+		expect(c, "#assembly h3", "churn") // mix is inlined into churn
 		if rows := listed(c, "#assembly"); len(rows) == 0 {
 			t.Error("no instruction has samples")
 		}
@@ -230,7 +230,7 @@ func TestViewPprof(t *testing.T) {
 		c.call("Page.navigate", map[string]any{"url": page + "pprof/" + name}, nil)
 		c.until(fmt.Sprintf(`document.readyState === "complete" && location.href.endsWith(%q) && document.body.textContent.includes(%q)`, name, text))
 	}
-	// Its script made the boxes of the flame graph.
+	// Its script has drawn the boxes of the flame graph.
 	c.call("Page.navigate", map[string]any{"url": page + "pprof/"}, nil)
 	c.until(`document.querySelectorAll("#stack-chart .boxbg").length > 2`)
 	c.screenshot("pprof")
@@ -260,8 +260,8 @@ type annotation struct {
 	}
 }
 
-// The Firefox Profiler's own code follows the address that is printed, and gets
-// sources and instructions from the server.
+// The Firefox Profiler's own code opens the printed address, and gets sources and
+// instructions from the server.
 func TestViewFrontEnd(t *testing.T) {
 	fulgur, profile := recordHot(t, t.TempDir())
 	_, address := startView(t, fulgur, profile)
@@ -299,7 +299,7 @@ func TestViewSymbolicates(t *testing.T) {
 	}
 	b := model.NewBuilder(model.ValueType{Type: "cpu", Unit: "nanoseconds"})
 	mapping := b.Mapping(model.Mapping{Path: hot, BuildID: hex.EncodeToString(note[16:])})
-	for _, name := range []string{"churn", "main"} { // the front end omits the very end
+	for _, name := range []string{"churn", "main"} { // the front end omits the last element
 		for _, s := range symbols {
 			if s.Name != name {
 				continue

@@ -38,7 +38,7 @@ func running(t *testing.T, argv ...string) (pid string) {
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
-// boltSummary is what tests read of --stats json.
+// boltSummary holds the fields of --stats json that tests read.
 type boltSummary struct {
 	Samples, Records uint64
 	InsideShare      float64 `json:"inside_share"`
@@ -58,11 +58,11 @@ type boltSummary struct {
 	Warnings []string
 }
 
-// stepFast are flags for a quick profile of processes that the test owns.
+// stepFast are the flags for a quick profile of the test's own processes.
 var stepFast = []string{"--branches", "stepping", "--max-overhead", "300", "--stats", "json"}
 
-// bolt runs fulgur bolt, which exits with the code, and returns its summary,
-// the last line on standard error.
+// bolt runs fulgur bolt, checks its exit code, and returns its summary, which is the last
+// line on standard error.
 func bolt(t *testing.T, code int, args ...string) boltSummary {
 	t.Helper()
 	return summaryOf(t, code, fulgur(t, append([]string{"bolt"}, args...)...))
@@ -101,8 +101,8 @@ func accepted(t *testing.T, version int, binary, profile string, flags ...string
 	}
 }
 
-// Every kind of program is profiled, until that is sufficient, and the profile
-// fits.
+// Every kind of program is profiled until the profile is sufficient, and perf2bolt
+// accepts the profile.
 func TestBoltStepping(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -113,7 +113,7 @@ func TestBoltStepping(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out.preagg")
 			args := append([]string{"-p", pid, "-o", out}, stepFast...)
 			if name == "static-pie" {
-				args = append(args, "1") // all of libc is much
+				args = append(args, "1") // all of libc takes too long
 			}
 			s := bolt(t, 0, args...)
 			if len(s.Binaries) != 1 || s.Records == 0 || s.Stepping.Threads != 1 {
@@ -134,8 +134,8 @@ func TestBoltStepping(t *testing.T) {
 	}
 }
 
-// A command is stepped through where no branches are recorded, keeps its exit
-// code, and its program is optimized.
+// Without branch records, a command is stepped and keeps its exit code, and its program
+// is optimized.
 func TestBoltOptimize(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
@@ -186,8 +186,7 @@ func TestBoltOptimizeRefused(t *testing.T) {
 	}
 }
 
-// A program that was replaced while it runs is profiled, and optimized, as it
-// runs.
+// If a program is replaced while it runs, the running version is profiled and optimized.
 func TestBoltReplaced(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
@@ -211,8 +210,8 @@ func TestBoltReplaced(t *testing.T) {
 	}
 }
 
-// Children are stepped, several processes add up, and every process that runs a
-// binary is found, also later and in a cgroup.
+// Children are stepped, the counts of several processes add up, and every process that
+// runs a binary is found, even if it starts later or in a cgroup.
 func TestBoltProcesses(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -220,7 +219,7 @@ func TestBoltProcesses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	enough := func(t *testing.T, s boltSummary, threads uint64) {
 		t.Helper()
-		// A few records may all be of the start of a process.
+		// If there are few records, all may be from the start of a process.
 		outside := s.Records > 500 && s.InsideShare < 0.9
 		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || outside || s.Records == 0 {
 			t.Errorf("%+v", s)
@@ -286,13 +285,13 @@ func makeCgroup(t *testing.T, root string) string {
 	return group
 }
 
-// leaveCgroup moves a process back to where it came from.
+// leaveCgroup moves a process back to its previous cgroup.
 func leaveCgroup(t *testing.T, group, pid string) {
 	t.Helper()
 	writeTo(t, filepath.Join(filepath.Dir(group), "cgroup.procs"), pid)
 }
 
-// Libraries get profiles, too, also those that were loaded later.
+// Libraries get profiles, too, even if they are loaded later.
 func TestBoltAllBinaries(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -308,7 +307,8 @@ func TestBoltAllBinaries(t *testing.T) {
 	t.Errorf("no profile of the library: %+v", s)
 }
 
-// Samples without branches are taken where there is no hardware, and fit.
+// Without branch hardware, fulgur can sample without branches, and perf2bolt accepts the
+// profile.
 func TestBoltBasic(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -325,7 +325,7 @@ func TestBoltBasic(t *testing.T) {
 	accepted(t, 22, program, out, "--basic-events")
 }
 
-// Where no branches are recorded, processes are left in peace until asked.
+// Without branch records, fulgur does not step processes unless requested.
 func TestBoltNoHardware(t *testing.T) {
 	testenv.Root(t)
 	pid := running(t, testenv.Tool(t, "sleep"), "1000")
@@ -339,7 +339,7 @@ func TestBoltNoHardware(t *testing.T) {
 	for line, want := range map[string]string{
 		"--branches hardware":                "no branch recording hardware",
 		"--event cycles":                     "no branch recording hardware",
-		"--branches stepping --llvm 22":      "", // it sleeps, which is no error
+		"--branches stepping --llvm 22":      "", // it sleeps, which is not an error
 		"--branches stepping --event cycles": "--event is only for sampling",
 	} {
 		r := fulgur(t, append([]string{"bolt", "-p", pid, "0.1"}, strings.Fields(line)...)...)
@@ -352,7 +352,7 @@ func TestBoltNoHardware(t *testing.T) {
 	}
 }
 
-// A target lives on when fulgur is killed.
+// The target survives if fulgur is killed.
 func TestBoltKilled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -393,7 +393,7 @@ func TestBoltStepperKilled(t *testing.T) {
 	}
 	r := finish(t, cmd)
 	if r.code != 1 || strings.Count(r.stderr, "the stepping process was killed") != 1 {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	if len(read(t, out)) == 0 {
 		t.Errorf("nothing was written: %s", r.stderr)

@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// await returns the content of a file, written by a started process, once it
-// contains text.
+// await waits until a file, which another process writes, contains text, and returns its
+// content.
 func await(t *testing.T, path, text string) string {
 	t.Helper()
 	var last []byte
@@ -33,8 +33,8 @@ func await(t *testing.T, path, text string) string {
 	return ""
 }
 
-// A target that ends before sampling begins leaves an empty profile that says
-// so, and a command its exit code.
+// If the target exits before sampling begins, the profile is empty and the summary says
+// why; a command's exit code is kept.
 func TestTargetEndsDuringDelay(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -72,8 +72,8 @@ func TestTargetEndsDuringDelay(t *testing.T) {
 	})
 }
 
-// awaitWatch returns when fulgur, which was started, has a pidfd of process
-// pid, as proc_pid_fdinfo(5) shows it.
+// awaitWatch waits until a started fulgur has a pidfd of process pid; see
+// proc_pid_fdinfo(5).
 func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -91,7 +91,8 @@ func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
 	t.Fatalf("fulgur does not watch process %s: %s", pid, fulgur.Stderr)
 }
 
-// A profile without samples says why, a quiet one keeps to itself.
+// The summary of a profile without samples says why it has none. With -q there is no
+// summary.
 func TestNothingSampled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -107,7 +108,7 @@ func TestNothingSampled(t *testing.T) {
 	awaitStat(t, pid, " (sleep) S ")
 	r := fulgur(t, "profile", "-p", pid, "-f", "0.2")
 	if r.code != 0 || r.stdout != "" {
-		t.Errorf("exit code %d, %q", r.code, r.stdout)
+		t.Errorf("exit code %d, want 0; output %q", r.code, r.stdout)
 	}
 	for _, want := range []string{
 		`^0 samples \(pid ` + pid,
@@ -123,8 +124,8 @@ func TestNothingSampled(t *testing.T) {
 	}
 }
 
-// A command that outlives the measurement is waited for, and asked to end when
-// fulgur is.
+// fulgur waits for a command that outlives the measurement, and asks it to exit on
+// Ctrl-C.
 func TestCommandOutlivesDuration(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -134,7 +135,7 @@ func TestCommandOutlivesDuration(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, out, "") // files appear whole
+	await(t, out, "") // files appear complete
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +180,8 @@ func TestCommandOutlivesFailure(t *testing.T) {
 	}
 }
 
-// With only CAP_BPF and CAP_PERFMON, a run works, and reports at its start what it
-// will lack. With less, or if the kernel requires more, it reports what is missing.
+// With only CAP_BPF and CAP_PERFMON, a run works, and reports its limits at the start.
+// With fewer capabilities, or if the kernel requires more, it reports the missing ones.
 func TestReducedCapabilities(t *testing.T) {
 	testenv.Root(t)
 	const nobody = 65534
@@ -205,7 +206,7 @@ func TestReducedCapabilities(t *testing.T) {
 			r = run(t, unix.CAP_BPF, unix.CAP_PERFMON)
 		}
 		if r.code != 0 || share(folded(t, r.stdout), "sh;") < 0.5 {
-			t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+			t.Errorf("exit code %d, want 0; output %q: %s", r.code, r.stdout, r.stderr)
 		}
 		warnings, _, _ := strings.Cut(r.stderr, " samples (")
 		for _, want := range []string{
@@ -219,12 +220,12 @@ func TestReducedCapabilities(t *testing.T) {
 	t.Run("too few", func(t *testing.T) {
 		r := run(t, unix.CAP_BPF)
 		if r.code != 1 || !strings.Contains(r.stderr, "profiling needs CAP_PERFMON: run fulgur with sudo") {
-			t.Errorf("exit code %d, %s", r.code, r.stderr)
+			t.Errorf("exit code %d, want 1; %s", r.code, r.stderr)
 		}
 	})
 }
 
-// In a container's pid namespace other processes have the IDs that we see.
+// In a container's pid namespace, IDs belong to other processes.
 func TestPIDNamespace(t *testing.T) {
 	testenv.Root(t)
 	unshare := testenv.Tool(t, "unshare")
@@ -233,17 +234,17 @@ func TestPIDNamespace(t *testing.T) {
 	cmd.Path = unshare
 	r := finish(t, cmd)
 	if r.code != 1 || !strings.Contains(r.stderr, "docker run --pid=host") {
-		t.Errorf("exit code %d, %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 1; %s", r.code, r.stderr)
 	}
 }
 
-// A command that is gone before its first stack is looked at still has the
-// names of its files: each of its page faults is in one.
+// If a command exits before its first stack is processed, its files still have names:
+// each of its page faults is in a file.
 func TestCommandOfAnInstant(t *testing.T) {
 	testenv.Root(t)
 	r := fulgur(t, "profile", "-e", "page-faults", "-c", "1", "-f", "--", testenv.Tool(t, "true"))
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	var all, unknown int
 	for stack, n := range folded(t, r.stdout) {

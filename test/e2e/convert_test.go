@@ -49,7 +49,7 @@ func writeTo(t *testing.T, path, text string) string {
 	return path
 }
 
-// recorded is an input of fulgur convert, and the binary that was recorded.
+// recorded is an input of fulgur convert, with the recorded binary.
 type recorded struct{ binary, input string }
 
 func recordings(t *testing.T) map[string]recorded {
@@ -71,19 +71,19 @@ func recordings(t *testing.T) map[string]recorded {
 	}
 }
 
-// convert runs fulgur convert, which succeeds, and returns the output's path.
+// convert runs fulgur convert, which must succeed, and returns the output's path.
 func convert(t *testing.T, of recorded, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	r := fulgur(t, append([]string{"convert", "--binary", of.binary, "-o", out, of.input}, flags...)...)
 	if r.code != 0 || r.stdout != "" {
-		t.Fatalf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		t.Fatalf("exit code %d, want 0; output %q: %s", r.code, r.stdout, r.stderr)
 	}
 	return out
 }
 
-// fdata returns the output of perf2bolt of a version of LLVM for a profile, its
-// lines sorted.
+// fdata returns the sorted lines of the output of perf2bolt, of a version of LLVM, for a
+// profile.
 func fdata(t *testing.T, version int, binary, profile string) []string {
 	t.Helper()
 	perf2bolt := fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version)
@@ -106,7 +106,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// perf2bolt reads both forms, and makes the same of them.
+// perf2bolt converts both formats to the same lines.
 func TestConvertForBOLT(t *testing.T) {
 	for name, r := range recordings(t) {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestConvertPipe(t *testing.T) {
 	}
 }
 
-// Each mapped file that is here gets the profile that it gets alone.
+// With --all-binaries, each mapped file has the same profile as alone.
 func TestConvertAllBinaries(t *testing.T) {
 	r := recordings(t)["text"]
 	recordedPath := "/data/users/wenlei/repro/a.out"
@@ -161,14 +161,14 @@ func TestConvertAllBinaries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	got := fulgur(t, "convert", "--all-binaries", "-o", dir, r.input)
 	if got.code != 0 || !strings.Contains(got.stderr, "some files have no profile; ") {
-		t.Fatalf("exit code %d: %s", got.code, got.stderr)
+		t.Fatalf("exit code %d, want 0: %s", got.code, got.stderr)
 	}
 	if d := cmp.Diff(read(t, convert(t, r)), read(t, filepath.Join(dir, "a.out.preagg"))); d != "" {
 		t.Errorf("(-alone +among all):\n%s", d)
 	}
 }
 
-// The profile is for the llvm-bolt in PATH unless another is asked for.
+// The profile is for the llvm-bolt in PATH unless --llvm is given.
 func TestConvertChoosesLLVM(t *testing.T) {
 	r := recordings(t)["text without mappings"]
 	for _, tc := range []struct{ says, format, stderr string }{
@@ -187,7 +187,7 @@ func TestConvertChoosesLLVM(t *testing.T) {
 			}
 			if tc.format == "" {
 				if got.code != 1 || got.stdout != "" {
-					t.Errorf("exit code %d, %q", got.code, got.stdout)
+					t.Errorf("exit code %d, want 1; output %q", got.code, got.stdout)
 				}
 			} else if got.stdout != read(t, convert(t, r, "--llvm", tc.format)) {
 				t.Errorf("not the format for LLVM %s", tc.format)
@@ -196,7 +196,7 @@ func TestConvertChoosesLLVM(t *testing.T) {
 	}
 }
 
-// The profiles of a text's halves add up to the whole text's.
+// The profiles of two halves of a text add up to the profile of the whole text.
 func TestMergeHalves(t *testing.T) {
 	r := recordings(t)["text"]
 	head, samples, _ := strings.Cut(read(t, r.input), "\n\n")
@@ -216,7 +216,7 @@ func TestMergeHalves(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "all.preagg")
 			m := fulgur(t, "merge", "-o", out, second, first)
 			if m.code != 0 || m.stdout != "" || !strings.Contains(m.stderr, "2 profiles of 2 without a build ID in the name") {
-				t.Errorf("exit code %d, %q: %s", m.code, m.stdout, m.stderr)
+				t.Errorf("exit code %d, want 0; output %q: %s", m.code, m.stdout, m.stderr)
 			}
 			if d := cmp.Diff(whole, read(t, out)); d != "" {
 				t.Errorf("(-whole +merged):\n%s", d)
@@ -302,7 +302,7 @@ func TestConvertErrors(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out.preagg")
 			got := fulgur(t, "convert", "--binary", test.binary, "-o", out, test.input)
 			if got.code != 1 || !strings.Contains(got.stderr, test.want) {
-				t.Errorf("exit code %d, no %q in: %s", got.code, test.want, got.stderr)
+				t.Errorf("exit code %d, want 1; no %q in: %s", got.code, test.want, got.stderr)
 			}
 			if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
@@ -311,7 +311,7 @@ func TestConvertErrors(t *testing.T) {
 	}
 }
 
-// Of another build of the same program nothing is made.
+// A binary of another build is rejected.
 func TestConvertWrongBuild(t *testing.T) {
 	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")
@@ -326,14 +326,14 @@ func TestConvertWrongBuild(t *testing.T) {
 		return fulgur(t, append([]string{"convert", "--binary", binary, "--format", "preagg", data}, flags...)...)
 	}
 	if r := run(built); r.code != 1 || !strings.Contains(r.stderr, "wrong binary: shares was recorded with build ID 1111111111") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	if r := run(old); r.code != 1 || !strings.Contains(r.stderr, "no branch stacks in the file: record with perf record -b") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	r := run(old, "--basic")
 	if r.code != 0 || !strings.HasPrefix(r.stdout, "E samples\nS ") || !strings.Contains(r.stderr, "not where it jumps") {
-		t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		t.Errorf("exit code %d, want 0; output %q: %s", r.code, r.stdout, r.stderr)
 	}
 	dir := filepath.Join(t.TempDir(), "profiles")
 	if r := fulgur(t, "convert", "--all-binaries", "--basic", "-q", "-o", dir, data); r != (result{}) {
@@ -388,7 +388,7 @@ func TestConvertSummary(t *testing.T) {
 	}
 }
 
-// In a directory a profile is named by its build ID, which merge compares.
+// In a directory, a profile's name contains the build ID, which merge compares.
 func TestConvertIntoDirectory(t *testing.T) {
 	r := recordings(t)["perf.data"]
 	dir := t.TempDir()
@@ -401,7 +401,7 @@ func TestConvertIntoDirectory(t *testing.T) {
 	}
 	other := writeTo(t, filepath.Join(dir, "propeller_sample_1.bin.gen.0123456789abcdef.preagg"), "B 1 2 3 4\n")
 	if got := fulgur(t, "merge", named, other); got.code != 1 || !strings.Contains(got.stderr, "build ID 572ac72487ae1966, but") {
-		t.Errorf("exit code %d: %s", got.code, got.stderr)
+		t.Errorf("exit code %d, want 1: %s", got.code, got.stderr)
 	}
 }
 
@@ -420,15 +420,15 @@ func TestConvertInterrupted(t *testing.T) {
 	}
 	awaitTemporary(t, cmd)
 	if r := interrupt(t, cmd); r.code != 1 || !strings.Contains(r.stderr, "interrupted") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Errorf("an output: %v", err)
 	}
 }
 
-// awaitTemporary returns when cmd, which was started, has a temporary file for
-// what comes through the pipe.
+// awaitTemporary waits until cmd, which was started, has a temporary file for the data
+// from the pipe.
 func awaitTemporary(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {

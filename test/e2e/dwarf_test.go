@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// paths are the call paths in testdata/paths.c, from main on.
+// paths are the call paths in testdata/paths.c, beginning with main.
 var paths = []string{
 	"main;step_sort;step_compare;step_leaf",
 	"main;step_search;step_probe;step_leaf",
@@ -19,14 +19,13 @@ var paths = []string{
 	"main;step_alloca;step_leaf",
 }
 
-// onPaths is what of a stack, the outermost function first, is functions of
-// testdata/paths.c.
+// onPaths returns the functions of testdata/paths.c in a stack, outermost first.
 func onPaths(functions []string) string {
 	functions = slices.DeleteFunc(functions, func(f string) bool { return f != "main" && !strings.HasPrefix(f, "step_") })
 	return strings.Join(functions, ";")
 }
 
-// known returns how many samples are on a path or on their way to its end.
+// known returns the number of samples on a path or on a beginning of one.
 func known(stacks map[string]int) (right int) {
 	for stack, n := range stacks {
 		if stack != "" && slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(path+";", stack+";") }) {
@@ -44,9 +43,9 @@ func total(stacks map[string]int) (sum int) {
 	return sum
 }
 
-// The stacks of a program whose paths are known are those, and those that perf finds
-// by copies of the stack's memory, which come in the same shares: the two sample the
-// same run, at different moments.
+// A program with known paths has stacks on these paths only. They have the same shares as
+// in perf's profile of the same run by copies of the stack, although the two sample at
+// different moments.
 func TestStacksAsPerf(t *testing.T) {
 	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")
@@ -82,7 +81,7 @@ func TestStacksAsPerf(t *testing.T) {
 	if known < stat.Binomial(all, 0.98).Low {
 		t.Errorf("%d of %d of fulgur's are on a path of the program: %v", known, all, ours)
 	}
-	// Of the samples of a stack, each is fulgur's or perf's as likely as any other is.
+	// Each sample of a stack is equally likely to be fulgur's or perf's.
 	ratio := float64(all) / float64(total(theirs))
 	for _, path := range paths {
 		stat.Split(ours[path]+theirs[path], ratio).Check(t, "of fulgur's and perf's samples in "+path+" fulgur's", ours[path])

@@ -20,7 +20,7 @@ func forged(t *testing.T, mode string, flags ...string) (samples []streamed, sum
 	pid := strconv.Itoa(cmd.Process.Pid)
 	r := sampleWork(t, time.Second, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	for text := range strings.Lines(r.stdout) {
 		var s streamed
@@ -37,7 +37,7 @@ func forged(t *testing.T, mode string, flags ...string) (samples []streamed, sum
 	return samples, r.stderr
 }
 
-// Frames that have no end are cut at the limit on frames.
+// Endless frames are truncated at the limit of frames.
 func TestForgedCycle(t *testing.T) {
 	samples, _ := forged(t, "cycle")
 	seen := 0
@@ -53,7 +53,7 @@ func TestForgedCycle(t *testing.T) {
 	}
 }
 
-// A list of threads without an end, and offsets that make no sense, cost the frames at most.
+// An endless list of threads, and nonsensical offsets, cost at most the Python frames.
 func TestForgedRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags   []string
@@ -76,8 +76,8 @@ func TestForgedRuntime(t *testing.T) {
 	}
 }
 
-// A process that makes code all the time sends a limited part of it, and all samples: see
-// code_allowed in bpf/runtime.h.
+// If a process creates code all the time, fulgur sends a limited part of the code, and
+// all samples: see code_allowed in bpf/runtime.h.
 func TestForgedCodes(t *testing.T) {
 	const (
 		window = 1 << 27 * time.Nanosecond

@@ -14,7 +14,7 @@ import (
 
 const stacks = "server;main;parse 30\nserver;main;sort_[k] 12\ntar;main;read 5\n"
 
-// A profile keeps its stacks through every format that is read.
+// A profile keeps its stacks in every format that fulgur reads.
 func TestConvertFormats(t *testing.T) {
 	testenv.AnyKernel(t)
 	dir := t.TempDir()
@@ -22,17 +22,17 @@ func TestConvertFormats(t *testing.T) {
 	for _, ending := range []string{"folded", "pb.gz", "json.gz"} {
 		to := filepath.Join(dir, "out."+ending)
 		if r := fulgur(t, "convert", "-a", "-o", to, from); r.code != 0 {
-			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+			t.Fatalf("to %s: exit code %d, want 0: %s", ending, r.code, r.stderr)
 		}
 		back := fulgur(t, "convert", "-a", "--format", "folded", to)
 		if back.code != 0 || back.stdout != stacks {
-			t.Errorf("through %s: exit code %d, %q: %s", ending, back.code, back.stdout, back.stderr)
+			t.Errorf("through %s: exit code %d, want 0; output %q: %s", ending, back.code, back.stdout, back.stderr)
 		}
 	}
 	for ending, want := range map[string]string{"txt": "parse", "svg": "<title>parse: 30 samples", "html": "<title>", "speedscope.json": `{"name":"parse"}`} {
 		to := filepath.Join(dir, "out."+ending)
 		if r := fulgur(t, "convert", "-o", to, from); r.code != 0 {
-			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+			t.Fatalf("to %s: exit code %d, want 0: %s", ending, r.code, r.stderr)
 		}
 		b, err := os.ReadFile(to)
 		if err != nil {
@@ -44,13 +44,13 @@ func TestConvertFormats(t *testing.T) {
 	}
 }
 
-// A profile for the Firefox Profiler has the samples that were taken.
+// A profile for the Firefox Profiler has all samples.
 func TestProfileFirefox(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	to := filepath.Join(t.TempDir(), "out.json.gz")
 	if r := fulgur(t, "profile", "-e", "cpu-clock", "-F", "199", "-o", to, "--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	b, err := os.ReadFile(to)
 	if err != nil {
@@ -77,15 +77,15 @@ func TestDiff(t *testing.T) {
 	} {
 		r := fulgur(t, slices.Concat([]string{"diff"}, strings.Fields(line), []string{base, changed})...)
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
-			t.Errorf("diff %s: exit code %d, no %q in %.500q: %s", line, r.code, want, r.stdout, r.stderr)
+			t.Errorf("diff %s: exit code %d, want 0; no %q in %.500q: %s", line, r.code, want, r.stdout, r.stderr)
 		}
 	}
 	if r := fulgur(t, "diff", "--value", "cpu", base, changed); r.code != 2 || !strings.Contains(r.stderr, `no value "cpu"; the profile has samples`) {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 2: %s", r.code, r.stderr)
 	}
 }
 
-// Of perf.data there are the stacks that perf itself makes of it.
+// perf.data has the same stacks as in perf's own output.
 func TestConvertPerfData(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -114,7 +114,7 @@ func TestConvertPerfData(t *testing.T) {
 	}
 	inTime := filepath.Join(dir, "out.json.gz")
 	if r := fulgur(t, "convert", "-o", inTime, data); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	b, err := os.ReadFile(inTime)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestConvertPerfData(t *testing.T) {
 	if len(p.Threads) != 1 || *p.Threads[0].Name != "shares" || p.Meta.ProfilingEndTime < 100 {
 		t.Errorf("threads %+v in %v ms", p.Threads, p.Meta.ProfilingEndTime)
 	}
-	// Names of the C library may come from other tables.
+	// Names of the C library may come from different symbol tables.
 	if all < 50 || same < all*9/10 {
 		t.Errorf("%d of %d samples have the same stacks:\n%s\nperf:\n%s", same, all, got.stdout, want.stdout)
 	}

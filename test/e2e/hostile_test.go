@@ -22,12 +22,11 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// These tests profile programs that are malformed, by accident or with intent to
-// harm the user of fulgur. The profile continues to its end, and fulgur reports
-// losses once.
+// These tests profile programs that are malformed, by accident or to harm fulgur's user.
+// The profile is completed, and fulgur reports losses once.
 
-// victim starts a program that is profiled and ends with the test, and returns
-// its PID.
+// victim starts a program to profile, which is killed when the test ends, and returns its
+// PID.
 func victim(t *testing.T, path string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(path)
@@ -44,7 +43,7 @@ func once(t *testing.T, said, text string) {
 	}
 }
 
-// garble overwrites size bytes of a file with what makes no sense.
+// garble overwrites size bytes of a file with nonsense.
 func garble(t *testing.T, path string, offset, size uint64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -62,7 +61,8 @@ func garble(t *testing.T, path string, offset, size uint64) {
 	}
 }
 
-// garbleSections returns how to garble the sections whose names begin so.
+// garbleSections returns a function that garbles the sections with the given prefix of
+// the name.
 func garbleSections(prefix string) func(*testing.T, string) {
 	return func(t *testing.T, path string) {
 		t.Helper()
@@ -89,15 +89,14 @@ func sectionHeaders(t *testing.T, path string) uint64 {
 	return binary.LittleEndian.Uint64(b[0x28:])
 }
 
-// Files that are garbage in all that a program does not need to run cost their
-// names at most.
+// Files with garbage in all parts that do not run cost at most their names.
 func TestHostileELF(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for _, test := range []struct {
 		name  string
 		spoil func(t *testing.T, path string)
-		said  string // about the file; nothing if its names are found
+		said  string // message about the file, "" if its names are found
 	}{
 		{"DWARF", garbleSections(".debug_"), "incomplete names: "},
 		{"unwind tables", garbleSections(".eh_frame"), "unwind tables: "},
@@ -116,7 +115,7 @@ func TestHostileELF(t *testing.T) {
 			pid := victim(t, path)
 			r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			stacks := folded(t, r.stdout)
 			if s := share(stacks, "endless;"); !(s > 0.9) {
@@ -127,8 +126,7 @@ func TestHostileELF(t *testing.T) {
 	}
 }
 
-// Names of files that no terminal and no line of text can show are shown by
-// escapes, wherever they stand.
+// File names that are not printable are shown with escapes, everywhere.
 func TestHostileNames(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -145,7 +143,7 @@ func TestHostileNames(t *testing.T) {
 	for _, args := range [][]string{{"-f"}, {}, {"--format", "html"}} {
 		r := fulgur(t, append(append([]string{"profile", "-p", pid, "-F", "199"}, args...), "0.3")...)
 		if r.code != 0 || strings.Contains(r.stdout+r.stderr, "\x1b") {
-			t.Errorf("%q: exit code %d, %q, %q", args, r.code, r.stdout, r.stderr)
+			t.Errorf("%q: exit code %d, want 0; %q, %q", args, r.code, r.stdout, r.stderr)
 		}
 		if slices.Contains(args, "-f") {
 			for stack := range folded(t, r.stdout) {
@@ -157,7 +155,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// A perf map is a file that anybody may have written.
+// Anybody may have written a perf map.
 func TestHostilePerfMap(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -168,8 +166,8 @@ func TestHostilePerfMap(t *testing.T) {
 	const function = "700000000000 10000 \x1b[2JJIT\n"
 	for _, test := range []struct {
 		name, content string
-		size          int64  // of the file, if there is a hole at its end
-		said          string // about the map
+		size          int64  // size of the file, if it has a hole at its end
+		said          string // message about the map
 	}{
 		{"escapes", function, 0, ""},
 		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\nffffffffffffffff ffffffffffffffff everything\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
@@ -190,7 +188,7 @@ func TestHostilePerfMap(t *testing.T) {
 			cmd.Env = append(os.Environ(), jitVar+"=keep map")
 			r := finish(t, cmd)
 			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			if s := share(folded(t, r.stdout), `;\x1b[2JJIT`); !(s > 0.5) {
 				t.Errorf("%.2f of the samples are in the function:\n%s", s, r.stdout)
@@ -208,12 +206,12 @@ func TestHostilePerfMap(t *testing.T) {
 	}
 }
 
-// A file system that does not answer any more does not stop the profile.
+// A file system that stops answering does not stop the profile.
 func TestHostileMount(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program, stop := fusetest.Mount(t, os.Args[0])
-	if _, err := os.ReadFile(program); err != nil { // into the page cache, whence it runs
+	if _, err := os.ReadFile(program); err != nil { // into the page cache, from where it runs
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
@@ -221,7 +219,7 @@ func TestHostileMount(t *testing.T) {
 	stop()
 	r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	once(t, r.stderr, "does not answer")
 }
@@ -231,9 +229,9 @@ func TestHostileMount(t *testing.T) {
 func TestHostileMountHeld(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	cmd := command(t, "profile", "-F", "199", "-f") // ends after the file system, which may hold it
+	cmd := command(t, "profile", "-F", "199", "-f") // exits after the file system, which may block it
 	program, stop := fusetest.Mount(t, os.Args[0])
-	if _, err := os.ReadFile(program); err != nil { // into the page cache, whence it runs
+	if _, err := os.ReadFile(program); err != nil { // into the page cache, from where it runs
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
@@ -281,11 +279,11 @@ func TestHostileMountHeld(t *testing.T) {
 		return info.Signo != 0
 	})
 	if r := finish(t, cmd); r.code != 0 {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 }
 
-// Nor is one waited for that a program's debug file may be in.
+// fulgur does not wait for a file system with a program's debug file, either.
 func TestHostileDebugDirectory(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -293,7 +291,7 @@ func TestHostileDebugDirectory(t *testing.T) {
 	path := compile(t, "endless.c", "endless", "-g")
 	for _, args := range [][]string{
 		{"--strip-all", path},
-		{"--add-gnu-debuglink=" + os.Args[0], path}, // any file whose name ends in nothing that is beside it
+		{"--add-gnu-debuglink=" + os.Args[0], path}, // any file that is not beside it
 	} {
 		if out, err := exec.Command(objcopy, args...).CombinedOutput(); err != nil {
 			t.Fatalf("objcopy: %v: %s", err, out)
@@ -307,7 +305,7 @@ func TestHostileDebugDirectory(t *testing.T) {
 	stop()
 	r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 	if r.code != 0 || !(share(folded(t, r.stdout), "endless;") > 0.9) {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	once(t, r.stderr, "does not answer")
 }

@@ -12,13 +12,12 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// images are two programs with the same code at the same addresses, but for
-// the name of a function, "alpha_works" or "beta_works", and that alpha works
-// three times as long.
+// images are two programs with the same code at the same addresses, except that a
+// function is called "alpha_works" or "beta_works", and alpha works three times as long.
 type images struct{ alpha, beta string }
 
-// buildImages names the two files, and thus the processes. With equal names, only
-// the identity of the process distinguishes their stacks.
+// buildImages builds the two files with the given names, which the processes get. If the
+// names are equal, only the identity of the process distinguishes their stacks.
 func buildImages(t *testing.T, alpha, beta string) images {
 	t.Helper()
 	return images{
@@ -27,7 +26,8 @@ func buildImages(t *testing.T, alpha, beta string) images {
 	}
 }
 
-// programs is how many programs run in turn: fewer where each takes seconds to emulate.
+// programs returns the number of programs that run in turn. It is smaller on emulated
+// machines, where each takes seconds.
 func programs() string {
 	if testenv.InVM() {
 		return "40"
@@ -35,14 +35,14 @@ func programs() string {
 	return "200"
 }
 
-// check profiles a command in which the two take turns. It wants each seen in its own
-// function for its share of the CPU time, and never in the other's.
+// check profiles a command in which the two take turns. Each must have its share of the
+// samples in its own function, and none in the other's.
 func (i images) check(t *testing.T, argv ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, append([]string{"profile", "-F", "4999", "-o", out, "--"}, argv...)...)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	used := map[string]int{}
 	for line := range strings.Lines(r.stdout) {
@@ -74,8 +74,8 @@ func (i images) check(t *testing.T, argv ...string) {
 	stat.Split(alpha+beta, float64(used["alpha_works"])/float64(used["beta_works"])).Check(t, "samples in alpha_works", alpha)
 }
 
-// A process that repeatedly executes another program, with other names at the same
-// addresses, never appears with the previous program's names.
+// A process that repeatedly executes another program, with different names at the same
+// addresses, never has names of the previous program.
 func TestExecNeverMixesStacks(t *testing.T) {
 	testenv.Root(t)
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
@@ -98,8 +98,7 @@ func TestPIDReuseNeverMixesStacks(t *testing.T) {
 	}
 }
 
-// Libraries that are loaded one in the place of the other, with other names at
-// the same addresses, each keep their samples.
+// Libraries that replace each other at the same addresses keep their own samples.
 func TestRemapNeverMixesStacks(t *testing.T) {
 	testenv.Root(t)
 	build := func(name string) string {
@@ -109,9 +108,9 @@ func TestRemapNeverMixesStacks(t *testing.T) {
 	const frequency = 1999
 	r := fulgur(t, "profile", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-f", "--", compile(t, "plugins.c", "plugins", "-ldl"), "2", alpha, beta)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
-	// The program's own lines come first: it ends before they are written.
+	// The program's own lines come first: it exits before fulgur writes.
 	used, slices := map[string]time.Duration{}, map[string]int{}
 	places := map[string]bool{}
 	lines := strings.SplitAfter(r.stdout, "\n")

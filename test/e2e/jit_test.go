@@ -15,9 +15,9 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// jitVar makes the test binary a JIT. It holds the names that its code has in
-// turn, each after a word of what comes before: "exec", "rewrite" or, at
-// first, "run". After "keep" the map is left as it is.
+// jitVar makes the test binary a JIT. It lists the names of its code in turn, each after
+// a word for the preceding action: "exec", "rewrite" or, at first, "run". After "keep"
+// the map does not change.
 const jitVar = "E2E_JIT"
 
 func init() {
@@ -63,7 +63,7 @@ func jit(steps []string) (err error) {
 			return unix.Exec("/proc/self/exe", os.Args[:1], os.Environ())
 		}
 		if steps[i] == "keep" {
-			// Somebody else wrote it.
+			// Another user wrote it.
 		} else if err := os.WriteFile(path, fmt.Appendf(nil, "%x %x %s\n", address, size, steps[i+1]), 0o644); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func jit(steps []string) (err error) {
 	return nil
 }
 
-// TestProfileJIT maps new code where a JIT had other code before: their names are
+// TestProfileJIT replaces a JIT's code by other code at the same address: the names are
 // not mixed.
 func TestProfileJIT(t *testing.T) {
 	testenv.Root(t)
@@ -88,12 +88,12 @@ func TestProfileJIT(t *testing.T) {
 			cmd.Env = append(os.Environ(), jitVar+"=run JIT_one "+step+" JIT_two")
 			r := finish(t, cmd)
 			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			stacks := folded(t, r.stdout)
 			one, two := share(stacks, "JIT_one"), share(stacks, "JIT_two")
-			// Both do the same work. A map that is written anew is met at
-			// the next look at it, a tenth of a second later.
+			// Both do the same work. fulgur reads a rewritten map again after a tenth of
+			// a second.
 			if one < 0.3 || two < 0.2 {
 				t.Errorf("JIT_one has %.2f of the samples, JIT_two %.2f, want about a half each", one, two)
 			}

@@ -21,18 +21,18 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// setcapLine are the capabilities of the line that the README gives to paste.
+// setcapLine has the capabilities of the README's setcap command.
 const setcapLine = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep"
 
-// lent is a fulgur whose file has capabilities, and a user who may run it. The user
-// has a directory, and root has one beside it.
+// lent is a fulgur with file capabilities, and a user who may run it. The user has a
+// directory, and root has one beside it.
 type lent struct {
 	t              *testing.T
 	program        string
 	own, forbidden string
 }
 
-// lend gives the capabilities of the README's line to a copy of fulgur.
+// lend gives the capabilities of the README's command to a copy of fulgur.
 func lend(t *testing.T) *lent {
 	t.Helper()
 	testenv.Root(t)
@@ -51,7 +51,7 @@ func lend(t *testing.T) *lent {
 	return l
 }
 
-// command returns fulgur as the user runs it, not yet started.
+// command returns a command that runs fulgur as the user.
 func (l *lent) command(args ...string) *exec.Cmd {
 	l.t.Helper()
 	cmd := command(l.t, args...)
@@ -62,7 +62,7 @@ func (l *lent) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// secret writes a file that root alone can read, and returns its path.
+// secret writes a file that only root can read, and returns its path.
 func (l *lent) secret(name, content string) string {
 	l.t.Helper()
 	path := filepath.Join(l.forbidden, name)
@@ -106,7 +106,7 @@ func (l *lent) silent(r result, secret string) {
 	}
 }
 
-// A file that the user names is read with the user's rights, whatever reads it.
+// All commands read files that the user names with the user's own rights.
 func TestLentFilesNamed(t *testing.T) {
 	testenv.AnyKernel(t)
 	l := lend(t)
@@ -130,7 +130,7 @@ func TestLentFilesNamed(t *testing.T) {
 		"binary":               {"bolt", "--binary", l.secret("binary", secret), "--branches", "stepping", "1"},
 		"binary of perf.data":  {"convert", "--binary", filepath.Join(l.forbidden, "binary"), "-o", "out.preagg", mine},
 		"other system's files": {"profile", "--symfs", filepath.Join(l.forbidden, "usr"), "-f", "--", workload},
-		// What only CAP_SYS_PTRACE lets one reach.
+		// Files that only CAP_SYS_PTRACE gives access to.
 		"output in another's root":  {"profile", "-o", fmt.Sprintf("/proc/%d/root/tmp/out.txt", root), "--", workload},
 		"another's root as system":  {"profile", "--symfs", fmt.Sprintf("/proc/%d/root", root), "-f", "--", workload},
 		"input in another's root":   {"convert", "--format", "text", fmt.Sprintf("/proc/%d/root", root) + mine},
@@ -143,7 +143,7 @@ func TestLentFilesNamed(t *testing.T) {
 	}
 }
 
-// run runs fulgur as the user. What goes on for too long is ended.
+// run runs fulgur as the user, with a time limit.
 func (l *lent) run(args ...string) result {
 	l.t.Helper()
 	cmd := l.command(args...)
@@ -155,7 +155,8 @@ func (l *lent) run(args ...string) result {
 	return finish(l.t, cmd)
 }
 
-// A program may name any file as its source: it is embedded if its user may read it.
+// A program may name any file as its source. fulgur embeds it only if its user may read
+// it.
 func TestLentSources(t *testing.T) {
 	l := lend(t)
 	testenv.AnyKernel(t)
@@ -170,14 +171,14 @@ func TestLentSources(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if r := l.run("profile", "-F", "99", "-o", "cpu.json.gz", "--", program); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	r := l.run("convert", "--embed-sources", "-o", "embedded.json.gz", "cpu.json.gz")
 	if r.code != 0 || !strings.Contains(r.stderr, "not embedded: ") || !strings.Contains(r.stderr, "secret.c: permission denied") {
 		t.Errorf("exit code %d, want one that says what is missing: %s", r.code, r.stderr)
 	}
 	l.silent(r, secret)
-	// Once it may be read, it is embedded: else this would test nothing.
+	// If the user may read it, it is embedded; otherwise this would test nothing.
 	if err := errors.Join(os.Chmod(l.forbidden, 0o755), os.Chmod(source, 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func hasNone(t *testing.T, pid int) {
 	for _, path := range threads {
 		status, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		sets := capabilities.FindAllSubmatch(status, -1)
 		if len(sets) != 4 {
@@ -215,7 +216,7 @@ func hasNone(t *testing.T, pid int) {
 	}
 }
 
-// Commands that measure nothing have no capabilities, on no thread, while they read.
+// Commands that do not measure have no capabilities on any thread while they read.
 func TestLentDropped(t *testing.T) {
 	l := lend(t)
 	mine := filepath.Join(l.own, "mine.folded")
@@ -237,7 +238,7 @@ func TestLentDropped(t *testing.T) {
 			}
 			in := openedByReader(t, fifo)
 			hasNone(t, cmd.Process.Pid)
-			if err := in.Close(); err != nil { // nothing comes, which is no profile
+			if err := in.Close(); err != nil { // the input is empty, which is not a profile
 				t.Fatal(err)
 			}
 			finish(t, cmd)
@@ -245,7 +246,7 @@ func TestLentDropped(t *testing.T) {
 	}
 }
 
-// openedByReader opens a pipe when somebody has opened it for reading.
+// openedByReader waits until a pipe is open for reading, and opens it.
 func openedByReader(t *testing.T, fifo string) *os.File {
 	t.Helper()
 	for end := time.Now().Add(testenv.Patience(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
@@ -270,7 +271,7 @@ func children(t *testing.T, pid int) []int {
 	for _, path := range threads {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		for _, field := range strings.Fields(string(b)) {
 			child, err := strconv.Atoi(field)
@@ -283,7 +284,7 @@ func children(t *testing.T, pid int) []int {
 	return all
 }
 
-// What shows a recording has no capabilities.
+// The process that shows a recording has no capabilities.
 func TestLentRecordingShown(t *testing.T) {
 	l := lend(t)
 	testenv.AnyKernel(t)
@@ -309,9 +310,9 @@ func TestLentRecordingShown(t *testing.T) {
 	}
 }
 
-// The capabilities serve their purpose: names of a program that the user cannot
-// read, in a directory that the user cannot enter, and of a JIT whose map only its
-// user can read.
+// The capabilities work: fulgur finds names of a program that the user cannot read, in a
+// directory that the user cannot enter, and of a JIT with a map that only its own user
+// can read.
 func TestLentMeasures(t *testing.T) {
 	l := lend(t)
 	hidden := duplicate(t, os.Args[0], l.forbidden)
@@ -329,17 +330,17 @@ func TestLentMeasures(t *testing.T) {
 	})
 	r := l.run("profile", "-p", strconv.Itoa(cmd.Process.Pid), "-F", "199", "-f", "3")
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || s == 0 {
-		t.Errorf("exit code %d, no sample is in the other user's function:\n%s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 0; no sample is in the other user's function:\n%s", r.code, r.stderr)
 	}
 }
 
-// The command that is measured runs with its user's rights.
+// The measured command runs with its user's rights.
 func TestLentCommand(t *testing.T) {
 	l := lend(t)
 	r := l.run("profile", "-q", "-o", "out.txt", "--", testenv.Tool(t, "grep"), "^Cap[IPEA]", "/proc/self/status")
 	sets := capabilities.FindAllStringSubmatch(r.stdout, -1)
 	if r.code != 0 || len(sets) != 4 {
-		t.Fatalf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		t.Fatalf("exit code %d, want 0; output %q: %s", r.code, r.stdout, r.stderr)
 	}
 	for _, set := range sets {
 		if strings.Trim(set[2], "0") != "" {
@@ -348,8 +349,8 @@ func TestLentCommand(t *testing.T) {
 	}
 }
 
-// A perf map with an unfriendly link in its place is read with the user's rights, one
-// that a process's user keeps to itself with those that were lent.
+// If a link is in place of a perf map, fulgur follows it with the user's rights. It reads
+// a map that only the process's user can read with its file capabilities.
 func TestLentPerfMaps(t *testing.T) {
 	l := lend(t)
 	testenv.AnyKernel(t)
@@ -387,7 +388,7 @@ func TestLentPerfMaps(t *testing.T) {
 			r := l.run("profile", "-p", strconv.Itoa(cmd.Process.Pid), "-F", "199", "-f", "-o", "jit.folded", "1")
 			stacks := readFolded(t, filepath.Join(l.own, "jit.folded"))
 			if s := share(stacks, "top_secret"); r.code != 0 || (s > 0) != test.named {
-				t.Errorf("exit code %d, %.2f of the samples have the map's name: %v\n%s", r.code, s, stacks, r.stderr)
+				t.Errorf("exit code %d, want 0; %.2f of the samples have the map's name: %v\n%s", r.code, s, stacks, r.stderr)
 			}
 		})
 	}

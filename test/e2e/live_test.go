@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// awaitFile returns when there is such a file.
+// awaitFile waits until a file exists.
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -52,15 +52,15 @@ func (s streamed) inTest(function string) bool {
 	return false
 }
 
-// A stream has all samples of the target, each with its stack, its names and its
-// lines, in about the order in which they were taken.
+// A stream has all samples of the target, each with its stack, names and lines,
+// approximately in order of time.
 func TestStream(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := load(t, "shares").Process.Pid
 	r := sampleWork(t, time.Second, []string{strconv.Itoa(pid)}, "profile", "-p", strconv.Itoa(pid), "-F", "499", "--stream", "--format", "jsonl")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	var lines, long, short int
 	for text := range strings.Lines(r.stdout) {
@@ -85,8 +85,8 @@ func TestStream(t *testing.T) {
 	checkShares(t, lines, long, short)
 }
 
-// A stream of text can be cut into samples, and ends with its reader without a
-// word.
+// A stream of text can be split into samples, and ends without a message when its reader
+// exits.
 func TestStreamReaderLeaves(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -110,7 +110,7 @@ func TestStreamReaderLeaves(t *testing.T) {
 		t.Errorf("the first sample is %q", sample)
 	}
 	out.Close()
-	_ = cmd.Wait() // ended by SIGPIPE, which is looked at
+	_ = cmd.Wait() // killed by SIGPIPE, which is checked below
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGPIPE {
 		t.Errorf("ended with %v", cmd.ProcessState)
 	}
@@ -119,14 +119,14 @@ func TestStreamReaderLeaves(t *testing.T) {
 	}
 }
 
-// Windows together contain all counts, each with its own stacks, and the requested
-// number of files is kept.
+// The windows together contain all counts, each with its own stacks, and fulgur keeps the
+// requested number of files.
 func TestInterval(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	dir := t.TempDir()
-	// run measures until there have been three windows of that name.
+	// run measures until there are three windows of that name.
 	run := func(name string, args ...string) result {
 		t.Helper()
 		cmd := command(t, append([]string{"profile", "-F", "997", "-p", pid, "--interval", "0.2", "-o", filepath.Join(dir, name+".folded")}, args...)...)
@@ -136,7 +136,7 @@ func TestInterval(t *testing.T) {
 		awaitFile(t, filepath.Join(dir, name+"-0003.folded"))
 		r := interrupt(t, cmd)
 		if r.code != 0 {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		return r
 	}
@@ -237,7 +237,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A window that cannot be written is an error, the last one's too.
+// If a window cannot be written, this is an error, also for the last one.
 func TestIntervalUnwritable(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -264,7 +264,7 @@ func TestIntervalUnwritable(t *testing.T) {
 			}
 		}
 		if r := finish(t, cmd); r.code != 1 || !strings.Contains(r.stderr, "x-000") {
-			t.Errorf("interval %s: exit code %d: %s", interval, r.code, r.stderr)
+			t.Errorf("interval %s: exit code %d, want 1: %s", interval, r.code, r.stderr)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestLiveUsage(t *testing.T) {
 	} {
 		r := fulgur(t, append([]string{"profile"}, strings.Fields(test.args)...)...)
 		if r.code != 2 || !strings.HasPrefix(r.stderr, "fulgur: ") || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
-			t.Errorf("%s: exit code %d, %q", test.args, r.code, r.stderr)
+			t.Errorf("%s: exit code %d, want 2; output %q", test.args, r.code, r.stderr)
 		}
 	}
 }
@@ -322,16 +322,16 @@ func TestWindowsEnd(t *testing.T) {
 	} {
 		r := fulgur(t, append(append([]string{"profile", "-p", pid}, args...), "0.5")...)
 		if r.code != 0 || strings.Count(r.stderr, "nothing was sampled: ") != 1 || !strings.Contains(r.stderr, "--children") {
-			t.Errorf("%s: exit code %d:\n%s", args, r.code, r.stderr)
+			t.Errorf("%s: exit code %d, want 0:\n%s", args, r.code, r.stderr)
 		}
 	}
 
-	// Its code has no names, in whatever window.
+	// Its code has no names in any window.
 	stripped := filepath.Join(dir, "stripped")
 	if out, err := exec.Command(testenv.Tool(t, "strip"), "-o", stripped, testenv.Tool(t, "yes")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	busy := exec.Command(stripped) // to nowhere
+	busy := exec.Command(stripped) // standard output is discarded
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// built is the folder for what several tests need.
+// built is the folder of files that several tests use.
 var built string
 
 // TestMain lets the test binary be its own target: the rig has no compiler.
@@ -33,10 +33,10 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// fulgurPath is where program found fulgur.
+// fulgurPath is the path of fulgur.
 var fulgurPath string
 
-// program returns the path of fulgur, built by the first test that asks.
+// program returns the path of fulgur. The first call builds it.
 func program(t *testing.T) string {
 	t.Helper()
 	if fulgurPath == "" {
@@ -53,8 +53,8 @@ func compile(t *testing.T, source, name string, flags ...string) string {
 	return testenv.Compile(t, name, "gcc", args...)
 }
 
-// awaitSampling returns when the started fulgur samples: it then has epoll instances
-// for the kernel side, in addition to the one of Go's runtime.
+// awaitSampling waits until the started fulgur samples: then it has epoll instances for
+// the kernel side, in addition to the one of Go's runtime.
 func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -76,7 +76,7 @@ func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 	t.Fatalf("fulgur does not sample: %s", fulgur.Stderr)
 }
 
-// interrupt ends a fulgur that was started, as Ctrl-C does.
+// interrupt ends a started fulgur like Ctrl-C.
 func interrupt(t *testing.T, fulgur *exec.Cmd) result {
 	t.Helper()
 	if err := fulgur.Process.Signal(os.Interrupt); err != nil {
@@ -85,7 +85,7 @@ func interrupt(t *testing.T, fulgur *exec.Cmd) result {
 	return finish(t, fulgur)
 }
 
-// profile runs a command that succeeds under fulgur, with flags, and returns its
+// profile runs a command, which must succeed, under fulgur with flags. It returns the
 // folded stacks, without the command's own output.
 func profile(t *testing.T, flags []string, argv ...string) map[string]int {
 	t.Helper()
@@ -93,7 +93,7 @@ func profile(t *testing.T, flags []string, argv ...string) map[string]int {
 	args := append([]string{"profile", "-o", out}, flags...)
 	r := fulgur(t, append(append(args, "--"), argv...)...)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	return readFolded(t, out)
 }

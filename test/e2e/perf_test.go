@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// leaves counts the samples of a command by the function that they are in.
+// leaves counts the samples of a command by the innermost function.
 type leaves map[string]int
 
 func (l leaves) total() (sum int) {
@@ -61,7 +61,7 @@ func sampleWithBoth(t *testing.T, frequency int, argv ...string) (ours, theirs l
 	r := fulgur(t, append([]string{"profile", "-e", "cpu-clock", "-F", rate, "-o", out, "--",
 		perf, "record", "-q", "-e", "cpu-clock", "-F", rate, "-g", "-o", data}, argv...)...)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	script, err := exec.Command(perf, "script", "-i", data, "-F", "comm,ip,sym").Output()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Go's compiler takes a profile as advice (go.dev/doc/pgo): with it, it inlines
-// calls that it otherwise leaves alone.
+// Go's compiler uses the profile (go.dev/doc/pgo): it inlines calls that it does not
+// inline otherwise.
 func TestProfileGuidesGoBuild(t *testing.T) {
 	testenv.Root(t)
 	goTool := testenv.Tool(t, "go")
 	plain, before := buildGuided(t, goTool, "off")
 	profile := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	if r := fulgur(t, "profile", "-F", "997", "-o", profile, "--", plain); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	_, after := buildGuided(t, goTool, profile)
 	for _, decision := range []string{

@@ -19,8 +19,8 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// start starts a program that waits for its standard input to end, and returns
-// that input. The program ends with the test.
+// start starts a program that waits for its standard input to end, and returns that
+// input. The program is killed when the test ends.
 func start(t *testing.T, cmd *exec.Cmd) io.Closer {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -37,11 +37,11 @@ func start(t *testing.T, cmd *exec.Cmd) io.Closer {
 	return in
 }
 
-// stormWork is how long each child of a storm works, in a function of its own.
+// stormWork is the CPU time that each child of a storm works, in its own function.
 const stormWork = 500 * time.Microsecond
 
-// checkStorm wants the samples of a storm of that many children to stand for the
-// CPU time that it printed, and to have names.
+// checkStorm checks that the samples of a storm with so many children account for the CPU
+// time that it printed, and have names.
 func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, children, frequency int) {
 	t.Helper()
 	var used time.Duration
@@ -56,7 +56,7 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 			continue
 		}
 		samples += n
-		// BPF programs of others may be gone when they are to be named.
+		// Other tools' BPF programs may be unloaded before fulgur names them.
 		if leaf := frames[len(frames)-1]; strings.HasPrefix(leaf, "[unknown") || strings.HasPrefix(leaf, "[no name") {
 			unnamed += n
 			t.Logf("%d in %s", n, stack)
@@ -66,7 +66,7 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 		}
 	}
 	checkTicks(t, "the storm", samples, used, frequency, slices, summary)
-	// A half, because they look at the clock, too.
+	// Half of it, because the children also read the clock.
 	if due := stat.Ticks(time.Duration(children)*stormWork/2, time.Second/time.Duration(frequency), slices); burning+skipped(summary) < due.Low {
 		t.Errorf("%d samples are in the function where the children work, and %d were skipped, want %d", burning, skipped(summary), due.Low)
 	}
@@ -75,8 +75,8 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 	}
 }
 
-// A thousand children a second, each shorter than a few sampling periods, are
-// all accounted for and have names.
+// A thousand children per second, each shorter than a few sampling periods, are all
+// counted and have names.
 func TestForkStorm(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -88,7 +88,7 @@ func TestForkStorm(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out.folded")
 		r := fulgur(t, append(flags, out, "--", storm, strconv.Itoa(children))...)
 		if r.code != 0 {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		checkStorm(t, readFolded(t, out), r.stdout, r.stderr, children, frequency)
 	})
@@ -111,13 +111,13 @@ func TestForkStorm(t *testing.T) {
 		}
 		r := finish(t, profiler)
 		if r.code != 0 {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		checkStorm(t, readFolded(t, out), printed.String(), r.stderr, children, frequency)
 	})
 }
 
-// busiest returns the child of a crowd that works: the last of them.
+// busiest returns the working child of many: the last one.
 func busiest(t *testing.T, crowd int) (pid string) {
 	t.Helper()
 	pids, err := target.Descendants([]int{crowd})
@@ -132,8 +132,8 @@ func busiest(t *testing.T, crowd int) (pid string) {
 	return pid
 }
 
-// Five thousand processes that exist when the profile begins cost neither
-// names nor much memory.
+// With five thousand processes at the beginning of the profile, fulgur loses no names and
+// needs little memory.
 func TestManyProcesses(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -156,7 +156,7 @@ func TestManyProcesses(t *testing.T) {
 	awaitWork(t, busy, 500*time.Millisecond)
 	r := interrupt(t, profiler)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	burning := 0
 	for stack, n := range folded(t, r.stdout) {
@@ -171,8 +171,9 @@ func TestManyProcesses(t *testing.T) {
 	checkResident(t, profiler.ProcessState, 150<<10)
 }
 
-// checkResident checks that a program that we started never had more than most KiB
-// resident. The kernel counts our own memory too, which the program shared until its exec.
+// checkResident checks that a program that this test started never had more than most KiB
+// resident. The kernel includes this process's memory, which the program shared until its
+// exec.
 func checkResident(t *testing.T, ended *os.ProcessState, most int64) {
 	t.Helper()
 	var ours syscall.Rusage
@@ -184,8 +185,8 @@ func checkResident(t *testing.T, ended *os.ProcessState, most int64) {
 	}
 }
 
-// A process that works for 20 ms is named in a profile of the whole system,
-// though nothing knew its program before.
+// In a profile of the whole system, a process that works for 20 ms has names, although
+// its program is new.
 func TestBriefProcess(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -206,7 +207,7 @@ func TestBriefProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(path)
-		// Under the race detector it would sleep a second before it exits.
+		// The race detector would sleep for a second before exit.
 		cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+testenv.Patience(20*time.Millisecond).String(), "GORACE=atexit_sleep_ms=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -214,7 +215,7 @@ func TestBriefProcess(t *testing.T) {
 	}
 	r := interrupt(t, profiler)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	named := map[string]int{}
 	for stack, n := range folded(t, r.stdout) {

@@ -1,5 +1,5 @@
-// Package e2e tests fulgur as a user meets it: the built binary, its command
-// line, its output and its exit code.
+// Package e2e tests fulgur as users run it: the built binary, its command line, its
+// output and its exit code.
 package e2e
 
 import (
@@ -29,8 +29,8 @@ func fulgur(t *testing.T, args ...string) result {
 	return finish(t, command(t, args...))
 }
 
-// command returns fulgur, not yet started, whose children are workloads if
-// they are this test binary.
+// command returns a command that runs fulgur. If its children run this test binary, they
+// are workloads.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program(t), args...)
@@ -59,7 +59,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 	return result{cmd.Stdout.(*bytes.Buffer).String(), cmd.Stderr.(*bytes.Buffer).String(), cmd.ProcessState.ExitCode()}
 }
 
-// target starts a workload of this test binary and ends it with the test.
+// target starts a workload of this test binary, and kills it when the test ends.
 func load(t *testing.T, mode string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -90,7 +90,7 @@ func folded(t *testing.T, s string) map[string]int {
 	return stacks
 }
 
-// share returns the part of all samples whose stack contains frame.
+// share returns the share of samples with frame in the stack.
 func share(stacks map[string]int, frame string) float64 {
 	var with, all int
 	for s, n := range stacks {
@@ -102,7 +102,7 @@ func share(stacks map[string]int, frame string) float64 {
 	return float64(with) / float64(all)
 }
 
-// count returns how many samples have a stack that contains frame.
+// count returns the number of samples with frame in the stack.
 func count(stacks map[string]int, frame string) (with int) {
 	for s, n := range stacks {
 		if strings.Contains(s, frame) {
@@ -112,12 +112,12 @@ func count(stacks map[string]int, frame string) (with int) {
 	return with
 }
 
-// checkShares wants the samples of the workload to be in long three times as
-// often as in short, and few elsewhere.
+// checkShares checks that the workload has three times as many samples in long as in
+// short, and few elsewhere.
 func checkShares(t *testing.T, all, long, short int) {
 	t.Helper()
 	t.Logf("%d samples, %d in long, %d in short", all, long, short)
-	// The rest is the runtime's and the kernel's, which is more in an emulated
+	// The rest is in the runtime and the kernel, which take more time in an emulated
 	// machine.
 	if 2*(long+short) <= all {
 		t.Errorf("%d of %d samples are in neither function", all-long-short, all)
@@ -125,15 +125,15 @@ func checkShares(t *testing.T, all, long, short int) {
 	stat.Binomial(long+short, 0.75).Check(t, "samples in long", long)
 }
 
-// A program that spends three times as long in one function as in another is
-// seen to.
+// A program that spends three times as long in one function as in another has samples in
+// that ratio.
 func TestProfileShares(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r := sampleWork(t, 2*time.Second, []string{pid}, "profile", "-p", pid, "-F", "997", "-f")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	stacks := folded(t, r.stdout)
 	long, short := count(stacks, ";fulgur/test/e2e.long"), count(stacks, ";fulgur/test/e2e.short")
@@ -143,14 +143,13 @@ func TestProfileShares(t *testing.T) {
 	}
 }
 
-// A launched command is sampled with its children, and its exit code becomes
-// ours.
+// A launched command is sampled with its children, and fulgur exits with its code.
 func TestProfileCommand(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	out := filepath.Join(t.TempDir(), "out.folded")
 	cmd := command(t, "profile", "-F", "997", "-o", out, "--", testenv.Tool(t, "sh"), "-c", os.Args[0]+"; exit 7")
-	// Of CPU time: long enough for the unwind tables of a program that is new.
+	// CPU time, long enough to load the unwind tables of a new program.
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+testenv.Patience(time.Second).String())
 	r := finish(t, cmd)
 	if r.code != 7 {
@@ -160,7 +159,7 @@ func TestProfileCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// How long a program takes to start says little in an emulated machine.
+	// In an emulated machine, the start of a program takes too long for this.
 	var long, all int
 	for stack, n := range folded(t, string(b)) {
 		if strings.Contains(stack, ";fulgur/test/e2e.TestMain") {
@@ -194,7 +193,7 @@ func TestProfileInterrupted(t *testing.T) {
 			}
 			r := finish(t, cmd)
 			if r.code != 0 {
-				t.Errorf("exit code %d: %s", r.code, r.stderr)
+				t.Errorf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			if st, err := os.Stat(out); err != nil || st.Size() == 0 {
 				t.Errorf("no profile: %v, %v", st, err)
@@ -220,12 +219,12 @@ func TestProfileTargetExits(t *testing.T) {
 	_ = victim.Wait() // killed
 	r := finish(t, cmd)
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
-		t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		t.Errorf("exit code %d, want 0; output %q: %s", r.code, r.stdout, r.stderr)
 	}
 }
 
-// Bad input has a message that says what and why, an exit code, and leaves no
-// file behind.
+// Bad input results in a message with the problem and the cause, and an exit code, and
+// leaves no file.
 func TestProfileBadInput(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -274,7 +273,7 @@ func TestProfileUnwritable(t *testing.T) {
 	} {
 		r := fulgur(t, "profile", "-p", pid, "-F", "997", "-o", test.out, "0.2")
 		if r.code != 1 || !strings.Contains(r.stderr, test.want) {
-			t.Errorf("%s: exit code %d, %s", test.out, r.code, r.stderr)
+			t.Errorf("%s: exit code %d, want 1; %s", test.out, r.code, r.stderr)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (p python) sample(t *testing.T, cmd *exec.Cmd, work time.Duration, yield fu
 	pid := strconv.Itoa(cmd.Process.Pid)
 	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	for text := range strings.Lines(r.stdout) {
 		var s streamed

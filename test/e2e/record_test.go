@@ -51,10 +51,10 @@ func TestRecordTar(t *testing.T) {
 	}
 	forgetFile(t, archive)
 	out := filepath.Join(dir, "tar.json.gz")
-	// Markers are of waits of a millisecond and more, which a fast disk has none of.
+	// Only waits of a millisecond and longer have markers. A fast disk has none.
 	r := fulgur(t, "record", "-o", out, "--", testenv.Tool(t, "sh"), "-c", `sleep 0.05; exec "$0" -xf "$1" -C "$2"`, tar, archive, into)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	p := readRecording(t, out)
 	var names []string
@@ -71,7 +71,7 @@ func TestRecordTar(t *testing.T) {
 		}
 	}
 	kinds, counters := []string{"PageFault", "OffCpu"}, []string{"CPU", "Page faults"}
-	if onDisk(t, dir) { // in memory it is soon done
+	if onDisk(t, dir) { // in memory it is too fast
 		kinds, counters = append(kinds, "BlockIO"), append(counters, "rss")
 		if !slices.Contains(names, "Block I/O, bytes") {
 			t.Errorf("no bytes in %q\n%s", names, r.stderr)
@@ -89,8 +89,7 @@ func TestRecordTar(t *testing.T) {
 	}
 }
 
-// Missing names are found later, from the files that the profile identifies; until
-// then, it has none of them.
+// A profile without names gets them later, from the files that it identifies.
 func TestNamesLater(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -99,13 +98,13 @@ func TestNamesLater(t *testing.T) {
 	for _, ending := range []string{"pb.gz", "json.gz"} {
 		bare, named := filepath.Join(dir, "bare."+ending), filepath.Join(dir, "named.folded")
 		if r := fulgur(t, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", pid, "1"); r.code != 0 || strings.Contains(r.stderr, "unnamed") {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		if b := gunzip(t, bare); bytes.Contains(b, []byte("works")) || !bytes.Contains(b, []byte("endless")) {
 			t.Errorf("%s has names, or no file", bare)
 		}
 		if r := fulgur(t, "convert", "-o", named, bare); r.code != 0 {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		b, err := os.ReadFile(named)
 		if err != nil {

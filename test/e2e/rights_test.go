@@ -37,7 +37,7 @@ func public(t *testing.T) string {
 	return dir
 }
 
-// duplicate makes a copy of a program for everybody, in dir.
+// duplicate makes a copy of a program in dir that everyone may execute.
 func duplicate(t *testing.T, program, dir string) string {
 	t.Helper()
 	from, err := os.Open(program)
@@ -57,8 +57,7 @@ func duplicate(t *testing.T, program, dir string) string {
 	return path
 }
 
-// as has a command run as nobody, with these capabilities in effect and no
-// others.
+// as makes a command run as nobody, with only the given capabilities in effect.
 func as(cmd *exec.Cmd, capabilities ...uintptr) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
@@ -68,7 +67,7 @@ func as(cmd *exec.Cmd, capabilities ...uintptr) *exec.Cmd {
 	return cmd
 }
 
-// paranoid is what decides whether CAP_PERFMON is enough for perf events.
+// paranoid is the sysctl that decides whether CAP_PERFMON is enough for perf events.
 const paranoid = "/proc/sys/kernel/perf_event_paranoid"
 
 // setParanoid sets the sysctl until the end of the test.
@@ -88,8 +87,8 @@ func setParanoid(t *testing.T, value string) {
 	})
 }
 
-// unprivileged returns how to run fulgur as nobody, and a workload that nobody
-// can run.
+// unprivileged returns a function that runs fulgur as nobody, and a workload that nobody
+// can execute.
 func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string) result, workload string) {
 	t.Helper()
 	testenv.Root(t)
@@ -108,16 +107,16 @@ func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string
 	return run, duplicate(t, os.Args[0], dir)
 }
 
-// twoCapabilities are what profiling takes.
+// twoCapabilities are the capabilities that profiling needs.
 var twoCapabilities = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
 
-// With only CAP_BPF and CAP_PERFMON, the user's own processes are profiled as by
-// root, and the limits for other processes are reported.
+// With only CAP_BPF and CAP_PERFMON, fulgur profiles the user's own processes as for
+// root, and reports the limits for other processes.
 func TestTwoCapabilities(t *testing.T) {
 	run, workload := unprivileged(t)
 	r := run(twoCapabilities, "profile", "-F", "997", "-f", "--", workload)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
 		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
@@ -146,7 +145,7 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	pid := victim(t, duplicate(t, os.Args[0], closed), "E2E_WORKLOAD=shares")
 	r := run(twoCapabilities, "profile", "-p", pid, "-F", "999", "-f", "1")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	stacks := folded(t, r.stdout)
 	if len(stacks) == 0 {
@@ -169,12 +168,12 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	r = run(twoCapabilities, "profile", "-K", "-F", "199", "-f", "1")
 	named := regexp.MustCompile(`;finish_task_switch|_sysvec_|entry_|el0|;ret_from_fork`)
 	if r.code != 0 || !named.MatchString(r.stdout) {
-		t.Errorf("exit code %d, no names of the kernel:\n%s%s", r.code, r.stdout, r.stderr)
+		t.Errorf("exit code %d, want 0; no names of the kernel:\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 
-// rightsCommands are the commands that measure, and what each shows of a shell
-// that works and waits when it has the two capabilities.
+// rightsCommands are the commands that measure, with the expected output for a shell that
+// works and waits, with the two capabilities.
 var rightsCommands = []struct {
 	name string
 	args []string
@@ -185,11 +184,11 @@ var rightsCommands = []struct {
 	{"offcpu", []string{"offcpu", "-f"}, "[wait for child]"},
 	{"offcpu wakers", []string{"offcpu", "--waker-stacks", "-f"}, "[woken by]"},
 	{"faults", []string{"faults", "-f"}, "sh;"},
-	{"blockio", []string{"blockio", "-f"}, ""}, // it may have asked no disk for anything
+	{"blockio", []string{"blockio", "-f"}, ""}, // it may have made no disk requests
 	{"bolt basic", []string{"bolt", "--basic"}, "\nS "},
 }
 
-// shellWork returns a script that keeps a shell busy for about a second, and has it
+// shellWork returns a script that keeps a shell busy for about a second, and makes it
 // wait for a child.
 func shellWork() string {
 	rounds := 200000
@@ -199,7 +198,7 @@ func shellWork() string {
 	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i + 1)); done; sleep 0.1; :`, rounds)
 }
 
-// Each command works with the two capabilities, and reports what it lacks.
+// Each command works with the two capabilities, and reports its limits.
 func TestTwoCapabilitiesCommands(t *testing.T) {
 	run, _ := unprivileged(t)
 	shell := testenv.Tool(t, "sh")
@@ -207,21 +206,21 @@ func TestTwoCapabilitiesCommands(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := run(twoCapabilities, append(test.args, "--", shell, "-c", shellWork())...)
 			if r.code != 0 || !strings.Contains("\n"+r.stdout, test.want) {
-				t.Errorf("exit code %d, no %q in:\n%s\n%s", r.code, test.want, r.stdout, r.stderr)
+				t.Errorf("exit code %d, want 0; no %q in:\n%s\n%s", r.code, test.want, r.stdout, r.stderr)
 			}
 			once(t, r.stderr, "to avoid these losses: run fulgur with sudo, or run once: sudo setcap cap_bpf,cap_perfmon,")
 		})
 	}
 }
 
-// With less no command does anything, and each says which is missing.
+// With fewer capabilities, no command measures, and each reports the missing ones.
 func TestTooFewCapabilitiesCommands(t *testing.T) {
 	run, _ := unprivileged(t)
 	for _, test := range rightsCommands {
 		t.Run(test.name, func(t *testing.T) {
 			r := run([]uintptr{unix.CAP_PERFMON}, append(test.args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
-				t.Errorf("exit code %d, standard output %q, said %q", r.code, r.stdout, r.stderr)
+				t.Errorf("exit code %d, want 1; standard output %q, said %q", r.code, r.stdout, r.stderr)
 			}
 		})
 	}
@@ -251,7 +250,7 @@ func TestTooFewCapabilities(t *testing.T) {
 	}
 }
 
-// Debian's kernels demand more when they are paranoid. Others do not, and there
+// Debian's kernels require more at a high perf_event_paranoid. With other kernels,
 // everything works.
 func TestParanoid(t *testing.T) {
 	testenv.VM(t)
@@ -266,19 +265,19 @@ func TestParanoid(t *testing.T) {
 		t.Errorf("said %s", r.stderr)
 	}
 	if r := run(twoCapabilities, "doctor"); r.code != 1 || !strings.Contains(r.stdout, "refused, see perf_event_paranoid") {
-		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+		t.Errorf("exit code %d, want 1:\n%s", r.code, r.stdout)
 	}
 }
 
-// If /proc hides other users' processes, a missing process may be hidden: fulgur
-// says so, and names the remedy.
+// If /proc hides other users' processes, a missing process may be hidden. fulgur reports
+// this, with the remedy.
 func TestHidePID(t *testing.T) {
 	unshare := testenv.Tool(t, "unshare")
 	_, workload := unprivileged(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	const script = `mount -t proc -o hidepid=2 proc /proc &&
 		exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon "$0" profile -q -p "$1"`
-	// A /proc of one's own: the machine's is not to change.
+	// Use a separate /proc, so that the machine's stays unchanged.
 	fulgur := filepath.Join(filepath.Dir(workload), filepath.Base(program(t)))
 	cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", script, fulgur, pid)
 	out, err := cmd.CombinedOutput()
@@ -305,7 +304,7 @@ func TestSetcapLine(t *testing.T) {
 	}
 	r = run(nil, "profile", "-F", "997", "-f", "--", workload)
 	if r.code != 0 || strings.Contains(r.stderr, "CAP_") {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
 		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
@@ -313,11 +312,12 @@ func TestSetcapLine(t *testing.T) {
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r = run(nil, "profile", "-p", pid, "-F", "199", "-f", "1")
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || s < 0.5 {
-		t.Errorf("exit code %d, %.2f of the samples are in the other user's function:\n%s", r.code, s, r.stderr)
+		t.Errorf("exit code %d, want 0; %.2f of the samples are in the other user's function:\n%s", r.code, s, r.stderr)
 	}
 }
 
-// The doctor and fulgur profile agree on what works, and its exit code says so.
+// The doctor and fulgur profile agree whether profiling works, and so does the doctor's
+// exit code.
 func TestDoctor(t *testing.T) {
 	testenv.EveryKernel(t)
 	run, workload := unprivileged(t)
@@ -390,12 +390,12 @@ func limitLocked(t *testing.T, bytes uint64) {
 	})
 }
 
-// Root's report is for people, without colors where nobody looks.
+// Root's report is text, without colors if standard output is not a terminal.
 func TestDoctorText(t *testing.T) {
 	testenv.Root(t)
 	r := fulgur(t, "doctor")
 	if r.code != 0 || r.stderr != "" {
-		t.Errorf("exit code %d, standard error %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 0; standard error %s", r.code, r.stderr)
 	}
 	for _, want := range []string{"\nThis process\n", "\n  ok    CAP_BPF  ", "\nKernel\n", "\nTrials\n  ok    perf_event program         works\n", "\nCommands\n"} {
 		if !strings.Contains(r.stdout, want) {

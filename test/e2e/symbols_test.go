@@ -16,8 +16,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// inlines is a program with inlined functions, and how its debug information is
-// shipped.
+// inlines is a program with inlined functions, and the form of its debug information.
 type inlines struct {
 	name    string
 	flags   string
@@ -39,7 +38,7 @@ var inlinesBuilds = []inlines{
 	}},
 	{name: "debug link", prepare: separate},
 	{name: "dwz", prepare: func(t *testing.T, program string) {
-		// What two files share moves to a third one.
+		// dwz moves the common parts of two files to a third one.
 		twin, shared := program+".twin", program+".shared"
 		tool(t, "cp", program, twin)
 		tool(t, "dwz", "-m", shared, program, twin)
@@ -51,7 +50,7 @@ var inlinesBuilds = []inlines{
 func (b inlines) build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "inlines")
-	// Not by testenv.Compile: some flags write more files than one.
+	// Do not use testenv.Compile: with some flags, the compiler writes several files.
 	tool(t, "g++", append(strings.Fields("-O2 -g -fno-omit-frame-pointer -Wall -Wextra -Werror -Wl,--build-id testdata/inlines.cc -o "+program), strings.Fields(b.flags)...)...)
 	if b.prepare != nil {
 		b.prepare(t, program)
@@ -79,8 +78,7 @@ func tool(t *testing.T, name string, args ...string) string {
 // The rounds of the program's work: about half a second of it.
 const rounds = "300"
 
-// Inlined functions are frames of their own, from wherever their description
-// comes.
+// Inlined functions are separate frames, for all sources of debug information.
 func TestInlines(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -97,7 +95,7 @@ func TestInlines(t *testing.T) {
 	}
 }
 
-// Names only, shorter names and raw ones are for the asking.
+// Flags choose names only, shorter names and raw names.
 func TestNameFlags(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -124,7 +122,7 @@ func TestInlinesPprof(t *testing.T) {
 	program := inlines{}.build(t)
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
 	if r := fulgur(t, "profile", "-F", "997", "-o", out, "--", program, rounds); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	f, err := os.Open(out)
 	if err != nil {
@@ -182,7 +180,7 @@ func TestNoSymbols(t *testing.T) {
 	t.Setenv("DEBUGINFOD_URLS", "")
 	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{40}\), \d+ samples; set DEBUGINFOD_URLS$`)
 	if r := fulgur(t, "profile", "-F", "997", "-f", "--", program, rounds); r.code != 0 || !want.MatchString(r.stderr) {
-		t.Errorf("exit code %d, no line like %s:\n%s", r.code, want, r.stderr)
+		t.Errorf("exit code %d, want 0; no line like %s:\n%s", r.code, want, r.stderr)
 	}
 }
 
@@ -191,7 +189,7 @@ func TestNoSymbols(t *testing.T) {
 func TestSignalHandler(t *testing.T) {
 	testenv.Root(t)
 	trampoline := map[string]string{"amd64": "__restore_rt", "arm64": "__kernel_rt_sigreturn"}[runtime.GOARCH]
-	// With optimization, functions that call none have no frame.
+	// With optimization, leaf functions have no frame.
 	program := compile(t, "signals.c", "signals", "-static", "-O0")
 	stacks := profile(t, []string{"-F", "997", "-U"}, program)
 	if s := share(stacks, ";"+trampoline+";on_signal"); s < 0.9 {
@@ -199,7 +197,7 @@ func TestSignalHandler(t *testing.T) {
 	}
 }
 
-// A server that does not answer delays the profile only until the user says so.
+// A server that does not answer delays the profile only until the user presses Ctrl-C.
 func TestDownloadInterrupted(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

@@ -13,11 +13,11 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Children that there are when a profile begins are sampled, and it lasts for
-// as long as one of them does.
+// Children that exist when a profile begins are sampled, and the profile lasts until all
+// of them have exited.
 func TestProfileChildrenThatThereAre(t *testing.T) {
 	testenv.Root(t)
-	// The shell ends with its input, its child by itself.
+	// The shell exits at the end of its input, its child by itself.
 	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & read x")
 	parent.Env = append(os.Environ(), "E2E_WORKLOAD=20s")
 	input, err := parent.StdinPipe()
@@ -49,7 +49,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 	}
 	r := finish(t, cmd)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.5 {
 		t.Errorf("%.2f of the samples are in the child's function:\n%s", s, r.stdout)
@@ -63,7 +63,7 @@ func TestProfileExit(t *testing.T) {
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=memory")
 	r := finish(t, cmd)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	for stack := range folded(t, r.stdout) {
 		if strings.Contains(stack, ";exit_mmap;") {

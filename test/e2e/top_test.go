@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// console is a terminal with a program on it.
+// console is a terminal that a program runs on.
 type console struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -27,18 +27,18 @@ type console struct {
 	tty  *os.File
 
 	mu  sync.Mutex
-	out []byte // all that the program wrote
+	out []byte // the program's output
 
-	before unix.Termios // the terminal's modes before the program began
+	before unix.Termios // the terminal's modes before the program started
 }
 
-// onTerminal starts fulgur on a terminal of that size.
+// onTerminal starts fulgur on a terminal of the given size.
 func onTerminal(t *testing.T, columns, lines uint16, args ...string) *console {
 	t.Helper()
 	return startOn(t, columns, lines, command(t, args...))
 }
 
-// startOn starts a command on a terminal of that size.
+// startOn starts a command on a terminal of the given size.
 func startOn(t *testing.T, columns, lines uint16, cmd *exec.Cmd) *console {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -86,14 +86,14 @@ func startOn(t *testing.T, columns, lines uint16, cmd *exec.Cmd) *console {
 	return c
 }
 
-// written returns all that was written so far.
+// written returns the output so far.
 func (c *console) written() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.out)
 }
 
-// ended returns all that was written, when the last words of a run are among it.
+// ended waits for the end of the summary, and returns the whole output.
 func (c *console) ended() string {
 	c.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -105,10 +105,10 @@ func (c *console) ended() string {
 	return ""
 }
 
-// escapes are the control sequences that a screen is drawn with.
+// escapes matches the control sequences that draw a screen.
 var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]")
 
-// await waits for a screen drawn from now on that has all of the texts.
+// await waits for a new screen that has all of the texts.
 func (c *console) await(texts ...string) {
 	c.t.Helper()
 	from := len(c.written())
@@ -145,8 +145,8 @@ func (c *console) modes() unix.Termios {
 	return *modes
 }
 
-// On a terminal the hottest functions can be looked into, and the terminal is given
-// back as it was. The name of a process cannot do anything to it.
+// On a terminal, the user can open the hottest functions, and the terminal's state is
+// restored at the end. Names of processes cannot control the terminal.
 func TestTop(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -197,14 +197,14 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Where there is no terminal, the hottest functions of each interval are written.
+// Without a terminal, fulgur writes the hottest functions of each interval.
 func TestTopAsText(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r := sampleWork(t, time.Second, []string{pid}, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "-q")
 	if r.code != 0 || r.stderr != "" {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	heading := regexp.MustCompile(`(?m)^fulgur top: pid ` + pid + `, last \d\.\d s, \d+ samples, .*\n +SELF +TOTAL FUNCTION +MODULE\n`)
 	if windows := heading.FindAllString(r.stdout, -1); len(windows) == 0 || !strings.Contains(r.stdout, "fulgur/test/e2e.long") {
@@ -220,7 +220,7 @@ func TestTopAsText(t *testing.T) {
 	}
 }
 
-// A terminal that obeys nothing gets text, too.
+// A dumb terminal gets text, too.
 func TestTopOnDumbTerminal(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

@@ -37,8 +37,8 @@ const (
 	unreadable = "[truncated: unreadable stack]"
 )
 
-// ends counts a command's samples by why their user stack ended, "" for those that
-// have their root.
+// ends counts a command's samples by the reason why the user stack ends, "" for complete
+// stacks.
 type ends map[string]int
 
 func (e ends) total() (sum int) {
@@ -48,11 +48,11 @@ func (e ends) total() (sum int) {
 	return sum
 }
 
-// whole is the share of samples that have their root.
+// whole returns the share of samples with complete stacks.
 func (e ends) whole() float64 { return float64(e[""]) / float64(max(e.total(), 1)) }
 
-// sample matches a sample of a text profile: its frames, the mark at its end, its
-// command and count.
+// sample matches a sample of a text profile: the frames, the mark at the end, the command
+// and the count.
 var sample = regexp.MustCompile(`(?m)^((?:    .*\n)*?)((?:    \[truncated: .*\]\n)?)    - +(\S+) \((\d+)[^)]*\)\n +(\d+)$`)
 
 // endsOf reads a text profile, as ends by command.
@@ -76,8 +76,8 @@ func endsOf(t *testing.T, text string) map[string]ends {
 	return by
 }
 
-// rooted counts a command's samples whose outermost functions begin threads, as far
-// as their names show.
+// rooted counts a command's samples with an outermost function that begins a thread,
+// according to its name.
 func rooted(text, comm string) (with, all int) {
 	roots := regexp.MustCompile(`(?m)^    (_start|__libc_start_main|__libc_start_call_main|start_thread|__?clone3?|_dl_start_user|runtime\.(goexit|mstart|rt0_go|main)\b)`)
 	for _, m := range sample.FindAllStringSubmatch(text, -1) {
@@ -93,8 +93,8 @@ func rooted(text, comm string) (with, all int) {
 	return with, all
 }
 
-// run starts a program that ends with the test. It gives way to others, so that
-// the profiler has its tables soon on a machine that the test is not alone on.
+// run starts a program that is killed when the test ends. The program has a low priority,
+// so that fulgur loads its tables soon even on a busy machine.
 func run(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -105,8 +105,8 @@ func run(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// mixedLoad starts the available programs of many kinds, each of which runs until it
-// is killed. It returns their processes by command name.
+// mixedLoad starts the available programs of many kinds, which run until they are killed.
+// It returns their processes by command name.
 func mixedLoad(t *testing.T) map[string]string {
 	t.Helper()
 	pids := map[string]string{}
@@ -126,7 +126,7 @@ while (1) { my %h; $h{$_ % 1000} .= $_ for 1 .. 5000; my @k = sort { $h{$a} cmp 
 	}
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
 		if _, err := exec.LookPath(name); err != nil {
-			continue // any that are there will do
+			continue // use the available ones
 		}
 		pids[name] = strconv.Itoa(run(t, name, scripts[name]...).Process.Pid)
 	}
@@ -140,19 +140,19 @@ while (1) { my %h; $h{$_ % 1000} .= $_ for 1 .. 5000; my @k = sort { $h{$a} cmp 
 	return pids
 }
 
-// Of programs of all sorts, built as distributions build them, at least 99 of 100
-// stacks of the whole system reach the root of their thread.
+// In a profile of the whole system, with many kinds of programs built as distributions
+// build them, at least 99 of 100 stacks are complete.
 func TestUnwindSystem(t *testing.T) {
 	testenv.Root(t)
 	programs := mixedLoad(t)
 	var pids []string
 	for _, pid := range programs {
-		awaitWork(t, pid, 50*time.Millisecond) // they start
+		awaitWork(t, pid, 50*time.Millisecond) // wait until they run
 		pids = append(pids, pid)
 	}
 	r := sampleWork(t, 500*time.Millisecond, pids, "profile", "-F", "499", "--format", "text", "--no-inlines")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	per, all := endsOf(t, r.stdout), ends{}
 	for comm := range programs {
@@ -167,11 +167,11 @@ func TestUnwindSystem(t *testing.T) {
 		}
 	}
 	t.Logf("all: %.2f %% whole of %d", 100*all.whole(), all.total())
-	delete(all, notReady) // how soon tables are there is a matter of what else the machine does
+	delete(all, notReady) // the time to load tables depends on the load of the machine
 	checkWhole(t, all, 0.99)
 }
 
-// checkWhole wants at least such a share of stacks to have their root.
+// checkWhole checks that at least the given share of stacks is complete.
 func checkWhole(t *testing.T, e ends, want float64) {
 	t.Helper()
 	if least := stat.Binomial(e.total(), want).Low; e.total() == 0 || e[""] < least {
@@ -186,7 +186,7 @@ func TestUnwindCommand(t *testing.T) {
 	for _, mode := range []string{"auto", "dwarf"} {
 		r := fulgur(t, "profile", "-F", "997", "--format", "text", "--no-inlines", "--unwind", mode, "--", buildDeep(t), "1")
 		if r.code != 0 {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		e := endsOf(t, r.stdout)["deep"]
 		t.Logf("--unwind %s: %v", mode, e)
@@ -202,10 +202,10 @@ func TestUnwindCommand(t *testing.T) {
 func TestUnwindByFramePointers(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	pid := strconv.Itoa(load(t, "shares").Process.Pid) // Go's programs do
+	pid := strconv.Itoa(load(t, "shares").Process.Pid) // Go's programs keep them
 	r := sampleWork(t, 300*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "499", "-f", "--unwind", "fp")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	stacks := folded(t, r.stdout)
 	const root = ";runtime.goexit;runtime.main;main.main;fulgur/test/e2e.TestMain;"
@@ -214,8 +214,7 @@ func TestUnwindByFramePointers(t *testing.T) {
 	}
 }
 
-// A process that the profiler meets during the run is unwound when it has been
-// seen for some milliseconds.
+// fulgur unwinds a process that starts during the run after a few milliseconds.
 func TestUnwindNewProcess(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -231,17 +230,17 @@ func TestUnwindNewProcess(t *testing.T) {
 	_ = cmd.Process.Kill()
 	r := interrupt(t, profiler)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	e := endsOf(t, r.stdout)["deep"]
 	t.Log(e)
-	// How soon the tables and the mappings are there depends on what else the machine does.
+	// The time to load tables and mappings depends on the load of the machine.
 	delete(e, notReady)
 	delete(e, noMapping)
 	checkWhole(t, e, 0.98)
 }
 
-// Programs that are gone before their tables are made are unwound, too.
+// Programs that exit before their tables are made are unwound, too.
 func TestUnwindBriefProcesses(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -249,12 +248,12 @@ func TestUnwindBriefProcesses(t *testing.T) {
 	script := `for i in {1..60}; do "$0" 0.004; done`
 	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", "bash", "-c", script, deep)
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	e := endsOf(t, r.stdout)["deep"]
 	t.Log(e)
-	// All of them would be late if each process had to wait for tables of its own.
-	// How many are late on a busy machine, the scheduler decides.
+	// If each process had to wait for its own tables, all of them would be late. On a
+	// busy machine, the number depends on the scheduler.
 	if late := e[notReady] + e[noMapping]; e.total() < 200 || late > e.total()/2 {
 		t.Errorf("%d of %d samples are not unwound", late, e.total())
 	}
@@ -264,7 +263,7 @@ func TestUnwindBriefProcesses(t *testing.T) {
 	}
 }
 
-// damage makes a copy of a library with other unwind information.
+// damage makes a copy of a library with damaged unwind information.
 func damage(t *testing.T, library, to string, change func(ehFrame []byte)) {
 	t.Helper()
 	content, err := os.ReadFile(library)
@@ -286,8 +285,8 @@ func damage(t *testing.T, library, to string, change func(ehFrame []byte)) {
 	}
 }
 
-// Libraries with unwind information that is broken in many ways spoil no stacks
-// but their own, and no run.
+// Libraries with broken unwind information affect only their own stacks, and the run
+// succeeds.
 func TestUnwindDamagedFiles(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -329,10 +328,10 @@ func TestUnwindDamagedFiles(t *testing.T) {
 			damage(t, library, damaged, change)
 			r := fulgur(t, "profile", "-F", "997", "--format", "text", "--no-inlines", "--", program, "1", damaged, library)
 			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			t.Log(endsOf(t, r.stdout)["plugins"])
-			// The undamaged one works twice as long.
+			// The undamaged library works twice as long.
 			with, all := rooted(r.stdout, "plugins")
 			if all == 0 || with < stat.Binomial(all, 0.6).Low {
 				t.Errorf("%d of %d stacks have their root:\n%s", with, all, r.stderr)
@@ -341,8 +340,7 @@ func TestUnwindDamagedFiles(t *testing.T) {
 	}
 }
 
-// Libraries that are loaded one in the place of the other, again and again, are
-// unwound by their own tables.
+// Libraries that repeatedly replace each other are unwound by their own tables.
 func TestUnwindPlugins(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -353,15 +351,14 @@ func TestUnwindPlugins(t *testing.T) {
 	program := compile(t, "plugins.c", "plugins", append(flags, "-ldl")...)
 	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", program, "2", build("alpha"), build("beta"))
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	e := endsOf(t, r.stdout)["plugins"]
 	t.Log(e)
 	checkWhole(t, e, 0.98)
 }
 
-// A library whose unwind information is overwritten while it is in use, and read,
-// disturbs nothing.
+// Overwriting a library's unwind information, while it is used and read, does no harm.
 func TestUnwindChangingFile(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -406,15 +403,15 @@ func TestUnwindChangingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if e := endsOf(t, r.stdout)["plugins"]; e.total() == 0 {
 		t.Errorf("no samples: %v", e)
 	}
 }
 
-// mappings returns how many mappings of code a process is to have:
-// FULGUR_UNWIND_MAPPINGS, or as many as every machine allows.
+// mappings returns the number of code mappings for a process: FULGUR_UNWIND_MAPPINGS, or
+// a number that every machine allows.
 func mappings(t *testing.T) string {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_MAPPINGS"))
@@ -437,8 +434,8 @@ func mappings(t *testing.T) string {
 	return strconv.Itoa(n)
 }
 
-// Code that changes its place every millisecond, and more of it than any program
-// has, is measured as other code is, and takes no more memory than is reasonable.
+// A program with more code mappings than any real one, which moves its code every
+// millisecond, is measured like others, in bounded memory.
 func TestUnwindHostileMappings(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -465,12 +462,12 @@ func TestUnwindHostileMappings(t *testing.T) {
 				awaitWork(t, strconv.Itoa(cmd.Process.Pid), work)
 				r := interrupt(t, profiler)
 				if r.code != 0 {
-					t.Fatalf("exit code %d: %s", r.code, r.stderr)
+					t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 				}
 				e := endsOf(t, r.stdout)["remaps"]
 				t.Logf("%v %v, %s", scope, e, lastLine(r.stderr))
 				checkResident(t, profiler.ProcessState, 256<<10)
-				delete(e, notReady) // how many depends on what else the machine does
+				delete(e, notReady) // the number depends on the load of the machine
 				checkWhole(t, e, 0.95)
 				if t.Failed() {
 					t.Log(r.stderr)
@@ -485,8 +482,8 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// With a memory that is too small for the tables, they come and go, and the
-// summary names what to do.
+// If the memory is too small for all tables, fulgur loads them on demand, and the summary
+// has the remedy.
 func TestUnwindMemory(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -494,7 +491,7 @@ func TestUnwindMemory(t *testing.T) {
 	pid := strconv.Itoa(run(t, deep).Process.Pid)
 	r := sampleWork(t, time.Second, []string{pid}, "profile", "-p", pid, "-F", "499", "--format", "text", "--no-inlines", "--unwind-memory", "100K")
 	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	e := endsOf(t, r.stdout)["deep"]
 	t.Log(e, r.stderr)

@@ -11,11 +11,10 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// How much a program does in a second depends on what else the machine does.
-// These tests therefore go by the CPU time that a program has used.
+// The work that a program does in a second depends on the load of the machine. These
+// tests therefore measure the CPU time of programs.
 
-// cpuUsed returns the CPU time that a process has used, all its threads
-// together.
+// cpuUsed returns the CPU time of all threads of a process.
 func cpuUsed(t *testing.T, pid string) time.Duration {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
@@ -29,7 +28,7 @@ func cpuUsed(t *testing.T, pid string) time.Duration {
 	return used
 }
 
-// awaitWork returns when a process has used work more CPU time than now.
+// awaitWork waits until a process has used work more CPU time.
 func awaitWork(t *testing.T, pid string, work time.Duration) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
@@ -39,8 +38,8 @@ func awaitWork(t *testing.T, pid string, work time.Duration) {
 	testenv.AwaitCPUTime(t, n, work)
 }
 
-// sampleWork runs fulgur until each of the processes has used so much CPU time
-// while fulgur samples, and then interrupts it.
+// sampleWork runs fulgur until each process has used the given CPU time while fulgur
+// samples, and then interrupts fulgur.
 func sampleWork(t *testing.T, work time.Duration, pids []string, args ...string) result {
 	t.Helper()
 	cmd := command(t, args...)
@@ -56,8 +55,8 @@ func sampleWork(t *testing.T, work time.Duration, pids []string, args ...string)
 
 var skippedSamples = regexp.MustCompile(`(\d+) samples? skipped`)
 
-// skipped returns how many samples the kernel skipped, of whatever program, as
-// fulgur's summary says.
+// skipped returns the number of samples of all programs that the kernel skipped,
+// according to fulgur's summary.
 func skipped(summary string) (n int) {
 	if m := skippedSamples.FindStringSubmatch(summary); m != nil {
 		n, _ = strconv.Atoi(m[1])
@@ -65,9 +64,9 @@ func skipped(summary string) (n int) {
 	return n
 }
 
-// checkTicks wants as many samples as a clock of the frequency ticks in the
-// CPU time that a program says it has used, in so many slices. The kernel may
-// have skipped some of the samples.
+// checkTicks checks that the number of samples equals the ticks of a clock with the given
+// frequency in the CPU time that a program reports, in the given number of slices. The
+// kernel may have skipped some of the samples.
 func checkTicks(t *testing.T, what string, samples int, used time.Duration, frequency, slices int, summary string) {
 	t.Helper()
 	skipped := skipped(summary)
@@ -80,21 +79,20 @@ func checkTicks(t *testing.T, what string, samples int, used time.Duration, freq
 	r.Check(t, "samples of "+what, samples)
 }
 
-// awaitSleep returns when a process does nothing but sleep.
+// awaitSleep waits until a process sleeps.
 func awaitSleep(t *testing.T, pid string) {
 	t.Helper()
 	awaitStat(t, pid, ") S ")
 }
 
-// awaitStat returns when a process's line in /proc contains text, such as
-// ") R " for one that runs.
+// awaitStat waits until /proc/PID/stat of a process contains text, such as ") R " for a
+// running process.
 func awaitStat(t *testing.T, pid, text string) {
 	t.Helper()
 	await(t, "/proc/"+pid+"/stat", text)
 }
 
-// awaitTraced returns when a process has a tracer, and has used some CPU time
-// since.
+// awaitTraced waits until a process has a tracer and has used some CPU time since.
 func awaitTraced(t *testing.T, pid string) {
 	t.Helper()
 	traced := regexp.MustCompile(`\nTracerPid:\t[1-9]`)

@@ -10,9 +10,8 @@ import (
 
 var sink uint64
 
-// The loops stand in the functions that are looked for: a leaf without a frame
-// of its own would hide its caller from a walk by frame pointers, as the race
-// detector's do.
+// The loops are in the functions that the tests look for: a leaf without a frame would
+// hide its caller from a walk by frame pointers, as the leaves of the race detector do.
 
 //go:noinline
 //go:norace
@@ -30,8 +29,9 @@ func short(n int) {
 	}
 }
 
-// workload spends three quarters of its time in long, the rest in short: for
-// ever ("shares") or for a CPU time such as "20ms". "memory" leaves the kernel much memory to free, and no more.
+// workload spends three quarters of its time in long, the rest in short: forever
+// ("shares") or for a CPU time such as "20ms". "memory" only leaves the kernel much
+// memory to free.
 func workload(mode string) {
 	more := func() bool { return true }
 	if limit, err := time.ParseDuration(mode); err == nil {
@@ -41,7 +41,7 @@ func workload(mode string) {
 		var err error
 		memory, err = unix.Mmap(-1, 0, 256<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err == nil {
-			err = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) // many pages to free
+			err = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) // so that there are many pages to free
 		}
 		if err != nil {
 			panic(err)
@@ -52,7 +52,7 @@ func workload(mode string) {
 		return
 	}
 	for more() {
-		n := 500_000 + rand.IntN(500_000) // a steady beat could fall in with the sampler's
+		n := 500_000 + rand.IntN(500_000) // a constant period could be in lockstep with the sampler's
 		long(n)
 		short(n)
 	}
@@ -63,6 +63,6 @@ var memory []byte
 // cpuTime returns the CPU time that this process has used.
 func cpuTime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) // every kernel has it
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) // every kernel supports it
 	return time.Duration(ts.Nano())
 }
