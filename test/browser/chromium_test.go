@@ -268,7 +268,7 @@ func (c *tab) waitFor(condition func() bool, what string) {
 	c.t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("never came true: %s", what)
+			c.t.Fatalf("timeout: waited for %s", what)
 		}
 	}
 }

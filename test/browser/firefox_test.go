@@ -86,11 +86,11 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 		}
 		select {
 		case <-gone:
-			t.Fatalf("the profile does not load: %v", err)
+			t.Fatalf("load the profile: %v", err)
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the profile does not load in %v: %v", patience, err)
+			t.Fatalf("load the profile: timeout after %v: %v", patience, err)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func expectShare(t *testing.T, shares []share, name string, want float64) {
 	t.Helper()
 	i := slices.IndexFunc(shares, func(s share) bool { return s.Name == name })
 	if i < 0 || math.Abs(shares[i].Samples-want) > 1e-6 {
-		t.Errorf("%s is not %v in %+v", name, want, shares)
+		t.Errorf("no weight %[2]v of %[1]s in %+[3]v", name, want, shares)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestFirefoxRecording(t *testing.T) {
 	}
 	f.ask(&info, "profile", "info", "--all")
 	if len(info.Processes) != 2 || info.Processes[0].PID != "42" || info.Processes[0].Name != "tar" || info.Processes[1].PID != "42.1" {
-		t.Fatalf("processes are %+v", info.Processes)
+		t.Fatalf("processes = %+v, want one with its threads", info.Processes)
 	}
 	if got := info.Processes[0].CPUMs; math.Abs(got-5.999999) > 1e-6 {
-		t.Errorf("the process used %v ms of CPU, want 6", got)
+		t.Errorf("CPU time of the process = %v ms, want 6", got)
 	}
 	for counter, want := range map[string]float64{"Disk read": 4096, "Disk written": 512, "Page faults": 2, "rss": 4096} {
 		found := false
@@ -196,7 +196,7 @@ func TestFirefoxRecording(t *testing.T) {
 	expectShare(t, s.CategoryBreakdown.Categories[max(idle, 0)].Subcategories, "preempted", 0.3)
 	f.ask(&s, "thread", "samples")
 	if got := s.CategoryBreakdown.TotalSamples; got != 6 {
-		t.Errorf("without idle samples there are %v ms, want 6", got)
+		t.Errorf("without idle samples: got %v ms, want 6", got)
 	}
 
 	var markers struct {
@@ -211,7 +211,7 @@ func TestFirefoxRecording(t *testing.T) {
 	for _, m := range markers.FlatMarkers {
 		labels = append(labels, m.Name+": "+m.Label)
 		if m.Name != "Renamed" && (!m.HasStack || m.Duration < 20) {
-			t.Errorf("marker %+v lasts no 20 ms or has no stack", m)
+			t.Errorf("marker = %+v, want 20 ms and a stack", m)
 		}
 	}
 	want := []string{
@@ -221,14 +221,14 @@ func TestFirefoxRecording(t *testing.T) {
 		"OffCpu: disk read (D (uninterruptible)), woken by kworker (9/10)",
 	}
 	if !slices.Equal(labels, want) {
-		t.Errorf("markers are\n%q, want\n%q", labels, want)
+		t.Errorf("markers = \n%q, want\n%q", labels, want)
 	}
 
 	for _, k := range info.Processes[0].Threads {
 		if k.Name == "Block I/O, bytes" {
 			f.ask(&s, "thread", "samples", "--thread", k.ThreadHandle)
 			if s.WeightType != "bytes" || s.CategoryBreakdown.TotalSamples != 4608 {
-				t.Errorf("requests have %v %s, want 4608 bytes", s.CategoryBreakdown.TotalSamples, s.WeightType)
+				t.Errorf("requests = %v %s, want 4608 bytes", s.CategoryBreakdown.TotalSamples, s.WeightType)
 			}
 			return
 		}
@@ -244,7 +244,7 @@ func TestFirefoxProfile(t *testing.T) {
 	f.ask(&s, "thread", "samples")
 	const period = 10.101010 // in ms
 	if got := s.CategoryBreakdown.TotalSamples; math.Abs(got-73*period) > 1e-6 {
-		t.Errorf("the first thread's samples weigh %v ms, want %v", got, 73*period)
+		t.Errorf("weight of the first thread = %v ms, want %v", got, 73*period)
 	}
 	expectShare(t, s.CategoryBreakdown.Categories, "Kernel", 13*period)
 	expectShare(t, s.CategoryBreakdown.Categories, "Inlined", 30*period)
@@ -256,7 +256,7 @@ func TestFirefoxProfile(t *testing.T) {
 			return f.Name == name
 		})
 		if i < 0 || math.Abs(s.TopFunctionsByTotal[i].TotalSamples-want*period) > 1e-6 {
-			t.Errorf("%s does not have %v samples in %+v", name, want, s.TopFunctionsByTotal)
+			t.Errorf("no %[2]v samples of %[1]s in %+[3]v", name, want, s.TopFunctionsByTotal)
 		}
 	}
 }

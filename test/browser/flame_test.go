@@ -135,7 +135,7 @@ func expectClean(c *tab) {
 			c.t.Fatal(err)
 		}
 		if r.Type != "Document" || !strings.HasPrefix(r.Request.URL, "file://") {
-			c.t.Errorf("the page asked for %s (%s)", r.Request.URL, r.Type)
+			c.t.Errorf("the page requested %s (%s), want no request", r.Request.URL, r.Type)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#tip h2", "peek")
 		expectContains(c, "#tip dl", "User, inlined", "/usr/bin/server", "/src/server/parse.h:3")
 		if tip := c.text("#tip dl"); strings.Contains(tip, "Address") {
-			t.Errorf("an inlined function has an address: %s", tip)
+			t.Errorf("got an address of an inlined function: %s", tip)
 		}
 		c.screenshot("tooltip")
 		c.point(boxAt(c, 0.2, 12))
@@ -384,7 +384,7 @@ func TestFlamePage(t *testing.T) {
 		c.press("Escape", "i", "Escape")
 		expect(c, "#path", "all")
 		if now := address(c); now != "#sort=name" {
-			t.Errorf("the address of the page as it began, with a sorted table, has %q", now)
+			t.Errorf("address of the initial page with a sorted table = %q, want #sort=name", now)
 		}
 		c.press("t", "b")
 		c.eval(`history.back(), 0`, new(int))
@@ -414,7 +414,7 @@ func TestFlamePage(t *testing.T) {
 		c.eval(`["value", "task", "color", "theme", "search"].map((id) => document.getElementById(id).value)
 			.concat(String(document.getElementById("merge").checked))`, &chosen)
 		if want := []string{"1", "p.4243", "module", "dark", "file:main", "true"}; !slices.Equal(chosen, want) {
-			t.Errorf("the page chose %q, want %q", chosen, want)
+			t.Errorf("the page selected %q, want %q", chosen, want)
 		}
 		expectContains(c, "#path", "all›__libc_start_call_main›main 100%")
 		expect(c, "#matched", "100% matched")
@@ -430,7 +430,7 @@ func TestFlamePage(t *testing.T) {
 		var chosen []string
 		c.eval(`["color", "theme", "value"].map((id) => document.getElementById(id).value)`, &chosen)
 		if want := []string{"kind", "auto", "0"}; !slices.Equal(chosen, want) {
-			t.Errorf("the page chose %q, want %q", chosen, want)
+			t.Errorf("the page selected %q, want %q", chosen, want)
 		}
 		expect(c, "#legend", legend)
 		c.eval(`(location.hash = "", 0)`, new(int))
@@ -446,13 +446,13 @@ func TestFlamePage(t *testing.T) {
 			"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}},
 		}, nil)
 		if dark := ground(); dark == light {
-			t.Errorf("the background is %s with either color scheme", dark)
+			t.Errorf("background = %s with both color schemes, want different ones", dark)
 		}
 		c.click(boxAt(c, 0.2, 4))
 		c.screenshot("dark")
 		choose(c, "#theme", "light")
 		if chosen := ground(); chosen != light {
-			t.Errorf("the background is %s in the light theme, want %s", chosen, light)
+			t.Errorf("background in the light theme = %s, want %s", chosen, light)
 		}
 		choose(c, "#theme", "auto")
 	})
@@ -483,12 +483,12 @@ func TestSave(t *testing.T) {
 		`line\nbreak\r\ttab;[line\nbreak\r\ttab+0x4001];line\nbreak\r\ttab 4` + "\n",
 	} {
 		if !strings.Contains(folded, line) {
-			t.Errorf("the folded stacks lack %q", line)
+			t.Errorf("folded stacks without %q", line)
 		}
 	}
 	svg := saved("flame.svg")
 	if !strings.Contains(svg, "&lt;script&gt;alert") || strings.Contains(svg, "<script") {
-		t.Errorf("the picture has markup of a name: %s", svg)
+		t.Errorf("the picture contains markup of a name: %s", svg)
 	}
 	expectClean(c)
 }
@@ -514,7 +514,7 @@ func TestAccessibility(t *testing.T) {
 		"combobox Process or thread", "combobox Value", "complementary Details",
 	} {
 		if !has[want] {
-			t.Errorf("readers of screens meet no %s", want)
+			t.Errorf("no %s for screen readers", want)
 		}
 	}
 	var item map[string]string
@@ -528,7 +528,7 @@ func TestAccessibility(t *testing.T) {
 	var rows []string
 	c.eval(`[...document.querySelectorAll("thead th:not([hidden])")].map((e) => e.textContent + " " + e.scope)`, &rows)
 	if want := []string{"Self col", "Total col", "Function col", "Module col", "Source col", "Kind col"}; !slices.Equal(rows, want) {
-		t.Errorf("the table has the columns %q, want %q", rows, want)
+		t.Errorf("columns of the table = %q, want %q", rows, want)
 	}
 }
 
@@ -611,12 +611,12 @@ func expectInert(c *tab) {
 	var tags []string
 	c.eval(`[...document.querySelectorAll("img, script")].map((e) => e.localName + "#" + e.id)`, &tags)
 	if want := []string{"script#data", "script#"}; !slices.Equal(tags, want) {
-		c.t.Errorf("the page has the elements %q, want %q", tags, want)
+		c.t.Errorf("elements = %q, want %q", tags, want)
 	}
 	var hurt bool
 	c.eval(`"hurt" in window`, &hurt)
 	if hurt {
-		c.t.Error("a name was executed")
+		c.t.Error("a name ran as a script")
 	}
 }
 
@@ -652,13 +652,13 @@ func TestPolicy(t *testing.T) {
 		var thrown bool
 		c.eval(fmt.Sprintf(`(() => { try { %s; return false; } catch { return true; } })()`, attempt), &thrown)
 		if !thrown {
-			t.Errorf("the page may do %s", attempt)
+			t.Errorf("no error from %s", attempt)
 		}
 	}
 	var hurt bool
 	c.eval(`"hurt" in window`, &hurt)
 	if hurt {
-		t.Error("a script that is not the page's ran")
+		t.Error("a foreign script ran")
 	}
 }
 
@@ -747,7 +747,7 @@ func TestManySelections(t *testing.T) {
 		return { Same: page.viewOf("flame") === view, Views: page.views.size };
 	})`), &kept)
 	if !kept.Same || kept.Views > 25 {
-		t.Errorf("of the views %+v are kept, want the one that is seen and 24 others", kept)
+		t.Errorf("kept views = %+v, want the visible one and 24 others", kept)
 	}
 	expectClean(c)
 }
@@ -824,7 +824,7 @@ func TestNarrowPage(t *testing.T) {
 	var over bool
 	c.eval(`document.documentElement.scrollWidth > innerWidth`, &over)
 	if over {
-		t.Error("the page is wider than its window")
+		t.Error("the page is wider than the window")
 	}
 	c.screenshot("narrow")
 	// The page follows the window's size, and keeps the selection.
@@ -877,10 +877,10 @@ func TestLowPage(t *testing.T) {
 		Width: host.querySelector("canvas").clientWidth, Scrollbar: Number(host.scrollHeight > host.clientHeight),
 	}))`, &charts)
 	if charts[0].Width != charts[1].Width {
-		t.Errorf("charts of a sandwich, of which one has a scrollbar, differ in width: %+v", charts)
+		t.Errorf("charts of a sandwich, one with a scrollbar, have different widths: %+v", charts)
 	}
 	if charts[0].Scrollbar == charts[1].Scrollbar {
-		t.Errorf("of these charts one should scroll: %+v", charts)
+		t.Errorf("charts = %+v, want one that scrolls", charts)
 	}
 	c.screenshot("low")
 	expectClean(c)

@@ -27,7 +27,7 @@ func openPicture(c *tab, path string) (boxes []shownBox) {
 	var root string
 	c.eval(`document.documentElement.localName + " " + document.querySelectorAll("parsererror, script, image, foreignObject, a").length`, &root)
 	if root != "svg 0" {
-		c.t.Fatalf("the picture's root, and how many elements it has that are none of a picture's, are %s", root)
+		c.t.Fatalf("root and number of foreign elements = %q, want \"svg 0\"", root)
 	}
 	c.eval(`[...document.querySelectorAll("g")].map((g) => {
 		const rect = g.querySelector("rect");
@@ -74,23 +74,23 @@ func TestPicture(t *testing.T) {
 			titles := []string{"all: 42 samples, 100.00%", attack + ": 42 samples, 100.00%",
 				"main: 42 samples, 100.00%\n/" + attack + ":7", attack + ": 42 samples, 100.00%\n/" + attack + ":7"}
 			if len(boxes) != len(titles) {
-				t.Fatalf("the picture has %d boxes, want %d", len(boxes), len(titles))
+				t.Fatalf("got %d boxes, want %d", len(boxes), len(titles))
 			}
 			for i, box := range boxes {
 				if box.Title != titles[i] || box.Label == "" || !box.Plain {
-					t.Errorf("box %d is %+v, want the title %q and a label, both plain text", i, box, titles[i])
+					t.Errorf("box %d = %+v, want the title %q and a label, both plain text", i, box, titles[i])
 				}
 				if box.Width < 1000 || !box.InFront {
-					t.Errorf("box %d is not to be seen: %+v", i, box)
+					t.Errorf("box %d is not visible: %+v", i, box)
 				}
 				if i > 0 && (box.Top > boxes[i-1].Top) != inverted {
-					t.Errorf("box %d at %g stands on its caller's wrong side, at %g", i, box.Top, boxes[i-1].Top)
+					t.Errorf("box %d at %g is on the wrong side of its caller at %g", i, box.Top, boxes[i-1].Top)
 				}
 			}
 			var title string
 			c.eval(`document.querySelector(".title").textContent`, &title)
 			if title != attack {
-				t.Errorf("the picture is headed %q, want %q", title, attack)
+				t.Errorf("title = %q, want %q", title, attack)
 			}
 			expectClean(c)
 		})
@@ -123,19 +123,19 @@ func TestPrint(t *testing.T) {
 	c.eval(`window.printed`, &printed)
 	c.eval(now, &after)
 	if after != before {
-		t.Errorf("after printing the page is %+v, before it was %+v", after, before)
+		t.Errorf("page after printing = %+v, want %+v as before", after, before)
 	}
 	if printed.Rows != "9" || before.Rows == "9" {
-		t.Errorf("paper shows %s rows and the screen %s, want all 9 and fewer", printed.Rows, before.Rows)
+		t.Errorf("got %s rows on paper and %s on the screen, want all 9 and fewer", printed.Rows, before.Rows)
 	}
 	if before.Scheme != "dark" || printed.Scheme != "light" {
-		t.Errorf("paper is %s and the screen %s, want light and dark", printed.Scheme, before.Scheme)
+		t.Errorf("color scheme of paper = %s and of the screen = %s, want light and dark", printed.Scheme, before.Scheme)
 	}
 	c.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
 	var style look
 	c.eval(now, &style)
 	if before.Buttons == 0 || style.Buttons > 1 { // a button opens the list of losses
-		t.Errorf("paper shows %d controls, the screen %d", style.Buttons, before.Buttons)
+		t.Errorf("got %d controls on paper and %d on the screen, want at most 1 and more", style.Buttons, before.Buttons)
 	}
 	expectClean(c)
 }
@@ -155,6 +155,6 @@ func TestNoMotion(t *testing.T) {
 		return style.transitionDuration !== "0s" || style.animationName !== "none" || style.scrollBehavior !== "auto";
 	}).map((e) => e.localName + "#" + e.id).concat(document.getAnimations().map(String))`, &moving)
 	if len(moving) > 0 {
-		t.Errorf("what moves: %q", moving)
+		t.Errorf("animations: %q, want none", moving)
 	}
 }

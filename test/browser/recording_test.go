@@ -46,7 +46,7 @@ func TestFirefoxRecordedCommand(t *testing.T) {
 		}
 	}
 	if names["sleep"] != 4 || shell < 0 || info.Processes[shell].CPUMs <= 0 {
-		t.Fatalf("processes are %+v", info.Processes)
+		t.Fatalf("processes = %+v, want the command's", info.Processes)
 	}
 	var all, busy samples
 	f.ask(&all, "thread", "samples", "--include-idle", "--thread", info.Processes[shell].Threads[0].ThreadHandle)
@@ -69,11 +69,11 @@ func TestFirefoxRecordedCommand(t *testing.T) {
 		}
 	}
 	if waited < 4*50 {
-		t.Errorf("the shell does not wait 200 ms for its children: %+v", waits)
+		t.Errorf("waits of the shell = %+v, want 200 ms for its children", waits)
 	}
 	whole := all.CategoryBreakdown.TotalSamples
 	if got := busy.CategoryBreakdown.TotalSamples + waits.Samples; got < whole*0.99 || got > whole*1.01 {
-		t.Errorf("%v ms busy and %v ms idle are not %v ms", busy.CategoryBreakdown.TotalSamples, waits.Samples, whole)
+		t.Errorf("got %v ms busy and %v ms idle, want %v ms together", busy.CategoryBreakdown.TotalSamples, waits.Samples, whole)
 	}
 	var markers struct {
 		FlatMarkers []struct {

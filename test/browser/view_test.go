@@ -117,7 +117,7 @@ func startView(t *testing.T, fulgur string, args ...string) (page, profiler stri
 		}
 	}
 	if page == "" {
-		t.Fatalf("fulgur view tells no page:\n%s", &said)
+		t.Fatalf("fulgur view printed no address:\n%s", &said)
 	}
 	return page, profiler
 }
@@ -161,10 +161,10 @@ func TestView(t *testing.T) {
 		rows := listed(c, "#sources")
 		for _, r := range rows {
 			if !strings.Contains(r.Text, "x ^= x") && !strings.Contains(r.Text, "return x") {
-				t.Errorf("samples at line %s: %q", r.Number, r.Text)
+				t.Errorf("got samples at line %s: %q, want them in mix only", r.Number, r.Text)
 			}
 			if !strings.HasSuffix(r.Total, "%") {
-				t.Errorf("line %s has %q", r.Number, r.Total)
+				t.Errorf("total of line %s = %q, want a percentage", r.Number, r.Total)
 			}
 		}
 		if len(rows) == 0 {
@@ -216,7 +216,7 @@ func expectOwnRequests(c *tab, page string) {
 			c.t.Fatal(err)
 		}
 		if !strings.HasPrefix(r.Request.URL, page) {
-			c.t.Errorf("the page asked for %s", r.Request.URL)
+			c.t.Errorf("the page requested %s", r.Request.URL)
 		}
 	}
 }
@@ -269,14 +269,14 @@ func TestViewFrontEnd(t *testing.T) {
 	var a annotation
 	f.ask(&a, "function", "annotate", f.function("churn"), "--mode", "all")
 	if a.SrcAnnotation == nil || len(a.AsmAnnotations) != 1 {
-		t.Fatalf("annotation is %+v", a)
+		t.Fatalf("annotation = %+v, want source and instructions", a)
 	}
 	asm, hot := a.AsmAnnotations[0], 0.0
 	for _, i := range asm.Instructions {
 		hot += i.TotalSamples
 	}
 	if asm.SymbolName != "churn" || asm.FetchError != nil || hot == 0 || asm.Instructions[len(asm.Instructions)-1].DecodedString != "ret" {
-		t.Errorf("instructions are %+v", asm)
+		t.Errorf("instructions = %+v, want some with samples", asm)
 	}
 }
 

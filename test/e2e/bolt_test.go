@@ -94,10 +94,10 @@ func accepted(t *testing.T, version int, binary, profile string, flags ...string
 		t.Fatalf("%s: %v\n%s", perf2bolt, err, b)
 	}
 	if m := misfits.Find(b); m != nil {
-		t.Errorf("perf2bolt of LLVM %d: %s", version, m)
+		t.Errorf("perf2bolt of LLVM %d reports misfits: %s", version, m)
 	}
 	if !strings.Contains(read(t, out), " work") && !strings.HasPrefix(read(t, out), "no_lbr") {
-		t.Errorf("perf2bolt of LLVM %d makes\n%s", version, read(t, out))
+		t.Errorf("perf2bolt of LLVM %d converted the profile to\n%s\nwant work, or no branches", version, read(t, out))
 	}
 }
 
@@ -117,10 +117,10 @@ func TestBoltStepping(t *testing.T) {
 			}
 			s := bolt(t, 0, args...)
 			if len(s.Binaries) != 1 || s.Records == 0 || s.Stepping.Threads != 1 {
-				t.Fatalf("%+v", s)
+				t.Fatalf("summary = %+v, want one binary, records and one stepped thread", s)
 			}
 			if b := s.Binaries[0]; name != "static-pie" && b.Taken < 1 || s.InsideShare < 0.9 {
-				t.Errorf("%+v", s)
+				t.Errorf("summary = %+v, want taken branches, at least 90 %% inside", s)
 			}
 			accepted(t, 22, program, out)
 			if name != "pie" {
@@ -145,17 +145,17 @@ func TestBoltOptimize(t *testing.T) {
 	r := fulgur(t, "bolt", "--llvm", "22", "--optimize", optimized, "--stats", "json", "--", program, rounds)
 	s := summaryOf(t, 7, r)
 	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized || !strings.Contains(strings.Join(s.Binaries[0].Findings, "\n"), "taken branches") {
-		t.Errorf("%+v", s)
+		t.Errorf("summary = %+v, want an optimized binary with findings", s)
 	}
 	if s.Stepping.Bursts > 0 && !strings.Contains(r.stderr, "no branch recording hardware: single-stepping the command") {
-		t.Errorf("it does not say that it steps: %s", r.stderr)
+		t.Errorf("standard error = %s, want a note about stepping", r.stderr)
 	}
 	again, err := exec.Command(optimized, rounds).Output()
 	if string(again) != r.stdout || err == nil {
-		t.Errorf("optimized: %q, %v; before: %q", again, err, r.stdout)
+		t.Errorf("optimized program: got %q, %v; want %q", again, err, r.stdout)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
-		t.Errorf("beside the output: %v, %v", files, err)
+		t.Errorf("files beside the output: %v, %v, want only the output", files, err)
 	}
 }
 
@@ -199,14 +199,14 @@ func TestBoltReplaced(t *testing.T) {
 	optimized := filepath.Join(t.TempDir(), "optimized")
 	s := bolt(t, 0, append([]string{"-p", pid, "--llvm", "22", "--optimize", optimized}, stepFast...)...)
 	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized {
-		t.Errorf("%+v", s)
+		t.Errorf("summary = %+v, want an optimized binary", s)
 	}
 	if out, err := exec.Command(optimized, "1000").Output(); len(out) == 0 {
-		t.Errorf("what was optimized does not run: %v", err)
+		t.Errorf("the optimized program does not run: %v", err)
 	}
 	s = bolt(t, 0, append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out"), "0.5"}, stepFast...)...)
 	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "the file at this path is not the one that ran") {
-		t.Errorf("it does not say which file to optimise: %+v", s)
+		t.Errorf("summary = %+v, want a warning about the file to optimize", s)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestBoltProcesses(t *testing.T) {
 		// If there are few records, all may be from the start of a process.
 		outside := s.Records > 500 && s.InsideShare < 0.9
 		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || outside || s.Records == 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("summary = %+v, want one binary, all threads, and records", s)
 		}
 		accepted(t, 22, program, out)
 	}
@@ -254,7 +254,7 @@ func TestBoltProcesses(t *testing.T) {
 		s := bolt(t, 0, append([]string{"--cgroup", group, "--binary", program, "-o", out, "--llvm", "22", "1"}, stepFast...)...)
 		enough(t, s, 1)
 		if s.Stepping.Threads != 1 {
-			t.Errorf("%d threads", s.Stepping.Threads)
+			t.Errorf("got %d threads, want 1", s.Stepping.Threads)
 		}
 	})
 }
@@ -304,7 +304,7 @@ func TestBoltAllBinaries(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no profile of the library: %+v", s)
+	t.Errorf("summary = %+v, want a profile of the library", s)
 }
 
 // Without branch hardware, fulgur can sample without branches, and perf2bolt accepts the
@@ -317,10 +317,10 @@ func TestBoltBasic(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	s := bolt(t, 0, "--basic", "--llvm", "22", "-p", pid, "-o", out, "--stats", "json", "1")
 	if len(s.Binaries) != 1 || s.Samples == 0 || s.InsideShare < 0.9 || len(s.Warnings) == 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("summary = %+v, want one binary, samples, at least 90 %% inside, and a warning", s)
 	}
 	if text := read(t, out); !strings.HasPrefix(text, "E samples\nS ") {
-		t.Errorf("profile:\n%s", text)
+		t.Errorf("profile = %s\nwant samples without branches", text)
 	}
 	accepted(t, 22, program, out, "--basic-events")
 }
@@ -334,7 +334,7 @@ func TestBoltNoHardware(t *testing.T) {
 		testenv.Unsupported(t, "this machine records branches")
 	}
 	if r.stdout != "" || !strings.Contains(r.stderr, "--branches stepping") {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want only a hint at --branches stepping", r)
 	}
 	for line, want := range map[string]string{
 		"--branches hardware":                "no branch recording hardware",
@@ -347,7 +347,7 @@ func TestBoltNoHardware(t *testing.T) {
 			continue
 		}
 		if want == "" || r.code == 0 || !strings.Contains(r.stderr, want) {
-			t.Errorf("%s: %+v", line, r)
+			t.Errorf("%s: result = %+v, want a failure with the reason", line, r)
 		}
 	}
 }
@@ -386,7 +386,7 @@ func TestBoltStepperKilled(t *testing.T) {
 	awaitTraced(t, pid)
 	stepper, err := target.Descendants([]int{cmd.Process.Pid})
 	if err != nil || len(stepper) != 1 {
-		t.Fatalf("fulgur's children: %v, %v", stepper, err)
+		t.Fatalf("children of fulgur = %v, %v, want one", stepper, err)
 	}
 	if err := syscall.Kill(stepper[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -396,6 +396,6 @@ func TestBoltStepperKilled(t *testing.T) {
 		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	if len(read(t, out)) == 0 {
-		t.Errorf("nothing was written: %s", r.stderr)
+		t.Errorf("the profile is empty, want the records so far: %s", r.stderr)
 	}
 }

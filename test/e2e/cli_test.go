@@ -29,7 +29,7 @@ func await(t *testing.T, path, text string) string {
 		}
 		last = b
 	}
-	t.Fatalf("%s never contains %q: %q", path, text, last)
+	t.Fatalf("%s: want %q within the time limit, got %q", path, text, last)
 	return ""
 }
 
@@ -45,10 +45,10 @@ func TestTargetEndsDuringDelay(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s", r.code, code, r.stderr)
 		}
 		if !strings.Contains(r.stderr, "nothing was sampled: the target exited during the delay") {
-			t.Errorf("it says %q", r.stderr)
+			t.Errorf("standard error = %q, want the reason why nothing was sampled", r.stderr)
 		}
 		if st, err := os.Stat(out); err != nil || st.Size() == 0 {
-			t.Errorf("no profile: %v, %v", st, err)
+			t.Errorf("profile: %v, %v, want a file that is not empty", st, err)
 		}
 	}
 	t.Run("command", func(t *testing.T) {
@@ -88,7 +88,7 @@ func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
 			}
 		}
 	}
-	t.Fatalf("fulgur does not watch process %s: %s", pid, fulgur.Stderr)
+	t.Fatalf("timeout: fulgur does not watch process %s: %s", pid, fulgur.Stderr)
 }
 
 // The summary of a profile without samples says why it has none. With -q there is no
@@ -120,7 +120,7 @@ func TestNothingSampled(t *testing.T) {
 		}
 	}
 	if r := fulgur(t, "profile", "-q", "-p", pid, "-f", "0.2"); r != (result{}) {
-		t.Errorf("with -q: %+v", r)
+		t.Errorf("with -q: result = %+v, want no output", r)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestCommandOutlivesFailure(t *testing.T) {
 	}
 	const failure = "fulgur: write /dev/full: no space left on device"
 	if s := await(t, said, "fulgur: waiting for the command (pid "); !strings.Contains(s, failure) {
-		t.Errorf("it says %q", s)
+		t.Errorf("standard error = %q, want the failure at once", s)
 	}
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -173,10 +173,10 @@ func TestCommandOutlivesFailure(t *testing.T) {
 		t.Errorf("%v, want exit code 1", err)
 	}
 	if s := await(t, said, ""); strings.Count(s, failure) != 2 {
-		t.Errorf("it does not end with the failure: %q", s)
+		t.Errorf("standard error = %q, want the failure again at the end", s)
 	}
 	if _, err := os.Stat(ended); err != nil {
-		t.Errorf("the command did not reach its end: %v", err)
+		t.Errorf("the command did not complete: %v", err)
 	}
 }
 
@@ -254,6 +254,6 @@ func TestCommandOfAnInstant(t *testing.T) {
 		}
 	}
 	if all == 0 || unknown > 0 {
-		t.Errorf("%d of %d page faults are in no file:\n%s", unknown, all, r.stdout)
+		t.Errorf("%d of %d page faults have no file, want 0:\n%s", unknown, all, r.stdout)
 	}
 }

@@ -121,7 +121,7 @@ func TestConvertForBOLT(t *testing.T) {
 					t.Errorf("the format for LLVM 16 (-22 +16):\n%s", cmp.Diff(want, got))
 				}
 				if len(got) < 5 {
-					t.Errorf("perf2bolt of LLVM %d makes %d lines", version, len(got))
+					t.Errorf("got %[2]d lines from perf2bolt of LLVM %[1]d, want at least 5", version, len(got))
 				}
 			}
 		})
@@ -147,7 +147,7 @@ func TestConvertPipe(t *testing.T) {
 			in.Close()
 			got := finish(t, cmd)
 			if d := cmp.Diff(result{stdout: want}, got, cmp.AllowUnexported(result{})); d != "" {
-				t.Errorf("(-file +pipe):\n%s", d)
+				t.Errorf("result differs (-file +pipe):\n%s", d)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestConvertAllBinaries(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", got.code, got.stderr)
 	}
 	if d := cmp.Diff(read(t, convert(t, r)), read(t, filepath.Join(dir, "a.out.preagg"))); d != "" {
-		t.Errorf("(-alone +among all):\n%s", d)
+		t.Errorf("profiles differ (-alone +all binaries):\n%s", d)
 	}
 }
 
@@ -183,14 +183,14 @@ func TestConvertChoosesLLVM(t *testing.T) {
 			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 			got := finish(t, cmd)
 			if !strings.Contains(got.stderr, tc.stderr) {
-				t.Errorf("no %q in: %s", tc.stderr, got.stderr)
+				t.Errorf("got no %q, want it in: %s", tc.stderr, got.stderr)
 			}
 			if tc.format == "" {
 				if got.code != 1 || got.stdout != "" {
 					t.Errorf("exit code %d, want 1; output %q", got.code, got.stdout)
 				}
 			} else if got.stdout != read(t, convert(t, r, "--llvm", tc.format)) {
-				t.Errorf("not the format for LLVM %s", tc.format)
+				t.Errorf("profile differs from the one for LLVM %s", tc.format)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestMergeHalves(t *testing.T) {
 			first := convert(t, half("first", list[:len(list)/3]), "--llvm", version)
 			second := convert(t, half("second", list[len(list)/3:]), "--llvm", version)
 			if read(t, first) == whole {
-				t.Fatal("one half is all there is")
+				t.Fatal("one half of the text makes the whole profile, want less")
 			}
 			out := filepath.Join(t.TempDir(), "all.preagg")
 			m := fulgur(t, "merge", "-o", out, second, first)
@@ -219,7 +219,7 @@ func TestMergeHalves(t *testing.T) {
 				t.Errorf("exit code %d, want 0; output %q: %s", m.code, m.stdout, m.stderr)
 			}
 			if d := cmp.Diff(whole, read(t, out)); d != "" {
-				t.Errorf("(-whole +merged):\n%s", d)
+				t.Errorf("profiles differ (-whole +merged):\n%s", d)
 			}
 		})
 	}
@@ -270,7 +270,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
 		}
 		if got := read(t, a); got != sum {
-			t.Errorf("it has become %q", got)
+			t.Errorf("merged file = %q, want the sum", got)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestConvertErrors(t *testing.T) {
 				t.Errorf("exit code %d, want 1; no %q in: %s", got.code, test.want, got.stderr)
 			}
 			if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %v, %v", left, err)
+				t.Errorf("files left behind: %v, %v, want none", left, err)
 			}
 		})
 	}
@@ -340,7 +340,7 @@ func TestConvertWrongBuild(t *testing.T) {
 		t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
 	}
 	if got := read(t, filepath.Join(dir, "shares."+strings.Repeat("1", 40)+".preagg")); got != r.stdout {
-		t.Errorf("among all binaries' profiles it is %q", got)
+		t.Errorf("profile from all binaries = %q, want the same as alone", got)
 	}
 }
 
@@ -374,7 +374,7 @@ func TestConvertSummary(t *testing.T) {
 		t.Fatalf("%v in:\n%s", err, got)
 	}
 	if len(report.Binaries) != 1 || report.Samples != 3732 || report.Binaries[0].Profile != "p q.preagg" {
-		t.Fatalf("got %+v", report)
+		t.Fatalf("report = %+v, want one binary, 3732 samples and the profile p q.preagg", report)
 	}
 	for _, argv := range report.Binaries[0].Next {
 		if _, err := exec.LookPath(argv[0]); err != nil {
@@ -397,7 +397,7 @@ func TestConvertIntoDirectory(t *testing.T) {
 	}
 	named := filepath.Join(dir, "propeller_sample_1.bin.gen.572ac72487ae1966.preagg")
 	if read(t, named) != read(t, convert(t, r)) {
-		t.Error("not the profile that a file gets")
+		t.Error("the named profile differs from the one in a file")
 	}
 	other := writeTo(t, filepath.Join(dir, "propeller_sample_1.bin.gen.0123456789abcdef.preagg"), "B 1 2 3 4\n")
 	if got := fulgur(t, "merge", named, other); got.code != 1 || !strings.Contains(got.stderr, "build ID 572ac72487ae1966, but") {
@@ -423,7 +423,7 @@ func TestConvertInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, want 1: %s", r.code, r.stderr)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
-		t.Errorf("an output: %v", err)
+		t.Errorf("output exists or failed: %v, want none", err)
 	}
 }
 
@@ -443,5 +443,5 @@ func awaitTemporary(t *testing.T, cmd *exec.Cmd) {
 			}
 		}
 	}
-	t.Fatalf("fulgur does not read: %s", cmd.Stderr)
+	t.Fatalf("timeout: fulgur does not read its input: %s", cmd.Stderr)
 }

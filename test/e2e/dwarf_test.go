@@ -76,10 +76,10 @@ func TestStacksAsPerf(t *testing.T) {
 	all, known := total(ours), known(ours)
 	t.Logf("fulgur: %d samples, %d on the program's paths; perf: %d", all, known, total(theirs))
 	if all == 0 || total(theirs) == 0 {
-		t.Fatal("nothing to compare")
+		t.Fatal("got no samples of fulgur or of perf")
 	}
 	if known < stat.Binomial(all, 0.98).Low {
-		t.Errorf("%d of %d of fulgur's are on a path of the program: %v", known, all, ours)
+		t.Errorf("%d of %d samples are on a path of the program, want nearly all: %v", known, all, ours)
 	}
 	// Each sample of a stack is equally likely to be fulgur's or perf's.
 	ratio := float64(all) / float64(total(theirs))

@@ -45,11 +45,11 @@ func TestForgedCycle(t *testing.T) {
 		if n := len(s.pyFrames()); n == maxFrames && s.End == "depth limit" {
 			seen++
 		} else if n > 0 {
-			t.Fatalf("%d frames, end %s", n, s.End)
+			t.Fatalf("got %d frames, end %s, want a truncated stack", n, s.End)
 		}
 	}
 	if seen == 0 {
-		t.Error("no sample has the forged frames")
+		t.Error("got no sample with the forged frames")
 	}
 }
 
@@ -66,11 +66,11 @@ func TestForgedRuntime(t *testing.T) {
 			samples, summary := forged(t, "threads", test.flags...)
 			for _, s := range samples {
 				if s.End != "complete" || len(s.pyFrames()) != 0 {
-					t.Fatalf("end %s, frames %+v", s.End, s.pyFrames())
+					t.Fatalf("got end %s, frames %+v, want a complete stack without Python frames", s.End, s.pyFrames())
 				}
 			}
 			if !strings.Contains(summary, test.summary) {
-				t.Errorf("summary without %q:\n%s", test.summary, summary)
+				t.Errorf("got a summary without %q:\n%s", test.summary, summary)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestForgedCodes(t *testing.T) {
 	for _, s := range samples {
 		chain := s.pyFrames()
 		if len(chain) > 1 {
-			t.Fatalf("frames %+v", chain)
+			t.Fatalf("got frames %+v, want at most one", chain)
 		}
 		if len(chain) == 0 || chain[0].name != "forged" || sent[chain[0].line] {
 			continue
@@ -105,7 +105,7 @@ func TestForgedCodes(t *testing.T) {
 	}
 	for i, at := range named[min(most, len(named)):] {
 		if took := at.Sub(named[i]); took < window {
-			t.Fatalf("%d functions were sent in %s", most+1, took)
+			t.Fatalf("%d functions were sent in %s, want fewer in that time", most+1, took)
 		}
 	}
 	t.Logf("%d functions in %d samples", len(named), len(samples))

@@ -58,7 +58,7 @@ func TestProfileFirefox(t *testing.T) {
 	}
 	p := firefoxtest.Check(t, b)
 	if !p.Meta.Symbolicated || !slices.ContainsFunc(p.Threads, func(k firefoxtest.Thread) bool { return *k.Name == "sh" }) {
-		t.Errorf("no thread sh, or no names: %+v", p.Threads)
+		t.Errorf("threads = %+v, want sh, and names", p.Threads)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestConvertPerfData(t *testing.T) {
 	}
 	p := firefoxtest.Check(t, b)
 	if len(p.Threads) != 1 || *p.Threads[0].Name != "shares" || p.Meta.ProfilingEndTime < 100 {
-		t.Errorf("threads %+v in %v ms", p.Threads, p.Meta.ProfilingEndTime)
+		t.Errorf("threads = %+v in %v ms, want one thread, shares, for at least 100 ms", p.Threads, p.Meta.ProfilingEndTime)
 	}
 	// Names of the C library may come from different symbol tables.
 	if all < 50 || same < all*9/10 {

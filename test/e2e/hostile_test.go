@@ -119,7 +119,7 @@ func TestHostileELF(t *testing.T) {
 			}
 			stacks := folded(t, r.stdout)
 			if s := share(stacks, "endless;"); !(s > 0.9) {
-				t.Errorf("%.2f of the samples are the program's:\n%s", s, r.stdout)
+				t.Errorf("%.2f of the samples are in the program, want more than 0.9:\n%s", s, r.stdout)
 			}
 			once(t, r.stderr, test.said)
 		})
@@ -148,7 +148,7 @@ func TestHostileNames(t *testing.T) {
 		if slices.Contains(args, "-f") {
 			for stack := range folded(t, r.stdout) {
 				if task, _, _ := strings.Cut(stack, ";"); !strings.HasPrefix(task, `\x1b]0:\n7 1\n\a`) {
-					t.Errorf("%q is a stack of task %q", stack, task)
+					t.Errorf("stack %q has task %q, want an escaped name", stack, task)
 				}
 			}
 		}
@@ -191,15 +191,15 @@ func TestHostilePerfMap(t *testing.T) {
 				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			if s := share(folded(t, r.stdout), `;\x1b[2JJIT`); !(s > 0.5) {
-				t.Errorf("%.2f of the samples are in the function:\n%s", s, r.stdout)
+				t.Errorf("%.2f of the samples are in the function, want more than 0.5:\n%s", s, r.stdout)
 			}
 			if strings.Contains(r.stdout+r.stderr, "\x1b") {
-				t.Errorf("raw escapes: %q, %q", r.stdout, r.stderr)
+				t.Errorf("got raw escapes, want none: %q, %q", r.stdout, r.stderr)
 			}
 			if test.said != "" {
 				once(t, r.stderr, test.said)
 			} else if strings.Contains(r.stderr, " names: ") {
-				t.Errorf("says %s", r.stderr)
+				t.Errorf("standard error = %s, want nothing about names", r.stderr)
 			}
 			checkResident(t, cmd.ProcessState, 256<<10)
 		})
@@ -245,7 +245,7 @@ func TestHostileMountHeld(t *testing.T) {
 		t.Helper()
 		for !happened() {
 			if time.Now().After(deadline) {
-				t.Fatalf("it never happened that fulgur %s", what)
+				t.Fatalf("timeout: waited until fulgur %s", what)
 			}
 			time.Sleep(time.Millisecond)
 		}

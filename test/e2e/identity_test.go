@@ -64,12 +64,12 @@ func (i images) check(t *testing.T, argv ...string) {
 			beta += n
 		}
 		if inAlpha && comm != filepath.Base(i.alpha) || inBeta && comm != filepath.Base(i.beta) || inAlpha && inBeta {
-			t.Errorf("names of another program: %s %d", stack, n)
+			t.Errorf("got names of another program: %s %d", stack, n)
 		}
 	}
 	t.Logf("%d samples in alpha_works, %d in beta_works", alpha, beta)
 	if beta == 0 {
-		t.Error("no samples in beta_works")
+		t.Error("got no samples in beta_works")
 	}
 	stat.Split(alpha+beta, float64(used["alpha_works"])/float64(used["beta_works"])).Check(t, "samples in alpha_works", alpha)
 }

@@ -86,7 +86,7 @@ func (l *lent) private(r result, secret string) {
 func (l *lent) silent(r result, secret string) {
 	l.t.Helper()
 	if strings.Contains(r.stdout+r.stderr, secret) {
-		l.t.Errorf("it tells %q: %s%s", secret, r.stdout, r.stderr)
+		l.t.Errorf("output contains the secret %q: %s%s", secret, r.stdout, r.stderr)
 	}
 	err := filepath.WalkDir(l.own, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -97,7 +97,7 @@ func (l *lent) silent(r result, secret string) {
 			b = gunzip(l.t, path)
 		}
 		if bytes.Contains(b, []byte(secret)) {
-			l.t.Errorf("%s tells %q", path, secret)
+			l.t.Errorf("%s contains the secret %q", path, secret)
 		}
 		return err
 	})
@@ -184,7 +184,7 @@ func TestLentSources(t *testing.T) {
 	}
 	l.run("convert", "--embed-sources", "-o", "embedded.json.gz", "cpu.json.gz")
 	if text := gunzip(t, filepath.Join(l.own, "embedded.json.gz")); !bytes.Contains(text, []byte(secret)) {
-		t.Error("a source that may be read is not embedded")
+		t.Error("a source that the user may read is not embedded")
 	}
 }
 
@@ -197,7 +197,7 @@ func hasNone(t *testing.T, pid int) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(threads) < 2 {
-		t.Fatalf("%d threads of process %d: %v", len(threads), pid, err)
+		t.Fatalf("got %d threads of process %d, want several: %v", len(threads), pid, err)
 	}
 	for _, path := range threads {
 		status, err := os.ReadFile(path)
@@ -206,11 +206,11 @@ func hasNone(t *testing.T, pid int) {
 		}
 		sets := capabilities.FindAllSubmatch(status, -1)
 		if len(sets) != 4 {
-			t.Fatalf("%s: %s", path, status)
+			t.Fatalf("%s: want 4 sets of capabilities in: %s", path, status)
 		}
 		for _, set := range sets {
 			if n, err := strconv.ParseUint(string(set[2]), 16, 64); err != nil || n != 0 {
-				t.Errorf("%s has Cap%s %s", path, set[1], set[2])
+				t.Errorf("%s has Cap%s %s, want none", path, set[1], set[2])
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func openedByReader(t *testing.T, fifo string) *os.File {
 			return f
 		}
 		if !errors.Is(err, unix.ENXIO) || time.Now().After(end) {
-			t.Fatalf("nobody reads: %v", err)
+			t.Fatalf("timeout: no reader of the pipe: %v", err)
 		}
 	}
 }
@@ -292,12 +292,12 @@ func TestLentRecordingShown(t *testing.T) {
 	c := startOn(t, 100, 30, l.command("record", "-o", "r.json.gz", "--no-faults", "--", workload))
 	for end := time.Now().Add(time.Minute); !strings.Contains(c.written(), "Press Ctrl-C to stop."); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("nothing is shown: %s", c.written())
+			t.Fatalf("timeout: the recording is not shown: %s", c.written())
 		}
 	}
 	shown := children(t, c.cmd.Process.Pid)
 	if len(shown) != 1 {
-		t.Errorf("processes %v show it", shown)
+		t.Errorf("processes %v show the recording, want one", shown)
 		shown = []int{c.cmd.Process.Pid}
 	}
 	hasNone(t, shown[0])
@@ -306,7 +306,7 @@ func TestLentRecordingShown(t *testing.T) {
 		t.Errorf("%v: %s", err, c.written())
 	}
 	if err := unix.Kill(shown[0], 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("process %d goes on: %v", shown[0], err)
+		t.Errorf("process %d is still running: %v", shown[0], err)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestLentCommand(t *testing.T) {
 	}
 	for _, set := range sets {
 		if strings.Trim(set[2], "0") != "" {
-			t.Errorf("the command has Cap%s %s", set[1], set[2])
+			t.Errorf("the command has Cap%s %s, want none", set[1], set[2])
 		}
 	}
 }

@@ -27,7 +27,7 @@ func awaitFile(t *testing.T, path string) {
 			return
 		}
 	}
-	t.Fatalf("there is never a file %s", path)
+	t.Fatalf("timeout: waited for the file %s", path)
 }
 
 // streamed is a line of --stream --format jsonl.
@@ -69,7 +69,7 @@ func TestStream(t *testing.T) {
 			t.Fatalf("%v in %s", err, text)
 		}
 		if s.PID != pid || s.TID == 0 || s.Weight == 0 || s.Time == "" || len(s.Kernel)+len(s.User) == 0 {
-			t.Fatalf("a sample of process %d is %s", pid, text)
+			t.Fatalf("got an incomplete sample of process %d: %s", pid, text)
 		}
 		lines++
 		if s.inTest("long") {
@@ -80,7 +80,7 @@ func TestStream(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(r.stderr, strconv.Itoa(lines)+" samples of pid") {
-		t.Errorf("%d lines, but it says:\n%s", lines, r.stderr)
+		t.Errorf("got %d lines, want as many as in the summary:\n%s", lines, r.stderr)
 	}
 	checkShares(t, lines, long, short)
 }
@@ -107,15 +107,15 @@ func TestStreamReaderLeaves(t *testing.T) {
 	}
 	heading := regexp.MustCompile(`^COMM: .* \(pid=` + pid + `, tid=\d+\) @ CPU \d+, \d\d:\d\d:\d\d\.\d{6}$`)
 	if len(sample) < 3 || !heading.MatchString(sample[0]) {
-		t.Errorf("the first sample is %q", sample)
+		t.Errorf("first sample = %q, want a heading and frames", sample)
 	}
 	out.Close()
 	_ = cmd.Wait() // killed by SIGPIPE, which is checked below
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGPIPE {
-		t.Errorf("ended with %v", cmd.ProcessState)
+		t.Errorf("exited with %v, want SIGPIPE", cmd.ProcessState)
 	}
 	if said := cmd.Stderr.(interface{ String() string }).String(); said != "" {
-		t.Errorf("says %s", said)
+		t.Errorf("standard error = %s, want none", said)
 	}
 }
 
@@ -143,14 +143,14 @@ func TestInterval(t *testing.T) {
 	r := run("many")
 	files, err := filepath.Glob(filepath.Join(dir, "many-*.folded"))
 	if err != nil || len(files) < 3 {
-		t.Fatalf("files %q, %v", files, err)
+		t.Fatalf("files = %q, %v, want at least 3", files, err)
 	}
 	sum := 0
 	for _, file := range files {
 		stacks := readFolded(t, file)
 		sum += total(stacks)
 		if n := count(stacks, "[stack lost]"); n > 0 {
-			t.Errorf("%s: the bodies of %d samples did not come", file, n)
+			t.Errorf("%s: %d samples have no stack, want 0", file, n)
 		}
 	}
 	all := 0
@@ -158,23 +158,23 @@ func TestInterval(t *testing.T) {
 		all, _ = strconv.Atoi(m[1])
 	}
 	if sum != all || all == 0 {
-		t.Errorf("%d samples in %d windows, of %d in all:\n%s", sum, len(files), all, r.stderr)
+		t.Errorf("got %d samples in %d windows, want %d:\n%s", sum, len(files), all, r.stderr)
 	}
 
 	r = run("kept", "--keep", "1")
 	kept, err := filepath.Glob(filepath.Join(dir, "kept-*.folded"))
 	if err != nil || len(kept) != 1 {
-		t.Fatalf("files %q, %v", kept, err)
+		t.Fatalf("files = %q, %v, want 1", kept, err)
 	}
 	written := regexp.MustCompile(`(?m)^(.*kept-\d+\.folded): \d+ samples? in \d\.\d s, `).FindAllStringSubmatch(r.stderr, -1)
 	if len(written) < 2 || kept[0] != written[len(written)-1][1] {
-		t.Errorf("kept %q of what it says:\n%s", kept, r.stderr)
+		t.Errorf("kept %q, want the last file in:\n%s", kept, r.stderr)
 	}
 	if strings.Contains(r.stderr, "written: ") {
-		t.Errorf("it names a file that is none of a window's:\n%s", r.stderr)
+		t.Errorf("standard error names a file that is not a window:\n%s", r.stderr)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "many-*.folded")); err != nil || len(left) != len(files) {
-		t.Errorf("of %q there are %q, %v", files, left, err)
+		t.Errorf("files now = %[2]q, %[3]v, want %[1]q", files, left, err)
 	}
 }
 
@@ -196,15 +196,15 @@ func TestServe(t *testing.T) {
 	}
 	lines := bufio.NewScanner(stderr)
 	if !lines.Scan() {
-		t.Fatal("it says nothing")
+		t.Fatal("got no line from fulgur, want the address")
 	}
 	url, ok := strings.CutPrefix(lines.Text(), "Live flame graph: ")
 	if !ok {
-		t.Fatalf("it says %q", lines.Text())
+		t.Fatalf("first line = %q, want the address", lines.Text())
 	}
 	for !strings.Contains(lines.Text(), "x-0002.folded: ") {
 		if !lines.Scan() {
-			t.Fatal("it ended")
+			t.Fatal("fulgur exited, want a second line")
 		}
 	}
 	get := func(url string) (int, string) {
@@ -221,10 +221,10 @@ func TestServe(t *testing.T) {
 		return r.StatusCode, string(body)
 	}
 	if code, body := get(url + "window/1"); code != http.StatusOK || !strings.Contains(body, `<script id="data"`) {
-		t.Errorf("the first window is answered with %d %.100s", code, body)
+		t.Errorf("first window: got %d %.100s, want a page with data", code, body)
 	}
 	if code, _ := get(regexp.MustCompile(`[A-Za-z0-9]+/$`).ReplaceAllString(url, "")); code != http.StatusNotFound {
-		t.Errorf("without the token it answers %d", code)
+		t.Errorf("without the token: got %d, want 404", code)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -309,7 +309,7 @@ func TestWindowsEnd(t *testing.T) {
 	}
 	for end := time.Now().Add(testenv.Patience(20 * time.Second)); !children(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the shell has no child")
+			t.Fatal("timeout: the shell has no child")
 		}
 	}
 	pid := strconv.Itoa(shell.Process.Pid)
@@ -346,6 +346,6 @@ func TestWindowsEnd(t *testing.T) {
 	awaitFile(t, filepath.Join(dir, "stripped-0002.folded"))
 	r := interrupt(t, cmd)
 	if strings.Count(r.stderr, "  stripped: no symbols") != 1 || strings.Count(r.stderr, "stripped-000") < 2 {
-		t.Errorf("exit code %d:\n%s", r.code, r.stderr)
+		t.Errorf("exit code %d; want one remedy, and two windows, in:\n%s", r.code, r.stderr)
 	}
 }

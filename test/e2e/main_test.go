@@ -73,7 +73,7 @@ func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 			return
 		}
 	}
-	t.Fatalf("fulgur does not sample: %s", fulgur.Stderr)
+	t.Fatalf("timeout: fulgur does not sample: %s", fulgur.Stderr)
 }
 
 // interrupt ends a started fulgur like Ctrl-C.

@@ -26,10 +26,10 @@ func TestProfileGuidesGoBuild(t *testing.T) {
 		"inlining call to scramble",
 	} {
 		if strings.Contains(before, decision) {
-			t.Errorf("%q without a profile:\n%s", decision, before)
+			t.Errorf("got %q without a profile, want it only with one:\n%s", decision, before)
 		}
 		if !strings.Contains(after, decision) {
-			t.Errorf("no %q with the profile:\n%s", decision, after)
+			t.Errorf("got no %q with the profile:\n%s", decision, after)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 		t.Errorf("%d samples are in the function where the children work, and %d were skipped, want %d", burning, skipped(summary), due.Low)
 	}
 	if unnamed > 0 {
-		t.Errorf("%d of %d samples are in code without a name", unnamed, samples)
+		t.Errorf("%d of %d samples are in code without a name, want 0", unnamed, samples)
 	}
 }
 
@@ -122,7 +122,7 @@ func busiest(t *testing.T, crowd int) (pid string) {
 	t.Helper()
 	pids, err := target.Descendants([]int{crowd})
 	if err != nil || len(pids) == 0 {
-		t.Fatalf("children %v, %v", pids, err)
+		t.Fatalf("children = %v, %v, want some", pids, err)
 	}
 	for used := time.Duration(-1); len(pids) > 0; pids = pids[1:] {
 		if p := strconv.Itoa(pids[0]); cpuUsed(t, p) > used {
@@ -165,7 +165,7 @@ func TestManyProcesses(t *testing.T) {
 		}
 	}
 	if burning == 0 {
-		t.Errorf("the busy process is not in its function:\n%s", r.stdout)
+		t.Errorf("got no sample of the busy process in its function:\n%s", r.stdout)
 	}
 	t.Logf("%d samples in burn", burning)
 	checkResident(t, profiler.ProcessState, 150<<10)
@@ -226,7 +226,7 @@ func TestBriefProcess(t *testing.T) {
 	t.Log(named)
 	for i := range programs {
 		if named[name(i)] == 0 {
-			t.Errorf("%s was never seen in its function", name(i))
+			t.Errorf("got no sample of %s in its function", name(i))
 		}
 	}
 }

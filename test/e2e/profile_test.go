@@ -120,7 +120,7 @@ func checkShares(t *testing.T, all, long, short int) {
 	// The rest is in the runtime and the kernel, which take more time in an emulated
 	// machine.
 	if 2*(long+short) <= all {
-		t.Errorf("%d of %d samples are in neither function", all-long-short, all)
+		t.Errorf("%d of %d samples are in neither function, want less than half", all-long-short, all)
 	}
 	stat.Binomial(long+short, 0.75).Check(t, "samples in long", long)
 }
@@ -139,7 +139,7 @@ func TestProfileShares(t *testing.T) {
 	long, short := count(stacks, ";fulgur/test/e2e.long"), count(stacks, ";fulgur/test/e2e.short")
 	checkShares(t, total(stacks), long, short)
 	if !strings.Contains(r.stderr, "pid "+pid) {
-		t.Errorf("the summary does not say what was measured:\n%s", r.stderr)
+		t.Errorf("got a summary without the target:\n%s", r.stderr)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestProfileCommand(t *testing.T) {
 		}
 	}
 	if all < 100 || 2*long < all {
-		t.Errorf("%d of the child's %d samples are in its function:\n%s", long, all, b)
+		t.Errorf("%d of the child's %d samples are in its function, want half of at least 100:\n%s", long, all, b)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestProfileInterrupted(t *testing.T) {
 				t.Errorf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			if st, err := os.Stat(out); err != nil || st.Size() == 0 {
-				t.Errorf("no profile: %v, %v", st, err)
+				t.Errorf("profile: %v, %v, want a file that is not empty", st, err)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestProfileBadInput(t *testing.T) {
 				}
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %v, %v", left, err)
+				t.Errorf("files left behind: %v, %v, want none", left, err)
 			}
 		})
 	}

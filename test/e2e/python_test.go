@@ -159,13 +159,13 @@ func TestPythonThreads(t *testing.T) {
 				want, ok := account.Noted[s.TID]
 				got := s.pyFrames()
 				if !ok || len(got) == 0 {
-					t.Errorf("a sample without Python frames, or of an unknown thread: %s", text)
+					t.Errorf("got a sample without Python frames, or of an unknown thread: %s", text)
 					return
 				}
 				leaf := got[0]
 				if leaf.name != "burn" && leaf.name != "burn_hashing" {
 					if settled[s.TID] {
-						t.Errorf("a thread left its place, and is in %+v", got)
+						t.Errorf("got frames %+v of a thread that had reached another place", got)
 					}
 					return // it has just noted its stack
 				}
@@ -180,13 +180,13 @@ func TestPythonThreads(t *testing.T) {
 					return
 				}
 				if !cut && !s.entered() {
-					t.Errorf("Python frames do not follow the interpreter's function: %s", text)
+					t.Errorf("got Python frames that do not follow the interpreter's function: %s", text)
 				}
 				matched[s.TID]++
 			})
 			for tid, chain := range account.Noted {
 				if matched[tid] == 0 {
-					t.Errorf("thread %d has no samples; it is in %+v", tid, chain)
+					t.Errorf("got no matching sample of thread %d, want %+v", tid, chain)
 				}
 			}
 			t.Logf("%s: %d threads, %v samples", p.name, len(account.Noted), matched)

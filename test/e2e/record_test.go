@@ -74,12 +74,12 @@ func TestRecordTar(t *testing.T) {
 	if onDisk(t, dir) { // in memory it is too fast
 		kinds, counters = append(kinds, "BlockIO"), append(counters, "rss")
 		if !slices.Contains(names, "Block I/O, bytes") {
-			t.Errorf("no bytes in %q\n%s", names, r.stderr)
+			t.Errorf("threads = %q, want one of bytes\n%s", names, r.stderr)
 		}
 	}
 	for _, kind := range kinds {
 		if !strings.Contains(markers, `"type":"`+kind+`"`) {
-			t.Errorf("no marker %s\n%s", kind, r.stderr)
+			t.Errorf("got no marker %s\n%s", kind, r.stderr)
 		}
 	}
 	for _, want := range counters {
@@ -101,7 +101,7 @@ func TestNamesLater(t *testing.T) {
 			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		if b := gunzip(t, bare); bytes.Contains(b, []byte("works")) || !bytes.Contains(b, []byte("endless")) {
-			t.Errorf("%s has names, or no file", bare)
+			t.Errorf("%s: want the file, and no names", bare)
 		}
 		if r := fulgur(t, "convert", "-o", named, bare); r.code != 0 {
 			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
@@ -111,7 +111,7 @@ func TestNamesLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(b), "main;works") {
-			t.Errorf("%s has no names later:\n%.1000s", bare, b)
+			t.Errorf("%s: want names after conversion:\n%.1000s", bare, b)
 		}
 	}
 }

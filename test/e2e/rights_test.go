@@ -119,7 +119,7 @@ func TestTwoCapabilities(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
-		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
+		t.Errorf("%.2f of the samples are in the command's function, want some:\n%s", s, r.stdout)
 	}
 	for _, want := range []string{
 		"without CAP_SYS_PTRACE, functions in processes of other users",
@@ -152,10 +152,10 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 		t.Fatalf("nothing was sampled: %s", r.stderr)
 	}
 	if s := share(stacks, ";fulgur/test/e2e.long"); s != 0 {
-		t.Errorf("%.2f of the samples are in a function whose file cannot be opened", s)
+		t.Errorf("%.2f of the samples are in a function whose file cannot be opened, want 0", s)
 	}
 	if !regexp.MustCompile(`samples? (in|with) (an )?unnamed`).MatchString(r.stderr) {
-		t.Errorf("does not say what is unnamed:\n%s", r.stderr)
+		t.Errorf("standard error = %s, want a count of unnamed samples", r.stderr)
 	}
 	copying := exec.Command(testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null") // in the kernel
 	if err := copying.Start(); err != nil {
@@ -244,7 +244,7 @@ func TestTooFewCapabilities(t *testing.T) {
 				t.Errorf("exit code %d, standard output %q, said %q; want %q", r.code, r.stdout, r.stderr, want)
 			}
 			if !strings.HasSuffix(r.stderr, "\nRun fulgur doctor to see what works on this machine.\n") {
-				t.Errorf("does not point to fulgur doctor: %q", r.stderr)
+				t.Errorf("standard error = %q, want a hint at fulgur doctor", r.stderr)
 			}
 		})
 	}
@@ -262,7 +262,7 @@ func TestParanoid(t *testing.T) {
 		return
 	}
 	if !strings.Contains(r.stderr, "sysctl kernel.perf_event_paranoid is 3") || !strings.Contains(r.stderr, "sudo sysctl kernel.perf_event_paranoid=2") {
-		t.Errorf("said %s", r.stderr)
+		t.Errorf("standard error = %s, want the sysctl and its remedy", r.stderr)
 	}
 	if r := run(twoCapabilities, "doctor"); r.code != 1 || !strings.Contains(r.stdout, "refused, see perf_event_paranoid") {
 		t.Errorf("exit code %d, want 1:\n%s", r.code, r.stdout)
@@ -297,7 +297,7 @@ func TestSetcapLine(t *testing.T) {
 	r := run(nil, "profile", "-f", "--", workload)
 	line := regexp.MustCompile(`sudo setcap (\S+) (\S+)\n`).FindStringSubmatch(r.stderr)
 	if line == nil {
-		t.Fatalf("no line to paste: %s", r.stderr)
+		t.Fatalf("standard error = %s, want a command to paste", r.stderr)
 	}
 	if out, err := exec.Command(setcap, line[1:]...).CombinedOutput(); err != nil {
 		testenv.Skip(t, "needs a file system with capabilities: %v: %s", err, out)
@@ -307,7 +307,7 @@ func TestSetcapLine(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
-		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
+		t.Errorf("%.2f of the samples are in the command's function, want some:\n%s", s, r.stdout)
 	}
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r = run(nil, "profile", "-p", pid, "-F", "199", "-f", "1")
@@ -350,10 +350,10 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%+v, want %s because of %s", profile, test.works, test.because)
 			}
 			if (r.code == 0) != (test.works != doctor.No) {
-				t.Errorf("exit code %d", r.code)
+				t.Errorf("exit code %d, want 0 only if profiling works", r.code)
 			}
 			if got := run(test.capabilities, "profile", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
-				t.Errorf("the doctor's exit code is %d, that of a profile %d: %s", r.code, got.code, got.stderr)
+				t.Errorf("exit code of the doctor %d, of a profile %d, want both 0 or none: %s", r.code, got.code, got.stderr)
 			}
 		})
 	}
@@ -403,6 +403,6 @@ func TestDoctorText(t *testing.T) {
 		}
 	}
 	if strings.Contains(r.stdout, "\x1b") {
-		t.Errorf("colors:\n%q", r.stdout)
+		t.Errorf("got colors, want none:\n%q", r.stdout)
 	}
 }

@@ -86,10 +86,10 @@ func TestInlines(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			stacks := profile(t, []string{"-F", "997", "-U"}, b.build(t), rounds)
 			if s := share(stacks, ";app::work;app::Box<int>::churn;mix"); s < 0.3 {
-				t.Errorf("%.2f of the samples are in the innermost function:\n%v", s, stacks)
+				t.Errorf("%.2f of the samples are in the innermost function, want at least 0.3:\n%v", s, stacks)
 			}
 			if s := share(stacks, ";app::work;app::Box<int>::churn"); s < 0.9 {
-				t.Errorf("%.2f of the samples are in the inlined functions:\n%v", s, stacks)
+				t.Errorf("%.2f of the samples are in the inlined functions, want at least 0.9:\n%v", s, stacks)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func TestNameFlags(t *testing.T) {
 			t.Errorf("%s: %.2f of the samples have %s:\n%v", test.flag, s, test.want, stacks)
 		}
 		if s := share(stacks, test.reject); s > 0 {
-			t.Errorf("%s: %.2f of the samples have %s", test.flag, s, test.reject)
+			t.Errorf("%s: %.2f of the samples have %s, want none", test.flag, s, test.reject)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestInlinesPprof(t *testing.T) {
 		}
 	}
 	if chains == 0 {
-		t.Error("no location with three functions")
+		t.Error("got no location with three functions")
 	}
 	for _, m := range p.Mapping {
 		if m.File == "[kernel.kallsyms]" && m.BuildID == "" {
@@ -193,7 +193,7 @@ func TestSignalHandler(t *testing.T) {
 	program := compile(t, "signals.c", "signals", "-static", "-O0")
 	stacks := profile(t, []string{"-F", "997", "-U"}, program)
 	if s := share(stacks, ";"+trampoline+";on_signal"); s < 0.9 {
-		t.Errorf("%.2f of the samples are in the handler, called by the trampoline:\n%v", s, stacks)
+		t.Errorf("%.2f of the samples are in the handler, called by the trampoline, want at least 0.9:\n%v", s, stacks)
 	}
 }
 
@@ -220,6 +220,6 @@ func TestDownloadInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, want 0 and a word of the server: %s", r.code, r.stderr)
 	}
 	if stacks := readFolded(t, out); len(stacks) == 0 {
-		t.Error("no stacks")
+		t.Error("got no stacks")
 	}
 }

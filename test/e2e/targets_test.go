@@ -34,13 +34,13 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 	awaitSampling(t, cmd)
 	descendants, err := target.Descendants([]int{parent.Process.Pid})
 	if err != nil || len(descendants) != 1 {
-		t.Fatalf("the shell's children: %v, %v", descendants, err)
+		t.Fatalf("children of the shell = %v, %v, want one", descendants, err)
 	}
 	if err := input.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := parent.Wait(); err == nil {
-		t.Fatal("the shell read something")
+		t.Fatal("the shell read its input, want an error")
 	}
 	awaitWork(t, strconv.Itoa(descendants[0]), 300*time.Millisecond)
 	awaitSampling(t, cmd) // still
@@ -52,7 +52,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.5 {
-		t.Errorf("%.2f of the samples are in the child's function:\n%s", s, r.stdout)
+		t.Errorf("%.2f of the samples are in the child's function, want at least half:\n%s", s, r.stdout)
 	}
 }
 
@@ -70,5 +70,5 @@ func TestProfileExit(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no sample in exit_mmap:\n%s", r.stdout)
+	t.Errorf("got no sample in exit_mmap:\n%s", r.stdout)
 }

@@ -101,7 +101,7 @@ func (c *console) ended() string {
 			return out
 		}
 	}
-	c.t.Fatalf("it does not say what it did: %q", c.written())
+	c.t.Fatalf("timeout: output = %q, want the summary", c.written())
 	return ""
 }
 
@@ -125,7 +125,7 @@ func (c *console) await(texts ...string) {
 			}
 		}
 	}
-	c.t.Fatalf("no screen with %q; it wrote\n%q", texts, c.written()[from:])
+	c.t.Fatalf("timeout: got no screen with %q; output:\n%q", texts, c.written()[from:])
 }
 
 // press presses keys.
@@ -184,14 +184,14 @@ func TestTop(t *testing.T) {
 				t.Errorf("%v: %q", err, c.written())
 			}
 			if after := c.modes(); after != c.before {
-				t.Errorf("the terminal's modes are %+v, were %+v", after, c.before)
+				t.Errorf("modes of the terminal = %+v, want %+v", after, c.before)
 			}
 			out := c.ended()
 			if strings.Contains(out, "\x1b]0;") || strings.Count(out, "\x1b[2J") > 0 {
-				t.Errorf("the name of the process reached the terminal: %q", out)
+				t.Errorf("the name of the process controlled the terminal: %q", out)
 			}
 			if screen := strings.LastIndex(out, "\x1b[?1049l"); screen < 0 || screen > strings.LastIndex(out, "fulgur itself: ") {
-				t.Errorf("it does not give the screen back before its last words: %q", out[max(len(out)-500, 0):])
+				t.Errorf("got the summary before the screen was restored: %q", out[max(len(out)-500, 0):])
 			}
 		})
 	}
@@ -208,15 +208,15 @@ func TestTopAsText(t *testing.T) {
 	}
 	heading := regexp.MustCompile(`(?m)^fulgur top: pid ` + pid + `, last \d\.\d s, \d+ samples, .*\n +SELF +TOTAL FUNCTION +MODULE\n`)
 	if windows := heading.FindAllString(r.stdout, -1); len(windows) == 0 || !strings.Contains(r.stdout, "fulgur/test/e2e.long") {
-		t.Errorf("it writes\n%s", r.stdout)
+		t.Errorf("standard output = %s\nwant windows with the function", r.stdout)
 	}
 	for window := range strings.SplitSeq(r.stdout, "\n\n") {
 		if lines := strings.Count(strings.TrimSpace(window), "\n"); lines > 4 {
-			t.Errorf("%d lines in\n%s", lines, window)
+			t.Errorf("got %d lines, want at most 4, in\n%s", lines, window)
 		}
 	}
 	if bytes.ContainsRune([]byte(r.stdout), '\x1b') {
-		t.Errorf("escape sequences in %q", r.stdout)
+		t.Errorf("got escape sequences in %q", r.stdout)
 	}
 }
 
@@ -231,6 +231,6 @@ func TestTopOnDumbTerminal(t *testing.T) {
 		t.Errorf("%v: %q", err, c.written())
 	}
 	if out := c.ended(); strings.Contains(out, "\x1b") || !strings.Contains(out, "fulgur top: pid "+pid) {
-		t.Errorf("it writes %q", out)
+		t.Errorf("output = %q, want text without escapes", out)
 	}
 }

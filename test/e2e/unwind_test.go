@@ -160,7 +160,7 @@ func TestUnwindSystem(t *testing.T) {
 		with, named := rooted(r.stdout, comm)
 		t.Logf("%-15s %5.1f %% whole of %d %v; by names %d of %d", comm, 100*e.whole(), e.total(), e, with, named)
 		if e.total() == 0 {
-			t.Errorf("%s has no samples", comm)
+			t.Errorf("got no samples of %s", comm)
 		}
 		for end, n := range e {
 			all[end] += n
@@ -193,7 +193,7 @@ func TestUnwindCommand(t *testing.T) {
 		checkWhole(t, e, 0.98)
 		with, all := rooted(r.stdout, "deep")
 		if with < stat.Binomial(all, 0.98).Low {
-			t.Errorf("--unwind %s: %d of %d stacks end with a function that begins a thread", mode, with, all)
+			t.Errorf("--unwind %s: %d of %d stacks end with a function that begins a thread, want nearly all", mode, with, all)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestUnwindByFramePointers(t *testing.T) {
 	stacks := folded(t, r.stdout)
 	const root = ";runtime.goexit;runtime.main;main.main;fulgur/test/e2e.TestMain;"
 	if all, with := total(stacks), count(stacks, root); 2*with <= all {
-		t.Errorf("%d of %d samples have their root: %v", with, all, stacks)
+		t.Errorf("%d of %d stacks are complete, want more than half: %v", with, all, stacks)
 	}
 }
 
@@ -255,11 +255,11 @@ func TestUnwindBriefProcesses(t *testing.T) {
 	// If each process had to wait for its own tables, all of them would be late. On a
 	// busy machine, the number depends on the scheduler.
 	if late := e[notReady] + e[noMapping]; e.total() < 200 || late > e.total()/2 {
-		t.Errorf("%d of %d samples are not unwound", late, e.total())
+		t.Errorf("%d of %d samples are not unwound, want at most half of at least 200", late, e.total())
 	}
 	// A process that is being torn down has no stack any more.
 	if alive := e.total() - e[unreadable]; e[""] < alive/3 {
-		t.Errorf("%d of %d stacks reach their root", e[""], alive)
+		t.Errorf("%d of %d stacks are complete, want at least a third", e[""], alive)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestUnwindDamagedFiles(t *testing.T) {
 			// The undamaged library works twice as long.
 			with, all := rooted(r.stdout, "plugins")
 			if all == 0 || with < stat.Binomial(all, 0.6).Low {
-				t.Errorf("%d of %d stacks have their root:\n%s", with, all, r.stderr)
+				t.Errorf("%d of %d stacks are complete, want 0.6:\n%s", with, all, r.stderr)
 			}
 		})
 	}
@@ -406,7 +406,7 @@ func TestUnwindChangingFile(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	if e := endsOf(t, r.stdout)["plugins"]; e.total() == 0 {
-		t.Errorf("no samples: %v", e)
+		t.Errorf("got no samples: %v", e)
 	}
 }
 
@@ -496,9 +496,9 @@ func TestUnwindMemory(t *testing.T) {
 	e := endsOf(t, r.stdout)["deep"]
 	t.Log(e, r.stderr)
 	if e.total() == 0 {
-		t.Error("no samples")
+		t.Error("got no samples")
 	}
 	if !strings.Contains(r.stderr, "--unwind-memory") {
-		t.Errorf("the summary does not say that tables were left out:\n%s", r.stderr)
+		t.Errorf("got a summary without the tables' memory:\n%s", r.stderr)
 	}
 }

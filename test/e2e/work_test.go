@@ -105,7 +105,7 @@ func awaitTraced(t *testing.T, pid string) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("process %s is never traced", pid)
+			t.Fatalf("timeout: process %s is not traced", pid)
 		}
 	}
 	awaitWork(t, pid, 50*time.Millisecond)
