@@ -19,7 +19,7 @@ type contents struct {
 	completions map[string]entry
 	documents   []entry // README.md and what it links to
 	changelog   entry
-	licences    []entry
+	licenses    []entry
 }
 
 // shells are those that completions are written for, with the names that they
@@ -36,11 +36,11 @@ func readContents(root string) (*contents, error) {
 		}
 		c.completions[shell] = entry{name, 0o644, script}
 	}
-	licences, err := thirdParties(root)
+	licenses, err := thirdParties(root)
 	if err != nil {
 		return nil, err
 	}
-	c.licences = []entry{{"LICENSE.third-party", 0o644, licences}}
+	c.licenses = []entry{{"LICENSE.third-party", 0o644, licenses}}
 	read := func(into *[]entry, name, as string) error {
 		data, err := os.ReadFile(filepath.Join(root, name))
 		*into = append(*into, entry{as, 0o644, data})
@@ -51,8 +51,8 @@ func readContents(root string) (*contents, error) {
 		into     *[]entry
 		name, as string
 	}{
-		{&c.licences, "LICENSE", "LICENSE"},
-		{&c.licences, "bpf/LICENSE", "LICENSE.bpf"},
+		{&c.licenses, "LICENSE", "LICENSE"},
+		{&c.licenses, "bpf/LICENSE", "LICENSE.bpf"},
 		{&c.documents, "README.md", "README.md"},
 		{&c.documents, "SECURITY.md", "SECURITY.md"},
 		{&changelog, "CHANGELOG.md", "CHANGELOG.md"},
@@ -78,7 +78,7 @@ func readContents(root string) (*contents, error) {
 func (c *contents) tarball(program []byte) []entry {
 	list := []entry{{"fulgur", 0o755, program}, c.changelog}
 	list = append(list, c.documents...)
-	list = append(list, c.licences...)
+	list = append(list, c.licenses...)
 	list = append(list, below("man/man1", c.manuals)...)
 	for _, shell := range []string{"bash", "fish", "zsh"} {
 		list = append(list, below("completions", []entry{c.completions[shell]})...)
@@ -99,7 +99,7 @@ func (c *contents) debian(program []byte, version string, at time.Time) ([]entry
 	list = append(list, below(doc, c.documents)...)
 	var copyright bytes.Buffer
 	copyright.WriteString("fulgur is distributed under the Apache License 2.0, which is in\n/usr/share/common-licenses/Apache-2.0, the programs that it loads into the\nkernel under the second of these, and the libraries that it is built with under\nthe others.\n")
-	for _, l := range c.licences {
+	for _, l := range c.licenses {
 		if l.name != "LICENSE" { // common-licenses has it
 			fmt.Fprintf(&copyright, "\n== %s\n\n%s", l.name, l.data)
 		}
@@ -156,7 +156,7 @@ func below(directory string, entries []entry) []entry {
 	return moved
 }
 
-// thirdParties returns the licences of the modules that are linked into fulgur,
+// thirdParties returns the licenses of the modules that are linked into fulgur,
 // and of Go's library, which their authors want to be in every copy.
 func thirdParties(root string) ([]byte, error) {
 	out, err := goTool(root, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", "./cmd/fulgur")
@@ -176,21 +176,21 @@ func thirdParties(root string) ([]byte, error) {
 			continue
 		}
 		seen[name] = true
-		licence, err := licenceOf(dir)
+		license, err := licenseOf(dir)
 		if err != nil {
-			return nil, fmt.Errorf("licence of %s: %w", name, err)
+			return nil, fmt.Errorf("license of %s: %w", name, err)
 		}
-		licence = bytes.TrimSpace(licence)
-		if bytes.HasPrefix(licence, []byte("Apache License\n")) {
-			licence = []byte("Apache License, Version 2.0: the text is that of fulgur's own licence.")
+		license = bytes.TrimSpace(license)
+		if bytes.HasPrefix(license, []byte("Apache License\n")) {
+			license = []byte("Apache License, Version 2.0: the text is that of fulgur's own license.")
 		}
-		fmt.Fprintf(&text, "== %s\n\n%s\n\n", name, licence)
+		fmt.Fprintf(&text, "== %s\n\n%s\n\n", name, license)
 	}
 	return text.Bytes(), nil
 }
 
-// licenceOf returns the licence of the module in a directory.
-func licenceOf(dir string) ([]byte, error) {
+// licenseOf returns the license of the module in a directory.
+func licenseOf(dir string) ([]byte, error) {
 	for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*"} {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {

@@ -235,9 +235,9 @@ func median(runs []figures, of func(figures) float64) float64 {
 
 // load is the profiled program with its output.
 type load struct {
-	cmd  *exec.Cmd
-	mu   sync.Mutex
-	said []progress
+	cmd      *exec.Cmd
+	mu       sync.Mutex
+	reported []progress
 }
 
 type progress struct {
@@ -264,7 +264,7 @@ func startLoad(path string) (*load, error) {
 			p := progress{at: time.Now()}
 			if _, err := fmt.Sscan(lines.Text(), &p.done, &p.ns); err == nil {
 				l.mu.Lock()
-				l.said = append(l.said, p)
+				l.reported = append(l.reported, p)
 				l.mu.Unlock()
 			}
 		}
@@ -282,7 +282,7 @@ func (l *load) rate(from, to time.Time) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first, last progress
-	for _, p := range l.said {
+	for _, p := range l.reported {
 		if p.at.Before(from) || p.at.After(to) {
 			continue
 		}

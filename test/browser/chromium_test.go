@@ -16,8 +16,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// patience is the time limit of each step.
-const patience = time.Minute
+// stepTimeout is the time limit of each step.
+const stepTimeout = time.Minute
 
 // browser is a headless browser that the tests control by the DevTools protocol over a
 // pair of pipes: JSON messages that end in a zero byte.
@@ -208,7 +208,7 @@ func (c *tab) call(method string, params, result any) {
 				c.t.Fatalf("%s: %v", method, err)
 			}
 		}
-	case <-time.After(patience):
+	case <-time.After(stepTimeout):
 		c.t.Fatalf("%s: no answer from the browser", method)
 	}
 }
@@ -266,7 +266,7 @@ func (c *tab) until(condition string) {
 // waitFor waits for a condition. what describes it.
 func (c *tab) waitFor(condition func() bool, what string) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("timeout: waited for %s", what)
 		}

@@ -76,7 +76,7 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	// The process writes a file when it listens. A request before that finds no such file
 	// and removes leftovers, perhaps the new socket.
 	listens := filepath.Join(sessions, session+".json")
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
 		_, err := os.Stat(listens)
 		if err == nil {
 			_, err = f.run("status")
@@ -90,7 +90,7 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("load the profile: timeout after %v: %v", patience, err)
+			t.Fatalf("load the profile: timeout after %v: %v", stepTimeout, err)
 		}
 	}
 }

@@ -84,8 +84,8 @@ func expect(c *tab, selector, want string) {
 	}
 }
 
-// spoken selects the element that screen readers announce.
-const spoken = "#chart [role=treeitem]"
+// announced selects the element that screen readers announce.
+const announced = "#chart [role=treeitem]"
 
 // expectContains checks that an element's text has all the given parts.
 func expectContains(c *tab, selector string, parts ...string) {
@@ -204,11 +204,11 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#matched", "9.00% matched")
 		c.screenshot("search")
 		c.press("Enter")
-		expect(c, spoken, "walk: 6 samples, 6.00%")
+		expect(c, announced, "walk: 6 samples, 6.00%")
 		c.press("n", "n", "n")
-		expect(c, spoken, "walk: 3 samples, 3.00%")
+		expect(c, announced, "walk: 3 samples, 3.00%")
 		c.press("N")
-		expect(c, spoken, "walk: 6 samples, 6.00%")
+		expect(c, announced, "walk: 6 samples, 6.00%")
 		c.press("/")
 		c.write("(")
 		expect(c, "#matched", "invalid regular expression")
@@ -235,19 +235,19 @@ func TestFlamePage(t *testing.T) {
 
 	t.Run("keys", func(t *testing.T) {
 		c.press("ArrowUp")
-		expect(c, spoken, "all: 100 samples, 100%")
+		expect(c, announced, "all: 100 samples, 100%")
 		c.press("ArrowUp")
-		expect(c, spoken, "server: 77 samples, 77.0%")
+		expect(c, announced, "server: 77 samples, 77.0%")
 		c.press("ArrowRight")
-		expect(c, spoken, "kworker/u8:1: 10 samples, 10.0%")
+		expect(c, announced, "kworker/u8:1: 10 samples, 10.0%")
 		c.press("ArrowUp", "ArrowUp")
-		expect(c, spoken, "worker_thread: 10 samples, 10.0%")
+		expect(c, announced, "worker_thread: 10 samples, 10.0%")
 		c.press("ArrowDown")
-		expect(c, spoken, "ret_from_fork: 10 samples, 10.0%")
+		expect(c, announced, "ret_from_fork: 10 samples, 10.0%")
 		c.press("Enter")
 		expect(c, "#path", "all›kworker/u8:1›ret_from_fork 10.0%")
 		c.press("Home")
-		expect(c, spoken, "all: 100 samples, 100%")
+		expect(c, announced, "all: 100 samples, 100%")
 		c.press("Escape", "Escape")
 		expect(c, "#path", "all")
 		c.press("?")
@@ -263,7 +263,7 @@ func TestFlamePage(t *testing.T) {
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")
 		c.press("ArrowDown", "ArrowDown")
-		expect(c, spoken, "server: 77 samples, 77.0%")
+		expect(c, announced, "server: 77 samples, 77.0%")
 		c.screenshot("icicle")
 		c.press("Escape")
 		c.clickOn("#invert")
@@ -577,7 +577,7 @@ func TestHostileNames(t *testing.T) {
 	c.click(boxAt(c, 0.1, 6))
 	expectContains(c, "#path", attack, "__proto__")
 	c.press("ArrowDown", "ArrowDown", "ArrowDown")
-	expectContains(c, spoken, attack)
+	expectContains(c, announced, attack)
 	c.press("s")
 	expect(c, "#of", attack)
 	c.press("t")
@@ -728,13 +728,13 @@ func TestManySelections(t *testing.T) {
 	c.press("/")
 	c.write("^f1$")
 	c.press("Enter")
-	expect(c, spoken, "f1: 1 sample, 100%")
+	expect(c, announced, "f1: 1 sample, 100%")
 	for range 15 {
 		c.press("ArrowUp")
 	}
-	expect(c, spoken, "f16: 1 sample, 100%")
+	expect(c, announced, "f16: 1 sample, 100%")
 	c.press("i", "n")
-	expect(c, spoken, "f1: 1 sample, 100%")
+	expect(c, announced, "f1: 1 sample, 100%")
 
 	var kept struct {
 		Same  bool

@@ -102,9 +102,9 @@ func startView(t *testing.T, fulgur string, args ...string) (page, profiler stri
 			t.Errorf("fulgur view ended by Ctrl-C: %v", err)
 		}
 	})
-	var said strings.Builder
+	var output strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
+		output.WriteString(lines.Text() + "\n")
 		if m := regexp.MustCompile(`^(Flame graph|Firefox Profiler).* (https?://\S+)$`).FindStringSubmatch(lines.Text()); m != nil {
 			if m[1] == "Flame graph" {
 				page = m[2]
@@ -117,7 +117,7 @@ func startView(t *testing.T, fulgur string, args ...string) (page, profiler stri
 		}
 	}
 	if page == "" {
-		t.Fatalf("fulgur view printed no address:\n%s", &said)
+		t.Fatalf("fulgur view printed no address:\n%s", &output)
 	}
 	return page, profiler
 }
@@ -329,7 +329,7 @@ func (f *frontEnd) function(name string) (handle string) {
 	var list struct {
 		Functions []struct{ FunctionHandle, Name string }
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		f.ask(&list, "thread", "functions", "--search", name)
 		for _, fn := range list.Functions {
 			if strings.HasSuffix(fn.Name, name) {

@@ -150,10 +150,10 @@ func TestCommandOutlivesFailure(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	dir := t.TempDir()
-	said, end, ended := filepath.Join(dir, "said"), filepath.Join(dir, "end"), filepath.Join(dir, "ended")
+	messages, end, ended := filepath.Join(dir, "messages"), filepath.Join(dir, "end"), filepath.Join(dir, "ended")
 	cmd := command(t, "profile", "-o", "/dev/full", "--format", "pprof", "0.2", "--",
 		testenv.Tool(t, "sh"), "-c", `until [ -e "$0" ]; do sleep 0.1; done; : > "$1"; exit 5`, end, ended)
-	stderr, err := os.Create(said)
+	stderr, err := os.Create(messages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestCommandOutlivesFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	const failure = "fulgur: write /dev/full: no space left on device"
-	if s := await(t, said, "fulgur: waiting for the command (pid "); !strings.Contains(s, failure) {
+	if s := await(t, messages, "fulgur: waiting for the command (pid "); !strings.Contains(s, failure) {
 		t.Errorf("standard error = %q, want the failure at once", s)
 	}
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
@@ -172,7 +172,7 @@ func TestCommandOutlivesFailure(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("%v, want exit code 1", err)
 	}
-	if s := await(t, said, ""); strings.Count(s, failure) != 2 {
+	if s := await(t, messages, ""); strings.Count(s, failure) != 2 {
 		t.Errorf("standard error = %q, want the failure again at the end", s)
 	}
 	if _, err := os.Stat(ended); err != nil {

@@ -36,10 +36,10 @@ func victim(t *testing.T, path string, env ...string) string {
 }
 
 // once checks that a run printed text exactly once.
-func once(t *testing.T, said, text string) {
+func once(t *testing.T, stderr, text string) {
 	t.Helper()
-	if n := strings.Count(said, text); n != 1 {
-		t.Errorf("%q is said %d times, want once:\n%s", text, n, said)
+	if n := strings.Count(stderr, text); n != 1 {
+		t.Errorf("%q occurs %d times, want once:\n%s", text, n, stderr)
 	}
 }
 
@@ -94,9 +94,9 @@ func TestHostileELF(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for _, test := range []struct {
-		name  string
-		spoil func(t *testing.T, path string)
-		said  string // message about the file, "" if its names are found
+		name    string
+		spoil   func(t *testing.T, path string)
+		message string // message about the file, "" if its names are found
 	}{
 		{"DWARF", garbleSections(".debug_"), "incomplete names: "},
 		{"unwind tables", garbleSections(".eh_frame"), "unwind tables: "},
@@ -121,7 +121,7 @@ func TestHostileELF(t *testing.T) {
 			if s := share(stacks, "endless;"); !(s > 0.9) {
 				t.Errorf("%.2f of the samples are in the program, want more than 0.9:\n%s", s, r.stdout)
 			}
-			once(t, r.stderr, test.said)
+			once(t, r.stderr, test.message)
 		})
 	}
 }
@@ -167,7 +167,7 @@ func TestHostilePerfMap(t *testing.T) {
 	for _, test := range []struct {
 		name, content string
 		size          int64  // size of the file, if it has a hole at its end
-		said          string // message about the map
+		message       string // message about the map
 	}{
 		{"escapes", function, 0, ""},
 		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\nffffffffffffffff ffffffffffffffff everything\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
@@ -196,8 +196,8 @@ func TestHostilePerfMap(t *testing.T) {
 			if strings.Contains(r.stdout+r.stderr, "\x1b") {
 				t.Errorf("got raw escapes, want none: %q, %q", r.stdout, r.stderr)
 			}
-			if test.said != "" {
-				once(t, r.stderr, test.said)
+			if test.message != "" {
+				once(t, r.stderr, test.message)
 			} else if strings.Contains(r.stderr, " names: ") {
 				t.Errorf("standard error = %s, want nothing about names", r.stderr)
 			}

@@ -114,8 +114,8 @@ func TestStreamReaderLeaves(t *testing.T) {
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGPIPE {
 		t.Errorf("exited with %v, want SIGPIPE", cmd.ProcessState)
 	}
-	if said := cmd.Stderr.(interface{ String() string }).String(); said != "" {
-		t.Errorf("standard error = %s, want none", said)
+	if stderr := cmd.Stderr.(interface{ String() string }).String(); stderr != "" {
+		t.Errorf("standard error = %s, want none", stderr)
 	}
 }
 

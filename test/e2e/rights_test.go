@@ -220,7 +220,7 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := run([]uintptr{unix.CAP_PERFMON}, append(test.args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
-				t.Errorf("exit code %d, want 1; standard output %q, said %q", r.code, r.stdout, r.stderr)
+				t.Errorf("exit code %d, want 1; standard output %q, standard error %q", r.code, r.stdout, r.stderr)
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func TestTooFewCapabilities(t *testing.T) {
 			r := run(test.capabilities, "profile", "-f", "--", workload)
 			want := "fulgur: profiling needs " + test.missing + ": run fulgur with sudo, or run once: sudo setcap cap_bpf,cap_perfmon,"
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) {
-				t.Errorf("exit code %d, standard output %q, said %q; want %q", r.code, r.stdout, r.stderr, want)
+				t.Errorf("exit code %d, standard output %q, standard error %q; want 1, nothing and %q", r.code, r.stdout, r.stderr, want)
 			}
 			if !strings.HasSuffix(r.stderr, "\nRun fulgur doctor to see what works on this machine.\n") {
 				t.Errorf("standard error = %q, want a hint at fulgur doctor", r.stderr)

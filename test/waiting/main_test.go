@@ -172,19 +172,19 @@ var (
 
 // missed returns the number of waits, of all threads, without a report of their end by
 // the kernel, which happens on busy machines.
-func (m measured) missed() int64 { return m.said(missedWaits) }
+func (m measured) missed() int64 { return m.loss(missedWaits) }
 
 // skipped returns the number of samples and page faults for which the kernel did not run
 // the BPF program, because another one was running on that CPU.
-func (m measured) skipped() int64 { return m.said(skippedSamples) }
+func (m measured) skipped() int64 { return m.loss(skippedSamples) }
 
-// said returns the number in a loss that the summary reports, 0 if there is none.
-func (m measured) said(of *regexp.Regexp) int64 {
-	said := of.FindStringSubmatch(m.stderr)
-	if said == nil {
+// loss returns the number in a loss that the summary reports, 0 if there is none.
+func (m measured) loss(of *regexp.Regexp) int64 {
+	match := of.FindStringSubmatch(m.stderr)
+	if match == nil {
 		return 0
 	}
-	n, _ := strconv.ParseInt(said[1], 10, 64)
+	n, _ := strconv.ParseInt(match[1], 10, 64)
 	return n
 }
 
