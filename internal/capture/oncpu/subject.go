@@ -183,7 +183,7 @@ func (m *Subject) WhyNothing() string {
 	case of.Scope == target.System && m.Idle:
 		return "the measurement was shorter than " + m.interval()
 	case of.Scope == target.System:
-		return fmt.Sprintf("nothing ran%s, or for less than %s; samples of idle CPUs are left out (%s includes them)", where, m.interval(), usage.IncludeIdle)
+		return fmt.Sprintf("nothing ran%s, or only for less than %s; samples of idle CPUs are left out (%s includes them)", where, m.interval(), usage.IncludeIdle)
 	}
 	return fmt.Sprintf("the target did not run%s: it only waited, or ran for less than %s", where, m.interval())
 }

@@ -50,7 +50,7 @@ func TestWhyNothing(t *testing.T) {
 		{"instructions", processes, Config{Period: 1000003},
 			"the target did not run: it only waited, or ran for less than the 1000003 instructions between two samples"},
 		{"cpu-clock", target.Target{}, Config{Frequency: 99},
-			"nothing ran, or for less than the 10.1ms between two samples; samples of idle CPUs are left out (the option for idle CPUs includes them)"},
+			"nothing ran, or only for less than the 10.1ms between two samples; samples of idle CPUs are left out (the option for idle CPUs includes them)"},
 		{"cpu-clock", target.Target{}, Config{Frequency: 99, Idle: true},
 			"the measurement was shorter than the 10.1ms between two samples"},
 		{"page-faults", processes, Config{Frequency: 99},

@@ -248,7 +248,7 @@ func (j *jsonReader) number() (v float64, null bool, err error) {
 	}
 	v, err = strconv.ParseFloat(string(j.buf), 64)
 	if err != nil {
-		return 0, false, j.errorf("%.40q is no number", j.buf)
+		return 0, false, j.errorf("%.40q is not a number", j.buf)
 	}
 	return v, false, nil
 }

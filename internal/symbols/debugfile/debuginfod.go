@@ -199,7 +199,7 @@ func (d *downloads) store(id string, body io.Reader) (string, error) {
 	case n > d.maxSize:
 		return "", d.tooLarge()
 	case n == 0:
-		return "", errors.New("the server sends an empty file") // an empty file in the cache means that there is none
+		return "", errors.New("the server sent an empty file") // an empty file in the cache means that there is none
 	}
 	return name, file.Commit()
 }

@@ -106,7 +106,7 @@ func TestDownload(t *testing.T) {
 			found(t, f, err, "/", want, tt.problem)
 			f, err = newFinder(t, Config{Getenv: environment(vars)}).Debug(t.Context(), b)
 			if tt.empty {
-				tt.problem = "no server had it at "
+				tt.problem = "no server had it when asked at "
 			}
 			found(t, f, err, "/", want, tt.problem)
 

@@ -68,7 +68,7 @@ type Module struct {
 // else was found.
 func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 	if strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == "" {
-		return nil, fmt.Errorf("%q is no name of a module", name)
+		return nil, fmt.Errorf("%q is not the name of a module", name)
 	}
 	s := &search{what: "debug file of kernel module " + name}
 	id, err := f.KernelBuildID(name)
@@ -184,7 +184,7 @@ func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
 		text := strings.TrimSpace(string(b))
 		addr, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is no address", name, text)
+			return nil, fmt.Errorf("%s: %q is not an address", name, text)
 		}
 		sections[e.Name()] = addr
 	}

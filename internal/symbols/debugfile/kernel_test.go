@@ -79,7 +79,7 @@ func TestModule(t *testing.T) {
 		{"not stripped", sys(tree{"/lib/modules/6.1.0-test/kernel/sound/snd-hda.ko": module}), "/lib/modules/6.1.0-test/kernel/sound/snd-hda.ko", ""},
 		{"built again", sys(tree{below: string(image(t, "eeff0011", debugInfo("wrong")))}), "", "build ID is "},
 		{"missing", sys(nil), "", "debug file of kernel module snd_hda: not found"},
-		{"no address", sys(tree{"/sys/module/snd_hda/sections/.text": "what"}), "", `"what" is no address`},
+		{"no address", sys(tree{"/sys/module/snd_hda/sections/.text": "what"}), "", `"what" is not an address`},
 		{"not loaded", nil, "", "build ID of the loaded module"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,9 +44,9 @@ func (f *File) spool(r io.Reader, minSize, maxSize uint64) (*io.SectionReader, e
 func checkSize(n int64, minSize, maxSize uint64) error {
 	switch {
 	case uint64(n) > maxSize:
-		return fmt.Errorf("there are more than the %d bytes that may be", maxSize)
+		return fmt.Errorf("more than the %d bytes allowed", maxSize)
 	case uint64(n) < minSize:
-		return fmt.Errorf("there are %d bytes of %d", n, minSize)
+		return fmt.Errorf("got %d bytes of %d", n, minSize)
 	}
 	return nil
 }
