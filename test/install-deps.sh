@@ -2,9 +2,9 @@
 # install-deps.sh GROUP: install the programs that a group of make targets
 # runs, if they are missing, from the distribution's packages.
 #
-# The tests of group "test" do without a program that cannot be installed: they
-# are skipped, and this script says why. CI sets FULGUR_TEST_REQUIRE, so that
-# they fail there.
+# If a program of group "test" cannot be installed, this script says why, and the
+# tests that need it are skipped. CI sets FULGUR_TEST_REQUIRE, so that they fail
+# there.
 set -euo pipefail
 
 # Lines of: group, program or file, the package of Debian and Ubuntu that has
@@ -82,7 +82,7 @@ say() {
 	echo "install-deps.sh: $*" >&2
 }
 
-# give_up reports what cannot be installed.
+# give_up reports packages that cannot be installed.
 give_up() {
 	say "$*"
 	[ "$group" = test ] || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# churn.sh SECONDS: short processes, as builds and scripts start them: a compiler,
-# shells and tools, and a Python that starts, works and ends. Its files are beside it.
+# churn.sh SECONDS: run short processes like those of builds and scripts: a compiler,
+# shells and tools, and a Python that starts, works and exits. Its files are beside it.
 set -u
 end=$(($(date +%s) + ${1:?seconds}))
 dir=$(dirname "$0")

@@ -1,11 +1,11 @@
-// A load of deep recursion: a few hundred different paths through mutually
-// recursive functions, with work of its own and of libc and libstdc++ at their
-// ends. Built twice, with frame pointers and without.
+// A load with deep recursion: a few hundred different paths through mutually
+// recursive functions that end with work of the program, libc and libstdc++. It is
+// built twice, with and without frame pointers.
 //
 // Usage: recurse SECONDS
 //
-// Four times a second it prints how many paths it has gone and how much CPU time
-// it has used, in ns.
+// Four times a second it prints the number of completed paths and its CPU time in
+// ns.
 
 #include <algorithm>
 #include <chrono>
@@ -65,8 +65,8 @@ uint64_t mix(uint64_t x)
 
 uint64_t step(unsigned function, unsigned depth, uint64_t path);
 
-// One of kFunctions functions that call each other in an order that path
-// decides.
+// One of kFunctions functions that call each other in the order that path
+// selects.
 template <unsigned N> [[gnu::noinline]] uint64_t visit(unsigned depth, uint64_t path)
 {
 	uint64_t result;
@@ -81,7 +81,7 @@ template <unsigned N> [[gnu::noinline]] uint64_t visit(unsigned depth, uint64_t 
 			return words(path);
 		}
 	result = step(mix(path + depth) % kFunctions, depth - 1, path);
-	// Work after the call, so that it is no tail call.
+	// Work after the call, so that it is not a tail call.
 	sink = sink + N;
 	return result + N;
 }

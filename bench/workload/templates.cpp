@@ -1,6 +1,6 @@
-// A C++ program that inlines much, for the comparisons of symbolizers: each of
-// its units instantiates the same templates of the standard library for types of
-// its own, as large programs do.
+// A C++ program with much inlining, for comparisons of symbolizers: like in large
+// programs, each unit instantiates the same templates of the standard library for
+// its own types.
 //
 // Build units 0 to N-1 with -DUNIT=i -DUNITS=N and link them; unit 0 has main.
 

@@ -1,11 +1,11 @@
-// The peer: BOLT profiles of branch records as ebpf-bolt is designed, for a
-// comparison of cost. Every sample crosses one ring of 1 MB whole, and each of
-// its traces goes into a sorted map.
+// The peer: BOLT profiles from branch records with ebpf-bolt's design, for a
+// comparison of cost. Each whole sample crosses a ring of 1 MB, and each of its
+// traces goes into a sorted map.
 //
 //     peer OBJECT PID FREQUENCY >PROFILE
 //
-// samples until SIGINT. On standard error it says how many samples there were
-// and how many were lost.
+// samples until SIGINT. It prints the numbers of samples and of lost samples to
+// standard error.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/perf_event.h>
@@ -32,7 +32,7 @@ uint64_t samples;
 int count(void *, void *data, size_t)
 {
 	auto *s = static_cast<const peer_sample *>(data);
-	uint64_t next = UINT64_MAX; // nothing is known to follow the newest
+	uint64_t next = UINT64_MAX; // the branch after the newest one is unknown
 	samples++;
 	for (size_t i = 0; i < s->bytes / sizeof(s->entries[0]); i++) {
 		traces[{ s->entries[i].from, s->entries[i].to, next }]++;

@@ -1,4 +1,4 @@
-/* What crosses the peer's ring: a sample, whole, however few records it has. */
+/* A record of the peer's ring: a whole sample, regardless of its number of branch records. */
 #ifndef PEER_H
 #define PEER_H
 
@@ -7,8 +7,8 @@
 #define PEER_ENTRIES 32
 
 struct peer_sample {
-	__u64 bytes; /* of entries */
-	struct perf_branch_entry entries[PEER_ENTRIES]; /* the newest first */
+	__u64 bytes; /* size of entries */
+	struct perf_branch_entry entries[PEER_ENTRIES]; /* newest first */
 };
 
 #endif

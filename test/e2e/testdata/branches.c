@@ -3,12 +3,12 @@
  * branches: takes branches that llvm-bolt can lay out better.
  *
  *	branches ROUNDS          for that many rounds, and prints the result
- *	branches                 for ever
- *	branches fork            in two children, one after the other, each until
- *	                         it was traced a hundred times
+ *	branches                 forever
+ *	branches fork            in two children, one after the other, until each
+ *	                         has been traced a hundred times
  *	branches load LIB ROUNDS in function work of a library, loaded by dlopen
  *
- * With -DLIBRARY it is such a library.
+ * With -DLIBRARY, it is compiled as such a library.
  */
 #include <dlfcn.h>
 #include <signal.h>

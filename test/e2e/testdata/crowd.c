@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * crowd N: N processes that sleep and one that works, until the standard input
- * of the first ends. It prints a line when all are there.
+ * crowd N: N processes that sleep and one that works, until the first one's
+ * standard input ends. It prints a line when all are running.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Built as distributions build: without frame pointers. Works below recursion,
- * a virtual call, a call back from the C library and an exception's handler,
- * in two threads, for SECONDS of CPU time each.
+ * Built without frame pointers, as distributions build programs. Works below
+ * recursion, a virtual call, a callback from the C library and an exception
+ * handler, in two threads, for SECONDS of CPU time each.
  */
 #include <cstdlib>
 #include <ctime>

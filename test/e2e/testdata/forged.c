@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pretends to be CPython 3.14 whose frames are forged, and works in one function until its
- * standard input ends: "cycle" has a frame that called itself, "threads" has a list of
- * threads without an end, and "codes" has code that is new all the time, with as large a
- * table of lines as there may be. Compiled with GARBAGE, the offsets of fields make no
- * sense. The layouts are its own, as fulgur knows them by the offsets in _PyRuntime only.
+ * Pretends to be CPython 3.14 with forged frames, and works in one function until its
+ * standard input ends: "cycle" has a frame that is its own caller, "threads" has an endless
+ * list of threads, and "codes" always has new code, with the largest possible line table.
+ * With -DGARBAGE, the offsets of fields are nonsense. The layouts are arbitrary, because
+ * fulgur takes them from the offsets in _PyRuntime.
  */
 #include <poll.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static struct {
 	uint64_t refs;
 	void *type;
 	uint64_t words[7];
-	uint32_t first[5]; /* co_version is where CPython 3.14 has it */
+	uint32_t first[5]; /* co_version is at the offset of CPython 3.14 */
 	uint32_t version;
 	uint64_t more[2];
 	void *file, *pad, *name, *lines;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * image TURNS OTHER: does WORK parts of work in the function called FUNCTION,
- * prints its name and the CPU time that it took, in ns, then becomes the program
- * OTHER, which does likewise, TURNS times in all.
- * Programs that differ in FUNCTION and WORK alone have the same addresses.
+ * image TURNS OTHER: does WORK parts of work in the function FUNCTION, prints
+ * the function's name and CPU time in ns, and executes the program OTHER, which
+ * does the same, TURNS times in total.
+ * Programs that differ only in FUNCTION and WORK have the same addresses.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 
 	FUNCTION();
 	printf("%s %ld\n", TEXT(FUNCTION), cpu_time() - start);
-	fflush(stdout); /* before the other program takes over */
+	fflush(stdout); /* before exec */
 	if (left <= 0)
 		return 0;
 	snprintf(turns, sizeof(turns), "%d", left);

@@ -1,5 +1,5 @@
-// Spends its time in functions that are inlined two deep. Line numbers matter
-// to the test.
+// Spends its time in functions with two levels of inlining. The test depends on the
+// line numbers.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -12,5 +12,5 @@ __attribute__((noinline, visibility("hidden"))) void FUNCTION(void)
 void work(void)
 {
 	FUNCTION();
-	sink = 0; /* so that the call above is no jump */
+	sink = 0; /* so that the call above is not a tail call */
 }

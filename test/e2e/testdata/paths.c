@@ -1,7 +1,7 @@
 /*
- * Does the same work on a few paths in turn, each a chain of functions step_* with
- * others between them: sorts, searches, recursion, frames of variable size. main
- * takes the number of turns.
+ * Does the same work on a few paths in turn. Each path is a chain of functions step_*
+ * with others between them: sorting, searching, recursion, frames of variable size. The
+ * argument is the number of turns.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * plugins TURNS LIBRARY...: loads the libraries in turn, TURNS times each, one
- * in the other's place. The first works for 150 ms, each further one for as
- * much again. Prints for each turn the address of the library's code, the CPU
- * time in its function, in ns, and how often the CPU was left meanwhile.
+ * plugins TURNS LIBRARY...: loads the libraries in turn, TURNS times each, at the
+ * same address. The first works for 150 ms, each further one for 150 ms longer.
+ * Prints for each turn the address of the library's code, the CPU time in its
+ * function in ns, and the number of context switches meanwhile.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,9 +31,8 @@ static long switches(void)
 int main(int argc, char **argv)
 {
 	/*
-	 * New code is told apart from what was there before when the profiler
-	 * has heard of it, which takes it some milliseconds. What this test is
-	 * about comes after that.
+	 * The profiler takes a few milliseconds to learn about new code. This test
+	 * is about the time after that.
 	 */
 	const struct timespec heard = { .tv_nsec = 400000000 };
 

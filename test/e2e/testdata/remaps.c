@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * remaps churn: for ever maps code, and other code in its place, every
- * millisecond. remaps many N: maps N pieces of code that no two are neighbours
- * of, then works.
+ * remaps churn: maps code, and replaces it by other code every millisecond,
+ * forever. remaps many N: maps N pieces of code, none adjacent to another, and
+ * works.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reuse TURNS PROGRAM...: runs the programs in turn, TURNS times in all, each
- * time as a new process with the pid of the first.
+ * reuse TURNS PROGRAM...: runs the programs in turn, TURNS times in total, each
+ * time as a new process with the pid of the first one.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 	for (int turn = 0; turn < atoi(argv[1]); turn++) {
 		struct clone_args args = {
 			.exit_signal = SIGCHLD,
-			/* Without a pid to use again, what comes. */
+			/* The first process may have any pid. */
 			.set_tid = pid ? (uintptr_t)&pid : 0,
 			.set_tid_size = pid != 0,
 		};
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 			execl(program, program, (char *)0);
 			_exit(127);
 		}
-		if (child < 0 && errno == EEXIST) { /* Somebody else took it. */
+		if (child < 0 && errno == EEXIST) { /* Another process has it. */
 			pid = 0;
 			turn--;
 			continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * shares [FILE]: divides its work 60 : 30 : 10 between three functions, one
- * after the other. Writes to FILE how much CPU time each took, in ns, and how
- * often the process left its CPU.
+ * shares [FILE]: divides its work 60 : 30 : 10 between three functions, in
+ * turn. Writes the CPU time of each in ns, and the number of context switches, to
+ * FILE.
  */
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * storm CHILDREN: waits for its standard input to end, then forks children
- * that work for half a millisecond each, one after the other. Prints the CPU
- * time of them all and of itself, in ns, and how often they left their CPU.
+ * that work for half a millisecond each, one after the other. Prints the total
+ * CPU time of the children and itself in ns, and the number of context switches.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ __attribute__((noinline)) void burn(void)
 		sink = sink * 31 + i;
 }
 
-/* The CPU time that was used so far, in ns, and the times a CPU was left. */
+/* Adds the CPU time so far, in ns, and the number of context switches. */
 static long used(int who, long *switches)
 {
 	struct rusage r;
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	ns += used(RUSAGE_SELF, &switches) + used(RUSAGE_CHILDREN, &switches);
-	/* A child leaves its CPU for good when it exits. */
+	/* The exit of a child is a context switch, too. */
 	printf("%ld %ld\n", ns, switches + children);
 	return 0;
 }

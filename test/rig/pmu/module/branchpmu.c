@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * branchpmu: a PMU that stands in for the CPU's own in a virtual machine that
- * has none. It samples by timer, and gives each sample of a process the next
- * window of the branch records that were written to /dev/branchpmu for it.
+ * branchpmu: a PMU for virtual machines without one. It samples by timer, and
+ * gives each sample of a process the next window of the branch records that were
+ * written to /dev/branchpmu for the process.
  *
- * It is there twice. As "cpu" it has PERF_TYPE_RAW, which a machine without a
- * PMU leaves free, and so gets the kernel's generic hardware events too:
- * profilers use it without knowing it. As "branchpmu" it has a type of its own.
+ * It is registered twice. As "cpu" it has PERF_TYPE_RAW, which is free on a
+ * machine without a PMU, and so also gets the kernel's generic hardware events:
+ * profilers use it like a real PMU. As "branchpmu" it has its own type.
  *
  * Real PMUs interrupt by NMI, and so does this one with nmi=1: the timer of
- * each event then runs on another CPU and sends the event's CPU an NMI, which
- * so meets code of any sort, also such that keeps interrupts off.
+ * each event then runs on another CPU, and sends an NMI to the event's CPU. The
+ * NMI can interrupt any code, even code that runs with interrupts disabled.
  *
  * The module cannot be unloaded: in Linux 6.1 a task that had an event points
  * to the event's PMU until it exits. Parameters are changed while no event is
@@ -57,30 +57,30 @@ static int (*overflow)(struct perf_event *, struct perf_sample_data *, struct pt
 
 /*
  * Queues: the records that user space prepared, one queue for each process.
- * They are only ever added to while there are events, so that samples read
+ * While there are events, queues are only added, so that samples can read
  * them in NMI context without a lock.
  */
 
-/* What begins a write to the device; the records follow. */
+/* The header of a write to the device, followed by the records. */
 struct queue_header {
-	__s32 tgid; /* process that the records are for; 0: every one */
+	__s32 tgid; /* process of the records; 0: all processes */
 	__u32 window; /* records in a sample */
-	__u32 repeat; /* begin again after the last window, in place of empty samples */
+	__u32 repeat; /* start over after the last window, instead of empty samples */
 	__u32 pad;
 };
 
 struct queue {
 	struct queue_header head;
 	struct perf_branch_entry *records;
-	u32 nr; /* of records */
+	u32 nr; /* number of records */
 	u32 windows;
 	atomic_t next; /* window of the next sample */
 };
 
-static DEFINE_MUTEX(queue_lock); /* whoever adds or removes */
+static DEFINE_MUTEX(queue_lock); /* for adding and removing queues */
 static struct queue queues[MAX_QUEUES];
 static unsigned int nr_queues;
-static atomic_t users; /* events that are open */
+static atomic_t users; /* open events */
 
 static atomic64_t samples, nmis;
 
@@ -145,7 +145,7 @@ static void reset(void)
 	atomic64_set(&nmis, 0);
 }
 
-/* Opened for truncation, the device forgets everything, if no event is open. */
+/* Opening the device with O_TRUNC discards all queues, if no event is open. */
 static int dev_open(struct inode *inode, struct file *file)
 {
 	int err = 0;
@@ -192,7 +192,7 @@ static ssize_t dev_write(struct file *file, const char __user *buf, size_t n, lo
 	return n;
 }
 
-/* Reads as numbers of samples, NMIs and open events, then a line for each queue. */
+/* A read returns the numbers of samples, NMIs and open events, then a line for each queue. */
 static ssize_t dev_read(struct file *file, char __user *buf, size_t n, loff_t *off)
 {
 	static char text[64 * (MAX_QUEUES + 1)]; /* under queue_lock */
@@ -232,7 +232,7 @@ static struct miscdevice dev = {
  */
 struct slot {
 	struct perf_event *event;
-	bool running; /* the timer goes on */
+	bool running; /* the timer is running */
 	u64 period; /* ns */
 	int cpu;
 	int index;
@@ -242,7 +242,7 @@ struct slot {
 
 struct cpu_slots {
 	struct slot slot[SLOTS];
-	atomic_t pending; /* bits of the slots that an NMI was sent for */
+	atomic_t pending; /* bits of the slots with a pending NMI */
 };
 static DEFINE_PER_CPU(struct cpu_slots, cpus);
 
@@ -288,7 +288,7 @@ static void sample(struct slot *slot, struct pt_regs *regs)
 #endif
 	}
 	if (overflow(event, &data, regs)) {
-		/* Throttled: the core calls start when it may go on. */
+		/* Throttled: the core calls start to continue. */
 		event->hw.state |= PERF_HES_STOPPED;
 		WRITE_ONCE(slot->running, false);
 	}
@@ -439,7 +439,7 @@ static const struct attribute_group *groups[] = { &caps_group, &format_group, NU
 
 #define PMU                                                                                        \
 	{                                                                                          \
-		/* In 6.1 one PMU alone would follow tasks, else. */                               \
+		/* Otherwise, in 6.1, only one PMU could have task events. */                      \
 		.capabilities = PERF_PMU_CAP_HETEROGENEOUS_CPUS,                                   \
 		.module = THIS_MODULE,                                                             \
 		.attr_groups = groups,                                                             \
@@ -483,8 +483,8 @@ static void init_slots(void)
 }
 
 /*
- * perf_event_overflow is not exported to modules. kallsyms_lookup_name, which
- * finds it, is not either, but a kprobe's place can be named.
+ * perf_event_overflow is not exported to modules, and neither is
+ * kallsyms_lookup_name, which could find it. A kprobe finds it by its name.
  */
 static int find_overflow(void)
 {
