@@ -47,6 +47,9 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
+	if output.IsStream(o.Output) {
+		o.Interruptible = nil // a second interrupt kills fulgur, even if nobody reads its output
+	}
 	out := &outputFile{options: &o.Options}
 	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) pipeline {
 		return newStreaming(r, out, write)
