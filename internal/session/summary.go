@@ -93,6 +93,9 @@ func (r *run) whyNothing() string {
 	if r.Missed {
 		return "the target exited during the delay"
 	}
+	if r.Interrupted && r.Duration < 100*time.Millisecond {
+		return fmt.Sprintf("interrupted after %v", r.Duration.Round(time.Millisecond))
+	}
 	return r.subject.WhyNothing() + r.children.hint()
 }
 
