@@ -70,13 +70,19 @@ func skipped(summary string) (n int) {
 func checkTicks(t *testing.T, what string, samples int, used time.Duration, frequency, slices int, summary string) {
 	t.Helper()
 	skipped := skipped(summary)
+	r := ticks(used, frequency, slices, skipped)
+	t.Logf("%s: %d samples and %d skipped, %v in %d slices are %s", what, samples, skipped, used, slices, r)
+	r.Check(t, "samples of "+what, samples)
+}
+
+// ticks returns the bounds of checkTicks.
+func ticks(used time.Duration, frequency, slices, skipped int) stat.Range {
 	r := stat.Ticks(used, time.Second/time.Duration(frequency), slices)
 	// Interrupts, and time taken by a hypervisor, count for the sampling clock,
 	// but not, or not always, for the program's clock.
 	r.High += r.High / 20
 	r.Low -= r.Low/20 + skipped
-	t.Logf("%s: %d samples and %d skipped, %v in %d slices are %s", what, samples, skipped, used, slices, r)
-	r.Check(t, "samples of "+what, samples)
+	return r
 }
 
 // awaitSleep waits until a process sleeps.

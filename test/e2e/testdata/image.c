@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * image TURNS OTHER: does WORK parts of work in the function FUNCTION, prints
- * the function's name and CPU time in ns, and executes the program OTHER, which
- * does the same, TURNS times in total.
+ * the function's name, its CPU time in ns and how often it left the CPU, and
+ * executes the program OTHER, which does the same, TURNS times in total.
  * Programs that differ only in FUNCTION and WORK have the same addresses.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,14 +30,22 @@ static long cpu_time(void)
 	return ts.tv_sec * 1000000000L + ts.tv_nsec;
 }
 
+static long switches(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_SELF, &r);
+	return r.ru_nvcsw + r.ru_nivcsw;
+}
+
 int main(int argc, char **argv)
 {
 	char turns[16];
 	int left = argc > 1 ? atoi(argv[1]) - 1 : 0;
-	long start = cpu_time();
+	long left_cpu = switches(), start = cpu_time();
 
 	FUNCTION();
-	printf("%s %ld\n", TEXT(FUNCTION), cpu_time() - start);
+	printf("%s %ld %ld\n", TEXT(FUNCTION), cpu_time() - start, switches() - left_cpu);
 	fflush(stdout); /* before exec */
 	if (left <= 0)
 		return 0;
