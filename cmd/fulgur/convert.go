@@ -24,7 +24,7 @@ type convertCommand struct {
 	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
 	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. Expect less improvement from BOLT."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
 	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats} or preagg. Default: by the ending of FILE."`
 	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`

@@ -26,7 +26,7 @@ type walkFlags struct {
 
 // outputFlags select the output.
 type outputFlags struct {
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
+	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .otlp (OpenTelemetry), .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
 	Format     string `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
 	Delimited  bool   `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`

@@ -102,6 +102,52 @@ const (
 	NumLosses = iota
 )
 
+// lossNames are the names of the causes in files, which must not change.
+var lossNames = [NumLosses]string{
+	LossSamples:           "samples",
+	LossUnsent:            "unsent",
+	LossSkipped:           "skipped",
+	LossThrottled:         "throttled",
+	LossTraces:            "traces",
+	LossTruncatedUser:     "truncated_user",
+	LossTruncatedKernel:   "truncated_kernel",
+	LossCrowded:           "crowded",
+	LossTooDeep:           "too_deep",
+	LossTooMany:           "too_many",
+	LossLongNames:         "long_names",
+	LossUnnamed:           "unnamed",
+	LossUserFaults:        "user_faults",
+	LossBrokenUser:        "broken_user",
+	LossNotReady:          "not_ready",
+	LossEvicted:           "evicted",
+	LossNoTable:           "no_table",
+	LossUnsupported:       "unsupported",
+	LossNoMapping:         "no_mapping",
+	LossNotGrowing:        "not_growing",
+	LossUnwindFiles:       "unwind_files",
+	LossUnwindMemory:      "unwind_memory",
+	LossUnwindProcesses:   "unwind_processes",
+	LossSideband:          "sideband",
+	LossUntracked:         "untracked",
+	LossMissed:            "missed",
+	LossUnfollowed:        "unfollowed",
+	LossRemaps:            "remaps",
+	LossProcessesGone:     "processes_gone",
+	LossUnresolved:        "unresolved",
+	LossUnresolvedCallers: "unresolved_callers",
+	LossUnresolvedFrames:  "unresolved_frames",
+	LossOverflows:         "overflows",
+	LossRetries:           "retries",
+}
+
+// String returns the name of the cause in files, such as "truncated_user".
+func (l Loss) String() string {
+	if l < NumLosses {
+		return lossNames[l]
+	}
+	return "unknown"
+}
+
 // Losses counts by cause what a run did not record, or only in part. The zero value
 // means that nothing was lost.
 type Losses [NumLosses]uint64

@@ -13,7 +13,10 @@
 // encode/folded for the simplest encoder.
 package profile
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind is the kind of code of a frame.
 type Kind uint8
@@ -248,6 +251,16 @@ func (e End) String() string {
 	return "unknown"
 }
 
+// ParseEnd returns the reason that [End.String] shows as text, or EndNone.
+func ParseEnd(text string) End {
+	for e := EndNone; e <= EndUnseen; e++ {
+		if e.String() == text {
+			return e
+		}
+	}
+	return EndNone
+}
+
 // Meta describes the run that a profile comes from.
 type Meta struct {
 	// Converted is set if the profile was read from a file in another format, which may
@@ -302,6 +315,30 @@ func (p *Profile) Total(i int) int64 {
 		sum += s.Values[i]
 	}
 	return sum
+}
+
+// Weight returns the index of the value that weighs samples: the one to show first, or else
+// the last. It is -1 if there are no values.
+func (p *Profile) Weight() int {
+	if i := slices.IndexFunc(p.ValueTypes, func(v ValueType) bool { return v.Type == p.Meta.Value }); i >= 0 {
+		return i
+	}
+	return len(p.ValueTypes) - 1
+}
+
+// Period returns the amount of weight between two samples, in the unit of the value
+// [Profile.Weight], or 0 if it varies or is unknown.
+func (p *Profile) Period() int64 {
+	w := p.Weight()
+	switch {
+	case w < 0:
+		return 0
+	case p.Meta.Period > 0:
+		return int64(p.Meta.Period)
+	case p.Meta.Frequency > 0 && p.ValueTypes[w].Unit == "nanoseconds":
+		return int64(1e9 / p.Meta.Frequency)
+	}
+	return 0
 }
 
 // AppendFrames appends the frames of stack s to dst, leaf first, and returns

@@ -19,7 +19,7 @@ func TestConvertFormats(t *testing.T) {
 	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	from := writeTo(t, filepath.Join(dir, "in.folded"), stacks)
-	for _, ending := range []string{"folded", "pb.gz", "json.gz"} {
+	for _, ending := range []string{"folded", "pb.gz", "otlp", "json.gz"} {
 		to := filepath.Join(dir, "out."+ending)
 		if r := fulgur(t, "convert", "-a", "-o", to, from); r.code != 0 {
 			t.Fatalf("to %s: exit code %d, want 0: %s", ending, r.code, r.stderr)

@@ -1,6 +1,6 @@
 // Package decode reads profiles written by fulgur or other tools: folded stacks, the
-// output of perf script, bpftrace's maps of stacks, pprof profiles and profiles of the
-// Firefox Profiler. It detects the format from the beginning of the input.
+// output of perf script, bpftrace's maps of stacks, pprof profiles, OpenTelemetry's
+// profiles and profiles of the Firefox Profiler. It detects the format from the beginning of the input.
 //
 // All input is untrusted. Input that violates its format is an error with its position.
 package decode
@@ -26,6 +26,7 @@ const (
 	PerfScript Format = "perf script"
 	Bpftrace   Format = "bpftrace"
 	Pprof      Format = "pprof"
+	OTLP       Format = "otlp"
 	Firefox    Format = "firefox"
 )
 
@@ -67,6 +68,8 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 		return readFirefox(ctx, r)
 	case Pprof:
 		return readPprof(ctx, r)
+	case OTLP:
+		return readOTLP(ctx, r)
 	case Bpftrace:
 		return readBpftrace(r)
 	case PerfScript:
@@ -82,6 +85,9 @@ func sniff(head []byte) Format {
 	case bytes.HasPrefix(text, []byte("{")):
 		return Firefox
 	case bytes.ContainsFunc(head, isBinary):
+		if isOTLP(head) {
+			return OTLP
+		}
 		return Pprof
 	}
 	if bpftraceMap.Match(head) { // possibly after messages

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/timeline/timelinetest"
 )
@@ -76,6 +77,19 @@ func TestRoundTrip(t *testing.T) {
 			}
 			if diff := cmp.Diff(addresses(called), addresses(got)); diff != "" {
 				t.Errorf("pprof's addresses (-want +got):\n%s", diff)
+			}
+
+			got = decoded(t, encoded(t, func(w io.Writer) error { return otlp.Write(w, p) }), OTLP)
+			for v := range p.ValueTypes {
+				if diff := cmp.Diff(fold(t, called, v), fold(t, got, v)); diff != "" {
+					t.Errorf("OTLP, value %d (-want +got):\n%s", v, diff)
+				}
+			}
+			if diff := cmp.Diff(addresses(called), addresses(got)); diff != "" {
+				t.Errorf("OTLP's addresses (-want +got):\n%s", diff)
+			}
+			if got.Losses != p.Losses {
+				t.Errorf("OTLP: got losses %v, want %v", got.Losses, p.Losses)
 			}
 
 			if name == "threads" {

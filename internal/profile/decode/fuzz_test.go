@@ -14,11 +14,15 @@ import (
 	"strings"
 	"testing"
 
+	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
+
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/encode/speedscope"
 	textenc "fulgur/internal/profile/encode/text"
@@ -76,7 +80,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 	}
 	for v := range p.ValueTypes {
 		lines := encoded(t, func(w io.Writer) error { return folded.Write(w, p, folded.Options{Value: v}) })
-		if !hasNegative(p, v) { // the format has no negative numbers
+		if p.Total(v) != 0 && !hasNegative(p, v) { // the format has positive numbers only
 			whole("folded", lines, Folded, 0, p.Total(v))
 		}
 		for _, write := range []func(io.Writer, *profile.Profile, flame.Options) error{flame.WriteHTML, flame.WriteSVG} {
@@ -98,9 +102,27 @@ func writeAll(t *testing.T, p *profile.Profile) {
 	for v := range p.ValueTypes {
 		whole("pprof", packed, Pprof, v, p.Total(v))
 	}
+	if data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p) }); len(p.Samples) > 0 && !hasTwins(p) {
+		for v := range p.ValueTypes {
+			whole("OTLP", data, OTLP, v, p.Total(v))
+		}
+	}
 	if d := profile.Diff(p.Only(0), p.Only(0), false); d.Total(0) != d.Total(1) {
 		t.Fatalf("got totals %d and %d comparing a profile with itself, want equal ones", d.Total(0), d.Total(1))
 	}
+}
+
+// hasTwins reports whether a type of value occurs twice, which OTLP cannot express.
+func hasTwins(p *profile.Profile) bool {
+	seen := map[profile.ValueType]bool{}
+	for _, v := range p.ValueTypes {
+		valid := profile.ValueType{Type: strings.ToValidUTF8(v.Type, "\uFFFD"), Unit: strings.ToValidUTF8(v.Unit, "\uFFFD")}
+		if seen[valid] {
+			return true
+		}
+		seen[valid] = true
+	}
+	return false
 }
 
 func hasNegative(p *profile.Profile, v int) bool {
@@ -232,6 +254,47 @@ func FuzzPprof(f *testing.F) {
 			}
 			if got := p.Total(v); got != want {
 				t.Errorf("value %d: got total %[3]d, want %[2]d", v, want, got)
+			}
+		}
+	})
+}
+
+// Totals of OTLP profiles match those that OpenTelemetry's messages decode to.
+func FuzzOTLP(f *testing.F) {
+	for _, p := range []*profile.Profile{encodetest.Threads(), encodetest.Typical(), encodetest.Symbols(), encodetest.Hostile()} {
+		f.Add(encoded(f, func(w io.Writer) error { return otlp.Write(w, p) }))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, OTLP)
+		var in pb.ProfilesData
+		if p == nil || proto.Unmarshal(data, &in) != nil {
+			return // the decoder skips the malformed rest
+		}
+		text := func(i int32) string {
+			if i < 0 || int(i) >= len(in.GetDictionary().GetStringTable()) {
+				return ""
+			}
+			return in.Dictionary.StringTable[i]
+		}
+		want := map[profile.ValueType]int64{}
+		for _, r := range in.ResourceProfiles {
+			for _, s := range r.ScopeProfiles {
+				for _, q := range s.Profiles {
+					v := profile.ValueType{Type: text(q.GetSampleType().GetTypeStrindex()), Unit: text(q.GetSampleType().GetUnitStrindex())}
+					for _, s := range q.Samples {
+						if len(s.Values) == 0 {
+							want[v] += int64(len(s.TimestampsUnixNano))
+						}
+						for _, n := range s.Values {
+							want[v] += n
+						}
+					}
+				}
+			}
+		}
+		for i, v := range p.ValueTypes {
+			if got := p.Total(i); got != want[v] {
+				t.Errorf("value %v: got total %d, want %d", v, got, want[v])
 			}
 		}
 	})

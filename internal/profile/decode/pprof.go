@@ -78,7 +78,7 @@ func pprofMeta(in *profile.Profile) model.Meta {
 
 // place interns a sample's stack and task.
 func (c *pprofReader) place(s *profile.Sample) model.Sample {
-	at := model.Sample{CPU: -1, End: stackEnd(text(s, "stack_end"))}
+	at := model.Sample{CPU: -1, End: model.ParseEnd(text(s, "stack_end"))}
 	task := model.Task{Comm: text(s, "comm"), PID: int(number(s, "pid", 0)), TID: int(number(s, "tid", 0))}
 	if task.Comm == "" {
 		task.Comm = c.program
@@ -179,14 +179,4 @@ func number(s *profile.Sample, key string, missing int64) int64 {
 		return values[0]
 	}
 	return missing
-}
-
-// stackEnd parses the label with the reason for a stack's end.
-func stackEnd(label string) model.End {
-	for end := model.EndNone; end <= model.EndLost; end++ {
-		if end.String() == label {
-			return end
-		}
-	}
-	return model.EndNone
 }

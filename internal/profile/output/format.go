@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/encode/speedscope"
 	"fulgur/internal/profile/encode/text"
@@ -59,6 +60,9 @@ var formats = []Format{
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
 	}},
+	{Name: "otlp", Endings: []string{".otlp"}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
+		return otlp.Write(w, p)
+	}},
 	{Name: "firefox", Endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
 	}, inTime: func(w io.Writer, t *profile.Timeline, o Options) error {
@@ -73,7 +77,7 @@ var formats = []Format{
 // single one.
 func (f Format) AllValues() bool {
 	switch f.Name {
-	case "html", "pprof", "firefox", "speedscope":
+	case "html", "pprof", "otlp", "firefox", "speedscope":
 		return true
 	}
 	return false

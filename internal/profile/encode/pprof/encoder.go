@@ -7,6 +7,8 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/encode/locations"
+	"fulgur/internal/profile/encode/proto"
 )
 
 // encoder writes the messages of a profile one after the other. The format does not
@@ -17,11 +19,11 @@ type encoder struct {
 	p         *profile.Profile
 	w         *bufio.Writer // keeps its first error until Flush
 	strings   *stringTable
-	locations *locations
+	locations *locations.Table
 	// known holds by mapping what its locations contain.
 	known []knowledge
 	// body is the current message, part a message within it, and head its prefix.
-	body, part, head message
+	body, part, head proto.Message
 }
 
 // knowledge is what pprof need not look up in a mapping's file.
@@ -30,7 +32,7 @@ type knowledge struct{ functions, filenames, lineNumbers, inlineFrames bool }
 func newEncoder(w io.Writer, p *profile.Profile) *encoder {
 	return &encoder{
 		p: p, w: bufio.NewWriter(w),
-		strings: newStringTable(), locations: newLocations(p),
+		strings: newStringTable(), locations: locations.New(p),
 		known: make([]knowledge, len(p.Mappings)),
 	}
 }
@@ -59,7 +61,7 @@ func (e *encoder) write(main profile.MappingID) error {
 // end writes the current message as a field of the profile and begins the next.
 func (e *encoder) end(field int) {
 	e.head = e.head[:0]
-	e.head.announce(field, len(e.body))
+	e.head.Announce(field, len(e.body))
 	e.w.Write(e.head)
 	e.w.Write(e.body)
 	e.body = e.body[:0]
@@ -71,44 +73,37 @@ func (e *encoder) writeRun() {
 		e.body = e.appendValueType(e.body, v)
 		e.end(profileSampleType)
 	}
-	var run message
+	var run proto.Message
 	m := e.p.Meta
 	if !m.Start.IsZero() {
-		run.int(profileTimeNanos, m.Start.UnixNano())
+		run.Int(profileTimeNanos, m.Start.UnixNano())
 	}
-	run.int(profileDurationNanos, m.Duration.Nanoseconds())
-	if n := len(e.p.ValueTypes); n > 0 {
-		// By convention the last value is the default. The period has the same unit as
-		// the weights of samples.
-		weight := e.p.ValueTypes[n-1]
-		for _, v := range e.p.ValueTypes {
-			if v.Type == m.Value {
-				weight = v
-			}
-		}
-		run.int(profileDefaultSampleType, e.strings.id(weight.Type))
-		run.message(profilePeriodType, e.appendValueType(nil, weight))
-		run.int(profilePeriod, period(m, weight))
+	run.Int(profileDurationNanos, m.Duration.Nanoseconds())
+	if i := e.p.Weight(); i >= 0 {
+		weight := e.p.ValueTypes[i]
+		run.Int(profileDefaultSampleType, e.strings.id(weight.Type))
+		run.Message(profilePeriodType, e.appendValueType(nil, weight))
+		run.Int(profilePeriod, e.p.Period())
 	}
 	var lines []int64
 	for _, line := range comments(e.p) {
 		lines = append(lines, e.strings.id(line))
 	}
-	packed(&run, profileComment, lines)
+	proto.Packed(&run, profileComment, lines)
 	e.w.Write(run)
 }
 
-func (e *encoder) appendValueType(m message, v profile.ValueType) message {
-	m.int(valueTypeType, e.strings.id(v.Type))
-	m.int(valueTypeUnit, e.strings.id(v.Unit))
+func (e *encoder) appendValueType(m proto.Message, v profile.ValueType) proto.Message {
+	m.Int(valueTypeType, e.strings.id(v.Type))
+	m.Int(valueTypeUnit, e.strings.id(v.Unit))
 	return m
 }
 
 func (e *encoder) writeSamples() {
-	labels := labeler{tasks: e.p.Tasks, strings: e.strings, seen: map[labelKey]message{}}
+	labels := labeler{tasks: e.p.Tasks, strings: e.strings, seen: map[labelKey]proto.Message{}}
 	for _, s := range e.p.Samples {
-		packed(&e.body, sampleLocationID, e.locations.stack(s.Stack))
-		packed(&e.body, sampleValue, s.Values)
+		proto.Packed(&e.body, sampleLocationID, e.locations.Stack(s.Stack))
+		proto.Packed(&e.body, sampleValue, s.Values)
 		e.body = append(e.body, labels.of(s)...)
 		e.end(profileSample)
 	}
@@ -116,23 +111,23 @@ func (e *encoder) writeSamples() {
 
 // writeLocations writes the locations used by samples.
 func (e *encoder) writeLocations() {
-	for i, run := range e.locations.written {
-		runs := e.locations.runs
-		f := e.p.Frames[runs[run].frame]
-		e.body.int(locationID, int64(i+1))
-		e.body.uint(locationMappingID, uint64(f.Mapping))
-		e.body.uint(locationAddress, f.Call())
+	for id := 1; id <= e.locations.Len(); id++ {
+		frames := e.locations.Frames(uint32(id))
+		f := e.p.Frames[frames[0]]
+		e.body.Int(locationID, int64(id))
+		e.body.Uint(locationMappingID, uint64(f.Mapping))
+		e.body.Uint(locationAddress, f.Call())
 		lines := 0
-		for r := run; r != 0; r = runs[r].outer {
-			f := e.p.Frames[runs[r].frame]
+		for _, frame := range frames {
+			f := e.p.Frames[frame]
 			if f.Function == 0 {
 				continue
 			}
 			e.part = e.part[:0]
-			e.part.uint(lineFunctionID, uint64(f.Function))
-			e.part.int(lineLine, int64(f.Line))
-			e.body.message(locationLine, e.part)
-			e.note(runs[r].frame, lines)
+			e.part.Uint(lineFunctionID, uint64(f.Function))
+			e.part.Int(lineLine, int64(f.Line))
+			e.body.Message(locationLine, e.part)
+			e.note(frame, lines)
 			lines++
 		}
 		e.end(profileLocation)
@@ -155,44 +150,33 @@ func (e *encoder) note(id profile.FrameID, index int) {
 // the file's own.
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
-	e.body.uint(mappingID, uint64(id))
+	e.body.Uint(mappingID, uint64(id))
 	if !isFile(m.Path) {
-		e.body.uint(mappingMemoryStart, m.Start)
-		e.body.uint(mappingMemoryLimit, m.Limit)
-		e.body.uint(mappingFileOffset, m.Offset)
+		e.body.Uint(mappingMemoryStart, m.Start)
+		e.body.Uint(mappingMemoryLimit, m.Limit)
+		e.body.Uint(mappingFileOffset, m.Offset)
 	} else {
-		e.body.uint(mappingMemoryLimit, math.MaxUint64)
+		e.body.Uint(mappingMemoryLimit, math.MaxUint64)
 	}
-	e.body.int(mappingFilename, e.strings.id(m.Path))
-	e.body.int(mappingBuildID, e.strings.id(m.BuildID))
-	e.body.bool(mappingHasFunctions, known.functions)
-	e.body.bool(mappingHasFilenames, known.filenames)
-	e.body.bool(mappingHasLineNumbers, known.lineNumbers)
-	e.body.bool(mappingHasInlineFrames, known.inlineFrames)
+	e.body.Int(mappingFilename, e.strings.id(m.Path))
+	e.body.Int(mappingBuildID, e.strings.id(m.BuildID))
+	e.body.Bool(mappingHasFunctions, known.functions)
+	e.body.Bool(mappingHasFilenames, known.filenames)
+	e.body.Bool(mappingHasLineNumbers, known.lineNumbers)
+	e.body.Bool(mappingHasInlineFrames, known.inlineFrames)
 	e.end(profileMapping)
 }
 
 func (e *encoder) writeFunctions() {
 	for id := 1; id < len(e.p.Functions); id++ {
 		f := e.p.Functions[id]
-		e.body.int(functionID, int64(id))
-		e.body.int(functionName, e.strings.id(f.Name))
-		e.body.int(functionSystemName, e.strings.id(f.SystemName))
-		e.body.int(functionFilename, e.strings.id(f.File))
-		e.body.int(functionStartLine, int64(f.StartLine))
+		e.body.Int(functionID, int64(id))
+		e.body.Int(functionName, e.strings.id(f.Name))
+		e.body.Int(functionSystemName, e.strings.id(f.SystemName))
+		e.body.Int(functionFilename, e.strings.id(f.File))
+		e.body.Int(functionStartLine, int64(f.StartLine))
 		e.end(profileFunction)
 	}
-}
-
-// period returns the amount of weight between two samples, or 0 if it varies.
-func period(m profile.Meta, weight profile.ValueType) int64 {
-	switch {
-	case m.Period > 0:
-		return int64(m.Period)
-	case m.Frequency > 0 && weight.Unit == "nanoseconds":
-		return int64(1e9 / m.Frequency)
-	}
-	return 0
 }
 
 // comments returns information about the run for readers.

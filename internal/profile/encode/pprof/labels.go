@@ -1,6 +1,9 @@
 package pprof
 
-import "fulgur/internal/profile"
+import (
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/proto"
+)
 
 // labelKey holds the inputs of a sample's labels, which are pprof's tags.
 type labelKey struct {
@@ -13,11 +16,11 @@ type labelKey struct {
 type labeler struct {
 	tasks   []profile.Task
 	strings *stringTable
-	seen    map[labelKey]message
+	seen    map[labelKey]proto.Message
 }
 
 // of returns the encoded labels of s.
-func (l labeler) of(s profile.Sample) message {
+func (l labeler) of(s profile.Sample) proto.Message {
 	key := labelKey{s.Task, s.CPU, s.End}
 	made, ok := l.seen[key]
 	if ok {
@@ -41,21 +44,21 @@ func (l labeler) of(s profile.Sample) message {
 	return made
 }
 
-func (l labeler) text(m *message, key, value string) {
-	var label message
-	label.int(labelKeyField, l.strings.id(key))
-	label.int(labelStr, l.strings.id(value))
-	m.message(sampleLabel, label)
+func (l labeler) text(m *proto.Message, key, value string) {
+	var label proto.Message
+	label.Int(labelKeyField, l.strings.id(key))
+	label.Int(labelStr, l.strings.id(value))
+	m.Message(sampleLabel, label)
 }
 
 // number appends a numeric label. Without a unit, 0 would mean no label; pprof uses the
 // key as the unit of numbers without one.
-func (l labeler) number(m *message, key string, value int) {
-	var label message
-	label.int(labelKeyField, l.strings.id(key))
-	label.int(labelNum, int64(value))
+func (l labeler) number(m *proto.Message, key string, value int) {
+	var label proto.Message
+	label.Int(labelKeyField, l.strings.id(key))
+	label.Int(labelNum, int64(value))
 	if value == 0 {
-		label.int(labelNumUnit, l.strings.id(key))
+		label.Int(labelNumUnit, l.strings.id(key))
 	}
-	m.message(sampleLabel, label)
+	m.Message(sampleLabel, label)
 }

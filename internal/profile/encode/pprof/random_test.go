@@ -11,6 +11,7 @@ import (
 	pb "github.com/google/pprof/profile"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
 )
 
 // FuzzWrite writes profiles of any shape and compares the samples that the pprof library
@@ -20,7 +21,7 @@ func FuzzWrite(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		p := random(rand.New(rand.NewPCG(seed, 0)))
+		p := encodetest.Random(rand.New(rand.NewPCG(seed, 0)))
 		got := roundTrip(t, p, Options{})
 		var want, have []string
 		for i, s := range p.Samples {
@@ -35,40 +36,6 @@ func FuzzWrite(f *testing.F) {
 			t.Errorf("got\n%s\nand after the library's round trip\n%s", got, text)
 		}
 	})
-}
-
-// random returns a random valid profile: with inlined functions, frames without function
-// or mapping, all kinds, and values of any size.
-func random(r *rand.Rand) *profile.Profile {
-	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
-	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
-	for range r.IntN(50) {
-		var s profile.StackID
-		for range r.IntN(12) {
-			f := profile.Frame{Address: number(), Return: r.IntN(2) > 0, Offset: number(), Kind: profile.Kind(r.IntN(4))}
-			if m := r.IntN(4); m > 0 {
-				f.Mapping = b.Mapping(profile.Mapping{Path: fmt.Sprintf("/lib/%d", m), BuildID: fmt.Sprint(m)})
-			}
-			for inlined := range 1 + r.IntN(4) {
-				f.Function, f.Line, f.Inlined = 0, 0, inlined > 0
-				if n := r.IntN(10); n > 0 {
-					f.Function = b.Function(profile.Function{
-						Name: fmt.Sprintf("f%d", n), SystemName: fmt.Sprintf("_f%d", n),
-						File: strings.Repeat("x", r.IntN(2)*200), StartLine: r.IntN(1000),
-					})
-					f.Line = r.IntN(2) * r.IntN(1<<20)
-				}
-				if f.Function != 0 || !f.Inlined {
-					s = b.Push(s, b.Frame(f))
-				}
-			}
-		}
-		b.Add(profile.Sample{
-			Stack: s, Task: b.Task(profile.Task{PID: r.IntN(3), TID: r.IntN(1 << 17), Comm: strings.Repeat("c", r.IntN(3))}),
-			CPU: r.IntN(4) - 1, End: profile.End(r.IntN(5)), Values: []int64{int64(number()), int64(number())},
-		})
-	}
-	return b.Profile(profile.Meta{}, profile.Losses{})
 }
 
 // describeSample formats the parts of s that the pprof format can express.

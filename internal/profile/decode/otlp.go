@@ -1,0 +1,516 @@
+package decode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/otelprofiles"
+)
+
+// errOTLP is the error of indexes outside of their table.
+var errOTLP = errors.New("an index is outside of its table")
+
+// isOTLP reports whether binary data begins with OpenTelemetry's ProfilesData rather than
+// with pprof's profile. Both begin with field 1, a message: here resources, whose fields
+// are messages, there a type of value, whose fields are numbers.
+func isOTLP(head []byte) bool {
+	if len(head) < 3 || head[0] != 1<<3|2 {
+		return false
+	}
+	_, n := uvarint(head[1:])
+	return n > 0 && len(head) > 1+n && head[1+n]&7 == 2
+}
+
+// otlpReader converts a profile from OpenTelemetry's model.
+type otlpReader struct {
+	*collector
+	ctx context.Context
+
+	strings                                 []string
+	mappingRows, locationRows, functionRows [][]byte
+	attributeRows, stackRows                [][]byte
+	mappings                                map[uint64]otlpMapped
+	attributes                              map[uint64]attribute
+	locations                               map[uint64][]profile.FrameID
+	stacks                                  map[uint64]profile.StackID
+	meta                                    profile.Meta
+	losses                                  profile.Losses
+	left                                    int // number of frames that may still be read
+	err                                     error
+}
+
+// readOTLP reads OpenTelemetry's ProfilesData. Profiles written by fulgur are restored,
+// except for what the format cannot represent.
+func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
+	data, err := readAll(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	c := &otlpReader{
+		collector: newCollector(), ctx: ctx, left: profile.MaxFrames,
+		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{},
+		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
+	}
+	eachField(data, func(f protoField) {
+		if f.number == otelprofiles.DataDictionary {
+			c.dictionary(f.data)
+		}
+	})
+	eachField(data, func(f protoField) {
+		if f.number == otelprofiles.DataResource {
+			c.resource(f.data)
+		}
+	})
+	if c.err != nil {
+		return nil, c.err
+	}
+	p, err := c.profile(c.meta)
+	if err == nil {
+		p.Losses = p.Losses.Plus(c.losses)
+	}
+	return p, err
+}
+
+// rowSize is the memory of a row of the dictionary, in bytes, including growing slices.
+const rowSize = 64
+
+// dictionary finds the rows of the tables.
+func (c *otlpReader) dictionary(data []byte) {
+	size := 0
+	eachField(data, func(f protoField) {
+		if size += rowSize; size > profile.MaxTables {
+			c.fail(fmt.Errorf("more than %d rows in the dictionary", profile.MaxTables/rowSize))
+			return
+		}
+		switch f.number {
+		case otelprofiles.DictionaryMapping:
+			c.mappingRows = append(c.mappingRows, f.data)
+		case otelprofiles.DictionaryLocation:
+			c.locationRows = append(c.locationRows, f.data)
+		case otelprofiles.DictionaryFunction:
+			c.functionRows = append(c.functionRows, f.data)
+		case otelprofiles.DictionaryString:
+			c.strings = append(c.strings, string(f.data))
+		case otelprofiles.DictionaryAttribute:
+			c.attributeRows = append(c.attributeRows, f.data)
+		case otelprofiles.DictionaryStack:
+			c.stackRows = append(c.stackRows, f.data)
+		}
+	})
+}
+
+// fail keeps the first error.
+func (c *otlpReader) fail(err error) { c.err = cmp.Or(c.err, err) }
+
+// row returns a row of a table.
+func row[T any](c *otlpReader, table []T, i uint64) (r T) {
+	if i >= uint64(len(table)) {
+		if i > 0 { // 0 is none, even without a table
+			c.fail(errOTLP)
+		}
+		return r
+	}
+	return table[i]
+}
+
+// attribute is an attribute's value: a text or a number.
+type attribute struct {
+	key    string
+	text   string
+	number int64
+}
+
+// attribute reads a message KeyValue or KeyValueAndUnit.
+func (c *otlpReader) attribute(data []byte) (a attribute) {
+	eachField(data, func(f protoField) {
+		switch {
+		case f.number == otelprofiles.KeyValueKey && f.packed:
+			a.key = string(f.data)
+		case f.number == otelprofiles.AttributeKey, f.number == otelprofiles.KeyValueKeyIndex && !f.packed && a.key == "":
+			a.key = row(c, c.strings, f.value)
+		case f.number == otelprofiles.KeyValueValue:
+			eachField(f.data, func(f protoField) {
+				switch f.number {
+				case otelprofiles.AnyString:
+					a.text = string(f.data)
+				case otelprofiles.AnyInt:
+					a.number = int64(f.value)
+				case otelprofiles.AnyStringIndex:
+					a.text = row(c, c.strings, f.value)
+				}
+			})
+		}
+	})
+	return a
+}
+
+// attributeAt returns an attribute of the dictionary.
+func (c *otlpReader) attributeAt(i uint64) attribute {
+	a, ok := c.attributes[i]
+	if !ok {
+		a = c.attribute(row(c, c.attributeRows, i))
+		c.attributes[i] = a
+	}
+	return a
+}
+
+// resource reads the profiles of a resource.
+func (c *otlpReader) resource(data []byte) {
+	var task profile.Task
+	eachField(data, func(f protoField) {
+		if f.number != otelprofiles.ResourceProfilesResource {
+			return
+		}
+		eachField(f.data, func(f protoField) {
+			if f.number != otelprofiles.ResourceAttributes {
+				return
+			}
+			switch a := c.attribute(f.data); a.key {
+			case otelprofiles.PID:
+				task.PID = id(a.number)
+			case otelprofiles.HostName:
+				c.meta.Host = a.text
+			case otelprofiles.HostArch:
+				c.meta.Arch = a.text
+			case otelprofiles.OSVersion:
+				c.meta.Kernel = a.text
+			case otelprofiles.Executable:
+				task.Comm = a.text
+			}
+		})
+	})
+	eachField(data, func(f protoField) {
+		if f.number == otelprofiles.ResourceProfilesScope {
+			c.scope(f.data, task)
+		}
+	})
+}
+
+// id converts a number that identifies a process, thread or CPU.
+func id(n int64) int {
+	if n < 0 || n > math.MaxInt32 {
+		return 0
+	}
+	return int(n)
+}
+
+// scope reads the profiles of a scope of a process.
+func (c *otlpReader) scope(data []byte, task profile.Task) {
+	losses := c.losses
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.ScopeProfilesScope:
+			eachField(f.data, func(f protoField) {
+				if f.number == otelprofiles.ScopeAttributes {
+					c.run(c.attribute(f.data), &losses)
+				}
+			})
+		case otelprofiles.ScopeProfilesProfile:
+			c.profileOf(f.data, task)
+		}
+	})
+	c.losses = losses
+}
+
+// run reads an attribute of fulgur's scope. All scopes of a file have the same.
+func (c *otlpReader) run(a attribute, losses *profile.Losses) {
+	switch a.key {
+	case otelprofiles.Command:
+		c.meta.Command = a.text
+	case otelprofiles.Event:
+		c.meta.Event = a.text
+	case otelprofiles.Target:
+		c.meta.Scope = a.text
+	}
+	if name, ok := strings.CutPrefix(a.key, otelprofiles.LossPrefix); ok {
+		for cause := range losses {
+			if profile.Loss(cause).String() == name && a.number > 0 {
+				losses[cause] = uint64(a.number)
+			}
+		}
+	}
+}
+
+// profileOf reads a profile of a process.
+func (c *otlpReader) profileOf(data []byte, task profile.Task) {
+	var value, period profile.ValueType
+	var every int64
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.ProfileSampleType:
+			value = c.valueType(f.data)
+		case otelprofiles.ProfileTime:
+			if c.meta.Start.IsZero() && f.value != 0 {
+				c.meta.Start = time.Unix(0, int64(f.value))
+			}
+		case otelprofiles.ProfileDuration:
+			c.meta.Duration = max(c.meta.Duration, time.Duration(f.value))
+		case otelprofiles.ProfilePeriodType:
+			period = c.valueType(f.data)
+		case otelprofiles.ProfilePeriod:
+			every = int64(f.value)
+		}
+	})
+	if every > 0 && period.Unit == "nanoseconds" {
+		c.meta.Frequency = uint64(1e9 / every)
+	}
+	if c.err != nil {
+		return
+	}
+	v := c.Value(value)
+	eachField(data, func(f protoField) {
+		if f.number == otelprofiles.ProfileSample && c.err == nil {
+			c.sample(f.data, task, v)
+		}
+	})
+}
+
+func (c *otlpReader) valueType(data []byte) (v profile.ValueType) {
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.ValueTypeType:
+			v.Type = row(c, c.strings, f.value)
+		case otelprofiles.ValueTypeUnit:
+			v.Unit = row(c, c.strings, f.value)
+		}
+	})
+	return v
+}
+
+// sample reads a sample. Without values, each of its times counts 1.
+func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
+	if err := c.ctx.Err(); err != nil {
+		c.fail(err)
+		return
+	}
+	at := profile.Sample{CPU: -1}
+	var sum, times int64
+	valued := false
+	var stack uint64
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.SampleStack:
+			stack = f.value
+		case otelprofiles.SampleAttributes:
+			for i := range f.list() {
+				c.label(c.attributeAt(i), &at, &task)
+			}
+		case otelprofiles.SampleValues:
+			for n := range f.list() {
+				valued = true
+				if next := sum + int64(n); next >= sum == (int64(n) >= 0) {
+					sum = next
+				} else {
+					c.fail(errors.New("the values of a sample add up to too much"))
+				}
+			}
+		case otelprofiles.SampleTimes:
+			if times++; f.packed {
+				times += int64(len(f.data))/8 - 1
+			}
+		}
+	})
+	if !valued {
+		sum = times
+	}
+	at.Task = c.Task(task)
+	at.Stack = c.stack(stack)
+	if c.err == nil {
+		c.Count(at, value, sum)
+	}
+}
+
+// label applies an attribute of a sample.
+func (c *otlpReader) label(a attribute, at *profile.Sample, task *profile.Task) {
+	switch a.key {
+	case otelprofiles.PID:
+		task.PID = id(a.number)
+	case otelprofiles.ThreadID:
+		task.TID = id(a.number)
+	case otelprofiles.ThreadName:
+		task.Comm = a.text
+	case otelprofiles.CPU:
+		at.CPU = id(a.number)
+	case otelprofiles.StackEnd:
+		at.End = profile.ParseEnd(a.text)
+	}
+}
+
+// maxLocations is the maximum number of locations of a stack. Stacks of fewer are cut as
+// usual.
+const maxLocations = 1 << 20
+
+// stack interns a stack.
+func (c *otlpReader) stack(i uint64) (s profile.StackID) {
+	if s, ok := c.stacks[i]; ok {
+		return s
+	}
+	var path []uint64
+	eachField(row(c, c.stackRows, i), func(f protoField) {
+		if f.number == otelprofiles.StackLocations {
+			for at := range f.list() {
+				if path = append(path, at); len(path) > maxLocations {
+					c.fail(fmt.Errorf("a stack has more than %d locations", maxLocations))
+					break
+				}
+			}
+		}
+	})
+	for i := len(path) - 1; i >= 0 && !c.IsCut(s) && c.err == nil; i-- {
+		frames := c.frames(path[i])
+		// A location may have any number of frames, and take a single byte in any number
+		// of stacks.
+		if c.left -= len(frames); c.left < 0 {
+			s = c.Cut()
+		}
+		for _, f := range frames {
+			if s = c.Push(s, f); c.IsCut(s) {
+				break
+			}
+		}
+	}
+	c.stacks[i] = s
+	return s
+}
+
+// frames interns the frames of a location, the outermost first.
+func (c *otlpReader) frames(i uint64) []profile.FrameID {
+	if ids, ok := c.locations[i]; ok {
+		return ids
+	}
+	f := profile.Frame{}
+	var lines [][]byte
+	var kind string
+	var mapping uint64
+	eachField(row(c, c.locationRows, i), func(field protoField) {
+		switch field.number {
+		case otelprofiles.LocationMapping:
+			mapping = field.value
+		case otelprofiles.LocationAddress:
+			f.Address = field.value
+		case otelprofiles.LocationLine:
+			lines = append(lines, field.data)
+		case otelprofiles.LocationAttributes:
+			for i := range field.list() {
+				if a := c.attributeAt(i); a.key == otelprofiles.FrameType {
+					kind = a.text
+				}
+			}
+		}
+	})
+	m := c.mapping(mapping)
+	f.Mapping = m.id
+	if f.Address >= m.start {
+		f.Address += m.toFile
+	}
+	f.Kind = kindOfFrame(kind, m.path, f.Address)
+	var ids []profile.FrameID
+	for i := len(lines) - 1; i >= 0; i-- {
+		f.Inlined = i < len(lines)-1
+		c.line(lines[i], &f)
+		ids = append(ids, c.Frame(f))
+	}
+	if len(lines) == 0 {
+		ids = append(ids, c.Frame(f))
+	}
+	c.locations[i] = ids
+	return ids
+}
+
+// line adds to f what a line says.
+func (c *otlpReader) line(data []byte, f *profile.Frame) {
+	f.Function, f.Line = 0, 0
+	eachField(data, func(field protoField) {
+		switch {
+		case field.number == otelprofiles.LineFunction && field.value > 0:
+			f.Function = c.function(row(c, c.functionRows, field.value))
+		case field.number == otelprofiles.LineLine && field.value < math.MaxInt32:
+			f.Line = int(field.value)
+		}
+	})
+}
+
+// function interns a function.
+func (c *otlpReader) function(data []byte) profile.FunctionID {
+	var fn profile.Function
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.FunctionName:
+			fn.Name = row(c, c.strings, f.value)
+		case otelprofiles.FunctionSystemName:
+			fn.SystemName = row(c, c.strings, f.value)
+		case otelprofiles.FunctionFilename:
+			fn.File = row(c, c.strings, f.value)
+		case otelprofiles.FunctionStartLine:
+			if f.value < math.MaxInt32 {
+				fn.StartLine = int(f.value)
+			}
+		}
+	})
+	fn.SystemName = cmp.Or(fn.SystemName, fn.Name)
+	return c.Function(fn)
+}
+
+// otlpMapped is a mapping of the input.
+type otlpMapped struct {
+	id     profile.MappingID
+	path   string
+	start  uint64
+	toFile uint64 // to add to addresses from start on
+}
+
+// mapping interns a mapping.
+func (c *otlpReader) mapping(i uint64) otlpMapped {
+	known, ok := c.mappings[i]
+	if ok || i == 0 {
+		return known
+	}
+	var m profile.Mapping
+	eachField(row(c, c.mappingRows, i), func(f protoField) {
+		switch f.number {
+		case otelprofiles.MappingStart:
+			m.Start = f.value
+		case otelprofiles.MappingLimit:
+			m.Limit = f.value
+		case otelprofiles.MappingOffset:
+			m.Offset = f.value
+		case otelprofiles.MappingFilename:
+			m.Path = row(c, c.strings, f.value)
+		case otelprofiles.MappingAttributes:
+			for i := range f.list() {
+				if a := c.attributeAt(i); a.key == otelprofiles.GNUBuildID {
+					m.BuildID = a.text
+				}
+			}
+		}
+	})
+	known = otlpMapped{path: m.Path, start: m.Start}
+	if isPath(m.Path) && m.Start != 0 {
+		known.toFile = m.Offset - m.Start
+	}
+	known.id = c.Mapping(m)
+	c.mappings[i] = known
+	return known
+}
+
+// kindOfFrame returns the kind of code of a frame with the given type.
+func kindOfFrame(frameType, path string, address uint64) profile.Kind {
+	switch {
+	case frameType == otelprofiles.FrameKernel, isKernelFile(path), address >= 1<<63:
+		return profile.KindKernel
+	case frameType == otelprofiles.FrameNative, frameType == "go", frameType == "rust":
+		return profile.KindUser
+	case frameType != "", path != "" && !isPath(path):
+		return profile.KindJIT
+	case path == "":
+		return profile.KindMarker
+	}
+	return profile.KindUser
+}

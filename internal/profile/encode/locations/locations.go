@@ -1,0 +1,84 @@
+// Package locations groups the frames of a profile as pprof and OTLP do: a function and
+// the functions inlined into it, at one address, are one location with several lines.
+package locations
+
+import "fulgur/internal/profile"
+
+// Table holds the locations of a profile that were used so far.
+type Table struct {
+	p *profile.Profile
+	// ofStack holds for each stack the run of frames that ends in it.
+	ofStack []runID
+	runs    []run
+	// ids holds the identifiers of the locations by run; 0 is none yet.
+	ids []uint32
+	// used are the runs in the order of their locations' identifiers, from 1.
+	used   []runID
+	path   []uint32          // the last result of Stack
+	frames []profile.FrameID // the last result of Frames
+}
+
+// run is a frame and, towards the root, the frames into which it is inlined: the lines of
+// a location.
+type run struct {
+	// outer is the run of the frame into which this one is inlined, or 0 if it is not
+	// inlined.
+	outer runID
+	frame profile.FrameID
+}
+
+// runID indexes Table.runs; 0 means none.
+type runID uint32
+
+// New returns an empty table for a valid profile, see [profile.Profile.Check].
+func New(p *profile.Profile) *Table {
+	t := &Table{p: p, ofStack: make([]runID, len(p.Stacks)), runs: make([]run, 1)}
+	known := make(map[run]runID, len(p.Frames))
+	for i := 1; i < len(p.Stacks); i++ { // a stack follows its parent
+		s := p.Stacks[i]
+		r := run{frame: s.Frame}
+		if p.Frames[s.Frame].Inlined {
+			r.outer = t.ofStack[s.Parent]
+		}
+		id, ok := known[r]
+		if !ok {
+			id = runID(len(t.runs))
+			known[r] = id
+			t.runs = append(t.runs, r)
+		}
+		t.ofStack[i] = id
+	}
+	t.ids = make([]uint32, len(t.runs))
+	return t
+}
+
+// Stack returns the identifiers of the locations of s, leaf first. A location that was not
+// used before gets the next one, from 1. The result is valid until the next call.
+func (t *Table) Stack(s profile.StackID) []uint32 {
+	t.path = t.path[:0]
+	for s != 0 {
+		run := t.ofStack[s]
+		if t.ids[run] == 0 {
+			t.used = append(t.used, run)
+			t.ids[run] = uint32(len(t.used))
+		}
+		t.path = append(t.path, t.ids[run])
+		for ; run != 0; run = t.runs[run].outer {
+			s = t.p.Stacks[s].Parent
+		}
+	}
+	return t.path
+}
+
+// Len returns the number of locations used, which is the highest identifier.
+func (t *Table) Len() int { return len(t.used) }
+
+// Frames returns the frames of the location with the given identifier, the innermost
+// first. They share an address and a mapping. The result is valid until the next call.
+func (t *Table) Frames(id uint32) []profile.FrameID {
+	t.frames = t.frames[:0]
+	for r := t.used[id-1]; r != 0; r = t.runs[r].outer {
+		t.frames = append(t.frames, t.runs[r].frame)
+	}
+	return t.frames
+}

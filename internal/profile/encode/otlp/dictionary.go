@@ -1,0 +1,96 @@
+package otlp
+
+import (
+	"strings"
+
+	"fulgur/internal/profile/encode/proto"
+	"fulgur/internal/profile/otelprofiles"
+)
+
+// table is a table of the dictionary. Rows are distinct, and row 0 is the zero value.
+type table struct {
+	field int // in the dictionary
+	rows  proto.Message
+	ids   map[string]int32 // by encoded row
+	n     int32            // number of rows
+}
+
+func newTable(field int, zero proto.Message) *table {
+	t := &table{field: field, ids: map[string]int32{}}
+	t.id(zero)
+	t.ids[""] = 0
+	return t
+}
+
+// id returns the index of a row, adding it if it is new.
+func (t *table) id(row proto.Message) int32 {
+	id, ok := t.ids[string(row)]
+	if !ok {
+		id = t.n
+		t.ids[string(row)] = id
+		t.n++
+		t.rows.Message(t.field, row)
+	}
+	return id
+}
+
+// dictionary holds the tables to which all messages refer.
+type dictionary struct {
+	mappings, locations, functions, links, strings, attributes, stacks *table
+	row                                                                proto.Message // reused
+}
+
+func newDictionary() *dictionary {
+	var link proto.Message // readers may expect IDs of the right length
+	link.Message(otelprofiles.LinkTraceID, make([]byte, 16))
+	link.Message(otelprofiles.LinkSpanID, make([]byte, 8))
+	return &dictionary{
+		mappings: newTable(otelprofiles.DictionaryMapping, nil), locations: newTable(otelprofiles.DictionaryLocation, nil),
+		functions: newTable(otelprofiles.DictionaryFunction, nil), links: newTable(otelprofiles.DictionaryLink, link),
+		strings: newTable(otelprofiles.DictionaryString, nil), attributes: newTable(otelprofiles.DictionaryAttribute, nil),
+		stacks: newTable(otelprofiles.DictionaryStack, nil),
+	}
+}
+
+// tables returns the encoded tables.
+func (d *dictionary) tables() (all []proto.Message) {
+	for _, t := range []*table{d.mappings, d.locations, d.functions, d.links, d.strings, d.attributes, d.stacks} {
+		all = append(all, t.rows)
+	}
+	return all
+}
+
+// text returns the index of a string, with invalid UTF-8 replaced.
+func (d *dictionary) text(s string) int64 {
+	return int64(d.strings.id(proto.Message(valid(s))))
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// attribute returns the index of an attribute.
+func (d *dictionary) attribute(key string, value proto.Message) int32 {
+	d.row = d.row[:0]
+	d.row.Int(otelprofiles.AttributeKey, d.text(key))
+	d.row.Message(otelprofiles.AttributeValue, value)
+	return d.attributes.id(d.row)
+}
+
+// anyText returns a value of type string.
+func anyText(s string) (v proto.Message) {
+	v.String(otelprofiles.AnyString, valid(s))
+	return v
+}
+
+// anyNumber returns a value of type int.
+func anyNumber(n int64) (v proto.Message) {
+	v.Member(otelprofiles.AnyInt, n)
+	return v
+}
+
+// keyValue appends an attribute of a resource or scope.
+func keyValue(m *proto.Message, field int, key string, value proto.Message) {
+	var pair proto.Message
+	pair.String(otelprofiles.KeyValueKey, key)
+	pair.Message(otelprofiles.KeyValueValue, value)
+	m.Message(field, pair)
+}

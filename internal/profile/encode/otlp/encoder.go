@@ -1,0 +1,329 @@
+package otlp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/locations"
+	"fulgur/internal/profile/encode/proto"
+	"fulgur/internal/profile/otelprofiles"
+)
+
+// encoder encodes a profile. Messages refer to the tables of the dictionary, which is
+// complete only after all of them.
+type encoder struct {
+	p          *profile.Profile
+	dictionary *dictionary
+	used       *locations.Table
+	// The rows of the profile's own tables in the dictionary; -1 if not yet known.
+	stacks, mappings, functions []int32
+	locations                   []int32 // by identifier
+	tasks                       map[taskKey][]int32
+}
+
+// taskKey holds the inputs of a sample's attributes.
+type taskKey struct {
+	task profile.TaskID
+	cpu  int
+	end  profile.End
+}
+
+func newEncoder(p *profile.Profile) *encoder {
+	unknown := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
+	return &encoder{
+		p: p, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey][]int32{},
+		stacks: unknown(len(p.Stacks)), mappings: unknown(len(p.Mappings)), functions: unknown(len(p.Functions)),
+		locations: []int32{0},
+	}
+}
+
+// sample is a sample in terms of the dictionary.
+type sample struct {
+	stack      int32
+	attributes []int32
+	values     []int64
+}
+
+// process is the samples of a process.
+type process struct {
+	pid     int
+	samples []sample
+}
+
+// encode returns the parts of the file.
+func (e *encoder) encode() []proto.Message {
+	var bodies [][]proto.Message // by process and value
+	processes := e.processes()
+	for _, p := range processes {
+		var list []proto.Message
+		for v := range e.p.ValueTypes {
+			list = append(list, e.profile(p, v))
+		}
+		bodies = append(bodies, list)
+	}
+	tables := e.dictionary.tables()
+	sum := sha256.New()
+	size := 0
+	for _, t := range tables {
+		sum.Write(t)
+		size += len(t)
+	}
+	contents := sum.Sum(nil)
+
+	var parts []proto.Message
+	scope := e.scope()
+	for i, p := range processes {
+		var profiles proto.Message
+		profiles.Message(otelprofiles.ScopeProfilesScope, scope)
+		for v, body := range bodies[i] {
+			body.Message(otelprofiles.ProfileID, identifier(contents, i, v, body))
+			profiles.Message(otelprofiles.ScopeProfilesProfile, body)
+		}
+		var resource, head proto.Message
+		resource.Message(otelprofiles.ResourceProfilesResource, e.resource(p))
+		resource.Announce(otelprofiles.ResourceProfilesScope, len(profiles))
+		head.Announce(otelprofiles.DataResource, len(resource)+len(profiles))
+		parts = append(parts, head, resource, profiles)
+	}
+	var head proto.Message
+	head.Announce(otelprofiles.DataDictionary, size)
+	return slices.Concat(parts, []proto.Message{head}, tables)
+}
+
+// identifier returns the ID of a profile: a hash of the dictionary, of what tells it from
+// the others in the file, and of itself.
+func identifier(dictionary []byte, process, value int, body proto.Message) proto.Message {
+	sum := sha256.New()
+	sum.Write(dictionary)
+	sum.Write(binary.BigEndian.AppendUint32(nil, uint32(process)))
+	sum.Write(binary.BigEndian.AppendUint32(nil, uint32(value)))
+	sum.Write(body)
+	return sum.Sum(nil)[:16]
+}
+
+// processes returns the samples by process, in the order of their PIDs. Samples that only
+// differ in what the format cannot express are added up.
+func (e *encoder) processes() []process {
+	type identity struct {
+		stack      int32
+		attributes string
+	}
+	byPID := map[int]*process{}
+	known := map[int]map[identity]int{} // index of the sample
+	for _, s := range e.p.Samples {
+		pid := e.p.Tasks[s.Task].PID
+		if byPID[pid] == nil {
+			byPID[pid], known[pid] = &process{pid: pid}, map[identity]int{}
+		}
+		p := byPID[pid]
+		attributes := e.attributes(s)
+		var key []byte
+		for _, a := range attributes {
+			key = binary.BigEndian.AppendUint32(key, uint32(a))
+		}
+		id := identity{e.stack(s.Stack), string(key)}
+		i, ok := known[pid][id]
+		if !ok {
+			known[pid][id] = len(p.samples)
+			p.samples = append(p.samples, sample{id.stack, attributes, slices.Clone(s.Values)})
+			continue
+		}
+		for v, n := range s.Values {
+			p.samples[i].values[v] += n
+		}
+	}
+	var all []process
+	for _, pid := range slices.Sorted(maps.Keys(byPID)) {
+		all = append(all, *byPID[pid])
+	}
+	return all
+}
+
+// attributes returns the attributes of a sample.
+func (e *encoder) attributes(s profile.Sample) []int32 {
+	key := taskKey{s.Task, s.CPU, profile.EndNone}
+	if s.End.Cut() {
+		key.end = s.End
+	}
+	list, ok := e.tasks[key]
+	if ok {
+		return list
+	}
+	d, task := e.dictionary, e.p.Tasks[s.Task]
+	list = append(list, d.attribute(otelprofiles.ThreadName, anyText(task.Comm)))
+	if task.TID != 0 {
+		list = append(list, d.attribute(otelprofiles.ThreadID, anyNumber(int64(task.TID))))
+	}
+	if s.CPU >= 0 {
+		list = append(list, d.attribute(otelprofiles.CPU, anyNumber(int64(s.CPU))))
+	}
+	if key.end != profile.EndNone {
+		list = append(list, d.attribute(otelprofiles.StackEnd, anyText(key.end.String())))
+	}
+	e.tasks[key] = list
+	return list
+}
+
+// profile encodes one value of a process's samples.
+func (e *encoder) profile(p process, value int) (m proto.Message) {
+	meta, v := e.p.Meta, e.p.ValueTypes[value]
+	m.Message(otelprofiles.ProfileSampleType, e.valueType(v))
+	for _, s := range p.samples {
+		if s.values[value] == 0 && value > 0 {
+			continue // the first profile has all samples
+		}
+		var row proto.Message
+		row.Int(otelprofiles.SampleStack, int64(s.stack))
+		proto.Packed(&row, otelprofiles.SampleAttributes, s.attributes)
+		proto.Packed(&row, otelprofiles.SampleValues, s.values[value:value+1])
+		m.Message(otelprofiles.ProfileSample, row)
+	}
+	if !meta.Start.IsZero() {
+		m.Fixed64(otelprofiles.ProfileTime, uint64(meta.Start.UnixNano()))
+	}
+	m.Uint(otelprofiles.ProfileDuration, uint64(max(meta.Duration, 0)))
+	m.Message(otelprofiles.ProfilePeriodType, e.valueType(e.p.ValueTypes[e.p.Weight()]))
+	m.Int(otelprofiles.ProfilePeriod, e.p.Period())
+	return m
+}
+
+func (e *encoder) valueType(v profile.ValueType) (m proto.Message) {
+	m.Int(otelprofiles.ValueTypeType, e.dictionary.text(v.Type))
+	m.Int(otelprofiles.ValueTypeUnit, e.dictionary.text(v.Unit))
+	return m
+}
+
+// stack returns the row of a stack.
+func (e *encoder) stack(id profile.StackID) int32 {
+	if e.stacks[id] >= 0 {
+		return e.stacks[id]
+	}
+	var list []int32
+	for _, at := range slices.Clone(e.used.Stack(id)) {
+		if int(at) == len(e.locations) {
+			e.locations = append(e.locations, e.location(e.used.Frames(at)))
+		}
+		list = append(list, e.locations[at])
+	}
+	var row proto.Message
+	proto.Packed(&row, otelprofiles.StackLocations, list)
+	e.stacks[id] = e.dictionary.stacks.id(row)
+	return e.stacks[id]
+}
+
+// location returns the row of a location with the given frames, the innermost first.
+func (e *encoder) location(frames []profile.FrameID) int32 {
+	var row proto.Message
+	f := e.p.Frames[frames[0]]
+	row.Int(otelprofiles.LocationMapping, int64(e.mapping(f.Mapping)))
+	row.Uint(otelprofiles.LocationAddress, f.Call())
+	for _, id := range frames {
+		f := e.p.Frames[id]
+		if f.Function == 0 {
+			continue
+		}
+		var line proto.Message
+		line.Int(otelprofiles.LineFunction, int64(e.function(f.Function)))
+		line.Int(otelprofiles.LineLine, int64(f.Line))
+		row.Message(otelprofiles.LocationLine, line)
+	}
+	if kind := e.frameType(f); kind != "" {
+		proto.Packed(&row, otelprofiles.LocationAttributes, []int32{e.dictionary.attribute(otelprofiles.FrameType, anyText(kind))})
+	}
+	return e.dictionary.locations.id(row)
+}
+
+// frameType returns the value of [FrameType] for a frame, or "" if none fits.
+func (e *encoder) frameType(f profile.Frame) string {
+	switch f.Kind {
+	case profile.KindKernel:
+		return otelprofiles.FrameKernel
+	case profile.KindUser:
+		return otelprofiles.FrameNative
+	case profile.KindJIT:
+		return otelprofiles.RuntimeFrames[e.p.Mappings[f.Mapping].Path]
+	}
+	return ""
+}
+
+// mapping returns the row of a mapping.
+func (e *encoder) mapping(id profile.MappingID) int32 {
+	if id == 0 || e.mappings[id] >= 0 {
+		return max(e.mappings[id], 0)
+	}
+	m, d := e.p.Mappings[id], e.dictionary
+	var row proto.Message
+	if strings.HasPrefix(m.Path, "[") {
+		row.Uint(otelprofiles.MappingStart, m.Start)
+		row.Uint(otelprofiles.MappingLimit, m.Limit)
+		row.Uint(otelprofiles.MappingOffset, m.Offset)
+	} else {
+		row.Uint(otelprofiles.MappingLimit, math.MaxUint64)
+	}
+	row.Int(otelprofiles.MappingFilename, d.text(m.Path))
+	if m.BuildID != "" {
+		proto.Packed(&row, otelprofiles.MappingAttributes, []int32{d.attribute(otelprofiles.GNUBuildID, anyText(m.BuildID))})
+	}
+	e.mappings[id] = d.mappings.id(row)
+	return e.mappings[id]
+}
+
+// function returns the row of a function.
+func (e *encoder) function(id profile.FunctionID) int32 {
+	if e.functions[id] >= 0 {
+		return e.functions[id]
+	}
+	f, d := e.p.Functions[id], e.dictionary
+	var row proto.Message
+	row.Int(otelprofiles.FunctionName, d.text(f.Name))
+	row.Int(otelprofiles.FunctionSystemName, d.text(f.SystemName))
+	row.Int(otelprofiles.FunctionFilename, d.text(f.File))
+	row.Int(otelprofiles.FunctionStartLine, int64(f.StartLine))
+	e.functions[id] = d.functions.id(row)
+	return e.functions[id]
+}
+
+// architectures are the values of host.arch by uname -m.
+var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
+
+// resource encodes what is known of a process and its machine.
+func (e *encoder) resource(p process) (m proto.Message) {
+	meta := e.p.Meta
+	if p.pid != 0 {
+		keyValue(&m, otelprofiles.ResourceAttributes, otelprofiles.PID, anyNumber(int64(p.pid)))
+	}
+	for _, a := range [][2]string{
+		{otelprofiles.HostName, meta.Host}, {otelprofiles.HostArch, cmp.Or(architectures[meta.Arch], meta.Arch)}, {otelprofiles.OSVersion, meta.Kernel},
+	} {
+		if a[1] != "" {
+			keyValue(&m, otelprofiles.ResourceAttributes, a[0], anyText(a[1]))
+		}
+	}
+	if meta.Kernel != "" {
+		keyValue(&m, otelprofiles.ResourceAttributes, otelprofiles.OSType, anyText("linux"))
+	}
+	return m
+}
+
+// scope encodes what is known of the run.
+func (e *encoder) scope() (m proto.Message) {
+	meta := e.p.Meta
+	m.String(otelprofiles.ScopeName, otelprofiles.Scope)
+	for _, a := range [][2]string{{otelprofiles.Command, meta.Command}, {otelprofiles.Event, meta.Event}, {otelprofiles.Target, meta.Scope}} {
+		if a[1] != "" {
+			keyValue(&m, otelprofiles.ScopeAttributes, a[0], anyText(a[1]))
+		}
+	}
+	for cause, n := range e.p.Losses {
+		if n > 0 {
+			keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.LossPrefix+profile.Loss(cause).String(), anyNumber(int64(n)))
+		}
+	}
+	return m
+}

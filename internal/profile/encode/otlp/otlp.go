@@ -1,0 +1,39 @@
+// Package otlp writes profiles as OpenTelemetry's ProfilesData, uncompressed protocol
+// buffers: opentelemetry/proto/profiles/v1development/profiles.proto of opentelemetry-proto
+// 1.10. Field numbers changed in that version: readers of older ones see no values.
+package otlp
+
+import (
+	"fmt"
+	"io"
+
+	"fulgur/internal/profile"
+)
+
+// Write writes p to w. Equal profiles give equal bytes.
+//
+// It fills in what the format leaves open as follows:
+//
+//   - There is a resource for each process. Its profiles, one for each type of value, have
+//     the same samples, whose only value is the sum. Only the first has values of 0.
+//   - Each sample has the attributes thread.name and, if known, thread.id and
+//     cpu.logical_number. If the user part of its stack was truncated, fulgur.stack.end
+//     has the reason.
+//   - A frame and the frames inlined into it are one location with several lines. Its
+//     address is within the instruction: for callers, the return address minus one.
+//   - Addresses in files are link-time addresses. Mappings of files therefore span the
+//     whole address space. They have the attribute process.executable.build_id.gnu.
+//   - The period is set if it is the same for all samples, as in pprof's format.
+//   - The scope's attributes are the command line, the event, what was measured, and what
+//     was lost, "fulgur.lost.CAUSE" for a [profile.Loss].
+//   - profile_id is a hash of the contents: a profile that is sent again has the same one.
+//   - Invalid UTF-8 is replaced by U+FFFD.
+func Write(w io.Writer, p *profile.Profile) error {
+	e := newEncoder(p)
+	for _, head := range e.encode() {
+		if _, err := w.Write(head); err != nil {
+			return fmt.Errorf("write OTLP profile: %w", err)
+		}
+	}
+	return nil
+}

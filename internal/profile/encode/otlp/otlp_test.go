@@ -1,0 +1,342 @@
+package otlp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/otelprofiles"
+)
+
+// written encodes p and decodes it with OpenTelemetry's messages.
+func written(t *testing.T, p *profile.Profile) *pb.ProfilesData {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	var data pb.ProfilesData
+	if err := proto.Unmarshal(out.Bytes(), &data); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(data.ProtoReflect().GetUnknown()); n > 0 {
+		t.Fatalf("%d bytes of unknown fields", n)
+	}
+	return &data
+}
+
+// TestWrite compares the output, as text, with golden files.
+func TestWrite(t *testing.T) {
+	for name, p := range map[string]*profile.Profile{
+		"typical.txt": encodetest.Typical(), "threads.txt": encodetest.Threads(),
+		"hostile.txt": encodetest.Hostile(), "empty.txt": encodetest.Empty(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := written(t, p)
+			encodetest.Golden(t, name, []byte(describe(data)))
+			checkRules(t, data)
+			if got, want := samplesOf(data), samplesIn(p); !cmp.Equal(got, want) {
+				t.Errorf("samples (-profile +written):\n%s", cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+// FuzzWrite writes profiles of any shape.
+func FuzzWrite(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		p := encodetest.Random(rand.New(rand.NewPCG(seed, 0)))
+		data := written(t, p)
+		checkRules(t, data)
+		if got, want := samplesOf(data), samplesIn(p); !cmp.Equal(got, want) {
+			t.Errorf("samples (-profile +written):\n%s", cmp.Diff(want, got))
+		}
+	})
+}
+
+func TestWriteError(t *testing.T) {
+	if err := Write(encodetest.FullDisk{}, encodetest.Typical()); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("got error %v, want %v", err, encodetest.ErrFullDisk)
+	}
+}
+
+// TestProfileID checks that IDs are stable, and differ between all profiles of a file.
+func TestProfileID(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range written(t, encodetest.Typical()).ResourceProfiles {
+		for _, p := range r.ScopeProfiles[0].Profiles {
+			if len(p.ProfileId) != 16 || seen[string(p.ProfileId)] {
+				t.Errorf("got ID %x, want 16 bytes of its own", p.ProfileId)
+			}
+			seen[string(p.ProfileId)] = true
+		}
+	}
+	for _, r := range written(t, encodetest.Typical()).ResourceProfiles {
+		for _, p := range r.ScopeProfiles[0].Profiles {
+			if !seen[string(p.ProfileId)] {
+				t.Errorf("got ID %x for the same profile, want the same ID", p.ProfileId)
+			}
+		}
+	}
+}
+
+// checkRules checks what the format demands of a file: rows that are in the tables, row 0
+// the zero value, no row twice and none that nothing refers to, samples of one shape, and
+// attributes with distinct keys.
+func checkRules(t *testing.T, data *pb.ProfilesData) {
+	t.Helper()
+	d := data.Dictionary
+	used := map[string]map[int32]bool{}
+	use := func(table string, n int, id int32) {
+		if id < 0 || int(id) >= n {
+			t.Fatalf("%s %d of %d", table, id, n)
+		}
+		if used[table] == nil {
+			used[table] = map[int32]bool{0: true}
+		}
+		used[table][id] = true
+	}
+	text := func(id int32) { use("string", len(d.StringTable), id) }
+	attributes := func(list []int32) {
+		keys := map[int32]bool{}
+		for _, id := range list {
+			use("attribute", len(d.AttributeTable), id)
+			if key := d.AttributeTable[id].KeyStrindex; keys[key] {
+				t.Errorf("attribute %q occurs twice", d.StringTable[key])
+			} else {
+				keys[key] = true
+			}
+		}
+	}
+	valueType := func(v *pb.ValueType) {
+		text(v.GetTypeStrindex())
+		text(v.GetUnitStrindex())
+	}
+	for _, r := range data.ResourceProfiles {
+		for _, s := range r.ScopeProfiles {
+			if s.Scope.GetName() == "" {
+				t.Error("no scope")
+			}
+			for _, p := range s.Profiles {
+				valueType(p.SampleType)
+				valueType(p.PeriodType)
+				attributes(p.AttributeIndices)
+				identities := map[string]bool{}
+				for _, s := range p.Samples {
+					use("stack", len(d.StackTable), s.StackIndex)
+					use("link", len(d.LinkTable), s.LinkIndex)
+					attributes(s.AttributeIndices)
+					if len(s.Values) != 1 || len(s.TimestampsUnixNano) != 0 {
+						t.Errorf("sample with %d values and %d times, want 1 and 0", len(s.Values), len(s.TimestampsUnixNano))
+					}
+					list := slices.Sorted(slices.Values(s.AttributeIndices))
+					if id := fmt.Sprint(s.StackIndex, list); identities[id] {
+						t.Errorf("two samples with stack and attributes %s", id)
+					} else {
+						identities[id] = true
+					}
+				}
+			}
+		}
+	}
+	for _, s := range d.StackTable {
+		for _, id := range s.LocationIndices {
+			use("location", len(d.LocationTable), id)
+		}
+	}
+	for _, l := range d.LocationTable {
+		use("mapping", len(d.MappingTable), l.MappingIndex)
+		attributes(l.AttributeIndices)
+		for _, line := range l.Lines {
+			use("function", len(d.FunctionTable), line.FunctionIndex)
+		}
+	}
+	for _, f := range d.FunctionTable {
+		text(f.NameStrindex)
+		text(f.SystemNameStrindex)
+		text(f.FilenameStrindex)
+	}
+	for _, m := range d.MappingTable {
+		text(m.FilenameStrindex)
+		attributes(m.AttributeIndices)
+	}
+	for _, a := range d.AttributeTable {
+		text(a.KeyStrindex)
+	}
+	checkTable(t, "string", d.StringTable, used, func(s string) string { return s })
+	checkTable(t, "stack", d.StackTable, used, encoded)
+	checkTable(t, "location", d.LocationTable, used, encoded)
+	checkTable(t, "function", d.FunctionTable, used, encoded)
+	checkTable(t, "mapping", d.MappingTable, used, encoded)
+	checkTable(t, "attribute", d.AttributeTable, used, encoded)
+	if l := d.LinkTable; len(l) != 1 || !bytes.Equal(l[0].TraceId, make([]byte, 16)) || !bytes.Equal(l[0].SpanId, make([]byte, 8)) {
+		t.Errorf("got links %v, want one with zero IDs", l)
+	}
+}
+
+func encoded[M proto.Message](m M) string {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func checkTable[R any](t *testing.T, name string, rows []R, used map[string]map[int32]bool, key func(R) string) {
+	t.Helper()
+	if len(rows) == 0 || key(rows[0]) != "" {
+		t.Fatalf("row 0 of the table of %ss is not the zero value", name)
+	}
+	known := map[string]int{}
+	for i, row := range rows {
+		if first, ok := known[key(row)]; ok {
+			t.Errorf("%ss %d and %d are equal", name, first, i)
+		}
+		known[key(row)] = i
+		if i > 0 && !used[name][int32(i)] {
+			t.Errorf("nothing refers to %s %d", name, i)
+		}
+	}
+}
+
+// samplesIn describes the samples of p with the sums of their values, see samplesOf.
+func samplesIn(p *profile.Profile) map[string]int64 {
+	sums := map[string]int64{}
+	for _, s := range p.Samples {
+		task := p.Tasks[s.Task]
+		labels := []string{"thread.name=" + valid(task.Comm)}
+		if task.TID != 0 {
+			labels = append(labels, fmt.Sprint("thread.id=", task.TID))
+		}
+		if s.CPU >= 0 {
+			labels = append(labels, fmt.Sprint("cpu.logical_number=", s.CPU))
+		}
+		if s.End.Cut() {
+			labels = append(labels, "fulgur.stack.end="+s.End.String())
+		}
+		slices.Sort(labels)
+		var b strings.Builder
+		fmt.Fprintln(&b, task.PID, strings.Join(labels, " "))
+		for _, id := range p.AppendFrames(nil, s.Stack) {
+			f := p.Frames[id]
+			m := p.Mappings[f.Mapping]
+			if fn := p.Functions[f.Function]; f.Function != 0 {
+				fmt.Fprintf(&b, " %q %q %q:%d from %d\n", valid(fn.Name), valid(fn.SystemName), valid(fn.File), f.Line, fn.StartLine)
+			}
+			if !f.Inlined {
+				fmt.Fprintf(&b, " at %#x of %q %q\n", f.Call(), valid(m.Path), valid(m.BuildID))
+			}
+		}
+		for v, n := range s.Values {
+			if n != 0 || v == 0 {
+				sums[fmt.Sprintln(valid(p.ValueTypes[v].Type), valid(p.ValueTypes[v].Unit))+b.String()] += n
+			}
+		}
+	}
+	return sums
+}
+
+// samplesOf describes the decoded samples like samplesIn.
+func samplesOf(data *pb.ProfilesData) map[string]int64 {
+	d := data.Dictionary
+	attribute := func(list []int32, key string) string {
+		for _, id := range list {
+			if a := d.AttributeTable[id]; d.StringTable[a.KeyStrindex] == key {
+				return value(a.Value)
+			}
+		}
+		return ""
+	}
+	sums := map[string]int64{}
+	for _, r := range data.ResourceProfiles {
+		pid := "0"
+		for _, a := range r.Resource.Attributes {
+			if a.Key == otelprofiles.PID {
+				pid = value(a.Value)
+			}
+		}
+		for _, p := range r.ScopeProfiles[0].Profiles {
+			head := fmt.Sprintln(d.StringTable[p.SampleType.TypeStrindex], d.StringTable[p.SampleType.UnitStrindex])
+			for _, s := range p.Samples {
+				var labels []string
+				for _, id := range s.AttributeIndices {
+					a := d.AttributeTable[id]
+					labels = append(labels, d.StringTable[a.KeyStrindex]+"="+value(a.Value))
+				}
+				slices.Sort(labels)
+				var b strings.Builder
+				fmt.Fprintln(&b, pid, strings.Join(labels, " "))
+				for _, id := range d.StackTable[s.StackIndex].LocationIndices {
+					l := d.LocationTable[id]
+					m := d.MappingTable[l.MappingIndex]
+					for _, line := range l.Lines {
+						f := d.FunctionTable[line.FunctionIndex]
+						fmt.Fprintf(&b, " %q %q %q:%d from %d\n", d.StringTable[f.NameStrindex], d.StringTable[f.SystemNameStrindex], d.StringTable[f.FilenameStrindex], line.Line, f.StartLine)
+					}
+					fmt.Fprintf(&b, " at %#x of %q %q\n", l.Address, d.StringTable[m.FilenameStrindex], attribute(m.AttributeIndices, otelprofiles.GNUBuildID))
+				}
+				sums[head+b.String()] += s.Values[0]
+			}
+		}
+	}
+	return sums
+}
+
+// value formats the value of an attribute.
+func value(v *common.AnyValue) string {
+	if n, ok := v.Value.(*common.AnyValue_IntValue); ok {
+		return fmt.Sprint(n.IntValue)
+	}
+	return v.GetStringValue()
+}
+
+// describe formats a file for golden files: resources, scopes and the rest of what samples
+// refer to. It does not depend on the order of tables.
+func describe(data *pb.ProfilesData) string {
+	var b strings.Builder
+	d := data.Dictionary
+	list := func(attributes []*common.KeyValue) {
+		for _, a := range attributes {
+			fmt.Fprintf(&b, "  %s=%q\n", a.Key, value(a.Value))
+		}
+	}
+	for _, r := range data.ResourceProfiles {
+		fmt.Fprintln(&b, "resource")
+		list(r.Resource.Attributes)
+		s := r.ScopeProfiles[0]
+		fmt.Fprintf(&b, " scope %s\n", s.Scope.Name)
+		list(s.Scope.Attributes)
+		for _, p := range s.Profiles {
+			v := func(v *pb.ValueType) string {
+				return d.StringTable[v.TypeStrindex] + " " + d.StringTable[v.UnitStrindex]
+			}
+			var sum int64
+			for _, s := range p.Samples {
+				sum += s.Values[0]
+			}
+			fmt.Fprintf(&b, " profile %s: %d samples, sum %d, at %d for %d, period %d %s\n", v(p.SampleType), len(p.Samples), sum,
+				p.TimeUnixNano, p.DurationNano, p.Period, v(p.PeriodType))
+		}
+	}
+	for _, m := range d.MappingTable[1:] {
+		fmt.Fprintf(&b, "mapping %#x-%#x %#x %q\n", m.MemoryStart, m.MemoryLimit, m.FileOffset, d.StringTable[m.FilenameStrindex])
+	}
+	for _, a := range d.AttributeTable[1:] {
+		fmt.Fprintf(&b, "attribute %s=%q\n", d.StringTable[a.KeyStrindex], value(a.Value))
+	}
+	return b.String()
+}

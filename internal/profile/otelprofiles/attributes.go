@@ -1,0 +1,45 @@
+package otelprofiles
+
+// Attributes. Those without the prefix "fulgur." are in OpenTelemetry's semantic
+// conventions, https://opentelemetry.io/docs/specs/semconv/.
+const (
+	// Of resources.
+	PID        = "process.pid"
+	Executable = "process.executable.name"
+	HostName   = "host.name"
+	HostArch   = "host.arch"
+	OSType     = "os.type"
+	OSVersion  = "os.version"
+
+	// Of samples. StackEnd is the reason why a user stack was truncated.
+	ThreadID   = "thread.id"
+	ThreadName = "thread.name"
+	CPU        = "cpu.logical_number"
+	StackEnd   = "fulgur.stack.end"
+
+	// Of locations.
+	FrameType = "profile.frame.type"
+
+	// Of mappings.
+	GNUBuildID = "process.executable.build_id.gnu"
+
+	// Of the scope: the command line, the event, what was measured, and before the name of
+	// a loss how often it happened.
+	Command    = "fulgur.command"
+	Event      = "fulgur.event"
+	Target     = "fulgur.target"
+	LossPrefix = "fulgur.lost."
+)
+
+// Scope is the name of fulgur's scope.
+const Scope = "fulgur"
+
+// Values of [FrameType].
+const (
+	FrameKernel = "kernel"
+	FrameNative = "native"
+)
+
+// RuntimeFrames maps the modules of interpreted and JIT-compiled functions to values of
+// [FrameType].
+var RuntimeFrames = map[string]string{"[javascript]": "v8js", "[python]": "cpython"}
