@@ -52,7 +52,7 @@ static __always_inline u16 v8_type(const struct v8_process *p, u64 object)
 UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	u64 slots[V8_SLOTS], shared = 0, script = 0, numbers[V8_NUMBERS / 8], key;
+	u64 slots[V8_SLOTS], shared = 0, script = 0, numbers[V8_NUMBERS / 8], key, pc;
 	struct v8_process *p;
 	u32 at, check, position = 0;
 	u16 type;
@@ -73,7 +73,7 @@ UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 	    !runtime_read(&script, 8, shared + p->shared_script))
 		return 0;
 	check = hash_step(hash_step(numbers[0], numbers[1]), script) >> 32;
-	/* Compiled code has other data there. */
+	/* Compiled code mostly has other data there. */
 	if (V8_IS_SMI(slots[V8_BYTECODE_OFFSET]) &&
 	    v8_type(p, slots[V8_BYTECODE]) == p->bytecode_type) {
 		position = slots[V8_BYTECODE_OFFSET] >> V8_SMI_SHIFT;
@@ -83,8 +83,12 @@ UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 	barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
 	if (at >= MAX_FRAME_WORDS - 2)
 		return 0;
-	/* The instruction of an interpreter is of no use, and would make more distinct stacks. */
-	if (position)
+	/*
+	 * The instruction of an interpreter is of no use, and would make more distinct stacks.
+	 * Compiled code that replaced a running interpreter may have its words, too.
+	 */
+	pc = s->record.frames[at] & ~FRAME_EXACT;
+	if (position && pc >= s->runtime.interpreter && pc < s->runtime.interpreter_end)
 		s->record.frames[at] = s->runtime.interpreter | (i ? FRAME_EXACT : 0);
 	s->record.frames[at + 1] = 1ULL << FRAME_RUNTIME_SHIFT |
 				   (u64)RUNTIME_V8 << FRAME_KIND_SHIFT |

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -177,6 +178,55 @@ func TestNodeCalls(t *testing.T) {
 			t.Logf("%s: %d frames, %d without a name; %d generated functions", name, samples, unnamed, len(numbers))
 			if len(numbers) < 10 {
 				t.Errorf("%d generated functions, want at least 10", len(numbers))
+			}
+		})
+	}
+}
+
+// A program that calls a few functions all the time, which V8 compiles and inlines: each
+// sample has the whole chain of functions, and lines within them.
+func TestNodeInlined(t *testing.T) {
+	testenv.Root(t)
+	callers := map[string][]string{
+		"innermost": {"middle"}, "middle": {"area"}, "area": {"(anonymous)"}, "(anonymous)": {"each"},
+		"each": {"around"}, "around": {"many_times"}, "many_times": {"hot"},
+	}
+	for name, program := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			var account struct{ Lines map[string][2]int }
+			cmd := startNode(t, program, &account, "hot")
+			samples, innermost, lines := 0, 0, 0
+			sampleNode(t, cmd, 3*time.Second, func(text string, s streamed) {
+				chain := s.jsFrames()
+				if len(chain) == 0 || s.TID != cmd.Process.Pid {
+					return // a thread of V8, or its garbage collector
+				}
+				samples++
+				if chain[0].name == "innermost" {
+					innermost++
+				}
+				for i, f := range chain {
+					want := callers[f.name]
+					if f.name == "hot" {
+						break
+					}
+					if want == nil || i+1 == len(chain) || !slices.Contains(want, chain[i+1].name) {
+						t.Errorf("%s is called by another function: %+v", f.name, chain)
+						break
+					}
+					if r := account.Lines[f.name]; f.line != 0 && (f.line < r[0] || f.line > r[1]) {
+						t.Errorf("line %d in %s, want %d to %d", f.line, f.name, r[0], r[1])
+					}
+					if i == 0 && f.line != 0 {
+						lines++
+					}
+				}
+			})
+			t.Logf("%s: %d samples, %d in the innermost function, %d with a line", name, samples, innermost, lines)
+			// The loop of the innermost function takes nearly all of the time. Without inlined
+			// functions, its samples would count as another's.
+			if samples < 100 || innermost < samples/2 || lines < samples/2 {
+				t.Errorf("%d samples, %d in the innermost function, %d with a line", samples, innermost, lines)
 			}
 		})
 	}

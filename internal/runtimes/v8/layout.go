@@ -22,16 +22,13 @@ type layout struct {
 	scopeFirst                                        int // ScopeInfo: index of the first word of variable number
 
 	// Instance types.
-	shared, scopeInfo, script, fixedArray     int
-	byteArray, trustedByteArray, bytecodes    int
-	code, interpreterData, uncompiledMin      int
-	nonString                                 int
-	representation, seq, cons, thin           int
-	sliced, external, encoding, oneByte       int
-	instructionStream, sharedWrapper          int
-	protectedFixedArray, trustedFixedArray    int
-	weakFixedArray, trustedWeakFixedArray     int
-	codeStart, codeSize, codeFlags, codeKinds int
+	shared, scopeInfo, script, fixedArray  int
+	byteArray, trustedByteArray, bytecodes int
+	code, interpreterData, uncompiledMin   int
+	nonString                              int
+	representation, seq, cons, thin        int
+	sliced, external, encoding, oneByte    int
+	codeLayout                             codeLayout
 }
 
 // Offsets and sizes that V8 does not export, and the kernel side assumes.
@@ -144,6 +141,7 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		encoding:       one(kind, "StringEncodingMask"),
 		oneByte:        one(kind, "OneByteStringTag"),
 	}
+	l.codeLayout = readCodeLayout(v, one, optional)
 	l.positions = positionsSigned
 	if v.major >= 14 {
 		l.positions = positionsFlagged
@@ -168,4 +166,62 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		SharedScript:   uint8(l.sharedScript), SharedNumbers: uint8(numbers),
 	}
 	return l, missing, err
+}
+
+// readCodeLayout reads the layout of compiled code. V8 11.3 lost the symbols of some fields,
+// and 10.2 never had others.
+func readCodeLayout(v version, one func(int, ...string) int, optional func(string) int) codeLayout {
+	const offset, kind = 200, 1<<16 - 1
+	or := func(name string, otherwise int) int {
+		if n := optional(name); n >= 0 {
+			return n
+		}
+		return otherwise
+	}
+	c := codeLayout{
+		code:          one(kind, "type_Code__CODE_TYPE"),
+		kindMask:      one(kind, "CodeKindFieldMask"),
+		baseline:      one(kind, "CodeKindBaseline"),
+		inlinedCount:  or("DeoptimizationDataInlinedFunctionCountIndex", 1),
+		literals:      or("DeoptimizationDataLiteralArrayIndex", 2),
+		shared:        or("DeoptimizationDataSharedFunctionInfoIndex", 6),
+		inlinings:     or("DeoptimizationDataInliningPositionsIndex", 7),
+		sharedWrapper: optional("type_SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE"),
+	}
+	c.shared = or("DeoptimizationDataWrappedSharedFunctionInfoIndex", c.shared)
+	switch {
+	case v.major < 11:
+		c.inline, c.object = true, c.code
+		c.header = one(offset, "class_Code__instruction_start__uintptr_t")
+		c.size, c.flags = one(offset, "class_Code__instruction_size__int"), one(offset, "class_Code__flags__uint32_t")
+		c.deoptimize, c.positions = c.size-3*word, c.size-2*word
+	case v.major == 11:
+		c.deoptimize = one(offset, "class_Code__deoptimization_data__FixedArray")
+		c.positions = one(offset, "class_Code__source_position_table__ByteArray")
+		c.start = c.positions + 2*word
+		c.flags, c.size = c.start+word, c.start+2*word
+	default:
+		c.start = one(offset, "class_Code__instruction_start__Address")
+		c.size, c.flags = one(offset, "class_Code__instruction_size__int"), one(offset, "class_Code__flags__uint32_t")
+		c.deoptimize, c.positions = c.start-4*word, c.start-3*word
+	}
+	if !c.inline {
+		c.object = one(kind, "type_InstructionStream__INSTRUCTION_STREAM_TYPE")
+		c.header = one(offset, "class_InstructionStream__instruction_start__uintptr_t")
+	}
+	for _, name := range []string{
+		"FixedArray__FIXED_ARRAY", "WeakFixedArray__WEAK_FIXED_ARRAY", "TrustedFixedArray__TRUSTED_FIXED_ARRAY",
+		"TrustedWeakFixedArray__TRUSTED_WEAK_FIXED_ARRAY", "ProtectedFixedArray__PROTECTED_FIXED_ARRAY",
+		"ProtectedWeakFixedArray__PROTECTED_WEAK_FIXED_ARRAY",
+	} {
+		if t := optional("type_" + name + "_TYPE"); t >= 0 {
+			c.arrays = append(c.arrays, t)
+		}
+	}
+	for _, name := range []string{"ByteArray__BYTE_ARRAY", "TrustedByteArray__TRUSTED_BYTE_ARRAY"} {
+		if t := optional("type_" + name + "_TYPE"); t >= 0 {
+			c.bytes = append(c.bytes, t)
+		}
+	}
+	return c
 }

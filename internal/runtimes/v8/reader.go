@@ -20,6 +20,8 @@ type reader struct {
 	heap
 	functions map[runtimes.Identity]*function
 	scripts   map[scriptKey]script
+	codes     []*compiled // sorted by start
+	codeMap   uint64      // the first word of objects before instructions, once known
 	sources   int
 }
 
@@ -29,25 +31,39 @@ func newReader(l layout, m runtimes.Memory) *reader {
 
 // Places implements [runtimes.Reader].
 func (r *reader) Places(f runtimes.Frame) []runtimes.Place {
-	own, ok := r.functions[f.Identity]
-	if !ok {
-		var err error
-		if own, err = r.read(f.Identity); err != nil {
-			return nil
-		}
-		if len(r.functions) >= maxFunctions {
-			clear(r.functions)
-		}
-		r.functions[f.Identity] = own
+	own, err := r.function(f.Identity)
+	if err != nil {
+		return nil
 	}
-	line := 0
-	if f.Position >= 0 && !f.Compiled {
+	place := runtimes.Place{Function: own.code}
+	switch {
+	case f.Compiled:
+		if places := r.inlined(f, own); places != nil {
+			return places
+		}
+	case f.Position >= 0:
 		r.retry(own)
 		// Positions count from the tagged pointer to the BytecodeArray.
 		at, _ := r.positions.position(own.table, f.Position-(r.bytecodeData-1))
-		line = own.lines.at(at)
+		place.Line = own.lines.at(at)
 	}
-	return []runtimes.Place{{Function: own.code, Line: line}}
+	return []runtimes.Place{place}
+}
+
+// function returns the function with the given identity.
+func (r *reader) function(id runtimes.Identity) (*function, error) {
+	if f, ok := r.functions[id]; ok {
+		return f, nil
+	}
+	f, err := r.read(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.functions) >= maxFunctions {
+		clear(r.functions)
+	}
+	r.functions[id] = f
+	return f, nil
 }
 
 // maxRetries bounds the attempts to read a table that V8 makes late.

@@ -1,6 +1,8 @@
 // frames.js threads: each thread notes its stack as V8 reports it, and then stays in that
 // place. Prints one line of JSON with the stacks.
 // frames.js calls: makes functions all the time, and calls them.
+// frames.js hot: calls functions until V8 has inlined them. Prints which function calls which,
+// and the first and last line of each.
 'use strict';
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 const vm = require('vm');
@@ -135,6 +137,63 @@ function calls() {
   }
 }
 
+class Shape {
+  constructor(n) {
+    this.n = n;
+  }
+  area(x) {
+    return middle(this.n + x);
+  }
+}
+
+function middle(x) {
+  return (
+    innermost(x, 1) +
+    innermost(x, 2)
+  );
+}
+
+function innermost(a, b) {
+  let s = 0;
+  for (let i = 0; i < 500; i++) {
+    s = (s * 31 + a * i + b) | 0;
+  }
+  if (s === 0.5) note();
+  return s;
+}
+
+const shapes = [new Shape(1), new Shape(2)];
+const each = (x) => shapes.map((shape) => shape.area(x));
+
+function around(x) {
+  let sum = 0;
+  for (const y of each(x)) sum = (sum + y) | 0;
+  return sum;
+}
+
+function many_times(n) {
+  let sum = 0;
+  for (let i = 0; i < n; i++) {
+    sum = (sum + around(i)) | 0;
+  }
+  return sum;
+}
+
+function hot() {
+  const source = require('fs').readFileSync(__filename, 'utf8').split('\n');
+  const range = {};
+  for (const name of ['middle', 'innermost', 'around', 'many_times', 'hot']) {
+    const first = source.findIndex((l) => l.startsWith(`function ${name}(`));
+    range[name] = [first + 1, source.indexOf('}', first) + 1];
+  }
+  range.area = [source.indexOf('  area(x) {') + 1, source.indexOf('  }', source.indexOf('  area(x) {')) + 1];
+  const line = source.findIndex((l) => l.startsWith('const each')) + 1;
+  range.each = range['(anonymous)'] = [line, line];
+  console.log(JSON.stringify({ Lines: range }));
+  for (;;) many_times(2000);
+}
+
 if (!isMainThread) places[workerData.place]();
 else if (process.argv[2] === 'threads') threads();
+else if (process.argv[2] === 'hot') hot();
 else calls();

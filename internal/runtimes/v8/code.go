@@ -1,0 +1,253 @@
+package v8
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/runtimes"
+)
+
+// Limits on compiled code. V8 inlines a few dozen calls into a function at most.
+const (
+	maxBefore     = 256 << 10 // bytes of instructions before an address
+	maxCandidates = 64        // objects that may be before the instructions
+	maxCodes      = 1 << 12
+	maxElements   = 1 << 14 // of an array
+	maxTable      = 1 << 20 // bytes of a table
+	maxDepth      = 64      // nested inlined calls
+	scanBytes     = 4 << 10 // read at once: a page, since the next one may not be readable
+)
+
+// codeLayout has the offsets in a Code object, which describes compiled code. Up to V8 11.2,
+// the instructions follow it; later ones follow an InstructionStream that points to it.
+type codeLayout struct {
+	header        int // from the object before the instructions up to these
+	deoptimize    int // deoptimization data
+	positions     int // source position table
+	start         int // address of the instructions; 0 if they follow the Code object
+	flags, size   int
+	inline        bool // the instructions follow the Code object
+	kindMask      int
+	baseline      int // kind of code without inlined calls; larger kinds are optimized
+	inlinedCount  int // index in the deoptimization data
+	literals      int
+	shared        int
+	inlinings     int
+	sharedWrapper int // type of objects that point to a SharedFunctionInfo
+	object        int // type of the object before the instructions
+	code          int
+	arrays        []int // types of arrays of tagged words
+	bytes         []int // types of arrays of bytes
+}
+
+// compiled is the code of a function.
+type compiled struct {
+	object     uint64 // before the instructions
+	code       uint64 // the Code object, with its contents
+	contents   words
+	start      uint64 // of the instructions
+	size       uint64 // in bytes
+	shared     uint64 // the function; 0 if the code is not optimized
+	table      []byte // the source position table
+	deoptimize uint64
+	inlinings  words // pairs of a position and the index of a function
+}
+
+// inliningSize is the size of an InliningPosition in bytes; see src/codegen/source-position.h.
+const inliningSize = 16
+
+// codeAt returns the code that contains an address.
+func (r *reader) codeAt(pc uint64) (*compiled, error) {
+	byStart := func(c *compiled, pc uint64) int {
+		if c.start > pc {
+			return 1
+		}
+		return -1 // also for the same, so that the search finds the next
+	}
+	i, _ := slices.BinarySearchFunc(r.codes, pc, byStart)
+	if i > 0 && pc-r.codes[i-1].start < r.codes[i-1].size {
+		if c := r.codes[i-1]; r.unchanged(c) {
+			return c, nil
+		}
+		r.codes = slices.Delete(r.codes, i-1, i)
+	}
+	c, err := r.findCode(pc)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.codes) >= maxCodes {
+		r.codes = nil
+	}
+	i, _ = slices.BinarySearchFunc(r.codes, c.start, byStart)
+	r.codes = slices.Insert(r.codes, i, c)
+	return c, nil
+}
+
+// unchanged reports whether the code is still in its place. V8 reuses the memory of code.
+func (r *reader) unchanged(c *compiled) bool {
+	if code, err := r.codeOf(c.object); err != nil || code != c.code {
+		return false
+	}
+	b, err := r.heap.read(c.code, len(c.contents))
+	return err == nil && bytes.Equal(b, c.contents)
+}
+
+// findCode searches backwards from an address for the object before the instructions. This
+// works for all versions, and for code that its function has already replaced.
+func (r *reader) findCode(pc uint64) (*compiled, error) {
+	candidates := 0
+	for at := pc &^ 7; pc-at < maxBefore; {
+		low := (at - 1) &^ (scanBytes - 1)
+		b := make(words, at-low)
+		if err := r.memory.Read(b, low); err != nil {
+			return nil, err
+		}
+		for i := len(b) - word; i >= 0; i -= word {
+			w := b.at(i)
+			if !isObject(w) || w>>47 != 0 || r.codeMap != 0 && w != r.codeMap {
+				continue
+			}
+			if candidates++; candidates > maxCandidates {
+				return nil, fmt.Errorf("%w: no code within %d candidates", errLayout, maxCandidates)
+			}
+			if is, err := r.instanceType(w); err != nil || is != r.codeLayout.object {
+				continue
+			}
+			if c, err := r.compiled(low+uint64(i)+1, pc); err == nil {
+				r.codeMap = w
+				return c, nil
+			}
+		}
+		at = low
+	}
+	return nil, fmt.Errorf("%w: no code within %d bytes", errLayout, maxBefore)
+}
+
+// codeOf returns the Code object of the object before instructions.
+func (r *reader) codeOf(object uint64) (uint64, error) {
+	if r.codeLayout.inline {
+		return object, nil
+	}
+	b, err := r.heap.read(object, 2*word)
+	if err != nil {
+		return 0, err
+	}
+	return b.at(word), nil
+}
+
+// compiled reads the code whose instructions follow an object and contain pc.
+func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
+	l := &r.codeLayout
+	c = &compiled{object: object, start: object - 1 + uint64(l.header)}
+	if c.code, err = r.codeOf(object); err != nil {
+		return nil, err
+	}
+	if c.contents, err = r.typed(c.code, max(l.size, l.flags)+4, l.code); err != nil {
+		return nil, err
+	}
+	c.size = uint64(c.contents.uint32(l.size))
+	if !l.inline && c.contents.at(l.start) != c.start || pc < c.start || pc-c.start >= c.size {
+		return nil, fmt.Errorf("%w: code elsewhere", errLayout)
+	}
+	if int(c.contents.uint32(l.flags))&l.kindMask <= l.baseline {
+		return c, nil
+	}
+	if c.table, err = r.array(c.contents.at(l.positions), 1, maxTable, l.bytes...); err != nil {
+		return nil, err
+	}
+	c.deoptimize = c.contents.at(l.deoptimize)
+	data, err := r.array(c.deoptimize, word, word*maxElements, l.arrays...)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) <= word*max(l.inlinings, l.literals, l.shared, l.inlinedCount) {
+		return nil, fmt.Errorf("%w: deoptimization data of %d bytes", errLayout, len(data))
+	}
+	if c.shared, err = r.unwrap(data.at(word * l.shared)); err != nil {
+		return nil, err
+	}
+	if n, ok := smi(data.at(word * l.inlinedCount)); ok && n > 0 {
+		c.inlinings, err = r.array(data.at(word*l.inlinings), 1, inliningSize*maxElements, l.bytes...)
+	}
+	return c, err
+}
+
+// unwrap returns the SharedFunctionInfo that a word of an array points to: directly, weakly,
+// or by a wrapper.
+func (r *reader) unwrap(w uint64) (uint64, error) {
+	const weak = 2
+	w &^= weak
+	is, err := r.typeOf(w)
+	if err == nil && is == r.codeLayout.sharedWrapper {
+		var b words
+		if b, err = r.heap.read(w, 2*word); err == nil {
+			w = b.at(word)
+			is, err = r.typeOf(w)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	if is != r.layout.shared {
+		return 0, fmt.Errorf("%w: type %d instead of a function", errLayout, is)
+	}
+	return w, nil
+}
+
+// inlined returns the places of an address in compiled code of a function, innermost first,
+// or nil if the code is not optimized or not there any more.
+func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
+	c, err := r.codeAt(f.PC)
+	if err != nil || c.shared != f.Address+1 {
+		return nil
+	}
+	at, call := r.positions.position(c.table, int(f.PC-c.start))
+	var places []runtimes.Place
+	for call >= 0 && len(places) < maxDepth {
+		if (call+1)*inliningSize > len(c.inlinings) {
+			return nil
+		}
+		pair := c.inlinings[call*inliningSize:]
+		is := own
+		if id := pair.int32(word); id >= 0 { // a call of the function by itself has none
+			if is, err = r.literal(c, id, f.Epoch); err != nil {
+				return nil
+			}
+		}
+		places = append(places, runtimes.Place{Function: is.code, Line: is.lines.at(at)})
+		at, call = fields(int64(pair.at(0)))
+	}
+	if call >= 0 || !r.unchanged(c) {
+		return nil
+	}
+	return append(places, runtimes.Place{Function: own.code, Line: own.lines.at(at)})
+}
+
+// literal returns an inlined function of code. It reads the reference each time: V8 may
+// have moved the function.
+func (r *reader) literal(c *compiled, id int, epoch uint64) (*function, error) {
+	data, err := r.array(c.deoptimize, word, word*maxElements, r.codeLayout.arrays...)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) <= word*r.codeLayout.literals {
+		return nil, errLayout
+	}
+	literals, err := r.array(data.at(word*r.codeLayout.literals), word, word*maxElements, r.codeLayout.arrays...)
+	if err != nil {
+		return nil, err
+	}
+	if len(literals) <= word*id {
+		return nil, fmt.Errorf("%w: function %d of %d", errLayout, id, len(literals)/word)
+	}
+	shared, err := r.unwrap(literals.at(word * id))
+	if err != nil {
+		return nil, err
+	}
+	contents, err := r.typed(shared, int(r.kernel.SharedNumbers)+numbersSize, r.layout.shared)
+	if err != nil {
+		return nil, err
+	}
+	return r.function(runtimes.Identity{Epoch: epoch, Address: shared - 1, Check: r.check(contents)})
+}

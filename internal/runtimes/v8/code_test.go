@@ -1,0 +1,124 @@
+package v8
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"fulgur/internal/runtimes"
+)
+
+// testCodeLayout is that of V8 13.6, in Node.js 24.
+var testCodeLayout = codeLayout{
+	header: 32, deoptimize: 8, positions: 16, start: 40, flags: 52, size: 56, kindMask: 15, baseline: 10,
+	inlinedCount: 1, literals: 3, shared: 7, inlinings: 8, sharedWrapper: 195, object: 192, code: 187,
+	arrays: []int{193}, bytes: []int{196},
+}
+
+func init() { testLayout.codeLayout = testCodeLayout }
+
+// array adds an array of tagged words of a type, and returns it.
+func (b *builder) array(kind int, elements ...uint64) uint64 {
+	return b.object(kind, append([]uint64{uint64(len(elements)) << 32}, elements...)...)
+}
+
+// bytesOf adds an array of bytes.
+func (b *builder) bytesOf(contents []byte) uint64 {
+	object := b.object(196, uint64(len(contents))<<32)
+	b.bytes = append(b.bytes, contents...)
+	b.align()
+	return object
+}
+
+func (b *builder) align() {
+	for len(b.bytes)%8 != 0 {
+		b.bytes = append(b.bytes, 0)
+	}
+}
+
+// compiled adds code of a function into which a call of another one is inlined at code
+// offsets from 10 on. The inlined function begins at position 1 of the source.
+func (b *builder) compiled(outer, inner runtimes.Identity, kind uint64) (start uint64) {
+	source := func(position, call int64) int64 { return (position+1)<<1 | (call+1)<<31 }
+	var table []byte
+	at, previous := -1, int64(0)
+	for _, e := range []struct {
+		offset int
+		source int64
+	}{{0, source(0, -1)}, {10, source(4, 0)}} {
+		table = binary.AppendUvarint(table, uint64(e.offset-at)<<1)
+		table = binary.AppendVarint(table, e.source-previous)
+		at, previous = e.offset, e.source
+	}
+	inlining := binary.LittleEndian.AppendUint64(nil, uint64(source(2, -1)))
+	inlining = binary.LittleEndian.AppendUint64(inlining, 0) // function 0
+	literals := b.array(193, inner.Address+1|2, outer.Address+1|2)
+	wrapper := b.object(195, outer.Address+1)
+	data := b.array(193, 0, 1<<32, 0, literals, 0, 0, 0, wrapper, b.bytesOf(inlining))
+	positions := b.bytesOf(table)
+	code := b.object(187, data, positions, 0, 0, 0, kind<<32, 100, 0)
+	stream := b.object(192, code, 0, 0)
+	start = stream - 1 + 32
+	for range 100 {
+		b.bytes = append(b.bytes, 0x90)
+	}
+	b.align()
+	binary.LittleEndian.PutUint64(b.bytes[code-1-base+40:], start)
+	return start
+}
+
+func TestInlined(t *testing.T) {
+	var b builder
+	outer, inner := b.function(), b.function()
+	start := b.compiled(outer, inner, 12)
+	baseline := b.compiled(outer, inner, 10)
+	r := newReader(testLayout, &b)
+	for _, c := range []struct {
+		name  string
+		pc    uint64
+		lines []int
+	}{
+		{"before the inlined call", start + 9, []int{1}},
+		{"inlined", start + 10, []int{3, 2}}, {"inlined, from the cache", start + 11, []int{3, 2}},
+		{"after the code", start + 100, []int{0}}, {"without inlining", baseline + 10, []int{0}},
+	} {
+		got := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: c.pc, Compiled: true})
+		if len(got) != len(c.lines) {
+			t.Errorf("%s: %+v", c.name, got)
+			continue
+		}
+		for i, line := range c.lines {
+			if got[i].Line != line || got[i].Function.Name != "name!" {
+				t.Errorf("%s: %+v, want lines %v", c.name, got, c.lines)
+			}
+		}
+	}
+	if got := r.Places(runtimes.Frame{Identity: inner, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
+		t.Errorf("code of another function: %+v", got)
+	}
+	// Another object before the instructions: the code was replaced.
+	binary.LittleEndian.PutUint64(b.bytes[start-32+8-base:], 0)
+	if got := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
+		t.Errorf("code that was replaced: %+v", got)
+	}
+}
+
+// FuzzInlined changes the memory of a process with compiled code. The work and the number of
+// functions are bounded, and the outermost function is right.
+func FuzzInlined(f *testing.F) {
+	f.Add(uint16(0), []byte{}, uint16(10))
+	f.Add(uint16(1000), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint16(10))
+	f.Fuzz(func(t *testing.T, at uint16, change []byte, offset uint16) {
+		var b builder
+		outer, inner := b.function(), b.function()
+		end := len(b.bytes)
+		start := b.compiled(outer, inner, 12)
+		copy(b.bytes[end+int(at)%(len(b.bytes)-end):], change)
+		got := newReader(testLayout, &b).Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + uint64(offset)%200, Compiled: true})
+		if n := len(got); n == 0 || n > maxDepth+1 || got[n-1].Function.Name != "name!" {
+			t.Errorf("%+v", got)
+		}
+		if b.reads > 40*maxDepth+8*maxCandidates {
+			t.Errorf("%d reads", b.reads)
+		}
+	})
+}
