@@ -259,36 +259,39 @@ static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 a
 		*known = found;
 }
 
-static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, enum find_by by)
+/*
+ * A fault that is being counted. It is not on the BPF stack, which the walk of the user
+ * stack needs. A CPU runs one program of an event at a time, so both share it.
+ */
+struct fault_sample {
+	struct count_key key;
+	u64 address;
+	u64 offset; /* of the address in the file, in bytes */
+	u64 latency; /* ns */
+	u64 period;
+	u32 pid;
+	u32 tid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fault_sample);
+} fault_samples SEC(".maps");
+
+/* Counts the fault in fault_samples, or sends it, with the stack in scratch. */
+__noinline int fault_count(bool major)
 {
-	struct task_struct *task = current_task();
-	u64 period = ctx->sample_period;
-	struct count_key key = {};
+	u32 zero = 0;
+	struct fault_sample *sample = bpf_map_lookup_elem(&fault_samples, &zero);
+	struct stack_scratch *scratch = stack_scratch(0);
 	struct count_value value;
-	struct stack_scratch *scratch;
-	struct stack_record *rec;
-	u32 tid = task_pid(task);
-	u64 offset = 0, latency;
+	struct count_key key;
 
-	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
-	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, period);
-	if (!target_has(task))
+	if (!sample || !scratch)
 		return 0;
-	latency = fault_latency(tid, ctx->addr);
-	/* A CPU runs one program of an event at a time, so both share it. */
-	scratch = stack_scratch(0);
-	if (!scratch)
-		return 0;
-	rec = &scratch->record;
-
-	stat_add(STAT_SAMPLES, 1);
-	stack_begin(rec, task);
-	find_page(task, rec->epoch, ctx->addr, by, &key, &offset);
-	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
-	if (!skip_kernel_stack && !regs_in_user(ctx))
-		walk_kernel(ctx, rec);
-	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(ctx, task, scratch);
+	key = sample->key;
 	key.id = stack_intern(scratch);
 	if (timeline) {
 		struct timeline_event event = {
@@ -297,13 +300,13 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 			.cpu = bpf_get_smp_processor_id(),
 			.time = bpf_ktime_get_ns(),
 			.id = key.id,
-			.address = ctx->addr,
+			.address = sample->address,
 			.file = key.file,
-			.offset = offset,
-			.latency = latency,
-			.period = period,
-			.pid = task_tgid(task),
-			.tid = tid,
+			.offset = sample->offset,
+			.latency = sample->latency,
+			.period = sample->period,
+			.pid = sample->pid,
+			.tid = sample->tid,
 			.major = major,
 		};
 
@@ -311,17 +314,53 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 		return 0;
 	}
 	if (by_thread)
-		key.tid = tid;
+		key.tid = sample->tid;
 	if (by_cpu)
 		key.cpu = bpf_get_smp_processor_id();
 	value = (struct count_value){
 		.samples = 1,
-		.minor = major ? 0 : period,
-		.major = major ? period : 0,
-		.latency = latency * period,
+		.minor = major ? 0 : sample->period,
+		.major = major ? sample->period : 0,
+		.latency = sample->latency * sample->period,
 	};
 	count(&key, &value);
 	return 0;
+}
+
+static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, enum find_by by)
+{
+	struct task_struct *task = current_task();
+	struct stack_scratch *scratch;
+	struct fault_sample *sample;
+	struct stack_record *rec;
+	u32 zero = 0;
+
+	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
+	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, ctx->sample_period);
+	if (!target_has(task))
+		return 0;
+	sample = bpf_map_lookup_elem(&fault_samples, &zero);
+	scratch = stack_scratch(0);
+	if (!sample || !scratch)
+		return 0;
+	*sample = (struct fault_sample){
+		.address = ctx->addr,
+		.period = ctx->sample_period,
+		.pid = task_tgid(task),
+		.tid = task_pid(task),
+	};
+	sample->latency = fault_latency(sample->tid, sample->address);
+	rec = &scratch->record;
+
+	stat_add(STAT_SAMPLES, 1);
+	stack_begin(rec, task);
+	find_page(task, rec->epoch, ctx->addr, by, &sample->key, &sample->offset);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (!skip_kernel_stack && !regs_in_user(ctx))
+		walk_kernel(ctx, rec);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_user(ctx, task, scratch);
+	return fault_count(major);
 }
 
 SEC("perf_event")

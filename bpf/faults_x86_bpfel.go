@@ -85,6 +85,7 @@ const (
 	FaultsMapCodeSeen            = "code_seen"
 	FaultsMapCounts0             = "counts_0"
 	FaultsMapCounts1             = "counts_1"
+	FaultsMapFaultSamples        = "fault_samples"
 	FaultsMapFaults              = "faults"
 	FaultsMapFileScratch         = "file_scratch"
 	FaultsMapFilesSeen           = "files_seen"
@@ -195,6 +196,7 @@ type FaultsMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	FaultSamples     *ebpf.MapSpec `ebpf:"fault_samples"`
 	Faults           *ebpf.MapSpec `ebpf:"faults"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
@@ -269,6 +271,7 @@ type FaultsMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	FaultSamples     *ebpf.Map `ebpf:"fault_samples"`
 	Faults           *ebpf.Map `ebpf:"faults"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
@@ -298,6 +301,7 @@ func (m *FaultsMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.FaultSamples,
 		m.Faults,
 		m.FileScratch,
 		m.FilesSeen,
