@@ -37,8 +37,11 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		to   *int
 	}{{"major", &v.major}, {"minor", &v.minor}, {"build", &v.build}, {"patch", &v.patch}} {
 		s, ok, err := f.DynamicSymbol("_ZN2v88internal7Version6" + part.name + "_E")
-		if err != nil || !ok {
+		if err != nil {
 			return nil, err
+		}
+		if !ok {
+			return withoutSymbols(f)
 		}
 		n, err := constant(f, s)
 		if err != nil {
@@ -72,6 +75,16 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	}
 	b.Open = func(m runtimes.Memory) runtimes.Reader { return newReader(l, m) }
 	return b, nil
+}
+
+// withoutSymbols returns the runtime of a file that does not export V8's version: an unknown
+// one if it has Node.js, as Electron does, and else none.
+func withoutSymbols(f *elffile.File) (*runtimes.Build, error) {
+	_, isNode, err := f.DynamicSymbol("node_module_register")
+	if err != nil || !isNode {
+		return nil, err
+	}
+	return &runtimes.Build{Unknown: "node without V8's v8dbg_ symbols: its JavaScript functions are not shown"}, nil
 }
 
 // version is a version of V8.

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +129,26 @@ func TestDetect(t *testing.T) {
 	defer other.Close()
 	if b, err := (Runtime{}).Detect(other); b != nil || err != nil {
 		t.Errorf("the test has V8: %+v, %v", b, err)
+	}
+}
+
+// A program with Node.js but without V8's symbols is reported.
+func TestDetectWithoutSymbols(t *testing.T) {
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.so")
+	if err := os.WriteFile(source, []byte("void node_module_register(void) {}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(testenv.Tool(t, "gcc"), "-shared", "-fPIC", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f, err := elffile.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if b, err := (Runtime{}).Detect(f); err != nil || b == nil || b.Unknown == "" {
+		t.Errorf("%+v, %v", b, err)
 	}
 }
 
