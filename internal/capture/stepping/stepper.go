@@ -111,11 +111,14 @@ const (
 // protect makes the stepper the last process to be killed when memory runs out, and the
 // first to get a CPU: during a burst it holds another thread. Without CAP_SYS_RESOURCE
 // and CAP_SYS_NICE it has no effect. If the kernel schedules by session (autogroup, see
-// sched(7)), only the priority of the group counts.
+// sched(7)), only the priority of the group counts. It is set only in a session of the
+// stepper's own: in another one, it would starve the rest of the machine from then on.
 func protect() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	prioritize()
-	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
+	if sid, err := unix.Getsid(0); err == nil && sid == unix.Getpid() {
+		_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
+	}
 }
 
 // stepper is the state of the stepper process.

@@ -134,9 +134,15 @@ func TestKilled(t *testing.T) {
 
 // TestClosedOutput closes the pipe to which the stepper reports, as happens between the
 // parent's death and the end of the stepper's input. The stepper must go on until its
-// input ends.
+// input ends. It runs in the session of the test, whose priority it must not change.
 func TestClosedOutput(t *testing.T) {
 	mayTrace(t)
+	group, _ := os.ReadFile("/proc/self/autogroup") // none if the kernel does not schedule by session
+	t.Cleanup(func() {
+		if now, _ := os.ReadFile("/proc/self/autogroup"); !bytes.Equal(now, group) {
+			t.Errorf("got autogroup %q, want %q as before", now, group)
+		}
+	})
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	cmd := exec.Command("/proc/self/exe", Subcommand)
 	in, err := cmd.StdinPipe()
