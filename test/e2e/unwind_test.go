@@ -76,6 +76,18 @@ func endsOf(t *testing.T, text string) map[string]ends {
 	return by
 }
 
+// ofProcesses returns the samples of the given processes in a text profile. Others may run
+// the same programs.
+func ofProcesses(text string, pids []string) string {
+	var out strings.Builder
+	for _, m := range sample.FindAllStringSubmatch(text, -1) {
+		if slices.Contains(pids, m[4]) {
+			fmt.Fprintln(&out, m[0])
+		}
+	}
+	return out.String()
+}
+
 // rooted counts a command's samples with an outermost function that begins a thread,
 // according to its name.
 func rooted(text, comm string) (with, all int) {
@@ -154,10 +166,11 @@ func TestUnwindSystem(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
-	per, all := endsOf(t, r.stdout), ends{}
+	text := ofProcesses(r.stdout, pids)
+	per, all := endsOf(t, text), ends{}
 	for comm := range programs {
 		e := per[comm]
-		with, named := rooted(r.stdout, comm)
+		with, named := rooted(text, comm)
 		t.Logf("%-15s %5.1f %% whole of %d %v; by names %d of %d", comm, 100*e.whole(), e.total(), e, with, named)
 		if e.total() == 0 {
 			t.Errorf("got no samples of %s", comm)

@@ -78,7 +78,7 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &function{identity: id, code: runtimes.Code{Kind: runtimes.Kind(bpf.RuntimeV8)}}
+	f := &function{identity: id, code: runtimes.Code{Kind: bpf.RuntimeV8}}
 	name, start, err := r.name(shared.at(r.sharedName))
 	if err != nil {
 		return nil, err
@@ -183,11 +183,11 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 	return name, start, nil
 }
 
-// shortText returns a string, and marks one of more than max characters as truncated.
-func (r *reader) shortText(object uint64, max int) (string, error) {
-	s, err := r.text(object, max+1)
-	if runes := []rune(s); len(runes) > max {
-		s = string(runes[:max]) + runtimes.Cut
+// shortText returns a string, and marks one of more than limit characters as truncated.
+func (r *reader) shortText(object uint64, limit int) (string, error) {
+	s, err := r.text(object, limit+1)
+	if runes := []rune(s); len(runes) > limit {
+		s = string(runes[:limit]) + runtimes.Cut
 	}
 	return s, err
 }

@@ -24,7 +24,7 @@ type layout struct {
 	// Instance types.
 	shared, scopeInfo, script, fixedArray  int
 	byteArray, trustedByteArray, bytecodes int
-	code, interpreterData, uncompiledMin   int
+	code, interpreterData                  int
 	nonString                              int
 	representation, seq, cons, thin        int
 	sliced, external, encoding, oneByte    int

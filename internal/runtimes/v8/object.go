@@ -77,15 +77,15 @@ func (h *heap) typed(object uint64, n int, types ...int) (words, error) {
 	return nil, fmt.Errorf("%w: type %d instead of %v", errLayout, is, types)
 }
 
-// array reads the elements of an array of one of the types, each of size bytes, at most max
+// array reads the elements of an array of one of the types, each of size bytes, at most limit
 // bytes.
-func (h *heap) array(object uint64, size, max int, types ...int) (words, error) {
+func (h *heap) array(object uint64, size, limit int, types ...int) (words, error) {
 	b, err := h.typed(object, h.arrayLength+word, types...)
 	if err != nil {
 		return nil, err
 	}
 	n, ok := smi(b.at(h.arrayLength))
-	if !ok || n < 0 || n > max/size {
+	if !ok || n < 0 || n > limit/size {
 		return nil, fmt.Errorf("%w: array of %d elements", errLayout, n)
 	}
 	elements := make(words, n*size)

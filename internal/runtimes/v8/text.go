@@ -20,11 +20,11 @@ type piece struct {
 	from, size int // characters
 }
 
-// text returns the first max characters of a string. Strings may be concatenations (cons) of
+// text returns the first limit characters of a string. Strings may be concatenations (cons) of
 // others, parts (sliced) of others, or names of others (thin); see src/objects/string.tq.
-func (h *heap) text(object uint64, max int) (string, error) {
+func (h *heap) text(object uint64, limit int) (string, error) {
 	var out strings.Builder
-	left := max
+	left := limit
 	todo := []piece{{object, 0, -1}}
 	for n := 0; len(todo) > 0 && left > 0; n++ {
 		p := todo[len(todo)-1]

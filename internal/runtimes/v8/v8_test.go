@@ -250,7 +250,7 @@ func TestPlaces(t *testing.T) {
 	id := b.function()
 	r := newReader(testLayout, &b)
 	got := r.Places(runtimes.Frame{Identity: id, Position: -1})
-	want := runtimes.Code{Kind: runtimes.Kind(bpf.RuntimeV8), Name: "name!", File: "/s.mjs", FirstLine: 2}
+	want := runtimes.Code{Kind: bpf.RuntimeV8, Name: "name!", File: "/s.mjs", FirstLine: 2}
 	if len(got) != 1 || got[0].Function != want || got[0].Line != 0 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
