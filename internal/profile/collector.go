@@ -27,6 +27,7 @@ func NewCollector(types ...ValueType) *Collector {
 
 // Value returns the index of a value type, adding it if it is new.
 func (c *Collector) Value(v ValueType) int {
+	c.names(&v.Type, &v.Unit)
 	i, ok := c.index[v]
 	if !ok {
 		i = c.addValue(v)

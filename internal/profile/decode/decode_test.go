@@ -2,6 +2,8 @@ package decode
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
+	"fulgur/internal/profile/otelprofiles"
 	"fulgur/internal/profile/timeline/timelinetest"
 )
 
@@ -217,5 +220,81 @@ func TestFoldedTask(t *testing.T) {
 		if got := foldedTask(name); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+// OTLP files are recognized in any order of their fields, and pprof's are not taken for one.
+func TestSniffOTLP(t *testing.T) {
+	p := encodetest.Typical()
+	data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p) })
+	var resources, dictionary []byte
+	scanFields(data, func(f protoField) bool {
+		part := append(binary.AppendUvarint([]byte{byte(f.number<<3 | 2)}, uint64(len(f.data))), f.data...)
+		if f.number == otelprofiles.DataDictionary {
+			dictionary = part
+		} else {
+			resources = append(resources, part...)
+		}
+		return true
+	})
+	for name, parts := range map[string][]byte{
+		"dictionary first":     slices.Concat(dictionary, resources),
+		"empty resource first": slices.Concat([]byte{otelprofiles.DataResource<<3 | 2, 0}, resources, dictionary),
+	} {
+		if got := decoded(t, parts, OTLP); got.Total(0) != p.Total(0) {
+			t.Errorf("%s: got total %d, want %d", name, got.Total(0), p.Total(0))
+		}
+	}
+	for _, p := range []*profile.Profile{p, encodetest.Threads(), encodetest.Empty()} {
+		packed := encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
+		in, err := unpack(t.Context(), bytes.NewReader(packed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _ := io.ReadAll(in); isOTLP(data) {
+			t.Error("got OTLP for a profile of pprof")
+		}
+	}
+}
+
+// Small files that describe much are refused, or read in bounded memory, until the context
+// is done.
+func TestHostileOTLP(t *testing.T) {
+	field := func(number int, parts ...[]byte) []byte {
+		body := slices.Concat(parts...)
+		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(body))), body...)
+	}
+	resource := func(profiles []byte) []byte {
+		return field(otelprofiles.DataResource, field(otelprofiles.ResourceProfilesScope, profiles))
+	}
+	one := func(number int) []byte { return []byte{byte(number << 3), 1} }
+	sample := field(otelprofiles.ProfileSample, one(otelprofiles.SampleStack), field(otelprofiles.SampleValues, []byte{1}))
+	value := field(otelprofiles.ProfileSampleType, one(otelprofiles.ValueTypeType))
+	profiles := bytes.Repeat(field(otelprofiles.ScopeProfilesProfile, value), 1<<20)
+	name := field(otelprofiles.DictionaryString, bytes.Repeat([]byte("x"), 8<<20))
+	none := func(table int) []byte { return field(table) }
+	lines := bytes.Repeat(field(otelprofiles.LocationLine), profile.MaxDepth+1)
+	for name, data := range map[string][]byte{
+		"long name of a type of value in many profiles": slices.Concat(resource(profiles), resource(field(otelprofiles.ScopeProfilesProfile, value, sample)),
+			field(otelprofiles.DataDictionary, none(otelprofiles.DictionaryString), name, none(otelprofiles.DictionaryStack), none(otelprofiles.DictionaryStack))),
+	} {
+		p := decoded(t, data, OTLP)
+		if got := p.Total(0); got != 1 || len(p.ValueTypes[0].Type) > profile.MaxName {
+			t.Errorf("%s: got total %d, and a name of %d bytes", name, got, len(p.ValueTypes[0].Type))
+		}
+	}
+	many := slices.Concat(resource(field(otelprofiles.ScopeProfilesProfile, sample)), field(otelprofiles.DataDictionary,
+		none(otelprofiles.DictionaryLocation), field(otelprofiles.DictionaryLocation, lines),
+		none(otelprofiles.DictionaryStack), field(otelprofiles.DictionaryStack, field(otelprofiles.StackLocations, []byte{1}))))
+	if _, _, err := Read(t.Context(), bytes.NewReader(many), "input"); err == nil || !strings.Contains(err.Error(), "lines") {
+		t.Errorf("location with many lines: got error %v, want one about lines", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &otlpReader{ctx: ctx}
+	cancel()
+	n := 0
+	c.each(profiles, func(protoField) { n++ })
+	if n > 1024 || c.err == nil {
+		t.Errorf("read %d fields after the end of the context, error %v", n, c.err)
 	}
 }

@@ -18,14 +18,27 @@ import (
 var errOTLP = errors.New("an index is outside of its table")
 
 // isOTLP reports whether binary data begins with OpenTelemetry's ProfilesData rather than
-// with pprof's profile. Both begin with field 1, a message: here resources, whose fields
-// are messages, there a type of value, whose fields are numbers.
+// with pprof's profile. Its field 1 is a resource, whose fields are messages; pprof's is a
+// type of value, whose fields are numbers. Its field 2 is the dictionary, whose first field
+// is an empty row; pprof's is a sample, without empty fields.
 func isOTLP(head []byte) bool {
-	if len(head) < 3 || head[0] != 1<<3|2 {
-		return false
+	for len(head) > 1 {
+		key := head[0]
+		size, n := uvarint(head[1:])
+		if key&7 != 2 || n == 0 {
+			return false
+		}
+		head = head[1+n:]
+		switch {
+		case key>>3 == otelprofiles.DataResource && size == 0:
+			continue
+		case key>>3 == otelprofiles.DataResource:
+			return len(head) > 0 && head[0]&7 == 2
+		default:
+			return key>>3 == otelprofiles.DataDictionary && len(head) > 1 && head[0]&7 == 2 && head[1] == 0
+		}
 	}
-	_, n := uvarint(head[1:])
-	return n > 0 && len(head) > 1+n && head[1+n]&7 == 2
+	return false
 }
 
 // otlpReader converts a profile from OpenTelemetry's model.
@@ -43,6 +56,7 @@ type otlpReader struct {
 	meta                                    profile.Meta
 	losses                                  profile.Losses
 	left                                    int // number of frames that may still be read
+	fields                                  int // number of fields that were read
 	err                                     error
 }
 
@@ -58,12 +72,12 @@ func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{},
 		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
 	}
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.DataDictionary {
 			c.dictionary(f.data)
 		}
 	})
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.DataResource {
 			c.resource(f.data)
 		}
@@ -84,7 +98,7 @@ const rowSize = 64
 // dictionary finds the rows of the tables.
 func (c *otlpReader) dictionary(data []byte) {
 	size := 0
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if size += rowSize; size > profile.MaxTables {
 			c.fail(fmt.Errorf("more than %d rows in the dictionary", profile.MaxTables/rowSize))
 			return
@@ -103,6 +117,19 @@ func (c *otlpReader) dictionary(data []byte) {
 		case otelprofiles.DictionaryStack:
 			c.stackRows = append(c.stackRows, f.data)
 		}
+	})
+}
+
+// each calls yield with the fields of a message, up to the first malformed one or error.
+func (c *otlpReader) each(data []byte, yield func(protoField)) {
+	scanFields(data, func(f protoField) bool {
+		if c.fields++; c.fields%1024 == 0 {
+			c.fail(c.ctx.Err())
+		}
+		if c.err == nil {
+			yield(f)
+		}
+		return c.err == nil
 	})
 }
 
@@ -127,35 +154,48 @@ type attribute struct {
 	number int64
 }
 
-// attribute reads a message KeyValue or KeyValueAndUnit.
-func (c *otlpReader) attribute(data []byte) (a attribute) {
-	eachField(data, func(f protoField) {
-		switch {
-		case f.number == otelprofiles.KeyValueKey && f.packed:
+// keyValue reads a message KeyValue.
+func (c *otlpReader) keyValue(data []byte) (a attribute) {
+	c.each(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.KeyValueKey:
 			a.key = string(f.data)
-		case f.number == otelprofiles.AttributeKey, f.number == otelprofiles.KeyValueKeyIndex && !f.packed && a.key == "":
+		case otelprofiles.KeyValueKeyIndex:
 			a.key = row(c, c.strings, f.value)
-		case f.number == otelprofiles.KeyValueValue:
-			eachField(f.data, func(f protoField) {
-				switch f.number {
-				case otelprofiles.AnyString:
-					a.text = string(f.data)
-				case otelprofiles.AnyInt:
-					a.number = int64(f.value)
-				case otelprofiles.AnyStringIndex:
-					a.text = row(c, c.strings, f.value)
-				}
-			})
+		case otelprofiles.KeyValueValue:
+			c.anyValue(f.data, &a)
 		}
 	})
 	return a
+}
+
+// anyValue reads the value of an attribute.
+func (c *otlpReader) anyValue(data []byte, a *attribute) {
+	c.each(data, func(f protoField) {
+		switch f.number {
+		case otelprofiles.AnyString:
+			a.text = string(f.data)
+		case otelprofiles.AnyInt:
+			a.number = int64(f.value)
+		case otelprofiles.AnyStringIndex:
+			a.text = row(c, c.strings, f.value)
+		}
+	})
+	a.text = a.text[:min(len(a.text), profile.MaxName)]
 }
 
 // attributeAt returns an attribute of the dictionary.
 func (c *otlpReader) attributeAt(i uint64) attribute {
 	a, ok := c.attributes[i]
 	if !ok {
-		a = c.attribute(row(c, c.attributeRows, i))
+		c.each(row(c, c.attributeRows, i), func(f protoField) {
+			switch f.number {
+			case otelprofiles.AttributeKey:
+				a.key = row(c, c.strings, f.value)
+			case otelprofiles.AttributeValue:
+				c.anyValue(f.data, &a)
+			}
+		})
 		c.attributes[i] = a
 	}
 	return a
@@ -164,15 +204,15 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 // resource reads the profiles of a resource.
 func (c *otlpReader) resource(data []byte) {
 	var task profile.Task
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if f.number != otelprofiles.ResourceProfilesResource {
 			return
 		}
-		eachField(f.data, func(f protoField) {
+		c.each(f.data, func(f protoField) {
 			if f.number != otelprofiles.ResourceAttributes {
 				return
 			}
-			switch a := c.attribute(f.data); a.key {
+			switch a := c.keyValue(f.data); a.key {
 			case otelprofiles.PID:
 				task.PID = id(a.number)
 			case otelprofiles.HostName:
@@ -186,7 +226,7 @@ func (c *otlpReader) resource(data []byte) {
 			}
 		})
 	})
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.ResourceProfilesScope {
 			c.scope(f.data, task)
 		}
@@ -204,12 +244,12 @@ func id(n int64) int {
 // scope reads the profiles of a scope of a process.
 func (c *otlpReader) scope(data []byte, task profile.Task) {
 	losses := c.losses
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ScopeProfilesScope:
-			eachField(f.data, func(f protoField) {
+			c.each(f.data, func(f protoField) {
 				if f.number == otelprofiles.ScopeAttributes {
-					c.run(c.attribute(f.data), &losses)
+					c.run(c.keyValue(f.data), &losses)
 				}
 			})
 		case otelprofiles.ScopeProfilesProfile:
@@ -242,7 +282,7 @@ func (c *otlpReader) run(a attribute, losses *profile.Losses) {
 func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 	var value, period profile.ValueType
 	var every int64
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ProfileSampleType:
 			value = c.valueType(f.data)
@@ -265,7 +305,7 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 		return
 	}
 	v := c.Value(value)
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.ProfileSample && c.err == nil {
 			c.sample(f.data, task, v)
 		}
@@ -273,7 +313,7 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 }
 
 func (c *otlpReader) valueType(data []byte) (v profile.ValueType) {
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ValueTypeType:
 			v.Type = row(c, c.strings, f.value)
@@ -286,15 +326,11 @@ func (c *otlpReader) valueType(data []byte) (v profile.ValueType) {
 
 // sample reads a sample. Without values, each of its times counts 1.
 func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
-	if err := c.ctx.Err(); err != nil {
-		c.fail(err)
-		return
-	}
 	at := profile.Sample{CPU: -1}
 	var sum, times int64
 	valued := false
 	var stack uint64
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.SampleStack:
 			stack = f.value
@@ -353,7 +389,7 @@ func (c *otlpReader) stack(i uint64) (s profile.StackID) {
 		return s
 	}
 	var path []uint64
-	eachField(row(c, c.stackRows, i), func(f protoField) {
+	c.each(row(c, c.stackRows, i), func(f protoField) {
 		if f.number == otelprofiles.StackLocations {
 			for at := range f.list() {
 				if path = append(path, at); len(path) > maxLocations {
@@ -389,14 +425,16 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 	var lines [][]byte
 	var kind string
 	var mapping uint64
-	eachField(row(c, c.locationRows, i), func(field protoField) {
+	c.each(row(c, c.locationRows, i), func(field protoField) {
 		switch field.number {
 		case otelprofiles.LocationMapping:
 			mapping = field.value
 		case otelprofiles.LocationAddress:
 			f.Address = field.value
 		case otelprofiles.LocationLine:
-			lines = append(lines, field.data)
+			if lines = append(lines, field.data); len(lines) > profile.MaxDepth {
+				c.fail(fmt.Errorf("a location has more than %d lines", profile.MaxDepth))
+			}
 		case otelprofiles.LocationAttributes:
 			for i := range field.list() {
 				if a := c.attributeAt(i); a.key == otelprofiles.FrameType {
@@ -427,7 +465,7 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 // line adds to f what a line says.
 func (c *otlpReader) line(data []byte, f *profile.Frame) {
 	f.Function, f.Line = 0, 0
-	eachField(data, func(field protoField) {
+	c.each(data, func(field protoField) {
 		switch {
 		case field.number == otelprofiles.LineFunction && field.value > 0:
 			f.Function = c.function(row(c, c.functionRows, field.value))
@@ -440,7 +478,7 @@ func (c *otlpReader) line(data []byte, f *profile.Frame) {
 // function interns a function.
 func (c *otlpReader) function(data []byte) profile.FunctionID {
 	var fn profile.Function
-	eachField(data, func(f protoField) {
+	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.FunctionName:
 			fn.Name = row(c, c.strings, f.value)
@@ -473,7 +511,7 @@ func (c *otlpReader) mapping(i uint64) otlpMapped {
 		return known
 	}
 	var m profile.Mapping
-	eachField(row(c, c.mappingRows, i), func(f protoField) {
+	c.each(row(c, c.mappingRows, i), func(f protoField) {
 		switch f.number {
 		case otelprofiles.MappingStart:
 			m.Start = f.value

@@ -45,6 +45,14 @@ func (f protoField) list() iter.Seq[uint64] {
 
 // eachField calls yield with the fields of a message, up to the first malformed one.
 func eachField(data []byte, yield func(protoField)) {
+	scanFields(data, func(f protoField) bool {
+		yield(f)
+		return true
+	})
+}
+
+// scanFields is like eachField, but ends when yield returns false.
+func scanFields(data []byte, yield func(protoField) bool) {
 	for len(data) > 0 {
 		key, n := uvarint(data)
 		if n == 0 {
@@ -70,7 +78,9 @@ func eachField(data []byte, yield func(protoField)) {
 			n = int(length)
 			f.packed, f.data = true, data[:n]
 			if n == 0 {
-				yield(f)
+				if !yield(f) {
+					return
+				}
 				continue
 			}
 		default:
@@ -79,7 +89,9 @@ func eachField(data []byte, yield func(protoField)) {
 		if n == 0 || n > len(data) {
 			return
 		}
-		yield(f)
+		if !yield(f) {
+			return
+		}
 		data = data[n:]
 	}
 }

@@ -81,12 +81,13 @@ func (e *encoder) encode() []proto.Message {
 	for i, p := range processes {
 		var profiles proto.Message
 		profiles.Message(otelprofiles.ScopeProfilesScope, scope)
-		for v, body := range bodies[i] {
-			body.Message(otelprofiles.ProfileID, identifier(contents, i, v, body))
+		of := e.resource(p)
+		for _, body := range bodies[i] {
+			body.Message(otelprofiles.ProfileID, identifier(contents, scope, of, body))
 			profiles.Message(otelprofiles.ScopeProfilesProfile, body)
 		}
 		var resource, head proto.Message
-		resource.Message(otelprofiles.ResourceProfilesResource, e.resource(p))
+		resource.Message(otelprofiles.ResourceProfilesResource, of)
 		resource.Announce(otelprofiles.ResourceProfilesScope, len(profiles))
 		head.Announce(otelprofiles.DataResource, len(resource)+len(profiles))
 		parts = append(parts, head, resource, profiles)
@@ -96,14 +97,13 @@ func (e *encoder) encode() []proto.Message {
 	return slices.Concat(parts, []proto.Message{head}, tables)
 }
 
-// identifier returns the ID of a profile: a hash of the dictionary, of what tells it from
-// the others in the file, and of itself.
-func identifier(dictionary []byte, process, value int, body proto.Message) proto.Message {
+// identifier returns the ID of a profile: a hash of all that it consists of.
+func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Message {
 	sum := sha256.New()
-	sum.Write(dictionary)
-	sum.Write(binary.BigEndian.AppendUint32(nil, uint32(process)))
-	sum.Write(binary.BigEndian.AppendUint32(nil, uint32(value)))
-	sum.Write(body)
+	for _, part := range [][]byte{dictionary, scope, resource, body} {
+		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		sum.Write(part)
+	}
 	return sum.Sum(nil)[:16]
 }
 
