@@ -36,7 +36,10 @@ func TestTouch(t *testing.T) {
 				t.Errorf("-c %d: got %d %s, want a multiple of the period", period, got, test.value)
 			}
 			want := stat.EveryNth(int(test.want), period, runtime.NumCPU())
-			want.Low -= int(m.skipped())
+			want.Low -= int(m.skipped() + m.unknownPages(t, test.value))
+			if period == 1 && got == 0 && test.want > 0 && test.value == "faults" {
+				t.Errorf("got no faults of %s", filepath.Base(test.page))
+			}
 			if !want.Has(got / period) {
 				t.Errorf("-c %d: got %d samples for %d %s of %s, want %s of %d\n%s", period, got/period, got, test.value, filepath.Base(test.page), want, test.want, m.stderr)
 			}
@@ -47,6 +50,14 @@ func TestTouch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// unknownPages returns the faults in touchPages whose page the kernel could not look up: it
+// refuses while another thread changes the address space, or when it has not yet released
+// the lock of an earlier look-up.
+func (m measured) unknownPages(t *testing.T, value string) int64 {
+	t.Helper()
+	return m.sum(t, value, "toucher", "[unknown page]", "fulgur/test/waiting.touchPages")
 }
 
 // The latency of a fault does not include the kernel's earlier work on the same
@@ -115,7 +126,7 @@ func TestAgainstPerfTrace(t *testing.T) {
 		}
 		lacking += n - got[at]
 	}
-	if lacking > m.skipped() {
-		t.Errorf("%d faults of perf are missing, at %d places, want at most the %d skipped ones\n%s", lacking, len(want), m.skipped(), m.stderr)
+	if most := m.skipped() + m.unknownPages(t, "faults"); lacking > most {
+		t.Errorf("%d faults of perf are missing, at %d places, want at most the %d skipped ones and those of unknown pages\n%s", lacking, len(want), most, m.stderr)
 	}
 }

@@ -95,7 +95,7 @@ func (m *Subject) Shown() int { return len(m.Values()) - 1 }
 
 // Place adds the stack to the profile, with the file of the page on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	note := "unmapped"
+	note := "unknown page"
 	page := ParseDetail(s.Detail)
 	switch page.Kind {
 	case Anonymous:
