@@ -126,7 +126,7 @@ func TestAgainstPerfTrace(t *testing.T) {
 		}
 		lacking += n - got[at]
 	}
-	if most := m.skipped() + m.unknownPages(t, "faults"); lacking > most {
-		t.Errorf("%d faults of perf are missing, at %d places, want at most the %d skipped ones and those of unknown pages\n%s", lacking, len(want), most, m.stderr)
+	if limit := m.skipped() + m.unknownPages(t, "faults"); lacking > limit {
+		t.Errorf("%d faults of perf are missing, at %d places, want at most the %d skipped ones and those of unknown pages\n%s", lacking, len(want), limit, m.stderr)
 	}
 }
