@@ -62,7 +62,8 @@ struct v8_process {
 	u8 function_shared; /* in JSFunction: the SharedFunctionInfo */
 	u8 shared_script; /* in SharedFunctionInfo: the Script */
 	u8 shared_numbers; /* in SharedFunctionInfo: 16 bytes of integers */
-	u8 pad[4];
+	u8 script_id; /* in Script: its number */
+	u8 pad[3];
 };
 
 /* The runtime of a process. */

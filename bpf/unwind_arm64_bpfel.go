@@ -212,7 +212,8 @@ type UnwindV8Process struct {
 	FunctionShared uint8
 	SharedScript   uint8
 	SharedNumbers  uint8
-	Pad            [4]uint8
+	ScriptId       uint8
+	Pad            [3]uint8
 }
 
 // Names of all BPF objects in the ELF.

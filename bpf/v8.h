@@ -6,8 +6,9 @@
  * frames have a small integer in place of the context.
  *
  * V8's garbage collector moves JSFunctions often, but their SharedFunctionInfo only when it
- * compacts memory. Its address and a check identify the function. User space reads the rest
- * when it receives the stack: see internal/runtimes/v8.
+ * compacts memory. Its address and a check identify the function. The check includes the
+ * number of the Script, which V8 does not use again, unlike addresses. User space reads the
+ * rest when it receives the stack: see internal/runtimes/v8.
  *
  * Data in the process may be forged, or change during the walk: the instance types of all
  * objects are checked.
@@ -52,7 +53,14 @@ static __always_inline u16 v8_type(const struct v8_process *p, u64 object)
 UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	u64 slots[V8_SLOTS], shared = 0, script = 0, numbers[V8_NUMBERS / 8], key, pc;
+	/* The slots are not needed once the identity is read. One place saves stack. */
+	union {
+		u64 slots[V8_SLOTS];
+		struct {
+			u64 numbers[V8_NUMBERS / 8], script, script_id;
+		};
+	} w;
+	u64 shared = 0, key, pc;
 	struct v8_process *p;
 	u32 at, check, position = 0;
 	u16 type;
@@ -60,25 +68,26 @@ UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 	if (!s)
 		return 0;
 	p = &s->runtime_walk.process.v8;
-	if (!runtime_read(slots, sizeof(slots), fp - sizeof(slots)) ||
-	    !V8_IS_OBJECT(slots[V8_CONTEXT]))
+	if (!runtime_read(w.slots, sizeof(w.slots), fp - sizeof(w.slots)) ||
+	    !V8_IS_OBJECT(w.slots[V8_CONTEXT]))
 		return 0;
-	type = v8_type(p, slots[V8_FUNCTION]);
+	type = v8_type(p, w.slots[V8_FUNCTION]);
 	if (type < p->function_first || type > p->function_last ||
-	    !runtime_read(&shared, 8, slots[V8_FUNCTION] - 1 + p->function_shared) ||
+	    !runtime_read(&shared, 8, w.slots[V8_FUNCTION] - 1 + p->function_shared) ||
 	    v8_type(p, shared) != p->shared_type)
 		return 0;
 	shared--;
-	if (!runtime_read(numbers, sizeof(numbers), shared + p->shared_numbers) ||
-	    !runtime_read(&script, 8, shared + p->shared_script))
-		return 0;
-	check = hash_step(hash_step(numbers[0], numbers[1]), script) >> 32;
 	/* Compiled code mostly has other data there. */
-	if (V8_IS_SMI(slots[V8_BYTECODE_OFFSET]) &&
-	    v8_type(p, slots[V8_BYTECODE]) == p->bytecode_type) {
-		position = slots[V8_BYTECODE_OFFSET] >> V8_SMI_SHIFT;
+	if (V8_IS_SMI(w.slots[V8_BYTECODE_OFFSET]) &&
+	    v8_type(p, w.slots[V8_BYTECODE]) == p->bytecode_type) {
+		position = w.slots[V8_BYTECODE_OFFSET] >> V8_SMI_SHIFT;
 		position = position < FRAME_ENTERED - 1 ? position + 1 : 0;
 	}
+	if (!runtime_read(w.numbers, sizeof(w.numbers), shared + p->shared_numbers) ||
+	    !runtime_read(&w.script, 8, shared + p->shared_script) ||
+	    !runtime_read(&w.script_id, 8, w.script - 1 + p->script_id))
+		return 0;
+	check = hash_step(hash_step(hash_step(w.numbers[0], w.numbers[1]), w.script), w.script_id) >> 32;
 	at = s->walk.first + i;
 	barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
 	if (at >= MAX_FRAME_WORDS - 2)

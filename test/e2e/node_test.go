@@ -183,6 +183,63 @@ func TestNodeCalls(t *testing.T) {
 	}
 }
 
+// V8 uses the memory of a collected function again for one with the same shape: a sample has
+// the name of a function only while that function runs.
+func TestNodeCollected(t *testing.T) {
+	testenv.Root(t)
+	// Clocks may be adjusted meanwhile. Functions run for longer.
+	const margin = 15 * time.Millisecond
+	for name, program := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			script, err := filepath.Abs("testdata/collected.js")
+			if err != nil {
+				t.Fatal(err)
+			}
+			account := filepath.Join(t.TempDir(), "account")
+			r := fulgur(t, "profile", "-F", "999", "--stream", "--format", "jsonl", "--", program, "--expose-gc", script, account)
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			text, err := os.ReadFile(account)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin, end := map[string]time.Time{}, map[string]time.Time{}
+			for line := range strings.Lines(string(text)) {
+				var made string
+				var first, last int64
+				if _, err := fmt.Sscan(line, &made, &first, &last); err != nil {
+					t.Fatal(err)
+				}
+				begin[made], end[made] = time.UnixMilli(first).Add(-margin), time.UnixMilli(last+1).Add(margin)
+			}
+			seen := map[string]int{}
+			for text := range strings.Lines(r.stdout) {
+				var s streamed
+				if err := json.Unmarshal([]byte(text), &s); err != nil {
+					t.Fatalf("%v in %s", err, text)
+				}
+				at, err := time.Parse(time.RFC3339Nano, s.Time)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range s.User {
+					if !strings.HasPrefix(f.Function, "made_") {
+						continue
+					}
+					if seen[f.Function]++; at.Before(begin[f.Function]) || at.After(end[f.Function]) {
+						t.Errorf("%s is in a sample at %s, and ran from %s to %s", f.Function, at, begin[f.Function], end[f.Function])
+					}
+				}
+			}
+			t.Logf("%s: samples of %d of %d functions", name, len(seen), len(begin))
+			if len(seen) < 10 {
+				t.Errorf("samples of %d functions, want at least 10", len(seen))
+			}
+		})
+	}
+}
+
 // A program that calls a few functions all the time, which V8 compiles and inlines: each
 // sample has the whole chain of functions, and lines within them.
 func TestNodeInlined(t *testing.T) {

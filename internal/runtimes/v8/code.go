@@ -41,6 +41,9 @@ type codeLayout struct {
 	bytes         []int // types of arrays of bytes
 }
 
+// read returns the number of bytes to read of a Code object.
+func (l *codeLayout) read() int { return max(l.size, l.flags) + 4 }
+
 // compiled is the code of a function.
 type compiled struct {
 	object     uint64 // before the instructions
@@ -143,7 +146,7 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 	if c.code, err = r.codeOf(object); err != nil {
 		return nil, err
 	}
-	if c.contents, err = r.typed(c.code, max(l.size, l.flags)+4, l.code); err != nil {
+	if c.contents, err = r.typed(c.code, l.read(), l.code); err != nil {
 		return nil, err
 	}
 	c.size = uint64(c.contents.uint32(l.size))
@@ -245,9 +248,13 @@ func (r *reader) literal(c *compiled, id int, epoch uint64) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	contents, err := r.typed(shared, int(r.kernel.SharedNumbers)+numbersSize, r.layout.shared)
+	contents, err := r.typed(shared, r.sharedSize(), r.layout.shared)
 	if err != nil {
 		return nil, err
 	}
-	return r.function(runtimes.Identity{Epoch: epoch, Address: shared - 1, Check: r.check(contents)})
+	check, err := r.check(contents)
+	if err != nil {
+		return nil, err
+	}
+	return r.function(runtimes.Identity{Epoch: epoch, Address: shared - 1, Check: check})
 }

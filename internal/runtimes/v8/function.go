@@ -44,21 +44,33 @@ const (
 
 // shared reads the SharedFunctionInfo with the given identity, and its words.
 func (h *heap) shared(id runtimes.Identity) (words, error) {
-	b, err := h.typed(id.Address+1, int(h.kernel.SharedNumbers)+numbersSize, h.layout.shared)
+	b, err := h.typed(id.Address+1, h.sharedSize(), h.layout.shared)
 	if err != nil {
 		return nil, err
 	}
-	if h.check(b) != id.Check {
+	check, err := h.check(b)
+	if err != nil {
+		return nil, err
+	}
+	if check != id.Check {
 		return nil, fmt.Errorf("%w: another function is at its address", errLayout)
 	}
 	return b, nil
 }
 
+// sharedSize returns the number of bytes to read of a SharedFunctionInfo.
+func (l *layout) sharedSize() int { return int(l.kernel.SharedNumbers) + numbersSize }
+
 // check returns the check of a SharedFunctionInfo, as v8_frame() of bpf/v8.h makes it.
-func (h *heap) check(shared words) uint32 {
+func (h *heap) check(shared words) (uint32, error) {
 	n := int(h.kernel.SharedNumbers)
+	script := shared.at(h.sharedScript)
+	id := make(words, word)
+	if err := h.memory.Read(id, script-1+uint64(h.kernel.ScriptId)); err != nil {
+		return 0, err
+	}
 	hash := uint64(0)
-	for i, w := range []uint64{shared.at(n), shared.at(n + word), shared.at(h.sharedScript)} {
+	for i, w := range []uint64{shared.at(n), shared.at(n + word), script, id.at(0)} {
 		if i == 0 {
 			hash = w
 			continue
@@ -66,7 +78,7 @@ func (h *heap) check(shared words) uint32 {
 		hash = (hash ^ w) * hashMultiplier
 		hash ^= hash >> 29
 	}
-	return uint32(hash >> 32)
+	return uint32(hash >> 32), nil
 }
 
 // hashMultiplier is HASH_MULTIPLIER of bpf/task.h.

@@ -38,7 +38,9 @@ const (
 	dataAt      = 8 // SharedFunctionInfo: code or bytecode
 	numbersSize = 16
 	maxShared   = 72 // bytes that are read of a SharedFunctionInfo
-	maxScript   = 64
+	maxScript   = 72
+	stringSize  = 32  // bytes that are read of a String
+	maxCode     = 256 // bytes that are read of a Code object
 	// functionTypes is the number of instance types of JSFunction and its subclasses before
 	// V8 exported the last one: itself, constructors of classes, of Array, Promise, RegExp,
 	// and of 11 typed arrays; see src/objects/js-function.tq.
@@ -152,11 +154,8 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		last = first + functionTypes - 1
 	}
 	numbers := one(maxShared-numbersSize, "class_SharedFunctionInfo__length__uint16_t")
-	if l.sharedName+word > maxShared || l.sharedScript+word > maxShared || l.sharedFlags != numbers+8 || l.sharedName <= dataAt {
+	if l.sharedFlags != numbers+8 || l.sharedName <= dataAt {
 		missing = "class_SharedFunctionInfo"
-	}
-	if max(l.scriptName, l.scriptSource, l.scriptLineEnds)+word > maxScript {
-		missing = "class_Script"
 	}
 	l.kernel = bpf.UnwindV8Process{
 		FunctionFirst: uint16(first), FunctionLast: uint16(last),
@@ -164,8 +163,44 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		MapType:        uint8(one(offset, "class_Map__instance_type__uint16_t")),
 		FunctionShared: uint8(one(offset, "class_JSFunction__shared__SharedFunctionInfo")),
 		SharedScript:   uint8(l.sharedScript), SharedNumbers: uint8(numbers),
+		// The number follows in all versions, see src/objects/script.tq. It has no symbol.
+		ScriptId: uint8(l.scriptLineEnds + word),
+	}
+	if class := l.outside(); class != "" {
+		missing = class
 	}
 	return l, missing, err
+}
+
+// outside returns the class of an object with a field outside the bytes that are read of it,
+// or "" if all fields are inside.
+func (l *layout) outside() string {
+	code := &l.codeLayout
+	for _, f := range []struct {
+		class      string
+		size, read int // of the field, and of the object, in bytes
+		offsets    []int
+	}{
+		{"class_SharedFunctionInfo", word, min(l.sharedSize(), maxShared), []int{l.sharedName, l.sharedScript, l.sharedData}},
+		{"class_Script", word, maxScript, []int{l.scriptName, l.scriptSource, l.scriptLineEnds, int(l.kernel.ScriptId)}},
+		{"class_String", 4, stringSize, []int{l.stringLength}},
+		{"class_ConsString", word, stringSize, []int{l.consFirst, l.consSecond}},
+		{"class_ThinString", word, stringSize, []int{l.thinActual}},
+		{"class_SlicedString", word, stringSize, []int{l.slicedParent, l.slicedOffset}},
+		{"class_ExternalString", 2 * word, stringSize, []int{l.externalResource}},
+		{"class_Code", 4, maxCode, []int{code.size, code.flags}},
+		{"class_Code", word, code.read(), []int{code.deoptimize, code.positions, code.start}},
+	} {
+		for _, at := range f.offsets {
+			if at < 0 || at > f.read-f.size {
+				return f.class
+			}
+		}
+	}
+	if l.scopeFirst <= scopeStart-1 {
+		return "scopeinfo_idx_first_vars"
+	}
+	return ""
 }
 
 // readCodeLayout reads the layout of compiled code. V8 11.3 lost the symbols of some fields,

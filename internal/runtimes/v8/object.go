@@ -27,13 +27,30 @@ func smi(w uint64) (int, bool) { return int(int32(w >> 32)), w&0xffffffff == 0 }
 // words are the contents of an object, or of its beginning.
 type words []byte
 
-func (w words) at(offset int) uint64   { return binary.LittleEndian.Uint64(w[offset:]) }
-func (w words) int32(offset int) int   { return int(int32(binary.LittleEndian.Uint32(w[offset:]))) }
-func (w words) uint32(offset int) uint { return uint(binary.LittleEndian.Uint32(w[offset:])) }
+// at returns the word at an offset, or 0 if it is outside.
+func (w words) at(offset int) uint64 {
+	if offset < 0 || offset > len(w)-word {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(w[offset:])
+}
+
+// uint32 returns the 4 bytes at an offset, or 0 if they are outside.
+func (w words) uint32(offset int) uint {
+	if offset < 0 || offset > len(w)-4 {
+		return 0
+	}
+	return uint(binary.LittleEndian.Uint32(w[offset:]))
+}
+
+func (w words) int32(offset int) int { return int(int32(w.uint32(offset))) }
 
 // read reads n bytes of an object.
 func (h *heap) read(object uint64, n int) (words, error) {
 	if !isObject(object) {
+		return nil, errLayout
+	}
+	if n < 0 {
 		return nil, errLayout
 	}
 	b := make(words, n)

@@ -32,7 +32,7 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 		if n >= maxPieces {
 			return "", fmt.Errorf("%w: string of more than %d parts", errLayout, maxPieces)
 		}
-		b, err := h.read(p.object, 32)
+		b, err := h.read(p.object, stringSize)
 		if err != nil {
 			return "", err
 		}

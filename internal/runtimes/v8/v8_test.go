@@ -184,7 +184,7 @@ func (f *fake) Read(b []byte, addr uint64) error {
 
 // testLayout is the layout of V8 13.6, in Node.js 24.
 var testLayout = layout{
-	kernel:     bpf.UnwindV8Process{FunctionFirst: 2065, FunctionLast: 2081, SharedType: 282, BytecodeType: 186, MapType: 12, FunctionShared: 32, SharedScript: 40, SharedNumbers: 48},
+	kernel:     bpf.UnwindV8Process{FunctionFirst: 2065, FunctionLast: 2081, SharedType: 282, BytecodeType: 186, MapType: 12, FunctionShared: 32, SharedScript: 40, SharedNumbers: 48, ScriptId: 64},
 	sharedName: 24, sharedScript: 40, sharedData: 8, sharedFlags: 56,
 	scriptName: 16, scriptSource: 8, scriptLineEnds: 56,
 	bytecodeData: 64, bytecodeWrapper: 16, arrayLength: 8, arrayData: 16,
@@ -242,7 +242,11 @@ func (b *builder) function() runtimes.Identity {
 	if err != nil {
 		panic(err)
 	}
-	return runtimes.Identity{Epoch: 1, Address: shared - 1, Check: h.check(words)}
+	check, err := h.check(words)
+	if err != nil {
+		panic(err)
+	}
+	return runtimes.Identity{Epoch: 1, Address: shared - 1, Check: check}
 }
 
 func TestPlaces(t *testing.T) {
@@ -273,7 +277,9 @@ func FuzzPlaces(f *testing.F) {
 		}
 		h := heap{testLayout, &b}
 		if words, err := h.read(id.Address+1, maxShared); err == nil {
-			id.Check = h.check(words)
+			if check, err := h.check(words); err == nil {
+				id.Check = check
+			}
 		}
 		b.reads = 0
 		for _, p := range newReader(testLayout, &b).Places(runtimes.Frame{Identity: id, Position: int(more)}) {
