@@ -49,7 +49,7 @@ func TestOutside(t *testing.T) {
 // fail, also for layouts that readLayout would not accept.
 func FuzzLayout(f *testing.F) {
 	f.Add([]byte{}, uint16(0), []byte{})
-	f.Add([]byte{10, 200, 0, 16, 255, 255}, uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8})
+	f.Add([]byte{11, 200, 0, 16, 255, 255}, uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, changes []byte, at uint16, change []byte) {
 		var b builder
 		outer, inner := b.function(), b.function()
