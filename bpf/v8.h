@@ -18,8 +18,8 @@
 
 /* Included by runtime.h. */
 
-#define V8_IS_OBJECT(word) (((word)&3) == 1)
-#define V8_IS_SMI(word) (((word)&0xffffffff) == 0)
+#define V8_IS_OBJECT(word) (((word) & 3) == 1)
+#define V8_IS_SMI(word) (((word) & 0xffffffff) == 0)
 #define V8_SMI_SHIFT 32
 
 /* Words of a frame, from the lowest one; see StandardFrameConstants of V8. */
@@ -87,7 +87,9 @@ UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 	    !runtime_read(&w.script, 8, shared + p->shared_script) ||
 	    !runtime_read(&w.script_id, 8, w.script - 1 + p->script_id))
 		return 0;
-	check = hash_step(hash_step(hash_step(w.numbers[0], w.numbers[1]), w.script), w.script_id) >> 32;
+	check = hash_step(hash_step(hash_step(w.numbers[0], w.numbers[1]), w.script),
+			  w.script_id) >>
+		32;
 	at = s->walk.first + i;
 	barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
 	if (at >= MAX_FRAME_WORDS - 2)
