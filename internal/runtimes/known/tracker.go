@@ -27,11 +27,9 @@ type Tracker struct {
 	files map[weak.Pointer[process.File]]file
 	// readers has the readers of processes whose runtime has one.
 	readers map[int]reader
-	// patience bounds the time of reading processes' memory.
-	patience *answer.Patience
-	pruned   int // files after those that are gone were last removed
-	unknown  map[string]bool
-	failure  error
+	pruned  int // files after those that are gone were last removed
+	unknown map[string]bool
+	failure error
 }
 
 const (
@@ -60,7 +58,6 @@ func NewTracker(processes *ebpf.Map) *Tracker {
 		processes: processes,
 		files:     map[weak.Pointer[process.File]]file{},
 		readers:   map[int]reader{},
-		patience:  answer.NewPatience(),
 		unknown:   map[string]bool{},
 	}
 }
@@ -101,7 +98,8 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	entry.Image = image
 	found.Place(&entry, bias, glibc)
 	if found.Open != nil && t.readers[pid].Reader == nil {
-		t.readers[pid] = reader{found.Open(process.NewMemory(pid, t.patience)), image}
+		// Each process has its own patience: one that answers late costs others no names.
+		t.readers[pid] = reader{found.Open(process.NewMemory(pid, answer.NewPatience())), image}
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
 	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"time"
 
 	"fulgur/internal/runtimes"
 )
@@ -16,6 +17,8 @@ const (
 	maxElements   = 1 << 14 // of an array
 	maxTable      = 1 << 20 // bytes of a table
 	maxDepth      = 64      // nested inlined calls
+	maxMisses     = 64      // failed searches for code in missesTime
+	missesTime    = time.Second
 	scanBytes     = 4 << 10 // read at once: a page, since the next one may not be readable
 )
 
@@ -51,10 +54,9 @@ type compiled struct {
 	contents   words
 	start      uint64 // of the instructions
 	size       uint64 // in bytes
-	shared     uint64 // the function; 0 if the code is not optimized
 	table      []byte // the source position table
-	deoptimize uint64
-	inlinings  words // pairs of a position and the index of a function
+	deoptimize uint64 // 0 if the code is not optimized
+	inlinings  words  // pairs of a position and the index of a function
 }
 
 // inliningSize is the size of an InliningPosition in bytes; see src/codegen/source-position.h.
@@ -73,18 +75,37 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 		if c := r.codes[i-1]; r.unchanged(c) {
 			return c, nil
 		}
+		r.kept -= r.codes[i-1].bytes()
 		r.codes = slices.Delete(r.codes, i-1, i)
+	}
+	if err := r.maySearch(pc); err != nil {
+		return nil, err
 	}
 	c, err := r.findCode(pc)
 	if err != nil {
+		r.misses[pc] = true
 		return nil, err
 	}
-	if len(r.codes) >= maxCodes {
-		r.codes = nil
-	}
+	r.keep(c.bytes())
 	i, _ = slices.BinarySearchFunc(r.codes, c.start, byStart)
 	r.codes = slices.Insert(r.codes, i, c)
 	return c, nil
+}
+
+// bytes returns the memory that the tables of c take.
+func (c *compiled) bytes() int { return len(c.contents) + len(c.table) + len(c.inlinings) }
+
+// maySearch returns an error if a search for the code of an address failed lately, or too many
+// did: a failed search costs up to 130 reads.
+func (r *reader) maySearch(pc uint64) error {
+	if now := r.now(); now.Sub(r.missed) >= missesTime {
+		clear(r.misses)
+		r.missed = now
+	}
+	if r.misses[pc] || len(r.misses) >= maxMisses {
+		return fmt.Errorf("%w: no code at the last searches", errLayout)
+	}
+	return nil
 }
 
 // unchanged reports whether the code is still in its place. V8 reuses the memory of code.
@@ -160,20 +181,25 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 		return nil, err
 	}
 	c.deoptimize = c.contents.at(l.deoptimize)
-	data, err := r.array(c.deoptimize, word, word*maxElements, l.arrays...)
+	data, err := r.deoptimization(c)
 	if err != nil {
-		return nil, err
-	}
-	if len(data) <= word*max(l.inlinings, l.literals, l.shared, l.inlinedCount) {
-		return nil, fmt.Errorf("%w: deoptimization data of %d bytes", errLayout, len(data))
-	}
-	if c.shared, err = r.unwrap(data.at(word * l.shared)); err != nil {
 		return nil, err
 	}
 	if n, ok := smi(data.at(word * l.inlinedCount)); ok && n > 0 {
 		c.inlinings, err = r.array(data.at(word*l.inlinings), 1, inliningSize*maxElements, l.bytes...)
 	}
 	return c, err
+}
+
+// deoptimization returns the deoptimization data of optimized code. It is read each time: V8
+// may have moved the functions that it points to.
+func (r *reader) deoptimization(c *compiled) (words, error) {
+	l := &r.codeLayout
+	data, err := r.array(c.deoptimize, word, word*maxElements, l.arrays...)
+	if err == nil && len(data) <= word*max(l.inlinings, l.literals, l.shared, l.inlinedCount) {
+		err = fmt.Errorf("%w: deoptimization data of %d bytes", errLayout, len(data))
+	}
+	return data, err
 }
 
 // unwrap returns the SharedFunctionInfo that a word of an array points to: directly, weakly,
@@ -202,7 +228,14 @@ func (r *reader) unwrap(w uint64) (uint64, error) {
 // or nil if the code is not optimized or not there any more.
 func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
 	c, err := r.codeAt(f.PC)
-	if err != nil || c.shared != f.Address+1 {
+	if err != nil {
+		return nil
+	}
+	data, err := r.deoptimization(c)
+	if err != nil {
+		return nil
+	}
+	if shared, err := r.unwrap(data.at(word * r.codeLayout.shared)); err != nil || shared != f.Address+1 {
 		return nil
 	}
 	at, call := r.positions.position(c.table, int(f.PC-c.start))
@@ -214,7 +247,7 @@ func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
 		pair := c.inlinings[call*inliningSize:]
 		is := own
 		if id := pair.int32(word); id >= 0 { // a call of the function by itself has none
-			if is, err = r.literal(c, id, f.Epoch); err != nil {
+			if is, err = r.literal(data, id, f.Epoch); err != nil {
 				return nil
 			}
 		}
@@ -227,16 +260,8 @@ func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
 	return append(places, runtimes.Place{Function: own.code, Line: own.lines.at(at)})
 }
 
-// literal returns an inlined function of code. It reads the reference each time: V8 may
-// have moved the function.
-func (r *reader) literal(c *compiled, id int, epoch uint64) (*function, error) {
-	data, err := r.array(c.deoptimize, word, word*maxElements, r.codeLayout.arrays...)
-	if err != nil {
-		return nil, err
-	}
-	if len(data) <= word*r.codeLayout.literals {
-		return nil, errLayout
-	}
+// literal returns an inlined function of code with the given deoptimization data.
+func (r *reader) literal(data words, id int, epoch uint64) (*function, error) {
 	literals, err := r.array(data.at(word*r.codeLayout.literals), word, word*maxElements, r.codeLayout.arrays...)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package v8
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"fulgur/internal/runtimes"
 )
@@ -121,4 +122,73 @@ func FuzzInlined(f *testing.F) {
 			t.Errorf("%d reads", b.reads)
 		}
 	})
+}
+
+// The collector moved a function: its code points to the new place.
+func TestInlinedMoved(t *testing.T) {
+	var b builder
+	outer, inner := b.function(), b.function()
+	start := b.compiled(outer, inner, 12)
+	r := newReader(testLayout, &b)
+	frame := runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}
+	if got := r.Places(frame); len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	moved := b.function()
+	for at := 0; at < len(b.bytes); at += word {
+		if w := b.bytes[at:]; binary.LittleEndian.Uint64(w) == outer.Address+1 {
+			binary.LittleEndian.PutUint64(w, moved.Address+1)
+		}
+	}
+	frame.Identity = moved
+	if got := r.Places(frame); len(got) != 2 {
+		t.Errorf("%+v after the function moved", got)
+	}
+}
+
+// Searches for code that fail are not repeated, and are limited in number for some time.
+func TestMisses(t *testing.T) {
+	var b builder
+	id := b.function()
+	b.bytes = append(b.bytes, make([]byte, 1<<20)...)
+	r := newReader(testLayout, &b)
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	search := func(n int) int {
+		before := b.reads
+		for i := range n {
+			r.Places(runtimes.Frame{Identity: id, Position: -1, PC: base + 1<<19 + uint64(i), Compiled: true})
+		}
+		return b.reads - before
+	}
+	if first, again := search(1), search(1); again >= first || again != 0 {
+		t.Errorf("%d reads, %d again", first, again)
+	}
+	search(maxMisses)
+	if n := search(100 * maxMisses); n != 0 {
+		t.Errorf("%d reads after %d failed searches", n, maxMisses)
+	}
+	now = now.Add(missesTime)
+	if n := search(1); n == 0 {
+		t.Error("no search later")
+	}
+}
+
+// Lines and tables that are kept are limited in bytes, and scripts beyond the limit have lines.
+func TestKept(t *testing.T) {
+	var b builder
+	r := newReader(testLayout, &b)
+	for range 8 {
+		id := b.function()
+		if got := r.Places(runtimes.Frame{Identity: id, Position: -1}); len(got) != 1 || got[0].Function.FirstLine != 2 {
+			t.Errorf("%+v", got)
+		}
+		r.keep(maxKept / 3)
+		if r.kept > maxKept {
+			t.Errorf("%d bytes kept", r.kept)
+		}
+	}
+	if len(r.functions) > 3 {
+		t.Errorf("%d functions kept", len(r.functions))
+	}
 }

@@ -227,9 +227,7 @@ func (r *reader) script(object uint64) (script, error) {
 	}
 	s.file = path(s.file)
 	s.lines = r.lines(b)
-	if len(r.scripts) >= maxScripts {
-		clear(r.scripts)
-	}
+	r.keep(4 * len(s.lines))
 	r.scripts[key] = s
 	return s, nil
 }
@@ -258,11 +256,7 @@ func (r *reader) lines(script words) lines {
 			return l
 		}
 	}
-	if r.sources > maxSources {
-		return nil
-	}
 	text, err := r.text(script.at(r.scriptSource), maxSource)
-	r.sources += len(text)
 	if err != nil {
 		return nil
 	}

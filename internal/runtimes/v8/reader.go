@@ -1,12 +1,16 @@
 package v8
 
-import "fulgur/internal/runtimes"
+import (
+	"time"
+
+	"fulgur/internal/runtimes"
+)
 
 // Limits on what a reader keeps of a process. Real programs stay below them.
 const (
 	maxFunctions = 1 << 15
 	maxScripts   = 1 << 12
-	maxSources   = 64 << 20 // bytes of scripts that are searched for lines
+	maxKept      = 32 << 20 // bytes of lines and tables
 )
 
 // scriptKey identifies a Script by its address and contents: scripts may move.
@@ -20,13 +24,29 @@ type reader struct {
 	heap
 	functions map[runtimes.Identity]*function
 	scripts   map[scriptKey]script
-	codes     []*compiled // sorted by start
-	codeMap   uint64      // the first word of objects before instructions, once known
-	sources   int
+	codes     []*compiled     // sorted by start
+	codeMap   uint64          // the first word of objects before instructions, once known
+	kept      int             // bytes of lines and tables
+	misses    map[uint64]bool // addresses without code since missed
+	missed    time.Time
+	now       func() time.Time
 }
 
 func newReader(l layout, m runtimes.Memory) *reader {
-	return &reader{heap: heap{l, m}, functions: map[runtimes.Identity]*function{}, scripts: map[scriptKey]script{}}
+	return &reader{
+		heap: heap{l, m}, functions: map[runtimes.Identity]*function{}, scripts: map[scriptKey]script{},
+		misses: map[uint64]bool{}, now: time.Now,
+	}
+}
+
+// keep counts bytes that the reader is about to keep. Beyond the limit it drops all others.
+func (r *reader) keep(bytes int) {
+	if r.kept+bytes > maxKept || len(r.functions) >= maxFunctions || len(r.scripts) >= maxScripts || len(r.codes) >= maxCodes {
+		clear(r.functions)
+		clear(r.scripts)
+		r.codes, r.kept = nil, 0
+	}
+	r.kept += bytes
 }
 
 // Places implements [runtimes.Reader].
@@ -59,9 +79,7 @@ func (r *reader) function(id runtimes.Identity) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(r.functions) >= maxFunctions {
-		clear(r.functions)
-	}
+	r.keep(0)
 	r.functions[id] = f
 	return f, nil
 }
@@ -77,5 +95,6 @@ func (r *reader) retry(f *function) {
 	f.tries++
 	if shared, err := r.shared(f.identity); err == nil {
 		f.table, _ = r.bytecode(shared.at(r.sharedData)) // it may be missing for good
+		r.keep(len(f.table))
 	}
 }
