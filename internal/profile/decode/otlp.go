@@ -51,6 +51,7 @@ type otlpReader struct {
 	attributeRows, stackRows                [][]byte
 	mappings                                map[uint64]otlpMapped
 	attributes                              map[uint64]attribute
+	values                                  map[otlpValueType]int
 	locations                               map[uint64][]profile.FrameID
 	stacks                                  map[uint64]profile.StackID
 	meta                                    profile.Meta
@@ -69,7 +70,7 @@ func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	}
 	c := &otlpReader{
 		collector: newCollector(), ctx: ctx, left: profile.MaxFrames,
-		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{},
+		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{}, values: map[otlpValueType]int{},
 		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
 	}
 	c.each(data, func(f protoField) {
@@ -280,12 +281,12 @@ func (c *otlpReader) run(a attribute, losses *profile.Losses) {
 
 // profileOf reads a profile of a process.
 func (c *otlpReader) profileOf(data []byte, task profile.Task) {
-	var value, period profile.ValueType
+	var value, period otlpValueType
 	var every int64
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ProfileSampleType:
-			value = c.valueType(f.data)
+			value = c.readValueType(f.data)
 		case otelprofiles.ProfileTime:
 			if c.meta.Start.IsZero() && f.value != 0 {
 				c.meta.Start = time.Unix(0, int64(f.value))
@@ -293,18 +294,18 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 		case otelprofiles.ProfileDuration:
 			c.meta.Duration = max(c.meta.Duration, time.Duration(f.value))
 		case otelprofiles.ProfilePeriodType:
-			period = c.valueType(f.data)
+			period = c.readValueType(f.data)
 		case otelprofiles.ProfilePeriod:
 			every = int64(f.value)
 		}
 	})
-	if every > 0 && period.Unit == "nanoseconds" {
+	if every > 0 && row(c, c.strings, period.unit) == "nanoseconds" {
 		c.meta.Frequency = uint64(1e9 / every)
 	}
 	if c.err != nil {
 		return
 	}
-	v := c.Value(value)
+	v := c.value(value)
 	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.ProfileSample && c.err == nil {
 			c.sample(f.data, task, v)
@@ -312,16 +313,29 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 	})
 }
 
-func (c *otlpReader) valueType(data []byte) (v profile.ValueType) {
+// otlpValueType is a type of value, as indexes of strings.
+type otlpValueType struct{ name, unit uint64 }
+
+func (c *otlpReader) readValueType(data []byte) (v otlpValueType) {
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ValueTypeType:
-			v.Type = row(c, c.strings, f.value)
+			v.name = f.value
 		case otelprofiles.ValueTypeUnit:
-			v.Unit = row(c, c.strings, f.value)
+			v.unit = f.value
 		}
 	})
 	return v
+}
+
+// value returns the index of a type of value.
+func (c *otlpReader) value(v otlpValueType) int {
+	i, ok := c.values[v]
+	if !ok {
+		i = c.Value(profile.ValueType{Type: row(c, c.strings, v.name), Unit: row(c, c.strings, v.unit)})
+		c.values[v] = i
+	}
+	return i
 }
 
 // sample reads a sample. Without values, each of its times counts 1.
