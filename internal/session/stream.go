@@ -94,10 +94,11 @@ type streaming struct {
 }
 
 func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batch) error) *streaming {
+	now := time.Now()
 	s := &streaming{
 		run: r, out: out, encode: encode,
 		known: naming.NewSymbolCache(), warnings: warnOnce{options: r.options},
-		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())), batch: newBatch(),
+		sinceBoot: now.Add(-time.Duration(monotonic.At(now))), batch: newBatch(),
 	}
 	s.queue = newQueue(maxWaiting, s.writeBatch)
 	r.event = s.take

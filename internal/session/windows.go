@@ -114,7 +114,8 @@ func (w *windows) turn() error {
 	if err := w.each(source.Source.BeginCut); err != nil {
 		return err
 	}
-	now, at := time.Now(), monotonic.Now()
+	now := time.Now()
+	at := monotonic.At(now)
 	// Cut all sources together: each cut takes the kernel a while.
 	if err := w.each(func(s source.Source) error { return s.Cut(at) }); err != nil {
 		return err

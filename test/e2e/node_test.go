@@ -233,8 +233,8 @@ func TestNodeCollected(t *testing.T) {
 				}
 			}
 			t.Logf("%s: samples of %d of %d functions", name, len(seen), len(begin))
-			if len(seen) < 10 {
-				t.Errorf("samples of %d functions, want at least 10", len(seen))
+			if len(seen) == 0 {
+				t.Error("got no samples of the functions")
 			}
 		})
 	}

@@ -32,4 +32,7 @@ func measureAnchor() (anchor time.Time, nanoseconds uint64) {
 
 // Now returns the time on CLOCK_MONOTONIC, in ns. The result may be up to a few
 // microseconds old, but is never in the future.
-func Now() uint64 { return nanoseconds + uint64(time.Since(anchor)) }
+func Now() uint64 { return At(time.Now()) }
+
+// At returns the time on CLOCK_MONOTONIC, in ns, at t, which [time.Now] returned.
+func At(t time.Time) uint64 { return nanoseconds + uint64(t.Sub(anchor)) }
