@@ -35,7 +35,7 @@ func isOTLP(head []byte) bool {
 		case key>>3 == otelprofiles.DataResource:
 			return len(head) > 0 && head[0]&7 == 2
 		default:
-			return key>>3 == otelprofiles.DataDictionary && len(head) > 1 && head[0]&7 == 2 && head[1] == 0
+			return key>>3 == otelprofiles.DataDictionary && size > 1 && len(head) > 1 && head[0]&7 == 2 && head[1] == 0
 		}
 	}
 	return false
