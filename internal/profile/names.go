@@ -36,6 +36,10 @@ func (p *Profile) Named(id FrameID) bool {
 	return err != nil
 }
 
+// IsFile reports whether a mapping with this path is of a file, rather than of a region such
+// as "[vdso]" or an unknown one.
+func IsFile(path string) bool { return path != "" && path[0] != '[' }
+
 // ModuleName returns the short name of mapping id: the last element of its
 // path without the brackets of a pseudo file, or "unknown" for 0.
 func (p *Profile) ModuleName(id MappingID) string {

@@ -544,7 +544,7 @@ func (c *otlpReader) mapping(i uint64) otlpMapped {
 		}
 	})
 	known = otlpMapped{path: m.Path, start: m.Start}
-	if isPath(m.Path) && m.Start != 0 {
+	if profile.IsFile(m.Path) && m.Start != 0 {
 		known.toFile = m.Offset - m.Start
 	}
 	known.id = c.Mapping(m)
@@ -559,7 +559,7 @@ func kindOfFrame(frameType, path string, address uint64) profile.Kind {
 		return profile.KindKernel
 	case frameType == otelprofiles.FrameNative, frameType == "go", frameType == "rust":
 		return profile.KindUser
-	case frameType != "", path != "" && !isPath(path):
+	case frameType != "", path != "" && !profile.IsFile(path):
 		return profile.KindJIT
 	case path == "":
 		return profile.KindMarker

@@ -27,7 +27,7 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 		collector: newCollector(types...), left: model.MaxFrames,
 		mappings: map[*profile.Mapping]model.MappingID{}, known: map[*profile.Location][]model.FrameID{},
 	}
-	if len(in.Mapping) > 0 && isPath(in.Mapping[0].File) {
+	if len(in.Mapping) > 0 && model.IsFile(in.Mapping[0].File) {
 		c.program = path.Base(in.Mapping[0].File)
 	}
 	for _, s := range in.Sample {
@@ -50,9 +50,6 @@ type pprofReader struct {
 	left     int                                   // number of frames that may still be read
 	program  string                                // the profiled program's name, for samples without one
 }
-
-// isPath reports whether a mapping's name is a file name.
-func isPath(name string) bool { return name != "" && name[0] != '[' }
 
 // pprofMeta returns the metadata of a profile.
 func pprofMeta(in *profile.Profile) model.Meta {
@@ -119,7 +116,7 @@ func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
 	if m := l.Mapping; m != nil {
 		f.Mapping = c.mapping(m)
-		if isPath(m.File) && m.Start != 0 && l.Address >= m.Start {
+		if model.IsFile(m.File) && m.Start != 0 && l.Address >= m.Start {
 			f.Address = l.Address - m.Start + m.Offset
 		}
 	}

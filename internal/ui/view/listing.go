@@ -197,7 +197,7 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 // file returns the file of a mapping.
 func (l *listings) file(id profile.MappingID) (*code.File, error) {
 	m := l.input.Mappings[id]
-	if strings.HasPrefix(m.Path, "[") {
+	if m.Path != "" && !profile.IsFile(m.Path) {
 		return nil, fmt.Errorf("cannot read code of %s", m.Path)
 	}
 	return l.library.File(m.Path, m.BuildID)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/locations"
@@ -259,7 +258,7 @@ func (e *encoder) mapping(id profile.MappingID) int32 {
 	}
 	m, d := e.p.Mappings[id], e.dictionary
 	var row proto.Message
-	if strings.HasPrefix(m.Path, "[") {
+	if !profile.IsFile(m.Path) {
 		row.Uint(otelprofiles.MappingStart, m.Start)
 		row.Uint(otelprofiles.MappingLimit, m.Limit)
 		row.Uint(otelprofiles.MappingOffset, m.Offset)

@@ -74,23 +74,30 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// TestProfileID checks that IDs are stable, and differ between all profiles of a file.
+// TestProfileID checks that the IDs of a profile are stable, and differ from those of its other
+// processes and values, and of another host or run.
 func TestProfileID(t *testing.T) {
-	seen := map[string]bool{}
-	for _, r := range written(t, encodetest.Typical()).ResourceProfiles {
-		for _, p := range r.ScopeProfiles[0].Profiles {
-			if len(p.ProfileId) != 16 || seen[string(p.ProfileId)] {
-				t.Errorf("got ID %x, want 16 bytes of its own", p.ProfileId)
+	ids := func(p *profile.Profile) (list []string) {
+		for _, r := range written(t, p).ResourceProfiles {
+			for _, p := range r.ScopeProfiles[0].Profiles {
+				list = append(list, string(p.ProfileId))
 			}
-			seen[string(p.ProfileId)] = true
 		}
+		return list
 	}
-	for _, r := range written(t, encodetest.Typical()).ResourceProfiles {
-		for _, p := range r.ScopeProfiles[0].Profiles {
-			if !seen[string(p.ProfileId)] {
-				t.Errorf("got ID %x for the same profile, want the same ID", p.ProfileId)
-			}
+	first := ids(encodetest.Typical())
+	if again := ids(encodetest.Typical()); !slices.Equal(again, first) {
+		t.Errorf("got IDs %x for the same profile, want %x", again, first)
+	}
+	host, run := encodetest.Typical(), encodetest.Typical()
+	host.Meta.Host = "other"
+	run.Losses[profile.LossSkipped]++
+	seen := map[string]bool{}
+	for _, id := range slices.Concat(first, ids(host), ids(run)) {
+		if len(id) != 16 || seen[id] {
+			t.Errorf("got ID %x, want 16 bytes unlike the others", id)
 		}
+		seen[id] = true
 	}
 }
 

@@ -151,7 +151,7 @@ func (e *encoder) note(id profile.FrameID, index int) {
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
 	e.body.Uint(mappingID, uint64(id))
-	if !isFile(m.Path) {
+	if !profile.IsFile(m.Path) {
 		e.body.Uint(mappingMemoryStart, m.Start)
 		e.body.Uint(mappingMemoryLimit, m.Limit)
 		e.body.Uint(mappingFileOffset, m.Offset)

@@ -44,7 +44,7 @@ func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 	if m := heaviest(p, within, isProgram); m != 0 {
 		return m
 	}
-	return heaviest(p, within, isFile)
+	return heaviest(p, within, profile.IsFile)
 }
 
 // heaviest returns the mapping with the highest weight among the accepted paths, or 0 if
@@ -60,11 +60,8 @@ func heaviest(p *profile.Profile, weights []int64, accept func(path string) bool
 	return best
 }
 
-// isFile reports whether a mapping is of a file.
-func isFile(name string) bool { return !strings.HasPrefix(name, "[") }
-
 // isProgram reports whether a file is not a shared library, by its name.
 func isProgram(name string) bool {
 	base := path.Base(name)
-	return isFile(name) && !strings.HasSuffix(base, ".so") && !strings.Contains(base, ".so.")
+	return profile.IsFile(name) && !strings.HasSuffix(base, ".so") && !strings.Contains(base, ".so.")
 }
