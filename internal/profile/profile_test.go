@@ -1,0 +1,26 @@
+package profile
+
+import "testing"
+
+// The text of each reason for a stack's end is its own, and can be read back.
+func TestParseEnd(t *testing.T) {
+	for e := EndNone; e <= EndUnseen; e++ {
+		if got := ParseEnd(e.String()); got != e {
+			t.Errorf("got %v for the text of %v", got, e)
+		}
+	}
+	if got := ParseEnd("unknown"); got != EndNone {
+		t.Errorf("got %v for an unknown text, want %v", got, EndNone)
+	}
+}
+
+// The name of each loss is its own.
+func TestLossNames(t *testing.T) {
+	seen := map[string]Loss{}
+	for l := Loss(0); l < NumLosses; l++ {
+		if other, ok := seen[l.String()]; ok || l.String() == "" {
+			t.Errorf("losses %d and %d have the name %q", other, l, l)
+		}
+		seen[l.String()] = l
+	}
+}
