@@ -260,8 +260,8 @@ static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 a
 }
 
 /*
- * A fault that is being counted. It is not on the BPF stack, which the walk of the user
- * stack needs. A CPU runs one program of an event at a time, so both share it.
+ * The fault that a program counts. The BPF stack has no room for it beside the walk of the
+ * user stack. A CPU runs one program of an event at a time, so the programs share it.
  */
 struct fault_sample {
 	struct count_key key;

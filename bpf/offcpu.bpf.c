@@ -557,7 +557,7 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 		if (bpf_copy_from_user_task(copy->parts[i], COPY_PART,
 					    (void *)(w->copy_of + i * COPY_PART), task, 0))
 			break;
-		/* In memory, or the verifier follows the rest for each number of parts. */
+		/* In memory: verifiers follow the rest for each value of a register. */
 		*(volatile u64 *)&w->copied += COPY_PART;
 	}
 	walk_user_regs(task, regs, scratch);

@@ -53,7 +53,7 @@ static __always_inline u16 v8_type(const struct v8_process *p, u64 object)
 UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	/* The slots are not needed once the identity is read. One place saves stack. */
+	/* The identity replaces the slots, to save BPF stack. */
 	union {
 		u64 slots[V8_SLOTS];
 		struct {

@@ -10,7 +10,7 @@ type Memory interface {
 // identifies functions, but does not send them. It is not safe for concurrent use.
 type Reader interface {
 	// Places returns the functions of a frame, innermost first: several if the compiler
-	// inlined calls. It returns none if the memory does not have the function any more.
+	// inlined calls. It returns none if the function is gone.
 	Places(f Frame) []Place
 }
 

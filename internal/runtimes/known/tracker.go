@@ -23,19 +23,19 @@ import (
 // It is not safe for concurrent use.
 type Tracker struct {
 	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
-	// files has the files that were searched. It keeps none of them in memory.
+	// files holds the searched files, without keeping them in memory.
 	files map[weak.Pointer[process.File]]file
-	// readers has the readers of processes whose runtime has one.
+	// readers holds the readers of processes, by PID.
 	readers map[int]reader
-	pruned  int // files after those that are gone were last removed
+	pruned  int // number of files after the last prune
 	unknown map[string]bool
 	failure error
 }
 
 const (
-	// minPrune is the least number of files that are searched for ones that are gone.
+	// minPrune is the number of files below which prune does nothing.
 	minPrune = 1024
-	// maxUnknown bounds the runtimes that are named as unknown: files may claim any version.
+	// maxUnknown limits the unknown runtimes that are named: files may claim any version.
 	maxUnknown = 8
 )
 
@@ -98,7 +98,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	entry.Image = image
 	found.Place(&entry, bias, glibc)
 	if found.Open != nil && t.readers[pid].Reader == nil {
-		// Each process has its own patience: one that answers late costs others no names.
+		// Each process has its own patience, so that a slow one costs others no names.
 		t.readers[pid] = reader{found.Open(process.NewMemory(pid, answer.NewPatience())), image}
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
@@ -113,7 +113,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 // Reader returns the reader of functions of process pid; nil if it has none.
 func (t *Tracker) Reader(pid int) runtimes.Reader { return t.readers[pid].Reader }
 
-// Forget frees what is kept of a process that has ended.
+// Forget removes the reader of a process that has ended.
 func (t *Tracker) Forget(pid int) {
 	if t != nil {
 		delete(t.readers, pid)
@@ -148,7 +148,7 @@ func (t *Tracker) file(f *process.File) file {
 	return is
 }
 
-// prune removes files that are gone, once there are many more than the last time.
+// prune removes files that are gone if there are many more than after the last prune.
 func (t *Tracker) prune() {
 	if len(t.files) < 2*t.pruned+minPrune {
 		return

@@ -225,7 +225,7 @@ func (r *reader) unwrap(w uint64) (uint64, error) {
 }
 
 // inlined returns the places of an address in compiled code of a function, innermost first,
-// or nil if the code is not optimized or not there any more.
+// or nil if the code is not optimized or gone.
 func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
 	c, err := r.codeAt(f.PC)
 	if err != nil {

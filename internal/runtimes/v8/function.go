@@ -100,7 +100,7 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 		f.code.File, f.lines = s.file, s.lines
 		f.code.FirstLine = s.lines.at(start)
 	}
-	// Nothing was moved meanwhile, so all of it is of one function.
+	// Nothing has moved meanwhile, so all parts belong to one function.
 	again, err := r.shared(id)
 	if err != nil {
 		return nil, err
