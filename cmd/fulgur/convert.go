@@ -14,10 +14,11 @@ import (
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
-	Value    string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
-	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
-	Inverted bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
-	Embed    bool   `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
+	Value      string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
+	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
+	Inverted   bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	ShortNames bool   `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	Embed      bool   `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the same build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every mapped file that exists here, in the directory given by -o."`
@@ -100,6 +101,7 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Value:        c.Value,
 		Annotate:     c.Annotate,
 		Inverted:     c.Inverted,
+		ShortNames:   c.ShortNames,
 		EmbedSources: c.Embed,
 		Format:       c.Format,
 		ProfileOptions: boltprofile.ProfileOptions{

@@ -10,8 +10,9 @@ import (
 type viewCommand struct {
 	File string `arg:"" complete:"file" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
-	Base  string `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
-	Value string `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
+	Base       string `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
+	Value      string `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
+	ShortNames bool   `group:"contents" help:"Show short names of C++, Rust and Go functions first: without arguments, outer namespaces and the paths of packages. The flame graph has a switch for it."`
 
 	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
 	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
@@ -54,12 +55,13 @@ func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 // options translates the flags.
 func (c *viewCommand) options() offline.ViewOptions {
 	return offline.ViewOptions{
-		Input:  c.File,
-		Base:   c.Base,
-		Value:  c.Value,
-		Listen: c.Listen,
-		Port:   int(c.Port),
-		NoOpen: c.NoOpen,
-		Quiet:  c.Quiet,
+		Input:      c.File,
+		Base:       c.Base,
+		Value:      c.Value,
+		ShortNames: c.ShortNames,
+		Listen:     c.Listen,
+		Port:       int(c.Port),
+		NoOpen:     c.NoOpen,
+		Quiet:      c.Quiet,
 	}
 }

@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,17 @@ func (p *Profile) FrameName(id FrameID) string {
 		return fmt.Sprintf("[unknown+%#x]", f.Address)
 	}
 	return fmt.Sprintf("[%s+%#x]", p.ModuleName(f.Mapping), f.Address)
+}
+
+// Renamed returns p with the names of functions replaced by rename's results. The other
+// tables are shared with p.
+func (p *Profile) Renamed(rename func(string) string) *Profile {
+	q := *p
+	q.Functions = slices.Clone(p.Functions)
+	for i := range q.Functions {
+		q.Functions[i].Name = rename(q.Functions[i].Name)
+	}
+	return &q
 }
 
 // Named reports whether the function of frame id has a name other than the address where

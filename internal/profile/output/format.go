@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/encode/speedscope"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/symbols/shortname"
 )
 
 // Options selects what to write in addition to names and values, if the format supports
@@ -26,6 +27,9 @@ type Options struct {
 	Annotate, Delimited bool
 	// Inverted puts callees below their callers in flame graphs.
 	Inverted bool
+	// ShortNames writes the short names of functions, see package shortname. Flame graphs
+	// show the whole name of a box under the pointer.
+	ShortNames bool
 	// System is set if all processes were profiled. They are then shown separately.
 	System bool
 	// Source returns the text of a source file; nil means none.
@@ -52,10 +56,10 @@ var formats = []Format{
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
 	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted})
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
 	}},
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted})
+		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
 	}},
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
@@ -133,6 +137,14 @@ func endings() string {
 // Write writes a profile, with its times if line has any, which requires
 // [Format.HasTimes]. Formats with a single value write the one with index value.
 func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
+	if o.ShortNames && f.Name != "html" && f.Name != "svg" {
+		p = p.Renamed(shortname.Of)
+		if line != nil {
+			named := *line
+			named.Profile = line.Profile.Renamed(shortname.Of)
+			line = &named
+		}
+	}
 	if line != nil {
 		return f.inTime(w, line, o)
 	}

@@ -35,6 +35,8 @@ type ConvertOptions struct {
 	Annotate bool
 	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
+	// ShortNames writes the short names of functions.
+	ShortNames bool
 	// EmbedSources embeds the source files found on this machine in a
 	// profile for the Firefox Profiler.
 	EmbedSources bool
@@ -60,8 +62,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.Annotate || o.Inverted || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT cannot have a chosen value, annotations, an inverted graph or sources")
+	if o.Value != "" || o.Annotate || o.Inverted || o.ShortNames || o.EmbedSources {
+		return 2, usage.Errorf("a profile for BOLT cannot have a chosen value, annotations, an inverted graph, short names or sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
@@ -94,7 +96,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted}
+	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, ShortNames: o.ShortNames}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)

@@ -22,6 +22,8 @@ type ViewOptions struct {
 	// Value is the type of the value to compare or, without Base, to show
 	// first in the flame graph. Empty means the profile's default.
 	Value string
+	// ShortNames shows the short names of functions first.
+	ShortNames bool
 
 	// Listen is the address to listen on, 127.0.0.1 if empty; Port the
 	// port, any free one if 0. NoOpen opens no browser.
@@ -51,7 +53,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	}
 	defer func() { err = errors.Join(err, in.file.Close()) }()
 	shown := view.Options{
-		Input: in.Input, Finder: finder,
+		Input: in.Input, Finder: finder, ShortNames: o.ShortNames,
 		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
 	}
 	if o.Base == "" {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"fulgur/internal/symbols/shortname"
 )
 
 // maxName bounds names, in bytes. Longer names, which occur only with excessive templates
@@ -39,7 +41,7 @@ func newNames(linkage string, opts Options) names {
 	if !opts.NoDemangle {
 		n.shown = demangle.Filter(system, demangleOptions...)
 		if opts.ShortNames {
-			n.shown = shorten(n.shown)
+			n.shown = shortname.Of(n.shown)
 		}
 	}
 	return n

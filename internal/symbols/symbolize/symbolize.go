@@ -53,8 +53,7 @@ var (
 type Options struct {
 	// NoDemangle keeps the linker names of C++ and Rust functions.
 	NoDemangle bool
-	// ShortNames replaces the arguments of templates and generics in demangled names by
-	// "<...>".
+	// ShortNames shortens demangled names, see package shortname.
 	ShortNames bool
 	// NoInlines ignores debug information: no inlined functions, files or lines, but less
 	// time and memory.

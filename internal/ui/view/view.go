@@ -45,6 +45,8 @@ type Options struct {
 	Base *Input
 	// Value is the index of the value that the flame graph initially shows.
 	Value int
+	// ShortNames is set if the flame graph initially shows short names.
+	ShortNames bool
 	// Finder finds debug files.
 	Finder *debugfile.Finder
 

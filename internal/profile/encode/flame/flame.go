@@ -27,6 +27,9 @@ type Options struct {
 	// Inverted draws callees below their callers, as an icicle graph. The page has a
 	// switch for it.
 	Inverted bool
+	// ShortNames shows the short names of functions, see package shortname. The page has a
+	// switch for it, and shows the whole name of a box under the pointer.
+	ShortNames bool
 	// Base, if not nil, is an earlier profile with the same value types to compare with,
 	// function by function. On the page, colors show whether the share of a box grew or
 	// shrank; in pictures, whether its amount did.

@@ -20,6 +20,8 @@ type header struct {
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
+	// ShortNames is [Options.ShortNames].
+	ShortNames bool `json:"shortNames"`
 	// Compared reports whether the samples also have columns of the base profile.
 	Compared bool `json:"compared"`
 	// Listings is [Options.Listings].
@@ -73,6 +75,10 @@ type frames struct {
 	Kind   []int `json:"kind"`   // indexes of kinds
 	// Inlined is 0 or 1.
 	Inlined []int `json:"inlined"`
+	// Short holds the short names and Own the functions' own names, which are their ends:
+	// indexes of strings, see package shortname.
+	Short []int `json:"short"`
+	Own   []int `json:"own"`
 	// Address is in hex. It is a string because JavaScript numbers are too small for
 	// kernel addresses. "0" means none.
 	Address []string `json:"address"`
@@ -98,16 +104,17 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
 			Converted: m.Converted,
 		},
-		Losses:   losses(t.losses(p)),
-		Value:    o.Value,
-		Inverted: o.Inverted,
-		Compared: o.Base != nil,
-		Listings: o.Listings,
-		Values:   []valueType{},
-		Kinds:    kindNames[:],
-		Tasks:    tasks{Comm: []int{}, PID: []int{}, TID: []int{}},
-		Nodes:    len(t.boxes),
-		Scales:   []int64{},
+		Losses:     losses(t.losses(p)),
+		Value:      o.Value,
+		Inverted:   o.Inverted,
+		ShortNames: o.ShortNames,
+		Compared:   o.Base != nil,
+		Listings:   o.Listings,
+		Values:     []valueType{},
+		Kinds:      kindNames[:],
+		Tasks:      tasks{Comm: []int{}, PID: []int{}, TID: []int{}},
+		Nodes:      len(t.boxes),
+		Scales:     []int64{},
 	}
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)
@@ -128,6 +135,8 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			inlined = 1
 		}
 		h.Frames.Inlined = append(h.Frames.Inlined, inlined)
+		h.Frames.Short = append(h.Frames.Short, strs.index(f.shown(true)))
+		h.Frames.Own = append(h.Frames.Own, strs.index(f.own()))
 		h.Frames.Address = append(h.Frames.Address, strconv.FormatUint(f.address, 16))
 	}
 	for _, task := range t.tasks {

@@ -107,7 +107,7 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 		}
 		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
 			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-0.5, 0.5), svgRow-1)
-		if label := fit(f.name, b.width-6); label != "" {
+		if label := f.fit(o.ShortNames, b.width-6); label != "" {
 			class := ""
 			if f.inlined {
 				class = ` class="i"`

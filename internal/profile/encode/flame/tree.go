@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
+	"fulgur/internal/symbols/shortname"
 )
 
 // kind determines how a frame is drawn. It refines [profile.Kind].
@@ -45,6 +46,34 @@ type frame struct {
 	address uint64
 	file    string
 	line    int // first line of the function
+}
+
+// shown returns the name to show: the whole one, or the short one.
+func (f frame) shown(short bool) string {
+	if short && f.isFunction() {
+		return shortname.Of(f.name)
+	}
+	return f.name
+}
+
+// own returns the end of the short name that is the function's own name.
+func (f frame) own() string {
+	if f.isFunction() {
+		return shortname.Own(f.name)
+	}
+	return f.name
+}
+
+// isFunction reports whether f is neither a process nor a note.
+func (f frame) isFunction() bool { return f.kind >= kindUser && f.kind != kindMarker }
+
+// fit returns as much of the name as width pixels of a picture show, the function's own
+// name last to be cut. It returns "" if that would be too short to read.
+func (f frame) fit(short bool, width float64) string {
+	if room := int(width / svgCharWidth); f.isFunction() && room >= svgMinChars {
+		return shortname.Fit(f.shown(short), room)
+	}
+	return fit(f.shown(short), width)
 }
 
 // compareOrigins orders equal frames by their origin.

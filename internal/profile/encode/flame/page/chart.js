@@ -6,7 +6,7 @@ const PAD = 5;           // between a box's edge and its label
 
 class Chart {
   // host is the scrolling element. name is the chart's accessible name. page
-  // provides names(frame), colors, matches and weights, and receives hovered(box, x,
+  // provides names, colors, matches and weights, and receives hovered(box, x,
   // y), selected(chart, box) and zoomed(chart).
   constructor(host, page) {
     this.host = host;
@@ -158,7 +158,7 @@ class Chart {
           ctx.fillRect(box.x, top, w - gap, ROW - 1);
         }
         const room = w - 2 * PAD;
-        const text = room > 0 ? fit(names.of(box.frame), Math.floor(room / charWidth)) : '';
+        const text = room > 0 ? names.fit(box.frame, Math.floor(room / charWidth)) : '';
         if (text) {
           ctx.globalAlpha = faded ? 0.75 : 1;
           ctx.fillStyle = colors.label;
@@ -291,14 +291,5 @@ class Chart {
       this.paint();
     }).observe(this.host);
   }
-}
-
-// fit returns as much of a name as room characters can hold. Labels are monospaced,
-// so counting is enough; fillText squeezes the wide characters of other scripts.
-function fit(name, room) {
-  if (name.length <= room) return name;
-  if (room < 3) return '';
-  const half = /[\ud800-\udbff]$/; // half of a surrogate pair
-  return `${name.slice(0, room - 1).replace(half, '')}…`;
 }
 

@@ -10,8 +10,8 @@ function save(name, type, parts) {
 
 // folded returns the samples in weights as lines "caller;callee 42". The format
 // cannot escape ";", so it becomes ":", as in other tools.
-function folded({ tree: { count, first, parent, frame }, frames, strings }, weights) {
-  const names = frames.name.map((id) => strings[id].replaceAll(';', ':'));
+function folded({ tree: { count, first, parent, frame }, frames }, weights, names) {
+  const texts = frames.name.map((_, f) => names.shown(f).replaceAll(';', ':'));
   const lines = [];
   const way = [];
   for (let k = 0; k < count; k++) {
@@ -19,7 +19,7 @@ function folded({ tree: { count, first, parent, frame }, frames, strings }, weig
     if (value === 0) continue;
     way.length = 0;
     for (let c = k, n = first[k + 1] - 1; n > 0; n--) {
-      way.push(names[frame[n]]);
+      way.push(texts[frame[n]]);
       if (n === first[c]) {
         c = parent[c];
         n = first[c + 1];
@@ -56,7 +56,7 @@ function picture(chart, title) {
       add(group, 'title', {}, chart.page.spoken(box));
       const fill = matches && matches[box.frame] ? colors.match : colors.of(box, weights);
       add(group, 'rect', { x: box.x, y, width: Math.max(box.width - 0.5, 0.5), height: ROW - 1, fill });
-      const text = fit(names.of(box.frame), Math.floor((box.width - 2 * PAD) / 7));
+      const text = names.fit(box.frame, Math.floor((box.width - 2 * PAD) / 7));
       if (text) {
         add(group, 'text', { x: box.x + PAD, y: y + 14, fill: colors.label, 'font-family': 'monospace', 'font-size': 11 }, text);
       }

@@ -5,16 +5,7 @@ const MAX_VIEWS = 24; // cached, besides those that are shown
 class Page {
   constructor(data) {
     this.data = data;
-    const { frames, strings, kinds } = data;
-    const keys = [];
-    this.names = {
-      of: (frame) => strings[frames.name[frame]],
-      inlined: (frame) => frames.inlined[frame] === 1,
-      // key identifies a frame in the page's address.
-      key: (frame) => keys[frame] ??= hash([
-        strings[frames.name[frame]], strings[frames.module[frame]], kinds[frames.kind[frame]], frames.inlined[frame],
-      ].join('\n')).toString(36),
-    };
+    this.names = new Names(data);
     this.functions = new Functions(data);
     this.colors = new Colors(data);
     this.tip = new Tip();
@@ -27,6 +18,7 @@ class Page {
     this.listing = new Listing(this);
     this.state = new State({
       view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
+      short: data.shortNames ? '1' : '0', panel: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
     }, (before) => this.update(before));
     this.listen();
@@ -58,18 +50,20 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     if (differs('value', 'task')) this.weigh();
+    this.names.isShort = now.short === '1';
     if (differs('theme')) this.setScheme(this.theme);
+    if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('theme', 'color')) this.readColors();
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
-    else if (differs('zoom', 'up')) this.showZoom();
+    else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
     if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
     }
-    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
+    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'short')) this.showTable();
     this.showControls();
   }
   eachChart(act) {
@@ -150,7 +144,7 @@ class Page {
     const hanging = this.now.invert === '1';
     if (view === 'sandwich') {
       const f = this.functionChosen();
-      const name = this.names.of(this.functions.frames[f]);
+      const name = this.names.shown(this.functions.frames[f]);
       this.callers.show(this.viewOf('callers of', f), false);
       this.chart.show(this.viewOf('callees of', f), true);
       this.callers.name = `Callers of ${name}`;
@@ -188,7 +182,7 @@ class Page {
     // A long path shows its beginning and its end.
     const hidden = boxes.length > 6 ? boxes.splice(2, boxes.length - 5).length : 0;
     const parts = boxes.map((box) => {
-      const name = this.names.of(box.frame);
+      const name = this.names.shown(box.frame);
       const b = button(name, () => this.zoomed(chart, box));
       b.style.flexShrink = name.length > 12 ? '1' : '0';
       if (box === chart.zoom) {
@@ -208,6 +202,7 @@ class Page {
     byId('invert').setAttribute('aria-pressed', String(now.invert === '1'));
     byId('invert').disabled = view === 'sandwich' || !this.hasChart;
     byId('merge').checked = now.merge === '1';
+    byId('short').checked = now.short === '1';
     byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     byId('task').value = now.task;
@@ -219,7 +214,7 @@ class Page {
   // ---- descriptions of boxes
 
   spoken(box) {
-    return `${this.names.of(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
+    return `${this.names.shown(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
   }
   facts(chart, box) {
     const { weights } = this;
@@ -267,6 +262,7 @@ class Page {
     if (ofOne.includes(view) && box?.parent) change.fn = this.names.key(this.functions.frames[this.functions.ofFrame[box.frame]]);
     if (view !== this.view) this.state.set(change, true);
   }
+  abbreviate() { this.state.set({ short: this.now.short === '1' ? '0' : '1' }); }
   turnOver() {
     if (!byId('invert').disabled) this.state.set({ invert: this.now.invert === '1' ? '0' : '1' });
   }
@@ -289,6 +285,7 @@ class Page {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
+    byId('short').addEventListener('change', () => this.abbreviate());
     byId('invert').addEventListener('click', () => this.turnOver());
     byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
     byId('next').addEventListener('click', () => this.step(1));
@@ -298,7 +295,7 @@ class Page {
       if (!this.hasChart) this.turnTo('flame');
       save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
     });
-    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights)));
+    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights, this.names)));
     document.addEventListener('keydown', (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
       if (this.press(event.key, event.target)) event.preventDefault();
@@ -322,6 +319,7 @@ class Page {
       case '/': byId('search').focus(); byId('search').select(); return true;
       case '?': byId('help').showModal(); return true;
       case 'i': this.turnOver(); return true;
+      case 'a': this.abbreviate(); return true;
       case 'n': this.step(1); return true;
       case 'N': this.step(-1); return true;
     }

@@ -57,18 +57,48 @@ function shares(heading, entries, whole, valueType) {
   return section;
 }
 
+const MIN_PANEL = 200;
+const MAX_PANEL = 1600;
+
 // A Panel describes a box and the totals of its function, or else lists the hottest
 // functions.
 class Panel {
   constructor(page) {
     this.page = page;
     this.panel = byId('details');
+    this.edge = byId('edge');
+    this.listen();
+  }
+
+  // widen sets the width in CSS pixels, 0 for the style sheet's.
+  widen(width) {
+    this.panel.style.width = width > 0 ? `${Math.max(MIN_PANEL, Math.min(width, MAX_PANEL))}px` : '';
+    this.edge.setAttribute('aria-valuenow', String(Math.round(this.panel.offsetWidth)));
+  }
+  listen() {
+    const { edge, panel, page } = this;
+    const set = (width) => page.state.set({ panel: String(Math.round(Math.max(MIN_PANEL, Math.min(width, MAX_PANEL)))) });
+    edge.addEventListener('pointerdown', (event) => {
+      edge.setPointerCapture(event.pointerId);
+      const from = panel.offsetWidth + event.clientX;
+      const move = (e) => set(from - e.clientX);
+      edge.addEventListener('pointermove', move);
+      edge.addEventListener('lostpointercapture', () => edge.removeEventListener('pointermove', move), { once: true });
+    });
+    edge.addEventListener('dblclick', () => page.state.set({ panel: '' }));
+    edge.addEventListener('keydown', (event) => {
+      const by = { ArrowLeft: 20, ArrowRight: -20 }[event.key];
+      if (!by) return;
+      set(panel.offsetWidth + by);
+      event.preventDefault();
+      event.stopPropagation();
+    });
   }
 
   showHottest() {
     const { page, page: { names, functions, weights } } = this;
     this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
-      [names.of(functions.frames[f]), page.selfSums[f], () => page.chosen(f)]), weights.whole, page.valueType));
+      [names.shown(functions.frames[f]), page.selfSums[f], () => page.chosen(f)]), weights.whole, page.valueType));
   }
 
   show(chart, box) {
@@ -84,7 +114,7 @@ class Panel {
     const callees = page.viewOf('callees of', f);
     const near = (heading, view) => {
       const entries = view.children(view.root).slice(0, 8).map((b) =>
-        [names.of(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
+        [names.shown(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
       return entries.length ? [shares(heading, entries, view.root.total, valueType)] : [];
     };
     this.panel.replaceChildren(

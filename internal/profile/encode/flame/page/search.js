@@ -1,19 +1,20 @@
 // ---- Search.
 
 // parseSearch returns a predicate on frames for a regular expression. It applies to
-// names or, after "module:" or "file:", to these. It throws on an invalid
-// expression.
+// names, whole or short, or, after "module:" or "file:", to these. It throws on an
+// invalid expression.
 function parseSearch(text, { frames, strings, kinds }) {
   const [, field, source] = text.match(/^(?:(module|file):)?([^]*)$/);
   // Only a pattern with capitals is case-sensitive.
   const pattern = new RegExp(source, /[A-Z]/.test(source.replace(/\\./g, '')) ? '' : 'i');
-  const column = frames[field ?? 'name'];
+  const columns = field ? [frames[field]] : [frames.name, frames.short];
   const known = new Map(); // results by string
-  return Uint8Array.from(column, (id, f) => {
-    if (kinds[frames.kind[f]] === 'root') return 0;
-    if (!known.has(id)) known.set(id, pattern.test(strings[id]) ? 1 : 0);
+  const matches = (id) => {
+    if (!known.has(id)) known.set(id, pattern.test(strings[id]));
     return known.get(id);
-  });
+  };
+  return Uint8Array.from(frames.kind, (kind, f) =>
+    kinds[kind] !== 'root' && columns.some((column) => matches(column[f])) ? 1 : 0);
 }
 
 // matchedTotal sums the stacks that contain a match, each stack once.

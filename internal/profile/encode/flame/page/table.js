@@ -13,7 +13,7 @@ class Table {
     const { frames, strings } = data;
     this.texts = {
       __proto__: null, // keys come from the address
-      name: (f) => strings[frames.name[functions.frames[f]]],
+      name: (f) => page.names.shown(functions.frames[f]),
       module: (f) => strings[frames.module[functions.frames[f]]],
       source: (f) => sourceOf(data, functions.frames[f]),
       kind: (f) => KIND_LABELS[data.kinds[frames.kind[functions.frames[f]]]] ?? '',

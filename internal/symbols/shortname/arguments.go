@@ -1,51 +1,49 @@
-package symbolize
+package shortname
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
-// shortened replaces the arguments of a template.
-const shortened = "<...>"
-
-// shorten replaces the template and generic arguments in a demangled C++ or Rust name by
-// "<...>". The meaning of an angle bracket is not always decidable from a name. If one
-// has no counterpart, the rest of the name remains unchanged.
-func shorten(name string) string {
+// withoutArguments removes the template and generic arguments from a demangled C++ or Rust
+// name. The meaning of an angle bracket is not always decidable from a name. If one has no
+// counterpart, the rest of the name remains unchanged.
+func withoutArguments(name string) string {
 	if !strings.Contains(name, "<") {
 		return name
 	}
-	var b strings.Builder
+	var b []byte
 	for i := 0; i < len(name); {
-		end, arguments := i+1, false
+		end, from := i+1, 0 // from is where arguments begin, if they do
 		switch {
 		case isOperator(name, i):
 			end = operatorEnd(name, i)
 			if strings.HasPrefix(name[end:], " <") { // the demangler separates them with a space
-				end++
-				arguments = true
+				from = end + 1
 			}
 		case name[i] == '<' && opensArguments(name[:i]):
-			end = i
-			arguments = true
+			end, from = i, i
 		}
-		b.WriteString(name[i:end])
+		b = append(b, name[i:end]...)
 		i = end
-		if !arguments {
+		if from == 0 {
 			continue
 		}
-		if end = argumentsEnd(name, i); end == 0 {
-			b.WriteString(name[i:])
+		if end = argumentsEnd(name, from); end == 0 {
+			b = append(b, name[i:]...)
 			break
 		}
-		b.WriteString(shortened)
+		b = bytes.TrimSuffix(b, []byte("::")) // Rust's "f::<T>"
 		i = end
 	}
-	return b.String()
+	return string(b)
 }
 
 // opensArguments reports whether a "<" after before opens the arguments of a template. In
 // Rust's "<T as Trait>::method" it begins the name itself, and only its contents identify
-// the method.
+// the method, and Python has names like "f.<locals>.g".
 func opensArguments(before string) bool {
-	return before != "" && !strings.ContainsRune("<(,&*[ ", rune(before[len(before)-1]))
+	return before != "" && !strings.ContainsRune("<(,&*[. ", rune(before[len(before)-1]))
 }
 
 // argumentsEnd returns the end of the template arguments that begin with the "<" at i, or
