@@ -42,10 +42,11 @@ func convertGroups() []kong.Group {
 // Help returns the text of fulgur convert --help besides the flags.
 func (*convertCommand) Help() string {
 	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
-pprof and Firefox Profiler files of fulgur and other tools, perf.data with call chains,
-the text of perf script, and maps of stacks from bpftrace. Names that a profile lacks
-come from files of the same build on this machine, or from debuginfod if
-DEBUGINFOD_URLS is set. In formats without a timeline, a recording has totals.
+pprof, OTLP and Firefox Profiler files of fulgur and other tools, fulgur's flame graph
+pages, perf.data with call chains, the text of perf script, and maps of stacks from
+bpftrace. Names that a profile lacks come from files of the same build on this machine,
+or from debuginfod if DEBUGINFOD_URLS is set. In formats without a timeline, a recording
+has totals.
 
 From the branch records of perf record -b, in perf.data or the text of perf script -F
 pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt. A summary on

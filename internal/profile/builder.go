@@ -263,20 +263,30 @@ func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	return &p
 }
 
+// counts returns the index of the first value that counts occurrences, or -1.
+func (p *Profile) counts() int {
+	return slices.IndexFunc(p.ValueTypes, func(v ValueType) bool { return v.Unit == "count" })
+}
+
+// count returns how many occurrences s stands for: its value counts, or 1.
+func (s Sample) count(counts int) uint64 {
+	if counts >= 0 && s.Values[counts] > 1 {
+		return uint64(s.Values[counts])
+	}
+	return 1
+}
+
 // countCut adds the samples of p with truncated stacks to its losses.
 func (b *Builder) countCut(p *Profile) {
 	if b.noFrame == 0 {
 		return
 	}
-	counts := slices.IndexFunc(p.ValueTypes, func(v ValueType) bool { return v.Unit == "count" })
+	counts := p.counts()
 	for _, s := range p.Samples {
 		if !b.IsCut(s.Stack) {
 			continue
 		}
-		n := uint64(1)
-		if counts >= 0 && s.Values[counts] > 1 {
-			n = uint64(s.Values[counts])
-		}
+		n := s.count(counts)
 		if p.Stacks[s.Stack].Parent == 0 {
 			p.Losses[LossTooMany] += n
 		} else {

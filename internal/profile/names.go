@@ -64,3 +64,43 @@ func (p *Profile) ModuleName(id MappingID) string {
 	}
 	return path.Base(name)
 }
+
+// CountUnnamed counts the samples and functions without names, and sets the losses that
+// say so.
+func (p *Profile) CountUnnamed() {
+	unnamed := make([]bool, len(p.Frames))
+	type code struct {
+		function FunctionID
+		mapping  MappingID
+		address  uint64
+	}
+	distinct := map[code]bool{}
+	for id := 1; id < len(p.Frames); id++ {
+		f := p.Frames[id]
+		if f.Kind == KindMarker || p.Named(FrameID(id)) {
+			continue
+		}
+		unnamed[id] = true
+		if f.Function != 0 {
+			f.Address = 0
+		}
+		distinct[code{f.Function, f.Mapping, f.Address}] = true
+	}
+	below := make([]bool, len(p.Stacks)) // whether a stack has such a frame
+	for id := 1; id < len(p.Stacks); id++ {
+		s := p.Stacks[id]
+		below[id] = below[s.Parent] || unnamed[s.Frame]
+	}
+	var leaves, callers uint64
+	counts := p.counts()
+	for _, s := range p.Samples {
+		switch {
+		case unnamed[p.Stacks[s.Stack].Frame]:
+			leaves += s.count(counts)
+		case below[s.Stack]:
+			callers += s.count(counts)
+		}
+	}
+	p.Losses[LossUnresolved], p.Losses[LossUnresolvedCallers] = leaves, callers
+	p.Losses[LossUnresolvedFrames] = uint64(len(distinct))
+}

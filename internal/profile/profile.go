@@ -263,8 +263,8 @@ func ParseEnd(text string) End {
 
 // Meta describes the run that a profile comes from.
 type Meta struct {
-	// Converted is set if the profile was read from a file in another format, which may
-	// not contain the losses.
+	// Converted is set if the profile was read from a file that does not say what the run
+	// lost.
 	Converted bool
 	// Command is the command line of the profiled program or of the profiler.
 	Command string
@@ -293,6 +293,25 @@ type Meta struct {
 	PerCPU bool
 	// Scope is what was measured: "whole system", "pid 42".
 	Scope string
+	// Stripped are the files whose functions have no names.
+	Stripped StrippedFiles
+}
+
+// StrippedFiles are files without symbols.
+type StrippedFiles struct {
+	// Files has those that affect the most samples, in descending order.
+	Files []Stripped
+	// Omitted is the number of other files.
+	Omitted int
+}
+
+// Stripped is a file without symbols.
+type Stripped struct {
+	Path, BuildID string
+	// Samples is the number of samples with an unnamed frame in the file.
+	Samples uint64
+	// Remedy says what the user can do: "install libfoo1-dbgsym or set DEBUGINFOD_URLS".
+	Remedy string
 }
 
 // Profile is the result of a measurement. Its tables are read-only once built.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"iter"
 	"maps"
 
 	"fulgur/bpf"
@@ -34,11 +35,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return -1
 	}
-	samples := maps.All(store.Samples)
-	if recorded != nil {
-		samples = recorded.samples()
-	}
-	for counted, value := range samples {
+	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]
 		if cause, ok := p.Unresolved(trace.Leaf); ok {
 			losses[cause] += value.Samples()
@@ -65,6 +62,14 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		recorded.place(p)
 	}
 	return b.Profile(meta, losses)
+}
+
+// samplesOf yields the samples of a store, or of a recording that is not nil.
+func samplesOf(store *stacks.Store, recorded *events) iter.Seq2[stacks.Sample, stacks.Values] {
+	if recorded != nil {
+		return recorded.samples()
+	}
+	return maps.All(store.Samples)
 }
 
 // end converts the reason why a stack ended, and counts the samples of

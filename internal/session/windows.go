@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -196,6 +197,10 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.symbolize(ctx, c.names)
 	w.warnings.warn(c.names.Warnings())
 	w.number++
+	w.missing.Add(c.names, samplesOf(c.store, w.events))
+	if w.every == 0 {
+		c.meta.Stripped = w.missing.Stripped(w.finder)
+	}
 	p := buildProfile(w.subject, c.store, c.lost, c.names, c.meta, c.losses, w.events)
 	w.last = Window{Number: w.number, Profile: p, Value: w.subject.Shown()}
 	if w.events != nil {
@@ -206,7 +211,6 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.samples += p.Total(0)
 	w.lost = w.lost.Plus(p.Losses)
 	w.lost[profile.LossUnresolvedFrames] = 0 // windows share functions, so there is no sum
-	w.missing.Add(c.names)
 	return errors.Join(w.sink.Write(w.last), w.known.Trim())
 }
 
@@ -245,9 +249,7 @@ func (w *windows) conclude() error {
 		if err != nil {
 			return err
 		}
-		// Hints come last because finding packages can take longer than
-		// symbolization.
-		hints := append(w.subject.Notes(w.store), w.missing.Remedies(w.finder)...)
+		hints := slices.Concat(w.subject.Notes(w.store), w.strippedLines(w.last.Profile.Meta.Stripped))
 		return w.run.conclude(text, hints, w.options.Output)
 	}
 	var b strings.Builder
@@ -259,5 +261,10 @@ func (w *windows) conclude() error {
 	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return w.run.conclude(b.String(), w.missing.Remedies(w.finder), "") // the sink has named the files
+	return w.run.conclude(b.String(), w.strippedLines(w.missing.Stripped(w.finder)), "") // the sink has named the files
+}
+
+// strippedLines describes files without symbols, and why their debug files were not used.
+func (w *windows) strippedLines(s profile.StrippedFiles) []string {
+	return append(text.Stripped(s), w.missing.Problems()...)
 }

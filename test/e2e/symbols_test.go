@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,15 +125,7 @@ func TestInlinesPprof(t *testing.T) {
 	if r := fulgur(t, "profile", "-F", "997", "-o", out, "--", program, rounds); r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
-	f, err := os.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := pb.Parse(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := readPprof(t, out)
 	source, err := os.ReadFile(filepath.Join("testdata", "inlines.cc"))
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +164,21 @@ func TestInlinesPprof(t *testing.T) {
 	}
 }
 
+// readPprof parses a pprof file.
+func readPprof(t *testing.T, path string) *pb.Profile {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := pb.Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // A file without symbols is reported with a remedy.
 func TestNoSymbols(t *testing.T) {
 	testenv.Root(t)
@@ -178,9 +186,24 @@ func TestNoSymbols(t *testing.T) {
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	t.Setenv("DEBUGINFOD_URLS", "")
-	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{40}\), \d+ samples; set DEBUGINFOD_URLS$`)
-	if r := fulgur(t, "profile", "-F", "997", "-f", "--", program, rounds); r.code != 0 || !want.MatchString(r.stderr) {
-		t.Errorf("exit code %d, want 0; no line like %s:\n%s", r.code, want, r.stderr)
+	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{12}…\), \d+ samples; set DEBUGINFOD_URLS$`)
+	page := filepath.Join(t.TempDir(), "page.html")
+	for _, args := range [][]string{{"profile", "-F", "997", "-o", page}, {"record", "-o", filepath.Join(t.TempDir(), "recording.json.gz")}} {
+		if r := fulgur(t, append(args, "--", program, rounds)...); r.code != 0 || !want.MatchString(r.stderr) {
+			t.Errorf("%s: exit code %d, want 0; no line like %s:\n%s", args[0], r.code, want, r.stderr)
+		}
+	}
+	// The page says it, too, also after conversions.
+	again, last := filepath.Join(t.TempDir(), "again.html"), filepath.Join(t.TempDir(), "last.pb.gz")
+	for _, step := range [][2]string{{page, again}, {again, last}} {
+		if r := fulgur(t, "convert", "-o", step[1], step[0]); r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+	}
+	if comments := readPprof(t, last).Comments; !slices.ContainsFunc(comments, func(line string) bool {
+		return strings.HasPrefix(line, "inlines: no symbols") && strings.HasSuffix(line, "; set DEBUGINFOD_URLS")
+	}) {
+		t.Errorf("got comments %q, want the file without symbols", comments)
 	}
 }
 

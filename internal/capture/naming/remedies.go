@@ -2,15 +2,15 @@ package naming
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile"
 )
 
@@ -35,10 +35,10 @@ type hurt struct {
 	samples uint64
 }
 
-// Add adds the files and samples of n. If there are already maxLacking files, it
-// ignores new ones.
-func (l Lacking) Add(n *Names) {
-	for code, samples := range n.unnamedSamples() {
+// Add adds the files of n, with the samples that they affect. If there are already
+// maxLacking files, it ignores new ones.
+func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
+	for code, samples := range n.unnamedSamples(samples) {
 		by := n.stripped[code]
 		if by == nil {
 			continue
@@ -65,9 +65,8 @@ func (s *stripped) known() debugfile.Stripped {
 	return debugfile.Stripped{Path: path.Base(s.Path), BuildID: s.BuildID}
 }
 
-// Remedies describes the files with a remedy for each, in descending order of
-// samples.
-func (l Lacking) Remedies(finder *debugfile.Finder) []string {
+// Stripped returns the files with a remedy for each.
+func (l Lacking) Stripped(finder *debugfile.Finder) profile.StrippedFiles {
 	all := slices.SortedFunc(maps.Values(l), func(a, b *hurt) int {
 		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.by.Path, b.by.Path), cmp.Compare(a.by.Root, b.by.Root), cmp.Compare(a.by.BuildID, b.by.BuildID))
 	})
@@ -77,36 +76,43 @@ func (l Lacking) Remedies(finder *debugfile.Finder) []string {
 	for i, h := range all {
 		files[i] = h.by.Stripped
 	}
-	var lines []string
+	s := profile.StrippedFiles{Omitted: max(more, 0)}
 	for i, remedy := range finder.Remedies(files) {
-		lines = append(lines, all[i].describe(remedy))
+		by := all[i].by
+		s.Files = append(s.Files, profile.Stripped{Path: by.Path, BuildID: by.BuildID, Samples: all[i].samples, Remedy: remedy})
 	}
-	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s without symbols", plain.Count(uint64(more), "more file")))
-	}
-	return lines
+	return s
 }
 
-// describe returns a line with the number of affected samples and the remedy.
-func (h *hurt) describe(remedy string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no symbols", plain.Terminal(path.Base(h.by.Path)))
-	if h.by.BuildID != "" {
-		fmt.Fprintf(&b, " (build ID %s)", h.by.BuildID)
+// Problems returns why debug files of the files were not used, one line for each reason,
+// the most frequent first. A server that does not answer is one reason, for however many
+// files.
+func (l Lacking) Problems() []string {
+	files := map[string]uint64{} // by reason
+	for _, h := range l {
+		for _, err := range h.by.problems {
+			files[plain.Error(err)]++
+		}
 	}
-	fmt.Fprintf(&b, ", %s", plain.Count(h.samples, "sample"))
-	if remedy != "" {
-		fmt.Fprintf(&b, "; %s", remedy)
+	reasons := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(cmp.Compare(files[b], files[a]), cmp.Compare(a, b))
+	})
+	more := len(reasons) - maxRemedies
+	reasons = reasons[:min(len(reasons), maxRemedies)]
+	for i, reason := range reasons {
+		if n := files[reason]; n > 1 {
+			reasons[i] += fmt.Sprintf(" (%d files)", n)
+		}
 	}
-	if err := errors.Join(h.by.problems...); err != nil {
-		fmt.Fprintf(&b, " (%s)", plain.Error(err))
+	if more > 0 {
+		reasons = append(reasons, fmt.Sprintf("and %s with debug files", plain.Count(uint64(more), "more problem")))
 	}
-	return b.String()
+	return reasons
 }
 
 // unnamedSamples returns, for each code, the number of samples with an unnamed frame
 // in it.
-func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
+func (n *Names) unnamedSamples(of iter.Seq2[stacks.Sample, stacks.Values]) map[stacks.CodeID]uint64 {
 	// Stacks share their lower parts, which are visited once.
 	below := make([][]stacks.CodeID, len(n.store.Nodes))
 	for i, node := range n.store.Nodes[1:] {
@@ -117,7 +123,7 @@ func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
 		below[i+1] = codes
 	}
 	samples := map[stacks.CodeID]uint64{}
-	for sample, value := range n.store.Samples {
+	for sample, value := range of {
 		for _, code := range below[n.store.Traces[sample.Trace].Leaf] {
 			samples[code] += value.Samples()
 		}

@@ -3,13 +3,17 @@ package naming
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/symbolize"
@@ -22,8 +26,8 @@ func (m manyFiles) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindFile, File: m.files[addr>>16], Offset: addr & 0xffff}
 }
 
-// Remedies lists files without symbols by the number of affected samples, up to a limit.
-func TestRemedies(t *testing.T) {
+// Stripped lists files without symbols by the number of affected samples, up to a limit.
+func TestStripped(t *testing.T) {
 	m := manyFiles{}
 	for i := range 8 {
 		m.files = append(m.files, &process.File{Path: fmt.Sprintf("/srv/lib%d.so", i)})
@@ -53,27 +57,34 @@ func TestRemedies(t *testing.T) {
 			if code.File == m.files[6] {
 				n.stripped[id].problems = []error{errors.New("a.debug: build ID is wrong"), errors.New("debuginfod: b: failed\nc: failed")}
 			}
+			if code.File == m.files[1] { // not among the files that are listed
+				n.stripped[id].problems = []error{errors.New("debuginfod: b: failed\nc: failed")}
+			}
 		}
 	}
 	store.Count(counts)
 	lacks := Lacking{}
-	lacks.Add(n)
-	got := lacks.Remedies(n.finder)
-	for i, line := range got {
-		if before, after, ok := strings.Cut(line, " (build ID ab"); ok {
-			got[i] = before + after[strings.Index(after, ")")+1:]
+	lacks.Add(n, maps.All(store.Samples))
+	got := lacks.Stripped(n.finder)
+	for i := range got.Files {
+		if f := &got.Files[i]; strings.HasPrefix(f.BuildID, "ab") {
+			f.BuildID = ""
 		}
 	}
-	want := []string{
-		"lib7.so: no symbols, 71 samples; set DEBUGINFOD_URLS",
-		"lib6.so: no symbols, 60 samples; set DEBUGINFOD_URLS (a.debug: build ID is wrong; debuginfod: b: failed; c: failed)",
-		"lib5.so: no symbols, 50 samples; set DEBUGINFOD_URLS",
-		"lib4.so: no symbols, 40 samples; set DEBUGINFOD_URLS",
-		`\x1b[2Jevil: no symbols, 30 samples; set DEBUGINFOD_URLS`,
-		"and 2 more files without symbols",
+	const remedy = "set DEBUGINFOD_URLS"
+	want := profile.StrippedFiles{Omitted: 2, Files: []profile.Stripped{
+		{Path: "/srv/lib7.so", Samples: 71, Remedy: remedy},
+		{Path: "/srv/lib6.so", Samples: 60, Remedy: remedy},
+		{Path: "/srv/lib5.so", Samples: 50, Remedy: remedy},
+		{Path: "/srv/lib4.so", Samples: 40, Remedy: remedy},
+		{Path: "/srv/\x1b[2Jevil", Samples: 30, Remedy: remedy},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	wantProblems := []string{"debuginfod: b: failed; c: failed (2 files)", "a.debug: build ID is wrong"}
+	if got := lacks.Problems(); !slices.Equal(got, wantProblems) {
+		t.Errorf("got problems %q, want %q", got, wantProblems)
 	}
 	// A second window has the same files, perhaps in other containers.
 	for _, s := range n.stripped {
@@ -81,8 +92,8 @@ func TestRemedies(t *testing.T) {
 			s.Root = "/proc/1/root"
 		}
 	}
-	lacks.Add(n)
-	if twice := lacks.Remedies(n.finder); len(twice) != len(want) || !strings.Contains(twice[0], "lib7.so") || !strings.Contains(twice[0], "142 samples") {
-		t.Errorf("after two windows: got\n%s\nwant the sum for lib7.so first", strings.Join(twice, "\n"))
+	lacks.Add(n, maps.All(store.Samples))
+	if twice := lacks.Stripped(n.finder); len(twice.Files) != len(want.Files) || twice.Files[0].Path != "/srv/lib7.so" || twice.Files[0].Samples != 142 {
+		t.Errorf("after two windows: got %+v, want the sum for lib7.so first", twice)
 	}
 }

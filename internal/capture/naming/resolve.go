@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,7 +80,24 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 			r.out.Count(at, v, n)
 		}
 	}
-	return r.out.Profile(p.Meta, p.Losses), nil
+	return recounted(r.out.Profile(p.Meta, p.Losses)), nil
+}
+
+// recounted corrects what p says about missing names, some of which may have been found.
+func recounted(p *profile.Profile) *profile.Profile {
+	if p.Losses[profile.LossUnresolved]+p.Losses[profile.LossUnresolvedCallers] > 0 {
+		p.CountUnnamed()
+	}
+	p.Meta.Stripped.Files = slices.DeleteFunc(slices.Clone(p.Meta.Stripped.Files), func(s profile.Stripped) bool {
+		for id, f := range p.Frames {
+			m := p.Mappings[f.Mapping]
+			if f.Mapping != 0 && m.Path == s.Path && m.BuildID == s.BuildID && !p.Named(profile.FrameID(id)) {
+				return false
+			}
+		}
+		return true
+	})
+	return p
 }
 
 // wants reports whether to look up a frame of Profile.

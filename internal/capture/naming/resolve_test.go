@@ -80,6 +80,34 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// The resolved profile no longer says that names are missing.
+func TestResolveRecounts(t *testing.T) {
+	p := unresolved(t, func(*profile.Mapping) {})
+	p.CountUnnamed()
+	if p.Losses[profile.LossUnresolved] != 7 || p.Losses[profile.LossUnresolvedFrames] != 1 {
+		t.Fatalf("got losses %v, want 7 samples at 1 place", p.Losses)
+	}
+	m := p.Mappings[1]
+	p.Meta.Stripped.Files = []profile.Stripped{{Path: m.Path, BuildID: m.BuildID, Samples: 7}}
+	for _, found := range []bool{true, false} {
+		if !found {
+			p.Mappings[1].BuildID = "00112233"
+			p.Meta.Stripped.Files[0].BuildID = "00112233"
+		}
+		r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t)}
+		got, err := r.Resolve(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := got.Losses != (profile.Losses{}); missing == found {
+			t.Errorf("names found %v: got losses %v", found, got.Losses)
+		}
+		if n := len(got.Meta.Stripped.Files); (n == 0) != found {
+			t.Errorf("names found %v: got %d files without symbols", found, n)
+		}
+	}
+}
+
 // Code from other builds and missing files keeps its addresses, with a warning.
 func TestResolveOthers(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/runinfo"
 )
 
 // collector builds a profile as it is read.
@@ -17,16 +18,24 @@ func newCollector(types ...profile.ValueType) *collector {
 // errEmpty is the error of an input without samples.
 var errEmpty = errors.New("no stacks in it")
 
-// profile returns the collected profile.
+// profile returns the collected profile. It is a conversion unless the reader finds a
+// description of the run, see [restore].
 func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	m.Converted = true
 	p := c.Profile(m, profile.Losses{})
 	if len(p.Samples) == 0 {
 		return nil, errEmpty
 	}
 	return p, nil
+}
+
+// restore gives p what a description of its run says. Without a readable one, p stays a
+// conversion.
+func restore(p *profile.Profile, description string) {
+	_ = runinfo.Restore(p, description)
 }
 
 // named returns a frame without an address.

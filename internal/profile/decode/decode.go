@@ -1,6 +1,6 @@
 // Package decode reads profiles written by fulgur or other tools: folded stacks, the
 // output of perf script, bpftrace's maps of stacks, pprof profiles, OpenTelemetry's
-// profiles and profiles of the Firefox Profiler. It detects the format from the beginning of the input.
+// profiles, profiles of the Firefox Profiler and fulgur's own pages. It detects the format from the beginning of the input.
 //
 // All input is untrusted. Input that violates its format is an error with its position.
 package decode
@@ -28,6 +28,7 @@ const (
 	Pprof      Format = "pprof"
 	OTLP       Format = "otlp"
 	Firefox    Format = "firefox"
+	Page       Format = "html"
 )
 
 // Read reads a profile until ctx is done. name is used in errors. What exceeds the limits
@@ -46,7 +47,6 @@ func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Form
 	if err != nil {
 		return nil, format, fmt.Errorf("%s: read as %s: %w", name, format, err)
 	}
-	p.Meta.Converted = true
 	return p, format, nil
 }
 
@@ -66,6 +66,8 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 	switch format {
 	case Firefox:
 		return readFirefox(ctx, r)
+	case Page:
+		return readPage(ctx, r)
 	case Pprof:
 		return readPprof(ctx, r)
 	case OTLP:
@@ -84,6 +86,8 @@ func sniff(head []byte) Format {
 	switch {
 	case bytes.HasPrefix(text, []byte("{")):
 		return Firefox
+	case bytes.HasPrefix(text, []byte("<")): // no tool writes stacks that begin so
+		return Page
 	case bytes.ContainsFunc(head, isBinary):
 		if isOTLP(head) {
 			return OTLP

@@ -47,6 +47,9 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 		}
 	}
 	p, err := c.profile(c.meta())
+	if err == nil {
+		restore(p, f.run)
+	}
 	if err == nil && len(p.ValueTypes) > 1 {
 		// The samples, as in the Firefox Profiler. Their markers come after them.
 		p.Meta.Value = p.ValueTypes[0].Type

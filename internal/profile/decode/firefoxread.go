@@ -18,6 +18,7 @@ type firefoxProfile struct {
 	version                                 int
 	categories                              []string
 	product, oscpu                          string
+	run                                     string // fulgur's description
 	cpus                                    int
 
 	libs []firefoxLib
@@ -114,6 +115,7 @@ func (p *firefoxParser) meta() error {
 		"startTime": p.real(&f.startTime), "profilingStartTime": p.real(&f.profilingStart), "profilingEndTime": p.real(&f.profilingEnd),
 		"interval": p.real(&f.interval), "preprocessedProfileVersion": p.int(&f.version),
 		"product": p.text(&f.product), "oscpu": p.text(&f.oscpu), "logicalCPUs": p.int(&f.cpus),
+		"fulgurRun": p.text(&f.run),
 		"categories": func() error {
 			return p.array(func() error {
 				name := ""

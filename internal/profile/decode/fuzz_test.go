@@ -83,10 +83,12 @@ func writeAll(t *testing.T, p *profile.Profile) {
 		if p.Total(v) != 0 && !hasNegative(p, v) { // the format has positive numbers only
 			whole("folded", lines, Folded, 0, p.Total(v))
 		}
-		for _, write := range []func(io.Writer, *profile.Profile, flame.Options) error{flame.WriteHTML, flame.WriteSVG} {
-			if err := write(io.Discard, p, flame.Options{Value: v}); err != nil {
-				t.Fatal(err)
-			}
+		if err := flame.WriteSVG(io.Discard, p, flame.Options{Value: v}); err != nil {
+			t.Fatal(err)
+		}
+		page := encoded(t, func(w io.Writer) error { return flame.WriteHTML(w, p, flame.Options{Value: v}) })
+		if len(p.Samples) > 0 {
+			whole("page", page, Page, v, p.Total(v))
 		}
 	}
 	if err := speedscope.Write(io.Discard, p); err != nil {

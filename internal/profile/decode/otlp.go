@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/otelprofiles"
+	"fulgur/internal/profile/runinfo"
 )
 
 // errOTLP is the error of indexes outside of their table.
@@ -55,6 +56,7 @@ type otlpReader struct {
 	locations                               map[uint64][]profile.FrameID
 	stacks                                  map[uint64]profile.StackID
 	meta                                    profile.Meta
+	described                               *profile.Meta // by the run's description
 	losses                                  profile.Losses
 	left                                    int // number of frames that may still be read
 	fields                                  int // number of fields that were read
@@ -86,8 +88,12 @@ func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	if c.described != nil {
+		c.meta = *c.described
+	}
 	p, err := c.profile(c.meta)
 	if err == nil {
+		p.Meta.Converted = c.described == nil
 		p.Losses = p.Losses.Plus(c.losses)
 	}
 	return p, err
@@ -269,6 +275,10 @@ func (c *otlpReader) run(a attribute, losses *profile.Losses) {
 		c.meta.Event = a.text
 	case otelprofiles.Target:
 		c.meta.Scope = a.text
+	case otelprofiles.Run:
+		if m, _, err := runinfo.Parse(a.text); err == nil { // otherwise not fulgur's
+			c.described = &m
+		}
 	}
 	if name, ok := strings.CutPrefix(a.key, otelprofiles.LossPrefix); ok {
 		for cause := range losses {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	model "fulgur/internal/profile"
+	"fulgur/internal/profile/runinfo"
 )
 
 // readPprof reads a profile of github.com/google/pprof in any format that pprof supports.
@@ -39,7 +40,17 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 			c.Count(at, v, n)
 		}
 	}
-	return c.profile(pprofMeta(in))
+	p, err := c.profile(pprofMeta(in))
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range in.Comments {
+		if description, ok := strings.CutPrefix(line, runinfo.Prefix); ok {
+			restore(p, description)
+			break
+		}
+	}
+	return p, nil
 }
 
 // pprofReader converts a profile from pprof's model.

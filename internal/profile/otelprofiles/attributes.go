@@ -24,11 +24,13 @@ const (
 	GNUBuildID = "process.executable.build_id.gnu"
 
 	// Of the scope: the command line, the event, what was measured, and before the name of
-	// a loss how often it happened.
+	// a loss how often it happened. Run is the whole description of the run, see package
+	// runinfo.
 	Command    = "fulgur.command"
 	Event      = "fulgur.event"
 	Target     = "fulgur.target"
 	LossPrefix = "fulgur.lost."
+	Run        = "fulgur.run"
 )
 
 // Scope is the name of fulgur's scope.

@@ -161,6 +161,10 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	request.Header.Set("User-Agent", "fulgur")
 	response, err := d.client.Do(request)
 	if err != nil {
+		// The server is named already, and the rest of the URL differs for each file.
+		if of := new(url.Error); errors.As(err, &of) {
+			err = of.Err
+		}
 		return "", err
 	}
 	defer func() { _ = response.Body.Close() }() // the body has been read

@@ -10,6 +10,21 @@ import (
 	"fulgur/internal/profile/encode/encodetest"
 )
 
+func TestStripped(t *testing.T) {
+	got := Stripped(profile.StrippedFiles{Omitted: 1, Files: []profile.Stripped{
+		{Path: "/srv/\x1b[2Jevil", BuildID: "0123456789abcdef0123456789abcdef01234567", Samples: 1, Remedy: "install \u202eevil"},
+		{Path: "/srv/other", Samples: 20},
+	}})
+	want := []Loss{
+		{What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
+		{What: "other: no symbols", Effect: "20 samples"},
+		{What: "1 more file without symbols"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		meta profile.Meta

@@ -2,9 +2,11 @@ package describe
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
@@ -156,6 +158,36 @@ var causes = [profile.NumLosses]cause{
 		"nothing is missing", do("raise %s", usage.CountEntries), profile.EndNone},
 	profile.LossRetries: {"stack sent again", "stacks sent again",
 		"nothing is missing", do("raise %s", usage.RingSize), profile.EndNone},
+}
+
+// Stripped describes the files of a profile that lack symbols.
+func Stripped(s profile.StrippedFiles) []Loss {
+	var all []Loss
+	for _, f := range s.Files {
+		what := plain.Terminal(path.Base(f.Path)) + ": no symbols"
+		if f.BuildID != "" {
+			what += " (build ID " + shortID(plain.Terminal(f.BuildID)) + ")"
+		}
+		l := Loss{What: what, Effect: plain.Count(f.Samples, "sample")}
+		if f.Remedy != "" {
+			l.Remedy = plain.Terminal(f.Remedy)
+		}
+		all = append(all, l)
+	}
+	if s.Omitted > 0 {
+		all = append(all, Loss{What: plain.Count(uint64(s.Omitted), "more file") + " without symbols"})
+	}
+	return all
+}
+
+// shortID returns the beginning of a build ID, which suffices to recognize it. Nobody types
+// all 40 digits.
+func shortID(id string) string {
+	const digits = 12
+	if len(id) <= digits {
+		return id
+	}
+	return id[:digits] + "…"
 }
 
 // counted returns n and the noun in its number.

@@ -2,9 +2,11 @@ package firefox
 
 import (
 	"path"
+	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/runinfo"
 )
 
 // description describes the profile as a whole. Times are in nanoseconds.
@@ -71,6 +73,7 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 		j.member("initialVisibleThreads", orEmpty(shown))
 		j.member("initialSelectedThreads", orEmpty(selected))
 		j.member("extra", d.extra())
+		j.member("fulgurRun", runinfo.Text(d.p)) // for programs
 	})
 }
 
@@ -121,6 +124,9 @@ func (d *description) extra() []section {
 	lost := section{Label: "Losses", Entries: []entry{}}
 	for _, l := range describe.Losses(d.p.Losses) {
 		lost.Entries = append(lost.Entries, entry{l.What, "string", l.Effect})
+	}
+	for _, l := range describe.Stripped(d.p.Meta.Stripped) {
+		lost.Entries = append(lost.Entries, entry{l.What, "string", strings.Trim(l.Effect+"; "+l.Remedy, "; ")})
 	}
 	return []section{measured, lost}
 }

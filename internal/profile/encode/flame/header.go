@@ -2,6 +2,8 @@ package flame
 
 import (
 	"cmp"
+	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/runinfo"
 )
 
 // header is the JSON part of the page's data: everything except the long tables.
@@ -24,6 +27,10 @@ type header struct {
 	ShortNames bool `json:"shortNames"`
 	// Compared reports whether the samples also have columns of the base profile.
 	Compared bool `json:"compared"`
+	// Run is the description of the run for programs that read the page.
+	Run json.RawMessage `json:"run"`
+	// Builds has the build ID of each module that has a single known one.
+	Builds map[string]string `json:"builds,omitempty"`
 	// Listings is [Options.Listings].
 	Listings string   `json:"listings,omitempty"`
 	Kinds    []string `json:"kinds"`
@@ -104,7 +111,9 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
 			Converted: m.Converted,
 		},
-		Losses:     losses(t.losses(p)),
+		Losses:     losses(t.losses(p), m.Stripped),
+		Run:        json.RawMessage(runinfo.Text(p)),
+		Builds:     builds(p),
 		Value:      o.Value,
 		Inverted:   o.Inverted,
 		ShortNames: o.ShortNames,
@@ -148,12 +157,31 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 	return h
 }
 
+// builds returns the build IDs of modules. A module with several has none, since the
+// boxes of its builds are merged.
+func builds(p *profile.Profile) map[string]string {
+	ids := map[string]string{}
+	for _, m := range p.Mappings[1:] {
+		name := plainText(m.Path)
+		if id, ok := ids[name]; ok && id != m.BuildID {
+			ids[name] = ""
+			continue
+		}
+		ids[name] = plainText(m.BuildID)
+	}
+	maps.DeleteFunc(ids, func(_, id string) bool { return id == "" })
+	return ids
+}
+
 // losses returns what is missing or incomplete in a profile, most severe first, without
-// what was only delayed.
-func losses(l profile.Losses) []loss {
+// what was only delayed, and the files without symbols.
+func losses(l profile.Losses, s profile.StrippedFiles) []loss {
 	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	all := []loss{}
 	for _, d := range describe.Losses(l) {
+		all = append(all, loss{d.What, d.Effect, d.Remedy})
+	}
+	for _, d := range describe.Stripped(s) {
 		all = append(all, loss{d.What, d.Effect, d.Remedy})
 	}
 	return all

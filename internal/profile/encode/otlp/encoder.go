@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/profile/encode/locations"
 	"fulgur/internal/profile/encode/proto"
 	"fulgur/internal/profile/otelprofiles"
+	"fulgur/internal/profile/runinfo"
 )
 
 // encoder encodes a profile. Messages refer to the tables of the dictionary, which is
@@ -319,6 +320,7 @@ func (e *encoder) scope() (m proto.Message) {
 			keyValue(&m, otelprofiles.ScopeAttributes, a[0], anyText(a[1]))
 		}
 	}
+	keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.Run, anyText(runinfo.Text(e.p)))
 	for cause, n := range e.p.Losses {
 		if n > 0 {
 			keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.LossPrefix+profile.Loss(cause).String(), anyNumber(int64(n)))

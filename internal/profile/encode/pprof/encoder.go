@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"io"
 	"math"
+	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/locations"
 	"fulgur/internal/profile/encode/proto"
+	"fulgur/internal/profile/runinfo"
 )
 
 // encoder writes the messages of a profile one after the other. The format does not
@@ -190,5 +192,8 @@ func comments(p *profile.Profile) []string {
 	for _, l := range describe.Losses(p.Losses) {
 		lines = append(lines, l.What+": "+l.Effect)
 	}
-	return lines
+	for _, l := range describe.Stripped(p.Meta.Stripped) {
+		lines = append(lines, l.What+": "+strings.Trim(l.Effect+"; "+l.Remedy, "; "))
+	}
+	return append(lines, runinfo.Prefix+runinfo.Text(p))
 }

@@ -76,6 +76,21 @@ func Losses(l profile.Losses) string {
 	return w.String()
 }
 
+// Stripped returns a line for each file without symbols, with a remedy.
+func Stripped(s profile.StrippedFiles) (lines []string) {
+	for _, l := range describe.Stripped(s) {
+		line := l.What
+		if l.Effect != "" {
+			line += ", " + l.Effect
+		}
+		if l.Remedy != "" {
+			line += "; " + l.Remedy
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 // writeTable writes rows with their shares of total.
 func writeTable(w *strings.Builder, rows []row, total int64) {
 	if len(rows) == 0 {
