@@ -14,6 +14,7 @@
 //	doctor    what fulgur needs from a machine
 //	capture   the sources of samples, from the kernel's events to named stacks
 //	ui        pages, the terminal, manual pages
+//	export    profiles on their way to a back end
 //	session   a run from its flags to its result
 //
 // The kernel side is in package fulgur/bpf, which imports none of these. The commands

@@ -25,7 +25,7 @@ type convertCommand struct {
 	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
 	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. Expect less improvement from BOLT."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
 	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats} or preagg. Default: by the ending of FILE."`
 	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
@@ -53,7 +53,10 @@ pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt. A summary on
 standard error then shows what was counted, what was not and why, whether the profile
 is sufficient, and the commands to run next.
 
-The output goes to standard output or FILE, which appears complete or not at all.
+The output goes to standard output or FILE, which appears complete or not at all. A
+profile for a URL is sent by OTLP, as the standard variables OTEL_EXPORTER_OTLP_... say
+(protocol, headers, certificates and so on); it is sent again for up to a minute if the
+back end asks for that or cannot be reached.
 
 Examples:
 
@@ -69,6 +72,9 @@ Examples:
 
     # with sources, for use on another machine
     fulgur convert --embed-sources -o with-sources.json.gz cpu.json.gz
+
+    # to an OpenTelemetry Collector
+    fulgur convert -o http://127.0.0.1:4318 perf.data
 
     # record branches, on the machine that runs the service
     perf record -b -e cycles:u -p 1234 -- sleep 60
@@ -91,6 +97,10 @@ Examples:
 func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stdout, o.Stderr = env.stdout, env.stderr
+	var err error
+	if o.Resource, err = resourceFor(o.Output); err != nil {
+		return exitUsage, err
+	}
 	return offline.Convert(ctx, o)
 }
 

@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 )
 
@@ -79,7 +82,12 @@ func (r recording) options() (session.Options, error) {
 	if r.duration != nil && *r.duration == 0 {
 		return session.Options{}, errors.New("a duration of 0 measures nothing: leave it out to measure until Ctrl-C")
 	}
+	resource, err := resourceFor(r.output.Output)
+	if err != nil {
+		return session.Options{}, err
+	}
 	return session.Options{
+		Resource:     resource,
 		Target:       measured,
 		Command:      r.command,
 		Duration:     time.Duration(orZero(r.duration)),
@@ -114,6 +122,14 @@ func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
 	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isScreen(e.stderr)
+}
+
+// resourceFor returns the attributes of this machine if a profile is sent.
+func resourceFor(name string) (map[string]string, error) {
+	if !output.IsURL(name) {
+		return nil, nil
+	}
+	return otlpclient.Resource(os.Getenv)
 }
 
 // format returns the chosen format, "" if none.

@@ -5,6 +5,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -82,7 +83,7 @@ type Options struct {
 	// [DefaultStackNodes].
 	StackNodes uint32
 
-	// Output is the file to write; "-" or empty means Stdout. Format is its
+	// Output is the file to write, or the URL to send to; "-" or empty means Stdout. Format is its
 	// format ("folded", "text", "svg", "html", "pprof"); empty derives it
 	// from Output's ending, or means text.
 	Output, Format string
@@ -106,6 +107,8 @@ type Options struct {
 	// Source returns the text of a source file, for formats that embed
 	// sources; nil embeds none.
 	Source func(file string) (text string, ok bool)
+	// Resource has attributes of this machine for OTLP.
+	Resource map[string]string
 }
 
 // ProfileOptions describe an on-CPU profile.
@@ -160,7 +163,14 @@ func (o *Options) allValues() bool {
 func (o *Options) output() output.Options {
 	return output.Options{
 		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted,
-		System: o.Target.Scope == target.System, Source: o.Source,
+		System: o.Target.Scope == target.System, Source: o.Source, Resource: o.Resource,
+	}
+}
+
+// warn prints a message unless o is quiet.
+func (o *Options) warn(text string) {
+	if !o.Quiet {
+		fmt.Fprintln(o.Stderr, "fulgur:", text)
 	}
 }
 

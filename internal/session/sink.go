@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 
+	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 )
@@ -50,9 +51,9 @@ type outputFile struct {
 	output.Output
 }
 
-// Open creates the file, which appears when it is committed.
+// Open creates the file, which appears, or is sent, when it is committed.
 func (f *outputFile) Open() (err error) {
-	f.Output, err = output.Create(f.options.Output, f.options.Stdout)
+	f.Output, err = otlpclient.Create(f.options.Output, f.options.Stdout, f.options.warn)
 	return err
 }
 

@@ -43,6 +43,9 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
 		return 2, usage.Errorf("a stream of samples cannot have waits")
 	}
+	if output.IsURL(o.Output) {
+		return 2, usage.Errorf("a stream of samples cannot be sent to a URL")
+	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
 		return 2, err

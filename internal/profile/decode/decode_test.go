@@ -82,7 +82,7 @@ func TestRoundTrip(t *testing.T) {
 				t.Errorf("pprof's addresses (-want +got):\n%s", diff)
 			}
 
-			got = decoded(t, encoded(t, func(w io.Writer) error { return otlp.Write(w, p) }), OTLP)
+			got = decoded(t, encoded(t, func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) }), OTLP)
 			for v := range p.ValueTypes {
 				if diff := cmp.Diff(fold(t, called, v), fold(t, got, v)); diff != "" {
 					t.Errorf("OTLP, value %d (-want +got):\n%s", v, diff)
@@ -226,7 +226,7 @@ func TestFoldedTask(t *testing.T) {
 // OTLP files are recognized in any order of their fields, and pprof's are not taken for one.
 func TestSniffOTLP(t *testing.T) {
 	p := encodetest.Typical()
-	data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p) })
+	data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) })
 	var resources, dictionary []byte
 	scanFields(data, func(f protoField) bool {
 		part := append(binary.AppendUvarint([]byte{byte(f.number<<3 | 2)}, uint64(len(f.data))), f.data...)

@@ -104,7 +104,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 	for v := range p.ValueTypes {
 		whole("pprof", packed, Pprof, v, p.Total(v))
 	}
-	if data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p) }); len(p.Samples) > 0 && !hasTwins(p) {
+	if data := encoded(t, func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) }); len(p.Samples) > 0 && !hasTwins(p) {
 		for v := range p.ValueTypes {
 			whole("OTLP", data, OTLP, v, p.Total(v))
 		}
@@ -264,7 +264,7 @@ func FuzzPprof(f *testing.F) {
 // Totals of OTLP profiles match those that OpenTelemetry's messages decode to.
 func FuzzOTLP(f *testing.F) {
 	for _, p := range []*profile.Profile{encodetest.Threads(), encodetest.Typical(), encodetest.Symbols(), encodetest.Hostile()} {
-		f.Add(encoded(f, func(w io.Writer) error { return otlp.Write(w, p) }))
+		f.Add(encoded(f, func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) }))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := readAs(t, data, OTLP)

@@ -34,6 +34,8 @@ type Options struct {
 	System bool
 	// Source returns the text of a source file; nil means none.
 	Source func(file string) (text string, ok bool)
+	// Resource has attributes of this machine for OTLP.
+	Resource map[string]string
 }
 
 // Format is an output format.
@@ -47,6 +49,9 @@ type Format struct {
 	// inTime writes a recording with its times; nil for formats without times.
 	inTime func(io.Writer, *profile.Timeline, Options) error
 }
+
+// sent is the format that is sent to URLs.
+const sent = "otlp"
 
 var formats = []Format{
 	{Name: "text", Endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
@@ -64,8 +69,8 @@ var formats = []Format{
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
 	}},
-	{Name: "otlp", Endings: []string{".otlp"}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
-		return otlp.Write(w, p)
+	{Name: sent, Endings: []string{".otlp"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+		return otlp.Write(w, p, otlp.Options{Resource: o.Resource})
 	}},
 	{Name: "firefox", Endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
@@ -99,8 +104,15 @@ func (f Format) Allow(o Options) error {
 func (f Format) HasTimes() bool { return f.inTime != nil }
 
 // Choose returns the format for path: by name if it is not empty, otherwise by the path's
-// ending. A stream without an ending gets text. Errors are usage errors.
+// ending. A stream without an ending gets text, and a URL gets OTLP, the only format that
+// is sent. Errors are usage errors.
 func Choose(path, name string) (Format, error) {
+	if IsURL(path) {
+		if name != "" && name != sent {
+			return Format{}, usage.Errorf("the format %q is not sent to a URL: only %s is", name, sent)
+		}
+		name = sent
+	}
 	for _, f := range formats {
 		if name == f.Name || name == "" && slices.ContainsFunc(f.Endings, func(e string) bool {
 			return strings.HasSuffix(path, e)

@@ -17,10 +17,15 @@ type Output interface {
 	Abort() error
 }
 
-// IsStream reports whether output to path cannot be undone: path is a standard stream, or
-// exists and is not a regular file.
+// IsURL reports whether path is a URL to which a profile is sent.
+func IsURL(path string) bool {
+	return strings.HasPrefix(path, "http://") || strings.HasPrefix(path, "https://")
+}
+
+// IsStream reports whether output to path cannot be undone: path is a standard stream or
+// a URL, or exists and is not a regular file.
 func IsStream(path string) bool {
-	if path == "" || path == "-" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
+	if IsURL(path) || path == "" || path == "-" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
 		return true
 	}
 	info, err := os.Stat(path)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -24,8 +25,8 @@ type ConvertOptions struct {
 	// Input is the file to read, "-" for standard input. Its format is
 	// detected by its beginning.
 	Input string
-	// Output is the file to write; "-" or empty means Stdout. Format is the output's format, "preagg" for llvm-bolt's;
-	// empty derives it from Output's ending.
+	// Output is the file to write, or the URL to send to; "-" or empty means Stdout. Format is the output's format,
+	// "preagg" for llvm-bolt's; empty derives it from Output's ending.
 	Output, Format string
 	// Value is the type of the one value to write. Empty means all that the
 	// format can hold, or the default one, or the first that is not 0.
@@ -40,6 +41,8 @@ type ConvertOptions struct {
 	// EmbedSources embeds the source files found on this machine in a
 	// profile for the Firefox Profiler.
 	EmbedSources bool
+	// Resource has attributes of this machine for OTLP.
+	Resource map[string]string
 
 	// ProfileOptions are the options of profiles for llvm-bolt.
 	boltprofile.ProfileOptions
@@ -91,12 +94,12 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
 	}
-	out, err := output.Create(o.Output, o.Stdout)
+	out, err := otlpclient.Create(o.Output, o.Stdout, func(text string) { warn(errors.New(text)) })
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, ShortNames: o.ShortNames}
+	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, ShortNames: o.ShortNames, Resource: o.Resource}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)
@@ -105,7 +108,10 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err := format.Write(output.Until(ctx, out), p, in.line, opts, v); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
-	return 0, out.Commit()
+	if err := out.Commit(); err != nil {
+		return 1, err
+	}
+	return 0, nil
 }
 
 // profileFormat checks o and returns the output's format.

@@ -19,6 +19,7 @@ import (
 // complete only after all of them.
 type encoder struct {
 	p          *profile.Profile
+	options    Options
 	dictionary *dictionary
 	used       *locations.Table
 	// The rows of the profile's own tables in the dictionary; -1 if not yet known.
@@ -34,10 +35,10 @@ type taskKey struct {
 	end  profile.End
 }
 
-func newEncoder(p *profile.Profile) *encoder {
+func newEncoder(p *profile.Profile, o Options) *encoder {
 	unknown := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
 	return &encoder{
-		p: p, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey][]int32{},
+		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey][]int32{},
 		stacks: unknown(len(p.Stacks)), mappings: unknown(len(p.Mappings)), functions: unknown(len(p.Functions)),
 		locations: []int32{0},
 	}
@@ -298,15 +299,17 @@ func (e *encoder) resource(p process) (m proto.Message) {
 	if p.pid != 0 {
 		keyValue(&m, otelprofiles.ResourceAttributes, otelprofiles.PID, anyNumber(int64(p.pid)))
 	}
-	for _, a := range [][2]string{
-		{otelprofiles.HostName, meta.Host}, {otelprofiles.HostArch, cmp.Or(architectures[meta.Arch], meta.Arch)}, {otelprofiles.OSVersion, meta.Kernel},
-	} {
-		if a[1] != "" {
-			keyValue(&m, otelprofiles.ResourceAttributes, a[0], anyText(a[1]))
-		}
+	machine := map[string]string{
+		otelprofiles.HostName: meta.Host, otelprofiles.HostArch: cmp.Or(architectures[meta.Arch], meta.Arch), otelprofiles.OSVersion: meta.Kernel,
 	}
 	if meta.Kernel != "" {
-		keyValue(&m, otelprofiles.ResourceAttributes, otelprofiles.OSType, anyText("linux"))
+		machine[otelprofiles.OSType] = "linux"
+	}
+	maps.Copy(machine, e.options.Resource)
+	for _, key := range slices.Sorted(maps.Keys(machine)) {
+		if value := machine[key]; value != "" {
+			keyValue(&m, otelprofiles.ResourceAttributes, valid(key), anyText(value))
+		}
 	}
 	return m
 }

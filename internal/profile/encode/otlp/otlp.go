@@ -10,6 +10,13 @@ import (
 	"fulgur/internal/profile"
 )
 
+// Options add to a profile.
+type Options struct {
+	// Resource has attributes of the machine, which all resources get. They take
+	// precedence over those that the profile has.
+	Resource map[string]string
+}
+
 // Write writes p to w. Equal profiles give equal bytes.
 //
 // It fills in what the format leaves open as follows:
@@ -28,8 +35,8 @@ import (
 //     was lost, "fulgur.lost.CAUSE" for a [profile.Loss].
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.
 //   - Invalid UTF-8 is replaced by U+FFFD.
-func Write(w io.Writer, p *profile.Profile) error {
-	e := newEncoder(p)
+func Write(w io.Writer, p *profile.Profile, o Options) error {
+	e := newEncoder(p, o)
 	for _, head := range e.encode() {
 		if _, err := w.Write(head); err != nil {
 			return fmt.Errorf("write OTLP profile: %w", err)

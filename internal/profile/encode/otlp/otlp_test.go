@@ -23,7 +23,7 @@ import (
 func written(t *testing.T, p *profile.Profile) *pb.ProfilesData {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, p); err != nil {
+	if err := Write(&out, p, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var data pb.ProfilesData
@@ -69,8 +69,33 @@ func FuzzWrite(f *testing.F) {
 }
 
 func TestWriteError(t *testing.T) {
-	if err := Write(encodetest.FullDisk{}, encodetest.Typical()); !errors.Is(err, encodetest.ErrFullDisk) {
+	if err := Write(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("got error %v, want %v", err, encodetest.ErrFullDisk)
+	}
+}
+
+// TestResource adds attributes of the machine to all resources, and replaces those that the
+// profile has.
+func TestResource(t *testing.T) {
+	var out bytes.Buffer
+	if err := Write(&out, encodetest.Typical(), Options{Resource: map[string]string{"host.name": "node", "a\xff": "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	var data pb.ProfilesData
+	if err := proto.Unmarshal(out.Bytes(), &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range data.ResourceProfiles {
+		got := map[string]string{}
+		for _, a := range r.Resource.Attributes {
+			if got[a.Key] != "" {
+				t.Errorf("got attribute %s twice", a.Key)
+			}
+			got[a.Key] = value(a.Value)
+		}
+		if got["host.name"] != "node" || got["a\uFFFD"] != "b" || got["os.type"] != "linux" {
+			t.Errorf("got attributes %v", got)
+		}
 	}
 }
 

@@ -1,0 +1,52 @@
+package otlpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Waits between attempts, before jitter of half as much: the first and the longest.
+const (
+	firstInterval = time.Second
+	maxInterval   = 30 * time.Second
+)
+
+// Deliver sends a message, and repeats it with growing waits while the back end cannot be
+// reached or asks for that, for at most limit; a limit of 0 means until ctx is done. It
+// calls retried, if not nil, before each wait. Unless ctx is done, errors are of type
+// [*Error]; if Retry is set, limit is over.
+func (c *Client) Deliver(ctx context.Context, message []byte, limit time.Duration, retried func(error)) (Answer, error) {
+	var last error
+	send := func() (Answer, error) {
+		var answer Answer
+		answer, last = c.Send(ctx, message)
+		var failed *Error
+		switch {
+		case last == nil:
+			return answer, nil
+		case !errors.As(last, &failed) || !failed.Retry:
+			return answer, backoff.Permanent(last)
+		}
+		if retried != nil {
+			retried(last)
+		}
+		if failed.After > 0 {
+			return answer, &backoff.RetryAfterError{Duration: failed.After}
+		}
+		return answer, last
+	}
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval, wait.Multiplier = firstInterval, maxInterval, 2
+	answer, err := backoff.Retry(ctx, send, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(limit))
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return answer, fmt.Errorf("send to %s: %w", c.config.URL.Host, ctx.Err())
+	}
+	return answer, last
+}

@@ -1,0 +1,88 @@
+package otlpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/output"
+)
+
+// oneProfile limits the time for sending one profile from the command line.
+const oneProfile = time.Minute
+
+// Create is like [output.Create], and sends what is written if path is a URL. warn receives
+// what the user should know of the connection.
+func Create(path string, stdout io.Writer, warn func(string)) (output.Output, error) {
+	if !output.IsURL(path) {
+		return output.Create(path, stdout)
+	}
+	c, err := Configure(path, "", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if warning := c.Warning(); warning != "" {
+		warn(warning)
+	}
+	return &destination{client: New(c), warn: warn}, nil
+}
+
+// destination is an [output.Output] that is sent.
+type destination struct {
+	bytes.Buffer
+	client *Client
+	warn   func(string)
+}
+
+// Commit sends the profile.
+func (d *destination) Commit() error {
+	answer, err := d.client.Deliver(context.Background(), d.Bytes(), oneProfile, func(err error) {
+		d.warn(plain.Error(err) + "; trying again")
+	})
+	switch {
+	case err == nil && answer.Rejected > 0:
+		err = fmt.Errorf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message))
+	case err == nil && answer.Message != "":
+		d.warn("the back end says: " + plain.Terminal(answer.Message))
+	}
+	return errors.Join(err, d.client.Close())
+}
+
+// Abort does nothing: without Commit, nothing is sent.
+func (d *destination) Abort() error { return nil }
+
+// Resource returns the attributes of this machine from OTEL_RESOURCE_ATTRIBUTES. It leaves
+// out what would describe fulgur rather than the processes that were measured. Errors are
+// usage errors.
+func Resource(env Environment) (map[string]string, error) {
+	const variable = "OTEL_RESOURCE_ATTRIBUTES"
+	attributes := map[string]string{}
+	pairs, err := parsePairs(strings.Split(env(variable), ","))
+	if err != nil {
+		return nil, usage.Errorf("%s: %v", variable, err)
+	}
+	for _, p := range pairs {
+		if !describesProcess(p[0]) {
+			attributes[p[0]] = p[1]
+		}
+	}
+	return attributes, nil
+}
+
+// describesProcess reports whether an attribute belongs to a process, or to what it is a
+// part of.
+func describesProcess(key string) bool {
+	for _, prefix := range []string{"process.", "service.", "telemetry.", "container.", "k8s.pod.", "k8s.container."} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package otlpclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxAnswer limits the bytes of an answer that are read.
+const maxAnswer = 1 << 20
+
+// contentType is the type of requests and answers.
+const contentType = "application/x-protobuf"
+
+// userAgent names the sender.
+const userAgent = "fulgur"
+
+// httpConnection sends by OTLP/HTTP.
+type httpConnection struct {
+	config *Config
+	client http.Client
+}
+
+func newHTTP(c *Config, t *tls.Config) (connection, error) {
+	return &httpConnection{config: c, client: http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, ForceAttemptHTTP2: true,
+			MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
+		},
+		CheckRedirect: sameHost,
+	}}, nil
+}
+
+// maxRedirects limits the redirects of one request.
+const maxRedirects = 5
+
+// errRedirect is the error of a redirect that is not followed.
+var errRedirect = errors.New("redirect to another host, which is not followed")
+
+// sameHost keeps headers and profiles from another host, and from leaving encryption.
+func sameHost(to *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if to.URL.Host != first.Host || to.URL.Scheme != first.Scheme || len(via) > maxRedirects {
+		return errRedirect
+	}
+	return nil
+}
+
+// retryStatus lists the answers of servers that may accept profiles later.
+var retryStatus = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
+func (h *httpConnection) send(ctx context.Context, message []byte) (answer Answer, err error) {
+	body, err := compressed(message, h.config.Compression)
+	if err != nil {
+		return answer, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.config.URL.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer, &Error{Err: err}
+	}
+	request.Header = h.config.httpHeaders()
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("User-Agent", userAgent)
+	if h.config.Compression != "none" {
+		request.Header.Set("Content-Encoding", h.config.Compression)
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		return answer, &Error{Err: withoutURL(err), Retry: !errors.Is(err, errRedirect)}
+	}
+	defer func() { err = errors.Join(err, response.Body.Close()) }()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // the status counts
+	if response.StatusCode >= 200 && response.StatusCode <= 299 {
+		if isProtobuf(response.Header) {
+			answer = parseAnswer(text)
+		}
+		return answer, nil
+	}
+	what := fmt.Errorf("answer %q%s", response.Status, explanation(response.Header, text))
+	if !slices.Contains(retryStatus, response.StatusCode) {
+		return answer, &Error{Err: what}
+	}
+	return answer, &Error{Err: what, Retry: true, After: retryAfter(response.Header.Get("Retry-After"), time.Now())}
+}
+
+func (h *httpConnection) close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+// withoutURL returns the cause of a client's error.
+func withoutURL(err error) error {
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func isProtobuf(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == contentType
+}
+
+// maxExplanation limits the bytes of a server's text in a message.
+const maxExplanation = 200
+
+// explanation returns what the body of a failure says, for a message.
+func explanation(h http.Header, body []byte) string {
+	text := string(body)
+	if isProtobuf(h) {
+		text = parseStatus(body)
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(text[:min(len(text), maxExplanation)], "")
+}
+
+// maxWait limits how long a server can make us wait.
+const maxWait = 10 * time.Minute
+
+// retryAfter parses the header Retry-After: seconds, or a time; see RFC 9110, section
+// 10.2.3. It returns 0 for anything else.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxWait)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxWait)
+}

@@ -1,0 +1,213 @@
+// Package otlptest is an OpenTelemetry back end for tests: it receives profiles by OTLP/HTTP
+// and OTLP/gRPC, decodes them with OpenTelemetry's own messages, and can fail on demand.
+package otlptest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	pb "go.opentelemetry.io/proto/slim/otlp/collector/profiles/v1development"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Receiver is a back end. Its methods are safe for concurrent use.
+type Receiver struct {
+	t  testing.TB
+	mu sync.Mutex
+	// accepted are the requests that were accepted.
+	accepted []*Request
+	answer   func(*Request) Reply
+	arrived  chan struct{} // has room for one
+}
+
+// Request is a request that a client sent.
+type Request struct {
+	*pb.ExportProfilesServiceRequest
+	// Header has the headers, or gRPC's metadata.
+	Header http.Header
+	// Encoding is the compression of the message.
+	Encoding string
+	// Body is the message, not compressed.
+	Body []byte
+	Path string
+}
+
+// Reply is the answer to a request. The zero value accepts it.
+type Reply struct {
+	// Status and Header are those of HTTP; a Status of 0 is 200.
+	Status int
+	Header http.Header
+	// GRPC is the status of gRPC, nil for OK.
+	GRPC *status.Status
+	// Rejected and Message are the partial success.
+	Rejected int64
+	Message  string
+}
+
+func (r Reply) accepts() bool { return (r.Status == 0 || r.Status == http.StatusOK) && r.GRPC == nil }
+
+// NewReceiver returns a back end. reply chooses the answers; nil accepts everything.
+func NewReceiver(t testing.TB, reply func(*Request) Reply) *Receiver {
+	return &Receiver{t: t, answer: reply, arrived: make(chan struct{}, 1)}
+}
+
+// Accepted returns the requests that were accepted so far.
+func (r *Receiver) Accepted() []*Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*Request(nil), r.accepted...)
+}
+
+// Await waits until n requests were accepted and returns them.
+func (r *Receiver) Await(n int) []*Request {
+	r.t.Helper()
+	for {
+		if all := r.Accepted(); len(all) >= n {
+			return all
+		}
+		select {
+		case <-r.arrived:
+		case <-r.t.Context().Done():
+			r.t.Fatalf("got %d requests, want %d", len(r.Accepted()), n)
+		}
+	}
+}
+
+// receive decodes a request, and decides the answer.
+func (r *Receiver) receive(q *Request) Reply {
+	q.ExportProfilesServiceRequest = new(pb.ExportProfilesServiceRequest)
+	if err := proto.Unmarshal(q.Body, q.ExportProfilesServiceRequest); err != nil {
+		r.t.Errorf("decode a request: %v", err)
+		return Reply{Status: http.StatusBadRequest, GRPC: status.New(codes.InvalidArgument, err.Error())}
+	}
+	var a Reply
+	if r.answer != nil {
+		a = r.answer(q)
+	}
+	if a.accepts() {
+		r.mu.Lock()
+		r.accepted = append(r.accepted, q)
+		r.mu.Unlock()
+		select {
+		case r.arrived <- struct{}{}:
+		default:
+		}
+	}
+	return a
+}
+
+func (r Reply) encoded(t testing.TB) []byte {
+	message := new(pb.ExportProfilesServiceResponse)
+	if r.Rejected != 0 || r.Message != "" {
+		message.PartialSuccess = &pb.ExportProfilesPartialSuccess{RejectedProfiles: r.Rejected, ErrorMessage: r.Message}
+	}
+	data, err := proto.Marshal(message)
+	if err != nil {
+		t.Error(err)
+	}
+	return data
+}
+
+// ServeHTTP implements OTLP/HTTP.
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	q := &Request{Header: request.Header, Encoding: request.Header.Get("Content-Encoding"), Path: request.URL.Path}
+	var body io.Reader = request.Body
+	var err error
+	switch q.Encoding {
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "zstd":
+		body, err = zstd.NewReader(body)
+	}
+	if err == nil {
+		q.Body, err = io.ReadAll(body)
+	}
+	if err != nil {
+		return // the client went away
+	}
+	if kind := request.Header.Get("Content-Type"); request.Method != http.MethodPost || kind != "application/x-protobuf" {
+		r.t.Errorf("got a request %s of type %q", request.Method, kind)
+	}
+	a := r.receive(q)
+	for name, values := range a.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	if a.accepts() {
+		_, _ = w.Write(a.encoded(r.t))
+	}
+}
+
+// HTTP serves OTLP/HTTP on loopback until the end of the test, and returns the base URL.
+func (r *Receiver) HTTP() string {
+	s := httptest.NewServer(r)
+	r.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// GRPC serves OTLP/gRPC on loopback until the end of the test, and returns the URL.
+func (r *Receiver) GRPC(options ...grpc.ServerOption) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s := grpc.NewServer(options...)
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "opentelemetry.proto.collector.profiles.v1development.ProfilesService",
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Export", Handler: r.export}},
+	}, r)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(l); err != nil {
+			r.t.Errorf("serve gRPC: %v", err)
+		}
+	}()
+	r.t.Cleanup(func() {
+		s.Stop()
+		<-done
+	})
+	return fmt.Sprintf("http://%s", l.Addr())
+}
+
+// export handles a call of gRPC.
+func (r *Receiver) export(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order is gRPC's
+	var message pb.ExportProfilesServiceRequest
+	if err := decode(&message); err != nil {
+		return nil, err
+	}
+	body, err := proto.Marshal(&message)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	q := &Request{Header: http.Header{}, Body: body}
+	values, _ := metadata.FromIncomingContext(ctx)
+	for name, v := range values {
+		q.Header[http.CanonicalHeaderKey(name)] = v
+	}
+	a := r.receive(q)
+	if a.GRPC != nil {
+		return nil, a.GRPC.Err()
+	}
+	answer := new(pb.ExportProfilesServiceResponse)
+	if err := proto.Unmarshal(a.encoded(r.t), answer); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return answer, nil
+}
