@@ -10,8 +10,9 @@ type Memory interface {
 // identifies functions, but does not send them. It is not safe for concurrent use.
 type Reader interface {
 	// Places returns the functions of a frame, innermost first: several if the compiler
-	// inlined calls. It returns none if the function is gone.
-	Places(f Frame) []Place
+	// inlined calls. It returns none if the function is gone. final is false if a later
+	// call may return more, because the process did not answer in time.
+	Places(f Frame) (places []Place, final bool)
 }
 
 // Frame is a frame of a runtime as the kernel side records it.

@@ -111,29 +111,31 @@ func (s *Store) reads(kind runtimes.Kind) bool { return kind == bpf.RuntimeV8 }
 // in no file if compiled is set. cut means that the stack lacks frames because there was no room.
 func (s *Store) readFrame(parent NodeID, pid int, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
 	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
-	unread := false
+	pushed := parent
 	at = s.step(key, func(step) NodeID {
 		var places []runtimes.Place
+		final := false
 		if r := s.reader(pid); r != nil {
-			places = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
+			places, final = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
 		}
 		if len(places) == 0 || len(s.functions.same) >= maxFunctions || s.functions.bytes >= maxFunctionBytes {
-			unread = true
-			return 0
+			places, final = []runtimes.Place{{Function: runtimes.Code{Kind: w.kind()}}}, false
 		}
-		at := parent
 		for _, p := range slices.Backward(places) {
 			code := s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(p.Function)}, Range{})
-			below := at
-			if at = s.push(at, Frame{Code: code, Address: uint64(p.Line)}); at == below {
-				return at
+			below := pushed
+			if pushed = s.push(pushed, Frame{Code: code, Address: uint64(p.Line)}); pushed == below {
+				break
 			}
 		}
-		return at
+		if !final {
+			s.unfinished = true
+			return 0 // do not cache the step
+		}
+		return pushed
 	})
-	if unread {
-		code := s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(runtimes.Code{Kind: w.kind()})}, Range{})
-		at = s.push(parent, Frame{Code: code})
+	if at == 0 {
+		at = pushed
 	}
 	return at, at == parent
 }

@@ -33,6 +33,7 @@ func (s *Store) Names() int { return len(s.ids) }
 
 // Find returns the trace of a stack ID, or false if it has not arrived.
 func (s *Store) Find(id uint64) (TraceID, bool) {
+	s.finish(id)
 	if i, ok := s.ids[id]; ok || s.previous == nil {
 		return i, ok
 	}

@@ -11,6 +11,7 @@ package stacks
 import (
 	"bytes"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
@@ -180,6 +181,11 @@ type Store struct {
 	record    *bpf.StackRecord // a copy of the current record, nil before the first
 	functions functions
 	words     []userWord // of the current record
+	// unfinished means that the process did not answer for all functions of the current
+	// record.
+	unfinished bool
+	retries    map[uint64]retry // stacks that were unfinished, by ID
+	now        func() time.Time
 }
 
 // step is the step from a stack to its extension by an address, in one process
@@ -224,6 +230,8 @@ func NewStore(r Resolver) *Store {
 		codes:       map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:      map[Frame]FrameID{},
 		nodes:       map[Node]NodeID{},
+		retries:     map[uint64]retry{},
+		now:         time.Now,
 	}
 	s.functions = newFunctions()
 	s.broken = s.push(0, Frame{Code: s.code(Code{Kind: CodeBroken}, Range{})})
@@ -232,7 +240,7 @@ func NewStore(r Resolver) *Store {
 
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
-	s.functions = functions{}
+	s.functions, s.retries = functions{}, nil
 	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent, s.shared = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
@@ -335,20 +343,40 @@ const recordHeader = unsafe.Offsetof(bpf.StackRecord{}.Frames)
 // Add adds the trace of a stack record. It ignores a trace that is already known:
 // the kernel side forgets what it has sent.
 func (s *Store) Add(record []byte) error {
+	r, err := s.parse(record)
+	if err != nil {
+		return err
+	}
+	if _, known := s.ids[r.Id]; known {
+		return nil
+	}
+	s.unfinished = false
+	s.ids[r.Id] = s.traceOf(r)
+	if s.unfinished {
+		s.keepUnfinished(r.Id, record)
+	}
+	return nil
+}
+
+// parse returns a copy of a stack record, which the next call overwrites.
+func (s *Store) parse(record []byte) (*bpf.StackRecord, error) {
 	if s.record == nil {
 		s.record = new(bpf.StackRecord)
 	}
 	r := s.record
 	if err := ringbuf.Copy(r, record, recordHeader); err != nil {
-		return err
+		return nil, err
 	}
+	frames := int(r.KernelFrames) + int(r.UserFrames)
+	if n := (len(record) - int(recordHeader)) / 8; frames > min(n, len(r.Frames)) {
+		return nil, fmt.Errorf("%w: %d frames in %d bytes", ringbuf.ErrRecord, frames, len(record))
+	}
+	return r, nil
+}
+
+// traceOf returns the trace of a stack record. It sets unfinished if a later call may find more.
+func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	kernel, user := int(r.KernelFrames), int(r.UserFrames)
-	if n := (len(record) - int(recordHeader)) / 8; kernel+user > min(n, len(r.Frames)) {
-		return fmt.Errorf("%w: %d frames in %d bytes", ringbuf.ErrRecord, kernel+user, len(record))
-	}
-	if _, known := s.ids[r.Id]; known {
-		return nil
-	}
 	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
 	if s.Anonymous {
@@ -422,8 +450,7 @@ func (s *Store) Add(record []byte) error {
 		})
 		trace.Cut = trace.Leaf == below
 	}
-	s.ids[r.Id] = s.trace(trace)
-	return nil
+	return s.trace(trace)
 }
 
 // hides reports whether a stack with frames of a language runtime leaves out native frame f.

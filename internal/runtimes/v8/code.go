@@ -2,6 +2,7 @@ package v8
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,7 +20,8 @@ const (
 	maxDepth      = 64      // nested inlined calls
 	maxMisses     = 64      // failed searches for code in missesTime
 	missesTime    = time.Second
-	scanBytes     = 4 << 10 // read at once: a page, since the next one may not be readable
+	checkedTime   = 10 * time.Millisecond // V8 is not expected to replace code in less
+	scanBytes     = 4 << 10               // read at once: a page, since the next one may not be readable
 )
 
 // codeLayout has the offsets in a Code object, which describes compiled code. Up to V8 11.2,
@@ -55,8 +57,12 @@ type compiled struct {
 	start      uint64 // of the instructions
 	size       uint64 // in bytes
 	table      []byte // the source position table
-	deoptimize uint64 // 0 if the code is not optimized
-	inlinings  words  // pairs of a position and the index of a function
+	optimized  bool
+	deoptimize uint64
+	inlinings  words // pairs of a position and the index of a function
+	checked    time.Time
+	own        runtimes.Identity // the function, once known
+	literals   map[int]*function // inlined functions, once known
 }
 
 // inliningSize is the size of an InliningPosition in bytes; see src/codegen/source-position.h.
@@ -72,7 +78,7 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 	}
 	i, _ := slices.BinarySearchFunc(r.codes, pc, byStart)
 	if i > 0 && pc-r.codes[i-1].start < r.codes[i-1].size {
-		if c := r.codes[i-1]; r.unchanged(c) {
+		if c := r.codes[i-1]; r.now().Sub(c.checked) < checkedTime || r.unchanged(c) {
 			return c, nil
 		}
 		r.kept -= r.codes[i-1].bytes()
@@ -83,9 +89,12 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 	}
 	c, err := r.findCode(pc)
 	if err != nil {
-		r.misses[pc] = true
+		if errors.Is(err, errLayout) {
+			r.misses[pc] = true
+		}
 		return nil, err
 	}
+	c.checked = r.now()
 	r.keep(c.bytes())
 	i, _ = slices.BinarySearchFunc(r.codes, c.start, byStart)
 	r.codes = slices.Insert(r.codes, i, c)
@@ -114,7 +123,11 @@ func (r *reader) unchanged(c *compiled) bool {
 		return false
 	}
 	b, err := r.heap.read(c.code, len(c.contents))
-	return err == nil && bytes.Equal(b, c.contents)
+	if err != nil || !bytes.Equal(b, c.contents) {
+		return false
+	}
+	c.checked = r.now()
+	return true
 }
 
 // findCode searches backwards from an address for the object before the instructions. This
@@ -177,6 +190,7 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 	if int(c.contents.uint32(l.flags))&l.kindMask <= l.baseline {
 		return c, nil
 	}
+	c.optimized = true
 	if c.table, err = r.array(c.contents.at(l.positions), 1, maxTable, l.bytes...); err != nil {
 		return nil, err
 	}
@@ -191,8 +205,8 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 	return c, err
 }
 
-// deoptimization returns the deoptimization data of optimized code. It is read each time: V8
-// may have moved the functions that it points to.
+// deoptimization returns the deoptimization data of optimized code. It is not kept: V8 moves
+// the functions that it points to.
 func (r *reader) deoptimization(c *compiled) (words, error) {
 	l := &r.codeLayout
 	data, err := r.array(c.deoptimize, word, word*maxElements, l.arrays...)
@@ -225,43 +239,67 @@ func (r *reader) unwrap(w uint64) (uint64, error) {
 }
 
 // inlined returns the places of an address in compiled code of a function, innermost first,
-// or nil if the code is not optimized or gone.
-func (r *reader) inlined(f runtimes.Frame, own *function) []runtimes.Place {
+// or none if the code has no list of inlined calls, or is of another function. It returns an
+// error if the code is gone, or could not be read.
+func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, error) {
 	c, err := r.codeAt(f.PC)
-	if err != nil {
-		return nil
+	if err != nil || !c.optimized {
+		return nil, err
 	}
-	data, err := r.deoptimization(c)
-	if err != nil {
-		return nil
-	}
-	if shared, err := r.unwrap(data.at(word * r.codeLayout.shared)); err != nil || shared != f.Address+1 {
-		return nil
+	if c.own != f.Identity {
+		if err := r.owned(c, f.Identity); err != nil {
+			return nil, nil //nolint:nilerr // the frame is incomplete, and has another's function
+		}
 	}
 	at, call := r.positions.position(c.table, int(f.PC-c.start))
 	var places []runtimes.Place
 	for call >= 0 && len(places) < maxDepth {
 		if (call+1)*inliningSize > len(c.inlinings) {
-			return nil
+			return nil, nil
 		}
 		pair := c.inlinings[call*inliningSize:]
 		is := own
 		if id := pair.int32(word); id >= 0 { // a call of the function by itself has none
-			if is, err = r.literal(data, id, f.Epoch); err != nil {
-				return nil
+			if is, err = r.literal(c, id, f.Epoch); err != nil {
+				return nil, err
 			}
 		}
 		places = append(places, runtimes.Place{Function: is.code, Line: is.lines.at(at)})
 		at, call = fields(int64(pair.at(0)))
 	}
-	if call >= 0 || !r.unchanged(c) {
-		return nil
+	if call >= 0 {
+		return nil, nil
 	}
-	return append(places, runtimes.Place{Function: own.code, Line: own.lines.at(at)})
+	return append(places, runtimes.Place{Function: own.code, Line: own.lines.at(at)}), nil
 }
 
-// literal returns an inlined function of code with the given deoptimization data.
-func (r *reader) literal(data words, id int, epoch uint64) (*function, error) {
+// owned checks that optimized code is of a function.
+func (r *reader) owned(c *compiled, id runtimes.Identity) error {
+	data, err := r.deoptimization(c)
+	if err != nil {
+		return err
+	}
+	shared, err := r.unwrap(data.at(word * r.codeLayout.shared))
+	if err != nil {
+		return err
+	}
+	if shared != id.Address+1 {
+		return fmt.Errorf("%w: code of another function", errLayout)
+	}
+	c.own = id
+	return nil
+}
+
+// literal returns an inlined function of code. It is read once: the code names the same one
+// until V8 frees it.
+func (r *reader) literal(c *compiled, id int, epoch uint64) (*function, error) {
+	if f := c.literals[id]; f != nil {
+		return f, nil
+	}
+	data, err := r.deoptimization(c)
+	if err != nil {
+		return nil, err
+	}
 	literals, err := r.array(data.at(word*r.codeLayout.literals), word, word*maxElements, r.codeLayout.arrays...)
 	if err != nil {
 		return nil, err
@@ -281,5 +319,16 @@ func (r *reader) literal(data words, id int, epoch uint64) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.function(runtimes.Identity{Epoch: epoch, Address: shared - 1, Check: check})
+	f, err := r.function(runtimes.Identity{Epoch: epoch, Address: shared - 1, Check: check})
+	if err != nil {
+		return nil, err
+	}
+	if !r.unchanged(c) {
+		return nil, fmt.Errorf("%w: the code changed", errLayout)
+	}
+	if c.literals == nil {
+		c.literals = map[int]*function{}
+	}
+	c.literals[id] = f
+	return f, nil
 }

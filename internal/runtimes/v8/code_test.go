@@ -2,6 +2,7 @@ package v8
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ func TestInlined(t *testing.T) {
 		{"inlined", start + 10, []int{3, 2}}, {"inlined, from the cache", start + 11, []int{3, 2}},
 		{"after the code", start + 100, []int{0}}, {"without inlining", baseline + 10, []int{0}},
 	} {
-		got := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: c.pc, Compiled: true})
+		got, _ := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: c.pc, Compiled: true})
 		if len(got) != len(c.lines) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue
@@ -93,12 +94,13 @@ func TestInlined(t *testing.T) {
 			}
 		}
 	}
-	if got := r.Places(runtimes.Frame{Identity: inner, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
+	if got, _ := r.Places(runtimes.Frame{Identity: inner, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
 		t.Errorf("code of another function: %+v", got)
 	}
 	// Another object before the instructions: the code was replaced.
+	r.now = func() time.Time { return time.Now().Add(checkedTime) }
 	binary.LittleEndian.PutUint64(b.bytes[start-32+8-base:], 0)
-	if got := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
+	if got, _ := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}); len(got) != 1 || got[0].Line != 0 {
 		t.Errorf("code that was replaced: %+v", got)
 	}
 }
@@ -114,7 +116,7 @@ func FuzzInlined(f *testing.F) {
 		end := len(b.bytes)
 		start := b.compiled(outer, inner, 12)
 		copy(b.bytes[end+int(at)%(len(b.bytes)-end):], change)
-		got := newReader(testLayout, &b).Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + uint64(offset)%200, Compiled: true})
+		got, _ := newReader(testLayout, &b).Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + uint64(offset)%200, Compiled: true})
 		if n := len(got); n == 0 || n > maxDepth+1 || got[n-1].Function.Name != "name!" {
 			t.Errorf("%+v", got)
 		}
@@ -131,7 +133,7 @@ func TestInlinedMoved(t *testing.T) {
 	start := b.compiled(outer, inner, 12)
 	r := newReader(testLayout, &b)
 	frame := runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}
-	if got := r.Places(frame); len(got) != 2 {
+	if got, _ := r.Places(frame); len(got) != 2 {
 		t.Fatalf("%+v", got)
 	}
 	moved := b.function()
@@ -141,7 +143,7 @@ func TestInlinedMoved(t *testing.T) {
 		}
 	}
 	frame.Identity = moved
-	if got := r.Places(frame); len(got) != 2 {
+	if got, _ := r.Places(frame); len(got) != 2 {
 		t.Errorf("%+v after the function moved", got)
 	}
 }
@@ -180,7 +182,7 @@ func TestKept(t *testing.T) {
 	r := newReader(testLayout, &b)
 	for range 8 {
 		id := b.function()
-		if got := r.Places(runtimes.Frame{Identity: id, Position: -1}); len(got) != 1 || got[0].Function.FirstLine != 2 {
+		if got, _ := r.Places(runtimes.Frame{Identity: id, Position: -1}); len(got) != 1 || got[0].Function.FirstLine != 2 {
 			t.Errorf("%+v", got)
 		}
 		r.keep(maxKept / 3)
@@ -190,5 +192,65 @@ func TestKept(t *testing.T) {
 	}
 	if len(r.functions) > 3 {
 		t.Errorf("%d functions kept", len(r.functions))
+	}
+}
+
+// slow is the memory of a process that does not answer for a while.
+type slow struct {
+	*builder
+	silent bool
+}
+
+var errSilent = errors.New("no answer")
+
+func (s *slow) Read(b []byte, addr uint64) error {
+	if s.silent {
+		return errSilent
+	}
+	return s.builder.Read(b, addr)
+}
+
+// Places is not final while the process does not answer, and complete afterwards, at once.
+func TestSilent(t *testing.T) {
+	var b builder
+	outer, inner := b.function(), b.function()
+	start := b.compiled(outer, inner, 12)
+	memory := &slow{builder: &b}
+	r := newReader(testLayout, memory)
+	frame := runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}
+	if _, final := r.Places(runtimes.Frame{Identity: outer, Position: -1}); !final {
+		t.Error("not final although the process answered")
+	}
+	memory.silent = true
+	for range 2 * maxMisses {
+		if got, final := r.Places(frame); len(got) != 1 || final {
+			t.Fatalf("%+v, final: %v, without an answer", got, final)
+		}
+	}
+	if _, final := r.Places(runtimes.Frame{Identity: inner, Position: -1}); final {
+		t.Error("final without an answer")
+	}
+	memory.silent = false
+	if got, final := r.Places(frame); len(got) != 2 || !final {
+		t.Errorf("%+v, final: %v", got, final)
+	}
+}
+
+// The inlined functions of known code cost no reads.
+func TestInlinedAgain(t *testing.T) {
+	var b builder
+	outer, inner := b.function(), b.function()
+	start := b.compiled(outer, inner, 12)
+	r := newReader(testLayout, &b)
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	for i := range uint64(20) {
+		before := b.reads
+		if got, final := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: start + 10 + i, Compiled: true}); len(got) != 2 || !final {
+			t.Errorf("%+v, final: %v", got, final)
+		}
+		if n := b.reads - before; i > 0 && n > 0 {
+			t.Errorf("%d reads for known code", n)
+		}
 	}
 }

@@ -50,24 +50,26 @@ func (r *reader) keep(bytes int) {
 }
 
 // Places implements [runtimes.Reader].
-func (r *reader) Places(f runtimes.Frame) []runtimes.Place {
+func (r *reader) Places(f runtimes.Frame) (places []runtimes.Place, final bool) {
 	own, err := r.function(f.Identity)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	place := runtimes.Place{Function: own.code}
 	switch {
 	case f.Compiled:
-		if places := r.inlined(f, own); places != nil {
-			return places
+		places, err := r.inlined(f, own)
+		if len(places) > 0 {
+			return places, true
 		}
+		return []runtimes.Place{place}, err == nil
 	case f.Position >= 0:
 		r.retry(own)
 		// Positions count from the tagged pointer to the BytecodeArray.
 		at, _ := r.positions.position(own.table, f.Position-(r.bytecodeData-1))
 		place.Line = own.lines.at(at)
 	}
-	return []runtimes.Place{place}
+	return []runtimes.Place{place}, true
 }
 
 // function returns the function with the given identity.

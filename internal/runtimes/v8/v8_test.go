@@ -253,13 +253,13 @@ func TestPlaces(t *testing.T) {
 	var b builder
 	id := b.function()
 	r := newReader(testLayout, &b)
-	got := r.Places(runtimes.Frame{Identity: id, Position: -1})
+	got, _ := r.Places(runtimes.Frame{Identity: id, Position: -1})
 	want := runtimes.Code{Kind: bpf.RuntimeV8, Name: "name!", File: "/s.mjs", FirstLine: 2}
 	if len(got) != 1 || got[0].Function != want || got[0].Line != 0 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	id.Check++ // another function was there
-	if got := r.Places(runtimes.Frame{Identity: id, Position: -1}); got != nil {
+	if got, _ := r.Places(runtimes.Frame{Identity: id, Position: -1}); got != nil {
 		t.Errorf("%+v for a function that is gone", got)
 	}
 }
@@ -282,7 +282,8 @@ func FuzzPlaces(f *testing.F) {
 			}
 		}
 		b.reads = 0
-		for _, p := range newReader(testLayout, &b).Places(runtimes.Frame{Identity: id, Position: int(more)}) {
+		places, _ := newReader(testLayout, &b).Places(runtimes.Frame{Identity: id, Position: int(more)})
+		for _, p := range places {
 			for _, s := range []string{p.Function.Name, p.Function.File} {
 				if !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxFile+1 {
 					t.Errorf("text %q", s)
