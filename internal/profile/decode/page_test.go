@@ -89,7 +89,7 @@ func TestKeepsRun(t *testing.T) {
 	for format, write := range map[Format]func(io.Writer) error{
 		Page:    func(w io.Writer) error { return flame.WriteHTML(w, p, flame.Options{}) },
 		Pprof:   func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) },
-		OTLP:    func(w io.Writer) error { return otlp.Write(w, p) },
+		OTLP:    func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) },
 		Firefox: func(w io.Writer) error { return firefox.WriteProfile(w, p, firefox.Options{}) },
 	} {
 		got := decoded(t, encoded(t, write), format)
