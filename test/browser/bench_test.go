@@ -71,6 +71,8 @@ func manyStacks(n int) *profile.Profile {
 //	sandwich the view of the hottest function, for the first time
 //	table    the table, for the first time
 //	filter   another process is chosen
+//	hide     functions are hidden
+//	recursion  recursion is collapsed
 //
 // MB is the size of the file.
 func BenchmarkMillionStacks(b *testing.B) {
@@ -119,6 +121,9 @@ func BenchmarkMillionStacks(b *testing.B) {
 		timed("table", func() { c.press("t") })
 		c.press("f")
 		timed("filter", func() { choose(c, "#task", "c.process7") })
+		choose(c, "#task", "")
+		timed("hide", func() { c.eval(`(location.hash = "filter=hide:operation7", 0)`, new(int)) })
+		timed("recursion", func() { c.eval(`(location.hash = "filter=recursion", 0)`, new(int)) })
 		expectClean(c)
 	}
 	for name, d := range times {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/message/shortname"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/flame"
-	"fulgur/internal/symbols/shortname"
 )
 
 // longNames are names of functions that call each other.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/firefox"
@@ -16,7 +17,6 @@ import (
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/encode/speedscope"
 	"fulgur/internal/profile/encode/text"
-	"fulgur/internal/symbols/shortname"
 )
 
 // Options selects what to write in addition to names and values, if the format supports

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
-	"fulgur/internal/symbols/shortname"
+	"fulgur/internal/message/shortname"
 )
 
 // maxName bounds names, in bytes. Longer names, which occur only with excessive templates

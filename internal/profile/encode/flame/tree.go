@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/shortname"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
-	"fulgur/internal/symbols/shortname"
 )
 
 // kind determines how a frame is drawn. It refines [profile.Kind].

@@ -2,7 +2,7 @@ package text
 
 import (
 	"fulgur/internal/message/plain"
-	"fulgur/internal/symbols/shortname"
+	"fulgur/internal/message/shortname"
 )
 
 // cut returns s made plain and shortened to width characters; the name of a function keeps

@@ -48,6 +48,7 @@ class Listing {
       const hottest = rows.reduce((a, b) => (a && Number(a.dataset.total) >= Number(b.dataset.total) ? a : b), null);
       if (hottest) this.center(side, hottest);
     }
+    byId('unfiltered').hidden = this.page.filters.length === 0;
     byId('code').dataset.state = notice ? 'waiting' : 'ready';
   }
 
@@ -107,16 +108,16 @@ class Listing {
   // row makes the row of a line or an instruction. A click marks the matching rows
   // of the other side.
   row(self, total, number, text, file, line) {
-    const { page: { weights, valueType } } = this;
+    const { page: { everything, valueType } } = this;
     const row = element('tr');
     const weight = (value) => {
-      const cell = element('td', value === 0 ? '' : percent(value, weights.whole), 'number');
+      const cell = element('td', value === 0 ? '' : percent(value, everything), 'number');
       cell.title = value === 0 ? '' : amount(value, valueType);
       return cell;
     };
     const key = `${file}:${line}`;
     if (total !== 0) row.dataset.total = String(total);
-    if (self > 0) row.style.setProperty('--heat', `${Math.min(60, 8 + 90 * self / (weights.whole || 1))}%`);
+    if (self > 0) row.style.setProperty('--heat', `${Math.min(60, 8 + 90 * self / (everything || 1))}%`);
     row.append(weight(self), weight(total), element('td', number, 'number'), element('td', text, 'text'));
     if (line) {
       if (!this.rows.has(key)) this.rows.set(key, []);

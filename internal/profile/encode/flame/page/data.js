@@ -5,7 +5,7 @@ async function load() {
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   const reader = new Reader(bytes, 4 + length);
-  return { ...header, tree: readTree(reader, header), samples: readSamples(reader, header) };
+  return withLibraries({ ...header, tree: readTree(reader, header), samples: readSamples(reader, header) });
 }
 
 async function inflate(packed) {
@@ -102,7 +102,7 @@ function readTree(reader, header) {
   return { count, first, parent, end, from, frame };
 }
 
-// readSamples returns columns by sample.
+// readSamples returns columns by sample. A filter adds kept, whether each sample counts.
 function readSamples(reader, header) {
   const count = header.samples;
   const task = reader.uints(new Uint32Array(count));

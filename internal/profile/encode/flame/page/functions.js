@@ -7,6 +7,7 @@ const NOT_CODE = ['root', 'cpu', 'process'];
 class Functions {
   constructor(data) {
     this.data = data;
+    this.tree = data.tree;
     const { name, module, kind } = data.frames;
     const ids = new Map();
     this.frames = []; // by function, one of its frames
@@ -22,7 +23,7 @@ class Functions {
 
   // selfSums returns the self value by function.
   selfSums(weights) {
-    const { tree: { count, first, frame } } = this.data;
+    const { count, first, frame } = this.tree;
     const sums = new Float64Array(this.frames.length);
     for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
     return sums;
@@ -30,7 +31,7 @@ class Functions {
   // totalSums returns the total values by function, in the profile and in the base.
   // A stack counts once per function, also with recursion.
   totalSums(weights) {
-    const { ofFrame, data: { tree: { count, first, end, frame } } } = this;
+    const { ofFrame, tree: { count, first, end, frame } } = this;
     const columns = () => new Float64Array(this.frames.length);
     const sums = { values: columns(), base: columns() };
     const until = new Uint32Array(this.frames.length); // end of the outermost activation
@@ -49,10 +50,16 @@ class Functions {
     return sums;
   }
 
+  // follow takes the values from another tree of the same frames.
+  follow(tree) {
+    this.tree = tree;
+    this.last = null;
+  }
+
   // outermost returns the nodes of function f that have no node of f below them,
   // with their chains.
   outermost(f) {
-    if (this.last?.f !== f) this.last = { f, ...nodesWhere(this.data.tree, this.ofFrame.map((g) => g === f ? 1 : 0)) };
+    if (this.last?.f !== f) this.last = { f, ...nodesWhere(this.tree, this.ofFrame.map((g) => g === f ? 1 : 0)) };
     return this.last;
   }
 }

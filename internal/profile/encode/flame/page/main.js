@@ -7,6 +7,10 @@ class Page {
     this.data = data;
     this.names = new Names(data);
     this.functions = new Functions(data);
+    this.filter = new Filters(data, this.functions, this.names);
+    this.filters = [];
+    this.shown = data; // after the filters
+    this.everything = 0; // the whole value before the filters
     this.colors = new Colors(data);
     this.tip = new Tip();
     this.panel = new Panel(this);
@@ -17,7 +21,7 @@ class Page {
     this.table = new Table(data, this.functions, this);
     this.listing = new Listing(this);
     this.state = new State({
-      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
+      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', filter: '', merge: '0',
       short: data.shortNames ? '1' : '0', panel: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
     }, (before) => this.update(before));
@@ -49,21 +53,23 @@ class Page {
   update(before) {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
-    if (differs('value', 'task')) this.weigh();
     this.names.isShort = now.short === '1';
+    if (differs('filter')) this.applyFilters();
+    if (differs('filter', 'short')) this.showFilters();
+    if (differs('value', 'task', 'filter')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('theme', 'color')) this.readColors();
     if (differs('q')) this.search.parse(now.q);
-    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
-    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
+    if (differs('q', 'value', 'task', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
     }
-    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'short')) this.showTable();
+    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'filter', 'short')) this.showTable();
     this.showControls();
   }
   eachChart(act) {
@@ -73,12 +79,67 @@ class Page {
   }
 
   weigh() {
-    this.weights = new Weights(this.data, this.valueIndex, taskFilter(this.data, this.now.task));
+    const keeps = taskFilter(this.data, this.now.task);
+    this.weights = new Weights(this.shown, this.valueIndex, keeps);
+    this.everything = this.shown === this.data ? this.weights.whole : new Weights(this.data, this.valueIndex, keeps).whole;
+    byId('share').textContent = `${percent(this.weights.whole, this.everything)} of all`;
     this.self = this.total = null;
     this.views = new Map();
     byId('notice').hidden = this.weights.whole > 0;
-    byId('notice').textContent = this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
+    byId('notice').textContent = this.filters.length ? 'No samples pass the filters.'
+      : this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
   }
+  // ---- filters
+
+  applyFilters() {
+    this.filters = this.filter.parse(this.now.filter);
+    this.shown = this.filters.reduce((data, { apply }) => apply ? apply(data) : data, this.data);
+    this.functions.follow(this.shown.tree);
+  }
+  showFilters() {
+    this.filters = this.filter.parse(this.now.filter); // their texts follow the switch for short names
+    byId('filters').hidden = this.filters.length === 0;
+    byId('chips').replaceChildren(...this.filters.map(({ text, apply }, i) => {
+      const chip = element('li', undefined, apply ? '' : 'wrong');
+      const remove = button('×', () => this.removeFilter(i));
+      remove.setAttribute('aria-label', `Remove filter: ${shortened(text)}`);
+      chip.append(element('span', text), remove);
+      chip.title = shortened(text);
+      return chip;
+    }));
+  }
+  setFilters(lines) { this.state.set({ filter: lines.join('\n') }, true); }
+  addFilter(line) {
+    const lines = this.filters.map((f) => f.line);
+    if (line && !lines.includes(line) && lines.length < MAX_FILTERS) this.setFilters([...lines, line]);
+  }
+  removeFilter(at) { this.setFilters(this.filters.filter((_, i) => i !== at).map((f) => f.line)); }
+  // filtersFor returns the filters that a box offers, as [line, text, key].
+  filtersFor(chart, box) {
+    const { names, filter, data: { frames, strings, libraries } } = this;
+    const key = names.key(box.frame);
+    const isCode = filter.isCode[box.frame] === 1;
+    const offers = [];
+    if (isCode) {
+      offers.push([`focus-fn:${key}`, 'Only with', 'F'], [`ignore-fn:${key}`, 'Without', 'I'], [`hide-fn:${key}`, 'Hide', 'H']);
+      if (libraries.has(frames.module[box.frame])) offers.push([`library:${strings[frames.module[box.frame]]}`, 'Collapse library', 'L']);
+    }
+    if (box.parent && this.view !== 'sandwich') {
+      const merged = this.now.merge === '1' && this.view === 'flame' ? '*.' : '';
+      offers.push([`${this.view === 'flame' ? 'under' : 'ending'}:${merged}${wayTo(box, names)}`, 'Only subtree', 'K']);
+    }
+    return offers;
+  }
+  // pressFilter handles the keys of filters: for the selected box, or else the search.
+  pressFilter(key) {
+    if (key === 'R') return 'recursion';
+    const box = this.hasChart ? this.activeChart.selection ?? this.activeChart.zoom : null;
+    const offer = box?.parent || this.view === 'sandwich' ? this.filtersFor(this.activeChart, box).find(([, , k]) => k === key) : null;
+    if (offer) return offer[0];
+    const kind = { F: 'focus', I: 'ignore', H: 'hide' }[key];
+    return kind && this.now.q && !this.search.isWrong ? `${kind}:${this.now.q}` : '';
+  }
+
   // The sums by function are computed on first use, so that the graph appears first.
   get selfSums() { return this.self ??= this.functions.selfSums(this.weights); }
   get totalSums() { return this.total ??= this.functions.totalSums(this.weights); }
@@ -127,7 +188,7 @@ class Page {
   // viewOf returns a view, from the cache if possible.
   viewOf(kind, f = 0) {
     const key = `${kind} ${this.now.merge} ${f}`;
-    const view = this.views.get(key) ?? makeView(kind, f, this.now.merge === '1', this);
+    const view = this.views.get(key) ?? makeView(kind, f, this.now.merge === '1', { data: this.shown, weights: this.weights, functions: this.functions });
     this.views.delete(key);
     this.views.set(key, view); // move to the end, as the most recently used
     const seen = [this.chart.view, this.callers.view];
@@ -203,6 +264,10 @@ class Page {
     byId('invert').disabled = view === 'sandwich' || !this.hasChart;
     byId('merge').checked = now.merge === '1';
     byId('short').checked = now.short === '1';
+    const search = now.q && !this.search.isWrong ? [
+      [`focus:${now.q}`, 'Only stacks with a match'], [`ignore:${now.q}`, 'No stacks with a match'], [`hide:${now.q}`, 'Hide matches'],
+    ] : [[null, 'Search first to filter by matches']];
+    choices(byId('filter'), [['', 'Filter…'], ...search, ['recursion', 'Collapse recursion']], '');
     byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     byId('task').value = now.task;
@@ -285,6 +350,11 @@ class Page {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
+    byId('unfilter').addEventListener('click', () => this.setFilters([]));
+    byId('filter').addEventListener('change', () => {
+      this.addFilter(byId('filter').value);
+      byId('filter').value = '';
+    });
     byId('short').addEventListener('change', () => this.abbreviate());
     byId('invert').addEventListener('click', () => this.turnOver());
     byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
@@ -295,7 +365,7 @@ class Page {
       if (!this.hasChart) this.turnTo('flame');
       save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
     });
-    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights, this.names)));
+    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.shown, this.weights, this.names)));
     document.addEventListener('keydown', (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
       if (this.press(event.key, event.target)) event.preventDefault();
@@ -319,6 +389,8 @@ class Page {
       case '/': byId('search').focus(); byId('search').select(); return true;
       case '?': byId('help').showModal(); return true;
       case 'i': this.turnOver(); return true;
+      case 'F': case 'I': case 'H': case 'L': case 'K': case 'R': this.addFilter(this.pressFilter(key)); return true;
+      case 'U': this.setFilters(this.filters.slice(0, -1).map((f) => f.line)); return true;
       case 'a': this.abbreviate(); return true;
       case 'n': this.step(1); return true;
       case 'N': this.step(-1); return true;

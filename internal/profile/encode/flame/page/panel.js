@@ -110,6 +110,12 @@ class Panel {
       button('Sandwich', () => page.chosen(f)),
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
       button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
+    const filters = element('div', undefined, 'buttons small');
+    filters.append(...page.filtersFor(chart, box).map(([line, text, key]) => {
+      const b = button(text, () => page.addFilter(line));
+      b.title = `Filter (${key})`;
+      return b;
+    }));
     const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
     const callees = page.viewOf('callees of', f);
     const near = (heading, view) => {
@@ -118,7 +124,7 @@ class Panel {
       return entries.length ? [shares(heading, entries, view.root.total, valueType)] : [];
     };
     this.panel.replaceChildren(
-      element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
+      element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools, filters,
       element('h3', 'All occurrences'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
       ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', callees));
   }

@@ -45,14 +45,14 @@ class Search {
   // show shows the share of matches, and collects the matching boxes of a chart, the
   // widest first. chart is null if none is shown.
   show(chart) {
-    const { matches, page: { data, weights } } = this;
+    const { matches, page: { shown, weights } } = this;
     this.at = -1;
     this.hits = !matches || !chart ? [] : chart.rows.flat()
       .filter((box) => matches[box.frame] && box.depth >= chart.zoom.depth)
       .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
     byId('matched').className = this.isWrong ? 'bad' : '';
     byId('matched').textContent = this.isWrong ? 'invalid regular expression'
-      : matches ? `${percent(matchedTotal(data.tree, weights, matches), weights.whole)} matched` : '';
+      : matches ? `${percent(matchedTotal(shown.tree, weights, matches), weights.whole)} matched` : '';
     byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
   }
 

@@ -6,9 +6,10 @@ class Sums {
   constructor({ tree, samples }, column, keeps) {
     this.tree = tree;
     this.before = new Float64Array(samples.count + 1); // by sample, the sum of all samples before it
+    const { kept } = samples;
     let sum = 0;
     for (let i = 0; i < samples.count; i++) {
-      if (keeps[samples.task[i]]) sum += column[i];
+      if (keeps[samples.task[i]] && (!kept || kept[i])) sum += column[i];
       this.before[i + 1] = sum;
     }
     this.whole = sum;
