@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,14 @@ type walkFlags struct {
 	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Functions of interpreted languages (Python, JavaScript): auto, the default, shows them between the native functions; off shows native functions only; only leaves out the interpreter's own functions. Needs unwind tables."`
 	MaxDepth     *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
+
+// rateFlag is samply's and perf's other name for the frequency.
+type rateFlag struct {
+	Rate *frequency `short:"r" placeholder:"HZ" xor:"rate" hidden:"" group:"how" help:"Samples per second on each CPU, or max."`
+}
+
+// rate returns the rate under either name, 0 if there is none.
+func (f rateFlag) rate(frequency *frequency) uint64 { return uint64(orZero(cmp.Or(frequency, f.Rate))) }
 
 // outputFlags select the output.
 type outputFlags struct {

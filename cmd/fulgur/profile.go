@@ -29,9 +29,10 @@ type profileCommand struct {
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
-	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
-	Wall      bool       `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
-	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait this long before sampling."`
+	rateFlag
+	Count *count  `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
+	Wall  bool    `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
+	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before sampling."`
 	walkFlags
 
 	outputFlags
@@ -124,7 +125,7 @@ func (c *profileCommand) options() (session.ProfileOptions, error) {
 	return session.ProfileOptions{
 		Options:   common,
 		Event:     c.Event,
-		Frequency: uint64(orZero(c.Frequency)),
+		Frequency: c.rate(c.Frequency),
 		Period:    uint64(orZero(c.Count)),
 		Idle:      c.Idle,
 		Wall:      c.Wall,

@@ -36,11 +36,12 @@ type recordCommand struct {
 	User      bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel    bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Rate        *frequency `short:"r" aliases:"frequency" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${recordRate}."`
-	MinBlock    micros     `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
-	WakerStacks bool       `group:"how" help:"Record the stack of the waker at the end of each wait."`
-	FaultCount  *count     `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
-	Delay       seconds    `placeholder:"TIME" group:"how" help:"Wait this long before recording."`
+	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max (also -r, --rate). Default: ${recordRate}."`
+	rateFlag
+	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
+	WakerStacks bool    `group:"how" help:"Record the stack of the waker at the end of each wait."`
+	FaultCount  *count  `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
+	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait this long before recording."`
 	walkFlags
 
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
@@ -161,7 +162,7 @@ func (c *recordCommand) options() (session.RecordOptions, error) {
 	common.StackNodes = uint32(orZero(c.StackNodes))
 	return session.RecordOptions{
 		Options:     common,
-		Frequency:   uint64(orZero(c.Rate)),
+		Frequency:   c.rate(c.Frequency),
 		NoCPU:       c.NoCPU,
 		NoOffCPU:    c.NoOffCPU,
 		NoBlockIO:   c.NoBlockIO,

@@ -24,9 +24,10 @@ type topCommand struct {
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
-	Frequency *frequency `short:"F" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${topFrequency}."`
-	Interval  seconds    `default:"2" placeholder:"TIME" group:"how" help:"Refresh every TIME. Default: 2 seconds."`
-	Last      seconds    `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
+	Frequency *frequency `short:"F" xor:"rate" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${topFrequency}."`
+	rateFlag
+	Interval seconds `default:"2" placeholder:"TIME" group:"how" help:"Refresh every TIME. Default: 2 seconds."`
+	Last     seconds `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
 
 	Rows  count `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
@@ -89,7 +90,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 		duration: c.Duration, user: c.User, kernel: c.Kernel, walk: c.walkFlags,
 		target: c.targetFlags, cpus: c.CPU, output: outputFlags{Quiet: c.Quiet},
 	}.options()
-	rate := orZero(c.Frequency)
+	rate := c.rate(c.Frequency)
 	if rate == 0 {
 		rate = topFrequency
 	}

@@ -147,12 +147,13 @@ func (c *cpus) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ids is a list of process or thread IDs, such as "17,42".
+// ids is a list of process or thread IDs, such as "17,42", or the lines that pgrep(1)
+// writes.
 type ids []int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (i *ids) UnmarshalText(text []byte) error {
-	for field := range strings.SplitSeq(string(text), ",") {
+	for field := range strings.SplitSeq(strings.Join(strings.Fields(string(text)), ","), ",") {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id <= 0 {
 			return fmt.Errorf("%q is not an ID: give positive numbers, like 17,42", field)

@@ -171,7 +171,7 @@ var grounds = []check{
 		id: "lockdown", group: groupKernel, title: "lockdown",
 		value: func(f *Facts) string {
 			if f.Lockdown == LockdownUnknown && f.LSMs == "" {
-				return "unknown: /sys/kernel/security is unreadable"
+				return unknown + ": /sys/kernel/security is unreadable"
 			}
 			return f.Lockdown.String()
 		},
@@ -211,7 +211,7 @@ var grounds = []check{
 		value: func(f *Facts) string {
 			switch f.sysctl(sysctlJIT, -1) {
 			case -1:
-				return "unknown"
+				return unknown
 			case 0:
 				return "off"
 			}
@@ -330,7 +330,7 @@ var grounds = []check{
 		id: "security_modules", group: groupAround, title: "security modules",
 		value: func(f *Facts) string {
 			if f.LSMs == "" {
-				return "unknown: /sys/kernel/security is unreadable"
+				return unknown + ": /sys/kernel/security is unreadable"
 			}
 			return f.LSMs
 		},

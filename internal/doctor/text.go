@@ -17,6 +17,9 @@ const (
 	nameWidth  = 31 // of a command
 )
 
+// unknown begins the value of a check that could not look.
+const unknown = "unknown"
+
 // Colors of a terminal, as SGR parameters of ECMA-48.
 const (
 	green  = "32"
@@ -78,6 +81,9 @@ func (t *text) heading(s string) { fmt.Fprintf(t, "\n%s\n", t.in(bold, s)) }
 // result writes a check's line, and its problem below.
 func (t *text) result(r Result) {
 	state, color := "ok", green
+	if strings.HasPrefix(r.Value, unknown) {
+		state, color = "?", yellow
+	}
 	if p := r.Problem; p != nil {
 		switch {
 		case len(p.Stops) > 0:

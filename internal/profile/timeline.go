@@ -162,25 +162,25 @@ const (
 	StateParked
 )
 
-// String returns the state's letter in ps and its meaning.
+// String returns what the state means.
 func (s TaskState) String() string {
 	switch s {
 	case StateRunnable:
-		return "R (runnable)"
+		return "runnable"
 	case StateSleeping:
-		return "S (sleeping)"
+		return "sleeping"
 	case StateUninterruptible:
-		return "D (uninterruptible)"
+		return "uninterruptible"
 	case StateStopped:
-		return "T (stopped)"
+		return "stopped"
 	case StateDead:
-		return "X (dead)"
+		return "dead"
 	case StateIdle:
-		return "I (idle)"
+		return "idle"
 	case StateTraced:
-		return "t (traced)"
+		return "traced"
 	case StateParked:
-		return "P (parked)"
+		return "parked"
 	}
 	return "unknown"
 }

@@ -53,13 +53,34 @@ func (c *counter) add(at, change int64) {
 	c.changes = append(c.changes, change)
 }
 
-// finishCounters returns all counters.
-func (r *Recorder) finishCounters() []profile.Counter {
+// finishCounters returns all counters. Each lasts from the start of its process to its end,
+// within the recording, which lasts until end: a quantity that no longer changes is still
+// there.
+func (r *Recorder) finishCounters(processes []profile.Process, end int64) []profile.Counter {
 	all := make([]profile.Counter, len(r.order))
 	for i, k := range r.order {
-		c := r.counters[k]
-		c.add(c.times[len(c.times)-1]+counterStep, 0)
+		c, p := r.counters[k], processes[k.process]
+		first, last := max(r.start, p.Start), end
+		if p.End != 0 {
+			last = min(last, p.End)
+		}
+		c.rest(last)
+		c.clip(first, max(first, last))
 		all[i] = profile.Counter{Process: k.process, Kind: k.kind, Times: c.times, Changes: c.changes}
 	}
 	return all
+}
+
+// clip moves what is outside of the time from first to last to its borders.
+func (c *counter) clip(first, last int64) {
+	var clipped counter
+	for i, at := range c.times {
+		at = max(first, min(at, last))
+		if n := len(clipped.times); n > 0 && clipped.times[n-1] == at {
+			clipped.changes[n-1] += c.changes[i]
+			continue
+		}
+		clipped.add(at, c.changes[i])
+	}
+	*c = clipped
 }

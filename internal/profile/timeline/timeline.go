@@ -161,7 +161,6 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 		Profile: p, Start: r.start, End: end,
 		Processes: make([]profile.Process, len(r.processes)),
 		Threads:   make([]profile.Thread, len(r.threads)),
-		Counters:  r.finishCounters(),
 		Events:    &events{r: r, stack: stack},
 	}
 	for i, of := range r.processes {
@@ -187,6 +186,7 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 			s.buf = nil
 		}
 	}
+	t.Counters = r.finishCounters(t.Processes, end)
 	r.byPID, r.byTID, r.nameIDs, r.counters = nil, nil, nil, nil
 	return t, r.spool.flush()
 }

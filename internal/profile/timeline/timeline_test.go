@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -200,6 +201,32 @@ func TestCounters(t *testing.T) {
 	want := [][2]int64{{0, 0}, {1, 20}, {2, 0}, {3, 0}, {4, 12}, {5, 1}, {6, 0}}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+}
+
+// A counter lasts as long as its process, even if the quantity changes only once.
+func TestCounterLifetime(t *testing.T) {
+	r := newRecorder(t)
+	const begin, exit, end = start + counterStep/2, start + 10*counterStep + 3, start + 20*counterStep
+	steady, exited := r.Process(1, begin), r.Process(2, begin)
+	for _, p := range []profile.ProcessID{steady, exited} {
+		r.Count(p, profile.CounterRSS, start+3*counterStep, 4096)
+	}
+	r.Count(exited, profile.CounterRSS, exit, -4096)
+	r.EndProcess(exited, exit)
+	line, err := r.Timeline(&profile.Profile{}, end, func(s profile.StackID) profile.StackID { return s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct{ last, left int64 }{{end, 4096}, {exit, 0}} {
+		c := line.Counters[i]
+		var left int64
+		for _, change := range c.Changes {
+			left += change
+		}
+		if c.Times[0] != begin || c.Times[len(c.Times)-1] != want.last || left != want.left || !slices.IsSorted(c.Times) {
+			t.Errorf("counter %d: got times %v, changes %v; want times from %d to %d, and %d left", i, c.Times, c.Changes, begin, want.last, want.left)
+		}
 	}
 }
 

@@ -151,18 +151,16 @@ func (s *state) heading() string {
 	return "fulgur top: " + strings.Join(parts, ", ")
 }
 
-// lost describes the most serious loss.
+// lost describes the most serious losses.
 func lost(l profile.Losses) string {
 	all := describe.Brief(l)
 	switch len(all) {
 	case 0:
 		return "nothing lost"
-	case 1:
-		return all[0]
-	case 2:
-		return all[0] + " and one more kind of loss"
+	case 1, 2:
+		return strings.Join(all, ", ")
 	}
-	return fmt.Sprintf("%s and %d more kinds of loss", all[0], len(all)-1)
+	return all[0] + ", " + all[1] + "…"
 }
 
 // subject describes the selection.

@@ -201,10 +201,10 @@ func TestWriteText(t *testing.T) {
 
 func TestLosses(t *testing.T) {
 	for want, l := range map[string]profile.Losses{
-		"nothing lost":  {profile.LossOverflows: 1},
-		"1 sample lost": {profile.LossSamples: 1},
-		"3 samples lost and one more kind of loss": {profile.LossSamples: 3, profile.LossTraces: 1},
-		"3 samples lost and 2 more kinds of loss":  {profile.LossSamples: 3, profile.LossTraces: 1, profile.LossTruncatedUser: 1},
+		"nothing lost":                            {profile.LossOverflows: 1},
+		"1 sample lost":                           {profile.LossSamples: 1},
+		"3 samples lost, 1 sample without stack":  {profile.LossSamples: 3, profile.LossTraces: 1},
+		"3 samples lost, 1 sample without stack…": {profile.LossSamples: 3, profile.LossTraces: 1, profile.LossTruncatedUser: 1},
 	} {
 		if got := lost(l); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -162,7 +162,7 @@ func (m *marker) writeData(j *jsonWriter, t *tables) {
 func (m *marker) waker() string {
 	switch w := m.off.Waker; {
 	case w.PID != 0:
-		return fmt.Sprintf("%s (%d/%d)", w.Comm, w.PID, w.TID)
+		return fmt.Sprintf("%s %d/%d", w.Comm, w.PID, w.TID)
 	case m.off.State == profile.StateRunnable:
 		return "nobody"
 	}

@@ -304,7 +304,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		points := merge(func(p point) int64 { return p.time }, seqs...)
 		tracks = append(tracks, &track{
 			name: name, processName: profile.LastName(p.Names), pid: r.pids[id], tid: r.pids[id] + suffix, pseudo: true,
-			end: -1, processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
+			start: max(0, r.since(p.Start)), end: r.since(p.End), processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
 			points: monotonic(points), row: r.tables.row, weightType: weightType, markers: nothing,
 		})
 	}
