@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,7 @@ func TestProfileOptions(t *testing.T) {
 		"profile 10 -- ls -l -- -p 3":                  {Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l", "--", "-p", "3"}, Duration: 10 * time.Second}},
 		"profile -C 1 --children -- make --help":       {Options: session.Options{Target: target.Target{Scope: target.Command, CPUs: []int{1}, Children: true}, Command: []string{"make", "--help"}}},
 		"profile -F 99":                                {Frequency: 99},
+		"profile -r 99":                                {Frequency: 99},
 		"profile -c 1000000 -e r1a8":                   {Period: 1000000, Event: "r1a8"},
 		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Idle: true},
 		"profile -K":                                   {Options: session.Options{KernelOnly: true}},
@@ -143,6 +145,9 @@ func TestRecordOptions(t *testing.T) {
 			},
 			Frequency: 499, Shortest: 50 * time.Microsecond, WakerStacks: true, FaultPeriod: 10,
 		},
+		"record -F 499 -p 7": {
+			Options: session.Options{Output: "fulgur.json.gz", Target: target.Target{Scope: target.Processes, PIDs: []int{7}}}, Frequency: 499,
+		},
 		"record --save-only --no-cpu --no-offcpu --no-blockio --stack-nodes 9 -- ls": {
 			Options: session.Options{
 				Output: "fulgur.json.gz", Target: target.Target{Scope: target.Command}, Command: []string{"ls"}, StackNodes: 9,
@@ -160,6 +165,20 @@ func TestRecordOptions(t *testing.T) {
 }
 
 // checkOptions compares the options of a command line.
+// -p takes what pgrep writes: an ID in each line.
+func TestIDs(t *testing.T) {
+	for text, want := range map[string][]int{"17": {17}, "42\n17\n": {17, 42}, "17,42 7": {7, 17, 42}} {
+		var got ids
+		if err := got.UnmarshalText([]byte(text)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	var got ids
+	if err := got.UnmarshalText([]byte("\n")); err == nil || !strings.Contains(err.Error(), "no ID: perhaps nothing matched") {
+		t.Errorf("got %v, want an error that nothing matched", err)
+	}
+}
+
 func checkOptions[O any](t *testing.T, line string, want O, options func(command) (O, error)) {
 	t.Run(line, func(t *testing.T) {
 		selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})

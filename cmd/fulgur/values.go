@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -153,7 +154,11 @@ type ids []int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (i *ids) UnmarshalText(text []byte) error {
-	for field := range strings.SplitSeq(strings.Join(strings.Fields(string(text)), ","), ",") {
+	list := strings.Fields(string(text))
+	if len(list) == 0 {
+		return errors.New("no ID: perhaps nothing matched")
+	}
+	for field := range strings.SplitSeq(strings.Join(list, ","), ",") {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id <= 0 {
 			return fmt.Errorf("%q is not an ID: give positive numbers, like 17,42", field)

@@ -198,7 +198,7 @@ func TestCounters(t *testing.T) {
 	for i := range c.Times {
 		steps = append(steps, [2]int64{(c.Times[i] - start) / counterStep, c.Changes[i]})
 	}
-	want := [][2]int64{{0, 0}, {1, 20}, {2, 0}, {3, 0}, {4, 12}, {5, 1}, {6, 0}}
+	want := [][2]int64{{0, 0}, {1, 20}, {2, 0}, {3, 0}, {4, 12}, {5, 1}, {6, 0}, {start / counterStep, 0}}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}

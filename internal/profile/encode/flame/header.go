@@ -19,6 +19,8 @@ type header struct {
 	Title  string      `json:"title"`
 	Meta   meta        `json:"meta"`
 	Losses []loss      `json:"losses"`
+	// Lost are the losses in brief, each said once.
+	Lost []string `json:"lost"`
 	Values []valueType `json:"values"`
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
@@ -112,6 +114,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Converted: m.Converted,
 		},
 		Losses:     losses(t.losses(p), m.Stripped),
+		Lost:       lost(t.losses(p), m.Stripped),
 		Run:        json.RawMessage(runinfo.Text(p)),
 		Builds:     builds(p),
 		Value:      o.Value,
@@ -185,6 +188,15 @@ func losses(l profile.Losses, s profile.StrippedFiles) []loss {
 		all = append(all, loss{d.What, d.Effect, d.Remedy})
 	}
 	return all
+}
+
+// lost returns the losses in brief.
+func lost(l profile.Losses, s profile.StrippedFiles) []string {
+	brief := append([]string{}, describe.Brief(l)...)
+	if n := len(s.Files) + s.Omitted; n > 0 {
+		brief = append(brief, plain.Count(uint64(n), "file")+" without symbols")
+	}
+	return brief
 }
 
 // stringTable interns strings.

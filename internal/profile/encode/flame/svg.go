@@ -166,11 +166,7 @@ func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	}
 	v := p.ValueTypes[o.Value]
 	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
-	var lost []string
-	for _, l := range losses(t.losses(p), p.Meta.Stripped) {
-		lost = append(lost, l.What)
-	}
-	join("note warn", ", ", lost...)
+	join("note warn", ", ", lost(t.losses(p), p.Meta.Stripped)...)
 	return notes
 }
 

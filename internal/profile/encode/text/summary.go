@@ -24,6 +24,7 @@ type SummaryOptions struct {
 	// Value is the index of the value to rank by, in [profile.Profile.ValueTypes].
 	Value int
 	// All shows the totals of all values, rather than of the first and the ranking value.
+	// A profile with events of different kinds shows them anyway.
 	All bool
 }
 
@@ -39,13 +40,17 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		return fmt.Errorf("write summary: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
 	}
 	var out strings.Builder
-	out.WriteString(describe.Amount(p.Total(0), p.ValueTypes[0]))
-	for v := 1; v < len(p.ValueTypes); v++ {
-		if o.All || v == o.Value {
-			fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(v), p.ValueTypes[v]))
+	m := p.Meta
+	if o.All || describe.IsMixed(p.ValueTypes) {
+		out.WriteString(describe.Totals(p))
+		m.Duration = 0 // it is in the totals
+	} else {
+		out.WriteString(describe.Amount(p.Total(0), p.ValueTypes[0]))
+		if o.Value != 0 {
+			fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(o.Value), p.ValueTypes[o.Value]))
 		}
 	}
-	if run := describe.Run(p.Meta); run != "" {
+	if run := describe.Run(m); run != "" {
 		fmt.Fprintf(&out, " (%s)", run)
 	}
 	fmt.Fprintln(&out)

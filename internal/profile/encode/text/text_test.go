@@ -95,7 +95,7 @@ func TestSummaryAmounts(t *testing.T) {
 	}{
 		{SummaryOptions{}, " samples ("},
 		{SummaryOptions{Value: 2}, " samples, 7 faults ("},
-		{SummaryOptions{Value: 2, All: true}, " samples, 3ms cpu, 7 faults ("},
+		{SummaryOptions{Value: 2, All: true}, "10.0 s: 3.0 ms on CPU, 7 page faults (whole system, cpu-clock at 99 Hz)\n"},
 	} {
 		var out bytes.Buffer
 		if err := Summary(&out, p, test.SummaryOptions); err != nil || !strings.Contains(out.String(), test.want) {

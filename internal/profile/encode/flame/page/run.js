@@ -24,7 +24,7 @@ function showRun(data) {
     ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
   ].filter(([, text]) => text));
   // Conversions need not report losses.
-  byId('lost').textContent = losses.map((l) => l.what).join(', ') || (m.converted ? '' : 'nothing lost');
+  byId('lost').textContent = data.lost.join(', ') || (m.converted ? '' : 'nothing lost');
   byId('losses').classList.toggle('warn', losses.length > 0);
   definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
   choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
