@@ -15,9 +15,11 @@
 /* Included by runtime.h. */
 
 #define PYTHON_THREADS 64 /* maximum number of threads to look at in a list */
-#define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES + 2)
-#define PYTHON_SKIP_EACH 8
-#define PYTHON_SKIP_TURNS 128
+/* The frames of a turn of a loop. Verification takes time for each of both. */
+#define PYTHON_FRAMES_EACH 16
+#define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES / PYTHON_FRAMES_EACH + 1)
+#define PYTHON_SKIP_EACH 32
+#define PYTHON_SKIP_TURNS 32
 #define PYTHON_OWNED_BY_C 3 /* owner of frames without code; larger owners, too */
 #define PYTHON_THREAD_STATE 4096 /* larger than a thread's state */
 
@@ -355,28 +357,51 @@ bad:
 	       !runtime_read(&w->frame, 8, w->cframe + p->cframe_frame);
 }
 
-/* Skips to the end of the group of a truncated stack, to find its entry. */
+/*
+ * Skips a frame of a truncated stack, to find the entry of its group. Returns 1 at the end
+ * of the group.
+ */
 UNWIND_GLOBAL int python_skip(u32 scratch)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	struct runtime_walk *w;
-	u32 i, groups;
+	u32 groups;
 
 	if (!s)
 		return 1;
 	w = &s->runtime_walk;
 	groups = s->runtime.groups;
-	for (i = 0; i < PYTHON_SKIP_EACH; i++) {
-		if (!python_next(w))
-			return 1;
-		if (python_is_entry(w)) {
-			runtime_group(&s->runtime, w->frame);
-			return 1;
-		}
-		if (!python_group(s) || s->runtime.groups != groups)
-			return 1;
-		w->frame = PYTHON_AT(w->frame_words, u64, w->process.python.frame_back);
+	if (!python_next(w))
+		return 1;
+	if (python_is_entry(w)) {
+		runtime_group(&s->runtime, w->frame);
+		return 1;
 	}
+	if (!python_group(s) || s->runtime.groups != groups)
+		return 1;
+	w->frame = PYTHON_AT(w->frame_words, u64, w->process.python.frame_back);
+	return 0;
+}
+
+/* Skips the next frames. Returns 1 at the end of the group. */
+UNWIND_GLOBAL int python_skips(u32 scratch)
+{
+	u32 i;
+
+	for (i = 0; i < PYTHON_SKIP_EACH; i++)
+		if (python_skip(scratch))
+			return 1;
+	return 0;
+}
+
+/* Adds the next frames. Returns 1 at the end of the walk. */
+UNWIND_GLOBAL int python_frames(u32 scratch)
+{
+	u32 i;
+
+	for (i = 0; i < PYTHON_FRAMES_EACH; i++)
+		if (python_frame(scratch))
+			return 1;
 	return 0;
 }
 
@@ -389,13 +414,13 @@ static __always_inline void python_walk(u32 scratch)
 	if (python_begin(scratch))
 		return;
 	for (i = 0; i < PYTHON_TURNS; i++)
-		if (python_frame(scratch))
+		if (python_frames(scratch))
 			break;
 	s = bpf_map_lookup_elem(&scratches, &scratch);
 	if (!s || !s->runtime.cut)
 		return;
 	for (i = 0; i < PYTHON_SKIP_TURNS; i++)
-		if (python_skip(scratch))
+		if (python_skips(scratch))
 			break;
 }
 

@@ -116,6 +116,27 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
+ * Hashes the next frames of a stack, from first on. A block of them is a global function,
+ * which the verifier checks once rather than for each block: it follows all iterations
+ * of a loop.
+ */
+#define HASH_BLOCK 32
+__noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
+{
+	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	const struct stack_record *rec;
+	u32 frames, i;
+
+	if (!s)
+		return 0;
+	rec = &s->record;
+	frames = rec->kernel_frames + rec->user_frames;
+	for (i = 0; i < HASH_BLOCK && first < MAX_FRAME_WORDS && first < frames; i++)
+		hash = hash_step(hash, rec->frames[first++]);
+	return hash;
+}
+
+/*
  * A global function, which the verifier checks once rather than on every path
  * to it. This loads several times faster.
  */
@@ -136,8 +157,8 @@ __noinline u64 stack_id(u32 scratch)
 	hash = hash_step(hash, comm[1]);
 	hash = hash_step(hash, (u64)rec->kernel_frames << 32 | rec->user_frames << 16 |
 				       rec->kernel_end << 8 | rec->user_end);
-	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i++)
-		hash = hash_step(hash, rec->frames[i]);
+	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
+		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;
 	return hash ? hash : 1; /* 0 is an empty entry of seen */
 }

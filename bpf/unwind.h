@@ -172,8 +172,8 @@ struct unwind_start {
 	u64 pc, sp, fp;
 };
 
-/* A step of the walk in an entry of scratches; see unwind_by_tables(). */
-UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
+/* A step of the walk in an entry of scratches by the layout of the process. */
+static __always_inline int unwind_step_by_tables(u32 scratch, u32 i)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 zero = 0;
@@ -195,7 +195,8 @@ UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
 	return end;
 }
 
-UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
+/* A step of the walk in an entry of scratches by frame pointers. */
+static __always_inline int unwind_step_by_chain(u32 scratch, u32 i)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u64 pc, low;
@@ -211,6 +212,13 @@ UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
 	return end;
 }
 
+/* Returns 1 at the end of the walk. */
+UNWIND_GLOBAL int unwind_next(u32 scratch, u32 i, bool by_layout)
+{
+	return by_layout && unwind != UNWIND_BY_FRAME_POINTERS ? unwind_step_by_tables(scratch, i)
+							       : unwind_step_by_chain(scratch, i);
+}
+
 /*
  * Steps to the end and returns the number of steps. A step is a global
  * function, which the verifier checks once rather than in each iteration. The loop
@@ -221,9 +229,7 @@ UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 	u32 i;
 
 	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
-		if (by_layout && unwind != UNWIND_BY_FRAME_POINTERS
-			    ? unwind_step_by_tables(scratch, i)
-			    : unwind_step_by_chain(scratch, i))
+		if (unwind_next(scratch, i, by_layout))
 			return i + 1;
 	}
 	return i;

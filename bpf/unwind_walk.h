@@ -158,7 +158,7 @@ static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u
 	u64 link = addr - m->bias;
 	u32 block = m->blocks + (u32)(link >> UNWIND_BLOCK_SHIFT);
 	u32 rows = m->rows, low = link & ((1 << UNWIND_BLOCK_SHIFT) - 1);
-	u32 page = block >> UNWIND_PAGE_SHIFT, lo, hi;
+	u32 page = block >> UNWIND_PAGE_SHIFT, lo, hi, edge;
 	const u32 *words = unwind_page_at(page);
 
 	if (!words)
@@ -172,17 +172,30 @@ static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u
 			return unwind_no_rule(END_PAGE);
 	}
 	hi = rows + words[block % UNWIND_PAGE_WORDS];
+	/* The rows of a block, at most one for each byte of code, are in one page or in
+	 * two. Search in one of them. */
+	edge = hi & ~(UNWIND_PAGE_WORDS - 1);
+	if (lo < edge && edge < hi) {
+		page = edge >> UNWIND_PAGE_SHIFT;
+		words = unwind_page_at(page);
+		if (!words)
+			return unwind_no_rule(END_PAGE);
+		if (words[0] >> UNWIND_RULE_BITS <= low)
+			lo = edge;
+		else
+			hi = edge;
+	}
+	if (lo < hi && lo >> UNWIND_PAGE_SHIFT != page) {
+		page = lo >> UNWIND_PAGE_SHIFT;
+		words = unwind_page_at(page);
+		if (!words)
+			return unwind_no_rule(END_PAGE);
+	}
 	/* Search the last row at or below the address: one before the first row
 	 * above. */
 	for (int i = 0; i <= UNWIND_BLOCK_SHIFT && lo < hi; i++) {
 		u32 mid = lo + (hi - lo) / 2;
 
-		if (mid >> UNWIND_PAGE_SHIFT != page) {
-			page = mid >> UNWIND_PAGE_SHIFT;
-			words = unwind_page_at(page);
-			if (!words)
-				return unwind_no_rule(END_PAGE);
-		}
 		if (words[mid % UNWIND_PAGE_WORDS] >> UNWIND_RULE_BITS <= low)
 			lo = mid + 1;
 		else
