@@ -39,6 +39,7 @@ type DiffOptions struct {
 	Quiet bool
 
 	types []profile.ValueType // the compared one
+	base  profile.Meta        // of the base
 }
 
 // diffFormats are the formats of a comparison.
@@ -57,6 +58,7 @@ var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) err
 func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer, *profile.Profile, flame.Options) error) error {
 	base, changed := p.Only(0), p.Only(1)
 	base.ValueTypes, changed.ValueTypes = o.types, o.types
+	base.Meta = o.base
 	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted})
 }
 
@@ -94,7 +96,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 2, usage.Errorf("%s has %s and %s has %s: choose the value to compare with %s",
 			o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit), usage.Value)
 	}
-	o.types = sides[1].ValueTypes
+	o.types, o.base = sides[1].ValueTypes, sides[0].Meta
 	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err

@@ -29,6 +29,8 @@ type header struct {
 	ShortNames bool `json:"shortNames"`
 	// Compared reports whether the samples also have columns of the base profile.
 	Compared bool `json:"compared"`
+	// Base describes the base profile, if there is one.
+	Base *base `json:"base,omitempty"`
 	// Run is the description of the run for programs that read the page.
 	Run json.RawMessage `json:"run"`
 	// Builds has the build ID of each module that has a single known one.
@@ -61,6 +63,11 @@ type meta struct {
 	Event     string  `json:"event"`
 	Frequency uint64  `json:"frequency"`
 	Period    uint64  `json:"period"`
+}
+
+// base describes a base profile.
+type base struct {
+	Seconds float64 `json:"seconds"`
 }
 
 type valueType struct {
@@ -127,6 +134,9 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Tasks:      tasks{Comm: []int{}, PID: []int{}, TID: []int{}},
 		Nodes:      len(t.boxes),
 		Scales:     []int64{},
+	}
+	if o.Base != nil {
+		h.Base = &base{Seconds: o.Base.Meta.Duration.Seconds()}
 	}
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)

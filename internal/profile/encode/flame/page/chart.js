@@ -26,6 +26,8 @@ class Chart {
     this.hanging = false;
     this.isWhole = false; // print shows all rows, the screen only visible ones
     this.scheduled = 0;
+    this.hits = null; // of the search
+    this.ticks = []; // places of hits in narrow boxes, by depth and x
     this.listen();
   }
 
@@ -50,6 +52,7 @@ class Chart {
     this.rows = [];
     this.rests = []; // merged narrow boxes, by depth and x
     if (this.view && this.zoom.total > 0) this.place();
+    this.placeTicks();
     const needed = this.rows.length * ROW + PAD * 2;
     this.height = this.isWhole ? needed : host.clientHeight;
     this.full = Math.max(this.height, needed);
@@ -89,6 +92,33 @@ class Chart {
           }
         }
         if (rest >= MIN_WIDTH) this.rests.push({ depth: d + 1, x, width: rest });
+      }
+    }
+  }
+  // tint shows also the hits of a search that lie in boxes too narrow to draw. hits is
+  // null without a search.
+  tint(hits) {
+    this.hits = hits;
+    this.placeTicks();
+  }
+  placeTicks() {
+    const { hits, page: { matches } } = this;
+    this.ticks = [];
+    if (!hits || !matches || !this.view || this.zoom.total <= 0) return;
+    const scale = this.width / this.zoom.total;
+    for (let d = this.zoom.depth; d < this.rows.length; d++) {
+      let last = -1; // one per pixel
+      for (const box of this.rows[d]) {
+        let { x } = box;
+        for (const child of this.view.children(box)) {
+          const width = child.total * scale;
+          const pixel = Math.floor(x);
+          if (width < MIN_WIDTH && width > 0 && pixel !== last && (matches[child.frame] || this.view.hasHit(child, hits))) {
+            this.ticks.push({ depth: d + 1, x: pixel });
+            last = pixel;
+          }
+          x += width;
+        }
       }
     }
   }
@@ -155,7 +185,7 @@ class Chart {
           ctx.roundRect(box.x, top, w - gap, ROW - 1, 2.5);
           ctx.fill();
         } else {
-          ctx.fillRect(box.x, top, w - gap, ROW - 1);
+          ctx.fillRect(box.x, top, matched ? Math.max(w - gap, 1) : w - gap, ROW - 1);
         }
         const room = w - 2 * PAD;
         const text = room > 0 ? names.fit(box.frame, Math.floor(room / charWidth)) : '';
@@ -171,9 +201,12 @@ class Chart {
     ctx.fillStyle = colors.rest;
     for (const { depth, x, width } of this.rests) ctx.fillRect(x, this.rowTop(depth) + (this.hanging ? 0 : ROW - 4), width, 3);
     ctx.globalAlpha = 1;
+    ctx.fillStyle = colors.match;
+    for (const { depth, x } of this.ticks) ctx.fillRect(x, this.rowTop(depth), 1, ROW - 1);
     this.mark();
   }
-  // mark outlines the boxes under the pointer and at the keyboard focus.
+  // mark outlines the boxes under the pointer and at the keyboard focus, and highlights
+  // their function everywhere.
   mark() {
     const ctx = this.marks.getContext('2d');
     ctx.clearRect(0, 0, this.width, this.height);
@@ -185,6 +218,18 @@ class Chart {
       ctx.roundRect(box.x + 0.5, this.rowTop(box.depth) + 0.5, Math.max(box.width - 2, 1), ROW - 2, 2.5);
       ctx.stroke();
     };
+    const at = hover ?? selection;
+    const { functions } = this.page;
+    if (at && functions.isCode(functions.ofFrame[at.frame])) {
+      ctx.fillStyle = colors.text;
+      ctx.globalAlpha = 0.22;
+      for (const box of this.rows.flat()) {
+        if (functions.ofFrame[box.frame] === functions.ofFrame[at.frame]) {
+          ctx.fillRect(box.x, this.rowTop(box.depth), Math.max(box.width - 1, 1), ROW - 1);
+        }
+      }
+      ctx.globalAlpha = 1;
+    }
     if (hover && hover !== selection) outline(hover, colors.text, 1);
     if (selection) outline(selection, colors.accent, 2);
     this.canvas.classList.toggle('at', Boolean(selection)); // the outline shows the focus

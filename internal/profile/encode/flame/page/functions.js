@@ -1,6 +1,11 @@
 // ---- Functions. A function is a name and a module, at any place in a stack, called
 // or inlined.
 
+// WAITS_IN are libraries whose functions say nothing about why a program waits, and
+// RUNTIME such functions of Go.
+const WAITS_IN = /^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|\[vdso\])([-.].*)?$/;
+const RUNTIME = /^(runtime|syscall|internal\/[\w/]+)\./;
+
 // NOT_CODE lists the kinds of the levels below all functions.
 const NOT_CODE = ['root', 'cpu', 'process'];
 
@@ -28,6 +33,40 @@ class Functions {
     for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
     return sums;
   }
+  // innermostSums returns by function the values of the stacks in which it is the
+  // innermost one of the program: neither of the kernel, nor of the C library or a
+  // runtime below it, nor a note. Stacks without such a function count for the innermost
+  // one in user space, or else in the kernel.
+  innermostSums(weights) {
+    const { ofFrame, tree: { count, first, parent, frame } } = this;
+    const rank = this.ranks();
+    const sums = new Float64Array(this.frames.length);
+    const inner = [1, 2, 3].map(() => new Int32Array(count).fill(-1)); // by rank and chain
+    for (let k = 0; k < count; k++) {
+      for (const of of inner) if (k > 0) of[k] = of[parent[k]];
+      for (let n = first[k]; n < first[k + 1]; n++) {
+        const f = ofFrame[frame[n]];
+        if (rank[f] > 0) inner[rank[f] - 1][k] = f;
+      }
+      const best = inner.findLast((of) => of[k] >= 0);
+      if (best) sums[best[k]] += weights.self(k);
+    }
+    return sums;
+  }
+  // ranks returns by function 3 if it belongs to the program, 2 if to a library that
+  // programs wait in, 1 if to the kernel, 0 if it is no function.
+  ranks() {
+    const { strings, kinds, frames: { name, module, kind } } = this.data;
+    return Uint8Array.from(this.frames, (f) => {
+      const of = kinds[kind[f]];
+      if (!this.isCode(this.ofFrame[f]) || of === 'marker') return 0;
+      if (of === 'kernel' || strings[module[f]].startsWith('[kernel')) return 1;
+      return WAITS_IN.test(moduleName(strings[module[f]])) || RUNTIME.test(strings[name[f]]) ? 2 : 3;
+    });
+  }
+  // isNote reports whether f is a note rather than a function.
+  isNote(f) { return this.data.kinds[this.data.frames.kind[this.frames[f]]] === 'marker'; }
+
   // totalSums returns the total values by function, in the profile and in the base.
   // A stack counts once per function, also with recursion.
   totalSums(weights) {

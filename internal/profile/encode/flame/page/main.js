@@ -23,7 +23,7 @@ class Page {
     this.state = new State({
       view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', filter: '', merge: '0',
       short: data.shortNames ? '1' : '0', panel: '',
-      color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
+      color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;

@@ -35,15 +35,16 @@ class Tip {
   }
 }
 
-// shares returns a list of [text, value, onClick], with bars for the values' shares
-// of whole.
+// shares returns a list of [text, value, onClick, beside], with bars for the values'
+// shares of whole. A text beside the name is optional.
 function shares(heading, entries, whole, valueType) {
   const section = element('section');
   const list = element('ol');
-  for (const [text, value, onClick] of entries) {
+  for (const [text, value, onClick, beside] of entries) {
     const item = element('li');
     const name = button('', onClick);
     name.append(element('span', text, 'name'));
+    if (beside) name.append(element('span', beside, 'beside'));
     name.title = text.slice(0, 500);
     const meter = element('meter');
     meter.max = Math.max(whole, 0);
@@ -96,9 +97,70 @@ class Panel {
   }
 
   showHottest() {
-    const { page, page: { names, functions, weights } } = this;
-    this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
-      [names.shown(functions.frames[f]), page.selfSums[f], () => page.chosen(f)]), weights.whole, page.valueType));
+    const { page, page: { functions, weights, data } } = this;
+    if (data.compared) {
+      this.panel.replaceChildren(...this.changes());
+      return;
+    }
+    let hasNotes = false;
+    const top = (heading, sums, count, keeps) => {
+      const list = [...sums.keys()].filter((f) => sums[f] > 0 && keeps(f)).sort((a, b) => sums[b] - sums[a]).slice(0, count);
+      return list.length ? [this.list(heading, list.map((f) => [f, sums[f]]), hasNotes)] : [];
+    };
+    const isFunction = (f) => functions.isCode(f) && !functions.isNote(f);
+    const self = page.selfSums;
+    let notes = 0;
+    self.forEach((v, f) => { if (functions.isNote(f)) notes += v; });
+    if (notes * 2 <= weights.whole) {
+      this.panel.replaceChildren(...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
+      return;
+    }
+    // The stacks end in notes: waits or requests.
+    hasNotes = true;
+    const { values } = page.totalSums;
+    const isFile = (f) => functions.isNote(f) && page.names.of(functions.frames[f]).startsWith('[/');
+    this.panel.replaceChildren(
+      ...top('Hottest functions of programs', functions.innermostSums(weights), 12, isFunction),
+      ...top('Files', values, 8, isFile),
+      ...top('Reasons', self, 8, (f) => functions.isNote(f) && !isFile(f)));
+  }
+
+  // list returns a list of [function, value], with modules if hasModules is set.
+  list(heading, entries, hasModules) {
+    const { page, page: { names, functions, weights, data } } = this;
+    return shares(heading, entries.map(([f, value]) => {
+      const frame = functions.frames[f];
+      return [names.shown(frame), value, () => page.chosen(f), hasModules ? moduleName(data.strings[data.frames.module[frame]]) : ''];
+    }), weights.whole, page.valueType);
+  }
+
+  // changes returns the functions whose share changed most, with their values before and
+  // now.
+  changes() {
+    const { page, page: { names, functions, weights, valueType, totalSums: { values, base } } } = this;
+    const change = functions.frames.map((_, f) => functions.isCode(f)
+      ? values[f] / (weights.whole || 1) - base[f] / (weights.baseWhole || 1) : 0);
+    const section = (heading, sign) => {
+      const list = [...change.keys()].filter((f) => change[f] * sign > 0)
+        .sort((a, b) => sign * (change[b] - change[a])).slice(0, 10);
+      const items = element('ol');
+      for (const f of list) {
+        const item = element('li');
+        const name = button('', () => page.chosen(f));
+        name.append(element('span', names.shown(functions.frames[f]), 'name'),
+          element('span', `${amount(base[f], valueType)} → ${amount(values[f], valueType)}`, 'beside'));
+        name.title = shortened(names.of(functions.frames[f]));
+        item.append(name, element('span', pointsChange(change[f], 0), 'share'));
+        items.append(item);
+      }
+      const part = element('section');
+      part.append(element('h3', heading), items);
+      return list.length ? [part] : [];
+    };
+    const sides = element('section');
+    sides.append(element('h3', 'Totals'), definitions(element('dl'), [
+      ['Before', amount(weights.baseWhole, valueType)], ['Now', amount(weights.whole, valueType)]]));
+    return [sides, ...section('More', 1), ...section('Less', -1)];
   }
 
   show(chart, box) {

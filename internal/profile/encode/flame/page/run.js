@@ -11,6 +11,7 @@ function showRun(data) {
   };
   byId('summary').textContent = [
     m.scope, values.length ? spokenAmount(sum(samples.values[data.value]), values[data.value]) : '',
+    data.base && values.length ? `before: ${spokenAmount(sum(samples.values[values.length + data.value]), values[data.value])}${data.base.seconds ? ` in ${duration(data.base.seconds)}` : ''}` : '',
     m.seconds ? duration(m.seconds) : '',
     m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
   ].filter(Boolean).join(' · ');

@@ -22,6 +22,36 @@ function matchedTotal(tree, weights, matches) {
   return nodesWhere(tree, matches).chains.reduce((sum, chain) => sum + weights.total(chain), 0);
 }
 
+// Hits tells where matches are, so that boxes too narrow to draw can be asked.
+class Hits {
+  constructor({ count, first, parent, end, frame }, matches) {
+    this.end = end;
+    this.parent = parent;
+    this.first = new Uint32Array(count).fill(0xffffffff); // by chain, its first matching node
+    this.last = new Int32Array(count).fill(-1); // by chain, its last matching node
+    this.path = new Uint8Array(count); // by chain: whether the path to its end has a match
+    this.before = new Uint32Array(count + 1); // by chain, the chains before it with a match
+    for (let k = 0; k < count; k++) {
+      for (let n = first[k]; n < first[k + 1]; n++) {
+        if (!matches[frame[n]]) continue;
+        if (this.last[k] < 0) this.first[k] = n;
+        this.last[k] = n;
+      }
+      const has = this.last[k] >= 0 ? 1 : 0;
+      this.path[k] = has | (k > 0 ? this.path[parent[k]] : 0);
+      this.before[k + 1] = this.before[k] + has;
+    }
+  }
+  // above reports whether a node of a chain, or a node above it, matches.
+  above(node, chain) {
+    return this.last[chain] >= node || this.before[this.end[chain]] > this.before[chain + 1];
+  }
+  // below reports whether a node of a chain, or one of its callers, matches.
+  below(node, chain) {
+    return this.first[chain] <= node || chain > 0 && this.path[this.parent[chain]] === 1;
+  }
+}
+
 // A Search holds the matching frames, null without a search, and moves between the
 // matching boxes.
 class Search {
@@ -47,6 +77,8 @@ class Search {
   show(chart) {
     const { matches, page: { shown, weights } } = this;
     this.at = -1;
+    const places = matches && chart ? new Hits(shown.tree, matches) : null;
+    this.page.eachChart((c) => c.tint(places));
     this.hits = !matches || !chart ? [] : chart.rows.flat()
       .filter((box) => matches[box.frame] && box.depth >= chart.zoom.depth)
       .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);

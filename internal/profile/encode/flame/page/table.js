@@ -19,7 +19,7 @@ class Table {
       kind: (f) => KIND_LABELS[data.kinds[frames.kind[functions.frames[f]]]] ?? '',
     };
     for (const header of byId('table').querySelectorAll('th')) {
-      header.hidden = header.dataset.column === 'change' && !data.compared;
+      header.hidden = ['before', 'change'].includes(header.dataset.column) && !data.compared;
       header.firstElementChild.addEventListener('click', () => this.page.sorted(header.dataset.column));
     }
     byId('more').addEventListener('click', () => {
@@ -37,7 +37,7 @@ class Table {
     this.weights = weights;
     this.change = (f) => share(f) - before(f);
     const column = order.replace('-', '');
-    const numbers = { __proto__: null, self: (f) => self[f], total: (f) => total.values[f], change: this.change };
+    const numbers = { __proto__: null, self: (f) => self[f], total: (f) => total.values[f], before: (f) => total.base[f], change: this.change };
     const list = this.functions.frames.map((_, f) => f)
       .filter((f) => keeps(f) && (total.values[f] !== 0 || total.base[f] !== 0));
     const key = numbers[column] ?? this.texts[column] ?? numbers.self;
@@ -60,9 +60,9 @@ class Table {
   fill() {
     const { self, total, weights, data, texts } = this;
     const type = this.page.valueType;
-    const number = (value) => {
+    const number = (value, whole = weights.whole) => {
       const cell = element('td', amount(value, type), 'number');
-      cell.append(element('small', percent(value, weights.whole)));
+      cell.append(element('small', percent(value, whole)));
       return cell;
     };
     this.body.replaceChildren(...this.list.slice(0, this.limit).map((f) => {
@@ -71,7 +71,7 @@ class Table {
       name.scope = 'row';
       name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
       row.append(number(self[f]), number(total.values[f]));
-      if (data.compared) row.append(element('td', pointsChange(this.change(f), 0), 'number'));
+      if (data.compared) row.append(number(total.base[f], weights.baseWhole), element('td', pointsChange(this.change(f), 0), 'number'));
       const module = element('td', moduleName(texts.module(f)), 'path');
       module.title = shortened(texts.module(f));
       row.append(name, module, element('td', texts.source(f), 'path'), element('td', texts.kind(f)));

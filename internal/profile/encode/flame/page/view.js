@@ -59,6 +59,8 @@ class CalleeView extends View {
     box.nodes.push(node);
     box.chains.push(chain);
   }
+  // hasHit reports whether a box, or one above it, matches.
+  hasHit(box, hits) { return box.nodes.some((node, i) => hits.above(node, box.chains[i])); }
   grow(box, made) {
     const { weights, tree: { first, end, frame } } = this;
     const add = (node, chain) => {
@@ -101,6 +103,14 @@ class CallerView extends View {
       this.root.total += child.total;
       this.root.base += child.base;
     }
+  }
+  // hasHit reports whether a box, or one of its callers, matches.
+  hasHit(box, hits) {
+    for (let i = box.from; i < box.to; i++) {
+      const place = this.order[i];
+      if (hits.below(this.node[place], this.chain[place])) return true;
+    }
+    return false;
   }
   weigh(box, place) {
     box.total += this.total[place];

@@ -1,0 +1,142 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
+)
+
+// A page of waits or requests lists the innermost functions of the program, the files and
+// the reasons, rather than notes alone.
+func TestHottestOfWaits(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"})
+	server := b.Mapping(profile.Mapping{Path: "/usr/bin/server"})
+	libc := b.Mapping(profile.Mapping{Path: "/usr/lib/libc.so.6"})
+	kernel := b.Mapping(profile.Mapping{Path: "[kernel.kallsyms]"})
+	frame := func(name string, m profile.MappingID, kind profile.Kind) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Mapping: m, Kind: kind})
+	}
+	add := func(value int64, frames ...profile.FrameID) {
+		var s profile.StackID
+		for _, f := range frames {
+			s = b.Push(s, f)
+		}
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "server"}), CPU: -1, Values: []int64{value}})
+	}
+	start := frame("__libc_start_call_main", libc, profile.KindUser)
+	worker := frame("worker_loop", server, profile.KindUser)
+	load := frame("load", server, profile.KindUser)
+	wait := frame("pthread_cond_wait", libc, profile.KindUser)
+	read := frame("read", libc, profile.KindUser)
+	schedule := frame("schedule", kernel, profile.KindKernel)
+	futex := frame("[futex]", 0, profile.KindMarker)
+	file := frame("[/srv/<b>data</b>]", 0, profile.KindMarker)
+	disk := frame("[vda read]", 0, profile.KindMarker)
+	add(70, start, worker, wait, schedule, futex)
+	add(20, start, worker, load, read, schedule, file, disk)
+	add(6, start, wait, schedule, futex)
+	add(4, schedule, futex)
+
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	expectList(c, "#details h3", "Hottest functions of programs", "Files", "Reasons")
+	expectList(c, "#details li", "worker_loopserver70.0%", "loadserver20.0%", "pthread_cond_waitlibc.so.66.00%", "schedule[kernel.kallsyms]4.00%",
+		"[/srv/<b>data</b>]20.0%", "[futex]80.0%", "[vda read]20.0%")
+	c.screenshot("waits")
+	c.clickOn("#details li:first-child button")
+	expect(c, "#of", "worker_loop")
+	expectClean(c)
+}
+
+// painted returns how many pixels of a canvas have the color that a variable of the style
+// sheet names, or, if it is empty, are not transparent, within a row of boxes.
+func painted(c *tab, canvas, color string, depth int) (pixels int) {
+	c.t.Helper()
+	c.eval(fmt.Sprintf(`new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+		const canvas = document.querySelector(%q);
+		const copy = document.createElement("canvas");
+		copy.width = canvas.width;
+		copy.height = 1;
+		const probe = copy.getContext("2d", { willReadFrequently: true });
+		const i = document.createElement("i");
+		document.body.append(i);
+		i.style.color = "var(--%s)";
+		probe.fillStyle = getComputedStyle(i).color;
+		i.remove();
+		probe.fillRect(0, 0, 1, 1);
+		const want = probe.getImageData(0, 0, 1, 1).data;
+		probe.clearRect(0, 0, 1, 1);
+		probe.drawImage(canvas, 0, %d - canvas.height);
+		const row = probe.getImageData(0, 0, copy.width, 1).data;
+		let count = 0;
+		for (let x = 0; x < row.length; x += 4) {
+			if (%q === "" ? row[x + 3] > 0 : [0, 1, 2].every((b) => Math.abs(row[x + b] - want[b]) < 3)) count++;
+		}
+		done(count);
+	})))`, canvas, color, edge+depth*rowHeight+3, color), &pixels)
+	return pixels
+}
+
+// A search hit in a box too narrow to draw is tinted, also if it is above or below that.
+func TestNarrowHits(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	push := func(n int64, names ...string) {
+		var s profile.StackID
+		for _, name := range names {
+			s = b.Push(s, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})}))
+		}
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "x"}), CPU: -1, Values: []int64{n}})
+	}
+	push(1_000_000, "main", "wide")
+	push(1, "main", "narrow", "deep", "needle")
+	push(1, "main", "other")
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	// The rows are all, x, main, and wide with narrow.
+	for query, want := range map[string]int{"^needle$": 1, "^narrow$": 1, "^nothing$": 0} {
+		c.press("/")
+		c.write(query)
+		if got := painted(c, "#chart", "match", 3); got != want {
+			t.Errorf("%s: %d pixels are tinted, want %d", query, got, want)
+		}
+		c.press("Escape")
+	}
+	c.press("b", "/")
+	c.write("^deep$") // a caller of needle
+	if got := painted(c, "#chart", "match", 1); got != 1 {
+		t.Errorf("callers: %d pixels are tinted, want 1", got)
+	}
+	c.press("Escape")
+	if got := painted(c, "#chart", "match", 1); got != 0 {
+		t.Errorf("%d pixels are tinted without a search", got)
+	}
+	expectClean(c)
+}
+
+// The function under the pointer is highlighted wherever it occurs.
+func TestHighlight(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for _, comm := range []string{"a", "b"} {
+		s := b.Push(b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "main" + comm})})),
+			b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "shared"})}))
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: comm}), CPU: -1, Values: []int64{50}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	var width int
+	c.eval(`document.querySelector("#chart").width`, &width)
+	c.point(boxAt(c, 0.25, 3))
+	expect(c, "#tip h2", "shared")
+	if got := painted(c, "#scroller .marks", "", 3); got < width-10 {
+		t.Errorf("%d of %d pixels of the row are highlighted, want nearly all", got, width)
+	}
+	c.screenshot("highlight")
+	c.point(boxAt(c, 0.25, 2))
+	expect(c, "#tip h2", "maina")
+	if got := painted(c, "#scroller .marks", "", 2); got > width/2+10 {
+		t.Errorf("%d of %d pixels of the row are highlighted, want half", got, width)
+	}
+	expectClean(c)
+}
