@@ -233,7 +233,8 @@ func TestDeliverGivesUp(t *testing.T) {
 	}
 }
 
-// TestRedirect checks that neither profiles nor headers reach another host.
+// TestRedirect checks that neither profiles nor headers reach another host, and that a
+// redirect which drops the profiles is no success.
 func TestRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another host got a request with headers %v", r.Header)
@@ -244,6 +245,10 @@ func TestRedirect(t *testing.T) {
 		switch r.URL.Path {
 		case "/away" + profilesPath:
 			http.Redirect(w, r, other.URL+"/x", http.StatusTemporaryRedirect)
+		case "/found" + profilesPath:
+			http.Redirect(w, r, "/page", http.StatusFound)
+		case "/page":
+			w.WriteHeader(http.StatusOK)
 		case "/near" + profilesPath:
 			http.Redirect(w, r, "/here", http.StatusTemporaryRedirect)
 		default:
@@ -251,10 +256,12 @@ func TestRedirect(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	_, err := dial(t, s.URL+"/away", HTTP, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=1").Send(t.Context(), message(t))
-	var failed *Error
-	if !errors.As(err, &failed) || failed.Retry || !errors.Is(err, errRedirect) {
-		t.Errorf("got error %#v, want that of a redirect", err)
+	for _, path := range []string{"/away", "/found"} {
+		_, err := dial(t, s.URL+path, HTTP, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=1").Send(t.Context(), message(t))
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Retry || !errors.Is(err, errRedirect) {
+			t.Errorf("%s: got error %#v, want a refused redirect", path, err)
+		}
 	}
 	if _, err := dial(t, s.URL+"/near", HTTP, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=1").Send(t.Context(), message(t)); err != nil {
 		t.Error(err)

@@ -44,12 +44,13 @@ func newHTTP(c *Config, t *tls.Config) (connection, error) {
 const maxRedirects = 5
 
 // errRedirect is the error of a redirect that is not followed.
-var errRedirect = errors.New("redirect to another host, which is not followed")
+var errRedirect = errors.New("redirect that would lose the profiles or leave the host, which is not followed")
 
-// sameHost keeps headers and profiles from another host, and from leaving encryption.
+// sameHost keeps headers and profiles from another host, and from leaving encryption. The
+// statuses 301 to 303 turn a POST into a GET, which sends no profiles.
 func sameHost(to *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	if to.URL.Host != first.Host || to.URL.Scheme != first.Scheme || len(via) > maxRedirects {
+	first := via[0]
+	if to.URL.Host != first.URL.Host || to.URL.Scheme != first.URL.Scheme || to.Method != first.Method || len(via) > maxRedirects {
 		return errRedirect
 	}
 	return nil
