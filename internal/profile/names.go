@@ -48,6 +48,19 @@ func (p *Profile) Named(id FrameID) bool {
 	return err != nil
 }
 
+// GroupName returns the name under which tables of functions show frame id: its function's
+// name, or a note on all frames of the module without one.
+func (p *Profile) GroupName(id FrameID) string {
+	f := p.Frames[id]
+	switch {
+	case f.Function != 0:
+		return p.Functions[f.Function].Name
+	case f.Kind == KindJIT:
+		return "[generated code]"
+	}
+	return "[no name]"
+}
+
 // IsFile reports whether a mapping with this path is of a file, rather than of a region such
 // as "[vdso]" or an unknown one.
 func IsFile(path string) bool { return path != "" && path[0] != '[' }

@@ -44,7 +44,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 			Stack:  what.Place(p, counted),
 			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name()}),
 			CPU:    cpu(counted.CPU),
-			End:    end(trace, value.Samples(), &losses),
+			End:    end(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, value),
 		})
 	}
@@ -74,7 +74,7 @@ func samplesOf(store *stacks.Store, recorded *events) iter.Seq2[stacks.Sample, s
 
 // end converts the reason why a stack ended, and counts the samples of
 // truncated stacks.
-func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
+func end(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
 	if trace.Cut {
 		losses[profile.LossCrowded] += samples
 	}
@@ -82,9 +82,16 @@ func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End
 		losses[profile.LossTruncatedKernel] += samples
 	}
 	// Without tables, a broken chain of frame pointers is expected.
-	if trace.Broken && trace.UserEnd != bpf.EndNotReady {
-		losses[profile.LossBrokenUser] += samples
+	if trace.Broken && trace.UserEnd != bpf.EndNotReady || ends[trace.UserEnd] == profile.EndBroken {
+		cause := profile.LossBrokenUser
+		if p.EndsInGenerated(trace.Leaf) {
+			cause = profile.LossBrokenGenerated
+		}
+		losses[cause] += samples
 		return profile.EndBroken
+	}
+	if p.HasLeft(trace.Leaf) {
+		return profile.EndNone
 	}
 	end := ends[trace.UserEnd]
 	if cause, ok := describe.OfEnd(end); ok {

@@ -55,6 +55,12 @@ func TestBuildProfile(t *testing.T) {
 		stackstest.Trace{ID: 3, PID: 9, Comm: "jit", User: []uint64{stackstest.VoidAt, stackstest.VoidAt + 8}, End: stackstest.Faulted},
 		stackstest.Trace{ID: 5, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 8, stackstest.FileAt}, End: stackstest.Ended},
 		stackstest.Trace{ID: 6, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 9, stackstest.FileAt + 1}, End: stackstest.Ended},
+		stackstest.Trace{ID: 7, PID: 7, Comm: "app", Kernel: []uint64{0xffff30, 0xffff40}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
+		stackstest.Trace{ID: 8, PID: 7, Comm: "app", Kernel: []uint64{0xffff50, 0xffff40}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
+		stackstest.Trace{ID: 9, PID: 7, Comm: "app", Kernel: []uint64{0xffff40}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
+		stackstest.Trace{ID: 10, PID: 7, Comm: "app", Kernel: []uint64{0xffff30}, User: []uint64{stackstest.FileAt + 0x11}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
+		stackstest.Trace{ID: 12, PID: 7, Comm: "app", Kernel: []uint64{0xffff50}, User: []uint64{stackstest.VoidAt}, KernelEnd: stackstest.Ended, End: bpf.EndNoMapping},
+		stackstest.Trace{ID: 11, PID: 7, Comm: "app", User: []uint64{stackstest.FileAt + 0x11, stackstest.VoidAt + 8, stackstest.FileAt}, End: stackstest.Ended},
 		stackstest.Trace{ID: 4, PID: 2, Comm: "kworker/0:1-evt", Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut},
 	)
 	counts := map[stacks.Key]stacks.Values{
@@ -64,11 +70,21 @@ func TestBuildProfile(t *testing.T) {
 		{ID: 4}:  {8, 80},
 		{ID: 5}:  {32, 320},
 		{ID: 6}:  {64, 640},
+		{ID: 7}:  {128, 0},
+		{ID: 8}:  {256, 0},
+		{ID: 9}:  {512, 0},
+		{ID: 10}: {1024, 0},
+		{ID: 11}: {2048, 0},
+		{ID: 12}: {4096, 0},
 		{ID: 99}: {16, 160},
 	}
 	names := naming.Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{
 		0xffff10:              {{Name: "read"}},
 		0xffff21:              {{Name: "ext4_read", Module: "ext4"}},
+		0xffff30:              {{Name: "do_exit"}},
+		0xffff3f:              {{Name: "do_exit"}}, // a return address
+		0xffff40:              {{Name: "do_syscall_64"}},
+		0xffff50:              {{Name: "bprm_execve.part.0"}},
 		0x2000:                {{Name: "inner"}, {Name: "outer"}}, // inner was inlined
 		0x2011:                {{Name: "main", SystemName: "_main", File: "m.c", StartLine: 3, Line: 4, Offset: 5}},
 		stackstest.VdsoAt + 4: {{Name: "an address, not an offset"}},
@@ -84,13 +100,20 @@ func TestBuildProfile(t *testing.T) {
 		"jit;[unknown+0x700008];[unknown+0x700000], unreadable stack": {4, 40},
 		"jit;[broken stack];[jit+0x600000], broken stack":             {96, 960},
 		"kworker/0:1-evt;read, no user stack":                         {8, 80},
-		"[unknown];[stack lost], " + profile.EndLost.String():         {16, 160},
+		// The process has no user stack any more.
+		"app;[exiting];do_syscall_64;do_exit, no user stack":         {128, 0},
+		"app;[exec];do_syscall_64;bprm_execve.part.0, no user stack": {256, 0},
+		"app;[exec];bprm_execve.part.0, no user stack":               {4096, 0},
+		"app;do_syscall_64, unreadable stack":                        {512, 0},
+		"app;[exiting];main;do_exit, no user stack":                  {1024, 0},
+		"app;[broken stack];main, broken stack":                      {2048, 0},
+		"[unknown];[stack lost], " + profile.EndLost.String():        {16, 160},
 	}
 	if diff := cmp.Diff(want, lines(p)); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	losses := profile.Losses{
-		profile.LossSamples: 3, profile.LossTraces: 16, profile.LossTruncatedUser: 2, profile.LossTruncatedKernel: 8, profile.LossUserFaults: 4, profile.LossBrokenUser: 96, profile.LossUnresolved: 100, profile.LossUnresolvedFrames: 4,
+		profile.LossSamples: 3, profile.LossTraces: 16, profile.LossTruncatedUser: 2, profile.LossTruncatedKernel: 8, profile.LossUserFaults: 516, profile.LossBrokenUser: 2048, profile.LossBrokenGenerated: 96, profile.LossUnresolved: 100, profile.LossUnresolvedFrames: 5,
 	}
 	if diff := cmp.Diff(losses, p.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)

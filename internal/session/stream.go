@@ -223,7 +223,7 @@ func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 			trace := b.store.Traces[e.trace]
 			task.Comm = trace.Name()
 			sample.Stack = placed.Trace(e.trace)
-			sample.End = end(trace, 1, new(profile.Losses))
+			sample.End = end(placed, trace, 1, new(profile.Losses))
 		}
 		sample.Task = builder.Task(task)
 		made.Samples = append(made.Samples, sample)

@@ -3,7 +3,9 @@ package naming
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/message/plain"
@@ -22,6 +24,7 @@ type StackBuilder struct {
 	// unresolved is set for each of the store's nodes whose stack has a frame without a
 	// name although it was looked up.
 	unresolved []bool
+	left       map[stacks.NodeID]bool // see HasLeft
 }
 
 // NewStackBuilder adds the stacks of a store, with their names, to b.
@@ -33,6 +36,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 		frames:     make([][]profile.FrameID, len(store.Frames)),
 		stacks:     make([]profile.StackID, len(store.Nodes)),
 		unresolved: make([]bool, len(store.Nodes)),
+		left:       map[stacks.NodeID]bool{},
 	}
 	for i := range store.Frames {
 		p.frames[i] = names.place(b, stacks.FrameID(i))
@@ -42,7 +46,71 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
 		p.unresolved[i+1] = p.unresolved[node.Parent] || names.lacks(node.Frame)
 	}
+	for _, trace := range store.Traces {
+		if trace.UserEnd == bpf.EndFault || trace.UserEnd == bpf.EndNoMapping {
+			p.markLeaving(trace.Leaf)
+		}
+	}
 	return p
+}
+
+// leaving are the kernel functions in which a process leaves its address space, with a note
+// in place of the user stack, which is gone.
+var leaving = map[string]string{
+	"do_exit":            "[exiting]",
+	"bprm_execve":        "[exec]",
+	"do_execveat_common": "[exec]",
+	"load_elf_binary":    "[exec]",
+}
+
+// markLeaving puts a note in place of the unreadable callers of a stack in which the kernel
+// has taken away a process's address space. Other stacks stay unchanged.
+func (p *StackBuilder) markLeaving(leaf stacks.NodeID) {
+	var path []stacks.NodeID // leaf first
+	note, from := "", 0
+	for node := leaf; node != 0; node = p.Store.Nodes[node].Parent {
+		if !p.inKernel(node) {
+			path = append(path, node) // the last user frame, which the registers have
+			continue
+		}
+		function, _, _ := strings.Cut(p.functionName(p.Store.Nodes[node].Frame), ".") // "do_execveat_common.isra.0"
+		if found := leaving[function]; found != "" {
+			note, from = found, len(path)
+		}
+		path = append(path, node)
+	}
+	if note == "" {
+		return
+	}
+	at, unresolved := p.Mark(0, note), false
+	for i, node := range slices.Backward(path) {
+		frame := p.Store.Nodes[node].Frame
+		if p.Store.Codes[p.Store.Frames[frame].Code].Kind == stacks.CodeUnknown {
+			continue // an address of the old address space
+		}
+		at = p.push(at, frame)
+		unresolved = unresolved || p.names.lacks(frame)
+		if i <= from { // the nodes below are part of other stacks, too
+			p.stacks[node], p.unresolved[node] = at, unresolved
+			p.left[node] = true
+		}
+	}
+}
+
+// HasLeft reports whether a stack is of a process that had left its address space by exit
+// or execve, so that nothing could be read of its user stack.
+func (p *StackBuilder) HasLeft(node stacks.NodeID) bool { return p.left[node] }
+
+// EndsInGenerated reports whether the outermost code of a stack is code that a process
+// generated at run time.
+func (p *StackBuilder) EndsInGenerated(node stacks.NodeID) bool {
+	kind := stacks.CodeUnknown
+	for ; node != 0; node = p.Store.Nodes[node].Parent {
+		if k := p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind; k != stacks.CodeBroken {
+			kind = k
+		}
+	}
+	return kind == stacks.CodeJIT
 }
 
 // push returns the stack at with a frame of the store on top.

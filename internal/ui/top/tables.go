@@ -90,12 +90,9 @@ func (t tables) whole() (n int64) {
 // function per module.
 func functionOf(p *profile.Profile, id profile.FrameID) function {
 	f := p.Frames[id]
-	made := function{name: "[no name]", module: "-"}
+	made := function{name: plain.Terminal(p.GroupName(id)), module: "-"}
 	if f.Kind != profile.KindMarker {
 		made.module = plain.Terminal(p.ModuleName(f.Mapping))
-	}
-	if f.Function != 0 {
-		made.name = plain.Terminal(p.Functions[f.Function].Name)
 	}
 	return made
 }

@@ -16,11 +16,11 @@ import (
 
 // header is the JSON part of the page's data: everything except the long tables.
 type header struct {
-	Title  string      `json:"title"`
-	Meta   meta        `json:"meta"`
-	Losses []loss      `json:"losses"`
+	Title  string `json:"title"`
+	Meta   meta   `json:"meta"`
+	Losses []loss `json:"losses"`
 	// Lost are the losses in brief, each said once.
-	Lost []string `json:"lost"`
+	Lost   []string    `json:"lost"`
 	Values []valueType `json:"values"`
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`

@@ -61,10 +61,7 @@ func newRows(p *profile.Profile) (rows []row, rowOf []int) {
 		if f.Kind != profile.KindMarker {
 			module = p.ModuleName(f.Mapping)
 		}
-		k := key{name: "[no name]", module: module}
-		if f.Function != 0 {
-			k.name, k.system = p.Functions[f.Function].Name, p.Functions[f.Function].SystemName
-		}
+		k := key{name: p.GroupName(profile.FrameID(id)), system: p.Functions[f.Function].SystemName, module: module}
 		r, ok := index[k]
 		if !ok {
 			r = len(rows)
