@@ -32,6 +32,7 @@ type profileCommand struct {
 	rateFlag
 	Count *count  `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
 	Wall  bool    `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
+	Times bool    `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`
 	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before sampling."`
 	walkFlags
 
@@ -122,6 +123,7 @@ func (c *profileCommand) options() (session.ProfileOptions, error) {
 		output:   c.outputFlags,
 		limits:   c.limitFlags,
 	}.options()
+	common.Times = c.Times
 	return session.ProfileOptions{
 		Options:   common,
 		Event:     c.Event,

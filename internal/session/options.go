@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile/output"
 )
 
@@ -77,6 +78,9 @@ type Options struct {
 	// each of the two count maps, SeenEntries the number of stacks
 	// remembered as sent. 0 means the default.
 	RingSize, CountEntries, SeenEntries uint32
+
+	// Times keeps the times of events in formats that do not always have them.
+	Times bool
 
 	// StackNodes limits the nodes of the tree of stacks in a recording with
 	// times. A node is a frame with its callers. 0 means
@@ -144,13 +148,16 @@ func (o *Options) format() (output.Format, error) {
 	if err != nil {
 		return f, err
 	}
+	if o.Times && !f.HasTimes(true) {
+		return f, usage.Errorf("only pages and profiles for the Firefox Profiler have times: use a name ending in .html or .json.gz, or choose a format with %s", usage.Format)
+	}
 	return f, f.Allow(o.output())
 }
 
 // hasTimes reports whether the output's format can hold times.
 func (o *Options) hasTimes() bool {
 	f, err := o.format()
-	return err == nil && f.HasTimes()
+	return err == nil && f.HasTimes(o.Times)
 }
 
 // allValues reports whether the output's format can hold all values.

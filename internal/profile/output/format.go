@@ -47,7 +47,9 @@ type Format struct {
 	// a single value.
 	write func(w io.Writer, p *profile.Profile, o Options, value int) error
 	// inTime writes a recording with its times; nil for formats without times.
-	inTime func(io.Writer, *profile.Timeline, Options) error
+	inTime func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error
+	// onRequest is set if times make the output larger and must be requested.
+	onRequest bool
 }
 
 // sent is the format that is sent to URLs.
@@ -62,6 +64,8 @@ var formats = []Format{
 	}},
 	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
+	}, onRequest: true, inTime: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Times: line})
 	}},
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
@@ -74,7 +78,7 @@ var formats = []Format{
 	}},
 	{Name: "firefox", Endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
-	}, inTime: func(w io.Writer, t *profile.Timeline, o Options) error {
+	}, inTime: func(w io.Writer, _ *profile.Profile, t *profile.Timeline, o Options, _ int) error {
 		return firefox.Write(w, t, firefox.Options{Source: o.Source})
 	}},
 	{Name: "speedscope", Endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
@@ -100,8 +104,9 @@ func (f Format) Allow(o Options) error {
 	return nil
 }
 
-// HasTimes reports whether the format supports times of events.
-func (f Format) HasTimes() bool { return f.inTime != nil }
+// HasTimes reports whether the format has times of events: always, or only if they are
+// requested.
+func (f Format) HasTimes(requested bool) bool { return f.inTime != nil && (requested || !f.onRequest) }
 
 // Choose returns the format for path: by name if it is not empty, otherwise by the path's
 // ending. A stream without an ending gets text, and a URL gets OTLP, the only format that
@@ -158,7 +163,7 @@ func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o
 		}
 	}
 	if line != nil {
-		return f.inTime(w, line, o)
+		return f.inTime(w, p, line, o, value)
 	}
 	return f.write(w, p, o, value)
 }

@@ -81,7 +81,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, format.HasTimes() && o.Value == "", warn)
+	in, err := readInput(ctx, o.Input, format.HasTimes(false) && o.Value == "", warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // writeData writes the page's data: the length of the header as four bytes, little
-// endian, the header as JSON, and the columns of four tables one after the other:
+// endian, the header as JSON, and the columns of these tables one after the other:
 //
 //	calls    count: for each of the header's frames, how many frames it calls;
 //	         callee: the frames that these are, of each caller the most
@@ -28,6 +28,12 @@ import (
 //	         divided by the scale that the header has for the column, and
 //	         "zigzag": 0, -1, 1, -2… are 0, 1, 2, 3…
 //
+//	times    count: for each of the samples, how many entries it has;
+//	         step: the time in steps since the sample's previous entry;
+//	         weight: its part of the sample's weight, divided by the scale
+//
+// Only recordings have times.
+//
 // A chain is a run of nodes in which each is the only callee of the previous one and
 // samples end only on the last. Its nodes have all their samples in common, and in a
 // large profile nearly all nodes are in chains of several nodes. Nodes are in preorder,
@@ -37,7 +43,12 @@ import (
 // compress well, and calls are small because a function calls few others, some of them
 // nearly always.
 func writeData(w io.Writer, h header, t *tree) error {
-	rows := sampleRows(t)
+	rows, of := sampleRows(t)
+	var table timesTable
+	if t.timed != nil {
+		table = t.timed.table(len(rows), of)
+		h.Times = &table.header
+	}
 	chains := t.chains(rows)
 	callees, calls := numberCalls(t)
 	h.Chains, h.Samples = len(chains), len(rows)
@@ -80,18 +91,29 @@ func writeData(w io.Writer, h header, t *tree) error {
 			out.int(r.values[c] / scale)
 		}
 	}
+	for _, column := range [][]uint64{table.counts, table.steps, table.weights} {
+		for _, v := range column {
+			out.uint(v)
+		}
+	}
 	return out.w.Flush()
 }
 
-// sampleRow combines the samples of a task with the same leaf node.
+// sampleRow combines the samples of a task with the same leaf node and, with times, of the
+// same kind.
 type sampleRow struct {
 	node, task uint32
+	kind       eventKind
 	values     []int64
 }
 
-// sampleRows returns the samples of t by node and task.
-func sampleRows(t *tree) []sampleRow {
-	type place struct{ node, task, profile, sample uint32 }
+// sampleRows returns the samples of t by node and task, and the row of each sample of the
+// displayed profile.
+func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
+	type place struct {
+		node, task, profile, sample uint32
+		kind                        eventKind
+	}
 	var places []place
 	for i, p := range t.profiles {
 		taskIDs := make([]uint32, len(p.Tasks))
@@ -100,27 +122,34 @@ func sampleRows(t *tree) []sampleRow {
 			taskIDs[id] = uint32(at)
 		}
 		for s := range p.Samples {
-			places = append(places, place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s)})
+			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), 0}
+			if t.timed != nil {
+				at.kind = t.timed.kinds[s]
+			}
+			places = append(places, at)
 		}
 	}
 	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task))
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task), cmp.Compare(a.kind, b.kind))
 	})
 	types := len(t.profiles[0].ValueTypes)
 	columns := types * len(t.profiles)
 	store := make([]int64, columns*len(places)) // one allocation for all rows
-	var rows []sampleRow
+	of = make([]uint32, len(t.profiles[0].Samples))
 	for _, at := range places {
-		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task {
-			rows = append(rows, sampleRow{at.node, at.task, store[:columns:columns]})
+		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task || rows[n-1].kind != at.kind {
+			rows = append(rows, sampleRow{at.node, at.task, at.kind, store[:columns:columns]})
 			store = store[columns:]
 		}
 		sums := rows[len(rows)-1].values[types*int(at.profile):]
 		for v, add := range t.profiles[at.profile].Samples[at.sample].Values {
 			sums[v] += add
 		}
+		if at.profile == 0 {
+			of[at.sample] = uint32(len(rows) - 1)
+		}
 	}
-	return rows
+	return rows, of
 }
 
 // scale returns the greatest common divisor of column c, so that samples weighted by

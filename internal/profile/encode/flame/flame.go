@@ -34,6 +34,9 @@ type Options struct {
 	// function by function. On the page, colors show whether the share of a box grew or
 	// shrank; in pictures, whether its amount did.
 	Base *profile.Profile
+	// Times, if not nil, is the recording of the profile. The page then shows its time on
+	// and off the CPU, and when it was spent. It cannot be combined with Base.
+	Times *profile.Timeline
 	// Listings, if not empty, is the address, relative to the page's, of a server of
 	// source code and instructions (package view). The page then shows these, and may
 	// access only that server.
@@ -54,11 +57,30 @@ func (o Options) title(p *profile.Profile) string {
 // style. Equal profiles produce equal pages. WriteHTML fails if o.Value is out of range,
 // o.Base has other value types or w fails.
 func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
+	timed, err := o.timed(p)
+	if err != nil {
+		return err
+	}
+	if timed != nil {
+		o.Value = max(0, slices.IndexFunc(timed.ValueTypes, func(v profile.ValueType) bool {
+			return o.Value < len(p.ValueTypes) && v.Type == p.ValueTypes[o.Value].Type
+		}))
+		p = timed.Profile
+	}
 	t, err := o.tree(p)
 	if err != nil {
 		return err
 	}
+	t.timed = timed
 	return writePage(w, newHeader(p, o, t), t)
+}
+
+// timed returns the recording of p as a profile, or nil if there is none.
+func (o Options) timed(p *profile.Profile) (*timedProfile, error) {
+	if o.Times == nil || o.Base != nil {
+		return nil, nil
+	}
+	return newTimedProfile(o.Times, slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.TID != 0 }))
 }
 
 // tree returns p and the base profile as a tree.

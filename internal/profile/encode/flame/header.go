@@ -45,6 +45,8 @@ type header struct {
 	Nodes   int `json:"nodes"`
 	Chains  int `json:"chains"`
 	Samples int `json:"samples"`
+	// Times describes the table of times, if there is one.
+	Times *times `json:"times,omitempty"`
 	// Scales holds the divisor of each column of values.
 	Scales []int64 `json:"scales"`
 }

@@ -155,6 +155,8 @@ type tree struct {
 	// maxNodes.
 	crowded uint64
 	limit   int // maximum number of nodes
+	// timed is the displayed profile, if it has times.
+	timed *timedProfile
 }
 
 // total returns the selected value of the whole profile.

@@ -48,7 +48,7 @@ class Listing {
       const hottest = rows.reduce((a, b) => (a && Number(a.dataset.total) >= Number(b.dataset.total) ? a : b), null);
       if (hottest) this.center(side, hottest);
     }
-    byId('unfiltered').hidden = this.page.filters.length === 0;
+    byId('unfiltered').hidden = this.page.shown === this.page.data;
     byId('code').dataset.state = notice ? 'waiting' : 'ready';
   }
 

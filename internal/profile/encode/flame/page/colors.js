@@ -62,7 +62,7 @@ class Colors {
       match: resolve('match'), label: resolve('label'), text: resolve('text'), accent: resolve('accent'),
       rest: resolve('faint'),
       mono: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
-      ground: resolve('ground'),
+      ground: resolve('ground'), heat: resolve('more'),
     });
     probe.remove();
     this.ofFrame = this.kinds.map((kind, f) => {

@@ -5,7 +5,7 @@ async function load() {
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   const reader = new Reader(bytes, 4 + length);
-  return withLibraries({ ...header, tree: readTree(reader, header), samples: readSamples(reader, header) });
+  return withLibraries({ ...header, tree: readTree(reader, header), samples: readSamples(reader, header), times: readTimes(reader, header) });
 }
 
 async function inflate(packed) {

@@ -11,6 +11,8 @@ class Page {
     this.filters = [];
     this.shown = data; // after the filters
     this.everything = 0; // the whole value before the filters
+    this.range = null; // of time, in steps
+    this.heat = data.times ? new HeatMap(this, data.times) : null;
     this.colors = new Colors(data);
     this.tip = new Tip();
     this.panel = new Panel(this);
@@ -21,12 +23,13 @@ class Page {
     this.table = new Table(data, this.functions, this);
     this.listing = new Listing(this);
     this.state = new State({
-      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', filter: '', merge: '0',
+      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', time: '', filter: '', merge: '0',
       short: data.shortNames ? '1' : '0', panel: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
+    byId('time').hidden = byId('time-key').hidden = !data.times;
     showRun(data);
     this.update(null);
   }
@@ -54,22 +57,22 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     this.names.isShort = now.short === '1';
-    if (differs('filter')) this.applyFilters();
-    if (differs('filter', 'short')) this.showFilters();
-    if (differs('value', 'task', 'filter')) this.weigh();
+    if (differs('time', 'filter')) this.applyFilters();
+    if (differs('time', 'filter', 'short')) this.showFilters();
+    if (differs('value', 'task', 'time', 'filter')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('theme', 'color')) this.readColors();
     if (differs('q')) this.search.parse(now.q);
-    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'filter')) this.showView();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'time', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
-    if (differs('q', 'value', 'task', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
+    if (differs('q', 'value', 'task', 'time', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
     }
-    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'filter', 'short')) this.showTable();
+    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
     this.showControls();
   }
   eachChart(act) {
@@ -83,30 +86,51 @@ class Page {
     this.weights = new Weights(this.shown, this.valueIndex, keeps);
     this.everything = this.shown === this.data ? this.weights.whole : new Weights(this.data, this.valueIndex, keeps).whole;
     byId('share').textContent = `${percent(this.weights.whole, this.everything)} of all`;
+    if (this.heat) {
+      this.heat.show(heat(this.data, this.valueIndex, keeps));
+      this.heat.select(this.range);
+    }
     this.self = this.total = null;
     this.views = new Map();
     byId('notice').hidden = this.weights.whole > 0;
-    byId('notice').textContent = this.filters.length ? 'No samples pass the filters.'
+    byId('notice').textContent = this.filters.length || this.range ? 'No samples pass the filters.'
       : this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
   }
   // ---- filters
 
   applyFilters() {
     this.filters = this.filter.parse(this.now.filter);
-    this.shown = this.filters.reduce((data, { apply }) => apply ? apply(data) : data, this.data);
+    this.range = this.heat ? this.parseRange(this.now.time) : null;
+    const data = this.range ? inRange(this.data, ...this.range) : this.data;
+    this.shown = this.filters.reduce((d, { apply }) => apply ? apply(d) : d, data);
     this.functions.follow(this.shown.tree);
   }
   showFilters() {
     this.filters = this.filter.parse(this.now.filter); // their texts follow the switch for short names
-    byId('filters').hidden = this.filters.length === 0;
-    byId('chips').replaceChildren(...this.filters.map(({ text, apply }, i) => {
-      const chip = element('li', undefined, apply ? '' : 'wrong');
-      const remove = button('×', () => this.removeFilter(i));
+    const chips = this.filters.map(({ text, apply }, i) => [text, apply, () => this.removeFilter(i)]);
+    if (this.range) chips.unshift([`${this.heat.seconded(this.range[0])} to ${this.heat.seconded(this.range[1])}`, true, () => this.ranged(null)]);
+    byId('filters').hidden = chips.length === 0;
+    byId('chips').replaceChildren(...chips.map(([text, isRight, drop]) => {
+      const chip = element('li', undefined, isRight ? '' : 'wrong');
+      const remove = button('×', drop);
       remove.setAttribute('aria-label', `Remove filter: ${shortened(text)}`);
       chip.append(element('span', text), remove);
       chip.title = shortened(text);
       return chip;
     }));
+  }
+  // parseRange returns the steps of a range in milliseconds, "100-240", or null.
+  parseRange(text) {
+    const { step, steps } = this.data.times;
+    const parts = text.match(/^([\d.]+)-([\d.]+)$/);
+    if (!parts) return null;
+    const [from, end] = parts.slice(1).map((ms) => Math.max(0, Math.min(steps, Math.round(Number(ms) / step))));
+    return from < end ? [from, end] : null;
+  }
+  // ranged shows a range of steps, or everything.
+  ranged(range) {
+    const { step } = this.data.times;
+    this.state.set({ time: range ? range.map((s) => Number((s * step).toFixed(3))).join('-') : '' }, true);
   }
   setFilters(lines) { this.state.set({ filter: lines.join('\n') }, true); }
   addFilter(line) {
@@ -167,6 +191,7 @@ class Page {
       this.colors.rankModules(this.functions, this.selfSums);
     }
     this.colors.read(this.color);
+    this.heat?.paint();
     byId('legend').replaceChildren(...this.colors.legend().map(([text, color]) => {
       const item = element('li');
       const swatch = element('i');
@@ -350,7 +375,7 @@ class Page {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
-    byId('unfilter').addEventListener('click', () => this.setFilters([]));
+    byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '' }, true));
     byId('filter').addEventListener('change', () => {
       this.addFilter(byId('filter').value);
       byId('filter').value = '';

@@ -1,0 +1,179 @@
+package browser
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/profile/timeline"
+)
+
+// takenAt is a sample of a recording: its milliseconds, and its stack's number.
+type takenAt struct{ ms, stack int }
+
+// recorded returns a recording of a process with samples of 10 ms, and their stacks as
+// in folded text.
+func recorded(t *testing.T, samples []takenAt) (line *profile.Timeline, folded func(keep func(ms int) bool) map[string]int64) {
+	t.Helper()
+	const start = int64(7_000_000_000)
+	p, stacks := encodetest.TypicalStacks()
+	p.Tasks, p.Samples = nil, nil
+	r, err := timeline.NewRecorder(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	process := r.Process(42, start)
+	r.NameProcess(process, start, "tar")
+	main := r.Thread(process, 42, start)
+	r.NameThread(main, start, "tar")
+	end := 0
+	for _, s := range samples {
+		if err := r.AddOnCPU(main, profile.OnCPU{
+			Time: start + int64(s.ms)*int64(time.Millisecond), Stack: stacks[1+s.stack%(len(stacks)-1)], Weight: int64(10 * time.Millisecond),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		end = max(end, s.ms)
+	}
+	line, err = r.Timeline(p, start+int64(end+1)*int64(time.Millisecond), func(s profile.StackID) profile.StackID { return s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line, func(keep func(int) bool) map[string]int64 {
+		sums := map[string]int64{}
+		for _, s := range samples {
+			if !keep(s.ms) {
+				continue
+			}
+			names := []string{}
+			for _, f := range p.AppendFrames(nil, stacks[1+s.stack%(len(stacks)-1)]) {
+				names = append([]string{p.FrameName(f)}, names...)
+			}
+			sums["tar;"+strings.Join(names, ";")]++
+		}
+		return sums
+	}
+}
+
+// The heat map selects a part of the run with the pointer, with keys and in the address:
+// all views and exports then have the samples of that part.
+func TestTimes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	var samples []takenAt
+	for ms := 0; ms < 7500; ms += 10 {
+		if ms/1000 != 3 { // idle in the fourth second
+			samples = append(samples, takenAt{ms, r.IntN(1 + ms/500)})
+		}
+	}
+	line, folded := recorded(t, samples)
+	c := newTab(t)
+	openFlame(c, line.Profile, flame.Options{Times: line})
+	dir := t.TempDir()
+	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+	// check compares what the page saves with the samples from one time to another.
+	check := func(from, end int) {
+		t.Helper()
+		path := filepath.Join(dir, "flame.folded")
+		_ = os.Remove(path) // of the previous check, if there was one
+		c.clickOn("#save-folded")
+		var text []byte
+		c.waitFor(func() (done bool) {
+			var err error
+			text, err = os.ReadFile(path)
+			return err == nil
+		}, "download")
+		if diff := cmp.Diff(folded(func(ms int) bool { return ms >= from && ms < end }), parseFolded(t, string(text))); diff != "" {
+			t.Errorf("%d to %d ms (-samples +page):\n%s", from, end, diff)
+		}
+	}
+	check(0, 8000)
+	c.screenshot("times")
+	var at struct{ Left, Top, Width, Height float64 }
+	c.eval(`(({left, top, width, height}) => ({left, top, width, height}))(document.querySelector("#heat").getBoundingClientRect())`, &at)
+	column := at.Width / 8
+	cell := func(second, row int) (x, y float64) {
+		return at.Left + (float64(second)+0.5)*column, at.Top + (float64(row)+0.5)*at.Height/50
+	}
+	c.click(cell(2, 20)) // a column is a second
+	expectList(c, "#chips span", "2 s to 3 s")
+	check(2000, 3000)
+	c.press("t")
+	var total int
+	c.eval(`Number(document.querySelector("#rows tr td:nth-child(2)").firstChild.textContent)`, &total)
+	if total == 0 || total > 100 {
+		t.Errorf("the table has a total of %d samples, want at most 100", total)
+	}
+	c.press("b")
+	expectContains(c, "#details", "Hottest functions")
+	c.press("f")
+
+	x, y := cell(1, 10)
+	c.point(x, y)
+	expect(c, "#tip h2", "1.2 s to 1.22 s")
+	expectContains(c, "#tip dl", "Samples2")
+	c.mouse("mousePressed", x, y, 1)
+	x, y = cell(4, 25)
+	c.mouse("mouseMoved", x, y, 1)
+	c.mouse("mouseReleased", x, y, 1)
+	expectList(c, "#chips span", "1.2 s to 4.52 s")
+	check(1200, 4520)
+	c.screenshot("times-selected")
+	state := address(c)
+	c.call("Page.reload", nil, nil)
+	c.until(`document.documentElement?.dataset.ready && document.querySelector("#chips span")`)
+	if again := address(c); again != state || !strings.Contains(state, "time=1200-4520") {
+		t.Errorf("the address %q became %q when loaded", state, again)
+	}
+	check(1200, 4520)
+	c.press("/")
+	c.write("peek")
+	c.press("F") // typed
+	c.press("Escape")
+	c.clickOn("#chips button")
+	check(0, 8000)
+
+	c.click(cell(3, 0)) // idle
+	expect(c, "#notice", "No samples pass the filters.")
+	c.press("Escape") // the heat map has the focus
+	c.until(`document.querySelector("#filters").hidden`)
+	c.eval(`(document.querySelector("#heat").focus(), 0)`, new(int))
+	c.press("ArrowRight", "Enter")
+	expectList(c, "#chips span", "4 s to 5 s")
+	c.press("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowDown", "Enter")
+	expectList(c, "#chips span", "1 s to 2 s")
+	check(1000, 2000)
+	c.eval(`(document.querySelector("#heat").focus(), 0)`, new(int))
+	c.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "ArrowRight", "windowsVirtualKeyCode": 39, "modifiers": 8}, nil)
+	expectList(c, "#chips span", "1.02 s to 2.04 s")
+	check(1020, 2040)
+	for _, hash := range []string{"time=5-1", "time=x", "time=-", "time=1e9-2e9", "time=0-1e99", "time=<b>"} {
+		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
+		c.until(`document.querySelector("#filters").hidden || document.querySelector("#chips span").textContent === "0 s to 7.5 s"`)
+	}
+	expectClean(c)
+}
+
+// The heat map fits into a narrow window.
+func TestNarrowTimes(t *testing.T) {
+	line, _ := recorded(t, []takenAt{{0, 3}, {90_000, 3}})
+	c := newTab(t)
+	openFlame(c, line.Profile, flame.Options{Times: line})
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+	var over bool
+	c.eval(`document.documentElement.scrollWidth > innerWidth`, &over)
+	if over {
+		t.Error("the page is wider than the window")
+	}
+	c.screenshot("times-narrow")
+	expectClean(c)
+}
