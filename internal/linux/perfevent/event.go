@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,8 @@ type Event struct {
 	// The values of the last call of Stalled.
 	enabled uint64
 	asked   bool
+
+	link int // descriptor of a BPF link, 0 if there is none
 }
 
 // Open opens an event on thread pid (0: the calling thread, -1: all threads) and cpu (-1:
@@ -41,6 +44,22 @@ func (e *Event) AttachBPF(progFD int) error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_BPF, progFD); err != nil {
 		return fmt.Errorf("attach BPF program to perf event: %w", err)
 	}
+	return nil
+}
+
+// LinkBPF is like [Event.AttachBPF] for a program that gets the cookie from
+// bpf_get_attach_cookie(). It needs Linux 5.15.
+func (e *Event) LinkBPF(progFD int, cookie uint64) error {
+	// The part of union bpf_attr for BPF_LINK_CREATE.
+	attr := struct {
+		program, target, attachType, flags uint32
+		cookie                             uint64
+	}{uint32(progFD), uint32(e.fd), unix.BPF_PERF_EVENT, 0, cookie}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_LINK_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 {
+		return fmt.Errorf("link BPF program to perf event: %w", errno)
+	}
+	e.link = int(fd)
 	return nil
 }
 
@@ -103,8 +122,11 @@ func (e *Event) Close() error {
 	if e.ring != nil {
 		ringErr = e.ring.unmap()
 	}
+	if e.link > 0 {
+		_ = unix.Close(e.link) // nothing was written
+	}
 	fd := e.fd
-	e.fd, e.ring = -1, nil
+	e.fd, e.ring, e.link = -1, nil, 0
 	if err := unix.Close(fd); err != nil {
 		return os.NewSyscallError("close perf event", err)
 	}
