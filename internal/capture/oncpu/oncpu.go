@@ -4,7 +4,6 @@ package oncpu
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -44,14 +43,10 @@ type Options struct {
 
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
-	source.Base
+	source.Snapshots
 	options Options
 	events  *sampling.Events
 	clocks  bool // whether the events count time
-	// spec has the program that walks the stacks of snapshots, until it is loaded. later
-	// is set from the first snapshot on.
-	spec  *ebpf.CollectionSpec
-	later *probe.Later
 }
 
 // Rate is the sampling rate.
@@ -64,23 +59,17 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The kernel takes as long to verify the walk of snapshots as all the rest.
-	again := spec.Programs[bpf.OnCPUProgOncpuAgain]
-	delete(spec.Programs, bpf.OnCPUProgOncpuAgain)
-	p, err := probe.Load(spec, o.Options, map[string]any{
-		bpf.OnCPUVarIncludeIdle:     o.Idle,
-		bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
-		bpf.OnCPUVarSnapshots:       o.Snapshots,
-	}, counted)
+	base, err := source.LoadWithSnapshots(spec, bpf.OnCPUProgOncpuAgain, o.Snapshots, func(spec *ebpf.CollectionSpec) (*probe.Probe, error) {
+		return probe.Load(spec, o.Options, map[string]any{
+			bpf.OnCPUVarIncludeIdle:     o.Idle,
+			bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
+			bpf.OnCPUVarSnapshots:       o.Snapshots,
+		}, counted)
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{Base: source.Base{Probe: p}, options: o}
-	if o.Snapshots {
-		s.spec = spec
-		s.spec.Programs = map[string]*ebpf.ProgramSpec{bpf.OnCPUProgOncpuAgain: again}
-	}
-	return s, nil
+	return &Source{Snapshots: base, options: o}, nil
 }
 
 // counted converts an entry of a count map.
@@ -134,40 +123,6 @@ func (s *Source) Enable() error { return s.events.Enable() }
 // Disable stops sampling. When it returns, no program runs any more.
 func (s *Source) Disable() error { return s.events.Disable() }
 
-// CanRewalk implements [source.Source].
-func (s *Source) CanRewalk() bool {
-	if s.spec == nil {
-		return true
-	}
-	if s.later == nil {
-		s.later = s.LoadLater(s.spec)
-	}
-	return s.later.Done()
-}
-
-// Rewalk implements [source.Source].
-func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
-	if err := s.finishLoading(); err != nil {
-		return err
-	}
-	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
-		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
-	}
-	if _, err := s.Programs[bpf.OnCPUProgOncpuAgain].Run(&ebpf.RunOptions{}); err != nil {
-		return fmt.Errorf("walk the stack of a snapshot: %w", err)
-	}
-	return nil
-}
-
-// finishLoading waits for the program that walks the stacks of snapshots.
-func (s *Source) finishLoading() error {
-	if s.CanRewalk(); s.spec == nil {
-		return nil
-	}
-	s.spec = nil
-	return s.Add(s.later)
-}
-
 // Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error { return s.events.CheckThrottling() }
 
@@ -176,10 +131,4 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
 // Close detaches the events and unloads the kernel side.
-func (s *Source) Close() error {
-	var err error
-	if s.later != nil {
-		err = s.finishLoading()
-	}
-	return errors.Join(s.events.Close(), err, s.Probe.Close())
-}
+func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Snapshots.Close()) }

@@ -1,0 +1,85 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+)
+
+// Snapshots is [Base] for programs that send samples of processes without unwind tables
+// as a [stacks.Snapshot].
+type Snapshots struct {
+	Base
+	// spec has the program that walks the stacks of snapshots, until it is loaded. later
+	// is set from the first snapshot on.
+	spec  *ebpf.CollectionSpec
+	again string
+	later *probe.Later
+}
+
+// LoadWithSnapshots loads the programs of spec by load, except the one called again,
+// which walks the stacks of snapshots. It is loaded when the first snapshot arrives,
+// because the kernel takes as long to verify it as all the rest. Without snapshots it is
+// never loaded.
+func LoadWithSnapshots(spec *ebpf.CollectionSpec, again string, snapshots bool, load func(*ebpf.CollectionSpec) (*probe.Probe, error)) (Snapshots, error) {
+	program := spec.Programs[again]
+	delete(spec.Programs, again)
+	p, err := load(spec)
+	if err != nil {
+		return Snapshots{}, err
+	}
+	s := Snapshots{Base: Base{p}}
+	if snapshots {
+		s.spec, s.again = spec, again
+		s.spec.Programs = map[string]*ebpf.ProgramSpec{again: program}
+	}
+	return s, nil
+}
+
+// CanRewalk implements [Source].
+func (s *Snapshots) CanRewalk() bool {
+	if s.spec == nil {
+		return true
+	}
+	if s.later == nil {
+		s.later = s.LoadLater(s.spec)
+	}
+	return s.later.Done()
+}
+
+// Rewalk implements [Source].
+func (s *Snapshots) Rewalk(sn stacks.Snapshot, layout uint64) error {
+	if err := s.finishLoading(); err != nil {
+		return err
+	}
+	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
+		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
+	}
+	if _, err := s.Programs[s.again].Run(&ebpf.RunOptions{}); err != nil {
+		return fmt.Errorf("walk the stack of a snapshot: %w", err)
+	}
+	return nil
+}
+
+// finishLoading waits for the program that walks the stacks of snapshots.
+func (s *Snapshots) finishLoading() error {
+	if s.CanRewalk(); s.spec == nil {
+		return nil
+	}
+	s.spec = nil
+	return s.Add(s.later)
+}
+
+// Close unloads the kernel side.
+func (s *Snapshots) Close() error {
+	var err error
+	if s.later != nil {
+		err = s.finishLoading()
+	}
+	return errors.Join(err, s.Probe.Close())
+}
