@@ -107,6 +107,7 @@ enum bpf_func_id {
 	BPF_FUNC_get_current_task_btf,
 	BPF_FUNC_task_pt_regs,
 	BPF_FUNC_copy_from_user_task,
+	BPF_FUNC_get_attach_cookie,
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -13,6 +13,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/softirq"
@@ -78,6 +79,21 @@ func TestLoadSoftIRQ(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
 		s, err := softirq.Load(o)
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
+}
+
+// It loads the programs of all kinds of events.
+func TestLoadCount(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+		if o.Timeline {
+			o.Unwind = bpf.UnwindByFramePointers // makes no difference, and is faster
+		}
+		s, err := hits.Load(hits.Options{Options: o, Snapshots: true})
 		if err != nil {
 			return nil, err
 		}

@@ -184,7 +184,10 @@ const (
 	OnCPUStatSTAT_UNFINISHED    OnCPUStat = 12
 	OnCPUStatSTAT_MISSED        OnCPUStat = 13
 	OnCPUStatSTAT_IDLE_PERIODS  OnCPUStat = 14
-	OnCPUStatSTAT_MAX           OnCPUStat = 15
+	OnCPUStatSTAT_LIMITED       OnCPUStat = 15
+	OnCPUStatSTAT_NEGATIVE      OnCPUStat = 16
+	OnCPUStatSTAT_CROWDED       OnCPUStat = 17
+	OnCPUStatSTAT_MAX           OnCPUStat = 18
 )
 
 type OnCPUTargetMode uint32

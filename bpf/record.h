@@ -117,7 +117,10 @@ enum stat {
 	STAT_UNFINISHED = 12, /* requests whose completion was not seen */
 	STAT_MISSED = 13, /* changes that the kernel did not report, revealed by later ones */
 	STAT_IDLE_PERIODS = 14, /* as STAT_PERIODS, of the idle task */
-	STAT_MAX = 15,
+	STAT_LIMITED = 15, /* hits above the limit of a second */
+	STAT_NEGATIVE = 16, /* hits whose weight was negative */
+	STAT_CROWDED = 17, /* hits without memory to walk their stack */
+	STAT_MAX = 18,
 };
 
 #endif

@@ -132,6 +132,9 @@ const (
 	StatUnfinished   = OnCPUStatSTAT_UNFINISHED
 	StatMissed       = OnCPUStatSTAT_MISSED
 	StatIdlePeriods  = OnCPUStatSTAT_IDLE_PERIODS
+	StatLimited      = OnCPUStatSTAT_LIMITED
+	StatNegative     = OnCPUStatSTAT_NEGATIVE
+	StatCrowded      = OnCPUStatSTAT_CROWDED
 )
 
 // The maps that all families have, except that branch.bpf.c neither interns nor

@@ -43,6 +43,7 @@ type commands struct {
 	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults by stack."`
 	SoftIRQ softIRQCommand `cmd:"" name:"softirq" group:"measure" help:"Measure time in soft interrupts by stack."`
 	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
+	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
 
@@ -143,7 +144,7 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 // file.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *recordCommand, *boltCommand, *doctorCommand:
+	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *recordCommand, *boltCommand, *doctorCommand:
 		return true
 	}
 	return false

@@ -31,6 +31,8 @@ var optionFlags = [usage.NumOptions]string{
 	usage.LLVM:           "--llvm",
 	usage.MaxDepth:       "--max-depth",
 	usage.MaxOverhead:    "--max-overhead",
+	usage.MaxProbes:      "--max-probes",
+	usage.MaxRate:        "--max-rate",
 	usage.Optimize:       "--optimize",
 	usage.Output:         "-o",
 	usage.PendingEntries: "--pending-entries",

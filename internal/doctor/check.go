@@ -17,13 +17,14 @@ const (
 	Faults       Command = "faults"
 	SoftIRQ      Command = "softirq"
 	RunQ         Command = "runq"
+	Count        Command = "count"
 	Record       Command = "record"
 	Bolt         Command = "bolt"
 	BoltStepping Command = "bolt --branches stepping"
 )
 
 // Commands lists all commands in the order of the report.
-var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record, Bolt, BoltStepping}
+var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Record, Bolt, BoltStepping}
 
 // check examines one property of the machine.
 type check struct {

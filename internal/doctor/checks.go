@@ -38,7 +38,7 @@ const (
 )
 
 // withStacks lists the commands that show stacks.
-var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record}
+var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Record}
 
 // allCapabilities is for problems that can deny the effect of any capability.
 const allCapabilities = ^capability.Set(0)
@@ -364,7 +364,7 @@ var grounds = []check{
 			when:   func(f *Facts) bool { return f.TraceFS == "" },
 			what:   always("tracefs is not mounted"),
 			plain:  true,
-			lost:   "kprobes cannot be created through it; fulgur does not need them",
+			lost:   "other tools need it; fulgur does not",
 			remedy: paste("sudo mount -t tracefs none /sys/kernel/tracing"),
 		}},
 	},

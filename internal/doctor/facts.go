@@ -84,6 +84,10 @@ const (
 	// them to a function of the kernel.
 	ProbeFentry Probe = "fentry program"
 	ProbeKprobe Probe = "kprobe program"
+	// ProbeUprobe attaches a program to an instruction of fulgur itself.
+	ProbeUprobe Probe = "uprobe program"
+	// ProbeTracepoint reads the format of a tracepoint, and attaches a program to it.
+	ProbeTracepoint Probe = "tracepoint program"
 	// ProbeKernelNames loads the program that names kernel functions.
 	ProbeKernelNames Probe = "kernel names"
 	// ProbeSleepers checks whether a program can read the stacks of threads that
@@ -95,6 +99,7 @@ const (
 	ProbeBlockIO Probe = "fulgur blockio's programs"
 	ProbeFaults  Probe = "fulgur faults' programs"
 	ProbeSoftIRQ Probe = "fulgur softirq's programs"
+	ProbeCount   Probe = "fulgur count's programs"
 	ProbeBranch  Probe = "fulgur bolt's programs"
 	// ProbeCycles finds the default event of fulgur profile, ProbeBranchRecords
 	// the default event of fulgur bolt.

@@ -38,8 +38,8 @@ func healthy() Facts {
 		Tried:   map[Probe]Outcome{},
 	}
 	for _, p := range []Probe{
-		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe,
-		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeBranch,
+		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe, ProbeUprobe, ProbeTracepoint,
+		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeBranch,
 	} {
 		f.Tried[p] = Outcome{}
 	}

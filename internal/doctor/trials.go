@@ -37,7 +37,21 @@ var trials = []check{
 		lost:   "page faults are shown without latency",
 		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4 or newer"),
 	}),
-	trial(ProbeKprobe, "kprobe", fault{lost: "fulgur does not need it"}),
+	trial(ProbeKprobe, "kprobe", fault{
+		costs:  []Command{Count},
+		lost:   "kprobe and kretprobe events cannot be counted",
+		remedy: do("use a kernel with CONFIG_KPROBE_EVENTS, or tracepoints"),
+	}),
+	trial(ProbeUprobe, "uprobe", fault{
+		costs:  []Command{Count},
+		lost:   "uprobe, uretprobe and usdt events cannot be counted",
+		remedy: do("use a kernel with CONFIG_UPROBE_EVENTS"),
+	}),
+	trial(ProbeTracepoint, "tracepoint", fault{
+		costs:  []Command{Count},
+		lost:   "tracepoints cannot be counted",
+		remedy: do("use a kernel with tracefs, and run fulgur with sudo"),
+	}),
 	trial(ProbeKernelNames, "kernel_names", fault{
 		costs: withStacks,
 		lost:  "kernel functions are named from /proc/kallsyms, which is slower and needs CAP_SYSLOG",
@@ -51,6 +65,7 @@ var trials = []check{
 	trial(ProbeBlockIO, "blockio_programs", fault{stops: []Command{BlockIO, Record}}),
 	trial(ProbeFaults, "faults_programs", fault{stops: []Command{Faults, Record}}),
 	trial(ProbeSoftIRQ, "softirq_programs", fault{stops: []Command{SoftIRQ}}),
+	trial(ProbeCount, "count_programs", fault{stops: []Command{Count}}),
 	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
@@ -112,7 +127,7 @@ func failed(err error) string {
 
 // typed lists the probes that need the kernel's BTF.
 var typed = []Probe{
-	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeBranch,
+	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeBranch,
 }
 
 // causesOf returns the problems that explain the failure of p, nil if none does.

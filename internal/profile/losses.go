@@ -15,6 +15,9 @@ const (
 	// another BPF program or operation ran on that CPU, or the timer was late by more
 	// than a period.
 	LossSkipped
+	// LossLimited: hits of an event that were not counted, because they were above the
+	// limit of a second.
+	LossLimited
 	// LossThrottled: pauses of sampling on a CPU by the kernel.
 	LossThrottled
 	// LossTraces: samples that were counted but whose stack never reached user space;
@@ -110,6 +113,7 @@ var lossNames = [NumLosses]string{
 	LossSamples:           "samples",
 	LossUnsent:            "unsent",
 	LossSkipped:           "skipped",
+	LossLimited:           "limited",
 	LossThrottled:         "throttled",
 	LossTraces:            "traces",
 	LossTruncatedUser:     "truncated_user",

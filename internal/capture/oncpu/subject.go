@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
@@ -70,6 +71,9 @@ func (m *Subject) Complete(c source.Common) error {
 		return nil
 	}
 	spec, err := perfevent.ParseEvent(m.Event)
+	if err != nil && events.IsEvent(m.Event) {
+		return usage.Errorf("%s is an event to count, not to sample: fulgur count -e '%s'", m.Event, m.Event)
+	}
 	if err != nil {
 		return usage.Errorf("%v", err)
 	}

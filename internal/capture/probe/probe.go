@@ -292,6 +292,8 @@ func (p *Probe) Stats() (Stats, error) {
 		bpf.StatUntracked:  &st.Losses[profile.LossUntracked],
 		bpf.StatUnfollowed: &st.Losses[profile.LossUnfollowed],
 		bpf.StatMissed:     &st.Losses[profile.LossMissed],
+		bpf.StatLimited:    &st.Losses[profile.LossLimited],
+		bpf.StatCrowded:    &st.Losses[profile.LossSkipped],
 	} {
 		perCPU, err := p.StatPerCPU(stat)
 		for _, n := range perCPU {

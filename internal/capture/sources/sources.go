@@ -4,6 +4,7 @@ package sources
 import (
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/softirq"
@@ -20,5 +21,6 @@ func All() map[doctor.Probe]source.Subject {
 		doctor.ProbeBlockIO: blockio.New(blockio.Config{}),
 		doctor.ProbeFaults:  faults.New(faults.Config{}),
 		doctor.ProbeSoftIRQ: softirq.New(),
+		doctor.ProbeCount:   hits.New(hits.Config{}),
 	}
 }

@@ -24,6 +24,8 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/tracefs"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/ksym"
 	"fulgur/internal/symbols/symbolize"
 )
@@ -37,6 +39,8 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeIterator:      quietly(iterator),
 	doctor.ProbeFentry:        quietly(fentry),
 	doctor.ProbeKprobe:        quietly(kprobe),
+	doctor.ProbeUprobe:        quietly(uprobe),
+	doctor.ProbeTracepoint:    quietly(tracepoint),
 	doctor.ProbeKernelNames:   quietly(kernelNames),
 	doctor.ProbeSleepers:      quietly(sleepers),
 	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
@@ -145,6 +149,49 @@ func kprobe() error {
 	}
 	return attach(ebpf.ProgramSpec{Type: ebpf.Kprobe}, func(p *ebpf.Program) (io.Closer, error) {
 		return link.Kprobe(function, p, nil)
+	})
+}
+
+// uprobe attaches to the first instruction of this program, in this process only.
+func uprobe() error {
+	own, err := elffile.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	entry, ok := own.Offset(own.Entry())
+	if !ok {
+		return errors.New("fulgur's file has no code")
+	}
+	file, err := link.OpenExecutable("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	return attach(ebpf.ProgramSpec{Type: ebpf.Kprobe}, func(p *ebpf.Program) (io.Closer, error) {
+		return file.Uprobe("entry", p, &link.UprobeOptions{Address: entry, PID: os.Getpid()})
+	})
+}
+
+// tracepoint uses one that rarely occurs.
+func tracepoint() (err error) {
+	tracing, err := tracefs.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tracing.Close()) }()
+	format, err := tracing.Tracepoint("sched", "sched_process_exec")
+	if err != nil {
+		return err
+	}
+	return attach(ebpf.ProgramSpec{Type: ebpf.TracePoint}, func(p *ebpf.Program) (io.Closer, error) {
+		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: format.ID, Period: 1}, -1, 0, -1, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := event.AttachBPF(p.FD()); err != nil {
+			return nil, errors.Join(err, event.Close())
+		}
+		return event, nil
 	})
 }
 

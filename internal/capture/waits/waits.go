@@ -93,7 +93,7 @@ func indexRules() (names map[string]int, prefixes []prefixRule) {
 // IsProbe reports whether a kernel function is on the stack because a BPF program on a
 // tracepoint recorded the stack.
 func IsProbe(function string) bool {
-	for _, prefix := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "trace_call_bpf", "bpf_get_stack"} {
+	for _, prefix := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "trace_call_bpf", "bpf_get_stack", "perf_trace_", "perf_syscall_enter", "perf_syscall_exit", "perf_call_bpf_"} {
 		if strings.HasPrefix(function, prefix) {
 			return true
 		}

@@ -215,6 +215,9 @@ func (f *File) Now() (unix.Stat_t, error) {
 // It is closed with f.
 func (f *File) OS() *os.File { return f.file }
 
+// Remote reports whether the file's file system may stop responding, as FUSE can.
+func (f *File) Remote() bool { return f.on == remote }
+
 // maxAsked is the maximum number of bytes of a single read. Large reads become several,
 // and only each of them is time-limited.
 const maxAsked = 1 << 20

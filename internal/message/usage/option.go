@@ -28,6 +28,8 @@ const (
 	LLVM
 	MaxDepth
 	MaxOverhead
+	MaxProbes
+	MaxRate
 	Optimize
 	Output
 	PendingEntries
@@ -62,6 +64,8 @@ var words = [NumOptions]string{
 	LLVM:           "the LLVM version",
 	MaxDepth:       "the maximum depth",
 	MaxOverhead:    "the maximum overhead",
+	MaxProbes:      "the limit of probes",
+	MaxRate:        "the limit of hits a second",
 	Optimize:       "the optimized file",
 	Output:         "the output",
 	PendingEntries: "the limit of pending entries",

@@ -163,3 +163,13 @@ func parseKernelSymbol(line []byte) (s kernelSymbol, ok bool) {
 	s.name = s.name[:min(len(s.name), maxName)]
 	return s, len(s.name) > 0
 }
+
+// KernelFunctions calls yield with every function of the table at path, usually
+// /proc/kallsyms, until yield returns false. name is valid until the next call. Addresses
+// are 0 if this process may not see them.
+func KernelFunctions(path string, yield func(name []byte, address uint64) bool) error {
+	return (&Kernel{path: path}).each(func(s kernelSymbol) bool {
+		// BPF programs are in the table, too, as if in a module.
+		return !s.text || string(s.module) == "bpf" || yield(s.name, s.addr)
+	})
+}

@@ -98,6 +98,8 @@ var causes = [profile.NumLosses]cause{
 		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone},
 	profile.LossSkipped: {"sample skipped", "samples skipped",
 		"by the kernel, on any CPU: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone},
+	profile.LossLimited: {"hit above the limit", "hits above the limit",
+		"not counted", do("raise %s", usage.MaxRate), profile.EndNone},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
 		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone},
 	profile.LossTraces: {"sample without stack", "samples without stack",

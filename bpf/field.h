@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Fields of an event: arguments of functions and fields of tracepoints, and the filter
+ * that compares them. User space compiles both. The fields of a place (an attach point)
+ * are where its own context has them.
+ *
+ * Each run of a program has its own field_context.
+ */
+#ifndef FULGUR_FIELD_H
+#define FULGUR_FIELD_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+#define MAX_TERMS 16 /* comparisons of a filter */
+#define PLACE_FIELDS (MAX_TERMS + 1) /* the weight, then the fields of the terms */
+#define MAX_PLACES 64 /* places whose fields differ */
+#define FIELD_TEXT 64 /* bytes of a string, with the NUL at its end */
+
+/* Where the bytes of a field are. */
+enum field_from {
+	FIELD_CONTEXT, /* in the program's context, at offset */
+	FIELD_KERNEL, /* in kernel memory, at displacement from the word at offset */
+	FIELD_USER, /* in user memory, likewise */
+	FIELD_CONSTANT, /* displacement is the value */
+};
+
+/* How to read a string; the others are numbers. */
+enum field_string {
+	FIELD_NUMBER,
+	FIELD_ARRAY, /* the bytes are the string */
+	FIELD_DATA_LOC, /* a u32 with the string's offset in the context, and its size */
+	FIELD_REL_LOC, /* likewise, relative to the end of the u32 */
+	FIELD_KERNEL_POINTER,
+	FIELD_USER_POINTER,
+};
+
+struct field {
+	s64 displacement;
+	u32 offset;
+	u16 size; /* in bytes */
+	u8 from; /* enum field_from */
+	u8 string; /* enum field_string */
+	u8 is_signed;
+	u8 pad[7];
+};
+
+enum field_compare {
+	COMPARE_EQUAL,
+	COMPARE_NOT_EQUAL,
+	COMPARE_LESS,
+	COMPARE_LESS_EQUAL,
+	COMPARE_GREATER,
+	COMPARE_GREATER_EQUAL,
+};
+
+/*
+ * A comparison of a field. Its result decides which term is next. yes and no are later
+ * terms or the end of the filter, so that a filter ends.
+ */
+struct filter_term {
+	u64 number;
+	u8 text[FIELD_TEXT]; /* padded with zeros */
+	u8 compare; /* enum field_compare */
+	u8 yes, no;
+	u8 pad[5];
+};
+
+#define FILTER_PASS 0xfe
+#define FILTER_FAIL 0xff
+
+/* Numbers that user space needs. */
+enum field_limits {
+	FIELD_MAX_TERMS = MAX_TERMS,
+	FIELD_PLACE_FIELDS = PLACE_FIELDS,
+	FIELD_MAX_PLACES = MAX_PLACES,
+	FIELD_MAX_TEXT = FIELD_TEXT,
+	FIELD_FILTER_PASS = FILTER_PASS,
+	FIELD_FILTER_FAIL = FILTER_FAIL,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct field);
+} fields SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TERMS);
+	__type(key, u32);
+	__type(value, struct filter_term);
+} filter SEC(".maps");
+
+/* What a run of a program reads fields from. */
+struct field_context {
+	u64 runs; /* that hold this or try to get it */
+	u64 slot; /* its own index */
+	u64 ctx; /* address of the program's context */
+	u64 text[FIELD_TEXT / 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_MAX);
+	__type(key, u32);
+	__type(value, struct field_context);
+} field_contexts SEC(".maps");
+
+static __always_inline struct field_context *field_context(u32 slot)
+{
+	return bpf_map_lookup_elem(&field_contexts, &slot);
+}
+
+/* Whether places have different fields. Their number is then the cookie. */
+const volatile bool by_place;
+
+static __always_inline u32 place_of(void *ctx)
+{
+	if (by_place && has_helper(get_attach_cookie))
+		return bpf_get_attach_cookie(ctx);
+	return 0;
+}
+
+/* The address of a field's bytes; user is set if it is in user memory. */
+static __always_inline u64 field_address(const struct field_context *c, const struct field *f)
+{
+	u64 at = c->ctx + f->offset;
+
+	if (f->from == FIELD_CONTEXT || bpf_probe_read_kernel(&at, sizeof(at), (void *)at))
+		return at;
+	return at + f->displacement;
+}
+
+/* The value of a field, 0 if it cannot be read. */
+__noinline u64 field_number(u32 slot, u32 index)
+{
+	const struct field *f = bpf_map_lookup_elem(&fields, &index);
+	const struct field_context *c = field_context(slot);
+	u64 value = 0, at;
+	u32 size, unused;
+
+	if (!f || !c)
+		return 0;
+	if (f->from == FIELD_CONSTANT)
+		return f->displacement;
+	size = f->size;
+	if (size > sizeof(value))
+		return 0;
+	barrier_var(size); /* keeps the checks apart, as the verifier needs */
+	if (size == 0)
+		return 0;
+	at = field_address(c, f);
+	if (f->from == FIELD_USER)
+		bpf_probe_read_user(&value, size, (void *)at);
+	else
+		bpf_probe_read_kernel(&value, size, (void *)at);
+	unused = 64 - 8 * size;
+	if (f->is_signed)
+		return (s64)(value << unused) >> unused;
+	return value;
+}
+
+/* Reads a string into the context's text. */
+__noinline int field_read_text(u32 slot, u32 index)
+{
+	const struct field *f = bpf_map_lookup_elem(&fields, &index);
+	struct field_context *c = field_context(slot);
+	u32 size = FIELD_TEXT;
+	u64 at;
+	int i;
+
+	if (!f || !c)
+		return -1;
+	for (i = 0; i < FIELD_TEXT / 8; i++)
+		c->text[i] = 0;
+	if (f->string == FIELD_ARRAY) {
+		at = field_address(c, f);
+		if (f->size < size - 1)
+			size = f->size + 1; /* it may lack a NUL */
+	} else {
+		at = field_number(slot, index);
+		if (f->string == FIELD_DATA_LOC)
+			at = c->ctx + (at & 0xffff);
+		else if (f->string == FIELD_REL_LOC)
+			at = c->ctx + f->offset + 4 + (at & 0xffff);
+	}
+	if (size > FIELD_TEXT)
+		return -1;
+	if (f->string == FIELD_USER_POINTER)
+		return bpf_probe_read_user_str(c->text, size, (void *)at) < 0;
+	return bpf_probe_read_kernel_str(c->text, size, (void *)at) < 0;
+}
+
+static __always_inline bool field_has_text(const struct field_context *c,
+					   const struct filter_term *t)
+{
+	const u64 *want = (const u64 *)t->text;
+	u64 differ = 0;
+	int i;
+
+	for (i = 0; i < FIELD_TEXT / 8; i++)
+		differ |= c->text[i] ^ want[i];
+	return !differ;
+}
+
+/* Whether a comparison holds. A string that cannot be read is not equal to any. */
+__noinline int filter_holds(u32 slot, u32 index, u32 at)
+{
+	const struct field *f = bpf_map_lookup_elem(&fields, &index);
+	const struct filter_term *t = bpf_map_lookup_elem(&filter, &at);
+	const struct field_context *c = field_context(slot);
+	bool equal, less;
+	u64 value;
+
+	if (!f || !t || !c)
+		return false;
+	if (f->string != FIELD_NUMBER) {
+		equal = !field_read_text(slot, index) && field_has_text(c, t);
+		return equal == (t->compare == COMPARE_EQUAL);
+	}
+	value = field_number(slot, index);
+	equal = value == t->number;
+	less = f->is_signed ? (s64)value < (s64)t->number : value < t->number;
+	switch (t->compare) {
+	case COMPARE_EQUAL:
+		return equal;
+	case COMPARE_NOT_EQUAL:
+		return !equal;
+	case COMPARE_LESS:
+		return less;
+	case COMPARE_LESS_EQUAL:
+		return less || equal;
+	case COMPARE_GREATER:
+		return !less && !equal;
+	}
+	return !less;
+}
+
+__noinline int filter_passes(u32 slot, u32 place)
+{
+	const struct filter_term *t;
+	u32 at = 0, i;
+
+	for (i = 0; i < MAX_TERMS && at < MAX_TERMS; i++) {
+		t = bpf_map_lookup_elem(&filter, &at);
+		if (!t)
+			return false;
+		at = filter_holds(slot, place * PLACE_FIELDS + 1 + at, at) ? t->yes : t->no;
+	}
+	return at == FILTER_PASS;
+}
+
+#endif

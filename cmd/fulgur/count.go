@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+
+	"fulgur/internal/capture/hits"
+	"fulgur/internal/session"
+)
+
+// countCommand has the flags of the commands that write profiles.
+type countCommand struct {
+	Duration *seconds `arg:"" optional:"" help:"How long to count: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
+	Command  []string `kong:"-"` // the arguments after "--"
+
+	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" group:"what" help:"Count this event: tracepoint:GROUP:NAME, kprobe:FUNCTION, kretprobe:FUNCTION, uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME. Names can have the wildcards * and ?. Can be given several times."`
+	targetFlags
+	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields are those of the tracepoint, arg0 to arg19 of functions, and retval. ==, !=, <, <=, >, >=, && and || are known, also ! and parentheses."`
+	User   bool   `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
+	Kernel bool   `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+
+	Weight    string  `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
+	Every     *count  `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, for all of them. Default: 1."`
+	MaxRate   *count  `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
+	MaxProbes *count  `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+	Delay     seconds `placeholder:"TIME" group:"how" help:"Wait this long before counting."`
+	walkFlags
+
+	outputFlags
+	limitFlags
+}
+
+// Help returns the text of fulgur count --help besides the flags.
+func (*countCommand) Help() string {
+	return `Counts every hit of events by the stack that hit them: tracepoints, functions of the
+kernel and of programs, and USDT probes. With several events, pprof files have each as
+a value of its own, and other outputs have it on top of the stack. fulgur does not
+attach a uretprobe to Go programs, which would crash. docs/events.md has the details.
+
+Examples:
+
+    # who starts programs
+    sudo fulgur count -e sched:sched_process_exec 10
+
+    # who allocates how many bytes in a process, as a flame graph
+    sudo fulgur count -e uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc --weight arg0 -p 1234 -o malloc.html 10
+
+    # who writes how many bytes, except to standard error
+    sudo fulgur count -e syscalls:sys_enter_write --weight field:count --filter 'fd != 2' -- make
+
+    # who calls any function of ext4
+    sudo fulgur count -e 'kprobe:ext4_*' 5
+`
+}
+
+func (c *countCommand) launch(argv []string) { c.Command = argv }
+
+func (c *countCommand) run(ctx context.Context, env environment) (int, error) {
+	o, err := recording{
+		duration: c.Duration,
+		delay:    c.Delay,
+		command:  c.Command,
+		user:     c.User,
+		kernel:   c.Kernel,
+		walk:     c.walkFlags,
+		target:   c.targetFlags,
+		output:   c.outputFlags,
+		limits:   c.limitFlags,
+	}.options()
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	env.complete(&o)
+	return session.Measure(ctx, o, hits.New(hits.Config{
+		Events:    c.Events,
+		Filter:    c.Filter,
+		Weight:    c.Weight,
+		Every:     uint64(orZero(c.Every)),
+		MaxRate:   uint64(orZero(c.MaxRate)),
+		MaxProbes: int(orZero(c.MaxProbes)),
+	}))
+}

@@ -1,0 +1,226 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/bpf"
+	"fulgur/internal/linux/tracefs"
+)
+
+// Field is where the programs find a field of an event, see bpf/field.h.
+type Field = bpf.CountField
+
+// Fields finds the fields of an attach point.
+type Fields interface {
+	// Number returns the field of a name, such as "arg2" or "prev_pid". The error lists
+	// the existing fields.
+	Number(name string) (Field, error)
+	// Text returns the field as a string.
+	Text(name string) (Field, error)
+}
+
+// unknownField is the error for a field that does not exist.
+func unknownField(name string, names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("no field %q: the event has no fields", name)
+	}
+	return fmt.Errorf("no field %q; the fields are %s", name, strings.Join(names, ", "))
+}
+
+// record has the fields of a tracepoint's record.
+type record struct {
+	fields []tracefs.Field
+	// userPointers is set if pointers lead to user memory, as in system calls.
+	userPointers bool
+}
+
+func (r record) find(name string) (tracefs.Field, error) {
+	var names []string
+	for _, f := range r.fields {
+		if f.Name == name {
+			return f, nil
+		}
+		names = append(names, f.Name)
+	}
+	return tracefs.Field{}, unknownField(name, names)
+}
+
+// Number implements [Fields].
+func (r record) Number(name string) (Field, error) {
+	f, err := r.find(name)
+	switch {
+	case err != nil:
+		return Field{}, err
+	case f.Size != 1 && f.Size != 2 && f.Size != 4 && f.Size != 8 || strings.HasSuffix(f.Type, "]"):
+		return Field{}, fmt.Errorf("field %s is not a number: its type is %s", name, f.Type)
+	}
+	return Field{Offset: uint32(f.Offset), Size: uint16(f.Size), IsSigned: flag(f.Signed)}, nil
+}
+
+// Text implements [Fields].
+func (r record) Text(name string) (Field, error) {
+	f, err := r.find(name)
+	if err != nil {
+		return Field{}, err
+	}
+	text := Field{Offset: uint32(f.Offset), Size: uint16(f.Size)}
+	isChar := strings.Contains(f.Type, "char")
+	switch {
+	case strings.HasPrefix(f.Type, "__data_loc") && isChar && f.Size == 4:
+		text.String = uint8(bpf.CountFieldStringFIELD_DATA_LOC)
+	case strings.HasPrefix(f.Type, "__rel_loc") && isChar && f.Size == 4:
+		text.String = uint8(bpf.CountFieldStringFIELD_REL_LOC)
+	case strings.HasSuffix(f.Type, "]") && isChar:
+		text.String = uint8(bpf.CountFieldStringFIELD_ARRAY)
+	case strings.HasSuffix(f.Type, "*") && isChar && f.Size == 8 && r.userPointers:
+		text.String = uint8(bpf.CountFieldStringFIELD_USER_POINTER)
+	case strings.HasSuffix(f.Type, "*") && isChar && f.Size == 8:
+		text.String = uint8(bpf.CountFieldStringFIELD_KERNEL_POINTER)
+	default:
+		return Field{}, fmt.Errorf("field %s is not a string: its type is %s", name, f.Type)
+	}
+	return text, nil
+}
+
+func flag(set bool) uint8 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// call has the arguments or the return value of a function, by the calling convention.
+type call struct {
+	kernel    bool
+	returning bool
+	// proto is the function's type according to the kernel's BTF; nil if unknown.
+	proto *btf.FuncProto
+}
+
+// retval is the field with the value that a function returns.
+const retval = "retval"
+
+// maxArgument is the highest argument: there are no functions with more.
+const maxArgument = 19
+
+// names returns the fields for an error.
+func (c call) names() []string {
+	if c.returning {
+		return []string{retval}
+	}
+	if c.proto == nil {
+		return []string{"arg0 to arg" + fmt.Sprint(maxArgument)}
+	}
+	var names []string
+	for i, p := range c.proto.Params {
+		name := fmt.Sprintf("arg%d", i)
+		if p.Name != "" {
+			name += " (" + p.Name + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// find returns the field of a name, and its type if that is known.
+func (c call) find(name string) (Field, btf.Type, error) {
+	if c.returning {
+		if name != retval {
+			return Field{}, nil, unknownField(name, c.names())
+		}
+		f := Field{Offset: returnRegister, Size: 8, IsSigned: 1}
+		if c.proto == nil {
+			return f, nil, nil
+		}
+		return f, c.proto.Return, nil
+	}
+	index, ok := argument(name)
+	if !ok && c.proto != nil {
+		for i, p := range c.proto.Params {
+			if p.Name == name && name != "" {
+				index, ok = i, true
+			}
+		}
+	}
+	if !ok || c.proto != nil && index >= len(c.proto.Params) {
+		return Field{}, nil, unknownField(name, c.names())
+	}
+	f := Field{Size: 8, IsSigned: 1}
+	if index < len(argumentRegisters) {
+		f.Offset = argumentRegisters[index]
+	} else {
+		// On the stack, above the return address if the machine has it there.
+		f.From = uint8(bpf.CountFieldFromFIELD_USER)
+		if c.kernel {
+			f.From = uint8(bpf.CountFieldFromFIELD_KERNEL)
+		}
+		f.Offset = stackRegister
+		f.Displacement = int64(firstOnStack + 8*(index-len(argumentRegisters)))
+	}
+	if c.proto == nil {
+		return f, nil, nil
+	}
+	return f, c.proto.Params[index].Type, nil
+}
+
+// argument returns the index of an argument, such as 2 for "arg2".
+func argument(name string) (int, bool) {
+	var index int
+	if n, err := fmt.Sscanf(name, "arg%d", &index); n != 1 || err != nil || index < 0 || index > maxArgument || fmt.Sprintf("arg%d", index) != name {
+		return 0, false
+	}
+	return index, true
+}
+
+// Number implements [Fields]. Without a type, a field is a signed word.
+func (c call) Number(name string) (Field, error) {
+	f, typ, err := c.find(name)
+	if err != nil || typ == nil {
+		return f, err
+	}
+	switch t := btf.UnderlyingType(typ).(type) {
+	case *btf.Int:
+		if t.Size > 8 {
+			return Field{}, fmt.Errorf("field %s is not a number of at most 8 bytes", name)
+		}
+		f.Size, f.IsSigned = uint16(t.Size), flag(t.Encoding == btf.Signed)
+	case *btf.Enum:
+		f.Size, f.IsSigned = uint16(t.Size), flag(t.Signed)
+	case *btf.Pointer:
+		f.IsSigned = 0
+	case *btf.Void:
+		return Field{}, fmt.Errorf("the function returns no value")
+	default:
+		return Field{}, fmt.Errorf("field %s is not a number: its type is %s", name, t.TypeName())
+	}
+	return f, nil
+}
+
+// Text implements [Fields].
+func (c call) Text(name string) (Field, error) {
+	f, typ, err := c.find(name)
+	if err != nil {
+		return f, err
+	}
+	f.IsSigned = 0
+	f.String = uint8(bpf.CountFieldStringFIELD_USER_POINTER)
+	if !c.kernel {
+		return f, nil
+	}
+	f.String = uint8(bpf.CountFieldStringFIELD_KERNEL_POINTER)
+	if typ == nil {
+		return f, nil
+	}
+	pointer, ok := btf.UnderlyingType(typ).(*btf.Pointer)
+	if !ok {
+		return Field{}, fmt.Errorf("field %s is not a string", name)
+	}
+	target := btf.UnderlyingType(pointer.Target)
+	if i, ok := target.(*btf.Int); !ok || i.Size != 1 {
+		return Field{}, fmt.Errorf("field %s is not a string", name)
+	}
+	return f, nil
+}

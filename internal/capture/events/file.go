@@ -1,0 +1,224 @@
+package events
+
+import (
+	"cmp"
+	"debug/buildinfo"
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/disasm"
+	"fulgur/internal/symbols/elffile"
+)
+
+// inFiles finds functions and USDT probes in a file.
+func (r *Resolver) inFiles(p *Probe, q Query) error {
+	if err := r.open(p); err != nil {
+		return err
+	}
+	similar := &nearest{to: p.Event.Name}
+	what := "function with a symbol in the file"
+	if p.Event.Kind == USDT {
+		what = "USDT probe in the file"
+		similar.to = p.Event.Group + ":" + p.Event.Name
+	}
+	for i := range p.Files {
+		info, err := p.Files[i].Stat()
+		if err != nil {
+			return err
+		}
+		f, err := elffile.New(p.Files[i], info.Size(), p.Event.Path)
+		if err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
+		}
+		switch f.Machine() {
+		case elf.EM_X86_64, elf.EM_AARCH64:
+		default:
+			return usage.Errorf("%s: programs for %s are not supported", p.Event, f.Machine())
+		}
+		if p.Event.Kind == USDT {
+			err = p.usdt(f, i, q, similar)
+		} else {
+			err = p.symbols(f, i, q, similar)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.complete(similar, what)
+}
+
+// open opens the event's file in each root. Processes often share it.
+func (r *Resolver) open(p *Probe) error {
+	name, roots := p.Event.Path, r.Roots
+	if len(roots) == 0 {
+		var err error
+		if name, err = filepath.Abs(name); err != nil {
+			return err
+		}
+		roots = []string{"/"}
+	}
+	if !filepath.IsAbs(name) {
+		return usage.Errorf("%s: the path of a file in another process must begin with /", p.Event)
+	}
+	for _, root := range roots {
+		f, err := safeopen.Open(root, name, safeopen.Regular)
+		if err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
+		}
+		p.Files = append(p.Files, f)
+		if f.Remote() {
+			// The kernel reads the instruction, and may wait for it forever.
+			return usage.Errorf("%s: the file is on a file system that may not respond (FUSE)", p.Event)
+		}
+		last := len(p.Files) - 1
+		if slices.ContainsFunc(p.Files[:last], func(other *safeopen.File) bool { return same(f, other) }) {
+			p.Files = p.Files[:last]
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func same(f, g *safeopen.File) bool {
+	a, errA := f.Stat()
+	b, errB := g.Stat()
+	return errA == nil && errB == nil && safeopen.Same(a, b)
+}
+
+// function is a function in a file.
+type function struct {
+	name       string
+	offset     uint64 // in the file
+	addr, size uint64
+}
+
+// symbols finds functions by their symbols.
+func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) error {
+	e := p.Event
+	found, err := p.functions(f, similar)
+	if err != nil {
+		return err
+	}
+	if e.Kind == Uretprobe && len(found) > 0 && isGo(f) {
+		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
+	}
+	for _, fn := range found {
+		if e.Offset > 0 {
+			if err := checkBoundary(f, fn, e.Offset); err != nil {
+				return usage.Errorf("%s: %v", e, err)
+			}
+		}
+		point := Point{Name: fn.name, File: file, Address: fn.offset + e.Offset}
+		if err := p.add(point, q, call{returning: e.Kind == Uretprobe}, IsGlob(e.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// functions returns the functions that match, one for each address, in order.
+func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error) {
+	tables := []*elffile.File{f}
+	if embedded, err := f.Embedded(); err == nil && embedded != nil {
+		tables = append(tables, embedded)
+	}
+	e, isGlob := p.Event, IsGlob(p.Event.Name)
+	var found []function
+	for _, from := range tables {
+		sections, err := from.Sections()
+		if err != nil {
+			return nil, usage.Errorf("%s: %v", e, err)
+		}
+		for _, s := range sections {
+			if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+				continue
+			}
+			names := from.SymbolNames(s)
+			if names == nil {
+				continue
+			}
+			err := from.EachSymbol(s, func(sym elffile.Symbol) bool {
+				if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC && sym.Type != elf.STT_GNU_IFUNC {
+					return true
+				}
+				name := string(names.At(uint64(sym.Name)))
+				if !Match(e.Name, name) {
+					similar.add(name)
+					return true
+				}
+				offset, ok := f.Offset(sym.Value)
+				if _, executable := f.Address(offset); !ok || !executable {
+					return true
+				}
+				switch {
+				case sym.Type == elf.STT_GNU_IFUNC:
+					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
+				case isGlob && sym.Size == 0:
+					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
+				default:
+					found = append(found, function{name, offset, sym.Value, sym.Size})
+				}
+				return len(found) < maxFunctions
+			})
+			if err != nil {
+				return nil, usage.Errorf("%s: %v", e, err)
+			}
+		}
+	}
+	// Aliases have the same address.
+	slices.SortStableFunc(found, func(a, b function) int { return cmp.Compare(a.offset, b.offset) })
+	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
+}
+
+// maxFunctions limits the symbols that match, which a crafted file can have millions of.
+const maxFunctions = 1 << 20
+
+// isGo reports whether a file has Go code.
+func isGo(f *elffile.File) bool {
+	if sections, err := f.Sections(); err == nil {
+		for _, s := range sections {
+			if strings.HasSuffix(s.Name, ".gopclntab") || strings.HasPrefix(s.Name, ".note.go.") || s.Name == ".go.buildinfo" {
+				return true
+			}
+		}
+	}
+	_, err := buildinfo.Read(f.Reader())
+	return err == nil
+}
+
+// maxFunction bounds the size of a function that is disassembled, in bytes.
+const maxFunction = 1 << 20
+
+// checkBoundary checks that an instruction begins at an offset in a function. A uprobe
+// elsewhere would change what the program does.
+func checkBoundary(f *elffile.File, fn function, offset uint64) error {
+	if offset >= fn.size {
+		return fmt.Errorf("the function has only %d bytes", fn.size)
+	}
+	code, err := f.Bytes(int64(fn.offset), min(fn.size, maxFunction), "function")
+	if err != nil {
+		return err
+	}
+	decoded, err := disasm.Decode(f.Machine(), code, 0)
+	if err != nil {
+		return err
+	}
+	before := uint64(0)
+	for _, in := range decoded.Instructions(nil) {
+		if in.Address == offset {
+			return nil
+		}
+		if in.Address > offset {
+			return fmt.Errorf("no instruction begins there: the nearest ones are at +%#x and +%#x", before, in.Address)
+		}
+		before = in.Address
+	}
+	return fmt.Errorf("no instruction begins there")
+}

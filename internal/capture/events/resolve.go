@@ -1,0 +1,304 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/bpf"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/tracefs"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// DefaultMaxProbes is the default of [Resolver.MaxProbes]. Attaching and detaching this
+// many takes seconds on kernels without links for many functions.
+const DefaultMaxProbes = 1000
+
+// Point is a place to attach a program to.
+type Point struct {
+	// Name is the name in messages.
+	Name string
+	// ID is the number of a tracepoint.
+	ID uint64
+	// File is the index of the file in [Probe.Files].
+	File int
+	// Address is the address of a function of the kernel, 0 if unknown, or an offset in a
+	// file.
+	Address uint64
+	// Semaphore is the offset in the file of the counter that enables a USDT probe, 0 if
+	// it has none.
+	Semaphore uint64
+	// Place is the index of its fields in [Probe.Places].
+	Place int
+}
+
+// Probe is an event with its attach points.
+type Probe struct {
+	Event  Event
+	Points []Point
+	// Places are the fields of points, as the programs read them.
+	Places []layout
+	// Files are the files of uprobes and USDT probes. [Probe.Close] closes them.
+	Files []*safeopen.File
+	// LeftOut are the matches of a pattern that are left out, by the reason.
+	LeftOut map[string]LeftOut
+}
+
+// LeftOut are matches of a pattern that are left out for the same reason.
+type LeftOut struct {
+	// Names are the first names, Count is the number of all.
+	Names []string
+	Count int
+}
+
+// maxNamed is the maximum number of names of what is left out for a reason.
+const maxNamed = 5
+
+// Close closes the files. The probe's programs can stay attached.
+func (p *Probe) Close() error {
+	var errs []error
+	for _, f := range p.Files {
+		errs = append(errs, f.Close())
+	}
+	p.Files = nil
+	return errors.Join(errs...)
+}
+
+// LeaveOut notes that a match is left out.
+func (p *Probe) LeaveOut(name, reason string) {
+	if p.LeftOut == nil {
+		p.LeftOut = map[string]LeftOut{}
+	}
+	out := p.LeftOut[reason]
+	if slices.Contains(out.Names, name) {
+		return // in another symbol table
+	}
+	if out.Count++; len(out.Names) < maxNamed {
+		out.Names = append(out.Names, name)
+	}
+	p.LeftOut[reason] = out
+}
+
+// Layout returns the fields of all places, in the order of bpf/field.h.
+func (p *Probe) Layout() []bpf.CountField {
+	var fields []bpf.CountField
+	for _, l := range p.Places {
+		fields = append(fields, l[:]...)
+	}
+	return fields
+}
+
+// Resolver finds the attach points of events.
+type Resolver struct {
+	// Roots are the roots of the processes in which files are looked up; none means the
+	// own root.
+	Roots []string
+	// MaxProbes is the maximum number of attach points of an event.
+	MaxProbes int
+	// Types caches the kernel's BTF.
+	Types *btf.Cache
+
+	tracing *tracefs.FS
+}
+
+// Close closes the resolver.
+func (r *Resolver) Close() error {
+	if r.tracing == nil {
+		return nil
+	}
+	return r.tracing.Close()
+}
+
+// tracefs returns the tracing file system.
+func (r *Resolver) tracefs() (*tracefs.FS, error) {
+	if r.tracing == nil {
+		var err error
+		if r.tracing, err = tracefs.Open(); err != nil {
+			return nil, err
+		}
+	}
+	return r.tracing, nil
+}
+
+// Resolve returns the attach points of an event and where the fields of q are at each. An
+// error for a name that does not exist has the nearest names that do.
+func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
+	p = &Probe{Event: e}
+	switch e.Kind {
+	case Tracepoint:
+		err = r.tracepoints(p, q)
+	case Kprobe, Kretprobe:
+		err = r.functions(p, q)
+	default:
+		err = r.inFiles(p, q)
+	}
+	if err == nil && len(p.Points) > r.MaxProbes {
+		err = usage.Errorf("%s: %d places match, more than %s allows (%d)", e, len(p.Points), usage.MaxProbes, r.MaxProbes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// add adds a point with the given fields. If a pattern matched a point that lacks a field,
+// it is left out.
+func (p *Probe) add(point Point, q Query, fields Fields, isGlob bool) error {
+	l, err := q.layout(fields)
+	if err != nil && isGlob {
+		p.LeaveOut(point.Name, err.Error())
+		return nil
+	}
+	if err != nil {
+		return usage.Errorf("%s: %v", p.Event, err)
+	}
+	point.Place = slices.Index(p.Places, l)
+	if point.Place < 0 {
+		if point.Place = len(p.Places); point.Place == int(bpf.CountFieldLimitsFIELD_MAX_PLACES) {
+			return usage.Errorf("%s: the fields are in more than %d different places: choose fewer probes", p.Event, point.Place)
+		}
+		p.Places = append(p.Places, l)
+	}
+	p.Points = append(p.Points, point)
+	return nil
+}
+
+// complete returns an error if there are no points.
+func (p *Probe) complete(similar *nearest, what string) error {
+	if len(p.Points) > 0 {
+		return nil
+	}
+	for reason, out := range p.LeftOut {
+		return usage.Errorf("%s: %s: %s", p.Event, out.Names[0], reason)
+	}
+	return usage.Errorf("%s: no such %s%s", p.Event, what, similar)
+}
+
+func (r *Resolver) tracepoints(p *Probe, q Query) error {
+	tracing, err := r.tracefs()
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Event, err)
+	}
+	names, err := tracing.Tracepoints()
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Event, err)
+	}
+	wanted := p.Event.Group + ":" + p.Event.Name
+	similar, isGlob := &nearest{to: wanted}, IsGlob(wanted)
+	for _, name := range names {
+		if !Match(wanted, name) {
+			similar.add(name)
+			continue
+		}
+		group, own, _ := strings.Cut(name, ":")
+		if !Match(p.Event.Group, group) {
+			continue
+		}
+		format, err := tracing.Tracepoint(group, own)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of a module that was unloaded
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if group == "ftrace" {
+			p.LeaveOut(name, "it describes records of the function tracer")
+			continue
+		}
+		err = p.add(Point{Name: name, ID: format.ID}, q, record{format.Fields, group == "syscalls"}, isGlob)
+		if err != nil {
+			return err
+		}
+	}
+	return p.complete(similar, "tracepoint")
+}
+
+// kallsyms lists the kernel's symbols.
+const kallsyms = "/proc/kallsyms"
+
+// functions finds functions of the kernel.
+func (r *Resolver) functions(p *Probe, q Query) error {
+	traceable, err := r.traceable()
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Event, err)
+	}
+	similar, isGlob := &nearest{to: p.Event.Name}, IsGlob(p.Event.Name)
+	var matches []Point
+	err = symbolize.KernelFunctions(kallsyms, func(name []byte, address uint64) bool {
+		if !Match(p.Event.Name, string(name)) {
+			similar.add(string(name))
+			return true
+		}
+		matches = append(matches, Point{Name: string(name), Address: address})
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Event, err)
+	}
+	times := map[string]int{}
+	for _, m := range matches {
+		times[m.Name]++
+	}
+	for _, m := range matches {
+		switch {
+		case traceable != nil && !traceable[m.Name]:
+			p.LeaveOut(m.Name, "the kernel does not allow tracing it")
+			continue
+		case times[m.Name] > 1:
+			p.LeaveOut(m.Name, "several functions have this name")
+			continue
+		}
+		fields, err := r.call(m.Name, p.Event.Kind, q)
+		if err != nil {
+			return err
+		}
+		if err := p.add(m, q, fields, isGlob); err != nil {
+			return err
+		}
+	}
+	return p.complete(similar, "function of the kernel")
+}
+
+// traceable returns the functions that can be traced, or nil if that is unknown.
+func (r *Resolver) traceable() (map[string]bool, error) {
+	tracing, err := r.tracefs()
+	if err != nil {
+		return nil, err
+	}
+	functions, err := tracing.Functions()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil // the kernel has no function tracer, or is locked down
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool, len(functions))
+	for _, f := range functions {
+		names[f.Name] = true
+	}
+	return names, nil
+}
+
+// call returns the fields of a function of the kernel.
+func (r *Resolver) call(name string, kind Kind, q Query) (call, error) {
+	c := call{kernel: true, returning: kind == Kretprobe}
+	if q.Weight == "" && q.Filter.Empty() {
+		return c, nil
+	}
+	types, err := r.Types.Kernel()
+	if err != nil {
+		return c, fmt.Errorf("read the kernel's types: %w", err)
+	}
+	var function *btf.Func
+	err = types.TypeByName(name, &function)
+	if err == nil {
+		c.proto, _ = function.Type.(*btf.FuncProto)
+	}
+	return c, nil // without a type, arguments are words
+}

@@ -1,0 +1,58 @@
+package events
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"fulgur/bpf"
+)
+
+// note returns a note that describes a USDT probe.
+func note(pc, base, semaphore uint64, texts string) []byte {
+	desc := binary.LittleEndian.AppendUint64(nil, pc)
+	desc = binary.LittleEndian.AppendUint64(desc, base)
+	desc = append(binary.LittleEndian.AppendUint64(desc, semaphore), texts...)
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(usdtName)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(desc)))
+	b = append(binary.LittleEndian.AppendUint32(b, usdtType), usdtName...)
+	for b = append(b, desc...); len(b)%4 != 0; {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func TestParseUSDT(t *testing.T) {
+	first, second := note(1, 2, 3, "python\x00gc__start\x00-4@%eax\x00"), note(4, 5, 0, "a\x00b\x00\x00")
+	want := []usdtNote{{1, 2, 3, "python", "gc__start", "-4@%eax"}, {4, 5, 0, "a", "b", ""}}
+	if got := parseUSDT(slices.Concat(first, second)); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := parseUSDT(slices.Concat(first, second[:len(second)-5])); !slices.Equal(got, want[:1]) {
+		t.Errorf("cut off: got %+v, want %+v", got, want[:1])
+	}
+	if got := parseUSDT(slices.Concat(note(1, 2, 3, "no end"), second)); !slices.Equal(got, want[1:]) {
+		t.Errorf("malformed: got %+v, want %+v", got, want[1:])
+	}
+}
+
+func FuzzParseUSDT(f *testing.F) {
+	f.Add(note(1, 2, 3, "python\x00gc__start\x00-4@%eax 8@-16(%rbp) 4@$5\x00"))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		for _, n := range parseUSDT(b) {
+			_, _ = parseOperand(n.operands) // must not panic
+		}
+	})
+}
+
+func TestParseOperand(t *testing.T) {
+	constant := Field{From: uint8(bpf.CountFieldFromFIELD_CONSTANT), Displacement: -5, Size: 4, IsSigned: 1}
+	if got, ok := parseOperand("-4@$-5"); !ok || got != constant {
+		t.Errorf("constant: got %+v, %t; want %+v", got, ok, constant)
+	}
+	for _, s := range []string{"", "4", "4@", "3@$1", "x@$1", "4@foo(%rip)", "4@(%rax,%rbx,8)", "4@(", "8@%xmm0", "4@[", "16@$1"} {
+		if got, ok := parseOperand(s); ok {
+			t.Errorf("%q: got %+v, want none", s, got)
+		}
+	}
+}

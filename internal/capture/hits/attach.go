@@ -1,0 +1,270 @@
+package hits
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+)
+
+// links are a program's attachments.
+type links struct {
+	// multi are links to many places, single perf events for one.
+	multi  []link.Link
+	single []io.Closer
+}
+
+// Close detaches the program.
+func (l *links) Close() error {
+	var errs []error
+	for _, one := range l.multi {
+		errs = append(errs, one.Close())
+	}
+	for _, one := range l.single {
+		errs = append(errs, one.Close())
+	}
+	*l = links{}
+	return errors.Join(errs...)
+}
+
+// missed returns how often the kernel did not run the program at a function because
+// another probe ran, as far as the kernel counts that.
+func (l *links) missed() (sum uint64, err error) {
+	all := l.multi
+	for _, one := range l.single {
+		if attached, ok := one.(link.Link); ok {
+			all = append(all, attached)
+		}
+	}
+	for _, one := range all {
+		info, err := one.Info()
+		if errors.Is(err, link.ErrNotSupported) {
+			continue // before Linux 5.15
+		}
+		if err != nil {
+			return sum, fmt.Errorf("read the missed hits: %w", err)
+		}
+		if k := info.KprobeMulti(); k != nil {
+			sum += k.Missed
+		} else if p := info.PerfEvent(); p != nil && p.Kprobe() != nil {
+			sum += p.Kprobe().Missed
+		}
+	}
+	return sum, nil
+}
+
+// attachType returns the type of links that the event's program is loaded for, none for
+// perf events.
+func attachType(p *events.Probe) ebpf.AttachType {
+	switch p.Event.Kind {
+	case events.Kprobe, events.Kretprobe:
+		// Such links can only be to functions that the function tracer knows.
+		if len(p.Points) > 1 && features.HaveBPFLinkKprobeMulti() == nil {
+			return ebpf.AttachTraceKprobeMulti
+		}
+	case events.Uprobe, events.Uretprobe, events.USDT:
+		if features.HaveBPFLinkUprobeMulti() == nil {
+			return ebpf.AttachTraceUprobeMulti
+		}
+	}
+	return ebpf.AttachNone
+}
+
+// attach attaches a program to all places of an event.
+func attach(p *events.Probe, program *ebpf.Program, t target.Target) (l links, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	switch p.Event.Kind {
+	case events.Tracepoint:
+		err = l.tracepoints(p, program)
+		return l, err
+	case events.Kprobe, events.Kretprobe:
+		if attachType(p) == ebpf.AttachTraceKprobeMulti {
+			err = l.kprobeMulti(p, program)
+		} else {
+			err = l.kprobes(p, program)
+		}
+		return l, err
+	}
+	pids := mappers(t)
+	for i, f := range p.Files {
+		// The kernel follows this link to the open file, whatever happens to its path.
+		file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd()))
+		if err != nil {
+			return l, fmt.Errorf("attach %s: %w", p.Event, err)
+		}
+		if attachType(p) == ebpf.AttachTraceUprobeMulti && len(pids) > 0 && pids[0] != 0 && !filtersProcesses(file, program, p.Points[0]) {
+			pids = []int{0}
+		}
+		for _, pid := range pids {
+			if attachType(p) == ebpf.AttachTraceUprobeMulti {
+				err = l.uprobeMulti(p, i, file, pid, program)
+			} else {
+				err = l.uprobes(p, i, file, pid, program)
+			}
+			if err != nil {
+				return l, err
+			}
+		}
+	}
+	return l, nil
+}
+
+// filtersProcesses reports whether a link for a process is for all of its threads. Before
+// Linux 6.10 it is for the first one only. These kernels also look up a PID that cannot
+// exist instead of refusing it.
+func filtersProcesses(file *link.Executable, program *ebpf.Program, point events.Point) bool {
+	attached, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{point.Address}, PID: math.MaxUint32})
+	if err == nil {
+		_ = attached.Close() // in no process
+	}
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// mappers returns the processes to attach uprobes in, 0 for all. Only if their children
+// are not measured, other processes that map the file can be spared: the kernel removes
+// the breakpoints that a child inherits.
+func mappers(t target.Target) []int {
+	switch {
+	case t.Scope == target.Processes && !t.Children:
+		return t.PIDs
+	case t.Scope == target.Threads:
+		return target.ProcessesOf(t.TIDs)
+	}
+	return []int{0}
+}
+
+func (l *links) tracepoints(p *events.Probe, program *ebpf.Program) error {
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	for _, point := range p.Points {
+		// With a program, an event on one CPU is for all.
+		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: point.ID, Period: 1}, -1, cpus[0], -1, 0)
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", point.Name, err)
+		}
+		l.single = append(l.single, event)
+		if point.Place == 0 {
+			err = event.AttachBPF(program.FD())
+		} else {
+			err = event.LinkBPF(program.FD(), uint64(point.Place))
+		}
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", point.Name, err)
+		}
+	}
+	return nil
+}
+
+func (l *links) kprobeMulti(p *events.Probe, program *ebpf.Program) error {
+	o := link.KprobeMultiOptions{}
+	for _, point := range p.Points {
+		o.Symbols = append(o.Symbols, point.Name)
+		o.Cookies = append(o.Cookies, uint64(point.Place))
+	}
+	attach := link.KprobeMulti
+	if p.Event.Kind == events.Kretprobe {
+		attach = link.KretprobeMulti
+	}
+	attached, err := attach(program, o)
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", p.Event, err)
+	}
+	l.multi = append(l.multi, attached)
+	return nil
+}
+
+// kprobePMU exists if the kernel has kprobes.
+const kprobePMU = "/sys/bus/event_source/devices/kprobe"
+
+func (l *links) kprobes(p *events.Probe, program *ebpf.Program) error {
+	// Without it, the library would write to tracefs, where a probe outlives fulgur.
+	if _, err := os.Stat(kprobePMU); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("attach %s: the kernel was built without kprobes (CONFIG_KPROBE_EVENTS)", p.Event)
+	}
+	attach := link.Kprobe
+	if p.Event.Kind == events.Kretprobe {
+		attach = link.Kretprobe
+	}
+	for _, point := range p.Points {
+		attached, err := attach(point.Name, program, &link.KprobeOptions{Cookie: uint64(point.Place)})
+		if err != nil && events.IsGlob(p.Event.Name) {
+			p.LeaveOut(point.Name, "the kernel does not allow tracing it")
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", point.Name, err)
+		}
+		l.single = append(l.single, attached)
+	}
+	if len(l.single) == 0 {
+		return fmt.Errorf("attach %s: the kernel does not allow tracing any of the functions", p.Event)
+	}
+	return nil
+}
+
+func (l *links) uprobeMulti(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
+	o := &link.UprobeMultiOptions{PID: uint32(pid)}
+	semaphores := false
+	for _, point := range p.Points {
+		if point.File != file {
+			continue
+		}
+		o.Addresses = append(o.Addresses, point.Address)
+		o.RefCtrOffsets = append(o.RefCtrOffsets, point.Semaphore)
+		o.Cookies = append(o.Cookies, uint64(point.Place))
+		semaphores = semaphores || point.Semaphore != 0
+	}
+	if len(o.Addresses) == 0 {
+		return nil
+	}
+	if !semaphores {
+		o.RefCtrOffsets = nil
+	}
+	attach := executable.UprobeMulti
+	if p.Event.Kind == events.Uretprobe {
+		attach = executable.UretprobeMulti
+	}
+	attached, err := attach(nil, program, o)
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", p.Event, err)
+	}
+	l.multi = append(l.multi, attached)
+	return nil
+}
+
+func (l *links) uprobes(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
+	attach := executable.Uprobe
+	if p.Event.Kind == events.Uretprobe {
+		attach = executable.Uretprobe
+	}
+	for _, point := range p.Points {
+		if point.File != file {
+			continue
+		}
+		attached, err := attach(point.Name, program, &link.UprobeOptions{
+			Address: point.Address, PID: pid, RefCtrOffset: point.Semaphore, Cookie: uint64(point.Place),
+		})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", point.Name, err)
+		}
+		l.single = append(l.single, attached)
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// numbers parses lines of a name and a number.
+func numbers(t *testing.T, text string) map[string]int {
+	t.Helper()
+	values := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatalf("not a number: %q", line)
+		}
+		values[name] = n
+	}
+	return values
+}
+
+// sum returns the sum of folded stacks.
+func sum(stacks map[string]int) (all int) {
+	for _, n := range stacks {
+		all += n
+	}
+	return all
+}
+
+// hasKprobes reports whether the kernel has kprobes.
+func hasKprobes() bool {
+	_, err := os.Stat("/sys/bus/event_source/devices/kprobe")
+	return err == nil
+}
+
+// Every kind of event has exactly the counts of the program itself. The unwinding by frame
+// pointers loads faster on old kernels.
+func TestCount(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	kinds := map[string]string{ // to the program's name of the count
+		"uprobe:" + events + ":work":          "calls",
+		"uprobe:" + events + ":caller_*":      "callers",
+		"uretprobe:" + events + ":work":       "calls",
+		"usdt:" + events + ":fulgur:tick":     "ticks",
+		"tracepoint:syscalls:sys_enter_write": "writes",
+	}
+	if hasKprobes() {
+		kinds["kprobe:vfs_write"] = "writes"
+		kinds["kprobe:vfs_wri*"] = "writes"
+		kinds["kretprobe:vfs_write"] = "writes"
+	}
+	out := filepath.Join(t.TempDir(), "out.folded")
+	args := []string{"count", "-o", out, "--unwind", "fp"}
+	for event := range kinds {
+		args = append(args, "-e", event)
+	}
+	r := fulgur(t, append(args, "--", events)...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	stacks, own := readFolded(t, out), numbers(t, r.stdout)
+	own["writes"]++ // of the numbers
+	for event, name := range kinds {
+		if got := count(stacks, "["+event+"]"); got != own[name] {
+			t.Errorf("%s: got %d hits, want %d\n%s", event, got, own[name], r.stderr)
+		}
+	}
+}
+
+// eventTests are events of testdata/events.c, with the number that the program prints
+// for them. EVENTS stands for the program.
+var eventTests = []struct {
+	flags []string
+	want  string
+	frame string // of all stacks
+}{
+	{[]string{"-e", "uprobe:EVENTS:work"}, "calls", "run"},
+	{[]string{"-e", "uprobe:EVENTS:work", "--weight", "arg0"}, "sum", "work"},
+	{[]string{"-e", "uprobe:EVENTS:work", "--filter", `arg1 == "beta"`}, "betas", "caller_two"},
+	{[]string{"-e", "uprobe:EVENTS:caller_*"}, "callers", "run"},
+	{[]string{"-e", "uprobe:EVENTS:caller_???", "--filter", "arg0 >= 0 || arg0 == -5"}, "callers", "run"},
+	{[]string{"-e", "uretprobe:EVENTS:work"}, "calls", "caller_"},
+	{[]string{"-e", "uretprobe:EVENTS:work", "--weight", "retval", "--filter", "retval > 0"}, "returns", "caller_"},
+	{[]string{"-e", "usdt:EVENTS:fulgur:tick"}, "ticks", "tick"},
+	{[]string{"-e", "usdt:EVENTS:ful*:t?ck", "--weight", "arg0"}, "tick_sum", "tick"},
+	{[]string{"-e", "usdt:EVENTS:fulgur:tick", "--filter", "!(arg1 != 1) && arg2 == 7"}, "odd", "tick"},
+	{[]string{"-e", "tracepoint:syscalls:sys_enter_write", "--filter", "fd == 77"}, "writes", "run"},
+	{[]string{"-e", "syscalls:sys_enter_write", "--weight", "field:count", "--filter", "fd == 77"}, "written", "run"},
+	{[]string{"-e", "syscalls:sys_exit_write", "--weight", "ret", "--filter", "ret == 4097"}, "written", "run"},
+	{[]string{"-e", "syscalls:sys_enter_openat", "--filter", `filename == "/nonexistent/fulgur"`}, "opens", "run"},
+	{[]string{"-e", "task:task_rename", "--filter", `newcomm == "renamed"`}, "renames", "run"},
+	{[]string{"-e", "kprobe:vfs_write", "--filter", "count == 4097"}, "writes", "vfs_write"},
+	{[]string{"-e", "kprobe:vfs_write", "--weight", "arg2", "--filter", "count == 4097"}, "written", "run"},
+	{[]string{"-e", "kretprobe:vfs_write", "--filter", "retval == 4097"}, "writes", "run"},
+	{[]string{"-e", "kprobe:vfs_wri*", "--filter", "arg2 == 4097"}, "writes", "vfs_write"},
+}
+
+// The sums and the hits that pass a filter are exactly those of the program itself.
+func TestCountFields(t *testing.T) {
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	for _, test := range eventTests {
+		t.Run(strings.Join(test.flags[1:], " "), func(t *testing.T) {
+			if strings.HasPrefix(test.flags[1], "k") && !hasKprobes() {
+				testenv.Unsupported(t, "the kernel has no kprobes")
+			}
+			out := filepath.Join(t.TempDir(), "out.folded")
+			args := []string{"count", "-o", out}
+			for _, flag := range test.flags {
+				args = append(args, strings.ReplaceAll(flag, "EVENTS", events))
+			}
+			r := fulgur(t, append(args, "--", events)...)
+			if r.code != 0 {
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+			}
+			stacks := readFolded(t, out)
+			if got, want := sum(stacks), numbers(t, r.stdout)[test.want]; got != want || want == 0 {
+				t.Errorf("got %d, want %d (%s)\n%s", got, want, test.want, r.stderr)
+			}
+			// Some of the first stacks may not reach the program, which has just started.
+			if count(stacks, test.frame) == 0 {
+				t.Errorf("no stack has %s: %v", test.frame, stacks)
+			}
+			if strings.Contains(r.stderr, "skipped") || strings.Contains(r.stderr, "above the limit") {
+				t.Errorf("hits were lost: %s", r.stderr)
+			}
+		})
+	}
+}
+
+// One of N hits counts for all, and the limit of a second is reported.
+func TestCountPace(t *testing.T) {
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--every", "10", "--", events)
+	// A CPU that the program leaves has a rest of less than 10.
+	if got, want := sum(readFolded(t, out)), numbers(t, r.stdout)["ticks"]; r.code != 0 || got > want || got == 0 || got%10 != 0 {
+		t.Errorf("got %d of %d hits, code %d: %s", got, want, r.code, r.stderr)
+	}
+	if !strings.Contains(r.stderr, "one of 10 hits was counted") {
+		t.Errorf("the summary does not say that hits were left out: %s", r.stderr)
+	}
+	r = fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--max-rate", "3", "--", events)
+	limited := regexp.MustCompile(`(\d+) hits? above the limit`).FindStringSubmatch(r.stderr)
+	if r.code != 0 || limited == nil {
+		t.Fatalf("exit code %d, want 0 and hits above the limit: %s", r.code, r.stderr)
+	}
+	n, err := strconv.Atoi(limited[1])
+	if got, want := sum(readFolded(t, out)), numbers(t, r.stdout)["ticks"]; err != nil || got+n != want || got == 0 {
+		t.Errorf("got %d hits and %d above the limit, want %d in all", got, n, want)
+	}
+}
+
+// strace sees as many bytes.
+func TestCountAgainstStrace(t *testing.T) {
+	testenv.Root(t)
+	strace := testenv.Tool(t, "strace")
+	events := compile(t, "events.c", "events")
+	trace := filepath.Join(t.TempDir(), "trace")
+	if text, err := exec.Command(strace, "-o", trace, "-e", "trace=write", events).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for _, m := range regexp.MustCompile(`(?m)^write\(77,.* = (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += n
+	}
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "count", "-o", out, "-e", "syscalls:sys_enter_write", "--weight", "count", "--filter", "fd == 77", "--", events)
+	if got := sum(readFolded(t, out)); r.code != 0 || got != want || want == 0 {
+		t.Errorf("got %d bytes, strace %d, code %d: %s", got, want, r.code, r.stderr)
+	}
+}
+
+// The strings of a record that have no fixed size can be compared.
+func TestCountDynamicString(t *testing.T) {
+	testenv.Root(t)
+	runs := testenv.Tool(t, "true")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "count", "-o", out, "-e", "sched:sched_process_exec", "--filter", `filename == "`+runs+`"`, "--",
+		"sh", "-c", runs+"; "+runs+"; "+testenv.Tool(t, "cat")+" /dev/null; "+runs+"; :")
+	if got := sum(readFolded(t, out)); r.code != 0 || got != 3 {
+		t.Errorf("got %d programs, want 3; code %d: %s", got, r.code, r.stderr)
+	}
+}
+
+// A target's program is probed while it is measured, and its code is restored when fulgur
+// ends, even by SIGKILL.
+func TestCountRestoresCode(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	target := exec.Command(events, "serve")
+	in, err := target.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := target.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = target.Wait()
+	})
+	lines := bufio.NewReader(answers)
+	ask := func(command string) map[string]int {
+		t.Helper()
+		if _, err := io.WriteString(in, command); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line == "end 0\n" {
+				return numbers(t, text)
+			}
+			text += line
+		}
+	}
+	clean := ask("b")
+	restored := func(how string) {
+		t.Helper()
+		for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
+			got := ask("b")
+			if fmt.Sprint(got) == fmt.Sprint(clean) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: the code is %v, want %v", how, got, clean)
+			}
+		}
+	}
+	before := 0
+	for _, how := range []string{"interrupt", "SIGKILL"} {
+		out := filepath.Join(t.TempDir(), "out.folded")
+		c := command(t, "count", "-o", out, "-p", strconv.Itoa(target.Process.Pid),
+			"-e", "uprobe:"+events+":work", "-e", "usdt:"+events+":fulgur:tick")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, c)
+		// The counting begins after that: wait until the probes are there.
+		for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
+			got := ask("b")
+			if got["text"] != clean["text"] && got["semaphore"] == clean["semaphore"]+1 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the program is not probed: %v: %s", got, c.Stderr)
+			}
+		}
+		if how == "SIGKILL" {
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait()
+			restored(how)
+			continue
+		}
+		after := ask("r")
+		if r := interrupt(t, c); r.code != 0 {
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+		}
+		restored(how)
+		if got, want := count(readFolded(t, out), ":work]"), after["calls"]-before; got != want {
+			t.Errorf("got %d calls, want %d", got, want)
+		}
+	}
+}
+
+// Bad names are refused with a hint, before anything is attached.
+func TestCountRefuses(t *testing.T) {
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	for _, test := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"-e", "sched:sched_swich"}, "did you mean sched:sched_switch"},
+		{[]string{"-e", "uprobe:" + events + ":wrok"}, "did you mean work"},
+		{[]string{"-e", "usdt:" + events + ":fulgur:tock"}, "did you mean fulgur:tick"},
+		{[]string{"-e", "uprobe:/nonexistent:work"}, "no such file"},
+		{[]string{"-e", "uprobe:" + events + ":work+2"}, "no instruction begins there"},
+		{[]string{"-e", "uprobe:" + events + ":work+0x10000"}, "the function has only"},
+		{[]string{"-e", "uretprobe:" + program(t) + ":main.main"}, "a Go program, which a uretprobe would crash"},
+		{[]string{"-e", "sched:sched_switch", "--weight", "prio"}, "the fields are prev_comm, prev_pid"},
+		{[]string{"-e", "sched:sched_switch", "--weight", "prev_comm"}, "is not a number"},
+		{[]string{"-e", "sched:sched_switch", "--filter", `prev_pid == "x"`}, "is not a string"},
+		{[]string{"-e", "syscalls:sys_enter_write", "--filter", "count < 0 - 1"}, "filter"},
+		{[]string{"-e", "syscalls:sys_enter_write", "--filter", "count == -1"}, "cannot be -1"},
+		{[]string{"-e", "syscalls:*", "--max-probes", "5"}, "more than --max-probes allows (5)"},
+		{[]string{"-e", "cycles"}, "the forms are"},
+		{[]string{"-e", "sched:sched_switch", "-e", "tracepoint:sched:sched_switch"}, "given twice"},
+	} {
+		r := fulgur(t, append(append([]string{"count"}, test.flags...), "1")...)
+		if r.code != 2 || !strings.Contains(r.stderr, test.want) {
+			t.Errorf("%s: got code %d and %q, want 2 and %q", test.flags, r.code, r.stderr, test.want)
+		}
+	}
+}
