@@ -29,9 +29,9 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 	r.ended = monotonic.Now()
 	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
 	_, pollErr := r.Poll()
-	if r.snapshots.Waiting() {
-		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.takeRecords())
-	}
+	// The stacks of snapshots reach the rings when they are walked, which Poll may have
+	// done last.
+	pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.takeRecords())
 	return errors.Join(err, pollErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
