@@ -45,6 +45,7 @@ type commands struct {
 	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
 	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
+	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine always, and send the profiles to an OpenTelemetry back end."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
 
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
@@ -93,10 +94,7 @@ func main() {
 	if err := capability.Withhold(); err != nil {
 		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
 	}
-	ctx, stop := interruptible(context.Background())
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run runs one command line and returns the exit code. It writes errors to stderr,
@@ -135,6 +133,12 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 	if err != nil {
 		return exitFailed, err
 	}
+	until := interruptible
+	if _, ok := c.(reloader); ok {
+		until = serviceable
+	}
+	ctx, restore := until(ctx)
+	defer restore()
 	code, err = c.run(ctx, env)
 	slog.Debug("end", "exit", code, "error", err)
 	return code, errors.Join(err, stop())
@@ -144,7 +148,7 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 // file.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *recordCommand, *boltCommand, *doctorCommand:
+	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *recordCommand, *agentCommand, *boltCommand, *doctorCommand:
 		return true
 	}
 	return false
@@ -161,6 +165,11 @@ type command interface {
 	run(context.Context, environment) (exitCode int, err error)
 }
 
+// reloader is a command that SIGHUP does not end.
+type reloader interface {
+	reloads()
+}
+
 // launcher is a command that runs a program, given after "--".
 type launcher interface {
 	launch(argv []string)
@@ -168,8 +177,8 @@ type launcher interface {
 
 // newParser returns the parser of the command line. It calls helped after it has
 // printed help to stdout.
-func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong, error) {
-	return kong.New(c,
+func newParser(c *commands, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(more,
 		kong.Name("fulgur"),
 		kong.Description("A profiler for Linux: whole machine, processes or commands, without instrumentation."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
@@ -180,14 +189,19 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong
 		recordVars(),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(slices.Concat(commandGroups(), profileGroups(), convertGroups())),
-	)
+	)...)
 }
 
 // parse returns the chosen subcommand with its flags, nil if args ask for help,
 // which is then on stdout. Every error is a usage error.
-func parse(args []string, stdout, stderr io.Writer) (command, error) {
+// files have values for flags that args do not have.
+func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (command, error) {
 	helped := false
-	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true })
+	var resolvers []kong.Option
+	for _, f := range files {
+		resolvers = append(resolvers, kong.Resolvers(f))
+	}
+	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true }, resolvers...)
 	if err != nil {
 		return nil, err
 	}

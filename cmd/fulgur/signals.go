@@ -17,13 +17,29 @@ import (
 // without job control start background jobs that way, and scripts end a measurement
 // with "fulgur profile & …; kill -INT $!".
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
+	if signal.Ignored(syscall.SIGHUP) {
+		return terminable(parent)
 	}
+	return until(parent, nil, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// terminable is like [interruptible], but leaves SIGHUP alone.
+func terminable(parent context.Context) (ctx context.Context, stop func()) {
+	return until(parent, nil, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// serviceable is like [terminable] for a service: only a second SIGINT kills it, since
+// those that stop services may send SIGTERM to it and to its process group.
+func serviceable(parent context.Context) (ctx context.Context, stop func()) {
+	return until(parent, []os.Signal{syscall.SIGTERM}, syscall.SIGINT)
+}
+
+// until returns a context that ends with the first of some signals. After that, those in
+// lasting have no effect, and the others their default effect again.
+func until(parent context.Context, lasting []os.Signal, signals ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	received := make(chan os.Signal, 1)
-	signal.Notify(received, signals...)
+	signal.Notify(received, append(lasting, signals...)...)
 	go func() {
 		select {
 		case <-received:

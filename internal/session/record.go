@@ -68,7 +68,12 @@ type partValue struct {
 	of int
 }
 
-func (*recording) Command() doctor.Command { return doctor.Record }
+func (m *recording) Command() doctor.Command {
+	if len(m.parts) == 1 {
+		return m.parts[0].Command()
+	}
+	return doctor.Record
+}
 
 // choose selects the requested parts.
 func (m *recording) choose() {

@@ -20,6 +20,8 @@ type Status struct {
 	UIDs [4]uint32
 	// PeakResident is the maximum of the process's resident memory, in bytes.
 	PeakResident uint64
+	// Resident is the process's resident memory now, in bytes.
+	Resident uint64
 	// SigPnd are the signals that are pending for the thread, and ShdPnd those
 	// pending for the process. SigBlk are the signals that the thread blocks,
 	// except those that it waits for in sigtimedwait(2), and SigIgn those that the
@@ -59,6 +61,8 @@ func ParseStatus(b []byte) (Status, error) {
 			s.UIDs, err = parseUIDs(value)
 		case "VmHWM":
 			s.PeakResident, err = parseKiB(value)
+		case "VmRSS":
+			s.Resident, err = parseKiB(value)
 		case "SigPnd":
 			s.SigPnd, err = parseSet(value)
 		case "ShdPnd":

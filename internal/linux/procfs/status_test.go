@@ -24,7 +24,7 @@ func TestParseStatus(t *testing.T) {
 		"pid namespace": {lines: "NSpid:\t100\t20\t7\n", want: with(func(s *Status) { s.NSPID = 7 })},
 		"memory": {
 			lines: "VmPeak:\t 99 kB\nVmHWM:\t   17432 kB\nVmRSS:\t 9 kB\n",
-			want:  with(func(s *Status) { s.PeakResident = 17432 << 10 }),
+			want:  with(func(s *Status) { s.PeakResident, s.Resident = 17432<<10, 9<<10 }),
 		},
 		"signals": {
 			lines: "SigPnd:\t0000000000000001\nShdPnd:\t8000000000000000\nSigBlk:\t0000000000010000\nSigIgn:\t0000000000001000\nSigCgt:\tx\n",

@@ -20,6 +20,7 @@ import (
 type encoder struct {
 	p          *profile.Profile
 	options    Options
+	profiles   int // number of encoded profiles
 	dictionary *dictionary
 	used       *locations.Table
 	// The rows of the profile's own tables in the dictionary; -1 if not yet known.
@@ -86,6 +87,7 @@ func (e *encoder) encode() []proto.Message {
 		for _, body := range bodies[i] {
 			body.Message(otelprofiles.ProfileID, identifier(contents, scope, of, body))
 			profiles.Message(otelprofiles.ScopeProfilesProfile, body)
+			e.profiles++
 		}
 		var resource, head proto.Message
 		resource.Message(otelprofiles.ResourceProfilesResource, of)

@@ -6,6 +6,7 @@ package otlp
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"fulgur/internal/profile"
 )
@@ -43,4 +44,12 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		}
 	}
 	return nil
+}
+
+// Message returns what [Write] writes, and the number of OTLP profiles in it: one for each
+// process and type of value.
+func Message(p *profile.Profile, o Options) (message []byte, profiles int) {
+	e := newEncoder(p, o)
+	message = slices.Concat(e.encode()...)
+	return message, e.profiles
 }

@@ -1,0 +1,263 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/export/otlptest"
+	"fulgur/internal/export/spool"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/otlp"
+)
+
+// backEnd returns the configuration for a URL.
+func backEnd(t *testing.T, url string) otlpclient.Config {
+	t.Helper()
+	c, err := otlpclient.Configure(url, "", func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// messages returns n different messages.
+func messages(t *testing.T, n int) (all [][]byte) {
+	t.Helper()
+	for i := range n {
+		p := encodetest.Typical()
+		p.Meta.Host = fmt.Sprint("host", i)
+		var b bytes.Buffer
+		if err := otlp.Write(&b, p, otlp.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b.Bytes())
+	}
+	return all
+}
+
+// running is a delivery that runs until finish.
+type running struct {
+	*Delivery
+	stop context.CancelFunc
+	sent chan struct{}
+}
+
+func start(t *testing.T, s *spool.Spool, found spool.Found, c otlpclient.Config) *running {
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{New(s, found, c, func(text string) { t.Log(text) }), stop, make(chan struct{})}
+	go func() {
+		defer close(r.sent)
+		r.Run(ctx)
+	}()
+	return r
+}
+
+// finish sends everything, and returns the final account.
+func (r *running) finish(t *testing.T) Account {
+	t.Helper()
+	r.End()
+	<-r.sent
+	r.stop()
+	return r.close(t)
+}
+
+// kill ends the delivery at once.
+func (r *running) kill(t *testing.T) Account {
+	t.Helper()
+	r.stop()
+	<-r.sent
+	return r.close(t)
+}
+
+func (r *running) close(t *testing.T) Account {
+	t.Helper()
+	a, err := r.Close()
+	if err != nil {
+		t.Error(err)
+	}
+	balance(t, a)
+	return a
+}
+
+// balance checks that no sample is missing from an account, or in it twice.
+func balance(t *testing.T, a Account) {
+	t.Helper()
+	sum := a.Acknowledged + a.Waiting.Samples
+	for _, n := range a.Lost {
+		sum += n
+	}
+	if sum != a.Taken+a.Found {
+		t.Errorf("got %d samples accounted for, want %d: %+v", sum, a.Taken+a.Found, a)
+	}
+}
+
+// TestFaults sends to back ends that fail in turn.
+func TestFaults(t *testing.T) {
+	var mu sync.Mutex
+	n := 0
+	tried := map[string]int{} // by profile ID
+	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		id := string(q.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].ProfileId)
+		if tried[id]++; tried[id] == 1 {
+			n++
+		}
+		switch {
+		case n == 2 && tried[id] == 1:
+			return otlptest.Reply{Status: 503, Header: http.Header{"Retry-After": {"0"}}}
+		case n == 3:
+			return otlptest.Reply{Status: 400}
+		case n == 4:
+			return otlptest.Reply{Rejected: 1, Message: "one too many"}
+		case n == 5:
+			return otlptest.Reply{Rejected: 4}
+		}
+		return otlptest.Reply{}
+	})
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, r.HTTP()))
+	for _, m := range messages(t, 6) {
+		d.Add(spool.Head{Samples: 10, Profiles: 4}, m)
+	}
+	d.Unrecorded(7)
+	a := d.finish(t)
+	if a.Taken != 67 || a.Acknowledged != 10+10+7+10 || a.Lost[Refused] != 10 || a.Lost[Rejected] != 3+10 || a.Lost[Unrecorded] != 7 || a.Retries != 1 {
+		t.Errorf("got %+v", a)
+	}
+	if tried[""] != 0 || len(tried) != 6 {
+		t.Errorf("got %d profile IDs, want 6", len(tried))
+	}
+}
+
+// TestOutage kills a run while the back end is away. The next run sends what waits under
+// the same IDs.
+func TestOutage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	store, found, err := spool.Open(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan struct{}, 100)
+	gone := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		refused <- struct{}{}
+		return otlptest.Reply{Status: 503}
+	})
+	d := start(t, store, found, backEnd(t, gone.HTTP()))
+	all := messages(t, 3)
+	for _, m := range all {
+		d.Add(spool.Head{Samples: 5, Profiles: 4}, m)
+	}
+	<-refused
+	if a := d.kill(t); a.Waiting.Samples != 15 || a.Acknowledged != 0 {
+		t.Errorf("got %+v, want 15 samples that wait", a)
+	}
+
+	if store, found, err = spool.Open(dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	r := otlptest.NewReceiver(t, nil)
+	d = start(t, store, found, backEnd(t, r.HTTP()))
+	if a := d.finish(t); a.Found != 15 || a.Acknowledged != 15 {
+		t.Errorf("got %+v, want 15 samples acknowledged", a)
+	}
+	got := r.Accepted()
+	if len(got) != len(all) {
+		t.Fatalf("got %d messages, want %d", len(got), len(all))
+	}
+	for i, m := range all {
+		if !bytes.Equal(got[i].Body, m) {
+			t.Errorf("message %d differs", i)
+		}
+	}
+}
+
+// TestUse goes to another back end at once, although the first one asked to wait.
+func TestUse(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- struct{}{}
+		return otlptest.Reply{Status: 429, Header: http.Header{"Retry-After": {"600"}}}
+	})
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, busy.HTTP()))
+	d.Add(spool.Head{Samples: 3}, messages(t, 1)[0])
+	<-asked
+	r := otlptest.NewReceiver(t, nil)
+	d.Use(backEnd(t, r.HTTP()))
+	if a := d.finish(t); a.Acknowledged != 3 {
+		t.Errorf("got %+v, want 3 samples acknowledged", a)
+	}
+}
+
+// TestShutdown counts what was only in memory.
+func TestShutdown(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- struct{}{}
+		return otlptest.Reply{Status: 503}
+	})
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, busy.HTTP()))
+	for _, m := range messages(t, 2) {
+		d.Add(spool.Head{Samples: 3}, m)
+	}
+	<-asked
+	if a := d.kill(t); a.Lost[Shutdown] != 6 || a.Waiting.Samples != 0 {
+		t.Errorf("got %+v, want 6 samples lost", a)
+	}
+}
+
+// TestOverflowAndCorruption fills a spool that is too small, and damages it.
+func TestOverflowAndCorruption(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	all := messages(t, 4)
+	store, found, err := spool.Open(dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{}, 100)
+	end := make(chan struct{})
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- struct{}{}
+		<-end
+		return otlptest.Reply{}
+	})
+	d := start(t, store, found, backEnd(t, r.HTTP()))
+	defer d.stop()
+	d.Add(spool.Head{Samples: 1}, all[0])
+	d.Add(spool.Head{Samples: 2}, all[1])
+	a := d.Account()
+	balance(t, a)
+	if a.Lost[Overflow] == 0 {
+		t.Errorf("got %+v, want an overflow", a)
+	}
+	close(end)
+	if a := d.finish(t); a.Taken != 3 || a.Waiting.Entries != 0 {
+		t.Errorf("got %+v", a)
+	}
+
+	if store, found, err = spool.Open(dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	d2 := New(store, found, backEnd(t, r.HTTP()), func(string) {})
+	d2.Add(spool.Head{Samples: 4}, all[2])
+	d2.Add(spool.Head{Samples: 8}, all[3])
+	names, err := filepath.Glob(filepath.Join(dir, "*.window"))
+	if err != nil || len(names) != 2 {
+		t.Fatalf("got files %q, error %v; want two", names, err)
+	}
+	if err := os.Truncate(names[0], 30); err != nil {
+		t.Fatal(err)
+	}
+	d2.End()
+	d2.Run(t.Context())
+	a, err = d2.Close()
+	if balance(t, a); err != nil || a.Lost[Corrupt] != 4 || a.Acknowledged != 8 || a.CorruptFiles != 1 {
+		t.Errorf("got %+v, error %v; want 4 samples lost and 8 acknowledged", a, err)
+	}
+}

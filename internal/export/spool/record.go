@@ -1,0 +1,72 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Head describes an encoded profile.
+type Head struct {
+	// Samples is the number of samples, Profiles the number of OTLP profiles.
+	Samples, Profiles uint64
+}
+
+// ErrCorrupt is the error of a file that was not written by a spool, or changed since.
+var ErrCorrupt = errors.New("corrupt file")
+
+// A record is the magic number, the fields of the head, the length of the message, the
+// CRC-32C of all of that and of the rest, and the message, compressed by zstd.
+const (
+	magic    = "fulgurW1"
+	headSize = len(magic) + 3*8 + 4
+)
+
+// maxMessage limits the bytes of a message.
+const maxMessage = 256 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode returns the record of a message.
+func encode(h Head, message []byte) ([]byte, error) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return nil, err
+	}
+	b := append(make([]byte, 0, headSize+len(message)/4), magic...)
+	for _, n := range []uint64{h.Samples, h.Profiles, uint64(len(message))} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	b = append(b, 0, 0, 0, 0)
+	b = w.EncodeAll(message, b)
+	binary.LittleEndian.PutUint32(b[headSize-4:], checksum(b))
+	return b, w.Close()
+}
+
+// checksum returns the checksum of a record, without its field for it.
+func checksum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:headSize-4], castagnoli), castagnoli, b[headSize:])
+}
+
+// decode returns a record's contents, or [ErrCorrupt].
+func decode(b []byte) (h Head, message []byte, err error) {
+	if len(b) < headSize || string(b[:len(magic)]) != magic || binary.LittleEndian.Uint32(b[headSize-4:]) != checksum(b) {
+		return h, nil, ErrCorrupt
+	}
+	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[len(magic)+8*i:]) }
+	h = Head{Samples: n(0), Profiles: n(1)}
+	if n(2) > maxMessage {
+		return h, nil, ErrCorrupt
+	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMessage))
+	if err != nil {
+		return h, nil, err
+	}
+	defer r.Close()
+	if message, err = r.DecodeAll(b[headSize:], make([]byte, 0, n(2))); err != nil || uint64(len(message)) != n(2) {
+		return h, nil, ErrCorrupt
+	}
+	return h, message, nil
+}

@@ -1,0 +1,288 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// open opens a spool that is closed at the end of the test.
+func open(t *testing.T, dir string, limit int64) (*Spool, Found) {
+	t.Helper()
+	s, found, err := Open(dir, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.release() }) // unless the test did
+	return s, found
+}
+
+// put adds a message with one sample, and returns what it pushed out.
+func put(t *testing.T, s *Spool, message string) []Head {
+	t.Helper()
+	lost, err := s.Put(Head{Samples: 1, Profiles: 2}, []byte(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}
+
+// take removes and returns all messages.
+func take(t *testing.T, s *Spool) (messages []string) {
+	t.Helper()
+	for e := s.Oldest(); e != nil; e = s.Oldest() {
+		message, err := s.Message(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, string(message))
+		s.Remove(e)
+	}
+	return messages
+}
+
+// files returns the names of the windows and corrupt files in a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"*" + ending, "*" + corruptEnding} {
+		all, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, all...)
+	}
+	return names
+}
+
+func TestOrder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	onDisk, _ := open(t, dir, 1<<20)
+	for name, s := range map[string]*Spool{"memory": InMemory(), "directory": onDisk} {
+		var want []string
+		for i := range 12 {
+			want = append(want, fmt.Sprint("message ", i))
+			put(t, s, want[i])
+		}
+		if u := s.Usage(); u.Entries != 12 || u.Samples != 12 || u.Files+u.Memory == 0 {
+			t.Errorf("%s: got usage %+v", name, u)
+		}
+		if got := take(t, s); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+		if u := s.Usage(); u != (Usage{}) {
+			t.Errorf("%s: got usage %+v after all was taken", name, u)
+		}
+	}
+	if left := files(t, dir); len(left) != 0 {
+		t.Errorf("got files %q after all was taken", left)
+	}
+}
+
+// TestRestart finds the windows of a run that was killed, and of one that was not.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, found := open(t, dir, 1<<20)
+	if found != (Found{}) {
+		t.Errorf("got %+v in a new spool", found)
+	}
+	put(t, s, "a")
+	if _, _, err := Open(dir, 1<<20); err == nil {
+		t.Error("two runs share a spool")
+	}
+	if err := s.release(); err != nil { // like SIGKILL
+		t.Fatal(err)
+	}
+	s, found = open(t, dir, 1<<20)
+	if found.Entries != 1 || found.Samples != 1 || found.Stopped.IsZero() {
+		t.Errorf("got %+v after a kill, want a window and when it was", found)
+	}
+	put(t, s, "b")
+	if lost, err := s.Close(); len(lost) != 0 || err != nil {
+		t.Errorf("got lost %v, error %v", lost, err)
+	}
+	s, found = open(t, dir, 1<<20)
+	if found.Entries != 2 || !found.Stopped.IsZero() {
+		t.Errorf("got %+v after an orderly end, want two windows", found)
+	}
+	if got := take(t, s); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %q, want a, b", got)
+	}
+}
+
+// TestLimit drops the oldest, but not the one that is being sent.
+func TestLimit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	one, err := encode(Head{}, []byte("0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := open(t, dir, 3*int64(len(one)))
+	for i := range 3 {
+		if lost := put(t, s, fmt.Sprint(i)); len(lost) != 0 {
+			t.Errorf("message %d pushed out %v", i, lost)
+		}
+	}
+	e := s.Oldest()
+	if lost := put(t, s, "3"); len(lost) != 1 {
+		t.Errorf("got %v pushed out, want one", lost)
+	}
+	s.Release(e)
+	if lost := put(t, s, "4"); len(lost) != 1 {
+		t.Errorf("got %v pushed out, want one", lost)
+	}
+	if got := take(t, s); !slices.Equal(got, []string{"2", "3", "4"}) {
+		t.Errorf("got %q, want 2 to 4", got)
+	}
+}
+
+// TestCorrupt changes each byte of a file, and cuts it.
+func TestCorrupt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s, _ := open(t, dir, 1<<20)
+	put(t, s, "message")
+	name := files(t, dir)[0]
+	good, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.release(); err != nil {
+		t.Fatal(err)
+	}
+	var bad [][]byte
+	for i := range good {
+		changed := bytes.Clone(good)
+		changed[i] ^= 0x40
+		bad = append(bad, changed, good[:i])
+	}
+	for i, data := range append(bad, append(bytes.Clone(good), 0)) {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, found := open(t, dir, 1<<20)
+		if found.Corrupt != 1 || found.Entries != 0 {
+			t.Errorf("%d: got %+v, want a corrupt file", i, found)
+		}
+		if err := s.release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := files(t, dir); len(all) != 1 { // set aside under one name
+		t.Errorf("got files %q, want one", all)
+	}
+}
+
+// TestCorruptLater finds a file that changes while it waits, and keeps few of them.
+func TestCorruptLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s, _ := open(t, dir, 1<<20)
+	for range maxCorrupt + 3 {
+		put(t, s, "message")
+	}
+	for _, name := range files(t, dir) {
+		if err := os.WriteFile(name, []byte("nothing"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s, "good")
+	for range maxCorrupt + 3 {
+		if _, err := s.Message(s.Oldest()); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("got error %v, want ErrCorrupt", err)
+		}
+	}
+	if got := take(t, s); !slices.Equal(got, []string{"good"}) {
+		t.Errorf("got %q, want the good one", got)
+	}
+	if all := files(t, dir); len(all) != maxCorrupt {
+		t.Errorf("got files %q, want %d", all, maxCorrupt)
+	}
+}
+
+// TestPrivate rejects directories that others can read or replace.
+func TestPrivate(t *testing.T) {
+	base := t.TempDir()
+	shared, link, file := filepath.Join(base, "shared"), filepath.Join(base, "link"), filepath.Join(base, "file")
+	for _, err := range []error{
+		os.Mkdir(shared, 0o700), os.Chmod(shared, 0o750), os.Mkdir(filepath.Join(base, "own"), 0o700),
+		os.Symlink("own", link), os.WriteFile(file, nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{shared, link, file, filepath.Join(base, "missing", "spool")} {
+		if s, _, err := Open(dir, 1<<20); err == nil {
+			t.Errorf("%s: got no error", dir)
+			_ = s.release()
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(base, "own"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Open(filepath.Join(base, "own"), 1<<20); err == nil {
+			t.Error("got no error for another user's directory")
+		}
+	}
+}
+
+// TestLinks follows no link out of the directory.
+func TestLinks(t *testing.T) {
+	dir, outside := filepath.Join(t.TempDir(), "spool"), filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(outside, []byte("contents"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := open(t, dir, 1<<20)
+	if err := os.Symlink(outside, filepath.Join(dir, freshName)); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := s.Put(Head{}, []byte("m")); err == nil || len(lost) != 0 {
+		t.Errorf("got lost %v, error %v; want an error", lost, err)
+	}
+	if got, err := os.ReadFile(outside); string(got) != "contents" || err != nil {
+		t.Errorf("got %q, %v: a file outside has changed", got, err)
+	}
+}
+
+// TestFullDisk keeps in memory what a full file system does not take.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	s, _ := open(t, dir, 1<<20)
+	var want []string
+	failed := 0
+	for i := range 40 {
+		noise := make([]byte, 4096)
+		for j := range noise {
+			noise[j] = byte((i*31 + j*j*7 + j>>3) * 2654435761 >> 11)
+		}
+		want = append(want, string(noise))
+		lost, err := s.Put(Head{Samples: 1}, noise)
+		if len(lost) != 0 {
+			t.Errorf("lost %v", lost)
+		}
+		if err != nil {
+			failed++
+		}
+	}
+	if u := s.Usage(); failed == 0 || u.Memory == 0 || u.Files == 0 || u.Entries != 40 {
+		t.Errorf("got %d errors and usage %+v, want entries in files and in memory", failed, u)
+	}
+	if got := take(t, s); !slices.Equal(got, want) {
+		t.Errorf("got %d other messages", len(got))
+	}
+}

@@ -1,0 +1,247 @@
+// Package agent measures for as long as it runs, and sends the profile of each window to a
+// back end.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"fulgur/internal/export/delivery"
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/export/spool"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/otlp"
+	"fulgur/internal/session"
+)
+
+// Options configure an agent.
+type Options struct {
+	// Measure says what to measure, and how long a window is.
+	Measure session.RecordOptions
+	// BackEnd is where to send.
+	BackEnd otlpclient.Config
+	// Spool is the directory for profiles that wait, empty for memory only, and SpoolSize
+	// its limit in bytes.
+	Spool     string
+	SpoolSize int64
+	// Listen is the address of /healthz and /metrics, empty for none.
+	Listen string
+}
+
+// Agent is a running agent.
+type Agent struct {
+	options  Options // in use
+	log      io.Writer
+	delivery *delivery.Delivery
+	started  time.Time
+	window   atomic.Int64 // when the last window ended, in ns since 1970
+	windows  atomic.Uint64
+	reloads  [2]atomic.Uint64 // that failed, that succeeded
+	gap      time.Duration    // before this run
+	losses   atomic.Pointer[profile.Losses]
+}
+
+// Run measures and sends until ctx is done, or the measurement fails. load returns the
+// configuration: once at the start and then for each value of reload. A configuration that
+// is not valid changes nothing. log receives what an administrator should know.
+func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Signal, log io.Writer) (exitCode int, err error) {
+	o, err := load()
+	if err != nil {
+		return 2, err
+	}
+	a := &Agent{options: o, log: log, started: time.Now()}
+	a.losses.Store(new(profile.Losses))
+	if err := a.open(); err != nil {
+		return 1, err
+	}
+	server, err := a.listen()
+	if err != nil {
+		_, closeErr := a.delivery.Close()
+		return 1, errors.Join(err, closeErr)
+	}
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		a.delivery.Run(sending)
+	}()
+	exitCode, err = a.measure(ctx, load, reload)
+	a.delivery.Finish(sent, stop)
+	err = errors.Join(err, server.stop())
+	final, closeErr := a.delivery.Close()
+	a.conclude(final)
+	return exitCode, errors.Join(err, closeErr)
+}
+
+// open opens the spool and begins the delivery.
+func (a *Agent) open() error {
+	store, found := spool.InMemory(), spool.Found{}
+	if a.options.Spool != "" {
+		var err error
+		if store, found, err = spool.Open(a.options.Spool, a.options.SpoolSize); err != nil {
+			return err
+		}
+	}
+	a.warn(a.options.BackEnd.Warning())
+	if found.Corrupt > 0 {
+		a.warn(fmt.Sprintf("spool: set aside %s", plain.Count(uint64(found.Corrupt), "corrupt file")))
+	}
+	if found.Entries > 0 {
+		a.warn(fmt.Sprintf("spool: %s of an earlier run will be sent", plain.Count(uint64(found.Entries), "window")))
+	}
+	if gap := a.started.Sub(found.Stopped); !found.Stopped.IsZero() {
+		a.gap = max(gap, 0)
+		a.warn(fmt.Sprintf("the last run ended without notice: nothing was measured from %s to %s", found.Stopped.Format(time.RFC3339), a.started.Format(time.RFC3339)))
+	}
+	a.delivery = delivery.New(store, found, a.options.BackEnd, a.warn)
+	return nil
+}
+
+func (a *Agent) warn(text string) {
+	if text != "" {
+		fmt.Fprintln(a.log, "fulgur:", text)
+	}
+}
+
+// outcome is how a measurement ended.
+type outcome struct {
+	code int
+	err  error
+}
+
+// measure measures by one configuration after the other.
+func (a *Agent) measure(ctx context.Context, load func() (Options, error), reload <-chan os.Signal) (exitCode int, err error) {
+	var before *Options // to go back to if the new ones do not work
+	for {
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan outcome, 1)
+		var began atomic.Bool
+		go func() {
+			o := a.options.Measure
+			o.Ready = func() {
+				began.Store(true)
+				a.announce()
+			}
+			code, err := session.Run(running, &o.Options, o.Subject(), session.SinkFunc(a.add))
+			ended <- outcome{code, err}
+		}()
+		end, next := a.await(load, reload, ended)
+		stop()
+		if next != nil {
+			end = <-ended
+		}
+		switch {
+		case ctx.Err() != nil:
+			return end.code, end.err
+		case end.err != nil && before != nil && !began.Load():
+			a.warn(plain.Error(end.err) + "; going back to the configuration before")
+			a.apply(*before)
+			before = nil
+		case end.err != nil || next == nil:
+			return end.code, end.err
+		default:
+			old := a.options
+			before = &old
+			a.apply(*next)
+		}
+	}
+}
+
+// await waits until the measurement has ended, or there is a configuration for which it
+// must begin anew.
+func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, ended <-chan outcome) (outcome, *Options) {
+	for {
+		select {
+		case end := <-ended:
+			return end, nil
+		case <-reload:
+		}
+		next, err := load()
+		if err != nil {
+			a.reloads[0].Add(1)
+			a.warn("the configuration was not changed: " + plain.Error(err))
+			continue
+		}
+		a.reloads[1].Add(1)
+		if next.Spool != a.options.Spool || next.SpoolSize != a.options.SpoolSize || next.Listen != a.options.Listen {
+			a.warn("a change of the spool or the address to listen on needs a restart")
+		}
+		if !sameMeasure(next.Measure, a.options.Measure) {
+			return outcome{}, &next
+		}
+		a.apply(next)
+	}
+}
+
+// apply takes over the parts of a configuration that can change.
+func (a *Agent) apply(o Options) {
+	a.options.Measure, a.options.BackEnd = o.Measure, o.BackEnd
+	a.warn(o.BackEnd.Warning())
+	a.warn("using the new configuration")
+	a.delivery.Use(o.BackEnd)
+}
+
+// sameMeasure reports whether two configurations measure the same.
+func sameMeasure(a, b session.RecordOptions) bool {
+	for _, o := range []*session.RecordOptions{&a, &b} { // functions and writers do not compare
+		o.Stdout, o.Stderr, o.Interruptible, o.Ready, o.Source = nil, nil, nil, nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func (a *Agent) announce() {
+	o := a.options
+	a.warn(fmt.Sprintf("measuring %s at %d Hz; a profile of every %s goes to %s", o.Measure.Target, o.Measure.Frequency, o.Measure.Every, o.BackEnd.URL.Redacted()))
+}
+
+// add hands a window to the delivery.
+func (a *Agent) add(w session.Window) error {
+	p := w.Profile
+	all := a.losses.Load().Plus(p.Losses)
+	a.losses.Store(&all)
+	a.delivery.Unrecorded(p.Losses.Uncounted())
+	a.send(p)
+	a.windows.Add(1)
+	a.window.Store(time.Now().UnixNano())
+	return nil
+}
+
+// maxMessage is the size of messages, in bytes, above which they are split: gRPC's servers
+// take 4 MiB unless they are told otherwise.
+const maxMessage = 3 << 20
+
+// send hands a profile to the delivery, as messages that servers take. Only the first one
+// has the losses.
+func (a *Agent) send(p *profile.Profile) {
+	if len(p.Samples) == 0 {
+		return
+	}
+	message, profiles := otlp.Message(p, otlp.Options{Resource: a.options.Measure.Resource})
+	if len(message) <= maxMessage || len(p.Samples) == 1 {
+		a.delivery.Add(spool.Head{Samples: uint64(p.Total(0)), Profiles: uint64(profiles)}, message)
+		return
+	}
+	first, second := *p, *p
+	half := len(p.Samples) / 2
+	first.Samples, second.Samples, second.Losses = p.Samples[:half], p.Samples[half:], profile.Losses{}
+	a.send(&first)
+	a.send(&second)
+}
+
+// conclude says where all samples went.
+func (a *Agent) conclude(final delivery.Account) {
+	text := fmt.Sprintf("%s taken, %d acknowledged, %d in the spool", plain.Count(final.Taken+final.Found, "sample"), final.Acknowledged, final.Waiting.Samples)
+	for _, cause := range delivery.Causes {
+		if n := final.Lost[cause]; n > 0 {
+			text += fmt.Sprintf(", %d lost (%s)", n, cause)
+		}
+	}
+	a.warn(text)
+}

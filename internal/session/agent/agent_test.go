@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/export/delivery"
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/export/otlptest"
+	"fulgur/internal/export/spool"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/session"
+)
+
+// idle returns an agent that does not measure, with a receiver of what it sends.
+func idle(t *testing.T) (*Agent, *otlptest.Receiver) {
+	t.Helper()
+	r := otlptest.NewReceiver(t, nil)
+	c, err := otlpclient.Configure(r.HTTP(), "", func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{log: t.Output(), started: time.Unix(1000, 0)}
+	a.options.Measure.Every = 10 * time.Second
+	a.losses.Store(new(profile.Losses))
+	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, c, func(text string) { t.Log(text) })
+	return a, r
+}
+
+// TestMetrics checks the format and that losses add up.
+func TestMetrics(t *testing.T) {
+	a, r := idle(t)
+	p := encodetest.Typical()
+	p.Losses = profile.Losses{profile.LossSamples: 3, profile.LossTruncatedUser: 2}
+	for range 2 {
+		if err := a.add(session.Window{Profile: p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.delivery.End()
+	a.delivery.Run(t.Context())
+	w := httptest.NewRecorder()
+	a.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	text := w.Body.String()
+	total := 2 * p.Total(0)
+	for _, want := range []string{
+		fmt.Sprintf("fulgur_samples_taken_total %d", total+6), fmt.Sprintf("fulgur_samples_acknowledged_total %d", total),
+		`fulgur_samples_lost_total{cause="unrecorded"} 6`, `fulgur_losses_total{cause="truncated_user"} 4`, "fulgur_windows_total 2",
+	} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("got no %q in\n%s", want, text)
+		}
+	}
+	line := regexp.MustCompile(`^(# (HELP|TYPE) \w+ .+|\w+(\{\w+="\w+"\})? [0-9.e+-]+)$`)
+	for l := range strings.Lines(text) {
+		if !line.MatchString(strings.TrimSuffix(l, "\n")) {
+			t.Errorf("got the line %q", l)
+		}
+	}
+	if n := len(r.Accepted()); n != 2 {
+		t.Errorf("got %d messages, want 2", n)
+	}
+}
+
+// TestHealth fails when windows stay out.
+func TestHealth(t *testing.T) {
+	a, _ := idle(t)
+	for seconds, healthy := range map[int]bool{0: true, 79: true, 81: false} {
+		if p := a.problem(a.started.Add(time.Duration(seconds) * time.Second)); (p == "") != healthy {
+			t.Errorf("after %d s: got %q", seconds, p)
+		}
+	}
+	a.window.Store(a.started.Add(60 * time.Second).UnixNano())
+	if p := a.problem(a.started.Add(90 * time.Second)); p != "" {
+		t.Errorf("got %q although there was a window", p)
+	}
+}
+
+// TestSplit checks that a large profile becomes several messages with all samples once.
+func TestSplit(t *testing.T) {
+	a, r := idle(t)
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	const samples = 6000
+	for i := range samples {
+		f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: fmt.Sprint(i) + strings.Repeat("x", 1000)})})
+		b.Add(profile.Sample{Stack: b.Push(0, f), Task: b.Task(profile.Task{PID: 1, Comm: "a"}), CPU: -1, Values: []int64{1}})
+	}
+	p := b.Profile(profile.Meta{}, profile.Losses{profile.LossTruncatedUser: 5})
+	if err := a.add(session.Window{Profile: p}); err != nil {
+		t.Fatal(err)
+	}
+	a.delivery.End()
+	a.delivery.Run(t.Context())
+	var got, losses int64
+	ids := map[string]bool{}
+	for _, q := range r.Accepted() {
+		if len(q.Body) > maxMessage {
+			t.Errorf("got a message of %d bytes", len(q.Body))
+		}
+		s := q.ResourceProfiles[0].ScopeProfiles[0]
+		for _, attribute := range s.Scope.Attributes {
+			if attribute.Key == "fulgur.lost.truncated_user" {
+				losses += attribute.Value.GetIntValue()
+			}
+		}
+		for _, p := range s.Profiles {
+			ids[string(p.ProfileId)] = true
+			for _, one := range p.Samples {
+				got += one.Values[0]
+			}
+		}
+	}
+	if n := len(r.Accepted()); n < 2 || got != samples || losses != 5 || len(ids) != n {
+		t.Errorf("got %d messages, %d IDs, %d samples and losses %d; want %d and 5", n, len(ids), got, losses, samples)
+	}
+}
+
+// TestBadStart fails at once, with the error's code.
+func TestBadStart(t *testing.T) {
+	bad := errors.New("bad")
+	if code, err := Run(t.Context(), func() (Options, error) { return Options{}, bad }, nil, t.Output()); code != 2 || !errors.Is(err, bad) {
+		t.Errorf("got code %d, error %v", code, err)
+	}
+	a, _ := idle(t)
+	o := Options{Listen: "256.0.0.1:1", BackEnd: otlpclient.Config{}}
+	o.BackEnd, _ = otlpclient.Configure("", "", func(string) string { return "" })
+	a.options = o
+	if code, err := Run(t.Context(), func() (Options, error) { return o, nil }, nil, t.Output()); code != 1 || err == nil {
+		t.Errorf("got code %d, error %v", code, err)
+	}
+}
+
+// TestSameMeasure compares what a change needs a new measurement for.
+func TestSameMeasure(t *testing.T) {
+	o := session.RecordOptions{Frequency: 19, NoFaults: true}
+	same := o
+	same.Stdout, same.Ready = t.Output(), func() {}
+	other := o
+	other.Frequency = 49
+	if !sameMeasure(o, same) || sameMeasure(o, other) {
+		t.Errorf("got %v and %v, want true and false", sameMeasure(o, same), sameMeasure(o, other))
+	}
+}

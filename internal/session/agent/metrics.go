@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/export/delivery"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
+)
+
+// maxConnections limits the connections to the server.
+const maxConnections = 16
+
+// serverTimeout limits each step of a request.
+const serverTimeout = 10 * time.Second
+
+// server serves /healthz and /metrics.
+type server struct {
+	http   *http.Server
+	served chan error
+}
+
+// listen starts the server.
+func (a *Agent) listen() (*server, error) {
+	if a.options.Listen == "" {
+		return &server{}, nil
+	}
+	l, err := net.Listen("tcp", a.options.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve metrics: %w", err)
+	}
+	s := &server{served: make(chan error, 1), http: &http.Server{
+		Handler: a.handler(), ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+	}}
+	a.warn(fmt.Sprintf("metrics: http://%s/metrics", l.Addr()))
+	go func() { s.served <- s.http.Serve(netutil.LimitListener(l, maxConnections)) }()
+	return s, nil
+}
+
+func (s *server) stop() error {
+	if s.http == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil { // a slow reader
+		_ = s.http.Close()
+	}
+	if err := <-s.served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (a *Agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if problem := a.problem(time.Now()); problem != "" {
+			http.Error(w, problem, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = w.Write([]byte(a.metrics()))
+	})
+	return mux
+}
+
+// patience is how much longer than its interval a window may take.
+const patience = time.Minute
+
+// problem returns why the agent is not healthy, or "".
+func (a *Agent) problem(now time.Time) string {
+	last := a.started
+	if n := a.window.Load(); n > 0 {
+		last = time.Unix(0, n)
+	}
+	if age := now.Sub(last); age > 2*a.options.Measure.Every+patience {
+		return fmt.Sprintf("no window for %s", age.Round(time.Second))
+	}
+	return ""
+}
+
+// metrics returns the state in Prometheus's text format, see
+// https://prometheus.io/docs/instrumenting/exposition_formats/.
+func (a *Agent) metrics() string {
+	var b strings.Builder
+	family := func(name, kind, help string) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+	}
+	one := func(name, kind, help string, value any) {
+		family(name, kind, help)
+		fmt.Fprintf(&b, "%s %v\n", name, value)
+	}
+	c := a.delivery.Account()
+	one("fulgur_samples_taken_total", "counter", "Samples that were measured.", c.Taken)
+	one("fulgur_samples_found_total", "counter", "Samples that an earlier run left in the spool.", c.Found)
+	one("fulgur_samples_acknowledged_total", "counter", "Samples that the back end has accepted.", c.Acknowledged)
+	one("fulgur_samples_waiting", "gauge", "Samples that wait to be sent.", c.Waiting.Samples)
+	family("fulgur_samples_lost_total", "counter", "Samples that never reached the back end, by cause.")
+	for _, cause := range delivery.Causes {
+		fmt.Fprintf(&b, "fulgur_samples_lost_total{cause=%q} %d\n", cause, c.Lost[cause])
+	}
+	family("fulgur_losses_total", "counter", "What was not recorded, or only in part, by cause.")
+	losses := a.losses.Load()
+	for cause, n := range losses {
+		if profile.Loss(cause) != profile.LossUnresolvedFrames { // windows share functions
+			fmt.Fprintf(&b, "fulgur_losses_total{cause=%q} %d\n", profile.Loss(cause), n)
+		}
+	}
+	one("fulgur_windows_total", "counter", "Windows that were measured.", a.windows.Load())
+	one("fulgur_windows_waiting", "gauge", "Messages that wait to be sent.", c.Waiting.Entries)
+	one("fulgur_requests_accepted_total", "counter", "Messages that the back end has accepted.", c.Accepted)
+	one("fulgur_requests_refused_total", "counter", "Messages that the back end does not take.", c.Failures)
+	one("fulgur_requests_retried_total", "counter", "Attempts that will be repeated.", c.Retries)
+	one("fulgur_sent_bytes_total", "counter", "Bytes of accepted messages, before compression.", c.Bytes)
+	one("fulgur_spool_bytes", "gauge", "Bytes in the spool's files.", c.Waiting.Files)
+	one("fulgur_memory_queue_bytes", "gauge", "Bytes that wait in memory.", c.Waiting.Memory)
+	one("fulgur_spool_corrupt_files_total", "counter", "Files of the spool that were set aside.", c.CorruptFiles)
+	one("fulgur_gap_seconds", "gauge", "Time without measurement before this run, after one that was killed.", a.gap.Seconds())
+	family("fulgur_reloads_total", "counter", "Configurations that were read again, by result.")
+	for i, result := range []string{"failed", "ok"} {
+		fmt.Fprintf(&b, "fulgur_reloads_total{result=%q} %d\n", result, a.reloads[i].Load())
+	}
+	one("process_start_time_seconds", "gauge", "When the agent started, in seconds since 1970.", float64(a.started.UnixMilli())/1e3)
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+		one("process_cpu_seconds_total", "counter", "User and system CPU time of the agent.", float64(used.Utime.Nano()+used.Stime.Nano())/1e9)
+	}
+	if status, err := procfs.Self.Status(); err == nil {
+		one("process_resident_memory_bytes", "gauge", "Resident memory of the agent.", status.Resident)
+	}
+	return b.String()
+}

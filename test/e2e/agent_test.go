@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/internal/export/otlptest"
+	"fulgur/internal/testenv"
+)
+
+// startAgent starts an agent whose messages go to the returned file.
+func startAgent(t *testing.T, args ...string) (agent *exec.Cmd, log string) {
+	t.Helper()
+	agent = command(t, append([]string{"agent", "--interval", "1"}, args...)...)
+	log = filepath.Join(t.TempDir(), "log")
+	f, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	agent.Stderr = f
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return agent, log
+}
+
+// stopAgent ends an agent by a signal that lets it send the rest, and returns its account:
+// samples by where they are.
+func stopAgent(t *testing.T, agent *exec.Cmd, log string) map[string]int64 {
+	t.Helper()
+	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Wait(); err != nil {
+		t.Errorf("%v: %s", err, readLog(t, log))
+	}
+	account := map[string]int64{}
+	for _, m := range regexp.MustCompile(`(\d+) (?:samples? )?(taken|acknowledged|in the spool|lost)`).FindAllStringSubmatch(readLog(t, log), -1) {
+		n, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		account[m[2]] += n
+	}
+	if account["taken"] == 0 || account["taken"] != account["acknowledged"]+account["in the spool"]+account["lost"] {
+		t.Errorf("got account %v, want a balance: %s", account, readLog(t, log))
+	}
+	return account
+}
+
+// awaitCount waits until a log has text n times.
+func awaitCount(t *testing.T, log, text string, n int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); strings.Count(readLog(t, log), text) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timeout: want %q %d times in %s", text, n, readLog(t, log))
+		}
+	}
+}
+
+func readLog(t *testing.T, log string) string {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// received returns the number of samples in requests, and of those that have a function
+// with a name that ends in suffix.
+func received(requests []*otlptest.Request, suffix string) (samples, in int64) {
+	for _, q := range requests {
+		d := q.Dictionary
+		for _, r := range q.ResourceProfiles {
+			for _, s := range r.ScopeProfiles {
+				for _, p := range s.Profiles {
+					if d.StringTable[p.SampleType.TypeStrindex] != "samples" {
+						continue
+					}
+					for _, sample := range p.Samples {
+						samples += sample.Values[0]
+						for _, l := range d.StackTable[sample.StackIndex].LocationIndices {
+							for _, line := range d.LocationTable[l].Lines {
+								if strings.HasSuffix(d.StringTable[d.FunctionTable[line.FunctionIndex].NameStrindex], suffix) {
+									in += sample.Values[0]
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return samples, in
+}
+
+// TestAgent sends windows, changes the configuration while running, and ends. The back ends
+// have every sample.
+func TestAgent(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	load(t, "shares")
+	first, second := otlptest.NewReceiver(t, nil), otlptest.NewReceiver(t, nil)
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("frequency: 99\nendpoint: " + first.HTTP() + "\nlisten: 127.0.0.1:0\n")
+	agent, log := startAgent(t, "--config", config)
+	first.Await(2)
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(readLog(t, log))
+	for path, want := range map[string]string{"metrics": "\nfulgur_samples_taken_total ", "healthz": "ok\n"} {
+		response, err := http.Get(strings.TrimSuffix(url, "metrics") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: got %s, error %v, %q; want %q", path, response.Status, err, body, want)
+		}
+	}
+
+	reload := func() {
+		t.Helper()
+		if err := agent.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []string{"frequenzy: 99\n", "frequency: -1\n", "endpoint: [1]\n", "a: b: c\n", "log: /tmp/x\n", "endpoint: ftp://x\n"} {
+		write(bad)
+		before := strings.Count(readLog(t, log), "not changed")
+		reload()
+		awaitCount(t, log, "not changed", before+1)
+	}
+	write(fmt.Sprintf("frequency: 49\noffcpu: true\nendpoint: %s\nlisten: 127.0.0.1:0\n", second.HTTP()))
+	reload()
+	second.Await(3)
+	account := stopAgent(t, agent, log)
+	samples, in := received(append(first.Accepted(), second.Accepted()...), ".long")
+	if samples != account["taken"] || samples != account["acknowledged"] {
+		t.Errorf("got %d samples, want the account's %v", samples, account)
+	}
+	if in == 0 {
+		t.Error("got no sample of the workload's function")
+	}
+	waits := false
+	for _, q := range second.Accepted() {
+		waits = waits || strings.Contains(fmt.Sprint(q.Dictionary.StringTable), "off-cpu")
+	}
+	if !waits {
+		t.Error("got no waits after the configuration has asked for them")
+	}
+}
+
+// TestAgentKilled keeps what a back end did not take across SIGKILL.
+func TestAgentKilled(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	load(t, "shares")
+	dir := filepath.Join(t.TempDir(), "spool")
+	away := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply { return otlptest.Reply{Status: 503} })
+	agent, _ := startAgent(t, "--endpoint", away.HTTP(), "--spool", dir, "--listen", "off")
+	awaitFile(t, filepath.Join(dir, fmt.Sprintf("%020d.window", 2)))
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait() // killed
+	r := otlptest.NewReceiver(t, nil)
+	agent, log := startAgent(t, "--endpoint", r.GRPC(), "--protocol", "grpc", "--spool", dir, "--listen", "off")
+	r.Await(3)
+	account := stopAgent(t, agent, log)
+	if samples, _ := received(r.Accepted(), ""); samples != account["taken"] {
+		t.Errorf("got %d samples, want the account's %v", samples, account)
+	}
+	for _, want := range []string{"ended without notice", "of an earlier run"} {
+		if text := readLog(t, log); !strings.Contains(text, want) {
+			t.Errorf("got %s, want %q", text, want)
+		}
+	}
+}
