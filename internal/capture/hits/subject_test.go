@@ -1,0 +1,53 @@
+package hits
+
+import (
+	"slices"
+	"testing"
+
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
+)
+
+// Each event has its own values, and the first value is the total of all.
+func TestValues(t *testing.T) {
+	m := New(Config{Events: []string{"kprobe:a", "sched:b"}, Weight: "field:size"})
+	if err := m.Complete(source.Common{Target: new(target.Target)}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"hits", "size", "kprobe:a hits", "kprobe:a size", "tracepoint:sched:b hits", "tracepoint:sched:b size"}
+	values := m.Values()
+	if got := source.Types(values); !slices.EqualFunc(got, want, func(v profile.ValueType, name string) bool { return v.Type == name }) {
+		t.Fatalf("got values %v, want %v", got, want)
+	}
+	counted := stacks.Values{Hits: 3, Weight: 50}
+	for at, want := range [][]int64{{3, 50, 3, 50, 0, 0}, {3, 50, 0, 0, 3, 50}} {
+		var got []int64
+		for _, v := range values {
+			got = append(got, v.Sum(uint8(at), counted))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("event %d: got %v, want %v", at, got, want)
+		}
+	}
+	var meta profile.Meta
+	if m.Describe(&meta); meta.Value != "size" || meta.Event != "kprobe:a, tracepoint:sched:b" {
+		t.Errorf("got value %q of %q, want size of both events", meta.Value, meta.Event)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	for _, c := range []Config{
+		{}, {Events: []string{"cycles"}}, {Events: []string{"kprobe:a", "kprobe:a"}}, {Events: []string{"kprobe:a"}, Filter: "a ="},
+		{Events: slices.Repeat([]string{"kprobe:a"}, maxEvents+1)},
+	} {
+		if err := New(c).Complete(source.Common{Target: new(target.Target)}); err == nil {
+			t.Errorf("%+v: got no error", c)
+		}
+	}
+	of := &target.Target{CPUs: []int{0}}
+	if err := New(Config{Events: []string{"kprobe:a"}}).Complete(source.Common{Target: of}); err == nil {
+		t.Error("got no error for a choice of CPUs")
+	}
+}
