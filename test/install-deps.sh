@@ -14,6 +14,7 @@ test      gcc                             gcc
 test      g++                             g++
 test      readelf                         binutils
 test      perf                            linux-perf
+test      strace                          strace
 test      biolatency                      libbpf-tools
 test      chromium                        chromium
 test      busybox                         busybox-static

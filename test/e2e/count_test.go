@@ -200,7 +200,7 @@ func TestCountDynamicString(t *testing.T) {
 	runs := testenv.Tool(t, "true")
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, "count", "-o", out, "-e", "sched:sched_process_exec", "--filter", `filename == "`+runs+`"`, "--",
-		"sh", "-c", runs+"; "+runs+"; "+testenv.Tool(t, "cat")+" /dev/null; "+runs+"; :")
+		testenv.Tool(t, "sh"), "-c", runs+"; "+runs+"; "+testenv.Tool(t, "cat")+" /dev/null; "+runs+"; :")
 	if got := sum(readFolded(t, out)); r.code != 0 || got != 3 {
 		t.Errorf("got %d programs, want 3; code %d: %s", got, r.code, r.stderr)
 	}
@@ -306,7 +306,7 @@ func TestCountRefuses(t *testing.T) {
 		want  string
 	}{
 		{[]string{"-e", "sched:sched_swich"}, "did you mean sched:sched_switch"},
-		{[]string{"-e", "uprobe:" + events + ":wrok"}, "did you mean work"},
+		{[]string{"-e", "uprobe:" + events + ":wor"}, "did you mean work"},
 		{[]string{"-e", "usdt:" + events + ":fulgur:tock"}, "did you mean fulgur:tick"},
 		{[]string{"-e", "uprobe:/nonexistent:work"}, "no such file"},
 		{[]string{"-e", "uprobe:" + events + ":work+2"}, "no instruction begins there"},
