@@ -191,7 +191,7 @@ static __always_inline int unwind_step_by_tables(u32 scratch, u32 i)
 	if (s->runtime.merged < s->runtime.groups)
 		runtime_merge(scratch, i, pc, low, s->walk.sp);
 	else if (s->runtime.v8 && s->walk.chained)
-		v8_frame(scratch, i, fp);
+		v8_frame(scratch, i, v8_leaf(scratch, i, low, fp));
 	return end;
 }
 

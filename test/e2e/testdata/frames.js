@@ -3,6 +3,7 @@
 // frames.js calls: makes functions all the time, and calls them.
 // frames.js hot: calls functions until V8 has inlined them. Prints which function calls which,
 // and the first and last line of each.
+// frames.js short: sorts all the time, with a function that takes a few instructions.
 'use strict';
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 const vm = require('vm');
@@ -193,7 +194,19 @@ function hot() {
   for (;;) many_times(2000);
 }
 
+// A builtin calls it each time: V8 cannot inline it.
+function compare(a, b) {
+  return a - b;
+}
+
+function short() {
+  console.log('{}');
+  const numbers = Array.from({ length: 1000 }, (_, i) => (i * 7919) % 1009);
+  for (;;) numbers.slice().sort(compare);
+}
+
 if (!isMainThread) places[workerData.place]();
 else if (process.argv[2] === 'threads') threads();
 else if (process.argv[2] === 'hot') hot();
+else if (process.argv[2] === 'short') short();
 else calls();
