@@ -24,6 +24,9 @@ type Runtime interface {
 	// runtime has its own format of positions and line tables. Position -1 means that
 	// the code has not begun.
 	Line(c *Code, position int) int
+	// ReadsMemory reports whether functions are read from the memory of processes
+	// ([Build.Open]), rather than sent by the kernel side.
+	ReadsMemory() bool
 	// Internal reports whether code is part of the runtime rather than of a program.
 	Internal(c *Code) bool
 }

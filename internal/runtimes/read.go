@@ -13,6 +13,8 @@ type Reader interface {
 	// inlined calls. It returns none if the function is gone. final is false if a later
 	// call may return more, because the process did not answer in time.
 	Places(f Frame) (places []Place, final bool)
+	// Kept returns about how many bytes the reader keeps of the process's functions.
+	Kept() int
 }
 
 // Frame is a frame of a runtime as the kernel side records it.

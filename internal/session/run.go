@@ -30,6 +30,7 @@ type run struct {
 	finder  *debugfile.Finder
 	sources []source.Source
 	store   *stacks.Store
+	unkept  *uint64 // see [stacks.Store.Unkept]; nil until sampling starts
 	events  *events // nil unless times are recorded
 	ended   uint64  // end of sampling, CLOCK_MONOTONIC in ns
 	tidied  uint64  // when it was last tidied up, likewise
@@ -91,6 +92,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.Processes)
+	r.unkept = r.store.Unkept
 	if r.unwinder.Runtimes != nil {
 		r.store.Readers = r.unwinder.Runtimes.Reader
 	}

@@ -48,6 +48,9 @@ func (r *run) conclude(text string, hints []string, written string) error {
 		hints = append(stormLines(r.Processes.Storms()), hints...)
 	}
 	hints = append(hints, r.unwinder.Runtimes.Notes()...)
+	if r.unkept != nil {
+		hints = append(hints, unkeptLines(*r.unkept)...)
+	}
 	if len(hints) > 0 {
 		b.WriteByte('\n')
 	}
@@ -66,6 +69,14 @@ func (r *run) conclude(text string, hints []string, written string) error {
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	return nil
+}
+
+// unkeptLines reports functions of language runtimes that had no room.
+func unkeptLines(n uint64) []string {
+	if n == 0 {
+		return nil
+	}
+	return []string{"language runtimes: no room for " + plain.Count(n, "function") + ", shown without a name; profile fewer processes"}
 }
 
 // maxStorms limits the processes in the summary that mapped code too often.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"fulgur/internal/process"
@@ -24,5 +25,15 @@ func TestStormLines(t *testing.T) {
 	}
 	if lines := stormLines(nil); len(lines) > 0 {
 		t.Errorf("stormLines(nil) = %q, want none", lines)
+	}
+}
+
+// The summary tells of functions that had no room.
+func TestUnkeptLines(t *testing.T) {
+	if got := unkeptLines(0); got != nil {
+		t.Errorf("got %q without such functions", got)
+	}
+	if got := unkeptLines(3); len(got) != 1 || !strings.Contains(got[0], "3 functions") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -28,11 +28,21 @@ func newFunctions() functions {
 	return functions{known: map[runtimes.Identity]*runtimes.Code{}, same: map[runtimes.Code]*runtimes.Code{}}
 }
 
+// full reports whether no function may be added.
+func (f *functions) full() bool {
+	return len(f.known) >= maxFunctions || len(f.same) >= maxFunctions || f.bytes >= maxFunctionBytes
+}
+
 // AddCode adds the function in a record of code. Stacks that contain it arrive later.
+// Beyond the limits on functions it only counts them.
 func (s *Store) AddCode(record []byte) error {
 	id, code, err := runtimes.ParseCode(record)
-	if err != nil || len(s.functions.known) >= maxFunctions || s.functions.bytes >= maxFunctionBytes {
+	if err != nil {
 		return err
+	}
+	if s.functions.full() {
+		*s.Unkept++
+		return nil
 	}
 	s.functions.known[id] = s.functions.intern(code)
 	return nil
@@ -103,22 +113,23 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 	return at, at == parent
 }
 
-// reads reports whether functions of a kind are read from the memory of processes.
-func (s *Store) reads(kind runtimes.Kind) bool { return kind == bpf.RuntimeV8 }
-
 // readFrame returns the stack of w, a frame whose functions a reader of process pid reads,
-// called from parent. pc is an address in the instruction of its native frame, whose code is
-// in no file if compiled is set. cut means that the stack lacks frames because there was no room.
-func (s *Store) readFrame(parent NodeID, pid int, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
+// at a time in ns (CLOCK_MONOTONIC), called from parent. pc is an address in the instruction of
+// its native frame, whose code is in no file if compiled is set. cut means that the stack lacks frames because there was no room.
+func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
 	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
 	pushed := parent
 	at = s.step(key, func(step) NodeID {
 		var places []runtimes.Place
 		final := false
-		if r := s.reader(pid); r != nil {
+		if r := s.reader(pid, time); r != nil {
 			places, final = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
 		}
-		if len(places) == 0 || len(s.functions.same) >= maxFunctions || s.functions.bytes >= maxFunctionBytes {
+		if len(places) > 0 && s.functions.full() {
+			*s.Unkept++
+			places = nil
+		}
+		if len(places) == 0 {
 			places, final = []runtimes.Place{{Function: runtimes.Code{Kind: w.kind()}}}, false
 		}
 		for _, p := range slices.Backward(places) {
@@ -140,10 +151,10 @@ func (s *Store) readFrame(parent NodeID, pid int, epoch uint64, w userWord, pc u
 	return at, at == parent
 }
 
-// reader returns the reader of a process's functions, or nil.
-func (s *Store) reader(pid int) runtimes.Reader {
+// reader returns the reader of a process's functions, or nil; see [Store.Readers].
+func (s *Store) reader(pid int, time uint64) runtimes.Reader {
 	if s.Readers == nil {
 		return nil
 	}
-	return s.Readers(pid)
+	return s.Readers(pid, time)
 }

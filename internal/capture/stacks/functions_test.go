@@ -8,6 +8,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
 )
 
 // code returns the record of a Python 3.9 function of process 7. Each line spans two
@@ -139,5 +140,21 @@ func TestFunctionBytes(t *testing.T) {
 	}
 	if n := len(s.functions.known); n != 3 || len(s.functions.same) != 2 {
 		t.Errorf("got %d functions, %d distinct; want 3, 2", n, len(s.functions.same))
+	}
+}
+
+// Functions beyond the limits are counted.
+func TestStoreUnkept(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	s.Readers = func(int, uint64) runtimes.Reader { return &answers{} }
+	give(t, s, code(0x5000, 1, "first", 10))
+	next := s.Next()
+	next.functions.bytes = maxFunctionBytes
+	give(t, next, code(0x5000, 2, "second", 20), record(1, nil, javascript(0x6000)))
+	if got := next.shown(t, 1); got[0].name != "" {
+		t.Errorf("got %+v, want no name", got)
+	}
+	if *s.Unkept != 2 {
+		t.Errorf("got %d functions that were not kept, want 2", *s.Unkept)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/known"
 )
 
 // Identifiers into a [Store]'s tables.
@@ -162,8 +163,12 @@ type Store struct {
 	// Hides, if not nil, reports whether the native frames of a file are left out of stacks
 	// that have frames of a language runtime.
 	Hides func(*process.File) bool
-	// Readers, if not nil, returns the reader of a process's functions, or nil.
-	Readers func(pid int) runtimes.Reader
+	// Readers, if not nil, returns the reader of the functions of a process at a time in ns
+	// (CLOCK_MONOTONIC), or nil.
+	Readers func(pid int, time uint64) runtimes.Reader
+	// Unkept counts functions of language runtimes that had no room, in this store and those
+	// that [Store.Next] makes from it.
+	Unkept *uint64
 	// Interpreted holds the processes with frames of a language runtime.
 	Interpreted map[int]bool
 
@@ -223,6 +228,7 @@ func NewStore(r Resolver) *Store {
 		Samples:     map[Sample]Values{},
 		Files:       map[uint64]File{},
 		Interpreted: map[int]bool{},
+		Unkept:      new(uint64),
 		resolver:    r,
 		ids:         map[uint64]TraceID{},
 		traces:      map[Trace]TraceID{},
@@ -409,7 +415,7 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	}
 	for i := len(s.words) - 1; i >= 0 && !trace.Cut; i-- {
 		below, word := trace.Leaf, s.words[i]
-		if word.ofRuntime() && s.reads(word.kind()) {
+		if word.ofRuntime() && known.ReadsMemory(word.kind()) {
 			var native userWord
 			if word.second&bpf.FrameEntered != 0 && i > 0 {
 				i-- // the function's frame replaces the native one
@@ -418,7 +424,7 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 			addr, exact := userAddress(native.first)
 			f := Frame{Address: addr, Return: i > 0 && !exact}
 			at := s.resolver.Resolve(pid, f.Call(), r.Time)
-			trace.Leaf, trace.Cut = s.readFrame(trace.Leaf, pid, r.Epoch, word, f.Call(), at.Kind == process.KindAnon)
+			trace.Leaf, trace.Cut = s.readFrame(trace.Leaf, pid, r.Time, r.Epoch, word, f.Call(), at.Kind == process.KindAnon)
 			continue
 		}
 		if word.ofRuntime() {

@@ -22,6 +22,8 @@ func (a *answers) Places(f runtimes.Frame) ([]runtimes.Place, bool) {
 	return []runtimes.Place{{Function: runtimes.Code{Kind: bpf.RuntimeV8, Name: fmt.Sprintf("f%x", f.Address)}, Line: 3}}, true
 }
 
+func (*answers) Kept() int { return 0 }
+
 // javascript returns the words of a frame of JavaScript.
 func javascript(address uint64) []uint64 {
 	return []uint64{1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimeV8)<<bpf.FrameKindShift | address, 1 << 32}
@@ -34,7 +36,7 @@ func TestStoreUnfinished(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 2}
-	s.Readers = func(int) runtimes.Reader { return r }
+	s.Readers = func(int, uint64) runtimes.Reader { return r }
 	give(t, s, record(1, nil, javascript(0x5000)))
 	check := func(calls int, name string, line uint64) {
 		t.Helper()
@@ -62,7 +64,7 @@ func TestStoreUnfinishedLimit(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 1 << 30}
-	s.Readers = func(int) runtimes.Reader { return r }
+	s.Readers = func(int, uint64) runtimes.Reader { return r }
 	for id := range uint64(2 * maxUnfinished) {
 		give(t, s, record(id+1, nil, javascript(0x5000)))
 	}

@@ -22,6 +22,9 @@ type Runtime struct{}
 // Name implements [runtimes.Runtime].
 func (Runtime) Name() string { return "python" }
 
+// ReadsMemory implements [runtimes.Runtime].
+func (Runtime) ReadsMemory() bool { return false }
+
 // Internal implements [runtimes.Runtime]. It finds the shim that calls __init__ from 3.13 on
 // (_Py_InitCleanup in Python/specialize.c). Tracebacks leave it out, too.
 func (Runtime) Internal(c *runtimes.Code) bool {

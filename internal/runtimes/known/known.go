@@ -22,6 +22,13 @@ func Name(kind runtimes.Kind) string {
 	return "unknown runtime"
 }
 
+// ReadsMemory reports whether functions of a kind are read from the memory of processes; see
+// [runtimes.Runtime].
+func ReadsMemory(kind runtimes.Kind) bool {
+	r := All[kind]
+	return r != nil && r.ReadsMemory()
+}
+
 // Internal reports whether code is part of its runtime rather than of a program; see
 // [runtimes.Runtime].
 func Internal(c *runtimes.Code) bool {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
@@ -27,6 +28,8 @@ type Tracker struct {
 	files map[weak.Pointer[process.File]]file
 	// readers holds the readers of processes, by PID.
 	readers map[int]reader
+	kept    int // bytes that all readers keep, when each was used last
+	reads   budget
 	pruned  int // number of files after the last prune
 	unknown map[string]bool
 	failure error
@@ -39,10 +42,16 @@ const (
 	maxUnknown = 8
 )
 
+// maxKept limits the bytes that all readers keep of functions.
+const maxKept = 256 << 20
+
 // reader is the reader of a process image.
 type reader struct {
 	runtimes.Reader
 	image uint64
+	open  func() runtimes.Reader
+	since uint64 // CLOCK_MONOTONIC in ns: the image runs at least since then
+	kept  int    // bytes when it was used last
 }
 
 // file holds the result of searching a file.
@@ -69,7 +78,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		return
 	}
 	if t.readers[pid].image != image {
-		delete(t.readers, pid)
+		t.Forget(pid)
 	}
 	var found *runtimes.Build
 	var bias uint64
@@ -99,7 +108,9 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	found.Place(&entry, bias, glibc)
 	if found.Open != nil && t.readers[pid].Reader == nil {
 		// Each process has its own patience, so that a slow one costs others no names.
-		t.readers[pid] = reader{found.Open(process.NewMemory(pid, answer.NewPatience())), image}
+		memory := &limitedMemory{process.NewMemory(pid, answer.NewPatience()), &t.reads}
+		open := func() runtimes.Reader { return found.Open(memory) }
+		t.readers[pid] = reader{Reader: open(), image: image, open: open, since: monotonic.Now()}
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
 	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {
@@ -110,12 +121,42 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	}
 }
 
-// Reader returns the reader of functions of process pid; nil if it has none.
-func (t *Tracker) Reader(pid int) runtimes.Reader { return t.readers[pid].Reader }
+// Reader returns the reader of functions of process pid at a time in ns (CLOCK_MONOTONIC). It
+// returns nil if the process has none, or ran another program then: the kernel side does not
+// read frames of a program before [Tracker.Mapped] was called for it.
+func (t *Tracker) Reader(pid int, time uint64) runtimes.Reader {
+	r, ok := t.readers[pid]
+	if !ok || time < r.since {
+		return nil
+	}
+	kept := r.Kept()
+	t.kept += kept - r.kept
+	r.kept = kept
+	t.readers[pid] = r
+	for t.kept > maxKept && len(t.readers) > 0 {
+		t.dropLargest()
+	}
+	return t.readers[pid].Reader
+}
+
+// dropLargest replaces the reader that keeps most.
+func (t *Tracker) dropLargest() {
+	largest := -1
+	for pid, r := range t.readers {
+		if largest < 0 || r.kept > t.readers[largest].kept {
+			largest = pid
+		}
+	}
+	r := t.readers[largest]
+	t.kept -= r.kept
+	r.kept, r.Reader = 0, r.open()
+	t.readers[largest] = r
+}
 
 // Forget removes the reader of a process that has ended.
 func (t *Tracker) Forget(pid int) {
 	if t != nil {
+		t.kept -= t.readers[pid].kept
 		delete(t.readers, pid)
 	}
 }

@@ -247,8 +247,12 @@ func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, err
 		return nil, err
 	}
 	if c.own != f.Identity {
-		if err := r.owned(c, f.Identity); err != nil {
-			return nil, nil //nolint:nilerr // the frame is incomplete, and has another's function
+		err := r.owned(c, f.Identity)
+		if errors.Is(err, errLayout) {
+			return nil, nil // the frame is incomplete, and has another's function
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	at, call := r.positions.position(c.table, int(f.PC-c.start))

@@ -49,6 +49,17 @@ func (r *reader) keep(bytes int) {
 	r.kept += bytes
 }
 
+// sizes of what the reader keeps, beside bytes of lines and tables.
+const (
+	functionSize = 256
+	codeSize     = 512
+)
+
+// Kept implements [runtimes.Reader].
+func (r *reader) Kept() int {
+	return r.kept + functionSize*len(r.functions) + codeSize*len(r.codes)
+}
+
 // Places implements [runtimes.Reader].
 func (r *reader) Places(f runtimes.Frame) (places []runtimes.Place, final bool) {
 	own, err := r.function(f.Identity)

@@ -23,6 +23,9 @@ type Runtime struct{}
 // Name implements [runtimes.Runtime].
 func (Runtime) Name() string { return "javascript" }
 
+// ReadsMemory implements [runtimes.Runtime].
+func (Runtime) ReadsMemory() bool { return true }
+
 // Internal implements [runtimes.Runtime].
 func (Runtime) Internal(*runtimes.Code) bool { return false }
 

@@ -1,0 +1,50 @@
+package known
+
+import (
+	"errors"
+	"time"
+
+	"fulgur/internal/runtimes"
+)
+
+// Limits on the time for reading functions from the memory of all processes: maxReading at
+// once, and 1/readingShare of the time in the long run. Otherwise many processes with new
+// functions could stall the run.
+const (
+	maxReading   = time.Second
+	readingShare = 4
+)
+
+var errBudget = errors.New("functions of other processes take the time for reading")
+
+// budget is the time left for reading from the memory of processes. Its zero value has none
+// spent. It is not safe for concurrent use.
+type budget struct {
+	spent time.Duration
+	at    time.Time
+}
+
+// has reports whether some time is left.
+func (b *budget) has() bool {
+	now := time.Now()
+	b.spent = max(b.spent-now.Sub(b.at)/readingShare, 0)
+	b.at = now
+	return b.spent < maxReading
+}
+
+// limitedMemory is the memory of a process, limited by a budget that processes share.
+type limitedMemory struct {
+	runtimes.Memory
+	budget *budget
+}
+
+// Read implements [runtimes.Memory].
+func (m *limitedMemory) Read(b []byte, addr uint64) error {
+	if !m.budget.has() {
+		return errBudget
+	}
+	begin := time.Now()
+	err := m.Memory.Read(b, addr)
+	m.budget.spent += time.Since(begin)
+	return err
+}
