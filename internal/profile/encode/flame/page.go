@@ -28,7 +28,7 @@ var pageJS = func() string {
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
 		"dom", "data", "format", "names", "weights", "view", "functions", "colors", "chart",
-		"panel", "table", "code", "search", "prune", "filter", "times", "state", "run", "export", "main",
+		"panel", "table", "syntax", "code", "search", "prune", "filter", "times", "state", "run", "export", "main",
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")
 		if err != nil {

@@ -72,10 +72,13 @@ class Listing {
       return [heading, ...notes, this.table(SOURCE_COLUMNS, source.counts.map(([line, self, total]) =>
         this.row(self, total, String(line), '', source.file, line)))];
     }
+    const syntax = new Syntax(source.file);
     return [heading, ...notes, this.table(SOURCE_COLUMNS, source.lines.map((text, i) => {
       const line = source.first + i;
       const [self, total] = counts.get(line) ?? [0, 0];
-      return this.row(self, total, String(line), text, source.file, line);
+      const row = this.row(self, total, String(line), '', source.file, line);
+      row.lastElementChild.append(...syntax.parts(text).map(([name, part]) => element('span', part, name && `syntax ${name}`)));
+      return row;
     }))];
   }
 
