@@ -51,6 +51,7 @@ type commands struct {
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
 	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT profile."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
+	Report  reportCommand  `cmd:"" group:"files" help:"Say what dominates a profile, what it waits for and what is missing."`
 	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT profiles."`
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`

@@ -434,7 +434,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "agent": "agent --help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "softirq": "softirq --help", "runq": "runq --help", "count": "count --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
+		"fulgur": "--help", "agent": "agent --help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "softirq": "softirq --help", "runq": "runq --help", "count": "count --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "report": "report --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -79,7 +79,7 @@ func (p *Profile) ModuleName(id MappingID) string {
 }
 
 // CountUnnamed counts the samples and functions without names, and sets the losses that
-// say so.
+// say so. If p does not count its samples, it only clears the losses that no longer apply.
 func (p *Profile) CountUnnamed() {
 	unnamed := make([]bool, len(p.Frames))
 	type code struct {
@@ -113,6 +113,10 @@ func (p *Profile) CountUnnamed() {
 		case below[s.Stack]:
 			callers += s.count(counts)
 		}
+	}
+	if counts < 0 {
+		leaves = min(leaves, 1) * p.Losses[LossUnresolved]
+		callers = min(callers, 1) * p.Losses[LossUnresolvedCallers]
 	}
 	p.Losses[LossUnresolved], p.Losses[LossUnresolvedCallers] = leaves, callers
 	p.Losses[LossUnresolvedFrames] = uint64(len(distinct))

@@ -224,7 +224,7 @@ func TestLentDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"convert", "--format", "text"}, {"diff", mine}, {"view", "--no-open"}, {"merge"},
+		{"convert", "--format", "text"}, {"diff", mine}, {"report"}, {"view", "--no-open"}, {"merge"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			l.t = t

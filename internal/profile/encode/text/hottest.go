@@ -15,6 +15,21 @@ type row struct {
 	self, total  int64
 }
 
+// Function is a function, or the unnamed frames of a module, with its self and total sums of
+// a value.
+type Function struct {
+	Name, Module string
+	Self, Total  int64
+}
+
+// Functions returns the n functions of p with the highest self value, as in a summary.
+func Functions(p *profile.Profile, n, value int) (list []Function) {
+	for _, r := range hottest(p, n, value) {
+		list = append(list, Function{r.name, r.module, r.self, r.total})
+	}
+	return list
+}
+
 // hottest returns up to n rows of p with the highest self value, hottest first, without
 // rows whose self value is 0.
 func hottest(p *profile.Profile, n, value int) []row {

@@ -1,0 +1,161 @@
+// Package report describes a profile as an expert would: first what dominates, what is
+// waited for and what is missing, then functions, paths and losses. Its JSON is stable, see
+// docs/report.md.
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/encode/text"
+)
+
+// Version is the version of the JSON. Members may be added to a version, but not change.
+const Version = 1
+
+// Report is a report. Names in it are safe to print in the sense of package plain. Shares
+// are from 0 to 1.
+type Report struct {
+	Version int `json:"version"`
+	// Run and Machine say what was measured, and where.
+	Run     string `json:"run"`
+	Machine string `json:"machine"`
+	// Duration is in seconds, 0 if unknown.
+	Duration float64 `json:"duration_seconds"`
+	Totals   []Total `json:"totals"`
+	// Value is the type of the value that all shares refer to.
+	Value     string     `json:"value"`
+	Findings  []Finding  `json:"findings"`
+	Functions []Function `json:"functions"`
+	Paths     []Path     `json:"paths"`
+	Losses    []Loss     `json:"losses"`
+}
+
+// Total is the sum of a value over all samples.
+type Total struct {
+	Type  string `json:"type"`
+	Unit  string `json:"unit"`
+	Total int64  `json:"total"`
+}
+
+// Finding is what a rule found.
+type Finding struct {
+	Rule string `json:"rule"`
+	// Text is a sentence with the numbers that it rests on.
+	Text string `json:"text"`
+	// Numbers are these numbers by name.
+	Numbers map[string]float64 `json:"numbers"`
+	// Remedy is what to do about it, if anything.
+	Remedy string `json:"remedy,omitempty"`
+
+	marked string // Text with its names between the marks of [named]
+}
+
+// Function is a function with its share of the value.
+type Function struct {
+	Name   string  `json:"function"`
+	Module string  `json:"module"`
+	Self   float64 `json:"self"`
+	Total  float64 `json:"total"`
+}
+
+// Path is a stack, root first, with its share of the value.
+type Path struct {
+	Frames []string `json:"frames"`
+	Share  float64  `json:"share"`
+}
+
+// Loss is a cause of losses, see [describe.Loss]. Cause is its name in files, or "stripped"
+// for a file without symbols.
+type Loss struct {
+	Cause  string `json:"cause"`
+	What   string `json:"what"`
+	Effect string `json:"effect"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// maxPaths limits the paths.
+const maxPaths = 5
+
+// New returns the report of p with the n hottest functions by a value, given as its index.
+func New(p *profile.Profile, value, n int) *Report {
+	v := p.ValueTypes[value]
+	r := &Report{
+		Version: Version, Run: describe.Run(p.Meta), Machine: describe.Machine(p.Meta), Duration: p.Meta.Duration.Seconds(),
+		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Paths: []Path{}, Losses: []Loss{},
+	}
+	for i, v := range p.ValueTypes {
+		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
+	}
+	f := &facts{Profile: p, value: value, whole: p.Total(value), functions: text.Functions(p, n, value)}
+	for _, rule := range rules {
+		if found, ok := rule.look(f); ok {
+			found.Rule = rule.name
+			found.Text = strip(found.marked)
+			r.Findings = append(r.Findings, found)
+		}
+	}
+	if f.whole > 0 {
+		for _, g := range f.functions {
+			r.Functions = append(r.Functions, Function{plain.Terminal(g.Name), plain.Terminal(g.Module), f.share(g.Self), f.share(g.Total)})
+		}
+		r.Paths = f.paths()
+	}
+	r.Losses = append(r.Losses, losses(p)...)
+	return r
+}
+
+// losses returns the losses of p and its files without symbols.
+func losses(p *profile.Profile) (all []Loss) {
+	for cause, n := range p.Losses {
+		var one profile.Losses
+		if one[cause] = n; profile.Loss(cause) == profile.LossUnresolved {
+			one[profile.LossUnresolvedFrames] = p.Losses[profile.LossUnresolvedFrames]
+		}
+		for _, l := range describe.Losses(one) {
+			all = append(all, Loss{profile.Loss(cause).String(), l.What, l.Effect, l.Remedy})
+		}
+	}
+	for _, l := range describe.Stripped(p.Meta.Stripped) {
+		all = append(all, Loss{"stripped", l.What, l.Effect, l.Remedy})
+	}
+	return all
+}
+
+// facts is what rules look at.
+type facts struct {
+	*profile.Profile
+	value     int
+	whole     int64 // total of the value
+	functions []text.Function
+}
+
+// share returns n as a share of the whole.
+func (f *facts) share(n int64) float64 { return float64(n) / float64(f.whole) }
+
+// paths returns the heaviest stacks.
+func (f *facts) paths() []Path {
+	sums := map[profile.StackID]int64{}
+	for _, s := range f.Samples {
+		sums[s.Stack] += s.Values[f.value]
+	}
+	var ids []profile.StackID
+	for id, n := range sums {
+		if n > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b profile.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+	all := []Path{}
+	for _, id := range ids[:min(len(ids), maxPaths)] {
+		path := Path{Frames: []string{}, Share: f.share(sums[id])}
+		for _, frame := range slices.Backward(f.AppendFrames(nil, id)) {
+			path.Frames = append(path.Frames, plain.Terminal(f.FrameName(frame)))
+		}
+		all = append(all, path)
+	}
+	return all
+}

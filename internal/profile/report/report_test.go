@@ -1,0 +1,182 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+)
+
+var (
+	counted = profile.ValueType{Type: "samples", Unit: "count"}
+	onCPU   = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	offCPU  = profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+)
+
+// sample is a sample with one frame.
+type sample struct {
+	comm, function string // "" is a frame without a name
+	kind           profile.Kind
+	end            profile.End
+	values         []int64
+}
+
+// made returns a profile of samples.
+func made(types []profile.ValueType, m profile.Meta, l profile.Losses, samples ...sample) *profile.Profile {
+	b := profile.NewBuilder(types...)
+	for _, s := range samples {
+		f := profile.Frame{Mapping: b.Mapping(profile.Mapping{Path: "/bin/app"}), Kind: s.kind, Address: 7}
+		if s.function != "" {
+			f.Function = b.Function(profile.Function{Name: s.function, SystemName: s.function})
+		}
+		b.Add(profile.Sample{Stack: b.Push(0, b.Frame(f)), Task: b.Task(profile.Task{PID: 1, Comm: s.comm}), CPU: -1, End: s.end, Values: s.values})
+	}
+	return b.Profile(m, l)
+}
+
+// many returns n functions with one sample each.
+func many(n int) (all []sample) {
+	for i := range n {
+		all = append(all, sample{comm: "app", function: "f" + string(rune('A'+i)), values: []int64{10}})
+	}
+	return all
+}
+
+// Each rule finds its condition, and is silent without it.
+func TestRules(t *testing.T) {
+	samples := []profile.ValueType{counted}
+	mixed := []profile.ValueType{counted, onCPU, offCPU}
+	one := func(s sample) []sample { return append(many(9), s) }
+	for _, c := range []struct {
+		rule  string
+		p     *profile.Profile
+		value int
+		want  string // "" if it is silent
+	}{
+		{"empty", made(samples, profile.Meta{}, profile.Losses{}), 0, "The profile is empty: the total of samples is 0."},
+		{"empty", made(samples, profile.Meta{}, profile.Losses{}, many(1)...), 0, ""},
+		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 10 * time.Second, CPUs: 4}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 12_500_000_000}}), 1, "It used 1.25 CPUs of 4 on average: 12.5 s of CPU time in 10.0 s."},
+		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 5}}), 1, ""},
+		{"waits", made(mixed, profile.Meta{}, profile.Losses{},
+			sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 6_000_000_000}}, sample{"a", "[poll]", profile.KindMarker, 0, []int64{1, 0, 2_000_000_000}}, sample{"a", "f", 0, 0, []int64{1, 2_000_000_000, 0}}), 2,
+			"Threads waited for 8.0 s and ran for 2.0 s: 80.0 % of their time was waiting, most for [futex] (75.0 % of the waits)."},
+		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 1}}, sample{"a", "f", 0, 0, []int64{1, 2, 0}}), 1, ""},
+		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "hot", 0, 0, []int64{20}})...), 0, "hot of app takes 50.0 % of all samples by itself: 20 samples."},
+		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, ""},
+		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(25)...), 0, "The profile is flat: the hottest function, fA, takes only 4.0 %; look at callers and at the paths below."},
+		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
+		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "copy", profile.KindKernel, 0, []int64{20}})...), 0, "The kernel takes 50.0 %, and its largest function, copy, 50.0 %."},
+		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "copy", profile.KindKernel, 0, []int64{10}})...), 0, ""},
+		{"process", made(samples, profile.Meta{}, profile.Losses{}, append(many(9), sample{"cc1", "f", 0, 0, []int64{10}})...), 0, "Of 2 names of processes and threads, app takes 90.0 %."},
+		{"process", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
+		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, "There are only 100 samples: a share of 50 % has a standard error of 5 points."},
+		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
+		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "", 0, 0, []int64{10}})...), 0, "10.0 % is in functions without names."},
+		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
+		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(10)...), 0, "1 samples are in no count, beside 100 that are."},
+		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(11)...), 0, ""},
+		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{10}})...), 0, `10.0 % has stacks without their outermost callers; the most frequent cause is "depth limit" (10.0 %).`},
+		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{9}})...), 0, ""},
+	} {
+		got := ""
+		for _, f := range New(c.p, c.value, 20).Findings {
+			if f.Rule == c.rule {
+				got = f.Text
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.rule, got, c.want)
+		}
+	}
+}
+
+// docs/report.md has a row for each rule.
+func TestRulesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/report.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules {
+		if !strings.Contains(string(text), "\n| `"+r.name+"` | ") {
+			t.Errorf("docs/report.md has no row for %s", r.name)
+		}
+	}
+}
+
+// No name can be markup, end a table's cell or reach the terminal.
+func TestHostile(t *testing.T) {
+	names := slices.Concat(encodetest.HostileNames, []string{"a|b", "`x` [y](http://z) @user", "``", "<img src=x>"})
+	for _, name := range names {
+		if name == "" {
+			continue // a frame without a name
+		}
+		p := made([]profile.ValueType{counted}, profile.Meta{Scope: name, Host: name, Stripped: profile.StrippedFiles{Files: []profile.Stripped{{Path: name, Remedy: name}}}},
+			profile.Losses{}, sample{name, name, profile.KindKernel, 0, []int64{3}}, sample{"b", "", 0, 0, []int64{1}})
+		r := New(p, 0, 5)
+		var text, markdown, data bytes.Buffer
+		for write, out := range map[*bytes.Buffer]func() error{&text: func() error { return r.WriteText(&text) }, &markdown: func() error { return r.WriteMarkdown(&markdown) }, &data: func() error { return r.WriteJSON(&data) }} {
+			if err := out(); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range write.String() {
+				if c != '\n' && !unicode.IsPrint(c) {
+					t.Errorf("%q: got %q in %s", name, c, write)
+				}
+			}
+		}
+		shown := plain.Terminal(name)
+		for line := range strings.Lines(markdown.String()) {
+			if strings.HasPrefix(line, "| ") && strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 5 {
+				t.Errorf("%q: got the row %q, want four cells", name, line)
+			}
+			if rest := outside(line); strings.ContainsAny(rest, "<[@") {
+				t.Errorf("%q: got %q outside of code in %q", name, rest, line)
+			}
+		}
+		var back Report
+		if err := json.Unmarshal(data.Bytes(), &back); err != nil || back.Functions[0].Name != shown {
+			t.Errorf("%q: got %q, %v from JSON, want %q", name, back.Functions[0].Name, err, shown)
+		}
+	}
+}
+
+// outside returns a line of Markdown without its code spans, as CommonMark 6.1 finds them: a
+// run of backticks up to the next run of the same length.
+func outside(line string) string {
+	var b strings.Builder
+	for line != "" {
+		before, rest, found := strings.Cut(line, "`")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		n := 1 + len(rest) - len(strings.TrimLeft(rest, "`"))
+		rest = rest[n-1:]
+		closed := false
+		for at := 0; at < len(rest); {
+			if rest[at] != '`' {
+				at++
+				continue
+			}
+			run := len(rest[at:]) - len(strings.TrimLeft(rest[at:], "`"))
+			at += run
+			if run == n {
+				rest, closed = rest[at:], true
+				break
+			}
+		}
+		if !closed {
+			b.WriteString(strings.Repeat("`", n))
+		}
+		line = rest
+	}
+	return b.String()
+}

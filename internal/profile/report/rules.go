@@ -1,0 +1,282 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+)
+
+// rules are the rules in the order of their findings: what dominates, what is waited for,
+// and what is missing. docs/report.md has them all.
+var rules = []struct {
+	name string
+	look func(*facts) (Finding, bool)
+}{
+	{"empty", empty},
+	{"load", load},
+	{"waits", waits},
+	{"hot_function", hotFunction},
+	{"flat", flat},
+	{"kernel", kernel},
+	{"process", process},
+	{"few_samples", fewSamples},
+	{"unnamed", unnamed},
+	{"lost", lost},
+	{"truncated", truncated},
+}
+
+// Thresholds of rules, as shares unless stated otherwise.
+const (
+	hotShare       = 0.2
+	flatShare      = 0.05
+	kernelShare    = 0.3
+	processShare   = 0.5
+	waitShare      = 0.5
+	unnamedShare   = 0.05
+	lostShare      = 0.01
+	truncatedShare = 0.1
+	manySamples    = 200 // samples
+)
+
+// Marks around the names in a sentence. Names are printable, so they have none.
+const begin, end = "\x01", "\x02"
+
+// named returns an untrusted name as a part of a sentence.
+func named(s string) string { return begin + plain.Terminal(s) + end }
+
+// strip removes the marks of names.
+func strip(s string) string { return strings.NewReplacer(begin, "", end, "").Replace(s) }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// quantity returns n of a value in words.
+func (f *facts) quantity(n int64, v profile.ValueType) string {
+	text := describe.Quantity(n, v.Unit)
+	if v.Unit == "count" {
+		text += " " + plain.Terminal(v.Type)
+	}
+	return text
+}
+
+// find returns the index of a value in nanoseconds, or -1.
+func (f *facts) find(name string) int {
+	return slices.Index(f.ValueTypes, profile.ValueType{Type: name, Unit: "nanoseconds"})
+}
+
+func empty(f *facts) (Finding, bool) {
+	return Finding{marked: "The profile is empty: the total of " + named(f.ValueTypes[f.value].Type) + " is 0."}, f.whole <= 0
+}
+
+func load(f *facts) (Finding, bool) {
+	v := f.find("cpu")
+	seconds := f.Meta.Duration.Seconds()
+	if v < 0 || seconds <= 0 || f.Total(v) <= 0 {
+		return Finding{}, false
+	}
+	used := float64(f.Total(v)) / 1e9
+	of := ""
+	numbers := map[string]float64{"cpu_seconds": used, "seconds": seconds, "cpus": used / seconds}
+	if f.Meta.CPUs > 0 {
+		of = fmt.Sprintf(" of %d", f.Meta.CPUs)
+		numbers["machine_cpus"] = float64(f.Meta.CPUs)
+	}
+	return Finding{Numbers: numbers, marked: fmt.Sprintf("It used %.2f CPUs%s on average: %.1f s of CPU time in %.1f s.", used/seconds, of, used, seconds)}, true
+}
+
+func waits(f *facts) (Finding, bool) {
+	on, off := f.find("cpu"), f.find("off-cpu")
+	if off < 0 || f.Total(off) <= 0 {
+		return Finding{}, false
+	}
+	waited, ran := f.Total(off), int64(0)
+	if on >= 0 {
+		ran = f.Total(on)
+	}
+	share := float64(waited) / float64(waited+ran)
+	if share < waitShare {
+		return Finding{}, false
+	}
+	numbers := map[string]float64{"waiting_seconds": float64(waited) / 1e9, "running_seconds": float64(ran) / 1e9, "share": share}
+	sentence := fmt.Sprintf("Threads waited for %s", describe.Quantity(waited, "nanoseconds"))
+	if on >= 0 {
+		sentence += fmt.Sprintf(" and ran for %s: %s of their time was waiting", describe.Quantity(ran, "nanoseconds"), percent(share))
+	}
+	if reason, n := f.reason(off); n > 0 {
+		of := float64(n) / float64(waited)
+		numbers["reason_share"] = of
+		sentence += fmt.Sprintf(", most for %s (%s of the waits)", named(reason), percent(of))
+	}
+	return Finding{Numbers: numbers, marked: sentence + "."}, true
+}
+
+// reason returns the most frequent note on top of the stacks of value v, "[futex]", and its
+// sum.
+func (f *facts) reason(v int) (note string, sum int64) {
+	return most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			if leaf := f.Stacks[s.Stack].Frame; leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker {
+				add(f.FrameName(leaf), s.Values[v])
+			}
+		}
+	})
+}
+
+// most returns the key with the largest sum of what is added.
+func most(each func(add func(string, int64))) (key string, sum int64) {
+	sums := map[string]int64{}
+	each(func(k string, n int64) { sums[k] += n })
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+	if len(keys) == 0 {
+		return "", 0
+	}
+	return keys[0], sums[keys[0]]
+}
+
+func hotFunction(f *facts) (Finding, bool) {
+	if f.whole <= 0 || len(f.functions) == 0 || f.share(f.functions[0].Self) < hotShare {
+		return Finding{}, false
+	}
+	g := f.functions[0]
+	share := f.share(g.Self)
+	return Finding{
+		Numbers: map[string]float64{"share": share, "value": float64(g.Self)},
+		marked: fmt.Sprintf("%s of %s takes %s of all %s by itself: %s.", named(g.Name), named(g.Module), percent(share),
+			named(f.ValueTypes[f.value].Type), f.quantity(g.Self, f.ValueTypes[f.value])),
+	}, true
+}
+
+func flat(f *facts) (Finding, bool) {
+	if f.whole <= 0 || len(f.functions) == 0 || f.share(f.functions[0].Self) >= flatShare {
+		return Finding{}, false
+	}
+	g := f.functions[0]
+	share := f.share(g.Self)
+	return Finding{
+		Numbers: map[string]float64{"share": share},
+		marked:  fmt.Sprintf("The profile is flat: the hottest function, %s, takes only %s; look at callers and at the paths below.", named(g.Name), percent(share)),
+	}, true
+}
+
+func kernel(f *facts) (Finding, bool) {
+	var sum int64
+	function, n := most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			leaf := f.Stacks[s.Stack].Frame
+			if leaf != 0 && f.Frames[leaf].Kind == profile.KindKernel {
+				sum += s.Values[f.value]
+				add(f.GroupName(leaf), s.Values[f.value])
+			}
+		}
+	})
+	if f.whole <= 0 || f.share(sum) < kernelShare {
+		return Finding{}, false
+	}
+	return Finding{
+		Numbers: map[string]float64{"share": f.share(sum), "function_share": f.share(n)},
+		marked:  fmt.Sprintf("The kernel takes %s, and its largest function, %s, %s.", percent(f.share(sum)), named(function), percent(f.share(n))),
+	}, true
+}
+
+func process(f *facts) (Finding, bool) {
+	names := map[string]bool{}
+	name, n := most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			comm := f.Tasks[s.Task].Comm
+			names[comm] = true
+			add(comm, s.Values[f.value])
+		}
+	})
+	if f.whole <= 0 || len(names) < 2 || f.share(n) < processShare {
+		return Finding{}, false
+	}
+	return Finding{
+		Numbers: map[string]float64{"share": f.share(n), "names": float64(len(names))},
+		marked:  fmt.Sprintf("Of %d names of processes and threads, %s takes %s.", len(names), named(name), percent(f.share(n))),
+	}, true
+}
+
+// samples returns the number of samples, and false if the profile does not count them.
+func (f *facts) samples() (int64, bool) {
+	v := slices.Index(f.ValueTypes, profile.ValueType{Type: "samples", Unit: "count"})
+	if v < 0 || describe.IsMixed(f.ValueTypes) {
+		return 0, false
+	}
+	return f.Total(v), true
+}
+
+func fewSamples(f *facts) (Finding, bool) {
+	n, ok := f.samples()
+	if !ok || n <= 0 || n >= manySamples {
+		return Finding{}, false
+	}
+	// The standard error of a share of one half.
+	points := 50 / math.Sqrt(float64(n))
+	return Finding{
+		Numbers: map[string]float64{"samples": float64(n), "standard_error_points": points},
+		marked:  fmt.Sprintf("There are only %d samples: a share of 50 %% has a standard error of %.0f points.", n, points),
+		Remedy:  "measure longer, or at a higher rate",
+	}, true
+}
+
+func unnamed(f *facts) (Finding, bool) {
+	var sum int64
+	for _, s := range f.Samples {
+		leaf := f.Stacks[s.Stack].Frame
+		if leaf != 0 && f.Frames[leaf].Kind != profile.KindMarker && !f.Named(leaf) {
+			sum += s.Values[f.value]
+		}
+	}
+	if f.whole <= 0 || f.share(sum) < unnamedShare {
+		return Finding{}, false
+	}
+	found := Finding{
+		Numbers: map[string]float64{"share": f.share(sum)},
+		marked:  fmt.Sprintf("%s is in functions without names.", percent(f.share(sum))),
+	}
+	if files := f.Meta.Stripped.Files; len(files) > 0 && files[0].Remedy != "" {
+		found.Remedy = plain.Terminal(files[0].Remedy)
+	}
+	return found, true
+}
+
+func lost(f *facts) (Finding, bool) {
+	n, ok := f.samples()
+	missing := f.Losses.Uncounted()
+	if !ok || missing == 0 || float64(missing) < lostShare*float64(n) {
+		return Finding{}, false
+	}
+	found := Finding{
+		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
+		marked:  fmt.Sprintf("%d samples are in no count, beside %d that are.", missing, n),
+	}
+	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}) {
+		found.Remedy = cmp.Or(found.Remedy, l.Remedy)
+	}
+	return found, true
+}
+
+func truncated(f *facts) (Finding, bool) {
+	var sum int64
+	why, n := most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			if s.End.Cut() {
+				sum += s.Values[f.value]
+				add(s.End.String(), s.Values[f.value])
+			}
+		}
+	})
+	if f.whole <= 0 || f.share(sum) < truncatedShare {
+		return Finding{}, false
+	}
+	return Finding{
+		Numbers: map[string]float64{"share": f.share(sum), "cause_share": f.share(n)},
+		marked:  fmt.Sprintf("%s has stacks without their outermost callers; the most frequent cause is %q (%s).", percent(f.share(sum)), why, percent(f.share(n))),
+	}, true
+}

@@ -1,0 +1,134 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// shownFrames limits the innermost frames of a path in text.
+const shownFrames = 8
+
+// WriteJSON writes r as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// WriteText writes r for a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	return r.write(w, layout{
+		heading: func(s string) string { return "\n" + s + "\n" },
+		item:    func(s string) string { return "  " + strip(s) + "\n" },
+		row:     func(cells ...string) string { return fmt.Sprintf("  %7s %7s  %s (%s)\n", anys(cells)...) },
+		name:    func(s string) string { return s },
+	})
+}
+
+// WriteMarkdown writes r as Markdown. Names are code, so that none of them is markup, a link
+// or a mention.
+func (r *Report) WriteMarkdown(w io.Writer) error {
+	return r.write(w, layout{
+		heading: func(s string) string { return "\n## " + s + "\n\n" },
+		item:    func(s string) string { return "- " + code(s) + "\n" },
+		row:     func(cells ...string) string { return fmt.Sprintf("| %s | %s | %s | %s |\n", anys(cells)...) },
+		columns: "| self | total | function | module |\n|---:|---:|---|---|\n",
+		name:    func(s string) string { return span(s, true) },
+	})
+}
+
+// layout is how a report looks.
+type layout struct {
+	heading func(string) string
+	item    func(string) string // of a text with marked names
+	row     func(cells ...string) string
+	columns string              // heading of a table
+	name    func(string) string // in a cell
+}
+
+func (r *Report) write(w io.Writer, l layout) error {
+	var b strings.Builder
+	if head := strings.Trim(r.Run+"; "+r.Machine, "; "); head != "" {
+		b.WriteString(strings.TrimLeft(l.item(begin+head+end), " -"))
+	}
+	b.WriteString(l.heading("Findings"))
+	for _, f := range r.Findings {
+		text := f.marked
+		if f.Remedy != "" {
+			text += " Remedy: " + begin + f.Remedy + end + "."
+		}
+		b.WriteString(l.item(text))
+	}
+	if len(r.Functions) > 0 {
+		b.WriteString(l.heading("Functions by " + r.Value))
+		b.WriteString(l.columns)
+		for _, f := range r.Functions {
+			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.name(f.Module)))
+		}
+		b.WriteString(l.heading("Paths"))
+	}
+	for _, p := range r.Paths {
+		frames, more := p.Frames, ""
+		if n := len(frames); n > shownFrames {
+			frames, more = frames[n-shownFrames:], "… → "
+		}
+		b.WriteString(l.item(percent(p.Share) + " " + begin + more + strings.Join(frames, " → ") + end))
+	}
+	if len(r.Losses) > 0 {
+		b.WriteString(l.heading("Losses"))
+	}
+	for _, loss := range r.Losses {
+		text := begin + loss.What + end
+		for _, more := range []string{loss.Effect, loss.Remedy} {
+			if more != "" {
+				text += "; " + begin + more + end
+			}
+		}
+		b.WriteString(l.item(text))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func anys(cells []string) []any {
+	all := make([]any, len(cells))
+	for i, c := range cells {
+		all[i] = c
+	}
+	return all
+}
+
+// code turns the marked names of a text into code spans.
+func code(s string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, begin)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		name, after, _ := strings.Cut(rest, end)
+		b.WriteString(span(name, false))
+		s = after
+	}
+}
+
+// span returns a name as a code span of Markdown (CommonMark 6.1), whose delimiter is longer
+// than every run of backticks in it. In a cell of a table, GitHub's Markdown takes "\|" for a
+// bar, even in code.
+func span(s string, cell bool) string {
+	longest, run := 0, 0
+	for _, r := range s {
+		if run++; r != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	if cell {
+		s = strings.ReplaceAll(s, "|", `\|`)
+	}
+	ticks := strings.Repeat("`", longest+1)
+	return ticks + " " + s + " " + ticks
+}

@@ -1,0 +1,59 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"fulgur/internal/profile/output"
+	"fulgur/internal/profile/report"
+)
+
+// ReportOptions describe a report of a profile.
+type ReportOptions struct {
+	// Input is the file to read, "-" for standard input, in any format that [Convert]
+	// reads.
+	Input string
+	// Value is the type of the value to report on; empty means the profile's default.
+	Value string
+	// Functions is the number of functions to list.
+	Functions int
+	// Format is "text", "md" or "json".
+	Format string
+	// Output is the file to write; "-" or empty means Stdout.
+	Output string
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// Quiet suppresses warnings.
+	Quiet bool
+}
+
+// Report writes what an expert would say about a profile. The exit code is 0, 2 with a usage
+// error, or 1 with another one.
+func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
+	p, err := readProfile(ctx, o.Input, warnOn(o.Stderr, o.Quiet))
+	if err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	value, err := chooseValue(p, o.Value)
+	if err != nil {
+		return 2, err
+	}
+	out, err := output.Create(o.Output, o.Stdout)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	r := report.New(p, value, o.Functions)
+	write := r.WriteText
+	switch o.Format {
+	case "md":
+		write = r.WriteMarkdown
+	case "json":
+		write = r.WriteJSON
+	}
+	if err := write(output.Until(ctx, out)); err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	return 0, out.Commit()
+}
