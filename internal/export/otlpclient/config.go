@@ -191,7 +191,7 @@ func validHeader(name, value string) bool {
 }
 
 // Warning returns why the configuration is unsafe, or "".
-func (c *Config) Warning() string {
+func (c Config) Warning() string {
 	if c.URL.Scheme == "https" || len(c.Headers) == 0 || isLoopback(c.URL.Hostname()) {
 		return ""
 	}

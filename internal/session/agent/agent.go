@@ -37,7 +37,7 @@ type Options struct {
 
 // Agent is a running agent.
 type Agent struct {
-	options  Options // in use
+	inUse    atomic.Pointer[Options]
 	log      io.Writer
 	delivery *delivery.Delivery
 	started  time.Time
@@ -56,7 +56,8 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 	if err != nil {
 		return 2, err
 	}
-	a := &Agent{options: o, log: log, started: time.Now()}
+	a := &Agent{log: log, started: time.Now()}
+	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
 	if err := a.open(); err != nil {
 		return 1, err
@@ -80,16 +81,19 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 	return exitCode, errors.Join(err, closeErr)
 }
 
+// options returns the options in use.
+func (a *Agent) options() Options { return *a.inUse.Load() }
+
 // open opens the spool and begins the delivery.
 func (a *Agent) open() error {
 	store, found := spool.InMemory(), spool.Found{}
-	if a.options.Spool != "" {
+	if a.options().Spool != "" {
 		var err error
-		if store, found, err = spool.Open(a.options.Spool, a.options.SpoolSize); err != nil {
+		if store, found, err = spool.Open(a.options().Spool, a.options().SpoolSize); err != nil {
 			return err
 		}
 	}
-	a.warn(a.options.BackEnd.Warning())
+	a.warn(a.options().BackEnd.Warning())
 	if found.Corrupt > 0 {
 		a.warn(fmt.Sprintf("spool: set aside %s", plain.Count(uint64(found.Corrupt), "corrupt file")))
 	}
@@ -100,7 +104,7 @@ func (a *Agent) open() error {
 		a.gap = max(gap, 0)
 		a.warn(fmt.Sprintf("the last run ended without notice: nothing was measured from %s to %s", found.Stopped.Format(time.RFC3339), a.started.Format(time.RFC3339)))
 	}
-	a.delivery = delivery.New(store, found, a.options.BackEnd, a.warn)
+	a.delivery = delivery.New(store, found, a.options().BackEnd, a.warn)
 	return nil
 }
 
@@ -124,7 +128,7 @@ func (a *Agent) measure(ctx context.Context, load func() (Options, error), reloa
 		ended := make(chan outcome, 1)
 		var began atomic.Bool
 		go func() {
-			o := a.options.Measure
+			o := a.options().Measure
 			o.Ready = func() {
 				began.Store(true)
 				a.announce()
@@ -147,7 +151,7 @@ func (a *Agent) measure(ctx context.Context, load func() (Options, error), reloa
 		case end.err != nil || next == nil:
 			return end.code, end.err
 		default:
-			old := a.options
+			old := a.options()
 			before = &old
 			a.apply(*next)
 		}
@@ -170,10 +174,10 @@ func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, end
 			continue
 		}
 		a.reloads[1].Add(1)
-		if next.Spool != a.options.Spool || next.SpoolSize != a.options.SpoolSize || next.Listen != a.options.Listen {
+		if next.Spool != a.options().Spool || next.SpoolSize != a.options().SpoolSize || next.Listen != a.options().Listen {
 			a.warn("a change of the spool or the address to listen on needs a restart")
 		}
-		if !sameMeasure(next.Measure, a.options.Measure) {
+		if !sameMeasure(next.Measure, a.options().Measure) {
 			return outcome{}, &next
 		}
 		a.apply(next)
@@ -182,7 +186,9 @@ func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, end
 
 // apply takes over the parts of a configuration that can change.
 func (a *Agent) apply(o Options) {
-	a.options.Measure, a.options.BackEnd = o.Measure, o.BackEnd
+	now := a.options()
+	now.Measure, now.BackEnd = o.Measure, o.BackEnd
+	a.inUse.Store(&now)
 	a.warn(o.BackEnd.Warning())
 	a.warn("using the new configuration")
 	a.delivery.Use(o.BackEnd)
@@ -197,7 +203,7 @@ func sameMeasure(a, b session.RecordOptions) bool {
 }
 
 func (a *Agent) announce() {
-	o := a.options
+	o := a.options()
 	a.warn(fmt.Sprintf("measuring %s at %d Hz; a profile of every %s goes to %s", o.Measure.Target, o.Measure.Frequency, o.Measure.Every, o.BackEnd.URL.Redacted()))
 }
 
@@ -223,7 +229,7 @@ func (a *Agent) send(p *profile.Profile) {
 	if len(p.Samples) == 0 {
 		return
 	}
-	message, profiles := otlp.Message(p, otlp.Options{Resource: a.options.Measure.Resource})
+	message, profiles := otlp.Message(p, otlp.Options{Resource: a.options().Measure.Resource})
 	if len(message) <= maxMessage || len(p.Samples) == 1 {
 		a.delivery.Add(spool.Head{Samples: uint64(p.Total(0)), Profiles: uint64(profiles)}, message)
 		return

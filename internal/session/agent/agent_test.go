@@ -27,7 +27,9 @@ func idle(t *testing.T) (*Agent, *otlptest.Receiver) {
 		t.Fatal(err)
 	}
 	a := &Agent{log: t.Output(), started: time.Unix(1000, 0)}
-	a.options.Measure.Every = 10 * time.Second
+	var o Options
+	o.Measure.Every = 10 * time.Second
+	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
 	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, c, func(text string) { t.Log(text) })
 	return a, r
@@ -127,10 +129,8 @@ func TestBadStart(t *testing.T) {
 	if code, err := Run(t.Context(), func() (Options, error) { return Options{}, bad }, nil, t.Output()); code != 2 || !errors.Is(err, bad) {
 		t.Errorf("got code %d, error %v", code, err)
 	}
-	a, _ := idle(t)
 	o := Options{Listen: "256.0.0.1:1", BackEnd: otlpclient.Config{}}
 	o.BackEnd, _ = otlpclient.Configure("", "", func(string) string { return "" })
-	a.options = o
 	if code, err := Run(t.Context(), func() (Options, error) { return o, nil }, nil, t.Output()); code != 1 || err == nil {
 		t.Errorf("got code %d, error %v", code, err)
 	}

@@ -31,10 +31,10 @@ type server struct {
 
 // listen starts the server.
 func (a *Agent) listen() (*server, error) {
-	if a.options.Listen == "" {
+	if a.options().Listen == "" {
 		return &server{}, nil
 	}
-	l, err := net.Listen("tcp", a.options.Listen)
+	l, err := net.Listen("tcp", a.options().Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
@@ -86,7 +86,7 @@ func (a *Agent) problem(now time.Time) string {
 	if n := a.window.Load(); n > 0 {
 		last = time.Unix(0, n)
 	}
-	if age := now.Sub(last); age > 2*a.options.Measure.Every+patience {
+	if age := now.Sub(last); age > 2*a.options().Measure.Every+patience {
 		return fmt.Sprintf("no window for %s", age.Round(time.Second))
 	}
 	return ""
