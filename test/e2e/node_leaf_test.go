@@ -164,10 +164,3 @@ func TestNodeSelfTimes(t *testing.T) {
 		})
 	}
 }
-
-func sum(counts map[string]int) (total int) {
-	for _, n := range counts {
-		total += n
-	}
-	return total
-}
