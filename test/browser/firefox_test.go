@@ -218,7 +218,7 @@ func TestFirefoxRecording(t *testing.T) {
 		"Renamed: now called tar",
 		"BlockIO: write 512B  (8:16+8)",
 		"BlockIO: read sync read-ahead 4,096B /etc/passwd (nvme0n1+2,048)",
-		"OffCpu: disk read (D (uninterruptible)), woken by kworker (9/10)",
+		"OffCpu: disk read, uninterruptible; woken by kworker 9/10",
 	}
 	if !slices.Equal(labels, want) {
 		t.Errorf("markers = \n%q, want\n%q", labels, want)
