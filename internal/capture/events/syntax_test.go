@@ -56,7 +56,7 @@ func TestMatch(t *testing.T) {
 		want          bool
 	}{
 		{"vfs_*", "vfs_read", true}, {"vfs_*", "vfs_", true}, {"vfs_*", "vf", false}, {"*read*", "vfs_read", true},
-		{"v?s", "vfs", true}, {"v?s", "vs", false}, {"a*b*c", "axxbxbc", true}, {"a*b*c", "axxbxb", false}, {"", "", true}, {"*", "", true}, {"a", "ab", false},
+		{"*ab", "xab", true}, {"v?s", "vfs", true}, {"v?s", "vs", false}, {"a*b*c", "axxbxbc", true}, {"a*b*c", "axxbxb", false}, {"", "", true}, {"*", "", true}, {"a", "ab", false},
 	} {
 		if got := Match(test.pattern, test.name); got != test.want {
 			t.Errorf("Match(%q, %q): got %t, want %t", test.pattern, test.name, got, test.want)
