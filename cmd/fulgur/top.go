@@ -95,7 +95,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 		rate = topFrequency
 	}
 	common.Every = time.Duration(c.Interval)
-	return session.ProfileOptions{Options: common, Event: c.Event, Frequency: uint64(rate)}, err
+	return session.ProfileOptions{Options: common, Event: c.Event, Frequency: rate}, err
 }
 
 // show measures and shows the result on a terminal. It prints messages after

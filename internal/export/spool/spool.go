@@ -89,7 +89,8 @@ func Open(dir string, limit int64) (s *Spool, found Found, err error) {
 	if err := s.scan(&found); err != nil {
 		return s, found, err
 	}
-	return s, found, s.touch()
+	err = s.touch()
+	return s, found, err
 }
 
 // openPrivate opens a directory that nobody but the user and root can change.

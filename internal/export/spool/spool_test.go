@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // open opens a spool that is closed at the end of the test.
@@ -254,12 +256,10 @@ func TestLinks(t *testing.T) {
 
 // TestFullDisk keeps in memory what a full file system does not take.
 func TestFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a file system")
-	}
+	testenv.Root(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
-		t.Skipf("mount: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	s, _ := open(t, dir, 1<<20)

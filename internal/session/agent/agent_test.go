@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -48,7 +49,7 @@ func TestMetrics(t *testing.T) {
 	a.delivery.End()
 	a.delivery.Run(t.Context())
 	w := httptest.NewRecorder()
-	a.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	a.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := w.Body.String()
 	total := 2 * p.Total(0)
 	for _, want := range []string{
