@@ -131,6 +131,7 @@ const (
 	BlockIOProgTargetFree         = "target_free"
 	BlockIOVarActive              = "active"
 	BlockIOVarAnyRemaps           = "any_remaps"
+	BlockIOVarByCgroup            = "by_cgroup"
 	BlockIOVarByCpu               = "by_cpu"
 	BlockIOVarByThread            = "by_thread"
 	BlockIOVarGeneration          = "generation"
@@ -241,6 +242,7 @@ type BlockIOMapSpecs struct {
 type BlockIOVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
@@ -344,6 +346,7 @@ func (m *BlockIOMaps) Close() error {
 type BlockIOVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Generation          *ebpf.Variable `ebpf:"generation"`

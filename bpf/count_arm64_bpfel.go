@@ -127,6 +127,7 @@ const (
 	CountProgTargetFree        = "target_free"
 	CountVarActive             = "active"
 	CountVarAnyRemaps          = "any_remaps"
+	CountVarByCgroup           = "by_cgroup"
 	CountVarByCpu              = "by_cpu"
 	CountVarByPlace            = "by_place"
 	CountVarByThread           = "by_thread"
@@ -241,6 +242,7 @@ type CountMapSpecs struct {
 type CountVariableSpecs struct {
 	Active             *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps          *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup           *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu              *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace            *ebpf.VariableSpec `ebpf:"by_place"`
 	ByThread           *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -352,6 +354,7 @@ func (m *CountMaps) Close() error {
 type CountVariables struct {
 	Active             *ebpf.Variable `ebpf:"active"`
 	AnyRemaps          *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup           *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu              *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace            *ebpf.Variable `ebpf:"by_place"`
 	ByThread           *ebpf.Variable `ebpf:"by_thread"`

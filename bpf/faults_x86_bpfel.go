@@ -115,6 +115,7 @@ const (
 	FaultsProgTargetFree         = "target_free"
 	FaultsVarActive              = "active"
 	FaultsVarAnyRemaps           = "any_remaps"
+	FaultsVarByCgroup            = "by_cgroup"
 	FaultsVarByCpu               = "by_cpu"
 	FaultsVarByPage              = "by_page"
 	FaultsVarByThread            = "by_thread"
@@ -225,6 +226,7 @@ type FaultsMapSpecs struct {
 type FaultsVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPage              *ebpf.VariableSpec `ebpf:"by_page"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -331,6 +333,7 @@ func (m *FaultsMaps) Close() error {
 type FaultsVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPage              *ebpf.Variable `ebpf:"by_page"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`

@@ -122,6 +122,7 @@ const (
 	OffCPUVarActive              = "active"
 	OffCPUVarAnyRemaps           = "any_remaps"
 	OffCPUVarBegan               = "began"
+	OffCPUVarByCgroup            = "by_cgroup"
 	OffCPUVarByCpu               = "by_cpu"
 	OffCPUVarByThread            = "by_thread"
 	OffCPUVarByWaker             = "by_waker"
@@ -236,6 +237,7 @@ type OffCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	Began               *ebpf.VariableSpec `ebpf:"began"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
@@ -344,6 +346,7 @@ type OffCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	Began               *ebpf.Variable `ebpf:"began"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`

@@ -95,7 +95,7 @@ type OnCPUSnapshot struct {
 		Pc     uint64
 		Pstate uint64
 	}
-	Record  [1080]uint8
+	Record  [1088]uint8
 	Runtime struct {
 		_              structs.HostLayout
 		Groups         uint32
@@ -140,6 +140,7 @@ type OnCPUStackRecord struct {
 	Id           uint64
 	Time         uint64
 	Epoch        uint64
+	Cgroup       uint64
 	Pid          uint32
 	Tid          uint32
 	KernelEnd    uint8
@@ -233,6 +234,7 @@ const (
 	OnCPUProgTargetFree         = "target_free"
 	OnCPUVarActive              = "active"
 	OnCPUVarAnyRemaps           = "any_remaps"
+	OnCPUVarByCgroup            = "by_cgroup"
 	OnCPUVarByCpu               = "by_cpu"
 	OnCPUVarByThread            = "by_thread"
 	OnCPUVarGeneration          = "generation"
@@ -342,6 +344,7 @@ type OnCPUMapSpecs struct {
 type OnCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
@@ -446,6 +449,7 @@ func (m *OnCPUMaps) Close() error {
 type OnCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Generation          *ebpf.Variable `ebpf:"generation"`

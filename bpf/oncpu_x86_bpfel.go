@@ -112,7 +112,7 @@ type OnCPUSnapshot struct {
 		Rsp     uint64
 		Ss      uint64
 	}
-	Record  [1080]uint8
+	Record  [1088]uint8
 	Runtime struct {
 		_              structs.HostLayout
 		Groups         uint32
@@ -157,6 +157,7 @@ type OnCPUStackRecord struct {
 	Id           uint64
 	Time         uint64
 	Epoch        uint64
+	Cgroup       uint64
 	Pid          uint32
 	Tid          uint32
 	KernelEnd    uint8
@@ -250,6 +251,7 @@ const (
 	OnCPUProgTargetFree         = "target_free"
 	OnCPUVarActive              = "active"
 	OnCPUVarAnyRemaps           = "any_remaps"
+	OnCPUVarByCgroup            = "by_cgroup"
 	OnCPUVarByCpu               = "by_cpu"
 	OnCPUVarByThread            = "by_thread"
 	OnCPUVarGeneration          = "generation"
@@ -359,6 +361,7 @@ type OnCPUMapSpecs struct {
 type OnCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
@@ -463,6 +466,7 @@ func (m *OnCPUMaps) Close() error {
 type OnCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Generation          *ebpf.Variable `ebpf:"generation"`

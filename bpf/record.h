@@ -91,6 +91,7 @@ struct stack_record {
 	u64 id;
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 epoch; /* identity of the process image */
+	u64 cgroup; /* ID of the task's cgroup v2, 0 unless by_cgroup is set */
 	u32 pid; /* thread group */
 	u32 tid;
 	u8 kernel_end; /* enum stack_end */

@@ -155,6 +155,7 @@ const (
 	VarActive         = OnCPUVarActive
 	VarAnyRemaps      = OnCPUVarAnyRemaps
 	VarByCPU          = OnCPUVarByCpu
+	VarByCgroup       = OnCPUVarByCgroup
 	VarByThread       = OnCPUVarByThread
 	VarGeneration     = OnCPUVarGeneration
 	VarInserted       = OnCPUVarInserted

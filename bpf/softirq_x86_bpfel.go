@@ -60,6 +60,7 @@ const (
 	SoftIRQProgTargetFree      = "target_free"
 	SoftIRQVarActive           = "active"
 	SoftIRQVarAnyRemaps        = "any_remaps"
+	SoftIRQVarByCgroup         = "by_cgroup"
 	SoftIRQVarByCpu            = "by_cpu"
 	SoftIRQVarByThread         = "by_thread"
 	SoftIRQVarGeneration       = "generation"
@@ -156,6 +157,7 @@ type SoftIRQMapSpecs struct {
 type SoftIRQVariableSpecs struct {
 	Active         *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps      *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup       *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu          *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread       *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation     *ebpf.VariableSpec `ebpf:"generation"`
@@ -247,6 +249,7 @@ func (m *SoftIRQMaps) Close() error {
 type SoftIRQVariables struct {
 	Active         *ebpf.Variable `ebpf:"active"`
 	AnyRemaps      *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup       *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu          *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread       *ebpf.Variable `ebpf:"by_thread"`
 	Generation     *ebpf.Variable `ebpf:"generation"`

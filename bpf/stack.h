@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Interned stacks. A stack is walked into scratch and identified by a hash of
- * the process epoch, the task's name, its frames and the reasons for their
- * ends. Its frames cross the ring once; afterwards only counts change.
+ * the process epoch, the task's name, its cgroup if asked for, its frames and
+ * the reasons for their ends. Its frames cross the ring once; afterwards only counts change.
  *
  * Everything here may be interrupted in NMI context on the same CPU, but not by
  * the same family: if that samples by NMI, it is not interrupted by itself (the
@@ -22,6 +22,9 @@
 const volatile u32 max_depth = MAX_DEPTH;
 
 const volatile bool skip_user_stack;
+
+/* Whether stacks in different cgroups are different stacks. */
+const volatile bool by_cgroup;
 
 /* Half of the ring's size in bytes: the fill level that wakes the reader. */
 const volatile u64 ring_wakeup = 512 * 1024;
@@ -76,6 +79,7 @@ static __always_inline void stack_begin(struct stack_record *rec, struct task_st
 	rec->pid = task ? task_tgid(task) : 0;
 	rec->tid = task ? task_pid(task) : 0;
 	rec->epoch = task ? task_epoch(task) : 0;
+	rec->cgroup = by_cgroup && task ? task_cgroup(task) : 0;
 	rec->time = 0;
 	rec->kernel_frames = 0;
 	rec->kernel_end = END_NONE;
@@ -157,6 +161,8 @@ __noinline u64 stack_id(u32 scratch)
 	hash = hash_step(hash, comm[1]);
 	hash = hash_step(hash, (u64)rec->kernel_frames << 32 | rec->user_frames << 16 |
 				       rec->kernel_end << 8 | rec->user_end);
+	if (by_cgroup)
+		hash = hash_step(hash, rec->cgroup);
 	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
 		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;

@@ -128,6 +128,17 @@ static __always_inline u64 task_thread_pointer(struct task_struct *task)
 #endif
 }
 
+/*
+ * The ID of its cgroup in the version 2 hierarchy, the inode number of the
+ * cgroup's directory. A task keeps its cgroup until it is freed.
+ */
+static __always_inline u64 task_cgroup(struct task_struct *task)
+{
+	if (has_helper(get_current_task_btf))
+		return task->cgroups->dfl_cgrp->kn->id;
+	return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+}
+
 /* Identifies a process from one exec to the next. */
 static __always_inline u64 task_image(struct task_struct *task)
 {

@@ -9,16 +9,33 @@ import (
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 )
 
 // targetFlags select what to measure, in the commands that write profiles.
 type targetFlags struct {
-	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Measure these processes, including threads that start later."`
-	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Measure only these threads."`
-	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Measure this cgroup (v2) and its descendants, including tasks that join later."`
-	Children bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
+	PID       ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Measure these processes, including threads that start later."`
+	TID       ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Measure only these threads."`
+	Cgroup    string `placeholder:"PATH" xor:"target" group:"what" help:"Measure this cgroup (v2) and its descendants, including tasks that join later."`
+	Container string `placeholder:"NAME" xor:"target" group:"what" help:"Measure this container, by name, ID or the beginning of its ID: docker, containerd, CRI-O, podman."`
+	Pod       string `placeholder:"NS/NAME" xor:"target" group:"what" help:"Measure the containers of this Kubernetes pod on this machine."`
+	Unit      string `placeholder:"NAME" xor:"target" group:"what" help:"Measure this systemd unit. A user's unit is user@UID.service/NAME."`
+	Children  bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
+}
+
+// named returns the name of the container, pod or unit to measure, and which it is.
+func (f targetFlags) named() (profile.Grouping, string) {
+	switch {
+	case f.Container != "":
+		return profile.GroupContainer, f.Container
+	case f.Pod != "":
+		return profile.GroupPod, f.Pod
+	case f.Unit != "":
+		return profile.GroupUnit, f.Unit
+	}
+	return profile.GroupNone, ""
 }
 
 // walkFlags select how to unwind stacks.
@@ -45,6 +62,7 @@ type outputFlags struct {
 	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
 	Inverted   bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	PerThread  bool   `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
+	By         string `enum:"none,container,pod,unit" default:"none" placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit. Its name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU     bool   `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
 	NoDemangle bool   `group:"output" help:"Do not demangle names of C++ and Rust functions."`
@@ -78,9 +96,11 @@ type recording struct {
 
 // options translates the flags.
 func (r recording) options() (session.Options, error) {
-	measured, err := chooseTarget(target.Target{
+	measured := target.Target{
 		PIDs: r.target.PID, TIDs: r.target.TID, CgroupPath: r.target.Cgroup, CPUs: r.cpus, Children: r.target.Children,
-	}, r.command)
+	}
+	measured.Named, measured.Name = r.target.named()
+	measured, err := chooseTarget(measured, r.command)
 	if err != nil {
 		return session.Options{}, err
 	}
@@ -105,6 +125,7 @@ func (r recording) options() (session.Options, error) {
 		KernelOnly:   r.kernel,
 		PerThread:    r.output.PerThread,
 		PerCPU:       r.output.PerCPU,
+		By:           profile.ParseGrouping(r.output.By),
 		NoDemangle:   r.output.NoDemangle,
 		ShortNames:   r.output.ShortNames,
 		NoInlines:    r.output.NoInlines,

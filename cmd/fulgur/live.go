@@ -37,6 +37,8 @@ func (c *profileCommand) check(output string) error {
 		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
 	case c.Stream && c.Wall:
 		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
+	case c.Stream && c.By != "none":
+		return errors.New("--stream and --by cannot be combined: use --interval or --serve with --by")
 	case c.Stream && c.isWindows():
 		return errors.New("--stream cannot be combined with --interval or --serve")
 	case c.Keep != nil && (c.Interval == 0 || output == "" && c.Serve):

@@ -348,7 +348,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile -U -K":                          "--user-stacks-only and --kernel-stacks-only can't be used together",
 		"profile -p 1 -L 2":                      "--pid and --tid can't be used together",
 		"profile -p 1 --cgroup /x":               "can't be used together",
-		"profile -p 1 -- ls":                     "-p, -L and --cgroup cannot be combined with it",
+		"profile -p 1 -- ls":                     "--container, --pod and --unit cannot be combined with it",
 		"profile -p 0":                           `"0" is not an ID`,
 		"profile -p 1,":                          `"" is not an ID`,
 		"profile -p init":                        `"init" is not an ID`,

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
@@ -142,12 +143,12 @@ func chooseTarget(t target.Target, command []string) (target.Target, error) {
 		t.Scope = target.Processes
 	case len(t.TIDs) > 0:
 		t.Scope = target.Threads
-	case t.CgroupPath != "":
+	case t.CgroupPath != "", t.Named != profile.GroupNone:
 		t.Scope = target.Cgroup
 	}
 	if len(command) > 0 {
 		if t.Scope != target.System {
-			return t, errors.New("a command after \"--\" is the target: -p, -L and --cgroup cannot be combined with it")
+			return t, errors.New("a command after \"--\" is the target: -p, -L, --cgroup, --container, --pod and --unit cannot be combined with it")
 		}
 		t.Scope = target.Command
 	}

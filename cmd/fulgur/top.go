@@ -101,7 +101,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 // show measures and shows the result on a terminal. It prints messages after
 // restoring the screen.
 func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os.File, shown top.Options) (exitCode int, err error) {
-	if err := session.CheckTarget(o.Target); err != nil {
+	if err := session.CheckTarget(&o.Target); err != nil {
 		return exitFailed, err // before a screen hides it
 	}
 	var messages bytes.Buffer

@@ -18,6 +18,7 @@ import (
 // is not safe for concurrent use.
 type Sideband struct {
 	pages   int
+	cgroups bool
 	cpus    map[int]listener
 	pending []perfevent.Record // read, but not yet in order
 }
@@ -28,9 +29,10 @@ type listener struct {
 }
 
 // OpenSideband starts to listen on the given CPUs, each with a ring of pages data pages
-// (a power of two). CPUs that are offline by now are skipped.
-func OpenSideband(cpus []int, pages int) (*Sideband, error) {
-	s := &Sideband{pages: pages, cpus: map[int]listener{}}
+// (a power of two). CPUs that are offline by now are skipped. If cgroups is set, it also
+// receives [perfevent.Cgroup] records, where the kernel has them.
+func OpenSideband(cpus []int, pages int, cgroups bool) (*Sideband, error) {
+	s := &Sideband{pages: pages, cgroups: cgroups, cpus: map[int]listener{}}
 	for _, cpu := range cpus {
 		if err := s.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
 			return nil, errors.Join(err, s.Close())
@@ -44,7 +46,7 @@ func OpenSideband(cpus []int, pages int) (*Sideband, error) {
 func (s *Sideband) AddCPU(cpu int) error {
 	event, err := perfevent.Open(perfevent.Attr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
-		Mmap2: true, Comm: true, CommExec: true, Task: true,
+		Mmap2: true, Comm: true, CommExec: true, Task: true, Cgroup: s.cgroups,
 		SampleIDAll: true, MonotonicClock: true,
 		Watermark: uint32(s.pages * os.Getpagesize() / 2),
 	}, -1, cpu, -1, 0)

@@ -148,7 +148,7 @@ func openSideband(t *testing.T, pages int) *Sideband {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenSideband(cpus, pages)
+	s, err := OpenSideband(cpus, pages, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ const sidebandPages = 128
 type Tracker struct {
 	Sideband  *Sideband
 	Processes *Table
+	// Cgroups also requests records of new cgroups, for HandleRecord.
+	Cgroups bool
 	// HandleRecord, if not nil, is called for every record before the table processes it.
 	HandleRecord func(perfevent.Record)
 
@@ -36,7 +38,7 @@ func (w *Tracker) Listen(pids []int) error {
 	if err != nil {
 		return err
 	}
-	if w.Sideband, err = OpenSideband(online, sidebandPages); err != nil {
+	if w.Sideband, err = OpenSideband(online, sidebandPages, w.Cgroups); err != nil {
 		return err
 	}
 	w.Processes = NewTable(Options{Sync: w.Drain})

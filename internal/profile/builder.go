@@ -6,7 +6,7 @@ import (
 )
 
 // Builder builds a [Profile]. It interns everything: equal mappings, functions, frames,
-// stacks and tasks get one ID, and samples that differ only in their values are added up.
+// stacks, tasks and owners get one ID, and samples that differ only in their values are added up.
 // It is not safe for concurrent use.
 //
 // A profile stays within the limits of this package whatever is added: stacks that exceed
@@ -18,6 +18,7 @@ type Builder struct {
 	frames    map[Frame]FrameID
 	stacks    map[Stack]StackID
 	tasks     map[Task]TaskID
+	owners    map[Owner]OwnerID
 	samples   map[sampleKey]int
 
 	left      budget
@@ -46,12 +47,14 @@ func NewBuilder(types ...ValueType) *Builder {
 			Functions:  make([]Function, 1),
 			Frames:     make([]Frame, 1),
 			Stacks:     make([]Stack, 1),
+			Owners:     make([]Owner, 1),
 		},
 		mappings:  map[Mapping]MappingID{},
 		functions: map[Function]FunctionID{},
 		frames:    map[Frame]FrameID{},
 		stacks:    map[Stack]StackID{},
 		tasks:     map[Task]TaskID{},
+		owners:    map[Owner]OwnerID{{}: 0},
 		samples:   map[sampleKey]int{},
 		left:      budget{bytes: MaxTables, frames: MaxFrames},
 		depths:    make([]uint16, 1),
@@ -180,6 +183,25 @@ func (b *Builder) Task(t Task) TaskID {
 		own(&t.Comm)
 		id = add[TaskID](&b.p.Tasks, t)
 		b.tasks[t] = id
+	}
+	return id
+}
+
+// Owner returns the ID of o, or 0 if there is no room for another one.
+func (b *Builder) Owner(o Owner) OwnerID {
+	b.names(o.fields()...)
+	id, ok := b.owners[o]
+	if !ok {
+		size := sizeOwner
+		for _, name := range o.fields() {
+			size += len(*name)
+		}
+		if !b.left.take(size) {
+			return 0
+		}
+		own(o.fields()...)
+		id = add[OwnerID](&b.p.Owners, o)
+		b.owners[o] = id
 	}
 	return id
 }

@@ -46,6 +46,16 @@ func (p *Profile) checkNames() error {
 		if len(t.Comm) > MaxName {
 			return fmt.Errorf("task %d has a name of more than %d bytes", id, MaxName)
 		}
+		if t.Owner != 0 && int(t.Owner) >= len(p.Owners) {
+			return fmt.Errorf("task %d has owner %d of %d", id, t.Owner, len(p.Owners))
+		}
+	}
+	for id, o := range p.Owners {
+		for _, name := range o.fields() {
+			if len(*name) > MaxName {
+				return fmt.Errorf("owner %d has a name of more than %d bytes", id, MaxName)
+			}
+		}
 	}
 	return nil
 }

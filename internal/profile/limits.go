@@ -61,6 +61,7 @@ const (
 	sizeFrame    = 160
 	sizeStack    = 48
 	sizeTask     = 120
+	sizeOwner    = 400
 	sizeSample   = 200
 )
 

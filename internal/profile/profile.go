@@ -60,6 +60,8 @@ type (
 	StackID uint32
 	// TaskID indexes [Profile.Tasks].
 	TaskID uint32
+	// OwnerID indexes [Profile.Owners]; 0 means none or unknown.
+	OwnerID uint32
 )
 
 // Mapping is a file, or a region without one, that contains code.
@@ -142,6 +144,8 @@ type Task struct {
 	TID int
 	// Comm is the task's name when it was sampled, at most 15 bytes. It is untrusted.
 	Comm string
+	// Owner is the container, pod and unit of its process.
+	Owner OwnerID
 }
 
 // ValueType names the quantity of a sample's value, in pprof's terms.
@@ -291,6 +295,8 @@ type Meta struct {
 	Value string
 	// PerCPU is set in profiles by CPU.
 	PerCPU bool
+	// Grouping is what the first frame of stacks stands for.
+	Grouping Grouping
 	// Scope is what was measured: "whole system", "pid 42".
 	Scope string
 	// Stripped are the files whose functions have no names.
@@ -323,6 +329,7 @@ type Profile struct {
 	Frames     []Frame
 	Stacks     []Stack
 	Tasks      []Task
+	Owners     []Owner
 	Samples    []Sample
 	Losses     Losses
 }

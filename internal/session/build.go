@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/containers"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 )
@@ -35,6 +36,15 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return -1
 	}
+	owners := map[*containers.Membership]profile.OwnerID{}
+	owner := func(m *containers.Membership) profile.OwnerID {
+		id, ok := owners[m]
+		if !ok && store.Owners != nil {
+			id = b.Owner(m.Owner())
+			owners[m] = id
+		}
+		return id
+	}
 	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]
 		if cause, ok := p.Unresolved(trace.Leaf); ok {
@@ -42,7 +52,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
-			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name()}),
+			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner)}),
 			CPU:    cpu(counted.CPU),
 			End:    end(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, value),
@@ -52,7 +62,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		losses[profile.LossTraces] += value.Samples()
 		b.Add(profile.Sample{
 			Stack:  p.Mark(0, stackLost),
-			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
+			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]", Owner: owner(nil)}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
 			Values: sums(key.Source, value),

@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/threads"
+	"fulgur/internal/containers"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
@@ -283,9 +284,28 @@ func (e *events) finish(p *profile.Profile, end uint64) (*profile.Timeline, erro
 		return nil, err
 	}
 	line.Interval, line.Reasons = e.line.Interval, e.reasons
+	e.nameGroups(line, p.Meta.Grouping)
 	line.OffCPUWhole = e.line.EveryWait && p.Losses.Uncounted() == 0 && p.Losses[profile.LossUnfollowed] == 0 && p.Losses[profile.LossMissed] == 0
 	line.Events = withWriteback{timeline.Sorted(line.Events), e.writeback}
 	return line, nil
+}
+
+// nameGroups puts the name of its group before the name of each process.
+func (e *events) nameGroups(line *profile.Timeline, by profile.Grouping) {
+	for i := range line.Processes {
+		p := &line.Processes[i]
+		var owner *containers.Membership
+		for _, o := range e.store.Owned[p.PID] {
+			if p.End == 0 || int64(o.Since) <= p.End {
+				owner = o.Owner
+			}
+		}
+		if group := owner.Owner().GroupName(by); group != "" {
+			for n := range p.Names {
+				p.Names[n].Name = group + ": " + p.Names[n].Name
+			}
+		}
+	}
 }
 
 // withWriteback marks the requests by which the kernel writes back data that

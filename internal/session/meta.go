@@ -18,6 +18,7 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		Start:    start,
 		Duration: duration,
 		PerCPU:   r.options.PerCPU,
+		Grouping: r.options.By,
 		Scope:    r.options.Target.String(),
 	}
 	r.subject.Describe(&m)

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 )
 
@@ -51,6 +52,10 @@ type Options struct {
 	UserOnly, KernelOnly bool
 	// PerThread and PerCPU keep threads and CPUs separate.
 	PerThread, PerCPU bool
+	// By groups processes by container, unit or pod. Owners finds these even without
+	// groups; formats with a place for them need no option.
+	By     profile.Grouping
+	Owners bool
 	// NoDemangle keeps the linker's names, ShortNames omits the arguments
 	// of templates, NoInlines omits inlined functions and line numbers.
 	NoDemangle, ShortNames, NoInlines bool
@@ -158,6 +163,12 @@ func (o *Options) format() (output.Format, error) {
 func (o *Options) hasTimes() bool {
 	f, err := o.format()
 	return err == nil && f.HasTimes(o.Times)
+}
+
+// wantsOwners reports whether to find the containers, pods and units of processes.
+func (o *Options) wantsOwners() bool {
+	f, err := o.format()
+	return o.By != profile.GroupNone || o.Owners || err == nil && f.HasOwners()
 }
 
 // allValues reports whether the output's format can hold all values.

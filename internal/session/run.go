@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
+	"fulgur/internal/containers"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -36,6 +37,7 @@ type run struct {
 	tidied  uint64  // when it was last tidied up, likewise
 	process.Tracker
 	loop.Loop
+	owners    *containers.Tracker // nil unless asked for
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
 	children  *childWatch
@@ -71,6 +73,9 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		r.unwinder.HandleRecord(record)
 		r.children.handleRecord(record)
 		r.events.handleRecord(record)
+		if created, ok := record.(perfevent.Cgroup); ok && r.owners != nil {
+			r.owners.Created(created.ID, created.Path)
+		}
 	}
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.Timeline(); ok && o.hasTimes() {
@@ -78,6 +83,12 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 			return nil, err
 		}
 		common.Timeline = true
+	}
+	if o.wantsOwners() {
+		if r.owners, err = containers.NewTracker(); err != nil {
+			return nil, err
+		}
+		common.ByCgroup, r.Cgroups = true, true
 	}
 	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
@@ -93,6 +104,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.Processes)
 	r.unkept = r.store.Unkept
+	r.store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
 		r.store.Readers = r.unwinder.Runtimes.Reader
 	}
@@ -146,7 +158,7 @@ func (r *run) each(f func(source.Source) error) error {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close())
+	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the

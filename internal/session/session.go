@@ -87,7 +87,7 @@ func (j *job) Prepare(context.Context) (err error) {
 	if err := j.subject.Choose(); err != nil {
 		return err
 	}
-	if err := CheckTarget(j.options.Target); err != nil {
+	if err := CheckTarget(&j.options.Target); err != nil {
 		return err
 	}
 	return j.output.Open()

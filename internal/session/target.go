@@ -8,10 +8,13 @@ import (
 	"fulgur/internal/doctor"
 )
 
-// CheckTarget calls [target.Check] and completes its error with missing
-// privileges, or with hints for finding a target.
-func CheckTarget(t target.Target) error {
-	err := target.Check(t)
+// CheckTarget finds the cgroup of a target that is named, calls [target.Check] and completes
+// its error with missing privileges, or with hints for finding a target.
+func CheckTarget(t *target.Target) error {
+	if err := t.Resolve(); err != nil {
+		return err
+	}
+	err := target.Check(*t)
 	isTask := errors.Is(err, target.ErrNoTask)
 	if !isTask && !errors.Is(err, target.ErrNoCgroup) && !errors.Is(err, target.ErrNotCgroup) {
 		return err

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/containers"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
@@ -37,7 +38,7 @@ type Subject struct {
 	source  *Source
 	index   uint8 // index of the source in the run
 	mounts  mounts.List
-	cgroups *mounts.Cgroups
+	cgroups *containers.Cgroups
 }
 
 // New returns the subject for c.
@@ -64,7 +65,7 @@ func (m *Subject) Complete(c source.Common) error {
 // Choose implements [source.Subject].
 func (m *Subject) Choose() (err error) {
 	m.mounts, err = procfs.Mounts()
-	m.cgroups = mounts.NewCgroups(m.mounts)
+	m.cgroups = containers.NewCgroups(m.mounts)
 	return err
 }
 

@@ -75,7 +75,9 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	for _, s := range p.Samples {
 		at := s
 		at.Stack = r.stacks[s.Stack]
-		at.Task = r.out.Task(p.Tasks[s.Task])
+		task := p.Tasks[s.Task]
+		task.Owner = r.out.Owner(p.Owner(s.Task))
+		at.Task = r.out.Task(task)
 		for v, n := range s.Values {
 			r.out.Count(at, v, n)
 		}

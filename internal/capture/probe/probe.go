@@ -50,8 +50,9 @@ type Options struct {
 	// Timeline sends each event with its time, instead of counting in the
 	// kernel.
 	Timeline bool
-	// ByThread and ByCPU distinguish threads and CPUs.
-	ByThread, ByCPU bool
+	// ByThread and ByCPU distinguish threads and CPUs. ByCgroup distinguishes the
+	// cgroups of processes, in the stacks themselves.
+	ByThread, ByCPU, ByCgroup bool
 	// Scope selects the tasks to measure. For a cgroup, Cgroup is a descriptor
 	// of the open cgroup v2 directory, and CgroupID its inode number.
 	Scope    target.Scope
@@ -186,6 +187,7 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.VarTimeline:       o.Timeline,
 		bpf.VarByThread:       o.ByThread,
 		bpf.VarByCPU:          o.ByCPU,
+		bpf.VarByCgroup:       o.ByCgroup,
 	}
 }
 

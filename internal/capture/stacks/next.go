@@ -19,7 +19,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next := NewStore(s.resolver)
 	next.previous = s
 	next.functions.previous = s.functions.known
-	next.Anonymous, next.MaxNodes, next.Hides, next.Readers = s.Anonymous, s.MaxNodes, s.Hides, s.Readers
+	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
 	next.Unkept = s.Unkept
 	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {

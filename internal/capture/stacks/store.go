@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/containers"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
@@ -103,7 +104,10 @@ type Node struct {
 type Trace struct {
 	PID  uint32
 	Comm [16]byte
-	Leaf NodeID
+	// Owner leads to the container, pod and unit of the process, nil unless
+	// [Store.Owners] finds them.
+	Owner *containers.Membership
+	Leaf  NodeID
 	// KernelEnd and UserEnd are the reasons why each half ends.
 	KernelEnd, UserEnd bpf.StackEnd
 	// Broken means that the chain of callers left all known code, because a
@@ -132,6 +136,12 @@ type Sample struct {
 	Cgroup   uint64
 	TID, CPU uint32
 	Detail   uint64
+}
+
+// Ownership is the owner of a process from a time on (CLOCK_MONOTONIC ns).
+type Ownership struct {
+	Since uint64
+	Owner *containers.Membership
 }
 
 // Range is the mapping of a file when a frame in it was first seen.
@@ -171,6 +181,10 @@ type Store struct {
 	Unkept *uint64
 	// Interpreted holds the processes with frames of a language runtime.
 	Interpreted map[int]bool
+	// Owners, if not nil, finds the owners of processes. If traces are anonymous, Owned
+	// holds the owners by process, in order of time.
+	Owners *containers.Tracker
+	Owned  map[int][]Ownership
 
 	resolver  Resolver
 	previous  *Store             // see [Store.Next]; nil if none
@@ -229,6 +243,7 @@ func NewStore(r Resolver) *Store {
 		Files:       map[uint64]File{},
 		Interpreted: map[int]bool{},
 		Unkept:      new(uint64),
+		Owned:       map[int][]Ownership{},
 		resolver:    r,
 		ids:         map[uint64]TraceID{},
 		traces:      map[Trace]TraceID{},
@@ -385,8 +400,12 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	kernel, user := int(r.KernelFrames), int(r.UserFrames)
 	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
+	if s.Owners != nil && pid != 0 {
+		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup)
+	}
 	if s.Anonymous {
-		trace.PID, trace.Comm = 0, [16]byte{}
+		s.own(pid, Ownership{r.Time, trace.Owner})
+		trace.PID, trace.Comm, trace.Owner = 0, [16]byte{}, nil
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	// If not even the interrupted instruction is in known code, the mappings are
@@ -457,6 +476,16 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 		trace.Cut = trace.Leaf == below
 	}
 	return s.trace(trace)
+}
+
+// own records the owner of a process.
+func (s *Store) own(pid int, o Ownership) {
+	if s.Owners == nil {
+		return
+	}
+	if known := s.Owned[pid]; len(known) == 0 || known[len(known)-1].Owner != o.Owner {
+		s.Owned[pid] = append(known, o)
+	}
 }
 
 // hides reports whether a stack with frames of a language runtime leaves out native frame f.

@@ -88,7 +88,7 @@ func TestStoreAdd(t *testing.T) {
 func TestStoreAddEnds(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, nil, []uint64{0x100, bpf.FrameExact | 0x200, 0x300, 0x99999})
-	r[41] = uint8(bpf.EndNoMapping)
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndNoMapping)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestStoreAddEnds(t *testing.T) {
 func TestStoreAddUnseen(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, []uint64{0xffff1}, nil)
-	r[41] = uint8(bpf.EndUnseen)
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndUnseen)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestStoreAnonymous(t *testing.T) {
 	for id := range uint64(2) {
 		r := record(id+1, nil, []uint64{0x100, 0x200})
 		binary.NativeEndian.PutUint32(r[32:], uint32(id)+7) // the process
-		r[48] = 'a' + byte(id)
+		r[unsafe.Offsetof(bpf.StackRecord{}.Comm)] = 'a' + byte(id)
 		if err := s.Add(r); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"fulgur/internal/profile"
 )
 
 // Scope is the kind of a target.
@@ -20,7 +22,8 @@ const (
 	Processes
 	// Threads is the threads of [Target.TIDs] only.
 	Threads
-	// Cgroup is every task in [Target.CgroupPath] and its descendants.
+	// Cgroup is every task in [Target.CgroupPath] and its descendants, or in the
+	// container, unit or pod [Target.Name].
 	Cgroup
 	// Command is a process launched by [Start]. [Target.PIDs] holds its PID
 	// after the launch.
@@ -37,6 +40,11 @@ type Target struct {
 	// CgroupPath is a directory in a mounted cgroup v2 hierarchy, for
 	// Cgroup.
 	CgroupPath string
+	// Named, if not GroupNone, is what Name is the name of: a container, unit or pod.
+	// [Target.Resolve] finds its cgroup or, on a machine where it has none of version 2,
+	// its processes.
+	Named profile.Grouping
+	Name  string
 	// CPUs restricts the measurement to these CPUs, in any scope; empty means
 	// all CPUs.
 	CPUs []int
@@ -62,6 +70,9 @@ func (t Target) String() string {
 	}
 	if t.Children {
 		s += " with children"
+	}
+	if t.Named != profile.GroupNone {
+		s = t.Named.String() + " " + t.Name
 	}
 	if len(t.CPUs) > 0 {
 		s += " on " + list("CPU", t.CPUs)

@@ -41,6 +41,9 @@ type Attr struct {
 	Comm, CommExec bool
 	// Task requests [Fork] and [Exit] records.
 	Task bool
+	// Cgroup requests [Cgroup] records, which a kernel without the perf_event controller
+	// does not send.
+	Cgroup bool
 	// SampleIDAll appends the time to every record.
 	SampleIDAll bool
 	// MonotonicClock selects CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns, instead of
@@ -50,6 +53,9 @@ type Attr struct {
 	// readable. 0 selects the kernel's default.
 	Watermark uint32
 }
+
+// bitCgroup is the bit of the field cgroup in struct perf_event_attr, since Linux 5.7.
+const bitCgroup = 1 << 32
 
 // raw returns a in the kernel's form.
 func (a Attr) raw() *unix.PerfEventAttr {
@@ -77,6 +83,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		{a.Comm, unix.PerfBitComm},
 		{a.CommExec, unix.PerfBitCommExec},
 		{a.Task, unix.PerfBitTask},
+		{a.Cgroup, bitCgroup},
 		{a.SampleIDAll, unix.PerfBitSampleIDAll},
 		{a.MonotonicClock, unix.PerfBitUseClockID},
 		{a.Frequency != 0, unix.PerfBitFreq},

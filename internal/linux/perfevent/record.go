@@ -69,6 +69,16 @@ type Lost struct {
 	N uint64
 }
 
+// Cgroup reports that a cgroup was created: of version 2, or of the hierarchy of version 1
+// that has the perf_event controller.
+type Cgroup struct {
+	Stamp
+	// ID is the inode number of its directory.
+	ID uint64
+	// Path is its path from the root of the hierarchy.
+	Path string
+}
+
 // Throttle reports that the kernel paused the event on a CPU because it interrupted too
 // often.
 type Throttle struct{ Stamp }
@@ -139,6 +149,8 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 		return Lost{stamp, u64(body, 8)}, nil // after the event's id
 	case unix.PERF_RECORD_LOST_SAMPLES:
 		return Lost{stamp, u64(body, 0)}, nil
+	case unix.PERF_RECORD_CGROUP:
+		return Cgroup{stamp, u64(body, 0), cstring(body[8:])}, nil
 	case unix.PERF_RECORD_THROTTLE:
 		return Throttle{Stamp{u64(body, 0)}}, nil
 	case unix.PERF_RECORD_UNTHROTTLE:
@@ -155,6 +167,7 @@ var bodySize = map[uint32]int{
 	unix.PERF_RECORD_EXIT:         24,
 	unix.PERF_RECORD_LOST:         16,
 	unix.PERF_RECORD_LOST_SAMPLES: 8,
+	unix.PERF_RECORD_CGROUP:       8,
 	unix.PERF_RECORD_THROTTLE:     24,
 	unix.PERF_RECORD_UNTHROTTLE:   24,
 }

@@ -65,7 +65,8 @@ var records = []struct {
 	{"lost samples", encode(unix.PERF_RECORD_LOST_SAMPLES, 0, uint64(18), stamp), Lost{Stamp{stamp}, 18}},
 	{"throttle", encode(unix.PERF_RECORD_THROTTLE, 0, uint64(5), uint64(1), uint64(1), stamp), Throttle{Stamp{5}}},
 	{"unthrottle", encode(unix.PERF_RECORD_UNTHROTTLE, 0, uint64(6), uint64(1), uint64(1), stamp), Unthrottle{Stamp{6}}},
-	{"unread type", encode(unix.PERF_RECORD_CGROUP, 0, uint64(1), "/", stamp), Other{Stamp{stamp}, unix.PERF_RECORD_CGROUP}},
+	{"cgroup", encode(unix.PERF_RECORD_CGROUP, 0, uint64(77), "/a b", stamp), Cgroup{Stamp{stamp}, 77, "/a b"}},
+	{"unread type", encode(unix.PERF_RECORD_KSYMBOL, 0, uint64(1), "/", stamp), Other{Stamp{stamp}, unix.PERF_RECORD_KSYMBOL}},
 }
 
 func TestParseRecord(t *testing.T) {

@@ -298,3 +298,35 @@ func TestHostileOTLP(t *testing.T) {
 		t.Errorf("read %d fields after the end of the context, error %v", n, c.err)
 	}
 }
+
+// Owners are read back, as far as the format has them.
+func TestOwnersRoundTrip(t *testing.T) {
+	byOwner := func(p *profile.Profile, lose func(*profile.Owner)) map[profile.Owner]int64 {
+		sums := map[profile.Owner]int64{}
+		for _, s := range p.Samples {
+			o := p.Owner(s.Task)
+			lose(&o)
+			sums[o] += s.Values[0]
+		}
+		return sums
+	}
+	p := encodetest.Owners()
+	if n := len(p.Owners); n != 6 {
+		t.Fatalf("got %d owners, want 6", n)
+	}
+	for format, test := range map[Format]struct {
+		write func(io.Writer) error
+		lose  func(*profile.Owner)
+	}{
+		Pprof: {func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }, func(o *profile.Owner) { o.Unknown, o.Runtime, o.PodUID = false, "", "" }},
+		OTLP:  {func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) }, func(o *profile.Owner) { o.Unknown = false }},
+	} {
+		got := decoded(t, encoded(t, test.write), format)
+		if diff := cmp.Diff(byOwner(p, test.lose), byOwner(got, func(*profile.Owner) {})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", format, diff)
+		}
+		if err := got.Check(); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}

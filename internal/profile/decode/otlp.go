@@ -211,6 +211,14 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 // resource reads the profiles of a resource.
 func (c *otlpReader) resource(data []byte) {
 	var task profile.Task
+	var owner profile.Owner
+	names := map[string]*string{
+		otelprofiles.Executable:  &task.Comm,
+		otelprofiles.ContainerID: &owner.ContainerID, otelprofiles.ContainerName: &owner.Container,
+		otelprofiles.ContainerImage: &owner.Image, otelprofiles.ContainerRuntime: &owner.Runtime,
+		otelprofiles.PodName: &owner.Pod, otelprofiles.PodUID: &owner.PodUID, otelprofiles.PodNamespace: &owner.Namespace,
+		otelprofiles.PodContainer: &owner.Container, otelprofiles.Unit: &owner.Unit,
+	}
 	c.each(data, func(f protoField) {
 		if f.number != otelprofiles.ResourceProfilesResource {
 			return
@@ -228,11 +236,14 @@ func (c *otlpReader) resource(data []byte) {
 				c.meta.Arch = a.text
 			case otelprofiles.OSVersion:
 				c.meta.Kernel = a.text
-			case otelprofiles.Executable:
-				task.Comm = a.text
+			default:
+				if name := names[a.key]; name != nil {
+					*name = a.text
+				}
 			}
 		})
 	})
+	task.Owner = c.Owner(owner)
 	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.ResourceProfilesScope {
 			c.scope(f.data, task)

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/runinfo"
 )
 
 // Limits of a page's data, beyond those of profiles. No browser shows a page with more.
@@ -65,7 +66,7 @@ type pageHeader struct {
 		Name, Module, File, Line, Kind, Inlined []int
 		Address                                 []string
 	}
-	Tasks                  struct{ Comm, PID, TID []int }
+	Tasks                  struct{ Comm, PID, TID, Group []int }
 	Nodes, Chains, Samples int
 	Scales                 []int64
 }
@@ -190,7 +191,7 @@ func (c *pageReader) makeFrame(i int) error {
 	c.cpus[i] = -1
 	f := profile.Frame{Address: address, Inlined: t.Inlined[i] != 0}
 	switch kind {
-	case "root", "process":
+	case "root", "group", "process":
 		return nil
 	case "cpu":
 		c.cpus[i], _ = cpuFrame(name)
@@ -231,14 +232,35 @@ func (c *pageReader) makeTasks() error {
 	if len(t.PID) != len(t.Comm) || len(t.TID) != len(t.Comm) {
 		return fmt.Errorf("columns of tasks with %d, %d and %d rows", len(t.Comm), len(t.PID), len(t.TID))
 	}
+	if n := len(t.Group); n != 0 && n != len(t.Comm) {
+		return fmt.Errorf("groups of %d tasks of %d", n, len(t.Comm))
+	}
+	grouping := c.grouping()
 	for i, comm := range t.Comm {
 		name, err := c.text(comm)
 		if err != nil {
 			return fmt.Errorf("task %d: %w", i, err)
 		}
-		c.tasks = append(c.tasks, c.Task(profile.Task{Comm: name, PID: id(int64(t.PID[i])), TID: id(int64(t.TID[i]))}))
+		task := profile.Task{Comm: name, PID: id(int64(t.PID[i])), TID: id(int64(t.TID[i]))}
+		if len(t.Group) > 0 {
+			group, err := c.text(t.Group[i])
+			if err != nil {
+				return fmt.Errorf("task %d: %w", i, err)
+			}
+			task.Owner = c.Owner(profile.OwnerNamed(grouping, group))
+		}
+		c.tasks = append(c.tasks, c.Task(task))
 	}
 	return nil
+}
+
+// grouping returns what the groups of tasks are.
+func (c *pageReader) grouping() profile.Grouping {
+	m, _, err := runinfo.Parse(string(c.header.Run))
+	if err != nil {
+		return profile.GroupNone // as if there were none
+	}
+	return m.Grouping
 }
 
 // uint reads a number of up to limit.

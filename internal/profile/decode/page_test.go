@@ -40,6 +40,7 @@ func TestReadPage(t *testing.T) {
 		"typical": encodetest.Typical(),
 		"symbols": encodetest.Symbols(),
 		"threads": encodetest.Threads(),
+		"owners":  encodetest.Owners(),
 		"large":   encodetest.Large(500),
 	} {
 		t.Run(name, func(t *testing.T) {

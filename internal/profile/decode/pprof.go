@@ -91,6 +91,10 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 	if task.Comm == "" {
 		task.Comm = c.program
 	}
+	task.Owner = c.Owner(model.Owner{
+		Container: text(s, "container"), ContainerID: text(s, "container_id"), Image: text(s, "image"),
+		Pod: text(s, "pod"), Namespace: text(s, "namespace"), Unit: text(s, "unit"),
+	})
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {

@@ -11,6 +11,18 @@ const (
 	OSType     = "os.type"
 	OSVersion  = "os.version"
 
+	// Of resources in containers, pods and units.
+	ServiceName      = "service.name"
+	ContainerID      = "container.id"
+	ContainerName    = "container.name"
+	ContainerImage   = "container.image.name"
+	ContainerRuntime = "container.runtime.name"
+	PodName          = "k8s.pod.name"
+	PodUID           = "k8s.pod.uid"
+	PodNamespace     = "k8s.namespace.name"
+	PodContainer     = "k8s.container.name" // its name in the pod's specification
+	Unit             = "fulgur.systemd.unit"
+
 	// Of samples. StackEnd is the reason why a user stack was truncated.
 	ThreadID   = "thread.id"
 	ThreadName = "thread.name"

@@ -96,6 +96,10 @@ func (f Format) AllValues() bool {
 	return false
 }
 
+// HasOwners reports whether the format has a place for the containers, pods and units of
+// processes even without groups.
+func (f Format) HasOwners() bool { return f.Name == "otlp" }
+
 // Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {

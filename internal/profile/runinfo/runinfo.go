@@ -31,6 +31,7 @@ type info struct {
 	Frequency uint64            `json:"frequency,omitempty"`
 	Period    uint64            `json:"period,omitempty"`
 	PerCPU    bool              `json:"per_cpu,omitempty"`
+	Grouping  string            `json:"grouping,omitempty"` // [profile.Grouping.String]
 	Start     int64             `json:"start_ns,omitempty"` // since 1970
 	Duration  int64             `json:"duration_ns,omitempty"`
 	Host      string            `json:"host,omitempty"`
@@ -56,7 +57,7 @@ type stripped struct {
 func Text(p *profile.Profile) string {
 	m := p.Meta
 	i := info{
-		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Period: m.Period, PerCPU: m.PerCPU,
+		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(),
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
 		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
 	}
@@ -106,7 +107,7 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		return m, l, fmt.Errorf("description of the run: %d files without symbols, the maximum is %d", len(i.Stripped), maxFiles)
 	}
 	m = profile.Meta{
-		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, Period: i.Period, PerCPU: i.PerCPU,
+		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping),
 		Duration: time.Duration(max(i.Duration, 0)), Host: i.Host, Kernel: i.Kernel, Arch: i.Arch,
 		CPUs: max(i.CPUs, 0), CPUName: i.CPUName, Memory: i.Memory,
 	}

@@ -135,7 +135,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 	if err := doctor.CheckPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return err
 	}
-	if err := session.CheckTarget(o.Target); err != nil {
+	if err := session.CheckTarget(&o.Target); err != nil {
 		return err
 	}
 	if o.Basic {

@@ -99,8 +99,8 @@ func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, l.list(r.Context(), counts))
 }
 
-// tasks returns a predicate for the page's choice of tasks: "c." and a name, "p."
-// and a process ID, "t." and a thread ID, or "" for all.
+// tasks returns a predicate for the page's choice of tasks: "g." and a group, "c."
+// and a name, "p." and a process ID, "t." and a thread ID, or "" for all.
 func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 	kind, wanted, ok := strings.Cut(choice, ".")
 	if !ok {
@@ -109,6 +109,8 @@ func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 	return func(id profile.TaskID) bool {
 		task := l.input.Tasks[id]
 		switch kind {
+		case "g":
+			return plain.Terminal(l.input.Group(id)) == wanted
 		case "c":
 			return plain.Terminal(task.Comm) == wanted
 		case "p":

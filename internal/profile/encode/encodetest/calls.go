@@ -14,6 +14,7 @@ func calls(p *profile.Profile) (*profile.Profile, []profile.StackID) {
 		b.Function(f)
 	}
 	for _, t := range p.Tasks {
+		t.Owner = b.Owner(p.OwnerAt(t.Owner))
 		b.Task(t)
 	}
 	leaves, callers := make([]profile.StackID, len(p.Stacks)), make([]profile.StackID, len(p.Stacks))

@@ -1,6 +1,8 @@
 package encodetest
 
 import (
+	"strings"
+
 	"fmt"
 	"time"
 
@@ -204,6 +206,32 @@ func Threads() *profile.Profile {
 		})
 	}
 	return b.profile(meta)
+}
+
+// Owners returns a profile by container: the same stack in processes of a pod, of a docker
+// container with a hostile name, of a unit, and of an unknown owner. Process 1 moved from
+// one container to the other.
+func Owners() *profile.Profile {
+	b := newBuilder()
+	m := b.Mapping(profile.Mapping{Path: "/usr/bin/server", Start: 0x1000, Limit: 0x9000, Offset: 0x1000})
+	s := b.stack(b.user(m, "main", 0x1100), b.user(m, "work", 0x1200))
+	id := strings.Repeat("0f", 32)
+	for i, seen := range []struct {
+		pid   int
+		owner profile.Owner
+	}{
+		{1, profile.Owner{ContainerID: id, Container: "nginx", Image: "docker.io/library/nginx:1.25", Runtime: "containerd", Pod: "web-1", Namespace: "default", PodUID: "1-2"}},
+		{1, profile.Owner{ContainerID: strings.Repeat("a1", 32), Container: `<b>;"'` + "\n\x1b[31m", Image: "tiny:1", Runtime: "docker", Unit: "docker.scope"}},
+		{2, profile.Owner{ContainerID: id[:12] + "...", Runtime: "docker"}},
+		{3, profile.Owner{Unit: "nginx.service"}},
+		{4, profile.Owner{}},
+		{5, profile.Owner{Unknown: true}},
+	} {
+		b.add(profile.Task{PID: seen.pid, Comm: "server", Owner: b.Owner(seen.owner)}, s, profile.EndComplete, int64(1+i))
+	}
+	grouped := meta
+	grouped.Grouping = profile.GroupContainer
+	return b.profile(grouped)
 }
 
 // HostileNames break encoders that trust names: markup, separators, terminal escapes,

@@ -117,7 +117,7 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 	var places []place
 	for i, p := range t.profiles {
 		taskIDs := make([]uint32, len(p.Tasks))
-		for id, task := range p.Tasks {
+		for id, task := range tasksOf(p) {
 			at, _ := slices.BinarySearchFunc(t.tasks, task, compareTasks)
 			taskIDs[id] = uint32(at)
 		}

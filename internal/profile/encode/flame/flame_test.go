@@ -208,6 +208,7 @@ func TestGolden(t *testing.T) {
 		"empty":   encodetest.Empty(),
 		"symbols": encodetest.Symbols(),
 		"threads": encodetest.Threads(),
+		"owners":  encodetest.Owners(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			encodetest.Golden(t, name+".data", extract(t, render(t, WriteHTML, p, Options{})).text(t))

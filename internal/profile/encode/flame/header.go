@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/encode/label"
 	"fulgur/internal/profile/runinfo"
 )
 
@@ -107,6 +108,8 @@ type tasks struct {
 	Comm []int `json:"comm"` // indexes of strings
 	PID  []int `json:"pid"`
 	TID  []int `json:"tid"` // 0 if not by thread
+	// Group has indexes of strings. It is missing without groups.
+	Group []int `json:"group,omitempty"`
 }
 
 // newHeader returns the header of a page of p, without its samples. Empty tables are
@@ -163,10 +166,14 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		h.Frames.Own = append(h.Frames.Own, strs.index(f.own()))
 		h.Frames.Address = append(h.Frames.Address, strconv.FormatUint(f.address, 16))
 	}
+	grouped := slices.ContainsFunc(t.tasks, func(t task) bool { return t.group != "" })
 	for _, task := range t.tasks {
-		h.Tasks.Comm = append(h.Tasks.Comm, strs.index(plain.Terminal(task.Comm)))
-		h.Tasks.PID = append(h.Tasks.PID, task.PID)
-		h.Tasks.TID = append(h.Tasks.TID, task.TID)
+		h.Tasks.Comm = append(h.Tasks.Comm, strs.index(plain.Terminal(task.comm)))
+		h.Tasks.PID = append(h.Tasks.PID, task.pid)
+		h.Tasks.TID = append(h.Tasks.TID, task.tid)
+		if grouped {
+			h.Tasks.Group = append(h.Tasks.Group, strs.index(plainText(task.group)))
+		}
 	}
 	h.Strings = strs.list
 	return h
@@ -228,15 +235,31 @@ func (t *stringTable) index(s string) int {
 }
 
 // sortedTasks returns the tasks of profiles in an order independent of sampling order.
-func sortedTasks(profiles []*profile.Profile) []profile.Task {
-	var all []profile.Task
+func sortedTasks(profiles []*profile.Profile) []task {
+	var all []task
 	for _, p := range profiles {
-		all = append(all, p.Tasks...)
+		all = append(all, tasksOf(p)...)
 	}
 	slices.SortFunc(all, compareTasks)
 	return slices.Compact(all)
 }
 
-func compareTasks(a, b profile.Task) int {
-	return cmp.Or(cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.PID, b.PID), cmp.Compare(a.TID, b.TID))
+// task is a task with its group, "" in profiles without groups.
+type task struct {
+	comm     string
+	pid, tid int
+	group    string
+}
+
+// tasksOf returns the tasks of a profile.
+func tasksOf(p *profile.Profile) []task {
+	list, groups := make([]task, len(p.Tasks)), label.Groups(p)
+	for i, t := range p.Tasks {
+		list[i] = task{t.Comm, t.PID, t.TID, groups[i]}
+	}
+	return list
+}
+
+func compareTasks(a, b task) int {
+	return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(a.pid, b.pid), cmp.Compare(a.tid, b.tid), cmp.Compare(a.group, b.group))
 }

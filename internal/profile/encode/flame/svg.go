@@ -32,10 +32,10 @@ const (
 const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
 .title{font:600 15px system-ui,sans-serif}
 .note{font:12px system-ui,sans-serif;fill:#5f6877}.warn{fill:#a34a00}.i{font-style:italic}
-.ground{fill:#fff}.root{fill:#dcdee2}.cpu{fill:#c4dce8}.process{fill:#c4cbd7}.user{fill:#f1c498}.inlined{fill:#ede3a5}
+.ground{fill:#fff}.root{fill:#dcdee2}.cpu{fill:#c4dce8}.group{fill:#bfe0d2}.process{fill:#c4cbd7}.user{fill:#f1c498}.inlined{fill:#ede3a5}
 .kernel{fill:#a3c9ed}.jit{fill:#9fdec2}.unresolved{fill:#d6d4d0}.marker{fill:#dcbee3}
 @media (prefers-color-scheme:dark){text{fill:#f3f4f6}.note{fill:#98a2b1}.warn{fill:#f0a868}
-.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.process{fill:#414854}.user{fill:#8b5d38}.inlined{fill:#83743c}
+.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.group{fill:#2c4b40}.process{fill:#414854}.user{fill:#8b5d38}.inlined{fill:#83743c}
 .kernel{fill:#3a6188}.jit{fill:#356d59}.unresolved{fill:#494745}.marker{fill:#6b4a72}}
 `
 
@@ -52,7 +52,7 @@ type svgKind struct{ class, label string }
 
 // svgKinds holds the classes of kinds.
 var svgKinds = []svgKind{
-	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "Interpreted, JIT"},
+	{"cpu", "CPU"}, {"group", "Group"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "Interpreted, JIT"},
 	{"unresolved", "No symbol"}, {"marker", "Note"},
 }
 

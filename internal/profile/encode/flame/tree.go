@@ -17,6 +17,7 @@ type kind uint8
 const (
 	kindRoot       kind = iota // the box below everything
 	kindCPU                    // a CPU: the first level in profiles by CPU
+	kindGroup                  // a container, pod or unit: the next level in profiles by these
 	kindProcess                // a process or thread: the next level
 	kindUser                   // a function of a mapped file
 	kindKernel                 // a function of the kernel
@@ -27,7 +28,7 @@ const (
 
 // kindNames are the names of the kinds in the page's data and style sheet, in the order
 // of the constants.
-var kindNames = [...]string{"root", "cpu", "process", "user", "kernel", "jit", "unresolved", "marker"}
+var kindNames = [...]string{"root", "cpu", "group", "process", "user", "kernel", "jit", "unresolved", "marker"}
 
 // frameKey identifies a box. Unlike a [profile.Frame] it omits the position within the
 // function.
@@ -150,7 +151,7 @@ type tree struct {
 	// ends holds, by profile and sample, the node of the sample's leaf.
 	ends [][]uint32
 	// tasks holds the tasks of all profiles.
-	tasks []profile.Task
+	tasks []task
 	// crowded is the number of samples shown without their innermost functions because of
 	// maxNodes.
 	crowded uint64
@@ -218,30 +219,34 @@ func (m *merger) add(p *profile.Profile) (ends []uint32) {
 	m.p = p
 	m.ofFrame = make([]uint32, len(p.Frames))
 	m.known = make([]uint32, len(p.Stacks))
-	names := make([]string, len(p.Tasks))
+	names, groups := make([]string, len(p.Tasks)), label.Groups(p)
 	for i, task := range p.Tasks {
-		names[i] = plain.Terminal(label.Task(task))
+		names[i], groups[i] = plain.Terminal(label.Task(task)), plainText(groups[i])
 	}
-	// Group samples by CPU and process name: a known node belongs to the current process
+	// Order samples by CPU, group and process name: a known node belongs to the current process
 	// if its index is above that of the process.
 	byProcess := make([]uint32, len(p.Samples))
 	for i := range byProcess {
 		byProcess[i] = uint32(i)
 	}
 	cpu := func(i uint32) int { return p.Samples[i].CPU }
+	group := func(i uint32) string { return groups[p.Samples[i].Task] }
 	name := func(i uint32) string { return names[p.Samples[i].Task] }
 	slices.SortFunc(byProcess, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(group(a), group(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
 	})
 	ends = make([]uint32, len(p.Samples))
-	var onCPU, process uint32
+	var onCPU, inGroup, process uint32
 	for i, s := range byProcess {
 		moved := i == 0 || cpu(s) != cpu(byProcess[i-1])
 		if moved {
 			onCPU = m.cpu(cpu(s))
 		}
+		if moved = moved || group(s) != group(byProcess[i-1]); moved {
+			inGroup = m.group(onCPU, group(s))
+		}
 		if moved || name(s) != name(byProcess[i-1]) {
-			process = m.push(onCPU, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
+			process = m.push(inGroup, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
 		}
 		ends[s] = m.stack(process, p.Samples[s].Stack)
 	}
@@ -255,6 +260,15 @@ func (m *merger) cpu(cpu int) uint32 {
 		return 0
 	}
 	return m.push(0, m.frame(frame{frameKey: frameKey{name: name, kind: kindCPU}}))
+}
+
+// group makes the node of a group of processes below parent, or returns parent without
+// groups.
+func (m *merger) group(parent uint32, name string) uint32 {
+	if name == "" {
+		return parent
+	}
+	return m.push(parent, m.frame(frame{frameKey: frameKey{name: name, kind: kindGroup}}))
 }
 
 // frame returns the ID of f, keeping the first origin of equal frames.

@@ -9,7 +9,7 @@
 // optionally marked by "_[i]" as in stackcollapse-perf.pl. Files and lines are omitted,
 // because they would split functions. In profiles by thread the task is "comm-pid/tid",
 // as in `stackcollapse-perf.pl --tid` of the FlameGraph tools. In profiles by CPU a frame
-// "[CPU n]" comes first.
+// "[CPU n]" comes first; in profiles by container, pod or unit, its name precedes the task.
 package folded
 
 import (
@@ -67,9 +67,11 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	var path []labelID
 	for _, e := range t.entries(p, values) {
 		line = line[:0]
-		if e.cpu != "" {
-			line = append(line, e.cpu...)
-			line = append(line, ';')
+		for _, first := range []string{e.cpu, e.group} {
+			if first != "" {
+				line = append(line, first...)
+				line = append(line, ';')
+			}
 		}
 		line = append(line, e.task...)
 		path = t.appendPath(path[:0], e.node)
@@ -100,24 +102,34 @@ type entry struct {
 
 // lineKey identifies a line.
 type lineKey struct {
-	cpu  string // empty if not by CPU
-	task string
-	node nodeID
+	cpu   string // empty if not by CPU
+	group string // empty without groups
+	task  string
+	node  nodeID
+}
+
+// first returns the text of a frame that may be the first of its line.
+func first(name string) string {
+	text := plain.FoldedFrame(name)
+	if rest, ok := strings.CutPrefix(text, "#"); ok {
+		return `\x23` + rest // it would begin a comment
+	}
+	return text
 }
 
 // entries returns the lines of p in order, with values added up.
 func (t *tree) entries(p *profile.Profile, values []int) []entry {
-	tasks := make([]string, len(p.Tasks))
+	tasks, groups := make([]string, len(p.Tasks)), label.Groups(p)
 	for i, task := range p.Tasks {
-		tasks[i] = plain.FoldedFrame(label.Task(task))
-		if name, ok := strings.CutPrefix(tasks[i], "#"); ok {
-			tasks[i] = `\x23` + name // at the start of a line it would begin a comment
+		tasks[i] = first(label.Task(task))
+		if groups[i] != "" {
+			groups[i] = first(groups[i])
 		}
 	}
 	index := map[lineKey]int{}
 	var entries []entry
 	for _, s := range p.Samples {
-		k := lineKey{task: tasks[s.Task], node: t.stacks[s.Stack]}
+		k := lineKey{group: groups[s.Task], task: tasks[s.Task], node: t.stacks[s.Stack]}
 		k.cpu, _ = label.CPU(s.CPU)
 		i, ok := index[k]
 		if !ok {
@@ -133,7 +145,7 @@ func (t *tree) entries(p *profile.Profile, values []int) []entry {
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.values == [2]int64{} })
 	order := t.order()
 	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.task, b.task), cmp.Compare(order[a.node], order[b.node]))
+		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.group, b.group), cmp.Compare(a.task, b.task), cmp.Compare(order[a.node], order[b.node]))
 	})
 	return entries
 }

@@ -25,6 +25,7 @@ func TestWrite(t *testing.T) {
 		{"typical-annotate-delimited.folded", encodetest.Typical(), Options{Annotate: true, Delimited: true}},
 		{"typical-value1.folded", encodetest.Typical(), Options{Value: 1}},
 		{"threads.folded", encodetest.Threads(), Options{}},
+		{"owners.folded", encodetest.Owners(), Options{}},
 		{"symbols.folded", encodetest.Symbols(), Options{}},
 		{"compared.folded", encodetest.Compared(), Options{Compare: true}},
 		{"symbols-annotate.folded", encodetest.Symbols(), Options{Annotate: true}},

@@ -28,6 +28,16 @@ func CPU(cpu int) (name string, ok bool) {
 	return fmt.Sprintf("[CPU %d]", cpu), true
 }
 
+// Groups returns the names of the groups of p's tasks, by task, each "" without groups;
+// see [profile.Meta]. They are untrusted.
+func Groups(p *profile.Profile) []string {
+	groups := make([]string, len(p.Tasks))
+	for t := range p.Tasks {
+		groups[t] = p.Group(profile.TaskID(t))
+	}
+	return groups
+}
+
 // Suffix returns the suffix by which flamegraph.pl colors a frame: "_[k]" for kernel
 // frames, inlined or not, as in bcc's `profile -a`, "_[i]" for inlined user frames, as in
 // stackcollapse-perf.pl, and none for others.

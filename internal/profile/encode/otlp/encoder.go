@@ -54,8 +54,14 @@ type sample struct {
 
 // process is the samples of a process.
 type process struct {
-	pid     int
+	processKey
 	samples []sample
+}
+
+// processKey identifies a process. One that moves to another container is another one.
+type processKey struct {
+	pid   int
+	owner profile.OwnerID
 }
 
 // encode returns the parts of the file.
@@ -110,30 +116,30 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 	return sum.Sum(nil)[:16]
 }
 
-// processes returns the samples by process, in the order of their PIDs. Samples that only
+// processes returns the samples by process and owner, in the order of their PIDs. Samples that only
 // differ in what the format cannot express are added up.
 func (e *encoder) processes() []process {
 	type identity struct {
 		stack      int32
 		attributes string
 	}
-	byPID := map[int]*process{}
-	known := map[int]map[identity]int{} // index of the sample
+	byKey := map[processKey]*process{}
+	known := map[processKey]map[identity]int{} // index of the sample
 	for _, s := range e.p.Samples {
-		pid := e.p.Tasks[s.Task].PID
-		if byPID[pid] == nil {
-			byPID[pid], known[pid] = &process{pid: pid}, map[identity]int{}
+		of := processKey{e.p.Tasks[s.Task].PID, e.p.Tasks[s.Task].Owner}
+		if byKey[of] == nil {
+			byKey[of], known[of] = &process{processKey: of}, map[identity]int{}
 		}
-		p := byPID[pid]
+		p := byKey[of]
 		attributes := e.attributes(s)
 		var key []byte
 		for _, a := range attributes {
 			key = binary.BigEndian.AppendUint32(key, uint32(a))
 		}
 		id := identity{e.stack(s.Stack), string(key)}
-		i, ok := known[pid][id]
+		i, ok := known[of][id]
 		if !ok {
-			known[pid][id] = len(p.samples)
+			known[of][id] = len(p.samples)
 			p.samples = append(p.samples, sample{id.stack, attributes, slices.Clone(s.Values)})
 			continue
 		}
@@ -142,9 +148,10 @@ func (e *encoder) processes() []process {
 		}
 	}
 	var all []process
-	for _, pid := range slices.Sorted(maps.Keys(byPID)) {
-		all = append(all, *byPID[pid])
+	for _, p := range byKey {
+		all = append(all, *p)
 	}
+	slices.SortFunc(all, func(a, b process) int { return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.owner, b.owner)) })
 	return all
 }
 
@@ -308,12 +315,29 @@ func (e *encoder) resource(p process) (m proto.Message) {
 		machine[otelprofiles.OSType] = "linux"
 	}
 	maps.Copy(machine, e.options.Resource)
+	maps.Copy(machine, ownerAttributes(e.p.OwnerAt(p.owner)))
 	for _, key := range slices.Sorted(maps.Keys(machine)) {
 		if value := machine[key]; value != "" {
 			keyValue(&m, otelprofiles.ResourceAttributes, valid(key), anyText(value))
 		}
 	}
 	return m
+}
+
+// ownerAttributes returns what is known of an owner.
+func ownerAttributes(o profile.Owner) map[string]string {
+	name, inPod := o.Container, ""
+	if o.Pod != "" {
+		name, inPod = "", o.Container
+	}
+	all := map[string]string{
+		otelprofiles.ServiceName: o.Service(), otelprofiles.ContainerID: o.ContainerID, otelprofiles.ContainerName: name,
+		otelprofiles.ContainerImage: o.Image, otelprofiles.ContainerRuntime: o.Runtime,
+		otelprofiles.PodName: o.Pod, otelprofiles.PodUID: o.PodUID, otelprofiles.PodNamespace: o.Namespace,
+		otelprofiles.PodContainer: inPod, otelprofiles.Unit: o.Unit,
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
 }
 
 // scope encodes what is known of the run.

@@ -22,7 +22,8 @@ type Options struct {
 //
 // It fills in what the format leaves open as follows:
 //
-//   - There is a resource for each process. Its profiles, one for each type of value, have
+//   - There is a resource for each process, with the attributes of its container, pod and
+//     systemd unit, as far as known. Its profiles, one for each type of value, have
 //     the same samples, whose only value is the sum. Only the first has values of 0.
 //   - Each sample has the attributes thread.name and, if known, thread.id and
 //     cpu.logical_number. If the user part of its stack was truncated, fulgur.stack.end

@@ -39,7 +39,7 @@ func written(t *testing.T, p *profile.Profile) *pb.ProfilesData {
 // TestWrite compares the output, as text, with golden files.
 func TestWrite(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
-		"typical.txt": encodetest.Typical(), "threads.txt": encodetest.Threads(),
+		"typical.txt": encodetest.Typical(), "threads.txt": encodetest.Threads(), "owners.txt": encodetest.Owners(),
 		"hostile.txt": encodetest.Hostile(), "empty.txt": encodetest.Empty(),
 	} {
 		t.Run(name, func(t *testing.T) {

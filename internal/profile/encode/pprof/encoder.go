@@ -102,7 +102,7 @@ func (e *encoder) appendValueType(m proto.Message, v profile.ValueType) proto.Me
 }
 
 func (e *encoder) writeSamples() {
-	labels := labeler{tasks: e.p.Tasks, strings: e.strings, seen: map[labelKey]proto.Message{}}
+	labels := labeler{p: e.p, strings: e.strings, seen: map[labelKey]proto.Message{}}
 	for _, s := range e.p.Samples {
 		proto.Packed(&e.body, sampleLocationID, e.locations.Stack(s.Stack))
 		proto.Packed(&e.body, sampleValue, s.Values)

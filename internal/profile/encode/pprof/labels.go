@@ -14,7 +14,7 @@ type labelKey struct {
 
 // labeler encodes labels once for all samples with the same labelKey.
 type labeler struct {
-	tasks   []profile.Task
+	p       *profile.Profile
 	strings *stringTable
 	seen    map[labelKey]proto.Message
 }
@@ -26,11 +26,19 @@ func (l labeler) of(s profile.Sample) proto.Message {
 	if ok {
 		return made
 	}
-	task := l.tasks[s.Task]
+	task, owner := l.p.Tasks[s.Task], l.p.Owner(s.Task)
 	if task.Comm != "" { // An empty string would mean no label.
 		l.text(&made, "comm", task.Comm)
 	}
 	l.number(&made, "pid", task.PID)
+	for _, label := range [][2]string{
+		{"container", owner.Container}, {"container_id", owner.ContainerID}, {"image", owner.Image},
+		{"pod", owner.Pod}, {"namespace", owner.Namespace}, {"unit", owner.Unit},
+	} {
+		if label[1] != "" {
+			l.text(&made, label[0], label[1])
+		}
+	}
 	if task.TID != 0 {
 		l.number(&made, "tid", task.TID)
 	}

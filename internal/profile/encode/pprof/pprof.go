@@ -35,8 +35,8 @@ type Options struct {
 //   - A frame without a function is a location without lines, which pprof leaves out of
 //     flame graphs. A function without a symbol is one like others, but does not count as
 //     a known one of its mapping, so that pprof looks up its name.
-//   - Each sample has the labels "comm", "pid" and, if known, "tid" and "cpu". If the
-//     user part of a stack was truncated, "stack_end" has the reason.
+//   - Each sample has the labels "comm", "pid" and, if known, "tid", "cpu", "container",
+//     "container_id", "image", "pod", "namespace" and "unit". If the user part of a stack was truncated, "stack_end" has the reason.
 //   - Comments contain the command line, what was measured where, and what was lost.
 //   - Invalid UTF-8, which the format does not allow, is replaced by U+FFFD. Names are
 //     otherwise unchanged.

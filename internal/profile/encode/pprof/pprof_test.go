@@ -30,6 +30,7 @@ func TestWrite(t *testing.T) {
 	}{
 		{"typical.txt", encodetest.Typical()},
 		{"threads.txt", encodetest.Threads()},
+		{"owners.txt", encodetest.Owners()},
 		{"symbols.txt", encodetest.Symbols()},
 		{"hostile.txt", encodetest.Hostile()},
 		{"empty.txt", encodetest.Empty()},

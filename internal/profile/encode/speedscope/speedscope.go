@@ -138,6 +138,10 @@ func (e *encoder) stack(s profile.Sample) {
 		e.index(e.frame(frame{Name: cpu}))
 		e.out.WriteByte(',')
 	}
+	if group := e.p.Group(s.Task); group != "" {
+		e.index(e.frame(frame{Name: group}))
+		e.out.WriteByte(',')
+	}
 	e.index(e.frame(frame{Name: label.Task(e.p.Tasks[s.Task])}))
 	e.path = e.p.AppendFrames(e.path[:0], s.Stack)
 	for _, id := range slices.Backward(e.path) {

@@ -15,6 +15,7 @@ func TestWrite(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"typical": encodetest.Typical(),
 		"threads": encodetest.Threads(),
+		"owners":  encodetest.Owners(),
 		"empty":   encodetest.Empty(),
 		"hostile": encodetest.Hostile(),
 		"large":   encodetest.Large(1000),

@@ -4,7 +4,7 @@
 const SHADES = 5;
 const CHANGES = 4; // steps from "as before" to "only now" or "only before"
 const KIND_LABELS = {
-  cpu: 'CPU', process: 'Process', user: 'User', inlined: 'Inlined', kernel: 'Kernel', jit: 'Interpreted, JIT',
+  cpu: 'CPU', group: 'Group', process: 'Process', user: 'User', inlined: 'Inlined', kernel: 'Kernel', jit: 'Interpreted, JIT',
   unresolved: 'No symbol', marker: 'Note',
 };
 const MODULE_HUES = 12; // modules with a hue of their own
@@ -67,7 +67,7 @@ class Colors {
     probe.remove();
     this.ofFrame = this.kinds.map((kind, f) => {
       let set = this.byKind[kind];
-      if (kind !== 'root' && kind !== 'process' && kind !== 'cpu' && kind !== 'marker') {
+      if (kind !== 'root' && kind !== 'process' && kind !== 'group' && kind !== 'cpu' && kind !== 'marker') {
         if (mode === 'module') set = this.byModule.get(this.data.frames.module[f]) ?? this.byKind.unresolved;
         if (mode === 'name') set = this.byName;
       }

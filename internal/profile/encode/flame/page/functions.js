@@ -7,7 +7,7 @@ const WAITS_IN = /^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|\[vdso\])([-.].
 const RUNTIME = /^(runtime|syscall|internal\/[\w/]+)\./;
 
 // NOT_CODE lists the kinds of the levels below all functions.
-const NOT_CODE = ['root', 'cpu', 'process'];
+const NOT_CODE = ['root', 'cpu', 'group', 'process'];
 
 class Functions {
   constructor(data) {
@@ -23,7 +23,7 @@ class Functions {
     });
   }
 
-  // isCode reports whether f is a function rather than a process, CPU or the root.
+  // isCode reports whether f is a function rather than a process, group, CPU or the root.
   isCode(f) { return !NOT_CODE.includes(this.data.kinds[this.data.frames.kind[this.frames[f]]]); }
 
   // selfSums returns the self value by function.

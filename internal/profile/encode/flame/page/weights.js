@@ -43,10 +43,11 @@ class Weights {
 }
 
 // taskFilter returns an array by task: whether choice selects it. choice is
-// "c.<comm>", "p.<pid>", "t.<tid>", or "" for all.
+// "g.<group>", "c.<comm>", "p.<pid>", "t.<tid>", or "" for all.
 function taskFilter({ tasks, strings }, choice) {
   const wanted = choice.slice(2);
   switch (choice.slice(0, 2)) {
+    case 'g.': return tasks.comm.map((_, i) => !!tasks.group && strings[tasks.group[i]] === wanted);
     case 'c.': return tasks.comm.map((id) => strings[id] === wanted);
     case 'p.': return tasks.pid.map((pid) => String(pid) === wanted);
     case 't.': return tasks.tid.map((tid) => String(tid) === wanted);
@@ -56,8 +57,9 @@ function taskFilter({ tasks, strings }, choice) {
 
 const MAX_CHOICES = 100; // per level
 
-// taskChoices returns choices for taskFilter as [choice, text]: each name followed
-// by its processes, and each process by its threads, heaviest first. Beyond
+// taskChoices returns choices for taskFilter as [choice, text]: the groups, if there
+// are any, and then each name followed by its processes, and each process by its
+// threads, heaviest first. Beyond
 // MAX_CHOICES per level, it lists only the heaviest, and a [null, text] with the
 // number of the rest.
 function taskChoices({ tasks, strings, samples }, column) {
@@ -85,6 +87,7 @@ function taskChoices({ tasks, strings, samples }, column) {
     group(members, indent, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);
   const processes = (members, indent) =>
     group(members, indent, (i) => tasks.pid[i] ? [`p.${tasks.pid[i]}`, `process ${tasks.pid[i]}`] : ['', ''], threads);
+  if (tasks.group) group(all, 0, (i) => [`g.${strings[tasks.group[i]]}`, strings[tasks.group[i]]]);
   group(all, 0, (i) => [`c.${strings[tasks.comm[i]]}`, strings[tasks.comm[i]]], processes);
   return list;
 }

@@ -1,4 +1,4 @@
-package mounts
+package containers
 
 import (
 	"os"

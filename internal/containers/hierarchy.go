@@ -1,4 +1,4 @@
-package mounts
+package containers
 
 import (
 	"encoding/binary"
@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // Cgroups maps IDs of control groups to paths.
@@ -20,7 +21,7 @@ type Cgroups struct {
 }
 
 // NewCgroups returns the names of the version 2 hierarchy that is mounted in m.
-func NewCgroups(m List) *Cgroups {
+func NewCgroups(m []*procfs.Mount) *Cgroups {
 	c := &Cgroups{names: map[uint64]string{}}
 	for _, at := range m {
 		if at.FSType == "cgroup2" && at.Root == "/" {
@@ -43,9 +44,15 @@ func (c *Cgroups) Name(id uint64) string {
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
 	}
+	if len(c.names) >= maxNames {
+		clear(c.names)
+	}
 	c.names[id] = path
 	return path
 }
+
+// maxNames limits the paths that are remembered.
+const maxNames = 1 << 14
 
 // kernfsHandle is the type of file handles that contain the ID of a group:
 // FILEID_KERNFS in the kernel.

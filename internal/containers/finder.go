@@ -1,0 +1,111 @@
+package containers
+
+import (
+	"sync"
+	"time"
+
+	"fulgur/internal/profile"
+)
+
+// Finder finds the owners of cgroups. It is safe for concurrent use.
+type Finder struct {
+	places *places
+
+	mu       sync.Mutex
+	runtimes map[int][]runtime // by user
+	known    map[candidate]answered
+}
+
+// answered is what is known of a candidate.
+type answered struct {
+	owner profile.Owner
+	found bool
+	at    time.Time
+}
+
+// maxKnown limits the candidates that are remembered. Then all are forgotten.
+const maxKnown = 1 << 12
+
+// askAgain is how long a container without files, or without a name, is not looked up again:
+// a runtime may write its files after the first process started.
+const askAgain = 2 * time.Second
+
+// NewFinder returns a finder for the containers of this machine.
+func NewFinder() *Finder { return newFinder(newPlaces()) }
+
+func newFinder(p *places) *Finder {
+	return &Finder{places: p, runtimes: map[int][]runtime{}, known: map[candidate]answered{}}
+}
+
+// Owner returns the owner of a process from the paths of its cgroups, the most telling
+// first.
+func (f *Finder) Owner(paths ...string) profile.Owner {
+	o := f.container(paths)
+	for _, path := range paths {
+		if o.Unit = unit(path); o.Unit != "" {
+			break
+		}
+	}
+	return o
+}
+
+// container returns the innermost container that a runtime knows.
+func (f *Finder) container(paths []string) profile.Owner {
+	asked := map[candidate]bool{}
+	for _, path := range paths {
+		for _, c := range candidates(path) {
+			if asked[c] {
+				continue
+			}
+			asked[c] = true
+			if o, ok := f.find(c); ok {
+				return o
+			}
+		}
+	}
+	return profile.Owner{}
+}
+
+// find looks up a candidate.
+func (f *Finder) find(c candidate) (profile.Owner, bool) {
+	f.mu.Lock()
+	known, ok := f.known[c]
+	runtimes := f.runtimes[c.uid]
+	if runtimes == nil {
+		runtimes = newRuntimes(f.places, c.uid)
+		f.runtimes[c.uid] = runtimes
+	}
+	f.mu.Unlock()
+	if ok && (known.owner.Container != "" || time.Since(known.at) < askAgain) {
+		return known.owner, known.found
+	}
+	var a answered
+	for _, r := range runtimes {
+		if a.owner, a.found = r.find(c); a.found {
+			f.complete(c, &a.owner)
+			break
+		}
+	}
+	a.at = time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.known) >= maxKnown {
+		clear(f.known)
+	}
+	f.known[c] = a
+	return a.owner, a.found
+}
+
+// complete fills in the pod of a container of the kubelet, if its runtime's files lack it.
+func (f *Finder) complete(c candidate, o *profile.Owner) {
+	uid := podUID(c.path)
+	if uid == "" || c.uid != 0 {
+		return
+	}
+	if o.Pod == "" {
+		kubelet(state{}, f.places.below(containerLogs), o)
+	}
+	if o.PodUID == "" {
+		o.PodUID = uid
+	}
+}

@@ -1,0 +1,313 @@
+package containers
+
+import (
+	"bytes"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
+)
+
+// places finds the directories in which runtimes keep their files. It is safe for
+// concurrent use.
+type places struct {
+	// root is a directory that stands for "/", for tests.
+	root string
+	// mounts returns the mount points, and daemons the running daemons of docker and
+	// containerd.
+	mounts  func() ([]*procfs.Mount, error)
+	daemons func() []daemon
+	// home returns the home directory of a user, "" if unknown.
+	home func(uid int) string
+
+	mu    sync.Mutex
+	at    time.Time // of the last search
+	found directories
+}
+
+// directories holds the directories of runtimes of the whole system.
+type directories struct{ docker, containerd, storage []string }
+
+// searchEvery limits how often places searches: a container that no runtime knows must not
+// cost a search each time.
+const searchEvery = 5 * time.Second
+
+func newPlaces() *places {
+	return &places{root: "/", mounts: procfs.Mounts, daemons: runningDaemons, home: homeOf}
+}
+
+// system returns the directories of the whole system, searching again if the last search
+// is old.
+func (p *places) system() directories {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.IsZero() || time.Since(p.at) > searchEvery {
+		p.found, p.at = p.search(), time.Now()
+	}
+	return p.found
+}
+
+// docker returns the data roots of docker that may have a container.
+func (p *places) docker(c candidate) []string {
+	if c.uid != 0 {
+		return p.inHome(c.uid, ".local/share/docker")
+	}
+	list := p.system().docker
+	// Docker runs its containers by containerd, and mounts files of its data root into
+	// them.
+	for _, root := range p.containerd() {
+		var spec specification
+		path := filepath.Join(root, shims, "moby", c.id, "config.json")
+		if err := (state{}).readJSON(path, maxConfig, &spec); err == nil {
+			list = addNew(list, spec.dockerRoot(c.id))
+		}
+	}
+	return list
+}
+
+// containerd returns the state directories of containerd.
+func (p *places) containerd() []string { return p.system().containerd }
+
+// storage returns the directories of github.com/containers/storage that may have a
+// container.
+func (p *places) storage(c candidate) []string {
+	if c.uid != 0 {
+		return append(p.inHome(c.uid, ".local/share/containers/storage"), filepath.Join(p.root, "run", "user", strconv.Itoa(c.uid), "containers"))
+	}
+	return p.system().storage
+}
+
+// inHome returns a path in the home directory of a user, or nothing if it is unknown.
+func (p *places) inHome(uid int, path string) []string {
+	home := clean(p.home(uid))
+	if home == "" {
+		return nil
+	}
+	return []string{filepath.Join(p.root, home, path)}
+}
+
+// homeOf returns the home directory of a user, "" if unknown.
+func homeOf(uid int) string {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
+}
+
+// search finds the directories: the defaults, and others that configuration files, the
+// arguments of daemons and mount points name.
+func (p *places) search() directories {
+	d := directories{
+		docker:     []string{p.below("/var/lib/docker"), p.below("/var/snap/docker/common/var-lib-docker")},
+		containerd: []string{p.below("/run/containerd"), p.below("/run/k3s/containerd"), p.below("/run/docker/containerd/daemon")},
+		storage:    []string{p.below("/var/lib/containers/storage"), p.below("/run/containers/storage")},
+	}
+	d.docker = addNew(d.docker, p.dockerConfig("/etc/docker/daemon.json"))
+	d.containerd = addNew(d.containerd, p.options("/etc/containerd/config.toml", stateOption)...)
+	for _, daemon := range p.daemons() {
+		args := daemon.args
+		if daemon.name == "containerd" {
+			d.containerd = addNew(d.containerd, clean(flag(args, "--state")))
+			d.containerd = addNew(d.containerd, p.options(flag(args, "-c", "--config"), stateOption)...)
+			continue
+		}
+		d.docker = addNew(d.docker, clean(flag(args, "--data-root", "-g", "--graph")), p.dockerConfig(flag(args, "--config-file")))
+		if exec := clean(flag(args, "--exec-root")); exec != "" {
+			d.containerd = addNew(d.containerd, filepath.Join(exec, "containerd", "daemon"))
+		}
+	}
+	for _, path := range []string{"/usr/share/containers/storage.conf", "/etc/containers/storage.conf"} {
+		d.storage = addNew(d.storage, p.options(path, storageOption)...)
+	}
+	mounts, err := p.mounts()
+	if err != nil {
+		return d
+	}
+	var fromMounts directories
+	for _, m := range mounts {
+		fromMounts.add(m.Mountpoint)
+	}
+	for _, found := range []struct{ to, from *[]string }{
+		{&d.docker, &fromMounts.docker}, {&d.containerd, &fromMounts.containerd}, {&d.storage, &fromMounts.storage},
+	} {
+		for _, path := range *found.from {
+			if ofRoot(path) {
+				*found.to = addNew(*found.to, path)
+			}
+		}
+	}
+	return d
+}
+
+func (p *places) below(path string) string { return filepath.Join(p.root, path) }
+
+// dockerConfig returns the data root in a configuration file of docker, or "".
+func (p *places) dockerConfig(path string) string {
+	if clean(path) == "" {
+		return ""
+	}
+	var config struct {
+		DataRoot string `json:"data-root"`
+		Graph    string `json:"graph"` // before version 17.05
+	}
+	if err := (state{}).readJSON(p.below(path), maxConfig, &config); err != nil {
+		return ""
+	}
+	return clean(firstOf(config.DataRoot, config.Graph))
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// flag returns the value of one of the flags in args, or "".
+func flag(args []string, names ...string) string {
+	for i, arg := range args {
+		for _, name := range names {
+			if value, ok := strings.CutPrefix(arg, name+"="); ok {
+				return value
+			}
+			if arg == name && i+1 < len(args) {
+				return args[i+1]
+			}
+		}
+	}
+	return ""
+}
+
+// Directories in configuration files in TOML: see containers-storage.conf(5) and
+// containerd-config.toml(5).
+var (
+	storageOption = regexp.MustCompile(`^\s*(?:graphroot|runroot)\s*=\s*["']([^"'\\]*)["']\s*(?:#.*)?$`)
+	stateOption   = regexp.MustCompile(`^\s*state\s*=\s*["']([^"'\\]*)["']\s*(?:#.*)?$`)
+)
+
+// options returns the directories that lines of a configuration file name, none if it cannot
+// be read.
+func (p *places) options(path string, line *regexp.Regexp) []string {
+	if clean(path) == "" {
+		return nil
+	}
+	text, err := (state{}).read(p.below(path), maxConfig)
+	if err != nil {
+		return nil
+	}
+	return parseOptions(text, line)
+}
+
+// parseOptions returns the directories in the lines that match.
+func parseOptions(text []byte, line *regexp.Regexp) (list []string) {
+	for text := range bytes.Lines(text) {
+		if m := line.FindSubmatch(bytes.TrimRight(text, "\r\n")); m != nil {
+			list = addNew(list, clean(string(m[1])))
+		}
+	}
+	return list
+}
+
+// mountPoints match the mount points of runtimes' containers, with their directory.
+var mountPoints = []struct {
+	pattern *regexp.Regexp
+	add     func(*directories, string)
+}{
+	{regexp.MustCompile(`^(/.+)/containers/[0-9a-f]{64}/mounts/shm$`), (*directories).addDocker},
+	{regexp.MustCompile(`^(/.+)/overlay2/[0-9a-f]{64}/merged$`), (*directories).addDocker},
+	{regexp.MustCompile(`^(/.+)/` + regexp.QuoteMeta(shims) + `/[^/]+/[^/]+/rootfs$`), (*directories).addContainerd},
+	{regexp.MustCompile(`^(/.+)/[a-z0-9]+-containers/[0-9a-f]{64}/userdata/shm$`), (*directories).addStorage},
+	{regexp.MustCompile(`^(/.+)/overlay/[0-9a-f]{64}/merged$`), (*directories).addStorage},
+}
+
+func (d *directories) addDocker(path string)     { d.docker = addNew(d.docker, path) }
+func (d *directories) addContainerd(path string) { d.containerd = addNew(d.containerd, path) }
+func (d *directories) addStorage(path string)    { d.storage = addNew(d.storage, path) }
+
+// maxDirectories limits the directories that mount points name.
+const maxDirectories = 32
+
+// add adds the directory of a runtime that has a container's mount point at path.
+func (d *directories) add(path string) {
+	if len(path) > maxPath || len(d.docker)+len(d.containerd)+len(d.storage) >= maxDirectories {
+		return
+	}
+	for _, p := range mountPoints {
+		if m := p.pattern.FindStringSubmatch(path); m != nil {
+			p.add(d, m[1])
+		}
+	}
+}
+
+// ofRoot reports whether a directory and all above it belong to root, and others cannot
+// rename their entries. Users may mount file systems too, which then show any owner.
+func ofRoot(path string) bool {
+	for {
+		info, err := safeopen.StatTrusted(path, capability.SetOf(capability.DACReadSearch))
+		if err != nil || !info.IsDir() {
+			return false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || st.Uid != 0 || st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
+			return false
+		}
+		if path == "/" {
+			return true
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// maxArguments limits the arguments of a daemon.
+const maxArguments = 64 << 10
+
+// daemon is a running daemon.
+type daemon struct {
+	name string
+	args []string
+}
+
+// runningDaemons returns the processes called dockerd and containerd that belong to root and
+// have the same root directory as this process. A process in a container may have any name,
+// but has another root.
+func runningDaemons() (all []daemon) {
+	pids, err := procfs.Processes()
+	if err != nil {
+		return nil
+	}
+	own, err := safeopen.StatRoot("/")
+	if err != nil {
+		return nil
+	}
+	for _, pid := range pids {
+		s, err := procfs.Process(pid).Stat()
+		if err != nil || s.Comm != "dockerd" && s.Comm != "containerd" {
+			continue
+		}
+		status, err := procfs.Process(pid).Status()
+		if err != nil || status.UIDs != [4]uint32{} {
+			continue
+		}
+		root, err := safeopen.StatRoot(procfs.Path(pid, "root"))
+		if err != nil || !safeopen.Same(own, root) {
+			continue
+		}
+		if args, err := procfs.Process(pid).Arguments(maxArguments); err == nil {
+			all = append(all, daemon{s.Comm, args})
+		}
+	}
+	return all
+}

@@ -1,0 +1,225 @@
+package containers
+
+import (
+	"slices"
+	"sync"
+
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
+)
+
+// Tracker finds the owners of processes while these run. Its methods do not wait for
+// files of runtimes, which a goroutine reads, so that a container that ends soon still gets
+// its names. It is not safe for concurrent use.
+//
+// A process is identified by its cgroup of version 2. On a machine that also has hierarchies
+// of version 1, containers may have no cgroup of version 2: there /proc/PID/cgroup is read
+// once for each program that a process executes.
+type Tracker struct {
+	finder  *Finder
+	cgroups *Cgroups // only the goroutine uses it
+	// mixed means that there are hierarchies of version 1.
+	mixed bool
+
+	byID      generations[uint64]
+	byPath    generations[string]
+	byProcess generations[programKey]
+	work      chan func()
+	working   sync.WaitGroup
+}
+
+// programKey identifies a program that a process executes.
+type programKey struct {
+	pid   int
+	epoch uint64
+}
+
+// Membership is a process's membership of an owner, which may still be looked up. It is
+// safe for concurrent use.
+type Membership struct {
+	ready chan struct{}
+	find  func() profile.Owner
+
+	mu    sync.Mutex
+	owner profile.Owner
+}
+
+// Owner waits until the owner is known and returns it. That of a nil Membership is unknown.
+// If no container was found, Owner looks again: its runtime may not have written its files
+// when it started.
+func (m *Membership) Owner() profile.Owner {
+	if m == nil {
+		return profile.Owner{Unknown: true}
+	}
+	<-m.ready
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.owner.ContainerID == "" && !m.owner.Unknown {
+		m.owner = m.find()
+	}
+	return m.owner
+}
+
+// maxWaiting limits the look-ups that wait. Further cgroups are looked up with their next
+// sample.
+const maxWaiting = 1 << 12
+
+// NewTracker returns a tracker for the processes of this machine. The caller must close
+// it.
+func NewTracker() (*Tracker, error) {
+	mounted, err := procfs.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	own, err := procfs.Self.Memberships()
+	if err != nil {
+		return nil, err
+	}
+	mixed := slices.ContainsFunc(own, func(m procfs.Membership) bool { return m.Hierarchy != 0 })
+	return newTracker(NewFinder(), NewCgroups(mounted), mixed), nil
+}
+
+func newTracker(f *Finder, c *Cgroups, mixed bool) *Tracker {
+	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting)}
+	t.working.Go(func() {
+		for do := range t.work {
+			do()
+		}
+	})
+	return t
+}
+
+// Close ends the look-ups. A nil Tracker needs no closing.
+func (t *Tracker) Close() error {
+	if t != nil && t.work != nil {
+		close(t.work)
+		t.working.Wait()
+		t.work = nil
+	}
+	return nil
+}
+
+// Created tells the tracker the path of a new cgroup, which may be gone by the time of its
+// first sample. If it may be a container, its names are looked up at once.
+func (t *Tracker) Created(id uint64, path string) {
+	if id == 0 {
+		return
+	}
+	t.byID.put(id, t.ofPaths([]string{path}))
+}
+
+// Of returns the membership of a process by the ID of its cgroup of version 2. epoch
+// identifies the program that it executes.
+func (t *Tracker) Of(pid int, epoch, cgroup uint64) *Membership {
+	if t.mixed {
+		if m := t.ofProcess(pid, epoch); m != nil {
+			return m
+		}
+	}
+	if cgroup == 0 {
+		return nil
+	}
+	if m, ok := t.byID.get(cgroup); ok {
+		return m
+	}
+	path := ""
+	m := t.lookUp(func() profile.Owner {
+		if path == "" {
+			path = t.cgroups.Name(cgroup) // while the cgroup exists
+		}
+		if path == "" {
+			return profile.Owner{Unknown: true}
+		}
+		return t.finder.Owner(path)
+	})
+	if m != nil {
+		t.byID.put(cgroup, m)
+	}
+	return m
+}
+
+// ofProcess returns the membership of a process by /proc/PID/cgroup, or nil if it is gone.
+func (t *Tracker) ofProcess(pid int, epoch uint64) *Membership {
+	key := programKey{pid, epoch}
+	if m, ok := t.byProcess.get(key); ok {
+		return m
+	}
+	all, err := procfs.Process(pid).Memberships()
+	if err != nil {
+		return nil
+	}
+	m := t.ofPaths(tellingPaths(all))
+	if m != nil {
+		t.byProcess.put(key, m)
+	}
+	return m
+}
+
+// tellingPaths returns the distinct paths of a process's cgroups: those of version 2 and
+// of systemd first.
+func tellingPaths(all []procfs.Membership) (paths []string) {
+	for _, wanted := range []func(procfs.Membership) bool{
+		func(m procfs.Membership) bool { return m.Hierarchy == 0 },
+		func(m procfs.Membership) bool { return m.Controllers == "name=systemd" },
+		func(procfs.Membership) bool { return true },
+	} {
+		for _, m := range all {
+			if wanted(m) && m.Path != "/" {
+				paths = addNew(paths, m.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// ofPaths returns the membership of a process with cgroups at paths.
+func (t *Tracker) ofPaths(paths []string) *Membership {
+	key := ""
+	for _, path := range paths {
+		key += path + "\n"
+	}
+	if m, ok := t.byPath.get(key); ok {
+		return m
+	}
+	m := t.lookUp(func() profile.Owner { return t.finder.Owner(paths...) })
+	if m != nil {
+		t.byPath.put(key, m)
+	}
+	return m
+}
+
+// lookUp has the goroutine call find. It returns nil if too many look-ups wait.
+func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
+	m := &Membership{ready: make(chan struct{}), find: find}
+	select {
+	case t.work <- func() { m.owner = find(); close(m.ready) }:
+		return m
+	default:
+		return nil
+	}
+}
+
+// generation is the number of entries after which a generation of memberships is over.
+const generation = 1 << 13
+
+// generations remembers the memberships that were used in the current generation or the
+// one before, so that memory does not grow with time.
+type generations[K comparable] struct{ young, old map[K]*Membership }
+
+func (g *generations[K]) get(key K) (*Membership, bool) {
+	if m, ok := g.young[key]; ok {
+		return m, true
+	}
+	m, ok := g.old[key]
+	if ok {
+		g.put(key, m)
+	}
+	return m, ok
+}
+
+func (g *generations[K]) put(key K, m *Membership) {
+	if g.young == nil || len(g.young) >= generation {
+		g.young, g.old = map[K]*Membership{}, g.young
+	}
+	g.young[key] = m
+}
