@@ -8,7 +8,7 @@
 // (interned stacks), scratch.h (where they are walked), count.h (their counts), event.h (events of a timeline),
 // task.h (identity), target.h (which tasks), file.h (names of files), orc.h
 // (kernel stacks of threads that wait), snapshot.h (stacks to walk later), field.h (fields of events), runtime.h and
-// python.h and v8.h (frames of language runtimes), loss.h (what was lost). ksym.bpf.c is no
+// python.h, v8.h and hotspot.h (frames of language runtimes), loss.h (what was lost). ksym.bpf.c is no
 // probe: it answers questions. shared.go names what the bindings of families share.
 package bpf
 
@@ -20,4 +20,4 @@ package bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -target amd64,arm64 -go-package bpf Count count.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type branch_head -target amd64,arm64 -go-package bpf Branch branch.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type symbol -type context -target amd64,arm64 -go-package bpf KSym ksym.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type runtime_process -type python_process -type v8_process -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -target amd64,arm64 -go-package bpf Unwind unwind.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type runtime_process -type python_process -type v8_process -type hotspot_heap -type hotspot_process -type hotspot_bytes -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -target amd64,arm64 -go-package bpf Unwind unwind.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

@@ -119,10 +119,12 @@ type OnCPUSnapshot struct {
 		Words          uint32
 		Merged         uint32
 		Cut            uint32
-		V8             uint32
+		During         uint32
 		Urgent         uint32
 		Interpreter    uint64
 		InterpreterEnd uint64
+		Code           uint64
+		CodeSize       uint64
 		Entries        [127]uint64
 		Ends           [128]uint16
 		Frames         [254]uint64

@@ -29,12 +29,6 @@
 #define PYTHON_BYTES_SIZE 16
 #define PYTHON_BYTES 32
 
-#define PYTHON_AT(words, type, offset)                                                             \
-	({                                                                                         \
-		u32 at_ = (offset);                                                                \
-		at_ <= sizeof(words) - sizeof(type) ? *(type *)((u8 *)(words) + at_) : 0;          \
-	})
-
 /* struct pthread of glibc for amd64, from 2.21 on: the values of pthread keys. */
 #define GLIBC_KEYS 0x310 /* offset of the first block */
 #define GLIBC_BLOCK 32 /* number of keys in a block */
@@ -182,11 +176,11 @@ static __always_inline u32 python_check(struct runtime_walk *w)
 	u64 hash;
 
 	if (p->code_version)
-		return PYTHON_AT(w->code_words, u32, p->code_version);
-	hash = hash_step(PYTHON_AT(w->code_words, u32, p->code_line),
-			 PYTHON_AT(w->code_words, u64, p->code_lines));
-	hash = python_hash_string(w, PYTHON_AT(w->code_words, u64, p->code_file), hash);
-	hash = python_hash_string(w, PYTHON_AT(w->code_words, u64, p->code_name), hash);
+		return RUNTIME_AT(w->code_words, u32, p->code_version);
+	hash = hash_step(RUNTIME_AT(w->code_words, u32, p->code_line),
+			 RUNTIME_AT(w->code_words, u64, p->code_lines));
+	hash = python_hash_string(w, RUNTIME_AT(w->code_words, u64, p->code_file), hash);
+	hash = python_hash_string(w, RUNTIME_AT(w->code_words, u64, p->code_name), hash);
 	return hash >> 32;
 }
 
@@ -209,9 +203,9 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 	rec->check = check;
 	rec->kind = RUNTIME_PYTHON;
 	rec->version = p->minor;
-	rec->first_line = PYTHON_AT(w->code_words, u32, p->code_line);
+	rec->first_line = RUNTIME_AT(w->code_words, u32, p->code_line);
 
-	if (!python_string(p, PYTHON_AT(w->code_words, u64, p->code_name), &rec->name, &at, &hash))
+	if (!python_string(p, RUNTIME_AT(w->code_words, u64, p->code_name), &rec->name, &at, &hash))
 		return 0;
 	size = (u64)rec->name.length * rec->name.width;
 	if (size > CODE_TEXT)
@@ -222,7 +216,8 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 		return 0;
 
 	rec->file.length = 0;
-	if (python_string(p, PYTHON_AT(w->code_words, u64, p->code_file), &rec->file, &at, &hash)) {
+	if (python_string(p, RUNTIME_AT(w->code_words, u64, p->code_file), &rec->file, &at,
+			  &hash)) {
 		size = (u64)rec->file.length * rec->file.width;
 		if (size > CODE_TEXT)
 			size = CODE_TEXT;
@@ -233,7 +228,7 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 	}
 
 	lines = 0;
-	table = PYTHON_AT(w->code_words, u64, p->code_lines);
+	table = RUNTIME_AT(w->code_words, u64, p->code_lines);
 	if (!runtime_read(&lines, 8, table + PYTHON_BYTES_SIZE))
 		lines = 0;
 	if (lines > CODE_LINES)
@@ -255,11 +250,11 @@ static __always_inline u32 python_position(struct runtime_walk *w, u64 code)
 	s64 at;
 
 	if (p->code_bytes)
-		at = (s64)(PYTHON_AT(w->frame_words, u64, p->frame_position) - code -
+		at = (s64)(RUNTIME_AT(w->frame_words, u64, p->frame_position) - code -
 			   p->code_bytes) >>
 		     1;
 	else
-		at = PYTHON_AT(w->frame_words, s32, p->frame_position);
+		at = RUNTIME_AT(w->frame_words, s32, p->frame_position);
 	return at < 0 || at >= FRAME_ENTERED - 1 ? 0 : at + 1;
 }
 
@@ -287,7 +282,7 @@ static __always_inline bool python_group(struct stack_scratch *s)
 	switch (p->entry) {
 	case PYTHON_ENTRY_MARKED:
 		/* is_entry is before owner. */
-		if (!PYTHON_AT(w->frame_words, u8, p->frame_owner - 1))
+		if (!RUNTIME_AT(w->frame_words, u8, p->frame_owner - 1))
 			return true;
 		break;
 	case PYTHON_ENTRY_EACH:
@@ -307,7 +302,7 @@ static __always_inline bool python_is_entry(struct runtime_walk *w)
 	struct python_process *p = &w->process.python;
 
 	return p->entry == PYTHON_ENTRY_FRAME &&
-	       PYTHON_AT(w->frame_words, u8, p->frame_owner) >= PYTHON_OWNED_BY_C;
+	       RUNTIME_AT(w->frame_words, u8, p->frame_owner) >= PYTHON_OWNED_BY_C;
 }
 
 /* Adds the next frame. Returns 1 at the end of the walk. */
@@ -329,11 +324,11 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 	if (!python_next(w))
 		goto bad;
 	if (python_is_entry(w)) {
-		w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
+		w->frame = RUNTIME_AT(w->frame_words, u64, p->frame_back);
 		/* In 3.15 the last one is in the thread's state, and runs no frames. */
 		return at - w->thread < PYTHON_THREAD_STATE || !runtime_group(r, at);
 	}
-	code = PYTHON_AT(w->frame_words, u64, p->frame_code) & ~7ULL;
+	code = RUNTIME_AT(w->frame_words, u64, p->frame_code) & ~7ULL;
 	if (!runtime_read(w->code_words, sizeof(w->code_words), code) ||
 	    w->code_words[1] != p->code_type)
 		goto bad;
@@ -346,7 +341,7 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 		return 1;
 	if (!code_sent(code_key(&s->record, code, check)))
 		python_send(scratch, code, check);
-	w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
+	w->frame = RUNTIME_AT(w->frame_words, u64, p->frame_back);
 	return !python_group(s);
 bad:
 	/* 3.11 and 3.12 link a C frame before setting its pointer to a frame. */
@@ -379,7 +374,7 @@ UNWIND_GLOBAL int python_skip(u32 scratch)
 	}
 	if (!python_group(s) || s->runtime.groups != groups)
 		return 1;
-	w->frame = PYTHON_AT(w->frame_words, u64, w->process.python.frame_back);
+	w->frame = RUNTIME_AT(w->frame_words, u64, w->process.python.frame_back);
 	return 0;
 }
 

@@ -77,6 +77,7 @@ enum runtime_kind {
 	RUNTIME_NONE = 0,
 	RUNTIME_PYTHON = 1, /* python.h */
 	RUNTIME_V8 = 2, /* v8.h */
+	RUNTIME_HOTSPOT = 3, /* hotspot.h */
 };
 
 /*

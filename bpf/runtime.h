@@ -119,13 +119,21 @@ static __always_inline bool runtime_read(void *to, u32 size, u64 addr)
 	return bpf_probe_read_user(to, size, (void *)addr) == 0;
 }
 
+/* A field of an array of words that has bytes of the process. */
+#define RUNTIME_AT(words, type, offset)                                                            \
+	({                                                                                         \
+		u32 at_ = (offset);                                                                \
+		at_ <= sizeof(words) - sizeof(type) ? *(type *)((u8 *)(words) + at_) : 0;          \
+	})
+
 static __always_inline void runtime_reset(struct stack_scratch *s)
 {
 	s->runtime.groups = 0;
 	s->runtime.words = 0;
 	s->runtime.merged = 0;
 	s->runtime.cut = 0;
-	s->runtime.v8 = 0;
+	s->runtime.during = RUNTIME_NONE;
+	s->runtime.code_size = 0;
 	s->runtime.urgent = 0;
 }
 
@@ -159,6 +167,7 @@ static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64
 
 #include "python.h"
 #include "v8.h"
+#include "hotspot.h"
 
 /* Reads the current task's runtime frames, if it has a runtime. */
 static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scratch *s)
@@ -174,7 +183,10 @@ static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scrat
 	s->runtime.interpreter_end = process->interpreter_end;
 	if (process->kind == RUNTIME_PYTHON)
 		python_walk(s->index);
-	s->runtime.v8 = process->kind == RUNTIME_V8;
+	else
+		s->runtime.during = process->kind;
+	if (process->kind == RUNTIME_HOTSPOT)
+		hotspot_begin(s);
 }
 
 /* Appends the unmerged words before end to the record, which has frames native user frames. */

@@ -66,6 +66,45 @@ struct v8_process {
 	u8 pad[3];
 };
 
+/* Maximum number of heaps of HotSpot's code cache. */
+#define HOTSPOT_HEAPS 4
+/* Bytes of the header of a blob that are read at once: its first ones, and for compiled
+ * methods, others from tail on. */
+enum hotspot_bytes {
+	HOTSPOT_HEAD = 144,
+	HOTSPOT_TAIL = 48,
+};
+
+/* A heap of code. */
+struct hotspot_heap {
+	u64 low, high; /* addresses of its code */
+	u64 segments; /* address of the segment map: a byte for each segment */
+};
+
+/*
+ * HotSpot in a process, part of struct runtime_process. Offsets are in bytes. Offsets in
+ * blobs are in the bytes that are read of them.
+ */
+struct hotspot_process {
+	u64 low, high; /* of all heaps; 0 if the JVM has not made them yet */
+	struct hotspot_heap heaps[HOTSPOT_HEAPS];
+	u16 tail; /* in a compiled method */
+	u8 segment_shift; /* bytes per segment, log2 */
+	u8 block_header; /* before each blob */
+	u8 blob_name, blob_frame, blob_complete, blob_code, blob_size; /* in CodeBlob */
+	u8 complete_short; /* blob_complete is of 16 bits */
+	u8 code_offset; /* blob_code is an offset, not an address */
+	u8 method, compile_id, orig_pc, deopt, deopt_mh; /* in nmethod */
+	u8 deopt_offsets; /* deopt and deopt_mh are offsets, not addresses */
+	u8 method_const; /* in Method: the ConstMethod */
+	u8 const_pool, const_code_size, const_name; /* in ConstMethod */
+	u8 const_size; /* of ConstMethod; the bytecodes follow */
+	u8 pool_holder; /* in ConstantPool */
+	u8 pool_size; /* of ConstantPool; its elements follow */
+	u8 klass_id, klass_id_shift; /* in Klass: the number of the class, and its lowest bit */
+	u8 pad[6];
+};
+
 /* The runtime of a process. */
 struct runtime_process {
 	u64 image; /* the process image that the entry is for */
@@ -75,6 +114,7 @@ struct runtime_process {
 	u64 interpreter_end;
 	struct python_process python;
 	struct v8_process v8;
+	struct hotspot_process hotspot;
 };
 
 /* The frames of a runtime in a stack, leaf first. */
@@ -83,10 +123,11 @@ struct runtime_stack {
 	u32 words; /* number of words in frames */
 	u32 merged; /* number of groups that are in the record */
 	u32 cut; /* the limit on frames was reached */
-	u32 v8; /* frames of V8 are read during the native walk */
+	u32 during; /* enum runtime_kind, if its frames are read during the native walk */
 	u32 urgent; /* a frame has a function that was not seen before */
 	u64 interpreter; /* as in runtime_process */
 	u64 interpreter_end;
+	u64 code, code_size; /* where hotspot_step() walks, in bytes */
 	/* For each group an address in the native frame that runs it, or 0 if the next frame
 	 * of the interpreter's function does. */
 	u64 entries[MAX_RUNTIME_FRAMES];
@@ -104,6 +145,7 @@ struct runtime_walk {
 	u64 frame_words[14];
 	u64 code_words[18];
 	u64 text[17];
+	u64 blob[(HOTSPOT_HEAD + HOTSPOT_TAIL) / 8];
 	u32 retried;
 	u32 pad;
 };

@@ -81,6 +81,16 @@ const RuntimePython = UnwindRuntimeKindRUNTIME_PYTHON
 // RuntimeV8 is V8, as in Node.js; see enum runtime_kind of record.h.
 const RuntimeV8 = UnwindRuntimeKindRUNTIME_V8
 
+// RuntimeHotSpot is HotSpot, the JVM of OpenJDK; see enum runtime_kind of record.h.
+const RuntimeHotSpot = UnwindRuntimeKindRUNTIME_HOTSPOT
+
+// HotSpotHead and HotSpotTail are the bytes that the kernel side reads of HotSpot's blobs;
+// see runtime_maps.h.
+const (
+	HotSpotHead = int(UnwindHotspotBytesHOTSPOT_HEAD)
+	HotSpotTail = int(UnwindHotspotBytesHOTSPOT_TAIL)
+)
+
 // PathEnd is how the path of a file ends.
 type PathEnd = FaultsPathEnd
 

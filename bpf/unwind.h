@@ -190,7 +190,7 @@ static __always_inline int unwind_step_by_tables(u32 scratch, u32 i)
 	end = unwind_by_tables(i, &s->walk, &s->record, cache);
 	if (s->runtime.merged < s->runtime.groups)
 		runtime_merge(scratch, i, pc, low, s->walk.sp);
-	else if (s->runtime.v8 && s->walk.chained)
+	else if (s->runtime.during == RUNTIME_V8 && s->walk.chained)
 		v8_frame(scratch, i, v8_leaf(scratch, i, low, fp));
 	return end;
 }
@@ -223,13 +223,18 @@ UNWIND_GLOBAL int unwind_next(u32 scratch, u32 i, bool by_layout)
  * Steps to the end and returns the number of steps. A step is a global
  * function, which the verifier checks once rather than in each iteration. The loop
  * is one, too, or older verifiers follow its callers for each number of steps.
+ * It calls hotspot_step() itself, to save BPF stack.
  */
 UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 {
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 i;
 
+	if (!s)
+		return 0;
 	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
-		if (unwind_next(scratch, i, by_layout))
+		if (by_layout && hotspot_has(s) ? hotspot_step(scratch, i)
+						: unwind_next(scratch, i, by_layout))
 			return i + 1;
 	}
 	return i;
@@ -303,6 +308,10 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	if (w->end == END_NO_MAPPING)
 		w->early = unwind_want(tgid, image,
 				       hash_step(hash_step(image, w->layout), w->pc >> 12),
+				       UNWIND_TELLS);
+	else if (s->runtime.during == RUNTIME_HOTSPOT && !s->runtime_walk.process.hotspot.high)
+		w->early = unwind_want(tgid, image,
+				       hash_step(image, bpf_ktime_get_ns() >> HOTSPOT_AGAIN),
 				       UNWIND_TELLS);
 }
 

@@ -13,6 +13,53 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type UnwindHotspotBytes uint32
+
+const (
+	UnwindHotspotBytesHOTSPOT_HEAD UnwindHotspotBytes = 144
+	UnwindHotspotBytesHOTSPOT_TAIL UnwindHotspotBytes = 48
+)
+
+type UnwindHotspotHeap struct {
+	_        structs.HostLayout
+	Low      uint64
+	High     uint64
+	Segments uint64
+}
+
+type UnwindHotspotProcess struct {
+	_             structs.HostLayout
+	Low           uint64
+	High          uint64
+	Heaps         [4]UnwindHotspotHeap
+	Tail          uint16
+	SegmentShift  uint8
+	BlockHeader   uint8
+	BlobName      uint8
+	BlobFrame     uint8
+	BlobComplete  uint8
+	BlobCode      uint8
+	BlobSize      uint8
+	CompleteShort uint8
+	CodeOffset    uint8
+	Method        uint8
+	CompileId     uint8
+	OrigPc        uint8
+	Deopt         uint8
+	DeoptMh       uint8
+	DeoptOffsets  uint8
+	MethodConst   uint8
+	ConstPool     uint8
+	ConstCodeSize uint8
+	ConstName     uint8
+	ConstSize     uint8
+	PoolHolder    uint8
+	PoolSize      uint8
+	KlassId       uint8
+	KlassIdShift  uint8
+	Pad           [6]uint8
+}
+
 type UnwindPythonEntry uint32
 
 const (
@@ -67,9 +114,10 @@ const (
 type UnwindRuntimeKind uint32
 
 const (
-	UnwindRuntimeKindRUNTIME_NONE   UnwindRuntimeKind = 0
-	UnwindRuntimeKindRUNTIME_PYTHON UnwindRuntimeKind = 1
-	UnwindRuntimeKindRUNTIME_V8     UnwindRuntimeKind = 2
+	UnwindRuntimeKindRUNTIME_NONE    UnwindRuntimeKind = 0
+	UnwindRuntimeKindRUNTIME_PYTHON  UnwindRuntimeKind = 1
+	UnwindRuntimeKindRUNTIME_V8      UnwindRuntimeKind = 2
+	UnwindRuntimeKindRUNTIME_HOTSPOT UnwindRuntimeKind = 3
 )
 
 type UnwindRuntimeProcess struct {
@@ -81,6 +129,7 @@ type UnwindRuntimeProcess struct {
 	InterpreterEnd uint64
 	Python         UnwindPythonProcess
 	V8             UnwindV8Process
+	Hotspot        UnwindHotspotProcess
 }
 
 type UnwindUnwindAsking struct {
@@ -232,6 +281,9 @@ const (
 	UnwindProgUnwindFork             = "unwind_fork"
 	UnwindProgUnwindFree             = "unwind_free"
 	UnwindProgUnwindTasks            = "unwind_tasks"
+	UnwindVarUnusedHotspotBytes      = "unused_hotspot_bytes"
+	UnwindVarUnusedHotspotHeap       = "unused_hotspot_heap"
+	UnwindVarUnusedHotspotProcess    = "unused_hotspot_process"
 	UnwindVarUnusedPythonEntry       = "unused_python_entry"
 	UnwindVarUnusedPythonProcess     = "unused_python_process"
 	UnwindVarUnusedPythonThread      = "unused_python_thread"
@@ -320,6 +372,9 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
+	UnusedHotspotBytes      *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
+	UnusedHotspotHeap       *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
+	UnusedHotspotProcess    *ebpf.VariableSpec `ebpf:"unused_hotspot_process"`
 	UnusedPythonEntry       *ebpf.VariableSpec `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.VariableSpec `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.VariableSpec `ebpf:"unused_python_thread"`
@@ -391,6 +446,9 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
+	UnusedHotspotBytes      *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
+	UnusedHotspotHeap       *ebpf.Variable `ebpf:"unused_hotspot_heap"`
+	UnusedHotspotProcess    *ebpf.Variable `ebpf:"unused_hotspot_process"`
 	UnusedPythonEntry       *ebpf.Variable `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.Variable `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.Variable `ebpf:"unused_python_thread"`

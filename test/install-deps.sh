@@ -37,6 +37,7 @@ test      debuginfod-find                 debuginfod
 test      rustc                           rustc
 test      python3                         python3
 test      node                            nodejs
+test      javac                           default-jdk-headless
 test      perl                            perl
 test      /usr/share/doc/libc6-dbg        libc6-dbg
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22

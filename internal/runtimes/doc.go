@@ -43,6 +43,9 @@ type Build struct {
 	// Place adds bias, the difference between running and link-time addresses, to the
 	// addresses of an entry. glibc means that the process uses that C library.
 	Place func(entry *bpf.RuntimeProcess, bias uint64, glibc bool)
-	// Open returns a reader of a process's functions; nil if the kernel side sends them.
-	Open func(Memory) Reader
+	// Open completes an entry that Place has made, and returns a reader of the process's
+	// functions. It returns [ErrNotReady] if the runtime has not started yet, and an
+	// [UnknownError] if fulgur cannot read its frames. Open is nil if the kernel side sends
+	// functions.
+	Open func(entry *bpf.RuntimeProcess, bias uint64, m Memory) (Reader, error)
 }

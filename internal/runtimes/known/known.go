@@ -5,13 +5,15 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/cpython"
+	"fulgur/internal/runtimes/hotspot"
 	"fulgur/internal/runtimes/v8"
 )
 
 // All holds the runtimes by kind.
 var All = map[runtimes.Kind]runtimes.Runtime{
-	bpf.RuntimePython: cpython.Runtime{},
-	bpf.RuntimeV8:     v8.Runtime{},
+	bpf.RuntimePython:  cpython.Runtime{},
+	bpf.RuntimeV8:      v8.Runtime{},
+	bpf.RuntimeHotSpot: hotspot.Runtime{},
 }
 
 // Name returns the name of the language of a kind of runtime.

@@ -4,15 +4,18 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
+	"time"
 	"weak"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"fulgur/bpf"
 	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
@@ -33,6 +36,7 @@ type Tracker struct {
 	pruned  int // number of files after the last prune
 	unknown map[string]bool
 	failure error
+	now     func() time.Time
 }
 
 const (
@@ -40,6 +44,12 @@ const (
 	minPrune = 1024
 	// maxUnknown limits the unknown runtimes that are named: files may claim any version.
 	maxUnknown = 8
+	// firstRetry is the time after which a runtime that has not started is read again. It
+	// doubles maxBackoff times.
+	firstRetry = 100 * time.Millisecond
+	maxBackoff = 6
+	// maxTries is the number of failures after which the summary names the runtime.
+	maxTries = 5
 )
 
 // maxKept limits the bytes that all readers keep of functions.
@@ -47,11 +57,15 @@ const maxKept = 256 << 20
 
 // reader is the reader of a process image.
 type reader struct {
-	runtimes.Reader
-	image uint64
-	open  func() runtimes.Reader
-	since uint64 // CLOCK_MONOTONIC in ns: the image runs at least since then
-	kept  int    // bytes when it was used last
+	runtimes.Reader // nil if the runtime has not started yet
+	image           uint64
+	open            func() runtimes.Reader // returns another one, or nil
+	since           uint64                 // CLOCK_MONOTONIC in ns: the image runs at least since then
+	kept            int                    // bytes when it was used last
+	entry           bpf.RuntimeProcess
+	memory          runtimes.Memory
+	tries           int
+	next            time.Time // when to try again
 }
 
 // file holds the result of searching a file.
@@ -68,6 +82,7 @@ func NewTracker(processes *ebpf.Map) *Tracker {
 		files:     map[weak.Pointer[process.File]]file{},
 		readers:   map[int]reader{},
 		unknown:   map[string]bool{},
+		now:       time.Now,
 	}
 }
 
@@ -106,11 +121,8 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	entry := found.Entry
 	entry.Image = image
 	found.Place(&entry, bias, glibc)
-	if found.Open != nil && t.readers[pid].Reader == nil {
-		// Each process has its own patience, so that a slow one costs others no names.
-		memory := &limitedMemory{process.NewMemory(pid, answer.NewPatience()), &t.reads}
-		open := func() runtimes.Reader { return found.Open(memory) }
-		t.readers[pid] = reader{Reader: open(), image: image, open: open, since: monotonic.Now()}
+	if found.Open != nil && !t.open(pid, found, &entry, bias) {
+		return
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
 	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {
@@ -121,12 +133,64 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	}
 }
 
+// open completes the entry of process pid, and makes its reader. It reports whether the
+// kernel side may read its frames, or request the layout again.
+func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess, bias uint64) bool {
+	is := t.readers[pid]
+	if is.Reader != nil {
+		*entry = is.entry
+		return true
+	}
+	if is.memory == nil {
+		// Each process has its own patience, so that a slow one costs others no names.
+		memory := &limitedMemory{process.NewMemory(pid, answer.NewPatience()), &t.reads}
+		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
+		placed := *entry
+		is.open = func() runtimes.Reader {
+			again := placed
+			r, err := found.Open(&again, bias, memory)
+			if err != nil {
+				return nil
+			}
+			return r
+		}
+	}
+	now := t.now()
+	if now.Before(is.next) {
+		return true
+	}
+	is.next = now.Add(firstRetry << min(is.tries, maxBackoff))
+	is.tries++
+	var err error
+	is.Reader, err = found.Open(entry, bias, is.memory)
+	is.entry = *entry
+	t.readers[pid] = is
+	var unknown runtimes.UnknownError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &unknown):
+		t.noteUnknown(unknown.Error())
+		return false
+	case errors.Is(err, fs.ErrPermission):
+		t.noteUnknown(fmt.Sprintf("%s: no permission to read the memory of its processes, functions are not shown", Name(runtimes.Kind(entry.Kind))))
+		return false
+	case errors.Is(err, runtimes.ErrNotReady):
+		return true
+	}
+	slog.Debug("runtime not read", "pid", pid, "error", err)
+	if is.tries >= maxTries {
+		t.noteUnknown(fmt.Sprintf("%s: the memory of a process is not as expected, functions are not shown", Name(runtimes.Kind(entry.Kind))))
+	}
+	return true // it may be about to start
+}
+
 // Reader returns the reader of functions of process pid at a time in ns (CLOCK_MONOTONIC). It
 // returns nil if the process has none, or ran another program then: the kernel side does not
 // read frames of a program before [Tracker.Mapped] was called for it.
 func (t *Tracker) Reader(pid int, time uint64) runtimes.Reader {
 	r, ok := t.readers[pid]
-	if !ok || time < r.since {
+	if !ok || r.Reader == nil || time < r.since {
 		return nil
 	}
 	kept := r.Kept()

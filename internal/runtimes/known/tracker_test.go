@@ -2,12 +2,20 @@ package known
 
 import (
 	"fmt"
+	"io"
+	"io/fs"
+	"math"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 	"weak"
 
+	"fulgur/bpf"
 	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
 )
 
 // Unused files are removed, so a tracker does not grow with time.
@@ -35,6 +43,88 @@ func TestTrackerPrunes(t *testing.T) {
 		t.Error("a file in use was removed")
 	}
 	runtime.KeepAlive(kept)
+}
+
+type noPlaces struct{}
+
+func (noPlaces) Places(runtimes.Frame) ([]runtimes.Place, bool) { return nil, false }
+
+func (noPlaces) Kept() int { return 0 }
+
+// A runtime that is not ready is read again, but less and less often. The kernel side keeps
+// asking until it is ready.
+func TestTrackerOpensAgain(t *testing.T) {
+	tracker := NewTracker(nil)
+	now := time.Unix(0, 0)
+	tracker.now = func() time.Time { return now }
+	var tries []time.Duration
+	result := runtimes.ErrNotReady
+	build := &runtimes.Build{Open: func(e *bpf.RuntimeProcess, _ uint64, _ runtimes.Memory) (runtimes.Reader, error) {
+		tries = append(tries, now.Sub(time.Unix(0, 0)))
+		if result != nil {
+			return nil, result
+		}
+		e.Hotspot.High = 1
+		return noPlaces{}, nil
+	}}
+	open := func() bpf.RuntimeProcess {
+		entry := bpf.RuntimeProcess{Image: 7, Kind: uint32(bpf.RuntimeHotSpot)}
+		if !tracker.open(1, build, &entry, 0) {
+			t.Fatal("a runtime that may be ready later is given up")
+		}
+		return entry
+	}
+	for ; now.Before(time.Unix(20, 0)); now = now.Add(10 * time.Millisecond) {
+		if open().Hotspot.High != 0 || tracker.Reader(1, math.MaxUint64) != nil {
+			t.Fatal("a reader of a runtime that is not ready")
+		}
+	}
+	const ms = time.Millisecond
+	if want := []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms, 6300 * ms, 12700 * ms, 19100 * ms}; !slices.Equal(tries, want) {
+		t.Errorf("tries at %v, want %v", tries, want)
+	}
+	if notes := tracker.Notes(); len(notes) != 0 {
+		t.Errorf("got notes %q of a runtime that has not started, want none", notes)
+	}
+	result = nil
+	now = now.Add(time.Minute)
+	for range 2 {
+		if open().Hotspot.High != 1 || tracker.Reader(1, math.MaxUint64) == nil {
+			t.Error("no reader of a runtime that is ready")
+		}
+	}
+	if len(tries) != 10 {
+		t.Errorf("opened %d times, want 10", len(tries))
+	}
+}
+
+// The summary names runtimes that cannot be read.
+func TestTrackerNamesFailures(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		opens int
+		kept  bool // for a later try
+		want  string
+	}{
+		{runtimes.UnknownError("java 99: not known yet"), 1, false, "java 99: not known yet"},
+		{fs.ErrPermission, 1, false, "java: no permission to read the memory of its processes, functions are not shown"},
+		{io.ErrUnexpectedEOF, maxTries - 1, true, ""},
+		{io.ErrUnexpectedEOF, maxTries, true, "java: the memory of a process is not as expected, functions are not shown"},
+	} {
+		tracker := NewTracker(nil)
+		now := time.Unix(0, 0)
+		tracker.now = func() time.Time { now = now.Add(time.Minute); return now }
+		build := &runtimes.Build{Open: func(*bpf.RuntimeProcess, uint64, runtimes.Memory) (runtimes.Reader, error) { return nil, tc.err }}
+		for range tc.opens {
+			entry := bpf.RuntimeProcess{Image: 7, Kind: uint32(bpf.RuntimeHotSpot)}
+			if got := tracker.open(1, build, &entry, 0); got != tc.kept {
+				t.Errorf("%v: open returned %t, want %t", tc.err, got, tc.kept)
+			}
+		}
+		if got := strings.Join(tracker.Notes(), "\n"); got != tc.want {
+			t.Errorf("%v, %d times: got notes %q, want %q", tc.err, tc.opens, got, tc.want)
+		}
+	}
 }
 
 // Programs that claim many different versions do not fill the summary.

@@ -69,20 +69,8 @@ func (h *heap) check(shared words) (uint32, error) {
 	if err := h.memory.Read(id, script-1+uint64(h.kernel.ScriptId)); err != nil {
 		return 0, err
 	}
-	hash := uint64(0)
-	for i, w := range []uint64{shared.at(n), shared.at(n + word), script, id.at(0)} {
-		if i == 0 {
-			hash = w
-			continue
-		}
-		hash = (hash ^ w) * hashMultiplier
-		hash ^= hash >> 29
-	}
-	return uint32(hash >> 32), nil
+	return runtimes.Hash(shared.at(n), shared.at(n+word), script, id.at(0)), nil
 }
-
-// hashMultiplier is HASH_MULTIPLIER of bpf/task.h.
-const hashMultiplier = 0x9e3779b97f4a7c15
 
 // read reads the function with the given identity.
 func (r *reader) read(id runtimes.Identity) (*function, error) {

@@ -76,7 +76,9 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		e.Interpreter += bias
 		e.InterpreterEnd += bias
 	}
-	b.Open = func(m runtimes.Memory) runtimes.Reader { return newReader(l, m) }
+	b.Open = func(_ *bpf.RuntimeProcess, _ uint64, m runtimes.Memory) (runtimes.Reader, error) {
+		return newReader(l, m), nil
+	}
 	return b, nil
 }
 

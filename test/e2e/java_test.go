@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// java is a JVM under test.
+type java struct {
+	name string
+	// root is the root directory in which it runs, or empty.
+	root, program string
+}
+
+// javas returns the JVMs to test: the system's, and in long tests those that test/jdks.sh
+// lists.
+func javas(t *testing.T) []java {
+	t.Helper()
+	list := []java{{name: "java", program: testenv.Tool(t, "java")}}
+	if !testenv.IsLong() || testenv.InVM() {
+		return list
+	}
+	dir := os.Getenv("FULGUR_TEST_JDKS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	install := exec.Command("../jdks.sh", dir)
+	install.Stderr = os.Stderr
+	out, err := install.Output()
+	if err != nil {
+		t.Fatalf("install JDKs: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		list = append(list, java{f[0], f[1], f[2]})
+	}
+	return list
+}
+
+// command compiles a program of testdata, and returns the command that runs it with flags of
+// java.
+func (j java) command(t *testing.T, flags []string, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	classes := t.TempDir()
+	inside := classes
+	if j.root != "" {
+		classes, inside = filepath.Join(j.root, "classes"), "/classes"
+	}
+	compile := exec.Command(testenv.Tool(t, "javac"), "-encoding", "UTF-8", "--release", "17", "-d", classes, "testdata/"+program+".java")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	args = append(slices.Concat([]string{"-Xmx128m"}, flags, []string{"-cp", inside, program}), args...)
+	if j.root == "" {
+		return exec.Command(j.program, args...)
+	}
+	proc := filepath.Join(j.root, "proc")
+	if err := os.MkdirAll(proc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The program finds its libraries by /proc/self/exe.
+	const script = `root=$1; shift; mount --bind /proc "$root/proc" && exec chroot "$root" "$@"`
+	return exec.Command(testenv.Tool(t, "unshare"), append([]string{"--mount", "sh", "-c", script, "sh", j.root, j.program}, args...)...)
+}
+
+// start runs testdata/Frames.java, and decodes the line that it prints into account.
+func (j java) start(t *testing.T, mode string, account any) *exec.Cmd {
+	t.Helper()
+	cmd := j.command(t, nil, "Frames", mode)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", j.name, err)
+	}
+	if err := json.Unmarshal(line, account); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// javaModule is the module of Java's frames.
+const javaModule = "[java]"
+
+// javaFrames returns the Java methods of a sample, leaf first, without the JVM's stubs.
+func (s streamed) javaFrames() (chain []pyFrame) {
+	for _, f := range s.User {
+		if f.Module == javaModule && (f.Function == "" || strings.Contains(f.Function, ".")) {
+			chain = append(chain, pyFrame{f.Function, f.File, f.Line})
+		}
+	}
+	return chain
+}
+
+// hiddenClass matches the part of a name that differs in each run.
+var hiddenClass = regexp.MustCompile(`(\$\$Lambda)?(\$\d+)?/0x[0-9a-f]+\.`)
+
+// shown returns a frame as fulgur shows it. Native methods and hidden classes have no lines.
+func shown(f pyFrame) pyFrame {
+	f.name = hiddenClass.ReplaceAllString(f.name, "$1.")
+	if f.file == "null" {
+		f.file = ""
+	}
+	f.line = max(f.line, 0)
+	return f
+}
+
+// Samples of threads that stay in one place have the stacks that they noted with StackWalker,
+// in interpreted and compiled methods.
+func TestJavaThreads(t *testing.T) {
+	testenv.Root(t)
+	for _, j := range javas(t) {
+		t.Run(j.name, func(t *testing.T) {
+			var account struct{ Noted [][]pyFrame }
+			cmd := j.start(t, "threads", &account)
+			noted, matched := map[string]bool{}, map[string]bool{}
+			for _, chain := range account.Noted {
+				for i := range chain {
+					chain[i] = shown(chain[i])
+				}
+				noted[fmt.Sprint(chain[1:])] = true // all are in burn
+			}
+			samples, settled := 0, map[int]bool{}
+			sampleNode(t, cmd, 3*time.Second, func(text string, s streamed) {
+				got := s.javaFrames()
+				if len(got) < 2 || got[0].name != "Frames.spin" || got[1].name != "Frames.burn" || s.End != "complete" {
+					if settled[s.TID] {
+						t.Errorf("a thread left its place, or its stack is incomplete: %s", text)
+					}
+					return // a thread of the JVM, or one that has not begun to burn
+				}
+				settled[s.TID] = true
+				samples++
+				if chain := fmt.Sprint(got[2:]); noted[chain] {
+					matched[chain] = true
+				} else {
+					t.Errorf("a stack that no thread noted: %s", chain)
+				}
+			})
+			for chain := range noted {
+				if !matched[chain] {
+					t.Errorf("no sample has the noted stack %s", chain)
+				}
+			}
+			t.Logf("%s: %d samples, %d of %d stacks", j.name, samples, len(matched), len(noted))
+		})
+	}
+}
+
+// A program that calls a few methods all the time, which HotSpot compiles and inlines: each
+// sample has a chain of calls of the program, and most have the innermost method.
+func TestJavaInlined(t *testing.T) {
+	testenv.Root(t)
+	callers := map[string][]string{
+		"Frames.innermost": {"Frames.middle"}, "Frames.middle": {"Frames$$Lambda.applyAsInt"},
+		"Frames$$Lambda.applyAsInt": {"Frames.apply"}, "Frames.apply": {"Frames.around"}, "Frames.around": {"Frames.hot"},
+		"Frames.hot": {"Frames.main"}, "java.lang.System.nanoTime": {"Frames.hot"},
+	}
+	for _, j := range javas(t) {
+		t.Run(j.name, func(t *testing.T) {
+			var account struct{}
+			cmd := j.start(t, "hot", &account)
+			samples, innermost, lines := 0, 0, 0
+			sampleNode(t, cmd, 3*time.Second, func(_ string, s streamed) {
+				chain := s.javaFrames()
+				if len(chain) == 0 || chain[len(chain)-1].name != "Frames.main" {
+					return // a thread of the JVM
+				}
+				samples++
+				if chain[0].name == "Frames.innermost" {
+					innermost++
+				}
+				if chain[0].line != 0 {
+					lines++
+				}
+				for i, f := range chain[:len(chain)-1] {
+					if !slices.Contains(callers[f.name], chain[i+1].name) {
+						t.Errorf("%s is called by another method: %+v", f.name, chain)
+						break
+					}
+				}
+			})
+			t.Logf("%s: %d samples, %d in the innermost method, %d with a line", j.name, samples, innermost, lines)
+			if innermost == 0 || lines == 0 {
+				t.Error("no samples of the innermost method, or none with a line")
+			}
+		})
+	}
+}
+
+// HotSpot uses the memory of the methods of an unloaded class again: a sample has the names of
+// the class that its thread runs. The interpreter's frames have the address of a method.
+func TestJavaUnloaded(t *testing.T) {
+	testenv.Root(t)
+	made := regexp.MustCompile(`^Made(\d+)\.(run|inner)(\d*)$`)
+	for _, j := range javas(t) {
+		t.Run(j.name, func(t *testing.T) {
+			cmd := j.command(t, []string{"-Xint", "-XX:+UseSerialGC"}, "Reused")
+			r := fulgur(t, append([]string{"profile", "-F", "1999", "--stream", "--format", "jsonl", "--"}, cmd.Args...)...)
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			classes, frames := map[string]bool{}, 0
+			for text := range strings.Lines(r.stdout) {
+				var s streamed
+				if err := json.Unmarshal([]byte(text), &s); err != nil {
+					t.Fatalf("%v in %s", err, text)
+				}
+				number, ok := strings.CutPrefix(s.Comm, "made ")
+				if !ok {
+					continue
+				}
+				for _, f := range s.User {
+					m := made.FindStringSubmatch(f.Function)
+					if m == nil {
+						continue
+					}
+					if m[1] != number || m[3] != "" && m[3] != number {
+						t.Errorf("%s is in a sample of thread %s", f.Function, s.Comm)
+					}
+					classes[number] = true
+					frames++
+				}
+			}
+			t.Logf("%s: %d frames of %d classes", j.name, frames, len(classes))
+			if len(classes) < 2 {
+				t.Errorf("samples of %d classes, want several", len(classes))
+			}
+		})
+	}
+}
+
+// A stack of a virtual thread has all of its frames, or one that stands for those that HotSpot
+// keeps in its heap.
+func TestJavaVirtualThreads(t *testing.T) {
+	testenv.Root(t)
+	const depth = 21
+	for _, j := range javas(t) {
+		if !j.virtualThreads(t) {
+			continue
+		}
+		t.Run(j.name, func(t *testing.T) {
+			var account struct{}
+			cmd := j.start(t, "virtual", &account)
+			whole, inHeap := 0, 0
+			sampleNode(t, cmd, time.Second, func(text string, s streamed) {
+				works, deep, heap := false, 0, false
+				for _, f := range s.User {
+					works = works || f.Function == "Frames.innermost"
+					heap = heap || f.Function == "(frames in the Java heap)"
+					if f.Function == "Frames.deep" {
+						deep++
+					}
+				}
+				switch {
+				case !works || s.End != "complete":
+				case heap:
+					inHeap++
+				case deep == depth:
+					whole++
+				default:
+					t.Errorf("%d of %d frames, and none that stands for others: %s", deep, depth, text)
+				}
+			})
+			t.Logf("%s: %d whole stacks, %d with frames in the heap", j.name, whole, inHeap)
+			if inHeap == 0 {
+				t.Error("no stack has frames in the heap")
+			}
+		})
+	}
+}
+
+// virtualThreads reports whether a JVM has virtual threads.
+func (j java) virtualThreads(t *testing.T) bool {
+	t.Helper()
+	cmd := exec.Command(j.program, "-version")
+	if j.root != "" {
+		return !strings.HasSuffix(j.name, "-17")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var version int
+	if _, err := fmt.Sscanf(string(out), "openjdk version \"%d", &version); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return version >= 21
+}
