@@ -564,3 +564,15 @@ func TestClarify(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentOwners checks that an agent finds the containers, pods and units of processes,
+// since the file format does not ask for them as it does in other commands.
+func TestAgentOwners(t *testing.T) {
+	o, err := loadAgent(environment{args: []string{"agent"}, stdout: t.Output(), stderr: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.Measure.Owners {
+		t.Error("got an agent that does not look up owners")
+	}
+}
