@@ -56,4 +56,4 @@ const (
 
 // RuntimeFrames maps the modules of interpreted and JIT-compiled functions to values of
 // [FrameType].
-var RuntimeFrames = map[string]string{"[javascript]": "v8js", "[python]": "cpython"}
+var RuntimeFrames = map[string]string{"[java]": "jvm", "[javascript]": "v8js", "[python]": "cpython"}
