@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -115,10 +117,13 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 		if bpf.RecordType(r[0]) != bpf.RecordStack {
 			return nil
 		}
-		tid := int(binary.NativeEndian.Uint32(r[36:]))
-		w := walked{end: bpf.StackEnd(r[41])}
-		for b := r[64:]; len(b) >= 8; b = b[8:] {
-			pc := binary.NativeEndian.Uint64(b)
+		var record bpf.StackRecord
+		if err := ringbuf.Copy(&record, r, unsafe.Offsetof(record.Frames)); err != nil {
+			return err
+		}
+		tid := int(record.Tid)
+		w := walked{end: bpf.StackEnd(record.UserEnd)}
+		for _, pc := range record.Frames[:int(record.KernelFrames)+int(record.UserFrames)] {
 			exact := len(w.frames) == 0 || pc&bpf.FrameExact != 0
 			w.frames = append(w.frames, unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: exact})
 		}
