@@ -29,7 +29,7 @@ type agentCommand struct {
 	Headers  string `name:"headers-file" placeholder:"FILE" complete:"file" group:"server" help:"Send the headers in FILE, one line NAME=VALUE each, with every request. Others must have no access to FILE."`
 	Spool    string `placeholder:"DIR" group:"server" help:"Keep profiles in DIR until they are sent, even if fulgur is killed. Without it, up to 16 MiB wait in memory."`
 	Size     size   `name:"spool-size" default:"256M" placeholder:"BYTES" group:"server" help:"Limit of the files in DIR; the oldest make room. Default: 256M."`
-	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS, or off. Default: 127.0.0.1:9464."`
+	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS; off disables it. Default: 127.0.0.1:9464."`
 	Config   string `placeholder:"FILE" complete:"file" group:"server" help:"Read the flags that are not on the command line from FILE, in YAML: NAME: VALUE, names without --. SIGHUP reads it again."`
 
 	NoInlines bool `group:"output" help:"Send function names only, without inlined functions, files and lines. Takes less time and memory."`
@@ -40,10 +40,10 @@ type agentCommand struct {
 // Help returns the text of fulgur agent --help besides the flags.
 func (*agentCommand) Help() string {
 	return `Samples the whole machine for as long as it runs, and sends a profile every 10 seconds
-to an OpenTelemetry back end, by OTLP. Profiles that the back end does not take wait and
-are sent later. SIGTERM or Ctrl-C sends the rest and ends fulgur; SIGHUP reads the
-configuration again, without losing what was measured; one that is not valid changes
-nothing.
+to an OpenTelemetry back end, by OTLP. If the back end does not accept a profile, it
+waits, on disk with --spool, and is sent later. SIGTERM or Ctrl-C sends the rest and ends
+fulgur. SIGHUP reads the configuration again and loses no samples; a configuration that is
+not valid changes nothing.
 
 The standard variables are honored: OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL, _HEADERS,
 _COMPRESSION, _TIMEOUT, _CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY, each also with

@@ -14,12 +14,12 @@ type countCommand struct {
 
 	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" group:"what" help:"Count this event: tracepoint:GROUP:NAME, kprobe:FUNCTION, kretprobe:FUNCTION, uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME. Names can have the wildcards * and ?. Can be given several times."`
 	targetFlags
-	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields are those of the tracepoint, arg0 to arg19 of functions, and retval. ==, !=, <, <=, >, >=, && and || are known, also ! and parentheses."`
+	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields are those of the tracepoint, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
 	User   bool   `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool   `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
 	Weight    string  `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
-	Every     *count  `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, for all of them. Default: 1."`
+	Every     *count  `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, with a weight of N. Default: 1."`
 	MaxRate   *count  `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
 	MaxProbes *count  `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 	Delay     seconds `placeholder:"TIME" group:"how" help:"Wait this long before counting."`
@@ -34,20 +34,20 @@ func (*countCommand) Help() string {
 	return `Counts every hit of events by the stack that hit them: tracepoints, functions of the
 kernel and of programs, and USDT probes. With several events, pprof files have each as
 a value of its own, and other outputs have it on top of the stack. fulgur does not
-attach a uretprobe to Go programs, which would crash. docs/events.md has the details.
+attach uretprobes to Go programs: they would crash. docs/events.md has the details.
 
 Examples:
 
-    # who starts programs
+    # the stacks that start programs
     sudo fulgur count -e sched:sched_process_exec 10
 
-    # who allocates how many bytes in a process, as a flame graph
+    # bytes allocated in a process, as a flame graph
     sudo fulgur count -e uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc --weight arg0 -p 1234 -o malloc.html 10
 
-    # who writes how many bytes, except to standard error
+    # bytes written, except to standard error
     sudo fulgur count -e syscalls:sys_enter_write --weight field:count --filter 'fd != 2' -- make
 
-    # who calls any function of ext4
+    # calls of all functions of ext4
     sudo fulgur count -e 'kprobe:ext4_*' 5
 `
 }

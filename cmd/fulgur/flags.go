@@ -41,7 +41,7 @@ func (f targetFlags) named() (profile.Grouping, string) {
 // walkFlags select how to unwind stacks.
 type walkFlags struct {
 	Unwind       string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"How to unwind user stacks: auto, the default, uses unwind tables, and frame pointers for code without tables; dwarf uses tables only; fp uses frame pointers only, which most distributions' code lacks."`
-	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Functions of interpreted languages (Python, JavaScript): auto, the default, shows them between the native functions; off shows native functions only; only leaves out the interpreter's own functions. Needs unwind tables."`
+	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Functions of interpreted languages (Python, JavaScript, Java): auto, the default, shows them between the native functions; off shows native functions only; only leaves out the interpreter's own functions. Needs unwind tables."`
 	MaxDepth     *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
 

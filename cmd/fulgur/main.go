@@ -45,7 +45,7 @@ type commands struct {
 	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
 	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
-	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine always, and send the profiles to an OpenTelemetry back end."`
+	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine continuously, and send the profiles to an OpenTelemetry back end."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
 
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
