@@ -49,7 +49,7 @@ func (f *Finder) Owner(paths ...string) profile.Owner {
 	return o
 }
 
-// container returns the innermost container that a runtime knows.
+// container returns the outermost container that a runtime knows.
 func (f *Finder) container(paths []string) profile.Owner {
 	asked := map[candidate]bool{}
 	for _, path := range paths {

@@ -41,14 +41,17 @@ func split(path string) []string {
 	return parts
 }
 
-// candidates returns what may be IDs of containers in a path, the innermost first.
+// candidates returns what may be IDs of containers in a path, the outermost first: what is in
+// a container can make cgroups with the ID of another one.
 func candidates(path string) (list []candidate) {
 	parts := split(path)
 	uid := 0
-	for i, part := range parts {
-		if owner, ok := sliceUser(part); ok {
+	if len(parts) > 1 && parts[0] == userSlice {
+		if owner, ok := sliceUser(parts[1]); ok { // users can make more slices below their own
 			uid = owner
 		}
+	}
+	for i, part := range parts {
 		at := candidate{path: "/" + strings.Join(parts[:i+1], "/"), uid: uid}
 		if id, ok := hexID(part); ok {
 			at.id = id
@@ -57,7 +60,7 @@ func candidates(path string) (list []candidate) {
 		} else {
 			continue
 		}
-		list = append([]candidate{at}, list...)
+		list = append(list, at)
 	}
 	return list
 }
@@ -96,6 +99,9 @@ func isName(s string) bool {
 func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
+
+// userSlice is systemd's slice with the slices of users.
+const userSlice = "user.slice"
 
 // sliceUser returns the user of a slice, "user-UID.slice".
 func sliceUser(part string) (uid int, ok bool) {

@@ -23,7 +23,7 @@ func TestCandidates(t *testing.T) {
 		"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + testID + ".scope": {
 			{id: testID, uid: 1000, path: "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + testID + ".scope"}},
 		"/user.slice/user-01.slice/" + testID:               {{id: testID, path: "/user.slice/user-01.slice/" + testID}}, // systemd writes no zero there
-		"/docker/" + testID + "/docker/" + otherID:          {{id: otherID, path: "/docker/" + testID + "/docker/" + otherID}, {id: testID, path: "/docker/" + testID}},
+		"/docker/" + testID + "/docker/" + otherID:          {{id: testID, path: "/docker/" + testID}, {id: otherID, path: "/docker/" + testID + "/docker/" + otherID}},
 		"/default/plain":                                    {{id: "plain", namespace: "default", path: "/default/plain"}},
 		"/default/..":                                       nil,
 		"/../plain":                                         nil,

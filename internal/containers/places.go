@@ -5,6 +5,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func (p *places) docker(c candidate) []string {
 	if c.uid != 0 {
 		return p.inHome(c.uid, ".local/share/docker")
 	}
-	list := p.system().docker
+	list := slices.Clip(p.system().docker) // shared
 	// Docker runs its containers by containerd, and mounts files of its data root into
 	// them.
 	for _, root := range p.containerd() {

@@ -300,6 +300,9 @@ func TestRootless(t *testing.T) {
 	m.wantOwner(slice(testUID), profile.Owner{Unit: unit, ContainerID: testID, Container: "db", Image: "docker.io/library/postgres:16", Runtime: "podman"})
 	m.wantOwner(slice(1), profile.Owner{Unit: unit})
 	m.wantOwner("/machine.slice/libpod-"+testID+".scope", profile.Owner{Unit: unit})
+	// A user names cgroups below the own slice after the slice of another.
+	nested := fmt.Sprintf("/user.slice/user-1.slice/user-%d.slice/libpod-%s.scope", testUID, testID)
+	m.wantOwner(nested, profile.Owner{Unit: unit})
 }
 
 func TestParseLogName(t *testing.T) {

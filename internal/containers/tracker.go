@@ -105,7 +105,9 @@ func (t *Tracker) Created(id uint64, path string) {
 	if id == 0 {
 		return
 	}
-	t.byID.put(id, t.ofPaths([]string{path}))
+	if m := t.ofPaths([]string{path}); m != nil {
+		t.byID.put(id, m)
+	}
 }
 
 // Of returns the membership of a process by the ID of its cgroup of version 2. epoch
