@@ -79,16 +79,19 @@ func readLog(t *testing.T, log string) string {
 }
 
 // received returns the number of samples in requests, and of those that have a function
-// with a name that ends in suffix.
+// with a name that ends in suffix. A request whose answer was late comes again, with the
+// same profiles.
 func received(requests []*otlptest.Request, suffix string) (samples, in int64) {
+	seen := map[string]bool{}
 	for _, q := range requests {
 		d := q.Dictionary
 		for _, r := range q.ResourceProfiles {
 			for _, s := range r.ScopeProfiles {
 				for _, p := range s.Profiles {
-					if d.StringTable[p.SampleType.TypeStrindex] != "samples" {
+					if d.StringTable[p.SampleType.TypeStrindex] != "samples" || seen[string(p.ProfileId)] {
 						continue
 					}
+					seen[string(p.ProfileId)] = true
 					for _, sample := range p.Samples {
 						samples += sample.Values[0]
 						for _, l := range d.StackTable[sample.StackIndex].LocationIndices {
