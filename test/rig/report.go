@@ -89,7 +89,7 @@ func testName(s string) string {
 }
 
 // complaint matches the kernel's messages about its own errors.
-var complaint = regexp.MustCompile(`WARNING:|BUG:|Oops:|Kernel panic|general protection fault|UBSAN:|blocked for more than`)
+var complaint = regexp.MustCompile(`WARNING:|BUG:|Oops:|Kernel panic|general protection fault|UBSAN:|blocked for more than|Initramfs unpacking failed`)
 
 // emulated matches a debug exception that only an emulator raises: in its flags,
 // bits from 22 on are set, which are always 0 (Intel SDM, vol. 1, 3.4.3). QEMU 7.2

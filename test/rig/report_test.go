@@ -64,6 +64,12 @@ func TestReport(t *testing.T) {
 			problems:  []string{"the kernel says: [ 3.1] WARNING: CPU: 1 PID: 90 at kernel/events/core.c:1"},
 		},
 		{
+			name:      "files do not fit into memory",
+			output:    passingOutput + markDone + "\n",
+			kernelLog: "[ 13.5] Initramfs unpacking failed: write error\n",
+			problems:  []string{"the kernel says: [ 13.5] Initramfs unpacking failed: write error"},
+		},
+		{
 			name:      "flags that no processor has",
 			output:    passingOutput + markDone + "\n",
 			kernelLog: debugException("97389002"),

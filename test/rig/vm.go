@@ -33,7 +33,7 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *o
 		// Use one thread for both CPUs: with a thread each, a CPU sometimes runs an
 		// instruction that the other one has patched (static keys, which perf events
 		// change), and the kernel dies of a breakpoint that it had removed.
-		"-accel", "tcg,thread=single", "-smp", "2", "-m", "1024",
+		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2048",
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
 		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(k, opt))
 	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
