@@ -219,8 +219,9 @@ func TestBoltProcesses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	enough := func(t *testing.T, s boltSummary, threads uint64) {
 		t.Helper()
-		// If there are few records, all may be from the start of a process.
-		outside := s.Records > 500 && s.InsideShare < 0.9
+		// If there are few records, all may be from the start of a process, and some
+		// dozens of each process always are.
+		outside := s.Records > 500 && s.InsideShare < 0.5
 		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || outside || s.Records == 0 {
 			t.Errorf("summary = %+v, want one binary, all threads, and records", s)
 		}
