@@ -61,11 +61,11 @@ volatile bool counting;
 
 const volatile bool skip_kernel_stack;
 
-/* Whether hits pass a filter, and whether field 0 of their place is summed. */
+/* Whether to filter hits, and whether to sum field 0 of their place. */
 const volatile bool filtered;
 const volatile bool weighed;
 
-/* Every how many hits of a CPU to count one, which then stands for all of them. */
+/* Count one of this many hits on each CPU, with this weight. */
 const volatile u64 every = 1;
 
 /* Hits to count per second and CPU; 0: no limit. */

@@ -15,7 +15,7 @@
 /* Included by runtime.h. */
 
 #define PYTHON_THREADS 64 /* maximum number of threads to look at in a list */
-/* The frames of a turn of a loop. Verification takes time for each of both. */
+/* Frames per turn of a loop. The verifier follows each turn, and each frame of one turn. */
 #define PYTHON_FRAMES_EACH 16
 #define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES / PYTHON_FRAMES_EACH + 1)
 #define PYTHON_SKIP_EACH 32
