@@ -39,13 +39,14 @@ build-%:
 		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
 
 .PHONY: dist
-dist: build ## Make tarballs and Debian packages with checksums in build/dist/
+dist: build ## Make tarballs, Debian packages and a container image with checksums in build/dist/
 	rm -rf $(BUILD)/dist
 	$(GO) run ./packaging -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' -programs $(BUILD) -o $(BUILD)/dist $(ARCHES)
 
 .PHONY: check-dist
 check-dist: dist deps-test ## Check the output of dist with Debian's tools
 	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
+	$(GO) -C packaging/kubernetes test -count=1 ./... # a module of its own
 
 # The race detector needs a C compiler. Its runtime would sleep for a second at
 # the end of each package.
@@ -169,7 +170,7 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 
 .PHONY: bench-quick
 bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three minutes
-	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
+	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,fulgur-agent,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
 
 .PHONY: bench-bolt
 bench-bolt: deps-test deps-bench ## Measure how much faster llvm-bolt makes sqlite with each kind of profile

@@ -47,13 +47,27 @@ const (
 	churnSteadySlow = 0.01 // of a CPU, at 19 Hz
 	churnSteadyFP   = 0.03 // at 999 Hz
 	churnSteadyAuto = 0.05
+	agentSteady     = 0.003 // of a CPU, with BPF programs
+	agentChurn      = 0.01
 )
 
 // aims are the project's aims, for each unwinding method.
 var aims = slices.Concat(
 	aimsOf(nameFulgur),
 	aimsOf(nameTables),
+	[]aim{{"agent: with BPF programs at most 0.3 % of a CPU, 1 % with short processes", judgeAgent}},
 )
+
+// judgeAgent judges the cost of an agent in its steady state.
+func judgeAgent(m medians, s scenario) verdict {
+	c, known := m[nameAgent]
+	limit := agentSteady
+	if s.Churn {
+		limit = agentChurn
+	}
+	share := c.Steady + c.BPFShare
+	return verdict{known && c.Steady > 0, share <= limit, fmt.Sprintf("%.2f %%", 100*share)}
+}
 
 // aimsOf returns the aims of one of fulgur's two tools.
 func aimsOf(name string) []aim {

@@ -78,7 +78,7 @@ func runBPF(ctx context.Context, j job, argv []string, sum sumFunc) (c cost, err
 		return cost{}, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	o, err := observe(ctx, argv, out, newBPFWatch)
+	o, err := observe(ctx, argv, out, newBPFWatch, 0)
 	if err != nil {
 		return cost{}, err
 	}

@@ -60,7 +60,7 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 	}
 	for round := range o.rounds {
 		for i, t := range tools {
-			if t.once && round > 0 {
+			if !t.takesPart(s, round) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", s, round+1, o.rounds, t.name)

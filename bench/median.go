@@ -23,6 +23,7 @@ func median(runs []cost) cost {
 		Anonymous: middle(runs, func(c cost) uint64 { return c.Anonymous }),
 		Maps:      middle(runs, func(c cost) uint64 { return c.Maps }),
 		BPF:       middle(runs, func(c cost) float64 { return c.BPF }),
+		BPFShare:  middle(runs, func(c cost) float64 { return c.BPFShare }),
 		Runs:      middle(runs, func(c cost) uint64 { return c.Runs }),
 	}
 }

@@ -57,9 +57,9 @@ func (o observed) usedBy(at time.Duration) time.Duration {
 const settled = 2 * time.Second
 
 // steady returns the share of a CPU that the program used in its steady state, or 0 if that
-// was too short. The steady state ends at the given time after the start.
-func (o observed) steady(end time.Duration) float64 {
-	from, to := o.started+settled, o.started+end
+// was too short. The steady state begins and ends at the given times after the start.
+func (o observed) steady(begin, end time.Duration) float64 {
+	from, to := o.started+begin, o.started+end
 	if to-from < time.Second {
 		return 0
 	}
@@ -71,7 +71,7 @@ func (o observed) cost(seconds int) cost {
 	sampled := time.Duration(seconds) * time.Second
 	c := cost{
 		CPU: o.cpu.Seconds(), RSS: o.rss, Anonymous: o.anonymous, Maps: o.maps, BPF: o.bpf.Seconds(), Runs: o.runs,
-		Steady: o.steady(sampled),
+		Steady: o.steady(settled, sampled),
 	}
 	if o.firstRun != 0 {
 		c.StartCPU = o.usedBy(o.firstRun).Seconds()
@@ -82,7 +82,10 @@ func (o observed) cost(seconds int) cost {
 
 // observe runs argv until it exits, with standard output to out. newWatch returns a watch
 // on its BPF programs, nil if it has none.
-func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid int) *bpfWatch) (o observed, err error) {
+//
+// If lasts is not 0, the program runs until it is asked to exit, which is that long after its
+// first sample.
+func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid int) *bpfWatch, lasts time.Duration) (o observed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -109,7 +112,7 @@ func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid
 		o.ended = monotonic()
 		exited <- err
 	}()
-	err = poll(cmd.Process.Pid, watch, &o, exited)
+	err = poll(cmd.Process.Pid, watch, &o, exited, lasts)
 	o.stderr = stderr.String()
 	if err != nil {
 		return o, fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), errors.Join(err, ctx.Err()), o.stderr)
@@ -122,11 +125,11 @@ func observe(ctx context.Context, argv []string, out *os.File, newWatch func(pid
 	return o, err
 }
 
-// poll polls the process until exited reports that it has exited.
+// poll polls the process until exited reports that it has exited. See [observe] for lasts.
 //
 // It reads the peak memory from /proc while the process runs, not from its resource usage
 // at the end: that includes the memory of the parent process until exec.
-func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
+func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error, lasts time.Duration) error {
 	interval := memoryPoll
 	if watch != nil {
 		interval = startPoll
@@ -144,6 +147,12 @@ func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
 		o.rss, o.anonymous = max(o.rss, rss), max(o.anonymous, anonymous)
 		if cpu := cpuTime(pid); cpu > 0 {
 			o.used = append(o.used, used{monotonic(), cpu})
+		}
+		if lasts > 0 && o.firstRun != 0 && monotonic() >= o.firstRun+lasts {
+			lasts = 0
+			if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+				return err
+			}
 		}
 		if watch == nil || monotonic() < nextScan {
 			continue

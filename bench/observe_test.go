@@ -11,14 +11,14 @@ import (
 )
 
 func TestObserve(t *testing.T) {
-	got, err := observe(t.Context(), []string{"sh", "-c", "echo said >&2; sleep 0.1"}, nil, nil)
+	got, err := observe(t.Context(), []string{"sh", "-c", "echo said >&2; sleep 0.1"}, nil, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.ended <= got.started || got.rss == 0 || got.stderr != "said\n" {
 		t.Errorf("got %+v, want a time, memory and standard error", got)
 	}
-	if got, err := observe(t.Context(), []string{"sh", "-c", "echo why >&2; exit 3"}, nil, nil); err == nil {
+	if got, err := observe(t.Context(), []string{"sh", "-c", "echo why >&2; exit 3"}, nil, nil, 0); err == nil {
 		t.Errorf("a failed program: got %+v, want an error", got)
 	}
 }

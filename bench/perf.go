@@ -30,7 +30,7 @@ func perf() (tool, error) {
 		} else {
 			argv = append(argv, "-a")
 		}
-		record, err := observe(ctx, append(argv, "--", "sleep", strconv.Itoa(j.seconds)), nil, nil)
+		record, err := observe(ctx, append(argv, "--", "sleep", strconv.Itoa(j.seconds)), nil, nil, 0)
 		if err != nil {
 			return cost{}, err
 		}
@@ -60,7 +60,7 @@ func perfScript(ctx context.Context, program, data string, record observed, j jo
 		folded <- folding{stacks, err}
 	}()
 	argv := []string{program, "script", "-i", data, "-F", "comm,tid,time,ip,sym", "--ns", "--show-lost-events"}
-	script, err := observe(ctx, argv, w, nil)
+	script, err := observe(ctx, argv, w, nil, 0)
 	err = errors.Join(err, w.Close())
 	f := <-folded
 	if err := errors.Join(err, f.err); err != nil {

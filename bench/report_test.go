@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // example is a comparison in which some aims are met, some are not and some
 // cannot be judged.
 func example() *comparison {
-	system, process, churn := scenario{Frequency: 4999}, scenario{OnePID: true, Frequency: 99}, scenario{Churn: true, Frequency: 19}
+	system, process, churn := scenario{Frequency: 4999}, scenario{OnePID: true, Frequency: 99}, scenario{Churn: true, Frequency: agentFrequency}
 	return &comparison{
 		Machine: "a machine",
 		Seconds: 5,
@@ -31,6 +31,7 @@ func example() *comparison {
 			{system, nameBCC, []cost{{Samples: 44000, Stackless: 2000, CPU: 0.1, Start: 0.1, Result: 0.4, RSS: 14 << 20, Maps: 2 << 20, BPF: 0.05, Runs: 50000}}},
 			{system, "bpftrace", nil},
 			{churn, nameTables, []cost{{Samples: 495, CPU: 0.9, StartCPU: 0.2, EndCPU: 0.3, Steady: 0.02, RSS: 40 << 20, Anonymous: 18 << 20, Maps: 9 << 20, BPF: 0.001, Runs: 495}}},
+			{churn, nameAgent, []cost{{Samples: 855, CPU: 0.9, StartCPU: 0.3, EndCPU: 0.1, Steady: 0.0085, RSS: 40 << 20, Anonymous: 18 << 20, Maps: 9 << 20, BPF: 0.045, BPFShare: 0.001, Runs: 855}}},
 			{churn, namePerf, []cost{{Samples: 495, CPU: 0.2, CPUAfter: 0.1, Steady: 0.03, RSS: 24 << 20, Anonymous: 9 << 20}}},
 			{process, nameFulgur, []cost{{Samples: 495, CPU: 0.1, Start: 0.12, Result: 0.1, RSS: 12 << 20, Maps: 8 << 20, BPF: 0.001, Runs: 495}}},
 			{process, namePerf, []cost{{Samples: 495, CPU: 0.2, CPUAfter: 0.1, Start: 0.2, Result: 0.3, RSS: 24 << 20}}},

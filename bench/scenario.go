@@ -12,9 +12,11 @@ type scenario struct {
 	Frequency int // samples per second on each CPU
 }
 
-// allScenarios are the scenarios of the table: a rate common in tutorials, a rate that
-// reveals every loss, and short processes at the rates of agents and of users.
+// allScenarios are the scenarios of the table: the rate of agents, a rate common in
+// tutorials, a rate that reveals every loss, and short processes at the rates of agents and
+// of users.
 var allScenarios = []scenario{
+	{OnePID: false, Frequency: agentFrequency},
 	{OnePID: false, Frequency: 99},
 	{OnePID: false, Frequency: 4999},
 	{OnePID: true, Frequency: 99},

@@ -38,9 +38,9 @@ type cost struct {
 	// peak anonymous memory, and Maps the memory of its BPF maps.
 	RSS, Anonymous, Maps uint64
 	// BPF is the run time of all BPF programs of the tool, and Runs the number of runs of
-	// its sampling programs.
-	BPF  float64
-	Runs uint64
+	// its sampling programs. BPFShare is BPF as a share of a CPU; 0 if unknown.
+	BPF, BPFShare float64
+	Runs          uint64
 }
 
 // tool is a profiler.
@@ -48,19 +48,27 @@ type tool struct {
 	name, version string
 	// once means that it runs in the first round only.
 	once bool
-	run  func(context.Context, job) (cost, error)
+	// frequency is the only rate at which it runs, for the whole system; 0 means any.
+	frequency int
+	run       func(context.Context, job) (cost, error)
+}
+
+// takesPart reports whether a tool runs in a round of a scenario.
+func (t tool) takesPart(s scenario, round int) bool {
+	return !(t.once && round > 0) && (t.frequency == 0 || t.frequency == s.Frequency && !s.OnePID)
 }
 
 // Names of tools in the results.
 const (
 	nameFulgur = "fulgur --unwind fp"
 	nameTables = "fulgur --unwind auto"
+	nameAgent  = "fulgur agent"
 	namePerf   = "perf record -g"
 	nameBCC    = "bcc profile"
 )
 
 // toolNames are the tools' names on the command line.
-var toolNames = []string{"fulgur", "fulgur-auto", "perf", "bcc", "bpftrace"}
+var toolNames = []string{"fulgur", "fulgur-auto", "fulgur-agent", "perf", "bcc", "bpftrace"}
 
 // findTools returns the tools with the given names, and notes about missing ones. It
 // builds fulgur into dir.
@@ -81,6 +89,9 @@ func findTools(ctx context.Context, dir string, names []string) (tools []tool, n
 	}
 	if slices.Contains(names, "fulgur-auto") {
 		tools = append(tools, fulgur(nameTables, "", program, "auto"))
+	}
+	if slices.Contains(names, "fulgur-agent") {
+		tools = append(tools, agent(program))
 	}
 	peers := []struct {
 		name string

@@ -106,6 +106,7 @@ const (
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
 	BlockIOMapRing                = "ring"
+	BlockIOMapRuntimeAny          = "runtime_any"
 	BlockIOMapRuntimeProcesses    = "runtime_processes"
 	BlockIOMapScratches           = "scratches"
 	BlockIOMapSeen                = "seen"
@@ -140,6 +141,7 @@ const (
 	BlockIOVarQueueInLatency      = "queue_in_latency"
 	BlockIOVarRingWakeup          = "ring_wakeup"
 	BlockIOVarSeenMask            = "seen_mask"
+	BlockIOVarSkipRuntimes        = "skip_runtimes"
 	BlockIOVarSkipUserStack       = "skip_user_stack"
 	BlockIOVarTarget              = "target"
 	BlockIOVarTargetCgroupId      = "target_cgroup_id"
@@ -220,6 +222,7 @@ type BlockIOMapSpecs struct {
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -251,6 +254,7 @@ type BlockIOVariableSpecs struct {
 	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -294,6 +298,7 @@ type BlockIOMaps struct {
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -323,6 +328,7 @@ func (m *BlockIOMaps) Close() error {
 		m.Remaps,
 		m.Requests,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -355,6 +361,7 @@ type BlockIOVariables struct {
 	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

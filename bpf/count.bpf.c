@@ -2,13 +2,8 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Hits of an event by stack. The event is a set of tracepoints, of functions of the
- * kernel or of a file, or of places in code. Each event has its own maps.
- *
- * The kernel runs programs at tracepoints and kprobes with preemption disabled, and
- * skips them if one already runs on the CPU. Since Linux 6.0, programs at uprobes can
- * be preempted by a thread that hits the same uprobe. So each run claims its own
- * scratch memory.
+ * Hits of an event by stack, or each with its fields in a timeline. Each event has its own
+ * maps.
  */
 
 #include "kernel.h"
@@ -32,21 +27,12 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->weight, add->weight);
 }
 
-/* Runs at the same time on one CPU, and the walk of a snapshot. */
-enum scratch {
-	SCRATCH_HIT = 0,
-	SCRATCH_HITS = 4,
-	SCRATCH_SNAPSHOT = SCRATCH_HITS,
-	SCRATCH_MAX,
-};
-#define SCRATCHES SCRATCH_MAX
-
+#include "hit.h"
 #include "count.h"
 #include "event.h"
 #include "snapshot.h"
 #include "target.h"
 #include "unwind.h"
-#include "field.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -56,61 +42,88 @@ const enum field_string *unused_field_string __attribute__((unused));
 const enum field_compare *unused_field_compare __attribute__((unused));
 const enum field_limits *unused_field_limits __attribute__((unused));
 
-/* Whether to count. Set after all probes are attached. */
-volatile bool counting;
-
-const volatile bool skip_kernel_stack;
-
-/* Whether to filter hits, and whether to sum field 0 of their place. */
-const volatile bool filtered;
+/* Whether to sum field 0 of each place. */
 const volatile bool weighed;
 
 /* Count one of this many hits on each CPU, with this weight. */
 const volatile u64 every = 1;
 
-/* Hits to count per second and CPU; 0: no limit. */
-const volatile u64 max_rate;
-
-struct pace {
-	u64 skipped; /* hits since the last that counted */
-	u64 second; /* in which hits were counted last */
-	u64 counted; /* in that second */
+/* A hit, for timelines. Only the used part of text crosses the ring. */
+struct timeline_event {
+	u32 type;
+	u32 texts; /* which fields have a text, a bit for each */
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u64 id;
+	u64 cookie; /* of the attach point */
+	u32 pid; /* thread group */
+	u32 tid;
+	u64 numbers[SHOWN_FIELDS];
+	u64 text[SHOWN_FIELDS][FIELD_TEXT / 8];
 };
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SCRATCH_HITS);
 	__type(key, u32);
-	__type(value, struct pace);
-} paces SEC(".maps");
+	__type(value, struct timeline_event);
+} hit_events SEC(".maps");
 
-/* Whether this hit is one of those to count. */
-static __always_inline bool pace_allows(void)
+/* Reads the fields of a hit into its event. Returns the number of texts. */
+__noinline u32 hit_fields(u32 slot, u32 place)
 {
-	u32 zero = 0;
-	struct pace *pace = bpf_map_lookup_elem(&paces, &zero);
-	u64 second;
+	struct timeline_event *event = bpf_map_lookup_elem(&hit_events, &slot);
+	struct field_context *c = field_context(slot);
+	u32 i, j, at, texts = 0, index;
+	const struct field *f;
 
-	if (!pace)
-		return false;
-	if (every > 1) {
-		if (++pace->skipped < every)
-			return false;
-		pace->skipped = 0;
+	if (!event || !c)
+		return 0;
+	event->texts = 0;
+	for (i = 0; i < SHOWN_FIELDS; i++) {
+		index = place * PLACE_FIELDS + FIRST_SHOWN + i;
+		f = bpf_map_lookup_elem(&fields, &index);
+		if (!f || !f->size)
+			break;
+		event->numbers[i] = field_number(slot, index);
+		if (f->string == FIELD_NUMBER || field_read_text(slot, index))
+			continue;
+		at = texts++;
+		barrier_var(at); /* the verifier of 5.10 needs to see the limit */
+		at &= SHOWN_FIELDS - 1;
+		for (j = 0; j < FIELD_TEXT / 8; j++)
+			event->text[at][j] = c->text[j];
+		event->texts |= 1U << i;
 	}
-	if (!max_rate)
-		return true;
-	second = bpf_ktime_get_ns() / 1000000000;
-	if (pace->second != second) {
-		pace->second = second;
-		pace->counted = 0;
-	}
-	if (pace->counted >= max_rate) {
-		stat_add(STAT_LIMITED, 1);
-		return false;
-	}
-	pace->counted++;
-	return true;
+	return texts;
+}
+
+/* The bits of an event's size. */
+#define MAX_HIT_EVENT 0x3ff
+
+static __always_inline void hit_send(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
+				     enum context in)
+{
+	u64 size = __builtin_offsetof(struct timeline_event, text);
+	struct timeline_event *event = bpf_map_lookup_elem(&hit_events, &slot);
+	struct stack_scratch *scratch = stack_scratch(slot);
+	u32 texts;
+
+	if (!event || !scratch)
+		return;
+	event->type = RECORD_TIMELINE;
+	event->time = bpf_ktime_get_ns();
+	event->cookie = cookie;
+	event->pid = task_tgid(task);
+	event->tid = task_pid(task);
+	texts = hit_fields(slot, cookie);
+	event->id = hit_stack(ctx, task, scratch, in);
+	size += FIELD_TEXT * texts;
+	barrier_var(size);
+	size &= MAX_HIT_EVENT;
+	if (size <= sizeof(*event))
+		event_send(event, size);
 }
 
 static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 weight)
@@ -136,99 +149,52 @@ static __always_inline u64 weight_of(u32 slot, u32 place)
 	return 0;
 }
 
-static __always_inline void hit_in(void *ctx, struct task_struct *task, u32 slot, bool in_kernel)
+static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)
+{
+	if (timeline)
+		stack_intern_as(scratch, s->weight);
+	else
+		take(scratch, s->cpu, s->weight);
+}
+
+static __always_inline void hit_in(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
+				   enum context in)
 {
 	struct stack_scratch *scratch = stack_scratch(slot);
-	u32 place = place_of(ctx);
-	struct stack_record *rec;
+	u32 place = cookie;
 	u64 weight = 0;
 
-	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows())
+	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(every))
 		return;
-	rec = &scratch->record;
 	stat_add(STAT_SAMPLES, every);
+	if (timeline) {
+		hit_send(ctx, task, slot, cookie, in);
+		return;
+	}
 	if (weighed)
 		weight = weight_of(slot, place);
-	stack_begin(rec, task);
-	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
-	if (in_kernel && !skip_kernel_stack)
-		walk_kernel(ctx, rec);
-	if (!skip_user_stack && task_has_user_stack(task)) {
-		walk_user(ctx, task, scratch);
-		if (snapshots && scratch->walk.early && snapshot_send(task, scratch, weight))
-			return;
-	}
+	if (hit_walk(ctx, task, scratch, in) && snapshot_send(task, scratch, weight))
+		return;
 	take(scratch, bpf_get_smp_processor_id(), weight);
 }
 
-/*
- * Counts a hit. Claims scratch memory by increments alone: atomic operations that
- * return a value need Linux 5.12. Only the one run that sees its own increment alone
- * gets the slot.
- */
-static __always_inline int hit(void *ctx, bool in_kernel)
+static __always_inline int hit(void *ctx, enum context in)
 {
 	struct task_struct *task = current_task();
-	struct field_context *c = NULL;
+	u64 cookie;
 	u32 slot;
 
 	if (!counting || !target_has(task))
 		return 0;
-	for (slot = SCRATCH_HIT; slot < SCRATCH_HITS; slot++) {
-		c = field_context(slot);
-		if (!c)
-			return 0;
-		__sync_fetch_and_add(&c->runs, 1);
-		if (*(volatile u64 *)&c->runs == 1) {
-			c->slot = slot;
-			break;
-		}
-		__sync_fetch_and_add(&c->runs, -1);
-	}
-	if (slot == SCRATCH_HITS) {
-		stat_add(STAT_CROWDED, 1);
+	cookie = cookie_of(ctx, task);
+	if (cookie == NO_COOKIE)
 		return 0;
-	}
-	c->ctx = (u64)ctx;
-	/* From memory, so that the verifier does not follow each slot. */
-	slot = *(volatile u64 *)&c->slot;
-	hit_in(ctx, task, slot, in_kernel);
-	c = field_context(slot);
-	if (c)
-		__sync_fetch_and_add(&c->runs, -1);
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
+		return 0;
+	hit_in(ctx, task, slot, cookie, in);
+	hit_release(slot);
 	return 0;
 }
 
-SEC("tracepoint")
-int count_tracepoint(void *ctx)
-{
-	return hit(ctx, true);
-}
-
-SEC("kprobe")
-int count_kprobe(void *ctx)
-{
-	return hit(ctx, true);
-}
-
-SEC("kprobe")
-int count_uprobe(void *ctx)
-{
-	return hit(ctx, false);
-}
-
-/* Processes a snapshot. User space runs it, on any CPU. */
-SEC("raw_tp")
-int count_again(void *ctx)
-{
-	struct stack_scratch *scratch = stack_scratch(SCRATCH_SNAPSHOT);
-	struct snapshot *s;
-	u32 zero = 0;
-
-	s = bpf_map_lookup_elem(&snapshot_back, &zero);
-	if (!s || !scratch)
-		return 0;
-	snapshot_walk(s, scratch);
-	take(scratch, s->cpu, s->weight);
-	return 0;
-}
+HIT_PROGRAMS(hit)

@@ -61,11 +61,14 @@ type CountFieldLimits uint32
 
 const (
 	CountFieldLimitsFIELD_MAX_TERMS    CountFieldLimits = 16
-	CountFieldLimitsFIELD_PLACE_FIELDS CountFieldLimits = 17
-	CountFieldLimitsFIELD_MAX_PLACES   CountFieldLimits = 64
+	CountFieldLimitsFIELD_FIRST_SHOWN  CountFieldLimits = 17
+	CountFieldLimitsFIELD_SHOWN_FIELDS CountFieldLimits = 8
+	CountFieldLimitsFIELD_PLACE_FIELDS CountFieldLimits = 25
+	CountFieldLimitsFIELD_MAX_PLACES   CountFieldLimits = 1024
 	CountFieldLimitsFIELD_MAX_TEXT     CountFieldLimits = 64
 	CountFieldLimitsFIELD_FILTER_PASS  CountFieldLimits = 254
 	CountFieldLimitsFIELD_FILTER_FAIL  CountFieldLimits = 255
+	CountFieldLimitsFIELD_SYSCALLS_BIT CountFieldLimits = 63
 )
 
 type CountFieldString uint32
@@ -89,69 +92,94 @@ type CountFilterTerm struct {
 	Pad     [5]uint8
 }
 
+type CountSyscallKey struct {
+	_      structs.HostLayout
+	Number uint32
+	Set    uint32
+}
+
+type CountTimelineEvent struct {
+	_       structs.HostLayout
+	Type    uint32
+	Texts   uint32
+	Time    uint64
+	Id      uint64
+	Cookie  uint64
+	Pid     uint32
+	Tid     uint32
+	Numbers [8]uint64
+	Text    [8][8]uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	CountMapCodeBudgets        = "code_budgets"
-	CountMapCodeScratch        = "code_scratch"
-	CountMapCodeSeen           = "code_seen"
-	CountMapCounts0            = "counts_0"
-	CountMapCounts1            = "counts_1"
-	CountMapFieldContexts      = "field_contexts"
-	CountMapFields             = "fields"
-	CountMapFilter             = "filter"
-	CountMapPaces              = "paces"
-	CountMapRemaps             = "remaps"
-	CountMapRing               = "ring"
-	CountMapRuntimeProcesses   = "runtime_processes"
-	CountMapScratches          = "scratches"
-	CountMapSeen               = "seen"
-	CountMapSnapshotBack       = "snapshot_back"
-	CountMapStats              = "stats"
-	CountMapTargetCgroup       = "target_cgroup"
-	CountMapTargetIds          = "target_ids"
-	CountMapUnwindAsked        = "unwind_asked"
-	CountMapUnwindCache        = "unwind_cache"
-	CountMapUnwindMappings     = "unwind_mappings"
-	CountMapUnwindPageStates   = "unwind_page_states"
-	CountMapUnwindPages        = "unwind_pages"
-	CountMapUnwindProcesses    = "unwind_processes"
-	CountMapUnwindRequests     = "unwind_requests"
-	CountMapUnwindRules        = "unwind_rules"
-	CountProgCountAgain        = "count_again"
-	CountProgCountKprobe       = "count_kprobe"
-	CountProgCountTracepoint   = "count_tracepoint"
-	CountProgCountUprobe       = "count_uprobe"
-	CountProgTargetFork        = "target_fork"
-	CountProgTargetFree        = "target_free"
-	CountVarActive             = "active"
-	CountVarAnyRemaps          = "any_remaps"
-	CountVarByCgroup           = "by_cgroup"
-	CountVarByCpu              = "by_cpu"
-	CountVarByPlace            = "by_place"
-	CountVarByThread           = "by_thread"
-	CountVarCounting           = "counting"
-	CountVarEvery              = "every"
-	CountVarFiltered           = "filtered"
-	CountVarGeneration         = "generation"
-	CountVarInserted           = "inserted"
-	CountVarMaxDepth           = "max_depth"
-	CountVarMaxRate            = "max_rate"
-	CountVarRingWakeup         = "ring_wakeup"
-	CountVarSeenMask           = "seen_mask"
-	CountVarSkipKernelStack    = "skip_kernel_stack"
-	CountVarSkipUserStack      = "skip_user_stack"
-	CountVarSnapshots          = "snapshots"
-	CountVarTarget             = "target"
-	CountVarTargetCgroupId     = "target_cgroup_id"
-	CountVarTimeline           = "timeline"
-	CountVarUnusedFieldCompare = "unused_field_compare"
-	CountVarUnusedFieldFrom    = "unused_field_from"
-	CountVarUnusedFieldLimits  = "unused_field_limits"
-	CountVarUnusedFieldString  = "unused_field_string"
-	CountVarUnwind             = "unwind"
-	CountVarWeighed            = "weighed"
+	CountMapCodeBudgets         = "code_budgets"
+	CountMapCodeScratch         = "code_scratch"
+	CountMapCodeSeen            = "code_seen"
+	CountMapCounts0             = "counts_0"
+	CountMapCounts1             = "counts_1"
+	CountMapFieldContexts       = "field_contexts"
+	CountMapFields              = "fields"
+	CountMapFilter              = "filter"
+	CountMapHitEvents           = "hit_events"
+	CountMapPaces               = "paces"
+	CountMapRemaps              = "remaps"
+	CountMapRing                = "ring"
+	CountMapRuntimeAny          = "runtime_any"
+	CountMapRuntimeProcesses    = "runtime_processes"
+	CountMapScratches           = "scratches"
+	CountMapSeen                = "seen"
+	CountMapSnapshotBack        = "snapshot_back"
+	CountMapStats               = "stats"
+	CountMapSyscalls            = "syscalls"
+	CountMapTargetCgroup        = "target_cgroup"
+	CountMapTargetIds           = "target_ids"
+	CountMapUnwindAsked         = "unwind_asked"
+	CountMapUnwindCache         = "unwind_cache"
+	CountMapUnwindMappings      = "unwind_mappings"
+	CountMapUnwindPageStates    = "unwind_page_states"
+	CountMapUnwindPages         = "unwind_pages"
+	CountMapUnwindProcesses     = "unwind_processes"
+	CountMapUnwindRequests      = "unwind_requests"
+	CountMapUnwindRules         = "unwind_rules"
+	CountProgHitKprobe          = "hit_kprobe"
+	CountProgHitTracepoint      = "hit_tracepoint"
+	CountProgHitUprobe          = "hit_uprobe"
+	CountProgSnapshotAgain      = "snapshot_again"
+	CountProgTargetFork         = "target_fork"
+	CountProgTargetFree         = "target_free"
+	CountVarActive              = "active"
+	CountVarAnyRemaps           = "any_remaps"
+	CountVarByCgroup            = "by_cgroup"
+	CountVarByCpu               = "by_cpu"
+	CountVarByPlace             = "by_place"
+	CountVarBySyscall           = "by_syscall"
+	CountVarByThread            = "by_thread"
+	CountVarCounting            = "counting"
+	CountVarEvery               = "every"
+	CountVarFiltered            = "filtered"
+	CountVarGeneration          = "generation"
+	CountVarInserted            = "inserted"
+	CountVarMaxDepth            = "max_depth"
+	CountVarMaxRate             = "max_rate"
+	CountVarRingWakeup          = "ring_wakeup"
+	CountVarSeenMask            = "seen_mask"
+	CountVarSkipKernelStack     = "skip_kernel_stack"
+	CountVarSkipRuntimes        = "skip_runtimes"
+	CountVarSkipUserStack       = "skip_user_stack"
+	CountVarSnapshots           = "snapshots"
+	CountVarTarget              = "target"
+	CountVarTargetCgroupId      = "target_cgroup_id"
+	CountVarTimeline            = "timeline"
+	CountVarUnusedFieldCompare  = "unused_field_compare"
+	CountVarUnusedFieldFrom     = "unused_field_from"
+	CountVarUnusedFieldLimits   = "unused_field_limits"
+	CountVarUnusedFieldString   = "unused_field_string"
+	CountVarUnusedTimelineEvent = "unused_timeline_event"
+	CountVarUnwind              = "unwind"
+	CountVarWeighed             = "weighed"
 )
 
 // LoadCount returns the embedded CollectionSpec for Count.
@@ -196,12 +224,12 @@ type CountSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CountProgramSpecs struct {
-	CountAgain      *ebpf.ProgramSpec `ebpf:"count_again"`
-	CountKprobe     *ebpf.ProgramSpec `ebpf:"count_kprobe"`
-	CountTracepoint *ebpf.ProgramSpec `ebpf:"count_tracepoint"`
-	CountUprobe     *ebpf.ProgramSpec `ebpf:"count_uprobe"`
-	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
-	TargetFree      *ebpf.ProgramSpec `ebpf:"target_free"`
+	HitKprobe     *ebpf.ProgramSpec `ebpf:"hit_kprobe"`
+	HitTracepoint *ebpf.ProgramSpec `ebpf:"hit_tracepoint"`
+	HitUprobe     *ebpf.ProgramSpec `ebpf:"hit_uprobe"`
+	SnapshotAgain *ebpf.ProgramSpec `ebpf:"snapshot_again"`
+	TargetFork    *ebpf.ProgramSpec `ebpf:"target_fork"`
+	TargetFree    *ebpf.ProgramSpec `ebpf:"target_free"`
 }
 
 // CountMapSpecs contains maps before they are loaded into the kernel.
@@ -216,14 +244,17 @@ type CountMapSpecs struct {
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
+	HitEvents        *ebpf.MapSpec `ebpf:"hit_events"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
+	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
@@ -240,33 +271,36 @@ type CountMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CountVariableSpecs struct {
-	Active             *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps          *ebpf.VariableSpec `ebpf:"any_remaps"`
-	ByCgroup           *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu              *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByPlace            *ebpf.VariableSpec `ebpf:"by_place"`
-	ByThread           *ebpf.VariableSpec `ebpf:"by_thread"`
-	Counting           *ebpf.VariableSpec `ebpf:"counting"`
-	Every              *ebpf.VariableSpec `ebpf:"every"`
-	Filtered           *ebpf.VariableSpec `ebpf:"filtered"`
-	Generation         *ebpf.VariableSpec `ebpf:"generation"`
-	Inserted           *ebpf.VariableSpec `ebpf:"inserted"`
-	MaxDepth           *ebpf.VariableSpec `ebpf:"max_depth"`
-	MaxRate            *ebpf.VariableSpec `ebpf:"max_rate"`
-	RingWakeup         *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask           *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipKernelStack    *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
-	SkipUserStack      *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Snapshots          *ebpf.VariableSpec `ebpf:"snapshots"`
-	Target             *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedFieldCompare *ebpf.VariableSpec `ebpf:"unused_field_compare"`
-	UnusedFieldFrom    *ebpf.VariableSpec `ebpf:"unused_field_from"`
-	UnusedFieldLimits  *ebpf.VariableSpec `ebpf:"unused_field_limits"`
-	UnusedFieldString  *ebpf.VariableSpec `ebpf:"unused_field_string"`
-	Unwind             *ebpf.VariableSpec `ebpf:"unwind"`
-	Weighed            *ebpf.VariableSpec `ebpf:"weighed"`
+	Active              *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
+	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
+	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Counting            *ebpf.VariableSpec `ebpf:"counting"`
+	Every               *ebpf.VariableSpec `ebpf:"every"`
+	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
+	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
+	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
+	Target              *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedFieldCompare  *ebpf.VariableSpec `ebpf:"unused_field_compare"`
+	UnusedFieldFrom     *ebpf.VariableSpec `ebpf:"unused_field_from"`
+	UnusedFieldLimits   *ebpf.VariableSpec `ebpf:"unused_field_limits"`
+	UnusedFieldString   *ebpf.VariableSpec `ebpf:"unused_field_string"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
+	Weighed             *ebpf.VariableSpec `ebpf:"weighed"`
 }
 
 // CountObjects contains all objects after they have been loaded into the kernel.
@@ -297,14 +331,17 @@ type CountMaps struct {
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
+	HitEvents        *ebpf.Map `ebpf:"hit_events"`
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
+	Syscalls         *ebpf.Map `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
@@ -327,14 +364,17 @@ func (m *CountMaps) Close() error {
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
+		m.HitEvents,
 		m.Paces,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.SnapshotBack,
 		m.Stats,
+		m.Syscalls,
 		m.TargetCgroup,
 		m.TargetIds,
 		m.UnwindAsked,
@@ -352,53 +392,56 @@ func (m *CountMaps) Close() error {
 //
 // It can be passed to LoadCountObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CountVariables struct {
-	Active             *ebpf.Variable `ebpf:"active"`
-	AnyRemaps          *ebpf.Variable `ebpf:"any_remaps"`
-	ByCgroup           *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu              *ebpf.Variable `ebpf:"by_cpu"`
-	ByPlace            *ebpf.Variable `ebpf:"by_place"`
-	ByThread           *ebpf.Variable `ebpf:"by_thread"`
-	Counting           *ebpf.Variable `ebpf:"counting"`
-	Every              *ebpf.Variable `ebpf:"every"`
-	Filtered           *ebpf.Variable `ebpf:"filtered"`
-	Generation         *ebpf.Variable `ebpf:"generation"`
-	Inserted           *ebpf.Variable `ebpf:"inserted"`
-	MaxDepth           *ebpf.Variable `ebpf:"max_depth"`
-	MaxRate            *ebpf.Variable `ebpf:"max_rate"`
-	RingWakeup         *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask           *ebpf.Variable `ebpf:"seen_mask"`
-	SkipKernelStack    *ebpf.Variable `ebpf:"skip_kernel_stack"`
-	SkipUserStack      *ebpf.Variable `ebpf:"skip_user_stack"`
-	Snapshots          *ebpf.Variable `ebpf:"snapshots"`
-	Target             *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
-	Timeline           *ebpf.Variable `ebpf:"timeline"`
-	UnusedFieldCompare *ebpf.Variable `ebpf:"unused_field_compare"`
-	UnusedFieldFrom    *ebpf.Variable `ebpf:"unused_field_from"`
-	UnusedFieldLimits  *ebpf.Variable `ebpf:"unused_field_limits"`
-	UnusedFieldString  *ebpf.Variable `ebpf:"unused_field_string"`
-	Unwind             *ebpf.Variable `ebpf:"unwind"`
-	Weighed            *ebpf.Variable `ebpf:"weighed"`
+	Active              *ebpf.Variable `ebpf:"active"`
+	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByPlace             *ebpf.Variable `ebpf:"by_place"`
+	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
+	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Counting            *ebpf.Variable `ebpf:"counting"`
+	Every               *ebpf.Variable `ebpf:"every"`
+	Filtered            *ebpf.Variable `ebpf:"filtered"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
+	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
+	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
+	Target              *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedFieldCompare  *ebpf.Variable `ebpf:"unused_field_compare"`
+	UnusedFieldFrom     *ebpf.Variable `ebpf:"unused_field_from"`
+	UnusedFieldLimits   *ebpf.Variable `ebpf:"unused_field_limits"`
+	UnusedFieldString   *ebpf.Variable `ebpf:"unused_field_string"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.Variable `ebpf:"unwind"`
+	Weighed             *ebpf.Variable `ebpf:"weighed"`
 }
 
 // CountPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadCountObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CountPrograms struct {
-	CountAgain      *ebpf.Program `ebpf:"count_again"`
-	CountKprobe     *ebpf.Program `ebpf:"count_kprobe"`
-	CountTracepoint *ebpf.Program `ebpf:"count_tracepoint"`
-	CountUprobe     *ebpf.Program `ebpf:"count_uprobe"`
-	TargetFork      *ebpf.Program `ebpf:"target_fork"`
-	TargetFree      *ebpf.Program `ebpf:"target_free"`
+	HitKprobe     *ebpf.Program `ebpf:"hit_kprobe"`
+	HitTracepoint *ebpf.Program `ebpf:"hit_tracepoint"`
+	HitUprobe     *ebpf.Program `ebpf:"hit_uprobe"`
+	SnapshotAgain *ebpf.Program `ebpf:"snapshot_again"`
+	TargetFork    *ebpf.Program `ebpf:"target_fork"`
+	TargetFree    *ebpf.Program `ebpf:"target_free"`
 }
 
 func (p *CountPrograms) Close() error {
 	return _CountClose(
-		p.CountAgain,
-		p.CountKprobe,
-		p.CountTracepoint,
-		p.CountUprobe,
+		p.HitKprobe,
+		p.HitTracepoint,
+		p.HitUprobe,
+		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,
 	)

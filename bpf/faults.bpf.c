@@ -11,7 +11,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* What a page belongs to. */
+/* The kinds of pages. */
 enum page_kind {
 	PAGE_UNKNOWN = 0, /* the mapping could not be looked up */
 	PAGE_ANONYMOUS = 1,
@@ -271,6 +271,8 @@ struct fault_sample {
 	u64 period;
 	u32 pid;
 	u32 tid;
+	u32 major;
+	u32 pad;
 };
 
 struct {
@@ -281,7 +283,7 @@ struct {
 } fault_samples SEC(".maps");
 
 /* Counts the fault in fault_samples, or sends it, with the stack in scratch. */
-__noinline int fault_count(bool major)
+__noinline int fault_count(void)
 {
 	u32 zero = 0;
 	struct fault_sample *sample = bpf_map_lookup_elem(&fault_samples, &zero);
@@ -307,7 +309,7 @@ __noinline int fault_count(bool major)
 			.period = sample->period,
 			.pid = sample->pid,
 			.tid = sample->tid,
-			.major = major,
+			.major = sample->major,
 		};
 
 		event_send(&event, sizeof(event));
@@ -319,15 +321,16 @@ __noinline int fault_count(bool major)
 		key.cpu = bpf_get_smp_processor_id();
 	value = (struct count_value){
 		.samples = 1,
-		.minor = major ? 0 : sample->period,
-		.major = major ? sample->period : 0,
+		.minor = sample->major ? 0 : sample->period,
+		.major = sample->major ? sample->period : 0,
 		.latency = sample->latency * sample->period,
 	};
 	count(&key, &value);
 	return 0;
 }
 
-static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, enum find_by by)
+/* Walks the stack of the fault in fault_samples, and counts it. */
+static __always_inline int walk_fault(struct bpf_perf_event_data *ctx, enum find_by by)
 {
 	struct task_struct *task = current_task();
 	struct stack_scratch *scratch;
@@ -335,58 +338,84 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 	struct stack_record *rec;
 	u32 zero = 0;
 
+	sample = bpf_map_lookup_elem(&fault_samples, &zero);
+	scratch = stack_scratch(0);
+	if (!sample || !scratch)
+		return 0;
+	sample->latency = fault_latency(sample->tid, sample->address);
+	rec = &scratch->record;
+
+	stack_begin(rec, task);
+	find_page(task, rec->epoch, sample->address, by, &sample->key, &sample->offset);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (!skip_kernel_stack && !regs_in_user(ctx))
+		walk_kernel(ctx, rec);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_user(ctx, task, scratch);
+	return fault_count();
+}
+
+SEC("perf_event")
+int fault_walk(struct bpf_perf_event_data *ctx)
+{
+	return walk_fault(ctx, FIND_BY_HELPER);
+}
+
+/*
+ * A separate program: if the helper is missing, the verifier rejects its callback,
+ * even in a branch that is never taken.
+ */
+SEC("perf_event")
+int fault_walk_by_tree(struct bpf_perf_event_data *ctx)
+{
+	return walk_fault(ctx, FIND_BY_TREE);
+}
+
+/*
+ * One of the two programs above. Both kinds of faults jump to it, or the kernel would
+ * verify it once for each.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} fault_walks SEC(".maps");
+
+static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
+{
+	struct task_struct *task = current_task();
+	struct fault_sample *sample;
+	u32 zero = 0;
+
 	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
 	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, ctx->sample_period);
 	if (!target_has(task))
 		return 0;
 	sample = bpf_map_lookup_elem(&fault_samples, &zero);
-	scratch = stack_scratch(0);
-	if (!sample || !scratch)
+	if (!sample)
 		return 0;
 	*sample = (struct fault_sample){
 		.address = ctx->addr,
 		.period = ctx->sample_period,
 		.pid = task_tgid(task),
 		.tid = task_pid(task),
+		.major = major,
 	};
-	sample->latency = fault_latency(sample->tid, sample->address);
-	rec = &scratch->record;
-
 	stat_add(STAT_SAMPLES, 1);
-	stack_begin(rec, task);
-	find_page(task, rec->epoch, ctx->addr, by, &sample->key, &sample->offset);
-	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
-	if (!skip_kernel_stack && !regs_in_user(ctx))
-		walk_kernel(ctx, rec);
-	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(ctx, task, scratch);
-	return fault_count(major);
+	bpf_tail_call(ctx, &fault_walks, 0);
+	stat_add(STAT_LOST, 1);
+	return 0;
 }
 
 SEC("perf_event")
 int minor_fault(struct bpf_perf_event_data *ctx)
 {
-	return fault(ctx, false, FIND_BY_HELPER);
+	return fault(ctx, false);
 }
 
 SEC("perf_event")
 int major_fault(struct bpf_perf_event_data *ctx)
 {
-	return fault(ctx, true, FIND_BY_HELPER);
-}
-
-/*
- * Separate programs: if the helper is missing, the verifier rejects its callback,
- * even in a branch that is never taken.
- */
-SEC("perf_event")
-int minor_fault_by_tree(struct bpf_perf_event_data *ctx)
-{
-	return fault(ctx, false, FIND_BY_TREE);
-}
-
-SEC("perf_event")
-int major_fault_by_tree(struct bpf_perf_event_data *ctx)
-{
-	return fault(ctx, true, FIND_BY_TREE);
+	return fault(ctx, true);
 }

@@ -86,12 +86,14 @@ const (
 	FaultsMapCounts0             = "counts_0"
 	FaultsMapCounts1             = "counts_1"
 	FaultsMapFaultSamples        = "fault_samples"
+	FaultsMapFaultWalks          = "fault_walks"
 	FaultsMapFaults              = "faults"
 	FaultsMapFileScratch         = "file_scratch"
 	FaultsMapFilesSeen           = "files_seen"
 	FaultsMapKnownMappings       = "known_mappings"
 	FaultsMapRemaps              = "remaps"
 	FaultsMapRing                = "ring"
+	FaultsMapRuntimeAny          = "runtime_any"
 	FaultsMapRuntimeProcesses    = "runtime_processes"
 	FaultsMapScratches           = "scratches"
 	FaultsMapSeen                = "seen"
@@ -107,10 +109,10 @@ const (
 	FaultsMapUnwindRequests      = "unwind_requests"
 	FaultsMapUnwindRules         = "unwind_rules"
 	FaultsProgFaultBegin         = "fault_begin"
+	FaultsProgFaultWalk          = "fault_walk"
+	FaultsProgFaultWalkByTree    = "fault_walk_by_tree"
 	FaultsProgMajorFault         = "major_fault"
-	FaultsProgMajorFaultByTree   = "major_fault_by_tree"
 	FaultsProgMinorFault         = "minor_fault"
-	FaultsProgMinorFaultByTree   = "minor_fault_by_tree"
 	FaultsProgTargetFork         = "target_fork"
 	FaultsProgTargetFree         = "target_free"
 	FaultsVarActive              = "active"
@@ -126,6 +128,7 @@ const (
 	FaultsVarRingWakeup          = "ring_wakeup"
 	FaultsVarSeenMask            = "seen_mask"
 	FaultsVarSkipKernelStack     = "skip_kernel_stack"
+	FaultsVarSkipRuntimes        = "skip_runtimes"
 	FaultsVarSkipUserStack       = "skip_user_stack"
 	FaultsVarTarget              = "target"
 	FaultsVarTargetCgroupId      = "target_cgroup_id"
@@ -179,13 +182,13 @@ type FaultsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultsProgramSpecs struct {
-	FaultBegin       *ebpf.ProgramSpec `ebpf:"fault_begin"`
-	MajorFault       *ebpf.ProgramSpec `ebpf:"major_fault"`
-	MajorFaultByTree *ebpf.ProgramSpec `ebpf:"major_fault_by_tree"`
-	MinorFault       *ebpf.ProgramSpec `ebpf:"minor_fault"`
-	MinorFaultByTree *ebpf.ProgramSpec `ebpf:"minor_fault_by_tree"`
-	TargetFork       *ebpf.ProgramSpec `ebpf:"target_fork"`
-	TargetFree       *ebpf.ProgramSpec `ebpf:"target_free"`
+	FaultBegin      *ebpf.ProgramSpec `ebpf:"fault_begin"`
+	FaultWalk       *ebpf.ProgramSpec `ebpf:"fault_walk"`
+	FaultWalkByTree *ebpf.ProgramSpec `ebpf:"fault_walk_by_tree"`
+	MajorFault      *ebpf.ProgramSpec `ebpf:"major_fault"`
+	MinorFault      *ebpf.ProgramSpec `ebpf:"minor_fault"`
+	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
+	TargetFree      *ebpf.ProgramSpec `ebpf:"target_free"`
 }
 
 // FaultsMapSpecs contains maps before they are loaded into the kernel.
@@ -198,12 +201,14 @@ type FaultsMapSpecs struct {
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	FaultSamples     *ebpf.MapSpec `ebpf:"fault_samples"`
+	FaultWalks       *ebpf.MapSpec `ebpf:"fault_walks"`
 	Faults           *ebpf.MapSpec `ebpf:"faults"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
 	KnownMappings    *ebpf.MapSpec `ebpf:"known_mappings"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -237,6 +242,7 @@ type FaultsVariableSpecs struct {
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -274,12 +280,14 @@ type FaultsMaps struct {
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	FaultSamples     *ebpf.Map `ebpf:"fault_samples"`
+	FaultWalks       *ebpf.Map `ebpf:"fault_walks"`
 	Faults           *ebpf.Map `ebpf:"faults"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
 	KnownMappings    *ebpf.Map `ebpf:"known_mappings"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -304,12 +312,14 @@ func (m *FaultsMaps) Close() error {
 		m.Counts0,
 		m.Counts1,
 		m.FaultSamples,
+		m.FaultWalks,
 		m.Faults,
 		m.FileScratch,
 		m.FilesSeen,
 		m.KnownMappings,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -344,6 +354,7 @@ type FaultsVariables struct {
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
@@ -359,22 +370,22 @@ type FaultsVariables struct {
 //
 // It can be passed to LoadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultsPrograms struct {
-	FaultBegin       *ebpf.Program `ebpf:"fault_begin"`
-	MajorFault       *ebpf.Program `ebpf:"major_fault"`
-	MajorFaultByTree *ebpf.Program `ebpf:"major_fault_by_tree"`
-	MinorFault       *ebpf.Program `ebpf:"minor_fault"`
-	MinorFaultByTree *ebpf.Program `ebpf:"minor_fault_by_tree"`
-	TargetFork       *ebpf.Program `ebpf:"target_fork"`
-	TargetFree       *ebpf.Program `ebpf:"target_free"`
+	FaultBegin      *ebpf.Program `ebpf:"fault_begin"`
+	FaultWalk       *ebpf.Program `ebpf:"fault_walk"`
+	FaultWalkByTree *ebpf.Program `ebpf:"fault_walk_by_tree"`
+	MajorFault      *ebpf.Program `ebpf:"major_fault"`
+	MinorFault      *ebpf.Program `ebpf:"minor_fault"`
+	TargetFork      *ebpf.Program `ebpf:"target_fork"`
+	TargetFree      *ebpf.Program `ebpf:"target_free"`
 }
 
 func (p *FaultsPrograms) Close() error {
 	return _FaultsClose(
 		p.FaultBegin,
+		p.FaultWalk,
+		p.FaultWalkByTree,
 		p.MajorFault,
-		p.MajorFaultByTree,
 		p.MinorFault,
-		p.MinorFaultByTree,
 		p.TargetFork,
 		p.TargetFree,
 	)

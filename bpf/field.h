@@ -10,11 +10,15 @@
 #define FULGUR_FIELD_H
 
 #include "kernel.h"
+#include "task.h"
 #include <bpf/bpf_helpers.h>
 
 #define MAX_TERMS 16 /* comparisons of a filter */
-#define PLACE_FIELDS (MAX_TERMS + 1) /* the weight, then the fields of the terms */
-#define MAX_PLACES 64 /* places whose fields differ */
+#define SHOWN_FIELDS 8 /* fields that a recording shows of a hit */
+/* The fields of a place: the weight, the fields of the terms, and those to show. */
+#define FIRST_SHOWN (1 + MAX_TERMS)
+#define PLACE_FIELDS (FIRST_SHOWN + SHOWN_FIELDS)
+#define MAX_PLACES 1024 /* places whose fields differ */
 #define FIELD_TEXT 64 /* bytes of a string, with the NUL at its end */
 
 /* Where the bytes of a field are. */
@@ -66,17 +70,22 @@ struct filter_term {
 	u8 pad[5];
 };
 
+#define SYSCALLS_BIT 63 /* of the attach cookie of raw_syscalls */
+
 #define FILTER_PASS 0xfe
 #define FILTER_FAIL 0xff
 
 /* Numbers that user space needs. */
 enum field_limits {
 	FIELD_MAX_TERMS = MAX_TERMS,
+	FIELD_FIRST_SHOWN = FIRST_SHOWN,
+	FIELD_SHOWN_FIELDS = SHOWN_FIELDS,
 	FIELD_PLACE_FIELDS = PLACE_FIELDS,
 	FIELD_MAX_PLACES = MAX_PLACES,
 	FIELD_MAX_TEXT = FIELD_TEXT,
 	FIELD_FILTER_PASS = FILTER_PASS,
 	FIELD_FILTER_FAIL = FILTER_FAIL,
+	FIELD_SYSCALLS_BIT = SYSCALLS_BIT,
 };
 
 struct {
@@ -93,7 +102,7 @@ struct {
 	__type(value, struct filter_term);
 } filter SEC(".maps");
 
-/* What a run of a program reads fields from. */
+/* Where a run of a program reads fields from. */
 struct field_context {
 	u64 runs; /* that hold this or try to get it */
 	u64 slot; /* its own index */
@@ -113,14 +122,57 @@ static __always_inline struct field_context *field_context(u32 slot)
 	return bpf_map_lookup_elem(&field_contexts, &slot);
 }
 
-/* Whether places have different fields. Their number is then the cookie. */
+/* Whether attach points differ in their fields, or are distinguished anyway. */
 const volatile bool by_place;
 
-static __always_inline u32 place_of(void *ctx)
+/*
+ * Whether the program is attached to raw_syscalls:sys_enter or sys_exit in place of the
+ * tracepoints of many single system calls. The kernel takes about a tenth of a second to
+ * detach each tracepoint. The records have the number of the call, and its arguments or its
+ * result, at the same offsets.
+ */
+const volatile bool by_syscall;
+
+/* The attach cookie there: this bit, and a number of the event and of the direction. */
+#define SYSCALLS_COOKIE (1ULL << SYSCALLS_BIT)
+
+/* The number of a call, and the attach cookie without the bit. */
+struct syscall_key {
+	u32 number;
+	u32 set;
+};
+
+/* The cookies of the tracepoints that raw_syscalls stands for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct syscall_key);
+	__type(value, u64);
+} syscalls SEC(".maps");
+
+/* No attach point has this cookie. */
+#define NO_COOKIE (~0ULL)
+
+/*
+ * The cookie of an attach point: its place, and its own number in the upper half. NO_COOKIE
+ * if the program was run for another system call, or for one of the 32-bit interface, which
+ * the tracepoints of single system calls leave out.
+ */
+static __always_inline u64 cookie_of(void *ctx, struct task_struct *task)
 {
-	if (by_place && has_helper(get_attach_cookie))
-		return bpf_get_attach_cookie(ctx);
-	return 0;
+	struct syscall_key key = {};
+	u64 cookie, *own = NULL;
+
+	if (!by_place || !has_helper(get_attach_cookie))
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!by_syscall || !(cookie & SYSCALLS_COOKIE))
+		return cookie;
+	key.set = cookie;
+	bpf_probe_read_kernel(&key.number, sizeof(key.number), ctx + 8);
+	if (!task_in_32_bit_call(task))
+		own = bpf_map_lookup_elem(&syscalls, &key);
+	return own ? *own : NO_COOKIE;
 }
 
 /* The address of a field's bytes; user is set if it is in user memory. */

@@ -49,7 +49,7 @@ enum hotspot_leaf {
 /* Returns the address of the blob that contains addr, or 0. */
 UNWIND_GLOBAL u64 hotspot_find(u32 scratch, u64 addr)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	const struct hotspot_process *p;
 	u64 low = 0, map = 0, segment;
 	u8 tag, shift;
@@ -89,7 +89,7 @@ UNWIND_GLOBAL u64 hotspot_find(u32 scratch, u64 addr)
  */
 UNWIND_GLOBAL u32 hotspot_leaf(u32 scratch, u64 pc, bool prologue)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	u64 *words;
 	u32 next, before;
 	u8 byte;
@@ -174,7 +174,7 @@ static __always_inline u32 hotspot_check(struct runtime_walk *w, u64 constant)
 /* Appends the method of an interpreter's frame, if there is one. Returns whether there is. */
 UNWIND_GLOBAL int hotspot_interpreted(u32 scratch, u32 i)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct hotspot_process *p;
 	u64 method, bcp = 0, constant = 0;
 	u32 index, check, position = 0;
@@ -218,7 +218,7 @@ UNWIND_GLOBAL int hotspot_interpreted(u32 scratch, u32 i)
  */
 UNWIND_GLOBAL s64 hotspot_compiled(u32 scratch, u32 i, u64 blob)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct hotspot_process *p;
 	u64 *words, *word, name, first, id = 0, handler, other;
 	struct unwind_walk *w;
@@ -282,7 +282,7 @@ static __always_inline u64 hotspot_complete(struct stack_scratch *s, u64 blob)
 /* Stores a frame in the code cache and steps to the next. Returns 1 after the last. */
 UNWIND_GLOBAL int hotspot_step(u32 scratch, u32 i)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	u64 *word, sp, blob, at;
 	struct unwind_walk *w;
 	s64 frame;

@@ -40,6 +40,7 @@ typedef _Bool bool;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_LRU_HASH = 9,
@@ -70,6 +71,7 @@ enum {
 
 #define USER32_CS 0x23 /* the code segment of 32-bit programs on x86-64 */
 #define PSR_MODE32_BIT 0x10
+#define TS_COMPAT 0x0002 /* thread_info.status: in a system call of the 32-bit interface */
 
 /* inode.i_mode */
 #define S_IFMT 00170000
@@ -148,7 +150,16 @@ struct thread_struct {
 #endif
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_info {
+	u32 status;
+};
+#endif
+
 struct task_struct {
+#if defined(__TARGET_ARCH_x86)
+	struct thread_info thread_info;
+#endif
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu; /* a u8 in 7.2 */

@@ -175,7 +175,7 @@ func kernelUses(t *testing.T) map[string]*use {
 	uses := map[string]*use{}
 	fields := map[string]*field{}
 	for _, load := range []func() (*ebpf.CollectionSpec, error){
-		bpf.LoadOnCPU, bpf.LoadUnwind, bpf.LoadOffCPU, bpf.LoadFaults, bpf.LoadBlockIO, bpf.LoadSoftIRQ, bpf.LoadCount, bpf.LoadBranch, bpf.LoadKSym,
+		bpf.LoadOnCPU, bpf.LoadUnwind, bpf.LoadOffCPU, bpf.LoadFaults, bpf.LoadBlockIO, bpf.LoadSoftIRQ, bpf.LoadCount, bpf.LoadLatency, bpf.LoadAlloc, bpf.LoadBranch, bpf.LoadKSym,
 	} {
 		spec, err := load()
 		if err != nil {

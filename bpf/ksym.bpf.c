@@ -2,9 +2,9 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names of kernel addresses, from the kernel itself. Reading /proc/kallsyms
- * would make it write out all of its symbols, a hundred thousand and more, for
- * the few hundred in a profile.
+ * Names of kernel addresses and addresses of names, from the kernel itself.
+ * Reading /proc/kallsyms would make it write out all of its symbols, a hundred
+ * thousand and more, for the few hundred in a profile.
  */
 
 #include "kernel.h"
@@ -12,7 +12,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* An address and its symbol, as %pS prints it: "name+0x1/0x2 [module]". */
+/*
+ * An address and its symbol, as %pS prints it: "name+0x1/0x2 [module]". To find an
+ * address, the text is the name alone.
+ */
 struct symbol {
 	u64 addr;
 	u8 text[504];
@@ -48,5 +51,25 @@ SEC("syscall")
 int name_ksyms(struct context *ctx)
 {
 	bpf_loop(ctx->entries, name_one, NULL, 0);
+	return 0;
+}
+
+static long find_one(u32 index, void *unused)
+{
+	struct symbol *sym = bpf_map_lookup_elem(&ksyms, &index);
+	u64 addr = 0;
+
+	if (!sym)
+		return 1;
+	/* An error leaves 0: there is no such symbol, or addresses are hidden. */
+	bpf_kallsyms_lookup_name((char *)sym->text, sizeof(sym->text), 0, &addr);
+	sym->addr = addr;
+	return 0;
+}
+
+SEC("syscall")
+int find_ksyms(struct context *ctx)
+{
+	bpf_loop(ctx->entries, find_one, NULL, 0);
 	return 0;
 }

@@ -29,6 +29,7 @@ type KSymSymbol struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	KSymMapKsyms        = "ksyms"
+	KSymProgFindKsyms   = "find_ksyms"
 	KSymProgNameKsyms   = "name_ksyms"
 	KSymVarUnusedSymbol = "unused_symbol"
 )
@@ -75,6 +76,7 @@ type KSymSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type KSymProgramSpecs struct {
+	FindKsyms *ebpf.ProgramSpec `ebpf:"find_ksyms"`
 	NameKsyms *ebpf.ProgramSpec `ebpf:"name_ksyms"`
 }
 
@@ -132,11 +134,13 @@ type KSymVariables struct {
 //
 // It can be passed to LoadKSymObjects or ebpf.CollectionSpec.LoadAndAssign.
 type KSymPrograms struct {
+	FindKsyms *ebpf.Program `ebpf:"find_ksyms"`
 	NameKsyms *ebpf.Program `ebpf:"name_ksyms"`
 }
 
 func (p *KSymPrograms) Close() error {
 	return _KSymClose(
+		p.FindKsyms,
 		p.NameKsyms,
 	)
 }

@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 
 	"fulgur/bpf"
+	"fulgur/internal/capture/alloc"
 	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/hits"
+	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/softirq"
@@ -49,19 +51,13 @@ func TestLoadOffCPU(t *testing.T) {
 // A kernel in lockdown refuses tracing of its functions.
 func TestLoadFaults(t *testing.T) {
 	testenv.EveryKernel(t)
-	if testenv.Root(t); features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma) != nil {
-		var objects struct {
-			Minor *ebpf.Program `ebpf:"minor_fault_by_tree"`
-			Major *ebpf.Program `ebpf:"major_fault_by_tree"`
+	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+		s, err := faults.Load(faults.Options{Options: o})
+		if err != nil {
+			return nil, err
 		}
-		testLoadWalkers(t, bpf.LoadFaults, &objects, io.NopCloser(nil), &objects.Minor)
-		return
-	}
-	var objects struct {
-		Minor *ebpf.Program `ebpf:"minor_fault"`
-		Major *ebpf.Program `ebpf:"major_fault"`
-	}
-	testLoadWalkers(t, bpf.LoadFaults, &objects, io.NopCloser(nil), &objects.Minor)
+		return s.Probe, nil
+	})
 }
 
 func TestLoadBlockIO(t *testing.T) {
@@ -90,10 +86,38 @@ func TestLoadSoftIRQ(t *testing.T) {
 func TestLoadCount(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+		s, err := hits.Load(hits.Options{Options: o})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
+}
+
+// It loads the programs of all kinds of events, which depend on how events are matched.
+func TestLoadLatency(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
 		if o.Timeline {
 			o.Unwind = bpf.UnwindByFramePointers // makes no difference, and is faster
 		}
-		s, err := hits.Load(hits.Options{Options: o, Snapshots: true})
+		match := latency.KernelCall
+		if o.Timeline {
+			match = latency.UserCall
+		}
+		s, err := latency.Load(latency.Options{Options: o, Match: match})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
+}
+
+func TestLoadAlloc(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+		// Instead of a timeline, which makes no difference.
+		s, err := alloc.Load(alloc.Options{Options: o, Live: o.Timeline})
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +131,24 @@ func TestLoadBranch(t *testing.T) {
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
 }
 
+// Kernels without uprobe_multi links are refused before; see jumps.Check.
+func TestLoadJump(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	if err := features.HaveBPFLinkUprobeMulti(); errors.Is(err, ebpf.ErrNotSupported) {
+		testenv.Unsupported(t, "this kernel has no uprobe_multi links")
+	}
+	var objects bpf.JumpObjects
+	testLoad(t, &objects, &objects.JumpHit, func() error {
+		spec, err := bpf.LoadJump()
+		if err != nil {
+			return err
+		}
+		spec.Programs[bpf.JumpProgJumpHit].AttachType = ebpf.AttachTraceUprobeMulti
+		return spec.LoadAndAssign(&objects, nil)
+	})
+}
+
 // types caches the kernel's types, because decoding them takes long.
 var types = btf.NewCache()
 
@@ -117,6 +159,47 @@ var ways = map[bpf.OnCPUUnwindMode]string{
 	bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
 }
 
+// skipRuntimes reports whether a walker leaves out the frames of language runtimes, which
+// only a walker with tables shows.
+func skipRuntimes(by bpf.UnwindMode) bool { return by == bpf.UnwindByFramePointers }
+
+// Without the frames of language runtimes, the verifier removes their code.
+func TestLoadSkipRuntimes(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	memlock.Lift()
+	verified := map[bool]uint32{}
+	for _, skip := range []bool{false, true} {
+		spec, err := bpf.LoadOnCPU()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(
+			spec.Variables[bpf.VarUnwind].Set(uint32(bpf.UnwindByBoth)),
+			spec.Variables[bpf.VarSkipRuntimes].Set(skip),
+		); err != nil {
+			t.Fatal(err)
+		}
+		var objects bpf.OnCPUObjects
+		if err := spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := objects.Oncpu.Info()
+		if err := errors.Join(err, objects.Close()); err != nil {
+			t.Fatal(err)
+		}
+		n, ok := info.VerifiedInstructions()
+		if !ok {
+			testenv.Unsupported(t, "this kernel does not count verified instructions") // before Linux 5.16
+		}
+		verified[skip] = n
+	}
+	t.Logf("instructions verified, by whether runtimes are skipped: %v", verified)
+	if verified[true] > verified[false]*2/3 {
+		t.Errorf("got %d verified instructions without runtimes, want far fewer than %d", verified[true], verified[false])
+	}
+}
+
 // testLoadSource loads a family of programs like its source, which adapts them to the
 // kernel.
 func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)) {
@@ -125,7 +208,9 @@ func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)
 		for _, timeline := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
 				testenv.Root(t)
-				p, err := load(probe.Options{MaxDepth: 127, Unwind: by, Types: types, Timeline: timeline})
+				p, err := load(probe.Options{
+					MaxDepth: 127, Unwind: by, Types: types, Timeline: timeline, SkipRuntimes: skipRuntimes(by), Snapshots: true,
+				})
 				var ve *ebpf.VerifierError
 				if errors.As(err, &ve) {
 					t.Fatalf("%+v", ve)
@@ -158,6 +243,7 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 					if err := errors.Join(
 						spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)),
 						spec.Variables[bpf.OnCPUVarTimeline].Set(timeline),
+						spec.Variables[bpf.VarSkipRuntimes].Set(skipRuntimes(by)),
 					); err != nil {
 						return err
 					}
@@ -187,8 +273,8 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 // maxVerified is the maximum number of instructions that the verifier should process in a
 // program. Verification is most of the time that fulgur takes to start. Before Linux 6.5, a
 // scalar that differs between two paths to the same code can multiply it: see unwind_loop()
-// and class_of().
-const maxVerified = 50_000
+// and class_of(). Linux 6.12 needs the most, up to 58 259.
+const maxVerified = 60_000
 
 func checkVerified(t *testing.T, program *ebpf.Program) {
 	t.Helper()

@@ -100,8 +100,11 @@ volatile u64 cut;
 /* Whether an iterator may be counting partial times. */
 volatile bool cutting;
 
-/* In place of a time: the thread came back at an unknown time. */
-#define UNKNOWN_TIME (~0ULL)
+enum thread_time {
+	UNKNOWN_TIME = ~0ULL, /* In place of a time: the thread came back at an unknown time. */
+};
+
+const enum thread_time *unused_thread_time __attribute__((unused));
 
 /* The state of a thread. It exists as long as the thread. */
 struct thread {

@@ -67,6 +67,12 @@ const (
 	OffCPUThreadKindTHREADS_KERNEL OffCPUThreadKind = 2
 )
 
+type OffCPUThreadTime uint64
+
+const (
+	OffCPUThreadTimeUNKNOWN_TIME OffCPUThreadTime = 18446744073709551615
+)
+
 type OffCPUTimelineEvent struct {
 	_        structs.HostLayout
 	Type     uint32
@@ -96,6 +102,7 @@ const (
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
+	OffCPUMapRuntimeAny          = "runtime_any"
 	OffCPUMapRuntimeProcesses    = "runtime_processes"
 	OffCPUMapScratches           = "scratches"
 	OffCPUMapSeen                = "seen"
@@ -137,6 +144,7 @@ const (
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
+	OffCPUVarSkipRuntimes        = "skip_runtimes"
 	OffCPUVarSkipUserStack       = "skip_user_stack"
 	OffCPUVarStates              = "states"
 	OffCPUVarSwitchHasState      = "switch_has_state"
@@ -145,6 +153,7 @@ const (
 	OffCPUVarTimeline            = "timeline"
 	OffCPUVarUnusedStateClass    = "unused_state_class"
 	OffCPUVarUnusedThreadKind    = "unused_thread_kind"
+	OffCPUVarUnusedThreadTime    = "unused_thread_time"
 	OffCPUVarUnusedTimelineEvent = "unused_timeline_event"
 	OffCPUVarUnwind              = "unwind"
 )
@@ -212,6 +221,7 @@ type OffCPUMapSpecs struct {
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -252,6 +262,7 @@ type OffCPUVariableSpecs struct {
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	States              *ebpf.VariableSpec `ebpf:"states"`
 	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
@@ -260,6 +271,7 @@ type OffCPUVariableSpecs struct {
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
+	UnusedThreadTime    *ebpf.VariableSpec `ebpf:"unused_thread_time"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -292,6 +304,7 @@ type OffCPUMaps struct {
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -320,6 +333,7 @@ func (m *OffCPUMaps) Close() error {
 		m.OffcpuCopy,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -361,6 +375,7 @@ type OffCPUVariables struct {
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	States              *ebpf.Variable `ebpf:"states"`
 	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
@@ -369,6 +384,7 @@ type OffCPUVariables struct {
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.Variable `ebpf:"unused_thread_kind"`
+	UnusedThreadTime    *ebpf.Variable `ebpf:"unused_thread_time"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }

@@ -67,6 +67,12 @@ const (
 	OffCPUThreadKindTHREADS_KERNEL OffCPUThreadKind = 2
 )
 
+type OffCPUThreadTime uint64
+
+const (
+	OffCPUThreadTimeUNKNOWN_TIME OffCPUThreadTime = 18446744073709551615
+)
+
 type OffCPUTimelineEvent struct {
 	_        structs.HostLayout
 	Type     uint32
@@ -97,6 +103,7 @@ const (
 	OffCPUMapOrcTables           = "orc_tables"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
+	OffCPUMapRuntimeAny          = "runtime_any"
 	OffCPUMapRuntimeProcesses    = "runtime_processes"
 	OffCPUMapScratches           = "scratches"
 	OffCPUMapSeen                = "seen"
@@ -139,6 +146,7 @@ const (
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
+	OffCPUVarSkipRuntimes        = "skip_runtimes"
 	OffCPUVarSkipUserStack       = "skip_user_stack"
 	OffCPUVarStates              = "states"
 	OffCPUVarSwitchHasState      = "switch_has_state"
@@ -147,6 +155,7 @@ const (
 	OffCPUVarTimeline            = "timeline"
 	OffCPUVarUnusedStateClass    = "unused_state_class"
 	OffCPUVarUnusedThreadKind    = "unused_thread_kind"
+	OffCPUVarUnusedThreadTime    = "unused_thread_time"
 	OffCPUVarUnusedTimelineEvent = "unused_timeline_event"
 	OffCPUVarUnwind              = "unwind"
 )
@@ -215,6 +224,7 @@ type OffCPUMapSpecs struct {
 	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -256,6 +266,7 @@ type OffCPUVariableSpecs struct {
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	States              *ebpf.VariableSpec `ebpf:"states"`
 	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
@@ -264,6 +275,7 @@ type OffCPUVariableSpecs struct {
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
+	UnusedThreadTime    *ebpf.VariableSpec `ebpf:"unused_thread_time"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -297,6 +309,7 @@ type OffCPUMaps struct {
 	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -326,6 +339,7 @@ func (m *OffCPUMaps) Close() error {
 		m.OrcTables,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -368,6 +382,7 @@ type OffCPUVariables struct {
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	States              *ebpf.Variable `ebpf:"states"`
 	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
@@ -376,6 +391,7 @@ type OffCPUVariables struct {
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.Variable `ebpf:"unused_thread_kind"`
+	UnusedThreadTime    *ebpf.Variable `ebpf:"unused_thread_time"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }

@@ -94,6 +94,11 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 	count(&key, &value);
 }
 
+static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)
+{
+	take(scratch, s->cpu, s->weight);
+}
+
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
 {
@@ -126,21 +131,5 @@ int oncpu(struct bpf_perf_event_data *ctx)
 			return 0;
 	}
 	take(scratch, bpf_get_smp_processor_id(), weight);
-	return 0;
-}
-
-/* Processes a snapshot. User space runs it, on any CPU. */
-SEC("raw_tp")
-int oncpu_again(void *ctx)
-{
-	struct stack_scratch *scratch = stack_scratch(SCRATCH_SNAPSHOT);
-	struct snapshot *s;
-	u32 zero = 0;
-
-	s = bpf_map_lookup_elem(&snapshot_back, &zero);
-	if (!s || !scratch)
-		return 0;
-	snapshot_walk(s, scratch);
-	take(scratch, s->cpu, s->weight);
 	return 0;
 }

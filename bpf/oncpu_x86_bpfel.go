@@ -121,6 +121,8 @@ type OnCPUSnapshot struct {
 		Cut            uint32
 		During         uint32
 		Urgent         uint32
+		Present        uint32
+		Pad            uint32
 		Interpreter    uint64
 		InterpreterEnd uint64
 		Code           uint64
@@ -232,6 +234,7 @@ const (
 	OnCPUMapCounts1             = "counts_1"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
+	OnCPUMapRuntimeAny          = "runtime_any"
 	OnCPUMapRuntimeProcesses    = "runtime_processes"
 	OnCPUMapScratches           = "scratches"
 	OnCPUMapSeen                = "seen"
@@ -248,7 +251,7 @@ const (
 	OnCPUMapUnwindRequests      = "unwind_requests"
 	OnCPUMapUnwindRules         = "unwind_rules"
 	OnCPUProgOncpu              = "oncpu"
-	OnCPUProgOncpuAgain         = "oncpu_again"
+	OnCPUProgSnapshotAgain      = "snapshot_again"
 	OnCPUProgTargetFork         = "target_fork"
 	OnCPUProgTargetFree         = "target_free"
 	OnCPUVarActive              = "active"
@@ -263,6 +266,7 @@ const (
 	OnCPUVarRingWakeup          = "ring_wakeup"
 	OnCPUVarSeenMask            = "seen_mask"
 	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
+	OnCPUVarSkipRuntimes        = "skip_runtimes"
 	OnCPUVarSkipUserStack       = "skip_user_stack"
 	OnCPUVarSnapshots           = "snapshots"
 	OnCPUVarTarget              = "target"
@@ -323,10 +327,10 @@ type OnCPUSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUProgramSpecs struct {
-	Oncpu      *ebpf.ProgramSpec `ebpf:"oncpu"`
-	OncpuAgain *ebpf.ProgramSpec `ebpf:"oncpu_again"`
-	TargetFork *ebpf.ProgramSpec `ebpf:"target_fork"`
-	TargetFree *ebpf.ProgramSpec `ebpf:"target_free"`
+	Oncpu         *ebpf.ProgramSpec `ebpf:"oncpu"`
+	SnapshotAgain *ebpf.ProgramSpec `ebpf:"snapshot_again"`
+	TargetFork    *ebpf.ProgramSpec `ebpf:"target_fork"`
+	TargetFree    *ebpf.ProgramSpec `ebpf:"target_free"`
 }
 
 // OnCPUMapSpecs contains maps before they are loaded into the kernel.
@@ -340,6 +344,7 @@ type OnCPUMapSpecs struct {
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -373,6 +378,7 @@ type OnCPUVariableSpecs struct {
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
@@ -418,6 +424,7 @@ type OnCPUMaps struct {
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -444,6 +451,7 @@ func (m *OnCPUMaps) Close() error {
 		m.Counts1,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -478,6 +486,7 @@ type OnCPUVariables struct {
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
@@ -500,16 +509,16 @@ type OnCPUVariables struct {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUPrograms struct {
-	Oncpu      *ebpf.Program `ebpf:"oncpu"`
-	OncpuAgain *ebpf.Program `ebpf:"oncpu_again"`
-	TargetFork *ebpf.Program `ebpf:"target_fork"`
-	TargetFree *ebpf.Program `ebpf:"target_free"`
+	Oncpu         *ebpf.Program `ebpf:"oncpu"`
+	SnapshotAgain *ebpf.Program `ebpf:"snapshot_again"`
+	TargetFork    *ebpf.Program `ebpf:"target_fork"`
+	TargetFree    *ebpf.Program `ebpf:"target_free"`
 }
 
 func (p *OnCPUPrograms) Close() error {
 	return _OnCPUClose(
 		p.Oncpu,
-		p.OncpuAgain,
+		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,
 	)

@@ -97,7 +97,7 @@ static __always_inline u64 python_thread_state(const struct python_process *p)
 /* Finds the innermost frame. */
 UNWIND_GLOBAL int python_begin(u32 scratch)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct runtime_walk *w;
 	struct python_process *p;
 
@@ -141,36 +141,25 @@ static __always_inline bool python_string(const struct python_process *p, u64 at
 	return true;
 }
 
-/* Mixes the str at an address into a hash, up to a limit. */
-static __always_inline u64 python_hash_string(struct runtime_walk *w, u64 at, u64 hash)
+/* Mixes the str at an address into a hash. */
+UNWIND_GLOBAL u64 python_hash_string(u32 scratch, u64 at, u64 hash)
 {
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct code_text text = {};
-	u64 address = 0, size, known = -1;
-	u32 i;
+	u64 address = 0, known = -1;
 
-	if (!python_string(&w->process.python, at, &text, &address, &known))
+	if (!s || !python_string(&s->runtime_walk.process.python, at, &text, &address, &known))
 		return hash;
 	if (known != -1ULL)
 		return hash_step(hash, known); /* known for all names in compiled files */
-	size = (u64)text.length * text.width;
-	hash = hash_step(hash, size);
-	if (size > sizeof(w->text) - 8)
-		size = sizeof(w->text) - 8;
-	w->text[(size / 8) % 17] = 0;
-	barrier_var(size);
-	size &= 0xff;
-	if (size > sizeof(w->text) || bpf_probe_read_user(w->text, size, (void *)address))
-		return hash;
-	for (i = 0; i < 17 && 8 * i < size; i++)
-		hash = hash_step(hash, w->text[i]);
-	return hash;
+	return runtime_hash_text(scratch, address, (u64)text.length * text.width, hash);
 }
 
 /*
  * A check that distinguishes code from earlier code at the same address. From 3.12 on, code
  * has a unique number for this.
  */
-static __always_inline u32 python_check(struct runtime_walk *w)
+static __always_inline u32 python_check(u32 scratch, struct runtime_walk *w)
 {
 	struct python_process *p = &w->process.python;
 	u64 hash;
@@ -179,15 +168,15 @@ static __always_inline u32 python_check(struct runtime_walk *w)
 		return RUNTIME_AT(w->code_words, u32, p->code_version);
 	hash = hash_step(RUNTIME_AT(w->code_words, u32, p->code_line),
 			 RUNTIME_AT(w->code_words, u64, p->code_lines));
-	hash = python_hash_string(w, RUNTIME_AT(w->code_words, u64, p->code_file), hash);
-	hash = python_hash_string(w, RUNTIME_AT(w->code_words, u64, p->code_name), hash);
+	hash = python_hash_string(scratch, RUNTIME_AT(w->code_words, u64, p->code_file), hash);
+	hash = python_hash_string(scratch, RUNTIME_AT(w->code_words, u64, p->code_name), hash);
 	return hash >> 32;
 }
 
 /* Sends the code in code_words, which is at an address. */
 UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct code_record *rec = bpf_map_lookup_elem(&code_scratch, &scratch);
 	struct python_process *p;
 	struct runtime_walk *w;
@@ -238,8 +227,7 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 	if (lines > CODE_LINES ||
 	    bpf_probe_read_user(rec->line_table, lines, (void *)(table + PYTHON_BYTES)))
 		lines = 0;
-	rec->lines = lines;
-	code_send(rec, code_key(&s->record, address, check), lines);
+	code_send(scratch, code_key(&s->record, address, check), lines);
 	return 0;
 }
 
@@ -308,7 +296,7 @@ static __always_inline bool python_is_entry(struct runtime_walk *w)
 /* Adds the next frame. Returns 1 at the end of the walk. */
 UNWIND_GLOBAL int python_frame(u32 scratch)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct python_process *p;
 	struct runtime_stack *r;
 	struct runtime_walk *w;
@@ -336,7 +324,7 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 		r->cut = 1;
 		return 1;
 	}
-	check = python_check(w);
+	check = python_check(scratch, w);
 	if (!runtime_frame(r, RUNTIME_PYTHON, code, (u64)check << 32 | python_position(w, code)))
 		return 1;
 	if (!code_sent(code_key(&s->record, code, check)))
@@ -358,7 +346,7 @@ bad:
  */
 UNWIND_GLOBAL int python_skip(u32 scratch)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	struct runtime_walk *w;
 	u32 groups;
 
@@ -411,7 +399,7 @@ static __always_inline void python_walk(u32 scratch)
 	for (i = 0; i < PYTHON_TURNS; i++)
 		if (python_frames(scratch))
 			break;
-	s = bpf_map_lookup_elem(&scratches, &scratch);
+	s = runtime_scratch(scratch);
 	if (!s || !s->runtime.cut)
 		return;
 	for (i = 0; i < PYTHON_SKIP_TURNS; i++)

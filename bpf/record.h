@@ -78,6 +78,7 @@ enum runtime_kind {
 	RUNTIME_PYTHON = 1, /* python.h */
 	RUNTIME_V8 = 2, /* v8.h */
 	RUNTIME_HOTSPOT = 3, /* hotspot.h */
+	RUNTIME_RUBY = 4, /* ruby.h */
 };
 
 /*

@@ -4,7 +4,8 @@
  * thread's frames into scratch, in groups: one native frame of the interpreter runs the
  * frames of a group. A group's entry is an address in that native frame's part of the
  * stack. During the native walk, runtime_merge() inserts each group after the native frame
- * that contains its entry. runtime_rest() appends the remaining groups.
+ * that contains its entry. runtime_rest() appends the remaining groups. The native walk of a
+ * process without a runtime calls none of them.
  *
  * Code crosses the ring once, before the first stack that contains it.
  */
@@ -12,6 +13,15 @@
 #define FULGUR_RUNTIME_H
 
 #include "stack.h"
+
+/* Whether to leave the frames out. The verifier then removes their code. */
+const volatile bool skip_runtimes;
+
+/* An entry of scratches, or NULL with skip_runtimes. */
+static __always_inline struct stack_scratch *runtime_scratch(u32 scratch)
+{
+	return skip_runtimes ? NULL : bpf_map_lookup_elem(&scratches, &scratch);
+}
 
 /* Keys of sent code: a set-associative table with racy stores, like seen in stack.h. */
 #define CODE_SETS 4096
@@ -94,23 +104,25 @@ static __always_inline void code_remember(u64 key)
 		set->ids[(key >> 60) % SEEN_WAYS] = key;
 }
 
-/* Sends a complete record of code, with lines bytes of line table, and remembers its key. */
-static __always_inline bool code_send(struct code_record *rec, u64 key, u64 lines)
+/*
+ * Sends the complete record of code in an entry of code_scratch, with lines bytes of line table,
+ * and remembers its key.
+ */
+UNWIND_GLOBAL int code_send(u32 scratch, u64 key, u64 lines)
 {
+	struct code_record *rec = bpf_map_lookup_elem(&code_scratch, &scratch);
 	u64 size = __builtin_offsetof(struct code_record, line_table) + lines;
-	u32 index = (key >> 32) % CODE_SETS;
-	struct seen_set *set = bpf_map_lookup_elem(&code_seen, &index);
 	u64 flags = ring_flags();
 
-	if (!set || !code_allowed(rec->pid, size))
-		return false;
+	if (!rec || !code_allowed(rec->pid, size))
+		return 0;
 	rec->type = RECORD_CODE;
+	rec->lines = lines;
 	barrier_var(size);
 	size &= 0x7fff;
-	if (size > sizeof(*rec) || bpf_ringbuf_output(&ring, rec, size, flags))
-		return false;
-	set->ids[(key >> 60) % SEEN_WAYS] = key;
-	return true;
+	if (size <= sizeof(*rec) && bpf_ringbuf_output(&ring, rec, size, flags) == 0)
+		code_remember(key);
+	return 0;
 }
 
 /* Reads user memory of the current task. */
@@ -126,14 +138,15 @@ static __always_inline bool runtime_read(void *to, u32 size, u64 addr)
 		at_ <= sizeof(words) - sizeof(type) ? *(type *)((u8 *)(words) + at_) : 0;          \
 	})
 
+/* Whether the stack may have frames of a runtime. Otherwise its other fields are not set. */
+static __always_inline bool runtime_present(const struct stack_scratch *s)
+{
+	return !skip_runtimes && s->runtime.present;
+}
+
 static __always_inline void runtime_reset(struct stack_scratch *s)
 {
-	s->runtime.groups = 0;
-	s->runtime.words = 0;
-	s->runtime.merged = 0;
-	s->runtime.cut = 0;
-	s->runtime.during = RUNTIME_NONE;
-	s->runtime.code_size = 0;
+	s->runtime.present = 0;
 	s->runtime.urgent = 0;
 }
 
@@ -165,28 +178,91 @@ static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64
 	return true;
 }
 
+/* Mixes the end of a text of a number of bytes into a hash. */
+UNWIND_GLOBAL u64 runtime_hash_text(u32 scratch, u64 at, u64 size, u64 hash)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	u64 *text, most;
+	u32 i;
+
+	if (!s)
+		return hash;
+	text = s->runtime_walk.text;
+	most = sizeof(s->runtime_walk.text);
+	hash = hash_step(hash, size);
+	if (size > most) {
+		at += size - most;
+		size = most;
+	}
+	i = size / 8;
+	barrier_var(i); /* keeps the bounds check before the pointer arithmetic */
+	if (i < most / 8)
+		text[i] = 0;
+	barrier_var(size);
+	size &= 0xff;
+	if (size > most || bpf_probe_read_user(text, size, (void *)at))
+		return hash;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < most / 8; i++) {
+		if (8 * i >= size)
+			break;
+		hash = hash_step(hash, text[i]);
+	}
+	return hash;
+}
+
 #include "python.h"
 #include "v8.h"
 #include "hotspot.h"
+#include "ruby.h"
 
-/* Reads the current task's runtime frames, if it has a runtime. */
-static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scratch *s)
+/* Whether any process has a runtime, so that runtime_walk() has something to look for. */
+static __always_inline bool runtime_exists(void)
 {
-	const struct runtime_process *process = bpf_map_lookup_elem(&runtime_processes, &tgid);
-	struct runtime_walk *w = &s->runtime_walk;
+	u32 zero = 0;
+	const u32 *any;
 
+	if (skip_runtimes)
+		return false;
+	any = bpf_map_lookup_elem(&runtime_any, &zero);
+	return any && *any;
+}
+
+/*
+ * Reads the current task's runtime frames, if it has a runtime. It is a function of its own
+ * so that samples of other tasks do not load its code.
+ */
+UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	const struct runtime_process *process;
+	struct runtime_walk *w;
+
+	if (!s)
+		return 0;
+	process = bpf_map_lookup_elem(&runtime_processes, &tgid);
 	if (!process || process->image != image)
-		return;
+		return 0;
+	s->runtime.groups = 0;
+	s->runtime.words = 0;
+	s->runtime.cut = 0;
+	s->runtime.during = RUNTIME_NONE;
+	s->runtime.code_size = 0;
+	s->runtime.present = 1;
+	w = &s->runtime_walk;
 	__builtin_memcpy(&w->process, process, sizeof(w->process));
 	w->tgid = tgid;
 	s->runtime.interpreter = process->interpreter;
 	s->runtime.interpreter_end = process->interpreter_end;
 	if (process->kind == RUNTIME_PYTHON)
-		python_walk(s->index);
+		python_walk(scratch);
+	else if (process->kind == RUNTIME_RUBY)
+		ruby_walk(scratch);
 	else
 		s->runtime.during = process->kind;
 	if (process->kind == RUNTIME_HOTSPOT)
 		hotspot_begin(s);
+	return 0;
 }
 
 /* Appends the unmerged words before end to the record, which has frames native user frames. */
@@ -212,22 +288,40 @@ static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, 
 		s->record.frames[at + 1] |= entered;
 }
 
-/*
- * Appends the groups that native frame i runs. Frame i is the last native frame so far, and
- * occupies the stack from low up to high. If it runs a group, the address of the
- * interpreter's function replaces its address: the instruction is of no use, and would make
- * more distinct stacks.
- */
-UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
+/* Notes the native frame that the walk is about to step from, for runtime_merge(). */
+static __always_inline void runtime_note(struct stack_scratch *s)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	struct runtime_stack *r;
+	s->runtime_walk.pc = s->walk.pc;
+	s->runtime_walk.low = s->walk.sp;
+	s->runtime_walk.fp = s->walk.fp;
+	s->walk.chained = 0;
+}
+
+/*
+ * Appends the runtime's frames of native frame i, which the walk has just stepped from: the
+ * groups that it runs. It occupies the stack from low up to high. If it runs a group, the
+ * address of the interpreter's function replaces its address: the instruction is of no use,
+ * and would make more distinct stacks.
+ */
+UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
 	u32 n, at, merged, end = 0;
+	struct runtime_stack *r;
+	u64 pc, low, high;
 
 	if (!s)
 		return 0;
 	r = &s->runtime;
+	pc = s->runtime_walk.pc;
+	low = s->runtime_walk.low;
+	high = s->walk.sp;
 	merged = r->merged;
+	if (merged >= r->groups) {
+		if (r->during == RUNTIME_V8 && s->walk.chained)
+			v8_frame(scratch, i, v8_leaf(scratch, i, low, s->runtime_walk.fp));
+		return 0;
+	}
 	for (n = 0; n < 8 && merged < r->groups; n++) {
 		u64 entry;
 
@@ -254,7 +348,7 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
 /* Appends the groups that no native frame ran. */
 UNWIND_GLOBAL int runtime_rest(u32 scratch, u32 frames)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 
 	if (s) {
 		runtime_append(s, frames, s->runtime.words, 0);

@@ -105,6 +105,36 @@ struct hotspot_process {
 	u8 pad[6];
 };
 
+/* How to find the execution context of a thread of Ruby. */
+enum ruby_context {
+	RUBY_BY_OFFSET = 0, /* at an offset from the thread pointer */
+	RUBY_BY_OFFSET_AT = 1, /* the offset is at an address */
+	RUBY_BY_MODULE = 2, /* the number of a module and an offset in it are at an address */
+};
+
+/* Words of rb_iseq_constant_body that are read. */
+enum ruby_body {
+	RUBY_BODY_WORDS = 19,
+};
+
+/*
+ * CRuby in a process, part of struct runtime_process. Offsets are in bytes. The interpreter's
+ * function is rb_vm_exec().
+ */
+struct ruby_process {
+	u64 at; /* the offset or the address of enum ruby_context */
+	u8 minor; /* 3 for Ruby 3.3 */
+	u8 context; /* enum ruby_context */
+	u8 module_shift; /* bytes per entry in the vector of modules, log2 */
+	u8 frame_size; /* of a control frame */
+	u8 body_info; /* in rb_iseq_constant_body: iseq_insn_info */
+	u8 line_shift; /* the lowest bit of the first line */
+	u8 string_text; /* in short strings; 16 if the length is in the flags */
+	u8 tag_pc, tag_previous; /* in rb_vm_tag */
+	u8 guarded; /* tag_pc is encoded by glibc */
+	u8 pad[6];
+};
+
 /* The runtime of a process. */
 struct runtime_process {
 	u64 image; /* the process image that the entry is for */
@@ -115,6 +145,7 @@ struct runtime_process {
 	struct python_process python;
 	struct v8_process v8;
 	struct hotspot_process hotspot;
+	struct ruby_process ruby;
 };
 
 /* The frames of a runtime in a stack, leaf first. */
@@ -125,6 +156,8 @@ struct runtime_stack {
 	u32 cut; /* the limit on frames was reached */
 	u32 during; /* enum runtime_kind, if its frames are read during the native walk */
 	u32 urgent; /* a frame has a function that was not seen before */
+	u32 present; /* the process has a runtime; otherwise no other field but urgent is set */
+	u32 pad;
 	u64 interpreter; /* as in runtime_process */
 	u64 interpreter_end;
 	u64 code, code_size; /* where hotspot_step() walks, in bytes */
@@ -141,20 +174,28 @@ struct runtime_walk {
 	u64 tgid;
 	u64 thread; /* address of the thread's state */
 	u64 frame; /* address of the next frame */
-	u64 cframe; /* address of the next C frame */
+	u64 cframe; /* address of the next C frame, or the next tag of Ruby */
+	u64 end; /* Ruby: address behind the frames */
+	u64 guard; /* Ruby: number that encodes pointers */
 	u64 frame_words[14];
 	u64 code_words[18];
-	u64 text[17];
+	u64 text[16];
 	u64 blob[(HOTSPOT_HEAD + HOTSPOT_TAIL) / 8];
+	u64 object[5]; /* Ruby: an object */
+	u64 string, string_length; /* Ruby: address and bytes of a text */
+	u64 body[RUBY_BODY_WORDS]; /* Ruby: the body of an instruction sequence */
+	u64 pc, low, fp; /* registers in the native frame that the walk steps from; low is sp */
 	u32 retried;
-	u32 pad;
+	u32 entries; /* Ruby: number of native frames that may run groups */
 };
 
 /* Maximum sizes of a sent name and of a sent line table, in bytes. */
 #define CODE_TEXT 256
 #define CODE_LINES 16384
 
-/* A string of a runtime: its length in characters, and the bytes per character. */
+/* A string of a runtime: its length in characters, and the bytes per character; or CODE_UTF8,
+ * and the length is in bytes. */
+#define CODE_UTF8 0
 struct code_text {
 	u32 length;
 	u32 width;
@@ -188,6 +229,14 @@ struct {
 	__type(key, u32); /* thread group */
 	__type(value, struct runtime_process);
 } runtime_processes SEC(".maps");
+
+/* Whether runtime_processes had an entry since the start, which saves look-ups in it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} runtime_any SEC(".maps");
 
 #endif
 #endif

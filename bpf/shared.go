@@ -1,9 +1,9 @@
 package bpf
 
-// What several families of probes share has one name here. bpf2go generates it
-// for one of them.
+// Types and constants that several families of probes share have one name here. bpf2go
+// generates them for one of the families.
 
-// Records that cross into user space, and what programs keep of them.
+// Records that cross into user space, and state that programs keep about them.
 type (
 	// StackRecord is struct stack_record of record.h.
 	StackRecord = OnCPUStackRecord
@@ -35,6 +35,12 @@ const (
 	FrameEntered = 1 << OnCPUFrameBitFRAME_ENTERED_BIT
 )
 
+// HashMultiplier is the multiplier of all hashes, see hash_step() of hash.h.
+const HashMultiplier = uint64(UnwindHashConstantHASH_MULTIPLIER)
+
+// SyscallsCookie is the bit of the attach cookie of raw_syscalls; see field.h.
+const SyscallsCookie = 1 << CountFieldLimitsFIELD_SYSCALLS_BIT
+
 // RecordType is the first word of every record in the ring.
 type RecordType = OnCPURecordType
 
@@ -48,7 +54,7 @@ const (
 	RecordCode     = OnCPURecordTypeRECORD_CODE
 )
 
-// StackEnd is why a half of a stack ends.
+// StackEnd is the reason why a half of a stack ends.
 type StackEnd = OnCPUStackEnd
 
 // The ends of stacks; see enum stack_end of record.h.
@@ -69,10 +75,10 @@ const (
 	EndUnseen       = OnCPUStackEndEND_UNSEEN
 )
 
-// RuntimeProcess is what the kernel side knows of the language runtime of a process.
+// RuntimeProcess describes the language runtime of a process to the kernel side.
 type RuntimeProcess = UnwindRuntimeProcess
 
-// RuntimeKind is which language runtime it is.
+// RuntimeKind is the kind of a language runtime.
 type RuntimeKind = UnwindRuntimeKind
 
 // RuntimePython is CPython; see enum runtime_kind of record.h.
@@ -83,6 +89,9 @@ const RuntimeV8 = UnwindRuntimeKindRUNTIME_V8
 
 // RuntimeHotSpot is HotSpot, the JVM of OpenJDK; see enum runtime_kind of record.h.
 const RuntimeHotSpot = UnwindRuntimeKindRUNTIME_HOTSPOT
+
+// RuntimeRuby is CRuby; see enum runtime_kind of record.h.
+const RuntimeRuby = UnwindRuntimeKindRUNTIME_RUBY
 
 // HotSpotHead and HotSpotTail are the bytes that the kernel side reads of HotSpot's blobs;
 // see runtime_maps.h.
@@ -111,7 +120,7 @@ const (
 	UnwindByBoth          = OnCPUUnwindModeUNWIND_BY_BOTH
 )
 
-// TargetMode is which tasks are measured.
+// TargetMode selects the tasks to measure.
 type TargetMode = OnCPUTargetMode
 
 // The kinds of targets; see enum target_mode of target.h.
@@ -160,7 +169,7 @@ const (
 	MapTargetCgroup = OnCPUMapTargetCgroup
 )
 
-// The variables that all families have, likewise.
+// The variables that all families but branch.bpf.c have.
 const (
 	VarActive         = OnCPUVarActive
 	VarAnyRemaps      = OnCPUVarAnyRemaps
@@ -172,6 +181,7 @@ const (
 	VarMaxDepth       = OnCPUVarMaxDepth
 	VarRingWakeup     = OnCPUVarRingWakeup
 	VarSeenMask       = OnCPUVarSeenMask
+	VarSkipRuntimes   = OnCPUVarSkipRuntimes
 	VarSkipUserStack  = OnCPUVarSkipUserStack
 	VarTarget         = OnCPUVarTarget
 	VarTargetCgroupID = OnCPUVarTargetCgroupId
@@ -179,8 +189,17 @@ const (
 	VarUnwind         = OnCPUVarUnwind
 )
 
+// The variables that several families have.
+const (
+	VarSkipKernelStack = OnCPUVarSkipKernelStack
+	VarSnapshots       = OnCPUVarSnapshots
+)
+
 // The programs that maintain the target set, which all families have.
 const (
 	ProgTargetFork = OnCPUProgTargetFork
 	ProgTargetFree = OnCPUProgTargetFree
 )
+
+// ProgSnapshotAgain is the program that walks the stacks of snapshots; see snapshot.h.
+const ProgSnapshotAgain = OnCPUProgSnapshotAgain

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples of processes whose layout user space has not made yet. What a walk
- * needs, the registers and the top of the stack, crosses the ring. Once the
+ * Samples of processes whose layout user space has not made yet. The registers
+ * and the top of the stack, which a walk needs, cross the ring. Once the
  * layout is made, possibly after the process ended, user space hands the
- * snapshot back, to be walked and counted like a new sample.
+ * snapshot back, to be walked and counted like a new sample. The family defines
+ * SCRATCH_SNAPSHOT, the scratch memory for that, and snapshot_take().
  */
 #ifndef FULGUR_SNAPSHOT_H
 #define FULGUR_SNAPSHOT_H
@@ -129,6 +130,25 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 	walk_from(&at, scratch, s->layout);
 	if (!s->layout)
 		scratch->record.user_end = END_NOT_READY;
+}
+
+/* The family defines what to do with the walked stack of a snapshot. */
+static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s);
+
+/* Processes a snapshot. User space runs it, on any CPU. */
+SEC("raw_tp")
+int snapshot_again(void *ctx)
+{
+	struct stack_scratch *scratch = stack_scratch(SCRATCH_SNAPSHOT);
+	struct snapshot *s;
+	u32 zero = 0;
+
+	s = bpf_map_lookup_elem(&snapshot_back, &zero);
+	if (!s || !scratch)
+		return 0;
+	snapshot_walk(s, scratch);
+	snapshot_take(scratch, s);
+	return 0;
 }
 
 #endif

@@ -40,6 +40,7 @@ const (
 	SoftIRQMapCounts1          = "counts_1"
 	SoftIRQMapRemaps           = "remaps"
 	SoftIRQMapRing             = "ring"
+	SoftIRQMapRuntimeAny       = "runtime_any"
 	SoftIRQMapRuntimeProcesses = "runtime_processes"
 	SoftIRQMapScratches        = "scratches"
 	SoftIRQMapSeen             = "seen"
@@ -68,6 +69,7 @@ const (
 	SoftIRQVarMaxDepth         = "max_depth"
 	SoftIRQVarRingWakeup       = "ring_wakeup"
 	SoftIRQVarSeenMask         = "seen_mask"
+	SoftIRQVarSkipRuntimes     = "skip_runtimes"
 	SoftIRQVarSkipUserStack    = "skip_user_stack"
 	SoftIRQVarTarget           = "target"
 	SoftIRQVarTargetCgroupId   = "target_cgroup_id"
@@ -135,6 +137,7 @@ type SoftIRQMapSpecs struct {
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -165,6 +168,7 @@ type SoftIRQVariableSpecs struct {
 	MaxDepth       *ebpf.VariableSpec `ebpf:"max_depth"`
 	RingWakeup     *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipRuntimes   *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipUserStack  *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target         *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -200,6 +204,7 @@ type SoftIRQMaps struct {
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -226,6 +231,7 @@ func (m *SoftIRQMaps) Close() error {
 		m.Counts1,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
@@ -257,6 +263,7 @@ type SoftIRQVariables struct {
 	MaxDepth       *ebpf.Variable `ebpf:"max_depth"`
 	RingWakeup     *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.Variable `ebpf:"seen_mask"`
+	SkipRuntimes   *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipUserStack  *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target         *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId *ebpf.Variable `ebpf:"target_cgroup_id"`

@@ -173,16 +173,16 @@ __noinline u64 stack_id(u32 scratch)
 #define MAX_STACK_RECORD 0x1fff
 
 /*
- * Identifies the stack in s. Its frames reach user space before the ID is
+ * Sends the stack in s with its ID. Its frames reach user space before the ID is
  * marked as seen, and the ID is marked before it is counted. If the ring is
  * full the ID stays unmarked and the next sample tries again.
  */
-static __always_inline u64 stack_intern(struct stack_scratch *s)
+static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 {
 	u64 size = __builtin_offsetof(struct stack_record, frames);
-	u64 id = stack_id(s->index), flags;
 	struct stack_record *rec = &s->record;
 	struct seen_set *set;
+	u64 flags;
 	u32 index = id & seen_mask;
 
 	set = bpf_map_lookup_elem(&seen, &index);
@@ -209,6 +209,12 @@ static __always_inline u64 stack_intern(struct stack_scratch *s)
 		/* The victim is chosen by bits that did not choose the set. */
 		set->ids[(id >> 60) % SEEN_WAYS] = id;
 	return id;
+}
+
+/* Identifies the stack in s, and sends it. */
+static __always_inline u64 stack_intern(struct stack_scratch *s)
+{
+	return stack_intern_as(s, stack_id(s->index));
 }
 
 #endif

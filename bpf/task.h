@@ -11,17 +11,10 @@
 #ifndef FULGUR_TASK_H
 #define FULGUR_TASK_H
 
+#include "hash.h"
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
-
-#define HASH_MULTIPLIER 0x9e3779b97f4a7c15ULL
-
-static __always_inline u64 hash_step(u64 hash, u64 word)
-{
-	hash = (hash ^ word) * HASH_MULTIPLIER;
-	return hash ^ (hash >> 29);
-}
 
 /* Whether the kernel has a helper function, which the loader resolves. */
 #define has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
@@ -103,6 +96,16 @@ static __always_inline struct pt_regs *task_regs(struct task_struct *task)
 
 /* The value of a register. */
 #define regs_read(regs, name) (has_helper(task_pt_regs) ? (regs)->name : BPF_CORE_READ(regs, name))
+
+/* Whether the current task is in a system call of the 32-bit interface. */
+static __always_inline bool task_in_32_bit_call(struct task_struct *task)
+{
+#if defined(__TARGET_ARCH_x86)
+	return task_number(task, thread_info.status) & TS_COMPAT;
+#else
+	return regs_read(task_regs(task), pstate) & PSR_MODE32_BIT;
+#endif
+}
 
 static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
 {

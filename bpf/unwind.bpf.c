@@ -33,12 +33,15 @@ const enum hotspot_bytes *unused_hotspot_bytes __attribute__((unused));
 const enum runtime_kind *unused_runtime_kind __attribute__((unused));
 const enum python_thread *unused_python_thread __attribute__((unused));
 const enum python_entry *unused_python_entry __attribute__((unused));
+const struct ruby_process *unused_ruby_process __attribute__((unused));
+const enum ruby_context *unused_ruby_context __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));
 const enum unwind_slot *unused_unwind_slot __attribute__((unused));
 const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));
 const enum unwind_shift *unused_unwind_shift __attribute__((unused));
 const enum unwind_rows *unused_unwind_rows __attribute__((unused));
 const enum unwind_layout_bits *unused_unwind_layout_bits __attribute__((unused));
+const enum hash_constant *unused_hash_constant __attribute__((unused));
 const enum unwind_request_type *unused_unwind_request_type __attribute__((unused));
 
 /* Gives a child its parent's runtime. */

@@ -151,7 +151,7 @@ static __always_inline bool unwind_layout(u32 tgid, u64 image, u64 *layout)
 	return false;
 }
 
-/* Whether the registers are those of a 32-bit program. */
+/* Whether the registers belong to a 32-bit program. */
 static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -178,38 +178,16 @@ static __always_inline int unwind_step_by_tables(u32 scratch, u32 i)
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 zero = 0;
 	struct unwind_cache *cache = bpf_map_lookup_elem(&unwind_cache, &zero);
-	u64 pc, low, fp;
-	int end;
 
-	if (!s || !cache)
-		return 1;
-	pc = s->walk.pc;
-	low = s->walk.sp;
-	fp = s->walk.fp;
-	s->walk.chained = 0;
-	end = unwind_by_tables(i, &s->walk, &s->record, cache);
-	if (s->runtime.merged < s->runtime.groups)
-		runtime_merge(scratch, i, pc, low, s->walk.sp);
-	else if (s->runtime.during == RUNTIME_V8 && s->walk.chained)
-		v8_frame(scratch, i, v8_leaf(scratch, i, low, fp));
-	return end;
+	return !s || !cache || unwind_by_tables(i, &s->walk, &s->record, cache);
 }
 
 /* A step of the walk in an entry of scratches by frame pointers. */
 static __always_inline int unwind_step_by_chain(u32 scratch, u32 i)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	u64 pc, low;
-	int end;
 
-	if (!s)
-		return 1;
-	pc = s->walk.pc;
-	low = s->walk.sp;
-	end = unwind_by_chain(i, &s->walk, &s->record);
-	if (s->runtime.merged < s->runtime.groups)
-		runtime_merge(scratch, i, pc, low, s->walk.sp);
-	return end;
+	return !s || unwind_by_chain(i, &s->walk, &s->record);
 }
 
 /* Returns 1 at the end of the walk. */
@@ -219,22 +197,43 @@ UNWIND_GLOBAL int unwind_next(u32 scratch, u32 i, bool by_layout)
 							       : unwind_step_by_chain(scratch, i);
 }
 
+/* unwind_next() in a process with a language runtime, with the runtime's frames. */
+UNWIND_GLOBAL int unwind_next_mixed(u32 scratch, u32 i, bool by_layout)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	int end;
+
+	if (!s)
+		return 1;
+	if (by_layout && hotspot_has(s))
+		return hotspot_step(scratch, i);
+	runtime_note(s);
+	end = unwind_next(scratch, i, by_layout);
+	runtime_merge(scratch, i);
+	return end;
+}
+
 /*
- * Steps to the end and returns the number of steps. A step is a global
- * function, which the verifier checks once rather than in each iteration. The loop
- * is one, too, or older verifiers follow its callers for each number of steps.
- * It calls hotspot_step() itself, to save BPF stack.
+ * Steps to the end and returns the number of steps. The verifier checks each
+ * iteration, so a step is a global function, which it checks once. The loop is one,
+ * too, or older verifiers follow its callers for each number of steps.
  */
 UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	bool runtime;
 	u32 i;
+	int end;
 
 	if (!s)
 		return 0;
+	runtime = runtime_present(s);
 	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
-		if (by_layout && hotspot_has(s) ? hotspot_step(scratch, i)
-						: unwind_next(scratch, i, by_layout))
+		if (!__builtin_expect(runtime, 0))
+			end = unwind_next(scratch, i, by_layout);
+		else
+			end = unwind_next_mixed(scratch, i, by_layout);
+		if (end)
 			return i + 1;
 	}
 	return i;
@@ -265,7 +264,7 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 		frames = unwind_loop(s->index, true);
 	}
 	rec->user_end = w->end;
-	if (s->runtime.words) {
+	if (runtime_present(s) && s->runtime.words) {
 		runtime_rest(s->index, frames);
 		if (s->runtime.cut)
 			rec->user_end = END_DEPTH;
@@ -289,27 +288,34 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 
 	runtime_reset(s);
 	w->regs = (u64)regs;
+	w->by_signal = 0; /* runtime_walk() reads registers, too */
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
 		walk_from(&at, s, false);
 		return;
 	}
 	image = task_image(task);
-	if (!w->copy)
-		runtime_walk(tgid, image, s);
-	if (!unwind_layout(tgid, image, &w->layout)) {
+	if (!w->copy && runtime_exists())
+		runtime_walk(s->index, tgid, image);
+	if (unwind_layout(tgid, image, &w->layout)) {
+		walk_from(&at, s, true);
+	} else {
+		w->layout = 0;
+		w->end = END_NOT_READY;
+	}
+	if (w->end == END_NOT_READY) {
 		walk_from(&at, s, false);
 		rec->user_end = END_NOT_READY;
-		w->early = unwind_want(tgid, image, image, UNWIND_COMPILES);
+		w->early = unwind_want(tgid, image, hash_step(image, w->layout), UNWIND_COMPILES);
 		return;
 	}
-	walk_from(&at, s, true);
 	/* Code that was just mapped, or none: an address that is none asks once in each
 	 * layout. */
 	if (w->end == END_NO_MAPPING)
 		w->early = unwind_want(tgid, image,
 				       hash_step(hash_step(image, w->layout), w->pc >> 12),
 				       UNWIND_TELLS);
-	else if (s->runtime.during == RUNTIME_HOTSPOT && !s->runtime_walk.process.hotspot.high)
+	else if (runtime_present(s) && s->runtime.during == RUNTIME_HOTSPOT &&
+		 !s->runtime_walk.process.hotspot.high)
 		w->early = unwind_want(tgid, image,
 				       hash_step(image, bpf_ktime_get_ns() >> HOTSPOT_AGAIN),
 				       UNWIND_TELLS);

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type UnwindHashConstant uint64
+
+const (
+	UnwindHashConstantHASH_MULTIPLIER UnwindHashConstant = 11400714819323198485
+)
+
 type UnwindHotspotBytes uint32
 
 const (
@@ -111,6 +117,30 @@ const (
 	UnwindPythonThreadPYTHON_BY_OFFSET UnwindPythonThread = 2
 )
 
+type UnwindRubyContext uint32
+
+const (
+	UnwindRubyContextRUBY_BY_OFFSET    UnwindRubyContext = 0
+	UnwindRubyContextRUBY_BY_OFFSET_AT UnwindRubyContext = 1
+	UnwindRubyContextRUBY_BY_MODULE    UnwindRubyContext = 2
+)
+
+type UnwindRubyProcess struct {
+	_           structs.HostLayout
+	At          uint64
+	Minor       uint8
+	Context     uint8
+	ModuleShift uint8
+	FrameSize   uint8
+	BodyInfo    uint8
+	LineShift   uint8
+	StringText  uint8
+	TagPc       uint8
+	TagPrevious uint8
+	Guarded     uint8
+	Pad         [6]uint8
+}
+
 type UnwindRuntimeKind uint32
 
 const (
@@ -118,6 +148,7 @@ const (
 	UnwindRuntimeKindRUNTIME_PYTHON  UnwindRuntimeKind = 1
 	UnwindRuntimeKindRUNTIME_V8      UnwindRuntimeKind = 2
 	UnwindRuntimeKindRUNTIME_HOTSPOT UnwindRuntimeKind = 3
+	UnwindRuntimeKindRUNTIME_RUBY    UnwindRuntimeKind = 4
 )
 
 type UnwindRuntimeProcess struct {
@@ -130,6 +161,7 @@ type UnwindRuntimeProcess struct {
 	Python         UnwindPythonProcess
 	V8             UnwindV8Process
 	Hotspot        UnwindHotspotProcess
+	Ruby           UnwindRubyProcess
 }
 
 type UnwindUnwindAsking struct {
@@ -204,6 +236,7 @@ type UnwindUnwindRows uint32
 
 const (
 	UnwindUnwindRowsUNWIND_NO_TABLE UnwindUnwindRows = 4294967295
+	UnwindUnwindRowsUNWIND_PENDING  UnwindUnwindRows = 4294967294
 )
 
 type UnwindUnwindRule struct {
@@ -269,6 +302,7 @@ type UnwindV8Process struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	UnwindMapRuntimeAny              = "runtime_any"
 	UnwindMapRuntimeProcesses        = "runtime_processes"
 	UnwindMapUnwindAsked             = "unwind_asked"
 	UnwindMapUnwindCache             = "unwind_cache"
@@ -281,12 +315,15 @@ const (
 	UnwindProgUnwindFork             = "unwind_fork"
 	UnwindProgUnwindFree             = "unwind_free"
 	UnwindProgUnwindTasks            = "unwind_tasks"
+	UnwindVarUnusedHashConstant      = "unused_hash_constant"
 	UnwindVarUnusedHotspotBytes      = "unused_hotspot_bytes"
 	UnwindVarUnusedHotspotHeap       = "unused_hotspot_heap"
 	UnwindVarUnusedHotspotProcess    = "unused_hotspot_process"
 	UnwindVarUnusedPythonEntry       = "unused_python_entry"
 	UnwindVarUnusedPythonProcess     = "unused_python_process"
 	UnwindVarUnusedPythonThread      = "unused_python_thread"
+	UnwindVarUnusedRubyContext       = "unused_ruby_context"
+	UnwindVarUnusedRubyProcess       = "unused_ruby_process"
 	UnwindVarUnusedRuntimeKind       = "unused_runtime_kind"
 	UnwindVarUnusedRuntimeProcess    = "unused_runtime_process"
 	UnwindVarUnusedUnwindAsking      = "unused_unwind_asking"
@@ -357,6 +394,7 @@ type UnwindProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindMapSpecs struct {
+	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
@@ -372,12 +410,15 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
+	UnusedHashConstant      *ebpf.VariableSpec `ebpf:"unused_hash_constant"`
 	UnusedHotspotBytes      *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap       *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
 	UnusedHotspotProcess    *ebpf.VariableSpec `ebpf:"unused_hotspot_process"`
 	UnusedPythonEntry       *ebpf.VariableSpec `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.VariableSpec `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.VariableSpec `ebpf:"unused_python_thread"`
+	UnusedRubyContext       *ebpf.VariableSpec `ebpf:"unused_ruby_context"`
+	UnusedRubyProcess       *ebpf.VariableSpec `ebpf:"unused_ruby_process"`
 	UnusedRuntimeKind       *ebpf.VariableSpec `ebpf:"unused_runtime_kind"`
 	UnusedRuntimeProcess    *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
 	UnusedUnwindAsking      *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
@@ -417,6 +458,7 @@ func (o *UnwindObjects) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindMaps struct {
+	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
@@ -430,6 +472,7 @@ type UnwindMaps struct {
 
 func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
+		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.UnwindAsked,
 		m.UnwindCache,
@@ -446,12 +489,15 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
+	UnusedHashConstant      *ebpf.Variable `ebpf:"unused_hash_constant"`
 	UnusedHotspotBytes      *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap       *ebpf.Variable `ebpf:"unused_hotspot_heap"`
 	UnusedHotspotProcess    *ebpf.Variable `ebpf:"unused_hotspot_process"`
 	UnusedPythonEntry       *ebpf.Variable `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.Variable `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.Variable `ebpf:"unused_python_thread"`
+	UnusedRubyContext       *ebpf.Variable `ebpf:"unused_ruby_context"`
+	UnusedRubyProcess       *ebpf.Variable `ebpf:"unused_ruby_process"`
 	UnusedRuntimeKind       *ebpf.Variable `ebpf:"unused_runtime_kind"`
 	UnusedRuntimeProcess    *ebpf.Variable `ebpf:"unused_runtime_process"`
 	UnusedUnwindAsking      *ebpf.Variable `ebpf:"unused_unwind_asking"`

@@ -80,14 +80,15 @@ struct unwind_mapping {
 	u64 start, end;
 	u64 bias; /* address less link-time address */
 	u32 blocks;
-	u32 rows; /* or UNWIND_NO_TABLE */
+	u32 rows; /* or enum unwind_rows */
 	u32 fallback; /* rule where the table has the zero rule */
 	u32 pad;
 };
 
-/* In place of rows: the fallback applies to all of the mapping. */
+/* In place of rows. */
 enum unwind_rows {
-	UNWIND_NO_TABLE = 0xffffffffU,
+	UNWIND_NO_TABLE = 0xffffffffU, /* the fallback applies to all of the mapping */
+	UNWIND_PENDING = 0xfffffffeU, /* the table is not made yet */
 };
 
 /*

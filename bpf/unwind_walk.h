@@ -20,6 +20,7 @@
 #ifndef FULGUR_UNWIND_WALK_H
 #define FULGUR_UNWIND_WALK_H
 
+#include "hash.h"
 #include "record.h"
 #include "unwind_maps.h"
 
@@ -65,7 +66,7 @@ struct unwind_walk {
 	u32 exact;
 	u32 end; /* enum stack_end */
 	u32 first; /* index in the record's frames of the walk's first */
-	u32 by_signal; /* registers are those of the signal frame at regs */
+	u32 by_signal; /* registers are in the signal frame at regs */
 	u32 early; /* the walk would get further slightly later */
 	u32 chained; /* set by a step by frame pointers */
 	u64 regs; /* address of the registers of an exact frame */
@@ -238,6 +239,8 @@ UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 	rule = m->fallback;
 	if (m->rows == UNWIND_NO_TABLE)
 		return rule;
+	if (m->rows == UNWIND_PENDING)
+		return unwind_no_rule(END_NOT_READY);
 	found = unwind_search_table(m, addr);
 	return found == UNWIND_RULE_NONE ? rule : found;
 }
@@ -292,7 +295,7 @@ static __always_inline u32 unwind_shorten(u32 index)
 static __always_inline u64 unwind_find(struct unwind_cache *cache, u64 layout, u64 addr)
 {
 	u64 salt = layout >> (64 - UNWIND_LAYOUT_SALT_BITS) << (64 - UNWIND_LAYOUT_SALT_BITS);
-	u64 hash = (addr ^ salt) * 0x9e3779b97f4a7c15ULL;
+	u64 hash = (addr ^ salt) * HASH_MULTIPLIER;
 	u64 *entry = &cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
 	u64 tag = hash << UNWIND_CACHE_SHIFT >> 24 << 24;
 	/* A single word, so that an interrupting program replaces all of it or

@@ -118,7 +118,7 @@ static __always_inline bool v8_returns(const u64 *code)
  */
 UNWIND_GLOBAL u64 v8_leaf(u32 scratch, u32 i, u64 sp, u64 fp)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	u64 code[V8_CODE_WORDS], words[1], frame = V8_NO_FRAME, here, pc;
 	u32 return_at, at;
 
@@ -194,7 +194,7 @@ static __always_inline u64 v8_leaf(u32 scratch, u32 i, u64 sp, u64 fp)
  */
 UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_scratch *s = runtime_scratch(scratch);
 	/* The identity replaces the slots, to save BPF stack. */
 	union {
 		u64 slots[V8_SLOTS];

@@ -10,6 +10,7 @@
 //	unwind     tables for unwinding stacks, and their way into the kernel
 //	runtimes   the runtimes of languages: which a process has, names and lines of their functions
 //	bolt       branch records, and profiles for llvm-bolt
+//	autofdo    sample profiles for clang, from branches and debug information
 //	profile    the model of a profile; its encoders and decoders
 //	containers which container, pod and unit a process belongs to
 //	doctor     what fulgur needs from a machine

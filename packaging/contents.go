@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// contents is what a release is made of, but for the programs.
+// contents holds the files of a release, except the programs.
 type contents struct {
 	manuals     []entry // pages of section 1
 	completions map[string]entry
-	documents   []entry // README.md and what it links to
+	documents   []entry // README.md and what it links to, and examples
 	changelog   entry
 	licenses    []entry
 }
@@ -55,6 +55,8 @@ func readContents(root string) (*contents, error) {
 		{&c.licenses, "bpf/LICENSE", "LICENSE.bpf"},
 		{&c.documents, "README.md", "README.md"},
 		{&c.documents, "SECURITY.md", "SECURITY.md"},
+		{&c.documents, "packaging/systemd/fulgur-agent.service", "examples/fulgur-agent.service"},
+		{&c.documents, "packaging/kubernetes/fulgur-agent.yaml", "examples/fulgur-agent.yaml"},
 		{&changelog, "CHANGELOG.md", "CHANGELOG.md"},
 	} {
 		if err := read(file.into, file.name, file.as); err != nil {
@@ -74,7 +76,7 @@ func readContents(root string) (*contents, error) {
 	return &c, err
 }
 
-// tarball is what a tarball holds, with this program.
+// tarball returns the files of a tarball with a program.
 func (c *contents) tarball(program []byte) []entry {
 	list := []entry{{"fulgur", 0o755, program}, c.changelog}
 	list = append(list, c.documents...)
@@ -86,8 +88,8 @@ func (c *contents) tarball(program []byte) []entry {
 	return list
 }
 
-// debian is what a Debian package holds, with this program, where Debian's policy
-// wants it.
+// debian returns the files of a Debian package with a program, at the paths that Debian's
+// policy wants.
 func (c *contents) debian(program []byte, version string, at time.Time) ([]entry, error) {
 	const doc = "usr/share/doc/fulgur"
 	list := []entry{
@@ -182,7 +184,7 @@ func thirdParties(root string) ([]byte, error) {
 		}
 		license = bytes.TrimSpace(license)
 		if bytes.HasPrefix(license, []byte("Apache License\n")) {
-			license = []byte("Apache License, Version 2.0: the text is that of fulgur's own license.")
+			license = []byte("Apache License, Version 2.0: see the license of fulgur itself.")
 		}
 		fmt.Fprintf(&text, "== %s\n\n%s\n\n", name, license)
 	}

@@ -1,5 +1,5 @@
-// Command packaging makes what is released of fulgur: for each architecture a
-// tarball and a Debian package, and SHA256SUMS of them all. It needs Go alone, and
+// Command packaging builds the files of a release: for each architecture a tarball and a
+// Debian package, a container image for all of them, and SHA256SUMS. It needs only Go and
 // the programs that make build has built. The same commit makes the same bytes,
 // with the same version of Go, whenever and wherever it is run.
 package main
@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func main() {
@@ -52,6 +54,7 @@ func (r *release) make(architectures []string) error {
 		return err
 	}
 	var sums strings.Builder
+	images := map[string]v1.Image{}
 	for _, arch := range architectures {
 		program, err := os.ReadFile(filepath.Join(r.programs, "fulgur-linux-"+arch))
 		if err != nil {
@@ -60,6 +63,16 @@ func (r *release) make(architectures []string) error {
 		if err := r.makeFor(arch, program, c, &sums); err != nil {
 			return err
 		}
+		if images[arch], err = newImage(r.version, arch, c.image(program), r.at); err != nil {
+			return fmt.Errorf("image for %s: %w", arch, err)
+		}
+	}
+	var archive bytes.Buffer
+	if err := writeImages(&archive, r.version, architectures, images, r.at); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	if err := r.add(fmt.Sprintf("fulgur-%s-image.tar", imageTag(r.version)), archive.Bytes(), &sums); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
@@ -86,10 +99,15 @@ func (r *release) makeFor(arch string, program []byte, c *contents, sums *string
 		{fmt.Sprintf("fulgur_%s_%s.deb", version, arch), deb.Bytes()},
 		{name + ".tar.gz", tarball.Bytes()},
 	} {
-		if err := os.WriteFile(filepath.Join(r.out, file.name), file.data, 0o644); err != nil {
+		if err := r.add(file.name, file.data, sums); err != nil {
 			return err
 		}
-		fmt.Fprintf(sums, "%x  %s\n", sha256.Sum256(file.data), file.name)
 	}
 	return nil
+}
+
+// add writes a file of the release, and adds its checksum.
+func (r *release) add(name string, data []byte, sums *strings.Builder) error {
+	fmt.Fprintf(sums, "%x  %s\n", sha256.Sum256(data), name)
+	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }

@@ -99,6 +99,11 @@ func TestDist(t *testing.T) {
 	if out, err := sums.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
+	archive, err := os.ReadFile(one(t, filepath.Join(dist, "fulgur-*-image.tar")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readImages(t, archive)
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			deb := one(t, filepath.Join(dist, "fulgur_*_"+arch+".deb"))
@@ -182,6 +187,9 @@ func TestThirdParties(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("got no license %q", want)
 		}
+	}
+	if bytes.Contains(text, []byte("== github.com/google/go-containerregistry\n")) {
+		t.Error("fulgur is linked with a library of its packaging")
 	}
 	if d := cmp.Diff(1, bytes.Count(text, []byte("== github.com/cilium/ebpf\n"))); d != "" {
 		t.Error("number of times each library is named (-want +got):\n" + d)

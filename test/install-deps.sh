@@ -38,6 +38,7 @@ test      rustc                           rustc
 test      python3                         python3
 test      node                            nodejs
 test      javac                           default-jdk-headless
+test      ruby                            ruby
 test      perl                            perl
 test      /usr/share/doc/libc6-dbg        libc6-dbg
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22

@@ -17,11 +17,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+
+	"fulgur/bench/program"
 )
 
 // The aims: fulgur's time as a share of llvm-symbolizer's, and its peak memory as a share
@@ -39,16 +38,7 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/addresses:", err)
-		os.Exit(1)
-	}
+	program.Main("bench/addresses", run)
 }
 
 func run(ctx context.Context, args []string) error {

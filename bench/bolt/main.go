@@ -2,6 +2,7 @@
 // with a profile from
 //
 //   - its own instrumentation, which counts every branch,
+//   - fulgur bolt --branches counting for a minute, as for a process in production,
 //   - fulgur bolt --branches stepping, until the profile is sufficient,
 //   - the same for a minute at an overhead of 10 %, as for a process in production,
 //   - fulgur bolt --basic, samples of cpu-clock for a minute.
@@ -15,7 +16,7 @@
 // It needs root, apt-get and the packages that test/install-deps.sh installs for it, and
 // takes about ten minutes. Usage, at the root of the repository:
 //
-//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt]
+//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt] [-ways instrumented,counting,minute,basic]
 package main
 
 import (
@@ -25,11 +26,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
+
+	"fulgur/bench/program"
 )
 
 // options holds the flags.
@@ -37,22 +37,11 @@ type options struct {
 	rounds  int
 	seconds int
 	dir     string
+	only    []string // ways by the names of their files; none means all
 }
 
 func main() {
-	// Targets are killed when the thread that starts them exits, so start them in the
-	// main thread.
-	runtime.LockOSThread()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/bolt:", err)
-		os.Exit(1)
-	}
+	program.Main("bench/bolt", run)
 }
 
 func run(ctx context.Context, args []string) error {
@@ -79,8 +68,10 @@ func run(ctx context.Context, args []string) error {
 	if err := b.race(ctx, o.rounds, r.variants); err != nil {
 		return err
 	}
-	if r.slowdown, err = b.slowdown(ctx, o.rounds); err != nil {
-		return err
+	if len(o.only) == 0 {
+		if r.slowdown, err = b.slowdown(ctx, o.rounds); err != nil {
+			return err
+		}
 	}
 	return r.write(os.Stdout)
 }
@@ -92,6 +83,10 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 9, "how often each binary runs; medians are shown")
 	f.IntVar(&o.seconds, "seconds", 60, "how long profiles take that have a time")
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for sqlite's source and all that is made of it")
+	f.Func("ways", "only these `ways`, separated by commas: instrumented, counting, sufficient, minute, basic; without the cost of stepping", func(s string) error {
+		o.only = strings.Split(s, ",")
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -34,12 +35,20 @@ type variant struct {
 	times  []time.Duration
 }
 
-// ways returns all ways. The first one has no profile.
+// ways returns the chosen ways. The first one has no profile.
 func (b *bench) ways() []way {
+	return slices.DeleteFunc(b.all(), func(w way) bool {
+		return w.take != nil && len(b.only) > 0 && !slices.Contains(b.only, w.file)
+	})
+}
+
+// all returns all ways.
+func (b *bench) all() []way {
 	minute := strconv.Itoa(b.seconds)
 	return []way{
 		{name: "no profile: gcc -O2"},
 		{"instrumented by llvm-bolt", "instrumented", b.instrument},
+		{"fulgur: counting, " + minute + " s at 5 %", "counting", b.sample(nil, "--branches", "counting", "--max-overhead", "5%", minute)},
 		{"fulgur: stepping at 50 %, until sufficient, at most 5 min", "sufficient", b.sample(nil, "--branches", "stepping", "--max-overhead", "50%")},
 		{"fulgur: stepping, " + minute + " s at 10 %", "minute", b.sample(nil, "--branches", "stepping", "--max-overhead", "10%", minute)},
 		{"fulgur: cpu-clock, " + minute + " s", "basic", b.sample([]string{"--basic-events"}, "--basic", minute)},
@@ -112,6 +121,11 @@ type summary struct {
 	Stepping struct {
 		MaxSlowdown float64 `json:"max_slowdown"`
 	}
+	Counting struct {
+		Outcomes, Jumps uint64
+		Overhead        float64
+		LongestStall    float64 `json:"longest_stall_seconds"`
+	}
 }
 
 // readSummary reads the summary, and skips the lines before it.
@@ -128,6 +142,9 @@ func readSummary(stderr []byte) (s summary, err error) {
 
 // note describes the profile.
 func (s summary) note() string {
+	if c := s.Counting; c.Outcomes > 0 {
+		return fmt.Sprintf("%d outcomes of %d jumps, %.1f %% of the progress lost, longest stall %.1f ms,", c.Outcomes, c.Jumps, 100*c.Overhead, 1e3*c.LongestStall)
+	}
 	if s.Records == 0 || len(s.Binaries) == 0 {
 		return fmt.Sprintf("%d samples", s.Samples)
 	}

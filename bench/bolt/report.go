@@ -33,6 +33,9 @@ func (r report) write(w io.Writer) error {
 		fmt.Fprintf(out, "| %s | %.3f (%.3f – %.3f) | %s | %s |\n", v.name, median(v.times).Seconds(),
 			slices.Min(v.times).Seconds(), slices.Max(v.times).Seconds(), change(median(v.times), baseline), v.note)
 	}
+	if len(r.slowdown.alone) == 0 {
+		return out.Flush()
+	}
 	alone, stepped := median(r.slowdown.alone), median(r.slowdown.stepped)
 	fmt.Fprintf(out, "\nStepped at an overhead of 10 %%, a process took %.2f s for what took it %.2f s alone: %s (medians of %d); fulgur says %.1f %% at most.\n",
 		stepped.Seconds(), alone.Seconds(), change(stepped, alone), len(r.slowdown.alone), 100*slices.Max(r.slowdown.reported))

@@ -21,23 +21,24 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"fulgur/bench/program"
 )
 
 func main() {
-	kernels := flag.String("kernels", "6.1,6.12", "kernel `series`, separated by commas")
-	dir := flag.String("dir", filepath.Join("build", "boltcost"), "`folder` for what is built")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := errors.Join(measureTools(ctx, *dir, *kernels), measurePerf2bolt(ctx, *dir))
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/boltcost:", err)
-		os.Exit(1)
+	program.Main("bench/boltcost", run)
+}
+
+func run(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
+	kernels := f.String("kernels", "6.1,6.12", "kernel `series`, separated by commas")
+	dir := f.String("dir", filepath.Join("build", "boltcost"), "`folder` for what is built")
+	if err := f.Parse(args); err != nil {
+		return err
 	}
+	return errors.Join(measureTools(ctx, *dir, *kernels), measurePerf2bolt(ctx, *dir))
 }
 
 // measureTools builds the peer and runs this folder's test in the rig.

@@ -12,11 +12,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"fulgur/bench/program"
 )
 
 // Settle is the time for a tool to begin, and for the machine to settle after it has
@@ -48,16 +48,7 @@ type Storm struct {
 // Main is the main function of a command that measures a storm, and prints a table
 // as Markdown.
 func (s Storm) Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := s.run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench/%s: %v\n", filepath.Base(os.Args[0]), err)
-		os.Exit(1)
-	}
+	program.Main("bench/"+filepath.Base(os.Args[0]), s.run)
 }
 
 func (s Storm) run(ctx context.Context, args []string) (err error) {

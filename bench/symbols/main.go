@@ -23,14 +23,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"fulgur/bench/program"
 )
 
 // The aims: end of sampling to flame graph, and its multiple of perf's.
@@ -45,18 +45,7 @@ type options struct {
 }
 
 func main() {
-	// The loads are killed when the thread that starts them exits.
-	runtime.LockOSThread()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/symbols:", err)
-		os.Exit(1)
-	}
+	program.Main("bench/symbols", run)
 }
 
 func run(ctx context.Context, args []string) (err error) {

@@ -22,18 +22,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"fulgur/bench/program"
 )
 
 // options holds the flags.
@@ -50,18 +49,7 @@ func main() {
 		}
 		return
 	}
-	// The load is killed when the thread that starts it exits.
-	runtime.LockOSThread()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/unwind:", err)
-		os.Exit(1)
-	}
+	program.Main("bench/unwind", run)
 }
 
 func run(ctx context.Context, args []string) (err error) {

@@ -26,39 +26,50 @@ type agentCommand struct {
 
 	Endpoint string `placeholder:"URL" group:"server" help:"Send to this OpenTelemetry back end. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or the Collector on this machine: http://127.0.0.1:4318."`
 	Protocol string `placeholder:"NAME" group:"server" help:"Send by http/protobuf or grpc. Default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf."`
-	Headers  string `name:"headers-file" placeholder:"FILE" complete:"file" group:"server" help:"Send the headers in FILE, one line NAME=VALUE each, with every request. Others must have no access to FILE."`
-	Spool    string `placeholder:"DIR" group:"server" help:"Keep profiles in DIR until they are sent, even if fulgur is killed. Without it, up to 16 MiB wait in memory."`
-	Size     size   `name:"spool-size" default:"256M" placeholder:"BYTES" group:"server" help:"Limit of the files in DIR; the oldest make room. Default: 256M."`
+	Headers  string `name:"headers-file" placeholder:"FILE" complete:"file" group:"server" help:"Send the headers in FILE with every request: one NAME=VALUE per line. Other users must have no access to FILE."`
+	Spool    string `placeholder:"DIR" group:"server" help:"Keep profiles in DIR until they are sent, even if fulgur is killed. Without this flag, up to 16 MiB of profiles wait in memory."`
+	Size     size   `name:"spool-size" default:"256M" placeholder:"BYTES" group:"server" help:"Maximum size of all files in the spool; fulgur removes the oldest to stay below it. Default: 256M."`
 	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS; off disables it. Default: 127.0.0.1:9464."`
-	Config   string `placeholder:"FILE" complete:"file" group:"server" help:"Read the flags that are not on the command line from FILE, in YAML: NAME: VALUE, names without --. SIGHUP reads it again."`
+	Config   string `placeholder:"FILE" complete:"file" group:"server" help:"Read flags that are not on the command line from FILE, in YAML: lines NAME: VALUE, with names without --. SIGHUP reads FILE again."`
+
+	Bolt       []string `placeholder:"PROGRAM" group:"branches" help:"Take branch profiles of these executables, for llvm-bolt and clang. Give absolute paths, as ls -l /proc/PID/exe shows them. fulgur uses the processor's branch records or counts jumps, and never single-steps."`
+	BoltDir    string   `placeholder:"DIR" complete:"file" group:"branches" help:"Write branch profiles to DIR: a file for each build and day (UTC), PROGRAM.DATE.BUILDID.preagg."`
+	BoltSize   size     `default:"256M" placeholder:"BYTES" group:"branches" help:"Maximum size of all branch profiles in DIR; fulgur removes the oldest to stay below it. Default: 256M."`
+	BoltEvery  seconds  `default:"1800" placeholder:"TIME" group:"branches" help:"Take branches of each program during one window, at a random time, in every period of TIME. Default: 30 minutes."`
+	BoltWindow seconds  `default:"30" placeholder:"TIME" group:"branches" help:"Length of a window of branches. Default: 30 seconds."`
+	BoltLLVM   string   `name:"bolt-llvm" default:"auto" placeholder:"VERSION" group:"branches" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 
 	NoInlines bool `group:"output" help:"Send function names only, without inlined functions, files and lines. Takes less time and memory."`
 	logFlag
+	MaxCPU    limit[percent] `name:"max-cpu" default:"1%" placeholder:"PERCENT" group:"limit" help:"Stay below this share of all CPUs' time on average, if possible; off for no limit. Above it, fulgur lowers the rate, then omits names. Default: 1%."`
+	MaxMemory limit[size]    `name:"max-memory" default:"128M" placeholder:"BYTES" group:"limit" help:"Stay below this much memory, BPF maps included, if possible; off for no limit. Above it, fulgur drops caches, then omits names. Unwind tables in the kernel take up to a quarter of it, unless --unwind-memory is given. Default: 128M."`
 	limitFlags
 }
 
 // Help returns the text of fulgur agent --help besides the flags.
 func (*agentCommand) Help() string {
 	return `Samples the whole machine for as long as it runs, and sends a profile every 10 seconds
-to an OpenTelemetry back end, by OTLP. If the back end does not accept a profile, it
-waits, on disk with --spool, and is sent later. SIGTERM or Ctrl-C sends the rest and ends
-fulgur. SIGHUP reads the configuration again and loses no samples; a configuration that is
-not valid changes nothing.
+to an OpenTelemetry back end, by OTLP. While the back end cannot be reached, profiles wait
+in memory or, with --spool, on disk. On SIGTERM or Ctrl-C, fulgur sends the rest and exits.
+On SIGHUP, it reads the file of --config again; an invalid file changes nothing.
 
-The standard variables are honored: OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL, _HEADERS,
-_COMPRESSION, _TIMEOUT, _CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY, each also with
-PROFILES_ after OTLP_, and OTEL_RESOURCE_ATTRIBUTES.
+fulgur reads these standard environment variables: OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL,
+_HEADERS, _COMPRESSION, _TIMEOUT, _CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY, each
+also with PROFILES_ after OTLP_, and OTEL_RESOURCE_ATTRIBUTES. docs/agent.md describes them.
 
 Examples:
 
     # to the Collector on this machine
     sudo fulgur agent
 
-    # to another one, surviving outages
+    # to a Collector on another machine, with a spool for outages
     sudo fulgur agent --endpoint https://collector.example:4318 --spool /var/lib/fulgur
 
-    # with waits of 50 ms and longer
+    # including waits of 50 ms and longer
     sudo fulgur agent --offcpu -m 50000
+
+    # including branch profiles of a program, for llvm-bolt
+    sudo fulgur agent --bolt /usr/sbin/server --bolt-dir /var/lib/fulgur-bolt
 `
 }
 
@@ -103,12 +114,16 @@ func parseAgent(env environment, file ...*configFile) (*agentCommand, error) {
 	return c, nil
 }
 
+// unwindShare is the part of the memory that unwind tables in the kernel may take by default, as
+// a divisor. The rest is for fulgur itself and other BPF maps.
+const unwindShare = 4
+
 // options translates the flags.
 func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 	if c.Interval < seconds(time.Second) {
 		return o, usage.Errorf("--interval is too short: give at least 1 second")
 	}
-	common, err := recording{walk: c.walkFlags, limits: c.limitFlags, output: outputFlags{NoInlines: c.NoInlines}}.options()
+	common, err := sessionOptions(subjectFlags{}, profileFlags{walkFlags: c.walkFlags, limitFlags: c.limitFlags, outputFlags: outputFlags{NoInlines: c.NoInlines}})
 	if err != nil {
 		return o, err
 	}
@@ -117,6 +132,9 @@ func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 	common.Interruptible = nil // the agent's signals end no search for names, and it keeps them
 	common.Every, common.Owners = time.Duration(c.Interval), true
 	common.Target.Scope = target.System
+	if m := c.MaxMemory.value; m > 0 && c.UnwindMemory == nil {
+		common.UnwindMemory = int64(m) / unwindShare
+	}
 	if common.Resource, err = otlpclient.Resource(os.Getenv); err != nil {
 		return o, err
 	}
@@ -126,9 +144,17 @@ func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 			NoOffCPU: !c.OffCPU, NoBlockIO: true, NoFaults: true,
 		},
 		Spool: c.Spool, SpoolSize: int64(c.Size), Listen: c.Listen,
+		Budget: agent.Budget{CPU: float64(c.MaxCPU.value), Memory: uint64(c.MaxMemory.value)},
+		Bolt: agent.Bolt{
+			Programs: c.Bolt, Dir: c.BoltDir, DirSize: int64(c.BoltSize),
+			Every: time.Duration(c.BoltEvery), Window: time.Duration(c.BoltWindow), LLVM: c.BoltLLVM,
+		},
 	}
 	if o.Listen == "off" {
 		o.Listen = ""
+	}
+	if err := o.Bolt.Check(); err != nil {
+		return o, err
 	}
 	if o.BackEnd, err = otlpclient.Configure(c.Endpoint, otlpclient.Protocol(c.Protocol), os.Getenv); err != nil {
 		return o, err

@@ -10,20 +10,11 @@ import (
 // blockIOCommand has the flags of the commands that write profiles, and -Q of bcc's
 // biolatency.
 type blockIOCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
+	subjectFlags
 
-	targetFlags
-	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
-
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
-	walkFlags
-
-	Weight string `placeholder:"VALUE" group:"output" help:"Weigh stacks by requests, bytes, queued (time before the device gets the request), in-device, or latency (queued plus in-device, the default). pprof files have all values."`
-	Queued bool   `short:"Q" name:"queued" group:"output" help:"Include queue time in the histograms."`
-	outputFlags
-	limitFlags
+	profileFlags
+	Weight         string `placeholder:"VALUE" group:"output" help:"Weigh stacks by requests, bytes, queued (time before the device gets the request), in-device, or latency (queued plus in-device, the default). pprof files have all values."`
+	Queued         bool   `short:"Q" name:"queued" group:"output" help:"Include queue time in the histograms."`
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of requests in flight to track."`
 }
 
@@ -46,8 +37,6 @@ Examples:
 `
 }
 
-func (c *blockIOCommand) launch(argv []string) { c.Command = argv }
-
 func (c *blockIOCommand) run(ctx context.Context, env environment) (int, error) {
 	o, err := c.options()
 	if err != nil {
@@ -65,17 +54,7 @@ type blockIOOptions struct {
 
 // options translates the flags.
 func (c *blockIOCommand) options() (blockIOOptions, error) {
-	common, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
+	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
 	return blockIOOptions{common, blockio.Config{
 		Weight:         c.Weight,
 		QueueInLatency: c.Queued,

@@ -16,7 +16,8 @@ type completionCommand struct {
 
 // Help returns the text of fulgur completion --help besides the arguments.
 func (*completionCommand) Help() string {
-	return `The script completes commands, flags and their values, and the command after "--".
+	return `The script completes commands, flags and their values, and the command after "--". As
+root, it also completes the names of tracepoints.
 Packages of fulgur install it.
 
 Examples:

@@ -14,19 +14,23 @@ import (
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
-	Value      string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
-	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
-	Inverted   bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
-	ShortNames bool   `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
-	Embed      bool   `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
+	Value      string  `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
+	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
+	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
+	Times      bool    `group:"output" help:"Keep the times of samples in a page (.html), from perf.data with one event: its heat map selects a part of the run."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	Embed      bool    `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
+	Unit        string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the same build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every mapped file that exists here, in the directory given by -o."`
+	Kernel      bool   `group:"contents" help:"Make the AutoFDO profile of the kernel that was recorded, from its vmlinux with debug information: --binary, or found by build ID."`
 	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
 	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. Expect less improvement from BOLT."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
-	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats} or preagg. Default: by the ending of FILE."`
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp or .otlp.json (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json, .preagg (BOLT) or .prof and .afdo (AutoFDO). - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end. If FILE is a directory, a BOLT or AutoFDO profile in it is named by binary and build ID, as fulgur merge expects."`
+	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats}, preagg, autofdo or autofdo-text. Default: by the ending of FILE."`
 	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print the summary and warnings to standard error."`
@@ -36,22 +40,22 @@ type convertCommand struct {
 // convertGroups returns the headings of the help text, in addition to fulgur
 // profile's.
 func convertGroups() []kong.Group {
-	return []kong.Group{{Key: "contents", Title: "What to include"}, {Key: "server", Title: "Server"}}
+	return []kong.Group{{Key: "contents", Title: "What to include"}, {Key: "server", Title: "Server"}, {Key: "branches", Title: "Branch profiles"}}
 }
 
 // Help returns the text of fulgur convert --help besides the flags.
 func (*convertCommand) Help() string {
 	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
 pprof, OTLP and Firefox Profiler files of fulgur and other tools, fulgur's flame graph
-pages, perf.data with call chains, the text of perf script, and maps of stacks from
+pages, perf.data with call chains or copied stacks (--call-graph dwarf), the text of perf script, and maps of stacks from
 bpftrace. Names that a profile lacks come from files of the same build on this machine,
 or from debuginfod if DEBUGINFOD_URLS is set. In formats without a timeline, a recording
 has totals.
 
 From the branch records of perf record -b, in perf.data or the text of perf script -F
-pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt. A summary on
-standard error then shows what was counted, what was not and why, whether the profile
-is sufficient, and the commands to run next.
+pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt, or sample profiles for
+clang (AutoFDO). A summary on standard error then shows what was counted, what was not
+and why, whether the profile is sufficient, and the commands to run next.
 
 The output goes to standard output or FILE, which appears complete or not at all. A
 profile for a URL is sent by OTLP, as the standard variables OTEL_EXPORTER_OTLP_... say
@@ -67,9 +71,6 @@ Examples:
     # perf.data for the Firefox Profiler
     fulgur convert -o perf.json.gz perf.data
 
-    # the same for perf record --call-graph dwarf, whose stacks perf unwinds
-    perf script -F +pid | fulgur convert -o perf.json.gz -
-
     # with sources, for use on another machine
     fulgur convert --embed-sources -o with-sources.json.gz cpu.json.gz
 
@@ -84,6 +85,14 @@ Examples:
 
     # to a file named by build ID, for fulgur merge
     fulgur convert --binary ./server -o profiles/ perf.data
+
+    # a sample profile for clang, also from a profile for BOLT
+    fulgur convert --binary ./server -o server.prof perf.data
+    fulgur convert --binary ./server -o server.prof server.preagg
+
+    # a sample profile of the kernel
+    perf record -a -b -e cycles:k -- sleep 60
+    fulgur convert --kernel -o kernel.prof perf.data
 
     # every library, too
     fulgur convert --all-binaries -o profiles perf.data
@@ -110,13 +119,16 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Input:        c.Input,
 		Output:       c.Output,
 		Value:        c.Value,
+		Unit:         c.Unit,
 		Annotate:     c.Annotate,
 		Inverted:     c.Inverted,
+		Width:        int(orZero(c.Width)),
 		ShortNames:   c.ShortNames,
+		Times:        c.Times,
 		EmbedSources: c.Embed,
 		Format:       c.Format,
 		ProfileOptions: boltprofile.ProfileOptions{
-			Binary: c.Binary, AllBinaries: c.AllBinaries, LLVM: c.LLVM, Strict: c.Strict, Basic: c.Basic, StatsJSON: c.Stats == "json",
+			Binary: c.Binary, AllBinaries: c.AllBinaries, Kernel: c.Kernel, LLVM: c.LLVM, Strict: c.Strict, Basic: c.Basic, StatsJSON: c.Stats == "json",
 		},
 		Quiet: c.Quiet,
 	}

@@ -4,29 +4,20 @@ import (
 	"context"
 
 	"fulgur/internal/capture/hits"
-	"fulgur/internal/session"
 )
 
 // countCommand has the flags of the commands that write profiles.
 type countCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to count: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
+	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Count this event: tracepoint:GROUP:NAME, kprobe:FUNCTION, kretprobe:FUNCTION, uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME. Names can have the wildcards * and ?. Can be given several times."`
+	subjectFlags
+	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields: the tracepoint's own, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
 
-	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" group:"what" help:"Count this event: tracepoint:GROUP:NAME, kprobe:FUNCTION, kretprobe:FUNCTION, uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME. Names can have the wildcards * and ?. Can be given several times."`
-	targetFlags
-	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields are those of the tracepoint, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
-	User   bool   `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool   `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	Weight    string `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
+	Every     *count `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, with a weight of N. Default: 1."`
+	MaxRate   *count `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
+	MaxProbes *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 
-	Weight    string  `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
-	Every     *count  `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, with a weight of N. Default: 1."`
-	MaxRate   *count  `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
-	MaxProbes *count  `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
-	Delay     seconds `placeholder:"TIME" group:"how" help:"Wait this long before counting."`
-	walkFlags
-
-	outputFlags
-	limitFlags
+	profileFlags
 }
 
 // Help returns the text of fulgur count --help besides the flags.
@@ -52,25 +43,8 @@ Examples:
 `
 }
 
-func (c *countCommand) launch(argv []string) { c.Command = argv }
-
 func (c *countCommand) run(ctx context.Context, env environment) (int, error) {
-	o, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
-	if err != nil {
-		return exitUsage, usageError{err}
-	}
-	env.complete(&o)
-	return session.Measure(ctx, o, hits.New(hits.Config{
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, hits.New(hits.Config{
 		Events:    c.Events,
 		Filter:    c.Filter,
 		Weight:    c.Weight,

@@ -12,13 +12,16 @@ type diffCommand struct {
 	New  string `arg:"" complete:"file" help:"The profile to compare."`
 
 	Normalize bool   `short:"n" group:"contents" help:"Compare shares instead of amounts, for runs of different lengths. In folded stacks, scale the base."`
+	Unit      string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
 	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, for example cpu. Default: the first that both profiles have and that is not 0 in one of them."`
 
-	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .txt, .folded, .html or .svg. - is standard output, the default."`
-	Format   string `placeholder:"NAME" group:"output" help:"Output format: text, folded, html, svg. Default: by the ending of FILE, or text."`
-	Inverted bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
-	Quiet    bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
-	Top      *count `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
+	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .txt, .folded, .html or .svg. - is standard output, the default."`
+	Format     string  `placeholder:"NAME" group:"output" help:"Output format: text, folded, html, svg. Default: by the ending of FILE, or text."`
+	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	Quiet      bool    `short:"q" group:"output" help:"Do not print warnings to standard error."`
+	Top        *count  `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
 }
 
 // topChanges is the default number of functions in the table.
@@ -49,16 +52,19 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		top = uint64(*c.Top)
 	}
 	return offline.Diff(ctx, offline.DiffOptions{
-		Base:      c.Base,
-		New:       c.New,
-		Value:     c.Value,
-		Normalize: c.Normalize,
-		Functions: int(top),
-		Inverted:  c.Inverted,
-		Output:    c.Output,
-		Format:    c.Format,
-		Stdout:    env.stdout,
-		Stderr:    env.stderr,
-		Quiet:     c.Quiet,
+		Base:       c.Base,
+		New:        c.New,
+		Value:      c.Value,
+		Unit:       c.Unit,
+		Normalize:  c.Normalize,
+		Functions:  int(top),
+		Inverted:   c.Inverted,
+		Width:      int(orZero(c.Width)),
+		ShortNames: c.ShortNames,
+		Output:     c.Output,
+		Format:     c.Format,
+		Stdout:     env.stdout,
+		Stderr:     env.stderr,
+		Quiet:      c.Quiet,
 	})
 }

@@ -9,21 +9,13 @@ import (
 
 // faultsCommand has the flags of the commands that write profiles.
 type faultsCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
+	subjectFlags
+	CPU cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure only on these CPUs, for example 0,2-3."`
 
-	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure only on these CPUs, for example 0,2-3."`
-	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	Count *count `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault, with weight N. Default: 1."`
 
-	Count *count  `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault, with weight N. Default: 1."`
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
-	walkFlags
-
+	profileFlags
 	Offsets bool `group:"output" help:"Show the offset of each page in its file: [/usr/lib/libc.so.6+0x1000]."`
-	outputFlags
-	limitFlags
 }
 
 // Help returns the text of fulgur faults --help besides the flags.
@@ -46,8 +38,6 @@ Examples:
 `
 }
 
-func (c *faultsCommand) launch(argv []string) { c.Command = argv }
-
 func (c *faultsCommand) run(ctx context.Context, env environment) (int, error) {
 	o, err := c.options()
 	if err != nil {
@@ -65,17 +55,7 @@ type faultsOptions struct {
 
 // options translates the flags.
 func (c *faultsCommand) options() (faultsOptions, error) {
-	common, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		cpus:     c.CPU,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
+	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
+	common.Target.CPUs = c.CPU
 	return faultsOptions{common, faults.Config{Period: uint64(orZero(c.Count)), Offsets: c.Offsets}}, err
 }

@@ -2,16 +2,19 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
+	"fulgur/internal/ui/terminal"
 )
 
 // targetFlags select what to measure, in the commands that write profiles.
@@ -41,7 +44,7 @@ func (f targetFlags) named() (profile.Grouping, string) {
 // walkFlags select how to unwind stacks.
 type walkFlags struct {
 	Unwind       string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"How to unwind user stacks: auto, the default, uses unwind tables, and frame pointers for code without tables; dwarf uses tables only; fp uses frame pointers only, which most distributions' code lacks."`
-	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Functions of interpreted languages (Python, JavaScript, Java): auto, the default, shows them between the native functions; off shows native functions only; only leaves out the interpreter's own functions. Needs unwind tables."`
+	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Functions of interpreted languages (Python, JavaScript, Java, Ruby): auto, the default, shows them between the native functions; off shows native functions only; only leaves out the interpreter's own functions. Needs unwind tables."`
 	MaxDepth     *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
 
@@ -55,21 +58,22 @@ func (f rateFlag) rate(frequency *frequency) uint64 { return uint64(orZero(cmp.O
 
 // outputFlags select the output.
 type outputFlags struct {
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .otlp (OpenTelemetry), .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
-	Format     string `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
-	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
-	Delimited  bool   `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
-	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
-	Inverted   bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
-	PerThread  bool   `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By         string `enum:"none,container,pod,unit" default:"none" placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit. Its name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
-	PerCPU     bool   `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
-	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
-	NoDemangle bool   `group:"output" help:"Do not demangle names of C++ and Rust functions."`
-	ShortNames bool   `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
-	NoSymbols  bool   `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
-	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
-	Quiet      bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .otlp or .otlp.json (OpenTelemetry), .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
+	Format     string  `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
+	Folded     bool    `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
+	Delimited  bool    `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
+	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
+	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
+	PerThread  bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
+	By         string  `enum:"none,container,pod,unit" default:"none" placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit. Its name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
+	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
+	NoDemangle bool    `group:"output" help:"Do not demangle names of C++ and Rust functions."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	NoSymbols  bool    `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
+	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
+	Quiet      bool    `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
 	logFlag
 }
 
@@ -81,70 +85,86 @@ type limitFlags struct {
 	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, for example 64M. Default: 256M. Tables beyond this are loaded on demand."`
 }
 
-// recording holds the flags that all commands that write profiles share.
-type recording struct {
-	duration     *seconds
-	delay        seconds
-	command      []string
-	user, kernel bool
-	walk         walkFlags
-	target       targetFlags
-	cpus         cpus
-	output       outputFlags
-	limits       limitFlags
+// subjectFlags select what to measure and for how long, in the commands that measure.
+type subjectFlags struct {
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
+	targetFlags
+	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
+	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 }
 
-// options translates the flags.
-func (r recording) options() (session.Options, error) {
-	measured := target.Target{
-		PIDs: r.target.PID, TIDs: r.target.TID, CgroupPath: r.target.Cgroup, CPUs: r.cpus, Children: r.target.Children,
-	}
-	measured.Named, measured.Name = r.target.named()
-	measured, err := chooseTarget(measured, r.command)
+// profileFlags select how to measure and what to write, in the commands that write profiles.
+type profileFlags struct {
+	Command []string `kong:"-"` // the arguments after "--"
+	Delay   seconds  `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
+	walkFlags
+	outputFlags
+	limitFlags
+}
+
+// launch implements launcher.
+func (f *profileFlags) launch(argv []string) { f.Command = argv }
+
+// sessionOptions translates the flags.
+func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
+	measured := target.Target{PIDs: s.PID, TIDs: s.TID, CgroupPath: s.Cgroup, Children: s.Children}
+	measured.Named, measured.Name = s.named()
+	measured, err := chooseTarget(measured, f.Command)
 	if err != nil {
 		return session.Options{}, err
 	}
-	format, err := r.output.format()
+	format, err := f.format()
 	if err != nil {
 		return session.Options{}, err
 	}
-	if r.duration != nil && *r.duration == 0 {
+	if s.Duration != nil && *s.Duration == 0 {
 		return session.Options{}, errors.New("a duration of 0 measures nothing: leave it out to measure until Ctrl-C")
 	}
-	resource, err := resourceFor(r.output.Output)
+	resource, err := resourceFor(f.Output)
 	if err != nil {
 		return session.Options{}, err
 	}
 	return session.Options{
 		Resource:     resource,
 		Target:       measured,
-		Command:      r.command,
-		Duration:     time.Duration(orZero(r.duration)),
-		Delay:        time.Duration(r.delay),
-		UserOnly:     r.user,
-		KernelOnly:   r.kernel,
-		PerThread:    r.output.PerThread,
-		PerCPU:       r.output.PerCPU,
-		By:           profile.ParseGrouping(r.output.By),
-		NoDemangle:   r.output.NoDemangle,
-		ShortNames:   r.output.ShortNames,
-		NoInlines:    r.output.NoInlines,
-		NoSymbols:    r.output.NoSymbols,
-		Symfs:        r.output.Symfs,
-		MaxDepth:     int(orZero(r.walk.MaxDepth)),
-		Unwind:       r.walk.Unwind,
-		Interpreters: r.walk.Interpreters,
-		UnwindMemory: int64(orZero(r.limits.UnwindMemory)),
-		RingSize:     uint32(orZero(r.limits.RingSize)),
-		CountEntries: uint32(orZero(r.limits.CountEntries)),
-		SeenEntries:  uint32(orZero(r.limits.SeenEntries)),
-		Output:       r.output.Output,
+		Command:      f.Command,
+		Duration:     time.Duration(orZero(s.Duration)),
+		Delay:        time.Duration(f.Delay),
+		UserOnly:     s.User,
+		KernelOnly:   s.Kernel,
+		PerThread:    f.PerThread,
+		PerCPU:       f.PerCPU,
+		By:           profile.ParseGrouping(f.By),
+		NoDemangle:   f.NoDemangle,
+		ShortNames:   f.ShortNames,
+		NoInlines:    f.NoInlines,
+		NoSymbols:    f.NoSymbols,
+		Symfs:        f.Symfs,
+		MaxDepth:     int(orZero(f.MaxDepth)),
+		Unwind:       f.Unwind,
+		Interpreters: f.Interpreters,
+		UnwindMemory: int64(orZero(f.UnwindMemory)),
+		RingSize:     uint32(orZero(f.RingSize)),
+		CountEntries: uint32(orZero(f.CountEntries)),
+		SeenEntries:  uint32(orZero(f.SeenEntries)),
+		Output:       f.Output,
 		Format:       format,
-		Annotate:     r.output.Annotate,
-		Delimited:    r.output.Delimited,
-		Inverted:     r.output.Inverted,
-		Quiet:        r.output.Quiet,
+		Annotate:     f.Annotate,
+		Delimited:    f.Delimited,
+		Inverted:     f.Inverted,
+		Width:        int(orZero(f.Width)),
+		Quiet:        f.Quiet,
 	}, nil
+}
+
+// measure runs a command that measures what the flags select.
+func (e environment) measure(ctx context.Context, s subjectFlags, f profileFlags, subject source.Subject) (exitCode int, err error) {
+	o, err := sessionOptions(s, f)
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	e.complete(&o)
+	return session.Measure(ctx, o, subject)
 }
 
 // complete fills in the options that come from the process's environment.
@@ -152,6 +172,9 @@ func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
 	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isScreen(e.stderr)
+	if f, ok := e.stderr.(*os.File); ok && terminal.Is(f) {
+		o.Columns, _ = terminal.Size(f)
+	}
 }
 
 // resourceFor returns the attributes of this machine if a profile is sent.

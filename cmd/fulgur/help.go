@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
-
-	"github.com/alecthomas/kong"
 )
 
 // helpCommand implements "fulgur help", as in git and go.
@@ -37,8 +33,7 @@ func (c *helpCommand) run(_ context.Context, env environment) (int, error) {
 // whereHelpIs returns the line that follows an error in the command line args. If
 // the user asked for help on an unknown command, it names the list of commands.
 func whereHelpIs(args []string) string {
-	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
-	if err == nil && len(args) > 0 && args[0] != "help" && slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
+	if _, ok := commandField(args); ok && args[0] != "help" {
 		return fmt.Sprintf("See fulgur %s --help.", args[0])
 	}
 	return "See fulgur --help, or fulgur COMMAND --help."

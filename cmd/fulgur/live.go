@@ -33,6 +33,8 @@ func (f liveFlags) isWindows() bool { return f.Interval > 0 || f.Serve }
 // check returns an error for invalid combinations of flags.
 func (c *profileCommand) check(output string) error {
 	switch {
+	case c.TUI && (output != "" || c.Format != "" || c.Folded || c.Stream || c.isWindows()):
+		return errors.New("--tui shows the profile on the terminal: it cannot be combined with -o, --format, -f, --stream, --interval or --serve")
 	case c.Wall && c.Idle:
 		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
 	case c.Stream && c.Wall:

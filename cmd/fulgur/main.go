@@ -6,15 +6,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -44,22 +47,27 @@ type commands struct {
 	SoftIRQ softIRQCommand `cmd:"" name:"softirq" group:"measure" help:"Measure time in soft interrupts by stack."`
 	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
 	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
+	Latency latencyCommand `cmd:"" group:"measure" help:"Measure the time of function calls, or between two events, by stack."`
+	Locks   locksCommand   `cmd:"" group:"measure" help:"Measure the time that threads wait for locks, by stack and lock."`
+	Alloc   allocCommand   `cmd:"" group:"measure" help:"Measure allocations of memory by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
 	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine continuously, and send the profiles to an OpenTelemetry back end."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
+	AutoFDO autofdoCommand `cmd:"" name:"autofdo" group:"measure" help:"Sample branches, and write a sample profile for clang."`
 
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
-	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT profile."`
+	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
 	Report  reportCommand  `cmd:"" group:"files" help:"Say what dominates a profile, what it waits for and what is missing."`
-	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT profiles."`
+	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT or AutoFDO profiles."`
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`
 	Completion completionCommand `cmd:"" group:"fulgur" help:"Print a completion script for a shell."`
 	HelpFor    helpCommand       `cmd:"" name:"help" group:"fulgur" help:"Explain a command and its flags."`
 	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
 
-	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
+	Stepper       stepperCommand       `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
+	CompleteEvent completeEventCommand `cmd:"" hidden:"" name:"complete-event"` // clidoc.EventCompleter
 }
 
 // commandGroups returns the headings of the commands.
@@ -149,7 +157,7 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 // file.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *recordCommand, *agentCommand, *boltCommand, *doctorCommand:
+	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *latencyCommand, *locksCommand, *allocCommand, *recordCommand, *completeEventCommand, *agentCommand, *boltCommand, *autofdoCommand, *doctorCommand:
 		return true
 	}
 	return false
@@ -176,10 +184,10 @@ type launcher interface {
 	launch(argv []string)
 }
 
-// newParser returns the parser of the command line. It calls helped after it has
+// newParser returns the parser of a grammar: commands, or a struct with some of them. It calls helped after it has
 // printed help to stdout.
-func newParser(c *commands, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
-	return kong.New(c, append(more,
+func newParser(grammar any, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(grammar, append(more,
 		kong.Name("fulgur"),
 		kong.Description("A profiler for Linux: whole machine, processes or commands, without instrumentation."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
@@ -193,6 +201,29 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func(), more ...kon
 	)...)
 }
 
+// grammarOf returns the grammar for a command line: if its first argument is the name of a
+// command, a struct with that command alone. A parser of all commands takes about 10 ms of
+// CPU time to build, at each start.
+func grammarOf(args []string) any {
+	if f, ok := commandField(args); ok {
+		return reflect.New(reflect.StructOf([]reflect.StructField{f})).Interface()
+	}
+	return new(commands)
+}
+
+// commandField returns the field of [commands] with the name in the first argument, if
+// there is one.
+func commandField(args []string) (f reflect.StructField, ok bool) {
+	if len(args) > 0 {
+		for f := range reflect.TypeFor[commands]().Fields() {
+			if args[0] == cmp.Or(f.Tag.Get("name"), strings.ToLower(f.Name)) {
+				return f, true
+			}
+		}
+	}
+	return f, false
+}
+
 // parse returns the chosen subcommand with its flags, nil if args ask for help,
 // which is then on stdout. Every error is a usage error.
 // files have values for flags that args do not have.
@@ -202,7 +233,7 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	for _, f := range files {
 		resolvers = append(resolvers, kong.Resolvers(f))
 	}
-	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true }, resolvers...)
+	parser, err := newParser(grammarOf(args), stdout, stderr, func() { helped = true }, resolvers...)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ func TestRecordOptions(t *testing.T) {
 			Options: session.Options{Output: "a.html", Duration: time.Second}, NoFaults: true, Value: "off-cpu",
 		},
 	} {
-		want.Unwind, want.Interpreters = "auto", "auto"
+		want.Unwind, want.Interpreters, want.TimesIfAny = "auto", "auto", true
 		checkOptions(t, line, want, func(c command) (session.RecordOptions, error) { return c.(*recordCommand).options() })
 	}
 }
@@ -189,7 +189,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{}, boltprofile.Options{})); d != "" {
 			t.Error("(-want +got):\n" + d)
 		}
 	})
@@ -272,7 +272,13 @@ func TestBoltOptions(t *testing.T) {
 		},
 		"bolt -p 1 --basic --optimize a.bolt": {
 			Target:         target.Target{Scope: target.Processes, PIDs: []int{1}},
-			ProfileOptions: boltprofile.ProfileOptions{Basic: true}, Optimize: "a.bolt",
+			ProfileOptions: boltprofile.ProfileOptions{Basic: true}, Optimize: "a.bolt", Check: boltprofile.DefaultCheck,
+		},
+		"bolt --optimize a.bolt --check 0 -- ls": {
+			Target: target.Target{Scope: target.Command}, Command: []string{"ls"}, Optimize: "a.bolt",
+		},
+		"bolt --optimize a.bolt --check 5m -- ls": {
+			Target: target.Target{Scope: target.Command}, Command: []string{"ls"}, Optimize: "a.bolt", Check: 5 * time.Minute,
 		},
 		"bolt -q -- ls -l": {
 			Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l"}, Quiet: true,
@@ -286,6 +292,23 @@ func TestBoltOptions(t *testing.T) {
 			want.Branches = "auto"
 		}
 		checkOptions(t, line, want, func(c command) (boltprofile.Options, error) { return c.(*boltCommand).options() })
+	}
+}
+
+func TestAutoFDOOptions(t *testing.T) {
+	for line, want := range map[string]boltprofile.Options{
+		"autofdo -p 1 -o x.prof 30": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 30 * time.Second, Output: "x.prof",
+			ProfileOptions: boltprofile.ProfileOptions{Samples: "extbinary"},
+		},
+		"autofdo --binary b --format text --branches stepping --stats json -q": {
+			ProfileOptions: boltprofile.ProfileOptions{Binary: "b", Samples: "text", StatsJSON: true}, Branches: "stepping", Quiet: true,
+		},
+	} {
+		if want.Branches == "" {
+			want.Branches = "auto"
+		}
+		checkOptions(t, line, want, func(c command) (boltprofile.Options, error) { return c.(*autofdoCommand).options() })
 	}
 }
 
@@ -345,6 +368,14 @@ func TestUsageErrors(t *testing.T) {
 		"profile -c 0":                           `"0" is not a number from 1 to`,
 		"profile -e cpu-clock -c 9999":           "period 9999 is below the minimum of 10000 ns for kernel timers",
 		"profile -e task-clock:u -c 1":           "task-clock counts nanoseconds",
+		"profile --tui 1":                        "--tui needs a terminal as standard input and output",
+		"profile --tui -o x.html 1":              "--tui shows the profile on the terminal: it cannot be combined with -o",
+		"profile --tui --interval 1":             "it cannot be combined with",
+		"view --tui x.pb.gz":                     "--tui needs a terminal",
+		"profile --width 100 -o x.svg 1":         `"100" is not a width in pixels: give a number from 300 to 30000`,
+		"convert --width 900 -o x.html x":        "only pictures have a width",
+		"diff --width 900 x y":                   "only pictures have a width",
+		"convert --times --format text x":        "only a page (.html) with all values",
 		"profile -U -K":                          "--user-stacks-only and --kernel-stacks-only can't be used together",
 		"profile -p 1 -L 2":                      "--pid and --tid can't be used together",
 		"profile -p 1 --cgroup /x":               "can't be used together",
@@ -378,34 +409,46 @@ func TestUsageErrors(t *testing.T) {
 		"profile --count-entries 5000000000":     "is not a number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
-		"convert":                                       `expected "<in>"`,
-		"bolt":                                          "no binary given: use -p PID",
-		"bolt --all-binaries":                           "-o DIR",
-		"bolt -p 1 0":                                   "a duration of 0 measures nothing",
-		"bolt --children":                               "--children needs -p or a command",
-		"bolt -p 1 --branches x":                        "--branches must be one of",
-		"bolt --max-overhead 0":                         "is not a percentage",
-		"bolt --max-overhead nan":                       "is not a percentage",
-		"bolt --burst 20":                               "with a unit, like 20ms",
-		"bolt --burst 2s":                               "from 1ms to 1s",
-		"bolt -p 1 --branches stepping -f 9":            "--frequency is only for sampling",
-		"bolt -p 1 --branches stepping -e cycles":       "--event is only for sampling",
-		"bolt -p 1 --branches hardware --burst 9ms":     "are only for stepping",
-		"bolt -p 1 --basic --max-overhead 9":            "are only for stepping",
-		"bolt -p 1 --basic --branches stepping":         "cannot be combined",
-		"bolt -p 1 --basic --llvm 16":                   "only perf2bolt of LLVM 22 and newer",
-		"bolt --all-binaries -o d --optimize a":         "cannot be combined",
-		"bolt -p 1 --optimize a -o -":                   "reads the profile from a file",
-		"convert -o a.preagg in":                        "--binary FILE, or --all-binaries",
-		"convert in":                                    ", or choose a format with --format",
-		"convert -o out.jpeg in":                        `unknown ending of "out.jpeg"`,
-		"convert --format jpeg in":                      `unknown format "jpeg"`,
-		"convert --binary b -o out.svg in":              "use a name ending in .preagg, or choose a format with --format",
-		"convert --value cpu -o a.preagg --binary b in": "cannot have a chosen value",
-		"diff a":                 `expected "<new>"`,
-		"diff - -":               "only one of the two",
-		"diff -o d.pb.gz a b":    "a comparison cannot be written as pprof",
-		"diff --format jpeg a b": `unknown format "jpeg"`,
+		"convert":                                        `expected "<in>"`,
+		"bolt":                                           "no binary given: use -p PID",
+		"bolt --all-binaries":                            "-o DIR",
+		"bolt -p 1 0":                                    "a duration of 0 measures nothing",
+		"bolt --children":                                "--children needs -p or a command",
+		"bolt -p 1 --branches x":                         "--branches must be one of",
+		"bolt --max-overhead 0":                          "is not a percentage",
+		"bolt --max-overhead nan":                        "is not a percentage",
+		"bolt --burst 20":                                "with a unit, like 20ms",
+		"bolt --burst 2s":                                "from 1ms to 1s",
+		"bolt -p 1 --branches stepping -f 9":             "--frequency is only for sampling",
+		"bolt -p 1 --branches stepping -e cycles":        "--event is only for sampling",
+		"bolt -p 1 --branches hardware --burst 9ms":      "--burst is only for stepping",
+		"bolt -p 1 --branches hardware --max-overhead 9": "--max-overhead is only for counting and stepping",
+		"bolt -p 1 --basic --max-overhead 9":             "--max-overhead is only for counting and stepping",
+		"bolt -p 1 --branches stepping --max-stall 9ms":  "--max-stall is only for counting",
+		"bolt -p 1 --branches counting --burst 9ms":      "--burst is only for stepping",
+		"bolt -p 1 --branches counting -e cycles":        "--event is only for sampling",
+		"bolt --branches counting --all-binaries -o d":   "--branches counting is for one binary",
+		"bolt -p 1 --basic --branches stepping":          "cannot be combined",
+		"bolt -p 1 --basic --llvm 16":                    "only perf2bolt of LLVM 22 and newer",
+		"bolt --all-binaries -o d --optimize a":          "cannot be combined",
+		"bolt -p 1 --check 5m":                           "--check is only for --optimize",
+		"bolt -p 1 --optimize a -o -":                    "reads the profile from a file",
+		"convert -o a.preagg in":                         "--binary FILE, or --all-binaries",
+		"convert in":                                     ", or choose a format with --format",
+		"convert -o out.jpeg in":                         `unknown ending of "out.jpeg"`,
+		"convert --format jpeg in":                       `unknown format "jpeg"`,
+		"convert --binary b -o out.svg in":               "use a name ending in .preagg (BOLT) or .afdo (AutoFDO), or choose a format with --format",
+		"convert --value cpu -o a.preagg --binary b in":  "cannot have a chosen value",
+		"autofdo":                      "no binary given: use -p PID",
+		"autofdo -p 1 --format preagg": "--format must be one of",
+		"autofdo -p 1 0":               "a duration of 0 measures nothing",
+		"autofdo --all-binaries":       "-o DIR",
+		"autofdo -p 1 --branches hardware --burst 9ms":    "--burst is only for stepping",
+		"merge --format json a":                           "--format must be one of",
+		"diff a":                                          `expected "<new>"`,
+		"diff - -":                                        "only one of the two",
+		"diff -o d.pb.gz a b":                             "a comparison cannot be written as pprof",
+		"diff --format jpeg a b":                          `unknown format "jpeg"`,
 		"convert --binary b --all-binaries -o d in":       "can't be used together",
 		"convert --all-binaries in":                       "-o DIR",
 		"convert --all-binaries -o - in":                  "-o DIR",
@@ -434,7 +477,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "agent": "agent --help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "softirq": "softirq --help", "runq": "runq --help", "count": "count --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "report": "report --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
+		"fulgur": "--help", "agent": "agent --help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "softirq": "softirq --help", "runq": "runq --help", "count": "count --help", "latency": "latency --help", "locks": "locks --help", "alloc": "alloc --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "autofdo": "autofdo --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "report": "report --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

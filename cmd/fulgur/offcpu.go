@@ -13,24 +13,16 @@ import (
 
 // offCPUCommand has the flags of bcc's offcputime, by name.
 type offCPUCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
-
-	targetFlags
+	subjectFlags
 	UserThreads   bool `short:"u" name:"user-threads-only" xor:"threads" group:"what" help:"Measure user threads only."`
 	KernelThreads bool `short:"k" name:"kernel-threads-only" xor:"threads" group:"what" help:"Measure kernel threads only."`
-	User          bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, with the reason of each wait."`
-	Kernel        bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
 	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count only waits of at least this many microseconds."`
 	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count only waits of at most this many microseconds."`
 	State       *states `placeholder:"STATES" group:"how" help:"Count only waits in these thread states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or one state by the kernel's number, like offcputime."`
 	WakerStacks bool    `group:"how" help:"Show the stack that woke each thread, upside down, on top of the stack of the wait."`
-	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
-	walkFlags
 
-	outputFlags
-	limitFlags
+	profileFlags
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waiting threads to track."`
 }
 
@@ -55,8 +47,6 @@ Examples:
 `
 }
 
-func (c *offCPUCommand) launch(argv []string) { c.Command = argv }
-
 func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
 	o, err := c.options()
 	if err != nil {
@@ -74,17 +64,7 @@ type offCPUOptions struct {
 
 // options translates the flags.
 func (c *offCPUCommand) options() (offCPUOptions, error) {
-	common, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
+	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
 	threads := offcpu.AllThreads
 	switch {
 	case c.UserThreads:

@@ -19,27 +19,20 @@ import (
 
 // profileCommand has the flags of bcc's profile, by name, and some of perf record's.
 type profileCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
-
-	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
-	Idle   bool `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
-	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	subjectFlags
+	CPU  cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
+	Idle bool `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
 	rateFlag
-	Count *count  `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
-	Wall  bool    `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
-	Times bool    `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before sampling."`
-	walkFlags
+	Count *count `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
+	Wall  bool   `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
+	Times bool   `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`
+	TUI   bool   `name:"tui" group:"output" help:"Show the flame graph on the terminal after sampling. ? lists the keys."`
 
-	outputFlags
 	liveFlags
-	limitFlags
+	profileFlags
 }
 
 // profileVars returns values that the help text contains.
@@ -85,12 +78,13 @@ Examples:
     # a command from its first instruction to its exit
     sudo fulgur profile -F 999 -o flame.svg -- make -j8
 
+    # a flame graph on the terminal
+    sudo fulgur profile --tui -p 1234 10
+
     # kernel stacks on CPU 2, folded
     sudo fulgur profile -K -C 2 -f 5 > kernel.folded
 `
 }
-
-func (c *profileCommand) launch(argv []string) { c.Command = argv }
 
 func (c *profileCommand) run(ctx context.Context, env environment) (int, error) {
 	o, err := c.options()
@@ -102,6 +96,8 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	switch {
+	case c.TUI:
+		return c.explore(ctx, env, o)
 	case c.Stream:
 		return session.Stream(ctx, o)
 	case c.isWindows():
@@ -112,19 +108,8 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 
 // options translates the flags.
 func (c *profileCommand) options() (session.ProfileOptions, error) {
-	common, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		cpus:     c.CPU,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
-	common.Times = c.Times
+	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
+	common.Times, common.Target.CPUs = c.Times, c.CPU
 	return session.ProfileOptions{
 		Options:   common,
 		Event:     c.Event,

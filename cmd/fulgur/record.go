@@ -25,29 +25,26 @@ const recordingName = "fulgur.json.gz"
 // recordCommand has the flags of the commands that write profiles, and some of
 // samply record's.
 type recordCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to record: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
-
-	targetFlags
-	NoCPU     bool `name:"no-cpu" group:"what" help:"Do not record CPU samples."`
-	NoOffCPU  bool `name:"no-offcpu" group:"what" help:"Do not record waits."`
-	NoBlockIO bool `name:"no-blockio" group:"what" help:"Do not record disk requests."`
-	NoFaults  bool `name:"no-faults" group:"what" help:"Do not record page faults."`
-	User      bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel    bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	subjectFlags
+	Events    []string `short:"e" name:"event" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Also record each hit of this event, with its stack and fields; see fulgur count. Can be given several times."`
+	Filter    string   `placeholder:"CONDITION" group:"what" help:"Record only hits for which this condition holds, for example 'ret < 0 && fd != 2'; see fulgur count."`
+	NoCPU     bool     `name:"no-cpu" group:"what" help:"Do not record CPU samples."`
+	NoOffCPU  bool     `name:"no-offcpu" group:"what" help:"Do not record waits."`
+	NoBlockIO bool     `name:"no-blockio" group:"what" help:"Do not record disk requests."`
+	NoFaults  bool     `name:"no-faults" group:"what" help:"Do not record page faults."`
 
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max (also -r, --rate). Default: ${recordRate}."`
 	rateFlag
-	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
-	WakerStacks bool    `group:"how" help:"Record the stack of the waker at the end of each wait."`
-	FaultCount  *count  `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
-	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait this long before recording."`
-	walkFlags
+	MinBlock    micros `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
+	WakerStacks bool   `group:"how" help:"Record the stack of the waker at the end of each wait."`
+	FaultCount  *count `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
+
+	MaxRate *count `placeholder:"N" group:"how" help:"Record at most N hits of an event per second on each CPU, to protect the target. Default: ${recordHits}."`
 
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
-	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
-	outputFlags
-	limitFlags
+	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults or an event."`
+	profileFlags
+	MaxProbes  *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
 }
 
@@ -55,6 +52,7 @@ type recordCommand struct {
 func recordVars() kong.Vars {
 	return kong.Vars{
 		"recordRate": strconv.Itoa(session.DefaultRecordFrequency),
+		"recordHits": strconv.Itoa(session.DefaultRecordHits),
 		"stackNodes": strconv.Itoa(session.DefaultStackNodes),
 	}
 }
@@ -62,11 +60,12 @@ func recordVars() kong.Vars {
 // Help returns the text of fulgur record --help besides the flags.
 func (*recordCommand) Help() string {
 	return `Records CPU samples, waits, disk requests and page faults on one timeline, to show why
-a program is slow even when it uses little CPU time. The recording is a file for the
-Firefox Profiler, ` + recordingName + ` by default. On a terminal, fulgur then shows
-the recording in a browser, like fulgur view, until Ctrl-C. Other formats have totals
-instead of a timeline: pprof files and pages have all values; text, folded stacks and
-pictures have one, which --value chooses.
+a program is slow even though it uses little CPU time. With -e, the timeline also has the
+hits of events. The recording is a file for the Firefox Profiler, ` + recordingName + ` by
+default. On a terminal, fulgur then shows it in a browser, like fulgur view, until
+Ctrl-C. Pages (.html) have a heat map and a flame chart of each thread. Other formats have
+totals instead of a timeline: pprof files have all values; text, folded stacks and pictures
+have one, which --value chooses.
 
 Examples:
 
@@ -76,6 +75,9 @@ Examples:
     # one process, for 10 seconds, without its page faults
     sudo fulgur record -p 1234 --no-faults 10
 
+    # a process, with each openat call and the name of the file
+    sudo fulgur record -p 1234 -e syscalls:sys_enter_openat 10
+
     # the whole machine, without waits shorter than a millisecond
     sudo fulgur record -m 1000 -o machine.json.gz 10
 
@@ -83,8 +85,6 @@ Examples:
     sudo fulgur record -o disk.html --value block-io -- make -j8
 `
 }
-
-func (c *recordCommand) launch(argv []string) { c.Command = argv }
 
 func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	o, err := c.options()
@@ -145,24 +145,18 @@ func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 
 // options translates the flags.
 func (c *recordCommand) options() (session.RecordOptions, error) {
-	common, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
+	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
 	if common.Output == "" && (common.Format == "" || common.Format == "firefox") {
 		common.Output = recordingName
 	}
-	common.StackNodes = uint32(orZero(c.StackNodes))
+	common.StackNodes, common.TimesIfAny = uint32(orZero(c.StackNodes)), true
 	return session.RecordOptions{
 		Options:     common,
 		Frequency:   c.rate(c.Frequency),
+		Events:      c.Events,
+		Filter:      c.Filter,
+		MaxRate:     uint64(orZero(c.MaxRate)),
+		MaxProbes:   int(orZero(c.MaxProbes)),
 		NoCPU:       c.NoCPU,
 		NoOffCPU:    c.NoOffCPU,
 		NoBlockIO:   c.NoBlockIO,

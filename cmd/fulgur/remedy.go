@@ -13,14 +13,19 @@ import (
 var nameFlags = sync.OnceFunc(func() { usage.NameFlags(optionFlags) })
 
 // optionFlags are the flags of options. The packages below do not know flags.
-var optionFlags = [usage.NumOptions]string{
+var optionFlags = map[usage.Option]string{
 	usage.AllBinaries:    "--all-binaries",
 	usage.Basic:          "--basic",
 	usage.Binary:         "--binary",
+	usage.Bolt:           "--bolt",
+	usage.BoltDir:        "--bolt-dir",
+	usage.BoltEvery:      "--bolt-every",
+	usage.BoltWindow:     "--bolt-window",
 	usage.Branches:       "--branches",
 	usage.Burst:          "--burst",
 	usage.CPUs:           "-C",
 	usage.Cgroup:         "--cgroup",
+	usage.Check:          "--check",
 	usage.Children:       "--children",
 	usage.CountEntries:   "--count-entries",
 	usage.Event:          "--event",
@@ -28,11 +33,14 @@ var optionFlags = [usage.NumOptions]string{
 	usage.Format:         "--format",
 	usage.Frequency:      "--frequency",
 	usage.IncludeIdle:    "-I",
+	usage.Kernel:         "--kernel",
+	usage.Key:            "--key",
 	usage.LLVM:           "--llvm",
 	usage.MaxDepth:       "--max-depth",
 	usage.MaxOverhead:    "--max-overhead",
 	usage.MaxProbes:      "--max-probes",
 	usage.MaxRate:        "--max-rate",
+	usage.MaxStall:       "--max-stall",
 	usage.Optimize:       "--optimize",
 	usage.Output:         "-o",
 	usage.PendingEntries: "--pending-entries",
@@ -43,6 +51,7 @@ var optionFlags = [usage.NumOptions]string{
 	usage.StackNodes:     "--stack-nodes",
 	usage.Symfs:          "--symfs",
 	usage.UnwindMemory:   "--unwind-memory",
+	usage.Until:          "--until",
 	usage.Value:          "--value",
 }
 

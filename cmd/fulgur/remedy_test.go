@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,9 +41,17 @@ func TestOptionFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for o := range usage.NumOptions {
-		if flag := optionFlags[o]; !slices.Contains(flags, flag) {
-			t.Errorf("option %s: flag %q is not a flag of any command", o, flag)
+	source, err := os.ReadFile("../../internal/message/usage/option.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := regexp.MustCompile(`(?m)^\t\w+ +Option = "(.*)"$`).FindAllSubmatch(source, -1)
+	if len(options) != len(optionFlags) {
+		t.Errorf("got flags for %d options, want %d", len(optionFlags), len(options))
+	}
+	for _, o := range options {
+		if flag := optionFlags[usage.Option(o[1])]; !slices.Contains(flags, flag) {
+			t.Errorf("option %s: flag %q is not a flag of any command", o[1], flag)
 		}
 	}
 }

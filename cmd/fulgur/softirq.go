@@ -4,23 +4,13 @@ import (
 	"context"
 
 	"fulgur/internal/capture/softirq"
-	"fulgur/internal/session"
 )
 
 // softIRQCommand has the flags of the commands that write profiles.
 type softIRQCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // the arguments after "--"
+	subjectFlags
 
-	targetFlags
-	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
-
-	Delay seconds `placeholder:"TIME" group:"how" help:"Wait this long before measuring."`
-	walkFlags
-
-	outputFlags
-	limitFlags
+	profileFlags
 }
 
 // Help returns the text of fulgur softirq --help besides the flags.
@@ -42,23 +32,6 @@ Examples:
 `
 }
 
-func (c *softIRQCommand) launch(argv []string) { c.Command = argv }
-
 func (c *softIRQCommand) run(ctx context.Context, env environment) (int, error) {
-	o, err := recording{
-		duration: c.Duration,
-		delay:    c.Delay,
-		command:  c.Command,
-		user:     c.User,
-		kernel:   c.Kernel,
-		walk:     c.walkFlags,
-		target:   c.targetFlags,
-		output:   c.outputFlags,
-		limits:   c.limitFlags,
-	}.options()
-	if err != nil {
-		return exitUsage, usageError{err}
-	}
-	env.complete(&o)
-	return session.Measure(ctx, o, softirq.New())
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, softirq.New())
 }

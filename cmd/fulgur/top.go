@@ -16,12 +16,8 @@ import (
 
 // topCommand has the flags of profile that apply to a screen.
 type topCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until q, Ctrl-C or the target exits."`
-
-	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
-	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	subjectFlags
+	CPU cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" xor:"rate" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${topFrequency}."`
@@ -44,8 +40,8 @@ the most samples in the last seconds. If standard input or output is not a termi
 prints the hottest functions of each interval as text.
 
 Keys: up and down select; Enter opens a function's stacks, a stack or a process; Escape
-goes back; s and t sort by self or total samples; p shows processes, f functions; /
-filters; space freezes the display; q quits.
+goes back; s and t show functions by self or total samples, p processes, f a flame graph
+with the keys of the page; / filters; space freezes the display; ? lists the keys; q quits.
 
 Examples:
 
@@ -68,14 +64,14 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	env.complete(&o.Options)
 	o.Progress = false
 	title := o.Target.String()
-	out, ok := env.stdout.(*os.File)
-	if !ok || !isScreen(out) || !isTerminal(os.Stdin) {
+	out, ok := env.screen()
+	if !ok {
 		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
 			return top.WriteText(env.stdout, title, w.Profile, int(c.Rows))
 		}))
 	}
 	windows := max(int(c.Last/c.Interval), 1)
-	return c.show(ctx, o, out, top.Options{Title: title, Windows: windows})
+	return c.show(ctx, o, out, top.Options{Title: title, Windows: windows, Colored: isColored()})
 }
 
 // options translates the flags.
@@ -86,10 +82,8 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	case c.Last < c.Interval:
 		return session.ProfileOptions{}, errors.New("--last is shorter than --interval")
 	}
-	common, err := recording{
-		duration: c.Duration, user: c.User, kernel: c.Kernel, walk: c.walkFlags,
-		target: c.targetFlags, cpus: c.CPU, output: outputFlags{Quiet: c.Quiet},
-	}.options()
+	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, outputFlags: outputFlags{Quiet: c.Quiet}})
+	common.Target.CPUs = c.CPU
 	rate := c.rate(c.Frequency)
 	if rate == 0 {
 		rate = topFrequency

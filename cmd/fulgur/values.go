@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"math"
@@ -83,14 +84,30 @@ func (p *port) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// size is a number of bytes, with an optional suffix K, M or G.
+// Limits of the width of pictures in pixels.
+const minPixels, maxPixels = 300, 30_000
+
+// pixels is the width of a picture.
+type pixels int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *pixels) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < minPixels || n > maxPixels {
+		return fmt.Errorf("%q is not a width in pixels: give a number from %d to %d", text, minPixels, maxPixels)
+	}
+	*p = pixels(n)
+	return nil
+}
+
+// size is a number of bytes, with an optional suffix K, M or G, also in lower case.
 type size uint32
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *size) UnmarshalText(text []byte) error {
 	digits, shift := string(text), 0
 	if n := len(digits); n > 0 {
-		if i := strings.IndexByte("KMG", digits[n-1]); i >= 0 {
+		if i := strings.Index("KMG", strings.ToUpper(digits[n-1:])); i >= 0 {
 			digits, shift = digits[:n-1], 10*(i+1)
 		}
 	}
@@ -115,6 +132,21 @@ func (p *percent) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a percentage: give a number above 0 and up to %d, like 10 or 2.5%%", text, maxPercent)
 	}
 	*p = percent(n / 100)
+	return nil
+}
+
+// limit is a value, or "off" for none, which leaves 0.
+type limit[V any] struct{ value V }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *limit[V]) UnmarshalText(text []byte) error {
+	if string(text) == "off" {
+		*l = limit[V]{}
+		return nil
+	}
+	if err := any(&l.value).(encoding.TextUnmarshaler).UnmarshalText(text); err != nil {
+		return fmt.Errorf("%w, or off", err)
+	}
 	return nil
 }
 

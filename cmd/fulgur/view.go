@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"fulgur/internal/profile"
 	"fulgur/internal/session/offline"
 )
 
@@ -13,6 +14,7 @@ type viewCommand struct {
 	Base       string `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
 	Value      string `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
 	ShortNames bool   `group:"contents" help:"Show short names of C++, Rust and Go functions first: without arguments, outer namespaces and the paths of packages. The flame graph has a switch for it."`
+	TUI        bool   `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
 
 	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
 	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
@@ -41,6 +43,9 @@ Examples:
     # what changed, in pprof's pages
     fulgur view --base before.pb.gz after.pb.gz
 
+    # on the terminal
+    fulgur view --tui cpu.json.gz
+
     # on a server, with a tunnel from your machine: ssh -L 4000:127.0.0.1:4000 server
     fulgur view --port 4000 perf.data
 `
@@ -49,6 +54,13 @@ Examples:
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stderr = env.stderr
+	if c.TUI {
+		out, ok := env.screen()
+		if !ok {
+			return exitUsage, usageError{errNoScreen}
+		}
+		o.Show = func(ctx context.Context, title string, p *profile.Profile) error { return explore(ctx, out, title, p) }
+	}
 	return offline.View(ctx, o)
 }
 

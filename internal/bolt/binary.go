@@ -29,6 +29,8 @@ type Binary struct {
 	code  []elffile.Segment // executable PT_LOAD segments
 	base  uint64            // lowest address of code
 
+	linked map[string]uint64 // kernel: link-time addresses of kernelSymbols
+
 	id    uint32 // in its Collector; 0 before it is registered
 	stats BinaryStats
 }
@@ -55,13 +57,20 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	if end-b.base >= math.MaxUint32 {
 		return nil, fmt.Errorf("%s: machine code spread over more than 4 GiB", f.Name())
 	}
-	if err := b.readSections(f); err != nil {
+	err := b.readSections(f)
+	if err != nil {
+		return nil, err
+	}
+	if !b.Kernel() {
+		return b, nil
+	}
+	if b.linked, err = f.SymbolValues(kernelSymbols[:]...); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// NewMapped describes a file of which only the name is known. It has a region wherever it
+// NewMapped describes a file whose name alone is known. It has a region wherever it
 // is mapped, and [Region.Address] returns the file offset. It has no profile.
 func NewMapped(name, buildID string) *Binary {
 	return &Binary{Name: name, BuildID: buildID, whole: true}
@@ -121,7 +130,7 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 // FixedLayout returns the layout of a process that runs a binary linked at a fixed
 // address, or an empty one for other binaries.
 func (b *Binary) FixedLayout() Layout {
-	if !b.fixed {
+	if !b.fixed || b.Kernel() { // the kernel moves itself
 		return nil
 	}
 	var l Layout

@@ -26,6 +26,9 @@ type Options struct {
 	// and treats the entries around them as neighbors, although other code may have run
 	// in between.
 	Strict bool
+	// ForeignKernel treats the kernel as foreign code instead of removing its entries:
+	// code that runs after the kernel returns counts, and no fall-through crosses it.
+	ForeignKernel bool
 	// Duplicates selects the handling of repeated newest entries.
 	Duplicates Duplicates
 	// Memory bounds the table of traces, in bytes; the rest goes to temporary files. 0
@@ -112,7 +115,7 @@ func (c *Collector) Add(layout Layout, entries []Entry) error {
 			c.stats.Empty++
 			newer = place{}
 			continue
-		case e.kernel():
+		case e.kernel() && !c.opts.ForeignKernel:
 			c.stats.Kernel++
 			if c.opts.Strict {
 				newer = place{}
@@ -151,6 +154,22 @@ func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
 	at.binary.stats.Samples += samples
 	return c.counter.addMany(key{binary: at.binary.id << 1, from: at.offset}, samples)
 }
+
+// AddTrace counts a trace of b, which must be registered, as often as t.Count says. It is
+// for estimates: records are counted by [Collector.Add].
+func (c *Collector) AddTrace(b *Binary, t Trace) error {
+	c.stats.Estimated = true
+	c.stats.Records += t.Count
+	c.stats.Inside += t.Count
+	b.stats.Branches += t.Count
+	if t.From != 0 {
+		b.stats.Taken += t.Count
+	}
+	return c.counter.addMany(key{binary: b.id << 1, from: b.offset(t.From), to: b.offset(t.To), end: b.offset(t.End)}, t.Count)
+}
+
+// AddSamples counts samples whose traces AddTrace gets.
+func (c *Collector) AddSamples(n uint64) { c.stats.Samples += n }
 
 // locate resolves addr. hint is the region of a nearby address, or nil.
 func locate(layout Layout, addr uint64, hint *Region) (place, *Region) {
@@ -242,8 +261,6 @@ func (c *Collector) dropDuplicates() bool {
 // Stats returns the statistics so far.
 func (c *Collector) Stats() Stats {
 	s := c.stats
-	s.DuplicateShare = share(c.repeats.newest, c.repeats.newestPairs)
-	s.EqualShare = share(c.repeats.others, c.repeats.otherPairs)
 	if c.dropDuplicates() {
 		s.Duplicate = c.repeats.newest
 	}

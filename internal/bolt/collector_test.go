@@ -101,6 +101,12 @@ func TestRules(t *testing.T) {
 			app:   "B 1010 1020 1 0\nB 1030 1040 1 0\n",
 		},
 		{
+			name:  "kernel foreign",
+			opts:  Options{ForeignKernel: true},
+			stack: []Entry{{From: 0x401030, To: 0x401040}, {From: kernel, To: 0x401024}, {From: 0x401024, To: kernel}, {From: 0x401010, To: 0x401020}},
+			app:   "T 0 1024 1030 1\nT 1010 1020 1024 1\nB 1024 0 1 0\nB 1030 1040 1 0\n",
+		},
+		{
 			name:  "empty entries",
 			stack: []Entry{{From: 0x401030, To: 0x401040}, {}, {From: 0x401010, To: 0x401020}, {}},
 			app:   "B 1010 1020 1 0\nB 1030 1040 1 0\n",

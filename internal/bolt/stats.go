@@ -13,10 +13,9 @@ type Stats struct {
 	// Inside is the number of records with an end in a registered binary, and
 	// Mispredicted the number of these that were mispredicted.
 	Inside, Mispredicted uint64
-	// DuplicateShare is the share of samples whose two newest entries are equal, and
-	// EqualShare the share of equal neighbors among all others. If the first is much
-	// higher, the samples have the duplicates of Skylake servers.
-	DuplicateShare, EqualShare float64
+	// Estimated reports whether the counts of branches are estimates, see
+	// [Collector.AddTrace].
+	Estimated bool
 }
 
 // InsideShare is the share of usable records with an end in a registered binary, from 0

@@ -9,8 +9,8 @@ import (
 
 // containerd finds the containers of containerd, in the bundles of its shims:
 // STATE/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, the runtime specification of
-// the Open Container Initiative. The annotations are those of containerd's package
-// internal/cri/annotations and of nerdctl.
+// the Open Container Initiative. The annotations come from containerd's package
+// internal/cri/annotations and from nerdctl.
 type containerd struct {
 	state  state
 	places *places
@@ -43,11 +43,8 @@ func (d *containerd) find(c candidate) (profile.Owner, bool) {
 		if c.namespace != "" && filepath.Clean(spec.Linux.CgroupsPath) != c.path {
 			continue
 		}
-		o := spec.owner()
-		o.ContainerID, o.Runtime = c.id, "containerd"
-		if filepath.Base(filepath.Dir(bundle)) == "moby" {
-			o.Runtime = "docker"
-		}
+		o := spec.owner(filepath.Base(filepath.Dir(bundle)))
+		o.ContainerID = c.id
 		return o, true
 	}
 	return profile.Owner{}, false
@@ -72,11 +69,21 @@ func (d *containerd) bundles(c candidate) (list []string) {
 	return list
 }
 
-// owner returns what the annotations say.
-func (s *specification) owner() (o profile.Owner) {
+// owner returns the owner that the annotations of a bundle in a namespace of containerd
+// name. The annotations of Kubernetes are containerd's own only in the namespace of its
+// plugin for Kubernetes.
+func (s *specification) owner(namespace string) (o profile.Owner) {
 	const cri = "io.kubernetes.cri."
 	a := s.Annotations
-	o.Container, o.Image = a["nerdctl/name"], a[cri+"image-name"]
+	if namespace == "moby" {
+		o.Runtime = "docker"
+		return o
+	}
+	o.Runtime, o.Container = "containerd", a["nerdctl/name"]
+	if namespace != "k8s.io" {
+		return o
+	}
+	o.Image = a[cri+"image-name"]
 	if pod := a[cri+"sandbox-name"]; pod != "" {
 		o.Pod, o.Namespace, o.PodUID = pod, a[cri+"sandbox-namespace"], a[cri+"sandbox-uid"]
 		o.Container = a[cri+"container-name"]

@@ -7,6 +7,6 @@
 // belong to that user. The files also have the names. Sockets and databases of runtimes
 // are never opened.
 //
-// Each runtime is one file, which implements the interface runtime. What [Finder] returns
-// is untrusted text.
+// Each runtime is one file, which implements the interface runtime. [Finder] returns
+// untrusted text.
 package containers

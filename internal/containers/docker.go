@@ -19,8 +19,7 @@ type dockerConfig struct {
 	ID     string
 	Name   string // "/web"
 	Config struct {
-		Image  string // as the user named it
-		Labels map[string]string
+		Image string // as the user named it
 	}
 }
 
@@ -38,11 +37,11 @@ func (d *docker) find(c candidate) (profile.Owner, bool) {
 	return profile.Owner{}, false
 }
 
+// owner returns the owner that the file names. The image and the user choose the
+// labels, so they name no pod: the kubelet's files do.
 func (config *dockerConfig) owner() profile.Owner {
-	o := profile.Owner{
+	return profile.Owner{
 		Runtime: "docker", ContainerID: config.ID,
 		Container: strings.TrimPrefix(config.Name, "/"), Image: config.Config.Image,
 	}
-	fromLabels(&o, config.Config.Labels)
-	return o
 }

@@ -13,10 +13,11 @@ type Finder struct {
 
 	mu       sync.Mutex
 	runtimes map[int][]runtime // by user
+	budgets  map[int]*budget   // of users other than root
 	known    map[candidate]answered
 }
 
-// answered is what is known of a candidate.
+// answered is the answer for a candidate.
 type answered struct {
 	owner profile.Owner
 	found bool
@@ -30,11 +31,15 @@ const maxKnown = 1 << 12
 // a runtime may write its files after the first process started.
 const askAgain = 2 * time.Second
 
+// userBudget limits the time of reading the files of a user, who may make them long and
+// their file system slow.
+const userBudget = 500 * time.Millisecond
+
 // NewFinder returns a finder for the containers of this machine.
 func NewFinder() *Finder { return newFinder(newPlaces()) }
 
 func newFinder(p *places) *Finder {
-	return &Finder{places: p, runtimes: map[int][]runtime{}, known: map[candidate]answered{}}
+	return &Finder{places: p, runtimes: map[int][]runtime{}, budgets: map[int]*budget{}, known: map[candidate]answered{}}
 }
 
 // Owner returns the owner of a process from the paths of its cgroups, the most telling
@@ -70,14 +75,25 @@ func (f *Finder) container(paths []string) profile.Owner {
 func (f *Finder) find(c candidate) (profile.Owner, bool) {
 	f.mu.Lock()
 	known, ok := f.known[c]
-	runtimes := f.runtimes[c.uid]
+	runtimes, limit := f.runtimes[c.uid], f.budgets[c.uid]
 	if runtimes == nil {
 		runtimes = newRuntimes(f.places, c.uid)
 		f.runtimes[c.uid] = runtimes
+		if c.uid != 0 {
+			limit = &budget{most: userBudget}
+			f.budgets[c.uid] = limit
+		}
 	}
 	f.mu.Unlock()
 	if ok && (known.owner.Container != "" || time.Since(known.at) < askAgain) {
 		return known.owner, known.found
+	}
+	if limit != nil {
+		begin := time.Now()
+		if limit.rest(begin) == 0 {
+			return profile.Owner{}, false // until later
+		}
+		defer func() { limit.spend(time.Since(begin)) }()
 	}
 	var a answered
 	for _, r := range runtimes {

@@ -20,16 +20,29 @@ type Cgroups struct {
 	names map[uint64]string
 }
 
-// NewCgroups returns the names of the version 2 hierarchy that is mounted in m.
+// NewCgroups returns the names of the version 2 hierarchy that is mounted in m. In a container
+// with a cgroup namespace of its own, "/" is the container's group; if the host's hierarchy is
+// mounted, too, its root is above that: "/../..".
 func NewCgroups(m []*procfs.Mount) *Cgroups {
 	c := &Cgroups{names: map[uint64]string{}}
+	highest := -1
 	for _, at := range m {
-		if at.FSType == "cgroup2" && at.Root == "/" {
-			c.mount = at.Mountpoint
-			break
+		above, ok := ancestors(at.Root)
+		if at.FSType == "cgroup2" && ok && above > highest {
+			c.mount, highest = at.Mountpoint, above
 		}
 	}
 	return c
+}
+
+// ancestors returns how far a root of a mount is above the root of the namespace, and false if
+// it is below.
+func ancestors(root string) (n int, ok bool) {
+	if root == "/" {
+		return 0, true
+	}
+	n = strings.Count(root, "/..")
+	return n, n > 0 && root == strings.Repeat("/..", n)
 }
 
 // Name returns the path of a group in its hierarchy, "/" for the root. It returns ""

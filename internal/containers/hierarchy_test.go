@@ -10,6 +10,19 @@ import (
 	"fulgur/internal/testenv"
 )
 
+// In a cgroup namespace, the mount that has most of the hierarchy counts.
+func TestCgroupsMount(t *testing.T) {
+	for want, mounts := range map[string][]*procfs.Mount{
+		"":      {{FSType: "cgroup", Root: "/", Mountpoint: "/v1"}, {FSType: "cgroup2", Root: "/a", Mountpoint: "/below"}, {FSType: "cgroup2", Root: "/../a", Mountpoint: "/beside"}, {FSType: "cgroup2", Root: "/..a", Mountpoint: "/odd"}},
+		"/own":  {{FSType: "cgroup2", Root: "/own", Mountpoint: "/below"}, {FSType: "cgroup2", Root: "/", Mountpoint: "/own"}, {FSType: "cgroup2", Root: "/", Mountpoint: "/again"}},
+		"/host": {{FSType: "cgroup2", Root: "/", Mountpoint: "/own"}, {FSType: "cgroup2", Root: "/../..", Mountpoint: "/host"}, {FSType: "cgroup2", Root: "/..", Mountpoint: "/parent"}},
+	} {
+		if got := NewCgroups(mounts).mount; got != want {
+			t.Errorf("got mount %q, want %q", got, want)
+		}
+	}
+}
+
 func TestCgroups(t *testing.T) {
 	testenv.Root(t)
 	m, err := procfs.Mounts()

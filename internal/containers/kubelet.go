@@ -6,7 +6,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// containerLogs is where the kubelet links the logs of containers, whatever their runtime.
+// containerLogs is the directory in which the kubelet links the logs of the containers of
+// all runtimes.
 const containerLogs = "/var/log/containers"
 
 // maxLogs limits the entries of containerLogs. A node has at most a few hundred containers,

@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
@@ -87,8 +92,11 @@ func TestDocker(t *testing.T) {
 	m.wantOwner("/user.slice/user-1234.slice/user@1234.service/docker-"+testID+".scope",
 		profile.Owner{Unit: "user@1234.service/docker-" + testID + ".scope"})
 
-	m.write("var/lib/docker/containers/"+otherID+"/config.v2.json", dockerFile(otherID, "k8s_nginx_web-1",
+	// A user may give any labels to a container.
+	m.write("var/lib/docker/containers/"+otherID+"/config.v2.json", dockerFile(otherID, "mine",
 		`"io.kubernetes.pod.name":"web-1","io.kubernetes.pod.namespace":"default","io.kubernetes.pod.uid":"1-2","io.kubernetes.container.name":"nginx"`))
+	m.wantOwner("/docker/"+otherID, profile.Owner{ContainerID: otherID, Container: "mine", Image: "nginx:1.25", Runtime: "docker"})
+	m.write(containerLogs+"/web-1_default_nginx-"+otherID+".log", "")
 	m.wantOwner("/kubepods/pod1-2/"+otherID, profile.Owner{
 		ContainerID: otherID, Container: "nginx", Image: "nginx:1.25", Runtime: "docker", Pod: "web-1", Namespace: "default", PodUID: "1-2",
 	})
@@ -193,7 +201,7 @@ func TestContainerd(t *testing.T) {
 	m.wantOwner("/system.slice/nerdctl-"+strings.Repeat("b", 64)+".scope", profile.Owner{
 		Unit: "nerdctl-" + strings.Repeat("b", 64) + ".scope", ContainerID: strings.Repeat("b", 64), Container: "db", Runtime: "containerd",
 	})
-	bundle("moby", strings.Repeat("c", 64), `{}`)
+	bundle("moby", strings.Repeat("c", 64), `{"annotations":{"nerdctl/name":"x","io.kubernetes.cri.sandbox-name":"web-1","io.kubernetes.cri.container-name":"x"}}`)
 	m.wantOwner("/docker/"+strings.Repeat("c", 64), profile.Owner{ContainerID: strings.Repeat("c", 64), Runtime: "docker"})
 }
 
@@ -266,9 +274,11 @@ func TestCRIO(t *testing.T) {
 	}
 	cgroup := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/crio-" + testID + ".scope"
 	m.wantOwner(cgroup, want)
-	m.write(dir+testID+"/userdata/config.json", `{"annotations":{"io.kubernetes.cri-o.ImageName":"quay.io/nginx:1","io.kubernetes.pod.name":"web-1",
-		"io.kubernetes.pod.namespace":"default","io.kubernetes.pod.uid":"1-2","io.kubernetes.container.name":"nginx"}}`)
-	want.Image = "quay.io/nginx:1"
+	// The author of a pod chooses other annotations.
+	m.write(dir+testID+"/userdata/config.json", `{"annotations":{"io.kubernetes.cri-o.ImageName":"quay.io/nginx:1","io.kubernetes.pod.name":"admin",
+		"io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.name\":\"web-1\",\"io.kubernetes.pod.namespace\":\"prod\",\"io.kubernetes.pod.uid\":\"1-2\",\"io.kubernetes.container.name\":\"nginx\"}",
+		"io.kubernetes.pod.namespace":"kube-system","io.kubernetes.pod.uid":"1-3","io.kubernetes.container.name":"root"}}`)
+	want.Image, want.Namespace = "quay.io/nginx:1", "prod"
 	m.wantOwner(cgroup, want)
 }
 
@@ -305,6 +315,110 @@ func TestRootless(t *testing.T) {
 	m.wantOwner(nested, profile.Owner{Unit: unit})
 }
 
+// TestUserBudget stops reading the files of a user whose files take long, and reads the
+// files of others.
+func TestUserBudget(t *testing.T) {
+	m := newMachine(t)
+	path := m.write("home/test/.local/share/containers/storage/overlay-containers/containers.json", fmt.Sprintf(podmanList, testID))
+	if err := os.Chown(path, testUID, testUID); err != nil {
+		t.Fatal(err)
+	}
+	m.write("var/lib/docker/containers/"+otherID+"/config.v2.json", dockerFile(otherID, "web", ""))
+	f := newFinder(m.places)
+	slice := "/user.slice/user-" + strconv.Itoa(testUID) + ".slice/libpod-" + testID + ".scope"
+	f.Owner("/user.slice/user-" + strconv.Itoa(testUID) + ".slice/libpod-" + otherID + ".scope")
+	f.budgets[testUID].spend(time.Hour)
+	if got := f.Owner(slice).Container; got != "" {
+		t.Errorf("got container %q, want none until later", got)
+	}
+	if got := f.Owner("/docker/" + otherID).Container; got != "web" {
+		t.Errorf("got container %q of another user, want web", got)
+	}
+	f.budgets[testUID].used = 0
+	if got := f.Owner(slice).Container; got != "db" {
+		t.Errorf("got container %q later, want db", got)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := &budget{most: time.Second}
+	want := func(d time.Duration) {
+		t.Helper()
+		if got := b.rest(now); got != d {
+			t.Errorf("got %v, want %v", got, d)
+		}
+	}
+	want(time.Second)
+	b.spend(5 * time.Second)
+	want(0)
+	now = now.Add(40 * time.Second)
+	want(0)
+	now = now.Add(5 * time.Second)
+	want(500 * time.Millisecond)
+	now = now.Add(time.Hour)
+	want(time.Second)
+}
+
+// TestOfRoot looks at nothing below a directory of a user.
+func TestOfRoot(t *testing.T) {
+	uids := map[string]uint32{"/home": 0, "/home/user": 1000}
+	var asked []string
+	stat := func(path string, _ capability.Set) (os.FileInfo, error) {
+		asked = append(asked, path)
+		return directoryOf(uids[path]), nil
+	}
+	if ofRootBy("/home/user/fuse/docker", stat) || !slices.Equal(asked, []string{"/", "/home", "/home/user"}) {
+		t.Errorf("looked at %q, want nothing below /home/user", asked)
+	}
+	if !ofRootBy("/var/lib/docker", stat) {
+		t.Error("a directory of root does not count")
+	}
+}
+
+// directoryOf is the state of a directory of a user.
+type directoryOf uint32
+
+func (directoryOf) Name() string       { return "" }
+func (directoryOf) Size() int64        { return 0 }
+func (directoryOf) Mode() os.FileMode  { return os.ModeDir | 0o755 }
+func (directoryOf) ModTime() time.Time { return time.Time{} }
+func (directoryOf) IsDir() bool        { return true }
+func (d directoryOf) Sys() any         { return &syscall.Stat_t{Uid: uint32(d), Mode: 0o755} }
+
+// TestDaemonSearch looks at each process twice, and drops daemons that have ended.
+func TestDaemonSearch(t *testing.T) {
+	looked := map[int]int{}
+	isDaemon := map[int]bool{7: true}
+	s := newDaemonSearch()
+	s.look = func(pid int) (daemon, bool) {
+		looked[pid]++
+		return daemon{name: strconv.Itoa(pid)}, isDaemon[pid]
+	}
+	want := func(pids []int, names ...string) {
+		t.Helper()
+		var got []string
+		for _, d := range s.among(pids) {
+			got = append(got, d.name)
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("got daemons %q among %d, want %q", got, pids, names)
+		}
+	}
+	want([]int{1, 7, 8}, "7")
+	isDaemon[8] = true // exec
+	for range 5 {
+		want([]int{1, 7, 8}, "7", "8")
+	}
+	for pid, n := range looked {
+		if n != lookedAt {
+			t.Errorf("looked %d times at process %d, want %d", n, pid, lookedAt)
+		}
+	}
+	want([]int{1, 8}, "8")
+	want([]int{1, 7}, "7") // a new one
+}
+
 func TestParseLogName(t *testing.T) {
 	for name, want := range map[string]string{
 		"web-1_default_nginx-" + testID + ".log":  "web-1 default nginx",
@@ -321,7 +435,7 @@ func TestParseLogName(t *testing.T) {
 	}
 }
 
-// FuzzParseLogName checks that the names are those of the file, and in it once.
+// FuzzParseLogName checks that the file contains the names, each once.
 func FuzzParseLogName(f *testing.F) {
 	f.Add("web-1_default_nginx-"+testID+".log", testID)
 	f.Fuzz(func(t *testing.T, name, id string) {
@@ -346,7 +460,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		var spec specification
 		if decodeJSON([]byte(text), &spec) == nil {
-			owners = append(owners, spec.owner())
+			owners = append(owners, spec.owner("k8s.io"))
 			if root := spec.dockerRoot("x"); root != "" && !filepath.IsAbs(root) {
 				t.Errorf("data root %q", root)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 )
@@ -34,6 +35,8 @@ var (
 type state struct {
 	// uid owns the files.
 	uid int
+	// patience limits the waits for file systems of the user. Root needs none.
+	patience *answer.Patience
 }
 
 // accept returns a check that a file is a regular one of up to limit bytes, which nobody
@@ -61,12 +64,12 @@ func (s state) trust(st *unix.Stat_t) error {
 	return nil
 }
 
-// open opens a file or directory. Those of root are at paths that root chose.
+// open opens a file or directory. Files of root are at paths that root chose.
 func (s state) open(path string, accept func(*unix.Stat_t) error) (*safeopen.File, error) {
 	if s.uid == 0 {
 		return safeopen.OpenTrusted(path, capability.SetOf(capability.DACReadSearch), accept)
 	}
-	return safeopen.Open("/", path, accept)
+	return safeopen.OpenPatiently(s.patience, "/", path, accept)
 }
 
 // read returns the contents of a file of up to limit bytes.

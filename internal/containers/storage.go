@@ -64,7 +64,7 @@ func (d *storage) list(path string) (all []storedContainer) {
 	return all
 }
 
-// owner returns what the list and, for CRI-O, the container's own file in dir say.
+// owner returns the owner that the list and, for CRI-O, the container's own file in dir name.
 func (d *storage) owner(dir string, stored storedContainer) profile.Owner {
 	o := stored.owner()
 	if o.Runtime != "cri-o" {
@@ -72,7 +72,12 @@ func (d *storage) owner(dir string, stored storedContainer) profile.Owner {
 	}
 	var spec specification
 	if err := d.state.readJSON(filepath.Join(dir, stored.ID, "userdata", "config.json"), maxConfig, &spec); err == nil {
-		fromLabels(&o, spec.Annotations)
+		// CRI-O copies annotations of the pod's author, but notes the kubelet's labels in
+		// one of its own.
+		var labels map[string]string
+		if decodeJSON([]byte(spec.Annotations["io.kubernetes.cri-o.Labels"]), &labels) == nil {
+			fromLabels(&o, labels)
+		}
 		if image := spec.Annotations["io.kubernetes.cri-o.ImageName"]; image != "" {
 			o.Image = image
 		}

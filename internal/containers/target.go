@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,8 +33,11 @@ type Group struct {
 // maxCgroups limits the cgroups that are searched.
 const maxCgroups = 1 << 16
 
-// Find returns the group that has a name. That of a container is its name, its ID or the
-// beginning of its ID, that of a unit may lack ".service", and that of a pod is
+// maxSearch limits the time of a search.
+const maxSearch = 10 * time.Second
+
+// Find returns the group that has a name. A container has its name, its ID or the
+// beginning of its ID, a unit its name with or without ".service", and a pod
 // "NAMESPACE/NAME". If there is none, the error wraps [ErrNotFound] and lists the most similar
 // names that exist. If several groups have the name, the error lists their cgroups.
 func Find(by profile.Grouping, name string) (Group, error) {
@@ -49,7 +54,7 @@ type hierarchy struct {
 	unified    bool
 }
 
-// hierarchies returns the mounted hierarchies: that of version 2, then systemd's, then others.
+// hierarchies returns the mounted hierarchies: version 2, then systemd's, then others.
 func hierarchies(mounted []*procfs.Mount) (list []hierarchy) {
 	rank := func(m *procfs.Mount) int {
 		switch {
@@ -71,7 +76,7 @@ func hierarchies(mounted []*procfs.Mount) (list []hierarchy) {
 }
 
 func find(f *Finder, in []hierarchy, by profile.Grouping, name string) (Group, error) {
-	var seen []string
+	seen := map[string]bool{}
 	for _, h := range in {
 		groups, err := f.groups(h, by)
 		if err != nil {
@@ -79,7 +84,7 @@ func find(f *Finder, in []hierarchy, by profile.Grouping, name string) (Group, e
 		}
 		var exact, others []Group
 		for _, g := range groups {
-			seen = addNew(seen, g.Name)
+			seen[g.Name] = true
 			switch g.match(by, name) {
 			case matchExact:
 				exact = append(exact, g.Group)
@@ -97,7 +102,7 @@ func find(f *Finder, in []hierarchy, by profile.Grouping, name string) (Group, e
 			return Group{}, ambiguous(by, name, others)
 		}
 	}
-	return Group{}, notFound(by, name, seen)
+	return Group{}, notFound(by, name, slices.Sorted(maps.Keys(seen)))
 }
 
 // ownedGroup is a group with its owner.
@@ -106,7 +111,7 @@ type ownedGroup struct {
 	owner profile.Owner
 }
 
-// match is how well a name matches.
+// match is the quality of a match.
 type match uint8
 
 const (
@@ -131,7 +136,8 @@ func (g *ownedGroup) match(by profile.Grouping, name string) match {
 
 // groups returns the outermost cgroup of each container, unit or pod of a hierarchy.
 func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, err error) {
-	n := 0
+	n, begin := 0, time.Now()
+	names := map[string]string{} // of the groups in list, by path
 	err = filepath.WalkDir(h.mountpoint, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENODEV):
@@ -144,6 +150,9 @@ func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, er
 		if n++; n > maxCgroups {
 			return fmt.Errorf("more than %d cgroups in %s: give the path of the cgroup instead", maxCgroups, h.mountpoint)
 		}
+		if time.Since(begin) > maxSearch {
+			return fmt.Errorf("%s has too many cgroups to search in %s: give the path of the cgroup instead", h.mountpoint, maxSearch)
+		}
 		own := "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.mountpoint), "/")
 		o := f.Owner(own)
 		name := o.GroupName(by)
@@ -153,12 +162,16 @@ func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, er
 		if by == profile.GroupPod {
 			path = podDirectory(path, own)
 		}
-		g := ownedGroup{Group{name, path, h.unified}, o}
-		if !slices.ContainsFunc(list, func(known ownedGroup) bool {
-			return known.Path == path || known.Name == name && strings.HasPrefix(path, known.Path+"/")
-		}) {
-			list = append(list, g)
+		if _, known := names[path]; known {
+			return nil
 		}
+		for up := filepath.Dir(path); len(up) >= len(h.mountpoint) && up != "/"; up = filepath.Dir(up) {
+			if names[up] == name {
+				return nil
+			}
+		}
+		names[path] = name
+		list = append(list, ownedGroup{Group{name, path, h.unified}, o})
 		return nil
 	})
 	if err != nil {

@@ -3,7 +3,9 @@ package containers
 import (
 	"slices"
 	"sync"
+	"time"
 
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
 )
@@ -26,6 +28,7 @@ type Tracker struct {
 	byProcess generations[programKey]
 	work      chan func()
 	working   sync.WaitGroup
+	waits     *budget // of those who ask for owners
 }
 
 // programKey identifies a program that a process executes.
@@ -39,26 +42,56 @@ type programKey struct {
 type Membership struct {
 	ready chan struct{}
 	find  func() profile.Owner
+	waits *budget
+	// tentative means that only a container is certain.
+	tentative bool
 
 	mu    sync.Mutex
 	owner profile.Owner
 }
 
-// Owner waits until the owner is known and returns it. That of a nil Membership is unknown.
-// If no container was found, Owner looks again: its runtime may not have written its files
-// when it started.
+// Owner waits a few seconds at most until the owner is known, and returns it. The owner of
+// a nil Membership is unknown. If no container was found, Owner looks again: its runtime
+// may not have written its files when it started.
 func (m *Membership) Owner() profile.Owner {
 	if m == nil {
 		return profile.Owner{Unknown: true}
 	}
-	<-m.ready
+	if !m.await() {
+		return profile.Owner{Unknown: true}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.owner.ContainerID == "" && !m.owner.Unknown {
 		m.owner = m.find()
 	}
+	if m.tentative && m.owner.ContainerID == "" {
+		return profile.Owner{Unknown: true}
+	}
 	return m.owner
 }
+
+// await waits until the owner was looked up, and returns false if that takes too long.
+func (m *Membership) await() bool {
+	select {
+	case <-m.ready:
+		return true
+	default:
+	}
+	begin := time.Now()
+	timer := time.NewTimer(m.waits.rest(begin))
+	defer timer.Stop()
+	defer func() { m.waits.spend(time.Since(begin)) }()
+	select {
+	case <-m.ready:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// maxWaits limits how long those wait who ask for owners.
+const maxWaits = 5 * time.Second
 
 // maxWaiting limits the look-ups that wait. Further cgroups are looked up with their next
 // sample.
@@ -80,7 +113,7 @@ func NewTracker() (*Tracker, error) {
 }
 
 func newTracker(f *Finder, c *Cgroups, mixed bool) *Tracker {
-	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting)}
+	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting), waits: &budget{most: maxWaits}}
 	t.working.Go(func() {
 		for do := range t.work {
 			do()
@@ -105,16 +138,30 @@ func (t *Tracker) Created(id uint64, path string) {
 	if id == 0 {
 		return
 	}
-	if m := t.ofPaths([]string{path}); m != nil {
-		t.byID.put(id, m)
+	var m *Membership
+	if t.mixed {
+		m = t.lookUp(func() profile.Owner { return t.finder.Owner(path) })
+	} else {
+		m = t.ofPaths([]string{path})
+	}
+	if m != nil {
+		t.byID.put(id, t.unconfirmed(m))
 	}
 }
 
-// Of returns the membership of a process by the ID of its cgroup of version 2. epoch
-// identifies the program that it executes.
-func (t *Tracker) Of(pid int, epoch, cgroup uint64) *Membership {
+// unconfirmed returns m, the membership of a cgroup of version 2. On a machine that also has
+// hierarchies of version 1, a process may be in such a cgroup of something that is not its
+// owner, as the service of a daemon that runs its container.
+func (t *Tracker) unconfirmed(m *Membership) *Membership {
+	m.tentative = t.mixed
+	return m
+}
+
+// Of returns the membership of a process, at a time in ns (CLOCK_MONOTONIC), by the ID of its
+// cgroup of version 2. epoch identifies the program that it executes.
+func (t *Tracker) Of(pid int, epoch, cgroup, at uint64) *Membership {
 	if t.mixed {
-		if m := t.ofProcess(pid, epoch); m != nil {
+		if m := t.ofProcess(pid, epoch, at); m != nil {
 			return m
 		}
 	}
@@ -135,19 +182,20 @@ func (t *Tracker) Of(pid int, epoch, cgroup uint64) *Membership {
 		return t.finder.Owner(path)
 	})
 	if m != nil {
-		t.byID.put(cgroup, m)
+		t.byID.put(cgroup, t.unconfirmed(m))
 	}
 	return m
 }
 
-// ofProcess returns the membership of a process by /proc/PID/cgroup, or nil if it is gone.
-func (t *Tracker) ofProcess(pid int, epoch uint64) *Membership {
+// ofProcess returns the membership of a process that ran at a time by /proc/PID/cgroup, or
+// nil if it is gone.
+func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 	key := programKey{pid, epoch}
 	if m, ok := t.byProcess.get(key); ok {
 		return m
 	}
 	all, err := procfs.Process(pid).Memberships()
-	if err != nil {
+	if err != nil || startedAfter(pid, at) {
 		return nil
 	}
 	m := t.ofPaths(tellingPaths(all))
@@ -157,8 +205,16 @@ func (t *Tracker) ofProcess(pid int, epoch uint64) *Membership {
 	return m
 }
 
-// tellingPaths returns the distinct paths of a process's cgroups: those of version 2 and
-// of systemd first.
+// startedAfter reports whether a process started after a time in ns (CLOCK_MONOTONIC), so that
+// it is another one than at that time, or is gone.
+func startedAfter(pid int, at uint64) bool {
+	age, err := procfs.Process(pid).Age()
+	now := monotonic.Now()
+	return err != nil || at < now && age+procfs.Tick < time.Duration(now-at)
+}
+
+// tellingPaths returns the distinct paths of a process's cgroups, in the hierarchies of
+// version 2 and of systemd first.
 func tellingPaths(all []procfs.Membership) (paths []string) {
 	for _, wanted := range []func(procfs.Membership) bool{
 		func(m procfs.Membership) bool { return m.Hierarchy == 0 },
@@ -192,7 +248,7 @@ func (t *Tracker) ofPaths(paths []string) *Membership {
 
 // lookUp has the goroutine call find. It returns nil if too many look-ups wait.
 func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
-	m := &Membership{ready: make(chan struct{}), find: find}
+	m := &Membership{ready: make(chan struct{}), find: find, waits: t.waits}
 	select {
 	case t.work <- func() { m.owner = find(); close(m.ready) }:
 		return m

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
@@ -73,6 +75,7 @@ func newTestTracker(t *testing.T, m machine, mixed bool) *Tracker {
 		t.Fatal(err)
 	}
 	tracker := newTracker(newFinder(m.places), NewCgroups(mounted), mixed)
+	tracker.waits.most = time.Hour // the machine may be busy
 	t.Cleanup(func() { _ = tracker.Close() })
 	return tracker
 }
@@ -91,14 +94,14 @@ func TestTracker(t *testing.T) {
 	tracker := newTestTracker(t, m, false)
 	web := profile.Owner{ContainerID: testID, Container: "web", Image: "nginx:1.25", Runtime: "docker"}
 	for range 2 {
-		if got := tracker.Of(noProcess, anyEpoch, id).Owner(); got != web {
+		if got := tracker.Of(noProcess, anyEpoch, id, monotonic.Now()).Owner(); got != web {
 			t.Errorf("got %+v, want %+v", got, web)
 		}
 	}
-	if got := tracker.Of(noProcess, anyEpoch, 1<<40).Owner(); got != (profile.Owner{Unknown: true}) {
+	if got := tracker.Of(noProcess, anyEpoch, 1<<40, monotonic.Now()).Owner(); got != (profile.Owner{Unknown: true}) {
 		t.Errorf("got %+v for an unknown cgroup, want an unknown owner", got)
 	}
-	if got := tracker.Of(noProcess, anyEpoch, 0).Owner(); got != (profile.Owner{Unknown: true}) {
+	if got := tracker.Of(noProcess, anyEpoch, 0, monotonic.Now()).Owner(); got != (profile.Owner{Unknown: true}) {
 		t.Errorf("got %+v without a cgroup, want an unknown owner", got)
 	}
 }
@@ -113,7 +116,7 @@ func TestTrackerCreated(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	first := tracker.Of(noProcess, anyEpoch, id)
+	first := tracker.Of(noProcess, anyEpoch, id, monotonic.Now())
 	web := profile.Owner{ContainerID: testID, Container: "web", Image: "nginx:1.25", Runtime: "docker"}
 	if got := first.Owner(); got != web {
 		t.Errorf("got %+v, want %+v", got, web)
@@ -121,7 +124,7 @@ func TestTrackerCreated(t *testing.T) {
 	if err := os.Remove(config); err != nil { // docker run --rm
 		t.Fatal(err)
 	}
-	if got := tracker.Of(noProcess, anyEpoch, id).Owner(); got != web {
+	if got := tracker.Of(noProcess, anyEpoch, id, monotonic.Now()).Owner(); got != web {
 		t.Errorf("got %+v without its file, want %+v", got, web)
 	}
 }
@@ -131,7 +134,7 @@ func TestTrackerLateFile(t *testing.T) {
 	m := newMachine(t)
 	_, _, id := realCgroup(t, unified, testID)
 	tracker := newTestTracker(t, m, false)
-	member := tracker.Of(noProcess, anyEpoch, id)
+	member := tracker.Of(noProcess, anyEpoch, id, monotonic.Now())
 	if got := member.Owner(); got != (profile.Owner{}) {
 		t.Errorf("got %+v, want no owner yet", got)
 	}
@@ -153,16 +156,21 @@ func TestTrackerVersion1(t *testing.T) {
 	tracker := newTestTracker(t, m, true)
 	p := process(t, dir)
 	web := profile.Owner{ContainerID: testID, Container: "web", Image: "nginx:1.25", Runtime: "docker"}
-	if got := tracker.Of(p.Pid, anyEpoch, 1).Owner(); got != web {
+	if got := tracker.Of(p.Pid, anyEpoch, 1, monotonic.Now()).Owner(); got != web {
 		t.Errorf("got %+v, want %+v", got, web)
 	}
 	_ = p.Kill()
 	_, _ = p.Wait()
-	if got := tracker.Of(p.Pid, anyEpoch, 1).Owner(); got != web {
+	if got := tracker.Of(p.Pid, anyEpoch, 1, monotonic.Now()).Owner(); got != web {
 		t.Errorf("got %+v for a process that ended, want %+v", got, web)
 	}
-	if got := tracker.Of(noProcess, anyEpoch, 1).Owner(); got != (profile.Owner{}) {
-		t.Errorf("got %+v for another one in the root of version 2, want no owner", got)
+	// The cgroup of version 2 of a process that is gone does not tell its owner.
+	if got := tracker.Of(noProcess, anyEpoch, 1, monotonic.Now()).Owner(); got != (profile.Owner{Unknown: true}) {
+		t.Errorf("got %+v for another one in the root of version 2, want an unknown owner", got)
+	}
+	other := process(t, dir)
+	if got := tracker.Of(other.Pid, anyEpoch, 1, monotonic.Now()-uint64(time.Hour)).Owner(); got != (profile.Owner{Unknown: true}) {
+		t.Errorf("got %+v for a process that ran before this one got its ID, want an unknown owner", got)
 	}
 }
 
@@ -176,8 +184,13 @@ func TestTrackerFull(t *testing.T) {
 	for len(tracker.work) < maxWaiting {
 		tracker.work <- func() {}
 	}
-	if got := tracker.Of(noProcess, anyEpoch, 1<<40); got != nil {
+	if got := tracker.Of(noProcess, anyEpoch, 1<<40, monotonic.Now()); got != nil {
 		t.Errorf("got %+v with %d look-ups waiting, want nil", got, maxWaiting)
+	}
+	// Those who ask for an owner wait only for a time.
+	slow := &Membership{ready: make(chan struct{}), waits: &budget{most: time.Millisecond}}
+	if got := slow.Owner(); !got.Unknown {
+		t.Errorf("got %+v of a look-up that goes on, want an unknown owner", got)
 	}
 	close(end)
 	if got := (*Membership)(nil).Owner(); !got.Unknown {
@@ -200,5 +213,23 @@ func TestGenerations(t *testing.T) {
 	}
 	if n := len(g.young) + len(g.old); n > 2*generation {
 		t.Errorf("%d entries, want at most %d", n, 2*generation)
+	}
+}
+
+// TestTrackerMixed takes no unit from the cgroup of version 2 of a process that is gone if it
+// may be in a container by version 1.
+func TestTrackerMixed(t *testing.T) {
+	m := newMachine(t)
+	m.write("var/lib/docker/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))
+	for mixed, want := range map[bool]profile.Owner{false: {Unit: "docker.service"}, true: {Unknown: true}} {
+		tracker := newTestTracker(t, m, mixed)
+		tracker.Created(99, "/system.slice/docker.service")
+		if got := tracker.Of(noProcess, anyEpoch, 99, monotonic.Now()).Owner(); got != want {
+			t.Errorf("mixed %v: got %+v, want %+v", mixed, got, want)
+		}
+		tracker.Created(100, "/system.slice/docker-"+testID+".scope")
+		if got := tracker.Of(noProcess, anyEpoch, 100, monotonic.Now()).Owner().Container; got != "web" {
+			t.Errorf("mixed %v: got container %q, want web", mixed, got)
+		}
 	}
 }

@@ -18,13 +18,19 @@ const (
 	SoftIRQ      Command = "softirq"
 	RunQ         Command = "runq"
 	Count        Command = "count"
+	Latency      Command = "latency"
+	Locks        Command = "locks"
+	Alloc        Command = "alloc"
 	Record       Command = "record"
 	Bolt         Command = "bolt"
+	BoltCounting Command = "bolt --branches counting"
 	BoltStepping Command = "bolt --branches stepping"
+	// AutoFDO records branches as Bolt does.
+	AutoFDO Command = "autofdo"
 )
 
 // Commands lists all commands in the order of the report.
-var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Record, Bolt, BoltStepping}
+var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record, Bolt, BoltCounting, BoltStepping, AutoFDO}
 
 // check examines one property of the machine.
 type check struct {

@@ -38,7 +38,7 @@ const (
 )
 
 // withStacks lists the commands that show stacks.
-var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Record}
+var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record}
 
 // allCapabilities is for problems that can deny the effect of any capability.
 const allCapabilities = ^capability.Set(0)
@@ -260,7 +260,7 @@ var grounds = []check{
 			what: func(f *Facts) string {
 				return fmt.Sprintf("sysctl %s is %d (the kernel lowers it when sampling takes too long)", sysctlRate, f.Sysctls[sysctlRate])
 			},
-			costs:  []Command{Profile, Record, Bolt},
+			costs:  []Command{Profile, Record, Bolt, AutoFDO},
 			lost:   "higher sampling frequencies are rejected",
 			minor:  true,
 			remedy: paste("sudo sysctl " + sysctlRate + "=100000"),

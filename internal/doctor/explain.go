@@ -104,7 +104,7 @@ func CheckPrivileges(c Command, stderr io.Writer, quiet bool) error {
 	return nil
 }
 
-// warning returns what is lost, and why.
+// warning returns the loss and its cause.
 func (p *Problem) warning() string {
 	if p.missing != 0 {
 		return fmt.Sprintf("without %s, %s", p.missing, p.Lost)

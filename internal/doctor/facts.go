@@ -88,6 +88,8 @@ const (
 	ProbeUprobe Probe = "uprobe program"
 	// ProbeTracepoint reads the format of a tracepoint, and attaches a program to it.
 	ProbeTracepoint Probe = "tracepoint program"
+	// ProbeContention checks whether the kernel reports waits for its locks.
+	ProbeContention Probe = "lock contention"
 	// ProbeKernelNames loads the program that names kernel functions.
 	ProbeKernelNames Probe = "kernel names"
 	// ProbeSleepers checks whether a program can read the stacks of threads that
@@ -100,7 +102,11 @@ const (
 	ProbeFaults  Probe = "fulgur faults' programs"
 	ProbeSoftIRQ Probe = "fulgur softirq's programs"
 	ProbeCount   Probe = "fulgur count's programs"
+	ProbeLatency Probe = "fulgur latency's programs"
+	ProbeAlloc   Probe = "fulgur alloc's programs"
 	ProbeBranch  Probe = "fulgur bolt's programs"
+	// ProbeJumps loads the program of fulgur bolt that counts jumps.
+	ProbeJumps Probe = "jump counting"
 	// ProbeCycles finds the default event of fulgur profile, ProbeBranchRecords
 	// the default event of fulgur bolt.
 	ProbeCycles        Probe = "cycle counter"

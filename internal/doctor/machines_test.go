@@ -39,7 +39,7 @@ func healthy() Facts {
 	}
 	for _, p := range []Probe{
 		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe, ProbeUprobe, ProbeTracepoint,
-		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeBranch,
+		ProbeContention, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeLatency, ProbeAlloc, ProbeBranch, ProbeJumps,
 	} {
 		f.Tried[p] = Outcome{}
 	}
@@ -125,14 +125,15 @@ var machines = map[string]func(*Facts){
 		for p := range f.Tried {
 			f.Tried[p] = Outcome{Err: syscall.EINVAL}
 		}
-		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}, Outcome{Err: ErrNoKprobes}
+		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}
+		f.Tried[ProbeJumps], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoJumps}, Outcome{Err: ErrNoKprobes}
 	},
 	"an old kernel":           func(f *Facts) { f.Release = "5.4.0-1-generic" },
 	"an old kernel for arm64": func(f *Facts) { f.Release, f.Machine = "5.10.0-32-arm64", "aarch64" },
 	"Linux 5.10": func(f *Facts) {
 		f.Release = "5.10.0-32-amd64"
 		f.Tried[ProbeKernelNames] = Outcome{Err: errors.New("program name_ksyms: load program: invalid argument")}
-		f.Tried[ProbeSleepers] = Outcome{Err: ErrNoSleepers}
+		f.Tried[ProbeSleepers], f.Tried[ProbeJumps] = Outcome{Err: ErrNoSleepers}, Outcome{Err: ErrNoJumps}
 	},
 	"Linux 5.10, CAP_BPF and CAP_PERFMON": func(f *Facts) {
 		f.Release = "5.10.0-32-amd64"
@@ -149,7 +150,7 @@ var machines = map[string]func(*Facts){
 	"arm64 6.1": func(f *Facts) {
 		f.Machine = "aarch64"
 		f.Tried[ProbeFentry] = Outcome{Err: syscall.ENOTSUP}
-		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
+		f.Tried[ProbeBranchRecords], f.Tried[ProbeJumps] = Outcome{Err: ErrNoBranchRecords}, Outcome{Err: ErrNoJumps}
 	},
 	"yama": func(f *Facts) {
 		f.Sysctls[sysctlPtrace], f.Effective = 1, without(capability.SysPtrace)

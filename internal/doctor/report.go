@@ -2,7 +2,7 @@ package doctor
 
 import "slices"
 
-// Works is how well a command works.
+// Works is the degree to which a command works.
 type Works string
 
 // Values of [Works].
@@ -33,7 +33,7 @@ type Result struct {
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// Verdict is how well a command works on the machine.
+// Verdict is the result for a command on the machine.
 type Verdict struct {
 	Command Command `json:"command"`
 	Works   Works   `json:"works"`
@@ -55,7 +55,6 @@ func Examine(f *Facts, version string) Report {
 }
 
 // verdict returns how well c works. If something stops it, its losses do not matter.
-// does not matter.
 func (r *Report) verdict(c Command) Verdict {
 	var stops, costs []string
 	for _, result := range r.Checks {

@@ -18,9 +18,13 @@ var (
 	ErrNoPMU = errors.New("none: the CPU has no PMU, or the hypervisor hides it")
 	// ErrNoBranchRecords means that the machine cannot record branches.
 	ErrNoBranchRecords = errors.New("none: the CPU has no Intel LBR, AMD BRS or LBRv2, or Arm BRBE, or the hypervisor hides it")
+	// ErrNoJumps means that the machine cannot count jumps.
+	ErrNoJumps = errors.New("none: it needs Linux 6.6 or newer on x86-64")
 	// ErrNoSleepers means that no program can read the stack of a thread that
 	// does not run.
 	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
+	// ErrNoContention means that the kernel does not report waits for its locks.
+	ErrNoContention = errors.New("none: the kernel is older than Linux 5.19")
 	// ErrNoKprobes means that the kernel has no kprobes.
 	ErrNoKprobes = errors.New("none: the kernel was built without kprobes")
 )
@@ -38,19 +42,26 @@ var trials = []check{
 		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4 or newer"),
 	}),
 	trial(ProbeKprobe, "kprobe", fault{
-		costs:  []Command{Count},
-		lost:   "kprobe and kretprobe events cannot be counted",
+		costs:  []Command{Count, Latency},
+		lost:   "kprobe and kretprobe events cannot be counted or timed",
 		remedy: do("use a kernel with CONFIG_KPROBE_EVENTS, or tracepoints"),
 	}),
 	trial(ProbeUprobe, "uprobe", fault{
-		costs:  []Command{Count},
-		lost:   "uprobe, uretprobe and usdt events cannot be counted",
+		stops:  []Command{Alloc},
+		costs:  []Command{Count, Latency},
+		lost:   "uprobe, uretprobe and usdt events cannot be counted or timed",
 		remedy: do("use a kernel with CONFIG_UPROBE_EVENTS"),
 	}),
 	trial(ProbeTracepoint, "tracepoint", fault{
-		costs:  []Command{Count},
-		lost:   "tracepoints cannot be counted",
+		stops:  []Command{Locks},
+		costs:  []Command{Count, Latency},
+		lost:   "tracepoints cannot be counted or timed",
 		remedy: do("use a kernel with tracefs, and run fulgur with sudo"),
+	}),
+	trial(ProbeContention, "contention", fault{
+		costs:  []Command{Locks},
+		lost:   "only locks of programs are measured, not the kernel's",
+		remedy: do("use Linux 5.19 or newer"),
 	}),
 	trial(ProbeKernelNames, "kernel_names", fault{
 		costs: withStacks,
@@ -66,15 +77,22 @@ var trials = []check{
 	trial(ProbeFaults, "faults_programs", fault{stops: []Command{Faults, Record}}),
 	trial(ProbeSoftIRQ, "softirq_programs", fault{stops: []Command{SoftIRQ}}),
 	trial(ProbeCount, "count_programs", fault{stops: []Command{Count}}),
-	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
+	trial(ProbeLatency, "latency_programs", fault{stops: []Command{Latency, Locks}}),
+	trial(ProbeAlloc, "alloc_programs", fault{stops: []Command{Alloc}}),
+	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt, AutoFDO}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
 		lost:   "fulgur samples cpu-clock, which attributes code that runs with interrupts disabled to the point where it enables them",
 		remedy: do("give the virtual machine a PMU (QEMU: -cpu host,pmu=on), or profile on its host"),
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
-		stops:  []Command{Bolt},
-		remedy: do("run fulgur on the virtual machine's host or on another machine, or use fulgur bolt --branches stepping"),
+		costs:  []Command{Bolt, AutoFDO},
+		lost:   "profiles are estimates from counted jumps, or from stepping a command, which slow the target down",
+		remedy: do("run fulgur on the virtual machine's host or on another machine, or use fulgur bolt --branches counting or stepping"),
+	}),
+	trial(ProbeJumps, "jump_counting", fault{
+		stops:  []Command{BoltCounting},
+		remedy: do("use fulgur bolt --branches stepping"),
 	}),
 }
 
@@ -127,7 +145,7 @@ func failed(err error) string {
 
 // typed lists the probes that need the kernel's BTF.
 var typed = []Probe{
-	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeBranch,
+	ProbeTracing, ProbeIterator, ProbeFentry, ProbeContention, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeLatency, ProbeAlloc, ProbeBranch, ProbeJumps,
 }
 
 // causesOf returns the problems that explain the failure of p, nil if none does.

@@ -102,7 +102,7 @@ func (f *File) differs() bool {
 // [ErrFileGone], [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission if the file is
 // not readable. The reader is safe for concurrent use and need not be closed.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
-	o, err := f.acquire()
+	o, err := f.acquire(nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -139,7 +139,7 @@ type reader struct{ f *File }
 
 func (r reader) ReadAt(b []byte, off int64) (int, error) {
 	for {
-		o, err := r.f.acquire()
+		o, err := r.f.acquire(nil)
 		if err != nil {
 			return 0, err
 		}
@@ -150,9 +150,9 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 	}
 }
 
-// acquire returns the opened file, opening it first if necessary. It may be closed again
-// at any time to save descriptors.
-func (f *File) acquire() (opened, error) {
+// acquire returns the opened file, opening it first if necessary, with the time limit of p.
+// It may be closed again at any time to save descriptors.
+func (f *File) acquire(p *answer.Patience) (opened, error) {
 	for {
 		f.mu.RLock()
 		o, src := f.opened, f.src
@@ -160,20 +160,20 @@ func (f *File) acquire() (opened, error) {
 		if o.file != nil {
 			return o, nil
 		}
-		if err := f.open(src); err != nil {
+		if err := f.open(p, src); err != nil {
 			return opened{}, err
 		}
 	}
 }
 
-// open opens the file from src for a reader, unless it is open.
-func (f *File) open(src source) error {
+// open opens the file from src for a reader, unless it is open, with the time limit of p.
+func (f *File) open(p *answer.Patience, src source) error {
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	if f.isOpen() {
 		return nil
 	}
-	answer.AskEach(nil, []answer.Question[opened]{f.question(src)})
+	answer.AskEach(p, []answer.Question[opened]{f.question(src)})
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.file == nil && f.err != nil {

@@ -51,6 +51,12 @@ type image struct {
 	past []mapping
 	// perfMap names code in anonymous memory. nil until requested.
 	perfMap *PerfMap
+	// dumps name it, too: nil until requested, or if there are none. marked holds the files
+	// with their name that were mapped since from. inherited means that the parent's were
+	// looked up.
+	dumps     *JITDumps
+	marked    []*File
+	inherited bool
 	// prev is the pid's previous image.
 	prev *image
 }
@@ -62,6 +68,8 @@ type base struct {
 	pid  int // the process with these mappings, unless it has left them by an exec
 	read bool
 	maps []mapping
+	// marked holds the mapped files with the name of a jitdump file.
+	marked []*File
 	// before is what was known before records were lost. It is used if the mappings
 	// cannot be read anymore.
 	before *image

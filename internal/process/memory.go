@@ -2,7 +2,6 @@ package process
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -26,6 +25,7 @@ func NewMemory(pid int, p *answer.Patience) *Memory { return &Memory{pid, p} }
 var toReadMemory = capability.SetOf(capability.SysPtrace)
 
 // Read fills b with the bytes from an address on. It needs the right to trace the process.
+// The error wraps [unix.EFAULT] if the process has no memory there.
 func (m *Memory) Read(b []byte, addr uint64) error {
 	if len(b) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func readMemory(pid, size int, addr uint64) ([]byte, error) {
 		return nil, os.NewSyscallError("process_vm_readv", err)
 	}
 	if n < size {
-		return nil, io.ErrUnexpectedEOF
+		return nil, os.NewSyscallError("process_vm_readv", unix.EFAULT)
 	}
 	return slices.Clip(b), nil
 }

@@ -128,7 +128,7 @@ func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.Fi
 	}
 	return safeopen.Hold(v, fd, path, rights, func(st *unix.Stat_t) error {
 		if st.Uid != uid && st.Uid != 0 {
-			return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
+			return ownerError(st, uid)
 		}
 		return safeopen.Regular(st)
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,8 +53,7 @@ func (m *PerfMap) Snapshot() *PerfMap {
 	if m == nil {
 		return nil
 	}
-	kept := spooled{in: m.kept.in, chunks: slices.Clone(m.kept.chunks), size: m.kept.size}
-	return &PerfMap{pid: m.pid, from: m.from, next: m.next.Snapshot(), kept: kept, err: m.err}
+	return &PerfMap{pid: m.pid, from: m.from, next: m.next.Snapshot(), kept: m.kept.clone(), err: m.err}
 }
 
 // Next returns the version that replaced this one while the program was the same, or nil.
@@ -87,7 +85,7 @@ func (m *PerfMap) update() (rewritten bool) {
 	if st.Size < m.kept.size || !m.matches() {
 		return true
 	}
-	if err := m.kept.append(m.file, st.Size-m.kept.size); err != nil {
+	if err := m.kept.append(io.NewSectionReader(m.file, m.kept.size, st.Size-m.kept.size), st.Size-m.kept.size); err != nil {
 		m.err = err
 	}
 	m.mtime = st.Mtim
@@ -122,7 +120,7 @@ func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
 // perfMaps follows the perf maps of processes that were sampled in JIT code.
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest version of each process, by pid
-	spool    spool
+	spool    *spool
 	patience *answer.Patience
 	missed   time.Time // when missing maps were last looked for
 }
@@ -133,7 +131,7 @@ const missingEvery = time.Second
 
 // open starts to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
-	m := &PerfMap{pid: pid, kept: spooled{in: &p.spool}}
+	m := &PerfMap{pid: pid, kept: spooled{in: p.spool}}
 	m.file, m.err = openPerfMap(p.patience, pid)
 	if m.file != nil {
 		m.update()
@@ -184,7 +182,7 @@ func (p *perfMaps) follow(fn func(pid int)) {
 		}
 		if rewritten {
 			m.file = nil
-			m.next = &PerfMap{pid: pid, from: monotonic.Now(), file: file, kept: spooled{in: &p.spool}}
+			m.next = &PerfMap{pid: pid, from: monotonic.Now(), file: file, kept: spooled{in: p.spool}}
 			m.next.update()
 			p.followed[pid] = m.next
 			fn(pid)
@@ -212,10 +210,9 @@ func (p *perfMaps) leave(pid int) {
 	}
 }
 
-// close stops following and drops the copies.
-func (p *perfMaps) close() error {
+// close stops following.
+func (p *perfMaps) close() {
 	for pid := range p.followed {
 		p.leave(pid)
 	}
-	return p.spool.close()
 }

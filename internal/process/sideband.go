@@ -49,7 +49,7 @@ func (s *Sideband) AddCPU(cpu int) error {
 		Mmap2: true, Comm: true, CommExec: true, Task: true, Cgroup: s.cgroups,
 		SampleIDAll: true, MonotonicClock: true,
 		Watermark: uint32(s.pages * os.Getpagesize() / 2),
-	}, -1, cpu, -1, 0)
+	}, -1, cpu)
 	if err != nil {
 		return fmt.Errorf("listen to processes on CPU %d: %w", cpu, err)
 	}

@@ -223,8 +223,8 @@ func checkMaps(t *testing.T, table *Table, pid int) {
 }
 
 // TestSidebandLive watches a process that maps a file like dlopen, maps memory over it,
-// and executes another program. It resolves addresses after each step, and those of
-// earlier steps again.
+// and executes another program. It resolves addresses after each step, and
+// addresses of earlier steps again.
 func TestSidebandLive(t *testing.T) {
 	testenv.EveryKernel(t)
 	table, drain := listen(t)

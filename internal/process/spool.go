@@ -21,22 +21,22 @@ type spool struct {
 // spoolLimit bounds the copies, in bytes. The writers of the files may never stop.
 const spoolLimit = 256 << 20
 
-// append copies n bytes of r from offset off to the end of the spool, or fewer if r or
-// the spool's limit ends.
-func (s *spool) append(r io.ReaderAt, off, n int64) (copied int64, err error) {
+// append copies n bytes of r to the end of the spool, or fewer if r or the spool's limit
+// ends.
+func (s *spool) append(r io.Reader, n int64) (copied int64, err error) {
 	if s.file == nil {
 		if s.file, err = tempfile.Create(); err != nil {
-			return 0, fmt.Errorf("keep a copy of a perf map: %w", err)
+			return 0, fmt.Errorf("keep a copy of the names of compiled code: %w", err)
 		}
 	}
 	room := s.limit - s.size
-	copied, err = io.Copy(io.NewOffsetWriter(s.file, s.size), io.NewSectionReader(r, off, min(n, room)))
+	copied, err = io.Copy(io.NewOffsetWriter(s.file, s.size), io.LimitReader(r, min(n, room)))
 	s.size += copied
 	if err != nil {
-		return copied, fmt.Errorf("keep a copy of a perf map: %w", err)
+		return copied, fmt.Errorf("keep a copy of the names of compiled code: %w", err)
 	}
 	if n > room {
-		return copied, fmt.Errorf("keep a copy of a perf map: more than %d bytes of them", s.limit)
+		return copied, fmt.Errorf("keep a copy of the names of compiled code: more than %d bytes of them", s.limit)
 	}
 	return copied, nil
 }
@@ -48,8 +48,8 @@ func (s *spool) close() error {
 	return s.file.Close()
 }
 
-// spooled is a copy of the beginning of a growing file. Once it is complete, it is safe
-// for concurrent reads.
+// spooled is a copy of the beginning of a growing file, or of parts of it. Once it is
+// complete, it is safe for concurrent reads.
 type spooled struct {
 	in     *spool
 	chunks []chunk
@@ -59,10 +59,10 @@ type spooled struct {
 // chunk is size bytes of a file at offset off, which are in the spool at offset at.
 type chunk struct{ off, at, size int64 }
 
-// append copies the next n bytes of r, the file.
-func (f *spooled) append(r io.ReaderAt, n int64) error {
+// append copies the next n bytes from r.
+func (f *spooled) append(r io.Reader, n int64) error {
 	at := f.in.size
-	copied, err := f.in.append(r, f.size, n)
+	copied, err := f.in.append(r, n)
 	if last := len(f.chunks) - 1; last >= 0 && f.chunks[last].at+f.chunks[last].size == at {
 		f.chunks[last].size += copied
 	} else {
@@ -92,4 +92,9 @@ func (f *spooled) ReadAt(b []byte, off int64) (n int, err error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// clone returns a copy that does not change when f grows.
+func (f *spooled) clone() spooled {
+	return spooled{in: f.in, chunks: slices.Clone(f.chunks), size: f.size}
 }

@@ -18,7 +18,7 @@ func TestSpool(t *testing.T) {
 		f *spooled
 		n int64
 	}{{&a, 5}, {&a, 10}, {&b, 100}, {&a, 0}, {&a, 1000}, {&b, 7}, {&b, 20}, {&a, 1}} {
-		if err := step.f.append(bytes.NewReader(text), step.n); err != nil {
+		if err := step.f.append(bytes.NewReader(text[step.f.size:]), step.n); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
@@ -37,10 +37,10 @@ func TestSpoolLimit(t *testing.T) {
 	t.Cleanup(func() { _ = s.close() })
 	f := spooled{in: s}
 	text := []byte("0123456789abcdef")
-	if err := f.append(bytes.NewReader(text), 8); err != nil {
+	if err := f.append(bytes.NewReader(text[f.size:]), 8); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.append(bytes.NewReader(text), 8); err == nil {
+	if err := f.append(bytes.NewReader(text[f.size:]), 8); err == nil {
 		t.Error("got no error beyond the limit")
 	}
 	if err := iotest.TestReader(io.NewSectionReader(&f, 0, f.size), text[:10]); err != nil {

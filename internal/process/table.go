@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"fulgur/internal/files/answer"
@@ -31,6 +32,7 @@ type Table struct {
 	images   map[int]*image // the newest image of each pid
 	files    *files
 	perfMaps perfMaps
+	dumps    jitDumps
 	storms   map[int]*storm // processes that mapped code lately, or too often
 	late     lateMaps
 	sync     func()
@@ -53,6 +55,8 @@ type Location struct {
 	MapStart, MapLimit, MapOffset uint64
 	// PerfMap may name the code; it is set only for KindAnon.
 	PerfMap *PerfMap
+	// JITDumps may name it, too, or are nil; they are set only for KindAnon.
+	JITDumps *JITDumps
 }
 
 // NewTable returns an empty table.
@@ -65,7 +69,8 @@ func NewTable(o Options) *Table {
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}
-	t.perfMaps = perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, patience: t.files.patience}
+	t.perfMaps = perfMaps{followed: map[int]*PerfMap{}, spool: &spool{limit: spoolLimit}, patience: t.files.patience}
+	t.dumps = jitDumps{followed: map[int]*JITDumps{}, spool: &spool{limit: spoolLimit}, patience: t.files.patience}
 	return t
 }
 
@@ -146,6 +151,9 @@ func (t *Table) push(pid int, i *image) {
 		if i.perfMap == nil {
 			t.perfMaps.leave(pid)
 		}
+		if i.dumps == nil {
+			t.dumps.leave(pid)
+		}
 	}
 	t.images[pid] = i
 }
@@ -157,11 +165,12 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	}
 	i := t.image(r.PID)
 	m := procfs.Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
-	mapped := t.mapping(m, r.InoGen, r.PID, i.parent)
+	mapped, dump := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
 	if i.has(mapped) {
 		return
 	}
+	i.marked = mark(i.marked, dump)
 	fresh := i.base.replaces(mapped)
 	if i.insert(mapped) || fresh {
 		t.replaced(r.PID)
@@ -169,23 +178,27 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	t.mapped(r.PID)
 }
 
-// mapping converts m and queues its file for opening.
-func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) mapping {
-	mapped := mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
+// mapping converts m and queues its file for opening. dump is the file if it may be a
+// jitdump file, which is not code.
+func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) (mapped mapping, dump *File) {
+	mapped = mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
 	if mapped.kind != KindFile {
-		return mapped
+		return mapped, nil
 	}
 	key := FileKey{m.Maj, m.Min, m.Ino, gen}
 	f := t.files.intern(key, m.Name, source{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
-	if isMemfd(m.Name) {
+	if marker := isJITDump(m.Name); marker || isMemfd(m.Name) {
 		t.files.openQueued()
 		if !f.isELF() {
 			mapped.kind = KindAnon
-			return mapped
+			if marker {
+				dump = f
+			}
+			return mapped, dump
 		}
 	}
 	mapped.file = f
-	return mapped
+	return mapped, nil
 }
 
 // vsyscall is the page of legacy system calls on amd64, at the same address in every
@@ -213,7 +226,7 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	}
 	l := Location{Kind: m.kind, File: m.file, Offset: addr, MapStart: m.start, MapLimit: m.limit, MapOffset: m.off}
 	if m.kind == KindAnon {
-		l.PerfMap = t.perfMap(pid, i, time)
+		l.PerfMap, l.JITDumps = t.perfMap(pid, i, time), t.jitDumpsOf(pid, i)
 	}
 	if m.file != nil {
 		l.Offset = addr - m.start + m.off
@@ -270,7 +283,8 @@ func (t *Table) read(pid int, i *image) (gone bool) {
 		}
 		parent := t.images[candidate].parent
 		for _, m := range maps {
-			b.maps = append(b.maps, t.mapping(m, 0, candidate, parent))
+			mapped, dump := t.mapping(m, 0, candidate, parent)
+			b.maps, b.marked = append(b.maps, mapped), mark(b.marked, dump)
 		}
 		t.files.openQueued()
 		b.read, b.before = true, nil
@@ -350,8 +364,11 @@ func (t *Table) invalidate(pid int, i *image) {
 	}
 	t.push(pid, &image{
 		from: t.now, exit: i.exit, threaded: true, parent: i.parent, forked: i.forked,
-		base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap,
+		base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap, dumps: i.dumps, inherited: i.inherited,
 	})
+	if i.dumps != nil {
+		i.dumps.asked = -1
+	}
 }
 
 // Forget drops processes that exited and mappings that were displaced before the given
@@ -362,6 +379,7 @@ func (t *Table) Forget(before uint64) {
 			if !i.threaded || survivor(pid) == 0 {
 				delete(t.images, pid)
 				t.perfMaps.leave(pid)
+				t.dumps.leave(pid)
 				continue
 			}
 			i.exit = monotonic.Now() // check again when that time has passed
@@ -374,7 +392,10 @@ func (t *Table) Forget(before uint64) {
 // NextPeriod starts a new period. Stacks from before the last two periods are no longer
 // needed, so files that only those refer to may be dropped. Without calls of NextPeriod,
 // all files that stacks refer to are kept.
-func (t *Table) NextPeriod() { t.files.period.Add(1) }
+func (t *Table) NextPeriod() {
+	t.files.period.Add(1)
+	t.dumps.nextPeriod()
+}
 
 // eachFile calls fn with the file of each mapping.
 func (t *Table) eachFile(fn func(*File)) {
@@ -386,9 +407,9 @@ func (t *Table) eachFile(fn func(*File)) {
 }
 
 func (i *image) eachFile(fn func(*File)) {
-	lists := [][]mapping{i.live, i.past}
+	lists, marked := [][]mapping{i.live, i.past}, i.marked
 	if i.base != nil {
-		lists = append(lists, i.base.maps)
+		lists, marked = append(lists, i.base.maps), slices.Concat(marked, i.base.marked)
 		if i.base.before != nil {
 			i.base.before.eachFile(fn)
 		}
@@ -399,6 +420,9 @@ func (i *image) eachFile(fn func(*File)) {
 				fn(m.file)
 			}
 		}
+	}
+	for _, f := range marked {
+		fn(f)
 	}
 }
 
@@ -411,6 +435,7 @@ func (t *Table) Gone() uint64 { return t.gone }
 // code and most JITs do not write another map for it.
 func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 	if i.perfMap == nil {
+		i.perfMap = &PerfMap{pid: pid, err: ErrFileGone} // for a circle of parents
 		i.perfMap = t.findPerfMap(pid, i)
 	}
 	return i.perfMap.at(time)
@@ -424,10 +449,7 @@ func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
 	if !i.forked || !errors.Is(m.err, fs.ErrNotExist) {
 		return m
 	}
-	parent := t.images[i.parent]
-	for parent != nil && i.from < parent.from {
-		parent = parent.prev
-	}
+	parent := t.imageAtFork(i)
 	if parent == nil {
 		return m
 	}
@@ -438,21 +460,40 @@ func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
 	return m
 }
 
-// FollowPerfMaps reads what was appended to the perf maps of processes that were sampled
-// in JIT code. If a map was rewritten it calls the function of [Table.OnReplaced],
-// because the JIT may have placed other code at the same addresses.
-func (t *Table) FollowPerfMaps() { t.perfMaps.follow(t.replaced) }
+// imageAtFork returns the image that the parent of i had when it forked, or nil if it is
+// not known.
+func (t *Table) imageAtFork(i *image) *image {
+	parent := t.images[i.parent]
+	for parent != nil && i.from < parent.from {
+		parent = parent.prev
+	}
+	return parent
+}
 
-// FinishPerfMaps calls FollowPerfMaps for the last time, and looks again for maps that
-// did not exist at first.
-func (t *Table) FinishPerfMaps() {
+// FollowJIT reads what was appended to the perf maps and jitdump files of processes that
+// were sampled in JIT code. It calls the function of [Table.OnReplaced] if the JIT may have
+// placed other code at the same addresses: if a map was rewritten, or a jitdump file grew,
+// and about once per second for processes with such a file, since a JIT may write it late.
+func (t *Table) FollowJIT() {
+	t.perfMaps.follow(t.replaced)
+	t.dumps.follow(monotonic.Now(), dumpStep, dumpStep/filePart, t.replaced)
+}
+
+// FinishJIT calls FollowJIT for the last time. It looks again for maps that did not exist at
+// first, and reads all of the jitdump files.
+func (t *Table) FinishJIT() {
 	t.perfMaps.missed = time.Time{}
-	t.FollowPerfMaps()
+	t.FollowJIT()
+	t.dumps.follow(monotonic.Now(), dumpRest, dumpRest, t.replaced)
 }
 
 // Close closes the mapped files. Files that the table returned remain readable as long as
-// they are reachable; perf maps do not.
-func (t *Table) Close() error { return errors.Join(t.files.close(), t.perfMaps.close()) }
+// they are reachable; perf maps and jitdump files do not.
+func (t *Table) Close() error {
+	t.perfMaps.close()
+	t.dumps.close()
+	return errors.Join(t.files.close(), t.perfMaps.spool.close(), t.dumps.spool.close())
+}
 
 // String describes the location for messages.
 func (l Location) String() string {

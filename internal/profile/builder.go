@@ -6,8 +6,8 @@ import (
 )
 
 // Builder builds a [Profile]. It interns everything: equal mappings, functions, frames,
-// stacks, tasks and owners get one ID, and samples that differ only in their values are added up.
-// It is not safe for concurrent use.
+// stacks, tasks and owners get one ID, and samples that differ only in their values are
+// added up. It is not safe for concurrent use.
 //
 // A profile stays within the limits of this package whatever is added: stacks that exceed
 // them end in a marker, [Truncated], but the values of samples are always added.
@@ -275,7 +275,7 @@ func (b *Builder) sample(s Sample) int {
 }
 
 // Profile returns the profile built so far, with the given metadata and losses, to which
-// it adds what was truncated. The builder must not be used afterwards.
+// it adds the truncated data. The builder must not be used afterwards.
 func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	p := b.p
 	p.Meta, p.Losses = m, l

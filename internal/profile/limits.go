@@ -10,7 +10,7 @@ import (
 
 // Limits of profiles read from files. Files are untrusted: a few kilobytes can describe
 // terabytes. Each limit is far above what profilers write, and low enough for a machine
-// with a few gigabytes of free memory. What exceeds MaxDepth, MaxTables, MaxFrames or
+// with a few gigabytes of free memory. Data that exceeds MaxDepth, MaxTables, MaxFrames or
 // MaxName is truncated and counted in [Losses]. Exceeding another limit is an error.
 const (
 	// MaxDepth is the maximum number of frames in a stack. The kernel records 127 unless
@@ -24,8 +24,8 @@ const (
 	// frames, whereas writing takes time and space for each frame: at this limit, seconds
 	// and gigabytes.
 	MaxFrames = 1 << 28
-	// MaxName is the maximum length of a name, in bytes. The longest names are those of
-	// C++ templates, which compilers truncate or hash at several thousand characters.
+	// MaxName is the maximum length of a name, in bytes. C++ templates have the longest
+	// names, which compilers truncate or hash at several thousand characters.
 	MaxName = 16 << 10
 	// MaxValues is the maximum number of value types. perf record can count all system
 	// call tracepoints at once, about 700.
@@ -50,7 +50,7 @@ var (
 // ErrUnpacked is the error of an input larger than MaxUnpacked.
 var ErrUnpacked = errors.New("longer than 64 GiB unpacked")
 
-// Truncated is the name of the marker that replaces what was truncated: the frames of a
+// Truncated is the name of the marker that replaces truncated data: the frames of a
 // stack beyond MaxDepth, or the whole stack if the tables are full.
 const Truncated = "[truncated]"
 

@@ -65,6 +65,8 @@ const (
 	LossNoMapping
 	// LossNotGrowing: samples whose user stack contradicts the unwind table.
 	LossNotGrowing
+	// LossCopy: samples whose user stack was copied only in part.
+	LossCopy
 	// LossUnwindFiles: files whose unwind information could not be read.
 	LossUnwindFiles
 	// LossUnwindMemory: files whose unwind information did not fit into the memory for
@@ -81,7 +83,7 @@ const (
 	// LossMissed: waits whose end the kernel did not report, as the next one of the
 	// same thread shows: they are in no count.
 	LossMissed
-	// LossUnfollowed: waits and requests that found no room to be remembered until
+	// LossUnfollowed: waits, requests and calls that found no room to be remembered until
 	// their end.
 	LossUnfollowed
 	// LossRemaps: replacements of a process's code at its address without a mark
@@ -90,12 +92,16 @@ const (
 	// LossProcessesGone: processes whose mappings could not be read because they had
 	// exited.
 	LossProcessesGone
-	// LossUnresolved: samples whose own function, the leaf of the stack, has no name.
+	// LossUnresolved: samples whose own function, the leaf of the stack, has no name, and
+	// is in a file or in the kernel.
 	LossUnresolved
+	// LossUnresolvedGenerated: the same, where it is code that the process generated at run
+	// time.
+	LossUnresolvedGenerated
 	// LossUnresolvedCallers: other samples with at least one caller without a name.
 	LossUnresolvedCallers
-	// LossUnresolvedFrames: distinct functions without a name, and addresses at which no
-	// function is known.
+	// LossUnresolvedFrames: the distinct functions of LossUnresolved, and addresses at which
+	// no function is known.
 	LossUnresolvedFrames
 	// LossOverflows: samples that went through the ring because the count map was full
 	// or busy; nothing is missing for them.
@@ -110,42 +116,44 @@ const (
 
 // lossNames are the names of the causes in files, which must not change.
 var lossNames = [NumLosses]string{
-	LossSamples:           "samples",
-	LossUnsent:            "unsent",
-	LossSkipped:           "skipped",
-	LossLimited:           "limited",
-	LossThrottled:         "throttled",
-	LossTraces:            "traces",
-	LossTruncatedUser:     "truncated_user",
-	LossTruncatedKernel:   "truncated_kernel",
-	LossCrowded:           "crowded",
-	LossTooDeep:           "too_deep",
-	LossTooMany:           "too_many",
-	LossLongNames:         "long_names",
-	LossUnnamed:           "unnamed",
-	LossUserFaults:        "user_faults",
-	LossBrokenUser:        "broken_user",
-	LossBrokenGenerated:   "broken_generated",
-	LossNotReady:          "not_ready",
-	LossEvicted:           "evicted",
-	LossNoTable:           "no_table",
-	LossUnsupported:       "unsupported",
-	LossNoMapping:         "no_mapping",
-	LossNotGrowing:        "not_growing",
-	LossUnwindFiles:       "unwind_files",
-	LossUnwindMemory:      "unwind_memory",
-	LossUnwindProcesses:   "unwind_processes",
-	LossSideband:          "sideband",
-	LossUntracked:         "untracked",
-	LossMissed:            "missed",
-	LossUnfollowed:        "unfollowed",
-	LossRemaps:            "remaps",
-	LossProcessesGone:     "processes_gone",
-	LossUnresolved:        "unresolved",
-	LossUnresolvedCallers: "unresolved_callers",
-	LossUnresolvedFrames:  "unresolved_frames",
-	LossOverflows:         "overflows",
-	LossRetries:           "retries",
+	LossSamples:             "samples",
+	LossUnsent:              "unsent",
+	LossSkipped:             "skipped",
+	LossLimited:             "limited",
+	LossThrottled:           "throttled",
+	LossTraces:              "traces",
+	LossTruncatedUser:       "truncated_user",
+	LossTruncatedKernel:     "truncated_kernel",
+	LossCrowded:             "crowded",
+	LossTooDeep:             "too_deep",
+	LossTooMany:             "too_many",
+	LossLongNames:           "long_names",
+	LossUnnamed:             "unnamed",
+	LossUserFaults:          "user_faults",
+	LossBrokenUser:          "broken_user",
+	LossBrokenGenerated:     "broken_generated",
+	LossNotReady:            "not_ready",
+	LossEvicted:             "evicted",
+	LossNoTable:             "no_table",
+	LossUnsupported:         "unsupported",
+	LossNoMapping:           "no_mapping",
+	LossNotGrowing:          "not_growing",
+	LossCopy:                "copy",
+	LossUnwindFiles:         "unwind_files",
+	LossUnwindMemory:        "unwind_memory",
+	LossUnwindProcesses:     "unwind_processes",
+	LossSideband:            "sideband",
+	LossUntracked:           "untracked",
+	LossMissed:              "missed",
+	LossUnfollowed:          "unfollowed",
+	LossRemaps:              "remaps",
+	LossProcessesGone:       "processes_gone",
+	LossUnresolved:          "unresolved",
+	LossUnresolvedGenerated: "unresolved_generated",
+	LossUnresolvedCallers:   "unresolved_callers",
+	LossUnresolvedFrames:    "unresolved_frames",
+	LossOverflows:           "overflows",
+	LossRetries:             "retries",
 }
 
 // String returns the name of the cause in files, such as "truncated_user".

@@ -94,30 +94,34 @@ func (p *Profile) CountUnnamed() {
 			continue
 		}
 		unnamed[id] = true
-		if f.Function != 0 {
-			f.Address = 0
-		}
-		distinct[code{f.Function, f.Mapping, f.Address}] = true
 	}
 	below := make([]bool, len(p.Stacks)) // whether a stack has such a frame
 	for id := 1; id < len(p.Stacks); id++ {
 		s := p.Stacks[id]
 		below[id] = below[s.Parent] || unnamed[s.Frame]
 	}
-	var leaves, callers uint64
+	var leaves, generated, callers uint64
 	counts := p.counts()
 	for _, s := range p.Samples {
-		switch {
-		case unnamed[p.Stacks[s.Stack].Frame]:
+		switch leaf := p.Stacks[s.Stack].Frame; {
+		case unnamed[leaf] && p.Frames[leaf].Kind == KindJIT:
+			generated += s.count(counts)
+		case unnamed[leaf]:
 			leaves += s.count(counts)
+			f := p.Frames[leaf]
+			if f.Function != 0 {
+				f.Address = 0
+			}
+			distinct[code{f.Function, f.Mapping, f.Address}] = true
 		case below[s.Stack]:
 			callers += s.count(counts)
 		}
 	}
 	if counts < 0 {
 		leaves = min(leaves, 1) * p.Losses[LossUnresolved]
+		generated = min(generated, 1) * p.Losses[LossUnresolvedGenerated]
 		callers = min(callers, 1) * p.Losses[LossUnresolvedCallers]
 	}
-	p.Losses[LossUnresolved], p.Losses[LossUnresolvedCallers] = leaves, callers
+	p.Losses[LossUnresolved], p.Losses[LossUnresolvedGenerated], p.Losses[LossUnresolvedCallers] = leaves, generated, callers
 	p.Losses[LossUnresolvedFrames] = uint64(len(distinct))
 }

@@ -101,3 +101,23 @@ func TestNamed(t *testing.T) {
 		}
 	}
 }
+
+// The places without names are those of the samples without names, not of their callers.
+func TestCountUnnamed(t *testing.T) {
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	mapping := b.Mapping(Mapping{Path: "/bin/a"})
+	at := func(parent StackID, address uint64) StackID {
+		return b.Push(parent, b.Frame(Frame{Mapping: mapping, Address: address}))
+	}
+	callers := at(at(0, 1), 2)
+	named := b.Push(callers, b.Frame(Frame{Mapping: mapping, Address: 3, Function: b.Function(Function{Name: "f", SystemName: "f"})}))
+	for _, s := range []StackID{at(callers, 4), at(0, 4), named} {
+		b.Add(Sample{Stack: s, CPU: -1, Values: []int64{1}})
+	}
+	p := b.Profile(Meta{}, Losses{})
+	p.CountUnnamed()
+	if l := p.Losses; l[LossUnresolved] != 2 || l[LossUnresolvedFrames] != 1 || l[LossUnresolvedCallers] != 1 {
+		t.Errorf("got %d samples at %d places, and %d with unnamed callers; want 2 at 1, and 1",
+			l[LossUnresolved], l[LossUnresolvedFrames], l[LossUnresolvedCallers])
+	}
+}

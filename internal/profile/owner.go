@@ -27,7 +27,7 @@ func (o *Owner) fields() []*string {
 	return []*string{&o.Unit, &o.ContainerID, &o.Container, &o.Image, &o.Runtime, &o.Pod, &o.Namespace, &o.PodUID}
 }
 
-// Grouping is what the first frame of stacks stands for.
+// Grouping is the meaning of the first frame of stacks.
 type Grouping uint8
 
 // The groupings.
@@ -86,7 +86,7 @@ func (o Owner) PodName() string {
 
 // Service returns the name of the service that the process belongs to, or "" if it is
 // unknown: its container's name or its unit without the ending. A session or a user's
-// manager is not a service. That of a pod is known only to Kubernetes.
+// manager is not a service. Only Kubernetes knows the service of a pod.
 func (o Owner) Service() string {
 	switch {
 	case o.Pod != "" || o.PodUID != "":

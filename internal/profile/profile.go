@@ -1,16 +1,3 @@
-// Package profile is the model that every mode of fulgur fills and every encoder reads:
-// tasks, mappings, functions, frames, stacks as a prefix tree, samples and losses. It
-// imports nothing from fulgur and knows neither the kernel nor a file format. It also
-// defines the limits of profiles, on which all readers and writers rely.
-//
-// All tables are slices indexed by small integer IDs. Index 0 means "none" in each table
-// that has a none. A Profile is built by a [Builder], which interns, and is read-only
-// afterwards.
-//
-// The subpackages encode and decode formats (encode, decode, perfdata), write outputs
-// (output), store recordings (timeline) and relate a profile to its binaries (code,
-// annotate). None of them measures anything. Read this file first, then builder.go, and
-// encode/folded for the simplest encoder.
 package profile
 
 import (
@@ -64,10 +51,13 @@ type (
 	OwnerID uint32
 )
 
+// KernelPath is the [Mapping.Path] of the kernel's own code, as in perf.
+const KernelPath = "[kernel.kallsyms]"
+
 // Mapping is a file, or a region without one, that contains code.
 type Mapping struct {
 	// Path is the file's name as seen by the profiled process, or a name in brackets:
-	// "[kernel.kallsyms]", "[vdso]", "[anon]", "[module]".
+	// [KernelPath], "[vdso]", "[anon]", "[module]".
 	Path string
 	// BuildID is the GNU build ID in lowercase hex, or empty if there is none or the file
 	// could not be opened.
@@ -208,6 +198,8 @@ const (
 	// cannot read the stack of a thread that is not running. The outermost frame is the
 	// marker "[before measurement]".
 	EndUnseen
+	// EndCopy: perf record copied only a part of the stack, and the rest is not in it.
+	EndCopy
 )
 
 // Cut reports whether a stack with this end lacks its root, or may lack it for a known
@@ -251,13 +243,15 @@ func (e End) String() string {
 		return "unwind table evicted"
 	case EndUnseen:
 		return "before measurement"
+	case EndCopy:
+		return "end of stack copy"
 	}
 	return "unknown"
 }
 
 // ParseEnd returns the reason that [End.String] shows as text, or EndNone.
 func ParseEnd(text string) End {
-	for e := EndNone; e <= EndUnseen; e++ {
+	for e := EndNone; e <= EndCopy; e++ {
 		if e.String() == text {
 			return e
 		}
@@ -286,8 +280,11 @@ type Meta struct {
 	Duration time.Duration
 	// Event is the sampled event's name: "cycles", "cpu-clock"…
 	Event string
-	// Frequency is the requested rate in Hz, or 0 if Period was requested.
-	Frequency uint64
+	// Frequency is the requested rate in Hz, or 0 if Period was requested. If fulgur lowered
+	// the rate to save CPU time, Frequency is the lower rate, and RequestedFrequency is not 0.
+	Frequency, RequestedFrequency uint64
+	// NamesOmitted is set if fulgur did not look up functions, to save CPU time or memory.
+	NamesOmitted bool
 	// Period is the requested number of events between samples, or 0 if Frequency was
 	// requested.
 	Period uint64
@@ -332,6 +329,16 @@ type Profile struct {
 	Owners     []Owner
 	Samples    []Sample
 	Losses     Losses
+	// Published are the attributes that processes publish about themselves, by PID. They are
+	// untrusted.
+	Published map[int][]Attribute
+}
+
+// Attribute is an attribute in the sense of OpenTelemetry.
+type Attribute struct {
+	Key string
+	// Value is a string, an int64 or a bool.
+	Value any
 }
 
 // Total returns the sum of value i over all samples.

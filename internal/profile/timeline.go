@@ -21,6 +21,8 @@ type Timeline struct {
 	Threads   []Thread
 	Counters  []Counter
 	Events    Events
+	// MarkerTypes holds the types of markers.
+	MarkerTypes []MarkerType
 
 	// Reasons maps a stack to what a thread blocked in it waits for: "futex", "disk
 	// read". For other stacks the reason is unknown.
@@ -36,8 +38,8 @@ type (
 	ProcessID uint32
 	// ThreadID indexes [Timeline.Threads].
 	ThreadID uint32
-	// CounterID indexes [Timeline.Counters].
-	CounterID uint32
+	// MarkerTypeID indexes [Timeline.MarkerTypes].
+	MarkerTypeID uint32
 )
 
 // Process is a process. Another process that reuses its PID is a different one.
@@ -112,6 +114,8 @@ type Events interface {
 	BlockIO(ThreadID) iter.Seq2[BlockIO, error]
 	// Faults yields a thread's page faults.
 	Faults(ThreadID) iter.Seq2[Fault, error]
+	// Markers yields a thread's markers.
+	Markers(ThreadID) iter.Seq2[Marker, error]
 }
 
 // OnCPU is a sample of a running thread.
@@ -275,4 +279,25 @@ type Fault struct {
 	Count int64
 	// Stack is the stack that accessed the memory.
 	Stack StackID
+}
+
+// Marker is a hit of an event.
+type Marker struct {
+	Time int64
+	Type MarkerTypeID
+	// Values holds the values of the type's fields as text, "" if unknown. They are
+	// untrusted.
+	Values []string
+	// Stack is the stack that hit the event.
+	Stack StackID
+}
+
+// MarkerType is a type of markers.
+type MarkerType struct {
+	// Name is the name of the place that is hit, such as "sched:sched_switch".
+	Name string
+	// Event is the name of the event. It can be a pattern that several places match.
+	Event string
+	// Fields holds the names of fields.
+	Fields []string
 }

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -58,8 +59,12 @@ func ParseCode(record []byte) (Identity, Code, error) {
 const Cut = "…"
 
 // Text converts a text of length characters to UTF-8. Characters have width bytes: 1 for
-// Latin-1, 2 for UCS-2, 4 for UTF-32. b is the start of the text; "…" marks a truncated one.
+// Latin-1, 2 for UCS-2, 4 for UTF-32. With width 0, the text is in UTF-8 already and has length
+// bytes. b is the start of the text; "…" marks a truncated one.
 func Text(b []byte, length, width uint32) string {
+	if width == 0 {
+		return utf8Text(b, length)
+	}
 	if width != 1 && width != 2 && width != 4 {
 		return ""
 	}
@@ -80,6 +85,26 @@ func Text(b []byte, length, width uint32) string {
 		s.WriteString(Cut)
 	}
 	return s.String()
+}
+
+// utf8Text returns a text of length bytes of UTF-8, which begins with b. A text that contains
+// a zero byte, which only forged names do, is truncated there: escaped, the rest could be long.
+func utf8Text(b []byte, length uint32) string {
+	if i := bytes.IndexByte(b[:min(uint64(len(b)), uint64(length))], 0); i >= 0 {
+		return strings.ToValidUTF8(string(b[:i]), string(utf8.RuneError)) + Cut
+	}
+	if uint64(len(b)) >= uint64(length) {
+		return strings.ToValidUTF8(string(b[:length]), string(utf8.RuneError))
+	}
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				b = b[:i]
+			}
+			break
+		}
+	}
+	return strings.ToValidUTF8(string(b), string(utf8.RuneError)) + Cut
 }
 
 // one returns r, or the replacement character if r is not valid in UTF-8.

@@ -44,7 +44,32 @@ func TestParseCode(t *testing.T) {
 	}
 }
 
+// A text in UTF-8 is cut between characters.
+func TestTextUTF8(t *testing.T) {
+	for _, test := range []struct {
+		text   string
+		length uint32
+		want   string
+	}{
+		{"fünf関数", 11, "fünf関数"},
+		{"fünf関数", 5, "fünf"},
+		{"f\xff", 2, "f\ufffd"},
+		{"fü", 300, "fü…"},
+		{"f\xc3", 300, "f…"},
+		{"関\xe6\x95", 300, "関…"},
+		{"", 300, "…"},
+		{"f\x00\x00", 3, "f…"},
+		{"f\x00g", 1, "f"},
+		{"\x80\x80\x80\x80\x80", 300, "\ufffd…"},
+	} {
+		if got := Text([]byte(test.text), test.length, 0); got != test.want {
+			t.Errorf("%q, %d bytes: got %q, want %q", test.text, test.length, got, test.want)
+		}
+	}
+}
+
 func FuzzParseCode(f *testing.F) {
+	f.Add(uint32(300), uint32(0), uint32(9), []byte("fünf関数"))
 	f.Add(uint32(3), uint32(1), uint32(9), []byte("name"))
 	f.Add(uint32(1<<31), uint32(1<<31), uint32(1<<31), []byte{0xff, 0xd8, 0, 0})
 	f.Fuzz(func(t *testing.T, length, width, lines uint32, text []byte) {

@@ -1,6 +1,10 @@
 package runtimes
 
-import "errors"
+import (
+	"errors"
+
+	"fulgur/bpf"
+)
 
 // ErrNotReady means that the runtime of a process has not started yet.
 var ErrNotReady = errors.New("the runtime has not started yet")
@@ -10,15 +14,12 @@ type UnknownError string
 
 func (e UnknownError) Error() string { return string(e) }
 
-// hashMultiplier is HASH_MULTIPLIER of bpf/task.h.
-const hashMultiplier = 0x9e3779b97f4a7c15
-
 // Hash returns the upper half of a hash of words, as the kernel side makes it with
-// hash_step() of bpf/task.h, beginning with the first word.
+// hash_step() of bpf/hash.h, beginning with the first word.
 func Hash(first uint64, words ...uint64) uint32 {
 	hash := first
 	for _, w := range words {
-		hash = (hash ^ w) * hashMultiplier
+		hash = (hash ^ w) * bpf.HashMultiplier
 		hash ^= hash >> 29
 	}
 	return uint32(hash >> 32)
@@ -26,7 +27,8 @@ func Hash(first uint64, words ...uint64) uint32 {
 
 // Memory reads the memory of a process.
 type Memory interface {
-	// Read fills b with the bytes from an address on.
+	// Read fills b with the bytes from an address on. The error wraps unix.EFAULT if the
+	// process has no memory there. After other errors, a later attempt may succeed.
 	Read(b []byte, addr uint64) error
 }
 

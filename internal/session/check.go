@@ -61,7 +61,7 @@ func (o *Options) ringPreset() uint32 {
 	return probe.DefaultRingSize
 }
 
-// completeSizes limits map sizes to what the kernel accepts and a machine has.
+// completeSizes limits map sizes by the kernel's limits and the machine's memory.
 // Larger sizes are probably typos.
 func (o *Options) completeSizes() error {
 	for _, s := range []struct {

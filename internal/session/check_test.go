@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"fulgur/bpf"
-	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/probe"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
 )
@@ -28,7 +28,7 @@ func TestCompleteDefaults(t *testing.T) {
 	if want := min(limit, bpf.MaxDepth); o.MaxDepth != want {
 		t.Errorf("got depth %d, want %d", o.MaxDepth, want)
 	}
-	if o.RingSize != oncpu.DefaultRingSize || o.CountEntries != oncpu.DefaultCountEntries || o.SeenEntries != oncpu.DefaultSeenEntries {
+	if o.RingSize != probe.DefaultRingSize || o.CountEntries != probe.DefaultCountEntries || o.SeenEntries != probe.DefaultSeenEntries {
 		t.Errorf("got sizes %d, %d, %d, want the defaults", o.RingSize, o.CountEntries, o.SeenEntries)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // Job is a measurement from its options to its result. A [Driver] calls the
-// methods in the order in which they stand here.
+// methods in this order.
 type Job interface {
 	// Prepare checks everything that can be checked before a command is
 	// launched, and opens the output.
 	Prepare(context.Context) error
-	// Take measures and writes the result. launched is the command, nil if
+	// Measure measures and writes the result. launched is the command, nil if
 	// there is none.
-	Take(ctx context.Context, launched *target.Launched) error
+	Measure(ctx context.Context, launched *target.Launched) error
 	// Close releases everything and discards an incomplete output. It is
 	// called whether or not the others fail.
 	Close() error
@@ -26,7 +26,7 @@ type Job interface {
 
 // Driver runs jobs.
 type Driver struct {
-	// Command, if not empty, is launched between Prepare and Take, and
+	// Command, if not empty, is launched between Prepare and Measure, and
 	// becomes the Target.
 	Command []string
 	Target  *target.Target
@@ -48,7 +48,7 @@ func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	err = j.Take(ctx, launched)
+	err = j.Measure(ctx, launched)
 	if launched != nil {
 		return loop.Await(ctx, launched, err, d.Stderr, d.Quiet)
 	}

@@ -15,11 +15,11 @@ import (
 
 // fakeJob records the calls of its methods.
 type fakeJob struct {
-	calls         []string
-	prepare, take error
-	close         error
-	target        *target.Target
-	pid           int // of the command, in Take
+	calls             []string
+	prepare, measured error
+	close             error
+	target            *target.Target
+	pid               int // of the command, in Measure
 }
 
 func (j *fakeJob) Prepare(context.Context) error {
@@ -27,13 +27,13 @@ func (j *fakeJob) Prepare(context.Context) error {
 	return j.prepare
 }
 
-func (j *fakeJob) Take(_ context.Context, launched *target.Launched) error {
-	j.calls = append(j.calls, "take")
+func (j *fakeJob) Measure(_ context.Context, launched *target.Launched) error {
+	j.calls = append(j.calls, "measured")
 	if len(j.target.PIDs) > 0 {
 		j.pid = j.target.PIDs[0]
 	}
-	if launched == nil || j.take != nil {
-		return j.take
+	if launched == nil || j.measured != nil {
+		return j.measured
 	}
 	return launched.Release()
 }
@@ -46,7 +46,7 @@ func (j *fakeJob) Close() error {
 func TestDriver(t *testing.T) {
 	testenv.Tool(t, "sh")
 	failure, atClose := errors.New("broken"), errors.New("not closed")
-	all, prepared := []string{"prepare", "take", "close"}, []string{"prepare", "close"}
+	all, prepared := []string{"prepare", "measured", "close"}, []string{"prepare", "close"}
 	for name, test := range map[string]struct {
 		command []string
 		job     fakeJob
@@ -54,13 +54,13 @@ func TestDriver(t *testing.T) {
 		err     error
 		calls   []string
 	}{
-		"no command":              {calls: all},
-		"command":                 {command: []string{"sh", "-c", "exit 7"}, code: 7, calls: all},
-		"Prepare fails":           {command: []string{"sh", "-c", "exit 7"}, job: fakeJob{prepare: failure}, code: 1, err: failure, calls: prepared},
-		"Take fails":              {job: fakeJob{take: failure}, code: 1, err: failure, calls: all},
-		"Take fails on a command": {command: []string{"sh", "-c", "exit 7"}, job: fakeJob{take: failure}, code: 1, err: failure, calls: all},
-		"Close fails":             {job: fakeJob{close: atClose}, err: atClose, calls: all},
-		"no such command":         {command: []string{"/no/such/command"}, code: 1, err: fs.ErrNotExist, calls: prepared},
+		"no command":                 {calls: all},
+		"command":                    {command: []string{"sh", "-c", "exit 7"}, code: 7, calls: all},
+		"Prepare fails":              {command: []string{"sh", "-c", "exit 7"}, job: fakeJob{prepare: failure}, code: 1, err: failure, calls: prepared},
+		"Measure fails":              {job: fakeJob{measured: failure}, code: 1, err: failure, calls: all},
+		"Measure fails on a command": {command: []string{"sh", "-c", "exit 7"}, job: fakeJob{measured: failure}, code: 1, err: failure, calls: all},
+		"Close fails":                {job: fakeJob{close: atClose}, err: atClose, calls: all},
+		"no such command":            {command: []string{"/no/such/command"}, code: 1, err: fs.ErrNotExist, calls: prepared},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var to target.Target

@@ -126,8 +126,8 @@ func (e *events) poll(now, before uint64) error {
 	return e.threads.Forget(int64(before))
 }
 
-// take handles a source's event record.
-func (e *events) take(i int, record []byte) error {
+// handleEvent handles a source's event record.
+func (e *events) handleEvent(i int, record []byte) error {
 	e.from = uint8(i)
 	return e.sources[i].Event(record, e)
 }

@@ -82,10 +82,10 @@ func TestEvents(t *testing.T) {
 		{blockIO, bytesOf(&request)},
 		{pageFaults, bytesOf(&fault)},
 	} {
-		if err := e.take(one.from, one.record); err != nil {
+		if err := e.handleEvent(one.from, one.record); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.take(one.from, one.record[:24]); err == nil {
+		if err := e.handleEvent(one.from, one.record[:24]); err == nil {
 			t.Errorf("got no error for part of an event of source %d", one.from)
 		}
 	}

@@ -103,7 +103,7 @@ func (n *numbered) write(w Window) error {
 	case err == nil:
 		n.written = append(n.written, writtenFile{path, info})
 	case !errors.Is(err, fs.ErrNotExist): // the reader may have removed it already
-		return fmt.Errorf("look at what was written: %w", err)
+		return fmt.Errorf("check the earlier files: %w", err)
 	}
 	n.report(w, path)
 	return n.remove()

@@ -50,7 +50,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 }
 
 // Only files that the run wrote and that have not been replaced are removed. Numbers
-// continue after those of an earlier run.
+// continue after the numbers of an earlier run.
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string) {

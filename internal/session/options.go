@@ -1,6 +1,3 @@
-// Package session runs one measurement from beginning to end: choose the
-// target, attach the sources, drain, symbolize, encode. Lower packages do not
-// know the command line, but for the wording of usage errors.
 package session
 
 import (
@@ -30,7 +27,7 @@ const DefaultStackNodes = 1_000_000
 
 // Options are common to all kinds of profiles.
 type Options struct {
-	// Target is what to measure. With Command, the launched process becomes
+	// Target is the target. With Command, the launched process becomes
 	// the target.
 	Target target.Target
 	// Command, if not empty, is launched stopped and sampled from its first
@@ -43,6 +40,9 @@ type Options struct {
 	// Every is the length of a window, at least [MinWindow]; 0 makes the
 	// whole run one window.
 	Every time.Duration
+	// Limits, if not nil, is asked at the start and at the end of each window how much the
+	// measurement may use from then on. It is called by several goroutines.
+	Limits func() Limits
 	// Ready, if not nil, is called before the first sample, once the
 	// measurement is sure to start.
 	Ready func()
@@ -53,7 +53,8 @@ type Options struct {
 	// PerThread and PerCPU keep threads and CPUs separate.
 	PerThread, PerCPU bool
 	// By groups processes by container, unit or pod. Owners finds these even without
-	// groups; formats with a place for them need no option.
+	// groups, and what processes publish about themselves; formats with a place for owners
+	// need no option.
 	By     profile.Grouping
 	Owners bool
 	// NoDemangle keeps the linker's names, ShortNames omits the arguments
@@ -74,9 +75,9 @@ type Options struct {
 	// tables in kernel memory, in bytes; 0 means the default.
 	Unwind       string
 	UnwindMemory int64
-	// Interpreters selects the frames of language runtimes: "auto" or empty for those
-	// and native ones, "off" for native ones only, "only" to leave out those of the
-	// interpreter's own file.
+	// Interpreters selects the frames of language runtimes: "auto" or empty for them
+	// and native ones, "off" for native ones only, "only" to leave out the frames of
+	// the interpreter's own file.
 	Interpreters string
 
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of
@@ -84,29 +85,35 @@ type Options struct {
 	// remembered as sent. 0 means the default.
 	RingSize, CountEntries, SeenEntries uint32
 
-	// Times keeps the times of events in formats that do not always have them.
-	Times bool
+	// Times keeps the times of events in formats that do not always have them. TimesIfAny
+	// does so, too, and also allows formats that cannot have them.
+	Times, TimesIfAny bool
 
 	// StackNodes limits the nodes of the tree of stacks in a recording with
 	// times. A node is a frame with its callers. 0 means
 	// [DefaultStackNodes].
 	StackNodes uint32
 
-	// Output is the file to write, or the URL to send to; "-" or empty means Stdout. Format is its
-	// format ("folded", "text", "svg", "html", "pprof"); empty derives it
-	// from Output's ending, or means text.
+	// Output is the file to write, or the URL to send to; "-" or empty means Stdout. Format
+	// is its format ("folded", "text", "svg", "html", "pprof"); empty derives it from
+	// Output's ending, or means text.
 	Output, Format string
 	// Annotate marks kernel frames with "_[k]"; Delimited separates kernel
 	// and user frames.
 	Annotate, Delimited bool
 	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
+	// Width is the width of pictures in pixels; 0 means the default.
+	Width int
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
 	// Quiet suppresses the summary; Progress shows a progress line on
 	// Stderr.
 	Quiet, Progress bool
+	// Columns is the width of Stderr's terminal, to which the summary is wrapped; 0 if it is
+	// none.
+	Columns int
 	// Interruptible derives a context for symbolization that ends when the
 	// user interrupts again, after an interrupt has ended the measurement.
 	// If nil, symbolization cannot be interrupted.
@@ -118,6 +125,19 @@ type Options struct {
 	Source func(file string) (text string, ok bool)
 	// Resource has attributes of this machine for OTLP.
 	Resource map[string]string
+}
+
+// Limits reduce what a measurement with windows costs while it runs. The zero value reduces
+// nothing.
+type Limits struct {
+	// Frequency is the rate in samples per second and CPU, 0 for the requested one. It applies
+	// to sources that sample at a rate.
+	Frequency uint64
+	// NoSymbols skips symbolization, as in [Options], except for names that are still known.
+	NoSymbols bool
+	// LessMemory keeps few symbol tables between windows, and in the kernel only the unwind
+	// tables that are in use.
+	LessMemory bool
 }
 
 // ProfileOptions describe an on-CPU profile.
@@ -162,7 +182,7 @@ func (o *Options) format() (output.Format, error) {
 // hasTimes reports whether the output's format can hold times.
 func (o *Options) hasTimes() bool {
 	f, err := o.format()
-	return err == nil && f.HasTimes(o.Times)
+	return err == nil && f.HasTimes(o.Times || o.TimesIfAny)
 }
 
 // wantsOwners reports whether to find the containers, pods and units of processes.
@@ -180,7 +200,7 @@ func (o *Options) allValues() bool {
 // output returns the options for writing the profile.
 func (o *Options) output() output.Options {
 	return output.Options{
-		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted,
+		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted, Width: o.Width,
 		System: o.Target.Scope == target.System, Source: o.Source, Resource: o.Resource,
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// queue passes what a run measures to a goroutine that names and writes it.
+// queue passes the samples of a run to a goroutine that names and writes them.
 type queue[T any] struct {
 	handle  func(context.Context, T) error // names and writes an item
 	items   chan queued[T]

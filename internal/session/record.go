@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
@@ -21,11 +22,22 @@ import (
 // DefaultRecordFrequency is close to samply's default, and odd.
 const DefaultRecordFrequency = 999
 
+// DefaultRecordHits is the default of [RecordOptions.MaxRate]. Each hit takes some hundred
+// bytes in a ring and a hundred in the recording.
+const DefaultRecordHits = 10_000
+
 // RecordOptions describe a recording of threads' activity and waits.
 type RecordOptions struct {
 	Options
 	// Frequency is in samples per second and CPU; 0 means the default.
 	Frequency uint64
+	// Events are the names of events whose hits are recorded; see [hits.Config]. Filter is a
+	// condition for hits, and MaxRate the maximum number of hits of an event to record per
+	// second and CPU; 0 means [DefaultRecordHits]. MaxProbes is as in [hits.Config].
+	Events    []string
+	Filter    string
+	MaxRate   uint64
+	MaxProbes int
 	// NoCPU, NoOffCPU, NoBlockIO and NoFaults each leave out a part.
 	NoCPU, NoOffCPU, NoBlockIO, NoFaults bool
 	// Shortest is the minimum time off the CPU to record.
@@ -55,8 +67,9 @@ type part struct {
 	// values are the source's values in the recording. Of is an index into
 	// the source's values.
 	values []partValue
-	// sparse means that its events need little room in a ring.
-	sparse bool
+	// share is the number of such parts that share the memory of a ring: many for events
+	// that need little room.
+	share uint32
 	// noteless suppresses its notes, which are meant for its own report.
 	noteless bool
 }
@@ -76,7 +89,7 @@ func (m *recording) Command() doctor.Command {
 }
 
 // choose selects the requested parts.
-func (m *recording) choose() {
+func (m *recording) choose(chosen []string) {
 	o := m.options
 	for _, p := range []struct {
 		leftOut bool
@@ -85,7 +98,7 @@ func (m *recording) choose() {
 		{o.NoCPU, part{
 			Subject: oncpu.New(oncpu.Config{Event: "cpu-clock", Frequency: cmp.Or(o.Frequency, DefaultRecordFrequency)}),
 			values:  []partValue{{profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, oncpu.Weight}},
-			sparse:  true,
+			share:   8,
 		}},
 		{o.NoOffCPU, part{
 			Subject: offcpu.New(offcpu.Config{Shortest: o.Shortest, WakerStacks: o.WakerStacks}),
@@ -97,7 +110,7 @@ func (m *recording) choose() {
 				{profile.ValueType{Type: "block-io", Unit: "bytes"}, blockio.Bytes},
 				{profile.ValueType{Type: "block-io-time", Unit: "nanoseconds"}, blockio.Latency},
 			},
-			sparse: true, noteless: true,
+			share: 8, noteless: true,
 		}},
 		{o.NoFaults, part{
 			Subject: faults.New(faults.Config{Period: o.FaultPeriod}),
@@ -106,13 +119,40 @@ func (m *recording) choose() {
 	} {
 		if !p.leftOut {
 			m.parts = append(m.parts, p.part)
-			m.joint = append(m.joint, p.Subject)
 		}
+	}
+	for _, e := range chosen {
+		m.parts = append(m.parts, part{
+			Subject: hits.New(hits.Config{
+				Events: []string{e}, Filter: o.Filter, MaxRate: cmp.Or(o.MaxRate, DefaultRecordHits), MaxProbes: o.MaxProbes, Recorded: true,
+			}),
+			values: []partValue{{profile.ValueType{Type: e, Unit: "count"}, hits.Hits}},
+			share:  uint32(len(chosen)),
+		})
+	}
+	for _, p := range m.parts {
+		m.joint = append(m.joint, p.Subject)
 	}
 }
 
+// events returns the names of the events to record.
+func (m *recording) events() ([]string, error) {
+	o := m.options
+	if len(o.Events) > 0 {
+		return hits.Names(o.Events)
+	}
+	if o.Filter != "" || o.MaxRate != 0 || o.MaxProbes != 0 {
+		return nil, usage.Errorf("a filter and limits of hits need an event: choose one with %s", usage.Event)
+	}
+	return nil, nil
+}
+
 func (m *recording) Complete(c source.Common) error {
-	if m.choose(); len(m.parts) == 0 {
+	chosen, err := m.events()
+	if err != nil {
+		return err
+	}
+	if m.choose(chosen); len(m.parts) == 0 {
 		return usage.Errorf("nothing left to record")
 	}
 	if m.Shown() < 0 {
@@ -125,8 +165,8 @@ func (m *recording) Load(common probe.Options) (all []source.Source, err error) 
 	for i, p := range m.parts {
 		own := common
 		own.Source = uint8(i)
-		if p.sparse && m.options.hasTimes() {
-			own.RingSize /= 8
+		if p.share > 1 && m.options.hasTimes() {
+			own.RingSize /= p.share
 		}
 		sources, err := p.Load(own)
 		all = append(all, sources...)

@@ -35,6 +35,7 @@ type run struct {
 	events  *events // nil unless times are recorded
 	ended   uint64  // end of sampling, CLOCK_MONOTONIC in ns
 	tidied  uint64  // when it was last tidied up, likewise
+	forgot  uint64  // when ended processes were last forgotten, likewise
 	process.Tracker
 	loop.Loop
 	owners    *containers.Tracker // nil unless asked for
@@ -45,13 +46,17 @@ type run struct {
 	// event handles event records, nil if there are none.
 	event    func(source int, record []byte) error
 	remapped map[int]bool // processes whose address space changed
+	// followers are the sources that follow the target's files. mapped are the processes that
+	// mapped files since the last poll, whether or not they belong to the target.
+	followers []source.Source
+	mapped    map[int]bool
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband starts before the events, so that no mapping is missed.
 // Times are recorded if both the format and the subject support them.
 func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
-	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
+	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}, mapped: map[int]bool{}}
 	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
 	defer func() {
 		if err != nil {
@@ -93,7 +98,12 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.Processes.OnMapped(r.unwinder.Mapped)
+	r.Processes.OnMapped(func(pid int) {
+		r.unwinder.Mapped(pid)
+		if len(r.followers) > 0 {
+			r.mapped[pid] = true
+		}
+	})
 	// Start early: tables are built while the programs load.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -113,12 +123,15 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	if r.events != nil {
 		r.events.follow(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
-		r.event = r.events.take
+		r.event = r.events.handleEvent
 	}
 	if err := r.each(func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
 	if err := r.expect(r.Targets); err != nil {
+		return nil, err
+	}
+	if err := r.introduce(); err != nil {
 		return nil, err
 	}
 	if r.events != nil {
@@ -164,14 +177,19 @@ func (r *run) close() error {
 // probe returns the options of a family of probes. c is the open cgroup if the
 // target is one; u has the unwind tables.
 func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
+	tables := u.Replacements()
 	return probe.Options{
 		Unwind:       u.By,
-		Tables:       u.Replacements(),
+		Tables:       tables,
+		Snapshots:    tables != nil,
 		Types:        types,
 		MaxDepth:     o.MaxDepth,
 		SkipUser:     o.KernelOnly,
+		SkipKernel:   o.UserOnly,
+		SkipRuntimes: u.Runtimes == nil,
 		ByThread:     o.PerThread,
 		ByCPU:        o.PerCPU,
+		FromStart:    o.Target.Scope == target.Command && o.Delay == 0,
 		Scope:        o.Target.Scope,
 		Cgroup:       c.FD,
 		CgroupID:     c.ID,

@@ -31,7 +31,7 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 	_, pollErr := r.Poll()
 	// The stacks of snapshots reach the rings when they are walked, which Poll may have
 	// done last.
-	pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.takeRecords())
+	pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.handleRecords())
 	return errors.Join(err, pollErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
@@ -63,9 +63,13 @@ func (r *run) FollowCPUs(online []int) error {
 	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
-// tidyEvery is how often the work is done that no sample waits for: letting go of
-// processes that ended, and following perf maps.
+// tidyEvery is the interval of work that no sample waits for: releasing processes that
+// ended, and following perf maps.
 const tidyEvery = 100 * time.Millisecond
+
+// forgetEvery is the interval at which processes that have ended are forgotten, which looks
+// at every process.
+const forgetEvery = time.Second
 
 // Poll reads the kernel side's data. Stacks and sideband records come through
 // channels without a common order. So Poll notes the positions of the rings
@@ -86,7 +90,7 @@ func (r *run) Poll() (busy bool, err error) {
 	if tidy {
 		r.tidied = now
 		r.unwinder.Tidy(now)
-		r.Processes.FollowPerfMaps()
+		r.Processes.FollowJIT()
 	}
 	for pid := range r.remapped {
 		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
@@ -94,6 +98,9 @@ func (r *run) Poll() (busy bool, err error) {
 		}
 	}
 	clear(r.remapped)
+	if err := r.followMapped(); err != nil {
+		return r.Busy, err
+	}
 	for i, position := range positions {
 		if err := r.readTo(i, position); err != nil {
 			return r.Busy, err
@@ -102,7 +109,8 @@ func (r *run) Poll() (busy bool, err error) {
 	if err := r.snapshots.Rewalk(now); err != nil {
 		return r.Busy, err
 	}
-	if tidy {
+	if now >= r.forgot+uint64(forgetEvery) {
+		r.forgot = now
 		r.Processes.Forget(now - loop.GraceForStacks)
 	}
 	if r.events != nil {
@@ -110,7 +118,9 @@ func (r *run) Poll() (busy bool, err error) {
 			return r.Busy, err
 		}
 	}
-	return r.Busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.DrainErr)
+	// Snapshots wait for the next poll after their tables are ready.
+	busy = r.Busy || r.snapshots.Waiting()
+	return busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.DrainErr)
 }
 
 // relieve drains a count map that is nearly full.
@@ -128,8 +138,8 @@ func (r *run) readTo(i int, position uint64) error {
 	return r.sources[i].Ring().ReadTo(position, func(record []byte) error { return r.record(i, record) })
 }
 
-// takeRecords handles all records in the rings.
-func (r *run) takeRecords() error {
+// handleRecords handles all records in the rings.
+func (r *run) handleRecords() error {
 	var errs []error
 	for i, s := range r.sources {
 		errs = append(errs, r.readTo(i, s.Ring().Position()))

@@ -52,10 +52,10 @@ type destination interface {
 	Close() error
 }
 
-// pipeline takes what a run measures to its destination.
+// pipeline takes the samples of a run to their destination.
 type pipeline interface {
 	loop.Measurement
-	// write names and writes what is handed to it until end is called.
+	// write names and writes the samples that it receives until end is called.
 	write(context.Context)
 	// finish hands over the rest, after sampling. end ends write, and failed
 	// returns its error.
@@ -93,8 +93,8 @@ func (j *job) Prepare(context.Context) (err error) {
 	return j.output.Open()
 }
 
-// Take implements [Job].
-func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
+// Measure implements [Job].
+func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error) {
 	r, err := attach(j.subject, j.options, j.finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+j.options.Target.String())
@@ -104,7 +104,7 @@ func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 	if j.options.Ready != nil {
 		j.options.Ready()
 	}
-	if err := r.take(ctx, c, launched); err != nil {
+	if err := r.measure(ctx, c, launched); err != nil {
 		return err
 	}
 	return c.conclude()
@@ -113,8 +113,8 @@ func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 // Close implements [Job].
 func (j *job) Close() error { return j.output.Close() }
 
-// take samples until the measurement ends, and writes everything.
-func (r *run) take(ctx context.Context, c pipeline, launched *target.Launched) error {
+// measure samples until the measurement ends, and writes everything.
+func (r *run) measure(ctx context.Context, c pipeline, launched *target.Launched) error {
 	// Symbolization goes on until everything is written, unless the user
 	// interrupts again.
 	names, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 
 	"fulgur/internal/export/otlpclient"
@@ -53,7 +54,8 @@ type outputFile struct {
 
 // Open creates the file, which appears, or is sent, when it is committed.
 func (f *outputFile) Open() (err error) {
-	f.Output, err = otlpclient.Create(f.options.Output, f.options.Stdout, f.options.warn)
+	// The user's first interrupt ends the measurement, and the second one fulgur.
+	f.Output, err = otlpclient.Create(context.Background(), f.options.Output, f.options.Stdout, f.options.warn)
 	return err
 }
 

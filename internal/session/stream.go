@@ -16,7 +16,6 @@ import (
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
-	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/samples"
 	"fulgur/internal/profile/encode/text"
@@ -104,11 +103,11 @@ func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batc
 		sinceBoot: now.Add(-time.Duration(monotonic.At(now))), batch: newBatch(),
 	}
 	s.queue = newQueue(maxWaiting, s.writeBatch)
-	r.event = s.take
+	r.event = s.handleEvent
 	return s
 }
 
-// close also commits the output: what was written before an error counts.
+// close also commits the output: lines before an error are valid.
 func (s *streaming) close() error {
 	return errors.Join(s.known.Close(), s.run.close(), s.out.Commit())
 }
@@ -116,10 +115,10 @@ func (s *streaming) close() error {
 // batch holds the samples of one poll, with a store of its own, so that they
 // can be named while the next samples arrive.
 type batch struct {
-	store    *stacks.Store
-	events   []streamEvent
-	perfMaps map[*process.PerfMap]*process.PerfMap // see [naming.PerfMapsOf]
-	dropped  uint64                                // samples between the previous batch and this one
+	store     *stacks.Store
+	events    []streamEvent
+	snapshots *naming.Snapshots
+	dropped   uint64 // samples between the previous batch and this one
 }
 
 // streamEvent is a sample. Its stack is a trace of the batch, or unknown.
@@ -131,8 +130,8 @@ type streamEvent struct {
 
 func newBatch() *batch { return &batch{store: stacks.NewStore(nil)} }
 
-// take handles a sample record.
-func (s *streaming) take(_ int, record []byte) error {
+// handleEvent handles a sample record.
+func (s *streaming) handleEvent(_ int, record []byte) error {
 	event, err := oncpu.ParseEvent(record)
 	if err != nil {
 		return err
@@ -172,7 +171,7 @@ func (s *streaming) hand() {
 		s.batch.dropped = full.dropped + uint64(n)
 		return
 	}
-	full.perfMaps = naming.PerfMapsOf(full.store)
+	full.snapshots = naming.SnapshotsOf(full.store)
 	s.put(full, n)
 }
 
@@ -196,7 +195,7 @@ func (s *streaming) finish() error {
 // writeBatch names and writes a batch.
 func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	names := naming.New(b.store, s.finder, s.options.symbolize())
-	names.Cache, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
+	names.Cache, names.Snapshots, names.Later = s.known, b.snapshots, s.options.NoSymbols
 	names.Symbolize(ctx)
 	s.warnings.warn(names.Warnings())
 	if err := errors.Join(s.encode(s.out, s.name(b, names)), s.known.Trim()); err != nil {

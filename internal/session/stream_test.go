@@ -77,7 +77,7 @@ func TestStreamWrites(t *testing.T) {
 	var out bytes.Buffer
 	s := newTestStreaming(t, stackstest.Own(t), &out)
 	for _, id := range []uint64{1, 99, 1} {
-		if err := s.take(0, event(id)); err != nil {
+		if err := s.handleEvent(0, event(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestStreamWrites(t *testing.T) {
 	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
 		t.Errorf("got %d written, %d lost, %d dropped; want 3, 1, 0", s.written, s.lost, s.dropped)
 	}
-	if err := s.take(0, event(1)[:20]); err == nil {
+	if err := s.handleEvent(0, event(1)[:20]); err == nil {
 		t.Error("got no error for half a record")
 	}
 }
@@ -112,7 +112,7 @@ func TestStreamDrops(t *testing.T) {
 	poll := func(n int) {
 		t.Helper()
 		for range n {
-			if err := s.take(0, event(1)); err != nil {
+			if err := s.handleEvent(0, event(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -139,7 +139,7 @@ func TestStreamDrops(t *testing.T) {
 func TestStreamLargePoll(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	for range maxWaiting + 1 {
-		if err := s.take(0, event(1)); err != nil {
+		if err := s.handleEvent(0, event(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestStreamFails(t *testing.T) {
 	broken := errors.New("broken")
 	s.encode = func(io.Writer, samples.Batch) error { return broken }
 	for range 10 {
-		if err := s.take(0, event(1)); err != nil {
+		if err := s.handleEvent(0, event(1)); err != nil {
 			t.Fatal(err)
 		}
 		s.hand()
@@ -180,7 +180,7 @@ func BenchmarkStream(b *testing.B) {
 	}()
 	for b.Loop() {
 		for range 100 {
-			if err := s.take(0, event(1)); err != nil {
+			if err := s.handleEvent(0, event(1)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -23,7 +23,7 @@ const hottestFunctions = 10
 func (r *run) summary(w Window) (string, error) {
 	var b strings.Builder
 	p := w.Profile
-	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: w.Value, All: r.subject.Command() == doctor.Record}); err != nil {
+	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns, All: r.subject.Command() == doctor.Record}); err != nil {
 		return "", err
 	}
 	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
@@ -65,7 +65,7 @@ func (r *run) conclude(text string, hints []string, written string) error {
 	if written != "" && written != "-" {
 		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(written))
 	}
-	if _, err := fmt.Fprint(r.options.Stderr, b.String()); err != nil {
+	if _, err := fmt.Fprint(r.options.Stderr, plain.Wrap(b.String(), r.options.Columns)); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	return nil

@@ -20,7 +20,7 @@ type UserSampling struct {
 	options *Options
 }
 
-// UserSamples is what a [UserSampling] sampled.
+// UserSamples is the result of a [UserSampling].
 type UserSamples struct {
 	Store    *stacks.Store
 	Duration time.Duration

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,10 @@ type windows struct {
 	sink     Sink
 	known    *naming.SymbolCache // nil if the whole run is one window
 	warnings warnOnce
+	// published has the attributes that processes publish; nil unless asked for.
+	published *published
+	limits    Limits // since the last turn
+	asked     uint64 // requested rate, 0 if there is none
 
 	begin, next time.Time      // beginning of the open window, and of the next
 	number      int            // closed windows
@@ -65,6 +70,13 @@ func newWindows(r *run, to Sink) *windows {
 		warnings: warnOnce{options: r.options}, missing: naming.Lacking{},
 	}
 	w.queue = newQueue(1, w.writeWindow)
+	var meta profile.Meta
+	w.subject.Describe(&meta)
+	w.asked = meta.Frequency
+	w.pace(w.asked)
+	if w.options.Owners {
+		w.published = newPublished()
+	}
 	if w.every > 0 {
 		w.known = naming.NewSymbolCache()
 		w.Due = func() time.Time { return w.next }
@@ -72,11 +84,45 @@ func newWindows(r *run, to Sink) *windows {
 	return w
 }
 
+// pace makes polls rarer at low rates. Without unwind tables, no sample is urgent, and other
+// sources than samples have no rate.
+func (w *windows) pace(rate uint64) {
+	if len(w.sources) == 1 && w.unwinder.HasTables() {
+		w.Pace(rate)
+	}
+}
+
+// limit applies the limits of the moment to the next window.
+func (w *windows) limit() error {
+	if w.options.Limits == nil {
+		return nil
+	}
+	before := w.frequency()
+	w.limits = w.options.Limits()
+	now := w.frequency()
+	if now == before {
+		return nil
+	}
+	w.pace(now)
+	return w.each(func(s source.Source) error { return s.SetFrequency(now) })
+}
+
+// frequency returns the rate of the open window, 0 if there is none.
+func (w *windows) frequency() uint64 {
+	if w.asked == 0 {
+		return 0
+	}
+	return cmp.Or(w.limits.Frequency, w.asked)
+}
+
 func (w *windows) close() error { return errors.Join(w.known.Close(), w.run.close()) }
 
 func (w *windows) Enable() error {
 	w.begin = w.Start
 	w.next = w.begin.Add(w.every)
+	if err := w.limit(); err != nil {
+		return err
+	}
 	return w.run.Enable()
 }
 
@@ -139,12 +185,12 @@ func (w *windows) turn() error {
 // turnAt hands the data up to the given time to the writer, and opens the next
 // window.
 func (w *windows) turnAt(end time.Time) error {
-	w.Processes.FollowPerfMaps()
+	w.Processes.FollowJIT()
 	c, losses, err := w.cut(end)
 	if err != nil {
 		return err
 	}
-	c.names.Snapshots = naming.PerfMapsOf(w.store)
+	c.names.Snapshots = naming.SnapshotsOf(w.store)
 	pending, err := w.pending()
 	if err != nil {
 		return err
@@ -153,12 +199,12 @@ func (w *windows) turnAt(end time.Time) error {
 	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.put(c, 1)
-	return nil
+	return w.limit()
 }
 
 // finish closes the last window.
 func (w *windows) finish() error {
-	w.Processes.FinishPerfMaps()
+	w.Processes.FinishJIT()
 	c, _, err := w.cut(w.Start.Add(w.Duration))
 	if err != nil {
 		return err
@@ -187,8 +233,12 @@ func (w *windows) cut(end time.Time) (c closedWindow, losses profile.Losses, err
 		store: w.store, lost: w.count(),
 		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
 	}
+	if rate := w.frequency(); rate != w.asked {
+		c.meta.Frequency, c.meta.RequestedFrequency = rate, w.asked
+	}
+	c.meta.NamesOmitted = w.limits.NoSymbols
 	c.names = naming.New(w.store, w.finder, w.options.symbolize())
-	c.names.Cache, c.names.Later = w.known, w.options.NoSymbols
+	c.names.Cache, c.names.Later = w.known, w.options.NoSymbols || w.limits.NoSymbols
 	return c, losses, nil
 }
 
@@ -202,6 +252,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		c.meta.Stripped = w.missing.Stripped(w.finder)
 	}
 	p := buildProfile(w.subject, c.store, c.lost, c.names, c.meta, c.losses, w.events)
+	p.Published = w.published.of(p)
 	w.last = Window{Number: w.number, Profile: p, Value: w.subject.Shown()}
 	if w.events != nil {
 		if w.last.Timeline, err = w.events.finish(p, w.ended); err != nil {
@@ -211,7 +262,16 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.samples += p.Total(0)
 	w.lost = w.lost.Plus(p.Losses)
 	w.lost[profile.LossUnresolvedFrames] = 0 // windows share functions, so there is no sum
-	return errors.Join(w.sink.Write(w.last), w.known.Trim())
+	return errors.Join(w.sink.Write(w.last), w.tidy())
+}
+
+// tidy frees memory between windows.
+func (w *windows) tidy() error {
+	if w.options.Limits == nil || !w.options.Limits().LessMemory {
+		return w.known.Trim()
+	}
+	w.unwinder.EvictUnused()
+	return w.known.Shrink()
 }
 
 // symbolize finds the names. For a whole run it shows progress if that takes

@@ -142,7 +142,7 @@ func TestWindowsDeliveryFails(t *testing.T) {
 		return failure
 	})
 	w.every = MinWindow
-	err := w.take(t.Context(), w, nil)
+	err := w.measure(t.Context(), w, nil)
 	if !errors.Is(err, failure) || delivered != 1 {
 		t.Errorf("got error %v after %d windows, want %v after the first", err, delivered, failure)
 	}
@@ -166,7 +166,7 @@ func TestWindowsAfterFailure(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("turn blocks on a writer that has failed")
 	}
 }
@@ -193,7 +193,7 @@ func TestWindowsCoverRun(t *testing.T) {
 				return got.take(w)
 			})
 			w.every, w.Limit = MinWindow, test.limit
-			if err := w.take(ctx, w, nil); err != nil {
+			if err := w.measure(ctx, w, nil); err != nil {
 				t.Fatal(err)
 			}
 			if len(got) == 0 || test.end && len(got) < 2 {
@@ -353,7 +353,7 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 	if err := read(); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("got error %v, want %v", err, fs.ErrNotExist)
 	}
-	w.Processes.FollowPerfMaps() // limited in its rate
+	w.Processes.FollowJIT() // limited in its rate
 	if err := os.WriteFile(path, []byte("1000 10 compiled\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func TestLastWriteFails(t *testing.T) {
 	failure := errors.New("no room")
 	w := newTestWindows(t, 0, stackstest.Own(t), func(Window) error { return failure })
 	w.Limit = time.Millisecond
-	if err := w.take(t.Context(), w, nil); !errors.Is(err, failure) {
+	if err := w.measure(t.Context(), w, nil); !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 }
@@ -474,7 +474,7 @@ func TestSkipNames(t *testing.T) {
 				w.Limit = time.Millisecond
 			}
 			done := make(chan error, 1)
-			go func() { done <- w.take(ctx, s, nil) }()
+			go func() { done <- w.measure(ctx, s, nil) }()
 			select {
 			case err := <-done:
 				if err != nil {

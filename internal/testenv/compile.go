@@ -25,7 +25,7 @@ const ProgramsDir = "/programs"
 type CompileRequest struct {
 	Name     string // of the output file
 	Compiler string // gcc or g++
-	// Args are the compiler's arguments, without the output file. Those that end in .c or
+	// Args are the compiler's arguments, without the output file. Arguments that end in .c or
 	// .cc are paths of sources.
 	Args []string
 }

@@ -1,16 +1,3 @@
-// Package testenv checks what a test needs from the machine.
-//
-// A test that lacks something is skipped with a reason, so that `go test` works
-// everywhere. Where everything should be available, as in CI, a missing need is a mistake
-// in the setup: with FULGUR_TEST_REQUIRE=1 in the environment the test fails instead.
-//
-// Tests skip only through this package, so that each skip is of one of four kinds:
-//
-//   - [Skip] and its users, such as [Root], [Tool] and [File]: the test needs something
-//     that can be installed or permitted, and that CI has;
-//   - [Unsupported], [VM] and [AnyKernel]: no setup makes the test run here;
-//   - [Long]: the test runs in make test-long;
-//   - [Given]: the user has to provide the input.
 package testenv
 
 import (
@@ -67,6 +54,15 @@ func AnyKernel(t testing.TB) {
 	t.Helper()
 	if InVM() {
 		Unsupported(t, "checks what does not depend on the kernel")
+	}
+}
+
+// SlowInVM skips the test in the rig's VMs, except in make test-long: other tests of the same
+// programs and kernel interfaces run there, and emulation is 20 times slower.
+func SlowInVM(t testing.TB) {
+	t.Helper()
+	if InVM() && !IsLong() {
+		Unsupported(t, "takes long in emulated VMs: make test-long runs it there")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// TestProcesses stops programs at random moments and compares their stacks with those of
+// TestProcesses stops programs at random moments and compares their stacks with the stacks of
 // debuggers and the kernel's walker. FULGUR_UNWIND_STACKS is the number of stacks per
 // program, and adds programs.
 func TestProcesses(t *testing.T) {
@@ -23,13 +23,10 @@ func TestProcesses(t *testing.T) {
 	k := unwindtest.NewKernel(t, unwindtest.Machine)
 	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
 	var sum unwindtest.Tally
-	for _, p := range unwindtest.Programs {
-		if err != nil {
-			moments = 5
-			if !p.Often {
-				continue
-			}
-		}
+	if err != nil {
+		moments = 5
+	}
+	for _, p := range unwindtest.Selected(err == nil) {
 		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, p.Command(t), moments)) })
 	}
 	if sum.Stacks > 0 && sum.Known == 0 {

@@ -82,8 +82,8 @@ func (s Slot) String() string { return name(slotNames[:], int(s)) }
 
 // Rule describes how to get from a frame to its caller. Offsets are in bytes, and
 // registers have DWARF numbers. The caller's stack pointer is the CFA. The zero Rule
-// stands for an address without a table. The layout, 16 bytes, is that of struct
-// unwind_rule in the kernel's walker.
+// stands for an address without a table. The layout, 16 bytes, matches struct
+// unwind_rule of the kernel side.
 type Rule struct {
 	CFA int32 // see [Kind]
 	FP  int32 // see [Slot]

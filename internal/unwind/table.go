@@ -47,7 +47,7 @@ type Table struct {
 	// Segments are sorted by address and do not overlap.
 	Segments []Segment
 	// Blocks holds for each block the index in Rows of the first row that begins in it. A
-	// block's rows end where those of the next block begin; each segment has one extra
+	// block's rows end where the next block's rows begin; each segment has one extra
 	// block for this. If no row of its block is at or below an address, the last row
 	// before the block is in force. A segment's first block begins with a row.
 	Blocks []uint32
@@ -93,6 +93,17 @@ func (t *Table) lookup(s *Segment, addr uint64) Rule {
 	low := uint32(addr) & (blockSize - 1)
 	n := sort.Search(len(rows), func(i int) bool { return rows[i].Low() > low })
 	return t.Rules[t.Rows[int(first)+n-1].Rule()]
+}
+
+// Address returns the link-time virtual address of the code at a file offset. ok is false if
+// the table does not describe it.
+func (t *Table) Address(offset uint64) (addr uint64, ok bool) {
+	for _, s := range t.Segments {
+		if offset-s.Offset < s.Size {
+			return s.Addr + offset - s.Offset, true
+		}
+	}
+	return 0, false
 }
 
 // Each calls yield with every row's address and rule, in order, until yield

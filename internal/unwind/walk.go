@@ -73,6 +73,10 @@ type Walker struct {
 	Find func(addr uint64) (t *Table, bias uint64, ok bool)
 	// Read fills buf from the memory at addr, and reports whether it could.
 	Read func(addr uint64, buf []byte) bool
+	// AboveSP means that Read has only memory above the stack pointer, as in a copy of a
+	// stack. Registers saved below it are then taken from the registers themselves: a function
+	// restores them before it releases their memory.
+	AboveSP bool
 	// PCMask holds the bits that an address can have; 0 means all. On arm64, the other
 	// bits may hold a signature of return addresses.
 	PCMask uint64
@@ -143,7 +147,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	}
 	// Load the frame pointer before the return address, since it is below. A walker that
 	// reads blocks then needs the fewest reads.
-	fp, end, ok := c.load(r.FPSlot, r.FP, cfa, c.regs.R[c.arch.fp])
+	fp, end, ok := c.load(c.arch.fp, r.FPSlot, r.FP, cfa)
 	if !ok {
 		return end, false
 	}
@@ -152,7 +156,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if r.RASlot == SlotSame && !c.exact {
 		return EndRegister, false
 	}
-	pc, end, ok := c.load(r.RASlot, r.RA, cfa, c.regs.R[c.arch.ra])
+	pc, end, ok := c.load(c.arch.ra, r.RASlot, r.RA, cfa)
 	if !ok {
 		return end, false
 	}
@@ -171,8 +175,8 @@ func (c *cursor) restoreBase(r Rule, cfa uint64) {
 		case BaseLost:
 			c.base = false
 		default:
-			// Its value in this frame does not matter.
-			c.regs.R[c.arch.base%maxRegister], c.base = c.word(cfa - 8*uint64(r.Arg))
+			base := c.arch.base % maxRegister
+			c.regs.R[base], c.base = c.saved(base, cfa-8*uint64(r.Arg))
 		}
 	case KindPLT: // does not change it
 	default:
@@ -208,12 +212,12 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	return cfa + uint64(r.Arg), EndMemory, ok
 }
 
-// load returns the contents of a slot. same is the register's value in this frame.
-func (c *cursor) load(s Slot, off int32, cfa, same uint64) (v uint64, end End, ok bool) {
+// load returns the caller's value of a register, from its slot.
+func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end End, ok bool) {
 	at := uint64(int64(off))
 	switch s {
 	case SlotSame:
-		return same, 0, true
+		return c.regs.R[reg], 0, true
 	case SlotUnknown:
 		return 0, 0, true // the next lookup fails if it is used
 	case SlotRegister:
@@ -228,8 +232,17 @@ func (c *cursor) load(s Slot, off int32, cfa, same uint64) (v uint64, end End, o
 	case SlotFP:
 		at += c.regs.R[c.arch.fp]
 	}
-	v, ok = c.word(at)
+	v, ok = c.saved(reg, at)
 	return v, EndMemory, ok
+}
+
+// saved returns the value of a register that was saved at an address.
+func (c *cursor) saved(reg, at uint64) (v uint64, ok bool) {
+	isRegister := reg != c.arch.ra || c.arch.link
+	if c.AboveSP && c.exact && isRegister && at < c.regs.R[c.arch.sp] {
+		return c.regs.R[reg], true
+	}
+	return c.word(at)
 }
 
 // signal moves to the code that a signal interrupted. It may run on another stack

@@ -193,3 +193,43 @@ func TestWalk(t *testing.T) {
 		}
 	}
 }
+
+// In a copy of a stack, registers that were saved below the stack pointer are those of the
+// interrupted function.
+func TestWalkAboveSP(t *testing.T) {
+	const sp = 0x7ffc0000
+	const (
+		released = blockSize * iota // a function that has restored its registers, before it returns
+		framePointer
+		base
+		outermost
+	)
+	table := &Table{Segments: []Segment{{Size: 4 * blockSize}}, Blocks: []uint32{0, 1, 2, 3, 4}, Rules: []Rule{
+		{Kind: KindSP, CFA: 8, Arg: 3, FPSlot: SlotCFA, FP: -16, RASlot: SlotCFA, RA: -8},
+		{Kind: KindFP, CFA: 16, FPSlot: SlotCFA, FP: -16, RASlot: SlotCFA, RA: -8},
+		{Kind: KindRegister, CFA: 16, Arg: amd64Base, RASlot: SlotCFA, RA: -8},
+		{Kind: KindEnd},
+	}}
+	for rule := range uint32(4) {
+		table.Rows = append(table.Rows, newRow(0, rule))
+	}
+	for _, test := range []struct {
+		caller  uint64
+		aboveSP bool
+		want    string
+	}{
+		{framePointer, true, "[0x0 <-0x410 <-0xc10] complete"},
+		{base, true, "[0x0 <-0x810 <-0xc10] complete"},
+		{framePointer, false, "[0x0] unreadable stack"},
+	} {
+		m := memory{sp: test.caller + 16, sp + 32: 0, sp + 40: outermost + 16}
+		w := Walker{Machine: elf.EM_X86_64, Read: m.read, AboveSP: test.aboveSP,
+			Find: func(uint64) (*Table, uint64, bool) { return table, 0, true }}
+		regs := Registers{PC: released}
+		regs.R[amd64SP], regs.R[amd64FP], regs.R[amd64Base] = sp, sp+32, sp+32
+		got, end := w.Walk(regs, nil, 4)
+		if s := fmt.Sprint(got, " ", end); s != test.want {
+			t.Errorf("caller %#x, above SP %v: got %s, want %s", test.caller, test.aboveSP, s, test.want)
+		}
+	}
+}

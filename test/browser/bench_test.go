@@ -103,7 +103,7 @@ func BenchmarkMillionStacks(b *testing.B) {
 			times[name] += time.Since(start)
 		}
 		timed("open", func() {
-			c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+			c.navigate("file://" + path)
 			c.until(`document.documentElement?.dataset.ready`)
 		})
 		cpu += c.threadTime()

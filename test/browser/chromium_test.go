@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -261,6 +263,77 @@ func (c *tab) until(condition string) {
 		c.eval("Boolean("+condition+")", &ok)
 		return ok
 	}, condition)
+}
+
+// loads waits until the document that act opens has replaced the current one. Otherwise a
+// condition could hold in the old document, and the next step be lost with it.
+func (c *tab) loads(act func()) {
+	c.t.Helper()
+	const event = "Page.loadEventFired"
+	before := len(c.seen(event))
+	act()
+	c.waitFor(func() bool { return len(c.seen(event)) > before }, "the end of loading")
+}
+
+// navigate opens a document.
+func (c *tab) navigate(url string) {
+	c.t.Helper()
+	c.loads(func() { c.call("Page.navigate", map[string]any{"url": url}, nil) })
+}
+
+// reload loads the document again.
+func (c *tab) reload() {
+	c.t.Helper()
+	c.loads(func() { c.call("Page.reload", nil, nil) })
+}
+
+// goTo changes the part of the address after "#", and waits until the page has heard of it.
+func (c *tab) goTo(hash string) {
+	c.t.Helper()
+	c.eval(fmt.Sprintf(`new Promise((done) => {
+		const before = location.hash;
+		addEventListener("hashchange", () => setTimeout(done, 0, 0), { once: true });
+		location.hash = %q;
+		if (location.hash === before) done(0);
+	})`, hash), new(int))
+}
+
+// downloads makes the tab save files into a directory of the test. It returns a function
+// that clicks on an element and returns the text of the file that this saves.
+func (c *tab) downloads() func(selector string) string {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+	return func(selector string) string {
+		c.t.Helper()
+		count := len(c.seen("Page.downloadWillBegin"))
+		c.clickOn(selector)
+		var download struct{ GUID, SuggestedFilename string }
+		c.waitFor(func() bool {
+			begun := c.seen("Page.downloadWillBegin")
+			return len(begun) > count && json.Unmarshal(begun[count].Params, &download) == nil
+		}, "the start of a download")
+		c.waitFor(func() bool {
+			return slices.ContainsFunc(c.seen("Page.downloadProgress"), func(e event) bool {
+				var progress struct{ GUID, State string }
+				return json.Unmarshal(e.Params, &progress) == nil && progress.GUID == download.GUID && progress.State == "completed"
+			})
+		}, "the end of a download")
+		// The browser may think that an earlier file still has the name.
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) != 1 {
+			c.t.Fatalf("files downloaded as %s: %v, %v, want one", download.SuggestedFilename, files, err)
+		}
+		path := filepath.Join(dir, files[0].Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			c.t.Fatal(err)
+		}
+		return string(text)
+	}
 }
 
 // waitFor waits for a condition. what describes it.

@@ -3,8 +3,7 @@ package browser
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,6 +35,9 @@ func parseFolded(t *testing.T, text string) map[string]int64 {
 	t.Helper()
 	sums := map[string]int64{}
 	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "# ") { // the unit
+			continue
+		}
 		at := strings.LastIndexByte(line, ' ')
 		n, err := strconv.ParseInt(strings.TrimSpace(line[at+1:]), 10, 64)
 		if err != nil {
@@ -149,21 +151,7 @@ func TestFilterSums(t *testing.T) {
 func TestFilters(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Typical(), flame.Options{})
-	dir := t.TempDir()
-	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
-	saved := func(name string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		_ = os.Remove(path) // of the previous save, if there was one
-		c.clickOn("#save-" + strings.TrimPrefix(filepath.Ext(name), "."))
-		var text []byte
-		c.waitFor(func() (done bool) {
-			var err error
-			text, err = os.ReadFile(path)
-			return err == nil
-		}, "download of "+name)
-		return string(text)
-	}
+	save := c.downloads()
 	c.until(`document.querySelector("#filters").hidden`)
 
 	c.click(boxAt(c, 0.2, 4)) // handle
@@ -173,12 +161,12 @@ func TestFilters(t *testing.T) {
 	c.press("Escape", "Escape")
 	c.point(boxAt(c, 0.5, 0))
 	expectContains(c, "#tip dl", "51 (100%)")
-	for stack := range parseFolded(t, saved("flame.folded")) {
+	for stack := range parseFolded(t, save("#save-folded")) {
 		if !strings.Contains(stack, "http::Server::handle") {
 			t.Errorf("folded stacks of a filtered page have %q", stack)
 		}
 	}
-	if svg := saved("flame.svg"); strings.Contains(svg, "worker_thread") || !strings.Contains(svg, "parse") {
+	if svg := save("#save-svg"); strings.Contains(svg, "worker_thread") || !strings.Contains(svg, "parse") {
 		t.Errorf("the picture does not follow the filter: %s", svg)
 	}
 
@@ -194,7 +182,7 @@ func TestFilters(t *testing.T) {
 	expectList(c, "#rows tr:first-child th", "http::Server::handle(http::Request const&)")
 	expectContains(c, "#rows tr:first-child", "4282.4%")
 	state := address(c)
-	c.call("Page.reload", nil, nil)
+	c.reload()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#rows th")`)
 	if again := address(c); again != state {
 		t.Errorf("the address %q became %q when loaded", state, again)
@@ -247,13 +235,13 @@ func TestFilters(t *testing.T) {
 	// No function is named so, and the address may say anything.
 	c.press("f")
 	for _, filter := range []string{"focus:nothing", "focus:(", "under:__proto__", "hide-fn:constructor", "__proto__:x", ":", "library:__proto__", strings.Repeat("recursion\n", 100)} {
-		c.eval(fmt.Sprintf(`(location.hash = new URLSearchParams({ filter: %q }), 0)`, filter), new(int))
+		c.goTo(url.Values{"filter": {filter}}.Encode())
 		c.until(`!document.querySelector("#filters").hidden`)
 		expect(c, "html[data-ready=true] #title", "fulgur profile -F 99 10")
-		c.eval(`(location.hash = "", 0)`, new(int))
+		c.goTo("")
 		c.until(`document.querySelector("#filters").hidden`)
 	}
-	c.eval(`(location.hash = "filter=focus:nothing", 0)`, new(int))
+	c.goTo("filter=focus:nothing")
 	c.until(`!document.querySelector("#notice").hidden`)
 	expect(c, "#notice", "No samples pass the filters.")
 	expectClean(c)

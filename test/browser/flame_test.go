@@ -33,7 +33,7 @@ func openFlame(c *tab, p *profile.Profile, o flame.Options) {
 	if err := file.Close(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	c.navigate("file://" + path)
 	c.until(`document.documentElement?.dataset.ready`)
 }
 
@@ -355,10 +355,10 @@ func TestFlamePage(t *testing.T) {
 	})
 
 	t.Run("values", func(t *testing.T) {
-		expectList(c, "#value option", "Samples", "Cpu time")
+		expectList(c, "#value option", "Samples", "CPU time")
 		choose(c, "#value", "1")
 		c.point(boxAt(c, 0.2, 3))
-		expectContains(c, "#tip dl", "Cpu time", "707 ms (70.0%)")
+		expectContains(c, "#tip dl", "CPU time", "707 ms (70.0%)")
 		choose(c, "#value", "0")
 	})
 
@@ -374,7 +374,7 @@ func TestFlamePage(t *testing.T) {
 		c.press("i", "/")
 		c.write("peek")
 		state := address(c)
-		c.call("Page.reload", nil, nil)
+		c.reload()
 		c.until(`document.documentElement?.dataset.ready && document.querySelector("#matched").textContent`)
 		if again := address(c); again != state {
 			t.Errorf("the address %q became %q when loaded", state, again)
@@ -404,8 +404,8 @@ func TestFlamePage(t *testing.T) {
 		c.press("/")
 		c.write("file:main")
 		state := address(c)
-		c.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
-		c.eval(`history.back(), 0`, new(int))
+		c.navigate("about:blank")
+		c.loads(func() { c.eval(`history.back(), 0`, new(int)) })
 		c.until(`document.documentElement?.dataset.ready && document.querySelector("#matched").textContent`)
 		if again := address(c); again != state {
 			t.Errorf("the address %q became %q when loaded", state, again)
@@ -419,21 +419,21 @@ func TestFlamePage(t *testing.T) {
 		expectContains(c, "#path", "all›__libc_start_call_main›main 100%")
 		expect(c, "#matched", "100% matched")
 		c.point(boxAt(c, 0.2, 2))
-		expectContains(c, "#tip dl", "Cpu time", "40.4 ms (100%)")
-		c.eval(`(location.hash = "", 0)`, new(int))
+		expectContains(c, "#tip dl", "CPU time", "40.4 ms (100%)")
+		c.goTo("")
 		c.until(`!document.querySelector("#merge").checked`)
 	})
 
 	t.Run("address of what there is not", func(t *testing.T) {
 		legend := c.text("#legend")
-		c.eval(`(location.hash = "color=change&theme=x&view=y&value=7", 0)`, new(int))
+		c.goTo("color=change&theme=x&view=y&value=7")
 		var chosen []string
 		c.eval(`["color", "theme", "value"].map((id) => document.getElementById(id).value)`, &chosen)
 		if want := []string{"kind", "auto", "0"}; !slices.Equal(chosen, want) {
 			t.Errorf("the page selected %q, want %q", chosen, want)
 		}
 		expect(c, "#legend", legend)
-		c.eval(`(location.hash = "", 0)`, new(int))
+		c.goTo("")
 	})
 
 	t.Run("dark", func(t *testing.T) {
@@ -463,20 +463,8 @@ func TestFlamePage(t *testing.T) {
 func TestSave(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Hostile(), flame.Options{})
-	dir := t.TempDir()
-	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
-	saved := func(name string) string {
-		t.Helper()
-		c.clickOn("#save-" + strings.TrimPrefix(filepath.Ext(name), "."))
-		var text []byte
-		c.waitFor(func() (done bool) {
-			var err error
-			text, err = os.ReadFile(filepath.Join(dir, name)) // it appears when it is complete
-			return err == nil
-		}, "download of "+name)
-		return string(text)
-	}
-	folded := saved("flame.folded")
+	save := c.downloads()
+	folded := save("#save-folded")
 	for _, line := range []string{
 		"-;[-+0xe001];- 14\n",
 		`semi:colon;[semi:colon+0x3001];semi:colon 3` + "\n",
@@ -486,7 +474,7 @@ func TestSave(t *testing.T) {
 			t.Errorf("folded stacks without %q", line)
 		}
 	}
-	svg := saved("flame.svg")
+	svg := save("#save-svg")
 	if !strings.Contains(svg, "&lt;script&gt;alert") || strings.Contains(svg, "<script") {
 		t.Errorf("the picture contains markup of a name: %s", svg)
 	}
@@ -596,8 +584,8 @@ func TestHostileNames(t *testing.T) {
 		"q=" + attack, "view=" + attack, "zoom=..%2F.&up=" + attack, "value=__proto__&task=t.constructor",
 		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "color=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
 	} {
-		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
-		c.call("Page.reload", nil, nil)
+		c.goTo(hash)
+		c.reload()
 		c.until(`document.documentElement?.dataset.ready`)
 		expect(c, "html[data-ready=true] #title", attack)
 		expectInert(c)
@@ -709,7 +697,7 @@ func TestNamesakes(t *testing.T) {
 	// The root is not a function that can be selected.
 	var root string
 	c.eval(pageScript(c)(`load().then((data) => new Page(data).names.key(data.tree.frame[0]))`), &root)
-	c.eval(fmt.Sprintf(`(location.hash = "view=sandwich&fn=%s", 0)`, root), new(int))
+	c.goTo("view=sandwich&fn=" + root)
 	c.until(`document.querySelector("#of").textContent === "cmp"`)
 	expectClean(c)
 }
@@ -916,7 +904,7 @@ func TestDamagedPage(t *testing.T) {
 	if err := os.WriteFile(path, damaged, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	c.navigate("file://" + path)
 	c.until(`document.documentElement?.dataset.ready === "failed"`)
 	expectContains(c, "#notice", "The data of this page cannot be read")
 }

@@ -48,7 +48,7 @@ func TestLivePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.call("Page.navigate", map[string]any{"url": url}, nil)
+	c.navigate(url)
 	c.until(`document.querySelector("#status")?.textContent === "Waiting for the first window…"`)
 	shown := func(n string) {
 		t.Helper()

@@ -52,7 +52,7 @@ func TestShortNames(t *testing.T) {
 	expectList(c, "#rows th", inTable(func(name string) string { return name })...)
 	c.press("a")
 	state := address(c)
-	c.call("Page.reload", nil, nil)
+	c.reload()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#rows th")`)
 	if again := address(c); again != state || !strings.Contains(state, "short=1") {
 		t.Errorf("the address %q became %q when loaded", state, again)
@@ -128,7 +128,7 @@ func TestPanelWidth(t *testing.T) {
 	}
 	c.mouse("mouseMoved", edge[0]-100, edge[1], 0) // not dragged any more
 	wide := width()
-	c.call("Page.reload", nil, nil)
+	c.reload()
 	c.until(`document.documentElement?.dataset.ready`)
 	if again := width(); again != wide {
 		t.Errorf("the panel was %d pixels wide and is %d after loading again", wide, again)
@@ -139,7 +139,7 @@ func TestPanelWidth(t *testing.T) {
 		t.Errorf("the panel was %d pixels wide and is %d after two keys, want 40 less", wide, again)
 	}
 	c.screenshot("wide-panel")
-	c.eval(`(location.hash = "panel=1e9", 0)`, new(int))
+	c.goTo("panel=1e9")
 	c.until(`document.querySelector("#details").offsetWidth > 500`)
 	var room bool
 	c.eval(`document.querySelector("#chart").clientWidth > 100`, &room)

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,17 +18,16 @@ type shownBox struct {
 	InFront, Plain bool // it is hit by the pointer at its center; it contains only text
 }
 
-// openPicture opens the SVG document at path, with scripts disabled, and
-// returns its boxes in the order of the document.
-func openPicture(c *tab, path string) (boxes []shownBox) {
+// openPicture opens the SVG document at path, with or without its script, and returns its boxes in the order of the document.
+func openPicture(c *tab, path string, script bool) (boxes []shownBox) {
 	c.t.Helper()
-	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
-	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": !script}, nil)
+	c.navigate("file://" + path)
 	c.until(`document.readyState === "complete" && location.pathname.endsWith(".svg")`)
 	var root string
 	c.eval(`document.documentElement.localName + " " + document.querySelectorAll("parsererror, script, image, foreignObject, a").length`, &root)
-	if root != "svg 0" {
-		c.t.Fatalf("root and number of foreign elements = %q, want \"svg 0\"", root)
+	if root != "svg 1" {
+		c.t.Fatalf("root and number of foreign elements = %q, want \"svg 1\", which is the script", root)
 	}
 	c.eval(`[...document.querySelectorAll("g")].map((g) => {
 		const rect = g.querySelector("rect");
@@ -69,7 +69,7 @@ func TestPicture(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := newTab(t)
-			boxes := openPicture(c, path)
+			boxes := openPicture(c, path, false)
 			c.screenshot("picture-" + name)
 			titles := []string{"all: 42 samples, 100.00%", attack + ": 42 samples, 100.00%",
 				"main: 42 samples, 100.00%\n/" + attack + ":7", attack + ": 42 samples, 100.00%\n/" + attack + ":7"}
@@ -92,6 +92,98 @@ func TestPicture(t *testing.T) {
 			if title != attack {
 				t.Errorf("title = %q, want %q", title, attack)
 			}
+			expectClean(c)
+		})
+	}
+}
+
+// The script of a picture zooms into a box, keeps its callers, searches, and keeps both in
+// the address, in which a name is no markup. It shows the root of a tall picture first.
+func TestPictureScript(t *testing.T) {
+	const attack = `<img src=x onerror="document.documentElement.remove()">`
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	frame := func(name string) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})})
+	}
+	task := b.Task(profile.Task{PID: 1, Comm: "server"})
+	add := func(n int64, names ...string) {
+		s := profile.StackID(0)
+		for _, name := range names {
+			s = b.Push(s, frame(name))
+		}
+		b.Add(profile.Sample{Stack: s, Task: task, CPU: -1, Values: []int64{n}})
+	}
+	add(60, "main", "parse", "next: line")
+	add(30, "main", "sort", "compare")
+	add(10, "main", attack)
+	deep := []string{"main", "sort"}
+	for range 100 {
+		deep = append(deep, "recurse")
+	}
+	add(100, deep...)
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	for name, inverted := range map[string]bool{"upright": false, "inverted": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.svg")
+			file, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(flame.WriteSVG(file, p, flame.Options{Inverted: inverted}), file.Close()); err != nil {
+				t.Fatal(err)
+			}
+			c := newTab(t)
+			c.navigate("file://" + path)
+			c.until(`document.readyState === "complete" && !!document.querySelector("#search")`)
+			do := func(script string) {
+				t.Helper()
+				var ok bool
+				c.eval("(() => {"+script+"; return true; })()", &ok)
+			}
+			expectTrue := func(condition string) {
+				t.Helper()
+				var ok bool
+				if c.eval(condition, &ok); !ok {
+					t.Errorf("false: %s", condition)
+				}
+			}
+			do(`
+				globalThis.g = (start) => [...document.querySelectorAll("g")].find((g) => g.textContent.startsWith(start));
+				globalThis.visible = () => [...document.querySelectorAll("g")].filter((g) => g.style.display !== "none").map((g) => g.querySelector("title").textContent.split(": ")[0]);
+				globalThis.zoom = (start) => g(start).querySelector("rect").dispatchEvent(new MouseEvent("click", { bubbles: true }))`)
+			expectTrue(`(({ top, bottom }) => top >= 0 && bottom <= innerHeight)(g("all:").getBoundingClientRect())`)
+			do(`zoom("compare:")`)
+			expectTrue(`visible().join() === "all,server,main,sort,compare" && Math.abs(g("sort:").querySelector("rect").getBBox().width - 1175.5) < 0.1`)
+			do(`zoom("parse:")`)
+			expectTrue(`visible().join() === "all,server,main,parse,next"`)
+			expectTrue(`["all:", "main:", "parse:", "next: line:"].every((s) => Math.abs(g(s).querySelector("rect").getBBox().width - 1175.5) < 0.1)`)
+			do(`zoom("next:")`)
+			expectTrue(`visible().join() === "all,server,main,parse,next" && Math.abs(g("main:").querySelector("rect").getBBox().width - 1175.5) < 0.1`)
+			expectTrue(`g("next: line:").querySelector("text").textContent === "next: line"`)
+			expectTrue(`/^#zoom=\d+$/.test(location.hash)`)
+			do(`document.querySelector("#reset").dispatchEvent(new MouseEvent("click", { bubbles: true }))`)
+			expectTrue(`visible().length === document.querySelectorAll("g").length && location.hash === ""`)
+			expectTrue(`Math.abs(g("parse:").querySelector("rect").getBBox().width - 352.3) < 0.1`)
+			do(`prompt = () => "^(parse|next)|compare"; document.querySelector("#search").dispatchEvent(new MouseEvent("click"))`)
+			expectTrue(`document.querySelector("#search").textContent === "Matched: 45.0% · Search"`)
+			expectTrue(`[...document.querySelectorAll("g rect")].filter((r) => r.style.fill !== "").length === 3`)
+			do(`prompt = () => "<img src=x onerror=("; document.querySelector("#search").dispatchEvent(new MouseEvent("click"))`)
+			expectTrue(`document.querySelector("#search").textContent === "Matched: 0.0% · Search" && document.querySelectorAll("img").length === 0`)
+			do(`zoom("<img"); document.querySelector("g rect").dispatchEvent(new MouseEvent("mouseover", { bubbles: true }))`)
+			// The address restores both; hostile ones do nothing.
+			for hash, want := range map[string]string{
+				"#zoom=3&search=sort": "Matched: 65.0% · Search", "#zoom=-1&search=%3Cimg": "Matched: 5.0% · Search", "#zoom=constructor": "Search",
+			} {
+				c.navigate("about:blank")
+				c.navigate("file://" + path + hash)
+				c.until(`document.readyState === "complete" && !!document.querySelector("#search")`)
+				var got string
+				if c.eval(`document.querySelector("#search").textContent`, &got); got != want {
+					t.Errorf("%s: got %q, want %q", hash, got, want)
+				}
+				expectTrue(`document.querySelectorAll("img").length === 0`)
+			}
+			c.screenshot("picture-script-" + name)
 			expectClean(c)
 		})
 	}

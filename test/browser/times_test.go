@@ -1,10 +1,7 @@
 package browser
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,21 +75,12 @@ func TestTimes(t *testing.T) {
 	line, folded := recorded(t, samples)
 	c := newTab(t)
 	openFlame(c, line.Profile, flame.Options{Times: line})
-	dir := t.TempDir()
-	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+	save := c.downloads()
 	// check compares what the page saves with the samples from one time to another.
 	check := func(from, end int) {
 		t.Helper()
-		path := filepath.Join(dir, "flame.folded")
-		_ = os.Remove(path) // of the previous check, if there was one
-		c.clickOn("#save-folded")
-		var text []byte
-		c.waitFor(func() (done bool) {
-			var err error
-			text, err = os.ReadFile(path)
-			return err == nil
-		}, "download")
-		if diff := cmp.Diff(folded(func(ms int) bool { return ms >= from && ms < end }), parseFolded(t, string(text))); diff != "" {
+		text := save("#save-folded")
+		if diff := cmp.Diff(folded(func(ms int) bool { return ms >= from && ms < end }), parseFolded(t, text)); diff != "" {
 			t.Errorf("%d to %d ms (-samples +page):\n%s", from, end, diff)
 		}
 	}
@@ -129,7 +117,7 @@ func TestTimes(t *testing.T) {
 	check(1200, 4520)
 	c.screenshot("times-selected")
 	state := address(c)
-	c.call("Page.reload", nil, nil)
+	c.reload()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#chips span")`)
 	if again := address(c); again != state || !strings.Contains(state, "time=1200-4520") {
 		t.Errorf("the address %q became %q when loaded", state, again)
@@ -157,7 +145,7 @@ func TestTimes(t *testing.T) {
 	expectList(c, "#chips span", "1.02 s to 2.04 s")
 	check(1020, 2040)
 	for _, hash := range []string{"time=5-1", "time=x", "time=-", "time=1e9-2e9", "time=0-1e99", "time=<b>"} {
-		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
+		c.goTo(hash)
 		c.until(`document.querySelector("#filters").hidden || document.querySelector("#chips span").textContent === "0 s to 7.5 s"`)
 	}
 	expectClean(c)

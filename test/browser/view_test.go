@@ -141,7 +141,7 @@ func TestView(t *testing.T) {
 	c := newTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
 	page, _ := startView(t, fulgur, profile)
-	c.call("Page.navigate", map[string]any{"url": page}, nil)
+	c.navigate(page)
 	c.until(`document.documentElement?.dataset.ready`)
 	c.until(`!document.querySelector("#views [value=code]").hidden`)
 
@@ -227,11 +227,11 @@ func TestViewPprof(t *testing.T) {
 	fulgur, profile := recordHot(t, t.TempDir())
 	page, _ := startView(t, fulgur, profile)
 	for name, text := range map[string]string{"flamegraph": "churn", "top": "churn", "peek?f=churn": "main"} {
-		c.call("Page.navigate", map[string]any{"url": page + "pprof/" + name}, nil)
+		c.navigate(page + "pprof/" + name)
 		c.until(fmt.Sprintf(`document.readyState === "complete" && location.href.endsWith(%q) && document.body.textContent.includes(%q)`, name, text))
 	}
 	// Its script has drawn the boxes of the flame graph.
-	c.call("Page.navigate", map[string]any{"url": page + "pprof/"}, nil)
+	c.navigate(page + "pprof/")
 	c.until(`document.querySelectorAll("#stack-chart .boxbg").length > 2`)
 	c.screenshot("pprof")
 	for _, e := range c.seen("Runtime.exceptionThrown") {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"fulgur/internal/export/otlptest"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile/otelprofiles"
 	"fulgur/internal/testenv"
 )
 
@@ -109,12 +111,59 @@ func received(requests []*otlptest.Request, suffix string) (samples, in int64) {
 	return samples, in
 }
 
+// attributesOf returns the attributes of a process that are text, nil if it has no samples.
+func attributesOf(q *otlptest.Request, pid int) map[string]string {
+	for _, r := range q.ResourceProfiles {
+		all, found := map[string]string{}, false
+		for _, a := range r.Resource.Attributes {
+			all[a.Key] = a.Value.GetStringValue()
+			found = found || a.Key == otelprofiles.PID && a.Value.GetIntValue() == int64(pid)
+		}
+		if found {
+			return all
+		}
+	}
+	return nil
+}
+
+// lowered reports whether a profile says that its rate is lower than the one requested, and has
+// the period of a lower rate.
+func lowered(q *otlptest.Request) bool {
+	for _, r := range q.ResourceProfiles {
+		for _, s := range r.ScopeProfiles {
+			for _, a := range s.Scope.Attributes {
+				requested := a.Value.GetIntValue()
+				if a.Key == otelprofiles.RequestedFrequency && requested > 0 && s.Profiles[0].Period > int64(time.Second)/requested {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// get returns what a server answers.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%s: got %s, error %v, %q", url, response.Status, err, body)
+	}
+	return string(body)
+}
+
 // TestAgent sends windows, changes the configuration while running, and ends. The back ends
 // have every sample.
 func TestAgent(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	load(t, "shares")
+	workload := load(t, "publishes").Process.Pid
+	awaitCount(t, procfs.Path(workload, "maps"), "/memfd:OTEL_CTX", 1)
 	first, second := otlptest.NewReceiver(t, nil), otlptest.NewReceiver(t, nil)
 	config := filepath.Join(t.TempDir(), "agent.yaml")
 	write := func(text string) {
@@ -126,16 +175,22 @@ func TestAgent(t *testing.T) {
 	write("frequency: 99\nendpoint: " + first.HTTP() + "\nlisten: 127.0.0.1:0\n")
 	agent, log := startAgent(t, "--config", config)
 	first.Await(2)
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(readLog(t, log))
-	for path, want := range map[string]string{"metrics": "\nfulgur_samples_taken_total ", "healthz": "ok\n"} {
-		response, err := http.Get(strings.TrimSuffix(url, "metrics") + path)
-		if err != nil {
-			t.Fatal(err)
+	var own map[string]string
+	in := int64(0)
+	for n := 1; own["service.name"] == "" || in == 0; n++ { // fulgur may look for both in a later window
+		all := first.Await(n)
+		if own["service.name"] == "" {
+			own = attributesOf(all[n-1], workload)
 		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-			t.Errorf("%s: got %s, error %v, %q; want %q", path, response.Status, err, body, want)
+		_, in = received(all, ".long")
+	}
+	if own["service.name"] != "checkout" || own["deployment.environment.name"] != "test" || own["host.name"] == "forged" || own["container.id"] == "forged" {
+		t.Errorf("got the attributes %q, want those that the process publishes, without the host's and the container's", own)
+	}
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(readLog(t, log))
+	for path, want := range map[string]string{"metrics": "\nfulgur_bpf_memory_bytes ", "healthz": "ok\n"} {
+		if body := get(t, strings.TrimSuffix(url, "metrics")+path); !strings.Contains(body, want) {
+			t.Errorf("%s: got %q, want %q", path, body, want)
 		}
 	}
 
@@ -151,23 +206,21 @@ func TestAgent(t *testing.T) {
 		reload()
 		awaitCount(t, log, "not changed", before+1)
 	}
-	write(fmt.Sprintf("frequency: 49\noffcpu: true\nendpoint: %s\nlisten: 127.0.0.1:0\n", second.HTTP()))
+	// No agent can stay within this limit, so it lowers the rate.
+	write(fmt.Sprintf("frequency: 49\noffcpu: true\nmax-cpu: 0.0001%%\nendpoint: %s\nlisten: 127.0.0.1:0\n", second.HTTP()))
 	reload()
-	second.Await(3)
-	account := stopAgent(t, agent, log)
-	samples, in := received(append(first.Accepted(), second.Accepted()...), ".long")
-	if samples != account["acknowledged"] {
-		t.Errorf("got %d samples, want the account's %v", samples, account)
-	}
-	if in == 0 {
-		t.Error("got no sample of the workload's function")
-	}
-	waits := false
-	for _, q := range second.Accepted() {
+	for n, slower, waits := 1, false, false; !slower || !waits; n++ {
+		q := second.Await(n)[n-1]
+		slower = slower || lowered(q)
 		waits = waits || strings.Contains(fmt.Sprint(q.Dictionary.StringTable), "off-cpu")
 	}
-	if !waits {
-		t.Error("got no waits after the configuration has asked for them")
+	if m := regexp.MustCompile(`\nfulgur_sampling_frequency_hertz (\d+)\n`).FindStringSubmatch(get(t, url)); len(m) != 2 || m[1] == "49" {
+		t.Errorf("got metrics with %q, want a lower rate", m)
+	}
+	account := stopAgent(t, agent, log)
+	samples, _ := received(append(first.Accepted(), second.Accepted()...), "")
+	if samples != account["acknowledged"] {
+		t.Errorf("got %d samples, want the account's %v", samples, account)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,9 @@ type boltSummary struct {
 	Stepping         struct {
 		Threads, Bursts uint64
 	}
+	Counting struct {
+		Windows, Outcomes uint64
+	}
 	Refused  []string
 	Binaries []struct {
 		Binary, Profile string
@@ -53,6 +57,7 @@ type boltSummary struct {
 		Taken           float64 `json:"taken_by_executable_bytes"`
 		Optimized       string
 		Findings        []string
+		Comparison      struct{ Verdict, Reason string }
 		Warnings        []string
 	}
 	Warnings []string
@@ -66,6 +71,25 @@ var stepFast = []string{"--branches", "stepping", "--max-overhead", "300", "--st
 func bolt(t *testing.T, code int, args ...string) boltSummary {
 	t.Helper()
 	return summaryOf(t, code, fulgur(t, append([]string{"bolt"}, args...)...))
+}
+
+// boltUntil repeats bolt with more and more time until enough accepts the summary. On a busy
+// machine, fulgur or its target may have no CPU for a while.
+func boltUntil(t *testing.T, enough func(boltSummary) bool, args ...string) boltSummary {
+	t.Helper()
+	for seconds := 1; ; seconds *= 2 {
+		s := bolt(t, 0, append(slices.Clone(args), strconv.Itoa(seconds))...)
+		if enough(s) || seconds > 30 {
+			return s
+		}
+	}
+}
+
+// stepped returns a function for boltUntil that wants records of so many threads.
+func stepped(threads uint64) func(boltSummary) bool {
+	return func(s boltSummary) bool {
+		return len(s.Binaries) == 1 && s.Records > 0 && s.Stepping.Threads >= threads
+	}
 }
 
 func summaryOf(t *testing.T, code int, r result) boltSummary {
@@ -108,14 +132,19 @@ func TestBoltStepping(t *testing.T) {
 	testenv.AnyKernel(t)
 	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}, "static-pie": {"-static-pie", "-Wl,--gc-sections"}} {
 		t.Run(name, func(t *testing.T) {
+			if name != "pie" {
+				testenv.Long(t)
+			}
 			program := boltable(t, "branches", flags...)
 			pid := running(t, program)
 			out := filepath.Join(t.TempDir(), "out.preagg")
 			args := append([]string{"-p", pid, "-o", out}, stepFast...)
-			if name == "static-pie" {
-				args = append(args, "1") // all of libc takes too long
+			var s boltSummary
+			if name == "static-pie" { // all of libc takes too long
+				s = boltUntil(t, stepped(1), args...)
+			} else {
+				s = bolt(t, 0, args...)
 			}
-			s := bolt(t, 0, args...)
 			if len(s.Binaries) != 1 || s.Records == 0 || s.Stepping.Threads != 1 {
 				t.Fatalf("summary = %+v, want one binary, records and one stepped thread", s)
 			}
@@ -126,7 +155,7 @@ func TestBoltStepping(t *testing.T) {
 			if name != "pie" {
 				return
 			}
-			bolt(t, 0, append([]string{"-p", pid, "-o", out, "--llvm", "16", "1"}, stepFast...)...)
+			boltUntil(t, stepped(1), append(args, "--llvm", "16")...)
 			for _, version := range []int{16, 19, 22} {
 				accepted(t, version, program, out)
 			}
@@ -134,21 +163,50 @@ func TestBoltStepping(t *testing.T) {
 	}
 }
 
-// Without branch records, a command is stepped and keeps its exit code, and its program
-// is optimized.
+// Jumps are counted in programs at fixed and at random addresses, and perf2bolt accepts
+// the profile.
+func TestBoltCounting(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}} {
+		t.Run(name, func(t *testing.T) {
+			program := boltable(t, "branches", flags...)
+			pid := running(t, program)
+			out := filepath.Join(t.TempDir(), "out.preagg")
+			version := map[string]int{"pie": 22, "no-pie": 16}[name]
+			args := []string{"--branches", "counting", "--max-overhead", "300", "--llvm", strconv.Itoa(version), "--stats", "json", "-p", pid, "-o", out}
+			if r := fulgur(t, append([]string{"bolt", "0.1"}, args...)...); r.code != 0 && strings.Contains(r.stderr, "cannot count jumps here") {
+				testenv.Unsupported(t, "%s", r.stderr)
+			}
+			s := boltUntil(t, func(s boltSummary) bool { return s.Counting.Outcomes > 0 && s.Records > 0 }, args...)
+			if len(s.Binaries) != 1 || s.Counting.Windows == 0 || s.Counting.Outcomes == 0 || s.Records == 0 {
+				t.Fatalf("summary = %+v, want one binary, windows, outcomes and records", s)
+			}
+			accepted(t, version, program, out)
+		})
+	}
+}
+
+// Without branch records, the jumps of a command are counted, or it is stepped. It keeps
+// its exit code, and its program is optimized.
 func TestBoltOptimize(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
 	program, dir := boltable(t, "branches"), t.TempDir()
 	optimized := filepath.Join(dir, "optimized")
 	const rounds = "200000000" // some seconds, so that it is stepped on a busy machine, too
-	r := fulgur(t, "bolt", "--llvm", "22", "--optimize", optimized, "--stats", "json", "--", program, rounds)
+	r := fulgur(t, "bolt", "--llvm", "22", "--optimize", optimized, "--check", "1", "--stats", "json", "--", program, rounds)
 	s := summaryOf(t, 7, r)
 	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized || !strings.Contains(strings.Join(s.Binaries[0].Findings, "\n"), "taken branches") {
 		t.Errorf("summary = %+v, want an optimized binary with findings", s)
 	}
-	if s.Stepping.Bursts > 0 && !strings.Contains(r.stderr, "no branch recording hardware: single-stepping the command") {
-		t.Errorf("standard error = %s, want a note about stepping", r.stderr)
+	if c := s.Binaries[0].Comparison; c.Verdict != "not compared" || !strings.Contains(c.Reason, "with --check") { // that takes longer than a second
+		t.Errorf("comparison = %+v, want a request for more time", c)
+	}
+	for name, used := range map[string]bool{"counting jumps": s.Counting.Windows > 0, "single-stepping the command": s.Stepping.Bursts > 0} {
+		if used && !strings.Contains(r.stderr, "no branch recording hardware: "+name) {
+			t.Errorf("standard error = %s, want a note about %s", r.stderr, name)
+		}
 	}
 	again, err := exec.Command(optimized, rounds).Output()
 	if string(again) != r.stdout || err == nil {
@@ -201,10 +259,13 @@ func TestBoltReplaced(t *testing.T) {
 	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized {
 		t.Errorf("summary = %+v, want an optimized binary", s)
 	}
+	if c := s.Binaries[0].Comparison; c.Verdict != "not compared" || !strings.Contains(c.Reason, "a running process cannot be repeated") {
+		t.Errorf("comparison = %+v, want one that is not possible", c)
+	}
 	if out, err := exec.Command(optimized, "1000").Output(); len(out) == 0 {
 		t.Errorf("the optimized program does not run: %v", err)
 	}
-	s = bolt(t, 0, append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out"), "0.5"}, stepFast...)...)
+	s = boltUntil(t, stepped(1), append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out")}, stepFast...)...)
 	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "the file at this path is not the one that ran") {
 		t.Errorf("summary = %+v, want a warning about the file to optimize", s)
 	}
@@ -233,7 +294,7 @@ func TestBoltProcesses(t *testing.T) {
 	})
 	t.Run("several", func(t *testing.T) {
 		pids := running(t, program) + "," + running(t, program)
-		enough(t, bolt(t, 0, append([]string{"-o", out, "--llvm", "22", "-p", pids, "1"}, stepFast...)...), 2)
+		enough(t, boltUntil(t, stepped(2), append([]string{"-o", out, "--llvm", "22", "-p", pids}, stepFast...)...), 2)
 	})
 	t.Run("binary", func(t *testing.T) {
 		first := running(t, program)
@@ -252,7 +313,7 @@ func TestBoltProcesses(t *testing.T) {
 		writeTo(t, filepath.Join(group, "cgroup.procs"), pid)
 		t.Cleanup(func() { leaveCgroup(t, group, pid) })
 		running(t, program) // not in it
-		s := bolt(t, 0, append([]string{"--cgroup", group, "--binary", program, "-o", out, "--llvm", "22", "1"}, stepFast...)...)
+		s := boltUntil(t, stepped(1), append([]string{"--cgroup", group, "--binary", program, "-o", out, "--llvm", "22"}, stepFast...)...)
 		enough(t, s, 1)
 		if s.Stepping.Threads != 1 {
 			t.Errorf("got %d threads, want 1", s.Stepping.Threads)
@@ -298,14 +359,19 @@ func TestBoltAllBinaries(t *testing.T) {
 	testenv.AnyKernel(t)
 	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
 	dir := t.TempDir()
-	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "50000000")...)...)
-	for _, b := range s.Binaries {
-		if b.Binary == library {
-			accepted(t, 22, library, b.Profile)
-			return
+	for rounds := uint64(50_000_000); ; rounds *= 4 { // until there is a burst in the library
+		s := bolt(t, 0, slices.Concat([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, stepFast,
+			[]string{"--", program, "load", library, strconv.FormatUint(rounds, 10)})...)
+		for _, b := range s.Binaries {
+			if b.Binary == library {
+				accepted(t, 22, library, b.Profile)
+				return
+			}
+		}
+		if rounds > 10_000_000_000 {
+			t.Fatalf("summary = %+v, want a profile of the library", s)
 		}
 	}
-	t.Errorf("summary = %+v, want a profile of the library", s)
 }
 
 // Without branch hardware, fulgur can sample without branches, and perf2bolt accepts the
@@ -316,7 +382,7 @@ func TestBoltBasic(t *testing.T) {
 	program := boltable(t, "branches")
 	pid := running(t, program)
 	out := filepath.Join(t.TempDir(), "out.preagg")
-	s := bolt(t, 0, "--basic", "--llvm", "22", "-p", pid, "-o", out, "--stats", "json", "1")
+	s := boltUntil(t, func(s boltSummary) bool { return s.Samples > 0 }, "--basic", "--llvm", "22", "-p", pid, "-o", out, "--stats", "json")
 	if len(s.Binaries) != 1 || s.Samples == 0 || s.InsideShare < 0.9 || len(s.Warnings) == 0 {
 		t.Errorf("summary = %+v, want one binary, samples, at least 90 %% inside, and a warning", s)
 	}

@@ -129,12 +129,14 @@ func TestNothingSampled(t *testing.T) {
 func TestCommandOutlivesDuration(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	out := filepath.Join(t.TempDir(), "out.folded")
+	dir := t.TempDir()
+	out, ready := filepath.Join(dir, "out.folded"), filepath.Join(dir, "ready")
 	cmd := command(t, "profile", "-F", "997", "-o", out, "0.5", "--",
-		testenv.Tool(t, "sh"), "-c", `trap "exit 5" TERM; while :; do :; done`)
+		testenv.Tool(t, "sh"), "-c", `trap "exit 5" TERM; : > "$0"; while :; do :; done`, ready)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	await(t, ready, "")
 	await(t, out, "") // files appear complete
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

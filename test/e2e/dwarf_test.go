@@ -35,6 +35,27 @@ func known(stacks map[string]int) (right int) {
 	return right
 }
 
+// perfPaths returns the samples of perf.data by their functions of testdata/paths.c.
+func perfPaths(t *testing.T, perf, data string) map[string]int {
+	t.Helper()
+	script, err := exec.Command(perf, "script", "--no-inline", "-i", data, "-F", "ip,sym").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for sample := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n\n") {
+		var functions []string
+		for line := range strings.Lines(sample) {
+			if fields := strings.Fields(line); len(fields) > 1 {
+				functions = append(functions, fields[1])
+			}
+		}
+		slices.Reverse(functions)
+		found[onPaths(functions)]++
+	}
+	return found
+}
+
 // total is the number of samples.
 func total(stacks map[string]int) (sum int) {
 	for _, n := range stacks {
@@ -47,6 +68,7 @@ func total(stacks map[string]int) (sum int) {
 // in perf's profile of the same run by copies of the stack, although the two sample at
 // different moments.
 func TestStacksAsPerf(t *testing.T) {
+	testenv.SlowInVM(t)
 	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")
 	program := compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
@@ -58,21 +80,7 @@ func TestStacksAsPerf(t *testing.T) {
 			ours[onPaths(frames[1:])] += n
 		}
 	}
-	script, err := exec.Command(perf, "script", "--no-inline", "-i", data, "-F", "ip,sym").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := map[string]int{}
-	for sample := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n\n") {
-		var functions []string
-		for line := range strings.Lines(sample) {
-			if fields := strings.Fields(line); len(fields) > 1 {
-				functions = append(functions, fields[1])
-			}
-		}
-		slices.Reverse(functions)
-		theirs[onPaths(functions)]++
-	}
+	theirs := perfPaths(t, perf, data)
 	all, known := total(ours), known(ours)
 	t.Logf("fulgur: %d samples, %d on the program's paths; perf: %d", all, known, total(theirs))
 	if all == 0 || total(theirs) == 0 {

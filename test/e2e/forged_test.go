@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -11,22 +10,15 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// forged samples a program that pretends to be Python, see testdata/forged.c.
-func forged(t *testing.T, mode string, flags ...string) (samples []streamed, summary string) {
+// forged samples a program of testdata that pretends to be a language runtime.
+func forged(t *testing.T, source, mode string, flags ...string) (samples []streamed, summary string) {
 	t.Helper()
 	testenv.Root(t)
-	cmd := exec.Command(compile(t, "forged.c", "forged", append(flags, "-rdynamic")...), mode)
+	cmd := exec.Command(compile(t, source, "forged", append(flags, "-rdynamic")...), mode)
 	start(t, cmd)
 	pid := strconv.Itoa(cmd.Process.Pid)
 	r := sampleWork(t, time.Second, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
-	if r.code != 0 {
-		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
-	}
-	for text := range strings.Lines(r.stdout) {
-		var s streamed
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
+	for _, s := range streamedBy(t, r) {
 		if s.End == "complete" || s.End == "depth limit" {
 			samples = append(samples, s)
 		}
@@ -39,7 +31,8 @@ func forged(t *testing.T, mode string, flags ...string) (samples []streamed, sum
 
 // Endless frames are truncated at the limit of frames.
 func TestForgedCycle(t *testing.T) {
-	samples, _ := forged(t, "cycle")
+	testenv.SlowInVM(t)
+	samples, _ := forged(t, "forged.c", "cycle")
 	seen := 0
 	for _, s := range samples {
 		if n := len(s.pyFrames()); n == maxFrames && s.End == "depth limit" {
@@ -55,6 +48,7 @@ func TestForgedCycle(t *testing.T) {
 
 // An endless list of threads, and nonsensical offsets, cost at most the Python frames.
 func TestForgedRuntime(t *testing.T) {
+	testenv.SlowInVM(t)
 	for name, test := range map[string]struct {
 		flags   []string
 		summary string
@@ -63,7 +57,7 @@ func TestForgedRuntime(t *testing.T) {
 		"garbage": {[]string{"-DGARBAGE"}, "python 3.14.0: its layout is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			samples, summary := forged(t, "threads", test.flags...)
+			samples, summary := forged(t, "forged.c", "threads", test.flags...)
 			for _, s := range samples {
 				if s.End != "complete" || len(s.pyFrames()) != 0 {
 					t.Fatalf("got end %s, frames %+v, want a complete stack without Python frames", s.End, s.pyFrames())
@@ -79,12 +73,13 @@ func TestForgedRuntime(t *testing.T) {
 // If a process creates code all the time, fulgur sends a limited part of the code, and
 // all samples: see code_allowed in bpf/runtime.h.
 func TestForgedCodes(t *testing.T) {
+	testenv.SlowInVM(t)
 	const (
 		window = 1 << 27 * time.Nanosecond
 		// The record of code with a table of lines of 16 KB is larger than that table.
 		most = (128 << 10) / (16 << 10)
 	)
-	samples, _ := forged(t, "codes")
+	samples, _ := forged(t, "forged.c", "codes")
 	// By first line: samples in the same code send it once. A sample may have the name of
 	// code that a later one sent.
 	sent := map[int]bool{}

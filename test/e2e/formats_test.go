@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,72 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// fulgur unwinds the copied stacks of perf.data to the same callers as perf, from files of
+// the same build only.
+func TestConvertCopiedStacks(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	perf := testenv.Tool(t, "perf")
+	data := filepath.Join(t.TempDir(), "perf.data")
+	program := compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
+	if out, err := exec.Command(perf, "record", "-q", "-e", "cpu-clock:u", "-F", "499", "--call-graph", "dwarf,4096", "-o", data, program, "200").CombinedOutput(); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, out)
+	}
+	read := func() (map[string]int, string) {
+		r := fulgur(t, "convert", "--format", "folded", data)
+		if r.code != 0 {
+			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+		}
+		found := map[string]int{}
+		for stack, n := range folded(t, r.stdout) {
+			found[onPaths(strings.Split(stack, ";"))] += n
+		}
+		return found, r.stderr
+	}
+	theirs := perfPaths(t, perf, data)
+	ours, stderr := read()
+	t.Logf("fulgur: %v; perf: %v", ours, theirs)
+	if total(ours) != total(theirs) || total(ours) == 0 {
+		t.Errorf("got %d samples, want perf's %d", total(ours), total(theirs))
+	}
+	for _, path := range paths {
+		if ours[path] < theirs[path] || theirs[path] == 0 {
+			t.Errorf("%s: got %d samples, perf has %d", path, ours[path], theirs[path])
+		}
+	}
+	if ours := total(ours) - known(ours) - ours[""]; ours > 0 {
+		t.Errorf("%d samples are on no path of the program: %s", ours, stderr)
+	}
+	changeBuildID(t, program)
+	other, stderr := read()
+	if total(other) != total(ours) || known(other) > 0 || !strings.Contains(stderr, "is another build") ||
+		!strings.Contains(stderr, "user stacks truncated: code without an unwind table") {
+		t.Errorf("got stacks %v by another build of the program: %s", other, stderr)
+	}
+}
+
+// changeBuildID makes an ELF file another build.
+func changeBuildID(t *testing.T, path string) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	note := f.Section(".note.gnu.build-id")
+	if note == nil {
+		t.Fatal("no build ID")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[note.Offset+note.Size-1] ^= 1
+	if err := os.WriteFile(path, b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // perf.data has the same stacks as in perf's own output.
 func TestConvertPerfData(t *testing.T) {
 	testenv.Root(t)
@@ -123,6 +190,13 @@ func TestConvertPerfData(t *testing.T) {
 	p := firefoxtest.Check(t, b)
 	if len(p.Threads) != 1 || *p.Threads[0].Name != "shares" || p.Meta.ProfilingEndTime < 100 {
 		t.Errorf("threads = %+v in %v ms, want one thread, shares, for at least 100 ms", p.Threads, p.Meta.ProfilingEndTime)
+	}
+	page := filepath.Join(dir, "times.html")
+	if r := fulgur(t, "convert", "--times", "-o", page, data); r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	if timed := fulgur(t, "convert", "--format", "folded", page); timed.code != 0 || timed.stdout != got.stdout {
+		t.Errorf("a page with times has other samples:\n%s\nwant\n%s", timed.stdout, got.stdout)
 	}
 	// Names of the C library may come from different symbol tables.
 	if all < 50 || same < all*9/10 {

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,39 +9,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
 
 // java is a JVM under test.
-type java struct {
-	name string
-	// root is the root directory in which it runs, or empty.
-	root, program string
-}
+type java interpreter
 
-// javas returns the JVMs to test: the system's, and in long tests those that test/jdks.sh
-// lists.
-func javas(t *testing.T) []java {
+// javas returns the JVMs to test.
+func javas(t *testing.T) (list []java) {
 	t.Helper()
-	list := []java{{name: "java", program: testenv.Tool(t, "java")}}
-	if !testenv.IsLong() || testenv.InVM() {
-		return list
-	}
-	dir := os.Getenv("FULGUR_TEST_JDKS")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	install := exec.Command("../jdks.sh", dir)
-	install.Stderr = os.Stderr
-	out, err := install.Output()
-	if err != nil {
-		t.Fatalf("install JDKs: %v", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		list = append(list, java{f[0], f[1], f[2]})
+	for _, i := range interpreters(t, "java", "jdks.sh", "FULGUR_TEST_JDKS") {
+		list = append(list, java(i))
 	}
 	return list
 }
@@ -78,25 +55,7 @@ func (j java) command(t *testing.T, flags []string, program string, args ...stri
 func (j java) start(t *testing.T, mode string, account any) *exec.Cmd {
 	t.Helper()
 	cmd := j.command(t, nil, "Frames", mode)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("%s: %v", j.name, err)
-	}
-	if err := json.Unmarshal(line, account); err != nil {
-		t.Fatal(err)
-	}
+	startAccounting(t, cmd, account)
 	return cmd
 }
 
@@ -142,7 +101,7 @@ func TestJavaThreads(t *testing.T) {
 				noted[fmt.Sprint(chain[1:])] = true // all are in burn
 			}
 			samples, settled := 0, map[int]bool{}
-			sampleNode(t, cmd, 3*time.Second, func(text string, s streamed) {
+			sampleProcess(t, cmd, func(text string, s streamed) {
 				got := s.javaFrames()
 				if len(got) < 2 || got[0].name != "Frames.spin" || got[1].name != "Frames.burn" || s.End != "complete" {
 					if settled[s.TID] {
@@ -182,7 +141,7 @@ func TestJavaInlined(t *testing.T) {
 			var account struct{}
 			cmd := j.start(t, "hot", &account)
 			samples, innermost, lines := 0, 0, 0
-			sampleNode(t, cmd, 3*time.Second, func(_ string, s streamed) {
+			sampleProcess(t, cmd, func(_ string, s streamed) {
 				chain := s.javaFrames()
 				if len(chain) == 0 || chain[len(chain)-1].name != "Frames.main" {
 					return // a thread of the JVM
@@ -222,11 +181,7 @@ func TestJavaUnloaded(t *testing.T) {
 				t.Fatalf("exit code %d: %s", r.code, r.stderr)
 			}
 			classes, frames := map[string]bool{}, 0
-			for text := range strings.Lines(r.stdout) {
-				var s streamed
-				if err := json.Unmarshal([]byte(text), &s); err != nil {
-					t.Fatalf("%v in %s", err, text)
-				}
+			for _, s := range streamedBy(t, r) {
 				number, ok := strings.CutPrefix(s.Comm, "made ")
 				if !ok {
 					continue
@@ -264,7 +219,7 @@ func TestJavaVirtualThreads(t *testing.T) {
 			var account struct{}
 			cmd := j.start(t, "virtual", &account)
 			whole, inHeap := 0, 0
-			sampleNode(t, cmd, time.Second, func(text string, s streamed) {
+			sampleProcess(t, cmd, func(text string, s streamed) {
 				works, deep, heap := false, 0, false
 				for _, f := range s.User {
 					works = works || f.Function == "Frames.innermost"

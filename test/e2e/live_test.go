@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -63,11 +62,7 @@ func TestStream(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	var lines, long, short int
-	for text := range strings.Lines(r.stdout) {
-		var s streamed
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
+	for text, s := range streamedBy(t, r) {
 		if s.PID != pid || s.TID == 0 || s.Weight == 0 || s.Time == "" || len(s.Kernel)+len(s.User) == 0 {
 			t.Fatalf("got an incomplete sample of process %d: %s", pid, text)
 		}
@@ -133,6 +128,8 @@ func TestInterval(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		awaitSampling(t, cmd)
+		awaitWork(t, pid, 100*time.Millisecond)
 		awaitFile(t, filepath.Join(dir, name+"-0003.folded"))
 		r := interrupt(t, cmd)
 		if r.code != 0 {
@@ -307,7 +304,7 @@ func TestWindowsEnd(t *testing.T) {
 		pids, err := target.Descendants([]int{shell.Process.Pid})
 		return err == nil && len(pids) > 0
 	}
-	for end := time.Now().Add(testenv.Patience(20 * time.Second)); !children(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Patience(time.Minute)); !children(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("timeout: the shell has no child")
 		}
@@ -343,6 +340,8 @@ func TestWindowsEnd(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	awaitSampling(t, cmd)
+	awaitWork(t, strconv.Itoa(busy.Process.Pid), 100*time.Millisecond)
 	awaitFile(t, filepath.Join(dir, "stripped-0002.folded"))
 	r := interrupt(t, cmd)
 	if strings.Count(r.stderr, "  stripped: no symbols") != 1 || strings.Count(r.stderr, "stripped-000") < 2 {

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -53,27 +52,12 @@ func compile(t *testing.T, source, name string, flags ...string) string {
 	return testenv.Compile(t, name, "gcc", args...)
 }
 
-// awaitSampling waits until the started fulgur samples: then it has epoll instances for
-// the kernel side, in addition to the one of Go's runtime.
+// awaitSampling waits until the started fulgur samples.
 func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", fulgur.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		instances := 0
-		for _, fd := range fds {
-			// It may be closed by now.
-			if link, err := os.Readlink(fd); err == nil && link == "anon_inode:[eventpoll]" {
-				instances++
-			}
-		}
-		if instances > 1 {
-			return
-		}
+	if !testenv.AwaitPolls(t, fulgur.Process.Pid) {
+		t.Fatalf("timeout: fulgur does not sample: %s", fulgur.Stderr)
 	}
-	t.Fatalf("timeout: fulgur does not sample: %s", fulgur.Stderr)
 }
 
 // interrupt ends a started fulgur like Ctrl-C.

@@ -44,11 +44,7 @@ const stormWork = 500 * time.Microsecond
 // time that it printed, and have names.
 func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, children, frequency int) {
 	t.Helper()
-	var used time.Duration
-	var slices int
-	if _, err := fmt.Sscan(printed, &used, &slices); err != nil {
-		t.Fatalf("%q: %v", printed, err)
-	}
+	w := parseWork(t, printed)
 	var samples, unnamed, burning int
 	for stack, n := range stacks {
 		frames := strings.Split(stack, ";")
@@ -65,9 +61,9 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 			burning += n
 		}
 	}
-	checkTicks(t, "the storm", samples, used, frequency, slices, summary)
+	checkTicks(t, "the storm", samples, w, frequency, summary)
 	// Half of it, because the children also read the clock.
-	if due := stat.Ticks(time.Duration(children)*stormWork/2, time.Second/time.Duration(frequency), slices); burning+skipped(summary) < due.Low {
+	if due := stat.Ticks(time.Duration(children)*stormWork/2, time.Second/time.Duration(frequency), w.slices); burning+skipped(summary) < due.Low {
 		t.Errorf("%d samples are in the function where the children work, and %d were skipped, want %d", burning, skipped(summary), due.Low)
 	}
 	if unnamed > 0 {

@@ -1,50 +1,27 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )
 
-// python is an interpreter under test.
-type python struct {
-	name string
-	// root is the root directory in which it runs, or empty.
-	root, program string
-}
+// python is an interpreter of Python.
+type python interpreter
 
-// pythons returns the interpreters to test: the system's, and in long tests those that
-// test/pythons.sh lists.
-func pythons(t *testing.T) []python {
+// pythons returns the interpreters to test.
+func pythons(t *testing.T) (list []python) {
 	t.Helper()
-	if !testenv.IsLong() || testenv.InVM() {
-		return []python{{name: "python3", program: testenv.Tool(t, "python3")}}
-	}
-	dir := os.Getenv("FULGUR_TEST_PYTHONS")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	install := exec.Command("../pythons.sh", dir)
-	install.Stderr = os.Stderr
-	out, err := install.Output()
-	if err != nil {
-		t.Fatalf("install interpreters: %v", err)
-	}
-	var list []python
-	for line := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		list = append(list, python{f[0], f[1], f[2]})
+	for _, i := range interpreters(t, "python3", "pythons.sh", "FULGUR_TEST_PYTHONS") {
+		list = append(list, python(i))
 	}
 	return list
 }
@@ -66,25 +43,7 @@ func (p python) start(t *testing.T, mode string, account any) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("%s: %v", p.name, err)
-	}
-	if err := json.Unmarshal(line, account); err != nil {
-		t.Fatal(err)
-	}
+	startAccounting(t, cmd, account)
 	return cmd
 }
 
@@ -121,26 +80,16 @@ func (s streamed) entered() bool {
 	return true
 }
 
-// sample samples process cmd until it has worked for the given time, and calls yield with
-// each sample and its text.
-func (p python) sample(t *testing.T, cmd *exec.Cmd, work time.Duration, yield func(text string, s streamed)) {
+// sample samples process cmd, and calls yield with each sample and its text.
+func (p python) sample(t *testing.T, cmd *exec.Cmd, yield func(text string, s streamed)) {
 	t.Helper()
-	pid := strconv.Itoa(cmd.Process.Pid)
-	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
-	if r.code != 0 {
-		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
-	}
-	for text := range strings.Lines(r.stdout) {
-		var s streamed
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
+	sampleProcess(t, cmd, func(text string, s streamed) {
 		if s.End == "complete" || s.End == "depth limit" {
 			yield(text, s)
 		} else {
 			t.Logf("%s: a stack ends: %s", p.name, s.End)
 		}
-	}
+	})
 }
 
 // maxFrames is the maximum number of native frames of a stack, and of its Python frames.
@@ -155,7 +104,7 @@ func TestPythonThreads(t *testing.T) {
 			var account struct{ Noted map[int][]pyFrame }
 			cmd := p.start(t, "threads", &account)
 			matched, settled := map[int]int{}, map[int]bool{}
-			p.sample(t, cmd, 3*time.Second, func(text string, s streamed) {
+			p.sample(t, cmd, func(text string, s streamed) {
 				want, ok := account.Noted[s.TID]
 				got := s.pyFrames()
 				if !ok || len(got) == 0 {
@@ -232,12 +181,8 @@ func TestPythonCalls(t *testing.T) {
 					lines[fmt.Sprint(l[0], l[1], n)] = true
 				}
 			}
-			work := 2 * time.Second
-			if testenv.IsLong() {
-				work *= 3
-			}
 			samples, right, made := 0, 0, map[string]bool{}
-			p.sample(t, cmd, work, func(text string, s streamed) {
+			p.sample(t, cmd, func(text string, s streamed) {
 				samples++
 				chain := s.pyFrames()
 				fault := ""

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,6 @@ func readRecording(t *testing.T, path string) *firefoxtest.Profile {
 // The recording of an extraction of an uncached archive is complete from the first
 // instruction to the end: its disk requests, page faults, waits and CPU time.
 func TestRecordTar(t *testing.T) {
-	testenv.EveryKernel(t)
 	testenv.Root(t)
 	tar := testenv.Tool(t, "tar")
 	dir := t.TempDir()
@@ -50,9 +50,19 @@ func TestRecordTar(t *testing.T) {
 		t.Fatalf("tar: %v: %s", err, b)
 	}
 	forgetFile(t, archive)
-	out := filepath.Join(dir, "tar.json.gz")
+	out, polled := filepath.Join(dir, "tar.json.gz"), filepath.Join(dir, "polled")
 	// Only waits of a millisecond and longer have markers. A fast disk has none.
-	r := fulgur(t, "record", "-o", out, "--", testenv.Tool(t, "sh"), "-c", `sleep 0.05; exec "$0" -xf "$1" -C "$2"`, tar, archive, into)
+	cmd := command(t, "record", "-o", out, "--", testenv.Tool(t, "sh"), "-c",
+		`until [ -e "$3" ]; do sleep 0.05; done; exec "$0" -xf "$1" -C "$2"`, tar, archive, into, polled)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	awaitWork(t, strconv.Itoa(cmd.Process.Pid), 10*time.Millisecond) // it has read the memory in use
+	if err := os.WriteFile(polled, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
@@ -97,7 +107,7 @@ func TestNamesLater(t *testing.T) {
 	pid := victim(t, compile(t, "endless.c", "endless"))
 	for _, ending := range []string{"pb.gz", "json.gz"} {
 		bare, named := filepath.Join(dir, "bare."+ending), filepath.Join(dir, "named.folded")
-		if r := fulgur(t, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", pid, "1"); r.code != 0 || strings.Contains(r.stderr, "unnamed") {
+		if r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", pid); r.code != 0 || strings.Contains(r.stderr, "unnamed") {
 			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
 		if b := gunzip(t, bare); bytes.Contains(b, []byte("works")) || !bytes.Contains(b, []byte("endless")) {

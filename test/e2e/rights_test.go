@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -91,20 +92,35 @@ func setParanoid(t *testing.T, value string) {
 // can execute.
 func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string) result, workload string) {
 	t.Helper()
+	run, _, workload = unprivilegedRuns(t)
+	return run, workload
+}
+
+// unprivilegedRuns is like unprivileged, and returns another function that runs fulgur until
+// a process has worked for a while.
+func unprivilegedRuns(t *testing.T) (run func(capabilities []uintptr, args ...string) result, sample func(pid string, capabilities []uintptr, args ...string) result, workload string) {
+	t.Helper()
 	testenv.Root(t)
 	if b, err := os.ReadFile(paranoid); err == nil && len(b) > 0 && b[0] > '2' { // Debian's default
 		setParanoid(t, "2")
 	}
 	dir := public(t)
 	bin := duplicate(t, program(t), dir)
-	run = func(capabilities []uintptr, args ...string) result {
-		t.Helper()
+	unprivileged := func(capabilities []uintptr, args []string) *exec.Cmd {
 		cmd := command(t, args...)
 		cmd.Path = bin
 		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=1s")
-		return finish(t, as(cmd, capabilities...))
+		return as(cmd, capabilities...)
 	}
-	return run, duplicate(t, os.Args[0], dir)
+	run = func(capabilities []uintptr, args ...string) result {
+		t.Helper()
+		return finish(t, unprivileged(capabilities, args))
+	}
+	sample = func(pid string, capabilities []uintptr, args ...string) result {
+		t.Helper()
+		return sampleWorkBy(t, unprivileged(capabilities, args), 300*time.Millisecond, pid)
+	}
+	return run, sample, duplicate(t, os.Args[0], dir)
 }
 
 // twoCapabilities are the capabilities that profiling needs.
@@ -137,13 +153,14 @@ func TestTwoCapabilities(t *testing.T) {
 // functions are named; functions in files that cannot be opened are not, which is
 // reported.
 func TestTwoCapabilitiesOtherUser(t *testing.T) {
-	run, _ := unprivileged(t)
+	testenv.SlowInVM(t)
+	_, sample, _ := unprivilegedRuns(t)
 	closed := t.TempDir()
 	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	pid := victim(t, duplicate(t, os.Args[0], closed), "E2E_WORKLOAD=shares")
-	r := run(twoCapabilities, "profile", "-p", pid, "-F", "999", "-f", "1")
+	r := sample(pid, twoCapabilities, "profile", "-p", pid, "-F", "999", "-f")
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
@@ -165,7 +182,7 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 		_ = copying.Process.Kill()
 		_ = copying.Wait()
 	})
-	r = run(twoCapabilities, "profile", "-K", "-F", "199", "-f", "1")
+	r = sample(strconv.Itoa(copying.Process.Pid), twoCapabilities, "profile", "-K", "-F", "199", "-f")
 	named := regexp.MustCompile(`;finish_task_switch|_sysvec_|entry_|el0|;ret_from_fork`)
 	if r.code != 0 || !named.MatchString(r.stdout) {
 		t.Errorf("exit code %d, want 0; no names of the kernel:\n%s%s", r.code, r.stdout, r.stderr)
@@ -200,6 +217,7 @@ func shellWork() string {
 
 // Each command works with the two capabilities, and reports its limits.
 func TestTwoCapabilitiesCommands(t *testing.T) {
+	testenv.SlowInVM(t)
 	run, _ := unprivileged(t)
 	shell := testenv.Tool(t, "sh")
 	for _, test := range rightsCommands {
@@ -293,7 +311,7 @@ func TestHidePID(t *testing.T) {
 // The command that fulgur suggests works.
 func TestSetcapLine(t *testing.T) {
 	setcap := testenv.Tool(t, "setcap")
-	run, workload := unprivileged(t)
+	run, sample, workload := unprivilegedRuns(t)
 	r := run(nil, "profile", "-f", "--", workload)
 	line := regexp.MustCompile(`sudo setcap (\S+) (\S+)\n`).FindStringSubmatch(r.stderr)
 	if line == nil {
@@ -310,9 +328,9 @@ func TestSetcapLine(t *testing.T) {
 		t.Errorf("%.2f of the samples are in the command's function, want some:\n%s", s, r.stdout)
 	}
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
-	r = run(nil, "profile", "-p", pid, "-F", "199", "-f", "1")
-	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || s < 0.5 {
-		t.Errorf("exit code %d, want 0; %.2f of the samples are in the other user's function:\n%s", r.code, s, r.stderr)
+	r = sample(pid, nil, "profile", "-p", pid, "-F", "199", "-f")
+	if n := count(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || n == 0 {
+		t.Errorf("exit code %d, want 0; %d samples are in the other user's function, want some:\n%s", r.code, n, r.stderr)
 	}
 }
 
@@ -392,6 +410,7 @@ func limitLocked(t *testing.T, bytes uint64) {
 
 // Root's report is text, without colors if standard output is not a terminal.
 func TestDoctorText(t *testing.T) {
+	testenv.SlowInVM(t)
 	testenv.Root(t)
 	r := fulgur(t, "doctor")
 	if r.code != 0 || r.stderr != "" {

@@ -76,8 +76,8 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// The rounds of the program's work: about half a second of it.
-const rounds = "300"
+// The rounds of the program's work: about a quarter of a second of it.
+const rounds = "150"
 
 // Inlined functions are separate frames, for all sources of debug information.
 func TestInlines(t *testing.T) {

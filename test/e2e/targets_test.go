@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 // Children that exist when a profile begins are sampled, and the profile lasts until all
 // of them have exited.
 func TestProfileChildrenThatThereAre(t *testing.T) {
+	testenv.SlowInVM(t)
 	testenv.Root(t)
 	// The shell exits at the end of its input, its child by itself.
 	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & read x")
@@ -27,15 +29,20 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var descendants []int
+	awaitThat(t, func() bool {
+		var err error
+		if descendants, err = target.Descendants([]int{parent.Process.Pid}); err != nil {
+			t.Fatal(err)
+		}
+		return len(descendants) == 1
+	}, func() string { return fmt.Sprintf("children of the shell = %v, want one", descendants) })
+	awaitWork(t, strconv.Itoa(descendants[0]), 50*time.Millisecond) // it is at work
 	cmd := command(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	awaitSampling(t, cmd)
-	descendants, err := target.Descendants([]int{parent.Process.Pid})
-	if err != nil || len(descendants) != 1 {
-		t.Fatalf("children of the shell = %v, %v, want one", descendants, err)
-	}
 	if err := input.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +65,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 
 // The time in which the kernel tears down a process belongs to the process.
 func TestProfileExit(t *testing.T) {
+	testenv.SlowInVM(t)
 	testenv.Root(t)
 	cmd := command(t, "profile", "-F", "4999", "-f", "--", os.Args[0])
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=memory")

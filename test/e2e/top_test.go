@@ -26,8 +26,9 @@ type console struct {
 	ptmx *os.File
 	tty  *os.File
 
-	mu  sync.Mutex
-	out []byte // the program's output
+	mu      sync.Mutex
+	out     []byte // the program's output
+	pressed int    // its length when keys were pressed
 
 	before unix.Termios // the terminal's modes before the program started
 }
@@ -108,10 +109,10 @@ func (c *console) ended() string {
 // escapes matches the control sequences that draw a screen.
 var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]")
 
-// await waits for a new screen that has all of the texts.
+// await waits for a screen since the last keys that has all of the texts.
 func (c *console) await(texts ...string) {
 	c.t.Helper()
-	from := len(c.written())
+	from := c.pressed
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		screens := strings.Split(c.written()[from:], "\x1b[H")
 		for _, screen := range screens[1:] {
@@ -131,6 +132,7 @@ func (c *console) await(texts ...string) {
 // press presses keys.
 func (c *console) press(keys string) {
 	c.t.Helper()
+	c.pressed = len(c.written())
 	if _, err := c.ptmx.WriteString(keys); err != nil {
 		c.t.Fatal(err)
 	}

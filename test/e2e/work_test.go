@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"testing"
@@ -42,7 +44,12 @@ func awaitWork(t *testing.T, pid string, work time.Duration) {
 // samples, and then interrupts fulgur.
 func sampleWork(t *testing.T, work time.Duration, pids []string, args ...string) result {
 	t.Helper()
-	cmd := command(t, args...)
+	return sampleWorkBy(t, command(t, args...), work, pids...)
+}
+
+// sampleWorkBy is like sampleWork, with a command that runs fulgur.
+func sampleWorkBy(t *testing.T, cmd *exec.Cmd, work time.Duration, pids ...string) result {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,25 +71,52 @@ func skipped(summary string) (n int) {
 	return n
 }
 
-// checkTicks checks that the number of samples equals the ticks of a clock with the given
-// frequency in the CPU time that a program reports, in the given number of slices. The
-// kernel may have skipped some of the samples.
-func checkTicks(t *testing.T, what string, samples int, used time.Duration, frequency, slices int, summary string) {
-	t.Helper()
-	skipped := skipped(summary)
-	r := ticks(used, frequency, slices, skipped)
-	t.Logf("%s: %d samples and %d skipped, %v in %d slices are %s", what, samples, skipped, used, slices, r)
-	r.Check(t, "samples of "+what, samples)
+// work is what a program that never waits reports of its work.
+type work struct {
+	cpu     time.Duration
+	elapsed time.Duration
+	slices  int // of CPU time
 }
 
-// ticks returns the bounds of checkTicks.
-func ticks(used time.Duration, frequency, slices, skipped int) stat.Range {
-	r := stat.Ticks(used, time.Second/time.Duration(frequency), slices)
-	// Interrupts, and time taken by a hypervisor, count for the sampling clock,
-	// but not, or not always, for the program's clock.
-	r.High += r.High / 20
-	r.Low -= r.Low/20 + skipped
-	return r
+// parseWork reads what a program reports: the CPU time and the elapsed time in ns, and how
+// often it left the CPU.
+func parseWork(t *testing.T, report string) (w work) {
+	t.Helper()
+	if _, err := fmt.Sscan(report, &w.cpu, &w.elapsed, &w.slices); err != nil {
+		t.Fatalf("%q: %v", report, err)
+	}
+	w.slices++
+	return w
+}
+
+// add adds other work.
+func (w *work) add(o work) {
+	w.cpu += o.cpu
+	w.elapsed += o.elapsed
+	w.slices += o.slices
+}
+
+// ticks returns how many samples the work has if the kernel skipped the given number of
+// samples of all programs.
+func (w work) ticks(frequency, skipped int) stat.Range {
+	period := time.Second / time.Duration(frequency)
+	low := stat.Ticks(w.cpu, period, w.slices).Low
+	// The sampling clock goes on while a hypervisor runs something else, and in
+	// interrupts. The program's clock may stand still, by a share that nothing limits.
+	// Only the elapsed time has both.
+	high := stat.Ticks(max(w.cpu, w.elapsed), period, w.slices).High
+	// Processes that follow each other overlap while one exits.
+	return stat.Range{Low: max(1, low-low/20-skipped), High: high + high/20}
+}
+
+// checkTicks checks that a program has as many samples as its work has ticks of a clock
+// with the given frequency.
+func checkTicks(t *testing.T, what string, samples int, w work, frequency int, summary string) {
+	t.Helper()
+	skipped := skipped(summary)
+	r := w.ticks(frequency, skipped)
+	t.Logf("%s: %d samples and %d skipped, %+v is %s", what, samples, skipped, w, r)
+	r.Check(t, "samples of "+what, samples)
 }
 
 // awaitSleep waits until a process sleeps.

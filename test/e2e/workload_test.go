@@ -1,11 +1,17 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"time"
+	"unsafe"
 
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	resource "go.opentelemetry.io/proto/slim/otlp/resource/v1"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 var sink uint64
@@ -30,11 +36,19 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: forever
-// ("shares") or for a CPU time such as "20ms". "memory" only leaves the kernel much
-// memory to free.
+// ("shares") or for a CPU time such as "20ms". "publishes" is "shares" with a process context.
+// "memory" only leaves the kernel much memory to free.
 func workload(mode string) {
+	if mode == "allocate" {
+		serveAllocations()
+		return
+	}
 	more := func() bool { return true }
-	if limit, err := time.ParseDuration(mode); err == nil {
+	if mode == "publishes" {
+		if err := publish(); err != nil {
+			panic(err)
+		}
+	} else if limit, err := time.ParseDuration(mode); err == nil {
 		end := cpuTime() + limit
 		more = func() bool { return cpuTime() < end }
 	} else if mode == "memory" {
@@ -59,6 +73,36 @@ func workload(mode string) {
 }
 
 var memory []byte
+
+// published is the payload of the process context.
+var published []byte
+
+// publish publishes a process context (OpenTelemetry's OTEP 4719) with attributes that a process
+// may and may not set. It is complete when its mapping appears.
+func publish() error {
+	var all []*common.KeyValue
+	for key, value := range map[string]string{"service.name": "checkout", "deployment.environment.name": "test", "host.name": "forged", "container.id": "forged"} {
+		all = append(all, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}})
+	}
+	r, err := proto.Marshal(&resource.Resource{Attributes: all})
+	if err != nil {
+		return err
+	}
+	published = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), r) // in a ProcessContext
+	header := binary.NativeEndian.AppendUint32([]byte("OTEL_CTX"), 2)
+	header = binary.NativeEndian.AppendUint32(header, uint32(len(published)))
+	header = binary.NativeEndian.AppendUint64(header, uint64(time.Now().UnixNano()))
+	header = binary.NativeEndian.AppendUint64(header, uint64(uintptr(unsafe.Pointer(&published[0]))))
+	fd, err := unix.MemfdCreate("OTEL_CTX", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Pwrite(fd, header, 0); err != nil {
+		return err
+	}
+	_, err = unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return err
+}
 
 // cpuTime returns the CPU time that this process has used.
 func cpuTime() time.Duration {

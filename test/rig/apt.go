@@ -89,7 +89,7 @@ func (a *apt) refresh(ctx context.Context) error {
 	}
 	if err2 := a.run(ctx, "", "apt-get", "update", "-qq"); err2 != nil {
 		if err == nil {
-			fmt.Printf("cannot fetch package lists, using those of %s: %v\n", last.ModTime().Format(time.DateOnly), err2)
+			fmt.Printf("cannot fetch package lists, using the ones of %s: %v\n", last.ModTime().Format(time.DateOnly), err2)
 			return nil
 		}
 		return fmt.Errorf("fetch package lists: %w", err2)

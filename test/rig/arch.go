@@ -29,7 +29,9 @@ var arches = []arch{
 		qemu: "qemu-system-x86_64",
 		// Without a PIT. On a busy host, the kernel can calibrate the TSC wrongly by it, and
 		// then time passes up to 14 times too fast.
-		machine: []string{"-machine", "pc,pit=off", "-cpu", "max"},
+		// Without ERMS, which makes the kernel copy with "rep movsb": QEMU moves one byte
+		// at a time. Without LA57, for shorter page walks.
+		machine: []string{"-machine", "pc,pit=off", "-cpu", "max,erms=off,la57=off"},
 		// Mitigations slow the emulation down, and its clock is good.
 		kernel: []string{"console=ttyS1", "mitigations=off", "tsc=reliable", "no_timer_check"},
 		serial: func(console string) []string {

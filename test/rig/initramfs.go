@@ -67,7 +67,8 @@ func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, opt optio
 	}
 	for _, p := range opt.programs {
 		out := filepath.Join(bin, path.Base(p))
-		add(goBuild(ctx, opt.arch.name, out, p, "build"))
+		// As users have them: without DWARF, which takes emulated CPUs long to read.
+		add(goBuild(ctx, opt.arch.name, out, p, "build", "-ldflags=-s -w"))
 		add(c.file(path.Join("bin", path.Base(p)), out))
 	}
 	for _, name := range opt.debs {

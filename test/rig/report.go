@@ -65,8 +65,10 @@ func (r *report) line(s string) {
 		r.skipped = append(r.skipped, skip{r.pkg, name, position.ReplaceAllString(r.last[name], "")})
 	case strings.HasPrefix(text, "--- FAIL: "):
 		r.problem("%s %s failed", r.pkg, testName(text))
-	case strings.HasPrefix(s, "--- PASS: "):
-		r.tests++
+	case strings.HasPrefix(text, "--- PASS: "):
+		if text == s { // no subtest
+			r.tests++
+		}
 	case r.last != nil && text != "":
 		r.last[r.test] = text
 	}

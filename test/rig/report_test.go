@@ -20,8 +20,12 @@ const passingOutput = `rig: begin internal/a
     a_test.go:9: needs root
 === NAME  TestThree
     a_test.go:12: done
+=== RUN   TestThree/last
+    a_test.go:14: takes long
 --- PASS: TestThree (0.00s)
     --- SKIP: TestThree/sub (0.00s)
+    --- PASS: TestThree/other (0.00s)
+    --- SKIP: TestThree/last (0.00s)
 PASS
 
 rig: end internal/a ok
@@ -39,6 +43,7 @@ func TestReport(t *testing.T) {
 	skipped := []skip{
 		{"internal/a", "TestTwo", "needs the program perf"},
 		{"internal/a", "TestThree/sub", "needs root"},
+		{"internal/a", "TestThree/last", "takes long"},
 	}
 	for _, tc := range []struct {
 		name, output, kernelLog string

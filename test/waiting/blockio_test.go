@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
 	"fulgur/internal/testenv"
 )
 
@@ -99,9 +98,6 @@ func loadLoop(t *testing.T) {
 	}
 }
 
-// births are the BPF programs that see new requests, for different kernels.
-var births = []string{bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, bpf.BlockIOProgBioStartQueue}
-
 // onDevice reports whether the workloads use a disk without a file system.
 func onDevice() bool { return os.Getenv("WAITING_DEVICE") != "" }
 
@@ -157,6 +153,7 @@ func (m measured) direct(t *testing.T, value, disk, mode string) int64 {
 
 // The file is known for all parts of a request that had to be split.
 func TestDirectSplit(t *testing.T) {
+	testenv.SlowInVM(t)
 	name := disk(t)
 	t.Setenv("WAITING_SIZE", strconv.Itoa(2*largestRequest(t, name)))
 	m := measure(t, "read-large", "blockio", "--weight", "bytes")
@@ -199,7 +196,6 @@ func largestRequest(t *testing.T, name string) int {
 // Reads through the cache have their file, and match the kernel's count for the
 // thread.
 func TestCached(t *testing.T) {
-	testenv.EveryKernel(t)
 	disk(t)
 	m := measure(t, "cached", "blockio", "--weight", "bytes")
 	file := "[" + m.truth.File + "]"
@@ -231,7 +227,7 @@ func TestMapped(t *testing.T) {
 // earlier.
 func TestWriteback(t *testing.T) {
 	disk(t)
-	m := watch(t, births, func() truth { return alone(t, "dirty") }, "blockio", "--weight", "bytes")
+	m := watch(t, func() truth { return alone(t, "dirty") }, "blockio", "--weight", "bytes")
 	index := m.index(t, "bytes")
 	var all, back int64
 	for _, s := range m.profile.Sample {
@@ -272,7 +268,7 @@ func TestAgainstBiolatency(t *testing.T) {
 	if !awaitLink(t, peer.Process.Pid, ended, "block_rq_complete_btf", "block_rq_complete") {
 		testenv.Unsupported(t, "biolatency does not run here: %s", &out)
 	}
-	m := watch(t, births, func() truth { return alone(t, "read") }, "blockio", "--weight", "requests")
+	m := watch(t, func() truth { return alone(t, "read") }, "blockio", "--weight", "requests")
 	if err := peer.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,9 @@ func TestRecordedSleeps(t *testing.T) {
 	testenv.EveryKernel(t)
 	for _, command := range [][]string{{"record"}, {"offcpu"}, {"profile", "--wall", "-F", "999"}} {
 		t.Run(command[0], func(t *testing.T) {
+			if command[0] != "record" {
+				testenv.SlowInVM(t)
+			}
 			r := record(t, "sleeps", command...)
 			r.check(t, "off-cpu", "sleeper", r.truth.Slept, "[off-CPU: sleep]")
 			k := r.thread(t, "sleeper")
@@ -112,10 +115,12 @@ func most(got, want int64) bool { return got <= want && got >= want/2 }
 
 // A request is a marker on the thread that made it.
 func TestRecordedRequests(t *testing.T) {
-	testenv.EveryKernel(t)
 	disk(t)
 	for _, command := range []string{"record", "blockio"} {
 		t.Run(command, func(t *testing.T) {
+			if command != "record" {
+				testenv.SlowInVM(t)
+			}
 			r := record(t, "read", command)
 			if got := r.sum(t, "block-io", "", "fulgur/test/waiting.direct.func1"); !most(got, r.truth.Bytes) {
 				t.Errorf("got %d bytes of requests, want %d\n%s", got, r.truth.Bytes, r.stderr)
@@ -148,9 +153,11 @@ const ownFaults = 100
 
 // A page fault is a marker on the thread that touched the page.
 func TestRecordedFaults(t *testing.T) {
-	testenv.EveryKernel(t)
 	for _, command := range []string{"record", "faults"} {
 		t.Run(command, func(t *testing.T) {
+			if command != "record" {
+				testenv.SlowInVM(t)
+			}
 			r := record(t, "touch", command)
 			var mapped, major int64
 			for _, m := range r.markers(t, r.thread(t, "toucher"), "PageFault") {
@@ -162,7 +169,8 @@ func TestRecordedFaults(t *testing.T) {
 					major++
 				}
 			}
-			differ := func(got, want int64) bool { return got > want || got+r.skipped() < want }
+			without := r.skipped() + r.unknownPages(t, "faults")
+			differ := func(got, want int64) bool { return got > want || got+without < want }
 			if differ(mapped, r.truth.Mapped) || differ(major, r.truth.Major) {
 				t.Errorf("got %d faults of the file, %d of them major, want %d and %d\n%s", mapped, major, r.truth.Mapped, r.truth.Major, r.stderr)
 			}
@@ -176,6 +184,7 @@ func TestRecordedFaults(t *testing.T) {
 
 // A recording that the kernel adds up has the same values.
 func TestRecordedSums(t *testing.T) {
+	testenv.SlowInVM(t)
 	m := measure(t, "sleeps", "record")
 	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 	for _, value := range []string{"samples", "cpu", "faults"} {
@@ -207,6 +216,7 @@ func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
 
 // An interrupted recording is complete.
 func TestInterruptedRecording(t *testing.T) {
+	testenv.SlowInVM(t)
 	out := filepath.Join(t.TempDir(), "out.json.gz")
 	cmd := exec.Command(program(t), "record", "-o", out, "--", os.Args[0])
 	cmd.Env = environment(t, "asleep")

@@ -29,32 +29,45 @@ func alone(t *testing.T, mode string) truth {
 	return parseTruth(t, stdout)
 }
 
-// watch runs fulgur on the whole system while f runs. fulgur is ready when one of the BPF
-// programs is attached.
-func watch(t *testing.T, programs []string, f func() truth, args ...string) measured {
+// watch runs fulgur on the whole system, or on the target in args, while f runs.
+func watch(t *testing.T, f func() truth, args ...string) measured {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.pb.gz")
+	var m measured
+	m.stderr, _ = during(t, func() { m.truth = f() }, append(slices.Clone(args), "-o", out)...)
+	m.profile = readProfile(t, out)
+	return m
+}
+
+// during runs f while fulgur measures. It returns fulgur's standard error, and how long
+// fulgur ran.
+func during(t *testing.T, f func(), args ...string) (stderr string, took time.Duration) {
 	t.Helper()
 	testenv.Root(t)
-	out := filepath.Join(t.TempDir(), "out.pb.gz")
-	cmd := exec.Command(program(t), append(slices.Clone(args), "-o", out)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd := exec.Command(program(t), args...)
+	var output bytes.Buffer
+	cmd.Stderr = &output
+	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer func() { _ = cmd.Process.Kill() }()
-	if !awaitLink(t, cmd.Process.Pid, ended, programs...) {
-		t.Fatalf("fulgur %s exited at once: %s", strings.Join(args, " "), &stderr)
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if !testenv.AwaitPolls(t, cmd.Process.Pid) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("fulgur %s does not measure: %s", strings.Join(args, " "), &output)
 	}
-	known := f()
+	f()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Fatalf("fulgur %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("fulgur %s: %v\n%s", strings.Join(args, " "), err, &output)
 	}
-	return measured{profile: readProfile(t, out), truth: known, stderr: stderr.String()}
+	return output.String(), time.Since(begin)
 }
 
 // awaitLink waits until a process has attached a BPF program with one of the names. It

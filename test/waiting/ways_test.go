@@ -12,8 +12,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/testenv"
 )
 
 // A way is a way of waiting in the kernel.
@@ -214,7 +212,6 @@ func ioUring() (func() int64, error) {
 
 // Reasons of waits are named, with the duration of their calls.
 func TestWays(t *testing.T) {
-	testenv.EveryKernel(t)
 	m := measure(t, "ways", "offcpu")
 	for _, w := range ways {
 		waited, had := m.truth.Ways[w.name]

@@ -32,6 +32,8 @@ type truth struct {
 	Bytes, Counted int64
 	// Ways is the duration of waiting calls, by reason.
 	Ways map[string]int64
+	// Stolen is the time that a hypervisor took from all CPUs, within some ms.
+	Stolen int64
 	// CPU is the time that threads were on a CPU, by their names.
 	CPU map[string]int64
 }
@@ -227,12 +229,26 @@ func pingpong(t *truth) error {
 	done := make(chan error)
 	go func() {
 		done <- thread("ping", func() {
+			before := stolen()
 			elapsed, ran := turns(there[1], back[0], rounds)
-			t.Waited, t.Times = elapsed-ran, rounds
+			t.Waited, t.Times, t.Stolen = elapsed-ran, rounds, stolen()-before
 		})
 	}()
 	go func() { done <- thread("pong", func() { echo(there[0], back[1], rounds) }) }()
 	return errors.Join(<-done, <-done)
+}
+
+// stolen returns the time that a hypervisor has taken from all CPUs, in ns: it is in no
+// thread's CPU time. See proc_stat(5).
+func stolen() int64 {
+	const field, tick = 8, int64(10 * time.Millisecond)
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	n, _ := strconv.ParseInt(strings.Fields(first)[field], 10, 64)
+	return n * tick
 }
 
 // turns sends a byte and waits for one in each round. It returns the total time and the

@@ -48,7 +48,7 @@ func Load(o Options) (*Source, error) {
 		return nil, err
 	}
 	// Without these addresses, direct requests have no file.
-	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
+	if err := probe.SetAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
 		return nil, err
 	}
 	kernel, err := probe.NewKernel(o.Types)
@@ -194,22 +194,13 @@ func (s *Source) Histograms() ([]Histogram, error) {
 
 // Merged returns the number of requests merged into others, which include their
 // bytes.
-func (s *Source) Merged() (uint64, error) { return s.stat(bpf.StatMerged) }
+func (s *Source) Merged() (uint64, error) { return s.StatSum(bpf.StatMerged) }
 
 // Unfinished returns the number of requests that a device had, but whose completion
 // was not seen. They count without their time in the device.
 func (s *Source) Unfinished() (uint64, error) {
-	n, err := s.stat(bpf.StatUnfinished)
+	n, err := s.StatSum(bpf.StatUnfinished)
 	return n + s.pending, err
-}
-
-// stat returns a counter of the kernel side.
-func (s *Source) stat(i bpf.Stat) (n uint64, err error) {
-	perCPU, err := s.StatPerCPU(i)
-	for _, on := range perCPU {
-		n += on
-	}
-	return n, err
 }
 
 // Close detaches the programs and unloads the kernel side.

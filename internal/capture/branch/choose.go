@@ -137,7 +137,7 @@ func (e Event) probe() error {
 		a.Disabled = true
 		a.Frequency, a.Period = e.Rate.Frequency, e.Rate.Period
 		a.BranchSampleType = sampleType
-		event, err := perfevent.Open(a, 0, -1, -1, 0)
+		event, err := perfevent.Open(a, 0, -1)
 		if err == nil {
 			err = event.Close()
 		}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 	"fulgur/internal/linux/tracefs"
 )
 
-// Field is where the programs find a field of an event, see bpf/field.h.
+// Field is the place where the programs find a field of an event, see bpf/field.h.
 type Field = bpf.CountField
 
 // Fields finds the fields of an attach point.
@@ -20,6 +21,8 @@ type Fields interface {
 	Number(name string) (Field, error)
 	// Text returns the field as a string.
 	Text(name string) (Field, error)
+	// Shown returns the known fields that can be shown, as strings if they are.
+	Shown() []Shown
 }
 
 // unknownField is the error for a field that does not exist.
@@ -57,6 +60,9 @@ func (r record) Number(name string) (Field, error) {
 	case f.Size != 1 && f.Size != 2 && f.Size != 4 && f.Size != 8 || strings.HasSuffix(f.Type, "]"):
 		return Field{}, fmt.Errorf("field %s is not a number: its type is %s", name, f.Type)
 	}
+	if r.userPointers && f.Type == "int" {
+		f.Size, f.Signed = 4, true // each argument of a system call is stored as a word
+	}
 	return Field{Offset: uint32(f.Offset), Size: uint16(f.Size), IsSigned: flag(f.Signed)}, nil
 }
 
@@ -90,6 +96,32 @@ func flag(set bool) uint8 {
 		return 1
 	}
 	return 0
+}
+
+// Shown implements [Fields]. It leaves out the number of a system call, which the
+// tracepoint's name says.
+func (r record) Shown() (all []Shown) {
+	for _, of := range r.fields {
+		if of.Name == "__syscall_nr" {
+			continue
+		}
+		s := Shown{Name: of.Name, form: decimal}
+		var err error
+		if s.field, err = r.Text(of.Name); err != nil || r.userPointers && !strings.HasPrefix(of.Type, "const ") {
+			s.field, err = r.Number(of.Name) // a system call has yet to write the string
+		}
+		if err != nil {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(of.Type, "*"):
+			s.form = hexadecimal
+		case r.userPointers:
+			s.form = word // mmap returns an address
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // call has the arguments or the return value of a function, by the calling convention.
@@ -223,4 +255,34 @@ func (c call) Text(name string) (Field, error) {
 		return Field{}, fmt.Errorf("field %s is not a string", name)
 	}
 	return f, nil
+}
+
+// Shown implements [Fields]. Without the function's type, its arguments are unknown.
+func (c call) Shown() (all []Shown) {
+	if c.returning {
+		f, err := c.Number(retval)
+		if err != nil {
+			return nil
+		}
+		return []Shown{{Name: retval, field: f, form: word}}
+	}
+	if c.proto == nil {
+		return nil
+	}
+	for i, p := range c.proto.Params {
+		name := fmt.Sprintf("arg%d", i)
+		f, err := c.Number(name)
+		if err != nil {
+			continue
+		}
+		s := Shown{Name: cmp.Or(p.Name, name), field: f, form: decimal}
+		if _, ok := btf.UnderlyingType(p.Type).(*btf.Pointer); ok {
+			s.form = hexadecimal
+			if text, err := c.Text(name); err == nil {
+				s.field = text
+			}
+		}
+		all = append(all, s)
+	}
+	return all
 }

@@ -106,7 +106,7 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	if err != nil {
 		return err
 	}
-	if e.Kind == Uretprobe && len(found) > 0 && isGo(f) {
+	if e.Kind == Uretprobe && len(found) > 0 && IsGo(f) {
 		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
 	}
 	for _, fn := range found {
@@ -180,8 +180,8 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 // maxFunctions limits the symbols that match, which a crafted file can have millions of.
 const maxFunctions = 1 << 20
 
-// isGo reports whether a file has Go code.
-func isGo(f *elffile.File) bool {
+// IsGo reports whether a file has Go code. A uretprobe in it could crash the program.
+func IsGo(f *elffile.File) bool {
 	if sections, err := f.Sections(); err == nil {
 		for _, s := range sections {
 			if strings.HasSuffix(s.Name, ".gopclntab") || strings.HasPrefix(s.Name, ".note.go.") || s.Name == ".go.buildinfo" {
@@ -197,7 +197,7 @@ func isGo(f *elffile.File) bool {
 const maxFunction = 1 << 20
 
 // checkBoundary checks that an instruction begins at an offset in a function. A uprobe
-// elsewhere would change what the program does.
+// elsewhere would change the program's behavior.
 func checkBoundary(f *elffile.File, fn function, offset uint64) error {
 	if offset >= fn.size {
 		return fmt.Errorf("the function has only %d bytes", fn.size)

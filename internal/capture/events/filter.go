@@ -282,19 +282,34 @@ func parseTerm(field, operator, value string) (term, error) {
 // Empty reports whether all hits pass.
 func (f Filter) Empty() bool { return len(f.terms) == 0 }
 
-// layout are the fields of a place as the programs read them: the weight, then the field
-// of each term of the filter.
+// layout are the fields of a place as the programs read them: the weight, the field of
+// each term of the filter, and the fields to show.
 type layout [bpf.CountFieldLimitsFIELD_PLACE_FIELDS]Field
 
-// Query is what is read of each hit.
+// Query selects the fields to read at each hit.
 type Query struct {
 	Filter Filter
 	// Weight is the field to sum, "" for none.
 	Weight string
+	// Shown is set to show each hit with its fields, and to distinguish attach points.
+	Shown bool
 }
 
-// layout returns the layout of a place with the given fields.
-func (q Query) layout(fields Fields) (l layout, err error) {
+// layout returns the layout of a place with the given fields, and the fields to show.
+func (q Query) layout(fields Fields) (l layout, shown []Shown, err error) {
+	if q.Shown {
+		shown = fields.Shown()
+		shown = shown[:min(len(shown), maxShown)]
+	}
+	for i, s := range shown {
+		l[firstShown+i] = s.field
+	}
+	l, err = q.fill(l, fields)
+	return l, shown, err
+}
+
+// fill fills in the weight and the fields of the filter.
+func (q Query) fill(l layout, fields Fields) (_ layout, err error) {
 	if q.Weight != "" {
 		if l[0], err = fields.Number(FieldName(q.Weight)); err != nil {
 			return l, err

@@ -58,7 +58,7 @@ func (n *nearest) add(name string) {
 		limit = n.best[len(n.best)-1].distance - 1
 	}
 	d := distance(n.to, name, limit)
-	// What contains the name is as similar as one letter's difference.
+	// A name that contains it counts like a name with one different letter.
 	if len(n.to) >= 4 && strings.Contains(name, n.to) {
 		d = min(d, 1)
 	}

@@ -36,6 +36,8 @@ type Point struct {
 	Semaphore uint64
 	// Place is the index of its fields in [Probe.Places].
 	Place int
+	// Shown are the fields to show, in the order of the programs' fields.
+	Shown []Shown
 }
 
 // Probe is an event with its attach points.
@@ -46,8 +48,13 @@ type Probe struct {
 	Places []layout
 	// Files are the files of uprobes and USDT probes. [Probe.Close] closes them.
 	Files []*safeopen.File
+	// ByPoint is set if programs distinguish the points.
+	ByPoint bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
+	// rawSyscalls are the IDs of the tracepoints that stand for those of system calls, by
+	// the direction; see [Probe.BySyscall].
+	rawSyscalls map[string]uint64
 }
 
 // LeftOut are matches of a pattern that are left out for the same reason.
@@ -57,7 +64,7 @@ type LeftOut struct {
 	Count int
 }
 
-// maxNamed is the maximum number of names of what is left out for a reason.
+// maxNamed is the maximum number of listed names for each reason to leave places out.
 const maxNamed = 5
 
 // Close closes the files. The probe's programs can stay attached.
@@ -83,6 +90,40 @@ func (p *Probe) LeaveOut(name, reason string) {
 		out.Names = append(out.Names, name)
 	}
 	p.LeftOut[reason] = out
+}
+
+// NeedsCookies reports whether a program must know at which point it runs.
+func (p *Probe) NeedsCookies() bool {
+	return len(p.Places) > 1 || p.ByPoint && len(p.Points) > 1
+}
+
+// Cookie returns the cookie of a point; see bpf/field.h.
+func (p *Probe) Cookie(point int) uint64 {
+	cookie := uint64(p.Points[point].Place)
+	if p.ByPoint {
+		cookie |= uint64(point) << 32
+	}
+	return cookie
+}
+
+// NameOf returns the name of a point, with its kind unless it is a tracepoint's. If programs
+// do not distinguish several points, it is the event's name.
+func (p *Probe) NameOf(point Point) string {
+	switch {
+	case !p.ByPoint && len(p.Points) > 1:
+		return p.Event.String()
+	case p.Event.Kind == Tracepoint:
+		return point.Name
+	}
+	return p.Event.Kind.String() + ":" + point.Name
+}
+
+// PointOf returns the point of a cookie; ok is false if there is none.
+func (p *Probe) PointOf(cookie uint64) (point Point, ok bool) {
+	if i := cookie >> 32; i < uint64(len(p.Points)) {
+		return p.Points[i], true
+	}
+	return Point{}, false
 }
 
 // Layout returns the fields of all places, in the order of bpf/field.h.
@@ -129,7 +170,7 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // Resolve returns the attach points of an event and where the fields of q are at each. An
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
-	p = &Probe{Event: e}
+	p = &Probe{Event: e, ByPoint: q.Shown}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)
@@ -150,7 +191,7 @@ func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 // add adds a point with the given fields. If a pattern matched a point that lacks a field,
 // it is left out.
 func (p *Probe) add(point Point, q Query, fields Fields, isGlob bool) error {
-	l, err := q.layout(fields)
+	l, shown, err := q.layout(fields)
 	if err != nil && isGlob {
 		p.LeaveOut(point.Name, err.Error())
 		return nil
@@ -158,6 +199,7 @@ func (p *Probe) add(point Point, q Query, fields Fields, isGlob bool) error {
 	if err != nil {
 		return usage.Errorf("%s: %v", p.Event, err)
 	}
+	point.Shown = shown
 	point.Place = slices.Index(p.Places, l)
 	if point.Place < 0 {
 		if point.Place = len(p.Places); point.Place == int(bpf.CountFieldLimitsFIELD_MAX_PLACES) {
@@ -211,16 +253,19 @@ func (r *Resolver) tracepoints(p *Probe, q Query) error {
 			p.LeaveOut(name, "it describes records of the function tracer")
 			continue
 		}
-		err = p.add(Point{Name: name, ID: format.ID}, q, record{format.Fields, group == "syscalls"}, isGlob)
+		if group == syscallGroup {
+			format.Fields = slices.DeleteFunc(format.Fields, isCopied)
+		}
+		err = p.add(Point{Name: name, ID: format.ID}, q, record{format.Fields, group == syscallGroup}, isGlob)
 		if err != nil {
 			return err
 		}
 	}
+	if err := p.findRawSyscalls(tracing); err != nil {
+		return fmt.Errorf("%s: %w", p.Event, err)
+	}
 	return p.complete(similar, "tracepoint")
 }
-
-// kallsyms lists the kernel's symbols.
-const kallsyms = "/proc/kallsyms"
 
 // functions finds functions of the kernel.
 func (r *Resolver) functions(p *Probe, q Query) error {
@@ -230,7 +275,7 @@ func (r *Resolver) functions(p *Probe, q Query) error {
 	}
 	similar, isGlob := &nearest{to: p.Event.Name}, IsGlob(p.Event.Name)
 	var matches []Point
-	err = symbolize.KernelFunctions(kallsyms, func(name []byte, address uint64) bool {
+	err = symbolize.KernelFunctions(func(name []byte, address uint64) bool {
 		if !Match(p.Event.Name, string(name)) {
 			similar.add(string(name))
 			return true
@@ -279,8 +324,8 @@ func (r *Resolver) traceable() (map[string]bool, error) {
 		return nil, err
 	}
 	names := make(map[string]bool, len(functions))
-	for _, f := range functions {
-		names[f.Name] = true
+	for _, name := range functions {
+		names[name] = true
 	}
 	return names, nil
 }
@@ -288,7 +333,7 @@ func (r *Resolver) traceable() (map[string]bool, error) {
 // call returns the fields of a function of the kernel.
 func (r *Resolver) call(name string, kind Kind, q Query) (call, error) {
 	c := call{kernel: true, returning: kind == Kretprobe}
-	if q.Weight == "" && q.Filter.Empty() {
+	if q.Weight == "" && q.Filter.Empty() && !q.Shown {
 		return c, nil
 	}
 	types, err := r.Types.Kernel()

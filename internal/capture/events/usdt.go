@@ -140,6 +140,16 @@ func (o operands) Text(name string) (Field, error) {
 	return f, err
 }
 
+// Shown implements [Fields].
+func (o operands) Shown() (all []Shown) {
+	for _, name := range o.names() {
+		if f, err := o.Number(name); err == nil {
+			all = append(all, Shown{Name: name, field: f, form: word})
+		}
+	}
+	return all
+}
+
 // parseOperand parses the place of an argument as the assembler writes it.
 func parseOperand(s string) (Field, bool) {
 	size, at, ok := strings.Cut(s, "@")

@@ -25,8 +25,6 @@ import (
 // Options configure the kernel side.
 type Options struct {
 	probe.Options
-	// SkipKernel omits the kernel part of each stack.
-	SkipKernel bool
 	// Period counts only every Nth fault of each kind on each CPU, with weight
 	// N.
 	Period uint64
@@ -39,7 +37,6 @@ type Source struct {
 	source.Base
 	period       uint64
 	minor, major *sampling.Events
-	programs     programs
 	links        probe.Links
 	latency      error // why handling times are unknown
 }
@@ -48,63 +45,45 @@ type Source struct {
 // times the handling of faults, it goes without. It returns the kernel's errors as
 // cilium/ebpf does.
 func Load(o Options) (*Source, error) {
-	s, timed := load(o, true)
-	if timed == nil {
-		return s, nil
-	}
-	s, err := load(o, false)
+	spec, err := bpf.LoadFaults()
 	if err != nil {
 		return nil, err
 	}
-	s.latency = timed
+	walk, drop, err := chooseWalk()
+	if err != nil {
+		return nil, err
+	}
+	begin := spec.Programs[bpf.FaultsProgFaultBegin]
+	delete(spec.Programs, bpf.FaultsProgFaultBegin)
+	delete(spec.Programs, drop)
+	p, err := probe.Load(spec, o.Options, map[string]any{
+		bpf.FaultsVarByPage:    o.ByPage,
+		bpf.FaultsVarPageShift: uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
+	}, counted)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{Base: source.Base{Probe: p}, period: max(o.Period, 1)}
+	if err := p.Maps[bpf.FaultsMapFaultWalks].Put(uint32(0), p.Programs[walk]); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect the BPF programs: %w", err), s.Close())
+	}
+	spec.Programs = map[string]*ebpf.ProgramSpec{bpf.FaultsProgFaultBegin: begin}
+	s.latency = p.Add(p.LoadLater(spec))
 	return s, nil
 }
 
-// programs holds the names of the programs that count faults.
-type programs struct{ minor, major string }
-
-// Programs by the way they find mappings; see bpf/faults.bpf.c.
-var (
-	byHelper = programs{bpf.FaultsProgMinorFault, bpf.FaultsProgMajorFault}
-	byTree   = programs{bpf.FaultsProgMinorFaultByTree, bpf.FaultsProgMajorFaultByTree}
-)
-
-// choosePrograms returns the programs that the kernel's helpers support, and the
-// others.
-func choosePrograms() (use, drop programs, err error) {
+// chooseWalk returns the name of the program that finds mappings in a way that the
+// kernel supports, and the name of the other; see bpf/faults.bpf.c.
+func chooseWalk() (use, drop string, err error) {
+	byHelper, byTree := bpf.FaultsProgFaultWalk, bpf.FaultsProgFaultWalkByTree
 	err = features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma)
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return byTree, byHelper, nil
 	case err != nil:
-		return use, drop, fmt.Errorf("probe the helper bpf_find_vma: %w", err)
+		return "", "", fmt.Errorf("probe the helper bpf_find_vma: %w", err)
 	}
 	return byHelper, byTree, nil
-}
-
-func load(o Options, timed bool) (*Source, error) {
-	spec, err := bpf.LoadFaults()
-	if err != nil {
-		return nil, err
-	}
-	use, drop, err := choosePrograms()
-	if err != nil {
-		return nil, err
-	}
-	delete(spec.Programs, drop.minor)
-	delete(spec.Programs, drop.major)
-	if !timed {
-		delete(spec.Programs, bpf.FaultsProgFaultBegin)
-	}
-	p, err := probe.Load(spec, o.Options, map[string]any{
-		bpf.FaultsVarSkipKernelStack: o.SkipKernel,
-		bpf.FaultsVarByPage:          o.ByPage,
-		bpf.FaultsVarPageShift:       uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
-	}, counted)
-	if err != nil {
-		return nil, err
-	}
-	return &Source{Base: source.Base{Probe: p}, period: max(o.Period, 1), programs: use}, nil
 }
 
 // Kind is the kind of a page.
@@ -160,10 +139,10 @@ func (s *Source) Attach(t target.Target) error {
 		})
 	}
 	var err error
-	if s.minor, err = open("minor-faults", s.programs.minor); err != nil {
+	if s.minor, err = open("minor-faults", bpf.FaultsProgMinorFault); err != nil {
 		return err
 	}
-	if s.major, err = open("major-faults", s.programs.major); err != nil {
+	if s.major, err = open("major-faults", bpf.FaultsProgMajorFault); err != nil {
 		return err
 	}
 	if s.latency == nil {

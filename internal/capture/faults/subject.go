@@ -27,7 +27,6 @@ type Config struct {
 // Subject is page faults. It implements [source.Subject].
 type Subject struct {
 	Config
-	common source.Common
 	source *Source
 	index  uint8 // index of the source in the run
 	mounts mounts.List
@@ -40,8 +39,8 @@ func New(c Config) *Subject { return &Subject{Config: c} }
 func (*Subject) Command() doctor.Command { return doctor.Faults }
 
 // Complete implements [source.Subject].
-func (m *Subject) Complete(c source.Common) error {
-	m.common, m.Period = c, max(m.Period, 1)
+func (m *Subject) Complete(source.Common) error {
+	m.Period = max(m.Period, 1)
 	return nil
 }
 
@@ -59,7 +58,7 @@ func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
 	// Timeline events have offsets anyway.
 	m.Offsets = m.Offsets && !common.Timeline
 	m.index = common.Source
-	if m.source, err = Load(Options{Options: common, SkipKernel: m.common.UserOnly, Period: m.Period, ByPage: m.Offsets}); err != nil {
+	if m.source, err = Load(Options{Options: common, Period: m.Period, ByPage: m.Offsets}); err != nil {
 		return nil, err
 	}
 	return []source.Source{m.source}, nil

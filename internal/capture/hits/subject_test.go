@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
@@ -40,7 +41,7 @@ func TestValues(t *testing.T) {
 func TestComplete(t *testing.T) {
 	for _, c := range []Config{
 		{}, {Events: []string{"cycles"}}, {Events: []string{"kprobe:a", "kprobe:a"}}, {Events: []string{"kprobe:a"}, Filter: "a ="},
-		{Events: slices.Repeat([]string{"kprobe:a"}, maxEvents+1)},
+		{Events: slices.Repeat([]string{"kprobe:a"}, attach.MaxEvents+1)},
 	} {
 		if err := New(c).Complete(source.Common{Target: new(target.Target)}); err == nil {
 			t.Errorf("%+v: got no error", c)

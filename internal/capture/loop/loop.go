@@ -4,6 +4,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"time"
@@ -37,6 +38,9 @@ const GraceForStacks = uint64(time.Second)
 const (
 	// pollEvery is the maximum time between polls.
 	pollEvery = 100 * time.Millisecond
+	// pollSlowest limits the time between polls at low rates. Snapshots of stacks wait for
+	// a poll, and mappings are kept for [GraceForStacks].
+	pollSlowest = 500 * time.Millisecond
 	// restUrgent is the minimum time between polls if a descriptor is urgent.
 	restUrgent = time.Millisecond
 	// followEvery is the interval of checks for CPUs that came or went.
@@ -70,6 +74,9 @@ type Loop struct {
 	Limit, Delay time.Duration
 	// Rest is the minimum time between polls.
 	Rest time.Duration
+	// Every is the maximum time between polls, and EveryBusy while processes start, exit
+	// or map files. 0 means the defaults.
+	Every, EveryBusy time.Duration
 	// ReleaseFirst releases a command before sampling is enabled.
 	ReleaseFirst bool
 	// Enough, if not nil, ends the measurement when it returns true.
@@ -86,6 +93,18 @@ type Loop struct {
 	// Missed means that the target ended before sampling began, Interrupted that
 	// the context ended before sampling did.
 	Missed, Interrupted bool
+}
+
+// Pace makes polls rarer at low sampling rates, in samples per second and CPU. Use it only if
+// samples of unknown processes are urgent; then no sample waits for a poll. At 19 samples per
+// second, polls as frequent as usual would cost more than the samples.
+func (l *Loop) Pace(rate uint64) {
+	if rate == 0 {
+		return
+	}
+	period := time.Second / time.Duration(rate)
+	l.Every = min(max(10*period, pollEvery), pollSlowest)
+	l.EveryBusy = min(max(2*period, PollAtMost), pollEvery)
 }
 
 // Measure enables the events and polls until the measurement ends. The caller must
@@ -178,9 +197,9 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 
 	polled, followed, busy := time.Now(), time.Now(), false
 	for {
-		wait, rest := pollEvery, l.Rest
+		wait, rest := cmp.Or(l.Every, pollEvery), l.Rest
 		if busy {
-			wait = PollAtMost
+			wait = cmp.Or(l.EveryBusy, PollAtMost)
 		}
 		if time.Since(l.Start) < l.Alert {
 			wait, rest = restUrgent, restUrgent

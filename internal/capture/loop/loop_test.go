@@ -20,6 +20,7 @@ import (
 type fake struct {
 	enabled, followed int
 	polls             int
+	busy              bool
 	// onEnable and onPoll are called by Enable and Poll, if they are not nil.
 	onEnable, onPoll func() error
 	targets          []int
@@ -33,7 +34,7 @@ func (f *fake) Enable() error {
 
 func (f *fake) Poll() (busy bool, err error) {
 	f.polls++
-	return false, call(f.onPoll)
+	return f.busy, call(f.onPoll)
 }
 
 func call(fn func() error) error {
@@ -138,6 +139,42 @@ func TestFollowsCPUs(t *testing.T) {
 	}
 	if l.Duration < followEvery {
 		t.Errorf("CPUs followed after %s, want %s", l.Duration, followEvery)
+	}
+}
+
+// Polls are as rare as they may be.
+func TestEvery(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		l, f := newLoop(), &fake{busy: busy}
+		l.Limit = 4 * pollEvery
+		l.Every, l.EveryBusy = time.Hour, PollAtMost
+		if busy {
+			l.Every, l.EveryBusy = pollEvery, time.Hour
+		}
+		if err := measure(t, t.Context(), l, f, nil); err != nil {
+			t.Fatal(err)
+		}
+		if f.polls > 3 { // one after the first wait, one at the end, and one in case the clock is early
+			t.Errorf("busy: %v: got %d polls", busy, f.polls)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	for rate, want := range map[uint64][2]time.Duration{
+		0:       {},
+		1:       {pollSlowest, pollEvery},
+		19:      {pollSlowest, pollEvery},
+		49:      {204 * time.Millisecond, 40 * time.Millisecond},
+		99:      {101 * time.Millisecond, 20 * time.Millisecond},
+		4999:    {pollEvery, PollAtMost},
+		1 << 40: {pollEvery, PollAtMost},
+	} {
+		l := newLoop()
+		l.Pace(rate)
+		if got := [2]time.Duration{l.Every.Truncate(time.Millisecond), l.EveryBusy.Truncate(time.Millisecond)}; got != want {
+			t.Errorf("%d Hz: got %v, want %v", rate, got, want)
+		}
 	}
 }
 
@@ -298,7 +335,7 @@ func launch(t *testing.T, script string, args ...string) *target.Launched {
 
 // appears waits for a file, and reports whether it was created.
 func appears(path string) bool {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return true
 		}
@@ -404,6 +441,21 @@ func TestAwaitHeld(t *testing.T) {
 	}
 }
 
+// printed is an output that closes text when a line about the command has been written.
+type printed struct {
+	bytes.Buffer
+	text chan struct{}
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	before := strings.Contains(p.String(), "the command")
+	n, err := p.Buffer.Write(b)
+	if !before && strings.Contains(p.String(), "the command") {
+		close(p.text)
+	}
+	return n, err
+}
+
 // If a command is slow to exit, Await asks it to exit and prints a message, unless the
 // user wants none.
 func TestAwaitLong(t *testing.T) {
@@ -434,13 +486,17 @@ func TestAwaitLong(t *testing.T) {
 			if test.ended {
 				cancel()
 			}
-			var out bytes.Buffer
+			out := &printed{text: make(chan struct{})}
 			go func() {
-				time.Sleep(3 * QuietWait)
+				if len(test.want) > 0 {
+					<-out.text
+				} else {
+					time.Sleep(3 * QuietWait)
+				}
 				cancel()
 				_ = os.WriteFile(leave, nil, 0o644)
 			}()
-			code, err := Await(ctx, launched, test.err, &out, test.quiet)
+			code, err := Await(ctx, launched, test.err, out, test.quiet)
 			if test.err != nil {
 				if code != 1 || !errors.Is(err, test.err) {
 					t.Errorf("got exit code %d, %v; want 1, %v", code, err, test.err)
@@ -453,7 +509,7 @@ func TestAwaitLong(t *testing.T) {
 					t.Errorf("got no %q in %q", want, out.String())
 				}
 			}
-			if len(test.want) == 0 && out.Len() > 0 {
+			if len(test.want) == 0 && out.String() != "" {
 				t.Errorf("got %q, want no output", out.String())
 			}
 		})

@@ -20,6 +20,8 @@ const (
 	// maxTables is the number of files that stay open, with their parsed symbols
 	// and debug information.
 	maxTables = 32
+	// fewTables is the number of files that stay open if memory is scarce.
+	fewTables = 4
 )
 
 // SymbolCache keeps the names of frames from earlier windows, and the symbol tables
@@ -40,9 +42,10 @@ type knownFrame struct {
 	code     stacks.Code
 	address  uint64
 	isReturn bool
-	// perfMap is the size of the perf map, for JIT code: later entries may cover
-	// the same address.
-	perfMap int64
+	epoch    uint32
+	// described is the size of the perf map and of jitdump files, for JIT code: later
+	// entries may cover the same address.
+	described int64
 }
 
 // knownNames is the cached result for a frame.
@@ -52,6 +55,8 @@ type knownNames struct {
 	buildID string
 	base    uint64
 	lacks   *stripped // nil if the file has symbols
+	// left means that the frame was not looked up, see [Names.Later].
+	left bool
 }
 
 // knownTable is an open table.
@@ -83,6 +88,9 @@ func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 		}
 		k.young[key] = is
 	}
+	if is.left && !n.Later {
+		return false
+	}
 	code := n.store.Frames[id].Code
 	n.found[id], n.shown[id] = is.found, is.shown
 	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
@@ -100,7 +108,7 @@ func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 		if n.problems[code] != nil {
 			continue
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code], n.left(id)}
 	}
 	if len(k.young) > maxKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young
@@ -109,10 +117,13 @@ func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 
 func (k *SymbolCache) key(n *Names, id stacks.FrameID) knownFrame {
 	f := n.store.Frames[id]
-	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return}
+	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return, epoch: f.Epoch}
 	for m := n.perfMap(key.code.PerfMap); m != nil; m = m.Next() {
 		_, size, _ := m.ReaderAt() // 0 if unreadable
-		key.perfMap += size
+		key.described += size
+	}
+	for _, t := range n.dumps[key.code.JITDumps].Tables {
+		key.described += t.Size
 	}
 	return key
 }
@@ -145,12 +156,23 @@ func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripp
 }
 
 // Trim closes the least recently used tables. No symbolization may be in progress.
-func (k *SymbolCache) Trim() error {
+func (k *SymbolCache) Trim() error { return k.trim(maxTables) }
+
+// Shrink is like [SymbolCache.Trim], but keeps few tables, and forgets the names that were not
+// used lately.
+func (k *SymbolCache) Shrink() error {
+	if k != nil {
+		k.young, k.old = map[knownFrame]knownNames{}, k.young
+	}
+	return k.trim(fewTables)
+}
+
+func (k *SymbolCache) trim(keep int) error {
 	if k == nil {
 		return nil
 	}
 	k.round++
-	excess := len(k.tables) - maxTables
+	excess := len(k.tables) - keep
 	if excess <= 0 {
 		return nil
 	}

@@ -69,6 +69,61 @@ func TestSymbolCache(t *testing.T) {
 	}
 }
 
+// Frames that are not looked up keep names that are known, and the others get theirs as soon as
+// they are looked up.
+func TestSymbolCacheLater(t *testing.T) {
+	store := stackstest.Own(t)
+	k := NewSymbolCache()
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	name := func(later bool) (named, placed int) {
+		n := New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+		n.Cache, n.Later = k, later
+		n.Symbolize(t.Context())
+		for i, f := range store.Frames {
+			if store.Codes[f.Code].Kind != stacks.CodeFile {
+				continue
+			}
+			if len(n.found[i]) > 0 {
+				named++
+			}
+			if n.shown[i].address != 0 {
+				placed++
+			}
+		}
+		return named, placed
+	}
+	for range 2 { // the second time from the cache
+		if named, placed := name(true); named != 0 || placed == 0 || len(k.tables) > 0 {
+			t.Errorf("without a look-up: got %d frames with names, %d with addresses, %d open tables; want only addresses", named, placed, len(k.tables))
+		}
+	}
+	want, _ := name(false)
+	if want == 0 {
+		t.Error("got no names after a look-up")
+	}
+	if named, _ := name(true); named != want {
+		t.Errorf("got %d known names, want %d", named, want)
+	}
+	if err := k.Shrink(); err != nil {
+		t.Fatal(err)
+	}
+	if named, _ := name(true); named != want {
+		t.Errorf("got %d names after they were used, want %d", named, want)
+	}
+	for range 2 {
+		if err := k.Shrink(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if named, _ := name(true); named != 0 {
+		t.Errorf("got %d names that were not used, want 0", named)
+	}
+}
+
 // trim closes the tables that have been unused for longest.
 func TestTrim(t *testing.T) {
 	k := NewSymbolCache()

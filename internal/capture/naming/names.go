@@ -36,9 +36,6 @@ const brokenStack = "[broken stack]"
 // measurement, on kernels that cannot read it.
 const unseenStack = "[before measurement]"
 
-// kallsyms lists the symbols of the running kernel.
-const kallsyms = "/proc/kallsyms"
-
 // Names holds the functions of a store's frames.
 type Names struct {
 	store   *stacks.Store
@@ -67,10 +64,11 @@ type Names struct {
 
 	// Cache holds names from earlier profiles; nil for a single profile.
 	Cache *SymbolCache
-	// Snapshots holds copies of perf maps from when the store was complete, for
-	// a profile that is built while they grow; nil for a profile that is built
-	// afterwards.
-	Snapshots map[*process.PerfMap]*process.PerfMap
+	// Snapshots holds copies of files from when the store was complete, for a profile
+	// that is built while they grow; nil for a profile that is built afterwards.
+	Snapshots *Snapshots
+
+	dumps map[*process.JITDumps]process.JITTables // of the store's codes
 
 	mu   sync.Mutex
 	busy []stacks.CodeID // codes in progress, the oldest first
@@ -101,6 +99,7 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 // Symbolize names every frame of the store, files in parallel. It stops when ctx
 // ends; the remaining frames stay without names.
 func (n *Names) Symbolize(ctx context.Context) {
+	n.readDumps()
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
 		n.shown[i] = shownFrame{f.Address, f.Return}
@@ -256,7 +255,7 @@ func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 		}
 		return n.lookUpELF(id, vdso, frames)
 	case stacks.CodeJIT:
-		return n.lookUpJIT(n.perfMap(code.PerfMap), frames)
+		return n.lookUpJIT(code, frames)
 	case stacks.CodeFile:
 		return n.readFile(ctx, id, frames)
 	}
@@ -266,7 +265,7 @@ func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 // readFile names the frames of a mapped file.
 func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	file := n.store.Codes[id].File
-	if elf, lacks := n.Cache.table(file); elf != nil {
+	if elf, lacks := n.Cache.table(file); elf != nil && !n.Later {
 		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
@@ -322,7 +321,7 @@ func (n *Names) openKernel() (symbolize.Table, error) {
 	if asking, err := ksym.Open(n.options); err == nil {
 		return asking, nil
 	}
-	kernel, err := symbolize.OpenKernel(kallsyms, n.options)
+	kernel, err := symbolize.OpenKernel(symbolize.Kallsyms, n.options)
 	if err != nil {
 		return nil, err // not a nil table in an interface
 	}
@@ -331,48 +330,7 @@ func (n *Names) openKernel() (symbolize.Table, error) {
 
 // debugKernel adds debug information to names, if possible.
 func (n *Names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
-	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
-}
-
-// PerfMapsOf returns copies of a store's perf maps, so that they can be read while
-// the originals grow.
-func PerfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
-	taken := map[*process.PerfMap]*process.PerfMap{}
-	for _, code := range store.Codes {
-		if m := code.PerfMap; m != nil {
-			taken[m] = m.Snapshot()
-		}
-	}
-	return taken
-}
-
-// perfMap returns the copy of m, or m if there is none.
-func (n *Names) perfMap(m *process.PerfMap) *process.PerfMap {
-	if n.Snapshots == nil {
-		return m
-	}
-	return n.Snapshots[m]
-}
-
-// lookUpJIT looks up frames in a perf map, and the frames that it lacks in the map
-// that the process wrote later.
-func (n *Names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
-	var errs []error
-	for ; m != nil && len(frames) > 0; m = m.Next() {
-		r, size, err := m.ReaderAt()
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, process.ErrFileGone):
-			err = nil // few programs with a JIT compiler write one
-		case err == nil:
-			err = errors.Join(n.lookUp(symbolize.OpenPerfMap(r, size), frames, running), m.Incomplete())
-			if err != nil {
-				err = fmt.Errorf("process %d: %w", m.PID(), err)
-			}
-		}
-		errs = append(errs, err)
-		frames = slices.DeleteFunc(frames, func(id stacks.FrameID) bool { return len(n.found[id]) > 0 })
-	}
-	return errors.Join(errs...)
+	return symbolize.NewDebugKernel(ctx, names, n.finder, symbolize.Kallsyms, n.options)
 }
 
 // lookUpELF looks up frames in e, the ELF file of code id.
@@ -418,7 +376,7 @@ func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(st
 	return lookUp(t, queries, func(q query[stacks.FrameID], functions []symbolize.Frame) { n.found[q.frame] = functions })
 }
 
-// trampoline is how the names of the functions begin that CPython makes for perf (-X perf),
+// trampoline is the prefix of names of the functions that CPython makes for perf (-X perf),
 // one for each of its functions.
 const trampoline = "py::"
 
@@ -461,7 +419,7 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset, Base: n.bases[id]}
 	switch code.Kind {
 	case stacks.CodeKernel:
-		m.Path = kernelMapping
+		m.Path = profile.KernelPath
 		module := ""
 		if len(found) > 0 && found[0].Module != "" {
 			module = found[0].Module

@@ -1,15 +1,11 @@
 package naming
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/code"
@@ -85,9 +81,9 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	return recounted(r.out.Profile(p.Meta, p.Losses)), nil
 }
 
-// recounted corrects what p says about missing names, some of which may have been found.
+// recounted corrects the losses of p about missing names, since some may have been found.
 func recounted(p *profile.Profile) *profile.Profile {
-	if p.Losses[profile.LossUnresolved]+p.Losses[profile.LossUnresolvedCallers] > 0 {
+	if p.Losses[profile.LossUnresolved]+p.Losses[profile.LossUnresolvedGenerated]+p.Losses[profile.LossUnresolvedCallers] > 0 {
 		p.CountUnnamed()
 	}
 	p.Meta.Stripped.Files = slices.DeleteFunc(slices.Clone(p.Meta.Stripped.Files), func(s profile.Stripped) bool {
@@ -133,20 +129,17 @@ func (r *Resolver) copy(f profile.Frame) profile.FrameID {
 func (r *Resolver) look(ctx context.Context, id profile.MappingID, frames []profile.FrameID) error {
 	m := r.Profile.Mappings[id]
 	switch {
-	case m.Path == kernelMapping && r.Kernel:
-		kernel, err := symbolize.OpenKernel(kallsyms, r.options)
+	case m.Path == profile.KernelPath && r.Kernel:
+		kernel, err := symbolize.OpenKernel(symbolize.Kallsyms, r.options)
 		if err != nil {
 			return err
 		}
-		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, kallsyms, r.options), m, frames, func(address uint64) (uint64, bool) { return address, true })
-	case !path.IsAbs(m.Path):
+		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, symbolize.Kallsyms, r.options), m, frames, func(address uint64) (uint64, bool) { return address, true })
+	case !path.IsAbs(m.Path) && m.Path != code.VDSO:
 		return nil
 	}
 	return r.lookInFile(ctx, m, frames)
 }
-
-// kernelMapping is the mapping of the kernel's own code.
-const kernelMapping = "[kernel.kallsyms]"
 
 // lookInFile names the frames of a file, if it is the same build.
 func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, frames []profile.FrameID) (err error) {
@@ -212,19 +205,4 @@ func HasUnnamed(p *profile.Profile) bool {
 		}
 	}
 	return false
-}
-
-// KernelText returns the address of the running kernel's first byte.
-func KernelText() (uint64, error) {
-	f, err := os.Open(kallsyms)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[2] == "_text" {
-			return strconv.ParseUint(fields[0], 16, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s: no _text", kallsyms)
 }

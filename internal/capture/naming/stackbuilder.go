@@ -121,10 +121,13 @@ func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.St
 	return at
 }
 
-// Unresolved returns what is lost in the stack of a node because frames have no name,
-// though one was looked for; ok is false if all have one.
+// Unresolved returns the loss in the stack of a node if frames have no name, although
+// it was looked up; ok is false if all have one.
 func (p *StackBuilder) Unresolved(node stacks.NodeID) (cause profile.Loss, ok bool) {
-	if p.unresolved[node] && p.names.lacks(p.Store.Nodes[node].Frame) {
+	if frame := p.Store.Nodes[node].Frame; p.unresolved[node] && p.names.lacks(frame) {
+		if p.Store.Codes[p.Store.Frames[frame].Code].Kind == stacks.CodeJIT {
+			return profile.LossUnresolvedGenerated, true
+		}
 		return profile.LossUnresolved, true
 	}
 	return profile.LossUnresolvedCallers, p.unresolved[node]

@@ -56,13 +56,15 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	var switches [sleepers]int
 	var tids [sleepers]uint32
 	var stop atomic.Bool
-	var running sync.WaitGroup
+	var started, running sync.WaitGroup
+	started.Add(sleepers)
 	for i := range sleepers {
 		running.Go(func() {
 			runtime.LockOSThread() // never unlocked: the thread ends here
 			tids[i] = uint32(unix.Gettid())
 			before := switchesOf(t)
 			times[i].begin = monotonic.Now()
+			started.Done()
 			for !stop.Load() {
 				_ = unix.Nanosleep(&unix.Timespec{Nsec: nap}, nil)
 			}
@@ -85,6 +87,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			return nil
 		})
 	}
+	started.Wait()
 	at := map[uint64]bool{}
 	for range cuts {
 		err := s.BeginCut()

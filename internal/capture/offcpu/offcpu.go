@@ -79,12 +79,15 @@ func Load(o Options) (*Source, error) {
 		return nil, err
 	}
 	// Without access to its unwind tables, use the kernel's own stack walker.
-	if err := probe.HideAddresses(spec, orcSymbols...); err != nil {
+	if err := probe.SetAddresses(spec, orcSymbols...); err != nil {
 		return nil, err
 	}
 	switchHasState, err := adapt(spec, o.Types)
 	if err != nil {
 		return nil, err
+	}
+	if o.FromStart {
+		delete(spec.Programs, bpf.OffCPUProgOffcpuBegin) // nothing waits yet
 	}
 	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)
@@ -165,6 +168,9 @@ func (s *Source) Enable() error {
 	if err := s.mark(bpf.OffCPUVarBegan, monotonic.Now()); err != nil {
 		return err
 	}
+	if s.Programs[bpf.OffCPUProgOffcpuBegin] == nil { // nothing waits yet
+		return nil
+	}
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
 }
 
@@ -201,9 +207,6 @@ func (s *Source) Cut(at uint64) error {
 	return errors.Join(s.iterate(bpf.OffCPUProgOffcpuCut), s.Variables[bpf.OffCPUVarCutting].Set(false))
 }
 
-// unknownTime is UNKNOWN_TIME of bpf/offcpu.bpf.c.
-const unknownTime = math.MaxUint64
-
 // pendingBatch is the number of threads that one system call reads.
 const pendingBatch = 1 << 12
 
@@ -219,7 +222,7 @@ func (s *Source) Pending() (ids []uint64, err error) {
 			return nil, fmt.Errorf("list the waiting threads: %w", err)
 		}
 		for _, t := range threads[:n] {
-			if t.Since != 0 && (t.CutSince != t.Since || t.CutAt != unknownTime) {
+			if t.Since != 0 && (t.CutSince != t.Since || t.CutAt != uint64(bpf.OffCPUThreadTimeUNKNOWN_TIME)) {
 				ids = append(ids, t.Id)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // States is a set of states in which a thread leaves its CPU.
 type States uint32
 
-// AllStates contains all states except that of an exited thread.
+// AllStates contains all states except the state of an exited thread.
 const AllStates States = ^States(bpf.OffCPUStateClassSTATE_DEAD)
 
 // letters maps letters of ps(1) to states, in the order of their bits.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cilium/ebpf"
-
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sampling"
@@ -18,23 +16,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Default sizes of the kernel side's maps.
-const (
-	DefaultRingSize     = probe.DefaultRingSize
-	DefaultCountEntries = probe.DefaultCountEntries
-	DefaultSeenEntries  = probe.DefaultSeenEntries
-)
-
 // Options configure the kernel side.
 type Options struct {
 	probe.Options
-	// SkipKernel omits the kernel part of each stack.
-	SkipKernel bool
 	// Idle includes the idle task.
 	Idle bool
-	// Snapshots sends samples of processes without unwind tables as a
-	// [stacks.Snapshot].
-	Snapshots bool
 	// Specs are the events to sample. A hybrid machine has several, one per kind
 	// of core.
 	Specs []perfevent.Spec
@@ -59,16 +45,11 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := source.LoadWithSnapshots(spec, bpf.OnCPUProgOncpuAgain, o.Snapshots, func(spec *ebpf.CollectionSpec) (*probe.Probe, error) {
-		return probe.Load(spec, o.Options, map[string]any{
-			bpf.OnCPUVarIncludeIdle:     o.Idle,
-			bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
-			bpf.OnCPUVarSnapshots:       o.Snapshots,
-		}, counted)
-	})
+	base, err := source.LoadWithSnapshots(spec, o.Options, map[string]any{bpf.OnCPUVarIncludeIdle: o.Idle}, counted)
 	if err != nil {
 		return nil, err
 	}
+	o.Types = nil // megabytes, which the probe keeps as long as it needs them
 	return &Source{Snapshots: base, options: o}, nil
 }
 
@@ -129,6 +110,9 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 // FollowCPUs adds CPUs that came online, including those that were offline only for
 // a moment, and removes those that went offline. The source must be enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
+
+// SetFrequency implements [source.Source]. Samples keep the weights that they were taken with.
+func (s *Source) SetFrequency(hz uint64) error { return s.events.SetRate(Rate{Frequency: hz}) }
 
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Snapshots.Close()) }

@@ -32,17 +32,14 @@ func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
 // Once the tables are loaded, a walk over a snapshot finds the same frames.
 func TestSnapshots(t *testing.T) {
 	testenv.Root(t)
-	for _, p := range unwindtest.Programs {
-		if !p.Often || strings.HasPrefix(p.Name, "Go") {
-			continue
-		}
+	for _, p := range unwindtest.Selected(false) {
 		t.Run(p.Name, func(t *testing.T) {
 			pid := unwindtest.Start(t, p.Command(t))
 			s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 			files, compared, beyond := unwindtest.Tables{}, 0, 0
 			for range 5 {
 				s.tables.Reset()
-				s.runAgain(t, pid)
+				unsampled := s.runAgain(t, pid)
 				taken := s.snapshots(t)
 				stopped, err := unwindtest.Open(files, pid)
 				if err != nil {
@@ -80,6 +77,7 @@ func TestSnapshots(t *testing.T) {
 						compared++
 					case slices.ContainsFunc(got[tid], begins):
 						beyond++
+					case unsampled > 0: // this stack or an earlier one
 					default:
 						t.Errorf("thread %d: got %v, want %v (%v)", tid, got[tid][len(got[tid])-1], want, end)
 					}
@@ -99,12 +97,18 @@ func TestSnapshots(t *testing.T) {
 
 // Without a layout, a snapshot is walked by frame pointers, and the stack's end says so.
 func TestSnapshotWithoutLayout(t *testing.T) {
+	testenv.SlowInVM(t)
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 	s.tables.Reset()
-	s.runAgain(t, pid)
-	taken := s.snapshots(t)
+	pending := 0
+	var taken []stacks.Snapshot
+	for attempts, unsampled := 0, 1; unsampled > 0 && attempts < 20; attempts++ {
+		pending += len(taken)
+		unsampled = s.runAgain(t, pid)
+		taken = s.snapshots(t)
+	}
 	if len(taken) == 0 {
 		t.Fatal("got no snapshot")
 	}
@@ -138,7 +142,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		counted += v.Samples()
 	}
 	// The other snapshots are still pending.
-	if want := stats.Samples - uint64(len(taken)-1); counted > want || counted == 0 {
+	if want := stats.Samples - uint64(pending+len(taken)-1); counted > want || counted == 0 {
 		t.Errorf("got %d samples counted, want 1 to %d", counted, want)
 	}
 }

@@ -130,12 +130,10 @@ func (m *Subject) Timeline() (source.Timeline, bool) {
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	s, err := Load(Options{
-		Options:    common,
-		SkipKernel: m.common.UserOnly,
-		Idle:       m.Idle,
-		Snapshots:  common.Tables != nil,
-		Specs:      m.Specs,
-		Rate:       Rate{Frequency: m.Frequency, Period: m.Period},
+		Options: common,
+		Idle:    m.Idle,
+		Specs:   m.Specs,
+		Rate:    Rate{Frequency: m.Frequency, Period: m.Period},
 	})
 	if err != nil {
 		return nil, err

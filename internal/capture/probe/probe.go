@@ -39,8 +39,14 @@ type Options struct {
 	Source uint8
 	// MaxDepth limits the frames of each half of a stack, from 1 to 127.
 	MaxDepth int
-	// SkipUser omits the user part of each stack.
-	SkipUser bool
+	// SkipUser and SkipKernel omit one part of each stack. SkipKernel has no effect on
+	// families that always need the kernel part.
+	SkipUser, SkipKernel bool
+	// Snapshots sends samples of processes without unwind tables as a [stacks.Snapshot],
+	// in families that can.
+	Snapshots bool
+	// SkipRuntimes omits the frames of language runtimes.
+	SkipRuntimes bool
 	// Unwind is the method for user stacks. Unless it uses frame pointers only,
 	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
@@ -50,6 +56,9 @@ type Options struct {
 	// Timeline sends each event with its time, instead of counting in the
 	// kernel.
 	Timeline bool
+	// FromStart is set if the target is a command that has not run anything when the
+	// measurement begins.
+	FromStart bool
 	// ByThread and ByCPU distinguish threads and CPUs. ByCgroup distinguishes the
 	// cgroups of processes, in the stacks themselves.
 	ByThread, ByCPU, ByCgroup bool
@@ -74,6 +83,7 @@ type Probe struct {
 	remaps  remaps
 	traced  []*ebpf.Program // attached to tracepoints
 	memory  uint64
+	types   *btf.Cache // until LoadLater; may be nil
 
 	timeline   bool   // see [Options]
 	generation uint32 // of stack IDs
@@ -86,6 +96,9 @@ type Probe struct {
 func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Values)) (*Probe, error) {
 	spec.Maps[bpf.MapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
 	spec.Maps[bpf.MapSeen].MaxEntries = seenSets(o)
+	if o.Timeline {
+		o.CountEntries = 1 // nothing is counted
+	}
 	spec.Maps[bpf.MapCounts0].MaxEntries = max(o.CountEntries, 1)
 	spec.Maps[bpf.MapCounts1].MaxEntries = max(o.CountEntries, 1)
 	for name, m := range o.Tables {
@@ -99,7 +112,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		}
 	}
 	if o.Scope == target.System || o.Scope == target.Cgroup {
-		// No set of targets is to be followed.
+		// There is no set of targets to maintain.
 		delete(spec.Programs, bpf.OnCPUProgTargetFork)
 		delete(spec.Programs, bpf.OnCPUProgTargetFree)
 	}
@@ -108,7 +121,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables)}
+	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -139,14 +152,15 @@ type Later struct {
 
 // LoadLater begins to load programs of a spec that were removed from it before [Load],
 // since the kernel takes long to verify them. They share the maps and variables of the
-// other programs. [Probe.Add] must follow.
+// other programs. It is called at most once, and [Probe.Add] must follow.
 func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) *Later {
 	l := &Later{done: make(chan struct{})}
-	maps := p.Maps
+	o := ebpf.CollectionOptions{MapReplacements: p.Maps, Cache: p.types}
+	p.types = nil // megabytes
 	go func() {
 		defer close(l.done)
 		memlock.Lift()
-		l.programs, l.err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+		l.programs, l.err = ebpf.NewCollectionWithOptions(spec, o)
 	}()
 	return l
 }
@@ -174,9 +188,9 @@ func (p *Probe) Add(l *Later) error {
 	return nil
 }
 
-// common returns the variables common to all families, with their values.
+// common returns the variables common to all or several families, with their values.
 func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
-	return map[string]any{
+	variables := map[string]any{
 		bpf.VarTarget:         sampling.TargetMode(o.Scope),
 		bpf.VarTargetCgroupID: o.CgroupID,
 		bpf.VarUnwind:         uint32(o.Unwind),
@@ -184,11 +198,18 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.VarRingWakeup:     uint64(spec.Maps[bpf.MapRing].MaxEntries) / 2,
 		bpf.VarSeenMask:       seenSets(o) - 1,
 		bpf.VarSkipUserStack:  o.SkipUser,
+		bpf.VarSkipRuntimes:   o.SkipRuntimes,
 		bpf.VarTimeline:       o.Timeline,
 		bpf.VarByThread:       o.ByThread,
 		bpf.VarByCPU:          o.ByCPU,
 		bpf.VarByCgroup:       o.ByCgroup,
 	}
+	for name, value := range map[string]bool{bpf.VarSkipKernelStack: o.SkipKernel, bpf.VarSnapshots: o.Snapshots} {
+		if spec.Variables[name] != nil {
+			variables[name] = value
+		}
+	}
+	return variables
 }
 
 func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays)) / seenWays }
@@ -297,10 +318,8 @@ func (p *Probe) Stats() (Stats, error) {
 		bpf.StatLimited:    &st.Losses[profile.LossLimited],
 		bpf.StatCrowded:    &st.Losses[profile.LossSkipped],
 	} {
-		perCPU, err := p.StatPerCPU(stat)
-		for _, n := range perCPU {
-			*to += n
-		}
+		n, err := p.StatSum(stat)
+		*to += n
 		errs = append(errs, err)
 	}
 	for _, program := range p.traced {
@@ -330,6 +349,15 @@ func (p *Probe) StatPerCPU(i bpf.Stat) ([]uint64, error) {
 		return nil, fmt.Errorf("read the counters of a BPF program: %w", err)
 	}
 	return perCPU, nil
+}
+
+// StatSum reads a counter of the kernel side, summed over CPUs.
+func (p *Probe) StatSum(i bpf.Stat) (sum uint64, err error) {
+	perCPU, err := p.StatPerCPU(i)
+	for _, n := range perCPU {
+		sum += n
+	}
+	return sum, err
 }
 
 // Close unloads the kernel side.

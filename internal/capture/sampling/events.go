@@ -5,8 +5,6 @@ package sampling
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +51,7 @@ type Events struct {
 	enabled bool
 
 	throttled uint64
-	counted   map[int]uint64 // by CPU, counts of closed events
+	closed    map[int]closedEvents // by CPU
 
 	idleBefore map[int]uint64 // idle times when the events were enabled
 }
@@ -64,13 +62,16 @@ type cpuEvents struct {
 	rings []*perfevent.Ring
 }
 
+// closedEvents are a CPU's events that were closed, and the sum of their counts.
+type closedEvents struct{ events, count uint64 }
+
 // Open opens disabled events on the CPUs and attaches the program.
 //
 // Events are bound to CPUs even for a single process, and the kernel side selects
 // its samples. Events that follow a task restart with each thread and child, so
 // tasks that live for less than a period would never be sampled.
 func Open(c Config) (*Events, error) {
-	e := &Events{config: c, perCPU: map[int]*cpuEvents{}, counted: map[int]uint64{}}
+	e := &Events{config: c, perCPU: map[int]*cpuEvents{}, closed: map[int]closedEvents{}}
 	online, err := perfevent.OnlineCPUs()
 	if err == nil {
 		err = e.Follow(online)
@@ -106,6 +107,9 @@ func (e *Events) Follow(online []int) error {
 		if len(on.open) > 0 {
 			e.perCPU[cpu] = on
 		}
+		if err == nil && e.enabled {
+			err = on.enable()
+		}
 		if err != nil {
 			return err
 		}
@@ -113,14 +117,50 @@ func (e *Events) Follow(online []int) error {
 	return nil
 }
 
-// openCPU opens cpu's events. It returns nil if the CPU just went offline.
+// SetRate replaces the open events by events with another rate. No time is sampled twice; the
+// period that an event has begun ends without a sample.
+//
+// PERF_EVENT_IOC_PERIOD would change the rate of an open event. But the samples of a clock would
+// keep the period with which it was opened: perf_swevent_hrtimer in the kernel's
+// kernel/events/core.c reports last_period, which only perf_swevent_init_hrtimer sets.
+func (e *Events) SetRate(r Rate) error {
+	if r == e.config.Rate {
+		return nil
+	}
+	if err := e.CheckThrottling(); err != nil {
+		return err
+	}
+	e.config.Rate = r
+	for cpu := range e.perCPU {
+		on, err := e.openCPU(cpu)
+		if err != nil {
+			return errors.Join(err, on.close())
+		}
+		if len(on.open) == 0 {
+			continue // the CPU went offline, which Follow will notice
+		}
+		if err := e.perCPU[cpu].disable(); err != nil {
+			return errors.Join(err, on.close())
+		}
+		e.drop(cpu)
+		e.perCPU[cpu] = on
+		if e.enabled {
+			if err := on.enable(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openCPU opens cpu's events, disabled. There are none if the CPU just went offline.
 func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 	on := &cpuEvents{}
 	for _, spec := range e.config.Specs {
 		if !spec.HasCPU(cpu) {
 			continue
 		}
-		event, err := perfevent.Open(e.attr(spec), -1, cpu, -1, 0)
+		event, err := perfevent.Open(e.attr(spec), -1, cpu)
 		if errors.Is(err, unix.ENODEV) {
 			continue
 		}
@@ -134,23 +174,35 @@ func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 		if ring, err := event.Map(throttlePages); err == nil {
 			on.rings = append(on.rings, ring) // without a ring, only throttling goes unnoticed
 		}
-		if e.enabled {
-			if err := event.Enable(); err != nil {
-				return on, err
-			}
-		}
 	}
 	return on, nil
 }
 
 // drop closes cpu's events and keeps their counts.
 func (e *Events) drop(cpu int) {
-	on := e.perCPU[cpu]
+	on, all := e.perCPU[cpu], e.closed[cpu]
 	if count, err := on.count(); err == nil {
-		e.counted[cpu] += count
+		e.closed[cpu] = closedEvents{all.events + uint64(len(on.open)), all.count + count}
 	}
-	_ = on.close() // the CPU is gone, so errors do not matter
+	_ = on.close() // they are not needed any more, so errors do not matter
 	delete(e.perCPU, cpu)
+}
+
+func (on *cpuEvents) enable() error {
+	for _, event := range on.open {
+		if err := event.Enable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (on *cpuEvents) disable() error {
+	var errs []error
+	for _, event := range on.open {
+		errs = append(errs, event.Disable())
+	}
+	return errors.Join(errs...)
 }
 
 // count returns the sum of the CPU's counts.
@@ -175,7 +227,10 @@ func (on *cpuEvents) close() error {
 
 // countedByCPU returns the number of events on each CPU, in ns for clocks.
 func (e *Events) countedByCPU() (map[int]uint64, error) {
-	counted := maps.Clone(e.counted)
+	counted := map[int]uint64{}
+	for cpu, closed := range e.closed {
+		counted[cpu] = closed.count
+	}
 	for cpu, on := range e.perCPU {
 		count, err := on.count()
 		if err != nil {
@@ -186,19 +241,6 @@ func (e *Events) countedByCPU() (map[int]uint64, error) {
 	return counted, nil
 }
 
-// all returns a sequence of the open events.
-func (e *Events) all() iter.Seq[*perfevent.Event] {
-	return func(yield func(*perfevent.Event) bool) {
-		for _, on := range e.perCPU {
-			for _, event := range on.open {
-				if !yield(event) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // CPUs returns the number of CPUs with open events.
 func (e *Events) CPUs() int { return len(e.perCPU) }
 
@@ -206,8 +248,8 @@ func (e *Events) CPUs() int { return len(e.perCPU) }
 func (e *Events) Enable() error {
 	e.enabled = true
 	e.idleBefore, _ = procfs.IdleTimes() // on error, no CPU counts as idle
-	for event := range e.all() {
-		if err := event.Enable(); err != nil {
+	for _, on := range e.perCPU {
+		if err := on.enable(); err != nil {
 			return err
 		}
 	}
@@ -218,8 +260,8 @@ func (e *Events) Enable() error {
 func (e *Events) Disable() error {
 	e.enabled = false
 	var errs []error
-	for event := range e.all() {
-		errs = append(errs, event.Disable())
+	for _, on := range e.perCPU {
+		errs = append(errs, on.disable())
 	}
 	return errors.Join(errs...)
 }
@@ -268,11 +310,13 @@ func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 		if cpu >= len(runs) || runs[cpu] == 0 {
 			continue
 		}
-		known := periods[cpu]
+		mean := periods[cpu] / runs[cpu]
+		// The last period of a closed event had not ended.
+		known := periods[cpu] + mean*e.closed[cpu].events
 		if now, before := idle[cpu], e.idleBefore[cpu]; now > before {
 			known += unseen(now-before, idlePeriods[cpu])
 		}
-		skipped += missing(count, known, periods[cpu]/runs[cpu])
+		skipped += missing(count, known, mean)
 	}
 	return skipped, nil
 }

@@ -78,7 +78,7 @@ func (*Subject) WhyNothing() string { return "no soft interrupt ran while the ta
 
 // Notes returns a table of the vectors.
 func (m *Subject) Notes(store *stacks.Store) []string {
-	return source.Table(m, m.index, store, "vector", len(vectors), func(s stacks.Sample) string {
+	return source.Table(m, m.index, store, "vector", func(s stacks.Sample) string {
 		return Vector(s.Detail).String()
 	})
 }

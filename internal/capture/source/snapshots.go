@@ -18,25 +18,23 @@ type Snapshots struct {
 	// spec has the program that walks the stacks of snapshots, until it is loaded. later
 	// is set from the first snapshot on.
 	spec  *ebpf.CollectionSpec
-	again string
 	later *probe.Later
 }
 
-// LoadWithSnapshots loads the programs of spec by load, except the one called again,
-// which walks the stacks of snapshots. It is loaded when the first snapshot arrives,
-// because the kernel takes as long to verify it as all the rest. Without snapshots it is
-// never loaded.
-func LoadWithSnapshots(spec *ebpf.CollectionSpec, again string, snapshots bool, load func(*ebpf.CollectionSpec) (*probe.Probe, error)) (Snapshots, error) {
-	program := spec.Programs[again]
-	delete(spec.Programs, again)
-	p, err := load(spec)
+// LoadWithSnapshots is [probe.Load] without [bpf.ProgSnapshotAgain], which walks the
+// stacks of snapshots. It is loaded when the first snapshot arrives, because the kernel
+// takes as long to verify it as all the rest. Without snapshots it is never loaded.
+func LoadWithSnapshots[K, V any](spec *ebpf.CollectionSpec, o probe.Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Values)) (Snapshots, error) {
+	again := spec.Programs[bpf.ProgSnapshotAgain]
+	delete(spec.Programs, bpf.ProgSnapshotAgain)
+	p, err := probe.Load(spec, o, variables, convert)
 	if err != nil {
 		return Snapshots{}, err
 	}
 	s := Snapshots{Base: Base{p}}
-	if snapshots {
-		s.spec, s.again = spec, again
-		s.spec.Programs = map[string]*ebpf.ProgramSpec{again: program}
+	if o.Snapshots {
+		s.spec = spec
+		s.spec.Programs = map[string]*ebpf.ProgramSpec{bpf.ProgSnapshotAgain: again}
 	}
 	return s, nil
 }
@@ -60,7 +58,7 @@ func (s *Snapshots) Rewalk(sn stacks.Snapshot, layout uint64) error {
 	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
 		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
 	}
-	if _, err := s.Programs[s.again].Run(&ebpf.RunOptions{}); err != nil {
+	if _, err := s.Programs[bpf.ProgSnapshotAgain].Run(&ebpf.RunOptions{}); err != nil {
 		return fmt.Errorf("walk the stack of a snapshot: %w", err)
 	}
 	return nil

@@ -1,11 +1,12 @@
 // Package source defines sources of samples. Each source is a package beside this
-// one. It has a [Subject], which defines what is measured and the meaning of the
+// one. It has a [Subject], which defines the measurement and the meaning of its
 // values, and a [Source], its programs in the kernel. docs/adding-a-probe.md shows
 // how to write one.
 package source
 
 import (
 	"fmt"
+	"slices"
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/probe"
@@ -13,10 +14,11 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 )
 
-// Subject is what a session measures. The session calls its methods in the order of
+// Subject is the subject of a measurement. The session calls its methods in the order of
 // this list.
 type Subject interface {
 	// Command is the name for the doctor.
@@ -75,9 +77,15 @@ func (v Value) Sum(source uint8, counted stacks.Values) (sum int64) {
 
 // Own returns values for a single source's [stacks.Values], in their order.
 func Own(types ...profile.ValueType) []Value {
+	return Sums(1, types...)
+}
+
+// Sums returns values that add up the values of several sources, each with [stacks.Values]
+// of the given types in their order.
+func Sums(sources int, types ...profile.ValueType) []Value {
 	values := make([]Value, len(types))
 	for i, t := range types {
-		values[i] = Value{ValueType: t, Of: [][]int{{i}}}
+		values[i] = Value{ValueType: t, Of: slices.Repeat([][]int{{i}}, sources)}
 	}
 	return values
 }
@@ -104,6 +112,17 @@ type Source interface {
 	Check() error
 	// FollowCPUs is called when CPUs come online or go offline.
 	FollowCPUs(online []int) error
+	// SetFrequency changes the rate to hz samples per second on each CPU. Sources without a
+	// rate ignore it.
+	SetFrequency(hz uint64) error
+	// FollowsFiles reports whether the source depends on the files that the target maps.
+	FollowsFiles() bool
+	// Follow is called if FollowsFiles, with the files that processes of the target map
+	// or are about to map: before Enable with all, and later with the files of processes
+	// that map more. A file may be given several times.
+	Follow([]*process.File) error
+	// Enough reports whether to end the measurement.
+	Enough() bool
 	// Remap makes the kernel side assign new stack IDs to a process whose
 	// address space changed.
 	Remap(pid int) error
@@ -158,6 +177,8 @@ type Recorder interface {
 	AddOffCPU(profile.ThreadID, profile.OffCPU) error
 	AddBlockIO(profile.ThreadID, profile.BlockIO) error
 	AddFault(profile.ThreadID, profile.Fault) error
+	AddMarkerType(profile.MarkerType) profile.MarkerTypeID
+	AddMarker(profile.ThreadID, profile.Marker) error
 }
 
 // EventStack is the stack of events in a recording.
@@ -181,6 +202,18 @@ func (Base) Check() error { return nil }
 
 // FollowCPUs does nothing, because tracepoints fire on all CPUs.
 func (Base) FollowCPUs([]int) error { return nil }
+
+// SetFrequency does nothing, because the events set the rate.
+func (Base) SetFrequency(uint64) error { return nil }
+
+// FollowsFiles returns false.
+func (Base) FollowsFiles() bool { return false }
+
+// Follow does nothing.
+func (Base) Follow([]*process.File) error { return nil }
+
+// Enough returns false.
+func (Base) Enough() bool { return false }
 
 // BeginCut does nothing, because samples have no duration.
 func (Base) BeginCut() error { return nil }

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/profile/encode/text"
 )
 
-// busiestFiles is the number of files in the table.
-const busiestFiles = 10
+// maxRows is the maximum number of rows of a table.
+const maxRows = 10
 
 // noFile stands in the table for samples without a file, or whose file the kernel
 // does not name, so that the rows add up to the total.
@@ -25,7 +25,7 @@ func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []str
 	if !known {
 		return nil
 	}
-	return Table(what, index, store, "file", busiestFiles, func(s stacks.Sample) string {
+	return Table(what, index, store, "file", func(s stacks.Sample) string {
 		if s.File == 0 {
 			return noFile
 		}
@@ -33,10 +33,10 @@ func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []str
 	})
 }
 
-// Table returns the lines of a table of a subject's samples by name, with at most
-// the given number of rows, followed by an empty line; nil if there are no samples.
-// index is the index of the subject's source in the run.
-func Table(what Subject, index uint8, store *stacks.Store, by string, rows int, name func(stacks.Sample) string) []string {
+// Table returns the lines of a table of a subject's samples by name, followed by an
+// empty line; nil if there are no samples. index is the index of the subject's source in
+// the run.
+func Table(what Subject, index uint8, store *stacks.Store, by string, name func(stacks.Sample) string) []string {
 	values := what.Values()
 	sums := map[string][]int64{}
 	for sample, counted := range store.Samples {
@@ -58,7 +58,7 @@ func Table(what Subject, index uint8, store *stacks.Store, by string, rows int, 
 	for n, values := range sums {
 		groups = append(groups, text.Group{Name: n, Values: values})
 	}
-	return append(text.Groups(Types(values), groups, text.GroupOptions{By: by, Value: what.Shown(), Rows: rows}), "")
+	return append(text.Groups(Types(values), groups, text.GroupOptions{By: by, Value: what.Shown(), Rows: maxRows}), "")
 }
 
 // Types returns the types of values.

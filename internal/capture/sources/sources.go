@@ -2,9 +2,11 @@
 package sources
 
 import (
+	"fulgur/internal/capture/alloc"
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/hits"
+	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/softirq"
@@ -22,5 +24,7 @@ func All() map[doctor.Probe]source.Subject {
 		doctor.ProbeFaults:  faults.New(faults.Config{}),
 		doctor.ProbeSoftIRQ: softirq.New(),
 		doctor.ProbeCount:   hits.New(hits.Config{}),
+		doctor.ProbeLatency: latency.New(latency.Config{}),
+		doctor.ProbeAlloc:   alloc.New(alloc.Config{}),
 	}
 }

@@ -68,7 +68,11 @@ func (s *Store) adopt(from *Store, n NodeID) (at NodeID, cut bool) {
 		return below, true
 	}
 	frame := from.Frames[node.Frame]
+	seen, timed := from.Seen[frame]
 	frame.Code = s.code(from.Codes[frame.Code], from.Ranges[frame.Code])
+	if _, known := s.Seen[frame]; timed && !known {
+		s.Seen[frame] = seen
+	}
 	at = s.push(below, frame)
 	return at, at == below
 }

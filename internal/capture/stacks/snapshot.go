@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"unsafe"
 
@@ -28,12 +27,6 @@ func (s Snapshot) Size() int { return len(s.raw) }
 // snapshotCopy is the offset of the copy of the stack in a snapshot.
 const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
-// Offsets in the stack record of a snapshot.
-const (
-	recordTime = unsafe.Offsetof(bpf.StackRecord{}.Time)
-	recordPID  = unsafe.Offsetof(bpf.StackRecord{}.Pid)
-)
-
 // ParseSnapshot parses a record of the ring. It copies the data.
 func ParseSnapshot(record []byte) (Snapshot, error) {
 	r, err := ringbuf.As[bpf.Snapshot](record, snapshotCopy)
@@ -44,13 +37,8 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	if size > min(uintptr(len(record)), unsafe.Sizeof(*r)) {
 		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ringbuf.ErrRecord, len(record), r.Copied)
 	}
-	native := binary.NativeEndian
-	return Snapshot{
-		PID:   int(native.Uint32(r.Record[recordPID:])),
-		Image: r.Image,
-		Time:  native.Uint64(r.Record[recordTime:]),
-		raw:   bytes.Clone(record[:size]),
-	}, nil
+	head, err := ringbuf.As[bpf.StackRecord](r.Record[:], recordHeader)
+	return Snapshot{PID: int(head.Pid), Image: r.Image, Time: head.Time, raw: bytes.Clone(record[:size])}, err
 }
 
 // Bytes returns the record for the kernel side, which unwinds it by a layout of the

@@ -45,6 +45,8 @@ type Code struct {
 	// PerfMap may name the code of CodeJIT. A process has several if it had
 	// different code at the same addresses.
 	PerfMap *process.PerfMap
+	// JITDumps may name it, too; see [Store.Seen].
+	JITDumps *process.JITDumps
 	// Function is the function of CodeRuntime. If its name did not arrive, only the
 	// kind is set.
 	Function *runtimes.Code
@@ -77,7 +79,10 @@ const (
 
 // Frame is an instruction in some code.
 type Frame struct {
-	Code    CodeID
+	Code CodeID
+	// Epoch distinguishes periods of a process in which an address may have different code.
+	// It is 0 except for code with JITDumps, which have times.
+	Epoch   uint32
 	Address uint64
 	// Return means that Address is a return address: the call is in the bytes
 	// before it, perhaps in another function or even another mapping. The
@@ -179,6 +184,8 @@ type Store struct {
 	// Unkept counts functions of language runtimes that had no room, in this store and those
 	// that [Store.Next] makes from it.
 	Unkept *uint64
+	// Seen holds when frames of code with JITDumps were first seen (CLOCK_MONOTONIC ns).
+	Seen map[Frame]uint64
 	// Interpreted holds the processes with frames of a language runtime.
 	Interpreted map[int]bool
 	// Owners, if not nil, finds the owners of processes. If traces are anonymous, Owned
@@ -242,6 +249,7 @@ func NewStore(r Resolver) *Store {
 		Samples:     map[Sample]Values{},
 		Files:       map[uint64]File{},
 		Interpreted: map[int]bool{},
+		Seen:        map[Frame]uint64{},
 		Unkept:      new(uint64),
 		Owned:       map[int][]Ownership{},
 		resolver:    r,
@@ -401,7 +409,7 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
 	if s.Owners != nil && pid != 0 {
-		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup)
+		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup, r.Time)
 	}
 	if s.Anonymous {
 		s.own(pid, Ownership{r.Time, trace.Owner})
@@ -460,7 +468,7 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
-			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at) })
+			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) })
 		})
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
@@ -522,7 +530,7 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	if s.recent == nil {
 		s.recent = make([]step, recentSteps)
 	}
-	hash := (key.epoch ^ key.addr ^ key.second ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
+	hash := (key.epoch ^ key.addr ^ key.second ^ uint64(key.parent)<<32) * bpf.HashMultiplier
 	kept := &s.recent[hash>>32%recentSteps]
 	key.node = kept.node
 	if kept.node == 0 || *kept != key {
@@ -541,7 +549,7 @@ func (s *Store) enter(key step, at process.Location, frame func() Frame) NodeID 
 	if s.shared == nil {
 		s.shared = make([]sharedStep, sharedSteps)
 	}
-	hash := (at.Offset ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
+	hash := (at.Offset ^ uint64(key.parent)<<32) * bpf.HashMultiplier
 	kept := &s.shared[hash>>32%sharedSteps]
 	want := sharedStep{file: at.File, offset: at.Offset, parent: key.parent, node: kept.node, isReturn: key.isReturn}
 	if kept.node == 0 || *kept != want {
@@ -551,8 +559,8 @@ func (s *Store) enter(key step, at process.Location, frame func() Frame) NodeID 
 	return want.node
 }
 
-// userFrame resolves f, of process pid, to the code at its location.
-func (s *Store) userFrame(pid int, f Frame, at process.Location) Frame {
+// userFrame resolves f, a frame of record r of process pid, to the code at its location.
+func (s *Store) userFrame(pid int, f Frame, at process.Location, r *bpf.StackRecord) Frame {
 	var code Code
 	switch at.Kind {
 	case process.KindFile:
@@ -561,12 +569,18 @@ func (s *Store) userFrame(pid int, f Frame, at process.Location) Frame {
 		code = Code{Kind: CodeVDSO}
 		at.Offset -= at.MapStart
 	case process.KindAnon:
-		code = Code{Kind: CodeJIT, PID: pid, PerfMap: at.PerfMap}
+		code = Code{Kind: CodeJIT, PID: pid, PerfMap: at.PerfMap, JITDumps: at.JITDumps}
 	default:
 		code = Code{Kind: CodeUnknown, PID: pid}
 	}
 	f.Code = s.code(code, Range{at.MapStart, at.MapLimit, at.MapOffset})
 	f.Address = at.Offset + (f.Address - f.Call())
+	if code.JITDumps != nil {
+		f.Epoch = uint32(r.Epoch) // a hash
+		if _, seen := s.Seen[f]; !seen {
+			s.Seen[f] = r.Time
+		}
+	}
 	return f
 }
 

@@ -50,7 +50,7 @@ type outcome struct {
 	held time.Duration
 	// refused is why the thread cannot be stepped.
 	refused error
-	// stats counts what was done.
+	// stats counts the work.
 	stats Stats
 }
 

@@ -21,8 +21,8 @@
 // processes that its user may trace, and so kill, anyway. Process 1 is never stepped.
 //
 // The trap of a step is a signal. While it is pending, the thread may stop for another
-// reason: ptrace's own stops, for example on SIGCONT, and those of SIGSTOP come before
-// signals. So a stepped thread is detached only when its queue holds no trap of ours; see
+// reason: ptrace's own stops, for example on SIGCONT, and the stops of SIGSTOP come
+// before signals. So a stepped thread is detached only when its queue holds no trap of ours; see
 // [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered.
 //
 // A thread that stops for the delivery of a signal keeps the signal until it continues

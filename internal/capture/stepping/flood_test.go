@@ -67,7 +67,7 @@ func TestFloods(t *testing.T) {
 				return stats.Steps > 0
 			}
 			acts, end := 0, time.Now().Add(floodTime())
-			latest := end.Add(testenv.Patience(30 * time.Second))
+			latest := end.Add(testenv.Patience(time.Minute))
 			for now := time.Now(); (now.Before(end) || !stepped() && now.Before(latest)) && !hasEnded(t, pid); now = time.Now() {
 				test.act(t, b, pid)
 				acts++

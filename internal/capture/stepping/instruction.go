@@ -24,7 +24,7 @@ type instruction struct {
 	target uint64
 }
 
-// step is what a thread did by executing an instruction.
+// step is the effect of an instruction that a thread executed.
 type step uint8
 
 const (

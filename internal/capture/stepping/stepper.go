@@ -86,7 +86,7 @@ func Run(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// ignoreSignals ignores all signals that can be ignored, except those of the Go runtime:
+// ignoreSignals ignores all signals that can be ignored, except the Go runtime's own:
 // a signal that ended the stepper in the middle of a burst would kill the target. The
 // stepper ends when its parent closes the pipe. [signal.Ignore] leaves some signals to
 // the runtime, hence the system call. But without it, the runtime would raise SIGPIPE

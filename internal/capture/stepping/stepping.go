@@ -53,7 +53,7 @@ type Sample struct {
 	Entries []bolt.Entry
 }
 
-// Stats counts what the stepper has done so far.
+// Stats counts the stepper's work so far.
 type Stats struct {
 	// The numbers of threads seen, of bursts, of executed instructions, and of recorded
 	// branches.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
 )
 
 // Reasons why a target cannot be measured. [Check] wraps them with the target's
@@ -43,10 +44,8 @@ func (e ThreadError) Error() string {
 // Check reports whether t can be measured: whether it exists and is of the right
 // kind. It may still exit a moment later.
 func Check(t Target) error {
-	for _, pid := range t.PIDs {
-		if err := checkProcess(pid); err != nil {
-			return err
-		}
+	if err := checkProcesses(t); err != nil {
+		return err
 	}
 	for _, tid := range t.TIDs {
 		if err := checkTask("thread", tid); err != nil {
@@ -62,6 +61,23 @@ func Check(t Target) error {
 		return checkCgroup(t.CgroupPath)
 	}
 	return nil
+}
+
+// checkProcesses checks the processes of a target. A container's processes were not named by
+// the user: some may have exited since they were found.
+func checkProcesses(t Target) (gone error) {
+	for _, pid := range t.PIDs {
+		err := checkProcess(pid)
+		switch named := t.Named != profile.GroupNone; {
+		case named && err == nil:
+			return nil
+		case named && errors.Is(err, ErrNotFound):
+			gone = err
+		case err != nil:
+			return err
+		}
+	}
+	return gone
 }
 
 func checkProcess(pid int) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -61,19 +62,21 @@ func TestCheck(t *testing.T) {
 		want    error
 		message string
 	}{
-		"system":             {target: Target{}},
-		"own process":        {target: Target{Scope: Processes, PIDs: []int{self}}},
-		"own thread":         {target: Target{Scope: Threads, TIDs: []int{other}}},
-		"unknown pid":        {target: Target{Scope: Processes, PIDs: []int{self, 1 << 30}}, want: ErrNoTask, message: "process 1073741824: not found"},
-		"unknown tid":        {target: Target{Scope: Threads, TIDs: []int{1 << 30}}, want: ErrNoTask, message: "thread 1073741824: not found"},
-		"thread as pid":      {target: Target{Scope: Processes, PIDs: []int{other}}, want: ThreadError{TID: other, PID: self}, message: "is a thread of process"},
-		"zombie":             {target: Target{Scope: Processes, PIDs: []int{zombie(t)}}, want: ErrNotFound, message: "has exited"},
-		"CPU 0":              {target: Target{CPUs: []int{0}}},
-		"unknown CPU":        {target: Target{CPUs: []int{1 << 20}}, want: ErrNotFound, message: "CPU 1048576"},
-		"no such cgroup":     {target: Target{Scope: Cgroup, CgroupPath: "/nonexistent"}, want: ErrNoCgroup, message: "/nonexistent"},
-		"no cgroup":          {target: Target{Scope: Cgroup, CgroupPath: t.TempDir()}, want: ErrNotCgroup, message: "is not a cgroup v2 directory"},
-		"empty cgroup path":  {target: Target{Scope: Cgroup}, want: ErrNotFound},
-		"below a plain file": {target: Target{Scope: Cgroup, CgroupPath: "/proc/version/x"}, want: syscall.ENOTDIR},
+		"system":              {target: Target{}},
+		"own process":         {target: Target{Scope: Processes, PIDs: []int{self}}},
+		"own thread":          {target: Target{Scope: Threads, TIDs: []int{other}}},
+		"unknown pid":         {target: Target{Scope: Processes, PIDs: []int{self, 1 << 30}}, want: ErrNoTask, message: "process 1073741824: not found"},
+		"unknown tid":         {target: Target{Scope: Threads, TIDs: []int{1 << 30}}, want: ErrNoTask, message: "thread 1073741824: not found"},
+		"thread as pid":       {target: Target{Scope: Processes, PIDs: []int{other}}, want: ThreadError{TID: other, PID: self}, message: "is a thread of process"},
+		"zombie":              {target: Target{Scope: Processes, PIDs: []int{zombie(t)}}, want: ErrNotFound, message: "has exited"},
+		"some of a container": {target: Target{Scope: Processes, Named: profile.GroupContainer, PIDs: []int{1 << 30, self, 1 << 30}}},
+		"none of a container": {target: Target{Scope: Processes, Named: profile.GroupContainer, PIDs: []int{1 << 30, 1<<30 + 1}}, want: ErrNoTask},
+		"CPU 0":               {target: Target{CPUs: []int{0}}},
+		"unknown CPU":         {target: Target{CPUs: []int{1 << 20}}, want: ErrNotFound, message: "CPU 1048576"},
+		"no such cgroup":      {target: Target{Scope: Cgroup, CgroupPath: "/nonexistent"}, want: ErrNoCgroup, message: "/nonexistent"},
+		"no cgroup":           {target: Target{Scope: Cgroup, CgroupPath: t.TempDir()}, want: ErrNotCgroup, message: "is not a cgroup v2 directory"},
+		"empty cgroup path":   {target: Target{Scope: Cgroup}, want: ErrNotFound},
+		"below a plain file":  {target: Target{Scope: Cgroup, CgroupPath: "/proc/version/x"}, want: syscall.ENOTDIR},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

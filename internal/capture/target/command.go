@@ -54,7 +54,7 @@ func Launch(argv []string, t *Target) (*Launched, error) {
 
 // Start launches argv and returns once it is stopped before its first instruction.
 // The first element of argv is looked up in PATH if it has no slash. The process
-// gets files as its standard input, output and error, or those of this process if
+// gets files as its standard input, output and error, or inherits this process's if
 // there are none. It stays in our process group, so Ctrl-C on a terminal reaches it,
 // too. If we die before it is released, the kernel kills it.
 //

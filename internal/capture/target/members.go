@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/procfs"
 )
 
-// ProcessesOf returns the processes of threads. It omits threads that have exited.
+// ProcessesOf returns the processes of threads, each once. It omits threads that have exited.
 func ProcessesOf(tids []int) []int {
 	pids := []int{}
 	for _, tid := range tids {
-		if status, err := procfs.Process(tid).Status(); err == nil {
+		status, err := procfs.Process(tid).Status()
+		if err == nil && !slices.Contains(pids, status.TGID) {
 			pids = append(pids, status.TGID)
 		}
 	}
@@ -41,7 +43,7 @@ func Measured(t Target, members func() ([]int, error)) ([]int, error) {
 	}
 	pids, err := members()
 	if err != nil {
-		return nil, fmt.Errorf("find what is measured: %w", err)
+		return nil, fmt.Errorf("find the processes of the target: %w", err)
 	}
 	return pids, nil
 }

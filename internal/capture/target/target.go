@@ -30,7 +30,7 @@ const (
 	Command
 )
 
-// Target is what to measure. The zero value is the whole system.
+// Target selects processes, threads or a cgroup. The zero value is the whole system.
 type Target struct {
 	Scope Scope
 	// PIDs are process (thread group) IDs, for Processes and Command.

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/jumps"
+	"fulgur/internal/capture/locks"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
@@ -41,9 +43,11 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeKprobe:        quietly(kprobe),
 	doctor.ProbeUprobe:        quietly(uprobe),
 	doctor.ProbeTracepoint:    quietly(tracepoint),
+	doctor.ProbeContention:    quietly(contention),
 	doctor.ProbeKernelNames:   quietly(kernelNames),
 	doctor.ProbeSleepers:      quietly(sleepers),
 	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
+	doctor.ProbeJumps:         quietly(jumpCounting),
 	doctor.ProbeCycles:        cycles,
 	doctor.ProbeBranchRecords: branchRecords,
 }
@@ -105,7 +109,7 @@ func perfEvent() error {
 		attr := clock.Attr()
 		attr.Disabled, attr.Frequency = true, 1
 		// On a CPU, which needs more privileges than on our own thread.
-		event, err := perfevent.Open(attr, -1, 0, -1, 0)
+		event, err := perfevent.Open(attr, -1, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +188,7 @@ func tracepoint() (err error) {
 		return err
 	}
 	return attach(ebpf.ProgramSpec{Type: ebpf.TracePoint}, func(p *ebpf.Program) (io.Closer, error) {
-		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: format.ID, Period: 1}, -1, 0, -1, 0)
+		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: format.ID, Period: 1}, -1, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -223,6 +227,18 @@ func kernelNames() error {
 }
 
 // sleepers checks whether the stacks of threads that do not run can be read.
+func contention() error {
+	kernel, err := probe.NewKernel(nil)
+	if err != nil {
+		return err
+	}
+	has, err := locks.HasContention(kernel)
+	if err == nil && !has {
+		return doctor.ErrNoContention
+	}
+	return err
+}
+
 func sleepers() error {
 	kernel, err := probe.NewKernel(nil)
 	if err != nil {
@@ -267,6 +283,14 @@ func cycles() (string, error) {
 		return "", doctor.ErrNoPMU
 	}
 	return doctor.FoundCycles, nil
+}
+
+func jumpCounting() error {
+	err := jumps.Check()
+	if errors.Is(err, jumps.ErrUnsupported) {
+		return doctor.ErrNoJumps
+	}
+	return err
 }
 
 // branchRecords uses a rate that every kernel allows.

@@ -43,6 +43,9 @@ func TestAll(t *testing.T) {
 	if err := tried[doctor.ProbeBranchRecords].Err; err != nil && !errors.Is(err, doctor.ErrNoBranchRecords) {
 		t.Errorf("branch records: %v", err)
 	}
+	if err := tried[doctor.ProbeJumps].Err; err != nil && !errors.Is(err, doctor.ErrNoJumps) {
+		t.Errorf("jumps: %v", err)
+	}
 	for _, p := range []doctor.Probe{doctor.ProbeFentry, doctor.ProbeKprobe} {
 		t.Logf("%s: %v", p, tried[p].Err)
 	}
@@ -61,6 +64,7 @@ func TestPMU(t *testing.T) {
 }
 
 func TestPMUWithoutBranches(t *testing.T) {
+	testenv.SlowInVM(t)
 	pmu.Load(t, pmu.Options{None: true})
 	tried := All()
 	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {

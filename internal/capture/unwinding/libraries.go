@@ -15,10 +15,10 @@ import (
 // maxLibraries limits the libraries that are searched.
 const maxLibraries = 256
 
-// libraries returns the files that the dynamic loader will map for process pid,
-// which has just started. It is only used to prepare unwind tables, so it ignores
+// Libraries returns the files that the dynamic loader will map for process pid,
+// which has just started. It is only used to prepare for them, so it ignores
 // unusual ways of finding libraries.
-func libraries(processes *process.Table, pid int) []*process.File {
+func Libraries(processes *process.Table, pid int) []*process.File {
 	var files []*process.File
 	for _, m := range processes.Mappings(pid) {
 		if m.File != nil {
@@ -29,12 +29,19 @@ func libraries(processes *process.Table, pid int) []*process.File {
 	seen := map[string]bool{}
 	for i := 0; i < len(files) && len(files) < maxLibraries; i++ {
 		names, dirs := imports(files[i])
+		if i == 0 {
+			names = append(names, preloaded()...)
+		}
 		for _, name := range names {
 			if seen[name] {
 				continue
 			}
 			seen[name] = true
-			for _, dir := range dirs {
+			in := dirs
+			if path.IsAbs(name) {
+				in = []string{"/"}
+			}
+			for _, dir := range in {
 				if f, err := processes.Open(pid, path.Join(dir, name)); err == nil {
 					files = append(files, f)
 					break
@@ -43,6 +50,11 @@ func libraries(processes *process.Table, pid int) []*process.File {
 		}
 	}
 	return files[known:]
+}
+
+// preloaded returns the libraries that the loader has to map first; see ld.so(8).
+func preloaded() []string {
+	return strings.FieldsFunc(os.Getenv("LD_PRELOAD"), func(r rune) bool { return r == ':' || r == ' ' })
 }
 
 // imports returns the names of the libraries that a file needs, and the directories

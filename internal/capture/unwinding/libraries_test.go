@@ -62,7 +62,7 @@ func TestLibraries(t *testing.T) {
 	defer launched.Close()
 	processes := process.NewTable(process.Options{})
 	defer processes.Close()
-	got := libraries(processes, launched.PID())
+	got := Libraries(processes, launched.PID())
 	for _, path := range want {
 		is, err := os.Stat(path)
 		if err != nil {

@@ -65,7 +65,7 @@ type Unwinder struct {
 	By      bpf.UnwindMode
 	backlog backlog
 	// exited holds the processes whose first thread has exited.
-	exited map[int]bool
+	exited map[int]departure
 	doubt  doubt
 	// Runtimes tracks the language runtimes of processes; nil with NativeOnly.
 	Runtimes *known.Tracker
@@ -88,7 +88,7 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 		return nil
 	}
 	u.By = by
-	u.backlog, u.exited, u.doubt = newBacklog(), map[int]bool{}, doubt{}
+	u.backlog, u.exited, u.doubt = newBacklog(), map[int]departure{}, doubt{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
 		Finder: finder.Local(),
 		Types:  types,
@@ -135,7 +135,7 @@ func (u *Unwinder) HandleRecord(r perfevent.Record) {
 		}
 	case perfevent.Exit:
 		if r.PID == r.TID {
-			u.exited[r.PID] = true
+			u.exited[r.PID] = departure{}
 		}
 	case perfevent.Lost:
 		u.doubt.wanted = true
@@ -173,7 +173,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 			u.loader.Expect(pid, images[pid], maps)
 		}
 		if beginning {
-			u.loader.Prepare(libraries(processes, pid))
+			u.loader.Prepare(Libraries(processes, pid))
 		}
 	}
 	return nil
@@ -239,6 +239,24 @@ func (d *doubt) due(now time.Time) bool {
 	return true
 }
 
+// departure is a process whose first thread has exited. Its other threads may live on, and
+// its parent may not have waited for it yet.
+type departure struct {
+	next, rest uint64 // when to look again, and the time between the last two looks, in ns
+}
+
+// Limits of the time between two looks whether a process is gone.
+const (
+	restOfDeparture    = uint64(100 * time.Millisecond)
+	maxRestOfDeparture = uint64(5 * time.Second)
+)
+
+// later returns d for another look, after twice the time.
+func (d departure) later(now uint64) departure {
+	rest := min(max(2*d.rest, restOfDeparture), maxRestOfDeparture)
+	return departure{now + rest, rest}
+}
+
 // Update handles the requests before the given position, and sends changes to the
 // kernel side. The table of processes must be up to date.
 func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
@@ -262,6 +280,7 @@ func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
 	if u.doubt.due(time.Now()) {
 		u.loader.Reset()
 	}
+	u.loader.AdoptChildren()
 	u.layOut(processes)
 	return nil
 }
@@ -272,11 +291,15 @@ func (u *Unwinder) Tidy(now uint64) {
 	if u.loader == nil {
 		return
 	}
-	for pid := range u.exited {
-		if u.loader.Gone(pid) {
+	for pid, d := range u.exited {
+		switch {
+		case now < d.next:
+		case u.loader.Gone(pid):
 			delete(u.exited, pid)
 			u.backlog.forget(pid)
 			u.Runtimes.Forget(pid)
+		default:
+			u.exited[pid] = d.later(now)
 		}
 	}
 	if u.doubt.wanted {
@@ -341,6 +364,13 @@ func (u *Unwinder) Memory() uint64 {
 		return 0
 	}
 	return u.loader.MapMemory()
+}
+
+// EvictUnused frees the kernel memory of tables that were not used since its last call.
+func (u *Unwinder) EvictUnused() {
+	if u.loader != nil {
+		u.loader.EvictUnused()
+	}
 }
 
 // Close frees the tables.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/export/otlptest"
@@ -212,41 +213,40 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestOverflowAndCorruption fills a spool that is too small, and damages it.
-func TestOverflowAndCorruption(t *testing.T) {
+// TestOverflow fills a spool that is too small.
+func TestOverflow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
-	all := messages(t, 4)
+	all := messages(t, 2)
 	store, found, err := spool.Open(dir, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan struct{}, 100)
-	end := make(chan struct{})
-	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
-		asked <- struct{}{}
-		<-end
-		return otlptest.Reply{}
-	})
-	d := start(t, store, found, backEnd(t, r.HTTP()))
-	defer d.stop()
+	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(string) {})
 	d.Add(spool.Head{Samples: 1}, all[0])
 	d.Add(spool.Head{Samples: 2}, all[1])
+	d.saveAll()
 	a := d.Account()
 	balance(t, a)
-	if a.Lost[Overflow] == 0 {
-		t.Errorf("got %+v, want an overflow", a)
+	if a.Lost[Overflow] != 3 {
+		t.Errorf("got %+v, want an overflow of all", a)
 	}
-	close(end)
-	if a := d.finish(t); a.Taken != 3 || a.Waiting.Entries != 0 {
-		t.Errorf("got %+v", a)
+	if _, err := d.Close(); err != nil {
+		t.Error(err)
 	}
+}
 
-	if store, found, err = spool.Open(dir, 1<<20); err != nil {
+// TestCorruption damages a file that waits.
+func TestCorruption(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	all := messages(t, 2)
+	store, found, err := spool.Open(dir, 1<<20)
+	if err != nil {
 		t.Fatal(err)
 	}
-	d2 := New(store, found, backEnd(t, r.HTTP()), func(string) {})
-	d2.Add(spool.Head{Samples: 4}, all[2])
-	d2.Add(spool.Head{Samples: 8}, all[3])
+	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(string) {})
+	d.Add(spool.Head{Samples: 4}, all[0])
+	d.Add(spool.Head{Samples: 8}, all[1])
+	d.saveAll()
 	names, err := filepath.Glob(filepath.Join(dir, "*.window"))
 	if err != nil || len(names) != 2 {
 		t.Fatalf("got files %q, error %v; want two", names, err)
@@ -254,10 +254,71 @@ func TestOverflowAndCorruption(t *testing.T) {
 	if err := os.Truncate(names[0], 30); err != nil {
 		t.Fatal(err)
 	}
-	d2.End()
-	d2.Run(t.Context())
-	a, err = d2.Close()
+	d.End()
+	d.Run(t.Context())
+	a, err := d.Close()
 	if balance(t, a); err != nil || a.Lost[Corrupt] != 4 || a.Acknowledged != 8 || a.CorruptFiles != 1 {
 		t.Errorf("got %+v, error %v; want 4 samples lost and 8 acknowledged", a, err)
+	}
+	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt")); err != nil || len(aside) != 1 {
+		t.Errorf("got %q, error %v; want one file that was set aside", aside, err)
+	}
+}
+
+// TestPoison sends the others although one window always gets the answer 503.
+func TestPoison(t *testing.T) {
+	all := messages(t, 2)
+	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
+		if bytes.Equal(q.Body, all[0]) {
+			return otlptest.Reply{Status: 503, Header: http.Header{"Retry-After": {"0"}}}
+		}
+		return otlptest.Reply{}
+	})
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, r.HTTP()))
+	for _, m := range all {
+		d.Add(spool.Head{Samples: 1}, m)
+	}
+	for d.Account().Acknowledged == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if a := d.kill(t); a.Acknowledged != 1 || a.Lost[Shutdown] != 1 {
+		t.Errorf("got %+v, want one sample acknowledged, and one that was not", a)
+	}
+}
+
+// TestSavedLater writes what was kept in memory once the directory takes files again.
+func TestSavedLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	store, found, err := spool.Open(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(text string) { t.Log(text) })
+	if err := os.Mkdir(filepath.Join(dir, "incomplete"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "incomplete", "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := messages(t, 2)
+	d.Add(spool.Head{Samples: 4}, all[0])
+	if _, failed := d.saveAll(); !failed {
+		t.Fatal("got no error for a directory in the place of the file")
+	}
+	d.Add(spool.Head{Samples: 8}, all[1])
+	if a := d.Account(); a.Waiting.Memory == 0 || a.Waiting.Files != 0 || a.Waiting.Samples != 12 {
+		t.Errorf("got %+v, want all in memory", a)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "incomplete")); err != nil {
+		t.Fatal(err)
+	}
+	if _, failed := d.saveAll(); failed {
+		t.Error("the directory still fails")
+	}
+	if a := d.Account(); a.Waiting.Memory != 0 || a.Waiting.Samples != 12 {
+		t.Errorf("got %+v, want all in files", a)
+	}
+	if _, err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }

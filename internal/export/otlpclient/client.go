@@ -15,7 +15,7 @@ type Answer struct {
 	Message string
 }
 
-// Error is why profiles were not accepted.
+// Error is the reason why profiles were not accepted.
 type Error struct {
 	Err error
 	// Retry is set if the profiles may be accepted later, After how long to wait before,

@@ -84,7 +84,7 @@ func TestSend(t *testing.T) {
 					t.Fatalf("got %d requests, want 1", len(got))
 				}
 				if n := len(got[0].ResourceProfiles); n == 0 || len(got[0].Dictionary.GetStringTable()) == 0 {
-					t.Errorf("got %d resources and dictionary %v, want those of the profile", n, got[0].Dictionary)
+					t.Errorf("got %d resources and dictionary %v, want the profile's", n, got[0].Dictionary)
 				}
 				if h := got[0].Header; h.Get("Token") != "a b" || h.Get("Other") != "1" || !strings.HasPrefix(h.Get("User-Agent"), "fulgur") {
 					t.Errorf("got headers %v", h)
@@ -284,5 +284,24 @@ func TestExplanation(t *testing.T) {
 	}
 	if u, _ := url.Parse(s.URL); !strings.Contains(err.Error(), u.Host) {
 		t.Errorf("got error %.200v without the host", err)
+	}
+}
+
+// TestCreateInterrupted ends the wait for a back end that is away.
+func TestCreateInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		interrupt()
+		return otlptest.Reply{Status: 503}
+	})
+	out, err := Create(ctx, r.HTTP(), nil, func(text string) { t.Log(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Write(message(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Commit(); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want that it was interrupted", err)
 	}
 }

@@ -102,12 +102,6 @@ func Configure(endpoint string, protocol Protocol, env Environment) (c Config, e
 	return c, err
 }
 
-// HasEndpoint reports whether a variable names an endpoint.
-func (e Environment) HasEndpoint() bool {
-	value, _ := e.option("ENDPOINT")
-	return value != ""
-}
-
 // endpoint returns the URL to send to.
 func (c *Config) endpoint(given string, env Environment) (*url.URL, error) {
 	text, from, full := given, "endpoint", false

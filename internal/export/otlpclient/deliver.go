@@ -15,6 +15,13 @@ const (
 	maxInterval   = 30 * time.Second
 )
 
+// NewBackOff returns the waits between attempts.
+func NewBackOff() *backoff.ExponentialBackOff {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval, wait.Multiplier = firstInterval, maxInterval, 2
+	return wait
+}
+
 // Deliver sends a message, and repeats it with growing waits while the back end cannot be
 // reached or asks for that, for at most limit; a limit of 0 means until ctx is done. It
 // calls retried, if not nil, before each wait. Unless ctx is done, errors are of type
@@ -39,9 +46,7 @@ func (c *Client) Deliver(ctx context.Context, message []byte, limit time.Duratio
 		}
 		return answer, last
 	}
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval, wait.Multiplier = firstInterval, maxInterval, 2
-	answer, err := backoff.Retry(ctx, send, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(limit))
+	answer, err := backoff.Retry(ctx, send, backoff.WithBackOff(NewBackOff()), backoff.WithMaxElapsedTime(limit))
 	switch {
 	case err == nil:
 		return answer, nil

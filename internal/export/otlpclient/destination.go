@@ -18,9 +18,9 @@ import (
 // oneProfile limits the time for sending one profile from the command line.
 const oneProfile = time.Minute
 
-// Create is like [output.Create], and sends what is written if path is a URL. warn receives
-// what the user should know of the connection.
-func Create(path string, stdout io.Writer, warn func(string)) (output.Output, error) {
+// Create is like [output.Create], and sends the data if path is a URL, until ctx is
+// done. warn receives warnings about the connection.
+func Create(ctx context.Context, path string, stdout io.Writer, warn func(string)) (output.Output, error) {
 	if !output.IsURL(path) {
 		return output.Create(path, stdout)
 	}
@@ -31,19 +31,20 @@ func Create(path string, stdout io.Writer, warn func(string)) (output.Output, er
 	if warning := c.Warning(); warning != "" {
 		warn(warning)
 	}
-	return &destination{client: New(c), warn: warn}, nil
+	return &destination{ctx: ctx, client: New(c), warn: warn}, nil
 }
 
 // destination is an [output.Output] that is sent.
 type destination struct {
 	bytes.Buffer
+	ctx    context.Context
 	client *Client
 	warn   func(string)
 }
 
 // Commit sends the profile.
 func (d *destination) Commit() error {
-	answer, err := d.client.Deliver(context.Background(), d.Bytes(), oneProfile, func(err error) {
+	answer, err := d.client.Deliver(d.ctx, d.Bytes(), oneProfile, func(err error) {
 		d.warn(plain.Error(err) + "; trying again")
 	})
 	switch {

@@ -114,7 +114,7 @@ func isProtobuf(h http.Header) bool {
 // maxExplanation limits the bytes of a server's text in a message.
 const maxExplanation = 200
 
-// explanation returns what the body of a failure says, for a message.
+// explanation returns the explanation in the body of a failure, for a message.
 func explanation(h http.Header, body []byte) string {
 	text := string(body)
 	if isProtobuf(h) {

@@ -47,7 +47,7 @@ type Request struct {
 
 // Reply is the answer to a request. The zero value accepts it.
 type Reply struct {
-	// Status and Header are those of HTTP; a Status of 0 is 200.
+	// Status and Header are parts of the HTTP response; a Status of 0 is 200.
 	Status int
 	Header http.Header
 	// GRPC is the status of gRPC, nil for OK.

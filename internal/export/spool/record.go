@@ -17,7 +17,13 @@ type Head struct {
 // ErrCorrupt is the error of a file that was not written by a spool, or changed since.
 var ErrCorrupt = errors.New("corrupt file")
 
-// A record is the magic number, the fields of the head, the length of the message, the
+// Record is an encoded profile as a spool keeps it.
+type Record struct {
+	Head
+	data []byte
+}
+
+// A record's data is the magic number, the fields of the head, the length of the message, the
 // CRC-32C of all of that and of the rest, and the message, compressed by zstd.
 const (
 	magic    = "fulgurW1"
@@ -29,11 +35,16 @@ const maxMessage = 256 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode returns the record of a message.
-func encode(h Head, message []byte) ([]byte, error) {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+// windowSize is the distance in bytes within which a message is compressed. By default, each
+// encoder would allocate 8 MiB.
+const windowSize = 512 << 10
+
+// NewRecord compresses a message.
+func NewRecord(h Head, message []byte) (Record, error) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(windowSize))
 	if err != nil {
-		return nil, err
+		return Record{}, err
 	}
 	b := append(make([]byte, 0, headSize+len(message)/4), magic...)
 	for _, n := range []uint64{h.Samples, h.Profiles, uint64(len(message))} {
@@ -42,7 +53,7 @@ func encode(h Head, message []byte) ([]byte, error) {
 	b = append(b, 0, 0, 0, 0)
 	b = w.EncodeAll(message, b)
 	binary.LittleEndian.PutUint32(b[headSize-4:], checksum(b))
-	return b, w.Close()
+	return Record{h, b}, w.Close()
 }
 
 // checksum returns the checksum of a record, without its field for it.

@@ -1,10 +1,14 @@
 // Package spool keeps encoded profiles until they are sent: in a directory, or in memory if
 // there is none or it cannot take them. Both have a limit, above which the oldest give way.
+//
+// A profile is in memory first. [Spool.Next] returns the work on files, which may take any
+// time, so that the owner of a spool need not wait for a disk.
 package spool
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -15,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryLimit is the limit of what is kept in memory, in bytes.
+// MemoryLimit is the limit of profiles in memory, in bytes.
 const MemoryLimit = 16 << 20
 
 // Entry is a profile in a [Spool].
@@ -24,16 +28,22 @@ type Entry struct {
 	number uint64
 	size   int64
 	data   []byte // nil if it is in a file
-	sent   bool   // is being sent, so it stays
+	held   bool   // it is being sent, so it stays
+	gone   bool   // it was removed
 }
 
-// Spool keeps profiles. It is not safe for concurrent use.
+// Spool keeps profiles. It is not safe for concurrent use, but for the work that
+// [Spool.Next] and [Spool.Reader] return.
 type Spool struct {
 	root    *os.Root // nil for memory only
 	lock    *os.File
 	limit   int64 // of files, in bytes
 	last    uint64
 	entries []*Entry // oldest first
+	unused  []string // files to remove
+	corrupt []string // files to set aside
+	begun   bool     // this run measures
+	silent  bool     // nothing notes yet that this run is alive
 }
 
 // Found is what an earlier run left behind.
@@ -41,8 +51,9 @@ type Found struct {
 	// Entries and Samples are the profiles that wait.
 	Entries int
 	Samples uint64
-	// Corrupt is the number of files that were set aside.
-	Corrupt int
+	// Corrupt is the number of files that were set aside, Unreadable the number of files
+	// that could not be read, and stay for the next run.
+	Corrupt, Unreadable int
 	// Stopped is when the earlier run was last alive if it was killed, else zero.
 	Stopped time.Time
 }
@@ -86,12 +97,13 @@ func Open(dir string, limit int64) (s *Spool, found Found, err error) {
 	if info, err := s.root.Lstat(aliveName); err == nil {
 		found.Stopped = info.ModTime()
 	}
-	if err := s.scan(&found); err != nil {
-		return s, found, err
-	}
-	err = s.touch()
+	err = s.scan(&found)
 	return s, found, err
 }
+
+// Begin says that this run measures from now on. Only then does it replace the notes of an
+// earlier run about when it was alive.
+func (s *Spool) Begin() { s.begun, s.silent = true, s.root != nil }
 
 // openPrivate opens a directory that nobody but the user and root can change.
 func openPrivate(dir string) (*os.Root, error) {
@@ -147,49 +159,96 @@ func (s *Spool) scan(found *Found) error {
 		}
 		s.last = max(s.last, number)
 		e := &Entry{number: number}
-		if e.Head, e.size, err = s.readHead(name); err != nil {
+		e.Head, e.size, err = s.readHead(name)
+		switch {
+		case errors.Is(err, ErrCorrupt):
 			found.Corrupt++
-			if err := s.setAside(e); err != nil {
+			if err := s.setAside(name); err != nil {
 				return err
 			}
-			continue
+		case err != nil:
+			found.Unreadable++
+		default:
+			s.entries = append(s.entries, e)
+			found.Entries++
+			found.Samples += e.Samples
 		}
-		s.entries = append(s.entries, e)
-		found.Entries++
-		found.Samples += e.Samples
 	}
 	return nil
 }
 
 func fileName(number uint64) string { return fmt.Sprintf("%020d%s", number, ending) }
 
-// Put adds an encoded profile, and returns what it pushed out: older ones, or even this
-// one. If the directory cannot take it, it is kept in memory, and err says why.
-func (s *Spool) Put(h Head, message []byte) (lost []Head, err error) {
-	data, err := encode(h, message)
-	if err != nil {
-		return []Head{h}, err
-	}
+// Put adds a profile in memory, and returns the profiles that it pushed out: older ones, or
+// even this one.
+func (s *Spool) Put(r Record) (lost []*Entry) {
 	s.last++
-	e := &Entry{Head: h, number: s.last, size: int64(len(data)), data: data}
-	if s.root != nil {
-		if err = s.write(e); err == nil {
-			e.data = nil
-		}
-	}
+	e := &Entry{Head: r.Head, number: s.last, size: int64(len(r.data)), data: r.data}
 	s.entries = append(s.entries, e)
-	return s.evict(), errors.Join(err, s.touch())
+	s.silent = s.begun && s.root != nil
+	return s.evict()
 }
 
-// write writes an entry's file.
-func (s *Spool) write(e *Entry) (err error) {
+// Work is work on files. Do does it, and may be called concurrently with all methods of the
+// spool. Done takes its result, and returns entries that had to give way.
+type Work struct {
+	Do   func() error
+	Done func(error) (lost []*Entry)
+}
+
+// Next returns the next work on files, or nil if there is none. No other work must be in
+// progress. A file that could not be written is tried again. Work that makes room comes first.
+func (s *Spool) Next() *Work {
+	switch {
+	case s.root == nil:
+		return nil
+	case len(s.unused) > 0:
+		name := s.unused[0]
+		s.unused = s.unused[1:] // a file that stays is found by the next run, and sent once more
+		return &Work{func() error { return s.root.Remove(name) }, nothingLost}
+	case len(s.corrupt) > 0:
+		name := s.corrupt[0]
+		s.corrupt = s.corrupt[1:]
+		return &Work{func() error { return s.setAside(name) }, nothingLost}
+	case s.silent:
+		s.silent = false
+		return &Work{s.touch, nothingLost}
+	}
+	for _, e := range s.entries {
+		if e.data != nil {
+			return s.store(e)
+		}
+	}
+	return nil
+}
+
+func nothingLost(error) []*Entry { return nil }
+
+// store returns the work of writing an entry's file.
+func (s *Spool) store(e *Entry) *Work {
+	data, name := e.data, fileName(e.number)
+	return &Work{func() error { return s.write(name, data) }, func(err error) []*Entry {
+		switch {
+		case err != nil:
+			return nil
+		case e.gone:
+			s.unused = append(s.unused, name)
+			return nil
+		}
+		e.data = nil
+		return s.evict()
+	}}
+}
+
+// write writes a file.
+func (s *Spool) write(name string, data []byte) (err error) {
 	f, err := s.root.OpenFile(freshName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(e.data)
+	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = s.root.Rename(freshName, fileName(e.number))
+		err = s.root.Rename(freshName, name)
 	}
 	if err != nil {
 		err = errors.Join(err, s.root.Remove(freshName))
@@ -198,7 +257,7 @@ func (s *Spool) write(e *Entry) (err error) {
 }
 
 // evict removes the oldest entries above the limits.
-func (s *Spool) evict() (lost []Head) {
+func (s *Spool) evict() (lost []*Entry) {
 	for _, inMemory := range []bool{true, false} {
 		limit := s.limit
 		if inMemory {
@@ -210,74 +269,66 @@ func (s *Spool) evict() (lost []Head) {
 				size += e.size
 			}
 		}
-		s.entries = slices.DeleteFunc(s.entries, func(e *Entry) bool {
-			if size <= limit || (e.data != nil) != inMemory || e.sent {
-				return false
+		for _, e := range slices.Clone(s.entries) {
+			if size > limit && (e.data != nil) == inMemory && !e.held {
+				size -= e.size
+				lost = append(lost, e)
+				s.Remove(e)
 			}
-			size -= e.size
-			lost = append(lost, e.Head)
-			s.unlink(e)
-			return true
-		})
+		}
 	}
 	return lost
 }
 
-// unlink removes an entry's file. A file that stays is found by the next run, and its
-// profile sent once more.
-func (s *Spool) unlink(e *Entry) {
-	if e.data == nil {
-		_ = s.root.Remove(fileName(e.number))
-	}
-}
+// All returns the entries, the oldest first.
+func (s *Spool) All() []*Entry { return s.entries }
 
-// Oldest returns the oldest entry, which then stays until [Spool.Remove] or
-// [Spool.Release]; nil if there is none.
-func (s *Spool) Oldest() *Entry {
-	if len(s.entries) == 0 {
-		return nil
+// Reader returns a function that reads an entry's message, which may be called concurrently
+// with all methods of the spool. The entry stays until [Spool.Remove] or [Spool.Release].
+// The function's error is [ErrCorrupt] if the file is not as it was written.
+func (s *Spool) Reader(e *Entry) func() ([]byte, error) {
+	e.held = true
+	data, name := e.data, fileName(e.number)
+	return func() (message []byte, err error) {
+		if data == nil {
+			if data, err = s.read(name); errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		_, message, err = decode(data)
+		return message, err
 	}
-	s.entries[0].sent = true
-	return s.entries[0]
 }
 
 // Release allows an entry to give way.
-func (s *Spool) Release(e *Entry) { e.sent = false }
-
-// Message returns an entry's encoded profile. If the file is corrupt, it is set aside, and
-// the error is [ErrCorrupt].
-func (s *Spool) Message(e *Entry) ([]byte, error) {
-	data := e.data
-	var err error
-	if data == nil {
-		data, err = s.read(fileName(e.number))
-	}
-	if err == nil {
-		var message []byte
-		if _, message, err = decode(data); err == nil {
-			return message, nil
-		}
-	}
-	s.drop(e)
-	if e.data == nil {
-		err = errors.Join(err, s.setAside(e))
-	}
-	return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-}
+func (s *Spool) Release(e *Entry) { e.held = false }
 
 // Remove removes an entry.
 func (s *Spool) Remove(e *Entry) {
 	s.drop(e)
-	s.unlink(e)
+	if e.data == nil {
+		s.unused = append(s.unused, fileName(e.number))
+	}
+}
+
+// SetAside removes an entry whose file is corrupt, but keeps the file.
+func (s *Spool) SetAside(e *Entry) {
+	s.drop(e)
+	if e.data == nil {
+		s.corrupt = append(s.corrupt, fileName(e.number))
+	}
 }
 
 func (s *Spool) drop(e *Entry) {
+	e.gone = true
 	s.entries = slices.DeleteFunc(s.entries, func(other *Entry) bool { return other == e })
 }
 
 // setAside renames a corrupt file, and removes the oldest such files if there are many.
-func (s *Spool) setAside(e *Entry) error {
-	name := fileName(e.number)
+func (s *Spool) setAside(name string) error {
 	if err := s.root.Rename(name, name+corruptEnding); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -304,14 +355,16 @@ func (s *Spool) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, errors.New("not a file of a spool")
+		return nil, fmt.Errorf("%w: not a file of a spool", ErrCorrupt)
 	}
 	data := make([]byte, info.Size())
-	_, err = f.ReadAt(data, 0)
+	if _, err = f.ReadAt(data, 0); errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it was truncated", ErrCorrupt)
+	}
 	return data, err
 }
 
-// readHead returns what a file says of itself, and its size.
+// readHead returns the head of a file, and the file's size.
 func (s *Spool) readHead(name string) (Head, int64, error) {
 	data, err := s.read(name)
 	if err != nil {
@@ -323,9 +376,6 @@ func (s *Spool) readHead(name string) (Head, int64, error) {
 
 // touch notes that this run is alive.
 func (s *Spool) touch() error {
-	if s.root == nil {
-		return nil
-	}
 	f, err := s.root.OpenFile(aliveName, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
@@ -334,7 +384,7 @@ func (s *Spool) touch() error {
 	return errors.Join(s.root.Chtimes(aliveName, now, now), f.Close())
 }
 
-// Usage is how full a spool is.
+// Usage is the fill level of a spool.
 type Usage struct {
 	Entries       int
 	Samples       uint64
@@ -355,15 +405,18 @@ func (s *Spool) Usage() (u Usage) {
 	return u
 }
 
-// Close ends the run. Files stay for the next one. It returns what was only in memory.
-func (s *Spool) Close() (lost []Head, err error) {
+// Close ends the run. Files stay for the next one. It returns the profiles that were only
+// in memory.
+func (s *Spool) Close() (lost []*Entry, err error) {
 	for _, e := range s.entries {
 		if e.data != nil {
-			lost = append(lost, e.Head)
+			lost = append(lost, e)
 		}
 	}
-	if s.root != nil {
-		err = s.root.Remove(aliveName)
+	if s.root != nil && s.begun {
+		if err = s.root.Remove(aliveName); errors.Is(err, fs.ErrNotExist) {
+			err = nil // there was no time to note it
+		}
 	}
 	return lost, errors.Join(err, s.release())
 }

@@ -25,26 +25,54 @@ func open(t *testing.T, dir string, limit int64) (*Spool, Found) {
 	return s, found
 }
 
-// put adds a message with one sample, and returns what it pushed out.
-func put(t *testing.T, s *Spool, message string) []Head {
+// put adds a message with one sample, does all work on files, and returns how many others
+// it pushed out.
+func put(t *testing.T, s *Spool, message string) (lost int) {
 	t.Helper()
-	lost, err := s.Put(Head{Samples: 1, Profiles: 2}, []byte(message))
+	lost, err := tryPut(t, s, message)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lost
 }
 
+// tryPut is like put, but returns the error of the work.
+func tryPut(t *testing.T, s *Spool, message string) (lost int, err error) {
+	t.Helper()
+	r, err := NewRecord(Head{Samples: 1, Profiles: 2}, []byte(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost = len(s.Put(r))
+	more, err := work(s)
+	return lost + more, err
+}
+
+// work does the work on files, and returns how many entries it pushed out.
+func work(s *Spool) (lost int, err error) {
+	for w := s.Next(); w != nil; w = s.Next() {
+		err := w.Do()
+		if lost += len(w.Done(err)); err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
 // take removes and returns all messages.
 func take(t *testing.T, s *Spool) (messages []string) {
 	t.Helper()
-	for e := s.Oldest(); e != nil; e = s.Oldest() {
-		message, err := s.Message(e)
+	for len(s.All()) > 0 {
+		e := s.All()[0]
+		message, err := s.Reader(e)()
 		if err != nil {
 			t.Fatal(err)
 		}
 		messages = append(messages, string(message))
 		s.Remove(e)
+	}
+	if _, err := work(s); err != nil {
+		t.Fatal(err)
 	}
 	return messages
 }
@@ -93,6 +121,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, found := open(t, dir, 1<<20)
+	s.Begin()
 	if found != (Found{}) {
 		t.Errorf("got %+v in a new spool", found)
 	}
@@ -107,6 +136,15 @@ func TestRestart(t *testing.T) {
 	if found.Entries != 1 || found.Samples != 1 || found.Stopped.IsZero() {
 		t.Errorf("got %+v after a kill, want a window and when it was", found)
 	}
+	// A start that fails before it measures does not forget.
+	if _, err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, again := open(t, dir, 1<<20)
+	if !again.Stopped.Equal(found.Stopped) {
+		t.Errorf("got %s after a start that failed, want the time of the kill, %s", again.Stopped, found.Stopped)
+	}
+	s.Begin()
 	put(t, s, "b")
 	if lost, err := s.Close(); len(lost) != 0 || err != nil {
 		t.Errorf("got lost %v, error %v", lost, err)
@@ -123,23 +161,27 @@ func TestRestart(t *testing.T) {
 // TestLimit drops the oldest, but not the one that is being sent.
 func TestLimit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
-	one, err := encode(Head{}, []byte("0"))
+	one, err := NewRecord(Head{}, []byte("0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := open(t, dir, 3*int64(len(one)))
+	s, _ := open(t, dir, 3*int64(len(one.data)))
 	for i := range 3 {
-		if lost := put(t, s, fmt.Sprint(i)); len(lost) != 0 {
-			t.Errorf("message %d pushed out %v", i, lost)
+		if lost := put(t, s, fmt.Sprint(i)); lost != 0 {
+			t.Errorf("message %d pushed out %d", i, lost)
 		}
 	}
-	e := s.Oldest()
-	if lost := put(t, s, "3"); len(lost) != 1 {
-		t.Errorf("got %v pushed out, want one", lost)
+	e := s.All()[0]
+	read := s.Reader(e)
+	if lost := put(t, s, "3"); lost != 1 {
+		t.Errorf("got %d pushed out, want one", lost)
+	}
+	if message, err := read(); string(message) != "0" || err != nil {
+		t.Errorf("got %q, %v; want the oldest, which is being sent", message, err)
 	}
 	s.Release(e)
-	if lost := put(t, s, "4"); len(lost) != 1 {
-		t.Errorf("got %v pushed out, want one", lost)
+	if lost := put(t, s, "4"); lost != 1 {
+		t.Errorf("got %d pushed out, want one", lost)
 	}
 	if got := take(t, s); !slices.Equal(got, []string{"2", "3", "4"}) {
 		t.Errorf("got %q, want 2 to 4", got)
@@ -196,9 +238,11 @@ func TestCorruptLater(t *testing.T) {
 	}
 	put(t, s, "good")
 	for range maxCorrupt + 3 {
-		if _, err := s.Message(s.Oldest()); !errors.Is(err, ErrCorrupt) {
+		e := s.All()[0]
+		if _, err := s.Reader(e)(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("got error %v, want ErrCorrupt", err)
 		}
+		s.SetAside(e)
 	}
 	if got := take(t, s); !slices.Equal(got, []string{"good"}) {
 		t.Errorf("got %q, want the good one", got)
@@ -246,8 +290,8 @@ func TestLinks(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, freshName)); err != nil {
 		t.Fatal(err)
 	}
-	if lost, err := s.Put(Head{}, []byte("m")); err == nil || len(lost) != 0 {
-		t.Errorf("got lost %v, error %v; want an error", lost, err)
+	if lost, err := tryPut(t, s, "m"); err == nil || lost != 0 {
+		t.Errorf("got %d lost, error %v; want an error", lost, err)
 	}
 	if got, err := os.ReadFile(outside); string(got) != "contents" || err != nil {
 		t.Errorf("got %q, %v: a file outside has changed", got, err)
@@ -271,9 +315,9 @@ func TestFullDisk(t *testing.T) {
 			noise[j] = byte((i*31 + j*j*7 + j>>3) * 2654435761 >> 11)
 		}
 		want = append(want, string(noise))
-		lost, err := s.Put(Head{Samples: 1}, noise)
-		if len(lost) != 0 {
-			t.Errorf("lost %v", lost)
+		lost, err := tryPut(t, s, string(noise))
+		if lost != 0 {
+			t.Errorf("lost %d", lost)
 		}
 		if err != nil {
 			failed++
@@ -282,7 +326,80 @@ func TestFullDisk(t *testing.T) {
 	if u := s.Usage(); failed == 0 || u.Memory == 0 || u.Files == 0 || u.Entries != 40 {
 		t.Errorf("got %d errors and usage %+v, want entries in files and in memory", failed, u)
 	}
+	// Room for all: what is in memory goes to files.
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=1m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := work(s); lost != 0 || err != nil {
+		t.Errorf("got %d lost, error %v", lost, err)
+	}
+	if u := s.Usage(); u.Memory != 0 || u.Entries != 40 {
+		t.Errorf("got usage %+v, want all entries in files", u)
+	}
 	if got := take(t, s); !slices.Equal(got, want) {
 		t.Errorf("got %d other messages", len(got))
+	}
+}
+
+// TestUnreadable keeps files that cannot be read now.
+func TestUnreadable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s, _ := open(t, dir, 1<<20)
+	put(t, s, "message")
+	name := files(t, dir)[0]
+	if err := s.release(); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := func(do func()) {
+		t.Helper()
+		var before unix.Rlimit
+		none := unix.Rlimit{}
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		none.Max = before.Max
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+			t.Fatal(err)
+		}
+		do()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ = open(t, dir, 1<<20)
+	e := s.All()[0]
+	unreadable(func() {
+		if _, err := s.Reader(e)(); !errors.Is(err, unix.EMFILE) || errors.Is(err, ErrCorrupt) {
+			t.Errorf("got error %v, want that no file can be opened, not a corrupt one", err)
+		}
+		if _, _, err := s.readHead(filepath.Base(name)); !errors.Is(err, unix.EMFILE) || errors.Is(err, ErrCorrupt) {
+			t.Errorf("got error %v, want that no file can be opened", err)
+		}
+	})
+	if got := take(t, s); !slices.Equal(got, []string{"message"}) {
+		t.Errorf("got %q later, want the message", got)
+	}
+}
+
+// TestRemoveWhileStored leaves no file of an entry that is removed while its file is written.
+func TestRemoveWhileStored(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s, _ := open(t, dir, 1<<20)
+	r, err := NewRecord(Head{Samples: 1}, []byte("message"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put(r)
+	w := s.Next()
+	if err := w.Do(); err != nil {
+		t.Fatal(err)
+	}
+	s.Remove(s.All()[0])
+	w.Done(nil)
+	if _, err := work(s); err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, dir); len(left) != 0 {
+		t.Errorf("got files %q, want none", left)
 	}
 }

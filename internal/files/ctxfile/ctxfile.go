@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/files/tempfile"
 )
 
-// pollMillis is how long a read may block before it checks the context again.
+// pollMillis is the time that a read may block before it checks the context again.
 const pollMillis = 100
 
 // File is a file whose reads fail with the context's error once the context is done.

@@ -18,8 +18,8 @@ import (
 // devices caches the standing of file systems by device number.
 var devices = &deviceTable{}
 
-// deviceTable knows the file systems mounted here from /proc/self/mountinfo. Others have
-// to be asked: those of other mount namespaces, and btrfs subvolumes. The kernel's
+// deviceTable knows the file systems mounted here from /proc/self/mountinfo. Other mount
+// namespaces and btrfs subvolumes have to be asked. The kernel's
 // internal tmpfs, which backs memfd_create(2), is known though it is not mounted.
 type deviceTable struct {
 	mu      sync.Mutex
@@ -38,8 +38,8 @@ type askedDevice struct {
 	until time.Time
 }
 
-// askAgain is how long an answer is cached. The file system cannot be unmounted in the
-// meantime.
+// askAgain is the time for which an answer is cached. The file system cannot be unmounted
+// in the meantime.
 const askAgain = time.Second
 
 // standing returns the standing of the file system of fd, whose device number is device.

@@ -60,29 +60,20 @@ func placeOf(root, name string) answer.Place {
 // Symbolic links resolve below root whatever they say: links in a container refer to the
 // container's own files.
 func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	f, err := answer.Ask(placeOf(root, name), func(v *answer.Visit) (*File, error) { return open(v, root, name, accept) },
-		func(f *File, err error) {
-			if err == nil {
-				_ = f.Close() // nobody waited for it
-			}
-		})
-	if errors.Is(err, answer.ErrNone) {
-		err = &os.PathError{Op: "open", Path: path.Join(root, name), Err: err}
-	}
-	return f, err
+	return OpenPatiently(nil, root, name, accept)
 }
 
-// OpenTrusted is like [Open] for a trusted path, whose links may lead anywhere, as
-// /proc/PID/exe does. It opens the file with the given capabilities.
-func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
-	f, err := answer.Ask(answer.Place{Near: name}, func(v *answer.Visit) (*File, error) {
-		fd, err := Path(name, rights)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = unix.Close(fd) }() // O_PATH
-		return Hold(v, fd, name, rights, accept)
-	}, func(f *File, err error) {
+// OpenPatiently is like [Open] for a reader that waits no longer than p allows.
+func OpenPatiently(p *answer.Patience, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	return openPatiently(p, placeOf(root, name), path.Join(root, name), func(v *answer.Visit) (*File, error) {
+		return open(v, root, name, accept)
+	})
+}
+
+// openPatiently calls open, which is to open the file called name at a place, and waits no
+// longer than p allows.
+func openPatiently(p *answer.Patience, at answer.Place, name string, open func(*answer.Visit) (*File, error)) (*File, error) {
+	f, err := answer.AskPatiently(p, at, open, func(f *File, err error) {
 		if err == nil {
 			_ = f.Close() // nobody waited for it
 		}
@@ -90,7 +81,23 @@ func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) e
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	return f.With(p), nil
+}
+
+// OpenTrusted is like [Open] for a trusted path, whose links may lead anywhere, as
+// /proc/PID/exe does. It opens the file with the given capabilities.
+func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
+	return openPatiently(nil, answer.Place{Near: name}, name, func(v *answer.Visit) (*File, error) {
+		fd, err := Path(name, rights)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Close(fd) }() // O_PATH
+		return Hold(v, fd, name, rights, accept)
+	})
 }
 
 // Stat returns the [os.Stat] of a trusted path.
@@ -128,6 +135,11 @@ func Hold(v *answer.Visit, fd int, name string, rights capability.Set, accept fu
 	if err != nil {
 		return nil, err
 	}
+	return hold(fd, name, on, rights, accept)
+}
+
+// hold is [Hold] for a file on a file system of the given standing.
+func hold(fd int, name string, on standing, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
 	st, err := look(fd, on)
 	if err != nil {
 		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
@@ -270,6 +282,49 @@ func (f *File) Names(limit int) ([]string, error) {
 		err = nil
 	}
 	return names, err
+}
+
+// OpenEntry opens an entry of the directory f for reading, if accept returns nil for it. It
+// is like [Open] but does not walk the path again. Links resolve below f.
+func (f *File) OpenEntry(name string, accept func(*unix.Stat_t) error) (*File, error) {
+	if f.on == onDisk {
+		entry, err := f.openOnDisk(name, accept)
+		if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.ELOOP) {
+			return entry, err
+		}
+	}
+	full := path.Join(f.name, name)
+	return openPatiently(f.patience, answer.Place{Near: f.name}, full, func(v *answer.Visit) (entry *File, err error) {
+		err = f.control(func(dir int) error {
+			fd, err := At(v, dir, name)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = unix.Close(fd) }() // O_PATH
+			entry, err = Hold(v, fd, full, f.rights, accept)
+			return err
+		})
+		return entry, err
+	})
+}
+
+// openOnDisk is [File.OpenEntry] for a file on the same disk. The error is EXDEV or ELOOP if
+// it is elsewhere, or a link.
+func (f *File) openOnDisk(name string, accept func(*unix.Stat_t) error) (entry *File, err error) {
+	err = f.control(func(dir int) error {
+		full := path.Join(f.name, name)
+		fd, err := at(dir, name, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err != nil {
+			return &os.PathError{Op: "open", Path: full, Err: err}
+		}
+		defer func() { _ = unix.Close(fd) }() // O_PATH
+		entry, err = hold(fd, full, onDisk, f.rights, accept)
+		return err
+	})
+	return entry, err
 }
 
 // Close closes the file. It does not access the file system. Further calls do nothing.

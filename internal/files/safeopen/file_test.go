@@ -91,7 +91,7 @@ func TestNoAnswerElsewhere(t *testing.T) {
 	}
 	// An open question uses two goroutines. Other goroutines may be about to end.
 	if waiting := runtime.NumGoroutine() - before; waiting > len(files)/2 {
-		t.Errorf("got %d waiting goroutines, want those of one question", waiting)
+		t.Errorf("got %d waiting goroutines, want the goroutines of one question", waiting)
 	}
 	f, err := Open("/", content, Regular)
 	if err != nil {

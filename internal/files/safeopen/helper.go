@@ -30,7 +30,7 @@ const (
 	helperSocket = 3
 )
 
-// operation is what a request does with its descriptor.
+// operation is the operation of a request on its descriptor.
 type operation uint32
 
 const (
@@ -55,7 +55,7 @@ type reply struct {
 	Size  uint32
 }
 
-// maxReply bounds what the helper returns, in bytes.
+// maxReply bounds a reply of the helper, in bytes.
 const maxReply = 16 << 20
 
 func init() {

@@ -50,22 +50,18 @@ func TestOpen(t *testing.T) {
 		{filepath.Join(root, "missing"), "file", "", os.ErrNotExist},
 	} {
 		f, err := Open(tt.root, tt.name, Regular)
-		if !errors.Is(err, tt.err) {
-			t.Errorf("%q below %s: got error %v, want %v", tt.name, tt.root, err, tt.err)
+		check(t, f, err, tt.root, tt.name, tt.want, tt.err)
+		dir, err := Open(tt.root, "/", Directory)
+		if err != nil || tt.name == "" {
+			continue // no directory, or no entry of it
 		}
-		if err != nil {
-			continue
+		for _, on := range []standing{onDisk, elsewhere} {
+			below := *dir
+			below.on = on
+			f, err := below.OpenEntry(tt.name, Regular)
+			check(t, f, err, tt.root, tt.name, tt.want, tt.err)
 		}
-		if b, err := io.ReadAll(f); err != nil || string(b) != tt.want {
-			t.Errorf("%q below %s: got %q, %v, want %q", tt.name, tt.root, b, err, tt.want)
-		}
-		if flags, err := unix.FcntlInt(f.OS().Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
-			t.Errorf("%s: got flags %#x, %v, want no O_NONBLOCK, with which the runtime polls the file", f.Name(), flags, err)
-		}
-		if want := filepath.Join(tt.root, tt.name); f.Name() != want {
-			t.Errorf("got name %[2]s, want %[1]s", want, f.Name())
-		}
-		f.Close()
+		dir.Close()
 	}
 	dir, err := Open(root, "dir", Directory)
 	if err != nil {
@@ -77,6 +73,27 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := Open(root, "dir/file", Directory); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("file as a directory: got error %v, want %v", err, unix.ENOTDIR)
+	}
+}
+
+// check checks the result of opening name below root, and closes the file.
+func check(t *testing.T, f *File, err error, root, name, content string, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%q below %s: got error %v, want %v", name, root, err, want)
+	}
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if b, err := io.ReadAll(f); err != nil || string(b) != content {
+		t.Errorf("%q below %s: got %q, %v, want %q", name, root, b, err, content)
+	}
+	if flags, err := unix.FcntlInt(f.OS().Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+		t.Errorf("%s: got flags %#x, %v, want no O_NONBLOCK, with which the runtime polls the file", f.Name(), flags, err)
+	}
+	if want := filepath.Join(root, name); f.Name() != want {
+		t.Errorf("got name %[2]s, want %[1]s", want, f.Name())
 	}
 }
 

@@ -23,8 +23,9 @@ var withheld Set
 // which the user may not open. [With] restores them where fulgur needs them. Call
 // Withhold before opening anything.
 //
-// It has no effect for root or for a user with ambient capabilities. Those belong to the
-// user, whereas an executable file lends its capabilities to everyone who runs it.
+// It has no effect for root or for a user with ambient capabilities. Ambient capabilities
+// belong to the user, whereas an executable file lends its capabilities to everyone who
+// runs it.
 func Withhold() error {
 	now, err := lent()
 	if err != nil || now.permitted == 0 {

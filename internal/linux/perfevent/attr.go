@@ -33,7 +33,7 @@ type Attr struct {
 	// Disabled opens the event stopped; [Event.Enable] starts it.
 	Disabled bool
 	// Do not count events in these modes.
-	ExcludeUser, ExcludeKernel, ExcludeHypervisor, ExcludeIdle bool
+	ExcludeUser, ExcludeKernel bool
 
 	// Mmap2 requests [Mmap2] records of executable mappings.
 	Mmap2 bool
@@ -76,8 +76,6 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		{a.Disabled, unix.PerfBitDisabled},
 		{a.ExcludeUser, unix.PerfBitExcludeUser},
 		{a.ExcludeKernel, unix.PerfBitExcludeKernel},
-		{a.ExcludeHypervisor, unix.PerfBitExcludeHv},
-		{a.ExcludeIdle, unix.PerfBitExcludeIdle},
 		// mmap requests records of executable mappings, and mmap2 selects their form.
 		{a.Mmap2, unix.PerfBitMmap | unix.PerfBitMmap2},
 		{a.Comm, unix.PerfBitComm},

@@ -24,10 +24,9 @@ type Event struct {
 }
 
 // Open opens an event on thread pid (0: the calling thread, -1: all threads) and cpu (-1:
-// all CPUs, which requires a pid). groupFD is the leader of the event's group, or -1. The
-// descriptor is always close-on-exec. Errors are of type [*OpenError].
-func Open(attr Attr, pid, cpu, groupFD, flags int) (*Event, error) {
-	fd, err := unix.PerfEventOpen(attr.raw(), pid, cpu, groupFD, flags|unix.PERF_FLAG_FD_CLOEXEC)
+// all CPUs, which requires a pid). Errors are of type [*OpenError].
+func Open(attr Attr, pid, cpu int) (*Event, error) {
+	fd, err := unix.PerfEventOpen(attr.raw(), pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return nil, &OpenError{Attr: attr, PID: pid, CPU: cpu, Err: err}
 	}

@@ -21,7 +21,7 @@ import (
 func open(t *testing.T, a Attr, pid, cpu int) *Event {
 	t.Helper()
 	testenv.Root(t)
-	e, err := Open(a, pid, cpu, -1, 0)
+	e, err := Open(a, pid, cpu)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestOpenErrors(t *testing.T) {
 		{"no such event", Attr{Type: 1 << 20}, 0, unix.ENOENT, "cpu-clock"},
 		{"too fast", Attr{Type: unix.PERF_TYPE_SOFTWARE, Frequency: rate + 1}, 0, unix.EINVAL, "perf_event_max_sample_rate"},
 	} {
-		_, err := Open(tc.attr, tc.pid, -1, -1, 0)
+		_, err := Open(tc.attr, tc.pid, -1)
 		var open *OpenError
 		if !errors.As(err, &open) || !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.hint) {
 			t.Errorf("%s: got error %v, want %v with hint %q", tc.name, err, tc.want, tc.hint)

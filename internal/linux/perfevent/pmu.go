@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is where the kernel describes its PMUs, one directory each. See
+// devices is the directory in which the kernel describes its PMUs, one directory each. See
 // Documentation/ABI/testing/sysfs-bus-event_source-devices-format and its neighbors.
 const devices = "/sys/bus/event_source/devices"
 
@@ -222,7 +222,7 @@ func (s Spec) probe() error {
 	a.Disabled = true
 	a.ExcludeKernel = true // requires fewer privileges
 	a.Period = 1 << 20     // a PMU without interrupts cannot sample
-	e, err := Open(a, 0, -1, -1, 0)
+	e, err := Open(a, 0, -1)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (s *Spec) modify(modifiers string) error {
 		}
 	}
 	if s.Precise > maxPrecise {
-		return fmt.Errorf("modifier p is given %d times: at most %d mean something", s.Precise, maxPrecise)
+		return fmt.Errorf("modifier p is given %d times: give it at most %d times", s.Precise, maxPrecise)
 	}
 	s.ExcludeUser = kernel && !user
 	s.ExcludeKernel = user && !kernel

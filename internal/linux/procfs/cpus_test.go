@@ -33,3 +33,24 @@ func FuzzParseIdleTimes(f *testing.F) {
 		}
 	})
 }
+
+func TestParseContextSwitches(t *testing.T) {
+	if n, err := parseContextSwitches("cpu  1 2\nctxt 1234567890123\nbtime 5\n"); err != nil || n != 1234567890123 {
+		t.Errorf("got %d, %v", n, err)
+	}
+	for _, bad := range []string{"", "ctxt\n", "ctxt x\n"} {
+		if n, err := parseContextSwitches(bad); err == nil {
+			t.Errorf("%q: got %d", bad, n)
+		}
+	}
+}
+
+func TestParseBusyTime(t *testing.T) {
+	stat := "cpu  1 20 300 4000 50000 600000 7000000 8 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+	if got, want := parseBusyTime(stat), (1+20+300+600000+7000000)*Tick; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := parseBusyTime("cpu 5"); got != 5*Tick {
+		t.Errorf("got %v, want %v", got, 5*Tick)
+	}
+}

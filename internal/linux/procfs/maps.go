@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Map is an executable mapping from /proc/PID/maps.
+// Map is a mapping from /proc/PID/maps.
 type Map struct {
 	// Start and Limit are the first address and one past the last. Offset is the file
 	// offset of Start, in bytes.
@@ -23,9 +23,43 @@ type Map struct {
 // first thread has exited has none, its other threads do.
 func (t Task) Maps() ([]Map, error) { return read(t, "maps", ParseMaps) }
 
+// AllMaps is [Task.Maps] with the mappings that are not executable, too.
+func (t Task) AllMaps() ([]Map, error) {
+	return read(t, "maps", func(b []byte) ([]Map, error) { return parseMaps(b, true) })
+}
+
+// MapsNamed returns the mappings of a process, executable or not, whose name begins with one of
+// several prefixes.
+func (t Task) MapsNamed(prefixes ...string) ([]Map, error) {
+	return read(t, "maps", func(b []byte) ([]Map, error) { return parseMapsNamed(b, prefixes) })
+}
+
+// parseMapsNamed parses only the lines that contain a prefix: a process may have tens of
+// thousands.
+func parseMapsNamed(b []byte, prefixes []string) (maps []Map, err error) {
+	for line := range bytes.Lines(b) {
+		for _, prefix := range prefixes {
+			if !bytes.Contains(line, []byte(prefix)) {
+				continue
+			}
+			m, _, err := parseMap(strings.TrimSuffix(string(line), "\n"))
+			if err != nil {
+				return nil, fmt.Errorf("maps line %q: %w", line, err)
+			}
+			if strings.HasPrefix(m.Name, prefix) {
+				maps = append(maps, m)
+				break
+			}
+		}
+	}
+	return maps, nil
+}
+
 // ParseMaps parses /proc/PID/maps, see proc_pid_maps(5), and returns the executable
 // mappings by ascending address.
-func ParseMaps(b []byte) ([]Map, error) {
+func ParseMaps(b []byte) ([]Map, error) { return parseMaps(b, false) }
+
+func parseMaps(b []byte, all bool) ([]Map, error) {
 	var maps []Map
 	for len(b) > 0 {
 		var line []byte
@@ -34,7 +68,7 @@ func ParseMaps(b []byte) ([]Map, error) {
 		if err != nil {
 			return nil, fmt.Errorf("maps line %q: %w", line, err)
 		}
-		if !exec {
+		if !exec && !all {
 			continue
 		}
 		if n := len(maps); n > 0 && m.Start < maps[n-1].Limit {

@@ -69,3 +69,17 @@ func FuzzParseMaps(f *testing.F) {
 		}
 	})
 }
+
+func TestParseMapsNamed(t *testing.T) {
+	const text = "1000-2000 rw-s 00000000 00:01 7   /memfd:OTEL_CTX (deleted)\n" +
+		"2000-3000 rw-p 00000000 00:01 7   /tmp/memfd:OTEL_CTX\n" +
+		"3000-4000 r--p 00000000 00:00 0   [anon:OTEL_CTX]\n" +
+		"4000-5000 r-xp 00000000 00:00 0\n"
+	got, err := parseMapsNamed([]byte(text), []string{"/memfd:OTEL_CTX", "[anon:OTEL_CTX]"})
+	if err != nil || len(got) != 2 || got[0].Start != 0x1000 || got[1].Start != 0x3000 {
+		t.Errorf("got %+v, %v; want the first and the third mapping", got, err)
+	}
+	if got, err := parseMapsNamed([]byte("x-y rw-p /memfd:a\n"), []string{"/memfd:a"}); err == nil {
+		t.Errorf("a malformed line: got %+v", got)
+	}
+}

@@ -15,7 +15,7 @@ import (
 type Membership struct {
 	// Hierarchy is the number of the hierarchy, 0 for version 2.
 	Hierarchy int
-	// Controllers are those of a version 1 hierarchy, such as "cpu,cpuacct", or its name,
+	// Controllers lists a version 1 hierarchy's controllers, such as "cpu,cpuacct", or its name,
 	// "name=systemd".
 	Controllers string
 	// Path is the cgroup's path from the root of the reader's cgroup namespace. It does not

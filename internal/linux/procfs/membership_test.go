@@ -54,6 +54,12 @@ func TestArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	// The kernel says that the program was executed a moment before its arguments are there.
+	for {
+		if got, err := Process(cmd.Process.Pid).Arguments(100); err != nil || len(got) > 0 && got[0] == "sleep" {
+			break
+		}
+	}
 	for limit, want := range map[int64][]string{100: {"sleep", "1000"}, 8: {"sleep", "10"}} {
 		if got, err := Process(cmd.Process.Pid).Arguments(limit); err != nil || !slices.Equal(got, want) {
 			t.Errorf("limit %d: got %q, %v, want %q", limit, got, err, want)

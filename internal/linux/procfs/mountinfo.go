@@ -25,7 +25,7 @@ func Mounts() ([]*Mount, error) {
 func ParseMounts(b []byte) []*Mount {
 	var mounts []*Mount
 	for line := range bytes.Lines(b) {
-		// The error is that of the one line.
+		// The error is about this line alone.
 		if m, err := mountinfo.GetMountsFromReader(bytes.NewReader(line), nil); err == nil {
 			mounts = append(mounts, m...)
 		}

@@ -3,8 +3,11 @@ package procfs
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Tick is the unit of CPU times in /proc, whatever the kernel's own is: USER_HZ is 100 on
@@ -21,18 +24,39 @@ type Stat struct {
 	Parent int
 	// KernelThread is set for threads of the kernel.
 	KernelThread bool
-	// Threads is how many threads the process has, including a first thread that
+	// Threads is the number of the process's threads, including a first thread that
 	// has exited.
 	Threads int
 	// CPU is the CPU time used in user and kernel mode, in units of [Tick]: of all
 	// threads for [Process], of one thread for [Thread].
 	CPU uint64
+	// ChildrenCPU is the CPU time of children that have exited, and of their children, if
+	// their parents have waited for them.
+	ChildrenCPU uint64
 	// Start is the time of the start after the boot, in units of [Tick].
 	Start uint64
 }
 
 // Stat reads the task's stat file.
 func (t Task) Stat() (Stat, error) { return read(t, "stat", ParseStat) }
+
+// Age returns the time since the start, to [Tick].
+func (t Task) Age() (time.Duration, error) {
+	s, err := t.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return s.Age()
+}
+
+// Age is [Task.Age] of a process with that stat file.
+func (s Stat) Age() (time.Duration, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, os.NewSyscallError("clock_gettime", err)
+	}
+	return time.Duration(now.Nano()) - time.Duration(s.Start)*Tick, nil
+}
 
 // Exited reports whether the thread is a zombie or past it. A process whose first
 // thread has exited goes on in the others, see [Stat.Ended].
@@ -51,7 +75,7 @@ func ParseStat(b []byte) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, fmt.Errorf("malformed stat line %q", b)
 	}
-	const state, parent, flags, user, system, threads, start = 3, 4, 9, 14, 15, 20, 22 // of proc_pid_stat(5)
+	const state, parent, flags, user, system, childUser, childSystem, threads, start = 3, 4, 9, 14, 15, 16, 17, 20, 22 // of proc_pid_stat(5)
 	const first = state
 	fields := bytes.Fields(b[end+1:])
 	if len(fields) <= start-first || len(fields[0]) != 1 {
@@ -68,7 +92,7 @@ func ParseStat(b []byte) (Stat, error) {
 	s := Stat{
 		Comm: string(b[open+1 : end]), State: fields[0][0], Parent: int(number(parent)),
 		KernelThread: number(flags)&kthread != 0, Threads: int(number(threads)),
-		CPU: number(user) + number(system), Start: number(start),
+		CPU: number(user) + number(system), ChildrenCPU: number(childUser) + number(childSystem), Start: number(start),
 	}
 	if err != nil {
 		return Stat{}, err

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Status has fields of /proc/PID/status, see proc_pid_status(5). Those that the kernel
+// Status has fields of /proc/PID/status, see proc_pid_status(5). Fields that the kernel
 // does not write are zero; it always writes TGID, UIDs and CapEff.
 type Status struct {
-	// TGID is the ID of the process, TracerPID that of the thread that traces the
-	// task, 0 if none does.
+	// TGID is the ID of the process. TracerPID is the ID of the thread that traces the
+	// task, or 0.
 	TGID, TracerPID int
 	// NSPID is the task's ID in its own pid namespace, 0 if the kernel was built
 	// without pid namespaces.

@@ -11,7 +11,7 @@ import (
 // Task is the directory of a process or a thread below /proc.
 type Task string
 
-// Self is this process. It exists even where /proc is that of another pid namespace.
+// Self is this process. It exists even where /proc belongs to another pid namespace.
 const Self Task = "/proc/self"
 
 // Process returns the directory of process id, or of the thread with that number: /proc
@@ -22,7 +22,7 @@ func Process(id int) Task { return Task(Path(id)) }
 // not lead to a thread of another process that has been given the number.
 func Thread(pid, tid int) Task { return Task(Path(pid, "task", strconv.Itoa(tid))) }
 
-// Comm returns the name of a thread, for a process that of its first thread.
+// Comm returns the name of a thread, for a process the name of its first thread.
 func (t Task) Comm() (string, error) {
 	return read(t, "comm", func(b []byte) (string, error) { return strings.TrimSuffix(string(b), "\n"), nil })
 }

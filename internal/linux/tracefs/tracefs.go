@@ -4,20 +4,18 @@ package tracefs
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxFile bounds what is read of a file, in bytes. The list of functions has a few
+// maxFile bounds the size of a file, in bytes. The list of functions has a few
 // megabytes.
 const maxFile = 64 << 20
 
@@ -112,44 +110,23 @@ func (t *FS) Tracepoint(group, name string) (Format, error) {
 	return ParseFormat(text)
 }
 
-// Function is a function of the kernel that can be traced.
-type Function struct {
-	Name string
-	// Address is 0 before Linux 6.5.
-	Address uint64
-}
-
-// Functions returns the functions that can be traced in the order of their addresses. A
-// name can occur several times.
-func (t *FS) Functions() ([]Function, error) {
-	var list []Function
-	f, err := t.open("available_filter_functions_addrs")
-	withAddress := err == nil
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = t.open("available_filter_functions")
-	}
+// Functions returns the names of the functions that can be traced. A name can occur
+// several times.
+func (t *FS) Functions() (names []string, err error) {
+	f, err := t.open("available_filter_functions")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(io.LimitReader(f, maxFile))
 	for lines.Scan() {
-		line, function := lines.Text(), Function{}
-		if withAddress {
-			address, rest, _ := strings.Cut(line, " ")
-			if function.Address, err = strconv.ParseUint(address, 16, 64); err != nil {
-				continue
-			}
-			line = rest
-		}
-		// The name of its module may follow.
-		function.Name, _, _ = strings.Cut(strings.TrimRight(line, "\n"), " ")
-		if function.Name != "" && !strings.HasPrefix(function.Name, "__ftrace_invalid_address__") {
-			list = append(list, function)
+		name, _, _ := strings.Cut(lines.Text(), " ") // the name of its module may follow
+		if name != "" && !strings.HasPrefix(name, "__ftrace_invalid_address__") {
+			names = append(names, name)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
-	return list, nil
+	return names, nil
 }

@@ -95,8 +95,8 @@ func TestFS(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range functions {
-		if f.Name == "" || strings.ContainsAny(f.Name, " \t") {
-			t.Fatalf("got function %+v", f)
+		if f == "" || strings.ContainsAny(f, " \t") {
+			t.Fatalf("got function %q", f)
 		}
 	}
 	after, err := os.ReadFile("/proc/self/mounts")

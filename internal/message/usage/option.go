@@ -1,100 +1,69 @@
 package usage
 
 import (
-	"fmt"
+	"cmp"
 	"sync/atomic"
 )
 
-// Option is an option of a command. Only the command line knows its flag: messages format
-// an Option with %s.
-type Option uint8
+// Option is an option of a command, described in words. Only the command line knows its
+// flag: messages format an Option with %s.
+type Option string
 
 // The options that messages name.
 const (
-	AllBinaries Option = iota
-	Basic
-	Binary
-	Branches
-	Burst
-	CPUs
-	Cgroup
-	Children
-	CountEntries
-	Event
-	Force
-	Format
-	Frequency
-	IncludeIdle
-	LLVM
-	MaxDepth
-	MaxOverhead
-	MaxProbes
-	MaxRate
-	Optimize
-	Output
-	PendingEntries
-	PerCPU
-	Process
-	RingSize
-	SeenEntries
-	StackNodes
-	Symfs
-	UnwindMemory
-	Value
-	// NumOptions is the number of options.
-	NumOptions
+	AllBinaries    Option = "all binaries"
+	Basic          Option = "sampling without branches"
+	Binary         Option = "the binary"
+	Bolt           Option = "the programs"
+	BoltDir        Option = "the directory of branch profiles"
+	BoltEvery      Option = "the period of branch profiles"
+	BoltWindow     Option = "the length of a branch profile"
+	Branches       Option = "the branch recorder"
+	Burst          Option = "the length of a burst"
+	CPUs           Option = "a choice of CPUs"
+	Cgroup         Option = "the cgroup"
+	Check          Option = "the time to compare"
+	Children       Option = "children"
+	CountEntries   Option = "the limit of distinct stacks"
+	Event          Option = "the event"
+	Force          Option = "force"
+	Format         Option = "the format"
+	Frequency      Option = "the frequency"
+	IncludeIdle    Option = "the option for idle CPUs"
+	Kernel         Option = "the kernel"
+	Key            Option = "the field to compare"
+	LLVM           Option = "the LLVM version"
+	MaxDepth       Option = "the maximum depth"
+	MaxOverhead    Option = "the maximum overhead"
+	MaxProbes      Option = "the limit of probes"
+	MaxRate        Option = "the limit of hits a second"
+	MaxStall       Option = "the longest stall"
+	Optimize       Option = "the optimized file"
+	Output         Option = "the output"
+	PendingEntries Option = "the limit of pending entries"
+	PerCPU         Option = "separate CPUs"
+	Process        Option = "the process"
+	RingSize       Option = "the ring size"
+	SeenEntries    Option = "the number of remembered stacks"
+	StackNodes     Option = "the limit of stack nodes"
+	Symfs          Option = "the directory of debug files"
+	Until          Option = "the second event"
+	UnwindMemory   Option = "the memory for unwind tables"
+	Value          Option = "the value"
 )
 
-// words name the options where no command line has named its flags.
-var words = [NumOptions]string{
-	AllBinaries:    "all binaries",
-	Basic:          "sampling without branches",
-	Binary:         "the binary",
-	Branches:       "the branch recorder",
-	Burst:          "the length of a burst",
-	CPUs:           "a choice of CPUs",
-	Cgroup:         "the cgroup",
-	Children:       "children",
-	CountEntries:   "the limit of distinct stacks",
-	Event:          "the event",
-	Force:          "force",
-	Format:         "the format",
-	Frequency:      "the frequency",
-	IncludeIdle:    "the option for idle CPUs",
-	LLVM:           "the LLVM version",
-	MaxDepth:       "the maximum depth",
-	MaxOverhead:    "the maximum overhead",
-	MaxProbes:      "the limit of probes",
-	MaxRate:        "the limit of hits a second",
-	Optimize:       "the optimized file",
-	Output:         "the output",
-	PendingEntries: "the limit of pending entries",
-	PerCPU:         "separate CPUs",
-	Process:        "the process",
-	RingSize:       "the ring size",
-	SeenEntries:    "the number of remembered stacks",
-	StackNodes:     "the limit of stack nodes",
-	Symfs:          "the directory of debug files",
-	UnwindMemory:   "the memory for unwind tables",
-	Value:          "the value",
-}
-
 // flags are the flags set by [NameFlags].
-var flags atomic.Pointer[[NumOptions]string]
+var flags atomic.Pointer[map[Option]string]
 
-// NameFlags sets the flag of each option, such as "--ring-size". A command line calls it
+// NameFlags sets the flags of options, such as "--ring-size". A command line calls it
 // before it runs a command.
-func NameFlags(of [NumOptions]string) { flags.Store(&of) }
+func NameFlags(of map[Option]string) { flags.Store(&of) }
 
-// String returns the flag of o, or its name in words if no command line has called
+// String returns the flag of o, or its description if no command line has called
 // [NameFlags].
 func (o Option) String() string {
-	names := flags.Load()
-	if names == nil {
-		names = &words
+	if named := flags.Load(); named != nil {
+		return cmp.Or((*named)[o], string(o))
 	}
-	if o >= NumOptions {
-		return fmt.Sprintf("option %d", uint8(o))
-	}
-	return names[o]
+	return string(o)
 }

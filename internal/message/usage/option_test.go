@@ -3,14 +3,10 @@ package usage
 import "testing"
 
 func TestOptionString(t *testing.T) {
-	for o := range NumOptions {
-		if o.String() == "" {
-			t.Errorf("option %d has no name", uint8(o))
-		}
+	if got, want := RingSize.String(), "the ring size"; got != want {
+		t.Errorf("without flags: got %q, want %q", got, want)
 	}
-	var named [NumOptions]string
-	named[RingSize] = "--ring-size"
-	NameFlags(named)
+	NameFlags(map[Option]string{RingSize: "--ring-size"})
 	t.Cleanup(func() { flags.Store(nil) })
 	if got, want := Errorf("raise %s", RingSize).Error(), "raise --ring-size"; got != want {
 		t.Errorf("message with a named flag = %q, want %q", got, want)

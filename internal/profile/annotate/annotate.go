@@ -31,13 +31,13 @@ type Counts struct {
 	// Lines are the lines at which the function was executing or calling. A line counts
 	// once for each sample, even in a recursive function.
 	Lines map[Line]Weight
-	// Places are the instructions, in whichever function this one was inlined. They count
-	// once for each sample, too. Self includes samples of an instruction that belongs to
-	// code inlined into this function.
+	// Places are the instructions, in every function into which this one was inlined. They
+	// count once for each sample, too. Self includes samples of an instruction that belongs
+	// to code inlined into this function.
 	Places map[Place]Weight
 }
 
-// Options selects what to count.
+// Options selects the samples to count.
 type Options struct {
 	// Value indexes [profile.Profile.ValueTypes].
 	Value int

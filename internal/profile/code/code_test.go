@@ -237,7 +237,9 @@ func TestOtherBuild(t *testing.T) {
 		{p.path, strings.Repeat("0", 39) + "1", "another build"},
 		{p.path + " (deleted)", "", "was deleted"},
 		{"work", id, "not a file"},
-		{"[vdso]", "", "not a file"},
+		{"[vdso]", "", "no build ID"},
+		{"[vdso]", id, "another build"},
+		{"[stack]", id, "not a file"},
 		{p.dir, "", "not a regular file"},
 		{filepath.Join(p.dir, "work.c"), "", "work.c"},
 	} {
@@ -248,6 +250,25 @@ func TestOtherBuild(t *testing.T) {
 		} else if !strings.Contains(err.Error(), other.want) {
 			t.Errorf("%s, %s: got %v, want %q", other.path, other.id, err, other.want)
 		}
+	}
+}
+
+// The vDSO of a profile is this machine's if the build ID is the same.
+func TestVDSO(t *testing.T) {
+	vdso, err := symbolize.OpenVDSO(symbolize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, code.VDSO, vdso.BuildID())
+	binary, ok := f.ELF()
+	if !ok || binary.BuildID() != vdso.BuildID() {
+		t.Fatalf("got ELF file %v, %v; want the vDSO", binary, ok)
+	}
+	at := binary.Entry()
+	if offset, ok := binary.Offset(at); !ok {
+		t.Errorf("got no offset of the entry %#x", at)
+	} else if got, ok := f.Address(offset); !ok || got != at {
+		t.Errorf("got address %#x (%v) of offset %#x, want %#x", got, ok, offset, at)
 	}
 }
 

@@ -28,17 +28,26 @@ var ErrNoFunction = errors.New("no function is known there")
 
 // File is a binary, or only its debug file. Its methods are safe for concurrent use.
 type File struct {
-	binary *safeopen.File // nil if only the debug file is available
-	debug  *debugfile.File
-	names  *symbolize.ELF // function names only
-	all    *symbolize.ELF // with lines and inlined functions
+	binary *safeopen.File  // nil for the vDSO, and if only the debug file is available
+	debug  *debugfile.File // nil if the binary is available
+	names  *symbolize.ELF  // function names only
+	all    *symbolize.ELF  // with lines and inlined functions
 }
 
+// VDSO is the name of the vDSO in profiles.
+const VDSO = "[vdso]"
+
 // Open opens the file at path, as seen by the profiled process, if it has the given build
-// ID. The build ID may be unknown. If the file is not available, Open looks for its debug
+// ID. The build ID may be unknown, but not of [VDSO], which is this machine's. If the file is not available, Open looks for its debug
 // file by build ID. It may download that until ctx is done.
 func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o symbolize.Options) (*File, error) {
 	f := &File{}
+	if name == VDSO {
+		if err := f.openVDSO(buildID, o); err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
 	err := f.openBinary(name, buildID, o)
 	if err == nil {
 		f.all.Search(ctx, finder, "/", f.binary.Name())
@@ -88,12 +97,29 @@ func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error)
 	}
 	o.NoInlines = true
 	f.names = symbolize.NewELF(f.all.File(), o)
-	got := f.all.BuildID()
-	switch {
-	case buildID != "" && got != "" && !perfdata.SameBuildID(buildID, got):
-		return fmt.Errorf("%s is another build: build ID %s was recorded, the file has %s", name, buildID, got)
-	case deleted && buildID == "":
+	if deleted && buildID == "" {
 		return fmt.Errorf("%s was deleted, and without a build ID the file that now has its name may be another one", name)
+	}
+	return f.check(name, buildID)
+}
+
+// openVDSO opens the vDSO of this process.
+func (f *File) openVDSO(buildID string, o symbolize.Options) (err error) {
+	if buildID == "" {
+		return fmt.Errorf("%s: no build ID was recorded", VDSO)
+	}
+	if f.all, err = symbolize.OpenVDSO(o); err != nil {
+		return err
+	}
+	o.NoInlines = true
+	f.names = symbolize.NewELF(f.all.File(), o)
+	return f.check(VDSO, buildID)
+}
+
+// check returns an error if the file has another build ID than the profiled one.
+func (f *File) check(name, buildID string) error {
+	if got := f.all.BuildID(); buildID != "" && got != "" && !perfdata.SameBuildID(buildID, got) {
+		return fmt.Errorf("%s is another build: build ID %s was recorded, the file has %s", name, buildID, got)
 	}
 	return nil
 }
@@ -108,6 +134,17 @@ func (f *File) Close() error {
 		err = errors.Join(err, f.debug.Close())
 	}
 	return err
+}
+
+// ELF returns the binary. ok is false if only the debug file is available.
+func (f *File) ELF() (binary *debugfile.File, ok bool) {
+	switch {
+	case f.debug != nil:
+		return nil, false
+	case f.binary == nil:
+		return &debugfile.File{File: f.all.File()}, true
+	}
+	return &debugfile.File{File: f.all.File(), Root: "/", Path: f.binary.Name()}, true
 }
 
 // BuildID returns the file's GNU build ID in lowercase hex, or "".
@@ -134,7 +171,7 @@ func (f *File) Base() uint64 { return f.all.File().Base() }
 // if there is no code, and always if only the debug file is available, because its
 // offsets differ.
 func (f *File) Address(fileOffset uint64) (address uint64, ok bool) {
-	if f.binary == nil {
+	if f.debug != nil {
 		return 0, false
 	}
 	return f.all.Address(fileOffset)
@@ -254,7 +291,7 @@ func (f *File) Arch() string {
 // fails if only the debug file is available, which has no code.
 func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.Instruction, error) {
 	name := f.all.File().Name()
-	if f.binary == nil {
+	if f.debug != nil {
 		return nil, fmt.Errorf("%s is a debug file: the program is not here", name)
 	}
 	size = min(size, f.codeEnd(start)-start)
@@ -268,7 +305,10 @@ func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.In
 	}
 	machine := f.all.File().Machine()
 	decoded, err := disasm.Decode(machine, bytes, start)
-	if err != nil || decoded.Unknown() > 0 {
+	if f.binary == nil && err != nil {
+		return nil, err
+	}
+	if f.binary != nil && (err != nil || decoded.Unknown() > 0) {
 		list, objdumpErr := disasm.Objdump(ctx, f.binary.OS(), machine, start, start+size)
 		if objdumpErr == nil && len(list) > 0 {
 			return list, nil

@@ -32,7 +32,7 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 	return p, nil
 }
 
-// restore gives p what a description of its run says. Without a readable one, p stays a
+// restore adds the description of its run to p. Without a readable one, p stays a
 // conversion.
 func restore(p *profile.Profile, description string) {
 	_ = runinfo.Restore(p, description)
@@ -42,7 +42,7 @@ func restore(p *profile.Profile, description string) {
 func (c *collector) named(name string, kind profile.Kind, inlined bool) profile.FrameID {
 	f := profile.Frame{Function: c.Function(profile.Function{Name: name, SystemName: name}), Kind: kind, Inlined: inlined}
 	if kind == profile.KindKernel { // otherwise it may be a module's
-		f.Mapping = c.Mapping(profile.Mapping{Path: "[kernel.kallsyms]"})
+		f.Mapping = c.Mapping(profile.Mapping{Path: profile.KernelPath})
 	}
 	return c.Frame(f)
 }

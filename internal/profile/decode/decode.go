@@ -1,6 +1,7 @@
 // Package decode reads profiles written by fulgur or other tools: folded stacks, the
 // output of perf script, bpftrace's maps of stacks, pprof profiles, OpenTelemetry's
-// profiles, profiles of the Firefox Profiler and fulgur's own pages. It detects the format from the beginning of the input.
+// profiles, profiles of the Firefox Profiler and fulgur's own pages. It detects the format
+// from the beginning of the input.
 //
 // All input is untrusted. Input that violates its format is an error with its position.
 package decode
@@ -27,11 +28,12 @@ const (
 	Bpftrace   Format = "bpftrace"
 	Pprof      Format = "pprof"
 	OTLP       Format = "otlp"
+	OTLPJSON   Format = "otlp-json"
 	Firefox    Format = "firefox"
 	Page       Format = "html"
 )
 
-// Read reads a profile until ctx is done. name is used in errors. What exceeds the limits
+// Read reads a profile until ctx is done. name is used in errors. Data that exceeds the limits
 // of package profile is truncated and counted in the profile's losses, or is an error.
 func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Format, error) {
 	in, err := unpack(ctx, r)
@@ -72,6 +74,8 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 		return readPprof(ctx, r)
 	case OTLP:
 		return readOTLP(ctx, r)
+	case OTLPJSON:
+		return readOTLPJSON(ctx, r)
 	case Bpftrace:
 		return readBpftrace(r)
 	case PerfScript:
@@ -84,6 +88,8 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 func sniff(head []byte) Format {
 	text := bytes.TrimLeft(head, " \t\r\n")
 	switch {
+	case otlpJSONHead.Match(text):
+		return OTLPJSON
 	case bytes.HasPrefix(text, []byte("{")):
 		return Firefox
 	case bytes.HasPrefix(text, []byte("<")): // no tool writes stacks that begin so

@@ -83,6 +83,10 @@ func TestRoundTrip(t *testing.T) {
 			}
 
 			got = decoded(t, encoded(t, func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) }), OTLP)
+			fromJSON := decoded(t, encoded(t, func(w io.Writer) error { return otlp.WriteJSON(w, p, otlp.Options{}) }), OTLPJSON)
+			if diff := cmp.Diff(got, fromJSON); diff != "" {
+				t.Errorf("OTLP's JSON (-binary +JSON):\n%s", diff)
+			}
 			for v := range p.ValueTypes {
 				if diff := cmp.Diff(fold(t, called, v), fold(t, got, v)); diff != "" {
 					t.Errorf("OTLP, value %d (-want +got):\n%s", v, diff)
@@ -109,7 +113,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The value to show first is read back if it is not the default of the pprof format.
+// The value to show first is read back. For samples, it is no value if it is the default of the
+// pprof format.
 func TestReadValue(t *testing.T) {
 	p := encodetest.Typical()
 	last := p.ValueTypes[len(p.ValueTypes)-1].Type
@@ -119,6 +124,12 @@ func TestReadValue(t *testing.T) {
 		if got.Meta.Value != want {
 			t.Errorf("%q: got %q, want %q", value, got.Meta.Value, want)
 		}
+	}
+	p.ValueTypes = slices.Clone(p.ValueTypes)
+	p.ValueTypes[0].Type = "waits"
+	got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+	if got.Meta.Value != last {
+		t.Errorf("without samples: got %q, want %q", got.Meta.Value, last)
 	}
 }
 
@@ -157,6 +168,9 @@ func TestReadRecording(t *testing.T) {
 		{Type: "block-io", Unit: "bytes"}:            4608,
 		{Type: "block-io-time", Unit: "nanoseconds"}: 46_000_000,
 		{Type: "faults", Unit: "count"}:              2,
+
+		{Type: "tracepoint:syscalls:sys_enter_open*", Unit: "count"}: 1,
+		{Type: "uprobe:/bin/tar:main", Unit: "count"}:                1,
 	}
 	got := map[profile.ValueType]int64{}
 	for v, typ := range p.ValueTypes {
@@ -193,6 +207,7 @@ func TestReadErrors(t *testing.T) {
 		"empty":             {"", "no stacks"},
 		"no number":         {"a;b\n", `line 1: no number after the stack "a;b"`},
 		"overflow":          {"a;b 9223372036854775807\na;c 1\n", "add up to more than 9223372036854775807"},
+		"large time":        {"# off-cpu in s\na;b 9223372037\n", "line 2: the number 9223372037 after the stack is too large"},
 		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
 		"cut gzip":          {"\x1f\x8b\x08", "input: "},
 		"not a profile":     {"\x00\x01\x02\x03", "read as pprof"},
@@ -207,6 +222,33 @@ func TestReadErrors(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Folded stacks state values that are not counts; other comments have no effect.
+func TestFoldedUnit(t *testing.T) {
+	for in, want := range map[string]struct {
+		v profile.ValueType
+		n int64
+	}{
+		"a;b 7\n": {profile.ValueType{Type: "samples", Unit: "count"}, 7},
+		"# off-cpu in microseconds\na;b 7\na;c 1\n": {profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, 8000},
+		"# made on Monday\n# bytes in bytes\na 7\n": {profile.ValueType{Type: "bytes", Unit: "bytes"}, 7},
+		"# bytes read in ms\na 7\n":                 {profile.ValueType{Type: "samples", Unit: "count"}, 7},
+		"a 7\n# off-cpu in us\na 1\n":               {profile.ValueType{Type: "samples", Unit: "count"}, 8},
+	} {
+		p := decoded(t, []byte(in), Folded)
+		if got := p.Total(0); len(p.ValueTypes) != 1 || p.ValueTypes[0] != want.v || got != want.n {
+			t.Errorf("%q: got %d of %v, want %d of %v", in, got, p.ValueTypes, want.n, want.v)
+		}
+	}
+	typical := encodetest.Typical()
+	for v, of := range typical.ValueTypes {
+		_, amount := profile.PrintedUnit(of.Unit)
+		p := decoded(t, []byte(fold(t, typical, v)), Folded)
+		if d := p.Total(0) - typical.Total(v); p.ValueTypes[0] != of || d < -int64(len(p.Samples))*amount/2 || d > int64(len(p.Samples))*amount/2 {
+			t.Errorf("value %d: got %d of %v, want %d of %v", v, p.Total(0), p.ValueTypes[0], typical.Total(v), of)
+		}
 	}
 }
 

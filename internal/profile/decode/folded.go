@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bufio"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,9 +14,11 @@ import (
 // number. The first frame is the task's name, as in the output of stackcollapse tools:
 // "comm", or "comm-pid/tid". A frame "[CPU n]" may precede it. The suffixes "_[k]",
 // "_[i]" and "_[j]" mark kernel, inlined and JIT frames, and frames after a frame "-" are
-// kernel frames.
+// kernel frames. A comment "# off-cpu in microseconds" before the stacks states their
+// value and unit; without one, they are samples.
 func readFolded(r *bufio.Reader) (*profile.Profile, error) {
-	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
+	c := newCollector()
+	value, amount, v := profile.ValueType{Type: "samples", Unit: "count"}, int64(1), -1
 	in := lines{r: r, limit: profile.MaxLine}
 	for {
 		line, ok, err := in.next()
@@ -23,18 +26,36 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 			return nil, err
 		}
 		if !ok {
+			c.Value(value)
 			return c.profile(profile.Meta{})
 		}
-		if strings.TrimSpace(line) == "" || line[0] == '#' {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if line[0] == '#' {
+			if m := statedUnit.FindStringSubmatch(line); m != nil && v < 0 {
+				value.Type = m[1]
+				value.Unit, amount, _ = profile.ParseUnit(m[2])
+			}
 			continue
 		}
 		stack, n, ok := cutValue(line)
 		if !ok {
 			return nil, in.errorf("no number after the stack %.60q", line)
 		}
-		c.Count(c.folded(stack), 0, n)
+		if n > math.MaxInt64/amount {
+			return nil, in.errorf("the number %d after the stack is too large", n)
+		}
+		if v < 0 {
+			v = c.Value(value)
+		}
+		c.Count(c.folded(stack), v, n*amount)
 	}
 }
+
+// statedUnit is the comment that states the value and the unit of folded stacks. The value
+// has no spaces, unlike sentences that other tools write.
+var statedUnit = regexp.MustCompile(`^# *(\S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)\s*$`)
 
 // isFolded reports whether a line looks like a folded stack.
 func isFolded(line string) bool {

@@ -64,7 +64,7 @@ type otlpReader struct {
 }
 
 // readOTLP reads OpenTelemetry's ProfilesData. Profiles written by fulgur are restored,
-// except for what the format cannot represent.
+// except for data that the format cannot represent.
 func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	data, err := readAll(ctx, r)
 	if err != nil {
@@ -497,7 +497,7 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 	return ids
 }
 
-// line adds to f what a line says.
+// line adds the contents of a line to f.
 func (c *otlpReader) line(data []byte, f *profile.Frame) {
 	f.Function, f.Line = 0, 0
 	c.each(data, func(field protoField) {

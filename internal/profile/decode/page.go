@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/profile/runinfo"
 )
 
-// Limits of a page's data, beyond those of profiles. No browser shows a page with more.
+// Limits of a page's data, beyond the limits of profiles. No browser shows a page with more.
 const (
 	maxPageHeader = 64 << 20 // bytes
 	maxPageRows   = 1 << 24  // of a table
@@ -148,7 +148,7 @@ func (c *pageReader) readHeader() error {
 // text returns the header's string i.
 func (c *pageReader) text(i int) (string, error) { return at(c.header.Strings, clamp(i), "strings") }
 
-// clamp returns an index as [at] takes it. Those that are too large stay invalid.
+// clamp returns an index as [at] takes it. Indexes that are too large stay invalid.
 func clamp(i int) int32 { return int32(max(-1, min(i, math.MaxInt32))) }
 
 // makeFrames interns the frames.
@@ -254,7 +254,7 @@ func (c *pageReader) makeTasks() error {
 	return nil
 }
 
-// grouping returns what the groups of tasks are.
+// grouping returns the kind of the groups of tasks.
 func (c *pageReader) grouping() profile.Grouping {
 	m, _, err := runinfo.Parse(string(c.header.Run))
 	if err != nil {

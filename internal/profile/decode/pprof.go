@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path"
@@ -14,7 +15,7 @@ import (
 )
 
 // readPprof reads a profile of github.com/google/pprof in any format that pprof supports.
-// Profiles written by fulgur are restored, except for what the format cannot represent.
+// Profiles written by fulgur are restored, except for data that the format cannot represent.
 func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 	in, err := parsePprof(ctx, r)
 	if err != nil {
@@ -65,9 +66,14 @@ type pprofReader struct {
 // pprofMeta returns the metadata of a profile.
 func pprofMeta(in *profile.Profile) model.Meta {
 	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
-	// The default is the last value.
-	if n := len(in.SampleType); n > 0 && in.DefaultSampleType != in.SampleType[n-1].Type {
-		m.Value = in.DefaultSampleType
+	// The default is the last value, unless the file names another. Profiles of samples count
+	// them by default, as perf and bcc do.
+	if n := len(in.SampleType); n > 0 {
+		last := in.SampleType[n-1].Type
+		m.Value = cmp.Or(in.DefaultSampleType, last)
+		if m.Value == last && in.SampleType[0].Type == "samples" {
+			m.Value = ""
+		}
 	}
 	if in.TimeNanos != 0 {
 		m.Start = time.Unix(0, in.TimeNanos)

@@ -1,6 +1,6 @@
 package otelprofiles
 
-// Attributes. Those without the prefix "fulgur." are in OpenTelemetry's semantic
+// Names of attributes. Unless they begin with "fulgur.", they are in OpenTelemetry's semantic
 // conventions, https://opentelemetry.io/docs/specs/semconv/.
 const (
 	// Of resources.
@@ -37,12 +37,16 @@ const (
 
 	// Of the scope: the command line, the event, what was measured, and before the name of
 	// a loss how often it happened. Run is the whole description of the run, see package
-	// runinfo.
+	// runinfo. RequestedFrequency, in Hz, and NamesOmitted are set if the rate was lowered,
+	// or functions were not looked up, to save CPU time or memory.
 	Command    = "fulgur.command"
 	Event      = "fulgur.event"
 	Target     = "fulgur.target"
 	LossPrefix = "fulgur.lost."
 	Run        = "fulgur.run"
+
+	RequestedFrequency = "fulgur.frequency.requested"
+	NamesOmitted       = "fulgur.names.omitted"
 )
 
 // Scope is the name of fulgur's scope.
@@ -56,4 +60,4 @@ const (
 
 // RuntimeFrames maps the modules of interpreted and JIT-compiled functions to values of
 // [FrameType].
-var RuntimeFrames = map[string]string{"[java]": "jvm", "[javascript]": "v8js", "[python]": "cpython"}
+var RuntimeFrames = map[string]string{"[java]": "jvm", "[javascript]": "v8js", "[python]": "cpython", "[ruby]": "ruby"}

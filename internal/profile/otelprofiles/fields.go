@@ -77,6 +77,7 @@ const (
 	KeyValueKeyIndex = 3
 
 	AnyString      = 1
+	AnyBool        = 2
 	AnyInt         = 3
 	AnyStringIndex = 8
 )

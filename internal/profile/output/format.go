@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/profile/encode/text"
 )
 
-// Options selects what to write in addition to names and values, if the format supports
+// Options selects data to write in addition to names and values, if the format supports
 // it.
 type Options struct {
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]";
@@ -27,6 +27,8 @@ type Options struct {
 	Annotate, Delimited bool
 	// Inverted puts callees below their callers in flame graphs.
 	Inverted bool
+	// Width is the width of pictures in pixels; 0 means the default.
+	Width int
 	// ShortNames writes the short names of functions, see package shortname. Flame graphs
 	// show the whole name of a box under the pointer.
 	ShortNames bool
@@ -46,8 +48,8 @@ type Format struct {
 	// write writes the profile. value is the index of the value to write in formats with
 	// a single value.
 	write func(w io.Writer, p *profile.Profile, o Options, value int) error
-	// inTime writes a recording with its times; nil for formats without times.
-	inTime func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error
+	// writeTimes writes a recording with its times; nil for formats without times.
+	writeTimes func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error
 	// onRequest is set if times make the output larger and must be requested.
 	onRequest bool
 }
@@ -64,11 +66,11 @@ var formats = []Format{
 	}},
 	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
-	}, onRequest: true, inTime: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
+	}, onRequest: true, writeTimes: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Times: line})
 	}},
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
+		return flame.WriteSVG(w, p, flame.Options{Width: o.Width, Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
 	}},
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
@@ -76,9 +78,12 @@ var formats = []Format{
 	{Name: sent, Endings: []string{".otlp"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return otlp.Write(w, p, otlp.Options{Resource: o.Resource})
 	}},
+	{Name: "otlp-json", Endings: []string{".otlp.json"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+		return otlp.WriteJSON(w, p, otlp.Options{Resource: o.Resource})
+	}},
 	{Name: "firefox", Endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
-	}, inTime: func(w io.Writer, _ *profile.Profile, t *profile.Timeline, o Options, _ int) error {
+	}, writeTimes: func(w io.Writer, _ *profile.Profile, t *profile.Timeline, o Options, _ int) error {
 		return firefox.Write(w, t, firefox.Options{Source: o.Source})
 	}},
 	{Name: "speedscope", Endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
@@ -90,7 +95,7 @@ var formats = []Format{
 // single one.
 func (f Format) AllValues() bool {
 	switch f.Name {
-	case "html", "pprof", "otlp", "firefox", "speedscope":
+	case "html", "pprof", "otlp", "otlp-json", "firefox", "speedscope":
 		return true
 	}
 	return false
@@ -98,19 +103,24 @@ func (f Format) AllValues() bool {
 
 // HasOwners reports whether the format has a place for the containers, pods and units of
 // processes even without groups.
-func (f Format) HasOwners() bool { return f.Name == "otlp" }
+func (f Format) HasOwners() bool { return f.Name == "otlp" || f.Name == "otlp-json" }
 
 // Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {
 		return usage.Errorf("only flame graphs can be inverted: use an output name ending in .html or .svg, or choose a format with %s", usage.Format)
 	}
+	if o.Width != 0 && f.Name != "svg" {
+		return usage.Errorf("only pictures have a width: use an output name ending in .svg, or choose a format with %s", usage.Format)
+	}
 	return nil
 }
 
 // HasTimes reports whether the format has times of events: always, or only if they are
 // requested.
-func (f Format) HasTimes(requested bool) bool { return f.inTime != nil && (requested || !f.onRequest) }
+func (f Format) HasTimes(requested bool) bool {
+	return f.writeTimes != nil && (requested || !f.onRequest)
+}
 
 // Choose returns the format for path: by name if it is not empty, otherwise by the path's
 // ending. A stream without an ending gets text, and a URL gets OTLP, the only format that
@@ -167,7 +177,7 @@ func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o
 		}
 	}
 	if line != nil {
-		return f.inTime(w, p, line, o, value)
+		return f.writeTimes(w, p, line, o, value)
 	}
 	return f.write(w, p, o, value)
 }

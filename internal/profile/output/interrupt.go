@@ -8,7 +8,7 @@ import (
 
 // errInterrupted is the error of a run that writes complete files only, when the user
 // interrupts it.
-var errInterrupted = errors.New("interrupted: what was not complete was not written")
+var errInterrupted = errors.New("interrupted: incomplete output was not written")
 
 // OrInterrupted returns err, or errInterrupted if ctx is done and caused it.
 func OrInterrupted(ctx context.Context, err error) error {

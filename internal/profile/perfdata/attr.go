@@ -5,6 +5,7 @@ import "golang.org/x/sys/unix"
 // attr is the part of a perf_event_attr that determines the layout of records.
 type attr struct {
 	sampleType, readFormat, branchType uint64
+	userRegs                           uint64 // the sampled user registers
 	sampleIDAll                        bool
 
 	// The sampled event, and its period or frequency; the other is 0.
@@ -23,6 +24,7 @@ const (
 	offsetReadFormat = 32
 	offsetFlags      = 40
 	offsetBranchType = 72
+	offsetUserRegs   = 80
 )
 
 // parseAttr parses b, a perf_event_attr of any version.
@@ -41,6 +43,7 @@ func parseAttr(b []byte) (attr, bool) {
 		sampleType:  at(offsetSampleType),
 		readFormat:  at(offsetReadFormat),
 		branchType:  at(offsetBranchType),
+		userRegs:    at(offsetUserRegs),
 		sampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
 	}, true
 }

@@ -2,16 +2,17 @@ package perfdata
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"io"
 	"math/bits"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind"
 )
 
 // CallChains holds the samples of a perf.data file with their call chains.
@@ -24,8 +25,6 @@ type CallChains struct {
 	// its first byte, "_text". They are empty and 0 if the file does not contain them.
 	KernelBuildID string
 	KernelText    uint64
-	// Lost is the number of records that the kernel dropped.
-	Lost uint64
 }
 
 // ChainSample is a sample of a running task.
@@ -42,20 +41,30 @@ type ChainSample struct {
 	Weight int64
 }
 
-// kernelPath is perf's and fulgur's name for kernel code.
-const kernelPath = "[kernel.kallsyms]"
+// ChainOptions configures [ReadCallChains].
+type ChainOptions struct {
+	// Each, if not nil, is called with every sample, in file order.
+	Each func(ChainSample) error
+	// Table returns the table for unwinding the code of a mapped file for a machine, or nil
+	// if there is none. It is called once for each file with code in a copied stack. If Table
+	// is nil, no file has a table.
+	Table func(Mapped, elf.Machine) *unwind.Table
+}
 
 // ReadCallChains reads the samples of a perf.data file of size bytes until ctx is done.
-// Errors contain name. The profile is not by thread. If each is not nil, it is called
-// with every sample, in file order.
-func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, each func(ChainSample) error) (*CallChains, error) {
+// Errors contain name. The profile is not by thread.
+//
+// It unwinds the copies of user stacks that perf record --call-graph dwarf takes. Their
+// samples say why the stack ends. Other samples do not.
+func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, o ChainOptions) (*CallChains, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
 		return nil, err
 	}
 	c := &chains{
-		collection: collection{ctx: ctx, file: f, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
-		each:       each,
+		collection: collection{ctx: ctx, file: f, vdso: true, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		each:       o.Each,
+		unwinder:   newUnwinder(f.meta.Arch, o.Table),
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
 	}
 	c.watch = c.note
@@ -77,21 +86,21 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[kernelPath], KernelText: c.kernelText, Lost: c.stats.Lost}, nil
+	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[profile.KernelPath], KernelText: c.procs.kernelText}, nil
 }
 
 // chains is a file whose call chains are read.
 type chains struct {
 	collection
-	out        *profile.Collector
-	each       func(ChainSample) error
-	names      comms
-	kernelText uint64
-	addresses  []uint64
-	frames     []profile.FrameID
+	out       *profile.Collector
+	each      func(ChainSample) error
+	unwinder  *unwinder
+	names     comms
+	addresses []uint64
+	frames    []profile.FrameID
 }
 
-// note records the names of tasks and the location of the kernel.
+// note records the names of tasks.
 func (c *chains) note(rec record, f fields, when uint64) {
 	switch rec.typ {
 	case unix.PERF_RECORD_COMM:
@@ -104,14 +113,6 @@ func (c *chains) note(rec record, f fields, when uint64) {
 		f.u32()
 		tid, parent := int32(f.u32()), int32(f.u32())
 		c.names.add(naming{when: when, tid: tid, parent: parent})
-	case unix.PERF_RECORD_MMAP:
-		pid := int32(f.u32())
-		f.u32()
-		start := f.u64()
-		f.take(16)
-		if pid == -1 && strings.HasPrefix(f.cstring(), kernelPath) {
-			c.kernelText = start
-		}
 	}
 }
 
@@ -123,9 +124,6 @@ func (c *chains) chain(rec record) error {
 	a, ok := c.file.attrs.sample(rec.body)
 	if !ok {
 		return c.file.errorf(rec.offset, "sample of no event")
-	}
-	if a.sampleType&unix.PERF_SAMPLE_STACK_USER != 0 {
-		return c.file.errorf(rec.offset, "recorded with --call-graph dwarf, which leaves the stacks' bytes for perf to unwind: send it through perf script")
 	}
 	s, problem := parseChain(a, rec.body, c.addresses[:0])
 	if problem != "" {
@@ -139,10 +137,8 @@ func (c *chains) chain(rec record) error {
 		s.time = c.number
 	}
 	comm := c.names.at(s.tid, s.time)
-	at := profile.Sample{
-		Stack: c.stack(s, rec.misc), CPU: -1,
-		Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm}),
-	}
+	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm})}
+	at.Stack, at.End = c.stack(s, rec.misc)
 	c.out.Count(at, 0, 1)
 	event := profile.ValueType{Type: perfevent.Name(a.typ, a.config), Unit: "count"}
 	isTime := (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime()
@@ -188,11 +184,16 @@ const (
 	minContext    = ^uint64(4095) + 1
 )
 
-// stack interns the stack of a sample.
-func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
+// stack interns the stack of a sample. end is why the copy of the user stack ends, if there
+// is one.
+func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID, end profile.End) {
 	layout := c.procs.layout(s.pid, s.time)
 	mode, first := misc&modeMask, true
 	c.frames = c.frames[:0]
+	var unwound []unwind.Frame
+	if s.user.abi != abiNone {
+		unwound, end = c.unwinder.walk(layout, s.user)
+	}
 	for _, ip := range s.chain {
 		switch {
 		case ip == contextKernel:
@@ -208,18 +209,24 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
 		switch mode {
 		case modeKernel:
 			c.frames = append(c.frames, c.out.Frame(profile.Frame{
-				Mapping: c.out.Mapping(profile.Mapping{Path: kernelPath, BuildID: c.file.buildIDs[kernelPath]}),
+				Mapping: c.out.Mapping(profile.Mapping{Path: profile.KernelPath, BuildID: c.file.buildIDs[profile.KernelPath]}),
 				Address: ip, Return: !first, Kind: profile.KindKernel,
 			}))
 		case modeUser:
+			if len(unwound) > 0 {
+				continue // it replaces the kernel's
+			}
 			c.frames = append(c.frames, c.user(layout, profile.Frame{Address: ip, Return: !first}))
 		}
 		first = false
 	}
+	for _, f := range unwound {
+		c.frames = append(c.frames, c.user(layout, profile.Frame{Address: f.PC, Return: !f.Exact}))
+	}
 	for i := len(c.frames) - 1; i >= 0; i-- {
 		stack = c.out.Push(stack, c.frames[i])
 	}
-	return stack
+	return stack, end
 }
 
 // user returns the frame of user space that has the address of f in memory.
@@ -236,6 +243,7 @@ type chainSample struct {
 	pid, tid     int32
 	time, period uint64
 	chain        []uint64 // innermost first, with mode markers
+	user         userState
 }
 
 // maxChain is the longest accepted call chain. The kernel's limit, a sysctl, is 127 by
@@ -281,6 +289,12 @@ func parseChain(a attr, body []byte, chain []uint64) (s chainSample, problem str
 	}
 	if len(s.chain) == 0 && has(unix.PERF_SAMPLE_IP) {
 		s.chain = append(s.chain, ip)
+	}
+	if has(unix.PERF_SAMPLE_REGS_USER) && has(unix.PERF_SAMPLE_STACK_USER) {
+		if problem = skipBranches(&f, a); problem != "" {
+			return s, problem
+		}
+		s.user = parseUser(&f, a)
 	}
 	if f.short {
 		return s, "sample cut short"

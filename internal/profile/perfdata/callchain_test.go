@@ -57,7 +57,7 @@ func stacks(p *profile.Profile) []string {
 
 func readChains(t testing.TB, data []byte) *CallChains {
 	t.Helper()
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ const kernelStart = 0xffffffff81000000
 func chainFile() *builder {
 	b := newChainBuilder()
 	b.mmap(-1, kernelStart, 0x1000000, kernelStart, "[kernel.kallsyms]_text")
-	b.buildID(kernelPath, "0123456789abcdef0123456789abcdef01234567")
+	b.buildID(profile.KernelPath, "0123456789abcdef0123456789abcdef01234567")
 	b.exec(7, "sh")
 	b.mmap2(7, 0x400000, 0x2000, 0x1000, "/bin/sh")
 	b.chain(7, 7, modeUser, contextUser, 0x400010, 0x401001)
@@ -86,6 +86,40 @@ func chainFile() *builder {
 	b.chain(8, 8, modeUser, contextUser, 0x400020) // no longer mapped
 	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
 	return b
+}
+
+// Newer versions of perf record the kernel's build ID with its mapping.
+func TestKernelWithBuildID(t *testing.T) {
+	b := newChainBuilder()
+	raw, id := words(uint64(0x0123456789abcdef), uint64(1)), ""
+	for _, c := range raw {
+		id += fmt.Sprintf("%02x", c)
+	}
+	body := append(words(int32(-1), uint32(0), uint64(kernelStart), uint64(1<<24), uint64(kernelStart), uint32(len(raw))), raw...)
+	body = append(body, make([]byte, 20-len(raw)+8)...) // no protection
+	b.add(unix.PERF_RECORD_MMAP2, 1|unix.PERF_RECORD_MISC_MMAP_BUILD_ID, -1, append(body, padded("[kernel.kallsyms]_text")...))
+	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
+	c := readChains(t, b.file(b.plain()))
+	if c.KernelBuildID != id || c.KernelText != kernelStart || c.Profile.Mappings[len(c.Profile.Mappings)-1].BuildID != id {
+		t.Errorf("got kernel %s at %#x, want %s at %#x", c.KernelBuildID, c.KernelText, id, uint64(kernelStart))
+	}
+}
+
+// perf names the kernel after its vmlinux if there is one.
+func TestKernelNamedVmlinux(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	b := newChainBuilder()
+	b.mmap(-1, kernelStart, 0x1000000, kernelStart, "[kernel.kallsyms]_text")
+	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
+	for _, dso := range [][2]string{{"/boot/vmlinux-6.1", id}, {"[ext4]", "00"}, {"/lib/modules/6.1/ext4.ko.xz", "01"}} {
+		at := len(b.ids)
+		b.buildID(dso[0], dso[1])
+		b.ids[at+4] = modeKernel // the misc field
+	}
+	b.buildID("/usr/bin/vmlinux", "02") // a program
+	if c := readChains(t, b.file(b.plain())); c.KernelBuildID != id {
+		t.Errorf("got kernel %s, want %s", c.KernelBuildID, id)
+	}
 }
 
 func TestReadCallChains(t *testing.T) {
@@ -123,10 +157,10 @@ func TestEachChainSample(t *testing.T) {
 	b.chain(7, 7, modeUser, contextUser, 0x10)
 	data := b.file(b.plain())
 	var got []ChainSample
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
 		got = append(got, s)
 		return nil
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +173,7 @@ func TestEachChainSample(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	failed := errors.New("failed")
-	if _, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
+	if _, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(ChainSample) error { return failed }}); !errors.Is(err, failed) {
 		t.Errorf("got error %v, want the callback's", err)
 	}
 }
@@ -163,8 +197,10 @@ func TestReadAddresses(t *testing.T) {
 func TestReadCallChainsErrors(t *testing.T) {
 	empty := newChainBuilder()
 	empty.exec(1, "sh")
-	dwarf := chainFile()
-	dwarf.sampleOf(chainSampleType | unix.PERF_SAMPLE_STACK_USER)
+	cut := newChainBuilder()
+	cut.userOf(allRegisters)
+	cut.chain(1, 1, modeUser, 1)
+	cut.user(abi64, make([]uint64, 5), nil, 0)
 	long := newChainBuilder()
 	long.chain(1, 1, modeUser, make([]uint64, 8000)...)
 	binary.NativeEndian.PutUint64(long.records[0][headerSize+32:], 1<<40)
@@ -172,10 +208,10 @@ func TestReadCallChainsErrors(t *testing.T) {
 	short.chain(1, 1, modeUser, 1)
 	binary.NativeEndian.PutUint64(short.records[0][headerSize+32:], 5)
 	for want, b := range map[string]*builder{
-		"no samples": empty, "send it through perf script": dwarf, "no kernel takes": long, "cut short": short,
+		"no samples": empty, "sample cut short": cut, "no kernel takes": long, "cut short": short,
 	} {
 		data := b.file(b.plain())
-		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
+		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/profile"
 )
 
 // Stats counts the input, in addition to the counts of the [bolt.Collector].
@@ -46,6 +47,9 @@ type Options struct {
 func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	return func(m Mapped) *bolt.Binary {
 		same := path.Base(strings.TrimSuffix(m.Path, " (deleted)")) == path.Base(b.Name)
+		if b.Kernel() {
+			same = m.IsKernel()
+		}
 		if m.BuildID != "" && b.BuildID != "" {
 			same = SameBuildID(m.BuildID, b.BuildID)
 		}
@@ -56,7 +60,7 @@ func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	}
 }
 
-// SameBuildID reports whether a build ID recorded by perf is that of a file: perf
+// SameBuildID reports whether a build ID recorded by perf belongs to a file: perf
 // truncates long ones to 20 bytes and pads short ones.
 func SameBuildID(recorded, id string) bool {
 	n := min(len(recorded), len(id))
@@ -91,6 +95,8 @@ type collection struct {
 	collector *bolt.Collector
 	stats     Stats
 
+	// vdso also keeps the mappings of the vDSO.
+	vdso bool
 	// watch, if not nil, is called with all records other than samples.
 	watch func(rec record, f fields, when uint64)
 
@@ -218,6 +224,9 @@ func (cl *collection) event(rec record, f *fields, when uint64) error {
 	return nil
 }
 
+// vdsoPath is perf's name for the vDSO.
+const vdsoPath = "[vdso]"
+
 // mmap processes a mapping. It ignores data and mappings without a file.
 func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
@@ -234,7 +243,14 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 		f.u32()
 	}
 	name := f.cstring()
-	if f.short || !executable || pid == -1 || name == "" || name[0] == '[' || strings.HasPrefix(name, "//") {
+	if f.short {
+		return nil
+	}
+	if pid == kernelPID {
+		return cl.mapKernel(rec, name, id, e)
+	}
+	special := name == "" || name[0] == '[' || strings.HasPrefix(name, "//")
+	if !executable || special && (name != vdsoPath || !cl.vdso) {
 		return nil
 	}
 	if id == "" {
@@ -246,6 +262,18 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	}
 	cl.stats.Mappings++
 	return cl.procs.add(e)
+}
+
+// mapKernel processes a mapping of the kernel or a module.
+func (cl *collection) mapKernel(rec record, name, id string, e event) error {
+	if isKernel(name) && id != "" {
+		cl.file.buildIDs[profile.KernelPath] = id
+	}
+	profiled, err := cl.procs.mapKernel(name, cl.file.buildIDs[profile.KernelPath], e.start, e.offset)
+	if profiled {
+		cl.stats.Mappings++
+	}
+	return cl.check(rec, err)
 }
 
 // sample processes a sample.

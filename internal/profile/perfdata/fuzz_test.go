@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"io"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/unwind"
 )
 
 // ended returns a canceled context.
@@ -27,14 +29,19 @@ func ended(t *testing.T) context.Context {
 func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 	t.Helper()
 	var samples, weight int64
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
 		if s.Weight <= 0 || s.Time < 0 || len(s.Comm) > maxComm {
 			t.Fatalf("got sample %+v, want a weight, a time and a bounded name", s)
 		}
 		samples++
 		weight += s.Weight
 		return nil
-	})
+	}, Table: func(m Mapped, _ elf.Machine) *unwind.Table {
+		if m.Path == "/bin/sh" {
+			return nil
+		}
+		return testTable()
+	}})
 	if err != nil {
 		checkFormat(t, err)
 		return nil, err
@@ -86,6 +93,7 @@ func FuzzGenerated(f *testing.F) {
 	for _, seed := range []string{
 		"\x01\x05\x01\x06\x01\x07\x00\x01\x08\x09\x01\x01\x00\x0f\x01\x01\x02\x05\x00\x64\x65\x70\xff",
 		"\x00\x00\x01\x01\x02\x03\x04\x01\x0f\x05\x90\x91\x92\x93\x94\x95\x96\x97\x01\x0f\x07\x04\x01\x02\x03",
+		"\x03\xbf\x07\x00\x01\x01\x10\x40\x01\x0f\x01\x01\x02\x01\x50\x02\x18\x10\x11\x12\x13",
 		"\x02\x0a\xbf\x05\x0e\x01\x01\x01\x02\x80\x81\x0b\x44\x07\x01\x02\x03\x40\x00\x03\x05\x08\x10",
 	} {
 		f.Add([]byte(seed), []byte{})
@@ -108,7 +116,7 @@ func FuzzGenerated(f *testing.F) {
 			return
 		}
 		for _, input := range [][]byte{file, b.pipe(plain)} {
-			if _, err := ReadCallChains(ended(t), bytes.NewReader(input), int64(len(input)), "in", nil); err == nil {
+			if _, err := ReadCallChains(ended(t), bytes.NewReader(input), int64(len(input)), "in", ChainOptions{}); err == nil {
 				t.Fatal("got no error after the end of the context")
 			}
 		}
@@ -149,6 +157,8 @@ func FuzzReadCallChains(f *testing.F) {
 	f.Add(b.file(b.plain()))
 	f.Add(b.pipe(b.plain()))
 	f.Add(b.file(b.compressed(f, recordCompressed)))
+	b = copyFile()
+	f.Add(b.file(b.plain()))
 	f.Fuzz(func(t *testing.T, input []byte) { _, _ = fuzzChains(t, input) })
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/profile"
 )
 
 // recipe is a sequence of bytes that determines generated records. All bytes after its
@@ -51,7 +52,7 @@ func (p *recipe) address() uint64 {
 
 // path returns the path of a file, or another mapping's name.
 func (p *recipe) path() string {
-	paths := [...]string{"/bin/sh", "/usr/bin/prog", "/lib/libc.so.6", "[vdso]", "//anon", "", "/a\x1b[31m", "/\xff\x00rest", kernelPath + "_text"}
+	paths := [...]string{"/bin/sh", "/usr/bin/prog", "/lib/libc.so.6", "[vdso]", "//anon", "", "/a\x1b[31m", "/\xff\x00rest", profile.KernelPath + "_text"}
 	b := p.byte()
 	if b == 255 {
 		return "/" + strings.Repeat("x", int(p.byte())*200)
@@ -84,15 +85,28 @@ func (p *recipe) chainAddresses() []uint64 {
 	return list
 }
 
+// words returns addresses and numbers.
+func (p *recipe) words() []uint64 {
+	list := make([]uint64, p.byte()%70)
+	for i := range list {
+		list[i] = p.address()
+	}
+	return list
+}
+
 // maxGenerated limits the number of records.
 const maxGenerated = 200
 
 // build generates a recording. It returns the number of samples, and whether perf could
 // have written all records.
 func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
-	branches := p.byte()%4 == 0
+	kind := p.byte() % 8
+	branches, copies := kind%4 == 0, kind == 3
 	if b = newChainBuilder(); branches {
 		b = newBuilder(p.byte()%2 == 0)
+	}
+	if copies {
+		b.userOf(p.number())
 	}
 	wellFormed = true
 	for range maxGenerated {
@@ -145,6 +159,9 @@ func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
 				continue
 			}
 			b.chain(p.pid(), p.pid(), uint16(p.byte()%8), p.chainAddresses()...)
+			if copies {
+				b.user(uint64(p.byte()%4), p.words(), p.words(), p.number())
+			}
 		}
 	}
 	return b, samples, wellFormed

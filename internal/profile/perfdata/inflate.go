@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow is the largest accepted window of a zstd stream, in bytes: that of the
-// highest level of perf record (-z 22).
+// maxWindow is the largest accepted window of a zstd stream, in bytes. The
+// highest level of perf record (-z 22) uses it.
 const maxWindow = 128 << 20
 
 // inflater decompresses the zstd stream that is split over the compressed records of a

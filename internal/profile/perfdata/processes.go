@@ -32,11 +32,13 @@ var errHistory = errors.New("more mappings than can be kept: choose one binary")
 
 // processes holds the mappings of each process over time.
 type processes struct {
-	find  func(Mapped) *bolt.Binary
-	files map[Mapped]*bolt.Binary
-	paths int // up to maxPaths
-	byPID map[int32][]epoch
-	kept  int // up to maxHistory
+	find       func(Mapped) *bolt.Binary
+	files      map[Mapped]*bolt.Binary
+	paths      int // up to maxPaths
+	byPID      map[int32][]epoch
+	kernelText uint64      // address of the kernel, 0 if unknown
+	kernel     bolt.Layout // of every process if the kernel is profiled, else nil
+	kept       int         // up to maxHistory
 
 	// Events of perf.data are nearly sorted. pending holds those that earlier ones may
 	// still precede. round is the time of the latest event in the last completed round,
@@ -227,6 +229,9 @@ func (ps *processes) checkKept() error {
 
 // layout returns the layout of a process at a time.
 func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
+	if ps.kernel != nil {
+		return ps.kernel
+	}
 	epochs := ps.byPID[pid]
 	i, found := slices.BinarySearchFunc(epochs, when, func(e epoch, t uint64) int { return cmp.Compare(e.since, t) })
 	switch {

@@ -64,7 +64,7 @@ func parseSample(a attr, body []byte, stack []bolt.Entry) (s sample, problem str
 		f.u64()
 	}
 	if n > maxBranches {
-		return s, "sample with more branches than any hardware records"
+		return s, manyBranches
 	}
 	b := f.take(n * bolt.EntrySize)
 	if f.short {
@@ -74,6 +74,31 @@ func parseSample(a attr, body []byte, stack []bolt.Entry) (s sample, problem str
 	s.branches = bolt.AppendEntries(stack[:0], b)
 	return s, ""
 }
+
+// skipBranches skips the raw data and the branches of a sample of event a. problem
+// describes an error, or is "".
+func skipBranches(f *fields, a attr) (problem string) {
+	if a.sampleType&unix.PERF_SAMPLE_RAW != 0 {
+		f.take(uint64(f.u32()))
+	}
+	if a.sampleType&unix.PERF_SAMPLE_BRANCH_STACK == 0 {
+		return ""
+	}
+	n := f.u64()
+	if n > maxBranches {
+		return manyBranches
+	}
+	if a.branchType&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
+		f.u64()
+	}
+	f.take(n * bolt.EntrySize)
+	if a.branchType&unix.PERF_SAMPLE_BRANCH_COUNTERS != 0 {
+		f.take(8 * n)
+	}
+	return ""
+}
+
+const manyBranches = "sample with more branches than any hardware records"
 
 // skipRead skips a struct read_format.
 func skipRead(f *fields, format uint64) {

@@ -175,6 +175,8 @@ func (s *script) layout(of scriptSample) (bolt.Layout, error) {
 	s.stats.Samples++
 	layout := s.opts.Default
 	switch pid, one := s.procs.only(); {
+	case s.procs.kernel != nil:
+		layout = s.procs.kernel
 	case of.hasPID:
 		layout = s.procs.layout(of.pid, uint64(s.number))
 	case one:

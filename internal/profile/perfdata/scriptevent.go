@@ -51,12 +51,19 @@ func (s *script) mmap(text string) error {
 		return errors.New("mapping that is not as perf script writes it")
 	}
 	e.pid = int32(pid)
-	if pid == -1 || !strings.Contains(prot, "x") || path == "" || path[0] == '[' || strings.HasPrefix(path, "//") {
-		return nil
-	}
 	m := Mapped{Path: path}
 	if id := strings.TrimSpace(file); strings.HasPrefix(id, "<") && strings.HasSuffix(id, ">") {
 		m.BuildID = id[1 : len(id)-1]
+	}
+	if pid == kernelPID {
+		profiled, err := s.procs.mapKernel(m.Path, m.BuildID, e.start, e.offset)
+		if profiled {
+			s.stats.Mappings++
+		}
+		return err
+	}
+	if !strings.Contains(prot, "x") || path == "" || path[0] == '[' || strings.HasPrefix(path, "//") {
+		return nil
 	}
 	var err error
 	if e.binary, err = s.procs.binary(m); e.binary == nil {

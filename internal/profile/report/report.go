@@ -30,8 +30,11 @@ type Report struct {
 	Value     string     `json:"value"`
 	Findings  []Finding  `json:"findings"`
 	Functions []Function `json:"functions"`
-	Paths     []Path     `json:"paths"`
-	Losses    []Loss     `json:"losses"`
+	// Programs and Reasons are as in [text.Hottest].
+	Programs []Program `json:"programs"`
+	Reasons  []Reason  `json:"reasons"`
+	Paths    []Path    `json:"paths"`
+	Losses   []Loss    `json:"losses"`
 }
 
 // Total is the sum of a value over all samples.
@@ -41,14 +44,14 @@ type Total struct {
 	Total int64  `json:"total"`
 }
 
-// Finding is what a rule found.
+// Finding is the result of a rule.
 type Finding struct {
 	Rule string `json:"rule"`
 	// Text is a sentence with the numbers that it rests on.
 	Text string `json:"text"`
 	// Numbers are these numbers by name.
 	Numbers map[string]float64 `json:"numbers"`
-	// Remedy is what to do about it, if anything.
+	// Remedy is the remedy, empty if there is none.
 	Remedy string `json:"remedy,omitempty"`
 
 	marked string // Text with its names between the marks of [named]
@@ -60,6 +63,21 @@ type Function struct {
 	Module string  `json:"module"`
 	Self   float64 `json:"self"`
 	Total  float64 `json:"total"`
+}
+
+// Program is a function with the share of the stacks in which it is the innermost one of a
+// program, and the share of the stacks that contain it.
+type Program struct {
+	Name   string  `json:"function"`
+	Module string  `json:"module"`
+	Inner  float64 `json:"inner"`
+	Total  float64 `json:"total"`
+}
+
+// Reason is a note at the ends of stacks, "[futex]", with its share of the value.
+type Reason struct {
+	Name  string  `json:"reason"`
+	Share float64 `json:"share"`
 }
 
 // Path is a stack, root first, with its share of the value.
@@ -85,12 +103,12 @@ func New(p *profile.Profile, value, n int) *Report {
 	v := p.ValueTypes[value]
 	r := &Report{
 		Version: Version, Run: describe.Run(p.Meta), Machine: describe.Machine(p.Meta), Duration: p.Meta.Duration.Seconds(),
-		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Paths: []Path{}, Losses: []Loss{},
+		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []Loss{},
 	}
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	f := &facts{Profile: p, value: value, whole: p.Total(value), functions: text.Functions(p, n, value)}
+	f := &facts{Profile: p, value: value, whole: p.Total(value), hottest: text.HottestOf(p, n, value)}
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
@@ -99,8 +117,14 @@ func New(p *profile.Profile, value, n int) *Report {
 		}
 	}
 	if f.whole > 0 {
-		for _, g := range f.functions {
+		for _, g := range f.hottest.Functions {
 			r.Functions = append(r.Functions, Function{plain.Terminal(g.Name), plain.Terminal(g.Module), f.share(g.Self), f.share(g.Total)})
+		}
+		for _, g := range f.hottest.Programs {
+			r.Programs = append(r.Programs, Program{plain.Terminal(g.Name), plain.Terminal(g.Module), f.share(g.Self), f.share(g.Total)})
+		}
+		for _, g := range f.hottest.Reasons {
+			r.Reasons = append(r.Reasons, Reason{plain.Terminal(g.Name), f.share(g.Self)})
 		}
 		r.Paths = f.paths()
 	}
@@ -128,9 +152,22 @@ func losses(p *profile.Profile) (all []Loss) {
 // facts is what rules look at.
 type facts struct {
 	*profile.Profile
-	value     int
-	whole     int64 // total of the value
-	functions []text.Function
+	value   int
+	whole   int64 // total of the value
+	hottest text.Hottest
+}
+
+// first returns the hottest function of programs, if stacks end in notes or in a few functions,
+// or else the hottest function. ok is false if there is none.
+func (f *facts) first() (g text.Function, ofProgram, ok bool) {
+	list := f.hottest.Functions
+	if ofProgram = len(f.hottest.Programs) > 0; ofProgram {
+		list = f.hottest.Programs
+	}
+	if f.whole <= 0 || len(list) == 0 {
+		return g, false, false
+	}
+	return list[0], ofProgram, true
 }
 
 // share returns n as a share of the whole.

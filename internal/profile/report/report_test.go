@@ -3,12 +3,15 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
@@ -50,6 +53,42 @@ func many(n int) (all []sample) {
 	return all
 }
 
+// waiting returns a profile whose stacks end in notes.
+func waiting() *profile.Profile {
+	b := profile.NewBuilder(profile.ValueType{Type: "waits", Unit: "count"})
+	app := b.Mapping(profile.Mapping{Path: "/bin/app"})
+	for name, n := range map[string]int64{"load": 15, "store": 5} {
+		caller := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Mapping: app})
+		note := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "[" + name + " of a disk]"}), Kind: profile.KindMarker})
+		b.Add(profile.Sample{Stack: b.Push(b.Push(0, caller), note), Task: b.Task(profile.Task{Comm: "app"}), CPU: -1, Values: []int64{n}})
+	}
+	return b.Profile(profile.Meta{}, profile.Losses{})
+}
+
+// Functions of programs and notes are in all forms of a report.
+func TestPrograms(t *testing.T) {
+	r := New(waiting(), 0, 20)
+	want := []Program{{"load", "app", 0.75, 0.75}, {"store", "app", 0.25, 0.25}}
+	if diff := cmp.Diff(want, r.Programs); diff != "" {
+		t.Errorf("programs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Reason{{"[load of a disk]", 0.75}, {"[store of a disk]", 0.25}}, r.Reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	var text, md strings.Builder
+	if err := errors.Join(r.WriteText(&text), r.WriteMarkdown(&md)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Innermost functions of programs by waits\n   75.0 %  75.0 %  load (app)\n", "Stacks end in\n  75.0 % [load of a disk]\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+	if want := "| inner | total | function | module |\n|---:|---:|---|---|\n| 75.0 % | 75.0 % | ` load ` | ` app ` |\n"; !strings.Contains(md.String(), want) {
+		t.Errorf("no %q in\n%s", want, &md)
+	}
+}
+
 // Each rule finds its condition, and is silent without it.
 func TestRules(t *testing.T) {
 	samples := []profile.ValueType{counted}
@@ -71,6 +110,7 @@ func TestRules(t *testing.T) {
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 1}}, sample{"a", "f", 0, 0, []int64{1, 2, 0}}), 1, ""},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "hot", 0, 0, []int64{20}})...), 0, "hot of app takes 50.0 % of all samples by itself: 20 samples."},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, ""},
+		{"hot_function", waiting(), 0, "load of app is the innermost function of a program in 75.0 % of all waits: 15 waits."},
 		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(25)...), 0, "The profile is flat: the hottest function, fA, takes only 4.0 %; look at callers and at the paths below."},
 		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
 		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "copy", profile.KindKernel, 0, []int64{20}})...), 0, "The kernel takes 50.0 %, and its largest function, copy, 50.0 %."},

@@ -128,7 +128,7 @@ func (f *facts) reason(v int) (note string, sum int64) {
 	})
 }
 
-// most returns the key with the largest sum of what is added.
+// most returns the key with the largest sum.
 func most(each func(add func(string, int64))) (key string, sum int64) {
 	sums := map[string]int64{}
 	each(func(k string, n int64) { sums[k] += n })
@@ -140,23 +140,26 @@ func most(each func(add func(string, int64))) (key string, sum int64) {
 }
 
 func hotFunction(f *facts) (Finding, bool) {
-	if f.whole <= 0 || len(f.functions) == 0 || f.share(f.functions[0].Self) < hotShare {
+	g, ofProgram, ok := f.first()
+	if !ok || f.share(g.Self) < hotShare {
 		return Finding{}, false
 	}
-	g := f.functions[0]
 	share := f.share(g.Self)
+	how, what := "takes %s of all %s by itself: %s.", named(f.ValueTypes[f.value].Type)
+	if ofProgram {
+		how = "is the innermost function of a program in %s of all %s: %s."
+	}
 	return Finding{
 		Numbers: map[string]float64{"share": share, "value": float64(g.Self)},
-		marked: fmt.Sprintf("%s of %s takes %s of all %s by itself: %s.", named(g.Name), named(g.Module), percent(share),
-			named(f.ValueTypes[f.value].Type), f.quantity(g.Self, f.ValueTypes[f.value])),
+		marked:  fmt.Sprintf("%s of %s "+how, named(g.Name), named(g.Module), percent(share), what, f.quantity(g.Self, f.ValueTypes[f.value])),
 	}, true
 }
 
 func flat(f *facts) (Finding, bool) {
-	if f.whole <= 0 || len(f.functions) == 0 || f.share(f.functions[0].Self) >= flatShare {
+	g, _, ok := f.first()
+	if !ok || f.share(g.Self) >= flatShare {
 		return Finding{}, false
 	}
-	g := f.functions[0]
 	share := f.share(g.Self)
 	return Finding{
 		Numbers: map[string]float64{"share": share},

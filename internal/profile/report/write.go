@@ -23,6 +23,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		heading: func(s string) string { return "\n" + s + "\n" },
 		item:    func(s string) string { return "  " + strip(s) + "\n" },
 		row:     func(cells ...string) string { return fmt.Sprintf("  %7s %7s  %s (%s)\n", anys(cells)...) },
+		columns: func(string) string { return "" },
 		name:    func(s string) string { return s },
 	})
 }
@@ -34,18 +35,18 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		heading: func(s string) string { return "\n## " + s + "\n\n" },
 		item:    func(s string) string { return "- " + code(s) + "\n" },
 		row:     func(cells ...string) string { return fmt.Sprintf("| %s | %s | %s | %s |\n", anys(cells)...) },
-		columns: "| self | total | function | module |\n|---:|---:|---|---|\n",
+		columns: func(own string) string { return "| " + own + " | total | function | module |\n|---:|---:|---|---|\n" },
 		name:    func(s string) string { return span(s, true) },
 	})
 }
 
-// layout is how a report looks.
+// layout is the format of a report.
 type layout struct {
 	heading func(string) string
 	item    func(string) string // of a text with marked names
 	row     func(cells ...string) string
-	columns string              // heading of a table
-	name    func(string) string // in a cell
+	columns func(own string) string // heading of a table with a heading for the own share
+	name    func(string) string     // in a cell
 }
 
 func (r *Report) write(w io.Writer, l layout) error {
@@ -61,12 +62,27 @@ func (r *Report) write(w io.Writer, l layout) error {
 		}
 		b.WriteString(l.item(text))
 	}
-	if len(r.Functions) > 0 {
+	switch {
+	case len(r.Programs) > 0:
+		b.WriteString(l.heading("Innermost functions of programs by " + r.Value))
+		b.WriteString(l.columns("inner"))
+		for _, f := range r.Programs {
+			b.WriteString(l.row(percent(f.Inner), percent(f.Total), l.name(f.Name), l.name(f.Module)))
+		}
+	case len(r.Functions) > 0:
 		b.WriteString(l.heading("Functions by " + r.Value))
-		b.WriteString(l.columns)
+		b.WriteString(l.columns("self"))
 		for _, f := range r.Functions {
 			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.name(f.Module)))
 		}
+	}
+	if len(r.Reasons) > 0 {
+		b.WriteString(l.heading("Stacks end in"))
+	}
+	for _, reason := range r.Reasons {
+		b.WriteString(l.item(percent(reason.Share) + " " + begin + reason.Name + end))
+	}
+	if len(r.Paths) > 0 {
 		b.WriteString(l.heading("Paths"))
 	}
 	for _, p := range r.Paths {

@@ -29,6 +29,8 @@ type info struct {
 	Scope     string            `json:"scope,omitempty"`
 	Event     string            `json:"event,omitempty"`
 	Frequency uint64            `json:"frequency,omitempty"`
+	Requested uint64            `json:"requested_frequency,omitempty"`
+	Unnamed   bool              `json:"names_omitted,omitempty"`
 	Period    uint64            `json:"period,omitempty"`
 	PerCPU    bool              `json:"per_cpu,omitempty"`
 	Grouping  string            `json:"grouping,omitempty"` // [profile.Grouping.String]
@@ -57,7 +59,8 @@ type stripped struct {
 func Text(p *profile.Profile) string {
 	m := p.Meta
 	i := info{
-		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(),
+		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Unnamed: m.NamesOmitted,
+		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(),
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
 		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
 	}
@@ -94,7 +97,7 @@ func ascii(text string) string {
 	return b.String()
 }
 
-// Parse returns what a description says, or an error if it is malformed or too long.
+// Parse parses a description. It returns an error if it is malformed or too long.
 func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 	if len(text) > maxText {
 		return m, l, fmt.Errorf("description of the run: more than %d bytes", maxText)
@@ -107,7 +110,8 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		return m, l, fmt.Errorf("description of the run: %d files without symbols, the maximum is %d", len(i.Stripped), maxFiles)
 	}
 	m = profile.Meta{
-		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping),
+		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, NamesOmitted: i.Unnamed,
+		Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping),
 		Duration: time.Duration(max(i.Duration, 0)), Host: i.Host, Kernel: i.Kernel, Arch: i.Arch,
 		CPUs: max(i.CPUs, 0), CPUName: i.CPUName, Memory: i.Memory,
 	}

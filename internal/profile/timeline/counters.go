@@ -71,7 +71,7 @@ func (r *Recorder) finishCounters(processes []profile.Process, end int64) []prof
 	return all
 }
 
-// clip moves what is outside of the time from first to last to its borders.
+// clip moves values outside of the time from first to last to its borders.
 func (c *counter) clip(first, last int64) {
 	var clipped counter
 	for i, at := range c.times {

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"encoding/binary"
 	"iter"
 
 	"fulgur/internal/profile"
@@ -13,17 +14,23 @@ const (
 	kindOffCPU
 	kindBlockIO
 	kindFault
+	kindMarker
 	kinds
 )
 
 // add appends an event to a thread's stream.
 func (r *Recorder) add(t profile.ThreadID, kind int, time int64, fields ...uint64) error {
+	return r.stream(t, kind).add(&r.spool, time, nil, fields...)
+}
+
+// stream returns a stream of a thread.
+func (r *Recorder) stream(t profile.ThreadID, kind int) *stream {
 	s := r.threads[t].streams[kind]
 	if s == nil {
 		s = &stream{last: r.start}
 		r.threads[t].streams[kind] = s
 	}
-	return s.add(&r.spool, time, fields...)
+	return s
 }
 
 // see records that a thread existed at a time.
@@ -65,6 +72,23 @@ func (r *Recorder) AddFault(t profile.ThreadID, e profile.Fault) error {
 		major = 1
 	}
 	return r.add(t, kindFault, e.Time, e.Address, r.name(e.File), e.Offset, major, uint64(e.Latency), uint64(e.Stack), uint64(e.Count))
+}
+
+// AddMarkerType adds a type of markers.
+func (r *Recorder) AddMarkerType(t profile.MarkerType) profile.MarkerTypeID {
+	r.types = append(r.types, t)
+	return profile.MarkerTypeID(len(r.types) - 1)
+}
+
+// AddMarker adds a marker.
+func (r *Recorder) AddMarker(t profile.ThreadID, e profile.Marker) error {
+	r.see(t, e.Time)
+	r.text = r.text[:0]
+	for _, v := range e.Values {
+		r.text = binary.AppendUvarint(r.text, uint64(len(v)))
+		r.text = append(r.text, v...)
+	}
+	return r.stream(t, kindMarker).add(&r.spool, e.Time, r.text, uint64(e.Type), uint64(e.Stack), uint64(len(e.Values)))
 }
 
 // events implements [profile.Events].
@@ -111,7 +135,40 @@ func (es *events) Faults(t profile.ThreadID) iter.Seq2[profile.Fault, error] {
 	})
 }
 
+// Markers implements [profile.Events].
+func (es *events) Markers(t profile.ThreadID) iter.Seq2[profile.Marker, error] {
+	return func(yield func(profile.Marker, error) bool) {
+		s := es.r.threads[t].streams[kindMarker]
+		if s == nil {
+			return
+		}
+		from := es.reader(s)
+		fields := make([]uint64, 3)
+		for {
+			time, ok, err := from.next(fields)
+			if err == nil && !ok {
+				return
+			}
+			m := profile.Marker{Time: time, Type: profile.MarkerTypeID(fields[0]), Stack: es.stackOf(fields[1])}
+			if err == nil {
+				m.Values, err = from.texts(fields[2])
+			}
+			if err != nil {
+				yield(profile.Marker{}, err)
+				return
+			}
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
 func (es *events) stackOf(n uint64) profile.StackID { return es.stack(profile.StackID(n)) }
+
+func (es *events) reader(s *stream) reader {
+	return reader{file: es.r.spool.file, chunks: s.chunks, last: es.r.start}
+}
 
 // read yields a thread's events of a kind. parse converts their n fields.
 func read[E any](es *events, t profile.ThreadID, kind, n int, parse func(time int64, fields []uint64) E) iter.Seq2[E, error] {
@@ -120,7 +177,7 @@ func read[E any](es *events, t profile.ThreadID, kind, n int, parse func(time in
 		if s == nil {
 			return
 		}
-		from := reader{file: es.r.spool.file, chunks: s.chunks, last: es.r.start}
+		from := es.reader(s)
 		fields := make([]uint64, n)
 		for {
 			time, ok, err := from.next(fields)

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,13 +61,14 @@ const (
 	maxBuffer = 8 << 10
 )
 
-// add appends an event.
-func (s *stream) add(to *spool, time int64, fields ...uint64) error {
+// add appends an event. text, if any, follows its fields.
+func (s *stream) add(to *spool, time int64, text []byte, fields ...uint64) error {
 	s.buf = binary.AppendVarint(s.buf, time-s.last)
 	s.last = time
 	for _, f := range fields {
 		s.buf = binary.AppendUvarint(s.buf, f)
 	}
+	s.buf = append(s.buf, text...)
 	if len(s.buf) < min(minBuffer<<min(len(s.chunks), 8), maxBuffer) {
 		return nil
 	}
@@ -121,8 +123,24 @@ func (r *reader) next(fields []uint64) (time int64, ok bool, err error) {
 		n += m
 	}
 	if n <= 0 {
-		return 0, false, fmt.Errorf("read events back from a temporary file: it was changed")
+		return 0, false, errChanged
 	}
 	r.buf = r.buf[n:]
 	return r.last, true, nil
 }
+
+// texts reads n texts of the event, each with its length before it.
+func (r *reader) texts(n uint64) (all []string, err error) {
+	for range n {
+		size, head := binary.Uvarint(r.buf)
+		if head <= 0 || size > uint64(len(r.buf)-head) {
+			return nil, errChanged
+		}
+		all = append(all, string(r.buf[head:head+int(size)]))
+		r.buf = r.buf[head+int(size):]
+	}
+	return all, nil
+}
+
+// errChanged means that another program wrote to the temporary file.
+var errChanged = errors.New("read events back from a temporary file: it was changed")

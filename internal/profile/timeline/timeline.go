@@ -26,8 +26,10 @@ type Recorder struct {
 	nameIDs   map[string]uint64
 	counters  map[counterKey]*counter
 	order     []counterKey // of the counters, by first use
+	types     []profile.MarkerType
 
 	spool spool
+	text  []byte // of a marker, reused
 }
 
 // key identifies a process or thread, since IDs are reused.
@@ -73,7 +75,7 @@ func NewRecorder(start int64) (*Recorder, error) {
 // Start returns the start of the recording, in nanoseconds of CLOCK_MONOTONIC.
 func (r *Recorder) Start() int64 { return r.start }
 
-// Close discards the events, including those of the [profile.Timeline].
+// Close discards the events, including the events of the [profile.Timeline].
 func (r *Recorder) Close() error { return r.spool.file.Close() }
 
 // Process returns the ID of the process pid created at start, adding it if it is new.
@@ -122,15 +124,7 @@ func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile
 }
 
 // name returns the index of a name.
-func (r *Recorder) name(s string) uint64 {
-	id, ok := r.nameIDs[s]
-	if !ok {
-		id = uint64(len(r.names))
-		r.nameIDs[s] = id
-		r.names = append(r.names, s)
-	}
-	return id
-}
+func (r *Recorder) name(s string) uint64 { return profile.Intern(&r.names, r.nameIDs, s) }
 
 // EndProcess records that a process exited at a time.
 func (r *Recorder) EndProcess(id profile.ProcessID, at int64) { r.processes[id].end = at }
@@ -162,6 +156,8 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 		Processes: make([]profile.Process, len(r.processes)),
 		Threads:   make([]profile.Thread, len(r.threads)),
 		Events:    &events{r: r, stack: stack},
+
+		MarkerTypes: r.types,
 	}
 	for i, of := range r.processes {
 		t.Processes[i] = profile.Process{PID: of.pid, Names: of.names, Start: r.since(of.start), End: of.end}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,6 +61,11 @@ func TestEvents(t *testing.T) {
 	var off [threads][]profile.OffCPU
 	var io [threads][]profile.BlockIO
 	var faults [threads][]profile.Fault
+	var markers [threads][]profile.Marker
+	types := []profile.MarkerType{{Name: "a:b", Event: "a:*", Fields: []string{"x", "y"}}, {Name: "c:d", Event: "c:d"}}
+	for _, of := range types {
+		r.AddMarkerType(of)
+	}
 	add := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -71,7 +77,7 @@ func TestEvents(t *testing.T) {
 		now += n() % 10_000
 		i := rng.IntN(rng.IntN(threads) + 1)
 		id := r.Thread(p, 100+i, 0)
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
 		case 0:
 			e := profile.OnCPU{Time: now, Stack: stack(), Weight: n(), CPU: rng.IntN(8)}
 			on[i] = append(on[i], e)
@@ -94,6 +100,13 @@ func TestEvents(t *testing.T) {
 			e := profile.Fault{Time: now, Address: rng.Uint64(), File: name(), Offset: uint64(n()), Major: n()&1 == 0, Latency: n(), Stack: stack()}
 			faults[i] = append(faults[i], e)
 			add(r.AddFault(id, e))
+		case 4:
+			e := profile.Marker{Time: now, Type: profile.MarkerTypeID(rng.IntN(len(types))), Stack: stack()}
+			for range types[e.Type].Fields {
+				e.Values = append(e.Values, strings.Repeat(name(), rng.IntN(20)))
+			}
+			markers[i] = append(markers[i], e)
+			add(r.AddMarker(id, e))
 		}
 		if rng.IntN(1000) == 0 {
 			add(r.EndThread(id, now)) // events may still follow
@@ -117,12 +130,17 @@ func TestEvents(t *testing.T) {
 		for j := range faults[k] {
 			faults[k][j].Stack++
 		}
+		for j := range markers[k] {
+			markers[k][j].Stack++
+		}
 		for range 2 { // a timeline can be read several times
 			for what, diff := range map[string]string{
 				"samples":           cmp.Diff(on[k], all(t, line.Events.OnCPU(id))),
 				"times off the CPU": cmp.Diff(off[k], all(t, line.Events.OffCPU(id))),
 				"requests":          cmp.Diff(io[k], all(t, line.Events.BlockIO(id))),
 				"faults":            cmp.Diff(faults[k], all(t, line.Events.Faults(id))),
+				"markers":           cmp.Diff(markers[k], all(t, line.Events.Markers(id))),
+				"types of markers":  cmp.Diff(types, line.MarkerTypes),
 			} {
 				if diff != "" {
 					t.Fatalf("%s of thread %d (-want +got):\n%.2000s", what, k, diff)

@@ -126,7 +126,7 @@ const cookie = "xdebugpy"
 // It recognizes older versions by the symbols that they were the first to export.
 func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 	const size = 8 * maxOffsets
-	if b, err := data(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
+	if b, err := runtimes.Contents(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
 		v := fromHex(binary.LittleEndian.Uint64(b[8:]))
 		v.freeThreaded = binary.LittleEndian.Uint64(b[16:]) != 0
 		v.offsets = b
@@ -137,7 +137,7 @@ func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 		return version{}, err
 	}
 	if ok {
-		b, err := data(f, s.Value, 4)
+		b, err := runtimes.Contents(f, s.Value, 4)
 		if err != nil {
 			return version{}, err
 		}
@@ -159,15 +159,6 @@ func fromHex(hex uint64) version {
 	return version{major: int(hex >> 24 & 0xff), minor: int(hex >> 16 & 0xff), micro: int(hex >> 8 & 0xff)}
 }
 
-// data returns n bytes at an address of the file.
-func data(f *elffile.File, addr, n uint64) ([]byte, error) {
-	at, ok := f.Offset(addr)
-	if !ok {
-		return nil, f.Errorf(0, "no contents at address %#x", addr)
-	}
-	return f.Bytes(int64(at), n, "the runtime's structure")
-}
-
 // Ways to find a thread's state; see enum python_thread of bpf/runtime_maps.h.
 const (
 	listed   = uint8(bpf.UnwindPythonThreadPYTHON_BY_LIST)
@@ -184,7 +175,7 @@ func threadOffset(f *elffile.File) (thread uint8, offset int32, err error) {
 	if err != nil || !ok {
 		return listed, 0, err
 	}
-	code, err := data(f, s.Value, 32)
+	code, err := runtimes.Contents(f, s.Value, 32)
 	if err != nil {
 		return listed, 0, err
 	}

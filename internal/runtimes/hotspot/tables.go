@@ -178,7 +178,7 @@ func (d *description) static(name string) (uint64, error) {
 	return d.current(addr)
 }
 
-// current returns a word that may change, unlike those of the tables.
+// current returns a word that may change, unlike the words of the tables.
 func (d *description) current(addr uint64) (uint64, error) {
 	var b [8]byte
 	err := d.memory.Read(b[:], addr)

@@ -6,6 +6,7 @@ import (
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/cpython"
 	"fulgur/internal/runtimes/hotspot"
+	"fulgur/internal/runtimes/ruby"
 	"fulgur/internal/runtimes/v8"
 )
 
@@ -14,6 +15,7 @@ var All = map[runtimes.Kind]runtimes.Runtime{
 	bpf.RuntimePython:  cpython.Runtime{},
 	bpf.RuntimeV8:      v8.Runtime{},
 	bpf.RuntimeHotSpot: hotspot.Runtime{},
+	bpf.RuntimeRuby:    ruby.Runtime{},
 }
 
 // Name returns the name of the language of a kind of runtime.

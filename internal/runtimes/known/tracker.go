@@ -12,9 +12,6 @@ import (
 	"time"
 	"weak"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"fulgur/bpf"
 	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/monotonic"
@@ -26,7 +23,7 @@ import (
 // Tracker keeps the kernel side's map of processes with a runtime. A nil Tracker does nothing.
 // It is not safe for concurrent use.
 type Tracker struct {
-	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
+	processes Processes
 	// files holds the searched files, without keeping them in memory.
 	files map[weak.Pointer[process.File]]file
 	// readers holds the readers of processes, by PID.
@@ -75,8 +72,14 @@ type file struct {
 	segments []elffile.Segment // with code; nil without a runtime
 }
 
-// NewTracker returns a tracker that writes to processes, the kernel side's map.
-func NewTracker(processes *ebpf.Map) *Tracker {
+// Processes is the kernel side's map of processes with a runtime.
+type Processes interface {
+	// Put sets the runtime of process pid.
+	Put(pid int, runtime bpf.RuntimeProcess) error
+}
+
+// NewTracker returns a tracker that writes to processes.
+func NewTracker(processes Processes) *Tracker {
 	return &Tracker{
 		processes: processes,
 		files:     map[weak.Pointer[process.File]]file{},
@@ -125,11 +128,8 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		return
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
-	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {
-		t.failure = fmt.Errorf("set the runtime of process %d: %w", pid, err)
-		if errors.Is(err, unix.E2BIG) {
-			t.failure = fmt.Errorf("more than %d processes have a language runtime: those beyond show native frames only", t.processes.MaxEntries())
-		}
+	if err := t.processes.Put(pid, entry); err != nil && t.failure == nil {
+		t.failure = err
 	}
 }
 
@@ -161,8 +161,11 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 	}
 	is.next = now.Add(firstRetry << min(is.tries, maxBackoff))
 	is.tries++
+	complete := *entry // without success, it may be half complete
 	var err error
-	is.Reader, err = found.Open(entry, bias, is.memory)
+	if is.Reader, err = found.Open(&complete, bias, is.memory); err == nil {
+		*entry = complete
+	}
 	is.entry = *entry
 	t.readers[pid] = is
 	var unknown runtimes.UnknownError

@@ -61,10 +61,10 @@ func TestTrackerOpensAgain(t *testing.T) {
 	result := runtimes.ErrNotReady
 	build := &runtimes.Build{Open: func(e *bpf.RuntimeProcess, _ uint64, _ runtimes.Memory) (runtimes.Reader, error) {
 		tries = append(tries, now.Sub(time.Unix(0, 0)))
+		e.Hotspot.High = 1
 		if result != nil {
 			return nil, result
 		}
-		e.Hotspot.High = 1
 		return noPlaces{}, nil
 	}}
 	open := func() bpf.RuntimeProcess {

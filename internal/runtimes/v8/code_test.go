@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// testCodeLayout is that of V8 13.6, in Node.js 24.
+// testCodeLayout is the layout of V8 13.6, in Node.js 24.
 var testCodeLayout = codeLayout{
 	header: 32, deoptimize: 8, positions: 16, start: 40, flags: 52, size: 56, kindMask: 15, baseline: 10,
 	inlinedCount: 1, literals: 3, shared: 7, inlinings: 8, sharedWrapper: 195, object: 192, code: 187,

@@ -84,7 +84,11 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 		return nil, err
 	}
 	f.code.Name = name
-	if s, err := r.script(shared.at(r.sharedScript)); err == nil {
+	s, err := r.script(shared.at(r.sharedScript))
+	if !answered(err) {
+		return nil, err
+	}
+	if err == nil {
 		f.code.File, f.lines = s.file, s.lines
 		f.code.FirstLine = s.lines.at(start)
 	}
@@ -159,7 +163,11 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 		if !isObject(c) {
 			continue // no name
 		}
-		if is, err := r.typeOf(c); err != nil || is >= r.nonString {
+		is, err := r.typeOf(c)
+		if !answered(err) {
+			return "", 0, err
+		}
+		if err != nil || is >= r.nonString {
 			continue
 		}
 		if name, err = r.shortText(c, maxName); err != nil {
@@ -210,11 +218,15 @@ func (r *reader) script(object uint64) (script, error) {
 		return s, nil
 	}
 	var s script
-	if s.file, err = r.shortText(b.at(r.scriptName), maxFile); err != nil {
+	if s.file, err = r.shortText(b.at(r.scriptName), maxFile); !answered(err) {
+		return script{}, err
+	} else if err != nil {
 		s.file = "" // code of eval() has no name
 	}
 	s.file = path(s.file)
-	s.lines = r.lines(b)
+	if s.lines, err = r.lines(b); err != nil {
+		return script{}, err
+	}
 	r.keep(4 * len(s.lines))
 	r.scripts[key] = s
 	return s, nil
@@ -232,23 +244,30 @@ func path(name string) string {
 	return name
 }
 
-// lines returns the ends of lines of a Script: as V8 computed them, or by its text.
-func (r *reader) lines(script words) lines {
+// lines returns the ends of lines of a Script: as V8 computed them, or by its text. They are
+// nil if there is neither.
+func (r *reader) lines(script words) (lines, error) {
 	ends, err := r.array(script.at(r.scriptLineEnds), word, word*maxLines, r.fixedArray)
+	if !answered(err) {
+		return nil, err
+	}
 	if err == nil && len(ends) > 0 {
 		l := make(lines, len(ends)/word)
 		for i := range l {
 			l[i] = binary.LittleEndian.Uint32(ends[i*word+4:])
 		}
 		if slices.IsSorted(l) {
-			return l
+			return l, nil
 		}
 	}
 	text, err := r.text(script.at(r.scriptSource), maxSource)
-	if err != nil {
-		return nil
+	if !answered(err) {
+		return nil, err
 	}
-	return lineEnds(text)
+	if err != nil {
+		return nil, nil //nolint:nilerr // there is no text
+	}
+	return lineEnds(text), nil
 }
 
 const (

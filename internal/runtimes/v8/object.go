@@ -5,11 +5,19 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/runtimes"
 )
 
 // errLayout is returned for data that V8 would not have.
 var errLayout = errors.New("not an object of V8 as expected")
+
+// answered reports whether an error is about the contents of the memory, or nil. After other
+// errors, a later attempt may succeed.
+func answered(err error) bool {
+	return err == nil || errors.Is(err, errLayout) || errors.Is(err, unix.EFAULT)
+}
 
 // heap reads V8's objects. Tagged words are pointers to objects plus 1, or small integers in
 // their upper half.
@@ -106,5 +114,8 @@ func (h *heap) array(object uint64, size, limit int, types ...int) (words, error
 		return nil, fmt.Errorf("%w: array of %d elements", errLayout, n)
 	}
 	elements := make(words, n*size)
-	return elements, h.memory.Read(elements, object-1+uint64(h.arrayData))
+	if err := h.memory.Read(elements, object-1+uint64(h.arrayData)); err != nil {
+		return nil, err
+	}
+	return elements, nil
 }

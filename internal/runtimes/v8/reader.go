@@ -75,10 +75,11 @@ func (r *reader) Places(f runtimes.Frame) (places []runtimes.Place, final bool) 
 		}
 		return []runtimes.Place{place}, err == nil
 	case f.Position >= 0:
-		r.retry(own)
+		err := r.retry(own)
 		// Positions count from the tagged pointer to the BytecodeArray.
 		at, _ := r.positions.position(own.table, f.Position-(r.bytecodeData-1))
 		place.Line = own.lines.at(at)
+		return []runtimes.Place{place}, err == nil
 	}
 	return []runtimes.Place{place}, true
 }
@@ -101,13 +102,19 @@ func (r *reader) function(id runtimes.Identity) (*function, error) {
 const maxRetries = 16
 
 // retry reads the source position table of a function if V8 had not made it the last time.
-func (r *reader) retry(f *function) {
+// The error says that the memory could not be read.
+func (r *reader) retry(f *function) error {
 	if f.table != nil || f.tries >= maxRetries {
-		return
+		return nil
 	}
-	f.tries++
-	if shared, err := r.shared(f.identity); err == nil {
-		f.table, _ = r.bytecode(shared.at(r.sharedData)) // it may be missing for good
+	shared, err := r.shared(f.identity)
+	if err == nil {
+		f.table, err = r.bytecode(shared.at(r.sharedData)) // it may be missing for good
 		r.keep(len(f.table))
 	}
+	if !answered(err) {
+		return err
+	}
+	f.tries++
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/runtimes"
@@ -168,15 +171,18 @@ type fake struct {
 	bytes []byte
 	reads int
 	sizes int
+	// fails is the number of the read that fails once, as of a process that does not answer.
+	fails int
 }
-
-var errFault = errors.New("no memory there")
 
 func (f *fake) Read(b []byte, addr uint64) error {
 	f.reads++
 	f.sizes += len(b)
+	if f.reads == f.fails {
+		return errors.New("no answer")
+	}
 	if addr < base || addr-base > uint64(len(f.bytes)) || uint64(len(f.bytes))-(addr-base) < uint64(len(b)) {
-		return errFault
+		return unix.EFAULT
 	}
 	copy(b, f.bytes[addr-base:])
 	return nil
@@ -236,7 +242,9 @@ func (b *builder) function() runtimes.Identity {
 	name := b.object(1, 5<<32, b.text("na"), b.text("me!")) // a concatenation
 	scope := b.object(280, 3<<12, 0, 1<<32, 3<<32, 90<<32, b.text("local"), 0, name, 0)
 	script := b.object(167, b.text("x\ny\nz"), b.text("file:///s.mjs"), 0, 0, 0, 0, 0, 0)
-	shared := b.object(282, 0, 0, scope, 0, script, 7, 9, 0)
+	table := b.object(217, 2<<32, 0x0c01) // position 2 at the start of the code
+	code := b.object(186, 0, 0, table, 0, 0, 0, 0)
+	shared := b.object(282, code, 0, scope, 0, script, 7, 9, 0)
 	h := heap{testLayout, b}
 	words, err := h.read(shared, maxShared)
 	if err != nil {
@@ -261,6 +269,39 @@ func TestPlaces(t *testing.T) {
 	id.Check++ // another function was there
 	if got, _ := r.Places(runtimes.Frame{Identity: id, Position: -1}); got != nil {
 		t.Errorf("%+v for a function that is gone", got)
+	}
+}
+
+// A read that fails for want of time costs nothing for good: either the places are not final,
+// or they are complete.
+func TestPlacesLater(t *testing.T) {
+	want := ""
+	for fails := 0; ; fails++ {
+		var b builder
+		id := b.function()
+		b.reads, b.fails = 0, fails
+		r := newReader(testLayout, &b)
+		f := runtimes.Frame{Identity: id, Position: testLayout.bytecodeData - 1}
+		places, final := r.Places(f)
+		if !final {
+			if places, final = r.Places(f); !final {
+				t.Errorf("read %d fails once, and the places are never final", fails)
+			}
+		}
+		got := fmt.Sprint(places)
+		if fails == 0 {
+			want = got
+		}
+		if got != want {
+			t.Errorf("read %d fails: got %s, want %s", fails, got, want)
+		}
+		if fails > b.reads {
+			t.Logf("%d reads", b.reads)
+			break
+		}
+	}
+	if !strings.Contains(want, "/s.mjs 2 0 } 2") {
+		t.Errorf("got %s, want line 2", want)
 	}
 }
 

@@ -23,14 +23,18 @@ import (
 
 // Options configure an agent.
 type Options struct {
-	// Measure says what to measure, and how long a window is.
+	// Measure selects the target and the length of windows.
 	Measure session.RecordOptions
-	// BackEnd is where to send.
+	// BackEnd is the destination of profiles.
 	BackEnd otlpclient.Config
 	// Spool is the directory for profiles that wait, empty for memory only, and SpoolSize
 	// its limit in bytes.
 	Spool     string
 	SpoolSize int64
+	// Budget limits the agent's CPU time and memory.
+	Budget Budget
+	// Bolt says which programs get branch profiles.
+	Bolt Bolt
 	// Listen is the address of /healthz and /metrics, empty for none.
 	Listen string
 }
@@ -40,8 +44,10 @@ type Agent struct {
 	inUse    atomic.Pointer[Options]
 	log      io.Writer
 	delivery *delivery.Delivery
+	governor *governor
+	bolter   *bolter
 	started  time.Time
-	window   atomic.Int64 // when the last window ended, in ns since 1970
+	window   atomic.Int64 // when the last window ended, in ns since started
 	windows  atomic.Uint64
 	reloads  [2]atomic.Uint64 // that failed, that succeeded
 	gap      time.Duration    // before this run
@@ -56,9 +62,10 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 	if err != nil {
 		return 2, err
 	}
-	a := &Agent{log: log, started: time.Now()}
+	a := &Agent{log: log, started: time.Now(), governor: newGovernor(o.Budget)}
 	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
+	a.bolter = newBolter(func() Bolt { return a.options().Bolt }, a.warn)
 	if err := a.open(); err != nil {
 		return 1, err
 	}
@@ -73,7 +80,9 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 		defer close(sent)
 		a.delivery.Run(sending)
 	}()
+	bolted := a.startBolter(ctx)
 	exitCode, err = a.measure(ctx, load, reload)
+	bolted()
 	a.delivery.Finish(sent, stop)
 	err = errors.Join(err, server.stop())
 	final, closeErr := a.delivery.Close()
@@ -97,6 +106,9 @@ func (a *Agent) open() error {
 	if found.Corrupt > 0 {
 		a.warn(fmt.Sprintf("spool: set aside %s", plain.Count(uint64(found.Corrupt), "corrupt file")))
 	}
+	if found.Unreadable > 0 {
+		a.warn(fmt.Sprintf("spool: cannot read %s of an earlier run; the next start tries again", plain.Count(uint64(found.Unreadable), "file")))
+	}
 	if found.Entries > 0 {
 		a.warn(fmt.Sprintf("spool: %s of an earlier run will be sent", plain.Count(uint64(found.Entries), "window")))
 	}
@@ -114,7 +126,7 @@ func (a *Agent) warn(text string) {
 	}
 }
 
-// outcome is how a measurement ended.
+// outcome is the end of a measurement.
 type outcome struct {
 	code int
 	err  error
@@ -129,8 +141,13 @@ func (a *Agent) measure(ctx context.Context, load func() (Options, error), reloa
 		var began atomic.Bool
 		go func() {
 			o := a.options().Measure
+			o.Limits = func() session.Limits {
+				limits, _ := a.governor.limits(o.Frequency)
+				return limits
+			}
 			o.Ready = func() {
 				began.Store(true)
+				a.delivery.Begin()
 				a.announce()
 			}
 			code, err := session.Run(running, &o.Options, o.Subject(), session.SinkFunc(a.add))
@@ -187,8 +204,12 @@ func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, end
 // apply takes over the parts of a configuration that can change.
 func (a *Agent) apply(o Options) {
 	now := a.options()
-	now.Measure, now.BackEnd = o.Measure, o.BackEnd
+	bolts := !reflect.DeepEqual(now.Bolt, o.Bolt)
+	now.Measure, now.BackEnd, now.Budget, now.Bolt = o.Measure, o.BackEnd, o.Budget, o.Bolt
 	a.inUse.Store(&now)
+	if bolts {
+		a.bolter.use()
+	}
 	a.warn(o.BackEnd.Warning())
 	a.warn("using the new configuration")
 	a.delivery.Use(o.BackEnd)
@@ -197,7 +218,7 @@ func (a *Agent) apply(o Options) {
 // sameMeasure reports whether two configurations measure the same.
 func sameMeasure(a, b session.RecordOptions) bool {
 	for _, o := range []*session.RecordOptions{&a, &b} { // functions and writers do not compare
-		o.Stdout, o.Stderr, o.Interruptible, o.Ready, o.Source = nil, nil, nil, nil, nil
+		o.Stdout, o.Stderr, o.Interruptible, o.Ready, o.Source, o.Limits = nil, nil, nil, nil, nil, nil
 	}
 	return reflect.DeepEqual(a, b)
 }
@@ -214,13 +235,14 @@ func (a *Agent) add(w session.Window) error {
 	a.losses.Store(&all)
 	a.delivery.Unrecorded(p.Losses.Uncounted())
 	a.send(p)
+	a.warn(a.governor.decide(a.options(), uint64(p.Total(0))))
 	a.windows.Add(1)
-	a.window.Store(time.Now().UnixNano())
+	a.window.Store(int64(time.Since(a.started)))
 	return nil
 }
 
 // maxMessage is the size of messages, in bytes, above which they are split: gRPC's servers
-// take 4 MiB unless they are told otherwise.
+// take 4 MiB by default.
 const maxMessage = 3 << 20
 
 // send hands a profile to the delivery, as messages that servers take. Only the first one

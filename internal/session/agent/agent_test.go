@@ -27,11 +27,12 @@ func idle(t *testing.T) (*Agent, *otlptest.Receiver) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{log: t.Output(), started: time.Unix(1000, 0)}
+	a := &Agent{log: t.Output(), started: time.Now(), governor: newGovernor(Budget{})}
 	var o Options
-	o.Measure.Every = 10 * time.Second
+	o.Measure.Every, o.Measure.Frequency = 10*time.Second, 19
 	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
+	a.bolter = newBolter(func() Bolt { return a.options().Bolt }, func(text string) { t.Log(text) })
 	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, c, func(text string) { t.Log(text) })
 	return a, r
 }
@@ -55,6 +56,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("fulgur_samples_taken_total %d", total+6), fmt.Sprintf("fulgur_samples_acknowledged_total %d", total),
 		`fulgur_samples_lost_total{cause="unrecorded"} 6`, `fulgur_losses_total{cause="truncated_user"} 4`, "fulgur_windows_total 2",
+		"fulgur_sampling_frequency_hertz 19", "fulgur_names_omitted 0",
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("got no %q in\n%s", want, text)
@@ -79,7 +81,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("after %d s: got %q", seconds, p)
 		}
 	}
-	a.window.Store(a.started.Add(60 * time.Second).UnixNano())
+	a.window.Store(int64(60 * time.Second))
 	if p := a.problem(a.started.Add(90 * time.Second)); p != "" {
 		t.Errorf("got %q although there was a window", p)
 	}
@@ -141,7 +143,7 @@ func TestBadStart(t *testing.T) {
 func TestSameMeasure(t *testing.T) {
 	o := session.RecordOptions{Frequency: 19, NoFaults: true}
 	same := o
-	same.Stdout, same.Ready = t.Output(), func() {}
+	same.Stdout, same.Ready, same.Limits = t.Output(), func() {}, func() session.Limits { return session.Limits{} }
 	other := o
 	other.Frequency = 49
 	if !sameMeasure(o, same) || sameMeasure(o, other) {

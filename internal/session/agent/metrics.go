@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,16 +78,13 @@ func (a *Agent) handler() http.Handler {
 	return mux
 }
 
-// patience is how much longer than its interval a window may take.
+// patience is the time that a window may take longer than its interval.
 const patience = time.Minute
 
 // problem returns why the agent is not healthy, or "".
 func (a *Agent) problem(now time.Time) string {
-	last := a.started
-	if n := a.window.Load(); n > 0 {
-		last = time.Unix(0, n)
-	}
-	if age := now.Sub(last); age > 2*a.options().Measure.Every+patience {
+	// Not by the wall clock, which may be set.
+	if age := now.Sub(a.started) - time.Duration(a.window.Load()); age > 2*a.options().Measure.Every+patience {
 		return fmt.Sprintf("no window for %s", age.Round(time.Second))
 	}
 	return ""
@@ -133,6 +131,8 @@ func (a *Agent) metrics() string {
 	for i, result := range []string{"failed", "ok"} {
 		fmt.Fprintf(&b, "fulgur_reloads_total{result=%q} %d\n", result, a.reloads[i].Load())
 	}
+	a.governed(one)
+	a.bolter.metrics(family, one, func(format string, args ...any) { fmt.Fprintf(&b, format, args...) })
 	one("process_start_time_seconds", "gauge", "When the agent started, in seconds since 1970.", float64(a.started.UnixMilli())/1e3)
 	var used unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
@@ -141,5 +141,24 @@ func (a *Agent) metrics() string {
 	if status, err := procfs.Self.Status(); err == nil {
 		one("process_resident_memory_bytes", "gauge", "Resident memory of the agent.", status.Resident)
 	}
+	if used, err := procfs.Self.BPF(); err == nil {
+		one("fulgur_bpf_memory_bytes", "gauge", "Kernel memory of the agent's BPF programs and maps.", used.Memory)
+		if procfs.BPFStatistics() {
+			one("fulgur_bpf_cpu_seconds_total", "counter", "CPU time of the agent's BPF programs, since the measurement last began.", used.RunTime.Seconds())
+		}
+	}
 	return b.String()
+}
+
+// governed reports the budget and its effects.
+func (a *Agent) governed(one func(name, kind, help string, value any)) {
+	o := a.options()
+	limits, share := a.governor.limits(o.Measure.Frequency)
+	number := map[bool]int{true: 1}
+	one("fulgur_cpu_limit_ratio", "gauge", "Limit of fulgur_cpu_ratio; 0 means none.", o.Budget.CPU)
+	one("fulgur_cpu_ratio", "gauge", "CPU time of the agent and its BPF programs in the last window, as a share of the time of all CPUs. The part of BPF programs is an estimate unless the kernel measures it.", share)
+	one("fulgur_memory_limit_bytes", "gauge", "Limit of the agent's resident memory and fulgur_bpf_memory_bytes together; 0 means none.", o.Budget.Memory)
+	one("fulgur_sampling_frequency_hertz", "gauge", "Samples per second on each CPU.", cmp.Or(limits.Frequency, o.Measure.Frequency))
+	one("fulgur_caches_reduced", "gauge", "1 if caches are kept small to save memory.", number[limits.LessMemory])
+	one("fulgur_names_omitted", "gauge", "1 if functions are not looked up, to save CPU time or memory.", number[limits.NoSymbols])
 }

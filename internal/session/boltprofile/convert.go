@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -49,16 +50,34 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// NamesProfile reports whether an output is a profile for BOLT, given its format or,
-// if that is empty, its path: by the path's ending, or because it is a directory.
-func NamesProfile(path, format string) bool {
-	if format != "" {
+// Names of the formats of sample profiles, besides [Format].
+const (
+	samplesFormat = "autofdo"
+	samplesText   = "autofdo-text"
+)
+
+// FormatNames are the names of the formats of profiles of branches.
+var FormatNames = []string{Format, samplesFormat, samplesText}
+
+// ChooseFormat reports whether an output is a profile of branches, given its format or, if
+// that is empty, its path: by the path's ending, or because it is a directory. It sets
+// o.Samples if it is a sample profile.
+func (o *ProfileOptions) ChooseFormat(path, format string) bool {
+	switch {
+	case format == samplesFormat,
+		format == "" && (strings.HasSuffix(path, "."+SamplesEnding) || strings.HasSuffix(path, ".prof")):
+		o.Samples = sampleprof.Binary
+	case format == samplesText:
+		o.Samples = sampleprof.Text
+	case format != "":
 		return format == Format
+	default:
+		return strings.HasSuffix(path, "."+Format) || isDirectory(path)
 	}
-	return strings.HasSuffix(path, "."+Format) || isDirectory(path)
+	return true
 }
 
-// isDirectory reports whether path is that of a directory.
+// isDirectory reports whether path names a directory.
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
@@ -69,7 +88,7 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	if err := o.check(o.Output); err != nil {
 		return llvm{}, err
 	}
-	if !o.AllBinaries && o.Binary == "" {
+	if !o.AllBinaries && o.Binary == "" && !o.Kernel {
 		return llvm{}, usage.Errorf("no binary given: use %s FILE, or %s", usage.Binary, usage.AllBinaries)
 	}
 	return o.chooseLLVM(ctx, chooseLLVM)
@@ -77,7 +96,10 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 
 // convert reads the input, writes the profiles and prints the summary.
 func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
-	collector := bolt.NewCollector(bolt.Options{Strict: o.Strict})
+	if o.Samples != "" && strings.HasSuffix(o.Input, "."+Format) {
+		return o.convertPreagg(ctx)
+	}
+	collector := o.newCollector()
 	defer collector.Close()
 	cv := &conversion{options: o, collector: collector}
 	if err := cv.choose(); err != nil {
@@ -88,14 +110,22 @@ func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	w, err := openPreagg(l, o.Basic, o.AllBinaries, o.Output, o.Stdout)
+	named := o.Kernel && o.Binary == "" // the input names the binary
+	if named {
+		if err := cv.collectKernel(ctx, in); err != nil {
+			return err
+		}
+	}
+	w, err := openWriter(l, &o.ProfileOptions, o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.abort()) }()
 
-	if err := cv.collect(ctx, in); err != nil {
-		return err
+	if !named {
+		if err := cv.collect(ctx, in); err != nil {
+			return err
+		}
 	}
 	paths, err := w.write(ctx, collector)
 	if err != nil || o.Quiet {
@@ -121,18 +151,42 @@ type conversion struct {
 // choose opens the chosen binary. If the output is a directory, it also chooses the
 // profile's name.
 func (cv *conversion) choose() error {
-	if cv.options.AllBinaries {
+	if cv.options.Binary == "" {
 		return nil
 	}
-	var err error
-	if cv.binary, err = openBinary(cv.options.Binary); err != nil {
-		return err
+	b, err := openBinary(cv.options.Binary)
+	if err == nil {
+		err = cv.options.checkBinary(b)
 	}
-	cv.collector.Register(cv.binary)
+	if err == nil {
+		cv.chose(b)
+	}
+	return err
+}
+
+// chose notes the chosen binary.
+func (cv *conversion) chose(b *bolt.Binary) {
+	cv.binary = b
+	cv.collector.Register(b)
 	if isDirectory(cv.options.Output) {
-		cv.options.Output = filepath.Join(cv.options.Output, bolt.ProfileName(cv.binary))
+		cv.options.Output = filepath.Join(cv.options.Output, cv.options.profileName(b))
 	}
-	return nil
+}
+
+// collectKernel counts the input's samples of the kernel that it was recorded on.
+func (cv *conversion) collectKernel(ctx context.Context, in *perfdata.Input) error {
+	k := kernelFinder{ctx: ctx}
+	err := cv.collectFrom(ctx, in, perfdata.Options{Find: func(m perfdata.Mapped) *bolt.Binary {
+		b := k.find(m)
+		if b != nil {
+			cv.chose(b)
+		}
+		return b
+	}})
+	if k.err != nil {
+		return fmt.Errorf("%s: %w", in.Name(), k.err)
+	}
+	return err
 }
 
 // collect counts the input's samples. It fails if no profile can be made.
@@ -141,6 +195,10 @@ func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
 	if cv.binary != nil {
 		opts.Find, opts.Default = cv.findOne(), cv.binary.FixedLayout()
 	}
+	return cv.collectFrom(ctx, in, opts)
+}
+
+func (cv *conversion) collectFrom(ctx context.Context, in *perfdata.Input, opts perfdata.Options) error {
 	var err error
 	if cv.stats, err = in.Collect(ctx, cv.collector, opts); err != nil {
 		return err
@@ -155,13 +213,16 @@ func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
 func (cv *conversion) findOne() func(perfdata.Mapped) *bolt.Binary {
 	match := perfdata.Match(cv.binary)
 	return func(m perfdata.Mapped) *bolt.Binary {
+		if m.IsKernel() != cv.binary.Kernel() {
+			return nil
+		}
 		cv.mapped++
 		known := m.BuildID != "" && cv.binary.BuildID != ""
 		found := match(m)
 		switch {
 		case found != nil && !known:
 			cv.byName = true
-		case found == nil && known && path.Base(m.Path) == path.Base(cv.binary.Name):
+		case found == nil && known && (m.IsKernel() || path.Base(m.Path) == path.Base(cv.binary.Name)):
 			cv.other = m.BuildID
 		}
 		return found
@@ -170,6 +231,9 @@ func (cv *conversion) findOne() func(perfdata.Mapped) *bolt.Binary {
 
 // findAny finds a mapped file on this machine.
 func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
+	if m.IsKernel() {
+		return nil // its profile is made alone
+	}
 	cv.mapped++
 	b := cv.library.find(m)
 	if b != nil {
@@ -180,10 +244,14 @@ func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
 
 // whyNothing returns the cause of an empty profile and what to do about it.
 func (cv *conversion) whyNothing(in *perfdata.Input) string {
-	const record = "record with perf record -b (or -j any,u), where the CPU can"
+	record := "record with perf record -b (or -j any,u), where the CPU can"
 	what := "any file that exists here"
 	if cv.binary != nil {
 		what = describeBinary(cv.binary)
+	}
+	kernel := cv.options.Kernel || cv.binary != nil && cv.binary.Kernel()
+	if kernel {
+		record = recordKernel + ", where the CPU can"
 	}
 	switch {
 	case cv.stats.Samples == 0 && in.Text():
@@ -192,22 +260,35 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 		return "no samples"
 	case cv.other != "" && cv.stats.Mappings == 0:
 		return fmt.Sprintf("wrong binary: %s was recorded with build ID %s, but %s is another build; give the build that ran", path.Base(cv.binary.Name), cv.other, what)
+	case kernel && cv.stats.Mappings == 0 && in.Text():
+		return "does not say where the kernel is: record as root, and add --show-mmap-events to the options of perf script"
+	case kernel && cv.stats.Mappings == 0:
+		return "does not say where the kernel is: record as root"
 	case cv.mapped == 0 && in.Text() && cv.stats.Ignored == cv.stats.Samples:
 		return "has no mappings: add --show-mmap-events to the options of perf script"
 	case cv.stats.Mappings == 0 && cv.stats.Ignored == cv.stats.Samples:
 		return fmt.Sprintf("no process mapped %s%s", what, cv.library.leftOut())
 	case cv.collector.Stats().Samples == 0 && cv.stats.NoStack > 0:
+		if cv.options.Samples != "" {
+			return "no branch stacks in the file: " + record
+		}
 		return "no branch stacks in the file: " + record + ", or use only the samples with " + usage.Basic.String()
 	case cv.stats.Ignored == cv.stats.Samples:
 		return fmt.Sprintf("no sample is from a process that mapped %s%s", what, cv.library.leftOut())
 	case cv.options.Basic:
 		return "no samples in " + what
 	}
+	if kernel {
+		return "no branches in " + what + ": " + recordKernel
+	}
 	return "no branches in " + what
 }
 
+// recordKernel says how to record branches in the kernel.
+const recordKernel = "record with perf record -a -b -e cycles:k"
+
 // report returns the summary.
-func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *report {
+func (cv *conversion) report(w *profileWriter, paths map[*bolt.Binary]string) *report {
 	r := newReport(cv.collector, w, paths, 0)
 	r.lost("records that the kernel could not deliver", cv.stats.Lost)
 	r.leftOut("samples of other processes", cv.stats.Ignored)

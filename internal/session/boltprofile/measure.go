@@ -26,29 +26,30 @@ import (
 
 // Options describe a profile for llvm-bolt.
 type Options struct {
-	// Target is what to measure. For Command, its process is added at launch.
+	// Target is the target. For Command, its process is added at launch.
 	Target target.Target
 	// Command, if not empty, is launched stopped and sampled from its first
 	// instruction. The profile ends when it exits.
 	Command []string
 	ProfileOptions
 
-	// Branches selects how to record branches: "hardware", "stepping", or "auto"
-	// or empty for hardware if available, else stepping if there is a command.
+	// Branches selects how to record branches: "hardware", "counting", "stepping", or
+	// "auto" or empty for the first of these that is available; stepping only if there
+	// is a command.
 	Branches string
 	// Event names the sampled event; empty selects the best.
 	Event string
 	// Frequency is in samples per second and CPU; 0 means the maximum that the
 	// kernel allows, or a default with Basic.
 	Frequency uint64
-	// MaxOverhead limits the slowdown of a thread by stepping, as a share of its
-	// own time. BurstMax limits the time that stepping holds a thread. 0 means
-	// the default.
-	MaxOverhead float64
-	BurstMax    time.Duration
+	// MaxOverhead limits the slowdown by counting, or of a thread by stepping, as a
+	// share of its own time. MaxStall limits the time that counting stalls a thread,
+	// and BurstMax the time that stepping holds one. 0 means the default.
+	MaxOverhead        float64
+	MaxStall, BurstMax time.Duration
 	// Duration is the time to measure. 0 means the default: until the command
-	// exits; with stepping, until the profile is sufficient, at most 5 minutes;
-	// otherwise 10 s, as in ebpf-bolt.
+	// exits; with counting, a minute; with stepping, until the profile is
+	// sufficient, at most 5 minutes; otherwise 10 s, as in ebpf-bolt.
 	Duration time.Duration
 
 	// RingSize is the size of each CPU's ring in bytes; 0 means the default.
@@ -61,11 +62,16 @@ type Options struct {
 	// Optimize, if not empty, is the path for the binary that llvm-bolt
 	// optimizes with the profile.
 	Optimize string
+	// Check is the time for running a command with the original and the optimized
+	// program, to compare their CPU time; 0 leaves it out.
+	Check time.Duration
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
 	// Quiet suppresses the summary, Verbose describes the measurement at its
 	// start, Progress shows a progress line on Stderr.
 	Quiet, Verbose, Progress bool
+
+	unattended bool // see [Collect]
 }
 
 // defaultDuration is the default duration, as in ebpf-bolt.
@@ -97,12 +103,20 @@ func (o *Options) check() error {
 		return usage.Errorf("%s and %s cannot be combined: fulgur optimizes one binary at a time", usage.Optimize, usage.AllBinaries)
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
 		return usage.Errorf("no binary given: use %s PID for the program of a process, %s FILE, or %s", usage.Process, usage.Binary, usage.AllBinaries)
-	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
+	case o.Basic && o.Branches != branchesAuto && o.Branches != "":
 		return usage.Errorf("%s and %s %s cannot be combined: %[1]s samples without branches", usage.Basic, usage.Branches, o.Branches)
 	case o.Branches == branchesStepping && sampling:
 		return usage.Errorf("%s is only for sampling; for stepping use %s and %s", option, usage.MaxOverhead, usage.Burst)
-	case o.Branches == branchesHardware && (o.MaxOverhead != 0 || o.BurstMax != 0), o.Basic && (o.MaxOverhead != 0 || o.BurstMax != 0):
-		return usage.Errorf("%s and %s are only for stepping", usage.MaxOverhead, usage.Burst)
+	case o.Branches == branchesCounting && (o.Event != "" || o.RingSize != 0):
+		return usage.Errorf("%s is only for sampling branches; for counting use %s and %s", option, usage.MaxOverhead, usage.MaxStall)
+	case o.Branches == branchesCounting && o.AllBinaries:
+		return usage.Errorf("%s %s is for one binary: choose it with %s", usage.Branches, branchesCounting, usage.Binary)
+	case o.MaxOverhead != 0 && (o.Branches == branchesHardware || o.Basic):
+		return usage.Errorf("%s is only for counting and stepping", usage.MaxOverhead)
+	case o.MaxStall != 0 && (o.Branches == branchesHardware || o.Branches == branchesStepping || o.Basic):
+		return usage.Errorf("%s is only for counting", usage.MaxStall)
+	case o.BurstMax != 0 && (o.Branches == branchesHardware || o.Branches == branchesCounting || o.Basic):
+		return usage.Errorf("%s is only for stepping", usage.Burst)
 	case o.Optimize != "" && o.Output == "-":
 		return usage.Errorf("%s - does not work with %s: llvm-bolt reads the profile from a file", usage.Output, usage.Optimize)
 	}
@@ -112,10 +126,12 @@ func (o *Options) check() error {
 // job is the [session.Job] of a profile.
 type job struct {
 	options   *Options
-	recorder  recorder              // nil with Basic
-	basic     *session.UserSampling // with Basic, else nil
-	optimizer *optimizer            // nil if there is nothing to optimize
-	out       *preaggWriter
+	recorder  recorder                 // nil with Basic
+	basic     *session.UserSampling    // with Basic, else nil
+	optimizer *optimizer               // nil if there is nothing to optimize
+	stdin     func() (*os.File, error) // opens the command's standard input again
+	out       *profileWriter
+	report    *report // when done
 }
 
 // Prepare implements [session.Job].
@@ -151,9 +167,10 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 		if j.optimizer, err = newOptimizer(ctx, l, o.Optimize); err != nil {
 			return err
 		}
+		j.stdin = again(os.Stdin)
 		path = cmp.Or(o.Output, j.optimizer.path("profile."+Format))
 	}
-	j.out, err = openPreagg(l, o.Basic, o.AllBinaries, path, o.Stdout)
+	j.out, err = openWriter(l, &o.ProfileOptions, path, o.Stdout)
 	return err
 }
 
@@ -171,7 +188,7 @@ func (j *job) Close() error {
 
 // choose determines the binaries to profile, and checks whether they can be
 // optimized.
-func (j *job) choose(collector *bolt.Collector) (*binaries, error) {
+func (j *job) choose(ctx context.Context, collector *bolt.Collector) (*binaries, error) {
 	bs := &binaries{collector: collector}
 	if j.options.AllBinaries {
 		return bs, nil
@@ -180,8 +197,14 @@ func (j *job) choose(collector *bolt.Collector) (*binaries, error) {
 	if err == nil && j.options.Binary == "" && len(j.options.Command) > 0 {
 		j.noteScript(bs)
 	}
+	if err == nil && j.options.Samples != "" {
+		err = checkDebug(ctx, bs)
+	}
 	if err == nil && j.optimizer != nil {
 		err = j.optimizer.check(bs)
+	}
+	if err == nil && j.options.unattended && bs.only.Optimized {
+		err = fmt.Errorf("%s was already optimized by llvm-bolt, which cannot use its profile: profile machines that run the original file", plain.Terminal(bs.only.Name))
 	}
 	if err != nil {
 		return nil, errors.Join(err, bs.close())
@@ -202,11 +225,11 @@ func (j *job) noteScript(bs *binaries) {
 	}
 }
 
-// Take implements [session.Job].
-func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
-	collector := bolt.NewCollector(bolt.Options{Strict: j.options.Strict})
+// Measure implements [session.Job].
+func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error) {
+	collector := j.options.newCollector()
 	defer collector.Close()
-	bs, err := j.choose(collector)
+	bs, err := j.choose(ctx, collector)
 	if err != nil {
 		return err
 	}
@@ -223,7 +246,7 @@ func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 	if err != nil && !errors.Is(err, stepping.ErrKilled) {
 		return err
 	}
-	return errors.Join(err, j.finish(ctx, bs, m)) // finish also after an error
+	return errors.Join(err, j.finish(ctx, bs, m, launched)) // finish also after an error
 }
 
 // how describes the measurement.
@@ -255,8 +278,8 @@ func (j *job) attach(bs *binaries) (measurement, error) {
 }
 
 // finish writes the profiles, optimizes, and prints the summary.
-func (j *job) finish(ctx context.Context, bs *binaries, m measurement) error {
-	ctx = context.WithoutCancel(ctx) // an interrupt of the measurement does not cancel this
+func (j *job) finish(interruptible context.Context, bs *binaries, m measurement, launched *target.Launched) error {
+	ctx := context.WithoutCancel(interruptible) // an interrupt of the measurement does not cancel this
 	j.out.open = bs.open
 	paths, err := j.out.write(ctx, bs.collector)
 	if err != nil {
@@ -269,10 +292,14 @@ func (j *job) finish(ctx context.Context, bs *binaries, m measurement) error {
 	switch {
 	case j.optimizer != nil:
 		err = j.optimizer.optimize(ctx, bs, j.out.path, report)
+		if err == nil && j.options.Check > 0 {
+			j.check(interruptible, bs, launched, report)
+		}
 	case bs.only != nil && !bs.inPlace():
 		r := report.of(bs.only)
 		r.Warnings = append(r.Warnings, "the file at this path is not the one that ran: give llvm-bolt the file that ran, for example /proc/PID/exe")
 	}
+	j.report = report
 	if j.options.Quiet {
 		return err
 	}

@@ -19,8 +19,8 @@ const (
 	lookAnyway = time.Second
 )
 
-// members makes the stepper step those of the target's processes that run profiled
-// code, and no others: a build has many others.
+// members makes the stepper step only the target's processes that run profiled code: a
+// build has many others.
 type members struct {
 	target target.Target
 	// wanted reports whether a process has mapped profiled code, and whether

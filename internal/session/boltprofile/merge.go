@@ -1,23 +1,29 @@
 package boltprofile
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
+	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile/output"
 )
 
 // MergeOptions describe a merge of profiles.
 type MergeOptions struct {
-	// Inputs are pre-aggregated profiles; "-" means standard input.
+	// Inputs are profiles for BOLT, or sample profiles for clang; "-" means standard input.
 	Inputs []string
 	// Output is the file to write; "-" or empty means Stdout.
 	Output string
+	// Samples is the format of merged sample profiles. Empty means the first input's.
+	Samples sampleprof.Format
 	// Force merges profiles whose names contain different build IDs.
 	Force bool
 
@@ -27,7 +33,8 @@ type MergeOptions struct {
 	Quiet bool
 }
 
-// Merge writes the sum of profiles. Its memory does not depend on their size. The
+// Merge writes the sum of profiles. Sample profiles are added up in memory; for others,
+// its memory does not depend on their size. The
 // exit code is 0, or 1 with an error. If ctx ends early, Merge writes nothing.
 func Merge(ctx context.Context, o MergeOptions) (exitCode int, err error) {
 	if err := o.merge(ctx); err != nil {
@@ -42,18 +49,32 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	samples, err := areSamples(inputs)
+	if err != nil {
+		return err
+	}
+	if !samples && o.Samples != "" {
+		return usage.Errorf("%s is only for sample profiles of clang", usage.Format)
+	}
 	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := bolt.Merge(output.Until(ctx, out), inputs, bolt.MergeOptions{Force: o.Force}); err != nil {
+	if samples {
+		err = mergeSamples(output.Until(ctx, out), inputs, o.Samples)
+	} else {
+		err = bolt.Merge(output.Until(ctx, out), inputs, bolt.MergeOptions{Force: o.Force})
+	}
+	if err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	o.warn(inputs)
+	if !samples {
+		o.warn(inputs)
+	}
 	return nil
 }
 
@@ -75,6 +96,67 @@ func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, clo
 		inputs = append(inputs, bolt.Input{Name: f.Name(), BuildID: bolt.ProfileBuildID(path), R: f})
 	}
 	return inputs, closeAll, nil
+}
+
+// headSize is the size of the beginning of a profile that shows its kind, in bytes. The
+// name of a function in its first line may be long.
+const headSize = 64 << 10
+
+// areSamples reports whether profiles are sample profiles. They can then still be read from
+// the start.
+func areSamples(inputs []bolt.Input) (bool, error) {
+	first := false
+	for i := range inputs {
+		head, err := peek(&inputs[i])
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", inputs[i].Name, err)
+		}
+		samples := sampleprof.IsProfile(head)
+		if i == 0 {
+			first = samples
+		}
+		if samples != first {
+			return false, fmt.Errorf("%s and %s are of different kinds: one is for BOLT, the other is a sample profile for clang", inputs[0].Name, inputs[i].Name)
+		}
+	}
+	return first, nil
+}
+
+// peek returns the beginning of a profile.
+func peek(in *bolt.Input) ([]byte, error) {
+	seeker, seeks := in.R.(io.Seeker)
+	start := int64(0)
+	if seeks {
+		var err error
+		start, err = seeker.Seek(0, io.SeekCurrent)
+		seeks = err == nil
+	}
+	head := make([]byte, headSize)
+	n, err := io.ReadFull(in.R, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	head = head[:n]
+	if seeks && err == nil {
+		_, err = seeker.Seek(start, io.SeekStart)
+	} else {
+		in.R = io.MultiReader(bytes.NewReader(head), in.R)
+	}
+	return head, err
+}
+
+// mergeSamples writes the sum of sample profiles to w.
+func mergeSamples(w io.Writer, inputs []bolt.Input, format sampleprof.Format) error {
+	sum := &sampleprof.Profile{}
+	for _, in := range inputs {
+		p, found, err := sampleprof.Read(in.R, in.Name)
+		if err != nil {
+			return err
+		}
+		format = cmp.Or(format, found)
+		sum.Add(p)
+	}
+	return sum.Write(w, format)
 }
 
 // warn prints that build IDs could not be compared.

@@ -46,8 +46,7 @@ func newOptimizer(ctx context.Context, l llvm, output string) (*optimizer, error
 	return z, nil
 }
 
-// knownFlags returns those of flags that help, the output of llvm-bolt
-// --help-hidden, lists.
+// knownFlags returns the flags that help, the output of llvm-bolt --help-hidden, lists.
 func knownFlags(flags []string, help []byte) []string {
 	var known []string
 	for _, flag := range flags {

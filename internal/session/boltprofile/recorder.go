@@ -6,14 +6,16 @@ import (
 	"io"
 
 	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
 
-// recorder records branches, with the CPU or by stepping.
+// recorder records branches, with the CPU, by counting jumps or by stepping.
 type recorder interface {
 	fmt.Stringer // describes what it does
 	// attach opens everything it needs. The tracker is already running.
@@ -33,6 +35,8 @@ type recorder interface {
 	read(add func(branch.Sample) error) error
 	// tend is called after each poll.
 	tend() error
+	// progress describes the state for a terminal; "" means by the number of samples.
+	progress() string
 	// report adds the recorder's own data.
 	report(report *report) error
 	close() error
@@ -42,13 +46,20 @@ type recorder interface {
 const (
 	branchesAuto     = "auto"
 	branchesHardware = "hardware"
+	branchesCounting = "counting"
 	branchesStepping = "stepping"
 )
 
 // chooseRecorder returns a recorder for o on this machine. It needs privileges.
 func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
-	if o.Branches == branchesStepping {
+	switch o.Branches {
+	case branchesStepping:
 		return newStepped(o), nil
+	case branchesCounting:
+		if err := jumps.Check(); err != nil {
+			return nil, fmt.Errorf("%w; use %s %s instead", err, usage.Branches, branchesStepping)
+		}
+		return newCounted(o), nil
 	}
 	event, err := o.event()
 	if err == nil {
@@ -58,10 +69,26 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, err
 	}
 	if option, ok := o.forHardware(); ok {
-		return nil, fmt.Errorf("%w; or replace %s by %s %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesStepping)
+		return nil, fmt.Errorf("%w; or replace %s by %s %s, which counts jumps with uprobes, or %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesCounting, branchesStepping)
+	}
+	if why := o.canCount(); why != nil {
+		return o.withoutCounting(fmt.Errorf("%w; %w", err, why), stderr)
+	}
+	c := newCounted(o)
+	if !o.Quiet {
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: %s (%s %s, %s)\n", c, usage.Branches, branchesCounting, usage.MaxOverhead)
+	}
+	return c, nil
+}
+
+// withoutCounting returns the recorder for o if there is no hardware and counting is not
+// possible either, for the reason why.
+func (o *Options) withoutCounting(why error, stderr io.Writer) (recorder, error) {
+	if o.unattended {
+		return nil, why
 	}
 	if len(o.Command) == 0 {
-		return nil, fmt.Errorf("%w; or add %s %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, usage.Branches, branchesStepping)
+		return nil, fmt.Errorf("%w; or add %s %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", why, usage.Branches, branchesStepping)
 	}
 	// Losses were reported before.
 	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
@@ -69,9 +96,21 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	}
 	s := newStepped(o)
 	if !o.Quiet {
+		fmt.Fprintf(stderr, "fulgur: %s\n", plain.Error(why))
 		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: single-stepping the command in bursts, which slow it down by at most %s (%s %s, %s)\n", s.overhead(), usage.Branches, branchesStepping, usage.MaxOverhead)
 	}
 	return s, nil
+}
+
+// canCount returns why jumps cannot be counted, or nil.
+func (o *Options) canCount() error {
+	switch {
+	case o.AllBinaries:
+		return fmt.Errorf("%w: that is for one binary, chosen with %s", jumps.ErrUnsupported, usage.Binary)
+	case o.BurstMax != 0:
+		return fmt.Errorf("%w: %s is for stepping", jumps.ErrUnsupported, usage.Burst)
+	}
+	return jumps.Check()
 }
 
 // forHardware returns an option of o that only hardware supports, and whether there is
@@ -85,7 +124,7 @@ func (o *Options) forHardware() (usage.Option, bool) {
 	case o.RingSize != 0:
 		return usage.RingSize, true
 	}
-	return 0, false
+	return "", false
 }
 
 // event returns the event to sample.
@@ -95,7 +134,11 @@ func (o *Options) event() (branch.Event, error) {
 		return branch.Event{}, err
 	}
 	frequency := o.Frequency
-	if frequency == 0 {
+	switch {
+	case frequency != 0:
+	case o.unattended:
+		frequency = min(collectFrequency, limit)
+	default:
 		frequency = limit
 	}
 	if frequency > limit {
@@ -140,6 +183,7 @@ func (h *recorded) fds() []int                               { return h.source.F
 func (h *recorded) followCPUs(online []int) error            { return h.source.FollowCPUs(online) }
 func (h *recorded) mark() (fill float64)                     { return h.source.Mark() }
 func (h *recorded) read(add func(branch.Sample) error) error { return h.source.Read(add) }
+func (h *recorded) progress() string                         { return "" }
 func (h *recorded) tend() error                              { return h.source.CheckThrottling() }
 
 func (h *recorded) close() error {

@@ -34,6 +34,9 @@ type report struct {
 	// Stepping describes the stepping. Refused lists the processes and threads
 	// that could not be stepped, with the reason. They are absent with hardware.
 	Stepping *steppingReport `json:"stepping,omitempty"`
+	// Counting describes the counting of jumps. With it, Records and the counts of
+	// binaries are estimates.
+	Counting *countingReport `json:"counting,omitempty"`
 	Refused  []string        `json:"refused,omitempty"`
 	// Binaries lists the profiled binaries, by descending number of branches.
 	Binaries []binaryReport `json:"binaries"`
@@ -67,13 +70,19 @@ type binaryReport struct {
 	// UnseenShare estimates the share of future execution that is not in the
 	// profile.
 	UnseenShare float64 `json:"unseen_share"`
+	// Functions is the number of functions in a sample profile.
+	Functions int `json:"functions,omitempty"`
 	// Optimized is the file that llvm-bolt has written, and Findings its
 	// messages.
 	Optimized string   `json:"optimized,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
+	// Comparison is the one of the optimized program with the original.
+	Comparison *comparison `json:"comparison,omitempty"`
 	// Next are the commands that optimize the binary with its profile.
 	Next     [][]string `json:"next"`
 	Warnings []string   `json:"warnings"`
+
+	estimated bool // the counts are estimates
 }
 
 // sufficient is the number of taken branches per byte of machine code that make a
@@ -88,7 +97,7 @@ const maxBinaries, maxRefused = 10, 5
 
 // newReport returns the report of c's counts, measured in the time took (0 if
 // unknown), which w wrote to paths.
-func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string, took time.Duration) *report {
+func newReport(c *bolt.Collector, w *profileWriter, paths map[*bolt.Binary]string, took time.Duration) *report {
 	s := c.Stats()
 	r := &report{
 		Samples:           s.Samples,
@@ -98,22 +107,26 @@ func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string
 		InsideShare:       s.InsideShare(),
 		MispredictedShare: s.MispredictedShare(),
 		Warnings:          []string{},
-		basic:             w.basic,
+		basic:             w.options.Basic,
 	}
 	r.leftOut("kernel branch records", s.Kernel)
 	r.leftOut("empty branch records", s.Empty)
 	r.leftOut("branch records of mispredicted paths", s.WrongPath)
 	r.leftOut("branch records of aborted transactions", s.Aborted)
 	r.leftOut("duplicate branch records", s.Duplicate)
+	r.leftOut("fall-throughs across a jump, call or return", w.impossible())
 	for _, b := range c.Binaries() {
+		if err := w.refused[b]; err != nil {
+			r.warn("no profile: %s", plain.Error(err))
+		}
 		if path, ok := paths[b]; ok {
-			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path, took))
+			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path, took, s.Estimated))
 		}
 	}
 	slices.SortStableFunc(r.Binaries, func(a, b binaryReport) int {
 		return cmp.Compare(b.Branches+b.Samples, a.Branches+a.Samples)
 	})
-	if w.basic {
+	if w.options.Basic {
 		r.warn("without branches, BOLT knows which code runs, but not where it jumps: expect less improvement; record branches if a CPU can")
 	}
 	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
@@ -123,7 +136,7 @@ func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string
 }
 
 // newBinaryReport returns the report of b's profile, which w wrote to path.
-func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Duration) binaryReport {
+func newBinaryReport(b *bolt.Binary, w *profileWriter, path string, took time.Duration, estimated bool) binaryReport {
 	stats := b.Stats()
 	r := binaryReport{
 		Binary: b.Name, BuildID: b.BuildID, Profile: cmp.Or(path, "-"),
@@ -133,17 +146,23 @@ func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Dur
 		Next:        [][]string{},
 		UnseenShare: stats.UnseenShare(),
 		Warnings:    []string{},
+		estimated:   estimated,
 	}
-	if r.Taken > 0 {
+	if estimated { // these measures are for counts of single branches
+		r.TakenByExecutable, r.UnseenShare = 0, 0
+	}
+	if r.Taken > 0 && !estimated {
 		r.SufficientAfter = took.Seconds() * sufficient / r.TakenByExecutable
 	}
-	if r.Branches+r.Samples > 0 {
-		r.Next = w.llvm.next(b, profileArgument(path), w.basic)
+	if r.Branches+r.Samples > 0 && w.options.Samples == "" {
+		r.Next = w.llvm.next(b, profileArgument(path, Format), w.options.Basic)
 	}
-	if !w.basic && r.Branches > 0 && r.TakenByExecutable < sufficient {
+	if !w.options.Basic && !estimated && r.Branches > 0 && r.TakenByExecutable < sufficient {
 		r.Warnings = append(r.Warnings, "not sufficient for a good profile: "+r.remedy())
 	}
 	switch {
+	case w.options.Samples != "":
+		w.samples[b].describe(&r)
 	case !b.Symbols:
 		r.Warnings = append(r.Warnings, "stripped: llvm-bolt needs the unstripped file")
 	case !b.Relocations:
@@ -153,9 +172,9 @@ func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Dur
 }
 
 // profileArgument returns the profile at path as an argument of commands.
-func profileArgument(path string) string {
+func profileArgument(path, ending string) string {
 	if path == "" || path == "-" {
-		return "PROFILE." + Format
+		return "PROFILE." + ending
 	}
 	return path
 }
@@ -199,7 +218,7 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 func (r *report) text() string {
 	var b strings.Builder
 	what := "branches"
-	if r.basic {
+	if r.basic || r.Counting != nil {
 		what = "samples"
 		fmt.Fprintf(&b, "%s\n", plain.Count(r.Samples, "sample"))
 	} else {
@@ -213,13 +232,16 @@ func (r *report) text() string {
 	}
 	if r.Samples+r.Records > 0 {
 		fmt.Fprintf(&b, "  %.1f %% of the %s in the profiled files", 100*r.InsideShare, what)
-		if !r.basic && r.Stepping == nil { // stepping does not record mispredictions
+		if !r.basic && r.Stepping == nil && r.Counting == nil { // stepping does not record mispredictions
 			fmt.Fprintf(&b, ", %.2f %% of them mispredicted", 100*r.MispredictedShare)
 		}
 		b.WriteByte('\n')
 	}
 	if r.Stepping != nil {
 		r.Stepping.text(&b)
+	}
+	if r.Counting != nil {
+		r.Counting.text(&b)
 	}
 	for _, refused := range r.Refused[:min(len(r.Refused), maxRefused)] {
 		fmt.Fprintf(&b, "  %s\n", plain.Terminal(refused))
@@ -267,15 +289,23 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 		fmt.Fprintf(b, "  nothing was sampled in it\n")
 	case basic:
 		fmt.Fprintf(b, "  %s at %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Traces, "different place"))
+	case r.estimated:
+		fmt.Fprintf(b, "  %s, with estimated counts\n", plain.Count(r.Traces, "different trace"))
 	default:
 		fmt.Fprintf(b, "  %s of %s\n", plain.Count(r.Branches, "branch record"), plain.Count(r.Traces, "different trace"))
 		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is sufficient)\n", twoDigits(r.TakenByExecutable), sufficient)
 		fmt.Fprintf(b, "  the profile has not seen about %s %% of the execution yet\n", twoDigits(100*r.UnseenShare))
 	}
+	if r.Functions > 0 {
+		fmt.Fprintf(b, "  %s\n", plain.Count(uint64(r.Functions), "function"))
+	}
 	if r.Optimized != "" {
 		fmt.Fprintf(b, "  optimized: %s\n", plain.Terminal(r.Optimized))
 		for _, line := range r.Findings {
 			fmt.Fprintf(b, "    %s\n", plain.Terminal(line))
+		}
+		if r.Comparison != nil {
+			fmt.Fprintf(b, "    %s\n", r.Comparison.text())
 		}
 	}
 	for _, w := range r.Warnings {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
@@ -40,8 +41,6 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 			err = errors.Join(err, r.close())
 		}
 	}()
-	_, slow := recorder.(*stepped)
-	r.end(slow)
 	r.HandleRecord = func(record perfevent.Record) {
 		r.spaces.handleRecord(record)
 		r.noteExec(record)
@@ -50,7 +49,26 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 		return nil, err
 	}
 	r.spaces.processes, r.spaces.binaries = r.Processes, bs
-	return r, recorder.attach(r)
+	err = recorder.attach(r)
+	if _, counts := recorder.(*counted); counts && o.Branches != branchesCounting && errors.Is(err, jumps.ErrUnsupported) {
+		err = r.fallBack(err)
+	}
+	r.end()
+	return r, err
+}
+
+// fallBack replaces the recorder, which was chosen automatically, because it does not
+// support the binary.
+func (r *branchRun) fallBack(why error) error {
+	next, err := r.options.withoutCounting(why, r.options.Stderr)
+	if err != nil {
+		return err
+	}
+	if err := r.recorder.close(); err != nil {
+		return err
+	}
+	r.recorder = next
+	return next.attach(r)
 }
 
 // noteExec notes the programs that the named processes, or the command, execute.
@@ -69,11 +87,15 @@ func (r *branchRun) noteExec(record perfevent.Record) {
 }
 
 // end sets when the measurement ends.
-func (r *branchRun) end(stepped bool) {
+func (r *branchRun) end() {
+	_, stepped := r.recorder.(*stepped)
+	_, counted := r.recorder.(*counted)
 	switch only := r.binaries.only; {
 	case r.options.Duration > 0:
 		r.Limit = r.options.Duration
 	case len(r.options.Command) > 0:
+	case counted:
+		r.Limit = countedFor
 	case !stepped:
 		r.Limit = defaultDuration
 	default:
@@ -106,6 +128,9 @@ func (r *branchRun) FollowCPUs(online []int) error {
 }
 
 func (r *branchRun) Progress() (string, error) {
+	if counts := r.recorder.progress(); counts != "" {
+		return r.Describe(counts), nil
+	}
 	counts := plain.Count(r.binaries.collector.Stats().Samples, "sample")
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))

@@ -33,20 +33,24 @@ func TestAdapt(t *testing.T) {
 // The length of a measurement depends on its mode, unless it is given.
 func TestBoltEnd(t *testing.T) {
 	for _, test := range []struct {
-		options Options
-		stepped bool
-		limit   time.Duration
-		enough  bool
+		options  Options
+		recorder recorder
+		limit    time.Duration
+		stepped  bool
+		enough   bool
 	}{
-		{Options{}, false, 10 * time.Second, false},
-		{Options{Duration: time.Minute}, false, time.Minute, false},
-		{Options{Command: []string{"x"}}, false, 0, false},
-		{Options{}, true, 5 * time.Minute, true},
-		{Options{Duration: time.Minute}, true, time.Minute, false},
-		{Options{Command: []string{"x"}}, true, 0, false},
+		{Options{}, &recorded{}, 10 * time.Second, false, false},
+		{Options{Duration: 2 * time.Minute}, &recorded{}, 2 * time.Minute, false, false},
+		{Options{Command: []string{"x"}}, &recorded{}, 0, false, false},
+		{Options{}, &counted{}, time.Minute, false, false},
+		{Options{Duration: 2 * time.Minute}, &counted{}, 2 * time.Minute, false, false},
+		{Options{Command: []string{"x"}}, &counted{}, 0, false, false},
+		{Options{}, &stepped{}, 5 * time.Minute, true, true},
+		{Options{Duration: 2 * time.Minute}, &stepped{}, 2 * time.Minute, true, false},
+		{Options{Command: []string{"x"}}, &stepped{}, 0, true, false},
 	} {
-		r := &branchRun{options: &test.options, binaries: &binaries{only: &bolt.Binary{}}}
-		r.end(test.stepped)
+		r := &branchRun{options: &test.options, recorder: test.recorder, binaries: &binaries{only: &bolt.Binary{}}}
+		r.end()
 		if r.Limit != test.limit || (r.Enough != nil) != test.enough || r.ReleaseFirst != test.stepped {
 			t.Errorf("%+v: got %+v", test, r.Loop)
 		}

@@ -3,9 +3,7 @@ package boltprofile
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"fulgur/internal/capture/branch"
@@ -49,7 +47,7 @@ func (s *stepped) String() string {
 
 // overhead formats the maximum slowdown.
 func (s *stepped) overhead() string {
-	return strconv.FormatFloat(math.Round(1e4*s.options.MaxOverhead)/1e2, 'f', -1, 64) + " %"
+	return percent(s.options.MaxOverhead)
 }
 
 // attach starts the stepper process. Named processes are stepped from now on, so
@@ -94,6 +92,8 @@ func (s *stepped) disable() error {
 func (s *stepped) targets() ([]int, error)  { return s.members.pids(), nil }
 func (s *stepped) fds() []int               { return nil }
 func (s *stepped) followCPUs(_ []int) error { return nil }
+
+func (s *stepped) progress() string { return "" }
 
 func (s *stepped) mark() (fill float64) {
 	samples := s.stepper.Samples()

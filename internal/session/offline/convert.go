@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/plain"
@@ -31,11 +32,18 @@ type ConvertOptions struct {
 	// Value is the type of the one value to write. Empty means all that the
 	// format can hold, or the default one, or the first that is not 0.
 	Value string
+	// Unit is the unit of folded stacks that state none, such as "us"; see
+	// [profile.ParseUnit]. Empty means counts.
+	Unit string
+	// Times keeps the times of samples in a page, if the input has them.
+	Times bool
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.
 	Annotate bool
 	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
+	// Width is the width of pictures in pixels; 0 means the default.
+	Width int
 	// ShortNames writes the short names of functions.
 	ShortNames bool
 	// EmbedSources embeds the source files found on this machine in a
@@ -57,7 +65,7 @@ type ConvertOptions struct {
 // from recorded branches. The exit code is 0, 2 with a usage error, or 1 with
 // another one. If ctx ends early, nothing is written.
 func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
-	if o.AllBinaries && o.Format == "" || boltprofile.NamesProfile(o.Output, o.Format) {
+	if o.ChooseFormat(o.Output, o.Format) || o.AllBinaries && o.Format == "" {
 		return o.convertBranches(ctx)
 	}
 	return o.convertProfile(ctx)
@@ -65,8 +73,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.Annotate || o.Inverted || o.ShortNames || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT cannot have a chosen value, annotations, an inverted graph, short names or sources")
+	if o.Value != "" || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources {
+		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, times, annotations, an inverted graph, a width, short names or sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
@@ -81,12 +89,20 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, format.HasTimes(false) && o.Value == "", warn)
+	in, err := readInput(ctx, o.Input, format.HasTimes(o.Times) && o.Value == "", warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	if err := in.state(o.Unit); err != nil {
+		return 1, err
+	}
 	p := in.profile
+	if o.Times {
+		if err := in.hasTimes(); err != nil {
+			return 2, err
+		}
+	}
 	v, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err
@@ -94,12 +110,12 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
 	}
-	out, err := otlpclient.Create(o.Output, o.Stdout, func(text string) { warn(errors.New(text)) })
+	out, err := otlpclient.Create(ctx, o.Output, o.Stdout, func(text string) { warn(errors.New(text)) })
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, ShortNames: o.ShortNames, Resource: o.Resource}
+	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, Width: o.Width, ShortNames: o.ShortNames, Resource: o.Resource}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)
@@ -109,7 +125,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {
-		return 1, err
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, nil
 }
@@ -118,18 +134,21 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return output.Format{}, usage.Errorf("the output is not a profile for BOLT: use a name ending in .%s, or choose a format with %s", boltprofile.Format, usage.Format)
+		return output.Format{}, usage.Errorf("the output is not a profile of branches: use a name ending in .%s (BOLT) or .%s (AutoFDO), or choose a format with %s", boltprofile.Format, boltprofile.SamplesEnding, usage.Format)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return output.Format{}, usage.Errorf("no output format (%s or %s): name a file with a known ending, or choose a format with %s", output.Names(), boltprofile.Format, usage.Format)
+		return output.Format{}, usage.Errorf("no output format (%s, %s): name a file with a known ending, or choose a format with %s", output.Names(), strings.Join(boltprofile.FormatNames, ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
+	if err == nil && o.Times && (o.Value != "" || !f.HasTimes(true)) {
+		return output.Format{}, usage.Errorf("only a page (.html) with all values, or a profile for the Firefox Profiler, can have times")
+	}
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
 		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or choose a format with %s", usage.Format)
 	}
 	if err != nil {
 		return f, err
 	}
-	return f, f.Allow(output.Options{Inverted: o.Inverted})
+	return f, f.Allow(output.Options{Inverted: o.Inverted, Width: o.Width})
 }
 
 // maxUnembedded limits the missing source files that are reported one by one.

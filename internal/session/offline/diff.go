@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/flame"
@@ -22,12 +23,17 @@ type DiffOptions struct {
 	// Value is the type of the value to compare; empty means the first that
 	// both have and that is not 0 in both.
 	Value string
+	// Unit is the unit of folded stacks that state none, such as "us"; see
+	// [profile.ParseUnit]. Empty means counts.
+	Unit string
 	// Normalize scales the base so that both have the same total.
 	Normalize bool
 	// Functions is the number of functions in the table, 0 for all.
 	Functions int
 	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
+	// Width is the width of pictures in pixels; 0 means the default.
+	Width int
 
 	// Output is the file to write; "-" or empty means Stdout. Format is its
 	// format ("text", "folded", "html", "svg"); empty derives it from
@@ -35,6 +41,8 @@ type DiffOptions struct {
 	Output, Format string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
+	// ShortNames writes the short names of functions.
+	ShortNames bool
 	// Quiet suppresses warnings.
 	Quiet bool
 
@@ -45,13 +53,21 @@ type DiffOptions struct {
 // diffFormats are the formats of a comparison.
 var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
 	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
-		return text.Compare(w, p, text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
+		return text.Compare(w, o.named(p), text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
 	},
-	"folded": func(w io.Writer, p *profile.Profile, _ *DiffOptions) error {
-		return folded.Write(w, p, folded.Options{Compare: true})
+	"folded": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+		return folded.Write(w, o.named(p), folded.Options{Compare: true})
 	},
 	"html": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteHTML) },
 	"svg":  func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteSVG) },
+}
+
+// named returns p with the names to write in text.
+func (o *DiffOptions) named(p *profile.Profile) *profile.Profile {
+	if o.ShortNames {
+		return p.Renamed(shortname.Of)
+	}
+	return p
 }
 
 // draw draws a comparison as a flame graph.
@@ -59,7 +75,7 @@ func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer
 	base, changed := p.Only(0), p.Only(1)
 	base.ValueTypes, changed.ValueTypes = o.types, o.types
 	base.Meta = o.base
-	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted})
+	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted, Width: o.Width, ShortNames: o.ShortNames})
 }
 
 // Diff writes how two profiles differ. The exit code is 0, 2 with a usage
@@ -73,12 +89,15 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	if write == nil {
 		return 2, usage.Errorf("a comparison cannot be written as %s: choose text, folded, html or svg", f.Name)
 	}
+	if err := f.Allow(output.Options{Inverted: o.Inverted, Width: o.Width}); err != nil {
+		return 2, err
+	}
 	if o.Base == "-" && o.New == "-" {
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
 	var sides [2]*profile.Profile
 	for i, path := range []string{o.Base, o.New} {
-		p, err := readProfile(ctx, path, warnOn(o.Stderr, o.Quiet))
+		p, err := readStated(ctx, path, o.Unit, warnOn(o.Stderr, o.Quiet))
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}

@@ -45,16 +45,45 @@ func (in *input) Close() error {
 // known format. It symbolizes profiles without names from the files of this
 // machine, and calls warn for files that it cannot read.
 func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
+	return readStated(ctx, path, "", warn)
+}
+
+// readStated is readProfile with the unit of folded stacks that state none, such as "us".
+func readStated(ctx context.Context, path, unit string, warn func(error)) (*profile.Profile, error) {
 	in, err := readInput(ctx, path, false, warn)
 	if err != nil {
 		return nil, err
 	}
+	if err := in.state(unit); err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
 	return in.profile, in.Close()
 }
 
-// readInput is readProfile, with the times if inTime is set and the input has
+// hasTimes returns an error if the input has no times that a page can show.
+func (in *input) hasTimes() error {
+	switch {
+	case in.line == nil:
+		return usage.Errorf("this input has no times that a page can show: only perf.data has")
+	case len(in.profile.ValueTypes) != 2: // samples and the event
+		return usage.Errorf("a page shows the times of one event, and the input has several")
+	}
+	return nil
+}
+
+// state gives the unit with the given name to folded stacks that state none. An empty name
+// has no effect.
+func (in *input) state(unit string) (err error) {
+	if unit == "" || in.format != decode.Folded || in.profile.ValueTypes[0].Unit != "count" {
+		return nil
+	}
+	in.profile, err = in.profile.Stated(unit)
+	return err
+}
+
+// readInput is readProfile, with the times if withTimes is set and the input has
 // them. The caller must close the input.
-func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
+func readInput(ctx context.Context, path string, withTimes bool, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
@@ -64,7 +93,7 @@ func readInput(ctx context.Context, path string, inTime bool, warn func(error)) 
 	if err != nil {
 		return nil, err
 	}
-	return readFile(ctx, f, finder, inTime, warn)
+	return readFile(ctx, f, finder, withTimes, warn)
 }
 
 // openInput opens the file at path, or standard input for "-", for random
@@ -82,8 +111,8 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 }
 
 // readFile is readInput of an open file, with debug files from finder.
-func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
-	in, err := readFormat(ctx, f, finder, inTime, warn)
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (*input, error) {
+	in, err := readFormat(ctx, f, finder, withTimes, warn)
 	if err == nil {
 		warnCut(f.Name(), in.profile.Losses, warn)
 	}
@@ -94,16 +123,25 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, in
 // profile.
 func warnCut(name string, l profile.Losses, warn func(error)) {
 	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed]}
-	for _, loss := range describe.Losses(cut) {
-		warn(fmt.Errorf("%s: %s: %s", name, loss.What, loss.Effect))
+	warnLosses(name, cut, warn)
+}
+
+// warnLosses calls warn for each loss.
+func warnLosses(name string, l profile.Losses, warn func(error)) {
+	for _, loss := range describe.Losses(l) {
+		text := loss.What + ": " + loss.Effect
+		if loss.Remedy != "" {
+			text += "; " + loss.Remedy
+		}
+		warn(fmt.Errorf("%s: %s", name, text))
 	}
 }
 
 // readFormat detects a file's format by its beginning, and reads it.
-func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
+func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers report errors
-		return readPerfData(ctx, f, finder, inTime, warn)
+		return readPerfData(ctx, f, finder, withTimes, warn)
 	}
 	p, format, err := decode.Read(ctx, f, f.Name())
 	if err != nil {

@@ -8,20 +8,22 @@ import (
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/profile/timeline"
 	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // readPerfData reads the call chains of perf.data and symbolizes them.
-func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (in *input, err error) {
+func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (in *input, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	var times *perfTimes
 	var each func(perfdata.ChainSample) error
-	if inTime {
+	if withTimes {
 		if times, err = newPerfTimes(); err != nil {
 			return nil, err
 		}
@@ -32,10 +34,15 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		}()
 		each = times.add
 	}
-	chains, err := perfdata.ReadCallChains(ctx, f, info.Size(), f.Name(), each)
+	tables := perfTables{ctx: ctx, finder: finder}
+	chains, err := perfdata.ReadCallChains(ctx, f, info.Size(), f.Name(), perfdata.ChainOptions{Each: each, Table: tables.table})
 	if err != nil {
 		return nil, err
 	}
+	tables.warn(warn)
+	cut := truncated(chains.Profile)
+	chains.Profile.Losses = chains.Profile.Losses.Plus(cut)
+	warnLosses(f.Name(), cut, warn)
 	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kernel: sameKernel(chains, finder)}
 	p, err := r.Resolve(ctx)
 	r.Warn(warn)
@@ -48,6 +55,17 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		in.line, err = times.timeline(p, &r)
 	}
 	return in, err
+}
+
+// truncated counts the truncated user stacks of p, whose first value is the number of
+// samples.
+func truncated(p *profile.Profile) (l profile.Losses) {
+	for _, s := range p.Samples {
+		if cause, ok := describe.OfEnd(s.End); ok {
+			l[cause] += uint64(s.Values[0])
+		}
+	}
+	return l
 }
 
 // perfTimes makes a recording of the samples in perf.data.
@@ -103,6 +121,6 @@ func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
 	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {
 		return false
 	}
-	text, err := naming.KernelText()
+	text, err := symbolize.KernelText(symbolize.Kallsyms)
 	return err == nil && text == c.KernelText
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,13 +14,15 @@ import (
 )
 
 // valuesFile returns a pprof file with one stack and the given values of a recording:
-// samples, cpu, off-cpu and faults.
+// samples, cpu and off-cpu in µs, and faults.
 func valuesFile(t *testing.T, shown, function string, values ...int64) string {
 	t.Helper()
 	b := profile.NewBuilder(
 		profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"},
 		profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, profile.ValueType{Type: "faults", Unit: "count"},
 	)
+	values = slices.Clone(values)
+	values[1], values[2] = 1000*values[1], 1000*values[2]
 	frame := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: function})})
 	b.Add(profile.Sample{Stack: b.Push(0, frame), Task: b.Task(profile.Task{PID: 1, Comm: "test"}), CPU: -1, Values: values})
 	var out bytes.Buffer
@@ -41,10 +44,10 @@ func TestConvertChoosesValue(t *testing.T) {
 		want         string
 	}{
 		{"", "", []int64{3, 1, 7, 2}, "test;f 3\n"},
-		{"cpu", "", []int64{3, 1, 7, 2}, "test;f 1\n"},
-		{"off-cpu", "", []int64{3, 1, 7, 2}, "test;f 7\n"},
-		{"off-cpu", "cpu", []int64{3, 1, 7, 2}, "test;f 1\n"},
-		{"cpu", "", []int64{0, 0, 7, 2}, "test;f 7\n"},
+		{"cpu", "", []int64{3, 1, 7, 2}, "# cpu in microseconds\ntest;f 1\n"},
+		{"off-cpu", "", []int64{3, 1, 7, 2}, "# off-cpu in microseconds\ntest;f 7\n"},
+		{"off-cpu", "cpu", []int64{3, 1, 7, 2}, "# cpu in microseconds\ntest;f 1\n"},
+		{"cpu", "", []int64{0, 0, 7, 2}, "# off-cpu in microseconds\ntest;f 7\n"},
 		{"cpu", "", []int64{0, 0, 0, 0}, ""},
 	} {
 		var out bytes.Buffer
@@ -62,9 +65,9 @@ func TestDiffChoosesValue(t *testing.T) {
 		base, changed []int64
 		want          string
 	}{
-		{[]int64{3, 1, 7, 2}, []int64{4, 2, 9, 3}, "test;f 1 2\n"},
-		{[]int64{3, 0, 7, 2}, []int64{4, 2, 9, 3}, "test;f 0 2\n"},
-		{[]int64{0, 0, 7, 2}, []int64{0, 0, 9, 3}, "test;f 7 9\n"},
+		{[]int64{3, 1, 7, 2}, []int64{4, 2, 9, 3}, "# base, new in microseconds\ntest;f 1 2\n"},
+		{[]int64{3, 0, 7, 2}, []int64{4, 2, 9, 3}, "# base, new in microseconds\ntest;f 0 2\n"},
+		{[]int64{0, 0, 7, 2}, []int64{0, 0, 9, 3}, "# base, new in microseconds\ntest;f 7 9\n"},
 	} {
 		var out bytes.Buffer
 		o := DiffOptions{
@@ -81,5 +84,47 @@ func TestDiffChoosesValue(t *testing.T) {
 	}
 	if code, err := Diff(t.Context(), o); code != 2 || err == nil || !strings.Contains(err.Error(), "off-cpu") {
 		t.Errorf("unknown value: got %d, %v; want 2 and an error about off-cpu", code, err)
+	}
+}
+
+// Folded stacks that state no unit have the unit that the user states.
+func TestUnit(t *testing.T) {
+	dir := t.TempDir()
+	bcc, ours := filepath.Join(dir, "bcc.folded"), filepath.Join(dir, "ours.folded")
+	for file, text := range map[string]string{bcc: "a;b 5\n", ours: "# off-cpu in ms\na;b 7\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for input, want := range map[string]string{bcc: "# time in microseconds\na;b 5\n", ours: "# off-cpu in microseconds\na;b 7000\n"} {
+		var out bytes.Buffer
+		o := ConvertOptions{Input: input, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
+		if code, err := Convert(t.Context(), o); code != 0 || err != nil || out.String() != want {
+			t.Errorf("got %d, %v, %q; want 0 and %q", code, err, &out, want)
+		}
+	}
+	var out bytes.Buffer
+	o := DiffOptions{Base: bcc, New: ours, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
+	if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != "# base, new in microseconds\na;b 5 7000\n" {
+		t.Errorf("got %d, %v, %q; want 0 and 5 and 7000 µs", code, err, &out)
+	}
+	o.Unit = ""
+	if code, err := Diff(t.Context(), o); code != 2 || err == nil {
+		t.Errorf("without the unit: got %d, %v; want 2 and an error", code, err)
+	}
+}
+
+// A comparison in text and folded stacks has short names on request.
+func TestDiffShortNames(t *testing.T) {
+	base, changed := valuesFile(t, "", "ns::f(int)", 1, 1, 1, 1), valuesFile(t, "", "ns::g<a::b>(int)", 1, 1, 1, 1)
+	for _, format := range []string{"text", "folded", "svg"} {
+		var out bytes.Buffer
+		o := DiffOptions{Base: base, New: changed, Format: format, ShortNames: true, Stdout: &out, Stderr: io.Discard}
+		if code, err := Diff(t.Context(), o); code != 0 || err != nil {
+			t.Fatal(code, err)
+		}
+		if text := out.String(); strings.Contains(text, `">ns::g&lt;`) || format != "svg" && strings.Contains(text, "(int)") || !strings.Contains(text, "ns::g") {
+			t.Errorf("%s: got whole names:\n%s", format, text)
+		}
 	}
 }

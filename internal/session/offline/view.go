@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/symbols/debugfile"
@@ -31,6 +32,10 @@ type ViewOptions struct {
 	Port   int
 	NoOpen bool
 
+	// Show, if not nil, shows the value of the profile on the terminal. Then there are no
+	// pages.
+	Show func(ctx context.Context, title string, p *profile.Profile) error
+
 	// Stderr receives the pages' URLs, and warnings unless Quiet is set.
 	Stderr io.Writer
 	Quiet  bool
@@ -39,7 +44,10 @@ type ViewOptions struct {
 // View shows a profile in a browser until ctx ends. The exit code is 0, 2 with
 // a usage error, or 1 with another one.
 func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
-	if o.Input == "-" && o.Base == "-" {
+	switch {
+	case o.Show != nil && o.Base != "":
+		return 2, usage.Errorf("the terminal cannot show a comparison")
+	case o.Input == "-" && o.Base == "-":
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
 	finder, err := debugfile.New(debugfile.Config{})
@@ -47,11 +55,11 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readShown(ctx, o.Input, finder, warn)
+	in, err := readShown(ctx, o.Input, finder, o.Base == "" && o.Show == nil, warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
-	defer func() { err = errors.Join(err, in.file.Close()) }()
+	defer func() { err = errors.Join(err, in.Close()) }()
 	shown := view.Options{
 		Input: in.Input, Finder: finder, ShortNames: o.ShortNames,
 		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
@@ -60,12 +68,15 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		if shown.Value, err = chooseValue(in.Profile, o.Value); err != nil {
 			return 2, err
 		}
+		if o.Show != nil {
+			return 0, o.Show(ctx, shown.Input.Name, in.Profile.Only(shown.Value))
+		}
 	} else {
-		base, err := readShown(ctx, o.Base, finder, warn)
+		base, err := readShown(ctx, o.Base, finder, false, warn)
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}
-		defer func() { err = errors.Join(err, base.file.Close()) }()
+		defer func() { err = errors.Join(err, base.Close()) }()
 		shown.Base = &base.Input
 		if err := o.choose(&shown); err != nil {
 			return 2, err
@@ -77,34 +88,49 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// shownInput is a profile to show. Its file stays open.
+// shownInput is a profile to show. Its file and its recording stay open.
 type shownInput struct {
 	view.Input
 	file *ctxfile.File
+	in   *input
 }
 
-func readShown(ctx context.Context, path string, finder *debugfile.Finder, warn func(error)) (*shownInput, error) {
+// Close closes the file and the recording.
+func (s *shownInput) Close() error {
+	err := s.file.Close()
+	if s.in != nil {
+		err = errors.Join(err, s.in.Close())
+	}
+	return err
+}
+
+// readShown reads a profile. withTimes also reads the times that a page can show.
+func readShown(ctx context.Context, path string, finder *debugfile.Finder, withTimes bool, warn func(error)) (*shownInput, error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	s := &shownInput{file: f}
-	if err := s.read(ctx, finder, warn); err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := s.read(ctx, finder, withTimes, warn); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, warn func(error)) error {
+func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, withTimes bool, warn func(error)) error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	in, err := readFile(ctx, s.file, finder, false, warn)
+	in, err := readFile(ctx, s.file, finder, withTimes, warn)
 	if err != nil {
 		return err
 	}
+	s.in = in
 	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile, Format: in.format}
+	if in.hasTimes() == nil {
+		s.Times = in.line
+	}
 	// The Firefox Profiler requests missing names, pprof does not.
 	if in.format == decode.Firefox || in.format == decode.Pprof && !in.named {
 		s.Content = io.NewSectionReader(s.file, 0, info.Size())

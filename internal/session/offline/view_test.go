@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
 	"fulgur/internal/testenv"
@@ -96,6 +97,39 @@ func write(t *testing.T, name, contents string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// The times of perf.data with one event are read if the page is to show them.
+func TestShownTimes(t *testing.T) {
+	packed, err := os.Open(filepath.Join("..", "..", "profile", "perfdata", "testdata", "propeller_sample_1.perfdata1.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := write(t, "perf.data", string(data))
+	for _, withTimes := range []bool{true, false} {
+		s, err := readShown(t.Context(), path, debugfiletest.NewFinder(t), withTimes, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (s.Times != nil) != withTimes {
+			t.Errorf("got times %v, want some: %v", s.Times, withTimes)
+		}
+		if s.Times != nil && len(s.Times.Threads) == 0 {
+			t.Error("got times without a thread")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestViewErrors(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 // Bounds are the bounds of the function at an address, from call frame information. They
 // are link-time virtual addresses, or 0 if unknown.
 type Bounds struct {
-	// Start is the start of the FDE that covers the address. If several FDEs cover it,
-	// Start is of the one that begins last, as for exceptions.
-	Start uint64
+	// Start and End are the bounds of the FDE that covers the address. If several FDEs cover
+	// it, they are of the one that begins last, as for exceptions.
+	Start, End uint64
 	// If no FDE covers the address, Below is the end of the last FDE before it, and Above
 	// the start of the first one after it.
 	Below, Above uint64
@@ -65,7 +65,7 @@ func (b *Bounds) add(n neighbors, addr uint64) {
 	switch {
 	case b.Start != 0:
 	case n.last.Start != 0 && addr-n.last.Start < n.last.Size:
-		*b = Bounds{Start: n.last.Start}
+		*b = Bounds{Start: n.last.Start, End: n.last.Start + n.last.Size}
 	default:
 		if n.last.Start != 0 {
 			b.Below = max(b.Below, n.last.Start+n.last.Size)

@@ -8,8 +8,6 @@ import (
 
 // CIE is the common part of FDEs.
 type CIE struct {
-	// Off is the CIE's offset in the section.
-	Off uint64
 	// CodeAlign and DataAlign are the factors of advances and offsets in programs.
 	CodeAlign uint64
 	DataAlign int64
@@ -41,7 +39,7 @@ const maxCIE = 4 << 10
 
 // ReadCIE reads the CIE at offset off.
 func (s *Section) ReadCIE(off uint64) *CIE {
-	c := &CIE{Off: off}
+	c := &CIE{}
 	if off >= s.Size {
 		c.Err = s.Errorf(off, "no CIE there")
 		return c

@@ -89,8 +89,8 @@ func TestFind(t *testing.T) {
 			t.Error(err)
 		}
 		want := []Bounds{
-			{Above: textAddr}, {Start: textAddr}, {Start: textAddr}, {Start: textAddr + 0x10},
-			{Below: textAddr + 0x20, Above: textAddr + 0x80}, {Start: textAddr + 0x80}, {Start: textAddr + 0x80}, {Below: textAddr + 0xa0},
+			{Above: textAddr}, {Start: textAddr, End: textAddr + 0x40}, {Start: textAddr, End: textAddr + 0x40}, {Start: textAddr + 0x10, End: textAddr + 0x20},
+			{Below: textAddr + 0x20, Above: textAddr + 0x80}, {Start: textAddr + 0x80, End: textAddr + 0xa0}, {Start: textAddr + 0x80, End: textAddr + 0xa0}, {Below: textAddr + 0xa0},
 			{Below: textAddr + 0xa0}, {Below: textAddr + 0xa0},
 		}
 		if header != nil {

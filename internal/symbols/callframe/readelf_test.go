@@ -37,7 +37,7 @@ func expected(fdes []callframetest.FDE, addrs []uint64) []Bounds {
 		}
 		switch {
 		case n > 0 && addr < fdes[n-1].End:
-			want[i].Start = fdes[n-1].Start
+			want[i].Start, want[i].End = fdes[n-1].Start, fdes[n-1].End
 			continue
 		case n > 0:
 			want[i].Below = fdes[n-1].End

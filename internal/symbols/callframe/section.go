@@ -79,7 +79,8 @@ func openSection(f *elffile.File, name string) (*Section, error) {
 }
 
 // OpenEH returns the .eh_frame of f, or nil if f has none or it is empty. In a file without
-// section headers, it uses the program header, as exceptions do. It fails if the section is larger than [MaxSize].
+// section headers, it uses the program header, as exceptions do. It fails if the section is
+// larger than [MaxSize].
 func OpenEH(f *elffile.File) (*Section, error) {
 	s, err := openSection(f, ".eh_frame")
 	if s != nil || err != nil {
@@ -134,7 +135,7 @@ func header(b []byte) (lengthSize, length uint64, ok bool) {
 	return lengthSize, length, !r.Bad
 }
 
-// entry parses the entry at offset off of the section, all of which is in b.
+// entry parses the entry at offset off of the section. b is the whole section.
 func (s *Section) entry(b []byte, off uint64) (Entry, bool) {
 	lengthSize, length, ok := header(b)
 	if !ok || length > uint64(len(b))-lengthSize {
@@ -143,7 +144,7 @@ func (s *Section) entry(b []byte, off uint64) (Entry, bool) {
 	return s.entryBody(b[lengthSize:lengthSize+length], off, lengthSize)
 }
 
-// entryBody parses what follows the length of the entry at offset off, or its first bytes.
+// entryBody parses the entry at offset off after its length, or its first bytes.
 func (s *Section) entryBody(b []byte, off, lengthSize uint64) (Entry, bool) {
 	e := Entry{Off: off, body: off + lengthSize}
 	idSize := uint8(4)

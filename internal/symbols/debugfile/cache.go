@@ -109,7 +109,7 @@ func (c cache) clean() {
 	control := filepath.Join(c.dir, cleanFile)
 	info, err := os.Stat(control)
 	if err != nil {
-		// The file's time is that of the last cleaning.
+		// The file's time is the time of the last cleaning.
 		if os.MkdirAll(c.dir, 0o700) == nil {
 			_ = os.WriteFile(control, fmt.Appendln(nil, defaultClean), 0o600)
 		}

@@ -178,7 +178,7 @@ func sameChecksum(ctx context.Context, f *elffile.File, crc uint32) error {
 		return fmt.Errorf("%d bytes are too many for a checksum", f.Size())
 	}
 	if f.Size() > maxSparse && f.Stored() < f.Size()/2 {
-		return fmt.Errorf("%d bytes, of which %d are stored, are too sparse for a checksum", f.Size(), f.Stored())
+		return fmt.Errorf("%d bytes with %d stored are too sparse for a checksum", f.Size(), f.Stored())
 	}
 	sum := crc32.NewIEEE()
 	if _, err := io.Copy(sum, elffile.Interruptible(ctx, f.Reader())); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// defaultTimeout and minProgress are those of the original client: a server must
+	// defaultTimeout and minProgress are the original client's: a server must
 	// send that many bytes in each such interval.
 	defaultTimeout = 90 * time.Second
 	minProgress    = 100 << 10

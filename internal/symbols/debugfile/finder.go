@@ -2,7 +2,7 @@
 // debug info moved by dwz, split DWARF (.dwo, .dwp), the kernel's vmlinux and its
 // modules' debug files. It also names the package that would provide a missing file.
 //
-// The search paths are those of GDB ("Separate Debug Files" in its manual), elfutils and
+// The search paths are the same as in GDB ("Separate Debug Files" in its manual), elfutils and
 // the distributions. They are searched below several roots, since a container may have
 // its own debug files, or none while the host has them. A file is used only if it
 // provably belongs to the binary: by build ID or, without one, by checksum.
@@ -24,7 +24,7 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// debugDir is where distributions install separate debug files.
+// debugDir is the directory in which distributions install separate debug files.
 const debugDir = "/usr/lib/debug"
 
 // ErrNotFound is wrapped by the errors of searches that found nothing.

@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSysFile bounds what is read of a file in /sys, in bytes.
+// maxSysFile bounds the size of a file in /sys, in bytes.
 const maxSysFile = 64 << 10
 
 // Kernel returns the running kernel's vmlinux with debug info. Its build ID must match
@@ -29,19 +29,53 @@ func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: build ID of the running kernel: %w", s.what, err)
 	}
+	return f.vmlinux(ctx, s, id, []string{f.release})
+}
+
+// KernelByBuildID returns the vmlinux with debug info of the kernel with this build ID in
+// lowercase hex. It looks for the running kernel and for those with debug info installed.
+// The caller closes the file. If none is found, the error wraps [ErrNotFound] and lists
+// what else was found.
+func (f *Finder) KernelByBuildID(ctx context.Context, id string) (*File, error) {
+	s := &search{what: "vmlinux with build ID " + id}
+	if strings.Trim(id, "0123456789abcdef") != "" {
+		return nil, s.err() // it becomes part of a path
+	}
+	releases := []string{f.release}
+	for _, root := range f.roots("") {
+		installed, err := os.ReadDir(filepath.Join(root, debugDir, "lib", "modules"))
+		if err != nil {
+			continue
+		}
+		for _, e := range installed[:min(len(installed), maxReleases)] {
+			if e.Name() != f.release {
+				releases = append(releases, e.Name())
+			}
+		}
+	}
+	return f.vmlinux(ctx, s, id, releases)
+}
+
+// maxReleases bounds the kernels whose debug info is installed.
+const maxReleases = 100
+
+// vmlinux returns the file with the given build ID of a kernel of one of the releases.
+func (f *Finder) vmlinux(ctx context.Context, s *search, id string, releases []string) (*File, error) {
 	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
 	for _, root := range f.roots("") {
-		for _, name := range []string{
-			debugDir + "/boot/vmlinux-" + f.release,
-			debugDir + "/lib/modules/" + f.release + "/vmlinux",
-			debugDir + "/usr/lib/modules/" + f.release + "/vmlinux",
-			debugDir + "/lib/modules/" + f.release + "/vmlinux.debug",
-			"/lib/modules/" + f.release + "/build/vmlinux",
-			"/lib/modules/" + f.release + "/vmlinux",
-			"/boot/vmlinux-" + f.release,
-		} {
-			if found := s.open(root, name, accept); found != nil {
-				return found, nil
+		for _, release := range releases {
+			for _, name := range []string{
+				debugDir + "/boot/vmlinux-" + release,
+				debugDir + "/lib/modules/" + release + "/vmlinux",
+				debugDir + "/usr/lib/modules/" + release + "/vmlinux",
+				debugDir + "/lib/modules/" + release + "/vmlinux.debug",
+				"/lib/modules/" + release + "/build/vmlinux",
+				"/lib/modules/" + release + "/vmlinux",
+				"/boot/vmlinux-" + release,
+			} {
+				if found := s.open(root, name, accept); found != nil {
+					return found, nil
+				}
 			}
 		}
 	}
@@ -191,7 +225,7 @@ func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
 	return sections, nil
 }
 
-// readSys reads a small file in /sys. Only root may read those with addresses.
+// readSys reads a small file in /sys. Only root may read files with addresses.
 func readSys(name string) ([]byte, error) {
 	file, err := capability.With(capability.SetOf(capability.DACReadSearch), func() (*os.File, error) { return os.Open(name) })
 	if err != nil {

@@ -55,6 +55,31 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+// A kernel that does not run here is found if its debug info is installed.
+func TestKernelByBuildID(t *testing.T) {
+	vmlinux := string(image(t, id, debugInfo("right")))
+	const boot, modules = "/usr/lib/debug/boot/vmlinux-6.1.1", "/usr/lib/debug/lib/modules/6.1.1/vmlinux"
+	for _, tt := range []struct {
+		name          string
+		files         tree
+		id            string
+		want, problem string
+	}{
+		{"running", tree{"/usr/lib/debug/boot/vmlinux-6.1.0-test": vmlinux}, id, "/usr/lib/debug/boot/vmlinux-6.1.0-test", ""},
+		{"Debian", tree{boot: vmlinux, modules: "->../../../boot/vmlinux-6.1.1"}, id, boot, ""},
+		{"Fedora", tree{modules: vmlinux}, id, modules, ""},
+		{"by build ID", tree{byID: vmlinux}, id, byID, ""},
+		{"another build", tree{modules: vmlinux}, "eeff0011", "", "build ID is "},
+		{"no build ID", tree{modules: vmlinux}, "../../x", "", "not found"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := tt.files.write(t)
+			f, err := newFinder(t, Config{Host: root}).KernelByBuildID(t.Context(), tt.id)
+			found(t, f, err, root, tt.want, tt.problem)
+		})
+	}
+}
+
 func TestModule(t *testing.T) {
 	module := string(image(t, id, debugInfo("right")))
 	sys := func(more tree) tree {

@@ -18,7 +18,7 @@ const maxPackages = 1 << 16
 // [File], its path below that, and its build ID, if it has one.
 type Stripped struct{ Root, Path, BuildID string }
 
-// Remedies returns for each file what the user can do, as the end of a sentence: "install
+// Remedies returns a remedy for each file, as the end of a sentence: "install
 // libfoo1-dbgsym or set DEBUGINFOD_URLS". The package is named by the rules of Debian and
 // its derivatives, after the package that owns the file according to dpkg's database
 // below the file's root. The database is read once for all files of a root.
@@ -99,12 +99,13 @@ func packages(root string, paths []string) map[string]string {
 			wanted[name] = p
 		}
 	}
+	buffer := make([]byte, 64<<10)
 	for _, name := range likelyFirst(names, paths) {
 		owner, ok := strings.CutSuffix(name, ".list")
 		if !ok || len(owners) == len(paths) {
 			continue
 		}
-		for _, p := range listed(root, "/var/lib/dpkg/info/"+name, wanted) {
+		for _, p := range listed(dir, name, wanted, buffer) {
 			owners[p] = strings.TrimSuffix(owner, ":"+runtime.GOARCH) // Debian's names for architectures equal Go's
 		}
 	}
@@ -138,15 +139,17 @@ func likelyFirst(names, paths []string) []string {
 	return slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(similar[b], similar[a]) })
 }
 
-// listed returns the values of wanted whose keys are lines of the named file.
-func listed(root, name string, wanted map[string]string) []string {
-	file, err := openFile(root, name)
+// listed returns the values of wanted whose keys are lines of the named file in dir. It uses
+// buffer.
+func listed(dir *safeopen.File, name string, wanted map[string]string, buffer []byte) []string {
+	file, err := dir.OpenEntry(name, safeopen.Regular)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = file.Close() }()
 	var found []string
 	lines := bufio.NewScanner(file)
+	lines.Buffer(buffer, len(buffer))
 	for lines.Scan() {
 		if p, ok := wanted[string(lines.Bytes())]; ok {
 			found = append(found, p)

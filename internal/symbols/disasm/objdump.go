@@ -22,7 +22,7 @@ const (
 	// objdumpTime is objdump's time limit: it reads all symbols of a file before it
 	// prints the first instruction.
 	objdumpTime = 30 * time.Second
-	// objdumpEnds is how long it may take to end after it is killed.
+	// objdumpEnds is the time that it may take to end after it is killed.
 	objdumpEnds = time.Second
 	// maxOutput bounds its output, in bytes.
 	maxOutput = 64 << 20

@@ -20,29 +20,30 @@ const (
 
 // Attributes (7.5.4).
 const (
-	attrSibling         = 0x01
-	attrName            = 0x03
-	attrStmtList        = 0x10
-	attrLowPC           = 0x11
-	attrHighPC          = 0x12
-	attrCompDir         = 0x1b
-	attrAbstractOrigin  = 0x31
-	attrDeclLine        = 0x3b
-	attrSpecification   = 0x47
-	attrRanges          = 0x55
-	attrCallColumn      = 0x57
-	attrCallFile        = 0x58
-	attrCallLine        = 0x59
-	attrLinkageName     = 0x6e
-	attrStrOffsetsBase  = 0x72
-	attrAddrBase        = 0x73
-	attrRnglistsBase    = 0x74
-	attrDwoName         = 0x76
-	attrMIPSLinkageName = 0x2007
-	attrGNUDwoName      = 0x2130
-	attrGNUDwoID        = 0x2131
-	attrGNURangesBase   = 0x2132
-	attrGNUAddrBase     = 0x2133
+	attrSibling          = 0x01
+	attrName             = 0x03
+	attrStmtList         = 0x10
+	attrLowPC            = 0x11
+	attrHighPC           = 0x12
+	attrCompDir          = 0x1b
+	attrAbstractOrigin   = 0x31
+	attrDeclLine         = 0x3b
+	attrSpecification    = 0x47
+	attrRanges           = 0x55
+	attrCallColumn       = 0x57
+	attrCallFile         = 0x58
+	attrCallLine         = 0x59
+	attrLinkageName      = 0x6e
+	attrStrOffsetsBase   = 0x72
+	attrAddrBase         = 0x73
+	attrRnglistsBase     = 0x74
+	attrDwoName          = 0x76
+	attrMIPSLinkageName  = 0x2007
+	attrGNUDwoName       = 0x2130
+	attrGNUDwoID         = 0x2131
+	attrGNURangesBase    = 0x2132
+	attrGNUAddrBase      = 0x2133
+	attrGNUDiscriminator = 0x2136
 )
 
 // Forms (7.5.6).

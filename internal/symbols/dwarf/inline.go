@@ -28,10 +28,11 @@ type call struct {
 	// The location of the call, in the function of the parent.
 	parent             int32 // -1 for the function itself
 	file, line, column uint32
+	discriminator      uint32
 }
 
 // callSize is the size of a call, in bytes.
-const callSize = 40
+const callSize = 48
 
 // find returns the innermost call at an address, or unread.
 func (t *tree) find(addr uint64) int32 {
@@ -176,6 +177,8 @@ func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int
 			c.line = uint32(v.u)
 		case attrCallColumn:
 			c.column = uint32(v.u)
+		case attrGNUDiscriminator:
+			c.discriminator = uint32(v.u)
 		default:
 			e.set(at.name, v)
 		}

@@ -39,6 +39,7 @@ type sequence struct {
 type row struct {
 	addr               uint64
 	file, line, column uint32
+	discriminator      uint32
 }
 
 // mark is a row plus the state needed to continue after it.

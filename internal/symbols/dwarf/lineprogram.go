@@ -17,8 +17,9 @@ const (
 	lnsConstAddPC     = 8
 	lnsFixedAdvancePC = 9
 
-	lneEndSequence = 1
-	lneSetAddress  = 2
+	lneEndSequence      = 1
+	lneSetAddress       = 2
+	lneSetDiscriminator = 4
 )
 
 // special holds the effect of special opcodes: the number of operations and of lines to
@@ -100,6 +101,7 @@ func (t *lineTable) run() {
 func (t *lineTable) next(m *mark) (end, ok bool) {
 	b := t.program
 	pos := int(m.pos)
+	m.discriminator = 0 // valid for a single row
 	for pos < len(b) {
 		op := b[pos]
 		pos++
@@ -125,6 +127,8 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 				case lneSetAddress:
 					m.addr = r.Word(uint8(min(n-1, 8)))
 					m.op = 0
+				case lneSetDiscriminator:
+					m.discriminator = uint32(r.ULEB())
 				}
 			}
 			r.Pos = int(next)

@@ -19,6 +19,9 @@ type Frame struct {
 	// Line and Column are the position of the address, or of the inlined call. They are
 	// 1-based, or 0 if unknown.
 	Line, Column int32
+	// Discriminator distinguishes blocks of code of the same line (6.2.2), as the compiler encoded it. It
+	// is 0 if unknown.
+	Discriminator uint32
 	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
 }
@@ -31,6 +34,13 @@ type Frame struct {
 // safe for concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
+	err := d.eachUnit(addrs, func(w *worker, runs []run) error { return w.lookup(runs, addrs, out) })
+	return out, err
+}
+
+// eachUnit groups addresses by unit and calls each for every group, on several CPUs. It
+// returns all errors.
+func (d *Data) eachUnit(addrs []uint64, each func(*worker, []run) error) error {
 	jobs := d.jobs(addrs)
 	workers := min(d.workers, len(jobs))
 	errs := make([]error, len(jobs))
@@ -40,7 +50,7 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 			if d.ctx.Err() != nil {
 				break
 			}
-			errs[i] = w.lookup(j, addrs, out)
+			errs[i] = each(&w, j)
 		}
 	} else {
 		var next atomic.Int64
@@ -49,7 +59,7 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 			wg.Go(func() {
 				w := worker{data: d}
 				for i := next.Add(1) - 1; int(i) < len(jobs) && d.ctx.Err() == nil; i = next.Add(1) - 1 {
-					errs[i] = w.lookup(jobs[i], addrs, out)
+					errs[i] = each(&w, jobs[i])
 				}
 			})
 		}
@@ -59,7 +69,7 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	for _, err := range errs {
 		probs.add(err)
 	}
-	return out, errors.Join(d.ctx.Err(), probs.err())
+	return errors.Join(d.ctx.Err(), probs.err())
 }
 
 // run is a range of addresses in the same unit.
@@ -128,17 +138,24 @@ type place struct {
 	addr uint64
 }
 
-// lookup looks up the addresses of a unit.
-func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
+// acquire returns the locked state of the unit of runs, opened. The caller puts it back.
+func (w *worker) acquire(runs []run) (*state, error) {
 	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
-	defer w.data.cache.put(s)
 	w.loaded = false
-	var probs problems
 	if !s.opened {
 		s.opened = true
 		s.err = w.open(s)
 	}
-	probs.add(s.err)
+	return s, s.err
+}
+
+// lookup looks up the addresses of a unit.
+func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
+	s, err := w.acquire(runs)
+	defer w.data.cache.put(s)
+	var probs problems
+	probs.add(err)
+	probs.add(w.findFunctions(s, runs, addrs))
 	probs.add(w.readTrees(s, runs, addrs))
 	for _, run := range runs {
 		for i := run.first; i < run.end; i++ {
@@ -231,6 +248,19 @@ func (w *worker) load(s *state) (*body, error) {
 	return &w.body, nil
 }
 
+// findFunctions searches types and functions, too, for the functions at addresses if they
+// are nowhere else.
+func (w *worker) findFunctions(s *state, runs []run, addrs []uint64) error {
+	for _, run := range runs {
+		for _, addr := range addrs[run.first:run.end] {
+			if lo, id := s.index.segment(addr); id < 0 && !s.whole && !s.padding(lo, addr) {
+				return w.functions(s, true)
+			}
+		}
+	}
+	return nil
+}
+
 // readTrees reads the inlined calls at addresses that were not looked up before. If the
 // function was, it is now read completely.
 func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
@@ -238,11 +268,7 @@ func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 	w.missing = w.missing[:0]
 	for _, run := range runs {
 		for _, addr := range addrs[run.first:run.end] {
-			lo, id := s.index.segment(addr)
-			if id < 0 && !s.whole && !s.padding(lo, addr) {
-				probs.add(w.functions(s, true))
-				return errors.Join(probs.err(), w.readTrees(s, runs, addrs))
-			}
+			id := s.index.find(addr)
 			if id < 0 {
 				continue
 			}
@@ -316,7 +342,7 @@ func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 	for i := range frames {
 		file, err := s.path(at.file)
 		probs.add(err)
-		frames[i] = Frame{File: file, Line: int32(at.line), Column: int32(at.column)}
+		frames[i] = Frame{File: file, Line: int32(at.line), Column: int32(at.column), Discriminator: at.discriminator}
 		if t == nil {
 			break
 		}
@@ -326,7 +352,7 @@ func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 		}
 		frames[i].Function = c.function
 		frames[i].Inlined = c.parent >= 0
-		at = row{file: c.file, line: c.line, column: c.column}
+		at = row{file: c.file, line: c.line, column: c.column, discriminator: c.discriminator}
 		id = c.parent
 	}
 	return frames, probs.err()

@@ -97,8 +97,8 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 	return nil, fmt.Errorf("%s: no unit with ID %#016x: rebuilt since %s was linked", f.name, s.DwoID, d.main.name)
 }
 
-// join sets what a split unit inherits from its skeleton, and adds the offsets of its
-// contributions to a package to its bases.
+// join copies the attributes that a split unit inherits from its skeleton, and adds the
+// offsets of its contributions to a package to its bases.
 func (u *unit) join(skeleton *unit, parts contributions) error {
 	u.abbrevOff += parts[sectAbbrev].off
 	var err error

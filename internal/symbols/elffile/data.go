@@ -75,7 +75,7 @@ type Lazy struct {
 // Size returns the decompressed size of the section, in bytes.
 func (l *Lazy) Size() int64 { return l.size }
 
-// ReadAt implements [io.ReaderAt]. Its errors include those of [Section.Open].
+// ReadAt implements [io.ReaderAt]. Its errors include the errors of [Section.Open].
 func (l *Lazy) ReadAt(b []byte, off int64) (int, error) {
 	data, err := l.s.open()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 const maxString = 8 << 10
 
 // StringTable reads names from a table of NUL-terminated strings through a window, so
-// that adjacent names, such as those of neighboring symbols, cost one read. It is not
+// that adjacent names, for example of neighboring symbols, cost one read. It is not
 // safe for concurrent use. A name that cannot be read is nil, and the first error is
 // kept: one bad name must not cost the others.
 type StringTable struct {

@@ -1,6 +1,10 @@
 package elffile
 
-import "debug/elf"
+import (
+	"debug/elf"
+	"errors"
+	"slices"
+)
 
 const (
 	// tableChunk is the number of table entries to read at once.
@@ -39,6 +43,38 @@ func (f *File) SymbolNames(s *Section) *StringTable {
 		return nil
 	}
 	return f.stringsAt(f.sections.sections[s.Link])
+}
+
+// SymbolValues returns the values of the defined symbols with these names in .symtab.
+// Names that it lacks are missing in the result.
+func (f *File) SymbolValues(names ...string) (map[string]uint64, error) {
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]uint64{}
+	for _, table := range sections {
+		if table.Type != elf.SHT_SYMTAB {
+			continue
+		}
+		text := f.SymbolNames(table)
+		if text == nil {
+			continue
+		}
+		err := f.EachSymbol(table, func(s Symbol) bool {
+			if s.Section == elf.SHN_UNDEF {
+				return true
+			}
+			if name := text.At(uint64(s.Name)); slices.Contains(names, string(name)) {
+				values[string(name)] = s.Value
+			}
+			return len(values) < len(names)
+		})
+		if err := errors.Join(err, text.Err()); err != nil {
+			return values, err
+		}
+	}
+	return values, nil
 }
 
 // symbol decodes a symbol table entry.

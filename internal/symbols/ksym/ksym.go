@@ -1,6 +1,7 @@
-// Package ksym symbolizes kernel addresses by asking the running kernel for just these,
-// through a BPF program. Reading /proc/kallsyms, as [symbolize.Kernel] does, takes tens
-// of milliseconds for any request, because the kernel writes out all of its symbols.
+// Package ksym symbolizes kernel addresses, and finds addresses of symbols, by asking the
+// running kernel for just these, through BPF programs. Reading /proc/kallsyms, as
+// [symbolize.Kernel] does, takes tens of milliseconds for any request, because the kernel
+// writes out all of its symbols.
 package ksym
 
 import (
@@ -24,13 +25,13 @@ type Table struct {
 	opts    symbolize.Options
 }
 
-// Open loads the BPF program. It needs CAP_BPF and CAP_PERFMON, and Linux 5.17. Errors
+// Open loads the BPF programs. It needs CAP_BPF and CAP_PERFMON, and Linux 5.17. Errors
 // come from the kernel, as returned by cilium/ebpf.
 func Open(opts symbolize.Options) (*Table, error) {
 	memlock.Lift()
 	t := &Table{opts: opts}
 	if err := bpf.LoadKSymObjects(&t.objects, nil); err != nil {
-		return nil, fmt.Errorf("load the program that names kernel addresses: %w", err)
+		return nil, fmt.Errorf("load the programs that name kernel addresses: %w", err)
 	}
 	return t, nil
 }
@@ -57,21 +58,50 @@ func (t *Table) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
 	return frames, nil
 }
 
+// Addresses returns the runtime addresses of kernel symbols, which are 0 for symbols that
+// the kernel does not have or whose addresses it hides from this process.
+func (t *Table) Addresses(names []string) ([]uint64, error) {
+	asked := make([]bpf.KSymSymbol, len(names))
+	keys := make([]uint32, len(asked))
+	for i, name := range names {
+		keys[i] = uint32(i)
+		if copy(asked[i].Text[:len(asked[i].Text)-1], name) < len(name) {
+			return nil, fmt.Errorf("find kernel symbols: the name %q is too long", name)
+		}
+	}
+	if err := t.run(t.objects.FindKsyms, keys, asked); err != nil {
+		return nil, fmt.Errorf("find kernel symbols: %w", err)
+	}
+	addrs := make([]uint64, len(asked))
+	for i, s := range asked {
+		addrs[i] = s.Addr
+	}
+	return addrs, nil
+}
+
 // ask makes the kernel fill in the texts of symbols.
 func (t *Table) ask(keys []uint32, symbols []bpf.KSymSymbol) error {
-	if _, err := t.objects.Ksyms.BatchUpdate(keys, symbols, nil); err != nil {
-		return fmt.Errorf("name kernel addresses: %w", err)
-	}
-	context := bpf.KSymContext{Entries: uint32(len(symbols))}
-	if _, err := t.objects.NameKsyms.Run(&ebpf.RunOptions{Context: context}); err != nil {
-		return fmt.Errorf("name kernel addresses: %w", err)
-	}
-	var cursor ebpf.MapBatchCursor
-	_, err := t.objects.Ksyms.BatchLookup(&cursor, keys, symbols, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // the end of the map
+	if err := t.run(t.objects.NameKsyms, keys, symbols); err != nil {
 		return fmt.Errorf("name kernel addresses: %w", err)
 	}
 	return nil
+}
+
+// run makes a program complete the symbols, at most as many as the map has entries.
+func (t *Table) run(program *ebpf.Program, keys []uint32, symbols []bpf.KSymSymbol) error {
+	if _, err := t.objects.Ksyms.BatchUpdate(keys, symbols, nil); err != nil {
+		return err
+	}
+	context := bpf.KSymContext{Entries: uint32(len(symbols))}
+	if _, err := program.Run(&ebpf.RunOptions{Context: context}); err != nil {
+		return err
+	}
+	var cursor ebpf.MapBatchCursor
+	_, err := t.objects.Ksyms.BatchLookup(&cursor, keys, symbols, nil)
+	if errors.Is(err, ebpf.ErrKeyNotExist) { // the end of the map
+		return nil
+	}
+	return err
 }
 
 // frames returns the function of a symbol, or none if its address has no name.
@@ -103,5 +133,5 @@ func parse(text []byte) (name, module []byte, offset uint64, ok bool) {
 	return text[:plus], module, offset, sized && err == nil
 }
 
-// Close unloads the program.
+// Close unloads the programs.
 func (t *Table) Close() error { return t.objects.Close() }

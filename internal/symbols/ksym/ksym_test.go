@@ -3,6 +3,7 @@ package ksym
 import (
 	"bufio"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -49,14 +50,7 @@ func TestLookupBatch(t *testing.T) {
 	if len(functions) < 1000 {
 		t.Fatalf("got only %d functions in kallsyms", len(functions))
 	}
-	if errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) != nil {
-		testenv.Unsupported(t, "needs programs of type syscall and bpf_loop, Linux 5.17")
-	}
-	table, err := Open(symbolize.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := open(t)
 	step := 1
 	if testenv.InVM() {
 		step = 100 // emulation is slow
@@ -87,6 +81,57 @@ func TestLookupBatch(t *testing.T) {
 		if len(frames[i]) != 1 || !slices.Contains(names[addr], frames[i][0].SystemName) || frames[i][0].Offset != 0 {
 			t.Errorf("%#x: got %+v, want one of %q", addr, frames[i], names[addr])
 		}
+	}
+}
+
+// open returns a table, which the test closes.
+func open(t *testing.T) *Table {
+	t.Helper()
+	if errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) != nil {
+		testenv.Unsupported(t, "needs programs of type syscall and bpf_loop, Linux 5.17")
+	}
+	table, err := Open(symbolize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+// Addresses match /proc/kallsyms.
+func TestAddresses(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	_, names := kernelFunctions(t)
+	want := map[string]uint64{"no such symbol": 0, strings.Repeat("x", 503): 0}
+	for addr, all := range names {
+		for _, name := range all {
+			switch name {
+			case "_stext", "_etext", "init_task", "schedule":
+				want[name] = addr
+			}
+		}
+	}
+	if want["schedule"] == 0 {
+		t.Fatalf("got %v from kallsyms, want the address of schedule among them", want)
+	}
+	table := open(t)
+	asked := slices.Sorted(maps.Keys(want))
+	addrs, err := table.Addresses(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range asked {
+		if addrs[i] != want[name] {
+			t.Errorf("%s: got %#x, want %#x", name, addrs[i], want[name])
+		}
+	}
+	if addrs, err := table.Addresses([]string{strings.Repeat("x", 504)}); err == nil {
+		t.Errorf("a name that is too long: got %#x, want an error", addrs)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/dwarf"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -78,6 +79,62 @@ func (e *ELF) BuildID() string { return e.file.BuildID() }
 // the executable segments. ok is false if no executable segment contains the offset.
 func (e *ELF) Address(fileOffset uint64) (vaddr uint64, ok bool) {
 	return e.file.Address(fileOffset)
+}
+
+// Debug returns the debug information of the file, or of the debug file found for it. It
+// is nil if there is none, and may be usable despite an error.
+func (e *ELF) Debug() (*dwarf.Data, error) {
+	d, err := e.debugInfo()
+	return d.data, err
+}
+
+// SplitProblems returns which files with split debug information lookups so far have
+// missed, or nil.
+func (e *ELF) SplitProblems() error {
+	d, _ := e.debugInfo() // lookups return its error
+	return d.splitProblems()
+}
+
+// HasSymbol reports whether the symbol tables of the file, or of its debug file, have a
+// symbol with this name.
+func (e *ELF) HasSymbol(name string) (bool, error) {
+	found := false
+	err := e.eachSymbol(func(_ elffile.Symbol, read func() []byte) bool {
+		found = string(read()) == name
+		return !found
+	})
+	return found, err
+}
+
+// SymbolsAt returns the names of all symbols that begin at the given addresses.
+func (e *ELF) SymbolsAt(addrs []uint64) (map[uint64][]string, error) {
+	names := map[uint64][]string{}
+	for _, a := range addrs {
+		names[a] = nil
+	}
+	err := e.eachSymbol(func(s elffile.Symbol, read func() []byte) bool {
+		if list, wanted := names[s.Value]; wanted && s.Section != elf.SHN_UNDEF {
+			names[s.Value] = append(list, string(read()))
+		}
+		return true
+	})
+	return names, err
+}
+
+// eachSymbol calls yield for every symbol until it returns false. read returns its name.
+func (e *ELF) eachSymbol(yield func(s elffile.Symbol, read func() []byte) bool) error {
+	tables, err := e.symbolTables()
+	more := true
+	for _, t := range tables {
+		if !more {
+			break
+		}
+		err = errors.Join(err, t.file.EachSymbol(t.section, func(s elffile.Symbol) bool {
+			more = yield(s, func() []byte { return t.names.At(uint64(s.Name)) })
+			return more
+		}), t.names.Err())
+	}
+	return err
 }
 
 // HasSymbols reports whether there is a table that should have all functions: .symtab,

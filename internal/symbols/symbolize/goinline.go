@@ -7,8 +7,8 @@ import (
 
 // The functions inlined into a function form a tree, which the runtime reads in the same
 // way (runtime/symtabinl.go: inlinedCall, inlineUnwinder). A table by pc provides the
-// innermost call. The position of a call is that of an instruction in the calling
-// function, its parentPc, which leads to the next outer call.
+// innermost call. The position of a call is the address of an instruction in the
+// calling function, its parentPc, which leads to the next outer call.
 
 // maxGoInlines bounds the calls at an address. The compiler's inlining budget ends far
 // below.

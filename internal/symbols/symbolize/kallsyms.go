@@ -7,6 +7,9 @@ import (
 	"os"
 )
 
+// Kallsyms lists the kernel's symbols, with addresses for privileged users.
+const Kallsyms = "/proc/kallsyms"
+
 // ErrKernelHidden means that /proc/kallsyms shows no addresses.
 var ErrKernelHidden = errors.New("the kernel hides its addresses: " +
 	"run as root or with CAP_SYSLOG, with the sysctl kernel.kptr_restrict at 0 or 1")
@@ -20,7 +23,7 @@ type Kernel struct {
 	opts Options
 }
 
-// OpenKernel returns the table at path, usually /proc/kallsyms. The error wraps
+// OpenKernel returns the table at path, usually [Kallsyms]. The error wraps
 // [ErrKernelHidden] if this process may not see the addresses, and [os.ErrNotExist] if
 // the kernel was built without the table.
 func OpenKernel(path string, opts Options) (*Kernel, error) {
@@ -164,12 +167,48 @@ func parseKernelSymbol(line []byte) (s kernelSymbol, ok bool) {
 	return s, len(s.name) > 0
 }
 
-// KernelFunctions calls yield with every function of the table at path, usually
-// /proc/kallsyms, until yield returns false. name is valid until the next call. Addresses
+// KernelVariables calls yield with every symbol of [Kallsyms] that is not code. The name
+// of code is nil: its address bounds the variables before it. name is valid until the
+// next call. Addresses are 0 if this process
+// may not see them, and offsets for per-CPU variables.
+func KernelVariables(yield func(name []byte, address uint64)) error {
+	return (&Kernel{path: Kallsyms}).each(func(s kernelSymbol) bool {
+		if s.text {
+			s.name = nil
+		}
+		yield(s.name, s.addr)
+		return true
+	})
+}
+
+// KernelFunctions calls yield with every function of [Kallsyms] until yield returns false. name is valid until the next call. Addresses
 // are 0 if this process may not see them.
-func KernelFunctions(path string, yield func(name []byte, address uint64) bool) error {
-	return (&Kernel{path: path}).each(func(s kernelSymbol) bool {
+func KernelFunctions(yield func(name []byte, address uint64) bool) error {
+	return (&Kernel{path: Kallsyms}).each(func(s kernelSymbol) bool {
 		// BPF programs are in the table, too, as if in a module.
 		return !s.text || string(s.module) == "bpf" || yield(s.name, s.addr)
 	})
+}
+
+// textSymbol is the start of the kernel's code, the first function in kallsyms.
+const textSymbol = "_text"
+
+// KernelText returns the address of the kernel's code, according to the table at path. It
+// is never 0.
+func KernelText(path string) (text uint64, err error) {
+	kernel, err := OpenKernel(path, Options{})
+	if err != nil {
+		return 0, err
+	}
+	// The kernel generates symbols while they are read, and this is about the first.
+	err = kernel.each(func(s kernelSymbol) bool {
+		if string(s.name) == textSymbol {
+			text = s.addr
+		}
+		return text == 0
+	})
+	if err == nil && text == 0 {
+		err = fmt.Errorf("%s: no symbol %s, so the address of the kernel is unknown", path, textSymbol)
+	}
+	return text, err
 }

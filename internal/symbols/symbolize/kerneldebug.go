@@ -2,7 +2,6 @@ package symbolize
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,45 +111,17 @@ func openModule(ctx context.Context, finder *debugfile.Finder, name string, opts
 	return d, err
 }
 
-// textSymbol is the start of the kernel's code, the first function in kallsyms.
-const textSymbol = "_text"
-
 // kernelBias returns the runtime offset of the kernel from the addresses of vmlinux. The
 // kernel moves itself to a random address (KASLR).
 func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
-	table := openTable(vmlinux, elf.SHT_SYMTAB)
-	if table == nil {
-		return 0, fmt.Errorf("%s: no symbols, so its address is unknown", vmlinux.Name())
-	}
-	var linked uint64
-	found := false
-	if err := vmlinux.EachSymbol(table.section, func(s elffile.Symbol) bool {
-		if found = string(table.names.At(uint64(s.Name))) == textSymbol; found {
-			linked = s.Value
-		}
-		return !found
-	}); err != nil {
-		return 0, err
-	}
-	if !found {
-		return 0, fmt.Errorf("%s: no symbol %s, so its address is unknown", vmlinux.Name(), textSymbol)
-	}
-	kernel, err := OpenKernel(kallsyms, Options{})
+	values, err := vmlinux.SymbolValues(textSymbol)
 	if err != nil {
 		return 0, err
 	}
-	var running uint64
-	// The kernel generates symbols while they are read, and this is about the first.
-	if err := kernel.each(func(s kernelSymbol) bool {
-		if string(s.name) == textSymbol {
-			running = s.addr
-		}
-		return running == 0
-	}); err != nil {
-		return 0, err
+	linked, found := values[textSymbol]
+	if !found {
+		return 0, fmt.Errorf("%s: no symbol %s, so its address is unknown", vmlinux.Name(), textSymbol)
 	}
-	if running == 0 {
-		return 0, fmt.Errorf("%s: no symbol %s, so the address of the kernel is unknown", kallsyms, textSymbol)
-	}
-	return running - linked, nil
+	running, err := KernelText(kallsyms)
+	return running - linked, err
 }

@@ -1,6 +1,6 @@
 // Package symbolize converts addresses into functions. It reads the symbol tables of ELF
 // files, their procedure linkage tables, DWARF, Go's pclntab, /proc/kallsyms, the vDSO
-// and the perf maps of JIT compilers.
+// and the perf maps of JIT compilers. Their jitdump files are in package jitdump.
 //
 // A profile knows all addresses of a file before it needs the first name. So every table
 // is queried once, with a sorted batch of addresses, and answers in a single streaming

@@ -15,7 +15,7 @@ var (
 
 // SignalReturn reports whether fileOffset is the return address of signal handlers. The
 // kernel makes up that return address: no call precedes it. So unlike other caller frames
-// this frame is exact, and its name is that of the address itself. (A walk by frame
+// this frame is exact, and its name belongs to the address itself. (A walk by frame
 // pointers continues with the caller of the interrupted function, whose address is a
 // return address.)
 //

@@ -20,6 +20,16 @@ _%[1]s() {
 	elif [[ $cur == "=" ]]; then
 		cur=
 	fi
+	# The name of an event has a colon, which bash also takes for a word of its own.
+	local word=$cur before n=$((COMP_CWORD - 1))
+	while ((n > 1)) && [[ $word == :* || ${COMP_WORDS[n]} == : ]]; do
+		word=${COMP_WORDS[n]}$word
+		((n--))
+	done
+	before=${COMP_WORDS[n]}
+	if [[ $before == "=" ]]; then
+		before=${COMP_WORDS[n - 1]}
+	fi
 	COMPREPLY=()
 	# What follows -- is another program's command line.
 	for ((i = 2; i < COMP_CWORD; i++)); do
@@ -64,8 +74,19 @@ _%[1]s_processes() {
 	mapfile -t COMPREPLY < <(cd /proc && compgen -W "$(echo [0-9]*)" -- "$1")
 }
 
+_%[1]s_events() {
+	mapfile -t COMPREPLY < <(%[1]s %[2]s "=$1" 2>/dev/null)
+	if [[ ${COMPREPLY[0]-} == *[:/_] ]]; then
+		compopt -o nospace 2>/dev/null
+	fi
+	# What precedes the last colon stays as it is.
+	if [[ $COMP_WORDBREAKS == *:* ]]; then
+		COMPREPLY=("${COMPREPLY[@]#"${1%%"${1##*:}"}"}")
+	fi
+}
+
 complete -F _%[1]s %[1]s
-`, p.Name)
+`, p.Name, EventCompleter)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -73,13 +94,15 @@ complete -F _%[1]s %[1]s
 // bashCommand writes the case of a command: the values of its flags, then its flags
 // and arguments.
 func (p *Program) bashCommand(b *strings.Builder, c *Command) {
-	fmt.Fprintf(b, "\t%s)\n\t\tcase $prev in\n", c.Name)
+	fmt.Fprintf(b, "\t%s)\n", c.Name)
+	p.bashEvents(b, c)
+	fmt.Fprint(b, "\t\tcase $prev in\n")
 	var free []string // flags whose values cannot be completed
 	for i := range c.flags {
 		f := &c.flags[i]
 		complete := p.bashValue(f.kind, f.choices)
 		switch {
-		case !f.takesValue():
+		case !f.takesValue(), f.kind == event:
 		case complete == "":
 			free = append(free, f.names()...)
 		default:
@@ -98,6 +121,19 @@ func (p *Program) bashCommand(b *strings.Builder, c *Command) {
 		}
 	}
 	fmt.Fprint(b, "\t\tfi\n\t\t;;\n")
+}
+
+// bashEvents writes the case of the flags whose values are names of events.
+func (p *Program) bashEvents(b *strings.Builder, c *Command) {
+	var flags []string
+	for i := range c.flags {
+		if f := &c.flags[i]; f.kind == event {
+			flags = append(flags, f.names()...)
+		}
+	}
+	if len(flags) > 0 {
+		fmt.Fprintf(b, "\t\tcase $before in\n\t\t%s)\n\t\t\t_%s_events \"$word\"\n\t\t\treturn\n\t\t\t;;\n\t\tesac\n", strings.Join(flags, " | "), p.Name)
+	}
 }
 
 // bashValue returns the shell command that completes a value, "" if there is none.

@@ -24,6 +24,7 @@ type measure struct {
 	PID      []string `short:"p" name:"pid" placeholder:"PID" group:"what" help:"These processes: all their [threads]."`
 	Output   string   `short:"o" placeholder:"FILE" group:"out" help:"Write to FILE. It isn't .there before."`
 	Root     string   `placeholder:"DIR" group:"out" help:"Look below DIR."`
+	Event    []string `short:"e" placeholder:"EVENT" complete:"event" group:"what" help:"This event."`
 	Stats    string   `enum:"text,json" default:"text" placeholder:"FORM" group:"out" help:"Sum up as text or json."`
 	Rate     int      `short:"F" placeholder:"HZ" group:"out" help:"Samples a second."`
 	Quiet    bool     `short:"q" group:"out" help:"Say nothing."`
@@ -140,19 +141,61 @@ var typed = []struct {
 	{"tool measure -o /etc/hostn", []string{"/etc/hostname"}},
 	{"tool merge /etc/hostn", []string{"/etc/hostname"}},
 	{"tool measure -F 1", nil},
+	{"tool measure -e tracepoint:sched:sched_sw", []string{"tracepoint:sched:sched_switch"}},
+	{"tool measure -q --event=tracepoint:sc", []string{"--event=tracepoint:sched:"}},
+	{"tool measure --event tracepoint:", []string{"tracepoint:sched:"}},
+	{"tool measure -e nothing:", nil},
 	{"tool measure -- basenam", []string{"basename"}},
 	{"tool measure 5 -q -- basename /etc/hostn", []string{"/etc/hostname"}},
 }
 
+// putEvents puts a program in PATH that completes the names of two events.
+func putEvents(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	script := `#!/bin/sh
+[ "$1" = ` + EventCompleter + ` ] || exit 1
+echo "noise" >&2
+case $2 in =tracepoint:sched:*) set -- "$2" tracepoint:sched:sched_switch ;; *) set -- "$2" tracepoint:sched: ;; esac
+case =$2 in "$1"*) echo "$2" ;; esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// bashWordsOf splits a line like bash: "=" and ":" are words.
+func bashWordsOf(line string) (words []string) {
+	for _, word := range strings.Split(line, " ") {
+		if !strings.ContainsAny(word, ":") {
+			words = append(words, word)
+			continue
+		}
+		word = strings.NewReplacer(":", "\x00:\x00", "=", "\x00=\x00").Replace(word)
+		words = append(words, strings.Split(strings.TrimSuffix(word, "\x00"), "\x00")...)
+	}
+	return words
+}
+
 func TestBash(t *testing.T) {
+	putEvents(t)
 	script := golden(t, "tool.bash", program(t).WriteBash)
 	if out := command(t, "shellcheck", script); out != "" {
 		t.Error(out)
 	}
 	for _, test := range typed {
-		words := strings.Split(test.line, " ")
-		out := command(t, "bash", append([]string{"--norc", "-c", `source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tool; printf '%s\n' "${COMPREPLY[@]}"`, script}, words...)...)
-		check(t, test.line, strings.Fields(out), test.want)
+		words := bashWordsOf(test.line)
+		out := command(t, "bash", append([]string{"--norc", "-c", `source "$0"; COMP_WORDBREAKS="=:"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tool; printf '%s\n' "${COMPREPLY[@]}"`, script}, words...)...)
+		var want []string
+		for _, w := range test.want {
+			// bash replaces what follows the last colon.
+			if i := strings.LastIndexByte(test.line[strings.LastIndexByte(test.line, ' ')+1:], ':'); i >= 0 {
+				w = w[i+1:]
+			}
+			want = append(want, w)
+		}
+		check(t, test.line, strings.Fields(out), want)
 	}
 	// bash makes "=" a word of its own.
 	out := command(t, "bash", "--norc", "-c", `source "$0"; COMP_WORDS=(tool measure --stats = j); COMP_CWORD=4; _tool; printf '%s\n' "${COMPREPLY[@]}"`, script)
@@ -160,6 +203,7 @@ func TestBash(t *testing.T) {
 }
 
 func TestFish(t *testing.T) {
+	putEvents(t)
 	script := golden(t, "tool.fish", program(t).WriteFish)
 	for _, test := range typed {
 		out := command(t, "fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", script, test.line)
@@ -174,6 +218,7 @@ func TestFish(t *testing.T) {
 
 // zsh shows completions only in its line editor, which needs a terminal.
 func TestZsh(t *testing.T) {
+	putEvents(t)
 	script, err := filepath.Abs(golden(t, "tool.zsh", program(t).WriteZsh))
 	if err != nil {
 		t.Fatal(err)

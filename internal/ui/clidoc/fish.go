@@ -30,9 +30,14 @@ function __%[1]s_launched
     complete -C (string join -- ' ' (string escape -- $words[(math $dashes + 1)..-2]) $words[-1])
 end
 
+# Completes the name of an event.
+function __%[1]s_events
+    %[1]s %[2]s (commandline -ct | string replace -r -- '^(--[^=]*)?=?' '=') 2>/dev/null
+end
+
 complete -c %[1]s -f
 complete -c %[1]s -n __%[1]s_launches -a '(__%[1]s_launched)'
-`, p.Name)
+`, p.Name, EventCompleter)
 	for i := range p.flags {
 		p.fishFlag(&b, &p.flags[i], "__fish_use_subcommand")
 	}
@@ -51,7 +56,7 @@ func (p *Program) fishCommand(b *strings.Builder, c *Command) {
 		p.fishFlag(b, &c.flags[i], condition)
 	}
 	for _, a := range c.arguments {
-		if values := fishValues(a.kind, a.choices); values != "" {
+		if values := p.fishValues(a.kind, a.choices); values != "" {
 			fmt.Fprintf(b, "complete -c %s -n %s%s\n", p.Name, condition, values)
 		}
 	}
@@ -65,18 +70,19 @@ func (p *Program) fishFlag(b *strings.Builder, f *option, condition string) {
 	}
 	fmt.Fprintf(b, " -l %s", f.long)
 	if f.takesValue() {
-		fmt.Fprintf(b, " -r%s", fishValues(f.kind, f.choices))
+		fmt.Fprintf(b, " -r%s", p.fishValues(f.kind, f.choices))
 	}
 	fmt.Fprintf(b, " -d %s\n", fishQuote(brief(f.help)))
 }
 
 // fishValues returns the options of fish's complete that offer values.
-func fishValues(k kind, choices []string) string {
+func (p *Program) fishValues(k kind, choices []string) string {
 	if len(choices) > 0 {
 		return " -f -a " + fishQuote(strings.Join(choices, " "))
 	}
 	return map[kind]string{
 		file: " -F", directory: " -f -a '(__fish_complete_directories)'", process: " -f -a '(__fish_complete_pids)'",
+		event: " -f -a '(__" + p.Name + "_events)'",
 	}[k]
 }
 

@@ -59,10 +59,19 @@ const (
 	directory
 	process
 	commandName
+	event
 )
+
+// EventCompleter is the hidden command that prints the completions of its argument, "=" and
+// the beginning of an event's name: one on each line, without characters that have a meaning to
+// shells. Names that end with ":", "/" or "_" are not complete.
+const EventCompleter = "complete-event"
 
 // kinds maps placeholders of the help text to kinds.
 var kinds = map[string]kind{"FILE": file, "PATH": file, "DIR": directory, "PID": process, "PID,...": process, "COMMAND": commandName}
+
+// tagged maps the tags of flags whose placeholder does not say their kind.
+var tagged = map[string]kind{"event": event}
 
 // New converts a kong model. launches reports whether a command runs the program
 // that follows "--".
@@ -115,7 +124,7 @@ func flags(node *kong.Node) []option {
 		if !f.IsBool() && !f.IsCounter() {
 			o.placeholder = f.FormatPlaceHolder()
 			o.value = strings.ToLower(strings.TrimSuffix(o.placeholder, ",..."))
-			o.kind = kinds[f.PlaceHolder]
+			o.kind = max(kinds[f.PlaceHolder], tagged[f.Tag.Get("complete")])
 		}
 		list = append(list, o)
 	}

@@ -37,9 +37,15 @@ _%[1]s() {
 	case $words[1] in
 `)
 	for i := range p.Commands {
-		zshCommand(&b, &p.Commands[i])
+		p.zshCommand(&b, &p.Commands[i])
 	}
 	fmt.Fprintf(&b, `	esac
+}
+
+_%[1]s_events() {
+	local -a found=(${(f)"$(%[1]s %[2]s "=$PREFIX" 2>/dev/null)"})
+	compadd -S '' -- ${(M)found:#*[:/_]}
+	compadd -- ${found:#*[:/_]}
 }
 
 if [[ $funcstack[1] == _%[1]s ]]; then
@@ -47,13 +53,13 @@ if [[ $funcstack[1] == _%[1]s ]]; then
 else
 	compdef _%[1]s %[1]s
 fi
-`, p.Name)
+`, p.Name, EventCompleter)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // zshCommand writes the case of a command as a call of _arguments.
-func zshCommand(b *strings.Builder, c *Command) {
+func (p *Program) zshCommand(b *strings.Builder, c *Command) {
 	fmt.Fprintf(b, "\t%s)\n\t\t_arguments -s -S", c.Name)
 	spec := func(s string) { fmt.Fprintf(b, " \\\n\t\t\t%s", zshQuote(s)) }
 	for i := range c.flags {
@@ -69,9 +75,9 @@ func zshCommand(b *strings.Builder, c *Command) {
 			case !f.takesValue():
 				spec(before + name + about)
 			case strings.HasPrefix(name, "--"):
-				spec(before + name + "=" + about + ":" + zshEscape(f.value) + ":" + zshAction(f.kind, f.choices))
+				spec(before + name + "=" + about + ":" + zshEscape(f.value) + ":" + p.zshAction(f.kind, f.choices))
 			default:
-				spec(before + name + "+" + about + ":" + zshEscape(f.value) + ":" + zshAction(f.kind, f.choices))
+				spec(before + name + "+" + about + ":" + zshEscape(f.value) + ":" + p.zshAction(f.kind, f.choices))
 			}
 		}
 	}
@@ -83,18 +89,18 @@ func zshCommand(b *strings.Builder, c *Command) {
 		if strings.Contains(a.summary, "...") {
 			which = "*"
 		}
-		spec(which + ":" + zshEscape(a.name) + ":" + zshAction(a.kind, a.choices))
+		spec(which + ":" + zshEscape(a.name) + ":" + p.zshAction(a.kind, a.choices))
 	}
 	fmt.Fprint(b, "\n\t\t;;\n")
 }
 
 // zshAction returns the action of _arguments that completes a value, a blank for
 // none.
-func zshAction(k kind, choices []string) string {
+func (p *Program) zshAction(k kind, choices []string) string {
 	if len(choices) > 0 {
 		return "(" + strings.Join(choices, " ") + ")"
 	}
-	return map[kind]string{other: " ", file: "_files", directory: "_files -/", process: "_pids"}[k]
+	return map[kind]string{other: " ", file: "_files", directory: "_files -/", process: "_pids", event: "_" + p.Name + "_events"}[k]
 }
 
 // zshEscape escapes the separators in a specification of _arguments.

@@ -13,6 +13,8 @@ type Key rune
 const (
 	Up Key = unicode.MaxRune + 1 + iota
 	Down
+	Left
+	Right
 	PageUp
 	PageDown
 	Home
@@ -31,6 +33,8 @@ var sequences = []struct {
 }{
 	{"\x1b[A", Up}, {"\x1bOA", Up},
 	{"\x1b[B", Down}, {"\x1bOB", Down},
+	{"\x1b[D", Left}, {"\x1bOD", Left},
+	{"\x1b[C", Right}, {"\x1bOC", Right},
 	{"\x1b[5~", PageUp}, {"\x1b[6~", PageDown},
 	{"\x1b[H", Home}, {"\x1bOH", Home}, {"\x1b[1~", Home}, {"\x1b[7~", Home},
 	{"\x1b[F", End}, {"\x1bOF", End}, {"\x1b[4~", End}, {"\x1b[8~", End},

@@ -39,6 +39,36 @@ const (
 type Line struct {
 	Text  string
 	Style Style
+	// Spans, if any, are shown instead of Text.
+	Spans []Span
+}
+
+// Span is a part of a line in a style of its own.
+type Span struct {
+	Text  string
+	Style Style
+	// Background is one of xterm's 256 colors, under black text; 0 means the terminal's
+	// own colors.
+	Background uint8
+}
+
+// write writes the span.
+func (s Span) write(out *bufio.Writer) {
+	var codes string
+	switch s.Style {
+	case Bold:
+		codes = bold
+	case Inverse:
+		codes = inverse
+	default:
+	}
+	if s.Background != 0 {
+		codes += fmt.Sprintf("\x1b[38;5;16;48;5;%dm", s.Background)
+	}
+	out.WriteString(codes + s.Text)
+	if codes != "" {
+		out.WriteString(plainText)
+	}
 }
 
 // Terminal is a terminal in full-screen mode.
@@ -86,8 +116,11 @@ func (t *Terminal) Close() error {
 }
 
 // Size returns the number of columns and lines, 80 and 24 if unknown.
-func (t *Terminal) Size() (columns, lines int) {
-	size, err := unix.IoctlGetWinsize(int(t.out.Fd()), unix.TIOCGWINSZ)
+func (t *Terminal) Size() (columns, lines int) { return Size(t.out) }
+
+// Size returns the number of columns and lines of a terminal, 80 and 24 if unknown.
+func Size(f *os.File) (columns, lines int) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 || size.Row == 0 {
 		return 80, 24
 	}
@@ -106,13 +139,12 @@ func (t *Terminal) Show(lines []Line) error {
 		if i > 0 {
 			out.WriteString("\r\n")
 		}
-		switch l.Style {
-		case Bold:
-			out.WriteString(bold + l.Text + plainText)
-		case Inverse:
-			out.WriteString(inverse + l.Text + plainText)
-		default:
-			out.WriteString(l.Text)
+		spans := l.Spans
+		if spans == nil {
+			spans = []Span{{Text: l.Text, Style: l.Style}}
+		}
+		for _, s := range spans {
+			s.write(out)
 		}
 		out.WriteString(clearLine)
 	}

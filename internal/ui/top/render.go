@@ -54,7 +54,7 @@ func (s *state) all(t tables) []item {
 					s.only = r.process
 					s.turnTo(functionsView)
 				},
-				cells: []string{strconv.FormatInt(r.samples, 10), share(r.samples), pid, r.comm},
+				cells: []string{s.number(r.samples), share(r.samples), pid, r.comm},
 			})
 		}
 	case stacksView:
@@ -84,6 +84,11 @@ func (s *state) all(t tables) []item {
 	return items
 }
 
+// number returns an amount of the shown value without its name.
+func (s *state) number(n int64) string {
+	return describe.Quantity(n, s.shown[0].ValueTypes[value].Unit)
+}
+
 // percent formats the share of n in whole, "-" if whole is 0.
 func percent(n, whole int64) string {
 	if whole == 0 {
@@ -94,16 +99,43 @@ func percent(n, whole int64) string {
 
 // render returns the lines of a screen of the given size.
 func (s *state) render(width, height int) []terminal.Line {
-	const around = 4 // lines besides the items
-	s.page = max(height-around, 1)
+	head := wrap(s.heading(), width, min(2, height/8)) // one line on very low screens
+	lines := make([]terminal.Line, 0, height)
+	for _, text := range head {
+		lines = append(lines, terminal.Line{Text: text, Style: terminal.Bold})
+	}
+	lines = append(lines, terminal.Line{Text: s.subject()})
+	s.page = max(height-len(lines)-2, 1) // without the headings of columns and the keys
+	switch {
+	case s.helping:
+		lines = append(lines, s.keys()...)
+	case s.view == flameView:
+		lines = append(lines, s.boxes(width)...)
+	default:
+		lines = append(lines, s.rows(width)...)
+	}
+	for len(lines) < height-1 {
+		lines = append(lines, terminal.Line{})
+	}
+	lines = append(lines[:min(len(lines), max(height-1, 0))], terminal.Line{Text: s.help(width)})
+	for i, l := range lines {
+		if l.Spans != nil {
+			continue
+		}
+		lines[i].Text = terminal.Fit(l.Text, width)
+		if l.Style == terminal.Normal {
+			lines[i].Text = strings.TrimRight(lines[i].Text, " ")
+		}
+	}
+	return lines
+}
+
+// rows returns the headings of the columns and the visible items.
+func (s *state) rows(width int) []terminal.Line {
 	// Scroll to the selected item.
 	s.first = min(s.first, s.cursor, max(len(s.items)-s.page, 0))
 	s.first = max(s.first, s.cursor-s.page+1)
-	lines := []terminal.Line{
-		{Text: s.heading(), Style: terminal.Bold},
-		{Text: s.subject()},
-		{Text: cells(columns[s.view], headings(columns[s.view]), width), Style: terminal.Bold},
-	}
+	lines := []terminal.Line{{Text: cells(columns[s.view], headings(columns[s.view]), width), Style: terminal.Bold}}
 	for i := s.first; i < min(s.first+s.page, len(s.items)); i++ {
 		line := terminal.Line{Text: cells(columns[s.view], s.items[i].cells, width)}
 		if i == s.cursor {
@@ -111,44 +143,89 @@ func (s *state) render(width, height int) []terminal.Line {
 		}
 		lines = append(lines, line)
 	}
-	for len(lines) < height-1 {
-		lines = append(lines, terminal.Line{})
+	return lines
+}
+
+// boxes returns a line about the selected box and the visible rows of the flame graph.
+func (s *state) boxes(width int) []terminal.Line {
+	f := &s.flame
+	if f.graph == nil {
+		return nil
 	}
-	lines = append(lines[:min(len(lines), max(height-1, 0))], terminal.Line{Text: s.help()})
-	for i := range lines {
-		lines[i].Text = terminal.Fit(lines[i].Text, width)
-		if lines[i].Style == terminal.Normal {
-			lines[i].Text = strings.TrimRight(lines[i].Text, " ")
+	f.lay(width)
+	n := f.nodes[f.selected]
+	s.first = min(s.first, n.depth, max(len(f.rows)-s.page, 0))
+	s.first = max(s.first, n.depth-s.page+1)
+	about := percent(n.total, s.whole) + ", self " + percent(n.self, s.whole) + "  " + f.name(f.selected)
+	if n.module != "" && n.module != "-" {
+		about += "  " + n.module
+	}
+	rows := make([]terminal.Line, s.page)
+	for i, row := range f.rows[s.first:min(s.first+s.page, len(f.rows))] {
+		at := i
+		if f.upward {
+			at = s.page - 1 - i
+		}
+		rows[at] = f.line(row, width, s.Colored)
+	}
+	return append([]terminal.Line{{Text: about, Style: terminal.Bold}}, rows...)
+}
+
+// wrap joins parts with commas into at least one line, and at most the given
+// number. Only the last can be wider than width.
+func wrap(parts []string, width, limit int) []string {
+	lines := []string{parts[0]}
+	for _, part := range parts[1:] {
+		last := &lines[len(lines)-1]
+		if joined := *last + ", " + part; terminal.Width(joined)+len(",") <= width || len(lines) >= limit {
+			*last = joined
+		} else {
+			*last += ","
+			lines = append(lines, "  "+part)
 		}
 	}
 	return lines
 }
 
-// heading describes the measurement and the shown part of it.
-func (s *state) heading() string {
+// heading describes the measurement and the shown part of it, in parts to be joined with
+// commas.
+func (s *state) heading() []string {
 	var duration time.Duration
-	var samples int64
+	var total int64
 	var losses profile.Losses
 	for _, p := range s.shown {
 		duration += p.Meta.Duration
-		samples += p.Total(value)
+		total += p.Total(value)
 		losses = losses.Plus(p.Losses)
 	}
 	var parts []string
 	// First, so that it is not truncated.
 	switch {
+	case s.Whole:
 	case s.ended:
 		parts = append(parts, "the measurement has ended")
 	case s.paused:
 		parts = append(parts, "PAUSED")
 	}
-	parts = append(parts, s.title)
-	if len(s.shown) == 0 {
+	parts = append(parts, s.Title)
+	switch {
+	case len(s.shown) == 0:
 		parts = append(parts, "waiting for the first window…")
-	} else {
-		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), plain.Count(uint64(samples), "sample"), lost(losses))
+	case s.Whole:
+		text := describe.Amount(total, s.shown[0].ValueTypes[value])
+		if duration > 0 { // not every file has it
+			text += fmt.Sprintf(" in %.1f s", duration.Seconds())
+		}
+		parts = append(parts, text)
+	default:
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), describe.Amount(total, s.shown[0].ValueTypes[value]), lost(losses))
 	}
-	return "fulgur top: " + strings.Join(parts, ", ")
+	if s.Whole {
+		parts[0] = "fulgur: " + parts[0]
+	} else {
+		parts[0] = "fulgur top: " + parts[0]
+	}
+	return parts
 }
 
 // lost describes the most serious losses.
@@ -167,10 +244,14 @@ func lost(l profile.Losses) string {
 func (s *state) subject() string {
 	var parts []string
 	// First, so that the user sees it while typing.
+	what := "filter: "
+	if s.view == flameView {
+		what = "search: "
+	}
 	if s.typing {
-		parts = append(parts, "filter: "+plain.Terminal(s.filter+"_"))
+		parts = append(parts, what+plain.Terminal(s.filter+"_"))
 	} else if s.filter != "" {
-		parts = append(parts, "filter: "+plain.Terminal(s.filter))
+		parts = append(parts, what+plain.Terminal(s.filter))
 	}
 	switch s.view {
 	case functionsView:
@@ -181,6 +262,14 @@ func (s *state) subject() string {
 		parts = append(parts, "functions by "+order)
 	case processesView:
 		parts = append(parts, "processes")
+	case flameView:
+		if s.flame.found != nil {
+			parts = append(parts, percent(s.flame.matched, s.whole)+" matched")
+		}
+		parts = append(parts, "flame graph")
+		if z := s.flame.zoomed; z != 0 {
+			parts = append(parts, "zoomed into "+s.flame.name(z))
+		}
 	case stacksView:
 		parts = append(parts, "stacks with "+s.of.name)
 	case stackView:
@@ -192,14 +281,6 @@ func (s *state) subject() string {
 	return strings.Join(parts, ", ")
 }
 
-// help lists the keys.
-func (s *state) help() string {
-	if s.typing {
-		return "enter keep  esc clear"
-	}
-	return "q quit  enter/esc open/back  s/t by self/total  p processes  / filter  space pause"
-}
-
 func headings(of []column) []string {
 	var names []string
 	for _, c := range of {
@@ -209,13 +290,13 @@ func headings(of []column) []string {
 }
 
 // cells returns a line of a list. A left-aligned column takes at most a quarter of the
-// screen. On narrow screens, the rightmost of them are left out.
+// screen, and on wide screens a fifth. On narrow screens, the rightmost of them are left out.
 func cells(of []column, text []string, width int) string {
 	const minWidth = 20 // minimum width of the column with width 0
 	shown := len(of)
 	fixed := func(c column) int {
 		if c.width < 0 {
-			return min(-c.width, width/4)
+			return min(max(-c.width, width/5), width/4)
 		}
 		return c.width
 	}

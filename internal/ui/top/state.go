@@ -17,13 +17,13 @@ const (
 	processesView
 	stacksView // of the selected function
 	stackView  // the selected stack
+	flameView
 )
 
 // state is the content of the screen and the user's choices. Only [state.add] and
 // [state.press] change it.
 type state struct {
-	title string
-	last  int // number of windows shown together
+	Options
 
 	windows []*window // recent windows, the newest last
 	shown   []*window // windows on the screen
@@ -37,6 +37,8 @@ type state struct {
 	only    process
 	of      function
 	stack   stackRow
+	flame   flame
+	helping bool // whether the list of keys is shown
 
 	items  []item
 	whole  int64 // total number of samples shown
@@ -57,7 +59,7 @@ type item struct {
 // add adds a window's profile.
 func (s *state) add(p *profile.Profile) {
 	s.windows = append(s.windows, newWindow(p))
-	if excess := len(s.windows) - s.last; excess > 0 {
+	if excess := len(s.windows) - s.Windows; excess > 0 {
 		s.windows = slices.Clone(s.windows[excess:]) // clone, so that old windows can be freed
 	}
 	if !s.paused {
@@ -82,6 +84,10 @@ func (s *state) list() {
 	s.whole = t.whole()
 	if s.view == stackView {
 		s.stack.samples = t.ofStack(s.of, s.stack.frames)
+	}
+	if s.view == flameView {
+		s.flame.show(t.graph(), s.filter)
+		return
 	}
 	s.items = s.matching(s.all(t))
 	s.cursor = min(s.cursor, max(len(s.items)-1, 0))
@@ -115,13 +121,21 @@ func (s *state) turnTo(v view) {
 
 // press handles a key.
 func (s *state) press(k terminal.Key) {
-	if s.typing {
+	switch {
+	case s.typing:
 		s.typed(k)
+		return
+	case s.helping && k != 'q':
+		s.helping = false
+		return
+	case s.view == flameView && s.pressFlame(k):
 		return
 	}
 	switch k {
 	case 'q':
 		s.quit = true
+	case '?':
+		s.helping = true
 	case terminal.Up, 'k':
 		s.move(-1)
 	case terminal.Down, 'j':
@@ -142,12 +156,15 @@ func (s *state) press(k terminal.Key) {
 		s.back()
 	case 's', 't':
 		s.byTotal = k == 't'
+		if s.view != functionsView {
+			s.turnTo(functionsView)
+		}
 		s.list()
 	case 'p':
 		s.only = process{}
 		s.turnTo(processesView)
 	case 'f':
-		s.turnTo(functionsView)
+		s.turnTo(flameView)
 	case '/':
 		s.typing = true
 	case ' ':
@@ -156,6 +173,32 @@ func (s *state) press(k terminal.Key) {
 			s.refresh()
 		}
 	}
+}
+
+// pressFlame handles a key of the flame graph, and reports whether it is one.
+func (s *state) pressFlame(k terminal.Key) bool {
+	f := &s.flame
+	switch k {
+	case terminal.Up, terminal.Down, terminal.Left, terminal.Right, terminal.Home:
+		f.move(k)
+	case terminal.PageUp, terminal.PageDown:
+		for range s.page {
+			f.move(map[terminal.Key]terminal.Key{terminal.PageUp: terminal.Up, terminal.PageDown: terminal.Down}[k])
+		}
+	case terminal.Enter:
+		f.zoomed = f.selected
+	case 'i':
+		f.upward = !f.upward
+	case 'a':
+		f.short = !f.short
+	case 'n':
+		f.step(1)
+	case 'N':
+		f.step(-1)
+	default:
+		return false
+	}
+	return true
 }
 
 // typed handles a key while the user types the filter.
@@ -188,9 +231,11 @@ func (s *state) back() {
 	case s.filter != "":
 		s.filter = ""
 		s.list()
+	case s.view == flameView && s.flame.zoomed != 0:
+		s.flame.zoomed = 0
 	case s.view == stackView:
 		s.turnTo(stacksView)
-	case s.view == stacksView, s.view == processesView:
+	case s.view == stacksView, s.view == processesView, s.view == flameView:
 		s.turnTo(functionsView)
 	case s.only != process{}:
 		s.turnTo(processesView)

@@ -19,6 +19,11 @@ type Options struct {
 	Title string
 	// Windows is the number of recent windows to show together.
 	Windows int
+	// Whole means that the first window is the whole profile. Its flame graph is shown
+	// first.
+	Whole bool
+	// Colored draws boxes with colors.
+	Colored bool
 }
 
 // Run shows the profiles from windows until the user quits or ctx ends; neither is
@@ -28,7 +33,7 @@ func Run(ctx context.Context, t *terminal.Terminal, o Options, windows <-chan *p
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keys := t.Keys(ctx)
-	s := &state{title: plain.Terminal(o.Title), last: o.Windows}
+	s := newScreen(o)
 	for !s.quit {
 		if err := t.Show(s.render(t.Size())); err != nil {
 			return err
@@ -53,14 +58,33 @@ func Run(ctx context.Context, t *terminal.Terminal, o Options, windows <-chan *p
 	return nil
 }
 
+// newScreen returns a screen without windows.
+func newScreen(o Options) *state {
+	o.Title = plain.Terminal(o.Title)
+	s := &state{Options: o}
+	if o.Whole {
+		s.turnTo(flameView)
+	}
+	return s
+}
+
+// Show shows the first value of a whole profile, until the user quits or ctx ends.
+func Show(ctx context.Context, t *terminal.Terminal, o Options, p *profile.Profile) error {
+	windows := make(chan *profile.Profile, 1)
+	windows <- p
+	close(windows)
+	o.Windows, o.Whole = 1, true
+	return Run(ctx, t, o, windows)
+}
+
 // WriteText writes a window as plain text: a heading and at most rows functions with
 // the most self samples, followed by an empty line.
 func WriteText(w io.Writer, title string, p *profile.Profile, rows int) error {
 	const width = 100
-	s := &state{title: plain.Terminal(title), last: 1}
+	s := newScreen(Options{Title: title, Windows: 1})
 	s.add(p)
 	list := columns[functionsView]
-	lines := []string{s.heading(), cells(list, headings(list), width)}
+	lines := []string{strings.Join(s.heading(), ", "), cells(list, headings(list), width)}
 	for _, item := range s.items[:min(rows, len(s.items))] {
 		lines = append(lines, cells(list, item.cells, width))
 	}

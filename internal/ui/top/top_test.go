@@ -13,7 +13,7 @@ import (
 )
 
 func newState(windows ...*profile.Profile) *state {
-	s := &state{title: "whole system", last: 3}
+	s := newScreen(Options{Title: "whole system", Windows: 3})
 	for _, w := range windows {
 		s.add(w)
 	}
@@ -25,6 +25,12 @@ func screen(s *state, width, height int) string {
 	var b strings.Builder
 	for _, l := range s.render(width, height) {
 		b.WriteString(map[terminal.Style]string{terminal.Normal: "  ", terminal.Bold: "* ", terminal.Inverse: "> "}[l.Style])
+		for _, span := range l.Spans {
+			if span.Style == terminal.Inverse {
+				span.Text = strings.NewReplacer("[", "<", "]", ">", "|", "!").Replace(span.Text)
+			}
+			l.Text += span.Text
+		}
 		b.WriteString(strings.TrimRight(l.Text, " ") + "\n")
 	}
 	return b.String()
@@ -42,6 +48,9 @@ func write(s *state, text string) {
 	}
 }
 
+// lay lays the boxes out as on a screen, so that keys move between them.
+func lay(s *state) { s.render(100, 24) }
+
 func TestScreens(t *testing.T) {
 	for name, act := range map[string]func(*state){
 		"functions":  func(*state) {},
@@ -55,6 +64,25 @@ func TestScreens(t *testing.T) {
 		"no-match":   func(s *state) { write(s, "/nothing of it") },
 		"paused":     func(s *state) { press(s, ' '); s.add(encodetest.Threads()) },
 		"ended":      func(s *state) { s.ended = true; press(s, terminal.End) },
+		"keys":       func(s *state) { press(s, '?') },
+		"flame":      func(s *state) { press(s, 'f') },
+		"flame-keys": func(s *state) { press(s, 'f', '?') },
+		"flame-search": func(s *state) {
+			press(s, 'f')
+			write(s, "/handle")
+			lay(s)
+			press(s, terminal.Enter, 'n')
+		},
+		"flame-zoom": func(s *state) {
+			press(s, 'f')
+			lay(s)
+			press(s, terminal.Down, terminal.Right, terminal.Down, terminal.Down, terminal.Left, terminal.Right, terminal.Enter)
+		},
+		"flame-upward": func(s *state) {
+			press(s, 'f', 'i', 'a')
+			lay(s)
+			press(s, terminal.Up, terminal.Up, terminal.Down)
+		},
 		"two-window": func(s *state) { s.add(encodetest.Typical()) },
 	} {
 		s := newState(encodetest.Typical())
@@ -66,6 +94,13 @@ func TestScreens(t *testing.T) {
 	press(usual, terminal.Enter, terminal.Enter)
 	encodetest.Golden(t, "usual.txt", []byte(screen(usual, 80, 24)))
 	encodetest.Golden(t, "waiting.txt", []byte(screen(newState(), 100, 6)))
+	for name, width := range map[string]int{"flame-40.txt": 40, "flame-60.txt": 60, "flame-250.txt": 250} {
+		s := newState(encodetest.Typical())
+		press(s, 'f')
+		encodetest.Golden(t, name, []byte(screen(s, width, 20)))
+	}
+	encodetest.Golden(t, "wide.txt", []byte(screen(newState(encodetest.Typical()), 250, 10)))
+	encodetest.Golden(t, "60.txt", []byte(screen(newState(encodetest.Typical()), 60, 18)))
 	encodetest.Golden(t, "empty.txt", []byte(screen(newState(encodetest.Empty()), 100, 6)))
 }
 
@@ -74,9 +109,11 @@ func TestScreens(t *testing.T) {
 func TestSizes(t *testing.T) {
 	for _, p := range []*profile.Profile{encodetest.Hostile(), encodetest.Typical(), encodetest.Empty()} {
 		for _, keys := range [][]terminal.Key{
-			{}, {'p'}, {terminal.Enter}, {terminal.Enter, terminal.Enter}, {'p', terminal.Enter}, {'/', 0x202e, '<'},
+			{}, {'p'}, {terminal.Enter}, {terminal.Enter, terminal.Enter}, {'p', terminal.Enter}, {'/', 0x202e, '<'}, {'?'},
+			{'f'}, {'f', 'i', terminal.Up}, {'f', '/', 'e'}, {'f', '?'},
 		} {
 			s := newState(p)
+			s.Colored = len(keys) == 1
 			press(s, keys...)
 			for _, size := range [][2]int{{100, 24}, {20, 5}, {300, 60}, {1, 1}, {3, 2}} {
 				lines := s.render(size[0], size[1])
@@ -84,6 +121,9 @@ func TestSizes(t *testing.T) {
 					t.Errorf("got %d lines, want %d", len(lines), size[1])
 				}
 				for _, l := range lines {
+					for _, span := range l.Spans {
+						l.Text += span.Text
+					}
 					if terminal.Width(l.Text) > size[0] {
 						t.Errorf("got %q, wider than %d", l.Text, size[0])
 					}

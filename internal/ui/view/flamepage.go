@@ -17,7 +17,7 @@ type flamePage struct {
 func newFlamePage(o Options) *flamePage {
 	return &flamePage{sync.OnceValues(func() ([]byte, error) {
 		var b bytes.Buffer
-		page := flame.Options{Title: o.Input.Name, Listings: "code", Value: o.Value, ShortNames: o.ShortNames}
+		page := flame.Options{Title: o.Input.Name, Listings: "code", Value: o.Value, ShortNames: o.ShortNames, Times: o.Input.Times}
 		if o.Base != nil {
 			page.Title, page.Base = o.Base.Name+" → "+o.Input.Name, o.Base.Profile
 		}

@@ -146,8 +146,7 @@ func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	return r
 }
 
-// host is a function of the symbol table, with those of its instructions that have
-// samples.
+// host is a function of the symbol table, with its instructions that have samples.
 type host struct {
 	mapping profile.MappingID
 	file    *code.File // nil if unreadable; problem says why

@@ -27,6 +27,7 @@ import (
 	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/pprof"
+	"fulgur/internal/profile/timeline/timelinetest"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
@@ -551,6 +552,19 @@ func TestFlameOfValue(t *testing.T) {
 	}
 }
 
+// The flame graph of a profile with times has them.
+func TestFlameTimes(t *testing.T) {
+	line := timelinetest.Recording(t)
+	var want bytes.Buffer
+	if err := flame.WriteHTML(&want, line.Profile, flame.Options{Title: "work", Listings: "code", Times: line}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := newFlamePage(Options{Input: Input{Name: "work", Profile: line.Profile, Times: line}}).write()
+	if err != nil || !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("got another page, %v", err)
+	}
+}
+
 func TestServe(t *testing.T) {
 	p := build(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -559,7 +573,7 @@ func TestServe(t *testing.T) {
 	go func() {
 		ended <- Serve(ctx, Options{Input: p.input(t, decode.Firefox), NoOpen: true, Stderr: &stderr})
 	}()
-	for deadline := time.Now().Add(testenv.Patience(30 * time.Second)); !strings.Contains(stderr.String(), "Ctrl-C"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience(time.Minute)); !strings.Contains(stderr.String(), "Ctrl-C"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got no page: %s", stderr.String())
 		}

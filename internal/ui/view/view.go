@@ -31,6 +31,8 @@ type Input struct {
 	// shown unmodified; otherwise Content is nil, and Profile is shown.
 	Format  decode.Format
 	Content *io.SectionReader
+	// Times, if not nil, is the recording of Profile, for the flame graph.
+	Times *profile.Timeline
 }
 
 // isFirefox reports whether the profile has the Firefox Profiler's format and can be

@@ -38,9 +38,7 @@ func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 	return source{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
 }
 
-// compile makes the table of a file, and returns the kind of its code. For a Go program
-// the table describes only code that is not Go: the Go compiler's call frame information
-// does not locate saved frame pointers, but its code keeps them.
+// compile makes the table of a file, and returns the kind of its code.
 func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
 	began := time.Now()
 	defer func() { slog.Debug("unwind table", "file", s.name, "took", time.Since(began), "error", err) }()
@@ -50,19 +48,33 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	f.SetContext(ctx)
-	switch {
-	case f.Machine() != machine:
+	if f.Machine() != machine {
 		return nil, foreignCode, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
-	case f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil:
+	}
+	if isGo(f) {
 		c = goCode
 	}
-	in := inputs{ctx: ctx, source: s, file: f}
-	defer func() { err = errors.Join(err, in.close()) }()
-	if err := in.admit(f); err != nil {
-		return nil, c, err
-	}
-	t, err = unwind.Compile(f, unwind.Options{Workers: workers, Go: c == goCode, Debug: in.openDebug})
+	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, workers)
 	return t, c, err
+}
+
+// Compile makes the table of an open file with the given number of workers; 0 means all
+// CPUs. It waits while another large file is compiled. finder finds the separate debug file;
+// nil means to use none. The errors are those of [unwind.Compile].
+//
+// For a Go program, the table describes only code that is not Go: the Go compiler's call
+// frame information does not locate saved frame pointers, but its code keeps them.
+func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (t *unwind.Table, err error) {
+	in := inputs{ctx: ctx, binary: f, finder: finder}
+	defer func() { err = errors.Join(err, in.close()) }()
+	if err := in.admit(f.File); err != nil {
+		return nil, err
+	}
+	return unwind.Compile(f.File, unwind.Options{Workers: workers, Go: isGo(f.File), Debug: in.openDebug})
+}
+
+func isGo(f *elffile.File) bool {
+	return f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil
 }
 
 // interruptible is a reader that fails once ctx is done. Compiling a crafted file may

@@ -24,7 +24,7 @@ func FuzzLoader(f *testing.F) {
 		world := map[int][]process.Mapping{} // current mappings by process
 		image := uint64(0)
 		for ; len(ops) >= 2; ops = ops[2:] {
-			op, pid, arg := ops[0]%10, int(ops[1]%8)+1, uint64(ops[0]/10)
+			op, pid, arg := ops[0]%12, int(ops[1]%8)+1, uint64(ops[0]/12)
 			switch maps, lives := world[pid]; {
 			case op == 0: // starts and is requested
 				image++
@@ -82,6 +82,7 @@ func FuzzLoader(f *testing.F) {
 				world[child] = maps
 				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
+				l.AdoptChildren()
 				if k.processes[child] != (entry{}) && !l.Known(child) {
 					t.Fatalf("the loader does not know process %d, which has a layout", child)
 				}
@@ -94,18 +95,51 @@ func FuzzLoader(f *testing.F) {
 				k.fork(pid, child, image)
 				world[child] = maps
 				l.Reset()
+			case op == 9: // forks, and ends before the kernel side has the child
+				child := int(arg%8) + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				l.Forked(pid, child, monotonic.Now())
+				l.AdoptChildren()
+				image++
+				k.fork(pid, child, image)
+				world[child] = maps
+				delete(world, pid)
+				l.Ended(pid)
+			case op == 10: // becomes a daemon: its child forks and ends before that is reported
+				child := int(arg%8) + 1
+				between := child%8 + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				if _, exists := world[between]; exists {
+					continue
+				}
+				image += 2
+				k.fork(pid, between, image-1)
+				k.fork(between, child, image)
+				delete(k.processes, between)
+				world[child] = maps
+				at := monotonic.Now()
+				l.Forked(pid, between, at)
+				l.Forked(between, child, at)
 			default: // is requested again
 				l.Request(pid, image, maps)
+			}
+			if ops[1]&128 == 0 || len(l.stale) > 0 {
+				l.AdoptChildren()
 			}
 			checkWorld(t, k, l, world)
 		}
 		for pid := range 10 {
 			l.Ended(pid)
 		}
-		l.Settled(monotonic.Now() + 1)
-		l.working.Wait()
-		l.Settled(monotonic.Now() + 1)
-		l.working.Wait()
+		l.AdoptChildren()
+		for range 2 {
+			l.Settled(monotonic.Now() + birth + 1) // gives up on children without an entry
+			l.working.Wait()
+		}
 		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
 			t.Fatalf("got room %v, processes %v, %d layouts left; want all room free", l.room.free, k.processes, len(l.layouts))
 		}

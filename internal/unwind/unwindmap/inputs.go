@@ -20,10 +20,10 @@ var oneLarge sync.Mutex
 // inputs holds the files from which a table is made.
 type inputs struct {
 	ctx    context.Context
-	source source
-	file   *elffile.File
-	debug  *debugfile.File // nil unless openDebug found one
-	large  bool            // whether oneLarge is held
+	binary *debugfile.File
+	finder *debugfile.Finder // nil for no separate debug file
+	debug  *debugfile.File   // nil unless openDebug found one
+	large  bool              // whether oneLarge is held
 }
 
 // admit waits for oneLarge if f has much call frame information.
@@ -50,11 +50,10 @@ func (in *inputs) admit(f *elffile.File) error {
 
 // openDebug opens the separate debug file. It returns nil if there is none.
 func (in *inputs) openDebug() (*elffile.File, error) {
-	if in.source.finder == nil {
+	if in.finder == nil {
 		return nil, nil
 	}
-	binary := &debugfile.File{File: in.file, Root: in.source.root, Path: in.source.name}
-	found, err := in.source.finder.Debug(in.ctx, binary)
+	found, err := in.finder.Debug(in.ctx, in.binary)
 	if errors.Is(err, debugfile.ErrNotFound) {
 		return nil, nil
 	}

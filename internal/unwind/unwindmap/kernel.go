@@ -13,11 +13,11 @@ type kernel interface {
 	writeRules(first uint32, rules []unwind.Rule)
 	// mappings returns the mappings of a layout for reading and writing.
 	mappings(at run) []mapping
-	// process, putProcess and deleteProcess access the entry of a process. ok is false if
-	// there is none; errFull means that there is no room for one.
+	// process, putProcess and deleteProcesses access the entries of processes. ok is false
+	// if there is none; errFull means that there is no room for one.
 	process(pid int) (e entry, ok bool, err error)
 	putProcess(pid int, e entry) error
-	deleteProcess(pid int) error
+	deleteProcesses(pids []int) error
 	// forgetProcesses deletes the entries of all processes.
 	forgetProcesses() error
 	// forgetRequests makes programs repeat their earlier requests.

@@ -116,10 +116,12 @@ func (k *fakeKernel) putProcess(pid int, e entry) error {
 	return nil
 }
 
-func (k *fakeKernel) deleteProcess(pid int) error {
+func (k *fakeKernel) deleteProcesses(pids []int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.processes, pid)
+	for _, pid := range pids {
+		delete(k.processes, pid)
+	}
 	return nil
 }
 
@@ -165,7 +167,10 @@ func (k *fakeKernel) word(w uint32) (uint32, error) {
 	return binary.NativeEndian.Uint32(page[4*(w%pageWords):]), nil
 }
 
-var errUnmapped = errors.New("nothing is mapped there")
+var (
+	errUnmapped = errors.New("nothing is mapped there")
+	errPending  = errors.New("its table is not made yet")
+)
 
 // find returns the index of the rule for an address of a process.
 func (k *fakeKernel) find(pid int, addr uint64) (uint32, error) {
@@ -179,8 +184,11 @@ func (k *fakeKernel) find(pid int, addr uint64) (uint32, error) {
 		return 0, errUnmapped
 	}
 	m := list[i]
-	if m.Rows == noTable {
+	switch m.Rows {
+	case noTable:
 		return m.Fallback, nil
+	case tablePending:
+		return 0, errPending
 	}
 	link := addr - m.Bias
 	block := m.Blocks + uint32(link>>unwind.BlockShift)

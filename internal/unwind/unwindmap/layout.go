@@ -20,17 +20,14 @@ const (
 // entry maps a process image to its layout.
 type entry struct{ Image, Layout uint64 }
 
-// hashMultiplier is HASH_MULTIPLIER of bpf/task.h.
-const hashMultiplier = 0x9e3779b97f4a7c15
-
 // seal returns the entry in the form that programs read, see unwind_seal in
 // bpf/unwind_maps.h.
 func (e entry) seal() sealed {
-	return sealed{Seal: e.Image ^ e.Layout*hashMultiplier, Layout: e.Layout}
+	return sealed{Seal: e.Image ^ e.Layout*bpf.HashMultiplier, Layout: e.Layout}
 }
 
 // unseal is the inverse of seal.
-func unseal(s sealed) entry { return entry{s.Seal ^ s.Layout*hashMultiplier, s.Layout} }
+func unseal(s sealed) entry { return entry{s.Seal ^ s.Layout*bpf.HashMultiplier, s.Layout} }
 
 // Bit widths of the fields of an [entry]'s layout.
 const (

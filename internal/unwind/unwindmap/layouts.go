@@ -10,7 +10,7 @@ import (
 // newLayout returns a layout for a process whose layout was old, or nil if there is no
 // room.
 func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
-	if old != nil && old.next != nil && len(old.next.procs) > 0 && same(old.next.sources, maps) {
+	if old != nil && old.next != nil && len(old.next.procs) > 0 && !old.next.pending && same(old.next.sources, maps) {
 		return old.next // another process with the same old layout came first
 	}
 	next := &layout{sources: maps, procs: map[*proc]bool{}}
@@ -21,6 +21,11 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 		if f := l.file(m); f != nil {
 			used[f] = true
 			where, rule = f.placement, f.fallback
+			if !f.done && !f.late {
+				next.pending = true
+				list = append(list, mapping{Start: m.Start, End: m.Limit, Rows: tablePending})
+				continue
+			}
 		}
 		list = appendMappings(list, m, where, rule)
 	}
@@ -53,7 +58,7 @@ func same(a, b []process.Mapping) bool {
 // only added, so that the walkers' caches stay warm. If several layouts extend old, only
 // the first may keep it.
 func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
-	if old != nil && !old.extended && extends(list, l.kernel.mappings(layoutRun(old.word))) {
+	if old != nil && !old.extended && extends(list, withTables(l.kernel.mappings(layoutRun(old.word)))) {
 		old.extended = true
 		return layoutSalt(old.word)
 	}
@@ -82,6 +87,12 @@ func extends[T comparable](list, old []T) bool {
 		}
 	}
 	return len(old) == 0
+}
+
+// withTables returns the mappings that caches may know: all but those whose table is not
+// made yet.
+func withTables(list []mapping) []mapping {
+	return slices.DeleteFunc(slices.Clone(list), func(m mapping) bool { return m.Rows == tablePending })
 }
 
 // joinBare joins adjacent mappings without a table.

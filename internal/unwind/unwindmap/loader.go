@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/symbols/debugfile"
@@ -39,7 +41,9 @@ type Loader struct {
 	workers   int
 	reloading bool
 	processes map[int]*proc
-	unborn    []unborn
+	unborn    map[int]*unborn    // by child
+	stale     map[int]bool       // pids whose entry in the kernel is obsolete
+	reset     uint64             // time of the last Reset
 	layouts   map[uint64]*layout // by layout word
 	pending   []*file            // in the order in which they were first wanted; some are done
 	starving  []*wait            // waiting for room
@@ -89,10 +93,15 @@ type proc struct {
 	late bool // there was no room for them at first
 }
 
-// unborn is a child whose entry the kernel had not created when the fork was reported.
+// unborn is a child whose fork was reported, and whose entry in the kernel was not read
+// yet. It is read once per round, because most children soon execute a program or end.
 type unborn struct {
-	parent, child int
-	at            uint64 // time of the fork
+	at uint64 // time of the fork
+	// sources, layout and waits describe the parent when the fork was reported: it may have
+	// ended before the child's entry is read. nil sources mean that they are unknown.
+	sources []process.Mapping
+	layout  *layout
+	waits   bool
 }
 
 // birth bounds the time in ns from the report of a fork to the kernel's entry for the
@@ -110,6 +119,7 @@ type layout struct {
 	at       run
 	word     uint64
 	cut      bool
+	pending  bool // some of its tables are not made yet
 	sources  []process.Mapping
 	files    []*file
 	procs    map[*proc]bool
@@ -145,8 +155,8 @@ func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
 		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
 		rules: newRules(c.rules), room: newRuns(c.mappings),
-		files: map[fileKey]*file{}, processes: map[int]*proc{},
-		layouts: map[uint64]*layout{},
+		files: map[fileKey]*file{}, processes: map[int]*proc{}, unborn: map[int]*unborn{},
+		stale: map[int]bool{}, layouts: map[uint64]*layout{},
 	}
 	l.idle.L = &l.mu
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -193,6 +203,10 @@ func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
 }
 
 func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
+	if u := l.unborn[pid]; u != nil {
+		l.adopt(pid, u) // it is running, so it has its parent's layout, or none
+		delete(l.unborn, pid)
+	}
 	p := l.processes[pid]
 	if p == nil {
 		p = &proc{pid: pid}
@@ -212,11 +226,11 @@ func (l *Loader) Prepare(files []*process.File) {
 	}
 }
 
-// Known reports whether the kernel has a layout of process pid.
+// Known reports whether the kernel has a layout of process pid, or may have one.
 func (l *Loader) Known(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.processes[pid] != nil
+	return l.processes[pid] != nil || l.unborn[pid] != nil
 }
 
 // Image returns the image of a process that has a layout or waits for one.
@@ -233,39 +247,56 @@ func (l *Loader) Image(pid int) (image uint64, ok bool) {
 func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if u := l.unborn[pid]; u != nil {
+		u.sources, u.layout = maps, nil
+		if l.adopt(pid, u) {
+			delete(l.unborn, pid)
+		}
+	}
 	if p := l.processes[pid]; p != nil && !slices.Equal(p.sources, maps) {
 		l.change(p, maps)
 	}
 }
 
-// Forked records a fork at a time (CLOCK_MONOTONIC, ns). The kernel has given the child
-// its parent's layout or is about to, because it reports the fork before that.
+// Forked records a fork at a time (CLOCK_MONOTONIC, ns). If the kernel has an entry for the
+// parent, it has given the child the same layout or is about to, because it reports the
+// fork before that. [Loader.AdoptChildren] must follow.
 func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.ContainsFunc(l.unborn, func(u unborn) bool { return u.child == parent }) {
-		l.adoptUnborn(0) // the parent is running by now
+	delete(l.unborn, child) // the previous owner of the pid
+	u := &unborn{at: at}
+	if from := l.unborn[parent]; from != nil {
+		u.sources, u.layout, u.waits = from.sources, from.layout, from.waits
+	} else if from := l.processes[parent]; from != nil {
+		u.sources, u.layout, u.waits = from.sources, from.layout, from.wait != nil
+	} else if at > l.reset {
+		return // it will be requested when it is sampled
 	}
-	if !l.adopt(parent, child) {
-		l.unborn = append(l.unborn, unborn{parent, child, at})
-	}
+	l.unborn[child] = u
+	delete(l.stale, child)
 }
 
-// adoptUnborn adopts unborn children that have an entry in the kernel by now, and gives
-// up on those forked before the given time. It processes them in the order of their
-// forks, so that parents come before their children. The order of pids does not ensure
-// this, because pids are reused.
-func (l *Loader) adoptUnborn(before uint64) {
-	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return l.adopt(u.parent, u.child) || u.at < before })
+// AdoptChildren reads the layouts of the children that were forked since its last call, and
+// removes the entries of those that executed a program.
+func (l *Loader) AdoptChildren() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.unborn, l.adopt)
+	if len(l.stale) > 0 {
+		if err := l.kernel.deleteProcesses(slices.Collect(maps.Keys(l.stale))); err != nil {
+			l.fail(err)
+		}
+		clear(l.stale)
+	}
 }
 
 // adopt records a child's layout. It reports false if the child may still get one.
-func (l *Loader) adopt(parent, child int) bool {
-	from := l.processes[parent]
-	if from == nil {
-		return true // it will be requested when it is sampled
-	}
+func (l *Loader) adopt(child int, u *unborn) bool {
 	e, ok, err := l.kernel.process(child)
+	if err != nil {
+		l.fail(err)
+	}
 	if !ok || err != nil {
 		return err != nil
 	}
@@ -276,35 +307,32 @@ func (l *Loader) adopt(parent, child int) bool {
 		l.remove(p) // the previous owner of the pid
 	}
 	shared := l.layouts[e.Layout]
-	if shared == nil {
-		l.drop(child)
+	if shared == nil || u.sources == nil {
+		l.drop(child) // it will be requested when it is sampled
 		return true
 	}
 	p := &proc{pid: child, image: e.Image}
 	l.join(p, shared)
 	l.processes[child] = p
 	p.sources = shared.sources
-	if shared != from.layout || from.wait != nil {
-		l.change(p, from.sources) // the parent's mappings changed, or are about to
+	if shared != u.layout || u.waits {
+		l.change(p, u.sources) // the mappings changed, or are about to
 	}
 	return true
 }
 
-// Ended records that a process ended or executed another program, so its entry in the
-// kernel is obsolete.
+// Ended records that a process executed another program, so its entry in the kernel is
+// obsolete.
 func (l *Loader) Ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bury(pid) || l.processes[pid] != nil {
+	if l.unborn[pid] != nil {
+		delete(l.unborn, pid)
+		l.stale[pid] = true // of an image that does not run anymore, so there is no hurry
+	}
+	if l.processes[pid] != nil {
 		l.drop(pid)
 	}
-}
-
-// bury forgets an unborn child, and reports whether there was one.
-func (l *Loader) bury(pid int) bool {
-	n := len(l.unborn)
-	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return u.child == pid })
-	return len(l.unborn) < n
 }
 
 // Gone reports whether the kernel has no entry for process pid anymore.
@@ -312,13 +340,13 @@ func (l *Loader) Gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.processes[pid]
-	if p == nil && !slices.ContainsFunc(l.unborn, func(u unborn) bool { return u.child == pid }) {
+	if p == nil && l.unborn[pid] == nil {
 		return true
 	}
 	if _, ok, err := l.kernel.process(pid); ok || err != nil {
 		return false
 	}
-	l.bury(pid)
+	delete(l.unborn, pid)
 	if p != nil {
 		l.remove(p)
 	}
@@ -336,6 +364,11 @@ func (l *Loader) Reset() {
 	for _, p := range l.processes {
 		l.remove(p)
 	}
+	// A fork at this moment may still copy its parent's entry.
+	for _, u := range l.unborn {
+		u.sources = nil
+	}
+	l.reset = monotonic.Now()
 	l.kernel.forgetRequests()
 }
 
@@ -357,7 +390,11 @@ func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
-	l.adoptUnborn(max(until, birth) - birth)
+	for child, u := range l.unborn {
+		if u.at+birth < until && !l.adopt(child, u) {
+			delete(l.unborn, child) // it has ended
+		}
+	}
 	for _, u := range l.unborn {
 		until = min(until, u.at) // its layout may have been retired since
 	}
@@ -398,6 +435,16 @@ func (l *Loader) WithFrozenTables(f func() error) error {
 	return f()
 }
 
+// EvictUnused moves the tables that no program used since its last call from kernel memory to
+// disk. They come back on demand. The first call moves none.
+func (l *Loader) EvictUnused() {
+	if err := l.pages.evictUnused(); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fail(err)
+	}
+}
+
 // Close stops all work. Further calls do nothing.
 func (l *Loader) Close() error {
 	l.cancel()
@@ -417,7 +464,7 @@ func (l *Loader) drop(pid int) {
 	if p := l.processes[pid]; p != nil {
 		l.remove(p)
 	}
-	if err := l.kernel.deleteProcess(pid); err != nil {
+	if err := l.kernel.deleteProcesses([]int{pid}); err != nil {
 		l.fail(err)
 	}
 }

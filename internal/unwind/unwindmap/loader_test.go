@@ -81,6 +81,7 @@ func sleeper(t *testing.T) int {
 func (f *fixture) settleAll(t *testing.T) {
 	t.Helper()
 	for range 60_000 {
+		f.AdoptChildren()
 		f.Settled(monotonic.Now() + 1)
 		f.mu.Lock()
 		done := len(f.retired) == 0 && !f.settling
@@ -262,16 +263,13 @@ func TestLoaderForkLate(t *testing.T) {
 	f.Settled(monotonic.Now() + 1)
 	f.working.Wait()
 	f.kernel.processes[2] = entry{Image: 20, Layout: old} // read before the change
-	f.Settled(monotonic.Now() + 1)
-	f.mu.Lock()
-	_, kept := f.layouts[f.kernel.processes[2].Layout]
-	f.mu.Unlock()
-	if !f.Known(2) || !kept {
-		t.Fatalf("got known: %v, freed: %v for the child's layout; want true, false", f.Known(2), !kept)
-	}
+	f.AdoptChildren()
 	f.settleAll(t)
-	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
-		t.Errorf("got %d mappings of the child, want its parent's %d", got, want)
+	f.mu.Lock()
+	_, kept := f.layouts[old]
+	f.mu.Unlock()
+	if !f.Known(2) || !kept || f.kernel.processes[2].Layout != old {
+		t.Errorf("got known: %v, freed: %v for the child's layout; want true, false", f.Known(2), !kept)
 	}
 
 	// The loader stops waiting for a child that never gets an entry.
@@ -290,6 +288,7 @@ func TestLoaderForkReused(t *testing.T) {
 	f.wait(t)
 	f.kernel.fork(1, 2, 30)
 	f.Forked(1, 2, monotonic.Now())
+	f.AdoptChildren()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
@@ -308,9 +307,9 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	delete(f.kernel.processes, 1) // its exit has not been reported yet
 	f.Forked(2, 1, monotonic.Now())
 	f.Forked(1, 3, monotonic.Now())
-	f.Settled(monotonic.Now() + 1)
+	f.AdoptChildren()
 	f.kernel.fork(2, 1, 11)
-	f.Settled(monotonic.Now() + 1)
+	f.AdoptChildren()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
@@ -318,6 +317,78 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	}
 	if len(f.unborn) > 0 {
 		t.Errorf("still waiting for %d children", len(f.unborn))
+	}
+}
+
+// A child keeps the layout that it has from a parent that ended before the child's entry
+// was read.
+func TestLoaderForkParentGone(t *testing.T) {
+	for name, fork := range map[string]func(f *fixture){
+		"executed a program, entry made late": func(f *fixture) {
+			f.Forked(1, 2, monotonic.Now())
+			f.AdoptChildren() // before the kernel side has the entry
+			f.kernel.fork(1, 2, 20)
+			f.Ended(1)
+		},
+		"ended at once, as a daemon's parent": func(f *fixture) {
+			f.kernel.fork(1, 3, 30)
+			f.kernel.fork(3, 2, 20)
+			delete(f.kernel.processes, 3)
+			f.Forked(1, 3, monotonic.Now())
+			f.Forked(3, 2, monotonic.Now())
+			f.AdoptChildren()
+			f.Ended(1)
+		},
+		"requested at once": func(f *fixture) {
+			f.kernel.fork(1, 2, 20)
+			f.Forked(1, 2, monotonic.Now())
+			f.Request(2, 20, append(slices.Clone(f.maps), f.stick(1<<46)))
+			f.Ended(1)
+		},
+		"forgotten when records were lost": func(f *fixture) {
+			before := monotonic.Now()
+			e := f.kernel.processes[1]
+			f.Reset()
+			f.kernel.processes[2] = entry{Image: 20, Layout: e.Layout} // copied before
+			f.Forked(1, 2, before)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, testConfig)
+			f.Request(1, 10, f.maps)
+			f.wait(t)
+			fork(f)
+			f.settleAll(t)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if e, ok := f.kernel.processes[2]; ok && f.layouts[e.Layout] == nil {
+				t.Errorf("the layout %#x of the child was freed", e.Layout)
+			}
+		})
+	}
+}
+
+// A child that executes a program needs no entry, nor does its successor lose one.
+func TestLoaderForkExec(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	for child := 2; child <= 4; child++ {
+		f.kernel.fork(1, child, uint64(10*child))
+		f.Forked(1, child, monotonic.Now())
+		f.Ended(child)
+	}
+	f.Request(3, 31, f.maps[1:])
+	f.kernel.fork(1, 4, 41) // the pid has a new owner
+	f.Forked(1, 4, monotonic.Now())
+	f.AdoptChildren()
+	for pid, image := range map[int]uint64{1: 10, 2: 0, 3: 31, 4: 41} {
+		if e := f.kernel.processes[pid]; e.Image != image {
+			t.Errorf("process %d: got image %d in the entry, want %d", pid, e.Image, image)
+		}
+		if f.Known(pid) != (image != 0) {
+			t.Errorf("process %d: got known %t", pid, f.Known(pid))
+		}
 	}
 }
 
@@ -376,6 +447,50 @@ func TestLoaderSlowTable(t *testing.T) {
 	}
 }
 
+// While a table is compiled, a process's layout says so of its mapping, and has the others.
+// The walkers' caches stay valid.
+func TestLoaderPending(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	salt := layoutSalt(f.kernel.processes[1].Layout)
+	top := f.maps[len(f.maps)-1].Limit
+	other := process.Mapping{Start: top + 0x2000, Limit: top + 0x3000, Kind: process.KindAnon}
+	maps := append(slices.Clone(f.maps), f.stick(top), other)
+	f.Remap(1, maps)
+	f.kernel.fork(1, 2, 20)
+	f.Forked(1, 2, monotonic.Now())
+	f.AdoptChildren()
+	check := func(when string, want error) {
+		t.Helper()
+		for pid := 1; pid <= 2; pid++ {
+			if _, err := f.kernel.find(pid, top); !errors.Is(err, want) {
+				t.Errorf("%s, process %d: got %v for the new file, want %v", when, pid, err, want)
+			}
+			for _, start := range []uint64{f.maps[0].Start, other.Start} {
+				if _, err := f.kernel.find(pid, start); err != nil {
+					t.Errorf("%s, process %d: got %v for another mapping", when, pid, err)
+				}
+			}
+			if got := layoutSalt(f.kernel.processes[pid].Layout); got != salt {
+				t.Errorf("%s, process %d: got salt %d, want %d", when, pid, got, salt)
+			}
+		}
+	}
+	check("without the table", errPending)
+
+	f.mu.Lock()
+	f.add(f.files[fileKey{maps[len(f.maps)].File, process.KindFile}], compiled{}, nil)
+	f.mu.Unlock()
+	check("with the table", nil)
+	f.settleAll(t)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.layouts) != 1 {
+		t.Errorf("got %d layouts, want one for both processes", len(f.layouts))
+	}
+}
+
 // TestLoaderBeforeProgram requests a process before its program is mapped. While the
 // program's table is compiled, the process is walked by frame pointers.
 func TestLoaderBeforeProgram(t *testing.T) {
@@ -405,6 +520,7 @@ func TestLoaderForkUnknown(t *testing.T) {
 	f.Request(1, 10, f.maps)
 	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
 	f.Forked(1, 2, monotonic.Now())
+	f.AdoptChildren()
 	if _, ok := f.kernel.processes[2]; ok {
 		t.Error("got a layout that no process has")
 	}
@@ -414,10 +530,19 @@ func TestLoaderReset(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.wait(t)
+	e := f.kernel.processes[1]
 	f.kernel.fork(1, 2, 20) // not reported
+	f.Forked(1, 3, monotonic.Now())
 	f.Reset()
 	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
 		t.Errorf("got %d processes left, %d cleared requests; want 0, 1", len(f.kernel.processes), f.kernel.asked)
+	}
+
+	// Records about the mappings of a child may be among the lost ones.
+	f.kernel.processes[3] = entry{Image: 30, Layout: e.Layout}
+	f.AdoptChildren()
+	if _, ok := f.kernel.processes[3]; ok {
+		t.Error("got a layout of a child with unknown mappings")
 	}
 }
 

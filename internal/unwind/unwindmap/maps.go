@@ -33,6 +33,9 @@ const (
 	ruleChainGo = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO)
 	ruleFirst   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
 	noTable     = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
+	// tablePending makes programs request the process, and walk by frame pointers until the
+	// table is made.
+	tablePending = uint32(bpf.UnwindUnwindRowsUNWIND_PENDING)
 )
 
 // attachers is the number of threads that attach pages in parallel. Before Linux 6.8,
@@ -54,8 +57,9 @@ type kernelMaps struct {
 	attached map[uint32]*ebpf.Map
 }
 
-// sizes holds the numbers of entries of the maps.
-type sizes struct{ pages, rules, mappings, processes uint32 }
+// sizes holds the numbers of entries of the maps. runtimes is the number of processes with a
+// language runtime, whose entries are 16 times as large as others.
+type sizes struct{ pages, rules, mappings, processes, runtimes uint32 }
 
 // loadMaps loads the maps and attaches the programs that follow forks and exits.
 func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
@@ -69,11 +73,12 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 		bpf.UnwindMapUnwindRules:      s.rules,
 		bpf.UnwindMapUnwindMappings:   s.mappings,
 		bpf.UnwindMapUnwindProcesses:  s.processes,
-		bpf.UnwindMapRuntimeProcesses: s.processes,
+		bpf.UnwindMapRuntimeProcesses: s.runtimes,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
-	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap, attached: map[uint32]*ebpf.Map{}}
+	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap.Copy(), attached: map[uint32]*ebpf.Map{}}
+	k.page.Key, k.page.Value = nil, nil // or each page loads BTF of its own
 	memlock.Lift()
 	if err := spec.LoadAndAssign(&k.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("load the maps of unwind tables: %w", err)
@@ -288,11 +293,21 @@ func (k *kernelMaps) putProcess(pid int, e entry) error {
 	return nil
 }
 
-// deleteProcess implements kernel.
-func (k *kernelMaps) deleteProcess(pid int) error {
-	err := k.objects.UnwindProcesses.Delete(uint32(pid))
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget the mappings of process %d: %w", pid, err)
+// deleteProcesses implements kernel.
+func (k *kernelMaps) deleteProcesses(pids []int) error {
+	keys := make([]uint32, len(pids))
+	for i, pid := range pids {
+		keys[i] = uint32(pid)
+	}
+	for len(keys) > 0 {
+		n, err := k.objects.UnwindProcesses.BatchDelete(keys, nil)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget the mappings of processes: %w", err)
+		}
+		keys = keys[min(n+1, len(keys)):] // the kernel stops at the first that it does not have
 	}
 	return nil
 }
@@ -357,7 +372,7 @@ func (k *kernelMaps) memory() uint64 {
 	o := &k.objects.UnwindMaps
 	for _, m := range []*ebpf.Map{
 		o.UnwindPages, o.UnwindPageStates, o.UnwindRules, o.UnwindMappings,
-		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses,
+		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses, o.RuntimeAny,
 	} {
 		add(m)
 	}

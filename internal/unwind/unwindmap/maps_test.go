@@ -45,7 +45,7 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 	if !found {
 		t.Fatalf("got no task of process %d", pid)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(30*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(time.Minute))
 	defer cancel()
 	l.Wait(ctx)
 }
@@ -93,7 +93,7 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-// If forks may have been missed, all layouts are removed, including those of unknown
+// If forks may have been missed, all layouts are removed, also of unknown
 // processes.
 func TestMapsReset(t *testing.T) {
 	l := open(t, Options{Few: true})
@@ -113,6 +113,26 @@ func TestMapsReset(t *testing.T) {
 	}
 	if stats := l.Stats(); stats.Failure != nil {
 		t.Error(stats.Failure)
+	}
+}
+
+// Entries are deleted in batches, in which some may be missing.
+func TestMapsDelete(t *testing.T) {
+	testenv.EveryKernel(t)
+	l := open(t, Options{Few: true})
+	const first = 1 << 30 // above the limit for PIDs
+	for pid := first; pid < first+4; pid++ {
+		if err := l.maps.putProcess(pid, entry{Image: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.maps.deleteProcesses([]int{first + 9, first, first + 8, first + 7, first + 2, first + 1, first + 6}); err != nil {
+		t.Fatal(err)
+	}
+	for pid, want := range map[int]bool{first: false, first + 1: false, first + 2: false, first + 3: true} {
+		if e, ok, err := l.maps.process(pid); ok != want || err != nil {
+			t.Errorf("process %d: got %+v, %v, %v; want present: %v", pid, e, ok, err, want)
+		}
 	}
 }
 

@@ -37,8 +37,8 @@ type Options struct {
 // Limits of a loader, and of the mappings of a process. Tables that are not in kernel
 // memory need pages too.
 var (
-	systemSizes = sizes{pages: 1 << 14, rules: 1 << 16, mappings: 1 << 16, processes: 1 << 13}
-	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 15, processes: 1 << 13}
+	systemSizes = sizes{pages: 1 << 14, rules: 1 << 16, mappings: 1 << 16, processes: 1 << 13, runtimes: 1 << 13}
+	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 15, processes: 1 << 13, runtimes: 1 << 11}
 )
 
 const mappingsEach = 1 << 13
@@ -86,12 +86,9 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 		bpf.UnwindMapUnwindRequests:   o.UnwindRequests,
 		bpf.UnwindMapUnwindCache:      o.UnwindCache,
 		bpf.UnwindMapRuntimeProcesses: o.RuntimeProcesses,
+		bpf.UnwindMapRuntimeAny:       o.RuntimeAny,
 	}
 }
-
-// Runtimes returns the map of processes with a language runtime. Children inherit entries;
-// the kernel side removes the entry of a process that ends.
-func (l *Loader) Runtimes() *ebpf.Map { return l.maps.objects.RuntimeProcesses }
 
 // Requests returns the ring in which programs request missing layouts and pages. It wakes
 // its reader at each request.

@@ -54,6 +54,7 @@ type pages struct {
 	limit  int              // maximum number of attached pages
 	slots  uint32           // maximum number of pages
 	now    uint64           // counts evictions
+	fresh  uint64           // now after the last call of evictUnused
 	stats  PageStats
 	buffer []byte
 }
@@ -214,11 +215,7 @@ func (p *pages) makeRoom(n int) error {
 	if excess <= 0 {
 		return nil
 	}
-	if err := p.maps.takeUsed(func(index uint32) {
-		if at := p.all[index]; at != nil {
-			at.age = p.now
-		}
-	}); err != nil {
+	if err := p.noteUsed(); err != nil {
 		return err
 	}
 	// Evict more than needed: it takes as long for one page as for many.
@@ -226,6 +223,40 @@ func (p *pages) makeRoom(n int) error {
 	if len(victims) < excess {
 		return errMemory
 	}
+	return p.evict(victims)
+}
+
+// evictUnused evicts the pages that no program used since the last call. The first call evicts
+// none.
+func (p *pages) evictUnused() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now++
+	if err := p.noteUsed(); err != nil {
+		return err
+	}
+	var victims []uint32
+	for index, at := range p.all {
+		if at.attached && !at.pinned && at.used > 0 && at.age < p.fresh {
+			victims = append(victims, index)
+		}
+	}
+	p.now++
+	p.fresh = p.now
+	return p.evict(victims)
+}
+
+// noteUsed notes which pages programs used since its last call.
+func (p *pages) noteUsed() error {
+	return p.maps.takeUsed(func(index uint32) {
+		if at := p.all[index]; at != nil {
+			at.age = p.now
+		}
+	})
+}
+
+// evict detaches pages after it has spooled their contents.
+func (p *pages) evict(victims []uint32) error {
 	for _, index := range victims {
 		at := p.all[index]
 		if at.used == 0 || at.spooled {

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 // Tables that are placed and freed at random keep their contents, for any number of
 // attached pages.
 func TestPages(t *testing.T) {
+	testenv.SlowInVM(t)
 	for name, pagesAttached := range map[string]int64{"plenty": 64, "few": 3} {
 		t.Run(name, func(t *testing.T) {
 			k := newFakeKernel(config{})
@@ -106,5 +109,43 @@ func TestPagesEvictUnused(t *testing.T) {
 		if _, err := p.place(make([]uint32, pageWords)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// evictUnused leaves the pages that were used since its last call, and new ones.
+func TestEvictUnused(t *testing.T) {
+	k := newFakeKernel(config{})
+	p := newPages(k, 64, 64*pageCost)
+	defer p.close()
+	place := func() uint32 {
+		t.Helper()
+		start, err := p.place(make([]uint32, pageWords))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return start
+	}
+	evict := func() {
+		t.Helper()
+		if err := p.evictUnused(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attached := func(start uint32) bool { return p.all[start>>pageShift].attached }
+	used, unused := place(), place()
+	evict()
+	if !attached(used) || !attached(unused) {
+		t.Fatal("the first call evicted a page")
+	}
+	fresh := place()
+	if _, err := k.word(used); err != nil {
+		t.Fatal(err)
+	}
+	evict()
+	if !attached(used) || attached(unused) || !attached(fresh) {
+		t.Errorf("got attached: used %v, unused %v, new %v; want all but the unused one", attached(used), attached(unused), attached(fresh))
+	}
+	if err := p.reload([]uint32{unused >> pageShift}); err != nil || !attached(unused) {
+		t.Errorf("reload an evicted page: attached %v, error %v", attached(unused), err)
 	}
 }

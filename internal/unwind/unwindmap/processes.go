@@ -26,7 +26,9 @@ func (l *Loader) change(p *proc, maps []process.Mapping) {
 func (l *Loader) try(p *proc) {
 	w := l.newWait(p)
 	if w.held > 0 {
-		l.withdraw(p)
+		if !l.withdraw(p) {
+			l.announce(p)
+		}
 		return
 	}
 	if next := l.newLayout(p.sources, p.layout); next != nil {
@@ -121,17 +123,34 @@ func (l *Loader) feed() {
 
 // withdraw removes a process's layout if it is wrong or useless by now and no new one is
 // available. A process may be asked about when it has mapped nothing of its program yet,
-// in the middle of an exec: with that layout, all stacks would end at their leaf.
-func (l *Loader) withdraw(p *proc) {
-	if p.layout == nil || hasProgram(p.layout.sources) && extends(p.sources, p.layout.sources) {
-		return
+// in the middle of an exec: with that layout, all stacks would end at their leaf. It
+// reports false if the process keeps its layout.
+func (l *Loader) withdraw(p *proc) bool {
+	if p.layout == nil {
+		return true
+	}
+	if hasProgram(p.layout.sources) && extends(p.sources, p.layout.sources) {
+		return false
 	}
 	if !p.past {
-		if err := l.kernel.deleteProcess(p.pid); err != nil {
+		if err := l.kernel.deleteProcesses([]int{p.pid}); err != nil {
 			l.fail(err)
 		}
 	}
 	l.leave(p)
+	return true
+}
+
+// announce adds the mappings that wait for tables to a process's layout. Stacks that lead
+// through them are walked again when their tables are made; otherwise they would seem to
+// lead to no code.
+func (l *Loader) announce(p *proc) {
+	if p.past || slices.Equal(p.sources, p.layout.sources) {
+		return
+	}
+	if next := l.newLayout(p.sources, p.layout); next != nil {
+		l.install(p, next)
+	}
 }
 
 // hasProgram reports whether any of the mappings is of a file.
@@ -147,6 +166,7 @@ func (l *Loader) install(p *proc, next *layout) {
 	}
 	var err error
 	if !p.past {
+		delete(l.stale, p.pid)
 		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
 	}
 	l.leave(p) // not earlier: a child may have inherited it until now

@@ -4,7 +4,7 @@ import "fulgur/internal/unwind"
 
 // rules holds the distinct rules of all files. They are never removed: the libraries of a
 // machine share most of their rules, and the walker's cache refers to them by index. The
-// first rules are those of bpf/unwind_maps.h.
+// first rules are constants of bpf/unwind_maps.h.
 type rules struct {
 	limit uint32
 	index map[unwind.Rule]uint32

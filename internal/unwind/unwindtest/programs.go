@@ -17,6 +17,8 @@ type Program struct {
 	// Often is set if the program is part of every test run, and not only of runs with
 	// many samples. Its tools are then required.
 	Often bool
+	// OnEveryKernel is set if the program is also part of test runs in the rig's VMs.
+	OnEveryKernel bool
 	// tool builds the program from source with flags. Without source, it is the program
 	// itself.
 	tool, source string
@@ -31,7 +33,7 @@ const signed = "unwind-signed"
 
 // Programs are the programs to test with.
 var Programs = []Program{
-	{Name: "C -O2", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}, built: "unwind-frames"},
+	{Name: "C -O2", Often: true, OnEveryKernel: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}, built: "unwind-frames"},
 	{Name: "C -O0", tool: "gcc", source: "frames.c", flags: []string{"-O0"}},
 	{Name: "C -O3 -fomit-frame-pointer", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O3", "-fomit-frame-pointer", "-march=haswell"}},
 	{Name: "C clang", tool: "clang-19", source: "frames.c", flags: []string{"-O2"}},
@@ -40,16 +42,26 @@ var Programs = []Program{
 	{Name: "C signed return addresses", tool: signed},
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
-	{Name: "signals", Often: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
+	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
 	{Name: "signals on a stack of their own", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
 	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
 	{Name: "Go with cgo", tool: "go", source: "cgo"},
-	{Name: "busybox", Often: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
+	{Name: "busybox", Often: true, OnEveryKernel: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
 	{Name: "busybox sh", tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
 	{Name: "python3", tool: "/usr/bin/python3", args: []string{source("load.py")}},
 	{Name: "perl", tool: "perl", args: []string{"-e",
 		`sub f { $_[0] ? f($_[0]-1) : join ",", sort map { sprintf "%x", $_ } 1..50 } f(20) while 1`}},
 	{Name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", source("load.js")}},
+}
+
+// Selected returns the programs for this test run: all if it takes many samples.
+func Selected(many bool) (selected []Program) {
+	for _, p := range Programs {
+		if many || testenv.IsLong() && p.Often || p.Often && (p.OnEveryKernel || !testenv.InVM()) {
+			selected = append(selected, p)
+		}
+	}
+	return selected
 }
 
 // FramePointers is a program that keeps frame pointers.

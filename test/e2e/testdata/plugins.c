@@ -3,7 +3,8 @@
  * plugins TURNS LIBRARY...: loads the libraries in turn, TURNS times each, at the
  * same address. The first works for 150 ms, each further one for 150 ms longer.
  * Prints for each turn the address of the library's code, the CPU time in its
- * function in ns, and the number of context switches meanwhile.
+ * function and the elapsed time, both in ns, and the number of context switches
+ * meanwhile.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,11 +13,11 @@
 #include <sys/resource.h>
 #include <time.h>
 
-static long cpu_time(void)
+static long now(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	clock_gettime(clock, &ts);
 	return ts.tv_sec * 1000000000L + ts.tv_nsec;
 }
 
@@ -40,7 +41,7 @@ int main(int argc, char **argv)
 		int which = turn % (argc - 2);
 		void *library = dlopen(argv[2 + which], RTLD_NOW);
 		void (*work)(void) = library ? (void (*)(void))dlsym(library, "work") : NULL;
-		long start, left;
+		long begin, start, left;
 
 		if (!work) {
 			fprintf(stderr, "%s\n", dlerror());
@@ -48,9 +49,12 @@ int main(int argc, char **argv)
 		}
 		nanosleep(&heard, NULL);
 		left = switches();
-		for (start = cpu_time(); cpu_time() - start < 150000000L * (which + 1);)
+		begin = now(CLOCK_MONOTONIC);
+		start = now(CLOCK_PROCESS_CPUTIME_ID);
+		while (now(CLOCK_PROCESS_CPUTIME_ID) - start < 150000000L * (which + 1))
 			work();
-		printf("%p %ld %ld\n", (void *)work, cpu_time() - start, switches() - left);
+		printf("%p %ld %ld %ld\n", (void *)work, now(CLOCK_PROCESS_CPUTIME_ID) - start,
+		       now(CLOCK_MONOTONIC) - begin, switches() - left);
 		dlclose(library);
 	}
 	return 0;

@@ -28,7 +28,7 @@ var program = []byte{
 func writePIE(t *testing.T, dir string) string {
 	t.Helper()
 	const page, base = 0x1000, 0x20000
-	code := make([]byte, 3*page)
+	code := bytes.Repeat([]byte{0xc3}, 3*page) // ret, a branch
 	copy(code, program)
 	f := elftest.File{
 		Segments: []elftest.Segment{{Type: elf.PT_LOAD}, {Type: elf.PT_LOAD}},

@@ -87,7 +87,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	proc := "/proc/" + strings.TrimSpace(string(out))
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(proc); os.IsNotExist(err) {
 			return
 		}

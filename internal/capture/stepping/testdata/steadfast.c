@@ -40,7 +40,7 @@ static uint64_t churn(uint64_t x, int rounds)
 	return x;
 }
 
-/* One turn of work, the result of which is known. */
+/* One turn of work, with a known result. */
 enum { ROUNDS = 3000 };
 static uint64_t expected;
 

@@ -23,6 +23,9 @@ func Run(m profile.Meta) string {
 		switch {
 		case m.Frequency > 0:
 			event += fmt.Sprintf(" at %d Hz", m.Frequency)
+			if m.RequestedFrequency > 0 {
+				event += fmt.Sprintf(" (lowered from %d Hz)", m.RequestedFrequency)
+			}
 		case m.Period > 0:
 			event += fmt.Sprintf(" every %d", m.Period)
 		}
@@ -50,8 +53,21 @@ func Machine(m profile.Meta) string {
 	return strings.Join(parts, ", ")
 }
 
-// Amount returns n of value v in words: "17 samples", "1.5s off-cpu", "4096 bytes".
+// heapValues are the values of heap profiles in words.
+var heapValues = map[string]string{
+	"alloc_objects": "allocations", "alloc_space": "allocated",
+	"inuse_objects": "allocations in use", "inuse_space": "in use",
+}
+
+// Amount returns n of value v in words: "17 samples", "1.5s off-cpu", "4096 bytes", "1.5 MiB
+// allocated".
 func Amount(n int64, v profile.ValueType) string {
+	if words, ok := heapValues[v.Type]; ok {
+		if n == 1 {
+			words = strings.Replace(words, "allocations", "allocation", 1)
+		}
+		return Quantity(n, v.Unit) + " " + words
+	}
 	kind := plain.Terminal(v.Type)
 	switch v.Unit {
 	case "nanoseconds":

@@ -31,6 +31,7 @@ func TestRun(t *testing.T) {
 		want string
 	}{
 		{encodetest.Typical().Meta, "whole system, cpu-clock at 99 Hz, 10s"},
+		{profile.Meta{Event: "cpu-clock", Frequency: 9, RequestedFrequency: 19}, "cpu-clock at 9 Hz (lowered from 19 Hz)"},
 		{profile.Meta{Scope: "pid 42", Event: "cycles", Period: 1000003}, "pid 42, cycles every 1000003"},
 		{profile.Meta{Duration: 1234567890 * time.Nanosecond}, "1.23s"},
 		{profile.Meta{Duration: 1234567 * time.Nanosecond}, "1ms"},
@@ -55,6 +56,8 @@ func TestAmount(t *testing.T) {
 		{353_719, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "354µs off-cpu"},
 		{4096, profile.ValueType{Type: "bytes", Unit: "bytes"}, "4096 bytes"},
 		{4096, profile.ValueType{Type: "read", Unit: "bytes"}, "4096 bytes read"},
+		{1, profile.ValueType{Type: "inuse_objects", Unit: "count"}, "1 allocation in use"},
+		{3 << 19, profile.ValueType{Type: "alloc_space", Unit: "bytes"}, "1.5 MiB allocated"},
 	} {
 		if got := Amount(c.n, c.of); got != c.want {
 			t.Errorf("%d of %+v: got %q, want %q", c.n, c.of, got, c.want)

@@ -13,10 +13,10 @@ import (
 
 // Loss is one cause for which a profile lacks something, or nearly did.
 type Loss struct {
-	// What says how much of what: "3 samples lost".
+	// What is the loss and its amount: "3 samples lost".
 	What string
-	// Effect says how, or what that means for the profile, and Remedy what
-	// to do about it; Remedy is empty where nothing can be done.
+	// Effect is the cause, or the effect on the profile. Remedy is empty if
+	// there is none.
 	Effect, Remedy string
 
 	n         uint64
@@ -42,7 +42,7 @@ func Brief(l profile.Losses) []string {
 	return whats
 }
 
-// remedy is what to do about a loss: a format with the options that it names.
+// remedy is the remedy of a loss: a format with the options that it names.
 type remedy struct {
 	format  string
 	options []any
@@ -123,7 +123,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
 		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
-		"it keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone},
+		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone},
 	profile.LossNotReady: {"user stack by frame pointers", "user stacks by frame pointers",
 		"unwind tables were not loaded yet", remedy{}, profile.EndNotReady},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
@@ -136,6 +136,8 @@ var causes = [profile.NumLosses]cause{
 		"no known code at the address", remedy{}, profile.EndNoMapping},
 	profile.LossNotGrowing: {"user stack truncated", "user stacks truncated",
 		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing},
+	profile.LossCopy: {"user stack truncated", "user stacks truncated",
+		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), profile.EndCopy},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
 		"stacks may end in them", remedy{}, profile.EndNone},
 	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
@@ -148,14 +150,16 @@ var causes = [profile.NumLosses]cause{
 		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone},
 	profile.LossMissed: {"wait missed", "waits missed",
 		"not counted: the kernel did not report the end", remedy{}, profile.EndNone},
-	profile.LossUnfollowed: {"wait or request not tracked", "waits or requests not tracked",
-		"too many at once", do("measure fewer processes, or raise %s of offcpu, runq or blockio", usage.PendingEntries), profile.EndNone},
+	profile.LossUnfollowed: {"wait, request or call not tracked", "waits, requests or calls not tracked",
+		"too many at once", do("measure fewer processes, or raise %s", usage.PendingEntries), profile.EndNone},
 	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
 		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
 		"before its mappings were read", remedy{}, profile.EndNone},
 	profile.LossUnresolved: {"sample in an unnamed function", "samples in unnamed functions",
-		"shown by address", do("install debug symbols or write perf maps"), profile.EndNone},
+		"shown by address", do("install debug symbols"), profile.EndNone},
+	profile.LossUnresolvedGenerated: {"sample in unnamed generated code", "samples in unnamed generated code",
+		"of a JIT compiler or an emulator", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone},
 	profile.LossUnresolvedCallers: {"sample with unnamed callers", "samples with unnamed callers",
 		"their own functions have names", remedy{}, profile.EndNone},
 	profile.LossOverflows: {"sample sent through the ring", "samples sent through the ring",

@@ -22,7 +22,7 @@ var (
 	offCPU = profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
 )
 
-// phrases are the values of recordings in words, in the order in which they are told.
+// phrases are the values of recordings in words, in the order of the text.
 var phrases = []struct {
 	profile.ValueType
 	phrase string
@@ -36,7 +36,7 @@ var phrases = []struct {
 
 // Totals returns the totals of a recording's values in words, each in its own unit: "14.7 s:
 // 11.3 s on CPU, 3.6 s waiting, 9.4 MiB of disk requests, 151 page faults". It leaves out
-// those that are 0.
+// those that are 0, except hits of events.
 func Totals(p *profile.Profile) string {
 	var parts []string
 	for _, known := range phrases {
@@ -53,6 +53,11 @@ func Totals(p *profile.Profile) string {
 			parts = append(parts, Quantity(n, known.Unit)+" "+known.phrase)
 		}
 	}
+	for v, t := range p.ValueTypes {
+		if isEvent(t) {
+			parts = append(parts, plain.Count(uint64(max(p.Total(v), 0)), "hit")+" of "+plain.Terminal(t.Type))
+		}
+	}
 	text := strings.Join(parts, ", ")
 	if text == "" {
 		text = "nothing"
@@ -62,6 +67,10 @@ func Totals(p *profile.Profile) string {
 	}
 	return text
 }
+
+// isEvent reports whether a value of a recording is the hits of an event: their names have a
+// colon.
+func isEvent(t profile.ValueType) bool { return t.Unit == "count" && strings.Contains(t.Type, ":") }
 
 // Quantity returns n of a unit of [profile.ValueType] as a person would write it: "11.3 s",
 // "9.4 MiB", "151".

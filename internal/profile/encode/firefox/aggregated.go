@@ -31,7 +31,7 @@ func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
 		return cmp.Or(cmp.Compare(sx.Task, sy.Task), cmp.Compare(sx.Stack, sy.Stack))
 	})
 	d := description{
-		p: p, interval: interval(p.Meta), version: o.Version,
+		p: p, interval: interval(p.Meta),
 		notes: []string{"aggregated: times in the timeline are shares, in no order"},
 	}
 	tracks := a.tracks()

@@ -54,7 +54,7 @@ type display struct {
 	TooltipRows []tooltipRow `json:"tooltipRows"`
 }
 
-// location is where a counter's markers are shown, or null.
+// location is the place of a counter's markers, or null.
 type location string
 
 // MarshalJSON implements [json.Marshaler].

@@ -10,9 +10,9 @@
 //     have the category "Idle", which the front end can hide: with them the call tree is
 //     of wall-clock time, without them of CPU time.
 //   - Each sample also has the CPU usage since the previous one.
-//   - Periods off the CPU, block device requests and page faults are markers with the
-//     stack that caused them, on the thread that did. The stack of a period off the CPU
-//     is its waker's, if known.
+//   - Periods off the CPU, block device requests, page faults and hits of events are
+//     markers with the stack that caused them, on the thread that did. The stack of a
+//     period off the CPU is its waker's, if known. Each event has a type of markers.
 //   - Other weights of stacks, such as bytes, are pseudo-threads of the process,
 //     initially hidden.
 //   - Inlined frames share the address of the function that contains them.
@@ -25,7 +25,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"time"
 
 	"fulgur/internal/profile"
 )
@@ -42,11 +41,6 @@ type Options struct {
 	// Source, if not nil, returns the text of a source file to include in the profile.
 	// The front end can then show it without a server.
 	Source func(file string) (text string, ok bool)
-	// OffCPUMarker is the minimum duration off the CPU for a marker; all periods are
-	// samples. 0 means a millisecond.
-	OffCPUMarker time.Duration
-	// Version is the version of the recording program, for the profile's metadata.
-	Version string
 }
 
 // Write writes a recording. It keeps only the tables in memory, and reads the events

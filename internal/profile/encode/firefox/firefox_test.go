@@ -46,7 +46,7 @@ func TestWriteProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := WriteProfile(&out, p, Options{Version: "1.0"}); err != nil {
+			if err := WriteProfile(&out, p, Options{}); err != nil {
 				t.Fatal(err)
 			}
 			got := firefoxtest.Check(t, out.Bytes())
@@ -136,9 +136,9 @@ func TestWrite(t *testing.T) {
 		t.Errorf("got CPU times %v, want %v", used, want)
 	}
 	markers := func(k firefoxtest.Thread) string { return string(k.Markers["length"]) }
-	// A name, a wait above the minimum, and two requests.
-	if markers(main) != "4" || markers(got.Threads[1]) != "2" {
-		t.Errorf("got %s and %s markers, want 4 and 2", markers(main), markers(got.Threads[1]))
+	// A name, a wait above the minimum, two requests, and two hits.
+	if markers(main) != "6" || markers(got.Threads[1]) != "2" {
+		t.Errorf("got %s and %s markers, want 6 and 2", markers(main), markers(got.Threads[1]))
 	}
 }
 

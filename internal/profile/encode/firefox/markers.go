@@ -5,14 +5,77 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strconv"
+	"strings"
 
 	"fulgur/internal/profile"
 )
 
-// schema describes the markers to the front end.
+// schema describes the markers to the front end, except the markers of events.
 //
 //go:embed schema.json
-var schema json.RawMessage
+var schema []byte
+
+// schemas returns the descriptions of all markers.
+func schemas(types []profile.MarkerType) []json.RawMessage {
+	var all []json.RawMessage
+	if err := json.Unmarshal(schema, &all); err != nil {
+		panic(err) // it is part of the program
+	}
+	longest := map[string]profile.MarkerType{}
+	var names []string
+	for _, t := range types {
+		known, ok := longest[t.Name]
+		if !ok {
+			names = append(names, t.Name)
+		}
+		if !ok || len(t.Fields) > len(known.Fields) {
+			longest[t.Name] = t
+		}
+	}
+	for _, name := range names {
+		b, _ := json.Marshal(newSchema(longest[name])) // cannot fail
+		all = append(all, b)
+	}
+	return all
+}
+
+// markerSchema describes a type of markers to the front end.
+type markerSchema struct {
+	Name         string        `json:"name"`
+	TooltipLabel string        `json:"tooltipLabel"`
+	ChartLabel   string        `json:"chartLabel"`
+	TableLabel   string        `json:"tableLabel"`
+	Display      []string      `json:"display"`
+	Fields       []schemaField `json:"fields"`
+}
+
+type schemaField struct {
+	Key    string `json:"key"`
+	Label  string `json:"label"`
+	Format string `json:"format"`
+}
+
+// newSchema describes the markers of an event.
+func newSchema(t profile.MarkerType) markerSchema {
+	s := markerSchema{Name: t.Name, Display: []string{"marker-chart", "marker-table", "timeline-overview"}, Fields: []schemaField{}}
+	labels := make([]string, len(t.Fields))
+	for i, name := range t.Fields {
+		s.Fields = append(s.Fields, schemaField{fieldKey(i), name, "string"})
+		labels[i] = notInLabels.Replace(name) + "={marker.data." + fieldKey(i) + "}"
+	}
+	s.TooltipLabel = notInLabels.Replace(t.Name)
+	s.TableLabel = strings.Join(labels, " ")
+	s.ChartLabel = s.TableLabel
+	return s
+}
+
+// notInLabels replaces the characters that enclose fields in labels.
+var notInLabels = strings.NewReplacer("{", "(", "}", ")")
+
+// fieldKey returns the key of a field of an event. The names of fields could equal keys of
+// other members.
+func fieldKey(i int) string { return "field" + strconv.Itoa(i) }
 
 // Phases of markers: MarkerPhase in the front end.
 const (
@@ -30,6 +93,8 @@ type marker struct {
 	reason  string
 	io      profile.BlockIO
 	fault   profile.Fault
+	hit     profile.Marker
+	of      *profile.MarkerType // of hit
 	renamed string
 }
 
@@ -40,22 +105,27 @@ const (
 	markerBlockIO
 	markerFault
 	markerName
+	markerHit
 )
 
 // name returns the marker's name, which is also the type of its data.
 func (m *marker) name() string {
+	if m.kind == markerHit {
+		return m.of.Name
+	}
 	return [...]string{markerOffCPU: "OffCpu", markerBlockIO: "BlockIO", markerFault: "PageFault", markerName: "Renamed"}[m.kind]
 }
 
 func (m *marker) category() int {
 	return [...]int{
 		markerOffCPU: categoryIdle, markerBlockIO: categoryDisk, markerFault: categoryMemory, markerName: categoryOther,
+		markerHit: categoryOther,
 	}[m.kind]
 }
 
 // phase distinguishes instants from intervals.
 func (m *marker) phase() int64 {
-	if m.kind == markerName || m.kind == markerFault && m.fault.Latency == 0 {
+	if m.kind == markerName || m.kind == markerHit || m.kind == markerFault && m.fault.Latency == 0 {
 		return phaseInstant
 	}
 	return phaseInterval
@@ -154,6 +224,13 @@ func (m *marker) writeData(j *jsonWriter, t *tables) {
 		m.writeCause(j, t.stack(m.fault.Stack), m.tid, m.start)
 	case markerName:
 		text("name", m.renamed)
+	case markerHit:
+		for i, value := range m.hit.Values {
+			if value != "" && i < len(m.of.Fields) {
+				j.member(fieldKey(i), value)
+			}
+		}
+		m.writeCause(j, t.stack(m.hit.Stack), m.tid, m.start)
 	}
 	j.end('}')
 }

@@ -15,8 +15,8 @@ type description struct {
 	interval  int64
 	end       int64 // since the start
 	monotonic int64 // start time, 0 if unknown
-	version   string
 	notes     []string
+	types     []profile.MarkerType
 }
 
 func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
@@ -36,7 +36,7 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 		j.member("stackwalk", 1)
 		j.member("version", geckoVersion)
 		j.member("preprocessedProfileVersion", processedVersion)
-		j.member("markerSchema", schema)
+		j.member("markerSchema", schemas(d.types))
 		j.member("categories", t.categories)
 		j.member("symbolicated", t.symbolicated())
 		j.member("sampleUnits", map[string]string{"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"})
@@ -64,9 +64,6 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 			j.member("mainMemory", m.Memory)
 		}
 		j.member("importedFrom", "fulgur")
-		if d.version != "" {
-			j.member("appBuildID", d.version)
-		}
 		j.member("usesOnlyOneStackType", true)
 		j.member("sourceCodeIsNotOnSearchfox", true)
 		j.member("keepProfileThreadOrder", false)
@@ -107,7 +104,7 @@ type entry struct {
 	Value  string `json:"value"`
 }
 
-// extra returns what was measured and what was lost.
+// extra describes the measurement and its losses.
 func (d *description) extra() []section {
 	measured := section{Label: "Measurement", Entries: []entry{}}
 	for _, e := range []entry{

@@ -128,15 +128,7 @@ func bases(p *profile.Profile) []uint64 {
 }
 
 // string returns the index of s in stringArray.
-func (t *tables) string(s string) int32 {
-	id, ok := t.stringIDs[s]
-	if !ok {
-		id = int32(len(t.strings))
-		t.strings = append(t.strings, s)
-		t.stringIDs[s] = id
-	}
-	return id
-}
+func (t *tables) string(s string) int32 { return profile.Intern(&t.strings, t.stringIDs, s) }
 
 // row returns the row of a point's stack.
 func (t *tables) row(p point) int32 { return t.stack(p.stack) }
@@ -197,8 +189,8 @@ func (t *tables) subcategory(category int, name string) int {
 	return max(i, 0)
 }
 
-// frame returns the row of a frame. If it is inlined, it is inlined into that of
-// row outer.
+// frame returns the row of a frame. If it is inlined, it is inlined into the
+// frame of row outer.
 func (t *tables) frame(id profile.FrameID, outer int32) int32 {
 	f := t.p.Frames[id]
 	if !f.Inlined {
@@ -228,15 +220,7 @@ func (t *tables) frame(id profile.FrameID, outer int32) int32 {
 	return row
 }
 
-func (t *tables) native(n native) int32 {
-	id, ok := t.nativeIDs[n]
-	if !ok {
-		id = int32(len(t.natives))
-		t.nativeIDs[n] = id
-		t.natives = append(t.natives, n)
-	}
-	return id
-}
+func (t *tables) native(n native) int32 { return profile.Intern(&t.natives, t.nativeIDs, n) }
 
 // function returns the row of a frame's function.
 func (t *tables) function(id profile.FrameID, f profile.Frame, lib int32) int32 {

@@ -3,6 +3,7 @@ package firefox
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -19,7 +20,6 @@ const requestWindow = 4096
 type recording struct {
 	t      *profile.Timeline
 	tables *tables
-	marker int64 // minimum duration off the CPU for a marker
 
 	pids    []string  // by process, unique
 	tids    []any     // by thread, unique
@@ -34,11 +34,8 @@ type trackID int
 
 func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
 	r := &recording{
-		t: t, tables: newTables(t.Profile, o), marker: int64(o.OffCPUMarker),
+		t: t, tables: newTables(t.Profile, o),
 		heads: make([]trackID, len(t.Processes)), notes: map[string]int32{},
-	}
-	if r.marker == 0 {
-		r.marker = int64(time.Millisecond)
 	}
 	r.number()
 	r.choose()
@@ -52,7 +49,8 @@ func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
 		r.tracks = append(r.tracks, r.pseudo(profile.ProcessID(p))...)
 	}
 	d := description{
-		p: t.Profile, interval: cmp.Or(t.Interval, interval(t.Profile.Meta)), end: t.End - t.Start, monotonic: t.Start, version: o.Version,
+		p: t.Profile, interval: cmp.Or(t.Interval, interval(t.Profile.Meta)), end: t.End - t.Start, monotonic: t.Start,
+		types: t.MarkerTypes,
 	}
 	return write(j, r.tables, d, r.tracks, r.counters())
 }
@@ -122,7 +120,7 @@ func (r *recording) rank(process, thread int) int {
 
 func (r *recording) hasEvents(id profile.ThreadID) bool {
 	e := r.t.Events
-	return !isEmpty(e.OnCPU(id)) || !isEmpty(e.OffCPU(id)) || !isEmpty(e.BlockIO(id)) || !isEmpty(e.Faults(id))
+	return !isEmpty(e.OnCPU(id)) || !isEmpty(e.OffCPU(id)) || !isEmpty(e.BlockIO(id)) || !isEmpty(e.Faults(id)) || !isEmpty(e.Markers(id))
 }
 
 // since returns a time relative to the start of the recording, negative if unknown.
@@ -262,15 +260,22 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 		start := e.Time - r.t.Start
 		return marker{kind: markerFault, start: start, end: start + e.Latency, tid: tid, fault: e}
 	})
+	hits := transform(e.Markers(id), func(e profile.Marker) marker {
+		start := e.Time - r.t.Start
+		return marker{kind: markerHit, start: start, end: start, tid: tid, hit: e, of: &r.t.MarkerTypes[e.Type]}
+	})
 	start := func(m marker) int64 { return m.start }
-	return merge(start, r.renamed(id), long(off, r.marker), profile.Sorted(start, requestWindow, requests), faults)
+	return merge(start, r.renamed(id), longWaits(off), profile.Sorted(start, requestWindow, requests), faults, hits)
 }
 
-// long yields the markers of at least shortest nanoseconds.
-func long(seq iter.Seq2[marker, error], shortest int64) iter.Seq2[marker, error] {
+// shortestWait is the minimum duration off the CPU for a marker. All periods are samples.
+const shortestWait = int64(time.Millisecond)
+
+// longWaits yields the markers of at least [shortestWait].
+func longWaits(seq iter.Seq2[marker, error]) iter.Seq2[marker, error] {
 	return func(yield func(marker, error) bool) {
 		for m, err := range seq {
-			if err == nil && m.end-m.start < shortest {
+			if err == nil && m.end-m.start < shortestWait {
 				continue
 			}
 			if !yield(m, err) {
@@ -293,7 +298,7 @@ func (r *recording) renamed(id profile.ThreadID) iter.Seq2[marker, error] {
 }
 
 // pseudo returns pseudo-threads for further weights of a process's stacks: the bytes and
-// latency of its block device requests, and its page faults.
+// latency of its block device requests, its page faults, and its hits of each event.
 func (r *recording) pseudo(id profile.ProcessID) []*track {
 	var tracks []*track
 	add := func(suffix, name, weightType string, seqs []iter.Seq2[point, error]) {
@@ -309,6 +314,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		})
 	}
 	var bytes, latency, faults []iter.Seq2[point, error]
+	hits := map[string][]iter.Seq2[point, error]{} // by event
 	for _, t := range r.threads[id] {
 		requests := r.t.Events.BlockIO(profile.ThreadID(t))
 		if !isEmpty(requests) {
@@ -320,11 +326,43 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Count}
 			}))
 		}
+		for event := range r.events(profile.ThreadID(t)) {
+			hits[event] = append(hits[event], r.hits(profile.ThreadID(t), event))
+		}
 	}
 	add("-block-io", "Block I/O, bytes", weightBytes, bytes)
 	add("-block-io-time", "Block I/O, latency", weightTime, latency)
 	add("-faults", "Page faults", weightSamples, faults)
+	for _, event := range slices.Sorted(maps.Keys(hits)) {
+		add("-"+event, event, weightSamples, hits[event])
+	}
 	return tracks
+}
+
+// events returns the events that a thread hit.
+func (r *recording) events(id profile.ThreadID) map[string]bool {
+	found := map[string]bool{}
+	for e, err := range r.t.Events.Markers(id) {
+		if err != nil {
+			break // writing the markers fails, too
+		}
+		found[r.t.MarkerTypes[e.Type].Event] = true
+	}
+	return found
+}
+
+// hits yields a sample for each hit of an event.
+func (r *recording) hits(id profile.ThreadID, event string) iter.Seq2[point, error] {
+	return func(yield func(point, error) bool) {
+		for e, err := range r.t.Events.Markers(id) {
+			if err == nil && r.t.MarkerTypes[e.Type].Event != event {
+				continue
+			}
+			if !yield(point{time: e.Time - r.t.Start, stack: e.Stack, weight: 1}, err) {
+				return
+			}
+		}
+	}
 }
 
 // requests yields a weighted sample for each request.

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+
+	"fulgur/internal/profile"
 )
 
 // writeData writes the page's data: the length of the header as four bytes, little
@@ -15,8 +17,8 @@ import (
 //	calls    count: for each of the header's frames, how many frames it calls;
 //	         callee: the frames that these are, of each caller the most
 //	         frequent first
-//	chains   length: how many nodes the chain has, which follow those of the
-//	         chain before;
+//	chains   length: how many nodes the chain has, which follow the nodes of
+//	         the chain before;
 //	         up: by how many chains it stands closer to the root than a callee
 //	         of the chain before would;
 //	         samples: how many rows of samples end on its last node
@@ -30,7 +32,10 @@ import (
 //
 //	times    count: for each of the samples, how many entries it has;
 //	         step: the time in steps since the sample's previous entry;
-//	         weight: its part of the sample's weight, divided by the scale
+//	         weight: its part of the sample's weight, divided by the scale;
+//	         thread: for each of the samples, the index of the header's threads;
+//	         event: what it is a sample of: 0 time on the CPU, 1 off the CPU, 2 disk
+//	         requests, 3 page faults, 4 and more hits of events
 //
 // Only recordings have times.
 //
@@ -46,7 +51,7 @@ func writeData(w io.Writer, h header, t *tree) error {
 	rows, of := sampleRows(t)
 	var table timesTable
 	if t.timed != nil {
-		table = t.timed.table(len(rows), of)
+		table = t.timed.table(rows, of)
 		h.Times = &table.header
 	}
 	chains := t.chains(rows)
@@ -91,20 +96,24 @@ func writeData(w io.Writer, h header, t *tree) error {
 			out.int(r.values[c] / scale)
 		}
 	}
-	for _, column := range [][]uint64{table.counts, table.steps, table.weights} {
-		for _, v := range column {
-			out.uint(v)
-		}
+	if t.timed != nil {
+		table.write(&out)
 	}
 	return out.w.Flush()
 }
 
 // sampleRow combines the samples of a task with the same leaf node and, with times, of the
-// same kind.
+// same thread and kind.
 type sampleRow struct {
 	node, task uint32
-	kind       eventKind
-	values     []int64
+	timedRow
+	values []int64
+}
+
+// timedRow distinguishes rows of a page with times.
+type timedRow struct {
+	thread profile.ThreadID
+	kind   eventKind
 }
 
 // sampleRows returns the samples of t by node and task, and the row of each sample of the
@@ -112,7 +121,7 @@ type sampleRow struct {
 func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 	type place struct {
 		node, task, profile, sample uint32
-		kind                        eventKind
+		timedRow
 	}
 	var places []place
 	for i, p := range t.profiles {
@@ -122,23 +131,23 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 			taskIDs[id] = uint32(at)
 		}
 		for s := range p.Samples {
-			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), 0}
+			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), timedRow{}}
 			if t.timed != nil {
-				at.kind = t.timed.kinds[s]
+				at.timedRow = timedRow{t.timed.threads[s], t.timed.kinds[s]}
 			}
 			places = append(places, at)
 		}
 	}
 	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task), cmp.Compare(a.thread, b.thread), cmp.Compare(a.kind, b.kind))
 	})
 	types := len(t.profiles[0].ValueTypes)
 	columns := types * len(t.profiles)
 	store := make([]int64, columns*len(places)) // one allocation for all rows
 	of = make([]uint32, len(t.profiles[0].Samples))
 	for _, at := range places {
-		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task || rows[n-1].kind != at.kind {
-			rows = append(rows, sampleRow{at.node, at.task, at.kind, store[:columns:columns]})
+		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task || rows[n-1].timedRow != at.timedRow {
+			rows = append(rows, sampleRow{at.node, at.task, at.timedRow, store[:columns:columns]})
 			store = store[columns:]
 		}
 		sums := rows[len(rows)-1].values[types*int(at.profile):]

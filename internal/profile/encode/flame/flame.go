@@ -30,6 +30,8 @@ type Options struct {
 	// ShortNames shows the short names of functions, see package shortname. The page has a
 	// switch for it, and shows the whole name of a box under the pointer.
 	ShortNames bool
+	// Width is the width of pictures in pixels; 0 means 1200.
+	Width int
 	// Base, if not nil, is an earlier profile with the same value types to compare with,
 	// function by function. On the page, colors show whether the share of a box grew or
 	// shrank; in pictures, whether its amount did.
@@ -41,6 +43,13 @@ type Options struct {
 	// source code and instructions (package view). The page then shows these, and may
 	// access only that server.
 	Listings string
+}
+
+func (o Options) width() float64 {
+	if o.Width > 0 {
+		return float64(o.Width)
+	}
+	return svgWidth
 }
 
 func (o Options) title(p *profile.Profile) string {
@@ -80,7 +89,11 @@ func (o Options) timed(p *profile.Profile) (*timedProfile, error) {
 	if o.Times == nil || o.Base != nil {
 		return nil, nil
 	}
-	return newTimedProfile(o.Times, slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.TID != 0 }))
+	timed, err := newTimedProfile(o.Times, slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.TID != 0 }))
+	if err == nil && len(timed.ValueTypes) == 2 && len(p.ValueTypes) == 2 {
+		timed.ValueTypes = p.ValueTypes // the event may not be time
+	}
+	return timed, err
 }
 
 // tree returns p and the base profile as a tree.
@@ -95,7 +108,8 @@ func (o Options) tree(p *profile.Profile) (*tree, error) {
 }
 
 // WriteSVG writes p to w as a picture. It omits boxes too narrow to see. Pointing at a
-// box shows its name and share. Equal profiles produce equal pictures. It fails like
+// box shows its name and share. In a browser that opens the picture by itself, a script
+// zooms into a box on a click, and searches. Equal profiles produce equal pictures. It fails like
 // [WriteHTML].
 func WriteSVG(w io.Writer, p *profile.Profile, o Options) error {
 	t, err := o.tree(p)

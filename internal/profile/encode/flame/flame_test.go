@@ -215,6 +215,7 @@ func TestGolden(t *testing.T) {
 			encodetest.Golden(t, name+".svg", render(t, WriteSVG, p, Options{}))
 		})
 	}
+	encodetest.Golden(t, "wide.svg", render(t, WriteSVG, encodetest.Typical(), Options{Width: 2000, ShortNames: true}))
 	encodetest.Golden(t, "inverted.svg", render(t, WriteSVG, encodetest.Typical(), Options{Inverted: true, Value: 1, Title: "A title"}))
 }
 

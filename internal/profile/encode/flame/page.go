@@ -27,7 +27,7 @@ var pageJS = func() string {
 	var b strings.Builder
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
-		"dom", "data", "format", "names", "weights", "view", "functions", "colors", "chart",
+		"dom", "data", "format", "names", "weights", "view", "timeview", "functions", "colors", "chart",
 		"panel", "table", "syntax", "code", "search", "prune", "filter", "times", "state", "run", "export", "main",
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")

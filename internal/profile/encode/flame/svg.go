@@ -2,6 +2,7 @@ package flame
 
 import (
 	"bufio"
+	_ "embed" // svgScript
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -18,15 +19,21 @@ import (
 
 // Dimensions of the picture in pixels.
 const (
-	svgWidth     = 1200.0
+	svgWidth     = 1200.0 // unless the options choose another one
 	svgMargin    = 12.0
 	svgTop       = 44.0
 	svgRow       = 18.0
 	svgLine      = 16.0 // of the text below the graph
 	svgCharWidth = 6.65 // width of a monospaced character at the font size used
-	svgMinWidth  = 0.5  // narrower boxes are omitted with their callees
+	svgMinWidth  = 0.1  // narrower boxes are omitted with their callees, as in flamegraph.pl
+	svgGap       = 0.5  // between boxes that are not narrow
 	svgMinChars  = 3    // shorter labels are useless
 )
+
+// svgScript zooms and searches in a browser that opens the picture by itself.
+//
+//go:embed picture.js
+var svgScript string
 
 // svgStyle colors boxes by kind like page.css, in notation supported by all SVG readers.
 const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
@@ -80,20 +87,21 @@ func changeClass(change float64) string {
 
 // drawSVG draws t. The root is at the bottom, or at the top if inverted.
 func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
-	rects, rows := layout(t)
+	width := o.width()
+	rects, rows := layout(t, width)
 	notes := svgNotes(p, o, t)
 	graph := svgRow * float64(rows)
-	height := svgTop + graph + svgMargin + svgLine*float64(len(notes))
+	height := svgTop + graph + svgMargin + svgLine*float64(len(notes)+1) // a line for the script
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]g" height="%[2]g" viewBox="0 0 %[1]g %[2]g">`+"\n",
-		svgWidth, height)
+		width, height)
 	style := svgStyle
 	if o.Base != nil {
 		style += svgChangeStyle
 	}
 	fmt.Fprintf(out, "<style>%s</style>\n", style)
 	out.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
-	room := drawLegend(out, legend(t, rects))
+	room := drawLegend(out, legend(t, rects), width)
 	fmt.Fprintf(out, `<text class="title" x="%g" y="28">%s</text>`+"\n", svgMargin, escapeXML(fit(o.title(p), room)))
 	for _, b := range rects {
 		f := t.frames[t.nodes[b.node].frame]
@@ -105,8 +113,8 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 		if o.Base != nil {
 			color = changeClass(t.nodes[b.node].change())
 		}
-		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
-			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-0.5, 0.5), svgRow-1)
+		fmt.Fprintf(out, `<g%s><title>%s</title><rect class="%s" x="%.3f" y="%g" width="%.3f" height="%g"/>`,
+			shortData(f, o), escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-svgGap, b.width/2), svgRow-1)
 		if label := f.fit(o.ShortNames, b.width-6); label != "" {
 			class := ""
 			if f.inlined {
@@ -118,10 +126,20 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 	}
 	for i, n := range notes {
 		fmt.Fprintf(out, `<text class="%s" x="%g" y="%g">%s</text>`+"\n",
-			n.class, svgMargin, svgTop+graph+svgLine*float64(i+1), escapeXML(fit(n.text, svgWidth-2*svgMargin)))
+			n.class, svgMargin, svgTop+graph+svgLine*float64(i+1), escapeXML(fit(n.text, width-2*svgMargin)))
 	}
+	fmt.Fprintf(out, "<script><![CDATA[\n%s]]></script>\n", svgScript)
 	out.WriteString("</svg>\n")
 	return out.Flush()
+}
+
+// shortData returns the attribute with the name that the script shows, if it is not the
+// whole one.
+func shortData(f frame, o Options) string {
+	if short := f.shown(o.ShortNames); short != f.name {
+		return ` data-name="` + escapeXML(short) + `"`
+	}
+	return ""
 }
 
 // legend returns the classes of the visible boxes, or in a comparison the ends and the
@@ -139,8 +157,8 @@ func legend(t *tree, rects []rect) []svgKind {
 
 // drawLegend draws the legend of classes at the upper right. It returns the remaining
 // width.
-func drawLegend(out *bufio.Writer, classes []svgKind) (room float64) {
-	x := svgWidth - svgMargin
+func drawLegend(out *bufio.Writer, classes []svgKind, width float64) (room float64) {
+	x := width - svgMargin
 	for _, k := range slices.Backward(classes) {
 		x -= 30 + svgCharWidth*float64(len(k.label))
 		fmt.Fprintf(out, `<rect class="%s" x="%.2f" y="19" width="10" height="10" rx="2"/><text class="note" x="%.2f" y="28">%s</text>`+"\n",
@@ -176,12 +194,12 @@ type rect struct {
 	x, width float64
 }
 
-// layout places the visible boxes and returns the number of rows.
-func layout(t *tree) (rects []rect, rows int) {
+// layout places the visible boxes in a picture of the given width, and returns the number of rows.
+func layout(t *tree, width float64) (rects []rect, rows int) {
 	if t.total() <= 0 {
 		return nil, 0
 	}
-	scale := (svgWidth - 2*svgMargin) / float64(t.total())
+	scale := (width - 2*svgMargin) / float64(t.total())
 	var next []int64 // by depth, the start of the next box
 	for _, b := range t.boxes {
 		d := int(b.depth)

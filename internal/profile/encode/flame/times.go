@@ -2,120 +2,255 @@ package flame
 
 import (
 	"cmp"
+	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"time"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 )
 
-// timeStep is the unit of times on the page, and maxTimes the number of entries from which
-// on it is coarser, to bound the page.
+// The unit of times on the page is the sampling interval, from minStep to maxStep. From
+// maxTimes entries on it is coarser, to bound the page. It is also coarser from that many
+// divided by spanShare spans on, to bound the memory.
 const (
-	timeStep = 20 * time.Millisecond
-	maxTimes = 4 << 20
+	minStep   = time.Millisecond
+	maxStep   = 20 * time.Millisecond
+	maxTimes  = 4 << 20
+	spanShare = 4
 )
 
 // eventKind separates the samples of a page with times: each has one unit of weight.
-type eventKind uint8
+type eventKind uint16
 
 const (
 	onCPU eventKind = iota
 	offCPU
+	blockIO
+	fault
+	marker // of the first event; the other events' follow
 )
 
-// timedProfile is the time that the threads of a recording spend on and off the CPU.
+// timedProfile is a recording: the time that threads spend on and off the CPU, their disk
+// requests and page faults.
 type timedProfile struct {
 	*profile.Profile
-	kinds []eventKind // by sample
+	kinds   []eventKind        // by sample
+	threads []profile.ThreadID // by sample
+	line    *profile.Timeline
 	// step is the unit of times in nanoseconds, and steps the length of the recording.
 	step  int64
 	steps int
-	// weights holds the nanoseconds of samples by time.
-	weights map[timePlace]int64
+	// spans holds the weights of samples by time. At room spans, shrink is called.
+	spans []timeSpan
+	// limit is the maximum number of entries if there are several steps.
+	limit, room int
 }
 
-// timedValues are the values of a page with times: the number of samples and waits, the
-// time on and off the CPU, and their sum. Without waits there are only the first two.
-var timedValues = []profile.ValueType{
-	{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"},
-	{Type: "off-cpu", Unit: "nanoseconds"}, {Type: "wall", Unit: "nanoseconds"},
+// timedValues are the values of a page with times: the number of events, the time on and
+// off the CPU and their sum, and what fulgur record has of requests and page faults. A page
+// has the values of kinds that occur.
+var timedValues = [...]profile.ValueType{
+	valueEvents: {Type: "samples", Unit: "count"},
+	valueCPU:    {Type: "cpu", Unit: "nanoseconds"},
+	valueOffCPU: {Type: "off-cpu", Unit: "nanoseconds"},
+	valueWall:   {Type: "wall", Unit: "nanoseconds"},
+	valueBytes:  {Type: "block-io", Unit: "bytes"},
+	valueIOTime: {Type: "block-io-time", Unit: "nanoseconds"},
+	valueFaults: {Type: "faults", Unit: "count"},
 }
 
-// timePlace is a sample, by its index, during a step of the recording.
-type timePlace struct{ sample, step uint32 }
+// Indexes of timedValues. The hits of each event follow.
+const (
+	valueEvents = iota
+	valueCPU
+	valueOffCPU
+	valueWall
+	valueBytes
+	valueIOTime
+	valueFaults
+	valueHits
+)
+
+// valuesOf returns the values of a kind of events, besides the first.
+func valuesOf(k eventKind) []int {
+	switch k {
+	case onCPU:
+		return []int{valueCPU}
+	case offCPU:
+		return []int{valueOffCPU, valueWall}
+	case blockIO:
+		return []int{valueBytes, valueIOTime}
+	case fault:
+		return []int{valueFaults}
+	}
+	return []int{valueHits + int(k-marker)}
+}
+
+// timeSpan is a weight of a sample, by its index, spread evenly over a part of the recording.
+// The weight is time in nanoseconds, the bytes of requests, or the number of page faults or
+// hits. Most of a recording of the machine is waiting, so spans take less memory than entries.
+type timeSpan struct {
+	from, length int64 // in nanoseconds, since the start
+	weight       int64
+	sample       uint32
+}
+
+// timeEntry is the weight of a sample, by its index, during a step of the recording.
+type timeEntry struct {
+	sample, step uint32
+	weight       int64
+}
+
+// summed returns entries sorted by sample and step, one for each of these. It overwrites
+// them.
+func summed(entries []timeEntry) []timeEntry {
+	slices.SortFunc(entries, func(a, b timeEntry) int {
+		return cmp.Or(cmp.Compare(a.sample, b.sample), cmp.Compare(a.step, b.step))
+	})
+	out := entries[:0]
+	for _, e := range entries {
+		if n := len(out); n > 0 && out[n-1].sample == e.sample && out[n-1].step == e.step {
+			out[n-1].weight += e.weight
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
 
 // timeRow identifies a sample.
 type timeRow struct {
-	stack profile.StackID
-	task  profile.Task
-	cpu   int
-	kind  eventKind
+	stack  profile.StackID
+	task   profile.Task
+	thread profile.ThreadID
+	cpu    int
+	kind   eventKind
 }
 
 // newTimedProfile reads the events of a recording. Threads are separate if perThread is
-// set. Waits have their reason as the last frame.
+// set. Waits have their reason as the last frame, requests and page faults their file.
 func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, error) {
 	p := *line.Profile
 	p.Functions, p.Frames, p.Stacks = slices.Clone(p.Functions), slices.Clone(p.Frames), slices.Clone(p.Stacks)
 	p.Tasks, p.Samples = nil, nil
-	p.ValueTypes = timedValues
-	t := &timedProfile{Profile: &p, step: int64(timeStep), weights: map[timePlace]int64{}}
+	p.ValueTypes = slices.Clone(timedValues[:])
+	hitsOf, places := map[string]eventKind{}, map[string]int{}
+	for _, m := range line.MarkerTypes {
+		places[m.Event]++
+		if _, ok := hitsOf[m.Event]; !ok {
+			hitsOf[m.Event] = marker + eventKind(len(hitsOf))
+			p.ValueTypes = append(p.ValueTypes, profile.ValueType{Type: m.Event, Unit: "count"})
+		}
+	}
+	step := max(int64(minStep), min(line.Interval, int64(maxStep)))
+	if line.Interval == 0 {
+		step = int64(maxStep)
+	}
+	t := &timedProfile{Profile: &p, line: line, step: step, limit: maxTimes, room: maxTimes / spanShare}
 	t.steps = t.stepsOf(line.End - line.Start)
 	rows := map[timeRow]uint32{}
+	kinds := make([]bool, int(marker)+len(hitsOf)) // that occur
 	tasks := map[profile.Task]profile.TaskID{}
 	row := func(r timeRow) uint32 {
 		id, ok := rows[r]
 		if !ok {
-			task, known := tasks[r.task]
-			if !known {
-				task = profile.TaskID(len(p.Tasks))
-				p.Tasks = append(p.Tasks, r.task)
-				tasks[r.task] = task
-			}
+			task := profile.Intern(&p.Tasks, tasks, r.task)
 			id = uint32(len(p.Samples))
 			rows[r] = id
 			p.Samples = append(p.Samples, profile.Sample{Stack: r.stack, Task: task, CPU: r.cpu, Values: make([]int64, len(p.ValueTypes))})
 			t.kinds = append(t.kinds, r.kind)
+			t.threads = append(t.threads, r.thread)
+			kinds[r.kind] = true
 		}
 		return id
 	}
-	notes := reasons{p: &p, line: line, frames: map[string]profile.FrameID{}, stacks: map[profile.StackID]profile.StackID{}}
-	waits := false
-	for id := range line.Threads {
-		task := taskAt(line, profile.ThreadID(id), perThread)
-		for e, err := range line.Events.OnCPU(profile.ThreadID(id)) {
+	// add counts an event: weight at a time and for a duration, and the values of its kind.
+	add := func(r timeRow, at, duration, weight int64, values ...int64) {
+		s := row(r)
+		of := p.Samples[s].Values
+		of[valueEvents]++
+		for i, v := range values {
+			of[valuesOf(r.kind)[i]] += v
+		}
+		t.add(s, at-line.Start, duration, weight)
+	}
+	notes := notes{p: &p, line: line, frames: map[string]profile.FrameID{}, stacks: map[profile.Stack]profile.StackID{}}
+	for i := range line.Threads {
+		id := profile.ThreadID(i)
+		task := taskAt(line, id, perThread)
+		for e, err := range line.Events.OnCPU(id) {
 			if err != nil {
 				return nil, err
 			}
-			r := timeRow{e.Stack, task(e.Time), -1, onCPU}
+			r := timeRow{e.Stack, task(e.Time), id, -1, onCPU}
 			if p.Meta.PerCPU {
 				r.cpu = e.CPU
 			}
-			s := row(r)
-			p.Samples[s].Values[0]++
-			p.Samples[s].Values[1] += e.Weight
-			p.Samples[s].Values[3] += e.Weight
-			t.add(s, e.Time-line.Start, 1, e.Weight)
+			add(r, e.Time, 1, e.Weight, e.Weight)
 		}
-		for e, err := range line.Events.OffCPU(profile.ThreadID(id)) {
+		for e, err := range line.Events.OffCPU(id) {
 			if err != nil {
 				return nil, err
 			}
-			s := row(timeRow{notes.on(e), task(e.Start), -1, offCPU})
-			p.Samples[s].Values[0]++
-			p.Samples[s].Values[2] += e.Duration
-			p.Samples[s].Values[3] += e.Duration
-			t.add(s, e.Start-line.Start, e.Duration, e.Duration)
-			waits = true
+			add(timeRow{notes.wait(e), task(e.Start), id, -1, offCPU}, e.Start, e.Duration, e.Duration, e.Duration, e.Duration)
+		}
+		for e, err := range line.Events.BlockIO(id) {
+			if err != nil {
+				return nil, err
+			}
+			bytes := int64(min(e.Bytes, math.MaxInt32))
+			add(timeRow{notes.request(e), task(e.Queued), id, -1, blockIO}, e.Queued, e.Completed-e.Queued, max(bytes, 1), bytes, e.Completed-e.Queued)
+		}
+		for e, err := range line.Events.Faults(id) {
+			if err != nil {
+				return nil, err
+			}
+			add(timeRow{notes.fault(e), task(e.Time), id, -1, fault}, e.Time, 1, e.Count, e.Count)
+		}
+		for e, err := range line.Events.Markers(id) {
+			if err != nil {
+				return nil, err
+			}
+			stack, hit := e.Stack, line.MarkerTypes[e.Type]
+			if places[hit.Event] > 1 {
+				stack = notes.on(stack, hit.Name)
+			}
+			add(timeRow{stack, task(e.Time), id, -1, hitsOf[hit.Event]}, e.Time, 1, 1, 1)
 		}
 	}
-	if !waits {
-		p.ValueTypes = p.ValueTypes[:2]
-		for i := range p.Samples {
-			p.Samples[i].Values = p.Samples[i].Values[:2]
-		}
-	}
+	t.keepValues(kinds)
+	t.bound()
 	return t, nil
+}
+
+// keepValues leaves out the values of kinds of events that do not occur. On the CPU, all
+// time is also wall time.
+func (t *timedProfile) keepValues(kinds []bool) {
+	keep := []int{valueEvents}
+	for kind, occurs := range kinds {
+		if occurs || eventKind(kind) == onCPU {
+			keep = append(keep, valuesOf(eventKind(kind))...)
+		}
+	}
+	p := t.Profile
+	all := p.ValueTypes
+	p.ValueTypes = nil
+	for _, v := range keep {
+		p.ValueTypes = append(p.ValueTypes, all[v])
+	}
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		if t.kinds[i] == onCPU {
+			s.Values[valueWall] = s.Values[valueCPU]
+		}
+		for k, v := range keep {
+			s.Values[k] = s.Values[v] // keep ascends
+		}
+		s.Values = s.Values[:len(keep)]
+	}
 }
 
 // stepsOf returns the number of steps in a duration.
@@ -125,27 +260,97 @@ func (t *timedProfile) stepsOf(duration int64) int { return int(max(0, duration)
 func (t *timedProfile) add(sample uint32, from, duration, weight int64) {
 	end := min(from+max(duration, 1), int64(t.steps)*t.step)
 	from = max(0, min(from, end-1))
-	length := end - from
+	t.spans = append(t.spans, timeSpan{from, max(end-from, 1), weight, sample})
+	if len(t.spans) >= t.room {
+		t.shrink()
+	}
+}
+
+// shrink halves the number of spans, if it can: it adds up those within a step, and then makes
+// the unit of times coarser.
+func (t *timedProfile) shrink() {
+	t.merge()
+	for len(t.spans) > t.limit/spanShare/2 && t.steps > 1 {
+		t.coarsen()
+	}
+	t.room = max(t.limit/spanShare, 2*len(t.spans)) // one step has a span for each sample
+}
+
+// bound makes the unit of times coarser until there are at most limit entries.
+func (t *timedProfile) bound() {
+	t.merge()
+	for t.steps > 1 {
+		entries := 0
+		for _, s := range t.spans {
+			entries += int((s.from+s.length-1)/t.step-s.from/t.step) + 1
+		}
+		if entries <= t.limit {
+			return
+		}
+		t.coarsen()
+	}
+}
+
+// coarsen doubles the unit of times.
+func (t *timedProfile) coarsen() {
+	t.step *= 2
+	t.steps = (t.steps + 1) / 2
+	t.merge()
+}
+
+// merge adds up the spans of a sample that lie within the same step, and sorts the spans by
+// sample and time.
+func (t *timedProfile) merge() {
+	for i := range t.spans {
+		s := &t.spans[i]
+		if first := s.from / t.step; first == (s.from+s.length-1)/t.step {
+			s.from, s.length = first*t.step, t.step
+		}
+	}
+	slices.SortFunc(t.spans, func(a, b timeSpan) int {
+		return cmp.Or(cmp.Compare(a.sample, b.sample), cmp.Compare(a.from, b.from), cmp.Compare(a.length, b.length))
+	})
+	out := t.spans[:0]
+	for _, s := range t.spans {
+		if n := len(out); n > 0 && out[n-1].sample == s.sample && out[n-1].from == s.from && out[n-1].length == s.length {
+			out[n-1].weight += s.weight
+			continue
+		}
+		out = append(out, s)
+	}
+	t.spans = out
+}
+
+// entries yields the weights above 0 of merged spans by sample and step.
+func (t *timedProfile) entries(yield func(timeEntry) bool) {
+	var of []timeEntry // of a sample
+	for i, s := range t.spans {
+		of = t.spread(of, s)
+		if i+1 < len(t.spans) && t.spans[i+1].sample == s.sample {
+			continue
+		}
+		for _, e := range summed(of) {
+			if e.weight > 0 && !yield(e) {
+				return
+			}
+		}
+		of = of[:0]
+	}
+}
+
+// spread appends a span's entries.
+func (t *timedProfile) spread(to []timeEntry, s timeSpan) []timeEntry {
 	var done int64
-	for at := from; at < end; {
+	for at, end := s.from, s.from+s.length; at < end; {
 		next := min((at/t.step+1)*t.step, end)
-		share := weight
+		share := s.weight
 		if next < end {
-			share = int64(float64(weight) * (float64(next-from) / float64(length)))
+			share = int64(float64(s.weight) * (float64(next-s.from) / float64(s.length)))
 		}
-		t.weights[timePlace{sample, uint32(at / t.step)}] += share - done
-		done = share
-		at = next
+		to = append(to, timeEntry{s.sample, uint32(at / t.step), share - done})
+		done, at = share, next
 	}
-	for len(t.weights) > maxTimes && t.steps > 1 {
-		coarse := make(map[timePlace]int64, len(t.weights)/2)
-		for at, w := range t.weights {
-			coarse[timePlace{at.sample, at.step / 2}] += w
-		}
-		t.weights = coarse
-		t.step *= 2
-		t.steps = (t.steps + 1) / 2
-	}
+	return to
 }
 
 // taskAt returns a function that returns a thread's task at a time, for times in
@@ -170,45 +375,65 @@ func taskAt(line *profile.Timeline, id profile.ThreadID, perThread bool) func(at
 	}
 }
 
-// reasons puts the reasons of waits on their stacks.
-type reasons struct {
+// notes puts notes on stacks: reasons of waits, and the files of requests and page faults.
+type notes struct {
 	p      *profile.Profile
 	line   *profile.Timeline
 	frames map[string]profile.FrameID
-	stacks map[profile.StackID]profile.StackID
+	stacks map[profile.Stack]profile.StackID
 }
 
-// on returns the stack of a wait with its reason.
-func (r *reasons) on(e profile.OffCPU) profile.StackID {
-	reason := r.line.Reasons[e.Stack]
+// wait returns the stack of a wait with its reason.
+func (n *notes) wait(e profile.OffCPU) profile.StackID {
+	reason := n.line.Reasons[e.Stack]
 	switch {
 	case e.State == profile.StateRunnable:
 		reason = "preempted"
 	case reason == "":
 		reason = "off-cpu"
 	}
-	if s, ok := r.stacks[e.Stack]; ok && r.p.Stacks[s].Frame == r.frames[reason] {
-		return s
+	return n.on(e.Stack, reason)
+}
+
+// request returns the stack of a request to a block device with its file and operation.
+func (n *notes) request(e profile.BlockIO) profile.StackID {
+	stack := e.Stack
+	if e.File != "" {
+		stack = n.on(stack, e.File)
 	}
-	frame, ok := r.frames[reason]
+	return n.on(stack, fmt.Sprintf("%s %v%v", e.Device, e.Op, e.Flags))
+}
+
+// fault returns the stack of a page fault with the file of the page.
+func (n *notes) fault(e profile.Fault) profile.StackID {
+	return n.on(e.Stack, cmp.Or(e.File, "memory without a file"))
+}
+
+// on returns a stack with a note.
+func (n *notes) on(stack profile.StackID, text string) profile.StackID {
+	frame, ok := n.frames[text]
 	if !ok {
-		r.p.Functions = append(r.p.Functions, profile.Function{Name: "[" + reason + "]"})
-		r.p.Frames = append(r.p.Frames, profile.Frame{Function: profile.FunctionID(len(r.p.Functions) - 1), Kind: profile.KindMarker})
-		frame = profile.FrameID(len(r.p.Frames) - 1)
-		r.frames[reason] = frame
+		n.p.Functions = append(n.p.Functions, profile.Function{Name: "[" + text + "]"})
+		n.p.Frames = append(n.p.Frames, profile.Frame{Function: profile.FunctionID(len(n.p.Functions) - 1), Kind: profile.KindMarker})
+		frame = profile.FrameID(len(n.p.Frames) - 1)
+		n.frames[text] = frame
 	}
-	r.p.Stacks = append(r.p.Stacks, profile.Stack{Parent: e.Stack, Frame: frame})
-	s := profile.StackID(len(r.p.Stacks) - 1)
-	r.stacks[e.Stack] = s
+	at := profile.Stack{Parent: stack, Frame: frame}
+	s, ok := n.stacks[at]
+	if !ok {
+		n.p.Stacks = append(n.p.Stacks, at)
+		s = profile.StackID(len(n.p.Stacks) - 1)
+		n.stacks[at] = s
+	}
 	return s
 }
 
-// timesTable is the table of times: for each row of samples its entries.
+// timesTable is the table of times of rows of samples.
 type timesTable struct {
 	header  times
-	counts  []uint64
-	steps   []uint64 // since the row's previous entry
-	weights []uint64 // divided by the scale
+	counts  []int // of each row's entries
+	rows    []sampleRow
+	entries iter.Seq[timeEntry] // whose sample is a row
 }
 
 // times describes the table of times in the page's data.
@@ -219,37 +444,67 @@ type times struct {
 	// Entries is the number of entries, and Scale the divisor of their weights.
 	Entries int   `json:"entries"`
 	Scale   int64 `json:"scale"`
+	// Threads are the threads of the recording, with an array for each column.
+	Threads threads `json:"threads"`
 }
 
-// table returns the table of times of rows. of is the row of each sample.
-func (t *timedProfile) table(rows int, of []uint32) timesTable {
-	sums := map[timePlace]int64{}
-	for at, w := range t.weights {
-		if w > 0 {
-			sums[timePlace{of[at.sample], at.step}] += w
+// threads is a table of threads.
+type threads struct {
+	Name []string `json:"name"` // the last one
+	PID  []int    `json:"pid"`
+	TID  []int    `json:"tid"`
+}
+
+// table returns the table of times of rows. of is the row of each sample, which replaces the
+// sample in the spans.
+func (t *timedProfile) table(rows []sampleRow, of []uint32) timesTable {
+	for i := range t.spans {
+		t.spans[i].sample = of[t.spans[i].sample]
+	}
+	t.merge()
+	table := timesTable{header: times{Step: t.step, Steps: t.steps}, counts: make([]int, len(rows)), rows: rows, entries: t.entries}
+	h := &table.header
+	for e := range table.entries {
+		table.counts[e.sample]++
+		h.Entries++
+		for a := e.weight; a != 0; {
+			h.Scale, a = a, h.Scale%a
 		}
 	}
-	places := make([]timePlace, 0, len(sums))
-	var scale int64
-	for at, w := range sums {
-		places = append(places, at)
-		for a := w; a != 0; {
-			scale, a = a, scale%a
+	h.Scale = max(h.Scale, 1)
+	for _, thread := range t.line.Threads {
+		names := thread.Names
+		if len(names) == 0 {
+			names = t.line.Processes[thread.Process].Names
 		}
-	}
-	scale = max(scale, 1)
-	slices.SortFunc(places, func(a, b timePlace) int {
-		return cmp.Or(cmp.Compare(a.sample, b.sample), cmp.Compare(a.step, b.step))
-	})
-	table := timesTable{header: times{t.step, t.steps, len(places), scale}, counts: make([]uint64, rows)}
-	for i, at := range places {
-		table.counts[at.sample]++
-		step := uint64(at.step)
-		if i > 0 && places[i-1].sample == at.sample {
-			step -= uint64(places[i-1].step)
-		}
-		table.steps = append(table.steps, step)
-		table.weights = append(table.weights, uint64(sums[at]/scale))
+		h.Threads.Name = append(h.Threads.Name, plain.Terminal(profile.LastName(names)))
+		h.Threads.PID = append(h.Threads.PID, t.line.Processes[thread.Process].PID)
+		h.Threads.TID = append(h.Threads.TID, thread.TID)
 	}
 	return table
+}
+
+// write writes the columns of the table.
+func (t *timesTable) write(out *columnWriter) {
+	for _, n := range t.counts {
+		out.uint(uint64(n))
+	}
+	var last timeEntry
+	for e := range t.entries {
+		step := e.step
+		if e.sample == last.sample {
+			step -= last.step // of the first entry, 0
+		}
+		out.uint(uint64(step))
+		last = e
+	}
+	for e := range t.entries {
+		out.uint(uint64(e.weight / t.header.Scale))
+	}
+	for _, r := range t.rows {
+		out.uint(uint64(r.thread))
+	}
+	for _, r := range t.rows {
+		out.uint(uint64(r.kind))
+	}
 }

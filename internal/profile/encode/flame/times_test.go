@@ -1,10 +1,13 @@
 package flame
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/timeline"
 	"fulgur/internal/profile/timeline/timelinetest"
 )
 
@@ -20,15 +23,17 @@ func TestTimedProfile(t *testing.T) {
 	}
 	sums := make([]int64, len(timed.Samples))
 	waits := map[uint32]int64{}
-	for at, w := range timed.weights {
+	for at := range timed.entries {
+		w := at.weight
 		sums[at.sample] += w
 		if timed.kinds[at.sample] == offCPU {
-			waits[at.step] += w
+			waits[at.step/uint32(20*ms/timed.step)] += w
 		}
 	}
 	for i, s := range timed.Samples {
-		if want := s.Values[3]; sums[i] != want {
-			t.Errorf("sample %d has %d ns in its times, want %d", i, sums[i], want)
+		want := s.Values[map[eventKind]int{onCPU: valueWall, offCPU: valueWall, blockIO: valueBytes, fault: valueFaults, marker: valueHits, marker + 1: valueHits + 1}[timed.kinds[i]]]
+		if sums[i] != want {
+			t.Errorf("sample %d of kind %d has %d in its times, want %d", i, timed.kinds[i], sums[i], want)
 		}
 	}
 	// The first wait began after 5.5 ms.
@@ -42,8 +47,10 @@ func TestTimedProfile(t *testing.T) {
 			notes[timed.FrameName(f)] = true
 		}
 	}
-	if !notes["[preempted]"] {
-		t.Errorf("got the notes %v, want one of a preempted thread", notes)
+	for _, want := range []string{"[preempted]", "[memory without a file]", "[/lib/libc.so.6]", "[nvme0n1 read sync read-ahead]"} {
+		if !notes[want] {
+			t.Errorf("got the notes %v, want %s", notes, want)
+		}
 	}
 }
 
@@ -59,15 +66,102 @@ func TestTimesTable(t *testing.T) {
 	}
 	tree.timed = timed
 	rows, of := sampleRows(tree)
-	table := timed.table(len(rows), of)
+	table := timed.table(rows, of)
 	var entries, weight uint64
 	for _, n := range table.counts {
-		entries += n
+		entries += uint64(n)
 	}
-	for _, w := range table.weights {
-		weight += w * uint64(table.header.Scale)
+	for e := range table.entries {
+		weight += uint64(e.weight)
 	}
-	if int(entries) != table.header.Entries || int64(weight) != timed.Total(3) {
-		t.Errorf("got %d entries of %d with %d ns, want %d ns", entries, table.header.Entries, weight, timed.Total(3))
+	want := timed.Total(valueWall) + timed.Total(valueBytes) + timed.Total(valueFaults) + timed.Total(valueHits) + timed.Total(valueHits+1)
+	if int(entries) != table.header.Entries || int64(weight) != want || timed.Total(valueBytes) == 0 || timed.Total(valueFaults) == 0 || timed.Total(valueHits+1) == 0 {
+		t.Errorf("got %d entries of %d with a weight of %d, want %d", entries, table.header.Entries, weight, want)
+	}
+	// Each row has the thread and the kind of its samples.
+	for i, s := range timed.Samples {
+		row := of[i]
+		thread := timed.line.Threads[rows[row].thread]
+		if pid := timed.line.Processes[thread.Process].PID; pid != timed.Tasks[s.Task].PID || rows[row].kind != timed.kinds[i] {
+			t.Errorf("sample %d of process %d and kind %d is in the row of process %d and kind %d", i, timed.Tasks[s.Task].PID, timed.kinds[i], pid, rows[row].kind)
+		}
+	}
+}
+
+// The unit of times becomes coarser before there are too many entries. No weight is lost.
+func TestManyTimes(t *testing.T) {
+	const samples, limit, length = 3, 1000, int64(2000)
+	check := func(timed *timedProfile, want int64) {
+		t.Helper()
+		timed.bound()
+		entries, sums := 0, make([]int64, samples)
+		for e := range timed.entries {
+			entries++
+			sums[e.sample] += e.weight
+		}
+		if entries > limit || timed.step < samples*2 || int64(timed.steps)*timed.step < length || len(timed.spans) > limit/spanShare {
+			t.Errorf("got %d spans and %d entries, %d steps of %d; want at most %d, for %d", len(timed.spans), entries, timed.steps, timed.step, limit, length)
+		}
+		for s, sum := range sums {
+			if sum != want {
+				t.Errorf("sample %d has a weight of %d, want %d", s, sum, want)
+			}
+		}
+	}
+	long := &timedProfile{step: 1, steps: int(length), limit: limit, room: limit / spanShare}
+	short := &timedProfile{step: 1, steps: int(length), limit: limit, room: limit / spanShare}
+	for s := range uint32(samples) {
+		long.add(s, 0, length, length)
+		for at := range length {
+			short.add(s, at, 1, 2)
+		}
+	}
+	if n := len(long.spans); n != samples {
+		t.Errorf("got %d spans, want one for each sample", n)
+	}
+	check(long, length)
+	check(short, 2*length)
+	// More samples than entries, in one step.
+	timed := &timedProfile{step: 1, steps: 1, limit: limit, room: limit / spanShare}
+	for s := range uint32(3 * limit) {
+		timed.add(s, 0, 1, 1)
+	}
+	timed.bound()
+	if n := len(timed.spans); n != 3*limit {
+		t.Errorf("got %d spans, want one for each sample", n)
+	}
+}
+
+// A page of a single event with times has the values of the event, which may not be time.
+func TestTimedEvent(t *testing.T) {
+	p, stacks := encodetest.TypicalStacks()
+	p.ValueTypes = []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cycles", Unit: "count"}}
+	tables := *p
+	tables.Tasks, tables.Samples = nil, nil
+	r, err := timeline.NewRecorder(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	thread := r.Thread(r.Process(42, 0), 42, 0)
+	r.NameThread(thread, 0, "tar")
+	for i := range 10 {
+		if err := r.AddOnCPU(thread, profile.OnCPU{Time: int64(i) * int64(time.Second), Stack: stacks[1], Weight: 1000 + int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line, err := r.Timeline(&tables, int64(10*time.Second), func(s profile.StackID) profile.StackID { return s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed, err := Options{Value: 1, Times: line}.timed(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(timed.ValueTypes, p.ValueTypes) || len(timed.spans) != 10 {
+		t.Errorf("got values %v at %d times, want %v at 10", timed.ValueTypes, len(timed.spans), p.ValueTypes)
+	}
+	if timed.Total(0) != 10 || timed.Total(1) != 10_045 {
+		t.Errorf("got %d samples with %d cycles, want 10 with 10045", timed.Total(0), timed.Total(1))
 	}
 }

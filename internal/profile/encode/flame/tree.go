@@ -224,7 +224,7 @@ func (m *merger) add(p *profile.Profile) (ends []uint32) {
 		names[i], groups[i] = plain.Terminal(label.Task(task)), plainText(groups[i])
 	}
 	// Order samples by CPU, group and process name: a known node belongs to the current process
-	// if its index is above that of the process.
+	// if its index is above the process's.
 	byProcess := make([]uint32, len(p.Samples))
 	for i := range byProcess {
 		byProcess[i] = uint32(i)

@@ -2,7 +2,7 @@
 // separated by ";", root first, then a space and the stack's value. flamegraph.pl,
 // inferno, speedscope and grep read it.
 //
-// The lines are those of `profile -f` of the BPF Compiler Collection
+// The lines have the format of `profile -f` of the BPF Compiler Collection
 // (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt). The first
 // frame is the task's name. Optionally, the suffix "_[k]" marks kernel frames, and a
 // frame "-" separates user and kernel frames. Inlined functions are ordinary frames,
@@ -10,6 +10,10 @@
 // because they would split functions. In profiles by thread the task is "comm-pid/tid",
 // as in `stackcollapse-perf.pl --tid` of the FlameGraph tools. In profiles by CPU a frame
 // "[CPU n]" comes first; in profiles by container, pod or unit, its name precedes the task.
+//
+// Times are in microseconds, as in bcc's offcputime. A first line "# off-cpu in
+// microseconds" states the value and the unit of values that are not counts. Flame graph
+// tools ignore it.
 package folded
 
 import (
@@ -63,7 +67,11 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	}
 	t := newTree(p, o)
 	out := bufio.NewWriter(w)
-	var line []byte
+	unit, amount := profile.PrintedUnit(p.ValueTypes[values[0]].Unit)
+	line := header(p, values, unit)
+	if _, err := out.Write(line); err != nil {
+		return fmt.Errorf("write folded stacks: %w", err)
+	}
 	var path []labelID
 	for _, e := range t.entries(p, values) {
 		line = line[:0]
@@ -81,7 +89,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		}
 		for i := range values {
 			line = append(line, ' ')
-			line = strconv.AppendInt(line, e.values[i], 10)
+			line = strconv.AppendInt(line, profile.Rounded(e.values[i], amount), 10)
 		}
 		line = append(line, '\n')
 		if _, err := out.Write(line); err != nil {
@@ -92,6 +100,19 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		return fmt.Errorf("write folded stacks: %w", err)
 	}
 	return nil
+}
+
+// header returns the line that states the unit of values, empty for counts.
+func header(p *profile.Profile, values []int, unit string) []byte {
+	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" {
+		return nil
+	}
+	names := make([]string, len(values))
+	for i, v := range values {
+		// A name has no spaces, so that readers can find it.
+		names[i] = cmp.Or(strings.ReplaceAll(plain.FoldedFrame(p.ValueTypes[v].Type), " ", "_"), "value")
+	}
+	return fmt.Appendf(nil, "# %s in %s\n", strings.Join(names, ", "), unit)
 }
 
 // entry is a line to write.

@@ -37,15 +37,7 @@ func newTree(p *profile.Profile, o Options) *tree {
 	t := &tree{nodes: make([]node, 1), stacks: make([]nodeID, len(p.Stacks))}
 
 	ids := map[string]labelID{}
-	intern := func(name string) labelID {
-		id, ok := ids[name]
-		if !ok {
-			id = labelID(len(t.labels))
-			ids[name] = id
-			t.labels = append(t.labels, name)
-		}
-		return id
-	}
+	intern := func(name string) labelID { return profile.Intern(&t.labels, ids, name) }
 	delimiter := intern("-")
 	frames := make([]labelID, len(p.Frames))
 	for i := 1; i < len(p.Frames); i++ {
@@ -57,15 +49,7 @@ func newTree(p *profile.Profile, o Options) *tree {
 	}
 
 	known := map[node]nodeID{}
-	push := func(n node) nodeID {
-		id, ok := known[n]
-		if !ok {
-			id = nodeID(len(t.nodes))
-			known[n] = id
-			t.nodes = append(t.nodes, n)
-		}
-		return id
-	}
+	push := func(n node) nodeID { return profile.Intern(&t.nodes, known, n) }
 	for i := 1; i < len(p.Stacks); i++ {
 		s := p.Stacks[i]
 		parent := t.stacks[s.Parent]

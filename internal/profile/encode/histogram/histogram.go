@@ -4,6 +4,7 @@ package histogram
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,15 @@ func Lines(unit string, slots []uint64) []string {
 		}
 		bar := strings.Repeat("*", int(n*width/peak))
 		lines = append(lines, fmt.Sprintf("%10d -> %-10d : %-8d |%-*s|", low, high, n, width, bar))
+	}
+	return lines
+}
+
+// Filled returns [Lines] without the empty slots before the first that is not empty.
+func Filled(unit string, slots []uint64) []string {
+	lines := Lines(unit, slots)
+	if first := slices.IndexFunc(slots, func(n uint64) bool { return n > 0 }); first > 0 {
+		lines = slices.Delete(lines, 1, 1+first)
 	}
 	return lines
 }

@@ -1,6 +1,7 @@
 package histogram
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,5 +19,19 @@ func TestLines(t *testing.T) {
 	}
 	if got := Lines("usecs", make([]uint64, 32)); got != nil {
 		t.Errorf("no requests: got %q, want nil", got)
+	}
+}
+
+func TestFilled(t *testing.T) {
+	all, want := Lines("nsecs", []uint64{0, 0, 3, 0, 1}), 3
+	got := Filled("nsecs", []uint64{0, 0, 3, 0, 1})
+	if len(got) != 1+want || got[0] != all[0] || !slices.Equal(got[1:], all[3:]) {
+		t.Errorf("got\n%s\nwant the first line and the last %d of\n%s", strings.Join(got, "\n"), want, strings.Join(all, "\n"))
+	}
+	if got := Filled("nsecs", []uint64{1, 0}); !slices.Equal(got, Lines("nsecs", []uint64{1, 0})) {
+		t.Errorf("slot 0 is not empty: got %q", got)
+	}
+	if got := Filled("nsecs", make([]uint64, 8)); got != nil {
+		t.Errorf("no intervals: got %q, want nil", got)
 	}
 }

@@ -40,13 +40,7 @@ func New(p *profile.Profile) *Table {
 		if p.Frames[s.Frame].Inlined {
 			r.outer = t.ofStack[s.Parent]
 		}
-		id, ok := known[r]
-		if !ok {
-			id = runID(len(t.runs))
-			known[r] = id
-			t.runs = append(t.runs, r)
-		}
-		t.ofStack[i] = id
+		t.ofStack[i] = profile.Intern(&t.runs, known, r)
 	}
 	t.ids = make([]uint32, len(t.runs))
 	return t

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"fmt"
 	"strings"
 
 	"fulgur/internal/profile/encode/proto"
@@ -85,6 +86,27 @@ func anyText(s string) (v proto.Message) {
 func anyNumber(n int64) (v proto.Message) {
 	v.Member(otelprofiles.AnyInt, n)
 	return v
+}
+
+// anyFlag returns a value of type bool.
+func anyFlag(b bool) (v proto.Message) {
+	n := int64(0)
+	if b {
+		n = 1
+	}
+	v.Member(otelprofiles.AnyBool, n)
+	return v
+}
+
+// anyValue returns the value of a [profile.Attribute].
+func anyValue(value any) proto.Message {
+	switch v := value.(type) {
+	case int64:
+		return anyNumber(v)
+	case bool:
+		return anyFlag(v)
+	}
+	return anyText(fmt.Sprint(value))
 }
 
 // keyValue appends an attribute of a resource or scope.

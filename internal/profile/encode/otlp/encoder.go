@@ -116,8 +116,8 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 	return sum.Sum(nil)[:16]
 }
 
-// processes returns the samples by process and owner, in the order of their PIDs. Samples that only
-// differ in what the format cannot express are added up.
+// processes returns the samples by process and owner, in the order of their PIDs. Samples
+// that only differ only in data that the format cannot express are added up.
 func (e *encoder) processes() []process {
 	type identity struct {
 		stack      int32
@@ -302,7 +302,7 @@ func (e *encoder) function(id profile.FunctionID) int32 {
 // architectures are the values of host.arch by uname -m.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// resource encodes what is known of a process and its machine.
+// resource encodes the attributes of a process and its machine.
 func (e *encoder) resource(p process) (m proto.Message) {
 	meta := e.p.Meta
 	if p.pid != 0 {
@@ -316,15 +316,27 @@ func (e *encoder) resource(p process) (m proto.Message) {
 	}
 	maps.Copy(machine, e.options.Resource)
 	maps.Copy(machine, ownerAttributes(e.p.OwnerAt(p.owner)))
-	for _, key := range slices.Sorted(maps.Keys(machine)) {
-		if value := machine[key]; value != "" {
-			keyValue(&m, otelprofiles.ResourceAttributes, valid(key), anyText(value))
+	all := map[string]proto.Message{otelprofiles.PID: {}} // already there
+	for key, value := range machine {
+		if value != "" {
+			all[valid(key)] = anyText(value)
 		}
+	}
+	for _, a := range e.p.Published[p.pid] {
+		// A process knows its service better than the name of its container or unit does. For
+		// everything else, others are more trustworthy.
+		if key := valid(a.Key); all[key] == nil || key == otelprofiles.ServiceName {
+			all[key] = anyValue(a.Value)
+		}
+	}
+	delete(all, otelprofiles.PID)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		keyValue(&m, otelprofiles.ResourceAttributes, key, all[key])
 	}
 	return m
 }
 
-// ownerAttributes returns what is known of an owner.
+// ownerAttributes returns the attributes of an owner.
 func ownerAttributes(o profile.Owner) map[string]string {
 	name, inPod := o.Container, ""
 	if o.Pod != "" {
@@ -340,7 +352,7 @@ func ownerAttributes(o profile.Owner) map[string]string {
 	return all
 }
 
-// scope encodes what is known of the run.
+// scope encodes the description of the run.
 func (e *encoder) scope() (m proto.Message) {
 	meta := e.p.Meta
 	m.String(otelprofiles.ScopeName, otelprofiles.Scope)
@@ -350,6 +362,12 @@ func (e *encoder) scope() (m proto.Message) {
 		}
 	}
 	keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.Run, anyText(runinfo.Text(e.p)))
+	if meta.RequestedFrequency > 0 {
+		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.RequestedFrequency, anyNumber(int64(meta.RequestedFrequency)))
+	}
+	if meta.NamesOmitted {
+		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.NamesOmitted, anyFlag(true))
+	}
 	for cause, n := range e.p.Losses {
 		if n > 0 {
 			keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.LossPrefix+profile.Loss(cause).String(), anyNumber(int64(n)))

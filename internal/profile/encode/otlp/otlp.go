@@ -23,7 +23,8 @@ type Options struct {
 // It fills in what the format leaves open as follows:
 //
 //   - There is a resource for each process, with the attributes of its container, pod and
-//     systemd unit, as far as known. Its profiles, one for each type of value, have
+//     systemd unit, as far as known, and those that it publishes itself, which override
+//     service.name only. Its profiles, one for each type of value, have
 //     the same samples, whose only value is the sum. Only the first has values of 0.
 //   - Each sample has the attributes thread.name and, if known, thread.id and
 //     cpu.logical_number. If the user part of its stack was truncated, fulgur.stack.end
@@ -34,7 +35,9 @@ type Options struct {
 //     whole address space. They have the attribute process.executable.build_id.gnu.
 //   - The period is set if it is the same for all samples, as in pprof's format.
 //   - The scope's attributes are the command line, the event, what was measured, and what
-//     was lost, "fulgur.lost.CAUSE" for a [profile.Loss].
+//     was lost, "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
+//     ("fulgur.frequency.requested") if the rate was lowered, and "fulgur.names.omitted" if
+//     functions were not looked up.
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.
 //   - Invalid UTF-8 is replaced by U+FFFD.
 func Write(w io.Writer, p *profile.Profile, o Options) error {

@@ -68,6 +68,59 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
+// TestReduced says in the scope's attributes what was left out to save CPU time and memory.
+func TestReduced(t *testing.T) {
+	p := encodetest.Typical()
+	p.Meta.RequestedFrequency, p.Meta.NamesOmitted = 999, true
+	found := 0
+	for _, a := range written(t, p).ResourceProfiles[0].ScopeProfiles[0].Scope.Attributes {
+		if a.Key == otelprofiles.RequestedFrequency && a.Value.GetIntValue() == 999 || a.Key == otelprofiles.NamesOmitted && a.Value.GetBoolValue() {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("got %d attributes, want 2", found)
+	}
+}
+
+// TestPublished adds what processes publish to their resources only, and lets them replace
+// nothing but the name of the service.
+func TestPublished(t *testing.T) {
+	p := encodetest.Owners()
+	pid := 0
+	for _, s := range p.Samples {
+		if task := p.Tasks[s.Task]; p.OwnerAt(task.Owner).Service() != "" && p.OwnerAt(task.Owner).ContainerID != "" {
+			pid = task.PID
+		}
+	}
+	if pid == 0 {
+		t.Fatal("got no process of a service in a container")
+	}
+	p.Published = map[int][]profile.Attribute{pid: {
+		{Key: "service.name", Value: "own"}, {Key: "container.id", Value: "forged"}, {Key: "process.pid", Value: int64(1)}, {Key: "host.name", Value: "forged"},
+		{Key: "text", Value: "a\xff"}, {Key: "number", Value: int64(-5)}, {Key: "flag", Value: true}, {Key: "off", Value: false},
+	}}
+	for _, r := range written(t, p).ResourceProfiles {
+		got := map[string]*common.AnyValue{}
+		for _, a := range r.Resource.Attributes {
+			if got[a.Key] != nil {
+				t.Errorf("got attribute %s twice", a.Key)
+			}
+			got[a.Key] = a.Value
+		}
+		if got["process.pid"].GetIntValue() != int64(pid) {
+			if got["service.name"].GetStringValue() == "own" || got["text"] != nil {
+				t.Errorf("another process got the attributes %v", got)
+			}
+			continue
+		}
+		if got["service.name"].GetStringValue() != "own" || got["container.id"].GetStringValue() == "forged" || got["host.name"].GetStringValue() == "forged" ||
+			got["text"].GetStringValue() != "a\ufffd" || got["number"].GetIntValue() != -5 || !got["flag"].GetBoolValue() || got["off"] == nil || got["off"].GetBoolValue() {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
 func TestWriteError(t *testing.T) {
 	if err := Write(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("got error %v, want %v", err, encodetest.ErrFullDisk)
@@ -99,8 +152,8 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// TestProfileID checks that the IDs of a profile are stable, and differ from those of its other
-// processes and values, and of another host or run.
+// TestProfileID checks that the IDs of a profile are stable, and differ by process,
+// value, host and run.
 func TestProfileID(t *testing.T) {
 	ids := func(p *profile.Profile) (list []string) {
 		for _, r := range written(t, p).ResourceProfiles {

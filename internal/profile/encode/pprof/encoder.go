@@ -136,7 +136,7 @@ func (e *encoder) writeLocations() {
 	}
 }
 
-// note records what is known about the mapping of frame id, the line with the given index
+// note records the mapping of frame id, the line with the given index
 // in a location.
 func (e *encoder) note(id profile.FrameID, index int) {
 	f := e.p.Frames[id]

@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Options holds what the profile itself does not contain.
+// Options holds data that the profile itself does not contain.
 type Options struct {
 	// System is set if the whole system was profiled, so no single program represents the
 	// profile.

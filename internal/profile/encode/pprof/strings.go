@@ -1,6 +1,10 @@
 package pprof
 
-import "strings"
+import (
+	"strings"
+
+	"fulgur/internal/profile"
+)
 
 // stringTable holds the strings of a profile, to which its messages refer by index. The
 // first is empty.
@@ -15,12 +19,5 @@ func newStringTable() *stringTable {
 
 // id returns the index of s, with invalid UTF-8 replaced by U+FFFD.
 func (t *stringTable) id(s string) int64 {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	id, ok := t.ids[s]
-	if !ok {
-		id = int64(len(t.list))
-		t.list = append(t.list, s)
-		t.ids[s] = id
-	}
-	return id
+	return profile.Intern(&t.list, t.ids, strings.ToValidUTF8(s, "\uFFFD"))
 }

@@ -80,7 +80,7 @@ func function(p *profile.Profile, id profile.FrameID) string {
 	switch {
 	case f.Inlined:
 		text += " (inlined)"
-	case f.Function != 0 && f.Mapping != 0 && p.Mappings[f.Mapping].Path != "[kernel.kallsyms]":
+	case f.Function != 0 && f.Mapping != 0 && p.Mappings[f.Mapping].Path != profile.KernelPath:
 		text += " (" + plain.Terminal(p.ModuleName(f.Mapping)) + ")"
 	}
 	return text

@@ -63,6 +63,15 @@ func amountsOf(unit string) scale {
 	return scale{1, unit, 0}
 }
 
+// amountsUpTo returns the scale for amounts up to the largest: short times are not 0.0 ms.
+func amountsUpTo(unit string, largest int64) scale {
+	const ms = 1_000_000
+	if unit == "nanoseconds" && largest < ms {
+		return scale{1e-3, "µs", 1}
+	}
+	return amountsOf(unit)
+}
+
 // sharesOf returns the scale for percentages of a total.
 func sharesOf(total int64) scale {
 	if total == 0 {
@@ -101,7 +110,7 @@ func (p pair) change() float64 { return p.after - p.before }
 
 // changes returns the functions that changed, in the scales of both profiles.
 func changes(p *profile.Profile, shown [2]scale) []change {
-	before, after := tally(p, 0), tally(p, 1)
+	before, after := tally(p, 0, leaf), tally(p, 1, leaf)
 	var list []change
 	for i, b := range before {
 		a := after[i]

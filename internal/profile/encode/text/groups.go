@@ -48,9 +48,14 @@ func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string 
 	for _, t := range types {
 		table[0] = append(table[0], t.Type)
 	}
-	for i, g := range groups {
-		for j, n := range g.Values {
-			table[i+1] = append(table[i+1], amountsOf(types[j].Unit).text(n))
+	for j, t := range types {
+		largest := int64(0)
+		for _, g := range groups {
+			largest = max(largest, g.Values[j])
+		}
+		amounts := amountsUpTo(t.Unit, largest)
+		for i, g := range groups {
+			table[i+1] = append(table[i+1], amounts.text(g.Values[j]))
 		}
 	}
 	widths := make([]int, len(types))

@@ -35,6 +35,10 @@ requests    bytes  latency  path
 			t.Errorf("%+v: got%s\nwant%s", test.o, got, test.want)
 		}
 	}
+	short := []Group{{"/a", []int64{1, 0, 999_999}}, {"/b", []int64{1, 0, 100}}}
+	if got, want := Groups(types, short, GroupOptions{By: "file", Value: 2, Rows: 2})[2], "0.1 µs"; !strings.Contains(got, want) {
+		t.Errorf("short times: got %q, want %q", got, want)
+	}
 	if groups[0].Name != "/a" || len(groups) != 4 {
 		t.Errorf("got modified input %+v, want it unchanged", groups)
 	}

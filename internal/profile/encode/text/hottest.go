@@ -12,19 +12,60 @@ import (
 // different source files, or none.
 type row struct {
 	name, module string
+	note         bool // not a function
 	self, total  int64
 }
 
 // Function is a function, or the unnamed frames of a module, with its self and total sums of
-// a value.
+// a value. In [Hottest.Programs], Self is the sum of the stacks in which the function is the
+// innermost one of a program.
 type Function struct {
 	Name, Module string
 	Self, Total  int64
 }
 
-// Functions returns the n functions of p with the highest self value, as in a summary.
-func Functions(p *profile.Profile, n, value int) (list []Function) {
-	for _, r := range hottest(p, n, value) {
+// Hottest is where a profile has most of a value, in lists with the highest sums first.
+type Hottest struct {
+	// Functions are functions with their self sums.
+	Functions []Function
+	// Programs are the innermost functions of programs, if most stacks end in notes, or all
+	// in a few functions that are none of them. Otherwise there are none.
+	Programs []Function
+	// Reasons are the notes at the ends of stacks, if most stacks end in notes.
+	Reasons []Function
+}
+
+// HottestOf returns up to n of the hottest functions of p by a value.
+func HottestOf(p *profile.Profile, n, value int) Hottest {
+	rows := hottest(p, len(p.Frames), value)
+	notes, reasons := int64(0), []row(nil)
+	for _, r := range rows {
+		if r.note {
+			notes += r.self
+			reasons = append(reasons, r)
+		}
+	}
+	h := Hottest{Functions: functions(rows, n)}
+	isNoted := 2*notes > p.Total(value)
+	if isNoted {
+		h.Reasons = functions(reasons, n)
+	}
+	if isNoted || len(rows) <= fewLeaves && !endsInPrograms(p, value) {
+		h.Programs = functions(innermost(p, value), n)
+	}
+	if slices.Equal(h.Programs, h.Functions) {
+		h.Programs = nil
+	}
+	return h
+}
+
+// fewLeaves is the maximum number of functions that say less about a profile than the
+// functions that call them: an allocator's, for example, or the kernel's at a tracepoint.
+const fewLeaves = 4
+
+// functions returns the first n rows.
+func functions(rows []row, n int) (list []Function) {
+	for _, r := range rows[:min(n, len(rows))] {
 		list = append(list, Function{r.name, r.module, r.self, r.total})
 	}
 	return list
@@ -33,7 +74,13 @@ func Functions(p *profile.Profile, n, value int) (list []Function) {
 // hottest returns up to n rows of p with the highest self value, hottest first, without
 // rows whose self value is 0.
 func hottest(p *profile.Profile, n, value int) []row {
-	rows := slices.DeleteFunc(tally(p, value), func(r row) bool { return r.self == 0 })
+	return sorted(tally(p, value, leaf), n)
+}
+
+// sorted returns up to n rows with the highest self value, hottest first, without rows
+// whose self value is 0.
+func sorted(rows []row, n int) []row {
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.self == 0 })
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
 			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
@@ -41,20 +88,27 @@ func hottest(p *profile.Profile, n, value int) []row {
 	return rows[:min(n, len(rows))]
 }
 
+// leaf returns the leaf of a stack.
+func leaf(frames []profile.FrameID) (profile.FrameID, bool) { return frames[0], true }
+
 // tally returns all rows of p with their sums of a value, in an order independent of the
-// value.
-func tally(p *profile.Profile, value int) []row {
+// value. own returns the frame of a stack, given innermost first, whose function has the
+// value as its self value.
+func tally(p *profile.Profile, value int, own func([]profile.FrameID) (f profile.FrameID, ok bool)) []row {
 	rows, rowOf := newRows(p)
 	// counted holds the last sample, numbered from 1, that each row's total includes.
 	counted := make([]int, len(rows))
 	var frames []profile.FrameID
 	for i, s := range p.Samples {
 		frames = p.AppendFrames(frames[:0], s.Stack)
-		for depth, f := range frames {
+		if len(frames) == 0 {
+			continue
+		}
+		if f, ok := own(frames); ok {
+			rows[rowOf[f]].self += s.Values[value]
+		}
+		for _, f := range frames {
 			r := rowOf[f]
-			if depth == 0 {
-				rows[r].self += s.Values[value]
-			}
 			if counted[r] != i+1 {
 				counted[r] = i + 1
 				rows[r].total += s.Values[value]
@@ -72,8 +126,8 @@ func newRows(p *profile.Profile) (rows []row, rowOf []int) {
 	rowOf = make([]int, len(p.Frames))
 	for id := 1; id < len(p.Frames); id++ {
 		f := p.Frames[id]
-		module := "-"
-		if f.Kind != profile.KindMarker {
+		module, note := "-", f.Kind == profile.KindMarker
+		if !note {
 			module = p.ModuleName(f.Mapping)
 		}
 		k := key{name: p.GroupName(profile.FrameID(id)), system: p.Functions[f.Function].SystemName, module: module}
@@ -81,7 +135,7 @@ func newRows(p *profile.Profile) (rows []row, rowOf []int) {
 		if !ok {
 			r = len(rows)
 			index[k] = r
-			rows = append(rows, row{name: k.name, module: module})
+			rows = append(rows, row{name: k.name, module: module, note: note})
 		}
 		rowOf[id] = r
 	}

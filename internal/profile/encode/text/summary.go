@@ -23,6 +23,9 @@ type SummaryOptions struct {
 	Functions int
 	// Value is the index of the value to rank by, in [profile.Profile.ValueTypes].
 	Value int
+	// Columns is the width of the terminal in characters, 0 if there is none. Names are cut
+	// to fit.
+	Columns int
 	// All shows the totals of all values, rather than of the first and the ranking value.
 	// A profile with events of different kinds shows them anyway.
 	All bool
@@ -34,7 +37,9 @@ type SummaryOptions struct {
 //
 // In the table, self is the share of stacks whose leaf is the function, and total the
 // share of stacks that contain it, counted once if it recurs. Unnamed frames are grouped
-// by module.
+// by module. If most stacks end in notes, or all in a few functions that are no program's,
+// inner is the share of stacks in which the function is the innermost one of a program, and
+// a second table has the notes.
 func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
 		return fmt.Errorf("write summary: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
@@ -55,14 +60,20 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	}
 	fmt.Fprintln(&out)
 	out.WriteString(Losses(p.Losses))
-	writeTable(&out, hottest(p, o.Functions, o.Value), p.Total(o.Value))
+	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
+	if len(h.Programs) > 0 {
+		writeTable(&out, "inner", h.Programs, total, o.Columns)
+		writeReasons(&out, h.Reasons, total, o.Columns)
+	} else {
+		writeTable(&out, "self", h.Functions, total, o.Columns)
+	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
 }
 
-// Losses returns a line for each cause of losses: what is lost, in a column, its effect
+// Losses returns a line for each cause of losses: the loss, in a column, its effect
 // and the remedy.
 func Losses(l profile.Losses) string {
 	var w strings.Builder
@@ -96,22 +107,46 @@ func Stripped(s profile.StrippedFiles) (lines []string) {
 	return lines
 }
 
-// writeTable writes rows with their shares of total.
-func writeTable(w *strings.Builder, rows []row, total int64) {
+// writeTable writes functions with their shares of total, on a terminal with the given
+// number of columns, or with 0 for none. own is the heading of the self share.
+func writeTable(w *strings.Builder, own string, rows []Function, total int64, columns int) {
 	if len(rows) == 0 {
 		return
 	}
-	width := len("function")
+	const shares, gap, readable = 18, 2, 16
+	width, modules := len("function"), len("module")
 	for i := range rows {
-		rows[i].name = cut(rows[i].name, functionWidth)
-		rows[i].module = cut(rows[i].module, moduleWidth)
-		width = max(width, utf8.RuneCountInString(rows[i].name))
+		rows[i].Module = cut(rows[i].Module, moduleWidth)
+		modules = max(modules, utf8.RuneCountInString(rows[i].Module))
 	}
-	fmt.Fprintf(w, "\n    self   total  %-*s  module\n", width, "function")
+	limit := functionWidth
+	if columns > 0 {
+		limit = min(limit, max(columns-shares-gap-modules, readable))
+	}
+	for i := range rows {
+		rows[i].Name = cut(rows[i].Name, limit)
+		width = max(width, utf8.RuneCountInString(rows[i].Name))
+	}
+	fmt.Fprintf(w, "\n%8s   total  %-*s  module\n", own, width, "function")
 	for _, r := range rows {
 		fmt.Fprintf(w, "  %5.1f%%  %5.1f%%  %-*s  %s\n",
-			percent(r.self, total), percent(r.total, total),
-			width, r.name, r.module)
+			percent(r.Self, total), percent(r.Total, total),
+			width, r.Name, r.Module)
+	}
+}
+
+// writeReasons writes the notes at the ends of stacks with their shares of total.
+func writeReasons(w *strings.Builder, reasons []Function, total int64, columns int) {
+	if len(reasons) == 0 {
+		return
+	}
+	limit := functionWidth
+	if columns > 0 {
+		limit = min(limit, max(columns-10, 16))
+	}
+	fmt.Fprintf(w, "\n   share  stack ends in\n")
+	for _, r := range reasons {
+		fmt.Fprintf(w, "  %5.1f%%  %s\n", percent(r.Self, total), cut(r.Name, limit))
 	}
 }
 

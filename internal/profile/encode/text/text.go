@@ -32,7 +32,7 @@ type Options struct {
 // Collection (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
 // the frames with the leaf first, a dash with the task's name and process ID, and the
 // value. Stacks whose value is 0 are left out. The largest value comes last, where it is
-// visible when the output scrolls. The file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
+// visible when the output scrolls. Values that are not counts have their unit. The file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
 // function, both as in perf: "parse http.cc:52 (inlined)".
 //
 // A line in brackets after the root marks a user stack that was truncated, so that its root
@@ -48,6 +48,10 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	})
 	names := frameNames(p, o)
 	out := bufio.NewWriter(w)
+	unit, amount := profile.PrintedUnit(p.ValueTypes[o.Value].Unit)
+	if unit = plain.Terminal(unit); unit == "count" {
+		unit = ""
+	}
 	var frames []profile.FrameID
 	var lines []byte
 	for _, s := range samples {
@@ -63,8 +67,9 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		if isCut(p, s.End, frames) {
 			lines = fmt.Appendf(lines, "    [truncated: %s]\n", s.End)
 		}
-		lines = fmt.Appendf(lines, "    %-16s %s (%s)\n        %d\n\n",
-			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p.Tasks[s.Task], s.CPU), s.Values[o.Value])
+		lines = fmt.Appendf(lines, "    %-16s %s (%s)\n        %s\n\n",
+			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p.Tasks[s.Task], s.CPU),
+			strings.TrimRight(fmt.Sprint(profile.Rounded(s.Values[o.Value], amount), " ", unit), " "))
 		if _, err := out.Write(lines); err != nil {
 			return fmt.Errorf("write stacks as text: %w", err)
 		}

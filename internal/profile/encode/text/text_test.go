@@ -143,6 +143,73 @@ func TestHottestIgnoresFiles(t *testing.T) {
 	}
 }
 
+// If most stacks end in notes, or all in a few functions of the kernel, the functions of programs
+// are listed.
+func TestHottestOfPrograms(t *testing.T) {
+	for _, test := range []struct {
+		waits bool
+		want  string
+	}{
+		{false, `   inner   total  function  module
+   62.5%   62.5%  load      app
+   37.5%  100.0%  main      app
+`},
+		{true, `   inner   total  function       module
+   68.0%   68.0%  load           app
+   12.0%   80.0%  main           app
+   12.0%   12.0%  worker_thread  kernel.kallsyms
+    8.0%   88.0%  read           libc.so.6
+
+   share  stack ends in
+   48.0%  [disk read]
+   12.0%  [idle worker]
+    8.0%  [futex]
+`},
+	} {
+		p := waiting(test.waits)
+		var out strings.Builder
+		if err := Summary(&out, p, SummaryOptions{Functions: 4}); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _ := strings.Cut(out.String(), "\n\n"); got != test.want {
+			t.Errorf("waits %v: got\n%swant\n%s", test.waits, got, test.want)
+		}
+	}
+}
+
+// waiting returns a profile whose stacks all end in two functions of the kernel, or with more
+// waits than that.
+func waiting(waits bool) *profile.Profile {
+	b := profile.NewBuilder(profile.ValueType{Type: "waits", Unit: "count"})
+	frame := func(name, path string, kind profile.Kind) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Mapping: b.Mapping(profile.Mapping{Path: path}), Kind: kind})
+	}
+	main, read := frame("main", "/bin/app", profile.KindUser), frame("load", "/bin/app", profile.KindUser)
+	libc, golang := frame("read", "/lib/libc.so.6", profile.KindUser), frame("runtime.park", "/bin/go", profile.KindUser)
+	kernel, worker := frame("vfs_read", "[kernel.kallsyms]", profile.KindKernel), frame("worker_thread", "[kernel.kallsyms]", profile.KindKernel)
+	event, exit := frame("syscall_trace_enter", "[kernel.kallsyms]", profile.KindKernel), frame("syscall_exit_work", "[kernel.kallsyms]", profile.KindKernel)
+	add := func(n int64, frames ...profile.FrameID) {
+		var stack profile.StackID
+		for _, f := range frames {
+			stack = b.Push(stack, f)
+		}
+		b.Add(profile.Sample{Stack: stack, CPU: -1, Values: []int64{n}})
+	}
+	add(5, main, read, libc, kernel, event)
+	add(3, main, libc, exit)
+	if !waits {
+		return b.Profile(profile.Meta{}, profile.Losses{})
+	}
+	note := func(name string) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Kind: profile.KindMarker})
+	}
+	add(12, main, read, libc, kernel, note("[disk read]"))
+	add(2, golang, libc, kernel, note("[futex]"))
+	schedule := frame("__schedule", "[kernel.kallsyms]", profile.KindKernel)
+	add(3, worker, schedule, note("[idle worker]"))
+	return b.Profile(profile.Meta{}, profile.Losses{})
+}
+
 func TestErrors(t *testing.T) {
 	p := encodetest.Typical()
 	for _, v := range []int{-1, 2} {
@@ -178,6 +245,24 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		if err := Write(io.Discard, p, Options{}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// On a narrow terminal, rows of the table fit.
+func TestSummaryColumns(t *testing.T) {
+	for columns, want := range map[int]int{60: 60, 80: 80, 200: 100} {
+		var out bytes.Buffer
+		if err := Summary(&out, encodetest.Typical(), SummaryOptions{Functions: 20, Columns: columns}); err != nil {
+			t.Fatal(err)
+		}
+		_, table, _ := strings.Cut(out.String(), "\n\n")
+		longest := 0
+		for line := range strings.Lines(table) {
+			longest = max(longest, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
+		}
+		if longest > want || longest < 50 {
+			t.Errorf("%d columns: got a row of %d, want at most %d:\n%s", columns, longest, want, table)
 		}
 	}
 }

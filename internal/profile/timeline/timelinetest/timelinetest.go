@@ -14,7 +14,7 @@ import (
 const Start = int64(5_000_000_000)
 
 // Recording returns a recording of 100 ms with two processes of the same ID and one event
-// of every kind. Its stacks are those of [encodetest.Typical]. Process 42 is on the CPU
+// of every kind. Its stacks come from [encodetest.Typical]. Process 42 is on the CPU
 // for 6 ms, and off it for 20.000001 ms, reading from a disk, and for 0.3 ms, preempted.
 // It reads 4096 bytes and writes 512.
 func Recording(t testing.TB) *profile.Timeline {
@@ -65,6 +65,13 @@ func Recording(t testing.TB) *profile.Timeline {
 	}))
 	must(r.AddFault(worker, profile.Fault{Time: Start + 4*ms, Address: 0x7f0000001000, File: "/lib/libc.so.6", Offset: 0x1000, Major: true, Latency: 2 * ms, Stack: stack(6), Count: 1}))
 	must(r.AddFault(worker, profile.Fault{Time: Start + 7*ms, Address: 0xffffffff81000000, Stack: stack(6), Count: 1}))
+	opened := r.AddMarkerType(profile.MarkerType{
+		Name: "syscalls:sys_enter_openat", Event: "tracepoint:syscalls:sys_enter_open*", Fields: []string{"dfd", "filename", `{"key"}`},
+	})
+	called := r.AddMarkerType(profile.MarkerType{Name: "uprobe:main", Event: "uprobe:/bin/tar:main"})
+	// A later event can arrive first.
+	must(r.AddMarker(main, profile.Marker{Time: Start + 4*ms, Type: opened, Values: []string{"-100", "/etc/\x1b\"\xff", ""}, Stack: stack(6)}))
+	must(r.AddMarker(main, profile.Marker{Time: Start + 3*ms, Type: called, Stack: stack(2)}))
 	r.Count(sh, profile.CounterRSS, Start+10*ms, 4096)
 	r.Count(sh, profile.CounterRSS, Start+90*ms, -4096)
 	must(r.AddOnCPU(quiet, profile.OnCPU{Time: Start + 61*ms, Stack: stack(2), Weight: ms}))
@@ -73,6 +80,7 @@ func Recording(t testing.TB) *profile.Timeline {
 
 	line, err := r.Timeline(p, Start+100*ms, func(s profile.StackID) profile.StackID { return s })
 	must(err)
+	line.Events = timeline.Sorted(line.Events)
 	line.Interval, line.OffCPUWhole = ms, true
 	line.Reasons = map[profile.StackID]string{stack(18): "disk read"}
 	return line

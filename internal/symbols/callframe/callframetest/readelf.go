@@ -79,11 +79,15 @@ func (f FDE) Addresses(n uint64) []uint64 {
 // Installed returns the programs and libraries of the distribution that are large, or
 // special: written in C and C++, with much assembly, with cold parts, linked by lld, and
 // with few FDEs. It skips the test if there are none, and fails it in CI if one is missing.
+// Only long tests get chromium and cc1plus, which have tens of thousands of functions.
 func Installed(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, tool := range []string{"git", "xz", "chromium"} {
 		path := testenv.Tool(t, tool)
+		if tool == "chromium" && !testenv.IsLong() {
+			continue
+		}
 		if tool == "chromium" {
 			path = "/usr/lib/chromium/chromium" // the command is a script
 		}
@@ -97,6 +101,9 @@ func Installed(t *testing.T) []string {
 		}
 		if len(found) == 0 {
 			testenv.Skip(t, "needs %s", pattern)
+		}
+		if strings.HasSuffix(pattern, "/cc1plus") && !testenv.IsLong() {
+			continue
 		}
 		all = append(all, found...)
 	}

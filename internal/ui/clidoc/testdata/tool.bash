@@ -9,6 +9,16 @@ _tool() {
 	elif [[ $cur == "=" ]]; then
 		cur=
 	fi
+	# The name of an event has a colon, which bash also takes for a word of its own.
+	local word=$cur before n=$((COMP_CWORD - 1))
+	while ((n > 1)) && [[ $word == :* || ${COMP_WORDS[n]} == : ]]; do
+		word=${COMP_WORDS[n]}$word
+		((n--))
+	done
+	before=${COMP_WORDS[n]}
+	if [[ $before == "=" ]]; then
+		before=${COMP_WORDS[n - 1]}
+	fi
 	COMPREPLY=()
 	# What follows -- is another program's command line.
 	for ((i = 2; i < COMP_CWORD; i++)); do
@@ -29,6 +39,12 @@ _tool() {
 	fi
 	case ${COMP_WORDS[1]} in
 	measure)
+		case $before in
+		-e | --event)
+			_tool_events "$word"
+			return
+			;;
+		esac
 		case $prev in
 		-p | --pid)
 			_tool_processes "$cur"
@@ -51,7 +67,7 @@ _tool() {
 			;;
 		esac
 		if [[ $cur == -* ]]; then
-			_tool_words "$cur" --help --pid --output --root --stats --rate --quiet
+			_tool_words "$cur" --help --pid --output --root --event --stats --rate --quiet
 		fi
 		;;
 	merge)
@@ -91,6 +107,17 @@ _tool_directories() {
 
 _tool_processes() {
 	mapfile -t COMPREPLY < <(cd /proc && compgen -W "$(echo [0-9]*)" -- "$1")
+}
+
+_tool_events() {
+	mapfile -t COMPREPLY < <(tool complete-event "=$1" 2>/dev/null)
+	if [[ ${COMPREPLY[0]-} == *[:/_] ]]; then
+		compopt -o nospace 2>/dev/null
+	fi
+	# What precedes the last colon stays as it is.
+	if [[ $COMP_WORDBREAKS == *:* ]]; then
+		COMPREPLY=("${COMPREPLY[@]#"${1%"${1##*:}"}"}")
+	fi
 }
 
 complete -F _tool tool

@@ -19,6 +19,11 @@ function __tool_launched
     complete -C (string join -- ' ' (string escape -- $words[(math $dashes + 1)..-2]) $words[-1])
 end
 
+# Completes the name of an event.
+function __tool_events
+    tool complete-event (commandline -ct | string replace -r -- '^(--[^=]*)?=?' '=') 2>/dev/null
+end
+
 complete -c tool -f
 complete -c tool -n __tool_launches -a '(__tool_launched)'
 complete -c tool -n __fish_use_subcommand -s h -l help -d 'Show context-sensitive help'
@@ -28,6 +33,7 @@ complete -c tool -n '__tool_command measure' -s h -l help -d 'Show context-sensi
 complete -c tool -n '__tool_command measure' -s p -l pid -r -f -a '(__fish_complete_pids)' -d 'These processes'
 complete -c tool -n '__tool_command measure' -s o -l output -r -F -d 'Write to FILE'
 complete -c tool -n '__tool_command measure' -l root -r -f -a '(__fish_complete_directories)' -d 'Look below DIR'
+complete -c tool -n '__tool_command measure' -s e -l event -r -f -a '(__tool_events)' -d 'This event'
 complete -c tool -n '__tool_command measure' -l stats -r -f -a 'text json' -d 'Sum up as text or json'
 complete -c tool -n '__tool_command measure' -s F -l rate -r -d 'Samples a second'
 complete -c tool -n '__tool_command measure' -s q -l quiet -d 'Say nothing'

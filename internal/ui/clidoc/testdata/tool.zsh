@@ -31,6 +31,8 @@ _tool() {
 			'(-o --output)-o+[Write to FILE]:file:_files' \
 			'(-o --output)--output=[Write to FILE]:file:_files' \
 			'(--root)--root=[Look below DIR]:dir:_files -/' \
+			'*-e+[This event]:event:_tool_events' \
+			'*--event=[This event]:event:_tool_events' \
 			'(--stats)--stats=[Sum up as text or json]:form:(text json)' \
 			'(-F --rate)-F+[Samples a second]:hz: ' \
 			'(-F --rate)--rate=[Samples a second]:hz: ' \
@@ -50,6 +52,12 @@ _tool() {
 			':name:(bash zsh)'
 		;;
 	esac
+}
+
+_tool_events() {
+	local -a found=(${(f)"$(tool complete-event "=$PREFIX" 2>/dev/null)"})
+	compadd -S '' -- ${(M)found:#*[:/_]}
+	compadd -- ${found:#*[:/_]}
 }
 
 if [[ $funcstack[1] == _tool ]]; then

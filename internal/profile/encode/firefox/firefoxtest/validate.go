@@ -70,7 +70,7 @@ type Category struct {
 type Schema struct {
 	Name    string
 	Display []string
-	Fields  []struct{ Key, Format string }
+	Fields  []struct{ Key, Label, Format string }
 }
 
 // Lib is an entry of libs.

@@ -51,6 +51,7 @@ class Chart {
     this.width = Math.max(1, host.clientWidth - parseFloat(getComputedStyle(host).paddingLeft) * 2);
     this.rows = [];
     this.rests = []; // merged narrow boxes, by depth and x
+    this.heights = []; // of stacks, in a view of time, by pixel
     if (this.view && this.zoom.total > 0) this.place();
     this.placeTicks();
     const needed = this.rows.length * ROW + PAD * 2;
@@ -80,19 +81,27 @@ class Chart {
     const scale = this.width / this.zoom.total;
     for (let d = this.zoom.depth; d < this.rows.length; d++) {
       for (const box of this.rows[d]) {
-        let x = box.x;
-        let rest = 0;
-        for (const child of this.view.children(box)) {
-          const width = child.total * scale;
-          if (width < MIN_WIDTH) {
-            rest += width;
-          } else {
-            put(child, x, width);
-            x += width;
-          }
-        }
-        if (rest >= MIN_WIDTH) this.rests.push({ depth: d + 1, x, width: rest });
+        let rest = null;
+        this.eachChild(box, scale, (child, x, width) => {
+          if (width >= MIN_WIDTH) put(child, x, width);
+          else if (rest && x - rest.x - rest.width < 1) rest.width = x + width - rest.x;
+          else this.rests.push(rest = { depth: d + 1, x, width });
+        });
       }
+    }
+    this.rests = this.rests.filter(({ width }) => width >= MIN_WIDTH);
+    this.heights = this.view.heights?.(Math.ceil(this.width)) ?? [];
+    for (const height of this.heights) while (this.rows.length < height) this.rows.push([]);
+  }
+  // eachChild calls act with each child of a box, its place and its width. In a view of
+  // time, children have their own places.
+  eachChild(box, scale, act) {
+    let { x } = box;
+    for (const child of this.view.children(box)) {
+      const width = child.total * scale;
+      if (child.start !== undefined) x = (child.start - this.zoom.start) * scale;
+      act(child, x, width);
+      x += width;
     }
   }
   // tint shows also the hits of a search that lie in boxes too narrow to draw. hits is
@@ -109,16 +118,13 @@ class Chart {
     for (let d = this.zoom.depth; d < this.rows.length; d++) {
       let last = -1; // one per pixel
       for (const box of this.rows[d]) {
-        let { x } = box;
-        for (const child of this.view.children(box)) {
-          const width = child.total * scale;
+        this.eachChild(box, scale, (child, x, width) => {
           const pixel = Math.floor(x);
           if (width < MIN_WIDTH && width > 0 && pixel !== last && (matches[child.frame] || this.view.hasHit(child, hits))) {
             this.ticks.push({ depth: d + 1, x: pixel });
             last = pixel;
           }
-          x += width;
-        }
+        });
       }
     }
   }
@@ -170,6 +176,7 @@ class Chart {
     const italic = `italic ${upright}`; // inlined functions
     ctx.font = upright;
     const charWidth = ctx.measureText('m').width;
+    this.paintHeights(ctx);
     this.rows.forEach((row, d) => {
       const top = this.rowTop(d);
       if (top + ROW < 0 || top > this.height) return;
@@ -188,7 +195,7 @@ class Chart {
           ctx.fillRect(box.x, top, matched ? Math.max(w - gap, 1) : w - gap, ROW - 1);
         }
         const room = w - 2 * PAD;
-        const text = room > 0 ? names.fit(box.frame, Math.floor(room / charWidth)) : '';
+        const text = room > 0 && (d > 0 || !this.view.ticks) ? names.fit(box.frame, Math.floor(room / charWidth)) : '';
         if (text) {
           ctx.globalAlpha = faded ? 0.75 : 1;
           ctx.fillStyle = colors.label;
@@ -203,7 +210,28 @@ class Chart {
     ctx.globalAlpha = 1;
     ctx.fillStyle = colors.match;
     for (const { depth, x } of this.ticks) ctx.fillRect(x, this.rowTop(depth), 1, ROW - 1);
+    this.paintTicks(ctx);
     this.mark();
+  }
+  // paintHeights fills the place of boxes that are too narrow to draw, in a view of time.
+  paintHeights(ctx) {
+    ctx.fillStyle = this.page.colors.rest;
+    ctx.globalAlpha = 0.18;
+    this.heights.forEach((height, x) => {
+      if (height > 1) ctx.fillRect(x, this.rowTop(this.hanging ? 1 : height - 1), 1, (height - 1) * ROW);
+    });
+    ctx.globalAlpha = 1;
+  }
+  // paintTicks writes the times of a view of time on its root.
+  paintTicks(ctx) {
+    const ticks = this.view.ticks?.(this.width / 90) ?? [];
+    ctx.fillStyle = this.page.colors.label;
+    for (const [share, text] of ticks) {
+      ctx.globalAlpha = 0.25;
+      ctx.fillRect(Math.round(share * this.width), 0, 1, this.height);
+      ctx.globalAlpha = 1;
+      ctx.fillText(text, share * this.width + 3, this.rowTop(0) + ROW / 2);
+    }
   }
   // mark outlines the boxes under the pointer and at the keyboard focus, and highlights
   // their function everywhere.

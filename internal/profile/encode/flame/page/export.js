@@ -9,10 +9,12 @@ function save(name, type, parts) {
 }
 
 // folded returns the samples in weights as lines "caller;callee 42". The format
-// cannot escape ";", so it becomes ":", as in other tools.
-function folded({ tree: { count, first, parent, frame }, frames }, weights, names) {
+// cannot escape ";", so it becomes ":", as in other tools. Like package folded, it writes
+// times in microseconds, and states units other than counts in a first line.
+function folded({ tree: { count, first, parent, frame }, frames }, weights, names, { type, unit } = { unit: 'count' }) {
   const texts = frames.name.map((_, f) => names.shown(f).replaceAll(';', ':'));
-  const lines = [];
+  const time = unit === 'nanoseconds';
+  const lines = time || unit === 'bytes' ? [`# ${type} in ${time ? 'microseconds' : unit}\n`] : [];
   const way = [];
   for (let k = 0; k < count; k++) {
     const value = weights.self(k);
@@ -25,7 +27,7 @@ function folded({ tree: { count, first, parent, frame }, frames }, weights, name
         n = first[c + 1];
       }
     }
-    lines.push(`${way.reverse().join(';')} ${value}\n`);
+    lines.push(`${way.reverse().join(';')} ${time ? Math.round(value / 1000) : value}\n`);
   }
   return lines;
 }

@@ -1,7 +1,7 @@
 // ---- Formatting of numbers.
 
 const digits = new Intl.NumberFormat('en');
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const capital = (text) => (text.charAt(0).toUpperCase() + text.slice(1)).replace(/\bcpu\b/gi, 'CPU');
 
 // scaled formats v in the first of steps, [size, unit], that it reaches.
 function scaled(v, steps) {

@@ -2,8 +2,9 @@
 // or inlined.
 
 // WAITS_IN are libraries whose functions say nothing about why a program waits, and
-// RUNTIME such functions of Go.
+// RUNTIME such functions of Go. In SCHEDULER, all threads wait. innermost.go has the same.
 const WAITS_IN = /^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|\[vdso\])([-.].*)?$/;
+const SCHEDULER = /^(__|io_|preempt_)?schedule(_|$)/;
 const RUNTIME = /^(runtime|syscall|internal\/[\w/]+)\./;
 
 // NOT_CODE lists the kinds of the levels below all functions.
@@ -36,12 +37,12 @@ class Functions {
   // innermostSums returns by function the values of the stacks in which it is the
   // innermost one of the program: neither of the kernel, nor of the C library or a
   // runtime below it, nor a note. Stacks without such a function count for the innermost
-  // one in user space, or else in the kernel.
+  // one in user space, or else in the kernel, if possible outside the scheduler.
   innermostSums(weights) {
     const { ofFrame, tree: { count, first, parent, frame } } = this;
     const rank = this.ranks();
     const sums = new Float64Array(this.frames.length);
-    const inner = [1, 2, 3].map(() => new Int32Array(count).fill(-1)); // by rank and chain
+    const inner = [1, 2, 3, 4].map(() => new Int32Array(count).fill(-1)); // by rank and chain
     for (let k = 0; k < count; k++) {
       for (const of of inner) if (k > 0) of[k] = of[parent[k]];
       for (let n = first[k]; n < first[k + 1]; n++) {
@@ -53,15 +54,15 @@ class Functions {
     }
     return sums;
   }
-  // ranks returns by function 3 if it belongs to the program, 2 if to a library that
-  // programs wait in, 1 if to the kernel, 0 if it is no function.
+  // ranks returns by function 4 if it belongs to the program, 3 if to a library that
+  // programs wait in, 2 if to the kernel, 1 if to its scheduler, 0 if it is no function.
   ranks() {
     const { strings, kinds, frames: { name, module, kind } } = this.data;
     return Uint8Array.from(this.frames, (f) => {
       const of = kinds[kind[f]];
       if (!this.isCode(this.ofFrame[f]) || of === 'marker') return 0;
-      if (of === 'kernel' || strings[module[f]].startsWith('[kernel')) return 1;
-      return WAITS_IN.test(moduleName(strings[module[f]])) || RUNTIME.test(strings[name[f]]) ? 2 : 3;
+      if (of === 'kernel' || strings[module[f]].startsWith('[kernel')) return SCHEDULER.test(strings[name[f]]) ? 1 : 2;
+      return WAITS_IN.test(moduleName(strings[module[f]])) || RUNTIME.test(strings[name[f]]) ? 3 : 4;
     });
   }
   // isNote reports whether f is a note rather than a function.

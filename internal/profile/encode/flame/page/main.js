@@ -23,13 +23,13 @@ class Page {
     this.table = new Table(data, this.functions, this);
     this.listing = new Listing(this);
     this.state = new State({
-      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', time: '', filter: '', merge: '0',
+      view: 'flame', thread: '', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', time: '', filter: '', merge: '0',
       short: data.shortNames ? '1' : '0', panel: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
-    byId('time').hidden = byId('time-key').hidden = !data.times;
+    for (const part of [byId('views').querySelector('[value=time]'), byId('time'), byId('time-key'), byId('chart-key')]) part.hidden = !data.times;
     showRun(data);
     this.update(null);
   }
@@ -39,7 +39,7 @@ class Page {
   get valueType() { return this.data.values[this.valueIndex]; }
   get valueIndex() { return /^\d+$/.test(this.now.value) && this.now.value in this.data.values ? Number(this.now.value) : 0; }
   get view() {
-    const views = ['flame', 'callers', 'sandwich', 'table', ...(this.data.listings ? ['code'] : [])];
+    const views = ['flame', 'callers', 'sandwich', 'table', ...(this.data.times ? ['time'] : []), ...(this.data.listings ? ['code'] : [])];
     return views.includes(this.now.view) ? this.now.view : 'flame';
   }
   get color() { return this.offered('color'); }
@@ -64,10 +64,10 @@ class Page {
     if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('theme', 'color')) this.readColors();
     if (differs('q')) this.search.parse(now.q);
-    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'time', 'filter')) this.showView();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
-    if (differs('q', 'value', 'task', 'time', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
+    if (differs('q', 'value', 'task', 'thread', 'time', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
@@ -92,9 +92,12 @@ class Page {
     }
     this.self = this.total = null;
     this.views = new Map();
-    byId('notice').hidden = this.weights.whole > 0;
-    byId('notice').textContent = this.filters.length || this.range ? 'No samples pass the filters.'
-      : this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
+    this.showNotice(this.weights.whole > 0 ? '' : this.filters.length || this.range ? 'No samples pass the filters.'
+      : this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.');
+  }
+  showNotice(text) {
+    byId('notice').hidden = text === '';
+    byId('notice').textContent = text;
   }
   // ---- filters
 
@@ -150,7 +153,7 @@ class Page {
     }
     if (box.parent && this.view !== 'sandwich') {
       const merged = this.now.merge === '1' && this.view === 'flame' ? '*.' : '';
-      offers.push([`${this.view === 'flame' ? 'under' : 'ending'}:${merged}${wayTo(box, names)}`, 'Only subtree', 'K']);
+      offers.push([`${this.view === 'callers' ? 'ending' : 'under'}:${merged}${wayTo(box, names)}`, 'Only subtree', 'K']);
     }
     return offers;
   }
@@ -213,7 +216,8 @@ class Page {
   // viewOf returns a view, from the cache if possible.
   viewOf(kind, f = 0) {
     const key = `${kind} ${this.now.merge} ${f}`;
-    const view = this.views.get(key) ?? makeView(kind, f, this.now.merge === '1', { data: this.shown, weights: this.weights, functions: this.functions });
+    const view = this.views.get(key) ?? (kind === 'time' ? new TimeView(this.shown, f, this.range ?? [0, this.data.times.steps])
+      : makeView(kind, f, this.now.merge === '1', { data: this.shown, weights: this.weights, functions: this.functions }));
     this.views.delete(key);
     this.views.set(key, view); // move to the end, as the most recently used
     const seen = [this.chart.view, this.callers.view];
@@ -224,6 +228,7 @@ class Page {
   showView() {
     const { view } = this;
     this.tip.hide();
+    if (this.weights.whole > 0) this.showNotice('');
     document.body.dataset.view = view;
     if (view === 'code') this.listing.show(this.functionChosen());
     if (!this.hasChart) return;
@@ -236,16 +241,36 @@ class Page {
       this.callers.name = `Callers of ${name}`;
       this.chart.name = `Callees of ${name}`;
       byId('of').textContent = shortened(name);
+    } else if (view === 'time') {
+      this.showThread(hanging);
     } else {
       this.chart.show(this.viewOf(view), hanging);
       this.chart.name = view === 'flame' ? 'Flame graph' : 'Flame graph by callers';
     }
     this.showZoom();
   }
+  // showThread shows what the chosen thread, or else the busiest, did in time.
+  showThread(hanging) {
+    const { threads } = this.data.times;
+    const id = (t) => `${threads.pid[t]}/${threads.tid[t]}`;
+    const range = this.range ?? [0, this.data.times.steps];
+    const all = busiest(this.data, taskFilter(this.data, this.now.task), range);
+    const wanted = threads.tid.findIndex((_, t) => id(t) === this.now.thread);
+    const chosen = wanted >= 0 ? wanted : all[0] ?? 0;
+    const listed = all.slice(0, MAX_CHOICES);
+    if (!listed.includes(chosen)) listed.push(chosen);
+    choices(byId('thread'), [
+      ...listed.map((t) => [id(t), `${threads.name[t]} ${id(t)}`]),
+      ...(all.length > listed.length ? [[null, `… ${digits.format(all.length - listed.length)} more`]] : []),
+    ], id(chosen));
+    this.chart.show(this.viewOf('time', chosen), hanging);
+    if (this.chart.view.spans.length === 0) this.showNotice('No samples of this thread, in this time and with these filters.');
+    this.chart.name = `Flame chart of thread ${threads.name[chosen]} ${id(chosen)}`;
+  }
   showZoom() {
     this.tip.hide();
     this.eachChart((chart) => {
-      const way = chart === this.chart ? this.now.zoom : this.now.up;
+      const way = this.view === 'time' ? '' : chart === this.chart ? this.now.zoom : this.now.up;
       chart.zoomTo(wayFrom(chart.view, way, this.names));
     });
     this.showPath();
@@ -304,10 +329,16 @@ class Page {
   // ---- descriptions of boxes
 
   spoken(box) {
+    if (box.start !== undefined) {
+      return `${this.names.shown(box.frame)}: ${amount(Math.round(box.total), { unit: 'nanoseconds' })} from ${Number((box.start / 1e9).toFixed(6))} s`;
+    }
     return `${this.names.shown(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
   }
   facts(chart, box) {
     const { weights } = this;
+    if (chart.view instanceof TimeView) {
+      return [['At', `${Number((box.start / 1e9).toFixed(6))} s`], ['Time', amount(Math.round(box.total), { unit: 'nanoseconds' })], ...describe(this.data, box.frame)];
+    }
     const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
     const self = chart.view.self(box);
     const facts = [[valueName(this.valueType), part(box.total)]];
@@ -337,6 +368,11 @@ class Page {
     this.chart.select(box);
   }
   zoomed(chart, box) {
+    if (chart.view instanceof TimeView) {
+      const { step } = chart.view;
+      if (box.parent) this.ranged([Math.floor(box.start / step + 0.001), Math.ceil((box.start + box.total) / step - 0.001)]);
+      return;
+    }
     this.state.set({ [chart === this.chart ? 'zoom' : 'up']: wayTo(box, this.names) }, true);
   }
   chosen(f, view = 'sandwich') {
@@ -371,8 +407,8 @@ class Page {
       event.stopPropagation();
     });
     for (const tab of byId('views').children) tab.addEventListener('click', () => this.turnTo(tab.value));
-    for (const key of ['value', 'task', 'color', 'theme']) {
-      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
+    for (const key of ['value', 'task', 'thread', 'color', 'theme']) {
+      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task' || key === 'thread'));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
     byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '' }, true));
@@ -390,7 +426,7 @@ class Page {
       if (!this.hasChart) this.turnTo('flame');
       save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
     });
-    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.shown, this.weights, this.names)));
+    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.shown, this.weights, this.names, this.valueType)));
     document.addEventListener('keydown', (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
       if (this.press(event.key, event.target)) event.preventDefault();
@@ -408,7 +444,7 @@ class Page {
     const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
     if (key === 'Escape') { this.leave(); return true; }
     if (typing) return false;
-    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table', ...(this.data.listings ? { c: 'code' } : {}) };
+    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table', ...(this.data.times ? { o: 'time' } : {}), ...(this.data.listings ? { c: 'code' } : {}) };
     if (Object.hasOwn(tabs, key)) { this.turnTo(tabs[key]); return true; }
     switch (key) {
       case '/': byId('search').focus(); byId('search').select(); return true;
@@ -444,6 +480,7 @@ class Page {
       for (const chart of selecting) chart.deselect();
       this.showPanel(this.chart, this.chart.zoom);
     } else if (now.zoom || now.up) this.state.set({ zoom: '', up: '' }, true);
+    else if (this.view === 'time' && this.range) this.ranged(null);
     if (document.activeElement === byId('search')) this.chart.canvas.focus({ preventScroll: true });
   }
 }

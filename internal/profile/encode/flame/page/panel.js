@@ -111,11 +111,12 @@ class Panel {
     const self = page.selfSums;
     let notes = 0;
     self.forEach((v, f) => { if (functions.isNote(f)) notes += v; });
-    if (notes * 2 <= weights.whole) {
+    const ends = self.reduce((count, v) => count + (v > 0), 0);
+    if (notes * 2 <= weights.whole && ends !== 1) {
       this.panel.replaceChildren(...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
       return;
     }
-    // The stacks end in notes: waits or requests.
+    // The stacks end in notes: waits or requests; or all in one function: an event's.
     hasNotes = true;
     const { values } = page.totalSums;
     const isFile = (f) => functions.isNote(f) && page.names.of(functions.frames[f]).startsWith('[/');

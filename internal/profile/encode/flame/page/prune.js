@@ -107,7 +107,8 @@ function rebuild(data, follow, enter = () => {}) {
   }
   return {
     ...data, tree: chained(frames, below, starts),
-    samples: { count: total, task: pick(samples.task), values: samples.values.map(pick) },
+    // origin has the rows of the table of times.
+    samples: { count: total, task: pick(samples.task), values: samples.values.map(pick), origin: samples.origin ? pick(samples.origin) : order },
   };
 }
 

@@ -25,8 +25,7 @@ function matchedTotal(tree, weights, matches) {
 // Hits tells where matches are, so that boxes too narrow to draw can be asked.
 class Hits {
   constructor({ count, first, parent, end, frame }, matches) {
-    this.end = end;
-    this.parent = parent;
+    Object.assign(this, { end, parent, frame, matches });
     this.first = new Uint32Array(count).fill(0xffffffff); // by chain, its first matching node
     this.last = new Int32Array(count).fill(-1); // by chain, its last matching node
     this.path = new Uint8Array(count); // by chain: whether the path to its end has a match
@@ -42,6 +41,7 @@ class Hits {
       this.before[k + 1] = this.before[k] + has;
     }
   }
+  at(node) { return this.matches[this.frame[node]] === 1; }
   // above reports whether a node of a chain, or a node above it, matches.
   above(node, chain) {
     return this.last[chain] >= node || this.before[this.end[chain]] > this.before[chain + 1];

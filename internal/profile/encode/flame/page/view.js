@@ -31,9 +31,9 @@ class View {
     const made = [];
     this.grow(box, made);
     for (const child of made) this.slots[child.frame] = 0;
-    box.children = made.sort((a, b) => b.total - a.total || b.base - a.base || a.frame - b.frame);
-    return made;
+    return box.children = this.sorted(made);
   }
+  sorted(made) { return made.sort((a, b) => b.total - a.total || b.base - a.base || a.frame - b.frame); }
   // child returns the child of box for a frame, among those created so far.
   child(box, made, frame) {
     if (this.slots[frame] === 0) this.slots[frame] = made.push(this.box(box, frame));

@@ -42,7 +42,7 @@ func main() {
 }
 
 // loadAddress returns how far a position-independent program was moved when it
-// was loaded: the lowest mapping of its file is that of its lowest segment.
+// was loaded: the lowest mapping of its file maps its lowest segment.
 func loadAddress() uint64 {
 	if len(os.Args) < 2 {
 		return 0

@@ -1,11 +1,12 @@
-package hits
+// Package attach attaches programs to the places of an event: tracepoints, functions of the
+// kernel and of files, and USDT probes. It also fills the maps of bpf/field.h.
+package attach
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 
 	"github.com/cilium/ebpf"
@@ -15,6 +16,7 @@ import (
 
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/linux/perfevent"
 )
 
@@ -81,8 +83,10 @@ func attachType(p *events.Probe) ebpf.AttachType {
 	return ebpf.AttachNone
 }
 
-// attach attaches a program to all places of an event.
-func attach(p *events.Probe, program *ebpf.Program, t target.Target) (l links, err error) {
+// attach attaches a program to all places of an event, in the processes of t alone if the
+// kernel can do that.
+// The index is that of [Fill].
+func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) (l links, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -90,7 +94,7 @@ func attach(p *events.Probe, program *ebpf.Program, t target.Target) (l links, e
 	}()
 	switch p.Event.Kind {
 	case events.Tracepoint:
-		err = l.tracepoints(p, program)
+		err = l.tracepoints(p.Tracepoints(index), program)
 		return l, err
 	case events.Kprobe, events.Kretprobe:
 		if attachType(p) == ebpf.AttachTraceKprobeMulti {
@@ -100,14 +104,14 @@ func attach(p *events.Probe, program *ebpf.Program, t target.Target) (l links, e
 		}
 		return l, err
 	}
-	pids := mappers(t)
+	pids := uprobe.Processes(t)
 	for i, f := range p.Files {
 		// The kernel follows this link to the open file, whatever happens to its path.
 		file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd()))
 		if err != nil {
 			return l, fmt.Errorf("attach %s: %w", p.Event, err)
 		}
-		if attachType(p) == ebpf.AttachTraceUprobeMulti && len(pids) > 0 && pids[0] != 0 && !filtersProcesses(file, program, p.Points[0]) {
+		if attachType(p) == ebpf.AttachTraceUprobeMulti && len(pids) > 0 && pids[0] != 0 && !uprobe.FiltersProcesses(file, program, p.Points[0].Address) {
 			pids = []int{0}
 		}
 		for _, pid := range pids {
@@ -124,46 +128,22 @@ func attach(p *events.Probe, program *ebpf.Program, t target.Target) (l links, e
 	return l, nil
 }
 
-// filtersProcesses reports whether a link for a process is for all of its threads. Before
-// Linux 6.10 it is for the first one only. These kernels also look up a PID that cannot
-// exist instead of refusing it.
-func filtersProcesses(file *link.Executable, program *ebpf.Program, point events.Point) bool {
-	attached, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{point.Address}, PID: math.MaxUint32})
-	if err == nil {
-		_ = attached.Close() // in no process
-	}
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// mappers returns the processes to attach uprobes in, 0 for all. Only if their children
-// are not measured, other processes that map the file can be spared: the kernel removes
-// the breakpoints that a child inherits.
-func mappers(t target.Target) []int {
-	switch {
-	case t.Scope == target.Processes && !t.Children:
-		return t.PIDs
-	case t.Scope == target.Threads:
-		return target.ProcessesOf(t.TIDs)
-	}
-	return []int{0}
-}
-
-func (l *links) tracepoints(p *events.Probe, program *ebpf.Program) error {
+func (l *links) tracepoints(all []events.AttachPoint, program *ebpf.Program) error {
 	cpus, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	for _, point := range p.Points {
+	for _, point := range all {
 		// With a program, an event on one CPU is for all.
-		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: point.ID, Period: 1}, -1, cpus[0], -1, 0)
+		event, err := perfevent.Open(perfevent.Attr{Type: unix.PERF_TYPE_TRACEPOINT, Config: point.ID, Period: 1}, -1, cpus[0])
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", point.Name, err)
 		}
 		l.single = append(l.single, event)
-		if point.Place == 0 {
+		if point.Cookie == 0 {
 			err = event.AttachBPF(program.FD())
 		} else {
-			err = event.LinkBPF(program.FD(), uint64(point.Place))
+			err = event.LinkBPF(program.FD(), point.Cookie)
 		}
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", point.Name, err)
@@ -174,9 +154,9 @@ func (l *links) tracepoints(p *events.Probe, program *ebpf.Program) error {
 
 func (l *links) kprobeMulti(p *events.Probe, program *ebpf.Program) error {
 	o := link.KprobeMultiOptions{}
-	for _, point := range p.Points {
+	for i, point := range p.Points {
 		o.Symbols = append(o.Symbols, point.Name)
-		o.Cookies = append(o.Cookies, uint64(point.Place))
+		o.Cookies = append(o.Cookies, p.Cookie(i))
 	}
 	attach := link.KprobeMulti
 	if p.Event.Kind == events.Kretprobe {
@@ -202,8 +182,8 @@ func (l *links) kprobes(p *events.Probe, program *ebpf.Program) error {
 	if p.Event.Kind == events.Kretprobe {
 		attach = link.Kretprobe
 	}
-	for _, point := range p.Points {
-		attached, err := attach(point.Name, program, &link.KprobeOptions{Cookie: uint64(point.Place)})
+	for i, point := range p.Points {
+		attached, err := attach(point.Name, program, &link.KprobeOptions{Cookie: p.Cookie(i)})
 		if err != nil && events.IsGlob(p.Event.Name) {
 			p.LeaveOut(point.Name, "the kernel does not allow tracing it")
 			continue
@@ -222,13 +202,13 @@ func (l *links) kprobes(p *events.Probe, program *ebpf.Program) error {
 func (l *links) uprobeMulti(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
 	o := &link.UprobeMultiOptions{PID: uint32(pid)}
 	semaphores := false
-	for _, point := range p.Points {
+	for i, point := range p.Points {
 		if point.File != file {
 			continue
 		}
 		o.Addresses = append(o.Addresses, point.Address)
 		o.RefCtrOffsets = append(o.RefCtrOffsets, point.Semaphore)
-		o.Cookies = append(o.Cookies, uint64(point.Place))
+		o.Cookies = append(o.Cookies, p.Cookie(i))
 		semaphores = semaphores || point.Semaphore != 0
 	}
 	if len(o.Addresses) == 0 {
@@ -254,12 +234,12 @@ func (l *links) uprobes(p *events.Probe, file int, executable *link.Executable, 
 	if p.Event.Kind == events.Uretprobe {
 		attach = executable.Uretprobe
 	}
-	for _, point := range p.Points {
+	for i, point := range p.Points {
 		if point.File != file {
 			continue
 		}
 		attached, err := attach(point.Name, program, &link.UprobeOptions{
-			Address: point.Address, PID: pid, RefCtrOffset: point.Semaphore, Cookie: uint64(point.Place),
+			Address: point.Address, PID: pid, RefCtrOffset: point.Semaphore, Cookie: p.Cookie(i),
 		})
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", point.Name, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,10 +25,10 @@ const Format = "preagg"
 // basicEvent is the event name of samples without branches. BOLT only repeats it.
 const basicEvent = "samples"
 
-// preaggWriter writes the profiles of a collector.
-type preaggWriter struct {
-	llvm  llvm
-	basic bool
+// profileWriter writes the profiles of a collector.
+type profileWriter struct {
+	llvm    llvm
+	options *ProfileOptions
 	// dir, if not empty, receives a file for each binary.
 	dir string
 	// Otherwise path is the path of the only profile, and out its output.
@@ -36,12 +37,16 @@ type preaggWriter struct {
 	// open opens the file of a binary, which the caller closes. nil means by
 	// name.
 	open func(*bolt.Binary) (*elffile.File, error)
+	// refused holds why binaries got no profile, if there are several.
+	refused map[*bolt.Binary]error
+	// samples describes the sample profiles that were written.
+	samples map[*bolt.Binary]sampleStats
 }
 
-// openPreagg opens the outputs.
-func openPreagg(l llvm, basic, all bool, path string, stdout io.Writer) (*preaggWriter, error) {
-	w := &preaggWriter{llvm: l, basic: basic}
-	if all {
+// openWriter opens the outputs.
+func openWriter(l llvm, o *ProfileOptions, path string, stdout io.Writer) (*profileWriter, error) {
+	w := &profileWriter{llvm: l, options: o}
+	if o.AllBinaries {
 		w.dir = path
 		return w, os.MkdirAll(path, 0o755)
 	}
@@ -52,7 +57,7 @@ func openPreagg(l llvm, basic, all bool, path string, stdout io.Writer) (*preagg
 }
 
 // abort removes uncommitted outputs.
-func (w *preaggWriter) abort() error {
+func (w *profileWriter) abort() error {
 	if w.out == nil {
 		return nil
 	}
@@ -61,26 +66,71 @@ func (w *preaggWriter) abort() error {
 
 // write writes the profiles and returns their paths by binary. If there are several
 // binaries, those without branches or samples get no profile.
-func (w *preaggWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt.Binary]string, error) {
+func (w *profileWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt.Binary]string, error) {
+	if err := w.verify(ctx, c); err != nil {
+		return nil, err
+	}
 	paths := map[*bolt.Binary]string{}
 	taken := map[string]bool{}
 	err := c.Each(func(b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
 		traces = until(ctx, traces)
 		if w.dir == "" {
 			paths[b] = w.path
-			return w.encode(w.out, b, traces)
+			return w.encode(ctx, w.out, b, traces)
 		}
-		if s := b.Stats(); s.Branches+s.Samples == 0 {
+		_, refused := w.refused[b]
+		if s := b.Stats(); refused || s.Branches+s.Samples == 0 {
 			return nil
 		}
-		paths[b] = filepath.Join(w.dir, unusedName(bolt.ProfileName(b), taken))
+		paths[b] = filepath.Join(w.dir, unusedName(w.options.profileName(b), taken))
 		out, err := atomicfile.Create(paths[b])
 		if err != nil {
 			return err
 		}
-		return errors.Join(w.encode(out, b, traces), out.Abort())
+		encoded := errors.Join(w.encode(ctx, out, b, traces), out.Abort())
+		if !errors.Is(encoded, errNoDebug) {
+			return encoded
+		}
+		delete(paths, b)
+		w.refuse(b, encoded)
+		return nil
 	})
 	return paths, err
+}
+
+// verify checks that the recorded branches are in the binaries' code. If there are several
+// binaries, a binary of other code gets no profile.
+func (w *profileWriter) verify(ctx context.Context, c *bolt.Collector) error {
+	if w.options.Basic {
+		return nil
+	}
+	return c.Each(func(b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+		if b.Stats().Branches == 0 {
+			return nil
+		}
+		err := w.verifyBinary(ctx, b, traces)
+		if w.dir != "" && ctx.Err() == nil && err != nil {
+			w.refuse(b, err)
+			return nil
+		}
+		return err
+	})
+}
+
+func (w *profileWriter) verifyBinary(ctx context.Context, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+	f, err := w.openFile(b)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bolt.NewCode(f).Verify(b, until(ctx, traces)), f.Close())
+}
+
+// refuse notes why b gets no profile.
+func (w *profileWriter) refuse(b *bolt.Binary, why error) {
+	if w.refused == nil {
+		w.refused = map[*bolt.Binary]error{}
+	}
+	w.refused[b] = why
 }
 
 // unusedName returns name, or name with a number if it is already taken by another
@@ -88,17 +138,20 @@ func (w *preaggWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt.
 func unusedName(name string, taken map[string]bool) string {
 	unused := name
 	for n := 2; taken[unused]; n++ {
-		unused = strings.TrimSuffix(name, "."+Format) + "-" + strconv.Itoa(n) + "." + Format
+		ending := path.Ext(name)
+		unused = strings.TrimSuffix(name, ending) + "-" + strconv.Itoa(n) + ending
 	}
 	taken[unused] = true
 	return unused
 }
 
 // encode writes the profile of b to out and commits it.
-func (w *preaggWriter) encode(out output.Output, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+func (w *profileWriter) encode(ctx context.Context, out output.Output, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
 	var err error
 	switch {
-	case w.basic:
+	case w.options.Samples != "":
+		err = w.writeSamples(ctx, out, b, traces)
+	case w.options.Basic:
 		err = bolt.WriteBasic(out, basicEvent, traces)
 	case w.llvm.version >= tracesLLVM:
 		err = bolt.WriteTraces(out, traces)
@@ -111,12 +164,16 @@ func (w *preaggWriter) encode(out output.Output, b *bolt.Binary, traces iter.Seq
 	return out.Commit()
 }
 
-func (w *preaggWriter) writeBranches(out io.Writer, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
-	open := w.open
-	if open == nil {
-		open = func(b *bolt.Binary) (*elffile.File, error) { return elffile.Open(b.Name) }
+// openFile opens the file of b.
+func (w *profileWriter) openFile(b *bolt.Binary) (*elffile.File, error) {
+	if w.open == nil {
+		return elffile.Open(b.Name)
 	}
-	f, err := open(b)
+	return w.open(b)
+}
+
+func (w *profileWriter) writeBranches(out io.Writer, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+	f, err := w.openFile(b)
 	if err != nil {
 		return err
 	}

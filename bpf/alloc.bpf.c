@@ -1,0 +1,544 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Allocations of memory by stack, from uprobes at the functions of allocators.
+ *
+ * An allocation of at least rate bytes counts as it is. A smaller one is sampled with
+ * probability size / rate, independently of all others, and then counts for rate bytes:
+ * the expected sums of bytes and of allocations equal the program's own.
+ *
+ * Functions of an allocator call each other: only the outermost call counts. Functions
+ * that may call others have a uretprobe, so that the end of their calls is known.
+ *
+ * A program for each layout of arguments decides whether an allocation is sampled, and
+ * then jumps to the one that walks the stack: a large one, which the kernel verifies once.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+/* The key of a count. tid and cpu are 0 if not distinguished. */
+struct count_key {
+	u64 id;
+	u32 tid;
+	u32 cpu;
+};
+
+/* Frees subtract from the live values, modulo 2^64. */
+struct count_value {
+	u64 objects; /* allocations */
+	u64 bytes;
+	u64 live_objects; /* not freed */
+	u64 live_bytes;
+};
+
+static __always_inline void count_add(struct count_value *to, const struct count_value *add)
+{
+	__sync_fetch_and_add(&to->objects, add->objects);
+	__sync_fetch_and_add(&to->bytes, add->bytes);
+	__sync_fetch_and_add(&to->live_objects, add->live_objects);
+	__sync_fetch_and_add(&to->live_bytes, add->live_bytes);
+}
+
+#include "hit.h"
+#include "count.h"
+#include "event.h"
+#include "snapshot.h"
+#include "target.h"
+#include "unwind.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Bytes between two samples, on average; less than 2^32. */
+const volatile u64 rate = 512 * 1024;
+
+/* Whether to follow allocations until they are freed. */
+const volatile bool live;
+
+/* Requests of more bytes than an address space has fail. */
+#define MAX_SIZE (1ULL << 56)
+
+/* The programs at functions. */
+enum alloc_program {
+	ALLOC_LEAF,
+	ALLOC_SIZE,
+	ALLOC_ALIGNED,
+	ALLOC_STORED,
+	ALLOC_ARRAY,
+	ALLOC_RESIZE,
+	ALLOC_RESIZE_ARRAY,
+	ALLOC_GO,
+	ALLOC_FREE,
+	ALLOC_RETURN,
+	ALLOC_PROGRAMS,
+};
+
+const enum alloc_program *unused_alloc_program __attribute__((unused));
+
+/* Counts of a CPU. */
+struct trap_counts {
+	u64 hits[ALLOC_PROGRAMS]; /* by the target */
+	u64 others; /* by other processes, which map the same files */
+	u64 walking; /* ns that walks of stacks took */
+};
+
+const struct trap_counts *unused_trap_counts __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct trap_counts);
+} traps SEC(".maps");
+
+static __always_inline struct trap_counts *traps_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&traps, &zero);
+}
+
+/* Allocations that a sample stands for. */
+struct weight {
+	u64 objects;
+	u64 bytes;
+};
+
+/* The samples whose stacks are being walked, by slot of scratch memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_HITS);
+	__type(key, u32);
+	__type(value, struct weight);
+} samples SEC(".maps");
+
+/* A sampled allocation. */
+struct allocation {
+	u64 id; /* of the stack */
+	struct weight weight; /* objects is 0 if there is none */
+	u32 tid;
+	u32 cpu;
+};
+
+/* The outermost call of an allocator's function in a thread. */
+struct call {
+	u64 sp; /* at the entry */
+	u64 ip;
+	u64 out; /* where the function stores the address, 0 if it returns it */
+	u64 old; /* address that the function frees if it succeeds */
+	u64 size;
+	struct allocation made;
+	struct allocation freed;
+	u64 tid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64); /* address of the task */
+	__type(value, struct call);
+} calls SEC(".maps");
+
+struct address {
+	u64 image; /* of the process; see task_image() */
+	u64 at;
+};
+
+/* The sampled allocations that were not freed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct address);
+	__type(value, struct allocation);
+} allocations SEC(".maps");
+
+/* Returns a random number less than n, which is less than 2^32. */
+static __always_inline u64 random_below(u64 n)
+{
+	u64 high = bpf_get_prandom_u32(), low = bpf_get_prandom_u32();
+
+	return (high * n + (low * n >> 32)) >> 32;
+}
+
+/* Decides whether to sample an allocation, and of what weight the sample is. */
+static __always_inline bool sampled(u64 size, struct weight *w)
+{
+	u64 least = size ? size : 1; /* so that allocations of nothing count */
+
+	if (least >= rate) {
+		w->objects = 1;
+		w->bytes = size;
+		return true;
+	}
+	if (random_below(rate) >= least)
+		return false;
+	/* rate / least, rounded so that the mean is exact. */
+	w->objects = rate / least + (random_below(least) < rate % least);
+	w->bytes = size ? rate : 0;
+	return true;
+}
+
+/* Adds allocations of a sample to the counts of its stack; sign is 1 or -1 for live ones. */
+static __always_inline void count_live(const struct allocation *a, s64 sign)
+{
+	struct count_key key = { .id = a->id, .tid = a->tid, .cpu = a->cpu };
+	struct count_value value = {
+		.live_objects = sign * a->weight.objects,
+		.live_bytes = sign * a->weight.bytes,
+	};
+
+	count(&key, &value);
+}
+
+/* Forgets an allocation. Returns false if it is not known. */
+static __always_inline bool forget(const struct address *address, struct allocation *to)
+{
+	struct allocation *a = bpf_map_lookup_elem(&allocations, address);
+
+	if (!a)
+		return false;
+	*to = *a;
+	if (bpf_map_delete_elem(&allocations, address))
+		return false;
+	count_live(to, -1);
+	return true;
+}
+
+/* Remembers an allocation until it is freed. */
+static __always_inline void remember(const struct address *address, const struct allocation *a)
+{
+	struct allocation before;
+
+	forget(address, &before); /* the kernel skipped its free */
+	if (bpf_map_update_elem(&allocations, address, a, BPF_ANY))
+		stat_add(STAT_UNFOLLOWED, 1);
+	else
+		count_live(a, 1);
+}
+
+static __always_inline u64 context_ip(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->rip;
+#else
+	return ((struct bpf_user_regs *)ctx)->pc;
+#endif
+}
+
+static __always_inline u64 argument(void *ctx, int n)
+{
+	struct bpf_user_regs *regs = ctx;
+
+#if defined(__TARGET_ARCH_x86)
+	return n == 0 ? regs->rdi : n == 1 ? regs->rsi : regs->rdx;
+#else
+	return regs->regs[n];
+#endif
+}
+
+static __always_inline u64 returned(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->rax;
+#else
+	return ((struct bpf_user_regs *)ctx)->regs[0];
+#endif
+}
+
+/* What a call of a function asks for. */
+struct wanted {
+	enum alloc_program by;
+	u64 size;
+	u64 old; /* see struct call */
+	u64 out;
+	bool leaf; /* whether it calls no other function of an allocator */
+};
+
+/*
+ * Whether a call is one from another function of the allocator: such a call has a lower
+ * stack pointer, or the same one if the other function jumped to it. If the function
+ * itself was entered at the same stack pointer before, its return was missed.
+ */
+static __always_inline bool is_nested(const struct call *outer, const struct call *call)
+{
+	return outer && outer->tid == call->tid &&
+	       (call->sp < outer->sp || (call->sp == outer->sp && call->ip != outer->ip));
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} walk SEC(".maps");
+
+static __always_inline int enter(void *ctx, const struct wanted *r)
+{
+	struct task_struct *task = current_task();
+	struct trap_counts *traps = traps_here();
+	u64 thread = bpf_get_current_task();
+	struct address old = {};
+	struct weight weight = {}, *sample;
+	struct call call = {};
+	bool is_sampled = false, waits;
+	u32 slot;
+
+	if (!counting || !traps)
+		return 0;
+	if (!target_has(task)) {
+		traps->others++;
+		return 0;
+	}
+	traps->hits[r->by]++;
+	if (r->size < MAX_SIZE && (r->size || !r->old)) /* otherwise it only frees */
+		is_sampled = sampled(r->size, &weight);
+	waits = !r->leaf || (live && is_sampled);
+	if (!is_sampled && !waits)
+		return 0;
+	call.sp = context_sp(ctx);
+	call.ip = context_ip(ctx);
+	call.tid = task_pid(task);
+	if (is_nested(bpf_map_lookup_elem(&calls, &thread), &call))
+		return 0;
+	if (waits) {
+		call.out = r->out;
+		call.size = r->size;
+		if (live && r->old) {
+			/* Before it is freed: then another thread can get the address. */
+			old.image = task_image(task);
+			old.at = call.old = r->old;
+			forget(&old, &call.freed);
+		}
+		if (bpf_map_update_elem(&calls, &thread, &call, BPF_ANY))
+			stat_add(STAT_UNFOLLOWED, 1);
+	}
+	if (!is_sampled)
+		return 0;
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
+		return 0;
+	sample = bpf_map_lookup_elem(&samples, &slot);
+	if (sample) {
+		*sample = weight;
+		bpf_tail_call(ctx, &walk, 0);
+	}
+	hit_release(slot);
+	return 0;
+}
+
+/* malloc(size) of a C library or an allocator that is known. */
+SEC("kprobe")
+int alloc_leaf(void *ctx)
+{
+	return enter(ctx,
+		     &(struct wanted){ .by = ALLOC_LEAF, .size = argument(ctx, 0), .leaf = true });
+}
+
+/* malloc(size), valloc(size), mallocx(size, flags), operator new(size) */
+SEC("kprobe")
+int alloc_size(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_SIZE, .size = argument(ctx, 0) });
+}
+
+/* aligned_alloc(alignment, size), memalign(alignment, size) */
+SEC("kprobe")
+int alloc_aligned(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_ALIGNED, .size = argument(ctx, 1) });
+}
+
+/* posix_memalign(address, alignment, size) */
+SEC("kprobe")
+int alloc_stored(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_STORED,
+					    .size = argument(ctx, 2),
+					    .out = argument(ctx, 0) });
+}
+
+/* The size of an array. If it overflows, the request fails. */
+static __always_inline u64 array_size(u64 n, u64 size)
+{
+	if (n >> 32 || size >> 32) {
+		if (n && size > MAX_SIZE / n)
+			return MAX_SIZE;
+	}
+	return n * size;
+}
+
+/* calloc(n, size) */
+SEC("kprobe")
+int alloc_array(void *ctx)
+{
+	return enter(ctx,
+		     &(struct wanted){ .by = ALLOC_ARRAY,
+				       .size = array_size(argument(ctx, 0), argument(ctx, 1)) });
+}
+
+/* realloc(old, size), rallocx(old, size, flags) */
+SEC("kprobe")
+int alloc_resize(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_RESIZE,
+					    .size = argument(ctx, 1),
+					    .old = argument(ctx, 0) });
+}
+
+/* reallocarray(old, n, size) */
+SEC("kprobe")
+int alloc_resize_array(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_RESIZE_ARRAY,
+					    .size = array_size(argument(ctx, 1), argument(ctx, 2)),
+					    .old = argument(ctx, 0) });
+}
+
+/* runtime.mallocgc(size, type, needzero) of Go, whose first argument is in AX or R0. */
+SEC("kprobe")
+int alloc_go(void *ctx)
+{
+	return enter(ctx, &(struct wanted){ .by = ALLOC_GO, .size = returned(ctx), .leaf = true });
+}
+
+/* The slot that this run claimed before it jumped here. */
+static __always_inline u32 slot_of(void *ctx)
+{
+	struct field_context *c;
+	u32 slot;
+
+	for (slot = SCRATCH_HIT; slot < SCRATCH_HITS; slot++) {
+		c = field_context(slot);
+		if (c && c->ctx == (u64)ctx)
+			return *(volatile u64 *)&c->slot;
+	}
+	return SCRATCH_HITS;
+}
+
+static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 id,
+				 const struct weight *weight, struct call *call)
+{
+	struct count_key key = { .id = id };
+	struct count_value value = { .objects = weight->objects, .bytes = weight->bytes };
+
+	if (by_thread)
+		key.tid = scratch->record.tid;
+	if (by_cpu)
+		key.cpu = cpu;
+	count(&key, &value);
+	if (!call)
+		return;
+	call->made.tid = key.tid;
+	call->made.cpu = key.cpu;
+	call->made.id = id;
+	call->made.weight = *weight;
+}
+
+static __always_inline void walk_in(void *ctx, struct task_struct *task, u32 slot)
+{
+	struct stack_scratch *scratch = stack_scratch(slot);
+	struct weight *weight = bpf_map_lookup_elem(&samples, &slot);
+	u64 thread = bpf_get_current_task(), id;
+	struct call *call = NULL;
+
+	if (!scratch || !weight)
+		return;
+	stat_add(STAT_SAMPLES, weight->objects);
+	id = hit_stack(ctx, task, scratch, IN_PROGRAM);
+	if (live) {
+		call = bpf_map_lookup_elem(&calls, &thread);
+		if (call && (call->tid != scratch->record.tid || call->sp != context_sp(ctx)))
+			call = NULL;
+	}
+	take(scratch, bpf_get_smp_processor_id(), id, weight, call);
+}
+
+/* Walks the stack of a sampled allocation. The programs above jump here. */
+SEC("kprobe")
+int alloc_walk(void *ctx)
+{
+	u64 since = bpf_ktime_get_ns();
+	struct trap_counts *traps = traps_here();
+	u32 slot = slot_of(ctx);
+
+	if (slot == SCRATCH_HITS)
+		return 0;
+	walk_in(ctx, current_task(), slot);
+	hit_release(slot);
+	if (traps)
+		traps->walking += bpf_ktime_get_ns() - since;
+	return 0;
+}
+
+/* Follows the memory of a call that returns. */
+static __always_inline void follow(void *ctx, struct task_struct *task, const struct call *call)
+{
+	struct address address = { .image = task_image(task) };
+	u64 result = returned(ctx);
+
+	if (!call->out)
+		address.at = result;
+	else if ((u32)result || bpf_probe_read_user(&address.at, 8, (void *)call->out))
+		address.at = 0;
+	if (address.at) {
+		if (call->made.weight.objects)
+			remember(&address, &call->made);
+	} else if (call->freed.weight.objects && call->size) {
+		/* There is no room for a larger one: the old one remains. */
+		address.at = call->old;
+		remember(&address, &call->freed);
+	}
+}
+
+SEC("kprobe")
+int alloc_return(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct trap_counts *traps = traps_here();
+	u64 thread = bpf_get_current_task();
+	struct call *call;
+
+	if (!counting || !traps)
+		return 0;
+	if (!target_has(task)) {
+		traps->others++;
+		return 0;
+	}
+	traps->hits[ALLOC_RETURN]++;
+	call = bpf_map_lookup_elem(&calls, &thread);
+	if (!call || call->tid != task_pid(task) || call->sp != context_sp(ctx) - RETURN_SIZE)
+		return 0;
+	if (live)
+		follow(ctx, task, call);
+	bpf_map_delete_elem(&calls, &thread);
+	return 0;
+}
+
+/* free(address) */
+SEC("kprobe")
+int alloc_free(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct address address = { .at = argument(ctx, 0) };
+	struct trap_counts *traps = traps_here();
+	struct allocation freed;
+
+	if (!counting || !traps)
+		return 0;
+	/* A thread can free memory of another one, which is a target alone. */
+	if (target_has(task))
+		traps->hits[ALLOC_FREE]++;
+	else
+		traps->others++;
+	if (!address.at)
+		return 0;
+	address.image = task_image(task);
+	forget(&address, &freed);
+	return 0;
+}
+
+static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)
+{
+	stack_intern_as(scratch, s->weight);
+}

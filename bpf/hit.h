@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hits of an event: a set of tracepoints, of functions of the kernel or of a file, or of
+ * places in code. The filter and the pace decide which hits count.
+ *
+ * The kernel runs programs at tracepoints and kprobes with preemption disabled, and
+ * skips them if one already runs on the CPU. Since Linux 6.0, programs at uprobes can
+ * be preempted by a thread that hits the same uprobe. So each run claims its own
+ * scratch memory.
+ */
+#ifndef FULGUR_HIT_H
+#define FULGUR_HIT_H
+
+/* Runs at the same time on one CPU, and the walk of a snapshot. */
+enum scratch {
+	SCRATCH_HIT = 0,
+	SCRATCH_HITS = 4,
+	SCRATCH_SNAPSHOT = SCRATCH_HITS,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
+#include "stack.h"
+#include "task.h"
+#include "field.h"
+#include "snapshot.h"
+
+/* Whether to count. Set after all probes are attached. */
+volatile bool counting;
+
+const volatile bool skip_kernel_stack;
+
+/* Whether to filter hits. */
+const volatile bool filtered;
+
+/* Hits to count per second and CPU; 0: no limit. */
+const volatile u64 max_rate;
+
+struct pace {
+	u64 skipped; /* hits since the last that counted */
+	u64 second; /* in which hits were counted last */
+	u64 counted; /* in that second */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pace);
+} paces SEC(".maps");
+
+static __always_inline u64 context_sp(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->rsp;
+#else
+	return ((struct bpf_user_regs *)ctx)->sp;
+#endif
+}
+
+/* Bytes that a return takes from the stack. */
+#if defined(__TARGET_ARCH_x86)
+#define RETURN_SIZE 8
+#else
+#define RETURN_SIZE 0
+#endif
+
+/* Whether this hit counts, for itself and the hits before it that do not. */
+static __always_inline bool pace_allows(u64 every)
+{
+	u32 zero = 0;
+	struct pace *pace = bpf_map_lookup_elem(&paces, &zero);
+	u64 second;
+
+	if (!pace)
+		return false;
+	if (every > 1) {
+		if (++pace->skipped < every)
+			return false;
+		pace->skipped = 0;
+	}
+	if (!max_rate)
+		return true;
+	second = bpf_ktime_get_ns() / 1000000000;
+	if (pace->second != second) {
+		pace->second = second;
+		pace->counted = 0;
+	}
+	if (pace->counted >= max_rate) {
+		stat_add(STAT_LIMITED, 1);
+		return false;
+	}
+	pace->counted++;
+	return true;
+}
+
+/*
+ * Claims scratch memory for a run with context ctx. Returns its slot, or SCRATCH_HITS if
+ * none is free. It uses increments alone: atomic operations that return a value need
+ * Linux 5.12. Only the one run that sees its own increment alone gets the slot.
+ */
+static __always_inline u32 hit_claim(void *ctx)
+{
+	struct field_context *c;
+	u32 slot;
+
+	for (slot = SCRATCH_HIT; slot < SCRATCH_HITS; slot++) {
+		c = field_context(slot);
+		if (!c)
+			return SCRATCH_HITS;
+		__sync_fetch_and_add(&c->runs, 1);
+		if (*(volatile u64 *)&c->runs == 1) {
+			c->slot = slot;
+			c->ctx = (u64)ctx;
+			/* From memory, so that the verifier does not follow each slot. */
+			return *(volatile u64 *)&c->slot;
+		}
+		__sync_fetch_and_add(&c->runs, -1);
+	}
+	stat_add(STAT_CROWDED, 1);
+	return SCRATCH_HITS;
+}
+
+static __always_inline void hit_release(u32 slot)
+{
+	struct field_context *c = field_context(slot);
+
+	if (!c)
+		return;
+	c->ctx = 0;
+	__sync_fetch_and_add(&c->runs, -1);
+}
+
+/* The kinds of contexts of programs. */
+enum context {
+	IN_TRACEPOINT,
+	IN_KERNEL_FUNCTION,
+	IN_PROGRAM,
+};
+
+/*
+ * Walks the stack of a hit into scratch. Returns whether to send a snapshot instead,
+ * because the process has no unwind tables yet.
+ */
+static __always_inline bool hit_walk(void *ctx, struct task_struct *task,
+				     struct stack_scratch *scratch, enum context in)
+{
+	struct stack_record *rec = &scratch->record;
+
+	stack_begin(rec, task);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (in != IN_PROGRAM && !skip_kernel_stack)
+		walk_kernel(ctx, rec);
+	if (skip_user_stack || !task_has_user_stack(task))
+		return false;
+	walk_user(ctx, task, scratch);
+	return snapshots && scratch->walk.early;
+}
+
+/*
+ * Walks the stack of a hit and returns its ID. The ID is random if a snapshot is sent, whose
+ * stack gets the ID when it is walked.
+ */
+static __always_inline u64 hit_stack(void *ctx, struct task_struct *task,
+				     struct stack_scratch *scratch, enum context in)
+{
+	u64 id;
+
+	if (hit_walk(ctx, task, scratch, in)) {
+		id = (u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32() | 1;
+		if (snapshot_send(task, scratch, id))
+			return id;
+	}
+	return stack_intern(scratch);
+}
+
+/* Defines a program for each kind of event: handler_tracepoint() and so on. */
+#define HIT_PROGRAMS(handler)                                                                      \
+	SEC("tracepoint")                                                                          \
+	int handler##_tracepoint(void *ctx)                                                        \
+	{                                                                                          \
+		return handler(ctx, IN_TRACEPOINT);                                                \
+	}                                                                                          \
+	SEC("kprobe")                                                                              \
+	int handler##_kprobe(void *ctx)                                                            \
+	{                                                                                          \
+		return handler(ctx, IN_KERNEL_FUNCTION);                                           \
+	}                                                                                          \
+	SEC("kprobe")                                                                              \
+	int handler##_uprobe(void *ctx)                                                            \
+	{                                                                                          \
+		return handler(ctx, IN_PROGRAM);                                                   \
+	}
+
+#endif

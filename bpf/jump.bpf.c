@@ -1,0 +1,352 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Outcomes of jumps: uprobes at jumps of the target, a few at a time, count how
+ * often each is executed, and where it leads. All probes of a group count from
+ * the moment when the last one is attached.
+ *
+ * A perf event samples the addresses that the target executes. Its samples are
+ * also the measure of the target's progress with and without probes.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "loss.h"
+#include "target.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Whether to count hits. */
+volatile bool counting;
+
+/* Whether probes are attached, being attached or being detached. */
+volatile bool disturbed;
+
+/* The cookie of a probe: the index of the jump, and a code. */
+enum jump_cookie {
+	JUMP_CONDITION = 0xf, /* condition code */
+	JUMP_INDIRECT = 0x10, /* the target is in a register or in memory */
+	JUMP_INDEX_SHIFT = 8,
+};
+
+struct jump_count {
+	u64 hits;
+	u64 taken;
+};
+
+/* By index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct jump_count);
+} jump_counts SEC(".maps");
+
+/* The operand of an indirect jump; registers by their number in instructions. */
+struct jump_operand {
+	s64 displacement;
+	u8 base, index; /* 0xff: none */
+	u8 scale;
+	u8 memory; /* the target is not in base, but in memory */
+	u8 relative; /* displacement is relative to the jump */
+	u8 pad[3];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct jump_operand);
+} jump_operands SEC(".maps");
+
+/* Where an indirect jump led: the distance does not depend on the load address. */
+struct jump_target {
+	s64 distance;
+	u32 jump; /* index */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct jump_target);
+	__type(value, u64);
+} jump_targets SEC(".maps");
+
+/* Makes bpf2go generate Go types. */
+const enum jump_cookie *unused_jump_cookie __attribute__((unused));
+
+/*
+ * Whether the condition code holds (Intel SDM volume 2, appendix B.1.4.7): pairs
+ * of a condition and its negation.
+ */
+static __always_inline bool condition_holds(u32 code, u64 flags)
+{
+	bool cf = flags & 1, pf = flags >> 2 & 1, zf = flags >> 6 & 1;
+	bool sf = flags >> 7 & 1, of = flags >> 11 & 1;
+	bool holds;
+
+	switch (code >> 1) {
+	case 0:
+		holds = of;
+		break;
+	case 1:
+		holds = cf;
+		break;
+	case 2:
+		holds = zf;
+		break;
+	case 3:
+		holds = cf || zf;
+		break;
+	case 4:
+		holds = sf;
+		break;
+	case 5:
+		holds = pf;
+		break;
+	case 6:
+		holds = sf != of;
+		break;
+	default:
+		holds = zf || sf != of;
+		break;
+	}
+	return holds != (code & 1);
+}
+
+#if defined(__TARGET_ARCH_x86)
+static __always_inline u64 user_flags(struct bpf_user_regs *regs)
+{
+	return regs->eflags;
+}
+
+static __always_inline u64 user_ip(struct bpf_user_regs *regs)
+{
+	return regs->rip;
+}
+
+static __always_inline bool in_user(struct bpf_user_regs *regs)
+{
+	return regs->cs & 3;
+}
+
+/* The general registers, by their number in instructions. */
+#define REGISTERS 16
+
+static __always_inline void user_registers(struct bpf_user_regs *regs, u64 *to)
+{
+	to[0] = regs->rax;
+	to[1] = regs->rcx;
+	to[2] = regs->rdx;
+	to[3] = regs->rbx;
+	to[4] = regs->rsp;
+	to[5] = regs->rbp;
+	to[6] = regs->rsi;
+	to[7] = regs->rdi;
+	to[8] = regs->r8;
+	to[9] = regs->r9;
+	to[10] = regs->r10;
+	to[11] = regs->r11;
+	to[12] = regs->r12;
+	to[13] = regs->r13;
+	to[14] = regs->r14;
+	to[15] = regs->r15;
+}
+#else
+/* Only x86-64's jumps are known. */
+static __always_inline u64 user_flags(struct bpf_user_regs *regs)
+{
+	return regs->pstate;
+}
+
+static __always_inline u64 user_ip(struct bpf_user_regs *regs)
+{
+	return regs->pc;
+}
+
+static __always_inline bool in_user(struct bpf_user_regs *regs)
+{
+	return (regs->pstate & 0xf) == 0;
+}
+
+#define REGISTERS 1
+
+static __always_inline void user_registers(struct bpf_user_regs *regs, u64 *to)
+{
+	to[0] = 0;
+}
+#endif
+
+static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump)
+{
+	struct jump_operand *operand = bpf_map_lookup_elem(&jump_operands, &jump);
+	struct jump_target key = { .jump = jump };
+	u64 registers[REGISTERS];
+	u64 one = 1, to = 0, *n;
+
+	if (!operand)
+		return;
+	user_registers(regs, registers);
+	if (operand->base < REGISTERS)
+		to = registers[operand->base];
+	if (operand->memory) {
+		u64 at = to + operand->displacement;
+
+		if (operand->index < REGISTERS)
+			at += registers[operand->index] * operand->scale;
+		if (operand->relative)
+			at += user_ip(regs);
+		if (bpf_probe_read_user(&to, sizeof(to), (void *)at)) {
+			stat_add(STAT_LOST, 1);
+			return;
+		}
+	}
+	key.distance = to - user_ip(regs);
+	n = bpf_map_lookup_elem(&jump_targets, &key);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	else if (bpf_map_update_elem(&jump_targets, &key, &one, BPF_NOEXIST))
+		stat_add(STAT_LOST, 1);
+}
+
+/* Processes that execute the code, whose waits are of interest. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32); /* thread group */
+	__type(value, u8);
+} jump_processes SEC(".maps");
+
+static __always_inline void note_process(u32 id)
+{
+	u8 one = 1;
+
+	if (!bpf_map_lookup_elem(&jump_processes, &id))
+		bpf_map_update_elem(&jump_processes, &id, &one, BPF_ANY);
+}
+
+SEC("uprobe")
+int jump_hit(struct bpf_user_regs *ctx)
+{
+	struct task_struct *task = current_task();
+	u64 cookie;
+	u32 index;
+	struct jump_count *count;
+
+	if (!counting || !target_has(task))
+		return 0;
+	note_process(task_tgid(task));
+	cookie = bpf_get_attach_cookie(ctx);
+	index = cookie >> JUMP_INDEX_SHIFT;
+	count = bpf_map_lookup_elem(&jump_counts, &index);
+	if (!count)
+		return 0;
+	__sync_fetch_and_add(&count->hits, 1);
+	if (cookie & JUMP_INDIRECT)
+		count_target(ctx, index);
+	else if (condition_holds(cookie & JUMP_CONDITION, user_flags(ctx)))
+		__sync_fetch_and_add(&count->taken, 1);
+	return 0;
+}
+
+/* An address that was executed. */
+struct executed {
+	u64 ip;
+	u32 pid; /* thread group */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct executed);
+	__type(value, u64); /* samples */
+} jump_samples SEC(".maps");
+
+/* Samples of the target's code, without and with probes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, u64);
+} jump_progress SEC(".maps");
+
+SEC("perf_event")
+int jump_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = current_task();
+	struct executed key = {};
+	u32 phase = disturbed;
+	u64 one = 1, *n;
+
+	if ((task_flags(task) & PF_KTHREAD) || !in_user(&ctx->regs) || !target_has(task))
+		return 0;
+	n = bpf_map_lookup_elem(&jump_progress, &phase);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	key.ip = user_ip(&ctx->regs);
+	key.pid = task_tgid(task);
+	n = bpf_map_lookup_elem(&jump_samples, &key);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	else if (bpf_map_update_elem(&jump_samples, &key, &one, BPF_ANY))
+		stat_add(STAT_LOST, 1);
+	return 0;
+}
+
+#define TASK_UNINTERRUPTIBLE 2
+
+/* Threads that began to wait while probes were there, and when. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, u64);
+} jump_stalls SEC(".maps");
+
+/* The longest wait, in ns; user space resets it. */
+volatile u64 longest_stall;
+
+struct task_struct___iowait {
+	unsigned int in_iowait : 1;
+} __attribute__((preserve_access_index));
+
+/* Whether task, which is about to wait, may do so because of the probes. */
+static __always_inline bool may_stall(struct task_struct *task)
+{
+	struct task_struct___iowait *io = (void *)task;
+	u32 id = task_tgid(task);
+
+	return task_state(task) == TASK_UNINTERRUPTIBLE && !BPF_CORE_READ_BITFIELD(io, in_iowait) &&
+	       bpf_map_lookup_elem(&jump_processes, &id) && target_has_other(task);
+}
+
+/*
+ * While the kernel changes code, threads of the target that enter it wait for
+ * the lock of the address space (mmap_lock), uninterruptibly. Waits for disks are
+ * not due to the probes, and neither are waits of processes that do not execute
+ * the code.
+ */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(jump_stall, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u32 id = task_pid(next);
+	u64 *since = bpf_map_lookup_elem(&jump_stalls, &id);
+	u64 now;
+
+	if (since) {
+		now = bpf_ktime_get_ns();
+		if (now > *since && now - *since > longest_stall)
+			longest_stall = now - *since;
+		bpf_map_delete_elem(&jump_stalls, &id);
+	}
+	if (disturbed && !preempt && may_stall(prev)) {
+		id = task_pid(prev);
+		now = bpf_ktime_get_ns();
+		bpf_map_update_elem(&jump_stalls, &id, &now, BPF_ANY);
+	}
+	return 0;
+}

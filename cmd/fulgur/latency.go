@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"fulgur/internal/capture/latency"
+)
+
+// latencyCommand has the flags of the commands that write profiles.
+type latencyCommand struct {
+	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Measure the time from this event: kprobe:FUNCTION or uprobe:PATH:FUNCTION to the return of the function, tracepoint:GROUP:NAME or usdt:PATH:PROVIDER:NAME to the event of --until. Names can have the wildcards * and ?. Can be given several times."`
+	Until  string   `placeholder:"EVENT" complete:"event" group:"what" help:"Measure the time until this event, written as for -e. Default: the return of the function, or the event's counterpart, such as sys_exit_read for sys_enter_read."`
+	Key    string   `placeholder:"FIELD" group:"what" help:"Match two events by this field, such as arg0, or FIELD=FIELD if it has another name in the second event. Default: tid, the same thread."`
+	subjectFlags
+	Filter string `placeholder:"CONDITION" group:"what" help:"Measure only where this holds for the first event, for example 'count > 4096'. See fulgur count."`
+
+	MaxRate *count `placeholder:"N" group:"how" help:"Measure at most N times per second on each CPU, to protect the target. Default: 100000."`
+
+	profileFlags
+	MaxProbes      *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of calls or intervals in progress to track."`
+}
+
+// Help returns the text of fulgur latency --help besides the flags.
+func (*latencyCommand) Help() string {
+	return `Measures how long function calls take, or the time between two events, by the stack at
+the beginning. Each recursive call counts. The outputs have the total time of each
+stack, and the summary has a histogram of the times. fulgur does not attach uretprobes to
+Go programs, since that would crash them. docs/events.md has the details.
+
+Examples:
+
+    # how long a function of the kernel takes
+    sudo fulgur latency -e kprobe:vfs_fsync 10
+
+    # a function of a library, in one process, as a flame graph
+    sudo fulgur latency -e uprobe:/usr/lib/x86_64-linux-gnu/libssl.so.3:SSL_read -p 1234 -o read.html 10
+
+    # a system call, by the thread that makes it
+    sudo fulgur latency -e syscalls:sys_enter_fsync -- make
+
+    # from the wake-up of a thread until it runs
+    sudo fulgur latency -e sched:sched_wakeup --until sched:sched_switch --key pid=next_pid 10
+`
+}
+
+func (c *latencyCommand) run(ctx context.Context, env environment) (int, error) {
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, latency.New(latency.Config{
+		Events:         c.Events,
+		Until:          c.Until,
+		Key:            c.Key,
+		Filter:         c.Filter,
+		MaxRate:        uint64(orZero(c.MaxRate)),
+		MaxProbes:      int(orZero(c.MaxProbes)),
+		PendingEntries: uint32(orZero(c.PendingEntries)),
+	}))
+}

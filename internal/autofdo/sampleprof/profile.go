@@ -1,0 +1,199 @@
+// Package sampleprof reads, adds up and writes the sample profiles that clang uses
+// (-fprofile-sample-use), in LLVM's text format and in its extensible binary format.
+//
+// A profile counts samples by function and by position in the function's source: the line
+// relative to the function's first line, and a discriminator for code of the same line.
+// Functions that were inlined have a profile of their own at the position of the call. A
+// profile thus still fits after other parts of the program have changed.
+//
+// The formats are described in llvm/include/llvm/ProfileData/SampleProfReader.h, and
+// https://clang.llvm.org/docs/UsersManual.html#sample-profile-text-format.
+package sampleprof
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+)
+
+// Location is a position in a function.
+type Location struct {
+	// Line is the number of lines after the function's declaration, modulo 65536.
+	Line uint32
+	// Discriminator distinguishes basic blocks on the same line.
+	Discriminator uint32
+}
+
+// Compare orders locations.
+func (l Location) Compare(o Location) int {
+	return cmp.Or(cmp.Compare(l.Line, o.Line), cmp.Compare(l.Discriminator, o.Discriminator))
+}
+
+// Record holds the samples at a location.
+type Record struct {
+	// Samples is the number of times that the location was executed.
+	Samples uint64
+	// Targets holds the functions that were called there, and how often. It may be nil.
+	Targets map[string]uint64
+}
+
+// Call is an inlined function and the location where it was called.
+type Call struct {
+	Location
+	Callee string
+}
+
+// Function holds the samples of a function, or of one inlined call.
+type Function struct {
+	// Total is the sum of the samples of all instructions, weighted by their bytes, as
+	// clang expects it, including functions inlined into this one.
+	Total uint64
+	// Head is the number of times that the function was entered. It is 0 for inlined
+	// calls.
+	Head uint64
+	// Body holds the samples of the function's own code.
+	Body map[Location]*Record
+	// Inlined holds the calls that were inlined.
+	Inlined map[Call]*Function
+}
+
+// At returns the record at a location, made if necessary.
+func (f *Function) At(l Location) *Record {
+	r := f.Body[l]
+	if r == nil {
+		if f.Body == nil {
+			f.Body = map[Location]*Record{}
+		}
+		r = &Record{}
+		f.Body[l] = r
+	}
+	return r
+}
+
+// Call returns the profile of an inlined call, made if necessary.
+func (f *Function) Call(c Call) *Function {
+	callee := f.Inlined[c]
+	if callee == nil {
+		if f.Inlined == nil {
+			f.Inlined = map[Call]*Function{}
+		}
+		callee = &Function{}
+		f.Inlined[c] = callee
+	}
+	return callee
+}
+
+// AddTarget counts calls of a function.
+func (r *Record) AddTarget(name string, count uint64) {
+	if r.Targets == nil {
+		r.Targets = map[string]uint64{}
+	}
+	r.Targets[name] = Sum(r.Targets[name], count)
+}
+
+// Sum returns a+b, or the largest number if that does not fit, as LLVM does.
+func Sum(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return ^uint64(0)
+	}
+	return sum
+}
+
+// Product returns a·b, or the largest number if that does not fit.
+func Product(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi != 0 {
+		return ^uint64(0)
+	}
+	return lo
+}
+
+// Profile is a sample profile.
+type Profile struct {
+	// Functions holds the functions by linker name.
+	Functions map[string]*Function
+	// Flow reports whether discriminators are flow-sensitive, that is made by clang with
+	// -enable-fs-discriminator. Only the binary format has this mark.
+	Flow bool
+	// Symbols are the functions that the program had, so that clang can distinguish cold
+	// functions from new ones. It may be nil. Only the binary format has them.
+	Symbols map[string]struct{}
+}
+
+func (p *Profile) addSymbol(name string) {
+	if name == "" {
+		return
+	}
+	if p.Symbols == nil {
+		p.Symbols = map[string]struct{}{}
+	}
+	p.Symbols[name] = struct{}{}
+}
+
+// Function returns the profile of a function, made if necessary.
+func (p *Profile) Function(name string) *Function {
+	f := p.Functions[name]
+	if f == nil {
+		if p.Functions == nil {
+			p.Functions = map[string]*Function{}
+		}
+		f = &Function{}
+		p.Functions[name] = f
+	}
+	return f
+}
+
+// Add adds the counts of o to p. The two may then share memory.
+func (p *Profile) Add(o *Profile) {
+	p.Flow = p.Flow || o.Flow
+	for name := range o.Symbols {
+		p.addSymbol(name)
+	}
+	for name, f := range o.Functions {
+		p.Function(name).add(f)
+	}
+}
+
+// add adds the counts of o, whose depth a reader has bounded.
+func (f *Function) add(o *Function) {
+	f.Total, f.Head = Sum(f.Total, o.Total), Sum(f.Head, o.Head)
+	for l, record := range o.Body {
+		r := f.At(l)
+		r.Samples = Sum(r.Samples, record.Samples)
+		for name, count := range record.Targets {
+			r.AddTarget(name, count)
+		}
+	}
+	for c, callee := range o.Inlined {
+		f.Call(c).add(callee)
+	}
+}
+
+// sorted returns the names of functions in the order of LLVM's writer: the most samples
+// first.
+func (p *Profile) sorted() []string {
+	return slices.SortedFunc(maps.Keys(p.Functions), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Functions[b].Total, p.Functions[a].Total), cmp.Compare(a, b))
+	})
+}
+
+// locations returns the locations with samples, in order.
+func (f *Function) locations() []Location {
+	return slices.SortedFunc(maps.Keys(f.Body), Location.Compare)
+}
+
+// calls returns the inlined calls, in order.
+func (f *Function) calls() []Call {
+	return slices.SortedFunc(maps.Keys(f.Inlined), func(a, b Call) int {
+		return cmp.Or(a.Compare(b.Location), cmp.Compare(a.Callee, b.Callee))
+	})
+}
+
+// targets returns the functions called at a location, the most frequent first.
+func (r *Record) targets() []string {
+	return slices.SortedFunc(maps.Keys(r.Targets), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Targets[b], r.Targets[a]), cmp.Compare(a, b))
+	})
+}

@@ -1,0 +1,286 @@
+// Package cfg finds the control flow of a binary's functions: where instructions begin,
+// and where jumps and calls lead.
+//
+// Breakpoints are written at these addresses, so a function is only used if nothing
+// speaks against them. Its symbol gives the start and the size. A sweep from the start
+// decodes one instruction after the other, and must end at the function's end. All jumps
+// into the function, and all addresses that the processor is known to have executed
+// ([Program.Check]), must be at the beginning of an instruction. A function must not call
+// its own inside, because data may follow such calls. Otherwise the function is left out.
+package cfg
+
+import (
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/instruction"
+)
+
+// Limits on the contents of a file.
+const (
+	maxFunctions    = 4 << 20
+	maxFunctionSize = 4 << 20 // bytes
+	maxSwept        = 64 << 20
+)
+
+// Program is the code of a binary. It is not safe for concurrent use.
+type Program struct {
+	file      *elffile.File
+	names     *elffile.StringTable
+	functions []*Function // by address
+	swept     uint64      // bytes
+}
+
+// Function is a function of the symbol table.
+type Function struct {
+	// Start and End are link-time addresses, the end excluded.
+	Start, End uint64
+
+	name    uint32
+	swept   bool
+	problem string
+	code    []byte
+	begins  []bool // by offset: an instruction begins here
+	reached []bool // by offset: the instruction here was executed
+}
+
+// New returns the functions of f, which must stay open. It fails if f has no symbol table,
+// is for another machine than x86-64, or relocates its code when it is loaded.
+func New(f *elffile.File) (*Program, error) {
+	if f.Machine() != elf.EM_X86_64 {
+		return nil, fmt.Errorf("%s: the instructions of %v are not supported", f.Name(), f.Machine())
+	}
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{file: f}
+	var table *elffile.Section
+	for _, s := range sections {
+		if s.Type == elf.SHT_SYMTAB {
+			table = s
+		}
+	}
+	if table == nil {
+		return nil, fmt.Errorf("%s: no symbol table: use the unstripped file", f.Name())
+	}
+	p.names = f.SymbolNames(table)
+	err = f.EachSymbol(table, func(s elffile.Symbol) bool {
+		if s.Type != elf.STT_FUNC || s.Size == 0 || s.Size > maxFunctionSize || int(s.Section) >= len(sections) {
+			return true
+		}
+		in := sections[s.Section]
+		if in.Type != elf.SHT_PROGBITS || in.Flags&elf.SHF_EXECINSTR == 0 || s.Value < in.Addr || s.Value-in.Addr > in.Size || s.Size > in.Size-(s.Value-in.Addr) {
+			return true
+		}
+		p.functions = append(p.functions, &Function{Start: s.Value, End: s.Value + s.Size, name: s.Name})
+		return len(p.functions) < maxFunctions
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.arrange()
+	if len(p.functions) == 0 {
+		return nil, fmt.Errorf("%s: no functions in the symbol table", f.Name())
+	}
+	return p, nil
+}
+
+// arrange sorts the functions and makes names of the same range one function. Ranges that
+// overlap otherwise are left out.
+func (p *Program) arrange() {
+	slices.SortStableFunc(p.functions, func(a, b *Function) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
+	})
+	p.functions = slices.CompactFunc(p.functions, func(a, b *Function) bool { return a.Start == b.Start && a.End == b.End })
+	var last *Function // the one that ends last
+	for _, f := range p.functions {
+		if last != nil && f.Start < last.End {
+			f.leaveOut("overlaps another function")
+			last.leaveOut("overlaps another function")
+		}
+		if last == nil || f.End > last.End {
+			last = f
+		}
+	}
+}
+
+// Name returns the function's name.
+func (p *Program) Name(f *Function) string {
+	if name := p.names.At(uint64(f.name)); len(name) > 0 {
+		return string(name)
+	}
+	return fmt.Sprintf("%#x", f.Start)
+}
+
+// find returns the function that contains addr, or nil. Functions that overlap are left
+// out, so any of them will do.
+func (p *Program) find(addr uint64) *Function {
+	i, found := slices.BinarySearchFunc(p.functions, addr, func(f *Function, addr uint64) int { return cmp.Compare(f.Start, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr >= p.functions[i].End {
+		return nil
+	}
+	return p.functions[i]
+}
+
+// Function returns the function that contains addr, swept. It returns nil if there is
+// none, or if it is left out.
+func (p *Program) Function(addr uint64) *Function {
+	f := p.find(addr)
+	if f == nil {
+		return nil
+	}
+	p.sweep(f)
+	if f.problem != "" {
+		return nil
+	}
+	return f
+}
+
+// LeftOut returns the functions that are left out although they were asked for, with the
+// reason, in the order of addresses.
+func (p *Program) LeftOut() map[*Function]string {
+	out := map[*Function]string{}
+	for _, f := range p.functions {
+		if f.swept && f.problem != "" {
+			out[f] = f.problem
+		}
+	}
+	return out
+}
+
+func (f *Function) leaveOut(problem string) {
+	if f.problem == "" {
+		f.problem = problem
+	}
+	f.code, f.begins, f.reached = nil, nil, nil
+}
+
+// Check leaves out the function that contains addr if no instruction begins there. It
+// reports whether one does. addr was executed.
+func (p *Program) Check(addr uint64) bool {
+	f := p.Function(addr)
+	if f == nil {
+		return false
+	}
+	if !f.begins[addr-f.Start] {
+		f.leaveOut(fmt.Sprintf("is executed at %#x, where no decoded instruction begins", addr))
+		return false
+	}
+	return true
+}
+
+// LeaveOut leaves out the function that contains addr.
+func (p *Program) LeaveOut(addr uint64, problem string) {
+	if f := p.find(addr); f != nil {
+		p.sweep(f)
+		f.leaveOut(problem)
+	}
+}
+
+// Code returns the bytes of the function, nil if it is left out.
+func (f *Function) Code() []byte { return f.code }
+
+// sweep decodes the function.
+func (p *Program) sweep(f *Function) {
+	if f.swept {
+		return
+	}
+	f.swept = true
+	if f.problem != "" {
+		return
+	}
+	size := f.End - f.Start
+	offset, ok := p.file.Offset(f.Start)
+	if p.swept += size; !ok || p.swept > maxSwept {
+		f.leaveOut("is beyond the limit on decoded code")
+		return
+	}
+	code, err := p.file.Bytes(int64(offset), size, "function")
+	if err != nil {
+		f.leaveOut("cannot be read: " + err.Error())
+		return
+	}
+	f.code, f.begins, f.reached = code, make([]bool, size), make([]bool, size)
+	var targets []uint64
+	for at := uint64(0); at < size; {
+		i, ok := instruction.Decode(code[at:], f.Start+at)
+		if !ok {
+			f.leaveOut(fmt.Sprintf("has an unknown instruction at %#x", f.Start+at))
+			return
+		}
+		f.begins[at] = true
+		// Code calls an address inside itself to get the address of data after the call.
+		if i.Kind == instruction.Call && i.Target > f.Start && i.Target < f.End {
+			f.leaveOut(fmt.Sprintf("calls an address inside itself at %#x: data may follow", f.Start+at))
+			return
+		}
+		switch i.Kind {
+		case instruction.ConditionalJump, instruction.CounterJump, instruction.Jump, instruction.Call:
+			targets = append(targets, i.Target)
+		}
+		at += uint64(i.Size)
+	}
+	for _, to := range targets {
+		// Functions that are not swept yet are checked by their own sweep and by Check.
+		g := p.find(to)
+		switch {
+		case g == nil || !g.swept || g.problem != "":
+		case !g.begins[to-g.Start]:
+			g.leaveOut(fmt.Sprintf("is entered at %#x, where no decoded instruction begins", to))
+			f.leaveOut(fmt.Sprintf("jumps to %#x, where no decoded instruction begins", to))
+			return
+		}
+	}
+}
+
+// At returns the instruction at addr. It reports false if none begins there, or its
+// function is left out.
+func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
+	f := p.Function(addr)
+	if f == nil || !f.begins[addr-f.Start] {
+		return instruction.Instruction{}, false
+	}
+	return instruction.Decode(f.code[addr-f.Start:], addr)
+}
+
+// Reach marks the code that is certain to be executed after addr is: up to the next
+// conditional or indirect jump, and in called functions likewise. It calls found with
+// each such jump that was not reached before. An address without an instruction leaves out
+// its function.
+func (p *Program) Reach(addr uint64, found func(addr uint64, i instruction.Instruction)) {
+	for rest := []uint64{addr}; len(rest) > 0; {
+		at := rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
+		for p.Check(at) {
+			f := p.Function(at)
+			if f.reached[at-f.Start] {
+				break
+			}
+			f.reached[at-f.Start] = true
+			i, ok := p.At(at)
+			if !ok {
+				break
+			}
+			next := at + uint64(i.Size)
+			switch i.Kind {
+			case instruction.ConditionalJump, instruction.IndirectJump:
+				found(at, i)
+			case instruction.CounterJump:
+				rest = append(rest, i.Target, next)
+			case instruction.Jump, instruction.Call:
+				rest = append(rest, i.Target)
+			}
+			if i.Kind.Ends() || i.Kind == instruction.ConditionalJump || i.Kind == instruction.CounterJump || next >= f.End {
+				break
+			}
+			at = next
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package inference
+
+import (
+	"math"
+	"slices"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/symbols/instruction"
+)
+
+// Evidence is a measurement of a binary. Addresses are link-time addresses.
+type Evidence struct {
+	// Jumps are the conditional and indirect jumps that were counted, by address.
+	Jumps map[uint64]Jump
+	// Targets counts where indirect jumps led, by the jump's address.
+	Targets map[uint64]map[uint64]uint64
+	// Samples counts samples by the address of the instruction.
+	Samples map[uint64]uint64
+	// Seconds is the time that the profile is to describe: rates become counts by it.
+	Seconds float64
+}
+
+// Jump holds the counts of a jump.
+type Jump struct {
+	// Rate is how often it is executed in a second, and Counted the time in which it was
+	// counted, in seconds.
+	Rate, Counted float64
+	// Hits is how often it was seen to be executed, and Taken how often it jumped.
+	Hits, Taken uint64
+}
+
+// graph is the flow of a program.
+type graph struct {
+	blocks []*cfg.Block
+	nodes  []node
+	edges  []edge
+	out    [][]int // edges by their from
+	x      []float64
+	taken  []float64 // by block: the share of the executions that jump, see taken
+}
+
+// Traces estimates how often each block of p was executed that was reached, and calls
+// yield with the traces of the branches.
+func Traces(p *cfg.Program, e Evidence, yield func(bolt.Trace) error) error {
+	g := build(p, e)
+	g.x = solve(g.nodes, g.edges)
+	return g.traces(e.Seconds, yield)
+}
+
+// build makes the graph.
+func build(p *cfg.Program, e Evidence) *graph {
+	var entries []uint64
+	for _, to := range e.Targets {
+		for addr := range to {
+			entries = append(entries, addr)
+		}
+	}
+	g := &graph{blocks: p.Blocks(entries)}
+	g.nodes, g.out, g.taken = make([]node, len(g.blocks)), make([][]int, len(g.blocks)), make([]float64, len(g.blocks))
+	samples := make([]float64, len(g.blocks))
+	for addr, n := range e.Samples {
+		if i := cfg.Find(g.blocks, addr); i >= 0 {
+			samples[i] += float64(n)
+		}
+	}
+	uncounted := map[*cfg.Function]bool{} // with an indirect jump whose targets are unknown
+	direct := make([]bool, len(g.blocks))
+	for i, b := range g.blocks {
+		for _, c := range b.Calls {
+			if to := g.begin(c.Target); to >= 0 {
+				g.add(edge{from: i, to: to, share: 1})
+			}
+		}
+		next := g.begin(b.LastAddress + uint64(b.Last.Size))
+		target := g.begin(b.Last.Target)
+		switch b.Last.Kind {
+		case instruction.Jump:
+			g.taken[i] = 1
+			if target >= 0 {
+				g.add(edge{from: i, to: target, share: 1})
+				direct[target] = true
+			}
+		case instruction.ConditionalJump, instruction.CounterJump:
+			j := e.Jumps[b.LastAddress]
+			share, guessed := 0.5, true
+			switch {
+			case j.Hits > 0:
+				share, guessed = float64(j.Taken)/float64(j.Hits), false
+			case target >= 0 && next >= 0 && samples[target]+samples[next] > 0:
+				t, n := samples[target]/float64(g.blocks[target].Instructions), samples[next]/float64(g.blocks[next].Instructions)
+				share = t / (t + n)
+			case target < 0:
+				share = 0
+			case next < 0:
+				share = 1
+			}
+			g.taken[i] = share
+			if target >= 0 {
+				g.add(edge{from: i, to: target, share: share, outcomes: float64(j.Hits), guessed: guessed})
+				direct[target] = true
+			}
+			if next >= 0 {
+				g.add(edge{from: i, to: next, share: 1 - share, outcomes: float64(j.Hits), guessed: guessed})
+				direct[next] = true
+			}
+		case instruction.IndirectJump:
+			g.taken[i] = 1
+			sum := uint64(0)
+			for _, n := range e.Targets[b.LastAddress] {
+				sum += n
+			}
+			if sum == 0 {
+				uncounted[b.Function] = true
+			}
+			for _, addr := range sorted(e.Targets[b.LastAddress]) {
+				if to := g.begin(addr); to >= 0 {
+					g.add(edge{from: i, to: to, share: float64(e.Targets[b.LastAddress][addr]) / float64(sum), outcomes: float64(sum)})
+				}
+			}
+		case instruction.Return:
+			g.taken[i] = 1
+		case instruction.Stop:
+		default:
+			if next >= 0 {
+				g.add(edge{from: i, to: next, share: 1})
+				direct[next] = true
+			}
+		}
+	}
+	g.measure(e, samples)
+	for i, b := range g.blocks {
+		// Functions are also called from elsewhere, and exceptions lead to blocks that
+		// nothing else leads to.
+		g.nodes[i].open = b.Start == b.Function.Start || !direct[i] && uncounted[b.Function]
+	}
+	return g
+}
+
+func sorted(m map[uint64]uint64) []uint64 {
+	var keys []uint64
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// begin returns the block that begins at addr, or -1.
+func (g *graph) begin(addr uint64) int {
+	if i := cfg.Find(g.blocks, addr); i >= 0 && g.blocks[i].Start == addr {
+		return i
+	}
+	return -1
+}
+
+func (g *graph) add(e edge) {
+	g.out[e.from] = append(g.out[e.from], len(g.edges))
+	g.edges = append(g.edges, e)
+}
+
+// countSlack is the relative uncertainty of a rate besides chance.
+const countSlack = 0.05
+
+// measure sets the measured counts: of blocks that end with a counted jump, the rates of
+// the jump; of others, by the number of samples, which also depends on how slow their
+// instructions are.
+func (g *graph) measure(e Evidence, samples []float64) {
+	var ratios []float64
+	for i, b := range g.blocks {
+		j, ok := e.Jumps[b.LastAddress]
+		if !ok || j.Counted == 0 {
+			continue
+		}
+		n := &g.nodes[i]
+		n.count = j.Rate
+		n.sigma = math.Sqrt(j.Rate*j.Rate*(1/float64(j.Hits+1)+countSlack*countSlack)) + 1/j.Counted
+		if samples[i] >= 5 && j.Hits >= 20 {
+			ratios = append(ratios, j.Rate/(samples[i]/float64(b.Instructions)))
+		}
+	}
+	perSample := 1.0 // executions for each sample and instruction
+	if len(ratios) > 0 {
+		slices.Sort(ratios)
+		perSample = ratios[len(ratios)/2]
+	}
+	for i, b := range g.blocks {
+		if n := &g.nodes[i]; n.sigma == 0 {
+			size := float64(b.Instructions)
+			n.count = samples[i] / size * perSample
+			n.sigma = math.Sqrt(samples[i]+1)/size*perSample + 0.5*n.count
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// Package inference makes a consistent profile of counts that are incomplete and of
+// different precision: it estimates how often each basic block was executed, and writes
+// what follows from it as the traces of branch records.
+//
+// The problem is known as profile inference (W. He, J. Mestre, S. Pupyrev, L. Wang, H. Yu,
+// Profile inference revisited, 2022), which is usually solved as a flow of minimum cost.
+// Here the shares of a jump's outcomes are measured more precisely than the number of its
+// executions. So the executions are the unknowns of a sparse system of linear equations,
+// solved by weighted least squares: a block is executed as often as its predecessors lead
+// to it, and as often as was counted, each within its uncertainty.
+package inference
+
+import "math"
+
+// node is a basic block. Counts are executions in any unit of time.
+type node struct {
+	// count is the measured number of executions, and sigma its standard deviation.
+	count, sigma float64
+	// open reports whether it has predecessors that are not known, so that it may be
+	// executed more often than those that are.
+	open bool
+}
+
+// edge is a way from a node to another.
+type edge struct {
+	from, to int
+	// share is the share of from's executions that lead to to.
+	share float64
+	// outcomes is the number of outcomes from which share was estimated; 0 if it is
+	// certain. A guessed share comes of no outcomes.
+	outcomes float64
+	guessed  bool
+}
+
+const (
+	// flowSlack is the relative uncertainty of the conservation of flow: the program
+	// changes while different parts of it are measured.
+	flowSlack = 0.02
+	// shareSlack is the uncertainty of a share besides chance, for the same reason.
+	shareSlack = 0.02
+	// floor is the smallest uncertainty, in executions. The first iterations have larger
+	// ones, which lets the flow find its order of magnitude.
+	floor      = 1
+	iterations = 8
+	// maxSteps bounds the steps of the conjugate gradient method in an iteration.
+	maxSteps  = 1000
+	tolerance = 1e-7
+)
+
+// solve returns the number of executions of each node.
+func solve(nodes []node, edges []edge) []float64 {
+	x := make([]float64, len(nodes))
+	largest := float64(floor)
+	for i, n := range nodes {
+		x[i] = n.count
+		largest = max(largest, n.count)
+	}
+	s := system{
+		edges: edges, weights: make([]float64, len(nodes)), counts: make([]float64, len(nodes)),
+		flow: make([]float64, len(nodes)), rest: make([]float64, len(nodes)),
+	}
+	for i, n := range nodes {
+		s.weights[i], s.counts[i] = 1/(n.sigma*n.sigma), n.count
+	}
+	hasIn := make([]bool, len(nodes))
+	for _, e := range edges {
+		hasIn[e.to] = true
+	}
+	in, variance := make([]float64, len(nodes)), make([]float64, len(nodes))
+	for iteration := range iterations {
+		least := max(floor, largest*math.Pow(10, -float64(iteration)-1))
+		clear(in)
+		clear(variance)
+		for _, e := range edges {
+			f := x[e.from]
+			in[e.to] += f * e.share
+			switch {
+			case e.guessed:
+				variance[e.to] += f * f / 4
+			case e.outcomes > 0:
+				variance[e.to] += f*f*(e.share*(1-e.share)+0.25/(e.outcomes+2))/e.outcomes + f*f*shareSlack*shareSlack
+			}
+		}
+		for i, n := range nodes {
+			if !hasIn[i] || n.open && x[i] >= in[i] {
+				s.flow[i] = 0
+				continue
+			}
+			most := max(x[i], in[i])
+			s.flow[i] = 1 / (variance[i] + flowSlack*flowSlack*most*most + least*least)
+		}
+		s.solve(x)
+	}
+	return x
+}
+
+// system is the least squares problem of an iteration.
+type system struct {
+	edges   []edge
+	weights []float64 // of the measured counts
+	counts  []float64
+	flow    []float64 // weights of the conservation of flow
+	rest    []float64 // scratch
+}
+
+// multiply sets y to the product of the normal equations' matrix and x.
+func (s *system) multiply(x, y []float64) {
+	copy(s.rest, x)
+	for _, e := range s.edges {
+		s.rest[e.to] -= e.share * x[e.from]
+	}
+	for i := range y {
+		s.rest[i] *= s.flow[i]
+		y[i] = s.weights[i]*x[i] + s.rest[i]
+	}
+	for _, e := range s.edges {
+		y[e.from] -= e.share * s.rest[e.to]
+	}
+}
+
+// solve improves x by the conjugate gradient method, preconditioned with the diagonal.
+// Negative results become 0.
+func (s *system) solve(x []float64) {
+	n := len(x)
+	diagonal := make([]float64, n)
+	for i := range diagonal {
+		diagonal[i] = s.weights[i] + s.flow[i]
+	}
+	for _, e := range s.edges {
+		diagonal[e.from] += s.flow[e.to] * e.share * e.share
+		if e.from == e.to {
+			diagonal[e.from] -= 2 * s.flow[e.to] * e.share
+		}
+	}
+	for i := range diagonal {
+		diagonal[i] = max(diagonal[i], s.weights[i], math.SmallestNonzeroFloat64)
+	}
+	r, z, d, product := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	s.multiply(x, product)
+	rz, first := 0.0, 0.0
+	for i := range r {
+		r[i] = s.weights[i]*s.counts[i] - product[i]
+		z[i] = r[i] / diagonal[i]
+		d[i] = z[i]
+		rz += r[i] * z[i]
+		first += s.weights[i] * s.counts[i] * s.counts[i]
+	}
+	for range min(maxSteps, 4*n) {
+		if rz <= tolerance*tolerance*(first+1) {
+			break
+		}
+		s.multiply(d, product)
+		curvature := 0.0
+		for i := range d {
+			curvature += d[i] * product[i]
+		}
+		if curvature <= 0 {
+			break
+		}
+		step, before := rz/curvature, rz
+		rz = 0
+		for i := range x {
+			x[i] += step * d[i]
+			r[i] -= step * product[i]
+			z[i] = r[i] / diagonal[i]
+			rz += r[i] * z[i]
+		}
+		for i := range d {
+			d[i] = z[i] + rz/before*d[i]
+		}
+	}
+	for i := range x {
+		if x[i] < 0 || math.IsNaN(x[i]) {
+			x[i] = 0
+		}
+	}
+}

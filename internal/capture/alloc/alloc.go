@@ -1,0 +1,127 @@
+// Package alloc measures allocations of memory by stack, with bpf/alloc.bpf.c: uprobes at
+// the functions of allocators, which it finds by the symbols of the files that processes
+// map.
+package alloc
+
+import (
+	"errors"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+)
+
+// DefaultRate is the default of [Options.Rate], as in Go's and tcmalloc's heap profiles.
+const DefaultRate = 512 << 10
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// Rate is the number of bytes between two samples, on average. 1 samples every
+	// allocation.
+	Rate uint32
+	// Live follows sampled allocations until they are freed; PendingEntries limits how
+	// many.
+	Live           bool
+	PendingEntries uint32
+	// MaxOverhead is the share of the target's CPU time that uprobes may take, from 0 to
+	// 1.
+	MaxOverhead float64
+}
+
+// Source is the loaded kernel side.
+type Source struct {
+	attach.Source
+	options  Options
+	target   target.Target
+	files    files
+	overhead overhead
+	counting bool
+}
+
+// Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
+// does.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadAlloc()
+	if err != nil {
+		return nil, err
+	}
+	// The others jump to the one that walks, so they must be of one type.
+	for _, name := range append(programs[:], bpf.AllocProgAllocWalk) {
+		uprobe := &events.Probe{Event: events.Event{Kind: events.Uprobe}}
+		if err := (attach.Programs{Uprobe: name}).Adapt(spec, uprobe, o.Types); err != nil {
+			return nil, err
+		}
+	}
+	if o.Live {
+		spec.Maps[bpf.AllocMapAllocations].MaxEntries = max(o.PendingEntries, 1)
+	}
+	s := &Source{options: o}
+	s.overhead.max = o.MaxOverhead
+	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, map[string]any{
+		bpf.AllocVarRate: uint64(max(o.Rate, 1)),
+		bpf.AllocVarLive: o.Live,
+	}, counted)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Maps[bpf.AllocMapWalk].Put(uint32(0), s.Programs[bpf.AllocProgAllocWalk]); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect the programs: %w", err), s.Close())
+	}
+	for _, name := range programs {
+		s.Attached = append(s.Attached, attach.NewUprobe(s.Programs[name]))
+	}
+	return s, nil
+}
+
+// counted converts an entry of a count map.
+func counted(k bpf.AllocCountKey, v bpf.AllocCountValue) (stacks.Key, stacks.Values) {
+	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu}, stacks.Values{
+		Objects: v.Objects, Bytes: v.Bytes, LiveObjects: v.LiveObjects, LiveBytes: v.LiveBytes,
+	}
+}
+
+// Attach prepares to attach to the files that [Source.Follow] gets.
+func (s *Source) Attach(t target.Target) error {
+	s.target = t
+	return s.FillTargets(t)
+}
+
+// Enable starts counting.
+func (s *Source) Enable() error {
+	if err := s.Source.Enable(); err != nil {
+		return err
+	}
+	s.counting = true
+	return s.overhead.begin(s)
+}
+
+// Enough reports whether the uprobes slow the target down too much.
+func (s *Source) Enough() bool { return s.overhead.exceeded != "" }
+
+// Check measures the overhead.
+func (s *Source) Check() error { return s.overhead.check(s) }
+
+// Disable implements [source.Source].
+func (s *Source) Disable() error { return errors.Join(s.overhead.end(s), s.Source.Disable()) }
+
+// traps returns the number of hits so far.
+func (s *Source) traps() (sum bpf.AllocTrapCounts, err error) {
+	var perCPU []bpf.AllocTrapCounts
+	if err := s.Maps[bpf.AllocMapTraps].Lookup(uint32(0), &perCPU); err != nil {
+		return sum, fmt.Errorf("read the number of hits: %w", err)
+	}
+	for _, c := range perCPU {
+		for program, hits := range c.Hits {
+			sum.Hits[program] += hits
+		}
+		sum.Others += c.Others
+		sum.Walking += c.Walking
+	}
+	return sum, nil
+}

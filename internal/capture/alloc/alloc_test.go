@@ -1,0 +1,146 @@
+package alloc
+
+import (
+	"debug/elf"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// found returns the program of each function of the allocators among definitions.
+func found(d definitions) map[string]program {
+	programs := map[string]program{}
+	for _, prefix := range d.prefixes() {
+		for _, fn := range d.functions(prefix) {
+			programs[fn.name] = fn.program
+		}
+	}
+	return programs
+}
+
+func TestFunctions(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		defined definitions
+		want    map[string]program
+	}{
+		{"nothing", definitions{"realloc": {}, "_Znwm": {}}, map[string]program{}},
+		{"C library", definitions{"__libc_start_main": {}, "malloc": {}, "free": {}}, map[string]program{"malloc": leaf, "free": free}},
+		{"wrapper", definitions{"malloc": {}, "calloc": {}}, map[string]program{"malloc": size, "calloc": array}},
+		{"functions of the same names", definitions{"malloc": {local: true}, "free": {local: true}}, map[string]program{}},
+		{
+			"jemalloc", definitions{"malloc": {}, "mallctl": {}, "mallocx": {}, "_Znwm": {}, "_ZnamSt11align_val_tRKSt9nothrow_t": {}, "_ZdaPvmSt11align_val_t": {}, "_Znwmx": {}},
+			map[string]program{"malloc": leaf, "mallocx": size, "_Znwm": size, "_ZnamSt11align_val_tRKSt9nothrow_t": size, "_ZdaPvmSt11align_val_t": free},
+		},
+		{
+			"jemalloc with a prefix, beside the C library's", definitions{"je_mallctl": {local: true}, "je_malloc": {local: true}, "je_sdallocx": {local: true}, "malloc": {}},
+			map[string]program{"je_malloc": leaf, "je_sdallocx": free, "malloc": size},
+		},
+	} {
+		got := found(test.defined)
+		if len(got) != len(test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+		for name, want := range test.want {
+			if p, ok := got[name]; !ok || p != want {
+				t.Errorf("%s: %s has the program %d, %v, want %d", test.name, name, p, ok, want)
+			}
+		}
+	}
+}
+
+func TestIsSpecialized(t *testing.T) {
+	for name, want := range map[string]bool{
+		"runtime.mallocgcSmallNoScanSC5": true, "runtime.mallocTiny8": true,
+		"runtime.mallocgc": false, "runtime.mallocgcTiny": false, "runtime.mallocinit": false, "main.mallocSC1": false,
+	} {
+		if isSpecialized(name) != want || !isInteresting([]byte("runtime.mallocTiny8")) {
+			t.Errorf("%s: got %v, want %v", name, !want, want)
+		}
+	}
+}
+
+// The probe is after the check of the stack, at the next instruction.
+func TestAfterStackCheck(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		machine elf.Machine
+		code    []byte
+		want    uint64
+	}{
+		{"small frame", elf.EM_X86_64, []byte{0x49, 0x3b, 0x66, 0x10, 0x76, 0x20, 0x55}, 6},
+		{"far jump", elf.EM_X86_64, []byte{0x49, 0x3b, 0x66, 0x10, 0x0f, 0x86, 1, 2, 3, 4, 0x55}, 10},
+		{"large frame", elf.EM_X86_64, []byte{0x4c, 0x8d, 0x64, 0x24, 0x80, 0x4d, 0x3b, 0x66, 0x10, 0x76, 1, 0x55}, 11},
+		{"larger frame", elf.EM_X86_64, []byte{0x4c, 0x8d, 0xa4, 0x24, 0, 1, 2, 3, 0x4d, 0x3b, 0x66, 0x10, 0x0f, 0x86, 1, 2, 3, 4, 0x55}, 18},
+		{"no check", elf.EM_X86_64, []byte{0x55, 0x48, 0x89, 0xe5}, 0},
+		{"cut", elf.EM_X86_64, []byte{0x49, 0x3b, 0x66, 0x10, 0x0f, 0x86, 1}, 0},
+		{"other jump", elf.EM_X86_64, []byte{0x49, 0x3b, 0x66, 0x10, 0x77, 0x20}, 0},
+		{"arm64", elf.EM_AARCH64, []byte{0x90, 0x0b, 0x40, 0xf9, 0xff, 0x63, 0x30, 0xeb, 0x29, 0x01, 0x00, 0x54, 0xfe, 0x0f, 0x1e, 0xf8}, 12},
+		{"arm64, large frame", elf.EM_AARCH64, []byte{0x90, 0x0b, 0x40, 0xf9, 0xf1, 0x43, 0x02, 0xd1, 0x3f, 0x02, 0x10, 0xeb, 0x29, 0x01, 0x00, 0x54, 1, 2, 3, 4}, 16},
+		{"arm64, other condition", elf.EM_AARCH64, []byte{0x90, 0x0b, 0x40, 0xf9, 0xff, 0x63, 0x30, 0xeb, 0x28, 0x01, 0x00, 0x54}, 0},
+		{"arm64, cut", elf.EM_AARCH64, []byte{0x90, 0x0b, 0x40, 0xf9, 0xf1, 0x43, 0x02, 0xd1, 0x3f, 0x02, 0x10, 0xeb}, 0},
+	} {
+		if got := afterStackCheck(test.machine, test.code); got != test.want {
+			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// This program's own allocator is found without symbols, and begins with a check of the stack.
+func TestOwnAllocator(t *testing.T) {
+	f, err := elffile.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	functions, err := find(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defined := definitions{}
+	if err := defined.addGo(f); err != nil {
+		t.Fatal(err)
+	}
+	for _, fn := range functions {
+		if fn.program != inGo || fn.offset <= defined[fn.name].offset {
+			t.Errorf("got %+v, want an offset after that of the function, %#x", fn, defined[fn.name].offset)
+		}
+	}
+	if !slices.ContainsFunc(functions, func(fn function) bool { return fn.name == goMalloc || isSpecialized(fn.name) }) {
+		t.Errorf("got %v, want Go's functions", functions)
+	}
+}
+
+// A window is judged when it is long enough, by what happened in it.
+func TestOverhead(t *testing.T) {
+	at := time.Unix(1000, 0)
+	now := func(passed, target, trapped, lost time.Duration) state {
+		return state{at: at.Add(passed), target: target, trapped: trapped, lost: lost}
+	}
+	const s = time.Second
+	for name, test := range map[string]struct {
+		max    float64
+		states []state
+		want   bool
+	}{
+		"cheap":             {0.2, []state{now(s, s, s/10, 0), now(2*s, 2*s, s/5, 0)}, false},
+		"too short":         {0.2, []state{now(s, s/10, s/10, 0)}, false},
+		"expensive":         {0.2, []state{now(s, s, s/2, 0)}, true},
+		"expensive later":   {0.2, []state{now(s, 10*s, 0, 0), now(2*s, 11*s, s/2, 0)}, true},
+		"no limit":          {1, []state{now(s, s, s, 0)}, false},
+		"exited":            {0.2, []state{now(s, s, 0, 0), now(2*s, s/4, s/10, 0)}, false},
+		"others pay":        {0.0001, []state{now(s, 0, 0, s)}, true},
+		"others hardly pay": {0.9999, []state{now(1000*s, 0, 0, s)}, false},
+	} {
+		o := overhead{max: test.max, first: state{at: at}, before: state{at: at}, last: state{at: at}}
+		for _, n := range test.states {
+			o.judge(n)
+		}
+		if got := o.exceeded != ""; got != test.want {
+			t.Errorf("%s: exceeded is %v (%s), want %v", name, got, o.exceeded, test.want)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package alloc
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"errors"
+	"slices"
+	"strings"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/symbols/elffile"
+)
+
+// function is a function of an allocator in a file.
+type function struct {
+	name   string
+	offset uint64 // in the file
+	// program is the program for its entry, which knows its arguments.
+	program program
+}
+
+// program is an index of [programs].
+type program = bpf.AllocAllocProgram
+
+// programs are the names of the programs at functions.
+var programs = [...]string{
+	bpf.AllocAllocProgramALLOC_LEAF:         bpf.AllocProgAllocLeaf,
+	bpf.AllocAllocProgramALLOC_SIZE:         bpf.AllocProgAllocSize,
+	bpf.AllocAllocProgramALLOC_ALIGNED:      bpf.AllocProgAllocAligned,
+	bpf.AllocAllocProgramALLOC_STORED:       bpf.AllocProgAllocStored,
+	bpf.AllocAllocProgramALLOC_ARRAY:        bpf.AllocProgAllocArray,
+	bpf.AllocAllocProgramALLOC_RESIZE:       bpf.AllocProgAllocResize,
+	bpf.AllocAllocProgramALLOC_RESIZE_ARRAY: bpf.AllocProgAllocResizeArray,
+	bpf.AllocAllocProgramALLOC_GO:           bpf.AllocProgAllocGo,
+	bpf.AllocAllocProgramALLOC_FREE:         bpf.AllocProgAllocFree,
+	bpf.AllocAllocProgramALLOC_RETURN:       bpf.AllocProgAllocReturn,
+}
+
+// Short names of programs.
+const (
+	leaf        = bpf.AllocAllocProgramALLOC_LEAF
+	size        = bpf.AllocAllocProgramALLOC_SIZE
+	aligned     = bpf.AllocAllocProgramALLOC_ALIGNED
+	stored      = bpf.AllocAllocProgramALLOC_STORED
+	array       = bpf.AllocAllocProgramALLOC_ARRAY
+	resize      = bpf.AllocAllocProgramALLOC_RESIZE
+	resizeArray = bpf.AllocAllocProgramALLOC_RESIZE_ARRAY
+	inGo        = bpf.AllocAllocProgramALLOC_GO
+	free        = bpf.AllocAllocProgramALLOC_FREE
+	returns     = bpf.AllocAllocProgramALLOC_RETURN
+)
+
+// family are the functions of an allocator that C programs call. The names in jemalloc may
+// have a prefix.
+var family = map[string]program{
+	"malloc":         size,
+	"valloc":         size,
+	"pvalloc":        size,
+	"calloc":         array,
+	"realloc":        resize,
+	"reallocarray":   resizeArray,
+	"aligned_alloc":  aligned,
+	"memalign":       aligned,
+	"posix_memalign": stored,
+	"free":           free,
+	"cfree":          free,
+	// Of jemalloc alone.
+	"mallocx":  size,
+	"rallocx":  resize,
+	"dallocx":  free,
+	"sdallocx": free,
+}
+
+// needsReturn reports whether the end of calls of a function must be known: to measure the
+// outermost call only, or to know the address of the memory.
+func (s *Source) needsReturn(fn function) bool {
+	return fn.program != free && fn.program != inGo && (s.options.Live || fn.program != leaf)
+}
+
+// markers are functions that only one implementation of malloc has. Its malloc calls no
+// other function of family, so its end need not be known.
+var markers = []string{
+	"__libc_start_main", // glibc, musl
+	"mallctl",           // jemalloc
+	"tc_malloc",         // tcmalloc
+	"mi_malloc",         // mimalloc
+}
+
+// definitions are the functions that a file defines, by name.
+type definitions map[string]definition
+
+type definition struct {
+	offset uint64
+	local  bool // not visible to other files
+}
+
+// find returns the functions of allocators in a file, sorted by their offsets.
+func find(f *elffile.File) ([]function, error) {
+	defined, err := definitionsIn(f)
+	if err != nil {
+		return nil, &unreadable{err}
+	}
+	if events.IsGo(f) {
+		if err := defined.addGo(f); err != nil {
+			return nil, err
+		}
+		if _, ok := defined[goMalloc]; ok {
+			return defined.inGo(f)
+		}
+	}
+	var found []function
+	for _, prefix := range defined.prefixes() {
+		found = append(found, defined.functions(prefix)...)
+	}
+	if len(found) > 0 && events.IsGo(f) {
+		return nil, errCInGo
+	}
+	// Aliases have the same address.
+	slices.SortFunc(found, func(a, b function) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.name, b.name))
+	})
+	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
+}
+
+// errCInGo is the error for allocators of C in Go programs.
+var errCInGo = errors.New("it has an allocator of C in a Go program, which uretprobes could crash")
+
+// prefixes returns the prefix of the function names of each allocator: "" for malloc, or
+// the prefix of jemalloc, such as "je_".
+func (d definitions) prefixes() (prefixes []string) {
+	if malloc, ok := d["malloc"]; ok && !malloc.local {
+		prefixes = append(prefixes, "")
+	}
+	for name := range d {
+		prefix, ok := strings.CutSuffix(name, "mallctl")
+		if !ok || prefix == "" {
+			continue
+		}
+		if _, ok := d[prefix+"malloc"]; ok {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// functions returns the functions of an allocator whose names have a prefix.
+func (d definitions) functions(prefix string) (found []function) {
+	isLeaf := slices.ContainsFunc(markers, func(name string) bool { _, ok := d[name]; return ok })
+	for name, program := range family {
+		at, ok := d[prefix+name]
+		if !ok || at.local && prefix == "" {
+			continue
+		}
+		if name == "malloc" && (isLeaf || prefix != "") {
+			program = leaf
+		}
+		found = append(found, function{prefix + name, at.offset, program})
+	}
+	if prefix != "" {
+		return found
+	}
+	for name, at := range d {
+		switch {
+		case at.local:
+		case isOperator(name, "_Znwm", "_Znam"):
+			found = append(found, function{name, at.offset, size})
+		case isOperator(name, "_ZdlPv", "_ZdaPv"):
+			found = append(found, function{name, at.offset, free})
+		}
+	}
+	return found
+}
+
+// isOperator reports whether a name belongs to an operator new or delete of C++, with any
+// arguments after the first.
+func isOperator(name string, operators ...string) bool {
+	return slices.ContainsFunc(operators, func(operator string) bool {
+		rest, ok := strings.CutPrefix(name, operator)
+		return ok && strings.Trim(strings.NewReplacer("St11align_val_t", "", "RKSt9nothrow_t", "").Replace(rest), "m") == ""
+	})
+}
+
+// isInteresting reports whether a name can belong to a function of an allocator or of a
+// marker. Files can have millions of others.
+func isInteresting(name []byte) bool {
+	switch {
+	case bytes.HasPrefix(name, []byte("_Z")):
+		return bytes.HasPrefix(name, []byte("_Znwm")) || bytes.HasPrefix(name, []byte("_Znam")) ||
+			bytes.HasPrefix(name, []byte("_ZdlPv")) || bytes.HasPrefix(name, []byte("_ZdaPv"))
+	case bytes.HasPrefix(name, []byte("runtime.")):
+		return bytes.HasPrefix(name, []byte("runtime.malloc"))
+	}
+	return bytes.Contains(name, []byte("alloc")) || bytes.HasSuffix(name, []byte("free")) ||
+		bytes.HasSuffix(name, []byte("memalign")) || bytes.HasSuffix(name, []byte("mallctl")) ||
+		bytes.HasPrefix(name, []byte("__libc_start_main"))
+}
+
+// maxDefinitions limits the names to remember, which a crafted file can have millions of.
+const maxDefinitions = 1 << 16
+
+// definitionsIn returns the functions in a file with interesting names.
+func definitionsIn(f *elffile.File) (definitions, error) {
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
+	}
+	defined := definitions{}
+	for _, s := range sections {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+			continue
+		}
+		names := f.SymbolNames(s)
+		if names == nil {
+			continue
+		}
+		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
+			if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC {
+				return true
+			}
+			name := names.At(uint64(sym.Name))
+			if !isInteresting(name) {
+				return true
+			}
+			offset, ok := f.Offset(sym.Value)
+			if _, executable := f.Address(offset); !ok || !executable {
+				return true
+			}
+			text, _, _ := strings.Cut(string(name), "@")
+			local := sym.Binding == elf.STB_LOCAL
+			if before, ok := defined[text]; !ok || before.local && !local {
+				defined[text] = definition{offset, local}
+			}
+			return len(defined) < maxDefinitions
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return defined, nil
+}

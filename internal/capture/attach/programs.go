@@ -1,0 +1,266 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+)
+
+// Programs are the names of the programs for an event, one for each kind of event.
+type Programs struct {
+	Tracepoint, Kprobe, Uprobe string
+	// Index is the index of the event in [Fill].
+	Index int
+}
+
+// For returns the name of the program for a kind of events.
+func (p Programs) For(k events.Kind) string {
+	switch k {
+	case events.Tracepoint:
+		return p.Tracepoint
+	case events.Kprobe, events.Kretprobe:
+		return p.Kprobe
+	}
+	return p.Uprobe
+}
+
+// Adapt leaves only the program for an event in spec. It returns an error if the program
+// could not know at which of the event's places it runs, although their fields differ. For
+// many system calls, the program is attached to each if it could not know which one runs it.
+func (p Programs) Adapt(spec *ebpf.CollectionSpec, e *events.Probe, types *btf.Cache) error {
+	wanted := p.For(e.Event.Kind)
+	for _, name := range []string{p.Tracepoint, p.Kprobe, p.Uprobe} {
+		if name != wanted {
+			delete(spec.Programs, name)
+		}
+	}
+	spec.Programs[wanted].AttachType = attachType(e)
+	return checkPlaces(e, types)
+}
+
+// Of returns the program for an event, one of those loaded.
+func (p Programs) Of(loaded map[string]*ebpf.Program, e *events.Probe) *Program {
+	return &Program{event: e, index: p.Index, program: loaded[p.For(e.Event.Kind)]}
+}
+
+// Program is the loaded program for an event.
+type Program struct {
+	event   *events.Probe
+	index   int // of the event in Fill
+	program *ebpf.Program
+	links   links
+	// missed is the number of hits that the kernel had missed when detached was set.
+	missed   uint64
+	detached bool
+	// closed has the error of links that are closed in the background.
+	closed chan error
+}
+
+// NewUprobe returns a program for uprobes, which [Program.AttachTo] attaches. It must have
+// been loaded for them; see [Programs.Adapt].
+func NewUprobe(program *ebpf.Program) *Program {
+	return &Program{event: &events.Probe{Event: events.Event{Kind: events.Uprobe}}, program: program}
+}
+
+// Attach attaches the program to all places of the event, in the processes of t alone if
+// the kernel can do that.
+func (p *Program) Attach(t target.Target) (err error) {
+	p.links, err = attach(p.event, p.index, p.program, t)
+	return err
+}
+
+// AttachTo attaches the program to all places of another event.
+func (p *Program) AttachTo(e *events.Probe, t target.Target) error {
+	more, err := attach(e, p.index, p.program, t)
+	p.links.multi = append(p.links.multi, more.multi...)
+	p.links.single = append(p.links.single, more.single...)
+	return err
+}
+
+// Detach detaches the program. Tracepoints are detached in the background, until
+// [Program.Close]: the kernel takes about a tenth of a second for each, and code does not
+// change.
+func (p *Program) Detach() error {
+	missed, err := p.Missed()
+	if p.detached {
+		return err
+	}
+	p.missed, p.detached = missed, true
+	if p.event.Event.Kind != events.Tracepoint {
+		return errors.Join(err, p.links.Close())
+	}
+	p.closed = make(chan error, 1)
+	go func() { p.closed <- p.links.Close() }()
+	return err
+}
+
+// Close detaches the program, and returns when it is detached.
+func (p *Program) Close() error {
+	err := p.Detach()
+	if p.closed != nil {
+		err = errors.Join(err, <-p.closed)
+		p.closed = nil
+	}
+	return err
+}
+
+// Missed returns how often the kernel skipped the program because another one ran on the
+// CPU, as far as the kernel counts that.
+func (p *Program) Missed() (uint64, error) {
+	if p.detached {
+		return p.missed, nil
+	}
+	attached, err := p.links.missed()
+	stats, statsErr := p.program.Stats()
+	if statsErr != nil {
+		return 0, errors.Join(err, statsErr)
+	}
+	return attached + stats.RecursionMisses, err
+}
+
+func checkPlaces(e *events.Probe, types *btf.Cache) error {
+	if !e.NeedsCookies() && !e.BySyscall() {
+		return nil
+	}
+	has, err := hasCookies(types)
+	if err != nil || has {
+		return err
+	}
+	e.AttachEach()
+	if e.NeedsCookies() {
+		return fmt.Errorf("%s: the fields are in %d different places, which needs Linux 5.15: choose fewer probes", e.Event, len(e.Places))
+	}
+	return nil
+}
+
+// hasCookies reports whether programs can know at which point they run.
+func hasCookies(types *btf.Cache) (bool, error) {
+	kernel, err := probe.NewKernel(types)
+	if err != nil {
+		return false, err
+	}
+	return kernel.HasHelper("bpf_get_attach_cookie")
+}
+
+// Resolve finds an event. On kernels where programs cannot know at which point they run, hits
+// of an event with several points have no fields to show.
+func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe, error) {
+	p, err := r.Resolve(e, q)
+	if err != nil || !q.Shown || !p.NeedsCookies() {
+		return p, err
+	}
+	has, err := hasCookies(r.Types)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if has {
+		return p, nil
+	}
+	if err := p.Close(); err != nil {
+		return nil, err
+	}
+	q.Shown = false
+	return r.Resolve(e, q)
+}
+
+// Prepare makes the maps of bpf/field.h large enough for [Fill], and adds the variables there
+// that depend on the events. [Programs.Adapt] comes before.
+func Prepare(spec *ebpf.CollectionSpec, variables map[string]any, all ...*events.Probe) {
+	fields, calls, byPlace := 0, 0, false
+	for i, e := range all {
+		fields += len(e.Layout())
+		calls += len(e.Syscalls(i))
+		byPlace = byPlace || e.NeedsCookies()
+	}
+	spec.Maps[bpf.CountMapFields].MaxEntries = uint32(max(fields, 1))
+	spec.Maps[bpf.CountMapSyscalls].MaxEntries = uint32(max(calls, 1))
+	variables[bpf.CountVarByPlace] = byPlace || calls > 0
+	variables[bpf.CountVarBySyscall] = calls > 0
+}
+
+// Fill writes the fields of the events' places, one event after the other, the system calls
+// and the filter to the maps of bpf/field.h.
+func Fill(maps map[string]*ebpf.Map, filter events.Filter, all ...*events.Probe) error {
+	next := uint32(0)
+	for i, e := range all {
+		for call, cookie := range e.Syscalls(i) {
+			if err := maps[bpf.CountMapSyscalls].Put(call, cookie); err != nil {
+				return fmt.Errorf("write the system calls of %s: %w", e.Event, err)
+			}
+		}
+		for _, f := range e.Layout() {
+			if err := maps[bpf.CountMapFields].Put(next, f); err != nil {
+				return fmt.Errorf("write the fields of %s: %w", e.Event, err)
+			}
+			next++
+		}
+	}
+	for i, t := range filter.Terms() {
+		if err := maps[bpf.CountMapFilter].Put(uint32(i), t); err != nil {
+			return fmt.Errorf("write the filter: %w", err)
+		}
+	}
+	return nil
+}
+
+// MaxEvents is the maximum number of events: each has its own maps and values.
+const MaxEvents = 16
+
+// ParseEvents parses the names of events that are measured together; see [events.Parse].
+func ParseEvents(names []string) (all []events.Event, err error) {
+	if len(names) == 0 || len(names) > MaxEvents {
+		return nil, usage.Errorf("choose 1 to %d events with %s", MaxEvents, usage.Event)
+	}
+	for _, name := range names {
+		e, err := events.Parse(name)
+		if err != nil {
+			return nil, usage.Errorf("%v", err)
+		}
+		if slices.Contains(all, e) {
+			return nil, usage.Errorf("event %s is given twice", e)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Resolver returns a resolver for a target, in whose root directories it looks up files.
+func Resolver(t target.Target, maxProbes int) *events.Resolver {
+	r := &events.Resolver{MaxProbes: maxProbes, Types: btf.NewCache()}
+	pids := t.PIDs
+	if t.Scope == target.Threads {
+		pids = target.ProcessesOf(t.TIDs)
+	}
+	for _, pid := range pids {
+		r.Roots = append(r.Roots, procfs.Path(pid, "root"))
+	}
+	return r
+}
+
+// Notes returns lines for the summary about an event's places: their number if there are
+// several, and the matches of a pattern that are left out.
+func Notes(e *events.Probe) (lines []string) {
+	if len(e.Points) > 1 {
+		lines = append(lines, fmt.Sprintf("%s: %d places", plain.Terminal(e.Event.String()), len(e.Points)))
+	}
+	for reason, out := range e.LeftOut {
+		shown := strings.Join(out.Names, ", ")
+		if more := out.Count - len(out.Names); more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		lines = append(lines, plain.Terminal(fmt.Sprintf("%s: left out %s: %s", e.Event, shown, reason)))
+	}
+	return lines
+}

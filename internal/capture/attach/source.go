@@ -1,0 +1,96 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/rcu"
+	"fulgur/internal/profile"
+)
+
+// DefaultMaxRate is the default limit of hits to measure per second and CPU. A hit takes a
+// few microseconds, so this many are about a fifth of a CPU.
+const DefaultMaxRate = 100_000
+
+// Source implements [source.Source] for programs at the places of events. They measure
+// while the variable counting of bpf/hit.h is set.
+type Source struct {
+	source.Snapshots
+	// Attached are the programs, in the order in which [Source.Attach] attaches them.
+	Attached []*Program
+}
+
+// LoadEach loads the source of each event, and numbers the sources in order. Without events,
+// it loads one for the zero event, which cannot be attached. own and all are the same
+// sources, also those loaded before an error.
+func LoadEach[E any, S source.Source](o probe.Options, events []E, load func(probe.Options, E) (S, error)) (own []S, all []source.Source, err error) {
+	if len(events) == 0 {
+		events = make([]E, 1)
+	}
+	for _, e := range events {
+		s, err := load(o, e)
+		if err != nil {
+			return own, all, err
+		}
+		own, all = append(own, s), append(all, s)
+		o.Source++
+	}
+	return own, all, nil
+}
+
+// Attach attaches the programs. They do nothing yet.
+func (s *Source) Attach(t target.Target) error {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	for _, p := range s.Attached {
+		if err := p.Attach(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Enable starts measuring.
+func (s *Source) Enable() error { return s.count(true) }
+
+// Disable stops measuring and detaches the programs, so that code has no breakpoints while
+// fulgur looks up names.
+func (s *Source) Disable() error {
+	errs := []error{s.count(false)}
+	for _, p := range s.Attached {
+		errs = append(errs, p.Detach())
+	}
+	return errors.Join(append(errs, rcu.Wait())...)
+}
+
+func (s *Source) count(on bool) error {
+	if err := s.Variables[bpf.CountVarCounting].Set(on); err != nil {
+		return fmt.Errorf("start or stop measuring: %w", err)
+	}
+	return nil
+}
+
+// Stats reads the kernel side's counters.
+func (s *Source) Stats() (probe.Stats, error) {
+	st, err := s.Probe.Stats()
+	for _, p := range s.Attached {
+		missed, missedErr := p.Missed()
+		st.Losses[profile.LossSkipped] += missed
+		err = errors.Join(err, missedErr)
+	}
+	return st, err
+}
+
+// Close detaches the programs and unloads the kernel side.
+func (s *Source) Close() error {
+	var errs []error
+	for _, p := range s.Attached {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(append(errs, s.Snapshots.Close())...)
+}

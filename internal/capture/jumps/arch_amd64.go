@@ -1,0 +1,3 @@
+package jumps
+
+const machineSupported = true

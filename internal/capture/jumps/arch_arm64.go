@@ -1,0 +1,5 @@
+package jumps
+
+// The conditions of its jumps are in the instructions, which the kernel side does not
+// decode.
+const machineSupported = false

@@ -1,0 +1,339 @@
+// Package jumps counts the outcomes of a program's conditional and indirect jumps by
+// uprobes, on processors that do not record branches.
+//
+// A window attaches probes to a group of jumps with one uprobe_multi link, counts for some
+// milliseconds, and detaches them. The kernel emulates a conditional jump on which a probe
+// is, so that a hit costs about a microsecond; the target's thread executes an indirect
+// jump elsewhere, which costs a few. Jumps to count are found by samples of the
+// instruction pointer, and from there by following the outcomes.
+//
+// # Harm
+//
+// A probe is a breakpoint in the target's code. It must be on the first byte of an
+// instruction, for which [cfg] vouches. Before a function gets its first probe, its code
+// in memory is compared with the file, so that code that was changed at run time is not
+// touched; the jumps themselves are compared again before each window. Closing the link
+// removes the probes, and so does the kernel when fulgur is killed, at any time. There are
+// no windows while a process is traced, because its debugger may write breakpoints, too; if
+// one comes during a window, the probes stay until it leaves. Ctrl-Z stops fulgur between
+// windows. The kernel handles fork, exec, exit and the unloading of a library.
+//
+// # Cost
+//
+// While probes are attached and detached, threads that enter changed code wait for the
+// lock of the address space. The counter measures what it costs: samples of the target's
+// code show its progress with and without probes, and so the time lost. Windows are spaced
+// out so that the lost share stays below [Options.MaxOverhead]. The kernel side measures
+// how long threads wait at a time; the groups become smaller until this is less than
+// [Options.MaxStall].
+//
+// # Comparing windows
+//
+// Each window counts another group, and the target does not run equally fast in all of
+// them. Therefore most groups share anchors, jumps of middling heat, whose counts tell how
+// far the program got. See [Counts.Rates].
+package jumps
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/symbols/instruction"
+)
+
+// Defaults of [Options].
+const (
+	// DefaultOverhead is for processes that others depend on, CommandOverhead for a
+	// command that is started only to be measured.
+	DefaultOverhead = 0.05
+	CommandOverhead = 0.5
+	// DefaultStall is the longest time that a thread should be held up.
+	DefaultStall = 10 * time.Millisecond
+	// DefaultFrequency is the rate of samples, in Hz and CPU.
+	DefaultFrequency = 499
+)
+
+// Options configure a [Counter]. All fields are required.
+type Options struct {
+	Target target.Target
+	// Program is the code of File, the binary whose jumps to count. The processes must
+	// map File itself, not a copy.
+	Program *cfg.Program
+	File    *os.File
+	// Offset returns the file offset of a link-time address.
+	Offset func(addr uint64) (uint64, bool)
+	// Compare reports whether the code at a link-time address is the same in memory as in
+	// the file, if that is known. It is called by another goroutine.
+	Compare func(addr uint64, code []byte) (same, known bool)
+	// MaxOverhead is the share of the target's time that may be lost: 0.05 means five
+	// percent. MaxStall is the longest time that a thread should be held up at a time.
+	MaxOverhead float64
+	MaxStall    time.Duration
+	// Frequency is the rate of samples, in Hz and CPU.
+	Frequency uint64
+}
+
+// Counter counts jumps.
+type Counter struct {
+	o      Options
+	source *source
+	file   *link.Executable
+	pids   []int
+
+	started bool
+	suspend chan os.Signal // Ctrl-Z
+	stop    chan struct{}
+	done    chan struct{}
+	err     error // of the windows; valid when done is closed
+
+	mu       sync.Mutex
+	program  *cfg.Program
+	counts   Counts
+	stats    Stats
+	fresh    []uint32 // found, not yet counted
+	deck     []uint32 // the rest of this round
+	compared map[*cfg.Function]bool
+	// refused jumps have lost their function, or cannot have a probe.
+	refused []bool
+	group   int // size of a group
+	pace    pace
+}
+
+// Sizes of a group, in jumps.
+const (
+	largestGroup  = 50
+	smallestGroup = 6
+	anchorCount   = 20
+)
+
+// Stats describe the work of a [Counter].
+type Stats struct {
+	// Windows is the number of windows, and Jumps the number of jumps found. Crowded is the
+	// number of jumps beyond the limit.
+	Windows, Jumps, Crowded uint64
+	// CrowdedTargets is the number of outcomes of indirect jumps whose target is beyond
+	// the limit.
+	CrowdedTargets uint64
+	// Outcomes is the number of hits, and Counted the sum of the windows of each jump.
+	Outcomes, Counted uint64
+	// Open is the total time during which windows counted, and Disturbed the one during
+	// which probes were attached, being attached or being detached.
+	Open, Disturbed time.Duration
+	// LongestStall is the longest time that a thread waited uninterruptibly in the kernel
+	// while there were probes, for any reason, and Stalls the number of windows in
+	// which one waited for longer than allowed.
+	LongestStall time.Duration
+	Stalls       uint64
+	// Overhead is the share of the target's progress that was lost, from 0 to 1, by samples
+	// of its code. It is valid if Measured.
+	Overhead float64
+	Measured bool
+	// Lost is the number of samples and targets for which there was no room.
+	Lost uint64
+	// Refused is the number of jumps on which the kernel allows no probe.
+	Refused uint64
+	// Traced is the number of windows that were left out because a process was traced.
+	Traced uint64
+	// Held is the number of windows whose probes stayed because a process was traced at their
+	// end. Abandoned is set if it still was when the counting ended.
+	Held      uint64
+	Abandoned bool
+	// Changed is the number of times that a jump was not counted in a window because its
+	// code in memory differed from the file.
+	Changed uint64
+}
+
+// New loads the kernel side. Nothing is counted yet. [Counter.Close] releases it.
+func New(o Options) (*Counter, error) {
+	if err := Check(); err != nil {
+		return nil, err
+	}
+	// The kernel follows this link to the open file, whatever happens to its path.
+	file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", o.File.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("prepare to count jumps: %w", err)
+	}
+	s, err := load(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Counter{
+		o: o, source: s, file: file, program: o.Program, group: largestGroup,
+		compared: map[*cfg.Function]bool{},
+		counts:   Counts{Targets: map[Target]uint64{}},
+		suspend:  make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}, nil
+}
+
+// Start starts to sample, and to count.
+func (c *Counter) Start() error {
+	if err := c.source.events.Enable(); err != nil {
+		return err
+	}
+	c.started = true
+	// Before the first window.
+	if !signal.Ignored(unix.SIGTSTP) {
+		signal.Notify(c.suspend, unix.SIGTSTP)
+	}
+	go func() {
+		defer close(c.done)
+		c.err = c.run()
+	}()
+	return nil
+}
+
+// Stop ends the counting. When it returns, there are no probes. It returns the error that
+// ended the counting early. If the counter was not started, Stop does nothing.
+func (c *Counter) Stop() error {
+	if !c.started {
+		return nil
+	}
+	close(c.stop)
+	<-c.done
+	return errors.Join(c.err, c.source.events.Disable())
+}
+
+// Err returns the error that ended the counting, or nil if it goes on.
+func (c *Counter) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Close unloads the kernel side, after [Counter.Stop] if it was started.
+func (c *Counter) Close() error { return c.source.close() }
+
+// Targets returns the processes that are currently in the target set.
+func (c *Counter) Targets() ([]int, error) { return c.source.targets.Members() }
+
+// FollowCPUs adjusts to CPUs that came online or went offline.
+func (c *Counter) FollowCPUs(online []int) error { return c.source.events.Follow(online) }
+
+// Samples calls yield with the samples since the last call: the number of times that
+// process pid was seen at address ip.
+func (c *Counter) Samples(yield func(pid int, ip, n uint64)) error {
+	return drain(c.source.objects.JumpSamples, func(k bpf.JumpExecuted, n uint64) { yield(int(k.Pid), k.Ip, n) })
+}
+
+// Sampled notes that the instruction at the link-time address addr was executed.
+func (c *Counter) Sampled(addr uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reach(addr)
+}
+
+// reach finds the jumps that are executed after the instruction at addr.
+func (c *Counter) reach(addr uint64) { c.program.Reach(addr, c.found) }
+
+// found adds a jump.
+func (c *Counter) found(addr uint64, i instruction.Instruction) {
+	if len(c.counts.Jumps) >= maxJumps {
+		c.stats.Crowded++
+		return
+	}
+	index := uint32(len(c.counts.Jumps))
+	c.counts.Jumps = append(c.counts.Jumps, Jump{Address: addr, Instruction: i})
+	// Only the kernel knows the prefixes that it can emulate.
+	c.refused = append(c.refused, i.Prefixed)
+	if i.Prefixed {
+		c.stats.Refused++
+		return
+	}
+	c.fresh = append(c.fresh, index)
+}
+
+// Counts returns the counts. The counter must have stopped.
+func (c *Counter) Counts() *Counts { return &c.counts }
+
+// Stats returns the statistics so far.
+func (c *Counter) Stats() (Stats, error) {
+	c.mu.Lock()
+	s := c.stats
+	s.Jumps = uint64(len(c.counts.Jumps))
+	c.mu.Unlock()
+	lost, err := c.source.lost()
+	s.Lost = lost
+	if err != nil {
+		return s, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Overhead, s.Measured = c.pace.overall()
+	return s, nil
+}
+
+// run opens windows until the counter stops.
+func (c *Counter) run() error {
+	runtime.LockOSThread() // see urgently; the thread ends with this goroutine if it cannot return to normal
+	defer signal.Stop(c.suspend)
+	begin := time.Now()
+	for {
+		wait := idleWait
+		var group []uint32
+		if c.traced() {
+			wait = tracedWait
+			c.mu.Lock()
+			c.stats.Traced++
+			c.mu.Unlock()
+		} else {
+			group = c.choose()
+		}
+		if len(group) > 0 {
+			if err := c.window(group); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			wait = c.pace.rest(c.o.MaxOverhead)
+			c.mu.Unlock()
+		}
+		// Avoid lockstep with periodic work of the program.
+		wait = time.Duration(float64(wait) * (0.5 + rand.Float64()))
+		timer := time.NewTimer(wait)
+		select {
+		case <-c.stop:
+			timer.Stop()
+			runtime.UnlockOSThread()
+			return nil
+		case <-c.suspend: // Ctrl-Z: not while there are probes
+			// To this thread: a signal to the process may first stop another one, while
+			// this one opens a window.
+			if err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
+				return err
+			}
+		case <-timer.C:
+		}
+		if err := c.measure(time.Since(begin)); err != nil {
+			return err
+		}
+	}
+}
+
+// idleWait is the pause if there is nothing to count, and tracedWait if a process is traced.
+const (
+	idleWait   = 20 * time.Millisecond
+	tracedWait = 200 * time.Millisecond
+)
+
+// measure reads the target's progress.
+func (c *Counter) measure(elapsed time.Duration) error {
+	progress, err := c.source.progress()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pace.update(progress, elapsed, c.stats.Disturbed)
+	return err
+}

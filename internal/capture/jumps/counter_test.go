@@ -1,0 +1,544 @@
+package jumps_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/capture/jumps"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/instruction"
+	"fulgur/internal/testenv"
+)
+
+// helperVar makes the test binary count jumps of a process until it is killed.
+const helperVar = "FULGUR_JUMPS_OF"
+
+func TestMain(m *testing.M) {
+	if of := os.Getenv(helperVar); of != "" {
+		if err := countForever(of); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// countForever counts the jumps of "PID:FILE" and prints a line when it has begun.
+func countForever(of string) error {
+	pid, path, _ := strings.Cut(of, ":")
+	p, err := open(path)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return err
+	}
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{n}})
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	for c.Err() == nil {
+		time.Sleep(time.Second)
+	}
+	return c.Err()
+}
+
+// program is a compiled program whose jumps are counted.
+type program struct {
+	path string
+	file *os.File
+	elf  *elffile.File
+	*cfg.Program
+}
+
+func open(path string) (*program, error) {
+	p := &program{path: path}
+	var err error
+	if p.file, err = os.Open(path); err != nil {
+		return nil, err
+	}
+	if p.elf, err = elffile.Open(path); err != nil {
+		return nil, err
+	}
+	p.Program, err = cfg.New(p.elf)
+	return p, err
+}
+
+// symbol returns the address of a symbol and its size.
+func (p *program) symbol(t *testing.T, name string) (addr, size uint64) {
+	t.Helper()
+	f, err := elf.Open(p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name == name {
+			return s.Value, s.Size
+		}
+	}
+	t.Fatalf("%s: no symbol %s", p.path, name)
+	return 0, 0
+}
+
+func (p *program) options(t target.Target) jumps.Options {
+	return jumps.Options{
+		Target: t, Program: p.Program, File: p.file, Offset: p.elf.Offset,
+		Compare:     func(uint64, []byte) (same, known bool) { return true, true },
+		MaxOverhead: 10, MaxStall: time.Second, Frequency: 99,
+	}
+}
+
+// count starts to count the jumps of a target.
+func (p *program) count(t target.Target) (*jumps.Counter, error) {
+	c, err := jumps.New(p.options(t))
+	if err != nil {
+		return nil, err
+	}
+	f, err := elf.Open(p.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range symbols {
+		switch s.Name {
+		case "quarter", "choose", "step":
+			c.Sampled(s.Value)
+		}
+	}
+	err = c.Start()
+	return c, err
+}
+
+// start starts a program, which is killed at the end of the test.
+func start(t *testing.T, argv ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// needsUprobeMulti skips the test on machines that cannot count jumps.
+func needsUprobeMulti(t *testing.T) {
+	t.Helper()
+	testenv.Root(t)
+	if err := jumps.Check(); errors.Is(err, jumps.ErrUnsupported) {
+		testenv.Unsupported(t, "%v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// windows waits until c has opened n windows more.
+func windows(t *testing.T, c *jumps.Counter, n uint64) jumps.Stats {
+	t.Helper()
+	begin, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if begin.Jumps == 0 {
+		t.Fatal("no jumps to count")
+	}
+	for {
+		if err := c.Err(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Windows >= begin.Windows+n {
+			return s
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The shares of the outcomes equal the program's own. In each window, the calls of a
+// thread that are counted follow one another, so that each way is off by less than one.
+func TestShares(t *testing.T) {
+	testenv.EveryKernel(t)
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	const threads = 2
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := windows(t, c, 4)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	quarter, quarterSize := p.symbol(t, "quarter")
+	choose, chooseSize := p.symbol(t, "choose")
+	seen := map[string]bool{}
+	counts := c.Counts()
+	for _, j := range counts.Jumps {
+		slack := j.Windows * threads
+		switch {
+		case j.Address-quarter < quarterSize:
+			seen["quarter"] = j.Hits > 0
+			quarter := j.Taken // of je, which is for the call in which i % 4 is 0
+			if j.Instruction.Condition&1 != 0 {
+				quarter = j.Hits - j.Taken // of jne
+			}
+			if 4*quarter > j.Hits+4*slack || 4*quarter+4*slack < j.Hits {
+				t.Errorf("quarter: %d of %d hits of %+v in %d windows were taken, want a quarter, or three of jne", j.Taken, j.Hits, j.Instruction, j.Windows)
+			}
+		case j.Address-choose < chooseSize && j.Instruction.Kind == instruction.IndirectJump:
+			seen["choose"] = j.Hits > 0
+			sum := uint64(0)
+			for to, n := range counts.Targets {
+				if to.From != j.Address {
+					continue
+				}
+				sum += n
+				if to.To-choose >= chooseSize || 8*n > j.Hits+8*slack || 8*n+8*slack < j.Hits {
+					t.Errorf("choose: %d of %d hits in %d windows led to %#x, want an eighth within the function", n, j.Hits, j.Windows, to.To)
+				}
+			}
+			if sum != j.Hits {
+				t.Errorf("choose: %d hits and %d targets, want as many", j.Hits, sum)
+			}
+		}
+	}
+	if !seen["quarter"] || !seen["choose"] {
+		t.Errorf("%+v: counted %+v, want hits in quarter and choose", s, counts.Jumps)
+	}
+	p.checkText(t, cmd.Process.Pid, p.path)
+}
+
+// A counter that was not started can be stopped and closed.
+func TestStopEarly(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jumps.New(p.options(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Stop(), c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// checkText waits until the code of a process equals its file's, which must happen at once
+// if nothing counts any more.
+func (p *program) checkText(t *testing.T, pid int, path string) {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := false
+	for line := range strings.Lines(string(maps)) {
+		var start, end, offset uint64
+		var rights string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %x", &start, &end, &rights, &offset); n < 4 || rights != "r-xp" || !strings.HasSuffix(strings.TrimSpace(line), path) {
+			continue
+		}
+		memory := make([]byte, end-start)
+		read := func() []byte {
+			n, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &memory[0], Len: uint64(len(memory))}}, []unix.RemoteIovec{{Base: uintptr(start), Len: len(memory)}}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return memory[:n]
+		}
+		want := file[offset:min(offset+end-start, uint64(len(file)))]
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if compared = bytes.HasPrefix(read(), want); compared {
+				break
+			}
+		}
+		if !compared {
+			t.Errorf("the code of process %d differs from %s", pid, path)
+		}
+	}
+	if !compared {
+		t.Errorf("no code of %s in process %d is the same:\n%s", path, pid, maps)
+	}
+}
+
+// rounds returns the program's own count of its progress.
+func (p *program) rounds(t *testing.T, pid int) uint64 {
+	t.Helper()
+	at, _ := p.symbol(t, "rounds")
+	b := make([]byte, 8)
+	if _, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(at), Len: 8}}, 0); err != nil {
+		t.Fatalf("the program has ended: %v", err)
+	}
+	return binary.NativeEndian.Uint64(b)
+}
+
+// progresses waits until the program has gone on.
+func (p *program) progresses(t *testing.T, pid int) {
+	t.Helper()
+	for before := p.rounds(t, pid); p.rounds(t, pid) < before+2; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Waits of processes that do not execute the code are no stalls by the probes.
+func TestStallsOfOthers(t *testing.T) {
+	testenv.EveryKernel(t)
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, waited := make(chan struct{}), make(chan struct{})
+	go func() { // waits uninterruptibly, most of the time
+		defer close(waited)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-waited
+	}()
+	c, err := p.count(target.Target{Scope: target.System}) // the program does not run
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := windows(t, c, 3)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s.LongestStall != 0 {
+		t.Errorf("%+v: a thread of another program was stalled for %v", s, s.LongestStall)
+	}
+}
+
+// membarrierGlobal is MEMBARRIER_CMD_GLOBAL.
+const membarrierGlobal = 1
+
+// SIGKILL of the counting process, at any time, leaves the program and its code as they
+// were.
+func TestKill(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	times := 3
+	if testenv.IsLong() {
+		times = 200
+	}
+	for i := range times {
+		helper := p.helper(t, cmd.Process.Pid)
+		time.Sleep(time.Duration(i*37%100) * time.Millisecond)
+		_ = helper.Process.Kill()
+		_ = helper.Wait()
+		p.checkText(t, cmd.Process.Pid, p.path)
+		p.progresses(t, cmd.Process.Pid)
+	}
+}
+
+// helper starts to count the jumps of a process in another process.
+func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
+	t.Helper()
+	helper := exec.Command("/proc/self/exe")
+	helper.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", helperVar, pid, p.path))
+	helper.Stderr = os.Stderr
+	out, err := helper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := helper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = helper.Process.Kill()
+		_ = helper.Wait()
+	})
+	if n, err := out.Read(make([]byte, 1)); n != 1 {
+		t.Fatalf("the helper has not begun: %v", err)
+	}
+	return helper
+}
+
+// There are no windows while a process is traced.
+func TestTraced(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	if err := unix.PtraceSeize(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for {
+		s, err := c.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Windows > 0 {
+			t.Fatal("a window was opened while the process was traced")
+		}
+		if s.Traced >= 2 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := unix.PtraceInterrupt(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Wait4(cmd.Process.Pid, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.PtraceDetach(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	windows(t, c, 1)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// There are no probes while the counting process is suspended with Ctrl-Z.
+func TestSuspend(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	helper := p.helper(t, cmd.Process.Pid)
+	for range 5 {
+		if err := helper.Process.Signal(unix.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(helper.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("the helper has not stopped: status %#x, %v", status, err)
+		}
+		p.checkText(t, cmd.Process.Pid, p.path)
+		if err := helper.Process.Signal(unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+}
+
+// Programs that fork, execute themselves and exit are not harmed while their jumps are
+// counted.
+func TestProcesses(t *testing.T) {
+	testenv.Long(t)
+	needsUprobeMulti(t)
+	path := testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl")
+	for _, mode := range []string{"fork", "exec"} {
+		for _, children := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, children %t", mode, children), func(t *testing.T) {
+				p, err := open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd := start(t, path, mode)
+				c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}, Children: children})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				s := windows(t, c, 5)
+				if err := c.Stop(); err != nil {
+					t.Fatal(err)
+				}
+				if s.Outcomes == 0 {
+					t.Error("no outcomes")
+				}
+				p.rounds(t, cmd.Process.Pid) // it is alive
+				if mode == "fork" {
+					p.progresses(t, cmd.Process.Pid)
+				}
+			})
+		}
+	}
+}
+
+// A library that is unloaded and loaded again is not harmed.
+func TestUnload(t *testing.T) {
+	testenv.Long(t)
+	needsUprobeMulti(t)
+	main, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := open(testenv.Compile(t, "libjumps.so", "gcc", "-O1", "-shared", "-fPIC", "testdata/library.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, main.path, "dlopen", library.path)
+	c, err := library.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := windows(t, c, 5)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s.Outcomes == 0 {
+		t.Error("no outcomes")
+	}
+	main.progresses(t, cmd.Process.Pid)
+}

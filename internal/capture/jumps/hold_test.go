@@ -1,0 +1,148 @@
+package jumps_test
+
+import (
+	"bytes"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/jumps"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// A window in which a tracer comes stays until the tracer leaves. What the tracer restores
+// then, a probe that it took for the program's code, does no harm.
+func TestHold(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	pid := cmd.Process.Pid
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	addr, size := p.symbol(t, "quarter")
+	file, code := make([]byte, size), make([]byte, size)
+	offset, _ := p.elf.Offset(addr)
+	if _, err := p.file.ReadAt(file, int64(offset)); err != nil {
+		t.Fatal(err)
+	}
+	read := func() []byte {
+		if _, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &code[0], Len: size}}, []unix.RemoteIovec{{Base: uintptr(addr), Len: int(size)}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}
+	for done := false; !done; {
+		for bytes.Equal(read(), file) { // until there is a window
+			runtime.Gosched()
+		}
+		if err := unix.PtraceSeize(pid); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.PtraceInterrupt(pid); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		// The window closes, because it had begun to, or stays.
+		for !bytes.Equal(read(), file) && !done {
+			done = held(t, c)
+		}
+		for range 150 {
+			if done && bytes.Equal(read(), file) {
+				t.Fatal("the probes of the held window are gone")
+			}
+			if done {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if done { // as a debugger that removes its own breakpoint from a probe
+			if _, err := unix.PtracePokeText(pid, uintptr(addr), read()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unix.PtraceDetach(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows(t, c, s.Windows+2)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.checkText(t, pid, p.path)
+	p.progresses(t, pid)
+}
+
+func held(t *testing.T, c *jumps.Counter) bool {
+	t.Helper()
+	s, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Held > 0
+}
+
+// Jumps are not counted while their code in memory is not the file's.
+func TestChangedLater(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	o := p.options(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	addr, size := p.symbol(t, "quarter")
+	var changed atomic.Bool
+	o.Compare = func(_ uint64, code []byte) (same, known bool) {
+		return len(code) == int(size) || !changed.Load(), true // whole functions are compared once
+	}
+	c, err := jumps.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Sampled(addr)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	windows(t, c, 1)
+	changed.Store(true)
+	// One window may be open. Each further one would have changed jumps, which are few.
+	then, enough := uint64(0), uint64(2)
+	for {
+		s, err := c.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case s.Changed < enough:
+			time.Sleep(time.Millisecond)
+			continue
+		case then == 0:
+			then, enough = s.Windows, enough+30
+			continue
+		case s.Windows > then+1:
+			t.Errorf("got %d windows with changed code", s.Windows-then)
+		}
+		break
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,83 @@
+package jumps
+
+import "time"
+
+// pace spaces windows out by the target's progress, which is the number of samples of its
+// code: while threads wait or handle breakpoints, there are none.
+type pace struct {
+	// The sums so far: samples without and with probes, and the times of both.
+	samples [2]uint64
+	times   [2]time.Duration
+	// The same, with older windows counting less.
+	recent      [2]float64
+	recentTimes [2]float64 // s
+	windows     float64    // number of windows in them
+	last        [2]uint64  // sums at the last update
+	lastTimes   [2]time.Duration
+}
+
+// forget is the factor by which older windows count less.
+const forget = 0.95
+
+// Limits of the pause between windows. Some pause is needed to see the target's progress
+// without probes.
+const (
+	shortestRest = 20 * time.Millisecond
+	longestRest  = time.Minute
+)
+
+// leastShare is the share of the disturbed time that counts as lost at least: what windows
+// cost a busy thread on a machine with an idle CPU. On a crowded machine the share cannot be
+// measured well, because others take turns with the target.
+const leastShare = 0.1
+
+// fewSamples are too few samples to compare the phases.
+const fewSamples = 50
+
+// update takes the sums of samples in both phases after the time elapsed. Probes disturbed
+// the target for a part of this time.
+func (p *pace) update(samples [2]uint64, elapsed, disturbed time.Duration) {
+	p.samples, p.times = samples, [2]time.Duration{elapsed - disturbed, disturbed}
+	p.windows = p.windows*forget + 1
+	for phase := range 2 {
+		p.recent[phase] = p.recent[phase]*forget + float64(p.samples[phase]-p.last[phase])
+		p.recentTimes[phase] = p.recentTimes[phase]*forget + (p.times[phase] - p.lastTimes[phase]).Seconds()
+	}
+	p.last, p.lastTimes = p.samples, p.times
+}
+
+// lostShare returns the share of the disturbed time that the target lost. ok is false if
+// there are too few samples.
+func lostShare(samples, seconds [2]float64) (share float64, ok bool) {
+	if seconds[0] <= 0 || seconds[1] <= 0 || samples[0] < fewSamples {
+		return 1, false
+	}
+	expected := samples[0] / seconds[0] * seconds[1]
+	if expected < fewSamples {
+		return 1, false
+	}
+	return min(max(1-samples[1]/expected, 0), 1), true
+}
+
+// overall returns the share of its time that the target has lost so far.
+func (p *pace) overall() (share float64, ok bool) {
+	seconds := [2]float64{p.times[0].Seconds(), p.times[1].Seconds()}
+	share, ok = lostShare([2]float64{float64(p.samples[0]), float64(p.samples[1])}, seconds)
+	if !ok {
+		return 0, false
+	}
+	return share * seconds[1] / (seconds[0] + seconds[1]), true
+}
+
+// rest returns the pause until the next window, so that the target loses at most the share
+// overhead of its time, as far as samples show it. As long as nothing is known, all of the
+// disturbed time counts as lost.
+func (p *pace) rest(overhead float64) time.Duration {
+	if p.windows < 1 {
+		return time.Second / 2
+	}
+	share, _ := lostShare(p.recent, p.recentTimes)
+	window := p.recentTimes[1] / p.windows
+	pause := window*max(share, leastShare)/overhead - window
+	return min(max(time.Duration(pause*float64(time.Second)), shortestRest), longestRest)
+}

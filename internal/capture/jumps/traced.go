@@ -1,0 +1,30 @@
+package jumps
+
+import (
+	"slices"
+
+	"fulgur/internal/linux/procfs"
+)
+
+// maxChecked limits the processes that are checked before a window.
+const maxChecked = 256
+
+// traced reports whether one of the processes that execute the code is traced, as by a
+// debugger. A debugger that sets a breakpoint on a probe takes the probe for the program's
+// code and restores it later, when the kernel does not know it any more: the program would
+// be killed by SIGTRAP.
+func (c *Counter) traced() bool {
+	pids := slices.Clone(c.o.Target.PIDs)
+	var pid uint32
+	var executes uint8
+	all := c.source.objects.JumpProcesses.Iterate()
+	for len(pids) < maxChecked && all.Next(&pid, &executes) {
+		pids = append(pids, int(pid))
+	}
+	for _, pid := range pids {
+		if status, err := procfs.Process(pid).Status(); err == nil && status.TracerPID != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,304 @@
+package jumps
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/uprobe"
+	"fulgur/internal/symbols/instruction"
+)
+
+// openTime is the time that a window counts.
+const openTime = 5 * time.Millisecond
+
+// maxWindows is the number of windows that are remembered one by one, for the rates: hours,
+// in some hundred bytes each.
+const maxWindows = 1 << 16
+
+// unhit is the number of windows without a hit after which a jump is counted less often.
+const unhit = 3
+
+// choose returns the jumps of the next window: new ones first, then a part of this round,
+// and the anchors.
+func (c *Counter) choose() []uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var group []uint32
+	take := func(from *[]uint32) {
+		for len(group) < c.group && len(*from) > 0 {
+			last := len(*from) - 1
+			index := (*from)[last]
+			*from = (*from)[:last]
+			if c.allowed(index) {
+				group = append(group, index)
+			}
+		}
+	}
+	rand.Shuffle(len(c.fresh), func(i, j int) { c.fresh[i], c.fresh[j] = c.fresh[j], c.fresh[i] })
+	take(&c.fresh)
+	if len(group) < c.group && len(c.deck) == 0 {
+		c.deal()
+	}
+	take(&c.deck)
+	for _, index := range c.counts.anchors {
+		if !slices.Contains(group, index) && c.allowed(index) {
+			group = append(group, index)
+		}
+	}
+	slices.Sort(group)
+	return slices.Compact(group)
+}
+
+// deal begins a round with all jumps, in a random order.
+func (c *Counter) deal() {
+	for i := range c.counts.Jumps {
+		j := &c.counts.Jumps[i]
+		if j.Windows == 0 || j.Hits > 0 || j.Windows < unhit || rand.IntN(4) == 0 {
+			c.deck = append(c.deck, uint32(i))
+		}
+	}
+	rand.Shuffle(len(c.deck), func(i, j int) { c.deck[i], c.deck[j] = c.deck[j], c.deck[i] })
+	c.counts.chooseAnchors()
+}
+
+// allowed reports whether a jump may get a probe.
+func (c *Counter) allowed(index uint32) bool {
+	if c.refused[index] {
+		return false
+	}
+	addr := c.counts.Jumps[index].Address
+	f := c.program.Function(addr)
+	if f != nil && !c.compared[f] {
+		same, known := c.o.Compare(f.Start, f.Code())
+		if !known {
+			return false // for now
+		}
+		c.compared[f] = true
+		if !same {
+			c.program.LeaveOut(addr, "differs in memory from the file")
+			f = nil
+		}
+	}
+	if f == nil {
+		c.refused[index] = true
+		return false
+	}
+	// The process may have changed the code since, or this may be another process. With the
+	// probes of another profiler, it is the same again later.
+	code := f.Code()[addr-f.Start:]
+	same, known := c.o.Compare(addr, code[:min(c.counts.Jumps[index].Instruction.Size, len(code))])
+	if known && !same {
+		c.stats.Changed++
+	}
+	return same && known
+}
+
+// window counts a group of jumps for a moment.
+func (c *Counter) window(group []uint32) error {
+	o := link.UprobeMultiOptions{}
+	before := make([]bpf.JumpJumpCount, len(group))
+	c.mu.Lock()
+	for i, index := range group {
+		j := c.counts.Jumps[index]
+		offset, ok := c.o.Offset(j.Address)
+		if !ok {
+			c.mu.Unlock()
+			return fmt.Errorf("jump at %#x: no bytes of the file", j.Address)
+		}
+		cookie := uint64(index)<<bpf.JumpJumpCookieJUMP_INDEX_SHIFT | uint64(j.Instruction.Condition)
+		if j.Instruction.Kind == instruction.IndirectJump {
+			cookie |= uint64(bpf.JumpJumpCookieJUMP_INDIRECT)
+			if err := c.source.objects.JumpOperands.Put(index, operand(j.Instruction)); err != nil {
+				c.mu.Unlock()
+				return fmt.Errorf("describe a jump to the kernel side: %w", err)
+			}
+		}
+		o.Addresses, o.Cookies = append(o.Addresses, offset), append(o.Cookies, cookie)
+		before[i].Hits, before[i].Taken = c.source.count(index)
+	}
+	c.mu.Unlock()
+	if c.pids == nil {
+		c.pids = uprobe.Processes(c.o.Target)
+		if c.pids[0] != 0 && (len(c.pids) > 1 || !uprobe.FiltersProcesses(c.file, c.source.objects.JumpHit, o.Addresses[0])) {
+			c.pids = []int{0} // the kernel side selects
+		}
+	}
+	o.PID = uint32(c.pids[0])
+
+	begin := time.Now()
+	if err := errors.Join(c.source.objects.LongestStall.Set(uint64(0)), c.source.objects.Disturbed.Set(true)); err != nil {
+		return err
+	}
+	var open time.Duration
+	var held link.Link
+	err := urgently(func() error {
+		attached, err := c.file.UprobeMulti(nil, c.source.objects.JumpHit, &o)
+		if err != nil {
+			return err
+		}
+		opened := time.Now()
+		err = c.source.objects.Counting.Set(true)
+		// This thread itself sleeps, so that it wakes in time on a busy machine.
+		length := unix.NsecToTimespec(openTime.Nanoseconds())
+		_ = unix.Nanosleep(&length, nil) // a signal shortens the window
+		err = errors.Join(err, c.source.objects.Counting.Set(false))
+		open = time.Since(opened)
+		if c.traced() {
+			held = attached
+			return err
+		}
+		return errors.Join(err, attached.Close())
+	})
+	err = errors.Join(err, c.source.objects.Disturbed.Set(false))
+	disturbed := time.Since(begin)
+	if held != nil {
+		err = errors.Join(err, c.hold(held))
+	}
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return nil // the process has exited
+	case errors.Is(err, errUnsupportedInstruction), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOEXEC):
+		return c.narrow(group)
+	case err != nil:
+		return fmt.Errorf("count jumps: %w", err)
+	}
+	return c.record(group, before, open, disturbed)
+}
+
+// hold closes a window during which a process began to be traced, once none is traced any
+// more. Its debugger may have taken a probe for the program's code, and restores it when it
+// leaves. As long as the kernel knows the probe, that does no harm.
+func (c *Counter) hold(attached link.Link) error {
+	c.mu.Lock()
+	c.stats.Held++
+	c.mu.Unlock()
+	for c.traced() {
+		select {
+		case <-c.stop:
+			c.mu.Lock()
+			c.stats.Abandoned = true
+			c.mu.Unlock()
+			return attached.Close()
+		case <-time.After(tracedWait):
+		}
+	}
+	return attached.Close()
+}
+
+// errUnsupportedInstruction is ENOTSUPP of the kernel, for an instruction that cannot have
+// a uprobe.
+const errUnsupportedInstruction = unix.Errno(524)
+
+// narrow finds out which jump of a group the kernel refuses, by refusing the jumps of one
+// half if they are few, or else by counting less at a time.
+func (c *Counter) narrow(group []uint32) error {
+	if len(group) == 1 {
+		c.mu.Lock()
+		c.refused[group[0]] = true
+		c.stats.Refused++
+		c.mu.Unlock()
+		return nil
+	}
+	half := len(group) / 2
+	if err := c.window(group[:half]); err != nil {
+		return err
+	}
+	return c.window(group[half:])
+}
+
+// operand describes the operand of an indirect jump to the kernel side.
+func operand(i instruction.Instruction) bpf.JumpJumpOperand {
+	o := bpf.JumpJumpOperand{Displacement: i.Operand.Displacement, Base: i.Operand.Base, Index: i.Operand.Index, Scale: i.Operand.Scale}
+	if i.Operand.Memory {
+		o.Memory = 1
+	}
+	if i.Operand.Relative {
+		o.Relative = 1
+		o.Displacement += int64(i.Size) // it is relative to the next instruction
+	}
+	return o
+}
+
+// record adds the counts of a window, and follows the outcomes.
+func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, disturbed time.Duration) error {
+	var stall uint64
+	if err := c.source.objects.LongestStall.Get(&stall); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	targets := map[Target]uint64{}
+	indirect := slices.ContainsFunc(group, func(i uint32) bool {
+		return c.counts.Jumps[i].Instruction.Kind == instruction.IndirectJump
+	})
+	if indirect {
+		err := drain(c.source.objects.JumpTargets, func(k bpf.JumpJumpTarget, n uint64) {
+			j := c.counts.Jumps[k.Jump]
+			targets[Target{From: j.Address, To: j.Address + uint64(k.Distance)}] += n
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.stats.Windows++
+	c.stats.Open += open
+	c.stats.Disturbed += disturbed
+	c.adapt(time.Duration(stall))
+	w := window{open: open}
+	for i, index := range group {
+		hits, taken := c.source.count(index)
+		hits, taken = hits-before[i].Hits, taken-before[i].Taken
+		w.hits = append(w.hits, windowHits{index, uint32(min(hits, 1<<32-1))})
+		j := &c.counts.Jumps[index]
+		j.Windows++
+		c.stats.Counted++
+		j.Hits += hits
+		c.stats.Outcomes += hits
+		j.Taken += taken
+		if j.Instruction.Kind != instruction.ConditionalJump {
+			continue
+		}
+		if taken > 0 {
+			c.reach(j.Instruction.Target)
+		}
+		if taken < hits {
+			c.reach(j.Address + uint64(j.Instruction.Size))
+		}
+	}
+	for t, n := range targets {
+		c.led(t, n)
+	}
+	if len(c.counts.windows) < maxWindows {
+		c.counts.windows = append(c.counts.windows, w)
+	}
+	return nil
+}
+
+// led counts n times that an indirect jump led to a target.
+func (c *Counter) led(t Target, n uint64) {
+	if len(c.counts.Targets) >= maxTargets && c.counts.Targets[t] == 0 {
+		c.stats.CrowdedTargets += n
+		return
+	}
+	c.counts.Targets[t] += n
+	c.reach(t.To)
+}
+
+// adapt chooses the size of the groups by the longest wait of a thread in a window.
+func (c *Counter) adapt(stall time.Duration) {
+	c.stats.LongestStall = max(c.stats.LongestStall, stall)
+	switch {
+	case stall > c.o.MaxStall:
+		c.stats.Stalls++
+		c.group = max(c.group/2, smallestGroup)
+	case stall < c.o.MaxStall/2:
+		c.group = min(c.group+1, largestGroup)
+	}
+}

@@ -1,0 +1,175 @@
+// Package latency measures the time between two events by stack, with bpf/latency.bpf.c:
+// from the entry of a function to its return, or between any events of package events.
+package latency
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+)
+
+// DefaultPendingEntries is the default of [Options.PendingEntries].
+const DefaultPendingEntries = 1 << 14
+
+// Match is how the second event of an interval is found.
+type Match uint32
+
+// The ways to match events; see bpf/latency.bpf.c.
+const (
+	// SameThread matches the next one of the thread.
+	SameThread = Match(bpf.LatencyLatencyMatchMATCH_THREAD)
+	// SameField matches the next one with the same value of a field. SameFieldInProcess
+	// and SameFieldInThread also compare the process or the thread.
+	SameField          = Match(bpf.LatencyLatencyMatchMATCH_FIELD)
+	SameFieldInProcess = Match(bpf.LatencyLatencyMatchMATCH_FIELD_IN_PROCESS)
+	SameFieldInThread  = Match(bpf.LatencyLatencyMatchMATCH_FIELD_IN_THREAD)
+	// UserCall and KernelCall match the return of the same call, which may be recursive.
+	UserCall   = Match(bpf.LatencyLatencyMatchMATCH_USER_CALL)
+	KernelCall = Match(bpf.LatencyLatencyMatchMATCH_KERNEL_CALL)
+)
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// Begin and End are the events at which intervals begin and end. nil loads the
+	// programs of all kinds of events, which then cannot be attached.
+	Begin, End *events.Probe
+	Match      Match
+	// Filter is a condition for Begin.
+	Filter events.Filter
+	// Detailed distinguishes the first field of Begin, as the detail of keys.
+	Detailed bool
+	// KeepsFirst makes Begin belong to an interval in progress. Otherwise it replaces it.
+	KeepsFirst bool
+	// MaxRate is the maximum number of intervals to measure per second and CPU; 0 means no
+	// limit.
+	MaxRate uint64
+	// PendingEntries limits the intervals in progress; see [DefaultPendingEntries].
+	PendingEntries uint32
+}
+
+// Source is the loaded kernel side of a pair of events.
+type Source struct {
+	attach.Source
+	pending uint64 // intervals in progress at the end
+}
+
+// The programs of bpf/latency.bpf.c.
+var (
+	begins = attach.Programs{
+		Tracepoint: bpf.LatencyProgBeginTracepoint, Kprobe: bpf.LatencyProgBeginKprobe, Uprobe: bpf.LatencyProgBeginUprobe,
+	}
+	ends = attach.Programs{
+		Tracepoint: bpf.LatencyProgEndTracepoint, Kprobe: bpf.LatencyProgEndKprobe, Uprobe: bpf.LatencyProgEndUprobe,
+		Index: 1,
+	}
+)
+
+// Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
+// does.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadLatency()
+	if err != nil {
+		return nil, err
+	}
+	variables := map[string]any{
+		bpf.LatencyVarMaxRate:    o.MaxRate,
+		bpf.LatencyVarFiltered:   !o.Filter.Empty(),
+		bpf.LatencyVarMatch:      uint32(o.Match),
+		bpf.LatencyVarDetailed:   o.Detailed,
+		bpf.LatencyVarKeepsFirst: o.KeepsFirst,
+	}
+	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
+	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1
+	if o.Match == KernelCall {
+		spec.Maps[bpf.LatencyMapCalls].MaxEntries = max(o.PendingEntries, 1)
+	}
+	if o.Begin != nil {
+		if err := errors.Join(begins.Adapt(spec, o.Begin, o.Types), ends.Adapt(spec, o.End, o.Types)); err != nil {
+			return nil, err
+		}
+		attach.Prepare(spec, variables, o.Begin, o.End)
+		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
+	}
+	s := new(Source)
+	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)
+	if err != nil || o.Begin == nil {
+		return s, err
+	}
+	// The end is attached first, so that no interval begins without it.
+	s.Attached = []*attach.Program{ends.Of(s.Programs, o.End), begins.Of(s.Programs, o.Begin)}
+	if err := attach.Fill(s.Maps, o.Filter, o.Begin, o.End); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// counted converts an entry of a count map.
+func counted(k bpf.LatencyCountKey, v bpf.LatencyCountValue) (stacks.Key, stacks.Values) {
+	return stacks.Key{ID: k.Id, Detail: k.Detail, TID: k.Tid, CPU: k.Cpu}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
+}
+
+// Disable implements [source.Source]. Intervals in progress do not count.
+func (s *Source) Disable() error {
+	err := s.Source.Disable()
+	pending, pendingErr := s.InProgress()
+	s.pending = uint64(len(pending))
+	return errors.Join(err, pendingErr)
+}
+
+// Pending returns the IDs of the stacks of intervals in progress.
+func (s *Source) Pending() (ids []uint64, err error) {
+	all, err := s.InProgress()
+	for _, i := range all {
+		ids = append(ids, i.Id)
+	}
+	return ids, err
+}
+
+// Interval is an interval in progress.
+type Interval = bpf.LatencyInterval
+
+// InProgress returns the intervals in progress.
+func (s *Source) InProgress() (intervals []Interval, err error) {
+	var key bpf.LatencyIntervalKey
+	var value Interval
+	all := s.Maps[bpf.LatencyMapIntervals].Iterate()
+	for all.Next(&key, &value) {
+		intervals = append(intervals, value)
+	}
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return intervals, fmt.Errorf("read which intervals are in progress: %w", err)
+	}
+	return intervals, nil
+}
+
+// Unfinished returns the number of intervals that had begun but had not ended when another
+// one replaced them, or at the end.
+func (s *Source) Unfinished() (uint64, error) {
+	n, err := s.StatSum(bpf.StatUnfinished)
+	return n + s.pending, err
+}
+
+// Histogram returns the distribution of the intervals: slot i has the number of intervals of
+// 2^i to 2^(i+1)-1 ns.
+func (s *Source) Histogram() ([]uint64, error) {
+	slots := make([]uint64, bpf.LatencyLatencyLimitsLATENCY_SLOTS)
+	for i := range slots {
+		var perCPU []uint64
+		if err := s.Maps[bpf.LatencyMapHistogram].Lookup(uint32(i), &perCPU); err != nil {
+			return nil, fmt.Errorf("read the histogram: %w", err)
+		}
+		for _, n := range perCPU {
+			slots[i] += n
+		}
+	}
+	return slots, nil
+}

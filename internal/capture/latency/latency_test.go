@@ -1,0 +1,136 @@
+package latency
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/testenv"
+)
+
+// start measures the time from fsync to close in this process.
+func start(t *testing.T, match Match) *Source {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	what := target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}
+	r := attach.Resolver(what, 1)
+	defer r.Close()
+	resolve := func(name string) *events.Probe {
+		event, err := events.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Resolve(event, events.Query{Weight: "fd"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	s, err := Load(Options{
+		Options: probe.Options{MaxDepth: 16, SkipUser: true, SkipKernel: true, Scope: what.Scope},
+		Begin:   resolve("syscalls:sys_enter_fsync"), End: resolve("syscalls:sys_enter_close"),
+		Match: match, PendingEntries: 16,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(s.Attach(what), s.Enable()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// measured returns the number of intervals that ended.
+func measured(t *testing.T, s *Source) (sum uint64) {
+	t.Helper()
+	slots, err := s.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range slots {
+		sum += n
+	}
+	return sum
+}
+
+// closed is a descriptor that is not open.
+const closed = 1 << 30
+
+// An interval that another CPU began after the event does not end: its time would be
+// negative.
+func TestBegunLater(t *testing.T) {
+	s := start(t, SameField)
+	for since, want := range map[uint64]uint64{
+		monotonic.Now() - 1000:              1,
+		monotonic.Now() + 1_000_000_000_000: 0,
+	} {
+		key := bpf.LatencyIntervalKey{Of: closed}
+		if err := s.Maps[bpf.LatencyMapIntervals].Put(key, Interval{Since: since}); err != nil {
+			t.Fatal(err)
+		}
+		before := measured(t, s)
+		_ = unix.Close(closed)
+		if got := measured(t, s) - before; got != want {
+			t.Errorf("since %d: got %d intervals, want %d", since, got, want)
+		}
+	}
+}
+
+// A thread that exits in an interval leaves it to nobody: not to one that gets its memory in
+// the kernel. A thread that executes a program goes on with the ID of its process.
+func TestThreadExits(t *testing.T) {
+	s := start(t, SameThread)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for name, test := range map[string]struct {
+		change     func(*Interval)
+		measured   uint64
+		unfinished uint64
+	}{
+		"same thread":        {func(*Interval) {}, 1, 0},
+		"executed a program": {func(i *Interval) { i.Pid, i.Tid = i.Tid, 1<<30 }, 1, 0},
+		"other thread":       {func(i *Interval) { i.Pid, i.Tid = 1<<30+1, 1<<30 }, 0, 1},
+	} {
+		measuredBefore := measured(t, s)
+		unfinishedBefore, err := s.Unfinished()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Fsync(closed)
+		var key bpf.LatencyIntervalKey
+		var value Interval
+		intervals := s.Maps[bpf.LatencyMapIntervals]
+		if all := intervals.Iterate(); !all.Next(&key, &value) {
+			t.Fatalf("%s: no interval in progress: %v", name, all.Err())
+		}
+		test.change(&value)
+		if err := intervals.Put(key, value); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(closed)
+		if got := measured(t, s) - measuredBefore; got != test.measured {
+			t.Errorf("%s: got %d intervals, want %d", name, got, test.measured)
+		}
+		unfinished, err := s.Unfinished()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := unfinished - unfinishedBefore; got != test.unfinished {
+			t.Errorf("%s: got %d unfinished, want %d", name, got, test.unfinished)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package latency
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/histogram"
+)
+
+// Config configures [Subject].
+type Config struct {
+	// Events are the names of the events that begin intervals, see [events.Parse].
+	Events []string
+	// Until is the name of the event that ends intervals. "" means the return of a
+	// function, or the event whose name is the counterpart, such as sys_exit_read of
+	// sys_enter_read.
+	Until string
+	// Key is the field that is equal in both events, or FIELD=FIELD if its names differ.
+	// "" and "tid" mean that the same thread has both.
+	Key string
+	// Filter is a condition for the first event, see [events.ParseFilter].
+	Filter string
+	// MaxRate is as in [Options]; 0 means [attach.DefaultMaxRate].
+	MaxRate uint64
+	// MaxProbes is the maximum number of places of an event. 0 means
+	// [events.DefaultMaxProbes].
+	MaxProbes int
+	// PendingEntries limits the intervals in progress; 0 means the default.
+	PendingEntries uint32
+}
+
+// Subject is the time between events. It implements [source.Subject]. Each event that
+// begins intervals is a source.
+type Subject struct {
+	Config
+	common  source.Common
+	filter  events.Filter
+	events  []events.Event
+	pairs   []foundPair
+	sources []*Source
+}
+
+// foundPair is a pair with the places of its events, which [Subject.Choose] sets.
+type foundPair struct {
+	Pair
+	begin, end *events.Probe
+}
+
+// New returns the subject for c.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.Latency }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) (err error) {
+	m.common = c
+	m.MaxRate = cmp.Or(m.MaxRate, attach.DefaultMaxRate)
+	m.MaxProbes = cmp.Or(m.MaxProbes, events.DefaultMaxProbes)
+	if len(c.Target.CPUs) > 0 {
+		return usage.Errorf("%s does not work with latency: an interval can begin and end on two CPUs", usage.CPUs)
+	}
+	if m.events, err = attach.ParseEvents(m.Events); err != nil {
+		return err
+	}
+	if m.Until != "" && len(m.Events) > 1 {
+		return usage.Errorf("%s is the end of one event: choose one with %s", usage.Until, usage.Event)
+	}
+	for _, e := range m.events {
+		p, err := pairOf(e, m.Until, m.Key)
+		if err != nil {
+			return err
+		}
+		m.pairs = append(m.pairs, foundPair{Pair: p})
+	}
+	if m.filter, err = events.ParseFilter(m.Filter); err != nil {
+		return usage.Errorf("%v", err)
+	}
+	return probe.CompleteSize(usage.PendingEntries, &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
+}
+
+// Choose finds the events.
+func (m *Subject) Choose() (err error) {
+	r := attach.Resolver(*m.common.Target, m.MaxProbes)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for i, p := range m.pairs {
+		if m.pairs[i].begin, m.pairs[i].end, err = p.Find(r, m.filter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Timeline returns false, because recordings do not support intervals.
+func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	m.sources, all, err = attach.LoadEach(common, m.pairs, func(o probe.Options, p foundPair) (*Source, error) {
+		if p.begin == nil {
+			p.Match = KernelCall // for the doctor, which only loads the programs
+		}
+		return Load(Options{
+			Options: o, Begin: p.begin, End: p.end, Match: p.Match, Filter: m.filter,
+			MaxRate: m.MaxRate, PendingEntries: m.PendingEntries,
+		})
+	})
+	return all, err
+}
+
+// Indexes of this source's [stacks.Values].
+const (
+	Intervals = iota
+	Time      // ns
+)
+
+// Values implements [source.Subject].
+func (m *Subject) Values() []source.Value {
+	return attach.Values(m.events,
+		profile.ValueType{Type: "intervals", Unit: "count"},
+		profile.ValueType{Type: "latency", Unit: "nanoseconds"},
+	)
+}
+
+// Shown returns the time.
+func (*Subject) Shown() int { return Time }
+
+// Place implements [source.Subject].
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	return attach.Place(p, s, m.events, m.common.UserOnly)
+}
+
+// Describe implements [source.Subject].
+func (m *Subject) Describe(meta *profile.Meta) {
+	var names []string
+	for _, p := range m.pairs {
+		names = append(names, p.name())
+	}
+	meta.Event, meta.Value = strings.Join(names, ", "), "latency"
+}
+
+// name returns the name of the pair for people.
+func (p Pair) name() string {
+	if p.Match == UserCall || p.Match == KernelCall {
+		return p.Begin.String()
+	}
+	return p.Begin.String() + " to " + p.End.String()
+}
+
+// WhyNothing implements [source.Subject].
+func (m *Subject) WhyNothing() string {
+	why := "no interval of the target began and ended"
+	if m.Filter != "" {
+		why += ", or none passed the filter"
+	}
+	if m.Until != "" && (m.Key == "" || m.Key == "tid") {
+		why += fmt.Sprintf("; the same thread must have both events: otherwise choose a field with %s", usage.Key)
+	}
+	return why
+}
+
+// Notes returns the places that are left out, and a histogram of each event.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	var lines []string
+	for _, p := range m.pairs {
+		lines = append(lines, attach.Notes(p.begin)...)
+		lines = append(lines, attach.Notes(p.end)...)
+	}
+	for i, s := range m.sources {
+		unfinished, err := s.Unfinished()
+		slots, histogramErr := s.Histogram()
+		if err := errors.Join(err, histogramErr); err != nil {
+			return append(lines, plain.Error(err))
+		}
+		if unfinished > 0 {
+			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s began but did not end: not in the result", m.pairs[i].name(), plain.Count(unfinished, "interval"))))
+		}
+		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
+			lines = append(lines, plain.Terminal(m.pairs[i].name()))
+			lines = append(lines, drawn...)
+			lines = append(lines, average(store, uint8(i)))
+		}
+	}
+	return lines
+}
+
+// average returns the average time of a source's intervals, in the words of bcc's
+// funclatency.
+func average(store *stacks.Store, index uint8) string {
+	var sum stacks.Values
+	for sample, counted := range store.Samples {
+		if sample.Source == index {
+			sum.Add(counted)
+		}
+	}
+	return fmt.Sprintf("avg = %d nsecs, total: %d nsecs, count: %d", sum[Time]/max(sum[Intervals], 1), sum[Time], sum[Intervals])
+}

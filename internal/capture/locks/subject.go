@@ -1,0 +1,246 @@
+// Package locks measures the time that threads wait for locks, by stack and lock, with
+// bpf/latency.bpf.c: locks of the kernel by its tracepoints of contention, and locks of
+// programs by the system calls with which a thread waits for a futex.
+package locks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/latency"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+)
+
+// Side selects the locks to measure.
+type Side uint8
+
+// The sides.
+const (
+	Both Side = iota
+	User
+	Kernel
+)
+
+// Config configures [Subject].
+type Config struct {
+	Side Side
+	// MaxRate is as in [latency.Options]; 0 means [attach.DefaultMaxRate].
+	MaxRate uint64
+	// PendingEntries limits the waits in progress; 0 means
+	// [latency.DefaultPendingEntries].
+	PendingEntries uint32
+}
+
+// kind is a kind of lock, and the events between which threads wait for it.
+type kind struct {
+	name string // of a lock
+	side Side
+	// The keys are the address of the lock.
+	latency.Pair
+	filter string
+	// keepsFirst is set because a mutex reports a wait twice: when a thread begins to spin
+	// and when it begins to sleep.
+	keepsFirst bool
+}
+
+// kinds are the kinds of locks. The futex operations are those that wait
+// (include/uapi/linux/futex.h): WAIT, WAIT_BITSET, LOCK_PI, LOCK_PI2 and WAIT_REQUEUE_PI,
+// with or without PRIVATE (128). All operations that accept CLOCK_REALTIME (256) wait.
+var kinds = []kind{
+	{
+		name: "lock", side: Kernel, keepsFirst: true,
+		Pair: latency.Pair{
+			Begin: tracepoint("lock", "contention_begin"), End: tracepoint("lock", "contention_end"),
+			Match: latency.SameFieldInThread, BeginKey: "lock_addr", EndKey: "lock_addr",
+		},
+	},
+	{
+		name: "futex", side: User,
+		Pair: latency.Pair{
+			Begin: tracepoint("syscalls", "sys_enter_futex"), End: tracepoint("syscalls", "sys_exit_futex"), BeginKey: "uaddr",
+		},
+		filter: "op == 128 || op >= 256 && op < 512 || op == 137 || op == 0 || op == 9 || op == 134 || op == 6 || " +
+			"op == 141 || op == 13 || op == 139 || op == 11",
+	},
+}
+
+func tracepoint(group, name string) events.Event {
+	return events.Event{Kind: events.Tracepoint, Group: group, Name: name}
+}
+
+// Subject is waits for locks. It implements [source.Subject]. Each kind of lock is a
+// source.
+type Subject struct {
+	Config
+	common  source.Common
+	measure []measured
+	skipped []string // why kinds are not measured
+	sources []*lockSource
+	names   kernelNames
+}
+
+// measured is a kind whose events were found.
+type measured struct {
+	kind
+	begin, end *events.Probe
+	filter     events.Filter
+}
+
+// lockSource is the source of a kind.
+type lockSource struct {
+	*latency.Source
+	kind kind
+	maps mappings
+}
+
+// Check notes where the locks are that threads wait for: later the process may be gone.
+func (s *lockSource) Check() error {
+	if s.kind.side != User {
+		return nil
+	}
+	waits, err := s.InProgress()
+	defer s.maps.forget()
+	for _, w := range waits {
+		s.maps.name(w.Pid, w.Detail)
+	}
+	return err
+}
+
+// New returns the subject for c.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.Locks }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common = c
+	m.MaxRate = cmp.Or(m.MaxRate, attach.DefaultMaxRate)
+	if len(c.Target.CPUs) > 0 {
+		return usage.Errorf("%s does not work with locks: a wait can begin and end on two CPUs", usage.CPUs)
+	}
+	return probe.CompleteSize(usage.PendingEntries, &m.PendingEntries, latency.DefaultPendingEntries, 1, probe.MaxEntries)
+}
+
+// errNoContention is the error of kernels without the tracepoints for kernel locks.
+var errNoContention = errors.New("kernel locks need the tracepoint lock:contention_begin of Linux 5.19")
+
+// HasContention reports whether the kernel reports waits for its own locks.
+func HasContention(kernel probe.Kernel) (bool, error) {
+	_, has, err := kernel.Tracepoint("contention_begin")
+	return has, err
+}
+
+// Choose finds the events.
+func (m *Subject) Choose() (err error) {
+	r := attach.Resolver(*m.common.Target, events.DefaultMaxProbes)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	kernel, err := probe.NewKernel(btf.NewCache())
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if m.Side != Both && m.Side != k.side {
+			continue
+		}
+		if k.side == Kernel {
+			has, err := HasContention(kernel)
+			if err != nil {
+				return err
+			}
+			if !has && m.Side == Kernel {
+				return errNoContention
+			}
+			if !has {
+				m.skipped = append(m.skipped, errNoContention.Error()+": only locks of programs were measured")
+				continue
+			}
+		}
+		filter, err := events.ParseFilter(k.filter)
+		if err != nil {
+			return err
+		}
+		begin, end, err := k.Find(r, filter)
+		if err != nil {
+			return err
+		}
+		m.measure = append(m.measure, measured{k, begin, end, filter})
+	}
+	return nil
+}
+
+// Timeline returns false, because recordings do not support locks.
+func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	m.sources, all, err = attach.LoadEach(common, m.measure, func(o probe.Options, k measured) (*lockSource, error) {
+		s, err := latency.Load(latency.Options{
+			Options: o, Begin: k.begin, End: k.end, Match: k.Match, Filter: k.filter, Detailed: true, KeepsFirst: k.keepsFirst,
+			MaxRate: m.MaxRate, PendingEntries: m.PendingEntries,
+		})
+		return &lockSource{Source: s, kind: k.kind}, err
+	})
+	return all, err
+}
+
+// Values implements [source.Subject].
+func (m *Subject) Values() []source.Value {
+	return source.Sums(max(len(m.measure), 1), profile.ValueType{Type: "waits", Unit: "count"}, profile.ValueType{Type: "waiting", Unit: "nanoseconds"})
+}
+
+// Shown returns the time.
+func (*Subject) Shown() int { return latency.Time }
+
+// Place adds the stack of a wait to the profile, with the lock on top.
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	stack := attach.Place(p, s, nil, m.common.UserOnly)
+	return p.Mark(stack, "["+m.lock(p.Store, s)+"]")
+}
+
+// lock returns the name of the lock of a sample.
+func (m *Subject) lock(store *stacks.Store, s stacks.Sample) string {
+	of := m.sources[s.Source]
+	if of.kind.side == Kernel {
+		return of.kind.name + " " + m.names.name(s.Detail)
+	}
+	return of.kind.name + " " + of.maps.name(store.Traces[s.Trace].PID, s.Detail)
+}
+
+// Describe implements [source.Subject].
+func (m *Subject) Describe(meta *profile.Meta) { meta.Event, meta.Value = "lock contention", "waiting" }
+
+// WhyNothing implements [source.Subject].
+func (m *Subject) WhyNothing() string {
+	return "no thread of the target waited for a lock: a lock that is free is taken without the kernel's help"
+}
+
+// Notes returns a table of the locks of each kind for which threads waited longest.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	lines := append([]string(nil), m.skipped...)
+	for i, s := range m.sources {
+		lines = append(lines, source.Table(m, uint8(i), store, s.kind.name, func(sample stacks.Sample) string {
+			return m.lock(store, sample)
+		})...)
+		unfinished, err := s.Unfinished()
+		if err != nil {
+			return append(lines, plain.Error(err))
+		}
+		if unfinished > 0 {
+			lines = append(lines, fmt.Sprintf("%s for a %s did not end during the measurement: not in the result", plain.Count(unfinished, "wait"), s.kind.name))
+		}
+	}
+	return lines
+}

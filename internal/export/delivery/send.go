@@ -1,0 +1,181 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/export/spool"
+	"fulgur/internal/message/plain"
+)
+
+// Run sends, and saves what waits, until ctx is done, or everything is sent after
+// [Delivery.End]. Then it waits a few seconds for the disk.
+func (d *Delivery) Run(ctx context.Context) {
+	var saving sync.WaitGroup
+	end, saved := make(chan struct{}), make(chan struct{})
+	saving.Go(func() { d.save(end) })
+	for d.next(ctx) {
+	}
+	close(end)
+	go func() {
+		defer close(saved)
+		saving.Wait()
+	}()
+	select {
+	case <-saved:
+	case <-time.After(flushTime):
+	}
+}
+
+// next sends an entry, or waits until there is one to send. It returns false at the end.
+func (d *Delivery) next(ctx context.Context) bool {
+	d.mu.Lock()
+	now := time.Now()
+	e, at := d.turns.next(d.spool.All(), now, d.ending)
+	var read func() ([]byte, error)
+	if e != nil && !at.After(now) {
+		read = d.spool.Reader(e)
+	}
+	ending := d.ending
+	d.mu.Unlock()
+	switch {
+	case ctx.Err() != nil, e == nil && ending:
+		return false
+	case read != nil:
+		d.send(ctx, e, read)
+		return true
+	}
+	var due <-chan time.Time
+	if e != nil {
+		timer := time.NewTimer(at.Sub(now))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-d.ready:
+	case <-due:
+	}
+	return true
+}
+
+// send sends an entry once.
+func (d *Delivery) send(ctx context.Context, e *spool.Entry, read func() ([]byte, error)) {
+	message, err := read()
+	if err != nil {
+		d.unread(e, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.mu.Lock()
+	d.changed = cancel
+	var old *otlpclient.Client
+	if d.client == nil || d.stale {
+		old, d.client, d.stale = d.client, otlpclient.New(d.config), false
+	}
+	client := d.client
+	d.mu.Unlock()
+
+	if old != nil {
+		_ = old.Close() // nothing waits for its answer
+	}
+	answer, err := client.Send(ctx, message)
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = nil
+	d.spool.Release(e)
+	var failed *otlpclient.Error
+	switch {
+	case err == nil:
+		d.accepted(e, answer, len(message))
+		d.remove(e)
+	case ctx.Err() != nil:
+	case errors.As(err, &failed) && failed.Retry:
+		d.retry(e, failed)
+	default:
+		d.account.Lost[Refused] += e.Samples
+		d.account.Failures++
+		d.report(fmt.Sprintf("%s: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
+		d.remove(e)
+	}
+}
+
+// remove removes an entry that was sent or lost.
+func (d *Delivery) remove(e *spool.Entry) {
+	d.turns.forget(e)
+	d.spool.Remove(e)
+	signal(d.unsaved)
+}
+
+// retry has an entry sent again later, unless it alone fails.
+func (d *Delivery) retry(e *spool.Entry, err *otlpclient.Error) {
+	d.account.Retries++
+	if d.turns.failed(e, time.Now(), err.After) {
+		d.account.Lost[Expired] += e.Samples
+		d.account.Failures++
+		d.log(fmt.Sprintf("%s, repeatedly, while others were accepted: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
+		d.remove(e)
+		return
+	}
+	d.report(plain.Error(err) + "; trying again")
+}
+
+// unread accounts for an entry whose file could not be read: it is lost if the file is
+// corrupt, and else read again later.
+func (d *Delivery) unread(e *spool.Entry, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spool.Release(e)
+	if !errors.Is(err, spool.ErrCorrupt) {
+		if d.turns.unread(e, time.Now()) {
+			d.log("spool: " + plain.Error(err) + "; trying again")
+		}
+		return
+	}
+	d.account.Lost[Corrupt] += e.Samples
+	d.account.CorruptFiles++
+	d.log("spool: " + plain.Error(err))
+	d.turns.forget(e)
+	d.spool.SetAside(e)
+	signal(d.unsaved)
+}
+
+// accepted accounts for a message that the back end has taken, at least in part.
+func (d *Delivery) accepted(e *spool.Entry, answer otlpclient.Answer, size int) {
+	rejected := share(e.Samples, uint64(answer.Rejected), e.Profiles)
+	d.account.Lost[Rejected] += rejected
+	d.account.Acknowledged += e.Samples - rejected
+	d.account.Accepted++
+	d.account.Bytes += uint64(size)
+	d.turns.accepted()
+	switch {
+	case answer.Rejected > 0:
+		d.report(fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
+	case d.away:
+		d.away = false
+		d.log("the back end takes profiles again")
+	}
+}
+
+// share returns the samples in some of the profiles of a message, in proportion to the
+// number of profiles and rounded up: the back end states only this number.
+func share(samples, rejected, profiles uint64) uint64 {
+	if rejected >= profiles {
+		return samples * min(rejected, 1)
+	}
+	return (samples*rejected + profiles - 1) / profiles
+}
+
+// report logs a failure unless the last message failed, too.
+func (d *Delivery) report(text string) {
+	if !d.away {
+		d.log(text)
+	}
+	d.away = true
+}

@@ -1,0 +1,209 @@
+// Package otelcontext reads the attributes that processes publish about themselves for
+// profilers: OpenTelemetry's process context, see
+// https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4719-process-ctx.md.
+//
+// All of it is untrusted: any process may publish anything.
+package otelcontext
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Limits of a context. What exceeds one is not read.
+const (
+	maxPayload    = 64 << 10 // in bytes
+	maxAttributes = 128
+)
+
+// Attribute is an attribute of a process.
+type Attribute struct {
+	Key string
+	// Value is a string, an int64 or a bool.
+	Value any
+}
+
+// The header of a context: its signature, version, size of the payload, time of publication
+// and address of the payload.
+const (
+	headerSize = 32
+	signature  = "OTEL_CTX"
+	version    = 2
+)
+
+// header is a valid header.
+type header struct {
+	size      uint32 // of the payload, in bytes
+	published uint64 // in ns since boot; 0 while the process writes
+	payload   uint64 // its address
+}
+
+// errNoContext is returned for memory that is no context.
+var errNoContext = errors.New("not a process context")
+
+// parseHeader parses a header in the byte order of this machine.
+func parseHeader(b []byte) (h header, err error) {
+	if len(b) < headerSize || !bytes.Equal(b[:8], []byte(signature)) || binary.NativeEndian.Uint32(b[8:]) != version {
+		return h, errNoContext
+	}
+	return header{binary.NativeEndian.Uint32(b[12:]), binary.NativeEndian.Uint64(b[16:]), binary.NativeEndian.Uint64(b[24:])}, nil
+}
+
+// reader reads memory of a process.
+type reader interface {
+	Read(b []byte, addr uint64) error
+}
+
+// attempts is how often a context that changes while it is read is read again.
+const attempts = 3
+
+// errWriting is returned for a context that the process is writing.
+var errWriting = errors.New("the process writes its context")
+
+// read reads the context at an address. It returns no attributes if the context was published
+// at the time known. Errors other than errWriting mean that there is no valid context.
+func read(from reader, addr, known uint64) (published uint64, attributes []Attribute, err error) {
+	head := make([]byte, headerSize)
+	for range attempts {
+		if err := from.Read(head, addr); err != nil {
+			return 0, nil, err
+		}
+		h, err := parseHeader(head)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case h.published == 0:
+			continue
+		case h.published == known:
+			return known, nil, nil
+		case h.size > maxPayload:
+			return 0, nil, fmt.Errorf("a process context of %d bytes, the maximum is %d", h.size, maxPayload)
+		}
+		payload, again := make([]byte, h.size), make([]byte, headerSize)
+		readErr := from.Read(payload, h.payload)
+		if err := from.Read(again, addr); err != nil {
+			return 0, nil, err
+		}
+		if !bytes.Equal(head, again) {
+			continue // it changed meanwhile
+		}
+		if readErr != nil {
+			return 0, nil, readErr
+		}
+		attributes, err = parseContext(payload)
+		return h.published, attributes, err
+	}
+	return 0, nil, errWriting
+}
+
+// Fields of the message ProcessContext, and of Resource, KeyValue and AnyValue of
+// opentelemetry-proto.
+const (
+	contextResource    protowire.Number = 1
+	resourceAttributes protowire.Number = 1
+	keyValueKey        protowire.Number = 1
+	keyValueValue      protowire.Number = 2
+	anyString          protowire.Number = 1
+	anyBool            protowire.Number = 2
+	anyInt             protowire.Number = 3
+)
+
+// parseContext returns the attributes of the resource in a message ProcessContext, at most
+// [maxAttributes]. It leaves out those with other values than strings, integers and booleans, and
+// those that processes may not set. The context's extra attributes do not belong to the resource.
+func parseContext(b []byte) (all []Attribute, err error) {
+	err = fields(b, func(f protowire.Number, resource []byte, _ uint64) error {
+		if f != contextResource || resource == nil {
+			return nil
+		}
+		return fields(resource, func(f protowire.Number, value []byte, _ uint64) error {
+			if f != resourceAttributes || value == nil || len(all) == maxAttributes {
+				return nil
+			}
+			a, err := parseKeyValue(value)
+			if err == nil && a.Value != nil && allowed(a.Key) {
+				all = append(all, a)
+			}
+			return err
+		})
+	})
+	return all, err
+}
+
+// parseKeyValue parses a message KeyValue. The value is nil if its type is not supported.
+func parseKeyValue(b []byte) (a Attribute, err error) {
+	err = fields(b, func(f protowire.Number, value []byte, _ uint64) error {
+		switch {
+		case f == keyValueKey && value != nil:
+			a.Key = string(value)
+		case f == keyValueValue && value != nil:
+			return fields(value, func(f protowire.Number, value []byte, n uint64) error {
+				switch {
+				case f == anyString && value != nil && utf8.Valid(value):
+					a.Value = string(value)
+				case f == anyBool && value == nil:
+					a.Value = n != 0
+				case f == anyInt && value == nil:
+					a.Value = int64(n)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return a, err
+}
+
+// fields calls f for the fields of a message: with their bytes, or with nil and a number.
+func fields(b []byte, f func(field protowire.Number, value []byte, n uint64) error) error {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		var value []byte
+		var number uint64
+		switch kind {
+		case protowire.BytesType:
+			value, n = protowire.ConsumeBytes(b)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(b)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, b)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		if kind == protowire.BytesType || kind == protowire.VarintType {
+			if err := f(field, value, number); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reserved are the prefixes of attributes that fulgur itself finds out, or that describe the
+// profiler or the machine.
+var reserved = []string{"process.", "container.", "k8s.", "host.", "os.", "fulgur.", "profile.", "thread."}
+
+// allowed reports whether a process may set an attribute.
+func allowed(key string) bool {
+	if key == "" || !utf8.ValidString(key) {
+		return false
+	}
+	for _, prefix := range reserved {
+		if strings.HasPrefix(key, prefix) {
+			return false
+		}
+	}
+	return true
+}

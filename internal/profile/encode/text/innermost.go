@@ -1,0 +1,72 @@
+package text
+
+import (
+	"regexp"
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// waitsIn matches libraries whose functions say nothing about why a program waits, and
+// runtimeCode such functions of Go. scheduler matches the kernel's functions in which all
+// threads wait. The page has the same in functions.js.
+var (
+	waitsIn     = regexp.MustCompile(`^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|vdso)([-.].*)?$`)
+	scheduler   = regexp.MustCompile(`^(__|io_|preempt_)?schedule(_|$)`)
+	runtimeCode = regexp.MustCompile(`^(runtime|syscall|internal/[\w/]+)\.`)
+)
+
+// rank says how much a frame tells about a program.
+type rank uint8
+
+// The ranks, lowest first.
+const (
+	rankNone      rank = iota // no function
+	rankScheduler             // of the kernel's scheduler
+	rankKernel                // of the kernel
+	rankWaits                 // of a library that programs wait in
+	rankOwn                   // of a program
+)
+
+// innermost returns the rows of p, hottest first. The self value of a row is the sum of the
+// stacks in which it is the innermost function of a program: neither of the kernel, nor of
+// the C library or a runtime below it, nor a note. Stacks without such a function count for
+// the innermost one in user space, or else in the kernel, if possible outside the scheduler.
+func innermost(p *profile.Profile, value int) []row {
+	ranks := make([]rank, len(p.Frames))
+	for id := 1; id < len(p.Frames); id++ {
+		ranks[id] = rankOf(p, profile.FrameID(id))
+	}
+	rows := tally(p, value, func(frames []profile.FrameID) (best profile.FrameID, ok bool) {
+		for _, f := range frames {
+			if ranks[f] > ranks[best] {
+				best = f
+			}
+		}
+		return best, ranks[best] > rankNone
+	})
+	return sorted(rows, len(rows))
+}
+
+// endsInPrograms reports whether a stack with a value ends in a program's function.
+func endsInPrograms(p *profile.Profile, value int) bool {
+	return slices.ContainsFunc(p.Samples, func(s profile.Sample) bool {
+		return s.Values[value] != 0 && s.Stack != 0 && rankOf(p, p.Stacks[s.Stack].Frame) == rankOwn
+	})
+}
+
+// rankOf returns the rank of a frame.
+func rankOf(p *profile.Profile, id profile.FrameID) rank {
+	f := p.Frames[id]
+	switch {
+	case f.Kind == profile.KindMarker:
+		return rankNone
+	case f.Kind == profile.KindKernel && scheduler.MatchString(p.GroupName(id)):
+		return rankScheduler
+	case f.Kind == profile.KindKernel:
+		return rankKernel
+	case waitsIn.MatchString(p.ModuleName(f.Mapping)), runtimeCode.MatchString(p.GroupName(id)):
+		return rankWaits
+	}
+	return rankOwn
+}

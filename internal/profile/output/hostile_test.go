@@ -1,0 +1,99 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"fulgur/internal/profile/encode/encodetest"
+)
+
+// Names of functions, files, tasks, hosts and values reach no terminal, no markup and no
+// other line of any format.
+func TestHostileNames(t *testing.T) {
+	for _, name := range encodetest.HostileNames {
+		p := *encodetest.Hostile()
+		p.ValueTypes = slices.Clone(p.ValueTypes)
+		for i := range p.ValueTypes {
+			p.ValueTypes[i].Type = name
+			if i > 0 {
+				p.ValueTypes[i].Unit = name
+			}
+		}
+		for _, unit := range []string{"nanoseconds", "bytes", name} {
+			p.ValueTypes[0].Unit = unit
+			for _, f := range formats {
+				for _, o := range []Options{{}, {ShortNames: true, Annotate: true}} {
+					var out bytes.Buffer
+					if err := f.Write(&out, &p, nil, o, 0); err != nil {
+						t.Fatalf("%s: %v", f.Name, err)
+					}
+					checkHarmless(t, f.Name, out.Bytes(), len(p.Samples))
+				}
+			}
+		}
+	}
+}
+
+// checkHarmless checks an output for characters and markup that only hostile names have.
+func checkHarmless(t *testing.T, format string, out []byte, samples int) {
+	t.Helper()
+	printable := func(text string) {
+		t.Helper()
+		for _, r := range text {
+			if r != '\n' && !unicode.IsPrint(r) || r == utf8.RuneError {
+				t.Fatalf("%s: got %q", format, r)
+			}
+		}
+	}
+	switch format {
+	case "text":
+		printable(string(out))
+	case "folded":
+		printable(string(out))
+		if n := strings.Count(string(out), "\n"); n > samples+1 {
+			t.Fatalf("folded: got %d lines for %d samples:\n%s", n, samples, out)
+		}
+	case "svg":
+		d := xml.NewDecoder(bytes.NewReader(out))
+		for {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("svg: %v", err)
+			}
+			switch token := token.(type) {
+			case xml.StartElement:
+				if !slices.Contains([]string{"svg", "style", "rect", "text", "g", "title", "script"}, token.Name.Local) {
+					t.Fatalf("svg: got an element %q", token.Name.Local)
+				}
+				for _, a := range token.Attr {
+					printable(a.Value)
+					if strings.HasPrefix(a.Name.Local, "on") {
+						t.Fatalf("svg: got an attribute %q", a.Name.Local)
+					}
+				}
+			case xml.CharData:
+				printable(string(token))
+			}
+		}
+	case "speedscope":
+		if !json.Valid(out) {
+			t.Fatal("speedscope: got invalid JSON")
+		}
+		// It is data for a page, and JSON escapes the characters below the space.
+	case "html": // package browser opens pages
+		if n := strings.Count(string(out), "<script"); n != 2 {
+			t.Fatalf("html: got %d scripts, want the data and the page's own", n)
+		}
+	}
+}

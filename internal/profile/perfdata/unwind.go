@@ -1,0 +1,110 @@
+package perfdata
+
+import (
+	"debug/elf"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/profile"
+	"fulgur/internal/unwind"
+)
+
+// unwinder walks copied stacks.
+type unwinder struct {
+	walker unwind.Walker
+	find   func(Mapped, elf.Machine) *unwind.Table
+	tables map[*bolt.Binary]*unwind.Table // nil for a file without one
+	frames []unwind.Frame
+
+	// The stack that is being walked.
+	layout bolt.Layout
+	state  userState
+	sp     uint64
+	beyond bool // the last read was beyond the copied part of the stack
+}
+
+// maxStack bounds the size of a stack, in bytes: the default limit of the main thread's.
+const maxStack = 8 << 20
+
+// addressBits are the bits of addresses by machine. On arm64, the others may hold the
+// signature of a return address.
+var addressBits = map[elf.Machine]uint64{elf.EM_AARCH64: 1<<48 - 1}
+
+// newUnwinder returns an unwinder for stacks of a machine, by perf's name for it.
+func newUnwinder(arch string, find func(Mapped, elf.Machine) *unwind.Table) *unwinder {
+	u := &unwinder{find: find, tables: map[*bolt.Binary]*unwind.Table{}}
+	machine := machineOf(arch)
+	u.walker = unwind.Walker{Machine: machine, Find: u.table, Read: u.read, AboveSP: true, PCMask: addressBits[machine]}
+	return u
+}
+
+// walk returns the frames of a stack of a process with the given layout, innermost first,
+// and why they end. There are none if the machine's registers are unknown. The frames are
+// valid until the next call.
+func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, profile.End) {
+	regs, ok := state.registers(u.walker.Machine)
+	if !ok || state.abi != abi64 {
+		return nil, profile.EndNoTable // as for all code of such a machine
+	}
+	u.layout, u.state, u.beyond = layout, state, false
+	u.sp = regs.R[stackPointer[u.walker.Machine]]
+	var end unwind.End
+	// All callers take at least a word of the stack. Only signal frames that lead back to
+	// where the stack has been take more steps.
+	u.frames, end = u.walker.Walk(regs, u.frames[:0], 2+len(state.stack)/8)
+	return u.frames, u.reason(end)
+}
+
+// reason returns the end in a profile.
+func (u *unwinder) reason(end unwind.End) profile.End {
+	switch end {
+	case unwind.EndComplete:
+		return profile.EndComplete
+	case unwind.EndNoFile:
+		return profile.EndNoMapping
+	case unwind.EndNoTable:
+		return profile.EndNoTable
+	case unwind.EndUnsupported, unwind.EndRegister:
+		return profile.EndUnsupported
+	case unwind.EndMemory:
+		if u.beyond {
+			return profile.EndCopy
+		}
+		return profile.EndFault
+	}
+	return profile.EndNotGrowing
+}
+
+// table implements the walker's Find.
+func (u *unwinder) table(addr uint64) (t *unwind.Table, bias uint64, ok bool) {
+	region, ok := u.layout.Find(addr)
+	if !ok {
+		return nil, 0, false
+	}
+	t, known := u.tables[region.Binary]
+	if !known {
+		if u.find != nil {
+			t = u.find(Mapped{Path: region.Binary.Name, BuildID: region.Binary.BuildID}, u.walker.Machine)
+		}
+		u.tables[region.Binary] = t
+	}
+	if t == nil {
+		return nil, 0, true
+	}
+	linked, ok := t.Address(region.Address(addr))
+	if !ok {
+		return nil, 0, true // not code
+	}
+	return t, addr - linked, true
+}
+
+// read implements the walker's Read.
+func (u *unwinder) read(addr uint64, buf []byte) bool {
+	at, copied := addr-u.sp, uint64(len(u.state.stack))
+	if at <= copied && uint64(len(buf)) <= copied-at {
+		copy(buf, u.state.stack[at:])
+		return true
+	}
+	// The kernel's copy ends early at a page that it cannot read.
+	u.beyond = u.state.full && at < maxStack
+	return false
+}

@@ -1,0 +1,255 @@
+package perfdata
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/profile"
+	"fulgur/internal/unwind"
+)
+
+// allRegisters is the mask of perf record on amd64: all but four segment registers.
+const allRegisters = 0xff0fff
+
+// userOf makes perf record --call-graph dwarf of the builder, with these registers. Each
+// chain must be followed by user.
+func (b *builder) userOf(registers uint64) {
+	b.sampleOf(chainSampleType | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER)
+	binary.NativeEndian.PutUint64(b.attr[offsetUserRegs:], registers)
+}
+
+// user adds the user state to the last sample. copied is the number of bytes of the stack
+// that could be copied.
+func (b *builder) user(abi uint64, registers, stack []uint64, copied uint64) {
+	body := b.records[len(b.records)-1][headerSize:]
+	misc := binary.NativeEndian.Uint16(b.records[len(b.records)-1][4:])
+	body = append(bytes.Clone(body), words(abi)...)
+	if abi != abiNone {
+		body = append(body, words(registers)...)
+	}
+	body = append(body, words(uint64(8*len(stack)))...)
+	if len(stack) > 0 {
+		body = append(append(body, words(stack)...), words(copied)...)
+	}
+	b.records[len(b.records)-1] = recordOf(unix.PERF_RECORD_SAMPLE, misc, body)
+}
+
+// amd64State returns the registers of allRegisters.
+func amd64State(pc, sp, fp uint64) []uint64 {
+	regs := make([]uint64, 20)
+	regs[6], regs[7], regs[8] = fp, sp, pc
+	return regs
+}
+
+// testTable returns a table for the code of a file from offset 0 to 0x5000, linked at
+// 0x10000. Each of its pages has a rule.
+func testTable() *unwind.Table {
+	t := &unwind.Table{
+		Segments: []unwind.Segment{{Addr: 0x10000, Size: 0x5000}},
+		Rules: []unwind.Rule{
+			{},
+			{Kind: unwind.KindSP, CFA: 16, FPSlot: unwind.SlotCFA, FP: -16, RASlot: unwind.SlotCFA, RA: -8},
+			{Kind: unwind.KindFP, CFA: 16, FPSlot: unwind.SlotCFA, FP: -16, RASlot: unwind.SlotCFA, RA: -8},
+			{Kind: unwind.KindEnd},
+			{Kind: unwind.KindSignal},
+		},
+	}
+	for page := range uint32(5) {
+		first := uint32(len(t.Rows))
+		t.Rows = append(t.Rows, unwind.Row(0).WithRule(page))
+		t.Blocks = append(t.Blocks, first, first+1, first+1, first+1)
+	}
+	t.Blocks = append(t.Blocks, uint32(len(t.Rows)))
+	return t
+}
+
+// Addresses of code in the mapping of /bin/copied: of functions of 16 bytes of stack, with a
+// frame pointer, of the outermost function, of a signal trampoline, and without a table.
+const (
+	mapped     = 0x400000
+	plainCode  = mapped + 0x1100
+	framedCode = mapped + 0x2100
+	outermost  = mapped + 0x3100
+	trampoline = mapped + 0x4100
+	bareCode   = mapped + 0x0100
+	stackAt    = 0x7ffd0000
+)
+
+// copyFile has samples with copied stacks.
+func copyFile() *builder {
+	b := newChainBuilder()
+	b.userOf(allRegisters)
+	b.exec(7, "sh")
+	b.mmap2(7, mapped, 0x5000, 0, "/bin/copied")
+	sample := func(mode uint16, regs, stack []uint64, chain ...uint64) {
+		b.chain(7, 7, mode, chain...)
+		b.user(abi64, regs, stack, uint64(8*len(stack)))
+	}
+	whole := []uint64{stackAt + 0x18, framedCode, 0, 0, outermost, 1, 2}
+	sample(modeUser, amd64State(plainCode, stackAt, 0), whole, plainCode)
+	sample(modeKernel, amd64State(plainCode, stackAt, 0), whole, contextKernel, kernelStart+0x10)
+	// The kernel's user frames give way to the copy's.
+	sample(modeKernel, amd64State(plainCode, stackAt, 0), whole, contextKernel, kernelStart+0x10, contextUser, mapped)
+	sample(modeUser, amd64State(plainCode, stackAt, 0), whole[:3], plainCode)
+	b.chain(7, 7, modeUser, plainCode)
+	b.user(abi64, amd64State(plainCode, stackAt, 0), make([]uint64, 3), 8)
+	sample(modeUser, amd64State(bareCode, stackAt, 0), whole, bareCode)
+	sample(modeUser, amd64State(0x1234, stackAt, 0), whole, 0x1234)
+	sample(modeUser, amd64State(framedCode, stackAt, stackAt-0x100), whole, framedCode)
+	b.chain(7, 7, modeKernel, contextKernel, kernelStart+0x10)
+	b.user(abiNone, nil, nil, 0)
+	b.chain(7, 7, modeUser, mapped) // a 32-bit program
+	b.user(1, amd64State(plainCode, stackAt, 0), whole, 8)
+	return b
+}
+
+// Copied stacks are unwound by the tables of the mapped files, and say why they end.
+func TestUnwind(t *testing.T) {
+	b := copyFile()
+	asked := 0
+	data := b.file(b.plain())
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Table: func(m Mapped, machine elf.Machine) *unwind.Table {
+		if asked++; m.Path != "/bin/copied" || machine != machineOf("") {
+			t.Errorf("got a request for %+v of %v", m, machine)
+		}
+		return testTable()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != 1 {
+		t.Errorf("got %d requests for the file's table, want 1", asked)
+	}
+	if machineOf("") != elf.EM_X86_64 {
+		return // the registers above are amd64's
+	}
+	var got []string
+	for _, s := range c.Profile.Samples {
+		text := fmt.Sprint(s.Values[0])
+		for _, id := range slices.Backward(c.Profile.AppendFrames(nil, s.Stack)) {
+			f := c.Profile.Frames[id]
+			text += fmt.Sprintf(" %x", f.Address)
+			if f.Return {
+				text += "<"
+			}
+		}
+		got = append(got, text+" "+s.End.String())
+	}
+	want := []string{
+		"1 3100< 2100< 1100 complete",
+		"2 3100< 2100< 1100 ffffffff81000010 complete",
+		"1 2100< 1100 end of stack copy",
+		"1 1100 unreadable stack",
+		"1 100 no unwind table",
+		"1 1234 no code mapped",
+		"1 2100 stack does not grow",
+		"1 ffffffff81000010 no user stack",
+		"1 0 no unwind table",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stacks (-want +got):\n%s", diff)
+	}
+}
+
+// testLayout maps a file with testTable at mapped.
+func testLayout() bolt.Layout {
+	region, _ := bolt.NewMapped("/bin/copied", "").Region(mapped, 0x5000, 0)
+	layout, _ := bolt.Layout(nil).With(region)
+	return layout
+}
+
+// On arm64, the link register has the caller of a function that has no frame, and addresses
+// may be signed.
+func TestUnwindARM64(t *testing.T) {
+	table := testTable()
+	table.Rules[1] = unwind.Rule{Kind: unwind.KindSP, CFA: 0} // a leaf
+	u := newUnwinder("aarch64", func(Mapped, elf.Machine) *unwind.Table { return table })
+	regs := make([]uint64, 33)
+	regs[29], regs[30], regs[31], regs[32] = stackAt, 0x12<<48|framedCode, stackAt, plainCode
+	state := userState{abi: abi64, mask: 1<<33 - 1, regs: words(regs), stack: words([]uint64{0, 0x34<<48 | outermost})}
+	frames, end := u.walk(testLayout(), state)
+	want := []unwind.Frame{{PC: plainCode, Exact: true}, {PC: framedCode}, {PC: outermost}}
+	if diff := cmp.Diff(want, frames); diff != "" || end != profile.EndComplete {
+		t.Errorf("got end %v, want %v; frames (-want +got):\n%s", end, profile.EndComplete, diff)
+	}
+	state.mask &^= 1 << 31
+	if frames, end := u.walk(testLayout(), state); len(frames) > 0 || end != profile.EndNoTable {
+		t.Errorf("got %d frames (%v) without a stack pointer, want none", len(frames), end)
+	}
+}
+
+// All registers of perf's mask arrive at their DWARF numbers.
+func TestRegisters(t *testing.T) {
+	// The order of the kernel's enums, by DWARF number; 16 and 32 are the program counters.
+	amd64 := []int{0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15}
+	var arm64 []int
+	for reg := range 33 {
+		arm64 = append(arm64, reg)
+	}
+	for _, test := range []struct {
+		machine elf.Machine
+		mask    uint64
+		pc      int
+		order   []int
+	}{{elf.EM_X86_64, allRegisters, 16, amd64}, {elf.EM_AARCH64, 1<<33 - 1, 32, arm64}} {
+		values := make([]uint64, len(test.order))
+		var want unwind.Registers
+		for i, reg := range test.order {
+			values[i] = uint64(1000 + i)
+			switch {
+			case reg == test.pc:
+				want.PC = values[i]
+			case reg >= 0:
+				want.R[reg] = values[i]
+			}
+		}
+		got, ok := userState{mask: test.mask, regs: words(values)}.registers(test.machine)
+		if diff := cmp.Diff(want, got); diff != "" || !ok {
+			t.Errorf("%v: got %v; registers (-want +got):\n%s", test.machine, ok, diff)
+		}
+	}
+}
+
+// FuzzUnwind compares the walks of a stack and of a shorter copy of it: the frames of the
+// shorter one are a prefix, and a walk takes no more steps than the copy has words.
+func FuzzUnwind(f *testing.F) {
+	f.Add(words([]uint64{stackAt + 0x18, framedCode, 0, 0, outermost}), uint64(plainCode), uint64(0), uint16(24), false)
+	f.Add(words(make([]uint64, 64)), uint64(trampoline), uint64(stackAt), uint16(100), true)
+	loop := make([]uint64, 40)
+	loop[20], loop[21] = stackAt, trampoline
+	f.Add(words(loop), uint64(trampoline), uint64(stackAt), uint16(200), false)
+	layout := testLayout()
+	f.Fuzz(func(t *testing.T, stack []byte, pc, fp uint64, n uint16, arm bool) {
+		arch, mask, regs := "x86_64", uint64(allRegisters), amd64State(pc, stackAt, fp)
+		if arm {
+			arch, mask, regs = "aarch64", 1<<33-1, make([]uint64, 33)
+			regs[29], regs[30], regs[31], regs[32] = fp, pc, stackAt, pc
+		}
+		walk := func(stack []byte) ([]unwind.Frame, profile.End) {
+			u := newUnwinder(arch, func(Mapped, elf.Machine) *unwind.Table { return testTable() })
+			frames, end := u.walk(layout, userState{abi: abi64, mask: mask, regs: words(regs), stack: stack, full: true})
+			if len(frames) == 0 || len(frames) > 2+len(stack)/8 || frames[0] != (unwind.Frame{PC: pc, Exact: true}) {
+				t.Fatalf("got %d frames %v from %d bytes at %#x", len(frames), frames, len(stack), pc)
+			}
+			if end == profile.EndNone || end == profile.EndLost {
+				t.Fatalf("got end %v", end)
+			}
+			return frames, end
+		}
+		all, end := walk(stack)
+		part, _ := walk(stack[:min(int(n), len(stack))])
+		if len(part) > len(all) || !slices.Equal(part, all[:len(part)]) {
+			t.Fatalf("got %v from a part of the stack, want a prefix of %v (%v)", part, all, end)
+		}
+	})
+}

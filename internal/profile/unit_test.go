@@ -1,0 +1,57 @@
+package profile
+
+import (
+	"math"
+	"testing"
+)
+
+func TestRounded(t *testing.T) {
+	for _, c := range [][3]int64{
+		{1499, 1000, 1}, {1500, 1000, 2}, {499, 1000, 0}, {-1499, 1000, -1}, {-1500, 1000, -2}, {7, 1, 7}, {0, 1000, 0},
+		{math.MaxInt64, 1000, math.MaxInt64/1000 + 1}, {math.MinInt64, 1, math.MinInt64},
+	} {
+		if got := Rounded(c[0], c[1]); got != c[2] {
+			t.Errorf("Rounded(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// The printed name of each unit is one that readers know, with the same amount.
+func TestPrintedUnit(t *testing.T) {
+	for _, unit := range []string{"nanoseconds", "bytes", "count"} {
+		name, amount := PrintedUnit(unit)
+		if back, n, ok := ParseUnit(name); back != unit || n != amount || !ok {
+			t.Errorf("%s is printed as %d %s, which is read as %d %s", unit, amount, name, n, back)
+		}
+	}
+}
+
+func TestStated(t *testing.T) {
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	b.Add(Sample{Task: b.Task(Task{Comm: "a"}), CPU: -1, Values: []int64{3}})
+	p := b.Profile(Meta{}, Losses{})
+	for name, want := range map[string]struct {
+		v ValueType
+		n int64
+	}{
+		"us":    {ValueType{Type: "time", Unit: "nanoseconds"}, 3000},
+		"bytes": {ValueType{Type: "bytes", Unit: "bytes"}, 3},
+		"count": {ValueType{Type: "samples", Unit: "count"}, 3},
+	} {
+		stated, err := p.Stated(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := stated.Total(0); got != want.n || stated.ValueTypes[0] != want.v {
+			t.Errorf("%s: got %d of %v, want %d of %v", name, got, stated.ValueTypes[0], want.n, want.v)
+		}
+	}
+	p.Samples[0].Values[0] = math.MaxInt64 / 1000
+	if _, err := p.Stated("us"); err != nil {
+		t.Error(err)
+	}
+	p.Samples[0].Values[0]++
+	if _, err := p.Stated("us"); err == nil {
+		t.Error("got no error for a time that does not fit")
+	}
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"time"
+
+	"fulgur/internal/session"
+)
+
+// Budget is what an agent may use.
+type Budget struct {
+	// CPU is the share of the CPU time of all CPUs, 0 for no limit.
+	CPU float64
+	// Memory is in bytes, 0 for no limit. It includes BPF programs and maps.
+	Memory uint64
+}
+
+// consumed is what an agent used in a period of time.
+type consumed struct {
+	elapsed time.Duration
+	cpu     float64 // as a share of the CPU time of all CPUs
+	memory  uint64  // in bytes, at the end
+}
+
+// state is the extent to which an agent has reduced its measurement to stay within its
+// budget. The zero value reduces nothing, and has no credit.
+type state struct {
+	// step is the number of steps taken to save CPU time, see [steps].
+	step int
+	// credit is unused CPU time, as the time in which the agent may use it.
+	credit time.Duration
+	// shed is how far memory was freed, see [shedNothing]. above is how long memory has been
+	// above the limit since, and calm how long well below it.
+	shed        int
+	above, calm time.Duration
+}
+
+const (
+	// maxCredit limits the credit. It pays for the start, for large programs that start, and
+	// for trying a step back, which is why an agent earns all of it first.
+	maxCredit = 5 * time.Minute
+	// stepTime is how long a step may take to show effect; it is also the credit after one.
+	stepTime = time.Minute
+	// calmTime and calmShare say when to use more memory again.
+	calmTime  = 5 * time.Minute
+	calmShare = 0.75
+)
+
+// Values of [state.shed].
+const (
+	shedNothing = iota
+	shedCaches  // keep few tables of symbols, and unwind tables that are in use only
+	shedNames   // and do not look up names
+)
+
+// next returns the state after a period of time.
+//
+// CPU time is a token bucket: unused time adds up to a credit. When it is used up, the agent
+// takes a step down; when it is full, a step up. So the nearer its use is to the budget,
+// the longer the agent waits before it tries more.
+func (s state) next(b Budget, f uint64, u consumed) state {
+	if s.credit += u.elapsed; b.CPU > 0 {
+		s.credit -= time.Duration(min(u.cpu/b.CPU*float64(u.elapsed), float64(10*maxCredit)))
+	}
+	last := len(steps(f)) - 1
+	switch {
+	case b.CPU == 0:
+		s.step, s.credit = 0, maxCredit
+	case s.credit < 0 && s.step < last:
+		s.step, s.credit = s.step+1, stepTime
+	case s.credit < 0:
+		s.step, s.credit = last, 0 // no debts: there is nothing left to save
+	case s.credit >= maxCredit && s.step > 0:
+		s.step, s.credit = min(s.step, last+1)-1, maxCredit
+	default:
+		s.step, s.credit = min(s.step, last), min(s.credit, maxCredit)
+	}
+	if s.calm += u.elapsed; float64(u.memory) > calmShare*float64(b.Memory) {
+		s.calm = 0
+	}
+	if s.above += u.elapsed; u.memory <= b.Memory {
+		s.above = 0
+	}
+	switch {
+	case b.Memory == 0:
+		s.shed, s.above, s.calm = shedNothing, 0, 0
+	case s.above > 0 && s.shed == shedNothing, s.above >= stepTime && s.shed < shedNames:
+		s.shed, s.above = s.shed+1, 0
+	case s.calm >= calmTime && s.shed > shedNothing:
+		s.shed, s.calm = s.shed-1, 0
+	}
+	return s
+}
+
+// limits returns how an agent with the requested rate f measures in a state.
+func (s state) limits(f uint64) session.Limits {
+	all := steps(f)
+	l := all[min(s.step, len(all)-1)]
+	l.LessMemory = s.shed >= shedCaches
+	l.NoSymbols = l.NoSymbols || s.shed >= shedNames
+	return l
+}
+
+// lowestShare is the lowest rate, as a share of the requested one.
+const lowestShare = 8
+
+// steps returns the steps that save CPU time, from nothing to all. f is the requested rate in
+// Hz. Each step halves the rate, down to an eighth, and the last one omits names. Like the
+// default, rates are odd to avoid lockstep with timers of round rates.
+func steps(f uint64) (all []session.Limits) {
+	all = []session.Limits{{}}
+	rate := f
+	for divisor := uint64(2); divisor <= lowestShare; divisor *= 2 {
+		if lower := f/divisor | 1; lower < rate {
+			rate = lower
+			all = append(all, session.Limits{Frequency: rate})
+		}
+	}
+	last := all[len(all)-1]
+	last.NoSymbols = true
+	return append(all, last)
+}

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/session"
+)
+
+// TestSince computes what was used between two readings of 10 s, on two CPUs.
+func TestSince(t *testing.T) {
+	at := time.Now()
+	ran := func(d time.Duration) procfs.BPF { return procfs.BPF{RunTime: d, Memory: 30} }
+	for name, c := range map[string]struct {
+		before, after reading
+		samples       uint64
+		cpu           float64
+	}{
+		"estimated":           {reading{self: time.Second}, reading{self: 3 * time.Second}, 1_000_000 / 15, 0.15},
+		"with switches":       {reading{switches: 1}, reading{switches: 1_000_001}, 0, 0.2},
+		"first with switches": {reading{}, reading{switches: 1_000_000}, 0, 0},
+		"measured":            {reading{bpf: ran(time.Second)}, reading{bpf: ran(2 * time.Second), measured: true, self: time.Second}, 1_000_000, 0.1},
+		"loaded again":        {reading{bpf: ran(time.Minute)}, reading{bpf: ran(time.Second), measured: true}, 1_000_000, 0.05},
+	} {
+		c.before.at, c.after.at, c.after.resident, c.after.bpf.Memory = at, at.Add(10*time.Second), 12, 30
+		got := c.after.since(c.before, 2, c.samples)
+		if d := got.cpu - c.cpu; d < -1e-4 || d > 1e-4 || got.elapsed != 10*time.Second || got.memory != 42 {
+			t.Errorf("%s: got %+v, want a CPU share of %v, 10s and 42 bytes", name, got, c.cpu)
+		}
+	}
+	if u := (reading{at: at}).since(reading{at: at}, 0, 1); u.cpu != 0 {
+		t.Errorf("without time: got %+v", u)
+	}
+}
+
+// TestDescribe describes changes only.
+func TestDescribe(t *testing.T) {
+	o := Options{Budget: Budget{CPU: 0.01, Memory: 128 << 20}, Measure: session.RecordOptions{Frequency: 19}}
+	u := consumed{cpu: 0.0153, memory: 140 << 20}
+	for _, c := range []struct {
+		old, now state
+		want     string
+	}{
+		{state{}, state{credit: time.Minute}, ""},
+		{state{}, state{step: 1}, "above the limit of 1 % of the CPUs (1.53 %): sampling at 9 Hz"},
+		{state{step: 3}, state{step: 4}, "above the limit of 1 % of the CPUs (1.53 %): sampling at 3 Hz, without looking up more functions"},
+		{state{}, state{shed: shedCaches}, "above the limit of 128.0 MiB (140.0 MiB): sampling at 19 Hz, with small caches"},
+		{state{step: 1}, state{}, "within the budget again (1.53 % of the CPUs, 140.0 MiB): sampling at 19 Hz"},
+		{state{step: 4}, state{step: 4, shed: shedNames}, "above the limit of 128.0 MiB (140.0 MiB): sampling at 3 Hz, with small caches, without looking up more functions"},
+	} {
+		if got := describe(c.old, c.now, o, u); got != c.want {
+			t.Errorf("from %+v to %+v: got %q, want %q", c.old, c.now, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package boltprofile
+
+import (
+	"os"
+	"testing"
+	"unsafe"
+
+	"fulgur/internal/testenv"
+)
+
+// Code counts as the file's only if it is the same in all processes.
+func TestCompare(t *testing.T) {
+	testenv.AnyKernel(t)
+	code := []byte("code")
+	at := func(memory []byte) place {
+		return place{os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0])))}
+	}
+	same, changed, unmapped := at([]byte("code")), at([]byte("cold")), place{os.Getpid(), 16}
+	for name, test := range map[string]struct {
+		places      []place
+		same, known bool
+	}{
+		"same":                {[]place{same, same}, true, true},
+		"the last is changed": {[]place{same, changed}, false, true},
+		"one has exited":      {[]place{unmapped, same}, true, true},
+		"all have exited":     {[]place{unmapped}, false, false},
+		"none":                {nil, false, false},
+	} {
+		c := &counted{places: test.places}
+		if same, known := c.compare(0, code); same != test.same || known != test.known {
+			t.Errorf("%s: got %t, known %t, want %t, %t", name, same, known, test.same, test.known)
+		}
+	}
+}
+
+// Samples at more addresses than fulgur remembers are counted as lost.
+func TestMaxSampled(t *testing.T) {
+	c := &counted{samples: map[uint64]uint64{}}
+	const beyond = 5
+	for addr := range uint64(maxSampled + beyond) {
+		if isNew := c.sampled(addr, 2); isNew != (addr < maxSampled) {
+			t.Fatalf("address %d: got new %t", addr, isNew)
+		}
+	}
+	if c.sampled(0, 2) || c.samples[0] != 4 || len(c.samples) != maxSampled || c.crowded != 2*beyond {
+		t.Errorf("got %d samples at the first of %d addresses and %d beyond the limit, want 4, %d and %d",
+			c.samples[0], len(c.samples), c.crowded, maxSampled, 2*beyond)
+	}
+}

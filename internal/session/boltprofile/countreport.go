@@ -1,0 +1,85 @@
+package boltprofile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fulgur/internal/capture/jumps"
+	"fulgur/internal/message/plain"
+)
+
+// countingReport describes the counting of jumps and its cost; see [jumps.Stats].
+type countingReport struct {
+	Windows  uint64 `json:"windows"`
+	Jumps    uint64 `json:"jumps"`
+	Outcomes uint64 `json:"outcomes"`
+	// Refused is the number of jumps on which the kernel allows no probe.
+	Refused uint64 `json:"refused_jumps"`
+	// OpenSeconds is the time during which windows counted, and DisturbedSeconds the one
+	// during which there were probes.
+	OpenSeconds      float64 `json:"open_seconds"`
+	DisturbedSeconds float64 `json:"disturbed_seconds"`
+	// Overhead is the share of the target's progress that was lost, nil if unknown.
+	Overhead *float64 `json:"overhead"`
+	// LongestStallSeconds is the longest time that a thread waited because of probes, and
+	// LongStalls the number of windows in which one waited longer than allowed.
+	LongestStallSeconds float64 `json:"longest_stall_seconds"`
+	LongStalls          uint64  `json:"long_stalls"`
+	// UncountedShare is the share of the samples in code of the binary whose jumps cannot
+	// be counted: in functions that are left out, and outside of functions.
+	UncountedShare float64 `json:"uncounted_share"`
+	// LeftOut are the functions that were not counted.
+	LeftOut []leftOutFunction `json:"left_out_functions"`
+
+	maxStall time.Duration
+	counted  uint64 // the sum of the windows of each jump
+}
+
+// leftOutFunction is a function whose jumps were not counted.
+type leftOutFunction struct {
+	Function string `json:"function"`
+	Reason   string `json:"reason"`
+}
+
+func newCountingReport(s jumps.Stats, maxStall time.Duration) *countingReport {
+	r := &countingReport{
+		Windows: s.Windows, Jumps: s.Jumps, Outcomes: s.Outcomes, Refused: s.Refused,
+		OpenSeconds: s.Open.Seconds(), DisturbedSeconds: s.Disturbed.Seconds(),
+		LongestStallSeconds: s.LongestStall.Seconds(), LongStalls: s.Stalls,
+		LeftOut: []leftOutFunction{}, maxStall: maxStall, counted: s.Counted,
+	}
+	if s.Measured {
+		r.Overhead = &s.Overhead
+	}
+	return r
+}
+
+// maxLeftOut limits the functions in the text.
+const maxLeftOut = 5
+
+// text writes the description of the counting.
+func (r *countingReport) text(b *strings.Builder) {
+	fmt.Fprintf(b, "  counted %s of %s in %s of %.1f ms", plain.Count(r.Outcomes, "outcome"), plain.Count(r.Jumps, "jump"),
+		plain.Count(r.Windows, "window"), 1e3*r.OpenSeconds/max(float64(r.Windows), 1))
+	if r.Overhead != nil {
+		fmt.Fprintf(b, "; the target lost %.1f %% of its progress", 100**r.Overhead)
+	}
+	stall := time.Duration(r.LongestStallSeconds * float64(time.Second))
+	fmt.Fprintf(b, "; longest stall of a thread: %v\n", stall.Round(100*time.Microsecond))
+	if r.LongStalls > 0 {
+		fmt.Fprintf(b, "  in %s a thread was stalled for more than %v\n", plain.Count(r.LongStalls, "window"), r.maxStall)
+	}
+	if r.Refused > 0 {
+		fmt.Fprintf(b, "  %s not counted: the kernel allows no probe there\n", plain.Count(r.Refused, "jump"))
+	}
+	if r.UncountedShare > 0 {
+		fmt.Fprintf(b, "  %.2f %% of the samples in the file are in code that was not counted\n", 100*r.UncountedShare)
+	}
+	for _, f := range r.LeftOut[:min(len(r.LeftOut), maxLeftOut)] {
+		fmt.Fprintf(b, "  function left out: %s %s\n", plain.Terminal(f.Function), plain.Terminal(f.Reason))
+	}
+	if more := len(r.LeftOut) - maxLeftOut; more > 0 {
+		fmt.Fprintf(b, "  and %s\n", plain.Count(uint64(more), "more function"))
+	}
+}

@@ -1,0 +1,32 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// AwaitPolls waits until a Go program has an epoll instance besides the one of Go's runtime.
+// fulgur opens one when it has begun to measure. It returns false if that takes too long.
+func AwaitPolls(t testing.TB, pid int) bool {
+	t.Helper()
+	for end := time.Now().Add(Patience(time.Minute)); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		instances := 0
+		for _, fd := range fds {
+			// It may be closed by now.
+			if link, err := os.Readlink(fd); err == nil && link == "anon_inode:[eventpoll]" {
+				instances++
+			}
+		}
+		if instances > 1 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package unwindmap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+)
+
+// Runtimes holds the processes with a language runtime, for the kernel's walker. Children
+// inherit entries; the kernel side removes the entry of a process that ends. It is not safe
+// for concurrent use.
+type Runtimes struct {
+	processes, any *ebpf.Map // runtime_processes and runtime_any of bpf/runtime_maps.h
+	used           bool      // any is set
+}
+
+// Runtimes returns the processes with a language runtime.
+func (l *Loader) Runtimes() *Runtimes {
+	o := &l.maps.objects.UnwindMaps
+	return &Runtimes{processes: o.RuntimeProcesses, any: o.RuntimeAny}
+}
+
+// Put sets the runtime of process pid. Until the first call, walks do not look for runtimes.
+func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error {
+	if !r.used {
+		if err := r.any.Put(uint32(0), uint32(1)); err != nil {
+			return fmt.Errorf("enable language runtimes: %w", err)
+		}
+		r.used = true
+	}
+	err := r.processes.Put(uint32(pid), p)
+	if errors.Is(err, unix.E2BIG) {
+		return fmt.Errorf("more than %d processes have a language runtime: those beyond show native frames only", r.processes.MaxEntries())
+	}
+	if err != nil {
+		return fmt.Errorf("set the runtime of process %d: %w", pid, err)
+	}
+	return nil
+}

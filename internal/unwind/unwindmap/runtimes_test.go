@@ -1,0 +1,39 @@
+package unwindmap
+
+import (
+	"strings"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/testenv"
+)
+
+// Walks look for runtimes once a process has one. A full map is an error that says so.
+func TestRuntimes(t *testing.T) {
+	testenv.EveryKernel(t)
+	l := open(t, Options{Few: true})
+	runtimes := l.Runtimes()
+	for i, want := range []uint32{0, 1} {
+		var got uint32
+		if err := l.maps.objects.RuntimeAny.Lookup(uint32(0), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("after %d processes: got %d, want %d", i, got, want)
+		}
+		if err := runtimes.Put(i+1, bpf.RuntimeProcess{Image: 7}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got bpf.RuntimeProcess
+	if err := l.maps.objects.RuntimeProcesses.Lookup(uint32(2), &got); err != nil || got.Image != 7 {
+		t.Errorf("got %+v, %v; want the process", got, err)
+	}
+	var err error
+	for pid := 3; err == nil && pid <= int(fewSizes.runtimes)+1; pid++ {
+		err = runtimes.Put(pid, bpf.RuntimeProcess{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "more than 2048 processes have a language runtime") {
+		t.Errorf("a full map: got %v", err)
+	}
+}

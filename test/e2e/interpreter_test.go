@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// interpreter is a program that runs code of another language, under test.
+type interpreter struct {
+	name string
+	// root is the root directory in which it runs, or empty.
+	root, program string
+}
+
+// interpreters returns the system's program of the given name, and in long tests those that
+// a script in the parent directory installs and lists instead. It installs them in the
+// directory that the variable dir names, or in one of the test.
+func interpreters(t *testing.T, name, script, dir string) []interpreter {
+	t.Helper()
+	system := []interpreter{{name: name, program: testenv.Tool(t, name)}}
+	if !testenv.IsLong() || testenv.InVM() {
+		return system
+	}
+	at := os.Getenv(dir)
+	if at == "" {
+		at = t.TempDir()
+	}
+	install := exec.Command(filepath.Join("..", script), at)
+	install.Stderr = os.Stderr
+	out, err := install.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	list := system
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) != 3 {
+			t.Fatalf("%s: %q has not three fields", script, line)
+		}
+		list = append(list, interpreter{f[0], f[1], f[2]})
+	}
+	return list
+}
+
+// startAccounting starts a command for the length of the test, and decodes the line that it
+// prints first, an account of its own frames, into account.
+func startAccounting(t *testing.T, cmd *exec.Cmd, account any) {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	if err := json.Unmarshal(line, account); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sampleProcess samples a process until it has worked for a second, or longer in long
+// tests, and calls yield with each sample and its text.
+func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s streamed)) {
+	t.Helper()
+	work := time.Second
+	if testenv.IsLong() {
+		work *= 6
+	}
+	pid := strconv.Itoa(cmd.Process.Pid)
+	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	for text, s := range streamedBy(t, r) {
+		yield(text, s)
+	}
+}
+
+// streamedBy returns the samples that a run has streamed, each with its text.
+func streamedBy(t *testing.T, r result) iter.Seq2[string, streamed] {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	return func(yield func(string, streamed) bool) {
+		for text := range strings.Lines(r.stdout) {
+			var s streamed
+			if err := json.Unmarshal([]byte(text), &s); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
+			if !yield(text, s) {
+				return
+			}
+		}
+	}
+}
