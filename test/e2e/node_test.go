@@ -55,11 +55,14 @@ func unread(chain []pyFrame) bool {
 	return slices.ContainsFunc(chain, func(f pyFrame) bool { return f.name == "" || f.line == 0 })
 }
 
-// replacing reports whether V8 was moving a loop to better code: the frame of that builtin
-// has no return address.
+// replacing reports whether V8 was moving a function to other code. While it moves a loop to
+// better code, the frame of its builtin has no return address. While it moves a function back
+// to the interpreter, it has popped the function's frame but not its frame pointer, and calls
+// overwrite what the frame pointer points to.
 func (s streamed) replacing() bool {
 	for _, f := range s.User {
-		if strings.HasPrefix(f.Function, "Builtins_") && strings.Contains(f.Function, "OnStackReplacement") {
+		if strings.HasPrefix(f.Function, "Builtins_") &&
+			(strings.Contains(f.Function, "OnStackReplacement") || strings.Contains(f.Function, "DeoptimizationEntry")) {
 			return true
 		}
 	}
