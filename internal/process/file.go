@@ -45,12 +45,12 @@ type File struct {
 	Path string
 
 	cache *files
-	// met is the last period (see [Table.NextPeriod]) in which the file was part of a
-	// Location and so must stay readable, or 0.
-	met atomic.Uint64
+	// lastUsed is the last period (see [Table.NextPeriod]) in which a [Location] referred to
+	// the file, or 0. The file stays readable until that period is old.
+	lastUsed atomic.Uint64
 
-	// asking is held by a reader while it opens the file.
-	asking sync.Mutex
+	// opening is held by a reader while it opens the file.
+	opening sync.Mutex
 	// queued means that the cache will open the file. changed means that the file was
 	// rewritten, as of the cache's round checked. They belong to the table's goroutine.
 	queued  bool
@@ -60,8 +60,8 @@ type File struct {
 	mu  sync.RWMutex
 	src source
 	opened
-	err error   // why it could not be opened
-	was version // when the file was first opened
+	err     error   // why it could not be opened
+	initial version // when the file was first opened
 }
 
 // version distinguishes the contents of a file that is rewritten in place.
@@ -71,9 +71,9 @@ type version struct {
 	since    time.Time // when we first saw it
 }
 
-// rewriteRest is the minimum time between two versions of a file, which bounds how often
-// a file that is rewritten endlessly is read.
-const rewriteRest = time.Second
+// versionInterval is the minimum time between two versions of a file. It limits how often a
+// file that is rewritten endlessly is read.
+const versionInterval = time.Second
 
 // rewritten reports whether the contents of the file, which is open, have changed since
 // it was first opened. New mappings then map the new contents. Records are read in
@@ -89,13 +89,13 @@ func (f *File) rewritten() bool {
 // differs compares the open file with the state in which it was first opened.
 func (f *File) differs() bool {
 	f.mu.RLock()
-	file, was := f.file, f.was
+	file, initial := f.file, f.initial
 	f.mu.RUnlock()
-	if file == nil || time.Since(was.since) < rewriteRest {
+	if file == nil || time.Since(initial.since) < versionInterval {
 		return false
 	}
 	st, err := file.With(f.cache.patience).Now()
-	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
+	return err == nil && (st.Size != initial.size || st.Mtim != initial.modified)
 }
 
 // ReaderAt returns a reader of the file and its size in bytes. The error wraps
@@ -109,18 +109,18 @@ func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	return reader{f}, o.size, nil
 }
 
-// Root returns the directory relative to which a process that maps the file interprets
-// Path, such as "/proc/42/root". Look for files that belong to this one, such as debug
-// files, below it. Root is empty if all such processes are gone and the path now leads
-// elsewhere. A process that reuses the ID of one that is gone may have another root, so
-// check whatever is found there.
+// Root returns the directory relative to which a process that maps the file interprets Path,
+// such as "/proc/42/root". Look for files that belong to this one, such as debug files, below
+// it. Root is empty if all such processes are gone and the path now leads elsewhere. The
+// process's ID may have been reused by a process with another root, so check the files found
+// there.
 func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
 	root, _ := answer.Ask(near(src.pid), func(v *answer.Visit) (string, error) {
 		return src.root(v, f.Key, f.Path), nil
-	}, func(string, error) {}) // no answer counts as no root
+	}, func(string, error) {}) // without an answer, there is no root
 	return root
 }
 
@@ -150,8 +150,8 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 	}
 }
 
-// acquire returns the opened file, opening it first if necessary, with the time limit of p.
-// It may be closed again at any time to save descriptors.
+// acquire returns the open file. If necessary, it opens the file within p's time limit. The
+// file may be closed again at any time to save descriptors.
 func (f *File) acquire(p *answer.Patience) (opened, error) {
 	for {
 		f.mu.RLock()
@@ -166,10 +166,11 @@ func (f *File) acquire(p *answer.Patience) (opened, error) {
 	}
 }
 
-// open opens the file from src for a reader, unless it is open, with the time limit of p.
+// open opens the file from src for a reader, within p's time limit, unless it is already
+// open.
 func (f *File) open(p *answer.Patience, src source) error {
-	f.asking.Lock()
-	defer f.asking.Unlock()
+	f.opening.Lock()
+	defer f.opening.Unlock()
 	if f.isOpen() {
 		return nil
 	}
@@ -216,8 +217,8 @@ func (f *File) adopt(o opened, err error) {
 	if err != nil {
 		slog.Debug("mapped file not opened", "path", f.Path, "inode", f.Key.Ino, "error", err)
 	}
-	if err == nil && f.was.since.IsZero() {
-		f.was = version{f.size, f.modified, time.Now()}
+	if err == nil && f.initial.since.IsZero() {
+		f.initial = version{f.size, f.modified, time.Now()}
 	}
 	f.mu.Unlock()
 	if err == nil {
@@ -244,9 +245,9 @@ func (f *File) isOpen() bool {
 	return f.file != nil
 }
 
-// seen records that src maps the file too. It reports whether to open the file from
-// there: it is not open yet, for a reason other than a permission that is missing there
-// as well.
+// seen records that src maps the file too. It reports whether to try opening the file from
+// there: only if an earlier attempt failed, but not for lack of permission, which would be
+// lacking there too.
 func (f *File) seen(src source) (retry bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -130,7 +130,7 @@ func TestFileGeneration(t *testing.T) {
 	}
 }
 
-// TestFileRewritten overwrites a file in place: later mappings have another file.
+// TestFileRewritten overwrites a file in place: later mappings have another [File].
 func TestFileRewritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "the first contents")
@@ -153,7 +153,7 @@ func TestFileRewritten(t *testing.T) {
 	if intern() != first {
 		t.Error("got another file right after the first mapping, want no check yet")
 	}
-	first.was.since = first.was.since.Add(-rewriteRest)
+	first.initial.since = first.initial.since.Add(-versionInterval)
 	second := intern()
 	if got, err := contents(second); second == first || got != "other contents" || err != nil {
 		t.Errorf("overwritten file: got the same file: %v, content %q, %v; want another with the new content", second == first, got, err)
@@ -161,7 +161,7 @@ func TestFileRewritten(t *testing.T) {
 	if intern() != second {
 		t.Error("got another file for an unchanged one")
 	}
-	second.was.since = second.was.since.Add(-rewriteRest)
+	second.initial.since = second.initial.since.Add(-versionInterval)
 	rewrite("OTHER CONTENTS", 2)
 	if third := intern(); third == first || third == second {
 		t.Error("got the same file after a change that keeps the size")
@@ -172,7 +172,7 @@ func TestFileRewritten(t *testing.T) {
 
 	// All records of a round refer to the current file.
 	third := intern()
-	third.was.since = third.was.since.Add(-rewriteRest)
+	third.initial.since = third.initial.since.Add(-versionInterval)
 	rewrite("more contents", 3)
 	if again := c.intern(keyOf(m), path, source{pid: os.Getpid()}); again != third {
 		t.Error("got another file within a round")
@@ -190,7 +190,7 @@ func TestSameFile(t *testing.T) {
 		{"the same", 8, 1, 42, true},
 		{"another inode", 8, 1, 43, false},
 		{"another device", 8, 2, 42, false},
-		{"a made-up device, as of a btrfs subvolume", 0, 37, 42, true},
+		{"a made-up device, as for a btrfs subvolume", 0, 37, 42, true},
 		{"a made-up device and another inode", 0, 37, 43, false},
 	} {
 		st := unix.Stat_t{Dev: unix.Mkdev(tc.maj, tc.min), Ino: tc.ino}
@@ -210,7 +210,7 @@ func TestFileLimit(t *testing.T) {
 		f := c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		if name == "b" {
-			f.met.Store(1) // used by a stack
+			f.lastUsed.Store(1) // used by a stack
 		}
 		all = append(all, f)
 	}
@@ -241,10 +241,10 @@ func TestFileLimit(t *testing.T) {
 	}
 }
 
-// If a file's file system hangs, the file is given up and no longer blocks.
+// If a file's file system hangs, the file is given up and no longer blocks the table.
 func TestFileNoAnswer(t *testing.T) {
 	testenv.Root(t)
-	const content = "of a server"
+	const content = "on a server"
 	path, stop := fusetest.Mount(t, fusetest.File(t, content))
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -264,10 +264,10 @@ func TestFileNoAnswer(t *testing.T) {
 	}
 }
 
-// A file system that hangs does not block even if the mapping's device is a disk: it may
-// be mounted over the directory of the mapped file, or be a FUSE file system on a disk,
-// such as fuseblk.
-func TestFileNoAnswerOverIt(t *testing.T) {
+// A file system that hangs does not block the table, even if the mapping's device is a disk:
+// the file system may be mounted over the directory of the mapped file, or be a FUSE file
+// system on a disk, such as fuseblk.
+func TestFileHungMountOverDisk(t *testing.T) {
 	testenv.Root(t)
 	over, stop := fusetest.Mount(t, fusetest.File(t, ""))
 	stop()
@@ -290,8 +290,8 @@ func TestFileNoAnswerOverIt(t *testing.T) {
 	}
 }
 
-// A file on a file system that responds is opened in the same round, for any number of
-// others that hang.
+// A file on a file system that responds is opened in the same round, no matter how many other
+// file systems hang.
 func TestFilesNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
@@ -323,7 +323,7 @@ func TestFilesSweep(t *testing.T) {
 	for ino := range uint64(5000) {
 		f := c.intern(FileKey{Maj: 250, Ino: ino + 1}, "/gone", src)
 		if ino == 1 {
-			f.met.Store(1)
+			f.lastUsed.Store(1)
 		}
 	}
 	mapped := c.intern(FileKey{Maj: 250, Ino: 1}, "/gone", src)

@@ -59,8 +59,8 @@ func (c *files) nextRound() { c.round++ }
 
 // used reports whether a stack of this period or the two before it refers to f.
 func (c *files) used(f *File) bool {
-	met := f.met.Load()
-	return met != 0 && met+2 >= c.period.Load()
+	last := f.lastUsed.Load()
+	return last != 0 && last+2 >= c.period.Load()
 }
 
 // intern returns the file of the mapping called name. If it is new or could not be opened
@@ -85,10 +85,9 @@ func (c *files) intern(key FileKey, name string, src source) *File {
 	return f
 }
 
-// openQueued opens the files that were interned since the last call, with a single
-// goroutine as long as they respond: the program that maps them may end soon. Its waits
-// are bounded by patience; a file that takes longer is opened later, or never. The files
-// are not visible to other goroutines before.
+// openQueued opens the files that were interned since the last call, before the programs that
+// map them end. patience bounds its waits; a file that takes longer is opened later, or
+// never. Until openQueued returns, no other goroutine sees the files.
 func (c *files) openQueued() {
 	if len(c.queue) == 0 {
 		return
@@ -109,10 +108,9 @@ func (c *files) openQueued() {
 	answer.AskEach(c.patience, questions)
 }
 
-// is reports whether a mapping with the given key and path is of this file.
-// /proc/PID/maps shows no generation. Without it, an equal inode number means the same
-// file only while our descriptor keeps the number from being reused; otherwise the path
-// decides.
+// is reports whether a mapping with the given key and path maps this file. /proc/PID/maps
+// does not show the generation. Without it, an equal inode number means the same file only
+// while our descriptor keeps the number from being reused; otherwise the path decides.
 func (f *File) is(key FileKey, path string) bool {
 	if f.Key.Gen != 0 && key.Gen != 0 {
 		return f.Key.Gen == key.Gen
@@ -140,13 +138,13 @@ func (c *files) opened(f *File) {
 	}
 }
 
-// sweepEvery is the longest time that unneeded files stay open: they keep deleted files
-// on disk and file systems mounted. A program that runs again within it finds its files
-// known.
+// sweepEvery limits how long unused files stay open, because they keep deleted files on disk
+// and file systems mounted. If a program runs again within that time, its files are still
+// open.
 const sweepEvery = time.Minute
 
-// sweep drops the files that are neither referred to by recent stacks nor in live. It
-// runs once there are many more files than the last time, or enough time has passed.
+// sweep drops the files that no recent stack refers to and that live does not mark. It does
+// nothing until the number of files has doubled or [sweepEvery] has passed.
 func (c *files) sweep(live func(mark func(*File))) {
 	if c.count < 2*c.swept+1024 && time.Since(c.sweptAt) < sweepEvery {
 		return

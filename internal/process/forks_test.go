@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A process that ran before the sideband was opened is read from /proc once, for any
-// number of children and grandchildren: each has its parent's mappings.
+// A process that ran before the sideband was opened is read from /proc once, no matter how
+// many children and grandchildren it has: each has its parent's mappings.
 func TestForksAreNotRead(t *testing.T) {
 	maps := mapsOf(t, os.Getpid())
 	addr := maps[0].Start

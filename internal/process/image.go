@@ -29,20 +29,20 @@ func (m mapping) cut(start, limit uint64) mapping {
 	return m
 }
 
-// image is the address space of a pid from a point in time: a fork, an exec, a loss of
-// records, or (0) from before the profiler listened. It consists of the mappings it began
-// with (base) and those added since.
+// image is the address space of a pid from a fork, an exec or a loss of records on, or, if
+// from is 0, from before the profiler listened. It consists of the initial mappings (base)
+// and the mappings added since.
 type image struct {
 	from uint64
-	// exit is when the process's first thread ended: 0 before that, and a later time as
-	// long as other threads live on. threaded is whether there may be other threads.
+	// exit is when the process's first thread ended, or 0. [Table.Forget] moves it forward
+	// while other threads live on. threaded is whether there may be other threads.
 	exit     uint64
 	threaded bool
 	parent   int  // pid of the parent, 0 if unknown
 	forked   bool // runs its parent's program
 	// base holds the mappings from before the first record; nil means none.
-	base  *base
-	asked bool // reading base through this process failed
+	base   *base
+	failed bool // reading base through this process failed
 	// live holds the current mappings, disjoint and by ascending address. A fork shares
 	// the array until one side changes it; owned is whether this image may change it.
 	live  []mapping
@@ -51,9 +51,9 @@ type image struct {
 	past []mapping
 	// perfMap names code in anonymous memory. nil until requested.
 	perfMap *PerfMap
-	// dumps name it, too: nil until requested, or if there are none. marked holds the files
-	// with their name that were mapped since from. inherited means that the parent's were
-	// looked up.
+	// dumps are the jitdump files, which name such code too: nil until requested, or if there
+	// are none. marked holds the files mapped since from that are named like jitdump files.
+	// inherited is whether the parent's dumps were looked up.
 	dumps     *JITDumps
 	marked    []*File
 	inherited bool
@@ -61,22 +61,21 @@ type image struct {
 	prev *image
 }
 
-// base holds the mappings of a process from before the profiler listened. The process
-// shares it with its children. It is read from /proc when one of them is first asked
-// about.
+// base holds the mappings of a process from before the profiler listened. The process shares
+// it with its children. It is read from /proc at the first lookup in any of them.
 type base struct {
-	pid  int // the process with these mappings, unless it has left them by an exec
+	pid  int // the process that had these mappings; it may have executed another program since
 	read bool
 	maps []mapping
 	// marked holds the mapped files with the name of a jitdump file.
 	marked []*File
-	// before is what was known before records were lost. It is used if the mappings
-	// cannot be read anymore.
+	// before is the image from before records were lost. It is used if the mappings can no
+	// longer be read.
 	before *image
 }
 
 // unread reports whether the image's base is still to be read.
-func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.asked }
+func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.failed }
 
 // fork returns the image of a child forked at the given time.
 func (i *image) fork(parent int, at uint64) *image {
@@ -195,8 +194,8 @@ func (i *image) lookup(addr, time uint64) (mapping, bool) {
 	return b, ok && !(mapped && m.same(b))
 }
 
-// replaces reports whether m replaces something that base contains, or may contain, at
-// addresses without records.
+// replaces reports whether m, at addresses without records, replaces something that b
+// contains or, if it is unread, may contain.
 func (b *base) replaces(m mapping) bool {
 	if b == nil {
 		return false
@@ -212,9 +211,8 @@ func (b *base) replaces(m mapping) bool {
 	return false
 }
 
-// known returns an image with everything known of i, as a fallback. If i was not read
-// since records were lost, that is the state before the loss plus the mappings added
-// since.
+// known returns an image with everything known about i, as a fallback. If /proc was not read
+// after a loss of records, this is the state before the loss plus the mappings added since.
 func (i *image) known() *image {
 	if i.base == nil || i.base.before == nil {
 		return i

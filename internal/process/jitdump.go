@@ -19,28 +19,27 @@ import (
 	"fulgur/internal/symbols/jitdump"
 )
 
-// JITDumps are the jitdump files of a program, see package jitdump. The writer of such a
-// file maps it as executable, as a marker for profilers. So the files are found by
-// mappings, whatever directory they are in.
+// JITDumps are the jitdump files of a program, see package jitdump. The program maps such a
+// file as executable to announce it to profilers. So the file is found in any directory.
 type JITDumps struct {
 	pid, nspid int
 	uid        uint32 // of the process
 	unknown    error  // why nspid and uid are not known
 
 	*dumpFiles
-	asked int // mappings that were considered, -1 to consider them again
-	// raised is when the process last got a new epoch, and began when its first one of the
-	// table's period began (CLOCK_MONOTONIC ns); see [JITDumps.due].
-	raised, began uint64
-	grew          bool // since raised
+	considered int // mappings that were considered, -1 to consider them again
+	// epoch is when the process's last epoch began, and firstEpoch when its first epoch in
+	// the table's period began (CLOCK_MONOTONIC ns); see [JITDumps.due].
+	epoch, firstEpoch uint64
+	grew              bool // since epoch
 
-	// inherited holds the code from before forks, that of the parent first. forks is their
-	// number, some of which may not be kept.
+	// inherited holds the ancestors' code from before they forked, starting with the parent.
+	// forks is the number of ancestors, including those whose code is not kept.
 	inherited []inheritedDumps
 	forks     int
 }
 
-// dumpFiles are the files of a program, without those of its parent.
+// dumpFiles are the files of a program, without its parent's.
 type dumpFiles struct{ files []*dumpFile }
 
 // inheritedDumps are the files of an ancestor, up to the fork at time until.
@@ -49,7 +48,7 @@ type inheritedDumps struct {
 	until uint64 // CLOCK_MONOTONIC ns
 }
 
-// dumpFile is a jitdump file that is followed, and what was kept of it.
+// dumpFile is a followed jitdump file, with a copy of the records that matter.
 type dumpFile struct {
 	file  *File
 	scan  jitdump.Scanner
@@ -58,11 +57,11 @@ type dumpFile struct {
 	mtime unix.Timespec // likewise
 	more  bool          // not read to that size
 	last  bool          // the program has ended
-	fatal bool          // err is for good
+	fatal bool          // err is permanent
 	err   error
 }
 
-// JITTables are what was read of [JITDumps] at some time.
+// JITTables is a snapshot of the contents of [JITDumps].
 type JITTables struct {
 	Tables []jitdump.Table
 	// Incomplete is why parts are missing, or nil.
@@ -74,24 +73,25 @@ const (
 	maxDumps = 8
 	// maxForks is the maximum number of ancestors whose code is kept.
 	maxForks = 32
-	// maxMarked is the maximum number of their mappings.
+	// maxMarked is the maximum number of mapped files that may be jitdump files, per image.
 	maxMarked = 1000
-	// dumpStep, dumpLast and dumpRest are how many bytes of jitdump files are read at once
-	// while samples are taken, when a program has ended, and when nothing follows. While
-	// samples are taken, a file gets at most a part of that.
-	dumpStep = 16 << 20
-	dumpLast = 64 << 20
-	dumpRest = 256 << 20
-	filePart = 4
-	// maxKept is how many bytes are kept of a file, so that a process that writes without end
+	// These limit the bytes of jitdump files to read: dumpStep per call of [Table.FollowJIT],
+	// dumpLast of a program that has ended, and dumpFinal in [Table.FinishJIT]. Of dumpStep,
+	// a process gets at most 1/filePart.
+	dumpStep  = 16 << 20
+	dumpLast  = 64 << 20
+	dumpFinal = 256 << 20
+	filePart  = 4
+	// maxKept limits the bytes kept of a file, so that a process that writes without end
 	// leaves room for others.
 	maxKept = 64 << 20
-	// dumpEpoch is how long an epoch lasts in the beginning, see [JITDumps.due].
+	// dumpEpoch is the initial length of an epoch, see [JITDumps.due].
 	dumpEpoch = time.Second
-	// dumpEpochs limits the number of epochs in a long time.
+	// dumpEpochs slows later epochs down: an epoch lasts at least 1/dumpEpochs of the time
+	// since the first one.
 	dumpEpochs = 64
-	// dumpHurry is how much shorter an epoch is if a file grew.
-	dumpHurry = 10
+	// growthFactor is how much shorter an epoch is if a file grew.
+	growthFactor = 10
 )
 
 // isJITDump reports whether a mapped file has the name of a jitdump file. perf uses the same
@@ -184,16 +184,16 @@ func (f *dumpFile) update(patience *answer.Patience, nspid int, uid uint32, budg
 	}
 }
 
-// read reads up to size, the file's current size.
+// read reads at most budget bytes, up to size, the file's current size.
 func (f *dumpFile) read(in *safeopen.File, nspid int, size, budget int64) error {
 	kept, more, err := f.scan.Scan(in, size, budget)
 	if errors.Is(err, jitdump.ErrRewritten) || errors.Is(err, jitdump.ErrTruncated) {
 		if f.last {
-			f.size = f.scan.Offset() // the rest is of the next program
+			f.size = f.scan.Offset() // the rest belongs to the next program
 			return nil
 		}
 		before := f.scan
-		f.scan = jitdump.Scanner{Malformed: before.Malformed, MalformedLines: before.MalformedLines} // times tell old code from new
+		f.scan = jitdump.Scanner{Malformed: before.Malformed, MalformedLines: before.MalformedLines} // timestamps separate old code from new
 		kept, more, err = f.scan.Scan(in, size, budget)
 		switch is, was := f.scan.Order(), before.Order(); {
 		case is == nil && err == nil: // no header yet
@@ -217,7 +217,7 @@ func (f *dumpFile) read(in *safeopen.File, nspid int, size, budget int64) error 
 		return err
 	}
 	if f.kept.size > maxKept {
-		f.fail(fmt.Errorf("names and lines of more than %d bytes", maxKept))
+		f.fail(fmt.Errorf("names and lines exceed %d bytes", maxKept))
 		return f.err
 	}
 	if full := f.kept.append(bytes.NewReader(kept), int64(len(kept))); full != nil {
@@ -230,9 +230,9 @@ func (f *dumpFile) read(in *safeopen.File, nspid int, size, budget int64) error 
 // fail stops following the file.
 func (f *dumpFile) fail(err error) { f.err, f.fatal, f.more = err, true, false }
 
-// ownerError is the error for a file that someone else can have written.
+// ownerError is the error for a file that another user may have written.
 func ownerError(st *unix.Stat_t, uid uint32) error {
-	return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
+	return fmt.Errorf("owned by user %d, not by the process's user %d or root", st.Uid, uid)
 }
 
 // jitDumps follows the jitdump files of processes that were sampled in JIT code.
@@ -282,8 +282,8 @@ func (d *JITDumps) live() bool {
 	return slices.ContainsFunc(d.files, func(f *dumpFile) bool { return !f.fatal })
 }
 
-// follow reads all files, budget bytes in total, and calls fn for each process whose stacks may
-// have other meanings from now on. A file gets at most each bytes.
+// follow reads up to budget bytes of all files, and up to each bytes per process. It calls fn
+// for each process that begins a new epoch, see [JITDumps.due].
 func (j *jitDumps) follow(now uint64, budget, each int64, fn func(pid int)) {
 	for pid, d := range j.followed { // in random order, so that each gets its turn
 		part := max(min(budget, each), 0)
@@ -296,29 +296,30 @@ func (j *jitDumps) follow(now uint64, budget, each int64, fn func(pid int)) {
 	}
 }
 
-// due reports whether the process needs a new epoch, and records that it begins. In an
-// epoch, a stack in JIT code stands for equal ones, whatever code is at its addresses by
-// then. So an epoch ends when a file grew, or after a while, because runtimes may write
-// records late, when a buffer is full. Each epoch costs memory, so they get longer.
+// due reports whether the process needs a new epoch, and if so begins it. Within an epoch,
+// equal stacks in JIT code are counted as one, even if other code has replaced the code at
+// their addresses. So an epoch ends soon after a file grew, and in any case after a while,
+// because runtimes may write records late, when a buffer is full. Each epoch costs memory, so
+// they get longer.
 func (d *JITDumps) due(now uint64) bool {
-	if d.began == 0 {
-		d.began = now
+	if d.firstEpoch == 0 {
+		d.firstEpoch = now
 	}
-	length := max(uint64(dumpEpoch), (now-d.began)/dumpEpochs)
+	length := max(uint64(dumpEpoch), (now-d.firstEpoch)/dumpEpochs)
 	if d.grew {
-		length /= dumpHurry
+		length /= growthFactor
 	}
-	if d.raised != 0 && now-d.raised < length {
+	if d.epoch != 0 && now-d.epoch < length {
 		return false
 	}
-	d.raised, d.grew = now, false
+	d.epoch, d.grew = now, false
 	return true
 }
 
 // nextPeriod begins with short epochs again.
 func (j *jitDumps) nextPeriod() {
 	for _, d := range j.followed {
-		d.began = 0
+		d.firstEpoch = 0
 	}
 }
 
@@ -336,10 +337,11 @@ func (j *jitDumps) leave(pid int) {
 }
 
 // jitDumpsOf returns the jitdump files of process pid, when it ran i, or nil if it has none.
-// A forked child also has the ones of its parent.
+// A forked child also has its parent's.
 func (t *Table) jitDumpsOf(pid int, i *image) *JITDumps { return t.jitDumpsWithin(pid, i, maxForks) }
 
-// jitDumpsWithin is jitDumpsOf for ancestors that at most this many forks separate from i.
+// jitDumpsWithin is like jitDumpsOf, but includes ancestors only up to the given number of
+// forks above i.
 func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
 	if i.forked && !i.inherited && forks > 0 {
 		i.inherited = true
@@ -349,7 +351,7 @@ func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
 	if !i.forked && i.base != nil { // a child's base is its parent's
 		n += len(i.base.marked)
 	}
-	if i.dumps == nil && n == 0 || i.dumps != nil && i.dumps.asked == n || t.images[pid] != i {
+	if i.dumps == nil && n == 0 || i.dumps != nil && i.dumps.considered == n || t.images[pid] != i {
 		return i.dumps
 	}
 	if i.dumps == nil {
@@ -361,7 +363,7 @@ func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
 		status, err := procfs.Process(pid).Status()
 		d.nspid, d.uid, d.unknown = cmp.Or(status.NSPID, pid), status.UIDs[3], err
 	}
-	d.asked = n
+	d.considered = n
 	marked := i.marked
 	if !i.forked && i.base != nil {
 		marked = slices.Concat(i.base.marked, marked)
@@ -370,8 +372,8 @@ func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
 	return d
 }
 
-// inheritDumps gives i, the image of a forked child, the code of its ancestors that at most
-// this many forks separate from it.
+// inheritDumps gives i, the image of a forked child, the code of its ancestors up to the
+// given number of forks above it.
 func (t *Table) inheritDumps(pid int, i *image, forks int) {
 	parent := t.imageAtFork(i)
 	if parent == nil {
@@ -385,7 +387,7 @@ func (t *Table) inheritDumps(pid int, i *image, forks int) {
 	}
 }
 
-// inherit gives d the files of its parent, which forked it at a time.
+// inherit gives d the files of its parent, as of the fork at time at.
 func (d *JITDumps) inherit(parent *JITDumps, at uint64) {
 	inherited := slices.Concat([]inheritedDumps{{parent.dumpFiles, at}}, parent.inherited)
 	d.inherited, d.forks = inherited[:min(len(inherited), maxForks)], parent.forks+1
@@ -399,7 +401,7 @@ func mark(marked []*File, file *File) []*File {
 	return append(marked, file)
 }
 
-// close stops following.
+// close stops following all files.
 func (j *jitDumps) close() {
 	for pid := range j.followed {
 		j.leave(pid)

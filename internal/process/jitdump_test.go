@@ -33,7 +33,7 @@ type dumper struct {
 // codeAt is the address of code in tests.
 const codeAt = 0x7e0000000000
 
-// newDumper returns one whose table knows that it has code at codeAt.
+// newDumper returns a dumper whose table knows that it has code at codeAt.
 func newDumper(t *testing.T) *dumper {
 	d := &dumper{t: t, table: newPatientTable(), path: filepath.Join(t.TempDir(), fmt.Sprintf("jit-%d.dump", os.Getpid()))}
 	d.Writer = jitdumptest.New(os.Getpid())
@@ -45,7 +45,7 @@ func newDumper(t *testing.T) *dumper {
 	return d
 }
 
-// newPatientTable returns a table that waits for files on a busy machine, too.
+// newPatientTable returns a table that waits for files even on a busy machine.
 func newPatientTable() *Table {
 	t := NewTable(Options{})
 	t.files.patience, t.dumps.patience, t.perfMaps.patience = nil, nil, nil
@@ -126,7 +126,7 @@ func TestJITDump(t *testing.T) {
 	d.B = rest
 	d.flush()
 	before := d.replaced
-	d.table.dumps.followed[self].raised -= uint64(time.Second / 5)
+	d.table.dumps.followed[self].epoch -= uint64(time.Second / 5)
 	d.table.FollowJIT()
 	if d.replaced == before {
 		t.Error("stacks keep their meaning although the file grew")
@@ -159,7 +159,7 @@ func TestJITDump(t *testing.T) {
 	d.check("parent", self, third, "third")
 	d.check("child", child, third, "second")
 
-	// The program that follows has other code. What it replaced is read to its end.
+	// The next program has other code. The file of the replaced program is read to its end.
 	fourth := monotonic.Now()
 	d.Load(fourth, codeAt, 0x10, 4, "fourth")
 	d.flush()
@@ -200,7 +200,7 @@ func TestJITDumpMappedBefore(t *testing.T) {
 	}
 }
 
-// Files that the process cannot have written are not used, and the reason is known.
+// Files that the process cannot have written are not used, and Incomplete says why.
 func TestJITDumpRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		write func(d *dumper)
@@ -244,8 +244,8 @@ func TestJITDumpRefused(t *testing.T) {
 	}
 }
 
-// A file that is begun again names old code and new code.
-func TestJITDumpBegunAgain(t *testing.T) {
+// A file that is restarted names old code and new code.
+func TestJITDumpRestarted(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt, 0x10, 1, "old")
 	d.flush()
@@ -266,8 +266,8 @@ func TestJITDumpBegunAgain(t *testing.T) {
 	}
 }
 
-// A file that is begun again in another byte order is not read on: what was kept of it would
-// get another meaning.
+// A file that is restarted in another byte order is not read any further: the copied records
+// would be misread.
 func TestJITDumpOtherOrder(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt, 0x10, 1, "old")
@@ -290,7 +290,7 @@ func TestJITDumpOtherOrder(t *testing.T) {
 	}
 }
 
-// The file of a program that a process executed is not taken for the one before.
+// The jitdump file of a program is not attributed to the program that the process ran before.
 func TestJITDumpOfNextProgram(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt+0x100, 0x10, 1, "an older one")
@@ -308,7 +308,7 @@ func TestJITDumpOfNextProgram(t *testing.T) {
 	d.check("before exec", os.Getpid(), before, "")
 }
 
-// What exceeds the room for copies is missing, and the reason is known.
+// Records that exceed the spool are missing, and Incomplete says why.
 func TestJITDumpSpoolLimit(t *testing.T) {
 	d := newDumper(t)
 	d.table.dumps.spool.limit = 200
@@ -323,12 +323,12 @@ func TestJITDumpSpoolLimit(t *testing.T) {
 		t.Errorf("got error %v", tables.Incomplete)
 	}
 	if got := d.name(tables, 1); got != "f" {
-		t.Errorf("got %q, want the function that has room", got)
+		t.Errorf("got %q, want the function that fits", got)
 	}
 }
 
-// A record that is longer than its file is missing when the program ends, unless the next
-// program writes to the file.
+// When a program ends, a record that is longer than its file is reported as missing, unless
+// the next program writes to the file.
 func TestJITDumpUnfinished(t *testing.T) {
 	for name, next := range map[string]bool{"exit": false, "next program": true} {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestJITDumpUnfinished(t *testing.T) {
 	}
 }
 
-// A child has the code of its nearest ancestors.
+// A child inherits the code of its nearest ancestors.
 func TestJITDumpForks(t *testing.T) {
 	d := newDumper(t)
 	d.Load(1, codeAt, 0x10, 1, "f")
@@ -383,7 +383,7 @@ func TestJITDumpForks(t *testing.T) {
 	if got := d.name(tables, monotonic.Now()); got != "" || tables.Incomplete == nil || len(far.inherited) != maxForks {
 		t.Errorf("got %q, %v, %d ancestors; want at most %d", got, tables.Incomplete, len(far.inherited), maxForks)
 	}
-	// Without samples of the processes between, their ancestors are not looked up one by one.
+	// The limit also holds if the processes in between were not sampled.
 	d = newDumper(t)
 	d.Load(1, codeAt, 0x10, 1, "f")
 	d.flush()
@@ -398,7 +398,7 @@ func TestJITDumpForks(t *testing.T) {
 	}
 }
 
-// Many processes that write fast are read in turns.
+// The files of many processes that write fast are read in turn.
 func TestJITDumpTurns(t *testing.T) {
 	const files = 10
 	j := jitDumps{followed: map[int]*JITDumps{}, spool: &spool{limit: spoolLimit}}
@@ -440,7 +440,7 @@ func TestJITDumpTurns(t *testing.T) {
 // The rest of a large file is read in parts, and nothing is missing.
 func TestJITDumpParts(t *testing.T) {
 	d := newDumper(t)
-	const functions = 2000 // of some bytes more than [dumpStep]
+	const functions = 2000 // together longer than [dumpStep]
 	for i := range uint64(functions) {
 		d.Load(1, codeAt+0x10000*i, 0x2800, i, "f")
 	}
@@ -457,7 +457,8 @@ func TestJITDumpParts(t *testing.T) {
 	}
 }
 
-// If the file system of a jitdump file hangs, what was read stays, and the reason is known.
+// If the file system of a jitdump file hangs, the records read before remain, and Incomplete
+// says why.
 func TestJITDumpNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	d := newDumper(t)

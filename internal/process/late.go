@@ -6,12 +6,12 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// maxLate is the maximum number of late answers to keep. Each belongs to a process that
-// is about to be asked about again.
+// maxLate limits the late results kept. Each is for a process that is about to be looked up
+// again.
 const maxLate = 64
 
-// lateMaps keeps mappings from /proc that arrived too late. On a busy machine, listing
-// many mappings may exceed the table's time limit every time.
+// lateMaps keeps mappings from /proc that arrived after the time limit, for the next lookup.
+// On a busy machine, a long list of mappings may exceed the limit every time.
 type lateMaps struct {
 	mu   sync.Mutex
 	maps map[*base][]procfs.Map

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// A process whose mappings were read too late has them at the next request, unless it
-// runs another image by then.
+// Mappings that were read too late are used at the next request, unless the process runs
+// another image by then.
 func TestLateMaps(t *testing.T) {
 	table := NewTable(Options{})
 	t.Cleanup(func() { _ = table.Close() })

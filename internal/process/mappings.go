@@ -15,9 +15,9 @@ type Mapping struct {
 	File *File
 }
 
-// Mappings returns the known executable mappings of process pid, sorted and without
-// overlaps. Unmapped memory may still be among them, because the kernel sends no records
-// for munmap(2). Unlike [Table.Resolve], it does not keep files readable.
+// Mappings returns the known executable mappings of process pid, sorted and without overlaps.
+// They may include memory that is no longer mapped, because the kernel sends no records for
+// munmap(2). Unlike [Table.Resolve], it does not keep files readable.
 func (t *Table) Mappings(pid int) []Mapping { return t.MappingsAt(pid, math.MaxUint64) }
 
 // MappingsAt returns the mappings of the program that process pid ran at a time

@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// near is the place that stands for the file system of a process's files while that is
+// near stands in for the file system of a process's files as long as their file system is
 // unknown.
 func near(pid int) answer.Place { return answer.Place{Near: procfs.Path(pid, "root")} }
 
@@ -36,10 +36,10 @@ type opened struct {
 }
 
 // Capabilities for inspecting other users' processes: following the links to their mapped
-// files, which are in a directory that only their user can enter, following their roots,
-// and reading what they mapped. Files found by a path below a root are opened without
-// capabilities: the process can choose the path, and on some file systems also fake
-// having mapped what is there.
+// files, which are in a directory that only their user can enter, following their roots, and
+// reading what they mapped. Files found by a path below a root are opened without
+// capabilities: the process can choose the path, and on some file systems it can pretend to
+// have mapped the file there.
 var (
 	toReachMapped = capability.SetOf(capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch)
 	toReachRoot   = capability.SetOf(capability.SysPtrace)

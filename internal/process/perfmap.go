@@ -16,10 +16,10 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// openPerfMap opens the perf map of process pid, in which a JIT names its code:
-// /tmp/perf-PID.map in the process's root, where PID is the process's own view of its ID,
-// or else ours. Open the map while the process lives, because its root and its view of
-// its ID vanish with it.
+// openPerfMap opens the perf map of process pid, a list of the functions that a JIT compiled:
+// /tmp/perf-PID.map in the process's root, where PID is the process's own view of its ID, or
+// else ours. Open the map while the process lives, because its root and its view of its ID
+// vanish with it.
 //
 // Everyone can write to /tmp, so a map counts only if it is a regular file that belongs
 // to the process's user or to root. It is opened with the privileges of fulgur's user,

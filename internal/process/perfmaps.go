@@ -56,9 +56,9 @@ func (m *PerfMap) Snapshot() *PerfMap {
 	return &PerfMap{pid: m.pid, from: m.from, next: m.next.Snapshot(), kept: m.kept.clone(), err: m.err}
 }
 
-// Next returns the version that replaced this one while the program was the same, or nil.
-// If a JIT rewrites its whole map repeatedly, the youngest code of this version's time is
-// in the next version.
+// Next returns the version that replaced this one while the program was the same, or nil. If
+// a JIT rewrites its whole map repeatedly, the newest code from this version's time is in the
+// next version.
 func (m *PerfMap) Next() *PerfMap { return m.next }
 
 // at returns the version of the map that was valid at the given time.
@@ -77,7 +77,7 @@ func (m *PerfMap) update() (rewritten bool) {
 		return false
 	}
 	if errors.Is(m.err, answer.ErrNone) {
-		m.err = nil // it responds again
+		m.err = nil // the file system responds again
 	}
 	if st.Size == m.kept.size && st.Mtim == m.mtime {
 		return false
@@ -210,7 +210,7 @@ func (p *perfMaps) leave(pid int) {
 	}
 }
 
-// close stops following.
+// close stops following all maps.
 func (p *perfMaps) close() {
 	for pid := range p.followed {
 		p.leave(pid)

@@ -147,9 +147,9 @@ func TestPerfMap(t *testing.T) {
 	}
 }
 
-// awaitFileClock waits until files get other times: a file that is written twice within a
-// tick of the kernel's coarse clock keeps its time. That clock stands still while a hypervisor
-// runs something else on the CPU that has to advance it.
+// awaitFileClock waits until the clock of file times ticks: a file that is written twice
+// within a tick of the kernel's coarse clock keeps its time. That clock stands still while a
+// hypervisor runs something else on the CPU that has to advance it.
 func awaitFileClock(t *testing.T) {
 	t.Helper()
 	coarse := func() (now unix.Timespec) {
@@ -218,7 +218,7 @@ func followed(t *testing.T, path string) *safeopen.File {
 	return f
 }
 
-// A snapshot keeps the map's contents from the time when it was taken.
+// A snapshot keeps the map's contents as of the time of the snapshot.
 func TestPerfMapSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.map")
 	f, err := os.Create(path)
@@ -331,11 +331,11 @@ func TestPerfMapAtExit(t *testing.T) {
 	}
 }
 
-// A child may get the PID of its parent's parent, which is gone. After a loss of records, the
-// two seem to be each other's parents.
-func TestPerfMapOfCircle(t *testing.T) {
+// A child may get the PID of its grandparent, which is gone. After a loss of records, parent
+// and child seem to be each other's parents.
+func TestPerfMapParentCycle(t *testing.T) {
 	table := NewTable(Options{})
-	table.perfMaps.patience = nil           // which would break the circle in the end
+	table.perfMaps.patience = nil           // a time limit would break the cycle
 	t.Cleanup(func() { _ = table.Close() }) // read-only
 	for _, r := range []perfevent.Record{
 		exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "//anon"),

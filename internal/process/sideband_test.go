@@ -408,6 +408,6 @@ func TestSidebandQuiet(t *testing.T) {
 		t.Errorf("got no readable ring after %d records", made)
 	}
 	if atLeast := pages * os.Getpagesize() / 2 / 512; heard < atLeast {
-		t.Errorf("got a readable ring after %d records, want at atLeast %d", heard, atLeast)
+		t.Errorf("got a readable ring after %d records, want at least %d", heard, atLeast)
 	}
 }

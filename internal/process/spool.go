@@ -18,11 +18,11 @@ type spool struct {
 	size, limit int64
 }
 
-// spoolLimit bounds the copies, in bytes. The writers of the files may never stop.
+// spoolLimit bounds the copies, in bytes, because the writers of the files may never stop.
 const spoolLimit = 256 << 20
 
-// append copies n bytes of r to the end of the spool, or fewer if r or the spool's limit
-// ends.
+// append copies n bytes of r to the end of the spool, or fewer if r ends or the spool reaches
+// its limit.
 func (s *spool) append(r io.Reader, n int64) (copied int64, err error) {
 	if s.file == nil {
 		if s.file, err = tempfile.Create(); err != nil {
@@ -36,7 +36,7 @@ func (s *spool) append(r io.Reader, n int64) (copied int64, err error) {
 		return copied, fmt.Errorf("keep a copy of the names of compiled code: %w", err)
 	}
 	if n > room {
-		return copied, fmt.Errorf("keep a copy of the names of compiled code: more than %d bytes of them", s.limit)
+		return copied, fmt.Errorf("copy names of JIT-compiled code: more than %d bytes", s.limit)
 	}
 	return copied, nil
 }

@@ -15,9 +15,9 @@ import (
 const (
 	maxFollowed = 1000
 	stormWindow = uint64(100 * time.Millisecond)
-	// stormRest lengthens the window for each mapping of the process, since the mappings
-	// are read from /proc at its end.
-	stormRest = uint64(100 * time.Microsecond)
+	// stormPerMapping lengthens the window for each mapping of the process, because reading
+	// them from /proc after the window takes time.
+	stormPerMapping = uint64(100 * time.Microsecond)
 )
 
 // storm counts the mapping records of a process.
@@ -88,7 +88,7 @@ func (t *Table) calm(s *storm, now uint64) {
 	s.skipping = false
 	i := t.image(s.PID)
 	s.from, s.records = now, 0
-	s.length = stormWindow + stormRest*uint64(len(i.live))
+	s.length = stormWindow + stormPerMapping*uint64(len(i.live))
 	t.invalidate(s.PID, i)
 	t.replaced(s.PID)
 	t.mapped(s.PID)

@@ -24,7 +24,7 @@ func init() {
 	}
 }
 
-// outlive ends the first thread, and the process at the end of its input.
+// outlive ends the first thread. The process ends at the end of its input.
 func outlive() {
 	go func() {
 		for lives(os.Getpid()) {

@@ -74,9 +74,9 @@ func NewTable(o Options) *Table {
 	return t
 }
 
-// OnReplaced sets fn to be called whenever executable memory of a running process may
-// have been replaced by other code at the same addresses, except by an exec. Equal stacks
-// from before and after that are not the same. The replaced memory need not have been
+// OnReplaced sets fn to be called whenever executable memory of a running process may have
+// been replaced by other code at the same addresses, except by an exec. Equal stacks from
+// before and after the call may mean different code. The replaced memory need not have been
 // part of any stack.
 func (t *Table) OnReplaced(fn func(pid int)) { t.replaced = fn }
 
@@ -230,8 +230,8 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	}
 	if m.file != nil {
 		l.Offset = addr - m.start + m.off
-		if period := t.files.period.Load(); m.file.met.Load() != period { // avoids writing to a shared cache line
-			m.file.met.Store(period)
+		if period := t.files.period.Load(); m.file.lastUsed.Load() != period { // avoids writing to a shared cache line
+			m.file.lastUsed.Store(period)
 		}
 	}
 	return l
@@ -257,7 +257,7 @@ func (t *Table) load(pid int, time uint64, incomplete func(*image) bool) *image 
 // matters for short-lived children, which share their parent's image only between fork
 // and exec. It reports whether the process is gone.
 func (t *Table) read(pid int, i *image) (gone bool) {
-	i.asked = true
+	i.failed = true
 	b := i.base
 	candidates := []int{b.pid, pid}
 	if b.pid == pid {
@@ -271,7 +271,7 @@ func (t *Table) read(pid int, i *image) (gone bool) {
 		}
 		maps, err := t.baseMaps(candidate, b)
 		if errors.Is(err, answer.ErrNone) {
-			i.asked = false // it may respond later
+			i.failed = false // it may respond later
 			return false
 		}
 		if err == nil && t.sync != nil {
@@ -293,14 +293,14 @@ func (t *Table) read(pid int, i *image) (gone bool) {
 	return exited || i.exit != 0
 }
 
-// runs reports whether process pid still runs an image with base b.
+// runs reports whether the current image of process pid has base b.
 func (t *Table) runs(pid int, b *base) bool {
 	i := t.images[pid]
 	return i != nil && i.base == b
 }
 
-// errNoMaps means a kernel thread, or a process that is exiting or in the middle of an
-// exec.
+// errNoMaps is returned for a kernel thread, and for a process that is exiting or in the
+// middle of an exec.
 var errNoMaps = errors.New("no executable mappings")
 
 // Maps returns the current executable mappings of process pid from /proc. Reading them
@@ -311,8 +311,8 @@ func (t *Table) Maps(pid int) ([]procfs.Map, error) {
 		func([]procfs.Map, error) {}) // a late result may be stale
 }
 
-// baseMaps is like [Table.Maps] for the image of b. A late answer remains valid while the
-// process runs the same image, since records report later mappings.
+// baseMaps is like [Table.Maps] for the image of b. A late result is kept: it stays valid
+// while the process runs the same image, since records report later mappings.
 func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
@@ -359,7 +359,7 @@ func (t *Table) Invalidate() {
 func (t *Table) invalidate(pid int, i *image) {
 	// An empty image has nothing to lose.
 	if i.base != nil && !i.base.read && len(i.live) == 0 {
-		i.asked = false
+		i.failed = false
 		return
 	}
 	t.push(pid, &image{
@@ -367,12 +367,12 @@ func (t *Table) invalidate(pid int, i *image) {
 		base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap, dumps: i.dumps, inherited: i.inherited,
 	})
 	if i.dumps != nil {
-		i.dumps.asked = -1
+		i.dumps.considered = -1
 	}
 }
 
-// Forget drops processes that exited and mappings that were displaced before the given
-// time. That is the time of the oldest stack that may still arrive.
+// Forget drops processes that exited and mappings that were displaced before the given time,
+// which must not be after the oldest stack that may still arrive.
 func (t *Table) Forget(before uint64) {
 	for pid, i := range t.images {
 		if i.exit != 0 && i.exit < before {
@@ -382,7 +382,7 @@ func (t *Table) Forget(before uint64) {
 				t.dumps.leave(pid)
 				continue
 			}
-			i.exit = monotonic.Now() // check again when that time has passed
+			i.exit = monotonic.Now() // check again when stacks from now are too old to arrive
 		}
 		i.forget(before)
 	}
@@ -435,7 +435,7 @@ func (t *Table) Gone() uint64 { return t.gone }
 // code and most JITs do not write another map for it.
 func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 	if i.perfMap == nil {
-		i.perfMap = &PerfMap{pid: pid, err: ErrFileGone} // for a circle of parents
+		i.perfMap = &PerfMap{pid: pid, err: ErrFileGone} // ends a cycle of parents
 		i.perfMap = t.findPerfMap(pid, i)
 	}
 	return i.perfMap.at(time)
@@ -470,10 +470,11 @@ func (t *Table) imageAtFork(i *image) *image {
 	return parent
 }
 
-// FollowJIT reads what was appended to the perf maps and jitdump files of processes that
-// were sampled in JIT code. It calls the function of [Table.OnReplaced] if the JIT may have
-// placed other code at the same addresses: if a map was rewritten, or a jitdump file grew,
-// and about once per second for processes with such a file, since a JIT may write it late.
+// FollowJIT reads what was appended to the perf maps and jitdump files of processes that were
+// sampled in JIT code. It calls the function of [Table.OnReplaced] if the JIT may have placed
+// other code at the same addresses: if a map was rewritten, or a jitdump file grew, and
+// regularly for processes with a jitdump file, since a JIT may write it late: at first every
+// second, then less often.
 func (t *Table) FollowJIT() {
 	t.perfMaps.follow(t.replaced)
 	t.dumps.follow(monotonic.Now(), dumpStep, dumpStep/filePart, t.replaced)
@@ -484,7 +485,7 @@ func (t *Table) FollowJIT() {
 func (t *Table) FinishJIT() {
 	t.perfMaps.missed = time.Time{}
 	t.FollowJIT()
-	t.dumps.follow(monotonic.Now(), dumpRest, dumpRest, t.replaced)
+	t.dumps.follow(monotonic.Now(), dumpFinal, dumpFinal, t.replaced)
 }
 
 // Close closes the mapped files. Files that the table returned remain readable as long as

@@ -23,56 +23,56 @@ type Tracker struct {
 	// HandleRecord, if not nil, is called for every record before the table processes it.
 	HandleRecord func(perfevent.Record)
 
-	// Lost is the number of lost records. Busy reports whether the last drain read any
-	// records.
+	// Lost is the number of lost records. Drain sets Busy if it read any records; the caller
+	// resets it.
 	Lost uint64
 	Busy bool
-	// DrainErr is the error of a drain, to be checked by the poller.
+	// DrainErr is the last error of Drain, for the poller to check.
 	DrainErr error
 }
 
-// Listen starts to listen, and reads the mappings of pids while that is possible: a
-// command may end before its first sample is processed.
-func (w *Tracker) Listen(pids []int) error {
+// Listen starts to listen, and reads the mappings of pids at once: a command may end before
+// its first sample is processed.
+func (t *Tracker) Listen(pids []int) error {
 	online, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	if w.Sideband, err = OpenSideband(online, sidebandPages, w.Cgroups); err != nil {
+	if t.Sideband, err = OpenSideband(online, sidebandPages, t.Cgroups); err != nil {
 		return err
 	}
-	w.Processes = NewTable(Options{Sync: w.Drain})
+	t.Processes = NewTable(Options{Sync: t.Drain})
 	for _, pid := range pids {
-		w.Processes.Resolve(pid, 0, monotonic.Now()) // resolving any address reads the mappings
+		t.Processes.Resolve(pid, 0, monotonic.Now()) // resolving any address reads the mappings
 	}
 	return nil
 }
 
 // Drain updates the processes. The table also calls it after reading /proc, so it stores
 // its error in DrainErr for the poller.
-func (w *Tracker) Drain() {
-	lost, err := w.Sideband.Drain(func(record perfevent.Record) {
-		w.Busy = true
-		if w.HandleRecord != nil {
-			w.HandleRecord(record)
+func (t *Tracker) Drain() {
+	lost, err := t.Sideband.Drain(func(record perfevent.Record) {
+		t.Busy = true
+		if t.HandleRecord != nil {
+			t.HandleRecord(record)
 		}
-		w.Processes.Apply(record)
+		t.Processes.Apply(record)
 	})
-	w.Processes.Applied()
+	t.Processes.Applied()
 	if err != nil {
-		w.DrainErr = err
+		t.DrainErr = err
 	}
-	w.Lost += lost // the table handles the Lost records themselves
+	t.Lost += lost // the table handles the Lost records themselves
 }
 
 // StopListening undoes Listen, even if that failed halfway.
-func (w *Tracker) StopListening() error {
+func (t *Tracker) StopListening() error {
 	var errs []error
-	if w.Sideband != nil {
-		errs = append(errs, w.Sideband.Close())
+	if t.Sideband != nil {
+		errs = append(errs, t.Sideband.Close())
 	}
-	if w.Processes != nil {
-		errs = append(errs, w.Processes.Close())
+	if t.Processes != nil {
+		errs = append(errs, t.Processes.Close())
 	}
 	return errors.Join(errs...)
 }

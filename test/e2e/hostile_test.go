@@ -171,7 +171,7 @@ func TestHostilePerfMap(t *testing.T) {
 	}{
 		{"escapes", function, 0, ""},
 		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\nffffffffffffffff ffffffffffffffff everything\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
-		{"1 GB", function, 1 << 30, "keep a copy of the names of compiled code: more than 268435456 bytes of them"},
+		{"1 GB", function, 1 << 30, "copy names of JIT-compiled code: more than 268435456 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// Where perf maps are, so that one is a link to it.

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Limits of a context. What exceeds one is not read.
+// Limits of a context. Data beyond a limit is not read.
 const (
 	maxPayload    = 64 << 10 // in bytes
 	maxAttributes = 128
@@ -44,7 +44,7 @@ type header struct {
 	payload   uint64 // its address
 }
 
-// errNoContext is returned for memory that is no context.
+// errNoContext is returned for memory that does not hold a process context.
 var errNoContext = errors.New("not a process context")
 
 // parseHeader parses a header in the byte order of this machine.
@@ -60,14 +60,15 @@ type reader interface {
 	Read(b []byte, addr uint64) error
 }
 
-// attempts is how often a context that changes while it is read is read again.
+// attempts is how many times to read a context that changes during the read.
 const attempts = 3
 
-// errWriting is returned for a context that the process is writing.
-var errWriting = errors.New("the process writes its context")
+// errWriting is returned while the process is writing its context.
+var errWriting = errors.New("the process is writing its context")
 
-// read reads the context at an address. It returns no attributes if the context was published
-// at the time known. Errors other than errWriting mean that there is no valid context.
+// read reads the context at an address. It returns no attributes if they have not changed
+// since they were published at time known. Errors other than errWriting mean that there is no
+// valid context.
 func read(from reader, addr, known uint64) (published uint64, attributes []Attribute, err error) {
 	head := make([]byte, headerSize)
 	for range attempts {
@@ -83,7 +84,7 @@ func read(from reader, addr, known uint64) (published uint64, attributes []Attri
 		case h.published == known:
 			return known, nil, nil
 		case h.size > maxPayload:
-			return 0, nil, fmt.Errorf("a process context of %d bytes, the maximum is %d", h.size, maxPayload)
+			return 0, nil, fmt.Errorf("process context has %d bytes, more than %d", h.size, maxPayload)
 		}
 		payload, again := make([]byte, h.size), make([]byte, headerSize)
 		readErr := from.Read(payload, h.payload)
@@ -91,7 +92,7 @@ func read(from reader, addr, known uint64) (published uint64, attributes []Attri
 			return 0, nil, err
 		}
 		if !bytes.Equal(head, again) {
-			continue // it changed meanwhile
+			continue // it changed during the read
 		}
 		if readErr != nil {
 			return 0, nil, readErr
@@ -115,8 +116,8 @@ const (
 )
 
 // parseContext returns the attributes of the resource in a message ProcessContext, at most
-// [maxAttributes]. It leaves out those with other values than strings, integers and booleans, and
-// those that processes may not set. The context's extra attributes do not belong to the resource.
+// [maxAttributes]. It leaves out reserved attributes, and values other than strings, integers
+// and booleans. The context's extra attributes do not belong to the resource.
 func parseContext(b []byte) (all []Attribute, err error) {
 	err = fields(b, func(f protowire.Number, resource []byte, _ uint64) error {
 		if f != contextResource || resource == nil {
@@ -160,7 +161,7 @@ func parseKeyValue(b []byte) (a Attribute, err error) {
 	return a, err
 }
 
-// fields calls f for the fields of a message: with their bytes, or with nil and a number.
+// fields calls f for each field of a message, with its bytes, or with nil and a number.
 func fields(b []byte, f func(field protowire.Number, value []byte, n uint64) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -191,8 +192,8 @@ func fields(b []byte, f func(field protowire.Number, value []byte, n uint64) err
 	return nil
 }
 
-// reserved are the prefixes of attributes that fulgur itself finds out, or that describe the
-// profiler or the machine.
+// reserved lists the prefixes of attributes that a process may not set: fulgur determines
+// them itself, or they describe the profiler or the machine.
 var reserved = []string{"process.", "container.", "k8s.", "host.", "os.", "fulgur.", "profile.", "thread."}
 
 // allowed reports whether a process may set an attribute.

@@ -37,8 +37,7 @@ func text(key, value string) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}}
 }
 
-// TestParseContext takes values of simple types, except for attributes that fulgur itself finds
-// out.
+// TestParseContext parses values of simple types, except for reserved attributes.
 func TestParseContext(t *testing.T) {
 	got, err := parseContext(encoded(t, text("service.name", "shop"), text("host.name", "forged"), text("container.id", "forged"),
 		text("process.pid", "1"), text("k8s.pod.name", "forged"), text("fulgur.run", "forged"), text("", "no key"),
@@ -64,7 +63,7 @@ func TestParseContext(t *testing.T) {
 	}
 }
 
-// FuzzParseContext reads any bytes.
+// FuzzParseContext parses arbitrary bytes.
 func FuzzParseContext(f *testing.F) {
 	f.Add(encoded(f, text("service.name", "shop"), &common.KeyValue{Key: "n", Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: 1}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -109,7 +108,7 @@ func head(version, size uint32, published, payload uint64) []byte {
 	return binary.NativeEndian.AppendUint64(b, payload)
 }
 
-// TestRead reads contexts that are valid, invalid, and change meanwhile.
+// TestRead reads contexts that are valid, that are invalid, and that change during the read.
 func TestRead(t *testing.T) {
 	const at, first, second = 0x1000, 0x2000, 0x3000
 	old, fresh := encoded(t, text("service.name", "old")), encoded(t, text("service.name", "new"))
@@ -182,7 +181,7 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// publish maps a page in the way of a context.
+// publish maps a page as a process that publishes a context does.
 func publish(t *testing.T) []byte {
 	t.Helper()
 	fd, err := unix.MemfdCreate(signature, unix.MFD_CLOEXEC)

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// firstRest and maxRest are the first and the longest time between two searches for the
-	// context of a process that has none. It doubles with each search.
-	firstRest, maxRest = 10 * time.Second, 10 * time.Minute
-	// maxSearch limits the time of the searches of one call of [Tracker.Attributes], of which
-	// there is at least one. Others are postponed to the next call.
+	// Searches for the context of a process that has none are first firstInterval apart. The
+	// interval doubles with each search, up to maxInterval.
+	firstInterval, maxInterval = 10 * time.Second, 10 * time.Minute
+	// maxSearch limits the time for searches in one call of [Tracker.Attributes]. The first
+	// search always runs; after the limit, searches are postponed to the next call.
 	maxSearch = 50 * time.Millisecond
 	// maxTotal limits the attributes that one call of [Tracker.Attributes] returns, in bytes.
 	maxTotal = 1 << 20
@@ -26,14 +26,14 @@ type Tracker struct {
 	patience *answer.Patience
 }
 
-// known is what is known of a process.
+// known is the state of a process.
 type known struct {
 	start      uint64 // of the process, see [procfs.Stat]
 	address    uint64 // of its context, 0 if none was found
 	published  uint64 // when the attributes were published
 	attributes []Attribute
 	next       time.Time // when to search again
-	rest       time.Duration
+	interval   time.Duration
 }
 
 // NewTracker returns a tracker that knows nothing yet.
@@ -41,8 +41,8 @@ func NewTracker() *Tracker {
 	return &Tracker{known: map[int]*known{}, patience: answer.NewPatience()}
 }
 
-// Attributes returns the attributes that running processes publish now, by process, for the
-// first ones up to a limit. It forgets all other processes.
+// Attributes returns the attributes that running processes publish now, by process, until
+// their total size reaches a limit. It forgets the processes that are not in pids.
 func (t *Tracker) Attributes(pids []int) map[int][]Attribute {
 	all, kept := map[int][]Attribute{}, map[int]*known{}
 	began, total, searched := time.Now(), 0, false
@@ -80,8 +80,8 @@ func (t *Tracker) Attributes(pids []int) map[int][]Attribute {
 	return all
 }
 
-// update reads a known context again if it has changed. Without a valid one, the process has no
-// attributes.
+// update reads a known context again if it has changed. If the context is no longer valid,
+// the process has no attributes.
 func (k *known) update(memory reader) {
 	published, attributes, err := read(memory, k.address, k.published)
 	switch {
@@ -93,24 +93,24 @@ func (k *known) update(memory reader) {
 	}
 }
 
-// mappingNames are how the names of mappings begin that may have a context: a memfd, or anonymous
-// memory that is shared or private.
+// mappingNames lists the prefixes of the names of mappings that may hold a context: a memfd,
+// or anonymous memory that is shared or private.
 var mappingNames = []string{"/memfd:" + signature, "[anon_shmem:" + signature + "]", "[anon:" + signature + "]"}
 
 // maxCandidates limits the mappings that a search looks at.
 const maxCandidates = 4
 
-// search looks for the context of a process. Its list of mappings may have to wait for a file
-// system that hangs, like its memory.
+// search looks for the context of a process. Reading the process's list of mappings, or its
+// memory, may have to wait for a file system that hangs.
 func (k *known) search(pid int, memory reader, patience *answer.Patience, now time.Time) {
-	k.rest = min(max(2*k.rest, firstRest), maxRest)
-	k.next = now.Add(k.rest)
+	k.interval = min(max(2*k.interval, firstInterval), maxInterval)
+	k.next = now.Add(k.interval)
 	maps := answer.Place{Near: procfs.Path(pid, "maps")}
 	candidates, err := answer.AskPatiently(patience, maps, func(*answer.Visit) ([]procfs.Map, error) {
 		return procfs.Process(pid).MapsNamed(mappingNames...)
 	}, func([]procfs.Map, error) {})
 	if err != nil {
-		return // it has ended, belongs to another user, or does not answer
+		return // it has ended, belongs to another user, or does not respond
 	}
 	for _, m := range candidates[:min(len(candidates), maxCandidates)] {
 		k.address = m.Start
