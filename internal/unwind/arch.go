@@ -21,9 +21,9 @@ const maxRegister = 32
 // arch describes the differences between machines.
 type arch struct {
 	fp, sp, ra uint64
-	// base is the psABI's base pointer. A function may find its frame with it if it moves
-	// the stack pointer by an amount that is known only at run time, and does not change
-	// the frame pointer. It is maxRegister if there is none.
+	// base is the psABI's base pointer. A function may locate its frame with it if it moves
+	// the stack pointer by an amount known only at run time and leaves the frame pointer
+	// unchanged. It is maxRegister if there is none.
 	base uint64
 	// link is whether a call leaves the return address in the register ra. Otherwise the
 	// call pushes it.

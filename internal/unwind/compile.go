@@ -40,8 +40,8 @@ const DefaultMaxRows = 1 << 24
 // that every program has: procedure linkage tables, signal trampolines and the entry
 // point. Other code gets no table.
 //
-// The error wraps [ErrNoTable], or is a read error. Damaged information is not an error:
-// see Stats.Damaged. Compile needs about four times the memory of the table.
+// The error wraps [ErrNoTable], or is a read error. Damaged information is not an error, but
+// counted in Stats.Damaged. Compile needs about four times the memory of the table.
 func Compile(f *elffile.File, opt Options) (*Table, error) {
 	a := archOf(f.Machine())
 	if a == nil {
@@ -63,7 +63,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 		return nil, err
 	}
 	// Signal trampolines alone are worth a table: arm64's vDSO has nothing else.
-	if trampolines := b.addKnown(opt); eh == nil && !debug && !trampolines {
+	if trampolines := b.addSynthetic(opt); eh == nil && !debug && !trampolines {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
@@ -99,7 +99,7 @@ func (b *builder) add(s *callframe.Section) error {
 	return nil
 }
 
-// alignment bounds the padding between two functions, in bytes. A larger gap is a
+// alignment is the maximum padding between two functions, in bytes. A larger gap counts as a
 // function.
 const alignment = 64
 
@@ -231,7 +231,7 @@ func (w *tableWriter) span(s *span) {
 		}
 		if addr < s.start {
 			if i+1 < len(rows) && s.origin+uint64(rows[i+1].off) <= s.start {
-				continue // the next one applies from the start
+				continue // the next row applies from the start
 			}
 			addr = s.start
 		}

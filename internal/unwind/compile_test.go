@@ -230,7 +230,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestLayers has functions that overlap, are repeated, or are outside the code.
+// TestLayers compiles functions that overlap, are repeated, or are outside the code.
 func TestLayers(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
@@ -343,8 +343,8 @@ func TestSeparate(t *testing.T) {
 	}
 }
 
-// TestKnown checks the rules for code without call frame information.
-func TestKnown(t *testing.T) {
+// TestSynthetic checks the rules for code without call frame information.
+func TestSynthetic(t *testing.T) {
 	plt := make([]byte, 64)
 	ibt := append(make([]byte, 16), append([]byte{0xf3, 0x0f, 0x1e, 0xfa}, make([]byte, 44)...)...)
 	bti := append([]byte{0x5f, 0x24, 0x03, 0xd5}, make([]byte, 60)...)
@@ -427,7 +427,7 @@ func TestCrosscall(t *testing.T) {
 	}
 }
 
-// Coroutines of makecontext return to the first byte of a function.
+// Coroutines made by makecontext(3) return to the first byte of a function.
 func TestStartContext(t *testing.T) {
 	code := make([]byte, 0x200)
 	for _, at := range []int{0, 0x40, 0x80, 0xc0} {
@@ -464,7 +464,7 @@ func TestNoTable(t *testing.T) {
 	}
 }
 
-// TestTrampoline has a file with only a signal trampoline, like arm64's vdso.
+// TestTrampoline compiles a file with only a signal trampoline, like arm64's vDSO.
 func TestTrampoline(t *testing.T) {
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		code := make([]byte, 0x400)
@@ -495,7 +495,7 @@ func TestMaxRows(t *testing.T) {
 	}
 }
 
-// TestDamaged has damaged entries next to valid ones.
+// TestDamaged compiles damaged entries next to valid ones.
 func TestDamaged(t *testing.T) {
 	good := func(f *frames) {
 		f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
@@ -531,7 +531,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestNoSections has a file without section headers.
+// TestNoSections compiles a file without section headers.
 func TestNoSections(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)

@@ -2,17 +2,17 @@
 // enough for the kernel to walk stacks with. The subpackage unwindmap loads the tables
 // into the kernel. Neither knows symbols, samples or profiles.
 //
-// The vocabulary is DWARF's (version 5, section 6.4). A function has an FDE: a program
-// that computes, for ranges of its addresses, where the caller's registers are. A CIE
-// holds what FDEs have in common. The CFA, the canonical frame address, is the value of
-// the stack pointer before the call; everything else is described relative to it.
-// .eh_frame is the variant of .debug_frame that the Linux Standard Base defines for
-// exceptions; nearly every program has it.
+// The vocabulary is DWARF's (version 5, section 6.4). A function has an FDE: a program that
+// computes, for ranges of its addresses, where the caller's registers are. A CIE holds the
+// common parts of several FDEs. The CFA, the canonical frame address, is the value of the
+// stack pointer before the call; all other locations are relative to it. .eh_frame is the
+// variant of .debug_frame that the Linux Standard Base defines for exceptions; nearly every
+// program has it.
 //
 // [Compile] executes these programs and keeps for each address what a profiler needs: the
-// CFA, the caller's frame pointer and the return address, as a [Rule]. A few hundred
-// rules describe a whole library, so an address costs four bytes ([Row]). There are rules
-// too for what cannot be described: no table, unsupported, end of the stack.
+// CFA, the caller's frame pointer and the return address, as a [Rule]. A few hundred rules
+// describe a whole library, so an address costs four bytes ([Row]). Special rules mark
+// addresses without a table, frames that no rule can express, and the end of the stack.
 //
 // [Walker] walks a stack with such tables. It is the readable reference for the kernel's
 // walker, so read it first, then rule.go and table.go.

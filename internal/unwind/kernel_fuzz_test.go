@@ -40,7 +40,7 @@ func (c *choices) byte() byte {
 	return c.all[(c.next-1)%len(c.all)]
 }
 
-// kinds are kinds of rules. Kinds that continue the walk are more frequent.
+// kinds lists kinds of rules, those that continue the walk more often.
 var kinds = [16]unwind.Kind{
 	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
 	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,

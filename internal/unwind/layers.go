@@ -81,7 +81,7 @@ func fill(base, extra []span) []span {
 	out := make([]span, 0, len(base)+len(extra))
 	for _, e := range extra {
 		for e.start < e.end {
-			// First take what begins at or before e in base.
+			// Add the spans of base that begin at or before e.
 			for len(base) > 0 && base[0].start <= e.start {
 				out = append(out, base[0])
 				base = base[1:]

@@ -29,7 +29,7 @@ func TestProcesses(t *testing.T) {
 	for _, p := range unwindtest.Selected(err == nil) {
 		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, p.Command(t), moments)) })
 	}
-	if sum.Stacks > 0 && sum.Known == 0 {
+	if sum.Stacks > 0 && sum.Confirmed == 0 {
 		t.Error("got no stack that equals a debugger's")
 	}
 	t.Log(&sum)
@@ -97,7 +97,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 			t.Error(err)
 		}
 	}
-	t.Log(&sum, ends, "and moved meanwhile:", moved)
+	t.Log(&sum, ends, "and moved during the walk:", moved)
 	return sum
 }
 

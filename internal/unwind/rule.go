@@ -19,9 +19,9 @@ const (
 	KindSP
 	// KindFP computes the frame pointer plus Rule.CFA. Rule.Arg is as for KindSP.
 	KindFP
-	// KindRegister computes the register Rule.Arg plus Rule.CFA. Only interrupted frames
-	// have all registers. In other frames, amd64's base register rbx may be known: the
-	// dynamic loader's stubs for lazy binding find their frame with it.
+	// KindRegister computes the register Rule.Arg plus Rule.CFA. Only interrupted frames have
+	// all registers. In other frames, amd64's base register rbx may be known: the dynamic
+	// loader's stubs for lazy binding locate their frame with it.
 	KindRegister
 	// KindDerefSP computes the word at the stack pointer plus Rule.CFA, plus Rule.Arg.
 	// Hand-written assembly saves the caller's stack pointer like this.
@@ -57,8 +57,8 @@ func (k Kind) String() string { return name(kindNames[:], int(k)) }
 type Slot uint8
 
 const (
-	// SlotSame is its usual register. For a return address that is the link register,
-	// which is known only in an interrupted frame.
+	// SlotSame is the value's usual register. For a return address, this is the link
+	// register, which is known only in an interrupted frame.
 	SlotSame Slot = iota
 	// SlotCFA is memory at the CFA plus the offset.
 	SlotCFA

@@ -77,10 +77,10 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 	var rows atomic.Int64
 	work := make(chan job)
 	var wait sync.WaitGroup
-	// More workers than chunks plus one would only wait.
+	// Any more workers would have no chunk to read.
 	for range min(workers, int(s.Size/callframe.ChunkSize)+1) {
 		wait.Go(func() {
-			w := worker{src: s, code: code, rules: newRuleSet(), room: rooms.Get().(*room)}
+			w := worker{src: s, code: code, rules: newRuleSet(), scratch: scratchPool.Get().(*scratch)}
 			defer w.free()
 			w.vm = machine{arch: a, emit: w.row}
 			for j := range work {
@@ -94,7 +94,7 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 		if rows.Load() <= int64(maxRows) {
 			return nil
 		}
-		return fmt.Errorf("%s: more than %d rows in %s, and than any program has", s.File().Name(), maxRows, s.Name())
+		return fmt.Errorf("%s: more than %d rows in %s, more than any program needs", s.File().Name(), maxRows, s.Name())
 	}
 	err := s.Chunks(func(entries callframe.Chunk) error {
 		c := &chunk{}
@@ -107,20 +107,20 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 	return all, cmp.Or(err, tooMany())
 }
 
-// room holds a chunk's results, in memory that all chunks share.
-type room struct {
+// scratch collects a chunk's results. A worker reuses it for each chunk.
+type scratch struct {
 	spans []span
 	rows  []localRow
 }
 
-// rooms holds the rooms of workers that ended. The files that a process maps are compiled
-// one after the other.
-var rooms = sync.Pool{New: func() any { return new(room) }}
+// scratchPool keeps the memory of workers that ended for the next file, since a process's
+// files are compiled one after the other.
+var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// free releases the room for the next worker.
-func (r *room) free() {
-	clear(r.spans[:cap(r.spans)]) // they refer to chunks
-	rooms.Put(r)
+// free passes the memory on to the next worker.
+func (s *scratch) free() {
+	clear(s.spans[:cap(s.spans)]) // they refer to chunks
+	scratchPool.Put(s)
 }
 
 // worker converts chunks into rows.
@@ -130,7 +130,7 @@ type worker struct {
 	code  *codeRanges
 	rules *ruleSet
 	chunk *chunk
-	*room
+	*scratch
 
 	cies    callframe.CIEs[*cie]
 	lastRow Rule // the rule of the function's last row
@@ -171,7 +171,7 @@ func (w *worker) fde(e *callframe.Entry) {
 		w.damage(err)
 		return
 	}
-	// For functions that it dropped, the linker leaves a size or an address of 0.
+	// A function that the linker dropped has a size or an address of 0.
 	start, size := f.Start, f.Size
 	limit, ok := w.code.end(start)
 	if !ok || start == 0 || size == 0 {

@@ -18,14 +18,15 @@ const (
 	EndNoFile
 	// EndNoTable means that the last frame's code has no unwind information.
 	EndNoTable
-	// EndUnsupported means that no rule can express its unwind information.
+	// EndUnsupported means that no rule can express the last frame's unwind information.
 	EndUnsupported
-	// EndRegister means that its rule needs a register whose value is no longer known.
+	// EndRegister means that the last frame's rule needs a register whose value is no longer
+	// known.
 	EndRegister
 	// EndMemory means that stack memory could not be read.
 	EndMemory
-	// EndNotGrowing means that the caller's frame would not be above its callee's: the
-	// stack or the table is broken.
+	// EndNotGrowing means that the caller's frame would not be above its callee's: the stack
+	// or the table is corrupt.
 	EndNotGrowing
 )
 
@@ -41,7 +42,7 @@ func (e End) String() string { return name(endNames[:], int(e)) }
 // Registers are the user registers of a thread.
 type Registers struct {
 	PC uint64
-	// R holds the general registers by DWARF number, including the stack pointer.
+	// R holds the general-purpose registers by DWARF number, including the stack pointer.
 	R [maxRegister]uint64
 }
 
@@ -74,8 +75,8 @@ type Walker struct {
 	// Read fills buf from the memory at addr, and reports whether it could.
 	Read func(addr uint64, buf []byte) bool
 	// AboveSP means that Read has only memory above the stack pointer, as in a copy of a
-	// stack. Registers saved below it are then taken from the registers themselves: a function
-	// restores them before it releases their memory.
+	// stack. The walker then assumes that a register saved below it is already restored: a
+	// function restores registers before it releases their memory.
 	AboveSP bool
 	// PCMask holds the bits that an address can have; 0 means all. On arm64, the other
 	// bits may hold a signature of return addresses.
@@ -139,14 +140,14 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if !ok {
 		return end, false
 	}
-	// The caller's frame is above this one. They may be equal only if the function was
-	// interrupted before it touched the stack.
+	// The caller's frame is above this one. The stack pointers may be equal only if the
+	// function was interrupted before it changed its own.
 	sp := c.regs.R[c.arch.sp]
 	if cfa < sp || cfa == sp && !c.exact {
 		return EndNotGrowing, false
 	}
-	// Load the frame pointer before the return address, since it is below. A walker that
-	// reads blocks then needs the fewest reads.
+	// Load the frame pointer before the return address, since it is below. In this order, a
+	// walker that reads blocks needs the fewest reads.
 	fp, end, ok := c.load(c.arch.fp, r.FPSlot, r.FP, cfa)
 	if !ok {
 		return end, false
@@ -279,7 +280,7 @@ func (c *cursor) strip(pc uint64) uint64 {
 	return pc
 }
 
-// String returns the frame for people: "0x401136", with a mark on return addresses.
+// String returns the frame as "0x401136", or as "<-0x401136" for a return address.
 func (f Frame) String() string {
 	if f.Exact {
 		return fmt.Sprintf("%#x", f.PC)

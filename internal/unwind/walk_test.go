@@ -23,8 +23,8 @@ func (m memory) read(addr uint64, buf []byte) bool {
 	return true
 }
 
-// TestWalk has a program with functions of 256 bytes with one rule each, and stacks that
-// end in all ways. The code is mapped 0x10000000 above its link-time address.
+// TestWalk walks stacks of a program whose functions have 256 bytes and one rule each. The
+// stacks end for every reason. The code is mapped 0x10000000 above its link-time address.
 func TestWalk(t *testing.T) {
 	const bias = 0x10000000
 	fn := func(i uint64) uint64 { return bias + codeAddr + i*256 }
@@ -194,8 +194,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// In a copy of a stack, registers that were saved below the stack pointer are those of the
-// interrupted function.
+// In a copy of a stack, registers that were saved below the stack pointer have the values
+// from the interrupted function.
 func TestWalkAboveSP(t *testing.T) {
 	const sp = 0x7ffc0000
 	const (

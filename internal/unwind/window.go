@@ -10,26 +10,27 @@ import (
 // windowSize is the number of bytes of code to read at once.
 const windowSize = 64 << 10
 
-// codeWindow searches code, by ascending addresses. Most searched parts are the
-// padding between two functions: reading each one alone took a third of a table's time.
+// codeWindow searches code in ascending order of addresses. Most of the searched ranges are
+// padding between two functions. Reading each of them separately would take a third of the
+// time to compile a table.
 type codeWindow struct {
 	file *elffile.File
 	code *codeRanges
-	room *[windowSize]byte
-	// read is the code from address addr on, in room.
+	buf  *[windowSize]byte
+	// read is the code from address addr on, in buf.
 	read []byte
 	addr uint64
 }
 
-// windowRooms holds the memory of closed windows.
-var windowRooms = sync.Pool{New: func() any { return new([windowSize]byte) }}
+// windowBuffers keeps the memory of closed windows.
+var windowBuffers = sync.Pool{New: func() any { return new([windowSize]byte) }}
 
 func newCodeWindow(f *elffile.File, code *codeRanges) *codeWindow {
-	return &codeWindow{file: f, code: code, room: windowRooms.Get().(*[windowSize]byte)}
+	return &codeWindow{file: f, code: code, buf: windowBuffers.Get().(*[windowSize]byte)}
 }
 
 // close releases the window's memory for the next window.
-func (w *codeWindow) close() { windowRooms.Put(w.room) }
+func (w *codeWindow) close() { windowBuffers.Put(w.buf) }
 
 // at returns the code from start to end, limited by the window's size and the file's end.
 func (w *codeWindow) at(start, end uint64) []byte {
@@ -42,30 +43,30 @@ func (w *codeWindow) at(start, end uint64) []byte {
 			return nil
 		}
 		// Unreadable code contains no match.
-		n, _ := w.file.Reader().ReadAt(w.room[:min(windowSize, limit-start)], int64(off))
-		w.read = w.room[:n]
+		n, _ := w.file.Reader().ReadAt(w.buf[:min(windowSize, limit-start)], int64(off))
+		w.read = w.buf[:n]
 	}
 	have := w.addr + uint64(len(w.read))
 	return w.read[min(start, have)-w.addr : min(end, have)-w.addr]
 }
 
-// find calls yield with each address from start to end at which the code is what.
-func (w *codeWindow) find(start, end uint64, what []byte, yield func(addr uint64)) {
-	for start+uint64(len(what)) <= end {
+// find calls yield with each address from start to end at which the code matches pattern.
+func (w *codeWindow) find(start, end uint64, pattern []byte, yield func(addr uint64)) {
+	for start+uint64(len(pattern)) <= end {
 		code := w.at(start, end)
-		if len(code) < len(what) {
+		if len(code) < len(pattern) {
 			return
 		}
 		from := 0
 		for {
-			i := bytes.Index(code[from:], what)
+			i := bytes.Index(code[from:], pattern)
 			if i < 0 {
 				break
 			}
 			yield(start + uint64(from+i))
-			from += i + len(what)
+			from += i + len(pattern)
 		}
 		// A match across the window's end begins in its last bytes.
-		start += uint64(max(from, len(code)-len(what)+1))
+		start += uint64(max(from, len(code)-len(pattern)+1))
 	}
 }

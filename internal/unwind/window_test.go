@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// A window finds the same addresses as a search of the whole code, for all starts and all
-// positions of its end.
+// A window finds the same addresses as a search of the whole code, wherever the window starts
+// and ends.
 func TestCodeWindow(t *testing.T) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -58,12 +58,12 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	return t, c, err
 }
 
-// Compile makes the table of an open file with the given number of workers; 0 means all
-// CPUs. It waits while another large file is compiled. finder finds the separate debug file;
-// nil means to use none. The errors are those of [unwind.Compile].
+// Compile makes the table of an open file with the given number of workers; 0 means all CPUs.
+// It waits while another large file is compiled. finder finds the separate debug file; nil
+// means to use none. It returns the errors of [unwind.Compile].
 //
 // For a Go program, the table describes only code that is not Go: the Go compiler's call
-// frame information does not locate saved frame pointers, but its code keeps them.
+// frame information does not locate saved frame pointers, but Go code keeps frame pointers.
 func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (t *unwind.Table, err error) {
 	in := inputs{ctx: ctx, binary: f, finder: finder}
 	defer func() { err = errors.Join(err, in.close()) }()

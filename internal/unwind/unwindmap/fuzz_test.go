@@ -7,9 +7,9 @@ import (
 	"fulgur/internal/process"
 )
 
-// FuzzLoader maps code, forks, executes and ends processes as its input says. In any
-// order, a process's layout in the kernel must have only mappings of that process, and
-// all memory must be free after all processes have ended.
+// FuzzLoader maps code, and forks, executes and ends processes in arbitrary order. A
+// process's layout in the kernel must always have only mappings of that process, and all
+// memory must be free after all processes have ended.
 func FuzzLoader(f *testing.F) {
 	f.Add([]byte{0, 1, 4, 17, 2, 2, 8, 33, 6, 3, 5, 1})
 	f.Add([]byte{0, 1, 1, 1, 4, 1, 20, 1, 36, 1, 2, 1, 2, 17, 3, 2, 6, 0, 5, 1, 6, 0, 0, 1})
@@ -107,7 +107,7 @@ func FuzzLoader(f *testing.F) {
 				world[child] = maps
 				delete(world, pid)
 				l.Ended(pid)
-			case op == 10: // becomes a daemon: its child forks and ends before that is reported
+			case op == 10: // becomes a daemon: its child forks and ends before the forks are reported
 				child := int(arg%8) + 1
 				between := child%8 + 1
 				if _, exists := world[child]; exists {
@@ -137,7 +137,7 @@ func FuzzLoader(f *testing.F) {
 		}
 		l.AdoptChildren()
 		for range 2 {
-			l.Settled(monotonic.Now() + birth + 1) // gives up on children without an entry
+			l.Settled(monotonic.Now() + childTimeout + 1) // gives up on children without an entry
 			l.working.Wait()
 		}
 		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {

@@ -6,15 +6,15 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// kernel is what a [Loader] writes to: [kernelMaps], or a stand-in for tests.
+// kernel is the kernel's side of a [Loader]: [kernelMaps], or a fake in tests.
 type kernel interface {
 	pageMaps
 	// writeRules writes rules, starting at index first.
 	writeRules(first uint32, rules []unwind.Rule)
 	// mappings returns the mappings of a layout for reading and writing.
 	mappings(at run) []mapping
-	// process, putProcess and deleteProcesses access the entries of processes. ok is false
-	// if there is none; errFull means that there is no room for one.
+	// process, putProcess and deleteProcesses access the entries of processes. ok is false if
+	// the process has no entry. The error errFull means that there is no room for a new one.
 	process(pid int) (e entry, ok bool, err error)
 	putProcess(pid int, e entry) error
 	deleteProcesses(pids []int) error

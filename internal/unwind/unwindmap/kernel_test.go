@@ -21,7 +21,7 @@ type fakeKernel struct {
 	processes map[int]entry
 	limit     int // processes
 	waits     int
-	asked     int // number of ClearRequests calls
+	forgotten int // number of forgetRequests calls
 }
 
 func newFakeKernel(c config) *fakeKernel {
@@ -132,7 +132,7 @@ func (k *fakeKernel) forgetProcesses() error {
 	return nil
 }
 
-func (k *fakeKernel) forgetRequests() { k.asked++ }
+func (k *fakeKernel) forgetRequests() { k.forgotten++ }
 
 func (k *fakeKernel) wait() error {
 	k.mu.Lock()
@@ -169,7 +169,7 @@ func (k *fakeKernel) word(w uint32) (uint32, error) {
 
 var (
 	errUnmapped = errors.New("nothing is mapped there")
-	errPending  = errors.New("its table is not made yet")
+	errPending  = errors.New("its table is still being compiled")
 )
 
 // find returns the index of the rule for an address of a process.

@@ -62,8 +62,8 @@ type code uint8
 
 const (
 	nativeCode code = iota
-	// describedCode is native code of a file that has a table. Parts without a
-	// description are hand-written and mostly do not keep frame pointers.
+	// describedCode is native code of a file that has a table. Its undescribed parts are
+	// hand-written and mostly do not keep frame pointers.
 	describedCode
 	goCode
 	// foreignCode is for another machine, such as code of 32-bit programs.
@@ -84,7 +84,7 @@ func (c code) fallback(m Mode) uint32 {
 // appendMappings appends m in the form of the kernel's walker: the parts that segments of
 // its file describe, and the parts between them.
 func appendMappings(list []mapping, m process.Mapping, p placement, fallback uint32) []mapping {
-	const padding = 4096 // beside segments; no code is in less
+	const padding = 4096 // next to a segment: shorter parts hold no code
 	bare := func(start, end uint64) {
 		if start < end && (len(p.segments) == 0 || end-start >= padding) {
 			list = append(list, mapping{Start: start, End: end, Rows: noTable, Fallback: fallback})

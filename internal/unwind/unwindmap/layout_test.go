@@ -175,7 +175,7 @@ func TestExtends(t *testing.T) {
 	}
 }
 
-// A mix of two entries' halves has no process's image.
+// The halves of two entries, mixed, match no process's image.
 func TestSeal(t *testing.T) {
 	a, b := entry{Image: 1, Layout: packLayout(run{10, 20}, 1)}, entry{Image: 1, Layout: packLayout(run{10, 20}, 2)}
 	for _, e := range []entry{a, b, {}} {
@@ -190,8 +190,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Addresses in two layouts do not collide in the walker's cache, until all salts that fit
-// next to the bits of an address have been used.
+// Addresses in two layouts do not collide in the walker's cache until all salts that do not
+// overlap address bits have been used.
 func TestSalts(t *testing.T) {
 	const apart = 1 << (64 - addressBits)
 	seen := make([]bool, 1<<saltBits)

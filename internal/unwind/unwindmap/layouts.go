@@ -33,7 +33,7 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 	// Even an empty layout has a place, so that its word is unique.
 	next.at.n = max(uint32(len(list)), 1)
 	var ok bool
-	if next.at.start, ok = l.room.take(next.at.n); !ok {
+	if next.at.start, ok = l.room.alloc(next.at.n); !ok {
 		return nil
 	}
 	copy(l.kernel.mappings(next.at), list)
@@ -66,17 +66,17 @@ func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
 	return salt(l.salts)
 }
 
-// salt returns the nth salt. The walker's cache combines salt and address by exclusive
-// or. User-space addresses have addressBits bits, so salts count up in the bits above
-// them first. Otherwise neighbors would collide at equal addresses.
+// salt returns the nth salt. The walker's cache combines salt and address by exclusive or.
+// User-space addresses have addressBits bits, so salts count up in the bits above them first.
+// Otherwise consecutive salts would make nearby addresses collide.
 func salt(n uint32) uint32 {
 	const shared = addressBits - (64 - saltBits) // bits of a salt that overlap addresses
 	n &= 1<<saltBits - 1
 	return n<<shared&(1<<saltBits-1) | n>>(saltBits-shared)
 }
 
-// addressBits is the maximum number of bits in an address, unless a program asks for
-// more.
+// addressBits is the maximum number of bits in an address, unless a program asks mmap(2) for
+// higher ones.
 const addressBits = 48
 
 // extends reports whether list contains all of old. Both are sorted.
@@ -89,8 +89,8 @@ func extends[T comparable](list, old []T) bool {
 	return len(old) == 0
 }
 
-// withTables returns the mappings that caches may know: all but those whose table is not
-// made yet.
+// withTables returns the mappings whose addresses may be in walkers' caches: all but those
+// whose table is pending.
 func withTables(list []mapping) []mapping {
 	return slices.DeleteFunc(slices.Clone(list), func(m mapping) bool { return m.Rows == tablePending })
 }
@@ -167,7 +167,7 @@ func (l *Loader) settle(until uint64) {
 		l.release(r.layout)
 		return true
 	})
-	l.feed()
+	l.retryStarving()
 	words := l.dropUnused()
 	l.mu.Unlock()
 	for _, r := range words {
@@ -181,7 +181,7 @@ func (l *Loader) settle(until uint64) {
 
 // release frees a layout's space.
 func (l *Loader) release(old *layout) {
-	l.room.giveBack(old.at)
+	l.room.release(old.at)
 	old.next = nil
 	delete(l.layouts, old.word)
 	for _, f := range old.files {
@@ -192,8 +192,8 @@ func (l *Loader) release(old *layout) {
 	}
 }
 
-// maxUnused is the number of unused tables to keep: the next run of a compiler needs the
-// same ones as the last.
+// maxUnused is the number of unused tables to keep: successive runs of a compiler need the
+// same tables.
 const maxUnused = 512
 
 // dropUnused forgets the tables that have been unused the longest, and returns their

@@ -41,7 +41,7 @@ type Loader struct {
 	workers   int
 	reloading bool
 	processes map[int]*proc
-	unborn    map[int]*unborn    // by child
+	children  map[int]*newChild  // by child
 	stale     map[int]bool       // pids whose entry in the kernel is obsolete
 	reset     uint64             // time of the last Reset
 	layouts   map[uint64]*layout // by layout word
@@ -93,20 +93,20 @@ type proc struct {
 	late bool // there was no room for them at first
 }
 
-// unborn is a child whose fork was reported, and whose entry in the kernel was not read
-// yet. It is read once per round, because most children soon execute a program or end.
-type unborn struct {
+// newChild is a child whose fork was reported but whose entry in the kernel has not been read
+// yet. Entries are read once per round, because most children soon execute a program or end.
+type newChild struct {
 	at uint64 // time of the fork
 	// sources, layout and waits describe the parent when the fork was reported: it may have
-	// ended before the child's entry is read. nil sources mean that they are unknown.
+	// ended before the child's entry is read. sources is nil if they are unknown.
 	sources []process.Mapping
 	layout  *layout
 	waits   bool
 }
 
-// birth bounds the time in ns from the report of a fork to the kernel's entry for the
-// child. It is tiny unless the CPU is taken away.
-const birth = uint64(time.Second)
+// childTimeout bounds the time from the report of a fork to the kernel's entry for the child,
+// in ns. This time is tiny unless the task is preempted in between.
+const childTimeout = uint64(time.Second)
 
 // wait is a process that waits for tables, or for room.
 type wait struct {
@@ -119,7 +119,7 @@ type layout struct {
 	at       run
 	word     uint64
 	cut      bool
-	pending  bool // some of its tables are not made yet
+	pending  bool // some of its tables are not compiled yet
 	sources  []process.Mapping
 	files    []*file
 	procs    map[*proc]bool
@@ -138,9 +138,9 @@ type retired struct {
 // config holds the settings of a loader.
 type config struct {
 	mode Mode
-	// rest is the minimum time between two releases of unused space, unless a process
-	// waits for room. Each release waits for all running BPF programs.
-	rest time.Duration
+	// settleInterval is the minimum time between two releases of unused space, unless a
+	// process waits for room. Each release waits for all running BPF programs.
+	settleInterval time.Duration
 	// memory bounds the tables in kernel memory, in bytes.
 	memory int64
 	sizes
@@ -155,7 +155,7 @@ func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
 		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
 		rules: newRules(c.rules), room: newRuns(c.mappings),
-		files: map[fileKey]*file{}, processes: map[int]*proc{}, unborn: map[int]*unborn{},
+		files: map[fileKey]*file{}, processes: map[int]*proc{}, children: map[int]*newChild{},
 		stale: map[int]bool{}, layouts: map[uint64]*layout{},
 	}
 	l.idle.L = &l.mu
@@ -195,7 +195,8 @@ func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 	return ok && err == nil && e == entry{Image: image, Layout: p.layout.word}
 }
 
-// Expect is like Request, but before the kernel asks. Requested files are compiled first.
+// Expect is like [Loader.Request], but before the kernel requests the mappings. Files of
+// requested mappings are compiled first.
 func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,9 +204,9 @@ func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
 }
 
 func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
-	if u := l.unborn[pid]; u != nil {
-		l.adopt(pid, u) // it is running, so it has its parent's layout, or none
-		delete(l.unborn, pid)
+	if u := l.children[pid]; u != nil {
+		l.adopt(pid, u) // the child is running, so it has its parent's layout or none
+		delete(l.children, pid)
 	}
 	p := l.processes[pid]
 	if p == nil {
@@ -230,7 +231,7 @@ func (l *Loader) Prepare(files []*process.File) {
 func (l *Loader) Known(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.processes[pid] != nil || l.unborn[pid] != nil
+	return l.processes[pid] != nil || l.children[pid] != nil
 }
 
 // Image returns the image of a process that has a layout or waits for one.
@@ -247,10 +248,10 @@ func (l *Loader) Image(pid int) (image uint64, ok bool) {
 func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if u := l.unborn[pid]; u != nil {
+	if u := l.children[pid]; u != nil {
 		u.sources, u.layout = maps, nil
 		if l.adopt(pid, u) {
-			delete(l.unborn, pid)
+			delete(l.children, pid)
 		}
 	}
 	if p := l.processes[pid]; p != nil && !slices.Equal(p.sources, maps) {
@@ -259,21 +260,21 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 }
 
 // Forked records a fork at a time (CLOCK_MONOTONIC, ns). If the kernel has an entry for the
-// parent, it has given the child the same layout or is about to, because it reports the
-// fork before that. [Loader.AdoptChildren] must follow.
+// parent, it gives the child the same layout shortly after it reports the fork. Call
+// [Loader.AdoptChildren] afterwards.
 func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.unborn, child) // the previous owner of the pid
-	u := &unborn{at: at}
-	if from := l.unborn[parent]; from != nil {
+	delete(l.children, child) // the previous owner of the pid
+	u := &newChild{at: at}
+	if from := l.children[parent]; from != nil {
 		u.sources, u.layout, u.waits = from.sources, from.layout, from.waits
 	} else if from := l.processes[parent]; from != nil {
 		u.sources, u.layout, u.waits = from.sources, from.layout, from.wait != nil
 	} else if at > l.reset {
 		return // it will be requested when it is sampled
 	}
-	l.unborn[child] = u
+	l.children[child] = u
 	delete(l.stale, child)
 }
 
@@ -282,7 +283,7 @@ func (l *Loader) Forked(parent, child int, at uint64) {
 func (l *Loader) AdoptChildren() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.unborn, l.adopt)
+	maps.DeleteFunc(l.children, l.adopt)
 	if len(l.stale) > 0 {
 		if err := l.kernel.deleteProcesses(slices.Collect(maps.Keys(l.stale))); err != nil {
 			l.fail(err)
@@ -292,7 +293,7 @@ func (l *Loader) AdoptChildren() {
 }
 
 // adopt records a child's layout. It reports false if the child may still get one.
-func (l *Loader) adopt(child int, u *unborn) bool {
+func (l *Loader) adopt(child int, u *newChild) bool {
 	e, ok, err := l.kernel.process(child)
 	if err != nil {
 		l.fail(err)
@@ -326,9 +327,9 @@ func (l *Loader) adopt(child int, u *unborn) bool {
 func (l *Loader) Ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unborn[pid] != nil {
-		delete(l.unborn, pid)
-		l.stale[pid] = true // of an image that does not run anymore, so there is no hurry
+	if l.children[pid] != nil {
+		delete(l.children, pid)
+		l.stale[pid] = true // its image no longer runs, so deleting it is not urgent
 	}
 	if l.processes[pid] != nil {
 		l.drop(pid)
@@ -340,13 +341,13 @@ func (l *Loader) Gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.processes[pid]
-	if p == nil && l.unborn[pid] == nil {
+	if p == nil && l.children[pid] == nil {
 		return true
 	}
 	if _, ok, err := l.kernel.process(pid); ok || err != nil {
 		return false
 	}
-	delete(l.unborn, pid)
+	delete(l.children, pid)
 	if p != nil {
 		l.remove(p)
 	}
@@ -365,7 +366,7 @@ func (l *Loader) Reset() {
 		l.remove(p)
 	}
 	// A fork at this moment may still copy its parent's entry.
-	for _, u := range l.unborn {
+	for _, u := range l.children {
 		u.sources = nil
 	}
 	l.reset = monotonic.Now()
@@ -384,33 +385,33 @@ func (l *Loader) Reload(page uint32) {
 	l.working.Go(l.reload)
 }
 
-// Settled reports that all forks up to the given time (CLOCK_MONOTONIC, ns) have been
-// passed to the loader. It then reuses what no process can have anymore.
+// Settled reports that all forks up to the given time (CLOCK_MONOTONIC, ns) have been passed
+// to the loader. The loader then reuses space that no process can refer to anymore.
 func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
-	for child, u := range l.unborn {
-		if u.at+birth < until && !l.adopt(child, u) {
-			delete(l.unborn, child) // it has ended
+	for child, u := range l.children {
+		if u.at+childTimeout < until && !l.adopt(child, u) {
+			delete(l.children, child) // it has ended
 		}
 	}
-	for _, u := range l.unborn {
+	for _, u := range l.children {
 		until = min(until, u.at) // its layout may have been retired since
 	}
 	n, _ := slices.BinarySearchFunc(l.retired, until, func(r retired, t uint64) int { return cmp.Compare(r.at, t) })
 	if n == 0 || l.settling || l.ctx.Err() != nil {
 		return
 	}
-	if time.Since(l.settled) < l.config.rest && len(l.starving) == 0 {
+	if time.Since(l.settled) < l.config.settleInterval && len(l.starving) == 0 {
 		return
 	}
 	l.settling, l.settled = true, time.Now()
 	l.working.Go(func() { l.settle(until) })
 }
 
-// Wait returns when everything requested or expected is in the kernel's maps or has
-// failed, or when ctx is done.
+// Wait waits until everything requested or expected is in the kernel's maps or has failed, or
+// until ctx is done.
 func (l *Loader) Wait(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -477,7 +478,7 @@ func (l *Loader) remove(p *proc) {
 	p.wait = nil
 }
 
-// fail records the first error that only causes something to be left out.
+// fail records the first error that makes the loader leave something out.
 func (l *Loader) fail(err error) {
 	if l.stats.Failure == nil {
 		l.stats.Failure = err
@@ -490,15 +491,15 @@ type Stats struct {
 	// number of files without unwind information.
 	Tables, NoTable int
 	Bytes           int64
-	// Files is the number of files whose information could not be read completely, NoRoom
-	// the number of tables that did not fit into memory, and Failure the first error of
-	// any kind.
+	// Files is the number of files whose unwind information could not be read completely,
+	// NoRoom the number of tables that did not fit into memory, and Failure the first error
+	// of any kind.
 	Files, NoRoom int
 	Failure       error
-	// Processes is the number of processes for whose mappings there was no room, at first
-	// or at all. Cut is the number with more mappings than are kept.
+	// Processes is the number of processes without room for their mappings, at least at
+	// first. Cut is the number of processes with more mappings than are kept.
 	Processes, Cut uint64
-	// Rules is the number of rules for which there was no room.
+	// Rules is the number of rules left out for lack of room.
 	Rules uint64
 	Pages PageStats
 }

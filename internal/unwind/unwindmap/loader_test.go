@@ -251,8 +251,8 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	}
 }
 
-// If other processes take the CPU, a fork is reported long before the kernel side has an
-// entry of the child. By then, the parent may have another layout.
+// On a busy machine, a fork may be reported long before the kernel side has an entry for the
+// child. By then, the parent may have another layout.
 func TestLoaderForkLate(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -274,9 +274,9 @@ func TestLoaderForkLate(t *testing.T) {
 
 	// The loader stops waiting for a child that never gets an entry.
 	f.Forked(1, 3, monotonic.Now())
-	f.Settled(monotonic.Now() + birth + 1)
-	if len(f.unborn) > 0 {
-		t.Errorf("still waiting for %d children", len(f.unborn))
+	f.Settled(monotonic.Now() + childTimeout + 1)
+	if len(f.children) > 0 {
+		t.Errorf("still waiting for %d children", len(f.children))
 	}
 }
 
@@ -296,8 +296,8 @@ func TestLoaderForkReused(t *testing.T) {
 	}
 }
 
-// Two processes can each be forked by an earlier process with the other's pid.
-func TestLoaderForkReusedByEachOther(t *testing.T) {
+// Two processes may each have been forked by an earlier process with the other's pid.
+func TestLoaderForkSwappedPIDs(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.Request(3, 30, f.maps)
@@ -315,13 +315,12 @@ func TestLoaderForkReusedByEachOther(t *testing.T) {
 	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
 		t.Errorf("got last child %+v, want image 11 and the parent's layout", p)
 	}
-	if len(f.unborn) > 0 {
-		t.Errorf("still waiting for %d children", len(f.unborn))
+	if len(f.children) > 0 {
+		t.Errorf("still waiting for %d children", len(f.children))
 	}
 }
 
-// A child keeps the layout that it has from a parent that ended before the child's entry
-// was read.
+// A child keeps its parent's layout even if the parent ends before the child's entry is read.
 func TestLoaderForkParentGone(t *testing.T) {
 	for name, fork := range map[string]func(f *fixture){
 		"executed a program, entry made late": func(f *fixture) {
@@ -342,7 +341,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 		"requested at once": func(f *fixture) {
 			f.kernel.fork(1, 2, 20)
 			f.Forked(1, 2, monotonic.Now())
-			f.Request(2, 20, append(slices.Clone(f.maps), f.stick(1<<46)))
+			f.Request(2, 20, append(slices.Clone(f.maps), f.addStuckFile(1<<46)))
 			f.Ended(1)
 		},
 		"forgotten when records were lost": func(f *fixture) {
@@ -368,7 +367,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 	}
 }
 
-// A child that executes a program needs no entry, nor does its successor lose one.
+// A child that executes a program needs no entry. A later entry for its pid is kept.
 func TestLoaderForkExec(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -392,8 +391,8 @@ func TestLoaderForkExec(t *testing.T) {
 	}
 }
 
-// stick adds a file whose table is never compiled, and returns a mapping of it.
-func (f *fixture) stick(start uint64) process.Mapping {
+// addStuckFile adds a file whose table is never compiled, and returns a mapping of it.
+func (f *fixture) addStuckFile(start uint64) process.Mapping {
 	m := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindFile, File: &process.File{}}
 	stuck := &file{key: fileKey{m.File, m.Kind}, layouts: map[*layout]bool{}, since: time.Now()}
 	f.mu.Lock()
@@ -412,14 +411,14 @@ func (f *fixture) age(by time.Duration) {
 	}
 }
 
-// A process that keeps mapping code, like a JIT, or that requests tables for ever new
-// addresses, does not wait longer for a table than others.
+// A process that keeps mapping code, like a JIT, or that keeps requesting tables for new
+// addresses, waits no longer for a table than other processes.
 func TestLoaderSlowTable(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.wait(t)
 	top := f.maps[len(f.maps)-1].Limit
-	maps := append(slices.Clone(f.maps), f.stick(top))
+	maps := append(slices.Clone(f.maps), f.addStuckFile(top))
 	for i := range 2 * patience / time.Second {
 		start := top + uint64(i+2)*0x1000
 		maps = append(slices.Clone(maps), process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon})
@@ -447,8 +446,8 @@ func TestLoaderSlowTable(t *testing.T) {
 	}
 }
 
-// While a table is compiled, a process's layout says so of its mapping, and has the others.
-// The walkers' caches stay valid.
+// While a table is compiled, the process's layout marks its mapping as pending, and has the
+// other mappings. The walkers' caches stay valid.
 func TestLoaderPending(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
@@ -456,7 +455,7 @@ func TestLoaderPending(t *testing.T) {
 	salt := layoutSalt(f.kernel.processes[1].Layout)
 	top := f.maps[len(f.maps)-1].Limit
 	other := process.Mapping{Start: top + 0x2000, Limit: top + 0x3000, Kind: process.KindAnon}
-	maps := append(slices.Clone(f.maps), f.stick(top), other)
+	maps := append(slices.Clone(f.maps), f.addStuckFile(top), other)
 	f.Remap(1, maps)
 	f.kernel.fork(1, 2, 20)
 	f.Forked(1, 2, monotonic.Now())
@@ -501,7 +500,7 @@ func TestLoaderBeforeProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, testConfig)
 			f.Request(1, 10, before)
-			f.Remap(1, append(slices.Clone(before), f.stick(0x10000)))
+			f.Remap(1, append(slices.Clone(before), f.addStuckFile(0x10000)))
 			if e, ok := f.kernel.processes[1]; ok {
 				t.Errorf("got a layout without the program: %+v", e)
 			}
@@ -534,8 +533,8 @@ func TestLoaderReset(t *testing.T) {
 	f.kernel.fork(1, 2, 20) // not reported
 	f.Forked(1, 3, monotonic.Now())
 	f.Reset()
-	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
-		t.Errorf("got %d processes left, %d cleared requests; want 0, 1", len(f.kernel.processes), f.kernel.asked)
+	if len(f.kernel.processes) != 0 || f.kernel.forgotten != 1 || f.Known(1) {
+		t.Errorf("got %d processes left, %d cleared requests; want 0, 1", len(f.kernel.processes), f.kernel.forgotten)
 	}
 
 	// Records about the mappings of a child may be among the lost ones.
@@ -576,7 +575,7 @@ func TestLoaderLimits(t *testing.T) {
 	}
 }
 
-// A table that is larger than the memory is left out, a smaller one is not.
+// Only a table that is larger than the memory limit is left out.
 func TestLoaderMemory(t *testing.T) {
 	c := testConfig
 	c.memory = pageCost

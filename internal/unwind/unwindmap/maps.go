@@ -33,8 +33,8 @@ const (
 	ruleChainGo = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO)
 	ruleFirst   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
 	noTable     = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
-	// tablePending makes programs request the process, and walk by frame pointers until the
-	// table is made.
+	// tablePending makes programs request the process's layout, and walk by frame pointers
+	// until the table is compiled.
 	tablePending = uint32(bpf.UnwindUnwindRowsUNWIND_PENDING)
 )
 
@@ -78,7 +78,7 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 		spec.Maps[name].MaxEntries = n
 	}
 	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap.Copy(), attached: map[uint32]*ebpf.Map{}}
-	k.page.Key, k.page.Value = nil, nil // or each page loads BTF of its own
+	k.page.Key, k.page.Value = nil, nil // otherwise each page would load its own BTF
 	memlock.Lift()
 	if err := spec.LoadAndAssign(&k.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("load the maps of unwind tables: %w", err)
@@ -108,7 +108,7 @@ func (k *kernelMaps) open() error {
 	for _, p := range []*ebpf.Program{k.objects.UnwindFork, k.objects.UnwindFree} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
-			return fmt.Errorf("follow forks and ends of processes: %w", err)
+			return fmt.Errorf("follow forks and exits of processes: %w", err)
 		}
 		k.links = append(k.links, l)
 	}
@@ -163,7 +163,7 @@ func (k *kernelMaps) attach(pages []uint32, contents [][]byte) error {
 		for i := range pages {
 			m, err := ebpf.NewMap(k.page)
 			if err != nil {
-				return fmt.Errorf("make a page of unwind tables: %w", err)
+				return fmt.Errorf("create a page of unwind tables: %w", err)
 			}
 			made[i], fds[i] = m, uint32(m.FD())
 			if contents[i] == nil {
@@ -307,7 +307,7 @@ func (k *kernelMaps) deleteProcesses(pids []int) error {
 		if !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget the mappings of processes: %w", err)
 		}
-		keys = keys[min(n+1, len(keys)):] // the kernel stops at the first that it does not have
+		keys = keys[min(n+1, len(keys)):] // the kernel stops at the first missing key
 	}
 	return nil
 }

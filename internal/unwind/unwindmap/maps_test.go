@@ -93,8 +93,7 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-// If forks may have been missed, all layouts are removed, also of unknown
-// processes.
+// If forks may have been missed, all layouts are removed, even those of unknown processes.
 func TestMapsReset(t *testing.T) {
 	l := open(t, Options{Few: true})
 	table := process.NewTable(process.Options{})
@@ -189,8 +188,8 @@ func TestMapsPages(t *testing.T) {
 	}
 }
 
-// BenchmarkSystem compiles the tables of all processes, like the start of a measurement
-// of the whole system.
+// BenchmarkSystem compiles the tables of all processes, as at the start of a system-wide
+// measurement.
 func BenchmarkSystem(b *testing.B) {
 	l := open(b, Options{})
 	table := process.NewTable(process.Options{})

@@ -23,19 +23,18 @@ type Options struct {
 	Mode Mode
 	// Memory bounds the tables in kernel memory, in bytes. 0 means [DefaultMemory].
 	Memory int64
-	// Few is set if few processes are measured rather than the whole system. The maps are
-	// smaller then.
+	// Few selects smaller maps, for measuring a few processes rather than the whole system.
 	Few bool
 	// Finder finds the separate debug files of programs that lack unwind information; nil
-	// means none. Compiling would wait for its downloads, so see
+	// means none. Compiling would wait for its downloads, so use a finder without them, see
 	// [debugfile.Finder.Local].
 	Finder *debugfile.Finder
 	// Types caches the kernel's types between users.
 	Types *btf.Cache
 }
 
-// Limits of a loader, and of the mappings of a process. Tables that are not in kernel
-// memory need pages too.
+// Limits of a loader, and of the mappings of a process. Tables that are evicted from kernel
+// memory also count as pages.
 var (
 	systemSizes = sizes{pages: 1 << 14, rules: 1 << 16, mappings: 1 << 16, processes: 1 << 13, runtimes: 1 << 13}
 	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 15, processes: 1 << 13, runtimes: 1 << 11}
@@ -43,21 +42,21 @@ var (
 
 const mappingsEach = 1 << 13
 
-// settleRest is the time between two releases of space. Short processes leave a few hundred
-// mappings in that time.
-const settleRest = time.Second
+// settleInterval is the time between two releases of space. Short-lived processes leave a few
+// hundred mappings in that time.
+const settleInterval = time.Second
 
 // New loads the maps, and follows forks and exits of all processes. Errors come from the
 // kernel, as returned by cilium/ebpf.
 func New(o Options) (*Loader, error) {
-	c := config{mode: o.Mode, rest: settleRest, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
+	c := config{mode: o.Mode, settleInterval: settleInterval, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
 	if o.Few {
 		c.sizes = fewSizes
 	}
 	if c.memory == 0 {
 		c.memory = DefaultMemory
 	}
-	// The same number again can wait on disk.
+	// As many pages again can be on disk.
 	c.pages = max(c.pages, uint32(min(2*c.memory/pageBytes, 1<<16)))
 	maps, err := loadMaps(c.sizes, o.Types)
 	if err != nil {
@@ -94,7 +93,8 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 // its reader at each request.
 func (l *Loader) Requests() *ringbuf.Reader { return l.requests }
 
-// Want is a request: for the layout of process PID, which runs Image, or else for a page.
+// Want is a request for the layout of process PID, which runs Image, or, if PID is 0, for a
+// page.
 type Want struct {
 	PID   int
 	Image uint64

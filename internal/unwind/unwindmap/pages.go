@@ -22,8 +22,8 @@ const (
 
 // pageMaps holds the attached pages: the kernel's maps.
 type pageMaps interface {
-	// attach makes pages visible to programs with the given contents, where nil means
-	// zeros. It takes milliseconds.
+	// attach makes pages with the given contents, where nil means zeros, visible to programs.
+	// It takes milliseconds.
 	attach(pages []uint32, contents [][]byte) error
 	// detach hides pages from programs, and returns when no program uses them anymore.
 	detach(pages []uint32) error
@@ -46,17 +46,17 @@ const reserve = 8
 // contents of the others are in a file. Its methods are safe for concurrent use, and can
 // take milliseconds.
 type pages struct {
-	mu     sync.Mutex
-	maps   pageMaps
-	spool  *spool
-	words  *runs
-	all    map[uint32]*page // pages that hold words or are attached
-	limit  int              // maximum number of attached pages
-	slots  uint32           // maximum number of pages
-	now    uint64           // counts evictions
-	fresh  uint64           // now after the last call of evictUnused
-	stats  PageStats
-	buffer []byte
+	mu       sync.Mutex
+	maps     pageMaps
+	spool    *spool
+	words    *runs
+	all      map[uint32]*page // pages that hold words or are attached
+	limit    int              // maximum number of attached pages
+	slots    uint32           // maximum number of pages
+	now      uint64           // counts evictions
+	lastCall uint64           // now after the last call of evictUnused
+	stats    PageStats
+	buffer   []byte
 }
 
 // PageStats counts pages, of 64 KiB each.
@@ -94,12 +94,12 @@ func (p *pages) place(words []uint32) (start uint32, err error) {
 	if len(words) > p.limit<<pageShift {
 		return 0, fmt.Errorf("%w for %d bytes", errMemory, 4*len(words))
 	}
-	start, ok := p.words.take(uint32(len(words)))
+	start, ok := p.words.alloc(uint32(len(words)))
 	if !ok {
 		return 0, fmt.Errorf("%w for %d bytes", errMemory, 4*len(words))
 	}
 	if err := p.write(start, words); err != nil {
-		return 0, errors.Join(err, p.giveBack(run{start, uint32(len(words))}))
+		return 0, errors.Join(err, p.releaseWords(run{start, uint32(len(words))}))
 	}
 	return start, nil
 }
@@ -178,8 +178,8 @@ func (p *pages) eachPart(r run, fn func(index uint32, part run)) {
 	}
 }
 
-// spare returns the pages to attach as a reserve when n pages have to be attached: the
-// lowest ones that are empty.
+// spare returns the pages to attach as a reserve along with n pages that are needed: the
+// lowest empty ones.
 func (p *pages) spare(n int) []uint32 {
 	if n == 0 {
 		return nil
@@ -190,7 +190,7 @@ func (p *pages) spare(n int) []uint32 {
 			p.page(index).age = p.now
 			spare = append(spare, index)
 		} else if at.used == 0 && at.attached {
-			break // there is a reserve
+			break // there is a reserve already
 		}
 	}
 	return spare
@@ -237,16 +237,16 @@ func (p *pages) evictUnused() error {
 	}
 	var victims []uint32
 	for index, at := range p.all {
-		if at.attached && !at.pinned && at.used > 0 && at.age < p.fresh {
+		if at.attached && !at.pinned && at.used > 0 && at.age < p.lastCall {
 			victims = append(victims, index)
 		}
 	}
 	p.now++
-	p.fresh = p.now
+	p.lastCall = p.now
 	return p.evict(victims)
 }
 
-// noteUsed notes which pages programs used since its last call.
+// noteUsed updates the age of the pages that programs used since its last call.
 func (p *pages) noteUsed() error {
 	return p.maps.takeUsed(func(index uint32) {
 		if at := p.all[index]; at != nil {
@@ -311,11 +311,11 @@ func (p *pages) detach(indexes []uint32) error {
 func (p *pages) free(r run) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.giveBack(r)
+	return p.releaseWords(r)
 }
 
-func (p *pages) giveBack(r run) error {
-	p.words.giveBack(r)
+func (p *pages) releaseWords(r run) error {
+	p.words.release(r)
 	var empty []uint32
 	p.eachPart(r, func(index uint32, part run) {
 		at := p.page(index)

@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Tables that are placed and freed at random keep their contents, for any number of
-// attached pages.
+// Tables that are placed and freed at random keep their contents, no matter how many pages
+// are attached.
 func TestPages(t *testing.T) {
 	testenv.SlowInVM(t)
 	for name, pagesAttached := range map[string]int64{"plenty": 64, "few": 3} {
@@ -93,7 +93,7 @@ func TestPagesTooLarge(t *testing.T) {
 	}
 }
 
-// Pages in use stay, unused ones are evicted.
+// Pages in use stay attached; unused pages are evicted.
 func TestPagesEvictUnused(t *testing.T) {
 	k := newFakeKernel(config{})
 	p := newPages(k, 64, 8*pageCost)

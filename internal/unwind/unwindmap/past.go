@@ -2,8 +2,8 @@ package unwindmap
 
 import "fulgur/internal/process"
 
-// Past holds the mappings of a process at some time, so that stacks that were copied then
-// can be walked after the process has ended or executed another program. Its methods are
+// Past holds the mappings that a process had at some time. With it, a stack copied at that
+// time can be walked after the process has ended or executed another program. Its methods are
 // safe for concurrent use.
 type Past struct {
 	loader *Loader

@@ -8,15 +8,15 @@ import (
 	"fulgur/internal/process"
 )
 
-// patience is the maximum time that processes wait for a file's table, from when it was
-// first wanted. After that they are walked without it until it is available: compiling a
-// file may take forever. The time is counted per file, so a process that maps or requests
-// more files does not wait longer for this one.
+// patience is the maximum time that processes wait for a file's table, counted from its first
+// request. After that, their stacks are walked without the table until it is available,
+// because compiling a file may take forever. The time is counted per file, so a process does
+// not wait longer for a table because it maps or requests more files.
 const patience = 5 * time.Second
 
-// change gives a process a layout for its current mappings, as soon as all their tables
-// are available. A walk with half of the tables is no better than one by frame pointers,
-// which is at least labeled as such.
+// change gives a process a layout for its current mappings, as soon as all their tables are
+// available. A walk with half of the tables is no better than one by frame pointers, which at
+// least is marked as such.
 func (l *Loader) change(p *proc, maps []process.Mapping) {
 	p.sources = maps
 	l.try(p)
@@ -69,12 +69,12 @@ func (l *Loader) newWait(p *proc) *wait {
 func (l *Loader) made(f *file) {
 	waiting := f.waiting
 	f.waiting = nil
-	l.letGo(f, waiting)
+	l.stopWaiting(f, waiting)
 }
 
-// letGo gives layouts to processes that no longer need to wait for a file, because it is
-// available or late.
-func (l *Loader) letGo(f *file, waiting []*wait) {
+// stopWaiting gives layouts to processes that no longer need to wait for a file, because its
+// table is available or late.
+func (l *Loader) stopWaiting(f *file, waiting []*wait) {
 	held := !f.late
 	f.late = true
 	for _, w := range waiting {
@@ -106,12 +106,12 @@ func (l *Loader) hurry() {
 		if f.done {
 			continue
 		}
-		l.letGo(f, slices.Clone(f.waiting)) // it grows by those that keep waiting for the file
+		l.stopWaiting(f, slices.Clone(f.waiting)) // processes that keep waiting are appended to f.waiting
 	}
 }
 
-// feed gives layouts to processes for which there was no room, if there is room now.
-func (l *Loader) feed() {
+// retryStarving gives layouts to processes that had no room, if there is room now.
+func (l *Loader) retryStarving() {
 	starving := l.starving
 	l.starving = nil
 	for _, w := range starving {
@@ -121,10 +121,10 @@ func (l *Loader) feed() {
 	}
 }
 
-// withdraw removes a process's layout if it is wrong or useless by now and no new one is
-// available. A process may be asked about when it has mapped nothing of its program yet,
-// in the middle of an exec: with that layout, all stacks would end at their leaf. It
-// reports false if the process keeps its layout.
+// withdraw removes a process's layout if it has become wrong or useless and no new one is
+// available. In the middle of an exec, a process may be requested before its program is
+// mapped: with such a layout, all stacks would end at their leaf. withdraw reports false if
+// the process keeps its layout.
 func (l *Loader) withdraw(p *proc) bool {
 	if p.layout == nil {
 		return true
@@ -141,9 +141,9 @@ func (l *Loader) withdraw(p *proc) bool {
 	return true
 }
 
-// announce adds the mappings that wait for tables to a process's layout. Stacks that lead
-// through them are walked again when their tables are made; otherwise they would seem to
-// lead to no code.
+// announce adds the mappings whose tables are pending to a process's layout. Stacks through
+// such a mapping are walked again when its table is compiled. Without the mapping, they would
+// seem to lead to an address without code.
 func (l *Loader) announce(p *proc) {
 	if p.past || slices.Equal(p.sources, p.layout.sources) {
 		return
@@ -153,7 +153,7 @@ func (l *Loader) announce(p *proc) {
 	}
 }
 
-// hasProgram reports whether any of the mappings is of a file.
+// hasProgram reports whether any of the mappings maps a file.
 func hasProgram(maps []process.Mapping) bool {
 	return slices.ContainsFunc(maps, func(m process.Mapping) bool { return m.Kind == process.KindFile })
 }
@@ -169,7 +169,7 @@ func (l *Loader) install(p *proc, next *layout) {
 		delete(l.stale, p.pid)
 		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
 	}
-	l.leave(p) // not earlier: a child may have inherited it until now
+	l.leave(p) // not earlier, because a child may have inherited it until now
 	l.join(p, next)
 	if err == nil {
 		return

@@ -9,7 +9,7 @@ type rules struct {
 	limit uint32
 	index map[unwind.Rule]uint32
 	next  uint32
-	// unsupported is the index used for rules that have no room.
+	// unsupported is the index that replaces rules for which there is no room.
 	unsupported uint32
 	refused     uint64
 }
@@ -47,10 +47,9 @@ func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh
 	return indexes, first, fresh
 }
 
-// longGap is the size in bytes above which code that a table leaves out is assumed to be
-// generated, such as the built-in functions of a script engine, and to keep frame
-// pointers as code generated at run time does. Smaller gaps are hand-written code, which
-// keeps none.
+// longGap is a size in bytes. A larger gap in a table is assumed to be generated code, such
+// as the built-in functions of a script engine, which keeps frame pointers as JIT code does.
+// A smaller gap is assumed to be hand-written code, which keeps none.
 const longGap = 16 << 10
 
 // tableWords returns a table in the form of the kernel's walker: its blocks unchanged,

@@ -2,8 +2,8 @@ package unwindmap
 
 import "slices"
 
-// runs allocates runs of numbers below a limit. It always picks the lowest free ones,
-// which keeps the used ones together.
+// runs allocates runs of consecutive numbers below a limit. It always picks the lowest free
+// ones, to keep the used ones together.
 type runs struct {
 	free []run // sorted, not empty and not adjacent
 }
@@ -13,9 +13,9 @@ type run struct{ start, n uint32 }
 
 func newRuns(limit uint32) *runs { return &runs{free: []run{{0, limit}}} }
 
-// take allocates n > 0 consecutive numbers and returns the first. ok is false if there
-// are not as many in a row.
-func (r *runs) take(n uint32) (start uint32, ok bool) {
+// alloc allocates n > 0 consecutive numbers and returns the first. ok is false if there is no
+// free run of that length.
+func (r *runs) alloc(n uint32) (start uint32, ok bool) {
 	for i := range r.free {
 		f := &r.free[i]
 		if f.n < n {
@@ -31,8 +31,8 @@ func (r *runs) take(n uint32) (start uint32, ok bool) {
 	return 0, false
 }
 
-// giveBack frees all or part of a run.
-func (r *runs) giveBack(g run) {
+// release frees all or part of a run.
+func (r *runs) release(g run) {
 	if g.n == 0 {
 		return
 	}

@@ -7,27 +7,28 @@ import (
 
 func TestRuns(t *testing.T) {
 	r := newRuns(10)
-	a, _ := r.take(3)
-	b, _ := r.take(4)
-	c, ok := r.take(3)
+	a, _ := r.alloc(3)
+	b, _ := r.alloc(4)
+	c, ok := r.alloc(3)
 	if a != 0 || b != 3 || c != 7 || !ok {
 		t.Errorf("got runs at %d, %d, %d, want 0, 3, 7", a, b, c)
 	}
-	if _, ok := r.take(1); ok {
+	if _, ok := r.alloc(1); ok {
 		t.Error("got a run without room")
 	}
-	r.giveBack(run{0, 3})
-	r.giveBack(run{7, 3})
-	if _, ok := r.take(4); ok {
+	r.release(run{0, 3})
+	r.release(run{7, 3})
+	if _, ok := r.alloc(4); ok {
 		t.Error("got a run that is not contiguous")
 	}
-	r.giveBack(run{3, 4})
+	r.release(run{3, 4})
 	if want := []run{{0, 10}}; !slices.Equal(r.free, want) {
 		t.Errorf("got free %v, want %v", r.free, want)
 	}
 }
 
-// FuzzRuns takes and frees runs: positive bytes take that many, others free the oldest.
+// FuzzRuns allocates and frees runs: a positive byte allocates that many numbers, any other
+// byte frees the oldest run.
 func FuzzRuns(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0, 0, 0})
 	f.Add([]byte{100, 100, 100, 0, 50, 200, 0, 0})
@@ -48,12 +49,12 @@ func FuzzRuns(f *testing.F) {
 			if op == 0 {
 				if len(held) > 0 {
 					mark(held[0], false)
-					r.giveBack(held[0])
+					r.release(held[0])
 					held = held[1:]
 				}
 				continue
 			}
-			start, ok := r.take(uint32(op))
+			start, ok := r.alloc(uint32(op))
 			if !ok {
 				if fits(taken[:], int(op)) {
 					t.Fatalf("got no room for %d in %v", op, r.free)
@@ -64,7 +65,7 @@ func FuzzRuns(f *testing.F) {
 			held = append(held, run{start, uint32(op)})
 		}
 		for _, g := range held {
-			r.giveBack(g)
+			r.release(g)
 		}
 		if want := []run{{0, limit}}; !slices.Equal(r.free, want) {
 			t.Fatalf("got free %v, want %v", r.free, want)
@@ -72,7 +73,7 @@ func FuzzRuns(f *testing.F) {
 	})
 }
 
-// fits reports whether n contiguous elements are not taken.
+// fits reports whether n contiguous elements are free.
 func fits(taken []bool, n int) bool {
 	row := 0
 	for _, is := range taken {

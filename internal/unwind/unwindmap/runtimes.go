@@ -10,9 +10,9 @@ import (
 	"fulgur/bpf"
 )
 
-// Runtimes holds the processes with a language runtime, for the kernel's walker. Children
-// inherit entries; the kernel side removes the entry of a process that ends. It is not safe
-// for concurrent use.
+// Runtimes holds the processes with a language runtime, for the kernel's walker. The kernel
+// side copies entries to forked children, and removes the entry of a process that ends. It is
+// not safe for concurrent use.
 type Runtimes struct {
 	processes, any *ebpf.Map // runtime_processes and runtime_any of bpf/runtime_maps.h
 	used           bool      // any is set
@@ -34,7 +34,7 @@ func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error {
 	}
 	err := r.processes.Put(uint32(pid), p)
 	if errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("more than %d processes have a language runtime: those beyond show native frames only", r.processes.MaxEntries())
+		return fmt.Errorf("more than %d processes have a language runtime; further ones show only native frames", r.processes.MaxEntries())
 	}
 	if err != nil {
 		return fmt.Errorf("set the runtime of process %d: %w", pid, err)

@@ -19,7 +19,7 @@ type spool struct {
 
 func (s *spool) write(page uint32, content []byte) error {
 	if !s.held[page] && len(s.held) >= spoolPages {
-		return fmt.Errorf("keep unwind tables on disk: more than %d bytes of them", spoolPages*pageBytes)
+		return fmt.Errorf("keep unwind tables on disk: more than %d bytes", spoolPages*pageBytes)
 	}
 	if s.file == nil {
 		file, err := tempfile.Create()

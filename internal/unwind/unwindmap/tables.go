@@ -69,8 +69,8 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
-	described bool  // has more than the code known in all programs
-	damage    error // what could not be read
+	described bool  // describes more than synthetic code
+	damage    error // the first unreadable part
 }
 
 // compile makes a table and places it. It locks l.mu.

@@ -15,8 +15,7 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Debugger is another program that walks the stacks of a stopped process, with its own
-// code.
+// Debugger is an independent program that walks the stacks of a stopped process.
 type Debugger struct {
 	Name string
 	// Stacks returns the program counters of each thread, innermost first.
@@ -137,8 +136,8 @@ func Compare(got []unwind.Frame, theirs []uint64) Comparison {
 // Comparison is the result of [Compare].
 type Comparison string
 
-// The results of [Compare]. Shorter and longer stacks agree with the other as far as both
-// go. Missing means that the debugger has none.
+// The results of [Compare]. Shorter and longer stacks agree with the debugger's up to the end
+// of the shorter one. Missing means that the debugger has no stack.
 const (
 	Equal     Comparison = "equal to"
 	Shorter   Comparison = "shorter than"
@@ -149,9 +148,9 @@ const (
 
 // Tally counts comparisons with debuggers.
 type Tally struct {
-	// Stacks is the number of stacks, and Known the number that equal the stack of at
-	// least one debugger.
-	Stacks, Known int
+	// Stacks is the number of stacks, and Confirmed the number that equal at least one
+	// debugger's.
+	Stacks, Confirmed int
 	// By counts the results by name, such as "equal to gdb".
 	By map[string]int
 }
@@ -171,7 +170,7 @@ func (y *Tally) Add(got []unwind.Frame, theirs map[string][]uint64) map[string]C
 	}
 	y.Stacks++
 	if known {
-		y.Known++
+		y.Confirmed++
 	}
 	return results
 }
@@ -179,7 +178,7 @@ func (y *Tally) Add(got []unwind.Frame, theirs map[string][]uint64) map[string]C
 // Merge adds another tally's counts.
 func (y *Tally) Merge(other Tally) {
 	y.Stacks += other.Stacks
-	y.Known += other.Known
+	y.Confirmed += other.Confirmed
 	if y.By == nil {
 		y.By = map[string]int{}
 	}
@@ -189,5 +188,5 @@ func (y *Tally) Merge(other Tally) {
 }
 
 func (y *Tally) String() string {
-	return fmt.Sprintf("%d stacks, %d (%.2f %%) equal to a debugger's: %v", y.Stacks, y.Known, 100*float64(y.Known)/float64(max(y.Stacks, 1)), y.By)
+	return fmt.Sprintf("%d stacks, %d (%.2f %%) equal to a debugger's: %v", y.Stacks, y.Confirmed, 100*float64(y.Confirmed)/float64(max(y.Stacks, 1)), y.By)
 }

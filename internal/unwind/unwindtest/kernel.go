@@ -99,7 +99,7 @@ func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
 	return k
 }
 
-// Forget makes it forget all tables. The next one begins at the given word.
+// Forget makes the walker forget all tables. The next one begins at the given word.
 func (k *Kernel) Forget(word int) {
 	if k.rules == nil {
 		k.rules = make([]unwind.Rule, bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)

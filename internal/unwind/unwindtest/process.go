@@ -1,5 +1,5 @@
-// Package unwindtest helps to test stack walkers. It has programs whose stacks to walk,
-// the true state of stopped processes, and the kernel's walker compiled for user space.
+// Package unwindtest helps to test stack walkers. It has programs to walk the stacks of,
+// access to stopped processes, and the kernel's walker compiled for user space.
 package unwindtest
 
 import (
@@ -161,8 +161,8 @@ func Registers(tid int) (regs unwind.Registers, err error) {
 	return fromPtrace(&u), nil
 }
 
-// Resume lets a stopped process run for a random time of up to 3 ms of CPU time, however
-// long it waits for a CPU.
+// Resume lets a stopped process run for a random CPU time of up to 3 ms, no matter how long
+// it waits for a CPU.
 func Resume(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
@@ -178,7 +178,7 @@ func Stop(pid int) error {
 	}
 	for range 20_000 {
 		tids := Threads(pid)
-		if len(tids) > 0 && !slices.ContainsFunc(tids, func(tid int) bool { return !stands(tid) }) {
+		if len(tids) > 0 && !slices.ContainsFunc(tids, func(tid int) bool { return !isStopped(tid) }) {
 			return nil
 		}
 		time.Sleep(time.Millisecond)
@@ -186,9 +186,9 @@ func Stop(pid int) error {
 	return errors.New("the process does not stop")
 }
 
-// stands reports whether a thread is stopped and off its CPU. Its state becomes "stopped"
-// slightly earlier, but /proc/TID/syscall waits.
-func stands(tid int) bool {
+// isStopped reports whether a thread is stopped and off its CPU. Its state becomes "stopped"
+// slightly earlier, but reading /proc/TID/syscall waits until it is off its CPU.
+func isStopped(tid int) bool {
 	if stat, err := procfs.Process(tid).Stat(); err != nil || stat.State != 'T' {
 		return false
 	}

@@ -43,7 +43,7 @@ var Programs = []Program{
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
-	{Name: "signals on a stack of their own", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
+	{Name: "signals on an alternate stack", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
 	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
 	{Name: "Go with cgo", tool: "go", source: "cgo"},
 	{Name: "busybox", Often: true, OnEveryKernel: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
@@ -54,7 +54,7 @@ var Programs = []Program{
 	{Name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", source("load.js")}},
 }
 
-// Selected returns the programs for this test run: all if it takes many samples.
+// Selected returns the programs for this test run: all of them for a run with many samples.
 func Selected(many bool) (selected []Program) {
 	for _, p := range Programs {
 		if many || testenv.IsLong() && p.Often || p.Often && (p.OnEveryKernel || !testenv.InVM()) {
@@ -140,6 +140,6 @@ func Start(t *testing.T, command []string) (pid int) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	time.Sleep(100 * time.Millisecond) // let it get to work
+	time.Sleep(100 * time.Millisecond) // let it reach its main loop
 	return cmd.Process.Pid
 }

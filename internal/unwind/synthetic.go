@@ -21,11 +21,10 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 	})
 }
 
-// addKnown adds rules for code whose frames are known without a description, where there
-// is none: lld does not describe procedure linkage tables, nor does any linker on arm64;
-// musl and arm64's vDSO do not describe signal trampolines. It reports whether it found
-// signal trampolines.
-func (b *builder) addKnown(opt Options) (trampolines bool) {
+// addSynthetic adds rules for undescribed code with a fixed form. lld does not describe
+// procedure linkage tables, and on arm64 no linker does; musl and arm64's vDSO do not
+// describe signal trampolines. addSynthetic reports whether it found signal trampolines.
+func (b *builder) addSynthetic(opt Options) (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
 	trampolines = b.addSigreturn(s)
 	b.addPLT(s)
@@ -120,9 +119,9 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	return found
 }
 
-// crosscall is the start of crosscall2 in Go's runtime/cgo/asm_amd64.s, through which C
-// calls Go. It has two nested frames: the code that saves C's registers makes a frame of
-// its own, which looks like a caller's in the chain of frame pointers.
+// crosscall is the start of crosscall2 in Go's runtime/cgo/asm_amd64.s, through which C calls
+// Go. It has two nested frames: the code that saves C's registers sets up another frame,
+// which looks like a caller in the chain of frame pointers.
 var crosscall = []byte{
 	0x55,             // push %rbp
 	0x48, 0x89, 0xe5, // mov %rsp, %rbp
@@ -199,7 +198,8 @@ func (b *builder) addStartContext(s *synthetic) {
 	}
 }
 
-// addEntry marks the entry point as the end of stacks, unless it is described.
+// addEntry marks the entry point as the end of stacks, unless call frame information
+// describes it.
 func (b *builder) addEntry(s *synthetic) {
 	entry := b.file.Entry()
 	if entry == 0 {
