@@ -338,21 +338,47 @@ func (j *jitDumps) leave(pid int) {
 
 // jitDumpsOf returns the jitdump files of process pid, when it ran i, or nil if it has none.
 // A forked child also has its parent's.
-func (t *Table) jitDumpsOf(pid int, i *image) *JITDumps { return t.jitDumpsWithin(pid, i, maxForks) }
-
-// jitDumpsWithin is like jitDumpsOf, but includes ancestors only up to the given number of
-// forks above i.
-func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
-	if i.forked && !i.inherited && forks > 0 {
-		i.inherited = true
-		t.inheritDumps(pid, i, forks)
+func (t *Table) jitDumpsOf(pid int, i *image) *JITDumps {
+	type member struct {
+		pid int
+		*image
 	}
+	line := []member{{pid, i}} // i and its ancestors, up to one that has inherited
+	whole := false
+	for a := i; ; {
+		var parent *image
+		if a.forked && !a.inherited {
+			parent = t.imageAtFork(a)
+		}
+		if whole = parent == nil; whole || len(line) > maxForks {
+			break
+		}
+		line = append(line, member{a.parent, parent})
+		a = parent
+	}
+	for k, m := range slices.Backward(line) {
+		if k+1 < len(line) {
+			m.inherit(m.pid, line[k+1].dumps)
+		}
+		// Without a whole line, the others lack ancestors that are near enough to them.
+		m.inherited = whole || k == 0
+		t.followDumps(m.pid, m.image)
+	}
+	if d := i.dumps; d != nil && !whole {
+		d.forks = max(d.forks, maxForks+1)
+	}
+	return i.dumps
+}
+
+// followDumps starts to follow the files that process pid mapped since the last call, if it
+// still runs i.
+func (t *Table) followDumps(pid int, i *image) {
 	n := len(i.marked)
 	if !i.forked && i.base != nil { // a child's base is its parent's
 		n += len(i.base.marked)
 	}
 	if i.dumps == nil && n == 0 || i.dumps != nil && i.dumps.considered == n || t.images[pid] != i {
-		return i.dumps
+		return
 	}
 	if i.dumps == nil {
 		i.dumps = &JITDumps{pid: pid, dumpFiles: new(dumpFiles)}
@@ -369,28 +395,18 @@ func (t *Table) jitDumpsWithin(pid int, i *image, forks int) *JITDumps {
 		marked = slices.Concat(i.base.marked, marked)
 	}
 	t.dumps.add(d, marked)
-	return d
 }
 
-// inheritDumps gives i, the image of a forked child, the code of its ancestors up to the
-// given number of forks above it.
-func (t *Table) inheritDumps(pid int, i *image, forks int) {
-	parent := t.imageAtFork(i)
+// inherit gives i, the image of process pid, the files of its parent, which may be nil.
+func (i *image) inherit(pid int, parent *JITDumps) {
 	if parent == nil {
 		return
 	}
-	if of := t.jitDumpsWithin(i.parent, parent, forks-1); of != nil {
-		if i.dumps == nil {
-			i.dumps = &JITDumps{pid: pid, dumpFiles: new(dumpFiles)}
-		}
-		i.dumps.inherit(of, i.from)
+	if i.dumps == nil {
+		i.dumps = &JITDumps{pid: pid, dumpFiles: new(dumpFiles)}
 	}
-}
-
-// inherit gives d the files of its parent, as of the fork at time at.
-func (d *JITDumps) inherit(parent *JITDumps, at uint64) {
-	inherited := slices.Concat([]inheritedDumps{{parent.dumpFiles, at}}, parent.inherited)
-	d.inherited, d.forks = inherited[:min(len(inherited), maxForks)], parent.forks+1
+	inherited := slices.Concat([]inheritedDumps{{parent.dumpFiles, i.from}}, parent.inherited)
+	i.dumps.inherited, i.dumps.forks = inherited[:min(len(inherited), maxForks)], parent.forks+1
 }
 
 // mark appends file to marked, unless it is nil or there are too many.

@@ -435,29 +435,41 @@ func (t *Table) Gone() uint64 { return t.gone }
 // code and most JITs do not write another map for it.
 func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 	if i.perfMap == nil {
-		i.perfMap = &PerfMap{pid: pid, err: ErrFileGone} // ends a cycle of parents
-		i.perfMap = t.findPerfMap(pid, i)
+		t.findPerfMap(pid, i)
 	}
 	return i.perfMap.at(time)
 }
 
-func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
-	if t.images[pid] != i {
-		return &PerfMap{err: ErrFileGone} // the map there now belongs to another program
+// findPerfMap sets i's perf map, and the ones of the ancestors that it looks at.
+func (t *Table) findPerfMap(pid int, i *image) {
+	type child struct {
+		pid int
+		*image
+		parent *image
 	}
-	m := t.perfMaps.open(pid)
-	if !i.forked || !errors.Is(m.err, fs.ErrNotExist) {
-		return m
+	var without []child // children without a map of their own, i first
+	for a := i; a.perfMap == nil; { // ends in a circle of parents, too
+		if t.images[pid] != a {
+			a.perfMap = &PerfMap{err: ErrFileGone} // the map there now belongs to another program
+			break
+		}
+		a.perfMap = t.perfMaps.open(pid)
+		if !a.forked || !errors.Is(a.perfMap.err, fs.ErrNotExist) {
+			break
+		}
+		parent := t.imageAtFork(a)
+		if parent == nil {
+			break
+		}
+		without = append(without, child{pid, a, parent})
+		pid, a = a.parent, parent
 	}
-	parent := t.imageAtFork(i)
-	if parent == nil {
-		return m
+	for _, c := range slices.Backward(without) {
+		if inherited := c.parent.perfMap.at(c.from); inherited.err == nil {
+			t.perfMaps.leave(c.pid)
+			c.perfMap = inherited
+		}
 	}
-	if inherited := t.perfMap(i.parent, parent, i.from); inherited.err == nil {
-		t.perfMaps.leave(pid)
-		return inherited
-	}
-	return m
 }
 
 // imageAtFork returns the image that the parent of i had when it forked, or nil if it is
