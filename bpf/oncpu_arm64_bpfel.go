@@ -101,7 +101,7 @@ type OnCPUSnapshot struct {
 		Groups         uint32
 		Words          uint32
 		Merged         uint32
-		Cut            uint32
+		End            uint32
 		During         uint32
 		Urgent         uint32
 		Present        uint32

@@ -320,10 +320,8 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 	if (!runtime_read(w->code_words, sizeof(w->code_words), code) ||
 	    w->code_words[1] != p->code_type)
 		goto bad;
-	if (r->words >= 2 * max_depth) {
-		r->cut = 1;
-		return 1;
-	}
+	if (r->words >= 2 * max_depth)
+		return runtime_end(r, END_DEPTH);
 	check = python_check(scratch, w);
 	if (!runtime_frame(r, RUNTIME_PYTHON, code, (u64)check << 32 | python_position(w, code)))
 		return 1;
@@ -332,8 +330,10 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 	w->frame = RUNTIME_AT(w->frame_words, u64, p->frame_back);
 	return !python_group(s);
 bad:
+	if (r->words)
+		return w->frame ? runtime_end(r, END_FAULT) : 1;
 	/* 3.11 and 3.12 link a C frame before setting its pointer to a frame. */
-	if (r->words || w->retried || !p->thread_cframe || p->thread_frame)
+	if (w->retried || !p->thread_cframe || p->thread_frame)
 		return 1;
 	w->retried = 1;
 	return !runtime_read(&w->cframe, 8, w->cframe + p->cframe_previous) ||
@@ -400,7 +400,7 @@ static __always_inline void python_walk(u32 scratch)
 		if (python_frames(scratch))
 			break;
 	s = runtime_scratch(scratch);
-	if (!s || !s->runtime.cut)
+	if (!s || !s->runtime.end)
 		return;
 	for (i = 0; i < PYTHON_SKIP_TURNS; i++)
 		if (python_skips(scratch))

@@ -365,24 +365,23 @@ UNWIND_GLOBAL int ruby_frame(u32 scratch)
 		return 1;
 	w = &s->runtime_walk;
 	r = &s->runtime;
-	if (w->frame + 8 * RUBY_FRAME_WORDS > w->end ||
-	    !runtime_read(w->frame_words, 8 * RUBY_FRAME_WORDS, w->frame))
+	if (w->frame + 8 * RUBY_FRAME_WORDS > w->end)
 		return 1;
+	if (!runtime_read(w->frame_words, 8 * RUBY_FRAME_WORDS, w->frame))
+		return runtime_end(r, END_FAULT);
 	w->frame += w->process.ruby.frame_size;
 	code = w->frame_words[RUBY_ISEQ];
 	if (!code)
 		return 0; /* of a function in C */
 	if (!runtime_read(w->object, 24, code) || (w->object[0] & RUBY_TYPE) != RUBY_INTERNAL)
-		return 1;
+		return runtime_end(r, END_FAULT);
 	if ((w->object[0] & RUBY_INTERNAL_TYPE) != RUBY_INTERNAL_ISEQ)
 		return 0; /* of a block in C */
 	if (!runtime_read(&flags, 8, w->frame_words[RUBY_ENVIRONMENT]) ||
 	    !runtime_read(w->body, sizeof(w->body), w->object[2]))
-		return 1;
-	if (r->words >= 2 * max_depth) {
-		r->cut = 1;
-		return 1;
-	}
+		return runtime_end(r, END_FAULT);
+	if (r->words >= 2 * max_depth)
+		return runtime_end(r, END_DEPTH);
 	check = ruby_check(scratch, w);
 	if (!runtime_frame(r, RUNTIME_RUBY, code, (u64)check << 32 | ruby_position(w)))
 		return 1;
@@ -421,7 +420,7 @@ UNWIND_GLOBAL int ruby_match(u32 scratch)
 		return 0;
 	r = &s->runtime;
 	entries = s->runtime_walk.entries;
-	if (r->cut) {
+	if (r->end) {
 		ruby_group(r);
 		if (r->groups > entries)
 			r->groups = entries;
@@ -463,7 +462,7 @@ static __always_inline void ruby_walk(u32 scratch)
 	if (i == RUBY_TURNS) {
 		s = runtime_scratch(scratch);
 		if (s)
-			s->runtime.cut = 1;
+			runtime_end(&s->runtime, END_DEPTH);
 	}
 	ruby_match(scratch);
 }

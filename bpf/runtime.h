@@ -178,6 +178,13 @@ static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64
 	return true;
 }
 
+/* Ends the walk early. Returns 1, as the functions of a loop do at its end. */
+static __always_inline int runtime_end(struct runtime_stack *r, u32 end)
+{
+	r->end = end;
+	return 1;
+}
+
 /* Mixes the end of a text of a number of bytes into a hash. */
 UNWIND_GLOBAL u64 runtime_hash_text(u32 scratch, u64 at, u64 size, u64 hash)
 {
@@ -245,7 +252,7 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image)
 		return 0;
 	s->runtime.groups = 0;
 	s->runtime.words = 0;
-	s->runtime.cut = 0;
+	s->runtime.end = END_NONE;
 	s->runtime.during = RUNTIME_NONE;
 	s->runtime.code_size = 0;
 	s->runtime.present = 1;

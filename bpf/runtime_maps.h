@@ -153,7 +153,7 @@ struct runtime_stack {
 	u32 groups; /* number of groups of frames; one native frame runs each group */
 	u32 words; /* number of words in frames */
 	u32 merged; /* number of groups that are in the record */
-	u32 cut; /* the limit on frames was reached */
+	u32 end; /* enum stack_end if frames are missing, otherwise END_NONE */
 	u32 during; /* enum runtime_kind, if its frames are read during the native walk */
 	u32 urgent; /* a frame has a function that was not seen before */
 	u32 present; /* the process has a runtime; otherwise no other field but urgent is set */

@@ -266,8 +266,8 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 	rec->user_end = w->end;
 	if (runtime_present(s) && s->runtime.words) {
 		runtime_rest(s->index, frames);
-		if (s->runtime.cut)
-			rec->user_end = END_DEPTH;
+		if (s->runtime.end)
+			rec->user_end = s->runtime.end;
 	}
 	/* The merge advanced w->first by the words of the runtime's frames. */
 	rec->user_frames = w->first - first + frames;
