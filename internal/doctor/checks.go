@@ -46,7 +46,7 @@ const allCapabilities = ^capability.Set(0)
 // Shell commands and losses that several checks share.
 const (
 	dockerRun      = "docker run --pid=host --privileged …"
-	noKernelSource = "the kernel's inlined functions, files and lines are not shown, even if its debug symbols are installed"
+	noKernelSource = "inlined functions, files and lines of the kernel are not shown, even if its debug symbols are installed"
 )
 
 // grounds are the checks that need no trial. Checks that explain refusals are ordered
@@ -108,7 +108,7 @@ var grounds = []check{
 	capabilityCheck(capability.Perfmon, fault{stops: Commands}),
 	capabilityCheck(capability.SysPtrace, fault{
 		costs: Commands,
-		lost:  "functions in processes of other users, and in more privileged processes, may have no names: their mappings and their containers' files cannot be read",
+		lost:  "functions in other users' processes, and in more privileged processes, may have no names: fulgur cannot read the mappings, or the files in containers",
 	}),
 	capabilityCheck(capability.CheckpointRestore, fault{
 		costs: Commands,
@@ -337,7 +337,7 @@ var grounds = []check{
 		faults: []fault{{
 			when: isConfined,
 			what: func(f *Facts) string {
-				return "a security module may confine fulgur, whose label is " + f.Label
+				return fmt.Sprintf("a security module may confine fulgur (its label is %q)", f.Label)
 			},
 			lost:   "some system calls may be refused (see the trials below)",
 			denies: allCapabilities,
@@ -364,7 +364,7 @@ var grounds = []check{
 			when:   func(f *Facts) bool { return f.TraceFS == "" },
 			what:   always("tracefs is not mounted"),
 			plain:  true,
-			lost:   "other tools need it; fulgur does not",
+			lost:   "some other tools need it; fulgur uses a private mount",
 			remedy: paste("sudo mount -t tracefs none /sys/kernel/tracing"),
 		}},
 	},

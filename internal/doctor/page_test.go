@@ -13,9 +13,11 @@ func TestPage(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprint(&b, `# What fulgur needs from a machine
 
-`+"`fulgur doctor`"+` runs these checks and reports the problems of the machine; with `+"`--json`"+`,
-it identifies checks by the IDs in parentheses. Values in the texts below are examples.
-`+"`go test ./internal/doctor -update`"+` writes this page.
+`+"`fulgur doctor`"+` runs these checks, and reports the problems that it finds. Its `+"`--json`"+` output
+identifies a check by the ID in parentheses. A check lists the commands that it *stops*, which
+cannot work at all, and the commands that it *affects*, which work with the loss described.
+Values and error messages below are examples. `+"`go test ./internal/doctor -update`"+` writes this
+page.
 `)
 	group := ""
 	for _, c := range slices.Concat(grounds, trials) {
@@ -28,7 +30,7 @@ it identifies checks by the IDs in parentheses. Values in the texts below are ex
 				fmt.Fprintf(&b, "\n### %s (`%s`)\n", c.title, c.id)
 			}
 			what := p.What
-			if group != groupTried { // trials begin with their titles
+			if group != groupTried && !strings.HasPrefix(what, "fulgur") { // trials begin with their titles
 				what = strings.ToUpper(what[:1]) + what[1:]
 			}
 			fmt.Fprintf(&b, "\n%s.\n\n", what)
@@ -40,12 +42,13 @@ it identifies checks by the IDs in parentheses. Values in the texts below are ex
 
 // section writes the consequences of a problem, and its remedy.
 func section(b *strings.Builder, p *Problem) {
-	switch {
-	case len(p.Stops) > 0:
+	if len(p.Stops) > 0 {
 		fmt.Fprintf(b, "- stops: %s\n", sentence(p.Stops))
+	}
+	switch {
 	case len(p.Costs) > 0:
 		fmt.Fprintf(b, "- affects %s: %s\n", sentence(p.Costs), p.Lost)
-	default:
+	case len(p.Stops) == 0:
 		fmt.Fprintf(b, "- %s\n", p.Lost)
 	}
 	switch r := p.Remedy; {

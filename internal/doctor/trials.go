@@ -20,8 +20,7 @@ var (
 	ErrNoBranchRecords = errors.New("none: the CPU has no Intel LBR, AMD BRS or LBRv2, or Arm BRBE, or the hypervisor hides it")
 	// ErrNoJumps means that the machine cannot count jumps.
 	ErrNoJumps = errors.New("none: it needs Linux 6.6 or newer on x86-64")
-	// ErrNoSleepers means that no program can read the stack of a thread that
-	// does not run.
+	// ErrNoSleepers means that no BPF program can read the stack of a sleeping thread.
 	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
 	// ErrNoContention means that the kernel does not report waits for its locks.
 	ErrNoContention = errors.New("none: the kernel is older than Linux 5.19")
@@ -69,7 +68,7 @@ var trials = []check{
 	}),
 	trial(ProbeSleepers, "sleeping_stacks", fault{
 		costs: []Command{Profile, OffCPU, RunQ, Record},
-		lost:  "threads that sleep when offcpu, record or profile --wall begins have the user stack [before measurement] until they wake",
+		lost:  "threads that sleep when offcpu, runq, record or profile --wall begins have the user stack [before measurement] until they wake",
 	}),
 	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
 	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, RunQ, Record}}),
@@ -87,8 +86,8 @@ var trials = []check{
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
 		costs:  []Command{Bolt, AutoFDO},
-		lost:   "profiles are estimates from counted jumps, or from stepping a command, which slow the target down",
-		remedy: do("run fulgur on the virtual machine's host or on another machine, or use fulgur bolt --branches counting or stepping"),
+		lost:   "profiles are estimates from counted jumps, or come from single-stepping a command; both slow the target down",
+		remedy: do("run fulgur on the virtual machine's host or on another machine, or use --branches counting or stepping"),
 	}),
 	trial(ProbeJumps, "jump_counting", fault{
 		stops:  []Command{BoltCounting},
