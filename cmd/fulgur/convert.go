@@ -19,7 +19,7 @@ type convertCommand struct {
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	Times      bool    `group:"output" help:"Keep the times of samples in a page (.html), from perf.data with one event: its heat map selects a part of the run."`
-	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	Embed      bool    `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
 	Unit        string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`

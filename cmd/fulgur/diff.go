@@ -19,7 +19,7 @@ type diffCommand struct {
 	Format     string  `placeholder:"NAME" group:"output" help:"Output format: text, folded, html, svg. Default: by the ending of FILE, or text."`
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
-	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	Quiet      bool    `short:"q" group:"output" help:"Do not print warnings to standard error."`
 	Top        *count  `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
 }

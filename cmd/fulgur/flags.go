@@ -70,7 +70,7 @@ type outputFlags struct {
 	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
 	NoDemangle bool    `group:"output" help:"Do not demangle names of C++ and Rust functions."`
-	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without arguments, outer namespaces and the paths of packages."`
+	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	NoSymbols  bool    `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
 	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
 	Quiet      bool    `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`

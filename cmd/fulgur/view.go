@@ -13,7 +13,7 @@ type viewCommand struct {
 
 	Base       string `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
 	Value      string `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
-	ShortNames bool   `group:"contents" help:"Show short names of C++, Rust and Go functions first: without arguments, outer namespaces and the paths of packages. The flame graph has a switch for it."`
+	ShortNames bool   `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
 	TUI        bool   `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
 
 	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
