@@ -169,7 +169,7 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/faults
 
 .PHONY: bench-quick
-bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three minutes
+bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three to five minutes
 	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,fulgur-agent,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
 
 .PHONY: bench-bolt
