@@ -22,7 +22,7 @@ const (
 	agentSettled = 15 * time.Second
 )
 
-// agent returns fulgur agent, at path program, which sends to a back end that takes
+// agent returns fulgur agent, run from the path program. It sends to a back end that accepts
 // everything.
 func agent(program string) tool {
 	return tool{name: nameAgent, frequency: agentFrequency, run: func(ctx context.Context, j job) (c cost, err error) {

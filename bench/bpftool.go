@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// fulgur returns the measured tool, at path program, which walks user stacks by a method
-// of --unwind.
+// fulgur returns the measured tool, run from the path program. It walks user stacks by a
+// method of --unwind.
 func fulgur(name, version, program, unwind string) tool {
 	return tool{name: name, version: version, run: func(ctx context.Context, j job) (cost, error) {
 		// The peers name functions only; bench/symbols compares inlined functions, files
@@ -88,7 +88,7 @@ func runBPF(ctx context.Context, j job, argv []string, sum sumFunc) (c cost, err
 	c = o.cost(j.seconds)
 	c.Start = (o.firstRun - o.started).Seconds()
 	// All these tools sleep while they sample; the rest of their time is the time to the
-	// result. The first sample of cpu-clock comes one interval after the start of
+	// result. With cpu-clock, the first sample comes one interval after the start of
 	// sampling.
 	sampling := o.firstRun.Seconds() - 1/float64(j.Frequency)
 	c.Result = o.ended.Seconds() - sampling - float64(j.seconds)

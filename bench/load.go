@@ -123,8 +123,8 @@ func (r running) favor() error {
 	return nil
 }
 
-// stop ends the loads. It is an error if one has exited already: then the tools were not
-// measured under the same load.
+// stop ends the loads. It returns an error if a load has exited already, since then the load
+// was not the same for all tools.
 func (r running) stop() error {
 	var errs []error
 	for _, cmd := range r {

@@ -10,13 +10,13 @@ import (
 // write writes the comparison as Markdown.
 func (c *comparison) write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
-	fmt.Fprintf(out, "%s; runs of %d s, medians (of losses the worst).\n", c.Machine, c.Seconds)
+	fmt.Fprintf(out, "%s; runs of %d s, medians (of losses the maximum).\n", c.Machine, c.Seconds)
 	for _, n := range c.Notes {
 		fmt.Fprintf(out, "Note: %s.\n", strings.TrimSpace(n))
 	}
 	fmt.Fprintln(out)
 	c.writeCosts(out)
-	fmt.Fprint(out, "\nWhat fulgur costs, as a multiple of what each peer costs:\n\n")
+	fmt.Fprint(out, "\nfulgur's figures divided by each peer's:\n\n")
 	c.writeRatios(out)
 	fmt.Fprint(out, "\nAims:\n\n")
 	c.writeAims(out)
@@ -25,7 +25,7 @@ func (c *comparison) write(w io.Writer) error {
 
 // writeCosts writes the table of measured costs.
 func (c *comparison) writeCosts(w io.Writer) {
-	writeRow(w, "scenario", "tool", "samples", "lost", "no stack", "CPU s", "of it to the first sample", "of it after the last", "steady %", "start s", "end to result s", "peak RSS MB", "peak anonymous MB", "BPF maps MB", "BPF ns a sample")
+	writeRow(w, "scenario", "tool", "samples", "lost", "no stack", "CPU s", "CPU s to the first sample", "CPU s after the last sample", "steady %", "start s", "end to result s", "peak RSS MB", "peak anonymous MB", "BPF maps MB", "BPF ns per sample")
 	writeRule(w, 2, 13)
 	for _, r := range c.Results {
 		if len(r.Runs) == 0 {
@@ -49,7 +49,7 @@ func (c *comparison) writeCosts(w io.Writer) {
 
 // writeRatios writes the table of fulgur's figures divided by its peers'.
 func (c *comparison) writeRatios(w io.Writer) {
-	writeRow(w, "scenario", "against", "samples", "CPU", "CPU to the result", "start", "end to result", "peak RSS", "BPF maps", "BPF time a sample")
+	writeRow(w, "scenario", "against", "samples", "CPU", "CPU to the result", "start", "end to result", "peak RSS", "BPF maps", "BPF time per sample")
 	writeRule(w, 2, 8)
 	for _, r := range c.Results {
 		if r.Tool == nameFulgur || len(r.Runs) == 0 {

@@ -103,7 +103,7 @@ func write(w io.Writer, s *subject, tools []tool, costs []cost, rounds int) erro
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%s: %d addresses, %.0f MB of debug information, medians of %d.\n\n",
 		filepath.Base(s.path), s.count, float64(s.debugInfo)/1e6, rounds)
-	fmt.Fprintln(out, "| tool | wall s | CPU s | addresses/s | peak RSS MB | wall of fulgur's | RSS of fulgur's |")
+	fmt.Fprintln(out, "| tool | wall s | CPU s | addresses/s | peak RSS MB | wall ÷ fulgur's | RSS ÷ fulgur's |")
 	fmt.Fprintln(out, "|---|---:|---:|---:|---:|---:|---:|")
 	ours := costs[0]
 	for i, t := range tools {
@@ -113,7 +113,7 @@ func write(w io.Writer, s *subject, tools []tool, costs []cost, rounds int) erro
 	}
 	time, memory := ours.wall.Seconds()/costs[1].wall.Seconds(), float64(ours.rss)/float64(s.debugInfo)
 	fmt.Fprintln(out, "\n| aim | |\n|---|---|")
-	fmt.Fprintf(out, "| a tenth of llvm-symbolizer's time | %s %.2f× |\n", mark(time <= timeShare), time)
+	fmt.Fprintf(out, "| at most a tenth of llvm-symbolizer's time | %s %.2f× |\n", mark(time <= timeShare), time)
 	fmt.Fprintf(out, "| memory below a fifth of the debug information | %s %.2f× |\n\n", mark(memory < memoryShare), memory)
 	return out.Flush()
 }

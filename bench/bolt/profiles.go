@@ -149,5 +149,5 @@ func (s summary) note() string {
 		return fmt.Sprintf("%d samples", s.Samples)
 	}
 	b := s.Binaries[0]
-	return fmt.Sprintf("%d branches, %.3f for each byte of code, %.1f %% of what runs not seen,", s.Records, b.PerByte, 100*b.Unseen)
+	return fmt.Sprintf("%d branches, %.3f for each byte of code, %.1f %% of the execution not seen,", s.Records, b.PerByte, 100*b.Unseen)
 }

@@ -27,7 +27,7 @@ func (b *bench) race(ctx context.Context, rounds int, variants []variant) error 
 				want = r.output
 			}
 			if r.output != want {
-				return fmt.Errorf("%s prints something different from the others", v.binary)
+				return fmt.Errorf("the output of %s differs from the others", v.binary)
 			}
 			v.times = append(v.times, r.cpu)
 		}

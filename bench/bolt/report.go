@@ -25,8 +25,8 @@ type report struct {
 // write writes r as Markdown.
 func (r report) write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
-	fmt.Fprintf(out, "%s. The sqlite3 shell, n = %d, interleaved; CPU time of a run, median (least – most).\n\n", r.machine, r.rounds)
-	fmt.Fprintln(out, "| profile | CPU s | against none | what went into it |")
+	fmt.Fprintf(out, "%s. The sqlite3 shell, n = %d, interleaved; CPU time of a run, median (minimum – maximum).\n\n", r.machine, r.rounds)
+	fmt.Fprintln(out, "| profile | CPU s | change | input |")
 	fmt.Fprintln(out, "|---|---:|---:|---|")
 	baseline := median(r.variants[0].times)
 	for _, v := range r.variants {
@@ -37,7 +37,7 @@ func (r report) write(w io.Writer) error {
 		return out.Flush()
 	}
 	alone, stepped := median(r.slowdown.alone), median(r.slowdown.stepped)
-	fmt.Fprintf(out, "\nStepped at an overhead of 10 %%, a process took %.2f s for what took it %.2f s alone: %s (medians of %d); fulgur says %.1f %% at most.\n",
+	fmt.Fprintf(out, "\nWith stepping at an overhead of 10 %%, the same work took a process %.2f s instead of %.2f s: %s (medians of %d); fulgur reported at most %.1f %%.\n",
 		stepped.Seconds(), alone.Seconds(), change(stepped, alone), len(r.slowdown.alone), 100*slices.Max(r.slowdown.reported))
 	return out.Flush()
 }

@@ -22,14 +22,14 @@ func TestReport(t *testing.T) {
 		{way: way{name: "none"}, times: seconds(1.2, 1.0, 1.1)},
 		{way: way{name: "ours"}, note: "much", times: seconds(1.0, 0.99, 1.2)},
 	}, slowdown: slowdown{alone: seconds(2, 2.1, 1.9), stepped: seconds(2.2, 2.1, 2.3), reported: []float64{0.09, 0.1, 0.08}}}
-	const want = `machine. The sqlite3 shell, n = 3, interleaved; CPU time of a run, median (least – most).
+	const want = `machine. The sqlite3 shell, n = 3, interleaved; CPU time of a run, median (minimum – maximum).
 
-| profile | CPU s | against none | what went into it |
+| profile | CPU s | change | input |
 |---|---:|---:|---|
 | none | 1.100 (1.000 – 1.200) | +0.0 % |  |
 | ours | 1.000 (0.990 – 1.200) | −9.1 % | much |
 
-Stepped at an overhead of 10 %, a process took 2.20 s for what took it 2.00 s alone: +10.0 % (medians of 3); fulgur says 10.0 % at most.
+With stepping at an overhead of 10 %, the same work took a process 2.20 s instead of 2.00 s: +10.0 % (medians of 3); fulgur reported at most 10.0 %.
 `
 	var got strings.Builder
 	if err := r.write(&got); err != nil {
@@ -47,7 +47,7 @@ func TestSummary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "64 branches, 0.250 for each byte of code, 12.5 % of what runs not seen,"
+	const want = "64 branches, 0.250 for each byte of code, 12.5 % of the execution not seen,"
 	if got := s.note(); got != want || s.Stepping.MaxSlowdown != 0.07 {
 		t.Errorf("note %q, want %q; %+v", got, want, s)
 	}

@@ -152,7 +152,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintln(&b, "table: | | samples | lost | CPU s: start | CPU s: sampling | BPF s | peak resident MB | of that anonymous | BPF maps MB | output KB |")
+	fmt.Fprintln(&b, "table: | | samples | lost | CPU s: start | CPU s: sampling | BPF s | peak resident MB | anonymous MB | BPF maps MB | output KB |")
 	fmt.Fprintln(&b, "table: |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, tool := range all {
 		c := median(costs[tool.name])

@@ -54,7 +54,7 @@ func measurePerf2bolt(ctx context.Context, dir string) error {
 			steps[i].took = append(steps[i].took, time.Since(start))
 		}
 	}
-	fmt.Printf("\n| of %s, on this machine | input KB | s, median of %d |\n|---|---:|---:|\n", filepath.Base(source)+"perfdata1", runs)
+	fmt.Printf("\n| %s, on this machine | input KB | s, median of %d |\n|---|---:|---:|\n", filepath.Base(source)+"perfdata1", runs)
 	for i, input := range []string{data, data, in("sample.preagg")} {
 		info, err := os.Stat(input)
 		if err != nil {

@@ -78,7 +78,7 @@ func (s Storm) run(ctx context.Context, args []string) (err error) {
 			rate, err := s.measure(ctx, t, dir)
 			var ended endedError
 			if errors.As(err, &ended) {
-				fmt.Fprintf(os.Stderr, "%s is left out, as it ended at once: %s\n", t.Name, ended)
+				fmt.Fprintf(os.Stderr, "leaving out %s, which exited at once: %s\n", t.Name, ended)
 				continue
 			}
 			if err != nil {
@@ -87,7 +87,7 @@ func (s Storm) run(ctx context.Context, args []string) (err error) {
 			rates[i] = append(rates[i], rate)
 		}
 	}
-	fmt.Printf("| under | %s/s | of that alone | ns a %s more |\n|---|---|---|---|\n", s.Operation, s.Event)
+	fmt.Printf("| tool | %s/s | ÷ without a tool | extra ns per %s |\n|---|---|---|---|\n", s.Operation, s.Event)
 	alone := median(rates[0])
 	for i, t := range tools {
 		if len(rates[i]) == 0 {
@@ -114,7 +114,7 @@ func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
 	for _, t := range s.Tools(fulgur, dir) {
 		path, err := exec.LookPath(t.Argv[0])
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s is left out: %v\n", t.Name, err)
+			fmt.Fprintf(os.Stderr, "leaving out %s: %v\n", t.Name, err)
 			continue
 		}
 		t.Argv[0] = path

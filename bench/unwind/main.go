@@ -178,7 +178,7 @@ func measureTools(ctx context.Context, o options, dir string) error {
 		return err
 	}
 	defer p.stop()
-	fmt.Printf("| rate | tool | samples | with main | slowdown %% | tool's CPU s | BPF ns a run |\n|---|---|---:|---:|---:|---:|---:|\n")
+	fmt.Printf("| rate | tool | samples | with main | slowdown %% | tool's CPU s | BPF ns per run |\n|---|---|---:|---:|---:|---:|---:|\n")
 	for _, frequency := range []int{99, 4999} {
 		runs := make([][]figures, len(tools)+1)
 		for round := range o.rounds {

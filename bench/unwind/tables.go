@@ -78,7 +78,7 @@ func peakResident() (uint64, error) {
 
 // measureFiles makes the tables of files.
 func measureFiles(ctx context.Context, o options) error {
-	fmt.Printf("\n| file | MB | .eh_frame MB | rows | rules | table MB | bytes a row | of .eh_frame | ms | rows/s | peak MB |\n|---|%s\n", strings.Repeat("---:|", 10))
+	fmt.Printf("\n| file | MB | .eh_frame MB | rows | rules | table MB | bytes per row | of .eh_frame | ms | rows/s | peak MB |\n|---|%s\n", strings.Repeat("---:|", 10))
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func TestFlameChart(t *testing.T) {
 	c.press("o", "Escape")
 	c.until(`document.querySelector("#filters").hidden`)
 
-	// Without functions, their callees take their place.
+	// The callees of a hidden function take its place.
 	c.goTo("view=time&filter=hide%3A%5Eby_")
 	c.until(`!document.querySelector("#filters").hidden`)
 	expectList(c, "#chips span", "^by_ hidden")

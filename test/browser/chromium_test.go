@@ -287,7 +287,8 @@ func (c *tab) reload() {
 	c.loads(func() { c.call("Page.reload", nil, nil) })
 }
 
-// goTo changes the part of the address after "#", and waits until the page has heard of it.
+// goTo changes the part of the address after "#", and waits until the page has handled the
+// change.
 func (c *tab) goTo(hash string) {
 	c.t.Helper()
 	c.eval(fmt.Sprintf(`new Promise((done) => {

@@ -273,7 +273,7 @@ func TestFlamePage(t *testing.T) {
 
 	t.Run("callers", func(t *testing.T) {
 		c.press("b")
-		// From the leaf: peek, by which 30 stacks end, in parse, in handle…
+		// From the leaf: 30 stacks end in peek, called by parse, called by handle…
 		c.point(boxAt(c, 0.1, 1))
 		expect(c, "#tip h2", "peek")
 		expectContains(c, "#tip dl", "30 (30.0%)")
@@ -393,7 +393,7 @@ func TestFlamePage(t *testing.T) {
 		c.until(`document.body.dataset.view === "flame"`)
 	})
 
-	t.Run("address of all that is chosen", func(t *testing.T) {
+	t.Run("address with all choices", func(t *testing.T) {
 		c.press("f")
 		choose(c, "#value", "1")
 		choose(c, "#task", "p.4243")
@@ -424,7 +424,7 @@ func TestFlamePage(t *testing.T) {
 		c.until(`!document.querySelector("#merge").checked`)
 	})
 
-	t.Run("address of what there is not", func(t *testing.T) {
+	t.Run("address of missing choices", func(t *testing.T) {
 		legend := c.text("#legend")
 		c.goTo("color=change&theme=x&view=y&value=7")
 		var chosen []string

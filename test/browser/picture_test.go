@@ -97,8 +97,9 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// The script of a picture zooms into a box, keeps its callers, searches, and keeps both in
-// the address, in which a name is no markup. It shows the root of a tall picture first.
+// The script of a picture zooms into a box and keeps its callers visible. It searches. The
+// address contains both, and markup in it has no effect. A tall picture first shows its
+// root.
 func TestPictureScript(t *testing.T) {
 	const attack = `<img src=x onerror="document.documentElement.remove()">`
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})

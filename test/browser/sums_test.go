@@ -68,7 +68,7 @@ func sumOf(profiles [2][]stackOf, value int, keep func(profile.Task) bool) sums 
 				sum[i] += stack.values[value]
 				to[key] = sum
 			}
-			// addWays adds the ways that begin with the first of names.
+			// addWays adds to the box of each path that is a prefix of names.
 			addWays := func(kind string, names []string) {
 				for n := range names {
 					add(s.Ways, kind+" "+strings.Join(names[:n+1], ";"))

@@ -37,8 +37,8 @@ func startAgent(t *testing.T, args ...string) (agent *exec.Cmd, log string) {
 	return agent, log
 }
 
-// stopAgent ends an agent by a signal that lets it send the rest, and returns its account:
-// samples by where they are.
+// stopAgent ends an agent by a signal that allows it to send the rest. It returns the
+// agent's account: the number of samples in each state.
 func stopAgent(t *testing.T, agent *exec.Cmd, log string) map[string]int64 {
 	t.Helper()
 	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
@@ -80,9 +80,9 @@ func readLog(t *testing.T, log string) string {
 	return string(text)
 }
 
-// received returns the number of samples in requests, and of those that have a function
-// with a name that ends in suffix. A request whose answer was late comes again, with the
-// same profiles.
+// received returns the number of samples in requests, and the number of those with a
+// function whose name ends in suffix. The agent repeats a request whose response was late,
+// with the same profiles.
 func received(requests []*otlptest.Request, suffix string) (samples, in int64) {
 	seen := map[string]bool{}
 	for _, q := range requests {
@@ -111,7 +111,7 @@ func received(requests []*otlptest.Request, suffix string) (samples, in int64) {
 	return samples, in
 }
 
-// attributesOf returns the attributes of a process that are text, nil if it has no samples.
+// attributesOf returns the text attributes of a process, nil if it has no samples.
 func attributesOf(q *otlptest.Request, pid int) map[string]string {
 	for _, r := range q.ResourceProfiles {
 		all, found := map[string]string{}, false
@@ -142,7 +142,7 @@ func lowered(q *otlptest.Request) bool {
 	return false
 }
 
-// get returns what a server answers.
+// get returns a server's response.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
@@ -158,7 +158,7 @@ func get(t *testing.T, url string) string {
 }
 
 // TestAgent sends windows, changes the configuration while running, and ends. The back ends
-// have every sample.
+// receive every sample.
 func TestAgent(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -224,7 +224,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestAgentKilled keeps what a back end did not take across SIGKILL.
+// TestAgentKilled checks that profiles that no back end has accepted survive SIGKILL.
 func TestAgentKilled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

@@ -77,8 +77,8 @@ func buildAlloc(t *testing.T) string {
 	return compile(t, "alloc.c", "alloc", "-fno-builtin", "-pthread")
 }
 
-// With a rate of 1, every allocation of each function of malloc's family counts once, and what
-// is not freed is live: also in threads and children.
+// With a rate of 1, every allocation by a function of malloc's family counts once, and
+// memory that is not freed is live, also in threads and children.
 func TestAlloc(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -139,7 +139,7 @@ func TestAllocSampling(t *testing.T) {
 	}
 }
 
-// What the functions below allocate.
+// The last allocations of the functions below, so that these escape to the heap.
 var (
 	allocatedBytes []byte
 	allocatedNode  *node

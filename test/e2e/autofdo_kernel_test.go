@@ -21,7 +21,7 @@ import (
 // moved is the distance by which the kernel has moved itself (KASLR).
 const moved = 0x1c000000
 
-// A program of user space, and a module.
+// A user-space program, and a module.
 const (
 	userCode   = 0x555555555000
 	moduleCode = 0xffffffffc0400000
@@ -73,7 +73,7 @@ func buildVmlinux(t *testing.T) *vmlinux {
 	return k
 }
 
-// branches makes up taken branches in the kernel, oldest first: system calls and modules
+// branches generates taken branches in the kernel, oldest first: system calls and modules
 // call functions, whose jumps go either way. Addresses are those in memory.
 func (k *vmlinux) branches(t *testing.T, n int) [][2]uint64 {
 	t.Helper()
@@ -135,7 +135,7 @@ func script(mapped string, branches [][2]uint64) string {
 	return b.String()
 }
 
-// mapping is how perf script shows the mapping of a kernel.
+// mapping is perf script's line for the mapping of a kernel.
 func (k *vmlinux) mapping(symbol string, start uint64) string {
 	return fmt.Sprintf("PERF_RECORD_MMAP -1/0: [%#x(0x20000000) @ %#[1]x]: x [kernel.kallsyms]%s", start, symbol)
 }
@@ -180,7 +180,7 @@ func TestConvertKernelForClang(t *testing.T) {
 	if d := cmp.Diff(want, r.stdout); d != "" || r.code != 0 {
 		t.Errorf("exit code %d: %s; by build ID (-llvm-profgen +fulgur):\n%s", r.code, r.stderr, d)
 	}
-	// In a directory, it is named like others.
+	// In a directory, the file gets a name like other profiles.
 	if r := fulgur(t, "convert", "-q", "--format", "autofdo", "--kernel", "-o", dir, in); r.code != 0 {
 		t.Fatalf("result = %+v", r)
 	}
@@ -189,7 +189,7 @@ func TestConvertKernelForClang(t *testing.T) {
 	}
 }
 
-// What is no profile of the kernel is refused with a reason.
+// Inputs that make no profile of the kernel are rejected with a reason.
 func TestRefusedKernel(t *testing.T) {
 	k := buildVmlinux(t)
 	t.Setenv("DEBUGINFOD_URLS", "")

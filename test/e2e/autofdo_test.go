@@ -39,7 +39,8 @@ func TestConvertForClang(t *testing.T) {
 			if d := cmp.Diff(read(t, theirs), read(t, ours)); d != "" {
 				t.Errorf("(-llvm-profgen +fulgur):\n%s", d)
 			}
-			// In the binary format it is the same, and twice as much if it is added to itself.
+			// In the binary format, the profile is the same. Merged with itself, it has
+			// twice the counts.
 			if res := fulgur(t, "convert", "-q", "--binary", r.binary, "-o", ours, r.input); res.code != 0 || res.stderr != "" {
 				t.Fatalf("result = %+v, want no message", res)
 			}
@@ -57,11 +58,11 @@ func TestConvertForClang(t *testing.T) {
 	}
 }
 
-// Profiles that cannot be made or added up are refused with a reason.
+// Profiles that cannot be made or merged are rejected with a reason.
 func TestRefusedForClang(t *testing.T) {
 	all := recordings(t)
 	dir := t.TempDir()
-	// The same build ID, or none as here, says nothing if the code is another one.
+	// An equal build ID, or no build ID as here, proves nothing if the code differs.
 	right := all["text"]
 	code, err := os.ReadFile(right.binary)
 	if err != nil {

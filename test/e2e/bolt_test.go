@@ -85,7 +85,7 @@ func boltUntil(t *testing.T, enough func(boltSummary) bool, args ...string) bolt
 	}
 }
 
-// stepped returns a function for boltUntil that wants records of so many threads.
+// stepped returns a condition for boltUntil: records of the given number of threads.
 func stepped(threads uint64) func(boltSummary) bool {
 	return func(s boltSummary) bool {
 		return len(s.Binaries) == 1 && s.Records > 0 && s.Stepping.Threads >= threads
@@ -280,8 +280,8 @@ func TestBoltProcesses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	enough := func(t *testing.T, s boltSummary, threads uint64) {
 		t.Helper()
-		// If there are few records, all may be from the start of a process, and some
-		// dozens of each process always are.
+		// Some dozens of each process's records are always from its start. If there are few
+		// records, all may be.
 		outside := s.Records > 500 && s.InsideShare < 0.5
 		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || outside || s.Records == 0 {
 			t.Errorf("summary = %+v, want one binary, all threads, and records", s)
@@ -443,7 +443,8 @@ func TestBoltKilled(t *testing.T) {
 func TestBoltStepperKilled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	// On a busy machine the stepper may not have stepped when the target has worked.
+	// On a busy machine, the stepper may not have taken a step by the time the target has
+	// worked.
 	for work := 50 * time.Millisecond; ; work *= 2 {
 		pid := running(t, boltable(t, "branches"))
 		out := filepath.Join(t.TempDir(), "out.preagg")

@@ -46,8 +46,8 @@ func hasKprobes() bool {
 	return err == nil
 }
 
-// Every kind of event has exactly the counts of the program itself. The unwinding by frame
-// pointers loads faster on old kernels.
+// Every kind of event has exactly the counts of the program itself. Programs that unwind by
+// frame pointers load faster on old kernels.
 func TestCount(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -152,13 +152,14 @@ func TestCountFields(t *testing.T) {
 	}
 }
 
-// One of N hits counts for all, and the limit of a second is reported.
+// With --every 10, a counted hit counts for 10. With --max-rate, the summary reports the
+// hits above the limit.
 func TestCountPace(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--every", "10", "--", events)
-	// A CPU that the program leaves has a rest of less than 10.
+	// When the program leaves a CPU, up to 9 hits there remain uncounted.
 	if got, want := sum(readFolded(t, out)), numbers(t, r.stdout)["ticks"]; r.code != 0 || got > want || got == 0 || got%10 != 0 {
 		t.Errorf("got %d of %d hits, code %d: %s", got, want, r.code, r.stderr)
 	}
@@ -176,7 +177,7 @@ func TestCountPace(t *testing.T) {
 	}
 }
 
-// strace sees as many bytes.
+// strace counts the same number of bytes.
 func TestCountAgainstStrace(t *testing.T) {
 	testenv.Root(t)
 	strace := testenv.Tool(t, "strace")
@@ -204,8 +205,8 @@ func TestCountAgainstStrace(t *testing.T) {
 	}
 }
 
-// The tracepoints of many system calls count those of the 64-bit interface alone, as the
-// tracepoints of single ones do: 64 is semget there, and getppid in the other interface.
+// With many tracepoints of system calls, only calls of the 64-bit interface count, as with a
+// single tracepoint: call 64 is semget there, and getppid in the 32-bit interface.
 func TestCountInterfaces(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -277,7 +278,8 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 	}
 }
 
-// awaitThat waits until a condition holds, and fails the test with what it should mean otherwise.
+// awaitThat waits until a condition holds, or fails the test with the condition's
+// description.
 func awaitThat(t *testing.T, holds func() bool, what func() string) {
 	t.Helper()
 	for end := time.Now().Add(testenv.Patience(time.Minute)); !holds(); time.Sleep(10 * time.Millisecond) {

@@ -174,7 +174,7 @@ func TestHostilePerfMap(t *testing.T) {
 		{"1 GB", function, 1 << 30, "copy names of JIT-compiled code: more than 268435456 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// Where perf maps are, so that one is a link to it.
+			// In the directory of perf maps, so that a perf map can be a link to it.
 			f, err := os.CreateTemp("/tmp", "fulgur-e2e-map-")
 			if err != nil {
 				t.Fatal(err)

@@ -85,8 +85,8 @@ func shown(f pyFrame) pyFrame {
 	return f
 }
 
-// Samples of threads that stay in one place have the stacks that they noted with StackWalker,
-// in interpreted and compiled methods.
+// Samples of threads that stay in one place have the stacks that they recorded with
+// StackWalker, in interpreted and compiled methods.
 func TestJavaThreads(t *testing.T) {
 	testenv.Root(t)
 	for _, j := range javas(t) {
@@ -114,12 +114,12 @@ func TestJavaThreads(t *testing.T) {
 				if chain := fmt.Sprint(got[2:]); noted[chain] {
 					matched[chain] = true
 				} else {
-					t.Errorf("a stack that no thread noted: %s", chain)
+					t.Errorf("a stack that no thread recorded: %s", chain)
 				}
 			})
 			for chain := range noted {
 				if !matched[chain] {
-					t.Errorf("no sample has the noted stack %s", chain)
+					t.Errorf("no sample has the recorded stack %s", chain)
 				}
 			}
 			t.Logf("%s: %d samples, %d of %d stacks", j.name, samples, len(matched), len(noted))

@@ -175,7 +175,7 @@ func TestLentSources(t *testing.T) {
 	}
 	r := l.run("convert", "--embed-sources", "-o", "embedded.json.gz", "cpu.json.gz")
 	if r.code != 0 || !strings.Contains(r.stderr, "not embedded: ") || !strings.Contains(r.stderr, "secret.c: permission denied") {
-		t.Errorf("exit code %d, want one that says what is missing: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want a message about the missing source: %s", r.code, r.stderr)
 	}
 	l.silent(r, secret)
 	// If the user may read it, it is embedded; otherwise this would test nothing.

@@ -15,8 +15,8 @@ import (
 // jitModule is the module of code without a file.
 const jitModule = "[jit]"
 
-// A short function is mostly interrupted before its frame is complete, or after that. Its
-// samples have the function, and the builtin that called it.
+// Most samples of a short function are taken before its frame is complete, or after the
+// frame is gone. They have the function, and the builtin that called it.
 func TestNodeLeaf(t *testing.T) {
 	testenv.Root(t)
 	for name, program := range nodes(t) {

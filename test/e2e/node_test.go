@@ -103,12 +103,12 @@ func TestNodeThreads(t *testing.T) {
 				if chain := fmt.Sprint(got[1:]); noted[chain] {
 					matched[chain] = true
 				} else {
-					t.Errorf("a stack that no thread noted: %s", chain)
+					t.Errorf("a stack that no thread recorded: %s", chain)
 				}
 			})
 			for chain := range noted {
 				if !matched[chain] && late == 0 {
-					t.Errorf("no sample has the noted stack %s", chain)
+					t.Errorf("no sample has the recorded stack %s", chain)
 				}
 			}
 			t.Logf("%s: %d samples, %d of %d stacks; %d samples with functions that were not read", name, samples, len(matched), len(noted), late)

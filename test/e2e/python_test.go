@@ -50,7 +50,7 @@ func (p python) start(t *testing.T, mode string, account any) *exec.Cmd {
 // pythonModule is the module of Python's frames.
 const pythonModule = "[python]"
 
-// pyFrame is a frame as the program itself notes it.
+// pyFrame is a frame as the program itself records it.
 type pyFrame struct {
 	name, file string
 	line       int
@@ -95,7 +95,7 @@ func (p python) sample(t *testing.T, cmd *exec.Cmd, yield func(text string, s st
 // maxFrames is the maximum number of native frames of a stack, and of its Python frames.
 const maxFrames = 127
 
-// Samples of threads that stay in one place have the stacks that the threads note
+// Samples of threads that stay in one place have the stacks that the threads record
 // themselves, with Python and native frames in the right order.
 func TestPythonThreads(t *testing.T) {
 	testenv.Root(t)
@@ -116,7 +116,7 @@ func TestPythonThreads(t *testing.T) {
 					if settled[s.TID] {
 						t.Errorf("got frames %+v of a thread that had reached another place", got)
 					}
-					return // it has just noted its stack
+					return // it has just recorded its stack
 				}
 				settled[s.TID] = true
 				// Native frames beyond the limit are cut. Python's frames are all there,

@@ -150,7 +150,7 @@ func TestRecordSyscalls(t *testing.T) {
 	}
 }
 
-// What can be probed in a file is completed.
+// Shell completion finds the functions and USDT probes of a file.
 func TestCompleteEvents(t *testing.T) {
 	before := compile(t, "events.c", "events") + ":"
 	for word, want := range map[string]string{
@@ -165,7 +165,8 @@ func TestCompleteEvents(t *testing.T) {
 	}
 }
 
-// Functions of the kernel are shown with their arguments, by the names of the source.
+// Functions of the kernel are shown with their arguments, which have the names in the
+// source.
 func TestRecordKprobes(t *testing.T) {
 	testenv.Root(t)
 	if !hasKprobes() {
@@ -206,7 +207,7 @@ func TestRecordEventSums(t *testing.T) {
 	}
 }
 
-// Hits above the limit are told, and the condition is evaluated in the kernel.
+// The summary shows hits above the limit, and the condition is evaluated in the kernel.
 func TestRecordEventsPace(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")

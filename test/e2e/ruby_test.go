@@ -49,7 +49,7 @@ func startRuby(t *testing.T, i interpreter, mode string, account any) *exec.Cmd 
 // rubyModule is the module of Ruby's frames.
 const rubyModule = "[ruby]"
 
-// rubyFrame is a frame as the program itself notes it, and whether code in C called it.
+// rubyFrame is a frame as the program itself records it, and whether code in C called it.
 type rubyFrame struct {
 	pyFrame
 	byC bool
@@ -71,8 +71,8 @@ func (s streamed) rubyFrames() (chain []rubyFrame) {
 	return chain
 }
 
-// executed reports whether each sequence of Ruby frames is between native frames, the inner of
-// which is of the interpreter's function. That has no name in stripped libraries.
+// executed reports whether each sequence of Ruby frames is between two native frames, the
+// inner of them in the interpreter's function, which has no name in stripped libraries.
 func (s streamed) executed() bool {
 	at := ""
 	for i, f := range s.User {
@@ -92,7 +92,7 @@ func (s streamed) executed() bool {
 	return true
 }
 
-// Samples of threads that stay in one place have the stacks that the threads note
+// Samples of threads that stay in one place have the stacks that the threads record
 // themselves, with Ruby and native frames in the right order.
 func TestRubyThreads(t *testing.T) {
 	testenv.Root(t)
@@ -116,7 +116,7 @@ func TestRubyThreads(t *testing.T) {
 					if settled[s.TID] {
 						t.Errorf("got frames %+v of a thread that had reached another place", got)
 					}
-					return // it has just noted its stack
+					return // it has just recorded its stack
 				}
 				settled[s.TID] = true
 				// Native frames beyond the limit are cut, but not Ruby's.

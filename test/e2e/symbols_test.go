@@ -76,7 +76,7 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// The rounds of the program's work: about a quarter of a second of it.
+// rounds is the amount of the program's work: about a quarter of a second.
 const rounds = "150"
 
 // Inlined functions are separate frames, for all sources of debug information.
@@ -193,7 +193,7 @@ func TestNoSymbols(t *testing.T) {
 			t.Errorf("%s: exit code %d, want 0; no line like %s:\n%s", args[0], r.code, want, r.stderr)
 		}
 	}
-	// The page says it, too, also after conversions.
+	// The page says so, too, even after conversions.
 	again, last := filepath.Join(t.TempDir(), "again.html"), filepath.Join(t.TempDir(), "last.pb.gz")
 	for _, step := range [][2]string{{page, again}, {again, last}} {
 		if r := fulgur(t, "convert", "-o", step[1], step[0]); r.code != 0 {
@@ -240,7 +240,7 @@ func TestDownloadInterrupted(t *testing.T) {
 	}
 	<-asked
 	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL) {
-		t.Errorf("exit code %d, want 0 and a word of the server: %s", r.code, r.stderr)
+		t.Errorf("exit code %d, want 0 and a message about the server: %s", r.code, r.stderr)
 	}
 	if stacks := readFolded(t, out); len(stacks) == 0 {
 		t.Error("got no stacks")

@@ -16,7 +16,7 @@ import (
 
 // Children that exist when a profile begins are sampled, and the profile lasts until all
 // of them have exited.
-func TestProfileChildrenThatThereAre(t *testing.T) {
+func TestProfileExistingChildren(t *testing.T) {
 	testenv.SlowInVM(t)
 	testenv.Root(t)
 	// The shell exits at the end of its input, its child by itself.

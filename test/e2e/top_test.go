@@ -109,7 +109,7 @@ func (c *console) ended() string {
 // escapes matches the control sequences that draw a screen.
 var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]")
 
-// await waits for a screen since the last keys that has all of the texts.
+// await waits for a screen with all of the texts, drawn since the last key press.
 func (c *console) await(texts ...string) {
 	c.t.Helper()
 	from := c.pressed

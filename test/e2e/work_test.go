@@ -101,9 +101,9 @@ func (w *work) add(o work) {
 func (w work) ticks(frequency, skipped int) stat.Range {
 	period := time.Second / time.Duration(frequency)
 	low := stat.Ticks(w.cpu, period, w.slices).Low
-	// The sampling clock goes on while a hypervisor runs something else, and in
-	// interrupts. The program's clock may stand still, by a share that nothing limits.
-	// Only the elapsed time has both.
+	// The sampling clock continues while a hypervisor runs something else, and in
+	// interrupts. The program's clock may stand still then, for any share of the time. Only
+	// the elapsed time includes both.
 	high := stat.Ticks(max(w.cpu, w.elapsed), period, w.slices).High
 	// Processes that follow each other overlap while one exits.
 	return stat.Range{Low: max(1, low-low/20-skipped), High: high + high/20}

@@ -75,7 +75,7 @@ Dir::Cache::pkgcache "pkgcache.bin";
 Acquire::Languages "none";
 Acquire::AllowInsecureRepositories "false";
 APT::Get::AllowUnauthenticated "false";
-// apt's own user cannot write where we download to.
+// apt's own user cannot write to our download directory.
 APT::Sandbox::User "root";
 `, arch, arch, sources, lists, cache)
 }
@@ -129,7 +129,7 @@ func (a *apt) search(ctx context.Context, pattern string) ([]string, error) {
 func (a *apt) depends(ctx context.Context, pkg string) ([]string, error) {
 	lines, err := a.output(ctx, "apt-cache", "depends", pkg)
 	if err != nil {
-		return nil, fmt.Errorf("ask what %s depends on: %w", pkg, err)
+		return nil, fmt.Errorf("list the dependencies of %s: %w", pkg, err)
 	}
 	return dependsOn(lines), nil
 }

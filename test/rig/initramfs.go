@@ -203,7 +203,7 @@ func addBusybox(ctx context.Context, apts *apts, c *cpioWriter, machines arch) e
 	}
 	switch static, err := isStatic(host); {
 	case err != nil:
-		return fmt.Errorf("look at busybox: %w", err)
+		return fmt.Errorf("examine busybox: %w", err)
 	case !static:
 		return fmt.Errorf("%s, and %s is not", needs, host)
 	}

@@ -22,7 +22,7 @@ func addTool(ctx context.Context, c *cpioWriter, name string) error {
 		if os.Getenv(testenv.RequireVar) == "1" {
 			return err
 		}
-		fmt.Printf("no %s here: what needs it is skipped\n", name)
+		fmt.Printf("no %s here: skipping tests that need it\n", name)
 		return nil
 	}
 	return errors.Join(c.file(path.Join("bin", path.Base(name)), program), addLibraries(ctx, c, program))
@@ -38,7 +38,7 @@ func addLibraries(ctx context.Context, c *cpioWriter, program string) error {
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("list what %s loads: %w", program, err)
+		return fmt.Errorf("list the libraries that %s loads: %w", program, err)
 	}
 	for _, object := range loadedBy(string(out)) {
 		err = errors.Join(err, c.file(strings.TrimPrefix(object, "/"), object))

@@ -62,7 +62,7 @@ func (m measured) unknownPages(t *testing.T, value string) int64 {
 
 // The latency of a fault does not include the kernel's earlier work on the same
 // page.
-func TestFaultAfterKernels(t *testing.T) {
+func TestFaultAfterKernelAccess(t *testing.T) {
 	m := measure(t, "pinned", "faults")
 	n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1")
 	if n > 1 || n+m.skipped() < 1 {

@@ -78,7 +78,7 @@ func TestSleeps(t *testing.T) {
 
 // The time until the measurement begins, in which a command is held before its first
 // instruction, does not count as a wait.
-func TestNotHeldBack(t *testing.T) {
+func TestNoWaitBeforeStart(t *testing.T) {
 	testenv.SlowInVM(t)
 	for _, command := range [][]string{{"offcpu"}, {"profile", "--wall"}, {"record"}} {
 		m := measure(t, "sleeps", command...)

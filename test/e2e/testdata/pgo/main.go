@@ -1,11 +1,10 @@
-// Pgoload spends its time in two calls that the compiler leaves alone unless a
-// profile says that they are hot: one of an interface's method, and one of a
-// function too large to be inlined. It imports nothing, for all that a program
-// imports is compiled anew with its profile.
+// Pgoload spends its time in two calls that the compiler inlines only if a profile shows
+// that they are hot: one of an interface's method, and one of a function that is otherwise
+// too large. It imports nothing, because the go command compiles all imported packages again
+// with the profile.
 package main
 
-// mixer is implemented twice, so that only a profile tells which method is
-// called.
+// mixer is implemented twice, so only a profile shows which method is called.
 type mixer interface{ mix(x uint64) uint64 }
 
 type (
@@ -13,9 +12,9 @@ type (
 	hasher struct{ n uint64 }
 )
 
-// The callees do little most of the time, which makes the call itself count.
-// The arrays give them frames on the stack: without one of its own a function
-// hides its caller from a walk by frame pointers.
+// The callees do little most of the time, so the call itself takes a large share. The arrays
+// give them stack frames: a function without one hides its caller from a walk by frame
+// pointers.
 
 func (a *adder) mix(x uint64) uint64 {
 	if x%4096 == 0 {
