@@ -111,7 +111,7 @@ func TestKernelNamedVmlinux(t *testing.T) {
 	b := newChainBuilder()
 	b.mmap(-1, kernelStart, 0x1000000, kernelStart, "[kernel.kallsyms]_text")
 	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
-	for _, dso := range [][2]string{{"/boot/vmlinux-6.1", id}, {"[ext4]", "00"}, {"/lib/modules/6.1/ext4.ko.xz", "01"}} {
+	for _, dso := range [][2]string{{"/boot/vmlinux-6.1", id}, {"[ext4]", "00"}, {"/lib/modules/6.1/ext4.ko.xz", "01"}, {"/boot/vmlinux-5.10", "03"}} {
 		at := len(b.ids)
 		b.buildID(dso[0], dso[1])
 		b.ids[at+4] = modeKernel // the misc field

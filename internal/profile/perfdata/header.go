@@ -306,7 +306,7 @@ func (f *file) eachBuildID(rs *records, wanted func(record) bool) error {
 			return f.errorf(rec.offset, "build ID cut short")
 		}
 		f.buildIDs[path] = id
-		if rec.misc&modeMask == modeKernel && isVmlinux(path) {
+		if rec.misc&modeMask == modeKernel && isVmlinux(path) && f.buildIDs[profile.KernelPath] == "" {
 			f.buildIDs[profile.KernelPath] = id
 		}
 	}

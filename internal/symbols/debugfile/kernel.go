@@ -29,11 +29,11 @@ func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: build ID of the running kernel: %w", s.what, err)
 	}
-	return f.vmlinux(ctx, s, id, []string{f.release})
+	return f.vmlinux(ctx, s, id, []string{f.release}, hasDebugInfo)
 }
 
-// KernelByBuildID returns the vmlinux with debug info of the kernel with this build ID in
-// lowercase hex. It looks for the running kernel and for those with debug info installed.
+// KernelByBuildID returns the vmlinux with code and debug info of the kernel with this build
+// ID in lowercase hex. It looks for the running kernel and for those with debug info installed.
 // The caller closes the file. If none is found, the error wraps [ErrNotFound] and lists
 // what else was found.
 func (f *Finder) KernelByBuildID(ctx context.Context, id string) (*File, error) {
@@ -53,15 +53,21 @@ func (f *Finder) KernelByBuildID(ctx context.Context, id string) (*File, error) 
 			}
 		}
 	}
-	return f.vmlinux(ctx, s, id, releases)
+	return f.vmlinux(ctx, s, id, releases, func(c *elffile.File) error {
+		if c.Section(".text") == nil {
+			return errors.New("no code in it")
+		}
+		return hasDebugInfo(c)
+	})
 }
 
 // maxReleases bounds the kernels whose debug info is installed.
 const maxReleases = 100
 
-// vmlinux returns the file with the given build ID of a kernel of one of the releases.
-func (f *Finder) vmlinux(ctx context.Context, s *search, id string, releases []string) (*File, error) {
-	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
+// vmlinux returns the file with the given build ID of a kernel of one of the releases, for
+// which check returns no error.
+func (f *Finder) vmlinux(ctx context.Context, s *search, id string, releases []string, check func(*elffile.File) error) (*File, error) {
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), check(c)) }
 	for _, root := range f.roots("") {
 		for _, release := range releases {
 			for _, name := range []string{

@@ -57,7 +57,8 @@ func TestKernel(t *testing.T) {
 
 // A kernel that does not run here is found if its debug info is installed.
 func TestKernelByBuildID(t *testing.T) {
-	vmlinux := string(image(t, id, debugInfo("right")))
+	vmlinux := string(image(t, id, debugInfo("right"), elftest.Section{Name: ".text", Content: []byte{0x90}}))
+	debugOnly := string(image(t, id, debugInfo("right")))
 	const boot, modules = "/usr/lib/debug/boot/vmlinux-6.1.1", "/usr/lib/debug/lib/modules/6.1.1/vmlinux"
 	for _, tt := range []struct {
 		name          string
@@ -69,6 +70,8 @@ func TestKernelByBuildID(t *testing.T) {
 		{"Debian", tree{boot: vmlinux, modules: "->../../../boot/vmlinux-6.1.1"}, id, boot, ""},
 		{"Fedora", tree{modules: vmlinux}, id, modules, ""},
 		{"by build ID", tree{byID: vmlinux}, id, byID, ""},
+		{"with code", tree{modules: debugOnly, byID: vmlinux}, id, byID, ""},
+		{"without code", tree{modules: debugOnly}, id, "", "no code in it"},
 		{"another build", tree{modules: vmlinux}, "eeff0011", "", "build ID is "},
 		{"no build ID", tree{modules: vmlinux}, "../../x", "", "not found"},
 	} {
