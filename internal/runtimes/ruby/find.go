@@ -121,14 +121,14 @@ func called(f *elffile.File, name string) (map[uint64]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := addr + uint64(len(code))
+	start, end := addr, addr+uint64(len(code))
 	targets := map[uint64]bool{}
 	for len(code) > 0 {
 		i, ok := instruction.Decode(code, addr)
 		if !ok {
 			break
 		}
-		if (i.Kind == instruction.Call || i.Kind == instruction.Jump) && (i.Target < end-uint64(len(code)) || i.Target >= end) {
+		if (i.Kind == instruction.Call || i.Kind == instruction.Jump) && (i.Target < start || i.Target >= end) {
 			targets[i.Target] = true
 		}
 		code, addr = code[i.Size:], addr+uint64(i.Size)

@@ -250,9 +250,10 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	defer l.mu.Unlock()
 	if u := l.children[pid]; u != nil {
 		u.sources, u.layout = maps, nil
-		if l.adopt(pid, u) {
-			delete(l.children, pid)
+		if !l.adopt(pid, u) {
+			return // there may still be an entry of the pid's previous owner
 		}
+		delete(l.children, pid)
 	}
 	if p := l.processes[pid]; p != nil && !slices.Equal(p.sources, maps) {
 		l.change(p, maps)
@@ -392,8 +393,9 @@ func (l *Loader) Settled(until uint64) {
 	defer l.mu.Unlock()
 	l.hurry()
 	for child, u := range l.children {
-		if u.at+childTimeout < until && !l.adopt(child, u) {
-			delete(l.children, child) // it has ended
+		if u.at+childTimeout < until {
+			l.adopt(child, u) // or it has ended
+			delete(l.children, child)
 		}
 	}
 	for _, u := range l.children {

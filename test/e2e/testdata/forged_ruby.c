@@ -2,7 +2,8 @@
 /*
  * Pretends to be Ruby 3.3: see ruby_test.go. All control frames run one function, in an endless
  * stack, until its standard input ends. Its strings and tables claim to be endless, too, and the
- * list of tags is a cycle. In mode "garbage", the function is no function.
+ * list of tags is a cycle. In mode "garbage", only the innermost control frame has a function,
+ * and its caller has a string instead.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -20,7 +21,7 @@ static word label[5] = { 0x5 | 1 << 13, 0, ~0ULL >> 1, 0, 0 };
 static word path[5] = { 0x7 | 1 << 13, 0, 0, 0, 0 };
 static word code[4], lines[4096], flags = 0x22220000 | 0x20;
 static word body[32] = { ~0ULL << 32 };
-static word iseq[3] = { 0x1a | 0x7000, 0, (word)body };
+static const word iseq[3] = { 0x1a | 0x7000, 0, (word)body };
 static word execution[4];
 
 struct tag {
@@ -70,7 +71,7 @@ int main(int argc, char **argv)
 	body[16] = ~0ULL;
 	body[17] = (word)lines;
 	if (strcmp(argv[1], "garbage") == 0)
-		iseq[0] = 0x5;
+		stack[7 + 2] = (word)label;
 	execution[0] = execution[2] = (word)stack;
 	execution[1] = words;
 	context = execution;

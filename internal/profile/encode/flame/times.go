@@ -266,14 +266,21 @@ func (t *timedProfile) add(sample uint32, from, duration, weight int64) {
 	}
 }
 
-// shrink halves the number of spans, if it can: it adds up those within a step, and then makes
-// the unit of times coarser.
+// shrink adds up the spans within a step, and then makes the unit of times coarser until
+// half of the room is free, or until there are two spans for each sample: fewer would tell
+// nothing of the time.
 func (t *timedProfile) shrink() {
 	t.merge()
-	for len(t.spans) > t.limit/spanShare/2 && t.steps > 1 {
+	samples := 0
+	for i, s := range t.spans {
+		if i == 0 || s.sample != t.spans[i-1].sample {
+			samples++
+		}
+	}
+	for len(t.spans) > max(t.limit/spanShare/2, 2*samples) && t.steps > 1 {
 		t.coarsen()
 	}
-	t.room = max(t.limit/spanShare, 2*len(t.spans)) // one step has a span for each sample
+	t.room = max(t.limit/spanShare, 2*len(t.spans))
 }
 
 // bound makes the unit of times coarser until there are at most limit entries.

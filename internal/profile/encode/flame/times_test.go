@@ -121,6 +121,16 @@ func TestManyTimes(t *testing.T) {
 	}
 	check(long, length)
 	check(short, 2*length)
+	// Many samples with a few events each keep their times.
+	many := &timedProfile{step: 1, steps: int(length), limit: limit, room: limit / spanShare}
+	for at := range int64(3) {
+		for s := range uint32(limit / 5) {
+			many.add(s, at*length/3, 1, 1)
+		}
+	}
+	if many.bound(); many.steps < 2 {
+		t.Errorf("got %d steps of %d, want several", many.steps, many.step)
+	}
 	// More samples than entries, in one step.
 	timed := &timedProfile{step: 1, steps: 1, limit: limit, room: limit / spanShare}
 	for s := range uint32(3 * limit) {
