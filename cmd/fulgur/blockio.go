@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"fulgur/internal/capture/blockio"
-	"fulgur/internal/session"
 )
 
 // blockIOCommand has the flags of the commands that write profiles, and -Q of bcc's
@@ -38,26 +37,14 @@ Examples:
 }
 
 func (c *blockIOCommand) run(ctx context.Context, env environment) (int, error) {
-	o, err := c.options()
-	if err != nil {
-		return exitUsage, usageError{err}
-	}
-	env.complete(&o.Options)
-	return session.Measure(ctx, o.Options, blockio.New(o.Config))
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, blockio.New(c.config()))
 }
 
-// blockIOOptions are the options that the flags select.
-type blockIOOptions struct {
-	session.Options
-	blockio.Config
-}
-
-// options translates the flags.
-func (c *blockIOCommand) options() (blockIOOptions, error) {
-	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
-	return blockIOOptions{common, blockio.Config{
+// config translates the command's own flags.
+func (c *blockIOCommand) config() blockio.Config {
+	return blockio.Config{
 		Weight:         c.Weight,
 		QueueInLatency: c.Queued,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
-	}}, err
+	}
 }

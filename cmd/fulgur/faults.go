@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"fulgur/internal/capture/faults"
-	"fulgur/internal/session"
 )
 
 // faultsCommand has the flags of the commands that write profiles.
@@ -39,23 +38,10 @@ Examples:
 }
 
 func (c *faultsCommand) run(ctx context.Context, env environment) (int, error) {
-	o, err := c.options()
-	if err != nil {
-		return exitUsage, usageError{err}
-	}
-	env.complete(&o.Options)
-	return session.Measure(ctx, o.Options, faults.New(o.Config))
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, faults.New(c.config()), c.CPU...)
 }
 
-// faultsOptions are the options that the flags select.
-type faultsOptions struct {
-	session.Options
-	faults.Config
-}
-
-// options translates the flags.
-func (c *faultsCommand) options() (faultsOptions, error) {
-	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
-	common.Target.CPUs = c.CPU
-	return faultsOptions{common, faults.Config{Period: uint64(orZero(c.Count)), Offsets: c.Offsets}}, err
+// config translates the command's own flags.
+func (c *faultsCommand) config() faults.Config {
+	return faults.Config{Period: uint64(orZero(c.Count)), Offsets: c.Offsets}
 }

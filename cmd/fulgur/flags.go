@@ -157,12 +157,14 @@ func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
 	}, nil
 }
 
-// measure runs a command that measures what the flags select.
-func (e environment) measure(ctx context.Context, s subjectFlags, f profileFlags, subject source.Subject) (exitCode int, err error) {
+// measure runs a command that measures what the flags select, on the given CPUs; none means
+// all.
+func (e environment) measure(ctx context.Context, s subjectFlags, f profileFlags, subject source.Subject, cpus ...int) (exitCode int, err error) {
 	o, err := sessionOptions(s, f)
 	if err != nil {
 		return exitUsage, usageError{err}
 	}
+	o.Target.CPUs = cpus
 	e.complete(&o)
 	return session.Measure(ctx, o, subject)
 }

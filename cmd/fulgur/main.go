@@ -70,10 +70,13 @@ type commands struct {
 	CompleteEvent completeEventCommand `cmd:"" hidden:"" name:"complete-event"` // clidoc.EventCompleter
 }
 
+// measureGroup is the group of the commands that measure.
+const measureGroup = "measure"
+
 // commandGroups returns the headings of the commands.
 func commandGroups() []kong.Group {
 	return []kong.Group{
-		{Key: "measure", Title: "Measure"},
+		{Key: measureGroup, Title: "Measure"},
 		{Key: "files", Title: "Work on files"},
 		{Key: "fulgur", Title: "fulgur itself"},
 	}
@@ -154,11 +157,16 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 }
 
 // usesCapabilities reports whether a command needs the capabilities of fulgur's
-// file.
+// file: those that measure do.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *countCommand, *latencyCommand, *locksCommand, *allocCommand, *recordCommand, *completeEventCommand, *agentCommand, *boltCommand, *autofdoCommand, *doctorCommand:
+	case *doctorCommand, *completeEventCommand:
 		return true
+	}
+	for f := range reflect.TypeFor[commands]().Fields() {
+		if reflect.PointerTo(f.Type) == reflect.TypeOf(c) {
+			return f.Tag.Get("group") == measureGroup
+		}
 	}
 	return false
 }

@@ -86,6 +86,12 @@ func optionsOf(line string) (session.ProfileOptions, error) {
 	return selected.(*profileCommand).options()
 }
 
+// offCPUOptions are the options that the flags select.
+type offCPUOptions struct {
+	session.Options
+	offcpu.Config
+}
+
 func TestOffCPUOptions(t *testing.T) {
 	for line, want := range map[string]offCPUOptions{
 		"offcpu": {},
@@ -105,8 +111,18 @@ func TestOffCPUOptions(t *testing.T) {
 		},
 	} {
 		want.Unwind, want.Interpreters = "auto", "auto"
-		checkOptions(t, line, want, func(c command) (offCPUOptions, error) { return c.(*offCPUCommand).options() })
+		checkOptions(t, line, want, func(c command) (offCPUOptions, error) {
+			own := c.(*offCPUCommand)
+			common, err := sessionOptions(own.subjectFlags, own.profileFlags)
+			return offCPUOptions{common, own.config()}, err
+		})
 	}
+}
+
+// blockIOOptions are the options that the flags select.
+type blockIOOptions struct {
+	session.Options
+	blockio.Config
 }
 
 func TestBlockIOOptions(t *testing.T) {
@@ -118,8 +134,18 @@ func TestBlockIOOptions(t *testing.T) {
 		},
 	} {
 		want.Unwind, want.Interpreters = "auto", "auto"
-		checkOptions(t, line, want, func(c command) (blockIOOptions, error) { return c.(*blockIOCommand).options() })
+		checkOptions(t, line, want, func(c command) (blockIOOptions, error) {
+			own := c.(*blockIOCommand)
+			common, err := sessionOptions(own.subjectFlags, own.profileFlags)
+			return blockIOOptions{common, own.config()}, err
+		})
 	}
+}
+
+// faultsOptions are the options that the flags select.
+type faultsOptions struct {
+	session.Options
+	faults.Config
 }
 
 func TestFaultsOptions(t *testing.T) {
@@ -132,7 +158,12 @@ func TestFaultsOptions(t *testing.T) {
 		},
 	} {
 		want.Unwind, want.Interpreters = "auto", "auto"
-		checkOptions(t, line, want, func(c command) (faultsOptions, error) { return c.(*faultsCommand).options() })
+		checkOptions(t, line, want, func(c command) (faultsOptions, error) {
+			own := c.(*faultsCommand)
+			common, err := sessionOptions(own.subjectFlags, own.profileFlags)
+			common.Target.CPUs = own.CPU
+			return faultsOptions{common, own.config()}, err
+		})
 	}
 }
 
@@ -617,5 +648,17 @@ func TestAgentOwners(t *testing.T) {
 	}
 	if !o.Measure.Owners {
 		t.Error("got an agent that does not look up owners")
+	}
+}
+
+// Commands that only read files drop the capabilities of fulgur's file.
+func TestUsesCapabilities(t *testing.T) {
+	for c, want := range map[command]bool{
+		&profileCommand{}: true, &boltCommand{}: true, &doctorCommand{}: true, &completeEventCommand{}: true,
+		&convertCommand{}: false, &viewCommand{}: false, &stepperCommand{}: false,
+	} {
+		if got := usesCapabilities(c); got != want {
+			t.Errorf("%T: got %v, want %v", c, got, want)
+		}
 	}
 }

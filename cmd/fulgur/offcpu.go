@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"fulgur/internal/capture/offcpu"
-	"fulgur/internal/session"
 )
 
 // offCPUCommand has the flags of bcc's offcputime, by name.
@@ -48,23 +47,11 @@ Examples:
 }
 
 func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
-	o, err := c.options()
-	if err != nil {
-		return exitUsage, usageError{err}
-	}
-	env.complete(&o.Options)
-	return session.Measure(ctx, o.Options, offcpu.New(o.Config))
+	return env.measure(ctx, c.subjectFlags, c.profileFlags, offcpu.New(c.config()))
 }
 
-// offCPUOptions are the options that the flags select.
-type offCPUOptions struct {
-	session.Options
-	offcpu.Config
-}
-
-// options translates the flags.
-func (c *offCPUCommand) options() (offCPUOptions, error) {
-	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
+// config translates the command's own flags.
+func (c *offCPUCommand) config() offcpu.Config {
 	threads := offcpu.AllThreads
 	switch {
 	case c.UserThreads:
@@ -72,14 +59,14 @@ func (c *offCPUCommand) options() (offCPUOptions, error) {
 	case c.KernelThreads:
 		threads = offcpu.KernelThreads
 	}
-	return offCPUOptions{common, offcpu.Config{
+	return offcpu.Config{
 		Threads:        threads,
 		States:         offcpu.States(orZero(c.State)),
 		Shortest:       time.Duration(c.MinBlock),
 		Longest:        time.Duration(c.MaxBlock),
 		WakerStacks:    c.WakerStacks,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
-	}}, err
+	}
 }
 
 // micros is a duration, given in microseconds as in bcc's tools.
