@@ -16,28 +16,13 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// DefaultRate is the default of [Options.Rate], as in Go's and tcmalloc's heap profiles.
+// DefaultRate is the default of [Config.Rate], as in Go's and tcmalloc's heap profiles.
 const DefaultRate = 512 << 10
-
-// Options configure the kernel side.
-type Options struct {
-	probe.Options
-	// Rate is the number of bytes between two samples, on average. 1 samples every
-	// allocation.
-	Rate uint32
-	// Live follows sampled allocations until they are freed; PendingEntries limits how
-	// many.
-	Live           bool
-	PendingEntries uint32
-	// MaxOverhead is the share of the target's CPU time that uprobes may take, from 0 to
-	// 1.
-	MaxOverhead float64
-}
 
 // Source is the loaded kernel side.
 type Source struct {
 	attach.Source
-	options  Options
+	live     bool // see [Config.Live]
 	target   target.Target
 	files    files
 	overhead overhead
@@ -46,7 +31,7 @@ type Source struct {
 
 // Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
 // does.
-func Load(o Options) (*Source, error) {
+func Load(o probe.Options, c Config) (*Source, error) {
 	spec, err := bpf.LoadAlloc()
 	if err != nil {
 		return nil, err
@@ -58,14 +43,14 @@ func Load(o Options) (*Source, error) {
 			return nil, err
 		}
 	}
-	if o.Live {
-		spec.Maps[bpf.AllocMapAllocations].MaxEntries = max(o.PendingEntries, 1)
+	if c.Live {
+		spec.Maps[bpf.AllocMapAllocations].MaxEntries = max(c.PendingEntries, 1)
 	}
-	s := &Source{options: o}
-	s.overhead.max = o.MaxOverhead
-	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, map[string]any{
-		bpf.AllocVarRate: uint64(max(o.Rate, 1)),
-		bpf.AllocVarLive: o.Live,
+	s := &Source{live: c.Live}
+	s.overhead.max = c.MaxOverhead
+	s.Snapshots, err = source.LoadWithSnapshots(spec, o, map[string]any{
+		bpf.AllocVarRate: uint64(max(c.Rate, 1)),
+		bpf.AllocVarLive: c.Live,
 	}, counted)
 	if err != nil {
 		return nil, err

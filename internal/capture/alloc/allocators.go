@@ -76,7 +76,7 @@ var family = map[string]program{
 // needsReturn reports whether the end of calls of a function must be known: to measure the
 // outermost call only, or to know the address of the memory.
 func (s *Source) needsReturn(fn function) bool {
-	return fn.program != free && fn.program != inGo && (s.options.Live || fn.program != leaf)
+	return fn.program != free && fn.program != inGo && (s.live || fn.program != leaf)
 }
 
 // markers are functions that only one implementation of malloc has. Its malloc calls no

@@ -93,7 +93,7 @@ func (s *Source) allocatorIn(f *process.File) ([]function, error) {
 		return nil, &unreadable{errOtherMachine}
 	}
 	found, err := find(file)
-	if err == nil && s.options.Live && len(found) > 0 && found[0].program == inGo {
+	if err == nil && s.live && len(found) > 0 && found[0].program == inGo {
 		err = errGoLive
 	}
 	if err == nil && len(found) > 0 {
@@ -142,7 +142,7 @@ func (s *Source) attachTo(f *process.File, found []function) error {
 	for program := free; ; program-- {
 		points = nil
 		for _, fn := range found {
-			if fn.program == program && (s.options.Live || program != free) {
+			if fn.program == program && (s.live || program != free) {
 				points = append(points, point(fn))
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// DefaultOverhead is the default of [Options.MaxOverhead].
+// DefaultOverhead is the default of [Config.MaxOverhead].
 const DefaultOverhead = 0.2
 
 // overhead is the cost of the uprobes. Sampling reduces the number of stack walks, but not of

@@ -21,7 +21,8 @@ const DefaultPendingEntries = 1 << 16
 
 // Config configures [Subject].
 type Config struct {
-	// Rate is as in [Options]; 0 means [DefaultRate].
+	// Rate is the number of bytes between two samples, on average. 1 samples every
+	// allocation; 0 means [DefaultRate].
 	Rate uint32
 	// Live shows memory that was allocated and not freed.
 	Live bool
@@ -69,13 +70,7 @@ func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, f
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
-	s, err := Load(Options{
-		Options:        common,
-		Rate:           m.Rate,
-		Live:           m.Live,
-		PendingEntries: m.PendingEntries,
-		MaxOverhead:    m.MaxOverhead,
-	})
+	s, err := Load(common, m.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -19,17 +19,6 @@ import (
 // DefaultPendingEntries is the default limit of requests in flight to track.
 const DefaultPendingEntries = 1 << 13
 
-// Options configure the kernel side.
-type Options struct {
-	probe.Options
-	// QueueInLatency includes the queue time in the histograms. Otherwise they
-	// begin when the device gets a request.
-	QueueInLatency bool
-	// PendingEntries limits the requests in flight to track; see
-	// [DefaultPendingEntries].
-	PendingEntries uint32
-}
-
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
@@ -42,7 +31,7 @@ type Source struct {
 
 // Load loads the programs and their maps. It returns the kernel's errors as
 // cilium/ebpf does.
-func Load(o Options) (*Source, error) {
+func Load(o probe.Options, c Config) (*Source, error) {
 	spec, err := bpf.LoadBlockIO()
 	if err != nil {
 		return nil, err
@@ -64,12 +53,13 @@ func Load(o Options) (*Source, error) {
 			delete(spec.Programs, name)
 		}
 	}
-	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(o.PendingEntries, 1)
-	p, err := probe.Load(spec, o.Options, map[string]any{bpf.BlockIOVarQueueInLatency: o.QueueInLatency}, counted)
+	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(c.PendingEntries, 1)
+	p, err := probe.Load(spec, o, map[string]any{bpf.BlockIOVarQueueInLatency: c.QueueInLatency}, counted)
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Base: source.Base{Probe: p}, options: o.Options, programs: []string{
+	o.Types = nil // megabytes, which the probe keeps as long as it needs them
+	return &Source{Base: source.Base{Probe: p}, options: o, programs: []string{
 		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestMerge, bpf.BlockIOProgRequestInsert, birth,
 	}}, nil
 }

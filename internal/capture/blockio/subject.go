@@ -75,11 +75,7 @@ func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, t
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
 	m.index = common.Source
-	if m.source, err = Load(Options{
-		Options:        common,
-		QueueInLatency: m.QueueInLatency,
-		PendingEntries: m.PendingEntries,
-	}); err != nil {
+	if m.source, err = Load(common, m.Config); err != nil {
 		return nil, err
 	}
 	return []source.Source{m.source}, nil

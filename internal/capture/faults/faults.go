@@ -22,16 +22,6 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Options configure the kernel side.
-type Options struct {
-	probe.Options
-	// Period counts only every Nth fault of each kind on each CPU, with weight
-	// N.
-	Period uint64
-	// ByPage distinguishes the pages of a file.
-	ByPage bool
-}
-
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
 	source.Base
@@ -44,7 +34,7 @@ type Source struct {
 // Load loads the programs and their maps. If the kernel rejects the program that
 // times the handling of faults, it goes without. It returns the kernel's errors as
 // cilium/ebpf does.
-func Load(o Options) (*Source, error) {
+func Load(o probe.Options, c Config) (*Source, error) {
 	spec, err := bpf.LoadFaults()
 	if err != nil {
 		return nil, err
@@ -56,14 +46,14 @@ func Load(o Options) (*Source, error) {
 	begin := spec.Programs[bpf.FaultsProgFaultBegin]
 	delete(spec.Programs, bpf.FaultsProgFaultBegin)
 	delete(spec.Programs, drop)
-	p, err := probe.Load(spec, o.Options, map[string]any{
-		bpf.FaultsVarByPage:    o.ByPage,
+	p, err := probe.Load(spec, o, map[string]any{
+		bpf.FaultsVarByPage:    c.Offsets,
 		bpf.FaultsVarPageShift: uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
 	}, counted)
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{Base: source.Base{Probe: p}, period: max(o.Period, 1)}
+	s := &Source{Base: source.Base{Probe: p}, period: max(c.Period, 1)}
 	if err := p.Maps[bpf.FaultsMapFaultWalks].Put(uint32(0), p.Programs[walk]); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect the BPF programs: %w", err), s.Close())
 	}

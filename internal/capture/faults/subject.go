@@ -18,7 +18,7 @@ import (
 
 // Config configures [Subject].
 type Config struct {
-	// Period counts every Nth fault; 0 counts all.
+	// Period counts every Nth fault of each kind on each CPU, with weight N; 0 counts all.
 	Period uint64
 	// Offsets distinguishes the pages of files.
 	Offsets bool
@@ -58,7 +58,7 @@ func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
 	// Timeline events have offsets anyway.
 	m.Offsets = m.Offsets && !common.Timeline
 	m.index = common.Source
-	if m.source, err = Load(Options{Options: common, Period: m.Period, ByPage: m.Offsets}); err != nil {
+	if m.source, err = Load(common, m.Config); err != nil {
 		return nil, err
 	}
 	return []source.Source{m.source}, nil

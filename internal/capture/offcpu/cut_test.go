@@ -34,13 +34,10 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 		cuts     = 100
 		nap      = 50_000 // ns
 	)
-	s, err := Load(Options{
-		Options: probe.Options{
-			MaxDepth: 1, SkipUser: true, Timeline: true, Scope: target.Processes,
-			RingSize: 16 << 20, CountEntries: 1,
-		},
-		States: AllStates, PendingEntries: DefaultPendingEntries,
-	})
+	s, err := Load(probe.Options{
+		MaxDepth: 1, SkipUser: true, Timeline: true, Scope: target.Processes,
+		RingSize: 16 << 20, CountEntries: 1,
+	}, Config{States: AllStates, PendingEntries: DefaultPendingEntries})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -45,22 +44,6 @@ const (
 	KernelThreads = Threads(bpf.OffCPUThreadKindTHREADS_KERNEL)
 )
 
-// Options configure the kernel side.
-type Options struct {
-	probe.Options
-	Threads Threads
-	// States selects the states in which threads leave their CPU.
-	States States
-	// Shortest and Longest limit the waits that count. A Longest of 0 means no
-	// limit.
-	Shortest, Longest time.Duration
-	// ByWaker distinguishes wakers.
-	ByWaker bool
-	// PendingEntries limits the waiting threads to track; see
-	// [DefaultPendingEntries].
-	PendingEntries uint32
-}
-
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
@@ -73,7 +56,7 @@ var orcSymbols = []string{"__start_orc_unwind_ip", "__stop_orc_unwind_ip", "__st
 
 // Load loads the programs and their maps. It returns the kernel's errors as
 // cilium/ebpf does.
-func Load(o Options) (*Source, error) {
+func Load(o probe.Options, c Config) (*Source, error) {
 	spec, err := bpf.LoadOffCPU()
 	if err != nil {
 		return nil, err
@@ -89,17 +72,17 @@ func Load(o Options) (*Source, error) {
 	if o.FromStart {
 		delete(spec.Programs, bpf.OffCPUProgOffcpuBegin) // nothing waits yet
 	}
-	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
+	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(c.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)
-	if o.Longest > 0 {
-		longest = uint64(o.Longest)
+	if c.Longest > 0 {
+		longest = uint64(c.Longest)
 	}
-	p, err := probe.Load(spec, o.Options, map[string]any{
-		bpf.OffCPUVarKind:     uint32(o.Threads),
-		bpf.OffCPUVarStates:   uint32(o.States),
-		bpf.OffCPUVarShortest: uint64(o.Shortest),
+	p, err := probe.Load(spec, o, map[string]any{
+		bpf.OffCPUVarKind:     uint32(c.Threads),
+		bpf.OffCPUVarStates:   uint32(c.States),
+		bpf.OffCPUVarShortest: uint64(c.Shortest),
 		bpf.OffCPUVarLongest:  longest,
-		bpf.OffCPUVarByWaker:  o.ByWaker,
+		bpf.OffCPUVarByWaker:  c.WakerStacks,
 
 		bpf.OffCPUVarSwitchHasState: switchHasState,
 	}, counted)

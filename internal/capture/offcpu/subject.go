@@ -15,9 +15,10 @@ import (
 
 // Config configures [Subject].
 type Config struct {
-	// Threads and States select the threads that count.
+	// Threads selects the threads that count, and States those in which they leave
+	// their CPU; 0 means all.
 	Threads Threads
-	States  States // 0 means all
+	States  States
 	// Shortest and Longest limit the waits that count; a Longest of 0 means no
 	// limit.
 	Shortest, Longest time.Duration
@@ -78,15 +79,7 @@ func (m *Subject) chooses() bool {
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
-	s, err := Load(Options{
-		Options:        common,
-		Threads:        m.Threads,
-		States:         m.States,
-		Shortest:       m.Shortest,
-		Longest:        m.Longest,
-		ByWaker:        m.WakerStacks,
-		PendingEntries: m.PendingEntries,
-	})
+	s, err := Load(common, m.Config)
 	if err != nil {
 		return nil, err
 	}
