@@ -98,6 +98,8 @@ func (c *counted) attach(r *branchRun) (err error) {
 	return err
 }
 
+func (c *counted) end(r *branchRun) { r.Limit = countedFor }
+
 func (c *counted) enable() error { return c.counter.Start() }
 
 func (c *counted) disable() error {

@@ -20,6 +20,8 @@ type recorder interface {
 	fmt.Stringer // describes what it does
 	// attach opens everything it needs. The tracker is already running.
 	attach(r *branchRun) error
+	// end sets when r ends by default.
+	end(r *branchRun)
 	enable() error
 	// disable stops recording. Samples recorded so far can still be read.
 	disable() error
@@ -176,6 +178,7 @@ func (h *recorded) attach(r *branchRun) error {
 	return h.source.Attach(r.options.Target, h.event)
 }
 
+func (h *recorded) end(r *branchRun)                         { r.Limit = defaultDuration }
 func (h *recorded) enable() error                            { return h.source.Enable() }
 func (h *recorded) disable() error                           { return h.source.Disable() }
 func (h *recorded) targets() ([]int, error)                  { return h.source.Targets() }

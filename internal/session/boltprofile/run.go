@@ -50,7 +50,7 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 	}
 	r.spaces.processes, r.spaces.binaries = r.Processes, bs
 	err = recorder.attach(r)
-	if _, counts := recorder.(*counted); counts && o.Branches != branchesCounting && errors.Is(err, jumps.ErrUnsupported) {
+	if o.Branches != branchesCounting && errors.Is(err, jumps.ErrUnsupported) {
 		err = r.fallBack(err)
 	}
 	r.end()
@@ -88,21 +88,10 @@ func (r *branchRun) noteExec(record perfevent.Record) {
 
 // end sets when the measurement ends.
 func (r *branchRun) end() {
-	_, stepped := r.recorder.(*stepped)
-	_, counted := r.recorder.(*counted)
-	switch only := r.binaries.only; {
-	case r.options.Duration > 0:
-		r.Limit = r.options.Duration
-	case len(r.options.Command) > 0:
-	case counted:
-		r.Limit = countedFor
-	case !stepped:
-		r.Limit = defaultDuration
-	default:
-		r.Limit = steppedAtMost
-		r.Enough = func() bool { return only != nil && only.Sufficiency() >= sufficient }
+	r.recorder.end(r)
+	if r.options.Duration > 0 || len(r.options.Command) > 0 {
+		r.Limit, r.Enough = r.options.Duration, nil
 	}
-	r.ReleaseFirst = stepped // the launcher must stop tracing the command before stepping
 }
 
 func (r *branchRun) close() error {

@@ -79,6 +79,14 @@ func (s *stepped) attach(r *branchRun) error {
 	return nil
 }
 
+func (s *stepped) end(r *branchRun) {
+	r.ReleaseFirst = true // the launcher must stop tracing the command before stepping
+	r.Limit = steppedAtMost
+	if only := r.binaries.only; only != nil {
+		r.Enough = func() bool { return only.Sufficiency() >= sufficient }
+	}
+}
+
 func (s *stepped) enable() error { return s.members.look() }
 
 func (s *stepped) disable() error {
