@@ -16,6 +16,10 @@ var ErrNone = errors.New("its file system does not answer")
 // within is the time limit of a question.
 const within = 2 * time.Second
 
+// pause is the time after which a wait is counted. On a machine that stalls, a pause may last
+// for seconds, in which the one who answers did not run either, so only this part counts.
+const pause = 50 * time.Millisecond
+
 // maxOpen is the maximum number of unanswered questions. Each occupies a thread, and the
 // Go runtime allows 10,000. The limit should never affect file systems that respond: each
 // one that does not has a single open question, or a few that were asked at the same
@@ -179,26 +183,26 @@ func (r *round[T]) ask() {
 // of finished questions.
 func (r *round[T]) await(p *Patience) int {
 	handed := 0
-	for limit := p.limit(r.asker.within); ; {
-		since := time.Now()
-		timer := time.NewTimer(limit)
-		select {
-		case <-r.answered:
-		case <-timer.C:
-		}
-		timer.Stop()
-		p.spend(time.Since(since))
-		limit = p.limit(r.asker.within)
+	var current *Visit       // the open question after the last wait,
+	var waited time.Duration // and the wait for it
+	for {
+		last := r.wait(p.rest(r.asker.within, waited))
+		p.spend(last)
 
 		r.mu.Lock()
 		answers := r.answers[handed:]
-		if r.visit != nil {
-			// The question may have begun just now.
-			asked := time.Since(r.since)
-			if r.givenUp = asked >= limit; r.givenUp {
-				r.visit.giveUp()
-			}
-			limit -= asked
+		switch r.visit {
+		case nil:
+			waited = 0
+		case current:
+			waited += last
+		default: // it began during the wait
+			waited = min(last, time.Since(r.since))
+		}
+		current = r.visit
+		if current != nil && p.rest(r.asker.within, waited) <= 0 {
+			r.givenUp = true
+			current.giveUp()
 		}
 		givenUp := r.givenUp
 		r.mu.Unlock()
@@ -216,6 +220,19 @@ func (r *round[T]) await(p *Patience) int {
 			return handed
 		}
 	}
+}
+
+// wait waits for answers, at most for a pause, and returns the time that counts.
+func (r *round[T]) wait(most time.Duration) time.Duration {
+	begin := time.Now()
+	most = min(most, pause)
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-r.answered:
+	case <-timer.C:
+	}
+	return min(time.Since(begin), most)
 }
 
 // visit begins a question to who, unless who does not respond or too many others do not.

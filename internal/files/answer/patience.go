@@ -26,17 +26,18 @@ type Patience struct {
 // NewPatience returns an unused Patience.
 func NewPatience() *Patience { return &Patience{left: maxPatience, at: time.Now()} }
 
-// limit returns how long the next question may take, at most longest.
-func (p *Patience) limit(longest time.Duration) time.Duration {
+// rest returns how long a question may still take that was waited for already: in total, it
+// may take at least minPatience, and at most longest.
+func (p *Patience) rest(longest, waited time.Duration) time.Duration {
 	if p == nil {
-		return longest
+		return longest - waited
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.left = min(p.left+now.Sub(p.at)/patienceShare, maxPatience)
 	p.at = now
-	return min(max(p.left, minPatience), longest)
+	return min(max(p.left, minPatience-waited), longest-waited)
 }
 
 // spend records a wait.

@@ -75,10 +75,10 @@ func testPatience(t *testing.T) {
 
 	// Patience recovers with time.
 	time.Sleep(maxPatience * patienceShare)
-	if got := p.limit(time.Hour); got != maxPatience {
+	if got := p.rest(time.Hour, 0); got != maxPatience {
 		t.Errorf("got a limit of %v, want %v", got, maxPatience)
 	}
-	if got := (*Patience)(nil).limit(time.Hour); got != time.Hour {
+	if got := (*Patience)(nil).rest(time.Hour, time.Minute); got != 59*time.Minute {
 		t.Errorf("without Patience: got a limit of %v", got)
 	}
 }
