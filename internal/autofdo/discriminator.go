@@ -1,13 +1,13 @@
 package autofdo
 
 // A discriminator consists of up to three numbers, the lowest bits first: the base
-// discriminator, the duplication factor and the copy. A set lowest bit stands for 0 and is
-// all there is of the number. Otherwise the number has 5 bits, or 12 if the sixth is set
-// (DILocation::encodeDiscriminator in llvm/lib/IR/DebugInfoMetadata.cpp).
+// discriminator, the duplication factor and the copy. If the lowest bit is set, the number is
+// 0 and consists of this bit alone. Otherwise the number has 5 bits, or 12 if the sixth is
+// set (DILocation::encodeDiscriminator in llvm/lib/IR/DebugInfoMetadata.cpp).
 
-// baseDiscriminator returns the base discriminator in d, which distinguishes basic blocks
-// of the same line. Where clang has put the number of a pseudo-probe instead, it is that
-// number.
+// baseDiscriminator returns the base discriminator in d, which distinguishes basic blocks of
+// the same line. If clang stored the number of a pseudo-probe instead, baseDiscriminator
+// returns that number.
 func baseDiscriminator(d uint32) uint32 {
 	if d&7 == 7 {
 		return d >> 3 & 0xffff
@@ -27,8 +27,9 @@ func number(d uint32) uint32 {
 	return d & 0x1f
 }
 
-// duplicationFactor returns the number of copies that the compiler made of the code, by
-// unrolling or vectorizing a loop. Each is executed only in one of as many iterations.
+// duplicationFactor returns the number of copies of the code that the compiler made by
+// unrolling or vectorizing a loop. In n iterations of the source loop, each of n copies is
+// executed once.
 func duplicationFactor(d uint32) uint64 {
 	switch {
 	case d&1 != 0:

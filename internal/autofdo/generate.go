@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/symbols/dwarf"
 )
 
-// Program is a file whose code ran.
+// Program is the profiled program or library.
 type Program struct {
 	// Code is its machine code.
 	Code *bolt.Code
@@ -20,27 +20,28 @@ type Program struct {
 	Debug *dwarf.Data
 	// SymbolsAt returns the names of all symbols that begin at addresses.
 	SymbolsAt func(addrs []uint64) (map[uint64][]string, error)
-	// Flow reports whether its discriminators are flow-sensitive.
+	// Flow is whether its discriminators are flow-sensitive.
 	Flow bool
 }
 
 // Stats counts the input of [Program.Profile].
 type Stats struct {
-	// Counted is the number of times that code ran straight between two branches, and
-	// Impossible the number left out because the code there cannot run straight.
+	// Counted is the number of times that code ran without a branch between two recorded
+	// branches. Impossible is the number of such records left out because the code between
+	// the branches cannot run without another branch.
 	Counted, Impossible uint64
 }
 
 const (
-	// maxStraight bounds code without branches, in bytes.
+	// maxStraight bounds straight-line code, in bytes.
 	maxStraight = 1 << 20
 	// batch is the number of addresses to look up at a time.
 	batch = 1 << 14
 )
 
-// Profile returns the profile of the program, from traces in any order; sorted by From and
-// To, they take the least memory. If debug information is malformed, the error is a [DebugError],
-// and the profile lacks what could not be read.
+// Profile returns the profile of the program. The traces may be in any order; sorting them by
+// From and To saves memory. If debug information is malformed, the error is a [DebugError],
+// and the profile lacks the code that it describes.
 func (p Program) Profile(ctx context.Context, traces iter.Seq2[bolt.Trace, error]) (*sampleprof.Profile, Stats, error) {
 	g := &generator{ctx: ctx, program: p, begins: map[uint64]uint64{}, ends: map[uint64]uint64{}, entries: map[uint64]string{}}
 	g.profile.Flow = p.Flow
@@ -74,7 +75,7 @@ type generator struct {
 	stats   Stats
 	problem error // the first error in the debug information
 
-	// How often straight code began and ended at an address. The last instruction is
+	// How often straight-line code began and ended at an address, the last instruction
 	// included.
 	begins, ends map[uint64]uint64
 	// entries holds the function that begins at the target of a branch, "" if none.
@@ -82,10 +83,10 @@ type generator struct {
 	edges   []edge
 }
 
-// edge is a branch and how often it was taken. from is 0 outside the file.
+// edge is a branch and how often it was taken. from is 0 for a branch from outside the file.
 type edge struct{ from, to, count uint64 }
 
-// note keeps the first error of reading debug information. It returns an error if ctx is
+// note records the first error in the debug information. It returns an error only if ctx is
 // done.
 func (g *generator) note(err error) error {
 	if g.ctx.Err() != nil {
@@ -97,7 +98,7 @@ func (g *generator) note(err error) error {
 	return nil
 }
 
-// readTraces counts calls, and where straight code begins and ends.
+// readTraces counts calls, and the starts and ends of straight-line code.
 func (g *generator) readTraces(traces iter.Seq2[bolt.Trace, error]) error {
 	for t, err := range traces {
 		if err != nil {
@@ -133,7 +134,8 @@ func (g *generator) readTraces(traces iter.Seq2[bolt.Trace, error]) error {
 }
 
 // straight reports whether the code from start to the instruction at end can run without a
-// branch. Branch records of some processors repeat or omit entries.
+// branch. It may be impossible because branch records of some processors repeat or omit
+// entries.
 func (g *generator) straight(start, end uint64) bool {
 	if start > end || end-start > maxStraight {
 		return false
@@ -144,7 +146,7 @@ func (g *generator) straight(start, end uint64) bool {
 			return false
 		}
 		if !known {
-			return true // what follows may be decoded wrongly
+			return true // the code may be decoded wrongly from here on
 		}
 		if flow == disasm.Always {
 			return false
@@ -187,7 +189,7 @@ func (g *generator) countCalls() error {
 	return nil
 }
 
-// findEntries finds out which functions begin at the targets of the edges.
+// findEntries finds the functions that begin at the targets of the edges.
 func (g *generator) findEntries() error {
 	var targets []uint64
 	for _, e := range g.edges {
@@ -220,9 +222,9 @@ func begins(e *dwarf.Extent, addr uint64) bool {
 	return slices.ContainsFunc(e.Ranges, func(r [2]uint64) bool { return r[0] == addr })
 }
 
-// checkParts keeps only those entries of functions in several parts that have a symbol
-// with the function's name. Other parts have other symbols, and which part is first does
-// not show in the debug information of clang.
+// checkParts removes the entries at parts of functions that have no symbol with the
+// function's name. Only the first part has that symbol; clang's debug information does not
+// show which part is first.
 func (g *generator) checkParts(parts []uint64) error {
 	if len(parts) == 0 {
 		return nil
@@ -239,7 +241,7 @@ func (g *generator) checkParts(parts []uint64) error {
 	return nil
 }
 
-// location returns the position of a frame in its function, by which clang finds it.
+// location returns the position of a frame in its function, as clang looks it up.
 func (g *generator) location(f *dwarf.Frame) sampleprof.Location {
 	l := sampleprof.Location{Line: uint32(int(f.Line)-f.Function.StartLine) & 0xffff, Discriminator: f.Discriminator}
 	if !g.program.Flow {
@@ -248,8 +250,8 @@ func (g *generator) location(f *dwarf.Frame) sampleprof.Location {
 	return l
 }
 
-// leaf returns the profile of the innermost of frames, and the frame. It adds total to the
-// profiles of all of them. It returns nil if the function is unknown.
+// leaf returns the profile of the innermost frame, and that frame. It adds total to the
+// profiles of all frames. It returns nil if the function is unknown.
 func (g *generator) leaf(frames []dwarf.Frame, total uint64) (f *sampleprof.Function, at *dwarf.Frame) {
 	for i := range frames {
 		frame := &frames[len(frames)-1-i]
@@ -276,8 +278,8 @@ type instruction struct {
 	addr, size, count uint64
 }
 
-// countCode counts the instructions of all functions that were executed. Those that were
-// not count 0 times: this is how clang knows cold code.
+// countCode counts the instructions of all executed functions. Instructions that were not
+// executed count 0 times, so that clang recognizes cold code.
 func (g *generator) countCode() error {
 	spans, err := g.executed()
 	if err != nil {
@@ -296,7 +298,7 @@ func (g *generator) countCode() error {
 				return err
 			}
 			in := instruction{addr: addr, count: sweep.at(addr)}
-			// Where straight code began is the start of an instruction.
+			// An instruction starts where straight-line code began.
 			in.size = min(uint64(size), limit-addr, sweep.next()-addr)
 			list = append(list, in)
 			addr += in.size
@@ -311,7 +313,7 @@ func (g *generator) countCode() error {
 	return g.count(list)
 }
 
-// executed returns the code of all functions with straight code, sorted and without
+// executed returns the code of all functions with straight-line code, sorted and without
 // overlaps.
 func (g *generator) executed() ([][2]uint64, error) {
 	seen := map[*dwarf.Extent]bool{}
@@ -364,8 +366,9 @@ func (g *generator) count(list []instruction) error {
 	return nil
 }
 
-// raiseCalls raises the counts of locations to the number of calls there. The code of a
-// call may have been moved, or its straight code is unknown.
+// raiseCalls raises the counts of locations to the number of calls there. The count may be
+// lower because the compiler moved the code of the call, or because no straight-line code is
+// known there.
 func (g *generator) raiseCalls() {
 	for _, f := range g.profile.Functions {
 		for _, r := range f.Body {

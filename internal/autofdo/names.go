@@ -2,8 +2,8 @@ package autofdo
 
 import "strings"
 
-// CanonicalName returns the name under which clang looks up a function: without the
-// suffixes of clones (FunctionSamples::getCanonicalFnName in LLVM).
+// CanonicalName returns the name without suffixes of clones. Clang looks functions up by this
+// name (FunctionSamples::getCanonicalFnName in LLVM).
 func CanonicalName(name string) string {
 	for _, suffix := range [...]string{".llvm.", ".part."} {
 		i := strings.LastIndex(name, suffix)
@@ -14,8 +14,8 @@ func CanonicalName(name string) string {
 	return name
 }
 
-// ambiguous reports whether many different functions have this name, so that their counts
-// would mislead clang: initializers that the compiler generates.
+// ambiguous reports whether a program may have many functions of this name, so that their sum
+// would mislead clang. The compiler generates such initializers.
 func ambiguous(name string) bool {
 	return strings.HasPrefix(name, "__cxx_global_var_init") || strings.HasPrefix(name, "__tls_init")
 }

@@ -23,7 +23,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// profgen is the judge.
+// profgen is the reference.
 const profgen = "llvm-profgen-19"
 
 // open opens a program with its debug information.
@@ -46,12 +46,13 @@ func open(t testing.TB, path string) (autofdo.Program, *elffile.File) {
 	return autofdo.Program{Code: bolt.NewCode(f), Debug: data, SymbolsAt: e.SymbolsAt}, f
 }
 
-// span is two addresses: of straight code, or of a branch and its target.
+// span is the start and end of straight-line code, or a branch and its target.
 type span struct{ from, to uint64 }
 
-// possible makes up branches and straight code in the .text of a program: from the targets
-// of branches and the instructions after branches to the next instruction that may branch,
-// and from there to such targets. The rest is impossible: straight code across jumps.
+// possible makes up branches and straight-line code in the .text of a program. Straight-line
+// code leads from a branch target, or from the instruction after a branch, to the next
+// instruction that may branch. Branches lead from there to such starts. Some straight-line
+// code is impossible, since it crosses jumps.
 func possible(t *testing.T, p autofdo.Program, f *elffile.File) (branches, straight map[span]uint64) {
 	t.Helper()
 	text := f.Section(".text")
@@ -96,8 +97,8 @@ func possible(t *testing.T, p autofdo.Program, f *elffile.File) (branches, strai
 	return branches, straight
 }
 
-// unsymbolized is the input of llvm-profgen --unsymbolized-profile. Addresses are relative
-// to the first executable segment.
+// unsymbolized returns the input of llvm-profgen --unsymbolized-profile. Addresses are
+// relative to the first executable segment.
 func unsymbolized(f *elffile.File, branches, straight map[span]uint64) []byte {
 	base := uint64(0)
 	for _, s := range f.Segments() {
@@ -119,8 +120,8 @@ func unsymbolized(f *elffile.File, branches, straight map[span]uint64) []byte {
 	return b.Bytes()
 }
 
-// possibleOnly removes straight code that crosses a jump, which llvm-profgen removes when
-// it reads branch records.
+// possibleOnly removes straight-line code that crosses a jump. llvm-profgen does so when it
+// reads branch records.
 func possibleOnly(p autofdo.Program, straight map[span]uint64) {
 	maps.DeleteFunc(straight, func(s span, _ uint64) bool {
 		for at := s.from; at < s.to; {
@@ -134,7 +135,7 @@ func possibleOnly(p autofdo.Program, straight map[span]uint64) {
 	})
 }
 
-// LLVM's own tool makes the same profile of the same branches, line by line.
+// LLVM's own tool makes the same profile from the same branches, line by line.
 func TestAgainstProfgen(t *testing.T) {
 	judge := testenv.Tool(t, profgen)
 	for name, flags := range map[string][]string{

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// sweep counts how often instructions were executed, in ascending order of addresses.
+// sweep counts how often each instruction was executed, in ascending order of addresses.
 type sweep struct {
 	begins, ends         map[uint64]uint64
 	beginAddrs, endAddrs []uint64
@@ -20,7 +20,7 @@ func newSweep(begins, ends map[uint64]uint64) *sweep {
 	}
 }
 
-// at returns the number of times that straight code covered addr. Addresses must ascend.
+// at returns the number of times that straight-line code covered addr. Addresses must ascend.
 func (s *sweep) at(addr uint64) uint64 {
 	for len(s.beginAddrs) > 0 && s.beginAddrs[0] <= addr {
 		s.active += s.begins[s.beginAddrs[0]]
@@ -33,7 +33,7 @@ func (s *sweep) at(addr uint64) uint64 {
 	return s.active
 }
 
-// next returns the next address where straight code begins, or the highest address.
+// next returns the next address where straight-line code begins, or the highest address.
 func (s *sweep) next() uint64 {
 	if len(s.beginAddrs) > 0 {
 		return s.beginAddrs[0]

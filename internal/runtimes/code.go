@@ -59,8 +59,8 @@ func ParseCode(record []byte) (Identity, Code, error) {
 const Cut = "…"
 
 // Text converts a text of length characters to UTF-8. Characters have width bytes: 1 for
-// Latin-1, 2 for UCS-2, 4 for UTF-32. With width 0, the text is in UTF-8 already and has length
-// bytes. b is the start of the text; "…" marks a truncated one.
+// Latin-1, 2 for UCS-2, 4 for UTF-32. With width 0, the text is already in UTF-8 and has
+// length bytes. If b holds only the start of the text, the result ends with "…".
 func Text(b []byte, length, width uint32) string {
 	if width == 0 {
 		return utf8Text(b, length)
@@ -76,9 +76,9 @@ func Text(b []byte, length, width uint32) string {
 		case 1:
 			s.WriteRune(rune(b[i]))
 		case 2:
-			s.WriteRune(one(rune(binary.NativeEndian.Uint16(b[i:]))))
+			s.WriteRune(validRune(rune(binary.NativeEndian.Uint16(b[i:]))))
 		default:
-			s.WriteRune(one(rune(binary.NativeEndian.Uint32(b[i:]))))
+			s.WriteRune(validRune(rune(binary.NativeEndian.Uint32(b[i:]))))
 		}
 	}
 	if uint64(len(b)) < whole {
@@ -87,8 +87,9 @@ func Text(b []byte, length, width uint32) string {
 	return s.String()
 }
 
-// utf8Text returns a text of length bytes of UTF-8, which begins with b. A text that contains
-// a zero byte, which only forged names do, is truncated there: escaped, the rest could be long.
+// utf8Text returns a text of length bytes of UTF-8, which begins with b. It truncates a text
+// at a zero byte: only forged names contain one, and escaping the rest could make the name
+// long.
 func utf8Text(b []byte, length uint32) string {
 	if i := bytes.IndexByte(b[:min(uint64(len(b)), uint64(length))], 0); i >= 0 {
 		return strings.ToValidUTF8(string(b[:i]), string(utf8.RuneError)) + Cut
@@ -107,8 +108,8 @@ func utf8Text(b []byte, length uint32) string {
 	return strings.ToValidUTF8(string(b), string(utf8.RuneError)) + Cut
 }
 
-// one returns r, or the replacement character if r is not valid in UTF-8.
-func one(r rune) rune {
+// validRune returns r, or the replacement character if r is not valid in UTF-8.
+func validRune(r rune) rune {
 	if !utf8.ValidRune(r) || utf16.IsSurrogate(r) {
 		return utf8.RuneError
 	}

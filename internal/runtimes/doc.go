@@ -1,7 +1,7 @@
-// Package runtimes has the types that all language runtimes share: [Build] describes the
-// runtime in a file, and [Code] a function that the kernel side sends. Each runtime has its
-// own package below, which implements [Runtime], and its own header in bpf/. Package known
-// lists them. See docs/adding-a-runtime.md.
+// Package runtimes has the types that all language runtimes share. [Build] describes the
+// runtime in a file, and [Code] describes a function that the kernel side sent. Each runtime
+// has its own package below, which implements [Runtime], and its own header in bpf/. Package
+// known lists them. See docs/adding-a-runtime.md.
 package runtimes
 
 import (
@@ -15,14 +15,14 @@ type Kind = bpf.RuntimeKind
 // Runtime is a language runtime whose frames the kernel side can read. Its methods are
 // safe for concurrent use.
 type Runtime interface {
-	// Name is the name of the language, in lowercase.
+	// Name returns the name of the language, in lowercase.
 	Name() string
 	// Detect returns the runtime in a file that a process maps, or nil if the file has
 	// none. It reads the file's contents, not its name.
 	Detect(f *elffile.File) (*Build, error)
 	// Line returns the line of a position in code, 1-based, or 0 if there is none. Each
-	// runtime has its own format of positions and line tables. Position -1 means that
-	// the code has not begun.
+	// runtime has its own format of positions and line tables. Position -1 is before the
+	// first instruction.
 	Line(c *Code, position int) int
 	// ReadsMemory reports whether functions are read from the memory of processes
 	// ([Build.Open]), rather than sent by the kernel side.
@@ -43,9 +43,9 @@ type Build struct {
 	// Place adds bias, the difference between running and link-time addresses, to the
 	// addresses of an entry. glibc means that the process uses that C library.
 	Place func(entry *bpf.RuntimeProcess, bias uint64, glibc bool)
-	// Open completes an entry that Place has made, and returns a reader of the process's
-	// functions. It returns [ErrNotReady] if the runtime has not started yet, and an
-	// [UnknownError] if fulgur cannot read its frames. Open is nil if the kernel side sends
-	// functions.
+	// Open completes an entry after Place has adjusted it, and returns a reader of the
+	// process's functions. It returns [ErrNotReady] if the runtime has not started yet, and
+	// an [UnknownError] if fulgur cannot read its frames. Open is nil if the kernel side
+	// sends functions.
 	Open func(entry *bpf.RuntimeProcess, bias uint64, m Memory) (Reader, error)
 }

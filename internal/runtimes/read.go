@@ -14,8 +14,8 @@ type UnknownError string
 
 func (e UnknownError) Error() string { return string(e) }
 
-// Hash returns the upper half of a hash of words, as the kernel side makes it with
-// hash_step() of bpf/hash.h, beginning with the first word.
+// Hash returns the upper half of the hash of words that the kernel side computes with
+// hash_step() of bpf/hash.h, starting from first.
 func Hash(first uint64, words ...uint64) uint32 {
 	hash := first
 	for _, w := range words {
@@ -32,14 +32,14 @@ type Memory interface {
 	Read(b []byte, addr uint64) error
 }
 
-// Reader reads functions from the memory of a process. It is for runtimes whose kernel side
-// identifies functions, but does not send them. It is not safe for concurrent use.
+// Reader reads functions from the memory of a process, for runtimes whose kernel side only
+// identifies functions. It is not safe for concurrent use.
 type Reader interface {
 	// Places returns the functions of a frame, innermost first: several if the compiler
-	// inlined calls. It returns none if the function is gone. final is false if a later
-	// call may return more, because the process did not answer in time.
+	// inlined calls. It returns none if the function is gone. final is false if a later call
+	// may return more, because the memory could not be read in time.
 	Places(f Frame) (places []Place, final bool)
-	// Kept returns about how many bytes the reader keeps of the process's functions.
+	// Kept returns the approximate size of the reader's caches, in bytes.
 	Kept() int
 }
 
@@ -48,7 +48,7 @@ type Frame struct {
 	Identity
 	// Position is the position in the code, or -1 if it is unknown.
 	Position int
-	// PC is an address in the instruction or call of the native frame, and Compiled means
+	// PC is an address in the current instruction or call of the native frame. Compiled means
 	// that this code is not in a file.
 	PC       uint64
 	Compiled bool

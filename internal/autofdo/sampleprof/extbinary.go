@@ -32,7 +32,7 @@ const (
 	sectionProfiles        = 32
 )
 
-// Flags of sections. Flags of one kind of section are in the upper half.
+// Flags of sections. The upper half has flags that only one kind of section has.
 const (
 	flagCompressed = 1 << 0
 
@@ -120,7 +120,7 @@ func (s *summary) append(b []byte) []byte {
 	return b
 }
 
-// appendNames returns the section of names, each with a NUL at its end.
+// appendNames returns the section of names, each ending with a NUL.
 func appendNames(names []string) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(names)))
 	for _, name := range names {
@@ -129,7 +129,7 @@ func appendNames(names []string) []byte {
 	return b
 }
 
-// appendSymbols returns the section of symbols, each with a NUL at its end.
+// appendSymbols returns the section of symbols, each ending with a NUL.
 func appendSymbols(symbols map[string]struct{}) []byte {
 	var b []byte
 	for _, name := range slices.Sorted(maps.Keys(symbols)) {

@@ -1,10 +1,10 @@
-// Package sampleprof reads, adds up and writes the sample profiles that clang uses
-// (-fprofile-sample-use), in LLVM's text format and in its extensible binary format.
+// Package sampleprof reads, merges and writes clang's sample profiles (-fprofile-sample-use),
+// in LLVM's text format and extensible binary format.
 //
 // A profile counts samples by function and by position in the function's source: the line
-// relative to the function's first line, and a discriminator for code of the same line.
-// Functions that were inlined have a profile of their own at the position of the call. A
-// profile thus still fits after other parts of the program have changed.
+// relative to the function's first line, and a discriminator for code on the same line. An
+// inlined function has a separate profile at the position of the call. Since positions are
+// relative, a profile still fits after other parts of the program have changed.
 //
 // The formats are described in llvm/include/llvm/ProfileData/SampleProfReader.h, and
 // https://clang.llvm.org/docs/UsersManual.html#sample-profile-text-format.
@@ -34,7 +34,7 @@ func (l Location) Compare(o Location) int {
 type Record struct {
 	// Samples is the number of times that the location was executed.
 	Samples uint64
-	// Targets holds the functions that were called there, and how often. It may be nil.
+	// Targets counts the calls at the location by function. It may be nil.
 	Targets map[string]uint64
 }
 
@@ -58,7 +58,7 @@ type Function struct {
 	Inlined map[Call]*Function
 }
 
-// At returns the record at a location, made if necessary.
+// At returns the record at a location, and creates it if necessary.
 func (f *Function) At(l Location) *Record {
 	r := f.Body[l]
 	if r == nil {
@@ -71,7 +71,7 @@ func (f *Function) At(l Location) *Record {
 	return r
 }
 
-// Call returns the profile of an inlined call, made if necessary.
+// Call returns the profile of an inlined call, and creates it if necessary.
 func (f *Function) Call(c Call) *Function {
 	callee := f.Inlined[c]
 	if callee == nil {
@@ -114,10 +114,10 @@ func Product(a, b uint64) uint64 {
 type Profile struct {
 	// Functions holds the functions by linker name.
 	Functions map[string]*Function
-	// Flow reports whether discriminators are flow-sensitive, that is made by clang with
-	// -enable-fs-discriminator. Only the binary format has this mark.
+	// Flow is whether discriminators are flow-sensitive, as clang makes them with
+	// -enable-fs-discriminator. Only the binary format has this flag.
 	Flow bool
-	// Symbols are the functions that the program had, so that clang can distinguish cold
+	// Symbols holds all functions of the profiled program, so that clang can distinguish cold
 	// functions from new ones. It may be nil. Only the binary format has them.
 	Symbols map[string]struct{}
 }
@@ -132,7 +132,7 @@ func (p *Profile) addSymbol(name string) {
 	p.Symbols[name] = struct{}{}
 }
 
-// Function returns the profile of a function, made if necessary.
+// Function returns the profile of a function, and creates it if necessary.
 func (p *Profile) Function(name string) *Function {
 	f := p.Functions[name]
 	if f == nil {
@@ -145,7 +145,7 @@ func (p *Profile) Function(name string) *Function {
 	return f
 }
 
-// Add adds the counts of o to p. The two may then share memory.
+// Add adds the counts of o to p. Afterwards the two may share memory.
 func (p *Profile) Add(o *Profile) {
 	p.Flow = p.Flow || o.Flow
 	for name := range o.Symbols {
@@ -156,7 +156,7 @@ func (p *Profile) Add(o *Profile) {
 	}
 }
 
-// add adds the counts of o, whose depth a reader has bounded.
+// add adds the counts of o. Readers have bounded its depth.
 func (f *Function) add(o *Function) {
 	f.Total, f.Head = Sum(f.Total, o.Total), Sum(f.Head, o.Head)
 	for l, record := range o.Body {
@@ -171,8 +171,7 @@ func (f *Function) add(o *Function) {
 	}
 }
 
-// sorted returns the names of functions in the order of LLVM's writer: the most samples
-// first.
+// sorted returns the names of functions in the order of LLVM's writer: by descending samples.
 func (p *Profile) sorted() []string {
 	return slices.SortedFunc(maps.Keys(p.Functions), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.Functions[b].Total, p.Functions[a].Total), cmp.Compare(a, b))

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxBytes bounds a profile, in bytes; uncompressed, if it is compressed.
+	// maxBytes bounds the uncompressed size of a profile, in bytes.
 	maxBytes = 1 << 30
 	// maxCounts bounds the counts in a profile: locations, call targets and functions.
 	// Chromium's has about two million.
@@ -32,17 +32,16 @@ type SyntaxError struct {
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s: %s: %s", e.File, e.At, e.Problem) }
 
-// ValidName reports whether a function can have this name in a profile. LLVM's text format
-// cannot represent others.
+// ValidName reports whether LLVM's text format can represent the name of a function.
 func ValidName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) &&
 		!strings.ContainsRune("#[!0123456789", rune(name[0]))
 }
 
-// firstBytes begin a binary profile of any kind.
+// firstBytes is the start of every binary profile.
 var firstBytes = binary.AppendUvarint(nil, magic)
 
-// firstLine matches the first line of a profile as text.
+// firstLine matches the first line of a profile in the text format.
 var firstLine = regexp.MustCompile(`\A(?:[ \t]*(?:#.*)?\r?\n)*\S+:[0-9]+:[0-9]+[ \t]*\r?(?:\n|\z)`)
 
 // IsProfile reports whether a file that begins with head, at least a line, is a sample
@@ -51,8 +50,8 @@ func IsProfile(head []byte) bool {
 	return isBinary(head) || firstLine.Match(head)
 }
 
-// isBinary reports whether head begins a binary profile. The lowest byte of the magic
-// number stands for its format, and is in the first two bytes.
+// isBinary reports whether head begins a binary profile. The first two bytes encode the
+// lowest byte of the magic number, which is the number of the format.
 func isBinary(head []byte) bool {
 	return len(head) >= len(firstBytes) && bytes.Equal(head[2:len(firstBytes)], firstBytes[2:])
 }
@@ -86,11 +85,11 @@ type builder struct {
 	counts  int
 }
 
-// errCounts is the problem of a profile that is too large.
+// errCounts is the error for a profile with too many counts.
 var errCounts = fmt.Errorf("more than %d counts", maxCounts)
 
-// take counts n new values.
-func (b *builder) take(n int) error {
+// reserve makes room for n more counts.
+func (b *builder) reserve(n int) error {
 	if b.counts += n; b.counts > maxCounts {
 		return errCounts
 	}

@@ -16,7 +16,7 @@ import (
 // maxSections bounds the sections of a profile. LLVM writes seven or eight.
 const maxSections = 64
 
-// errShort is the problem of data that ends too early.
+// errShort is the error for data that ends too early.
 var errShort = errors.New("cut short")
 
 // readBinary reads the extensible binary format.
@@ -26,7 +26,7 @@ func readBinary(data []byte) (*Profile, error) {
 		return nil, &SyntaxError{At: "header", Problem: err.Error()}
 	}
 	r := binaryReader{}
-	// Names come before what refers to them.
+	// Names come before the sections that refer to them.
 	slices.SortStableFunc(sections, func(a, b section) int { return cmp.Compare(rank(a.kind), rank(b.kind)) })
 	for _, s := range sections {
 		if err := r.section(s); err != nil {
@@ -99,7 +99,7 @@ func uncompress(data []byte, limit uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer // grows with what is there, whatever the size says
+	var b bytes.Buffer // grows with the data, whatever size says
 	if n, err := io.Copy(&b, io.LimitReader(z, int64(size)+1)); err != nil {
 		return nil, err
 	} else if uint64(n) != size {
@@ -142,7 +142,7 @@ func (c *cursor) word() uint64 {
 	return v
 }
 
-// count reads a number of things, each of at least one byte.
+// count reads the number of elements that follow, each of at least one byte.
 func (c *cursor) count() int {
 	n := c.number()
 	if n > uint64(len(c.rest)) {
@@ -178,7 +178,7 @@ func (r *binaryReader) section(s section) error {
 		return r.readNames(s.data)
 	case sectionSymbols:
 		for name := range strings.SplitSeq(strings.TrimRight(string(s.data), "\x00"), "\x00") {
-			if err := r.take(1); err != nil {
+			if err := r.reserve(1); err != nil {
 				return err
 			}
 			r.profile.addSymbol(name)
@@ -202,7 +202,7 @@ func (r *binaryReader) readNames(data []byte) error {
 		if !ValidName(string(name)) {
 			return fmt.Errorf("%.40q is not the name of a function", name)
 		}
-		if err := r.take(1); err != nil {
+		if err := r.reserve(1); err != nil {
 			return err
 		}
 		r.names = append(r.names, string(name))
@@ -211,7 +211,7 @@ func (r *binaryReader) readNames(data []byte) error {
 	return c.err
 }
 
-// unread is a function some of whose inlined calls have not been read yet.
+// unread is a function with inlined calls that have not been read yet.
 type unread struct {
 	f     *Function
 	calls int
@@ -258,7 +258,7 @@ func (r *binaryReader) readProfiles(data []byte) error {
 
 // function reads a function up to its inlined calls.
 func (r *binaryReader) function(c *cursor, to *unread) error {
-	if err := r.take(1); err != nil {
+	if err := r.reserve(1); err != nil {
 		return err
 	}
 	to.f.Total = Sum(to.f.Total, c.number())
@@ -266,7 +266,7 @@ func (r *binaryReader) function(c *cursor, to *unread) error {
 		record := to.f.At(location(c))
 		record.Samples = Sum(record.Samples, c.number())
 		targets := c.count()
-		if err := r.take(1 + targets); err != nil {
+		if err := r.reserve(1 + targets); err != nil {
 			return err
 		}
 		for range targets {

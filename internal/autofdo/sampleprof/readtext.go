@@ -9,7 +9,7 @@ import (
 )
 
 // readText reads the text format. A line without indentation begins a function. A line
-// that is indented by n spaces belongs to the n-th of the nested calls.
+// indented by n spaces belongs to the n-th nested call.
 func readText(data []byte) (*Profile, error) {
 	r := textReader{}
 	number := 0
@@ -36,11 +36,11 @@ type textReader struct {
 	stack []*Function // the nested calls of the current line, outermost first
 }
 
-// errOtherKind is the problem of a profile with calling contexts or pseudo-probes.
+// errOtherKind is the error for a profile with calling contexts or pseudo-probes.
 var errOtherKind = errors.New("a profile by calling contexts or pseudo-probes, which only llvm-profdata can handle")
 
 func (r *textReader) line(text string) error {
-	if err := r.take(1); err != nil {
+	if err := r.reserve(1); err != nil {
 		return err
 	}
 	body := strings.TrimLeft(text, " ")
@@ -114,7 +114,7 @@ func (r *textReader) samples(record *Record, count, targets string) error {
 	}
 	record.Samples = Sum(record.Samples, n)
 	for target, rest := cutWord(targets); target != ""; target, rest = cutWord(rest) {
-		if err := r.take(1); err != nil {
+		if err := r.reserve(1); err != nil {
 			return err
 		}
 		name, count, err := cutName(target)
@@ -126,10 +126,12 @@ func (r *textReader) samples(record *Record, count, targets string) error {
 	return nil
 }
 
-// space separates words. Other white space of Unicode can be in names.
+// space lists the characters that separate words. Names may contain other Unicode white
+// space.
 const space = " \t\r\v\f"
 
-// cutWord splits off the first word. A slice of all words of a line could take much memory.
+// cutWord splits off the first word. Splitting a whole line into words could need much
+// memory.
 func cutWord(text string) (word, rest string) {
 	text = strings.TrimLeft(text, space)
 	if i := strings.IndexAny(text, space); i >= 0 {

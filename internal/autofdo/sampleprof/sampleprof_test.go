@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// text is a profile in the form of LLVM's writer.
+// text is a profile as LLVM writes it.
 const text = `_Z3hotv:1000:7
  1: 20
  2.3: 10 _Z4coldv:8 _Z3fooi:2
@@ -145,7 +145,8 @@ func TestSaturation(t *testing.T) {
 	}
 }
 
-// sections returns a binary profile of given sections: kind, flags and contents.
+// sections returns a binary profile with the given sections. list repeats kind, flags and
+// contents.
 func sections(list ...any) string {
 	head := binary.AppendUvarint(binary.AppendUvarint(nil, 0x5350524f46343204), 103)
 	n := len(list) / 3
@@ -227,7 +228,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A long line of many words takes little memory besides the line.
+// Reading a line of many words needs little more memory than the line itself.
 func TestLongLine(t *testing.T) {
 	const words = 1 << 20
 	allocated := func(first, word string) uint64 {
@@ -249,7 +250,7 @@ func TestLongLine(t *testing.T) {
 	})
 }
 
-// White space of Unicode can be in names.
+// Names may contain Unicode white space.
 func TestUnicodeSpace(t *testing.T) {
 	const data = "f:1:3\n 1: 3 g\u00a0h:2\n 2: i\u2003j:1\n  1: 1\n"
 	if got := write(t, read(t, data), sampleprof.Text); got != data {
@@ -284,7 +285,7 @@ func TestIsProfile(t *testing.T) {
 	}
 }
 
-// Whatever can be read can be written in both formats and read again.
+// Every readable profile can be written in both formats and read again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(text))
 	f.Add([]byte(write(f, read(f, text), sampleprof.Binary)))

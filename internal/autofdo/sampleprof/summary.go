@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// summary describes the distribution of counts (ProfileSummary in LLVM), by which clang
-// decides what is hot.
+// summary describes the distribution of counts (ProfileSummary in LLVM). Clang uses it to
+// decide which code is hot.
 type summary struct {
 	total, max, maxHead uint64
 	counts, functions   uint64
 	cutoffs             []cutoff
 }
 
-// cutoff says how many of the highest counts make up a share of the total.
+// cutoff is the number of highest counts that make up a share of the total.
 type cutoff struct {
 	share    uint64 // of the total, in millionths
 	minCount uint64 // the lowest of these counts

@@ -34,7 +34,7 @@ func (t *textWriter) end() {
 	t.w.Write(t.line)
 }
 
-// location begins a line about a location.
+// location writes the start of a line: the location.
 func (t *textWriter) location(l Location, indent int) {
 	t.line = t.line[:0]
 	for range indent {

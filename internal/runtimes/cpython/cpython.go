@@ -2,8 +2,8 @@
 // (bpf/python.h) needs, and the lines of code objects.
 //
 // A file has CPython if it exports _PyRuntime. From 3.13 on, _PyRuntime begins with the
-// offsets of fields (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h).
-// For earlier versions, this package has a table, made from their headers.
+// offsets of fields (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h). For
+// earlier versions, this package has a table of the offsets in their headers.
 package cpython
 
 import (
@@ -25,8 +25,8 @@ func (Runtime) Name() string { return "python" }
 // ReadsMemory implements [runtimes.Runtime].
 func (Runtime) ReadsMemory() bool { return false }
 
-// Internal implements [runtimes.Runtime]. It finds the shim that calls __init__ from 3.13 on
-// (_Py_InitCleanup in Python/specialize.c). Tracebacks leave it out, too.
+// Internal implements [runtimes.Runtime]. Internal code is the shim that calls __init__ from
+// 3.13 on (_Py_InitCleanup in Python/specialize.c). Tracebacks leave it out too.
 func (Runtime) Internal(c *runtimes.Code) bool {
 	const shim = "__init__"
 	return c.Name == shim && c.File == shim && c.FirstLine == 0
@@ -123,7 +123,7 @@ func (v version) String() string {
 const cookie = "xdebugpy"
 
 // readVersion reads the version from _PyRuntime (from 3.13 on) or Py_Version (from 3.11 on).
-// It recognizes older versions by the symbols that they were the first to export.
+// It recognizes older versions by symbols that they introduced.
 func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 	const size = 8 * maxOffsets
 	if b, err := runtimes.Contents(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
@@ -168,7 +168,7 @@ const (
 
 // threadOffset finds the thread-local variable of the thread's state in CPython 3.15 for
 // amd64. In a program, PyGILState_GetThisThreadState loads it from a constant offset, which
-// threadOffset decodes. In a shared library, the function does not, and the result is
+// threadOffset decodes. In a shared library, the code differs, and threadOffset returns
 // listed.
 func threadOffset(f *elffile.File) (thread uint8, offset int32, err error) {
 	s, ok, err := f.DynamicSymbol("PyGILState_GetThisThreadState")

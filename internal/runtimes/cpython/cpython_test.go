@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// mapped returns the file with the interpreter's code that program maps, and the
+// mapped returns the file mapped by program that has the interpreter's code, and the
 // interpreter's version.
 func mapped(t *testing.T, program string) (path, version string) {
 	t.Helper()

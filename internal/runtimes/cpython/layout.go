@@ -135,7 +135,7 @@ func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 		StringAscii: small(at.strASCII),
 	}
 	l.StringCompact = l.StringAscii + strNotASCII
-	// None is so large that the size overflows.
+	// No offset is so large that the size overflows.
 	last := max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner)
 	ok = ok && last < maxFrame && l.StringAscii <= math.MaxUint8-strNotASCII
 	l.FrameSize = (last + 8) &^ 7
@@ -144,8 +144,8 @@ func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 		max(l.CodeFile, l.CodeName, l.CodeLines, l.CodeLine) <= maxCode
 }
 
-// Limits of the kernel side: the bytes that it reads of a frame, and the largest offset of
-// a field in code; see struct runtime_walk.
+// Limits of the kernel side: the number of bytes that it reads from a frame, and the largest
+// offset of a field in code; see struct runtime_walk.
 const (
 	maxFrame = 112
 	maxCode  = 136

@@ -99,7 +99,7 @@ func TestOldLines(t *testing.T) {
 		"3.9, far":  {9, []byte{2, 127, 0, 73, 2, 0xfe}, map[int]int{0: 1, 1: 1, 2: 201, 3: 201, 4: 199}},
 		"3.10":      {10, []byte{4, 0, 2, 1, 4, 0xff}, map[int]int{0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 0}},
 		"3.10, far": {10, []byte{2, 0, 0, 127, 2, 73}, map[int]int{0: 1, 1: 201, 2: 0}},
-		// An instruction without a line gets the function's.
+		// An instruction without a line gets the function's first line.
 		"3.10, none": {10, []byte{2, 5, 2, 0x80, 2, 1}, map[int]int{0: 6, 1: 1, 2: 7}},
 	} {
 		c := runtimes.Code{Version: test.version, FirstLine: 1, Lines: string(test.table)}

@@ -3,8 +3,8 @@
 // memory of processes.
 //
 // HotSpot describes itself in tables for its Serviceability Agent: gHotSpotVMStructs has the
-// offsets of fields, and others have sizes of types and constants (vmStructs.hpp of HotSpot).
-// The formats of its debug information have no description, so that only tested versions
+// offsets of fields, and other tables have constants and the sizes of types (vmStructs.hpp of
+// HotSpot). No table describes the formats of its debug information, so only tested versions
 // are supported.
 package hotspot
 
@@ -74,7 +74,7 @@ func open(entry *bpf.RuntimeProcess, t tables) (runtimes.Reader, error) {
 		return nil, runtimes.ErrNotReady
 	}
 	if !supported[version] {
-		return nil, runtimes.UnknownError(fmt.Sprintf("java %d: not known yet, its functions are not shown", version))
+		return nil, runtimes.UnknownError(fmt.Sprintf("java %d: not supported yet, its functions are not shown", version))
 	}
 	l, missing := newLayout(d, version)
 	if missing != "" {

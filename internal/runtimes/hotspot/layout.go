@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// errLayout is returned for data that HotSpot would not have.
-var errLayout = errors.New("not data of HotSpot as expected")
+// errLayout is returned for data that HotSpot would not write.
+var errLayout = errors.New("unexpected HotSpot data")
 
 // layout has the offsets of fields in bytes, and sizes of types.
 type layout struct {
@@ -41,7 +41,7 @@ type layout struct {
 	klassIDShift                            uint
 }
 
-// builder collects fields. missing is the first one that there is none of.
+// builder collects fields. missing is the name of the first one that the tables lack.
 type builder struct {
 	*description
 	missing string
@@ -75,8 +75,8 @@ func (b *builder) has(name string) bool {
 	return ok
 }
 
-// newLayout returns the layout of a version. missing is the name of something that the
-// tables lack.
+// newLayout returns the layout of a version. missing is the name of an entry that the tables
+// lack, or empty.
 func newLayout(d *description, version int) (l *layout, missing string) {
 	b := &builder{description: d}
 	l = &layout{
@@ -125,9 +125,10 @@ func newLayout(d *description, version int) (l *layout, missing string) {
 	return l, b.missing
 }
 
-// classID finds the number of classes, which JDK Flight Recorder gives to each class, whether
-// it records or not: see DEFINE_TRACE_ID_FIELD of HotSpot. It is in no table, but after these
-// fields of Klass in all supported versions. Its lowest 16 bits are flags.
+// classID finds the offset of a class's number. JDK Flight Recorder numbers all classes,
+// whether it records or not: see DEFINE_TRACE_ID_FIELD of HotSpot. No table has the offset,
+// but in all supported versions the number follows these fields of Klass. Its lowest 16 bits
+// are flags.
 func (l *layout) classID(b *builder) {
 	after := max(b.field("Klass._vtable_len"), b.field("Klass._access_flags")) + 4
 	l.klassID, l.klassIDShift = (after+7)&^7, 16
@@ -158,7 +159,7 @@ func (l *layout) checkClassID(d *description) error {
 	return nil
 }
 
-// kernelLayout sets the part that the kernel side needs.
+// kernelLayout sets the part of the layout that the kernel side needs.
 func (l *layout) kernelLayout(b *builder) {
 	const head, tail = bpf.HotSpotHead, bpf.HotSpotTail
 	id, orig := l.compileID, b.field("nmethod._orig_pc_offset")
@@ -187,7 +188,7 @@ func (l *layout) kernelLayout(b *builder) {
 		Tail: uint16(start), BlockHeader: uint8(b.of(b.sizes, 64, "HeapBlock")),
 		BlobName: at(l.blobName), BlobFrame: at(b.field("CodeBlob._frame_size")), BlobComplete: at(complete),
 		BlobCode: at(l.code), BlobSize: at(l.blobSize),
-		// The field became shorter with the ones beside it, in 24.
+		// In 24, this field and its neighbors became shorter.
 		CompleteShort: truth[l.immutable >= 0], CodeOffset: truth[l.codeOffset],
 		Method: at(l.nmethodMethod), CompileId: at(id), OrigPc: at(orig), Deopt: at(deopt), DeoptMh: at(mh),
 		DeoptOffsets: truth[b.has("nmethod._deopt_handler_offset")],
@@ -202,7 +203,7 @@ func (l *layout) kernelLayout(b *builder) {
 // maxHeap bounds the size of the code cache; HotSpot's own limit is 2 GiB.
 const maxHeap = 4 << 30
 
-// place completes the entry of a process with the places of its code.
+// place adds the addresses of the process's code to its entry.
 func (l *layout) place(d *description, entry *bpf.RuntimeProcess) error {
 	b := &builder{description: d}
 	length, elements := b.field("GrowableArrayBase._len"), b.field("GrowableArray<int>._data")
@@ -249,7 +250,7 @@ func (l *layout) place(d *description, entry *bpf.RuntimeProcess) error {
 	case failure != nil:
 		return failure
 	case total != h.High-h.Low || entry.Interpreter == 0 || h.SegmentShift == 0:
-		return runtimes.ErrNotReady // some heaps are not made yet
+		return runtimes.ErrNotReady // some heaps do not exist yet
 	case total > maxHeap || h.SegmentShift > 16 || entry.Interpreter < h.Low || entry.InterpreterEnd > h.High:
 		return fmt.Errorf("%w: a code cache of %d bytes", errLayout, total)
 	}

@@ -11,7 +11,8 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// Limits on what a reader reads and keeps of a process. Real programs stay below them.
+// Limits on the data that a reader reads and caches per process. Real programs stay below
+// them.
 const (
 	maxKept    = 32 << 20 // bytes
 	maxSection = 1 << 20  // bytes of a section of an nmethod
@@ -49,7 +50,8 @@ func newReader(l *layout, m runtimes.Memory) *reader {
 // Kept implements [runtimes.Reader].
 func (r *reader) Kept() int { return r.bytes }
 
-// keep counts n bytes that the reader is about to keep. Beyond the limit it drops all others.
+// keep counts n bytes that the reader is about to cache. Above the limit, it empties the
+// caches first.
 func (r *reader) keep(n int) {
 	if r.bytes+n > maxKept {
 		clear(r.methods)
@@ -61,13 +63,13 @@ func (r *reader) keep(n int) {
 	r.bytes += n
 }
 
-// method is what the reader keeps of a Method.
+// method is a cached Method.
 type method struct {
 	code  runtimes.Code
 	lines lines
 }
 
-// nmethod is what the reader keeps of a blob. It has no method if it is a stub.
+// nmethod is a cached blob. It has no method if it is a stub.
 type nmethod struct {
 	id       identity
 	stub     runtimes.Code
@@ -85,7 +87,7 @@ type classKey struct {
 	source                int
 }
 
-// class is what the reader keeps of an InstanceKlass.
+// class is a cached InstanceKlass.
 type class struct{ name, file string }
 
 // Places implements [runtimes.Reader].
@@ -134,14 +136,14 @@ func (r *reader) inlined(n *nmethod, pc uint64) (places []runtimes.Place, err er
 		list = nil
 	}
 	if list == nil {
-		m, err := r.kept(n, n.method)
+		m, err := r.methodIn(n, n.method)
 		if err != nil {
 			return nil, err
 		}
 		return append(places, r.place(m, -1)), nil
 	}
 	for _, s := range list {
-		m, err := r.kept(n, n.methodAt(s.method))
+		m, err := r.methodIn(n, n.methodAt(s.method))
 		if err != nil {
 			return nil, err
 		}
@@ -150,9 +152,9 @@ func (r *reader) inlined(n *nmethod, pc uint64) (places []runtimes.Place, err er
 	return places, nil
 }
 
-// kept returns a method of an nmethod. The nmethod keeps its methods: if it is still there
-// after the method was read, nothing has replaced the method.
-func (r *reader) kept(n *nmethod, addr uint64) (*method, error) {
+// methodIn returns a method of an nmethod. An nmethod keeps its methods alive: if it still
+// exists after the method was read, nothing has replaced the method.
+func (r *reader) methodIn(n *nmethod, addr uint64) (*method, error) {
 	if m := n.known[addr]; m != nil {
 		return m, nil
 	}
@@ -173,7 +175,7 @@ func (n *nmethod) methodAt(index int) uint64 {
 	return binary.LittleEndian.Uint64(n.metadata[8*(index-1):])
 }
 
-// read reads n bytes of an object, which has an even address.
+// read reads n bytes of an object, whose address must be even.
 func (r *reader) read(addr uint64, n int) (object, error) {
 	if addr == 0 || addr%2 != 0 {
 		return nil, fmt.Errorf("%w: an object at %#x", errLayout, addr)
@@ -190,7 +192,7 @@ func (r *reader) data(addr uint64, n int) (object, error) {
 	return b, r.memory.Read(b, addr)
 }
 
-// object is the bytes of an object. Its fields are 0 beyond the end: offsets may be forged.
+// object is the bytes of an object. A field beyond the end is 0, since offsets may be forged.
 type object []byte
 
 func (o object) field(at, size int) []byte {
@@ -216,8 +218,8 @@ type parts struct {
 	check    uint32
 }
 
-// partsOf reads the parts of the method at an address. Its check is as hotspot_check() of
-// bpf/hotspot.h makes it.
+// partsOf reads the parts of the method at an address. Their check is computed like in
+// hotspot_check() of bpf/hotspot.h.
 func (r *reader) partsOf(addr uint64) (p parts, err error) {
 	m, err := r.read(addr, r.methodConst+8)
 	if err != nil {
@@ -267,8 +269,8 @@ func (r *reader) methodOf(id identity) (*method, error) {
 	return m, nil
 }
 
-// readMethod reads a method. Its class has a list of methods with it, and class and constant
-// pool have each other's address.
+// readMethod reads a method. It checks that the class's list of methods contains the method,
+// and that class and constant pool refer to each other.
 func (r *reader) readMethod(id identity) (*method, error) {
 	p, err := r.partsOf(id.address)
 	if err != nil {
@@ -287,7 +289,7 @@ func (r *reader) readMethod(id identity) (*method, error) {
 	}
 	listed := r.listed(p.klass.word(r.klassMethods), id.address, p.constant.half(r.constID))
 	if p.klass.word(r.klassPool) != p.poolAt || !listed {
-		// Intrinsics of method handles are in no list, and have a pool of their own.
+		// Intrinsics of method handles are in no list, and have a separate pool.
 		if class.name != "java.lang.invoke.MethodHandle" {
 			return nil, fmt.Errorf("%w: a method that its class lacks", errLayout)
 		}
@@ -332,7 +334,8 @@ func (r *reader) class(p parts) (c class, err error) {
 	return c, nil
 }
 
-// listed reports whether a class's list of methods has a method. It is mostly at index id.
+// listed reports whether a class's list of methods contains a method. It is usually at index
+// id.
 func (r *reader) listed(list, method uint64, id int) bool {
 	head, err := r.read(list, r.arrayLength+4)
 	if err != nil {
@@ -378,7 +381,7 @@ func (r *reader) symbolAt(p parts, index int) (string, error) {
 	return r.symbol(b.word(0))
 }
 
-// symbol returns a Symbol, marked if it is truncated.
+// symbol returns the text of a Symbol, with "…" at its end if it is truncated.
 func (r *reader) symbol(addr uint64) (string, error) {
 	const short = 48 // bytes of most symbols; the next page may not be readable
 	head, err := r.read(addr, min(short, pageSize-int(addr%pageSize)))
@@ -386,7 +389,7 @@ func (r *reader) symbol(addr uint64) (string, error) {
 		return "", err
 	}
 	if len(head) < max(r.symbolLength+2, r.symbolCount+4) {
-		return "", fmt.Errorf("%w: a symbol in two pages", errLayout)
+		return "", fmt.Errorf("%w: a symbol that crosses a page", errLayout)
 	}
 	n := head.half(r.symbolLength)
 	if head.half(r.symbolCount) == 0 || n == 0 { // the lower half is the number of references
@@ -405,7 +408,7 @@ func (r *reader) symbol(addr uint64) (string, error) {
 	return s, nil
 }
 
-// hidden matches the part of names of hidden classes that differs in each run.
+// hidden matches the part of a hidden class's name that differs in each run.
 var hidden = regexp.MustCompile(`(\$\$Lambda)?(\$\d+)?[+/]0x[0-9a-f]+$`)
 
 // className returns the name of a class as in Java.
@@ -419,12 +422,13 @@ const (
 	nativeName  = "native nmethod"
 )
 
-// heapFrames is the name of a frame in place of those that a virtual thread has in the heap.
+// heapFrames is the name of a frame that replaces the frames of a virtual thread that are in
+// the heap.
 const heapFrames = "(frames in the Java heap)"
 
-// stubName returns the name to show for a blob of stubs. HotSpot moves the frames of a virtual
-// thread to its heap when the thread waits, and later only the most recent ones back: the
-// oldest of these returns to a continuation stub.
+// stubName returns the name to show for a blob of stubs. When a virtual thread waits, HotSpot
+// moves its frames to the heap. Later it moves only the most recent frames back to a stack.
+// The oldest of these returns to a continuation stub.
 func stubName(blob string) string {
 	if strings.HasPrefix(blob, "StubRoutines (continuation") {
 		return heapFrames
@@ -432,8 +436,8 @@ func stubName(blob string) string {
 	return blob
 }
 
-// checkBlob reads the header of a blob and its name, and returns its check as
-// hotspot_compiled() of bpf/hotspot.h makes it.
+// checkBlob reads the header of a blob and its name. It returns the same check as
+// hotspot_compiled() of bpf/hotspot.h.
 func (r *reader) checkBlob(addr uint64) (check uint32, b object, err error) {
 	if b, err = r.read(addr, bpf.HotSpotHead); err != nil {
 		return 0, nil, err

@@ -37,7 +37,7 @@ func layout25() *layout {
 	}
 }
 
-// FuzzPlaces reads methods and blobs in any memory.
+// FuzzPlaces reads methods and blobs in arbitrary memory.
 func FuzzPlaces(f *testing.F) {
 	const start = 0x10000
 	f.Add([]byte("seed"), uint64(start), uint32(0), uint64(start))
@@ -55,7 +55,7 @@ func FuzzPlaces(f *testing.F) {
 				}
 			}
 		}
-		// Without the check.
+		// As if the check matched.
 		if m, err := r.current(addr); err == nil && m.code.Name == "" {
 			t.Error("a method without a name")
 		}
@@ -63,11 +63,11 @@ func FuzzPlaces(f *testing.F) {
 	})
 }
 
-// FuzzForged reads methods and blobs in any memory, with any offsets.
+// FuzzForged reads methods and blobs in arbitrary memory, with arbitrary offsets.
 func FuzzForged(f *testing.F) {
 	const start = 0x10000
 	f.Add(bytes.Repeat([]byte{1, 2, 3, 4}, 30), bytes.Repeat([]byte{0, 0, 1, 0, 0, 0, 0, 0}, 200), false)
-	// The name of blobs is outside of the bytes that are read of them.
+	// A blob's name is outside the bytes that are read from the blob.
 	f.Add(append([]byte{52, 2, 2, 0, 2, 50}, bytes.Repeat([]byte{2}, 60)...), bytes.Repeat([]byte{8, 0, 1, 0, 0, 0, 0, 0}, 200), true)
 	f.Fuzz(func(t *testing.T, offsets, b []byte, old bool) {
 		d := &description{fields: map[string]int{}, sizes: map[string]int{"PcDesc": pcDescSize}, constants: map[string]int{}}
@@ -112,7 +112,7 @@ func FuzzForged(f *testing.F) {
 	})
 }
 
-// A process cannot make the reader keep any number of tables.
+// A process cannot make the reader cache arbitrarily many tables.
 func TestKeepsLimited(t *testing.T) {
 	l := layout25()
 	r := newReader(l, memory{})
@@ -125,7 +125,7 @@ func TestKeepsLimited(t *testing.T) {
 	}
 }
 
-// FuzzTables reads tables in any memory.
+// FuzzTables reads tables in arbitrary memory.
 func FuzzTables(f *testing.F) {
 	const start = 0x10000
 	f.Add([]byte("seed"), uint8(3))
@@ -140,12 +140,12 @@ func FuzzTables(f *testing.F) {
 		copy(padded, b)
 		_, err := open(&entry, tables{pages: pages{memory: memory{start, padded}}, addresses: addresses})
 		if err == nil {
-			t.Error("a JVM in any bytes")
+			t.Error("found a JVM in arbitrary bytes")
 		}
 	})
 }
 
-// Stubs have the names of their blobs, except for those that stand for frames in the heap.
+// Stubs have the names of their blobs, except for stubs that return to frames in the heap.
 func TestStubs(t *testing.T) {
 	const start, text = 0x10000, 0x10000 + 256
 	l := layout25()

@@ -8,8 +8,8 @@ import (
 	"sort"
 )
 
-// stream decodes HotSpot's compressed numbers (UNSIGNED5): up to 5 bytes of 6 bits each, of
-// which large bytes say that more follow. From JDK 20 on, no byte is 0; see
+// stream decodes HotSpot's compressed numbers (UNSIGNED5). A number has up to 5 bytes of 6
+// bits each; after a byte with a large value, more follow. From JDK 20 on, no byte is 0; see
 // src/hotspot/share/utilities/unsigned5.hpp.
 type stream struct {
 	b        []byte
@@ -59,8 +59,8 @@ func (s *stream) signed() int {
 	return int(int32(n>>1) ^ -int32(n&1))
 }
 
-// lineRow is a row of a line table: the line of bytecodes from bci on. Class files have both
-// in 16 bits.
+// lineRow is a row of a line table: the line of bytecodes from bci on. In class files, both
+// have 16 bits.
 type lineRow struct{ bci, line uint16 }
 
 const lineSize = 4 // bytes of a lineRow
@@ -108,9 +108,9 @@ func (l lines) at(bci int) int {
 // flags, each of 4 bytes.
 const pcDescSize = 16
 
-// scopeAt returns the offset of the scope that describes an offset in code, or 0: HotSpot
-// describes the ends of calls and safepoints, sorted by offset, and the scope of the next one
-// is the closest.
+// scopeAt returns the offset of the scope that describes an offset in code, or 0. HotSpot
+// describes only the ends of calls and safepoints, sorted by offset. scopeAt uses the next
+// one.
 func scopeAt(pcs []byte, offset int64) int {
 	n := len(pcs) / pcDescSize
 	i := sort.Search(n, func(i int) bool { return int64(int32(binary.LittleEndian.Uint32(pcs[i*pcDescSize:]))) > offset })
@@ -120,8 +120,8 @@ func scopeAt(pcs []byte, offset int64) int {
 	return int(int32(binary.LittleEndian.Uint32(pcs[i*pcDescSize+4:])))
 }
 
-// scope is a method, by its index in the metadata, and a bytecode in it, or a negative
-// number.
+// scope is a method, by its index in the metadata, and the index of a bytecode in it, or a
+// negative number.
 type scope struct{ method, bci int }
 
 // maxScopes bounds the calls that are inlined into each other. HotSpot's limits are about 15.

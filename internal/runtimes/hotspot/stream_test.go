@@ -84,7 +84,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// Any bytes yield a bounded result.
+// Arbitrary bytes yield a bounded result.
 func FuzzStreams(f *testing.F) {
 	f.Add([]byte{0xff, 0, 7, 4, 0xff, 1, 8, 9}, 5, true)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 1, false)

@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// Limits on the tables. Those of real JVMs have about 800 fields and 1000 constants.
+// Limits on the tables. Real JVMs have about 800 fields and 1000 constants.
 const (
 	maxEntries = 1 << 12
 	maxText    = 256
@@ -27,7 +27,7 @@ var tableSymbols = []string{
 	"gHotSpotVMIntConstantEntryValueOffset", "gHotSpotVMIntConstantEntryArrayStride",
 }
 
-// pages reads the memory of a process in pages, each once.
+// pages reads the memory of a process by pages, and each page only once.
 type pages struct {
 	memory runtimes.Memory
 	cache  map[uint64][]byte
@@ -70,7 +70,7 @@ func (p *pages) word(addr uint64) (uint64, error) {
 	return binary.LittleEndian.Uint64(b), nil
 }
 
-// text returns a string that ends with 0.
+// text returns a string that ends with a zero byte.
 func (p *pages) text(addr uint64) (string, error) {
 	var s []byte
 	for len(s) < maxText {
@@ -178,7 +178,8 @@ func (d *description) static(name string) (uint64, error) {
 	return d.current(addr)
 }
 
-// current returns a word that may change, unlike the words of the tables.
+// current reads a word that may change, unlike the words of the tables, and so bypasses the
+// cache.
 func (d *description) current(addr uint64) (uint64, error) {
 	var b [8]byte
 	err := d.memory.Read(b[:], addr)

@@ -7,18 +7,18 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// Limits on the time for reading functions from the memory of all processes: maxReading at
-// once, and 1/readingShare of the time in the long run. Otherwise many processes with new
-// functions could stall the run.
+// Limits on the time for reading functions from the memory of all processes: maxReading at a
+// time, and in the long run 1/readingShare of the elapsed time. Otherwise many processes with
+// new functions could stall the profiler.
 const (
 	maxReading   = time.Second
 	readingShare = 4
 )
 
-var errBudget = errors.New("functions of other processes take the time for reading")
+var errBudget = errors.New("no time left for reading functions")
 
-// budget is the time left for reading from the memory of processes. Its zero value has none
-// spent. It is not safe for concurrent use.
+// budget is the time left for reading from the memory of processes. The zero value is a full
+// budget. It is not safe for concurrent use.
 type budget struct {
 	spent time.Duration
 	at    time.Time

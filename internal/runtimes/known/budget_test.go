@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// slowMemory answers after some time.
+// slowMemory responds after some time.
 type slowMemory time.Duration
 
 func (m slowMemory) Read([]byte, uint64) error {
@@ -17,7 +17,7 @@ func (m slowMemory) Read([]byte, uint64) error {
 	return nil
 }
 
-// Readers of many processes share the time for reading, and have it again later.
+// Readers of many processes share the time for reading, which is replenished over time.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 10 * time.Millisecond
@@ -41,7 +41,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// keeper is a reader that keeps some bytes.
+// keeper is a reader that caches some bytes.
 type keeper struct {
 	runtimes.Reader
 	bytes int
@@ -49,7 +49,7 @@ type keeper struct {
 
 func (k *keeper) Kept() int { return k.bytes }
 
-// Readers keep a limited number of bytes together: the one that keeps most begins again.
+// The caches of all readers have a common limit. Above it, the largest one is emptied.
 func TestTrackerKept(t *testing.T) {
 	tracker := NewTracker(nil)
 	opened := map[int]int{}

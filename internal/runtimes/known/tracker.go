@@ -24,11 +24,11 @@ import (
 // It is not safe for concurrent use.
 type Tracker struct {
 	processes Processes
-	// files holds the searched files, without keeping them in memory.
+	// files holds the searched files, by weak pointers.
 	files map[weak.Pointer[process.File]]file
 	// readers holds the readers of processes, by PID.
 	readers map[int]reader
-	kept    int // bytes that all readers keep, when each was used last
+	kept    int // bytes that all readers cached, as of each one's last use
 	reads   budget
 	pruned  int // number of files after the last prune
 	unknown map[string]bool
@@ -39,26 +39,27 @@ type Tracker struct {
 const (
 	// minPrune is the number of files below which prune does nothing.
 	minPrune = 1024
-	// maxUnknown limits the unknown runtimes that are named: files may claim any version.
+	// maxUnknown limits the notes about unknown runtimes, because files may claim any
+	// version.
 	maxUnknown = 8
 	// firstRetry is the time after which a runtime that has not started is read again. It
-	// doubles maxBackoff times.
+	// doubles with each retry, up to maxBackoff times.
 	firstRetry = 100 * time.Millisecond
 	maxBackoff = 6
 	// maxTries is the number of failures after which the summary names the runtime.
 	maxTries = 5
 )
 
-// maxKept limits the bytes that all readers keep of functions.
+// maxKept limits the bytes that all readers cache.
 const maxKept = 256 << 20
 
 // reader is the reader of a process image.
 type reader struct {
 	runtimes.Reader // nil if the runtime has not started yet
 	image           uint64
-	open            func() runtimes.Reader // returns another one, or nil
-	since           uint64                 // CLOCK_MONOTONIC in ns: the image runs at least since then
-	kept            int                    // bytes when it was used last
+	open            func() runtimes.Reader // returns a new reader with empty caches, or nil
+	since           uint64                 // CLOCK_MONOTONIC in ns: the image has run at least since then
+	kept            int                    // cached bytes as of its last use
 	entry           bpf.RuntimeProcess
 	memory          runtimes.Memory
 	tries           int
@@ -133,8 +134,8 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	}
 }
 
-// open completes the entry of process pid, and makes its reader. It reports whether the
-// kernel side may read its frames, or request the layout again.
+// open completes the entry of process pid, and opens its reader. It reports false if the
+// kernel side should never read the process's frames.
 func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess, bias uint64) bool {
 	is := t.readers[pid]
 	if is.Reader != nil {
@@ -142,7 +143,8 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 		return true
 	}
 	if is.memory == nil {
-		// Each process has its own patience, so that a slow one costs others no names.
+		// Each process has its own time limit, so that a slow one does not cost other
+		// processes their names.
 		memory := &limitedMemory{process.NewMemory(pid, answer.NewPatience()), &t.reads}
 		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
 		placed := *entry
@@ -161,7 +163,7 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 	}
 	is.next = now.Add(firstRetry << min(is.tries, maxBackoff))
 	is.tries++
-	complete := *entry // without success, it may be half complete
+	complete := *entry // if Open fails, it may be incomplete
 	var err error
 	if is.Reader, err = found.Open(&complete, bias, is.memory); err == nil {
 		*entry = complete
@@ -183,9 +185,9 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 	}
 	slog.Debug("runtime not read", "pid", pid, "error", err)
 	if is.tries >= maxTries {
-		t.noteUnknown(fmt.Sprintf("%s: the memory of a process is not as expected, functions are not shown", Name(runtimes.Kind(entry.Kind))))
+		t.noteUnknown(fmt.Sprintf("%s: unexpected data in the memory of a process, functions are not shown", Name(runtimes.Kind(entry.Kind))))
 	}
-	return true // it may be about to start
+	return true // the runtime may be about to start
 }
 
 // Reader returns the reader of functions of process pid at a time in ns (CLOCK_MONOTONIC). It
@@ -206,7 +208,7 @@ func (t *Tracker) Reader(pid int, time uint64) runtimes.Reader {
 	return t.readers[pid].Reader
 }
 
-// dropLargest replaces the reader that keeps most.
+// dropLargest replaces the reader with the largest caches.
 func (t *Tracker) dropLargest() {
 	largest := -1
 	for pid, r := range t.readers {
@@ -248,7 +250,7 @@ func (t *Tracker) file(f *process.File) file {
 		return is
 	}
 	t.prune()
-	is, err := look(f)
+	is, err := search(f)
 	if err != nil {
 		slog.Debug("file not searched for runtimes", "path", f.Path, "error", err)
 	}
@@ -265,16 +267,16 @@ func (t *Tracker) prune() {
 	t.pruned = len(t.files)
 }
 
-// noteUnknown notes why the frames of a runtime cannot be read.
+// noteUnknown records why the frames of a runtime cannot be read.
 func (t *Tracker) noteUnknown(why string) {
 	if len(t.unknown) >= maxUnknown && !t.unknown[why] {
-		why = "other versions of language runtimes: not known yet, their functions are not shown"
+		why = "other versions of language runtimes: not supported yet, their functions are not shown"
 	}
 	t.unknown[why] = true
 }
 
-// look searches f for a runtime and for glibc.
-func look(f *process.File) (is file, err error) {
+// search searches f for a runtime and for glibc.
+func search(f *process.File) (is file, err error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
 		return is, err

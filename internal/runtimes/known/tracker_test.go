@@ -51,9 +51,9 @@ func (noPlaces) Places(runtimes.Frame) ([]runtimes.Place, bool) { return nil, fa
 
 func (noPlaces) Kept() int { return 0 }
 
-// A runtime that is not ready is read again, but less and less often. The kernel side keeps
-// asking until it is ready.
-func TestTrackerOpensAgain(t *testing.T) {
+// A runtime that is not ready is read again, less and less often. The kernel side requests
+// the process until the runtime is ready.
+func TestTrackerRetries(t *testing.T) {
 	tracker := NewTracker(nil)
 	now := time.Unix(0, 0)
 	tracker.now = func() time.Time { return now }
@@ -106,10 +106,10 @@ func TestTrackerNamesFailures(t *testing.T) {
 		kept  bool // for a later try
 		want  string
 	}{
-		{runtimes.UnknownError("java 99: not known yet"), 1, false, "java 99: not known yet"},
+		{runtimes.UnknownError("java 99: not supported yet"), 1, false, "java 99: not supported yet"},
 		{fs.ErrPermission, 1, false, "java: no permission to read the memory of its processes, functions are not shown"},
 		{io.ErrUnexpectedEOF, maxTries - 1, true, ""},
-		{io.ErrUnexpectedEOF, maxTries, true, "java: the memory of a process is not as expected, functions are not shown"},
+		{io.ErrUnexpectedEOF, maxTries, true, "java: unexpected data in the memory of a process, functions are not shown"},
 	} {
 		tracker := NewTracker(nil)
 		now := time.Unix(0, 0)

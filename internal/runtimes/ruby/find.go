@@ -20,7 +20,7 @@ const (
 	byModule   = uint8(bpf.UnwindRubyContextRUBY_BY_MODULE)
 )
 
-// maxCode limits the bytes of a function that are read.
+// maxCode is the maximum number of bytes to read of a function.
 const maxCode = 4096
 
 // function returns the code of an exported function and its address, or none.
@@ -34,7 +34,7 @@ func function(f *elffile.File, name string) (code []byte, addr uint64, err error
 }
 
 // findContext finds the thread-local variable ruby_current_ec, which rb_thread_current loads
-// first, and sets where it is in l. The instructions depend on the model of thread-local
+// first, and stores its place in l. The instructions depend on the model of thread-local
 // storage: see "ELF Handling For Thread-Local Storage" by Ulrich Drepper.
 func findContext(f *elffile.File, l *layout) (bool, error) {
 	code, addr, err := function(f, "rb_thread_current")
@@ -42,7 +42,7 @@ func findContext(f *elffile.File, l *layout) (bool, error) {
 		return false, err
 	}
 	// after returns the 32 bits after the first occurrence of instructions, and the address
-	// behind them. Unless it is empty, then follows.
+	// after these bits, if the code continues with then.
 	after := func(instructions, then string) (value int32, next uint64, ok bool) {
 		i := bytes.Index(code, []byte(instructions))
 		at := i + len(instructions)
@@ -64,7 +64,8 @@ func findContext(f *elffile.File, l *layout) (bool, error) {
 		{"\x64\x48\x8b\x04\x25", ""}, // mov %fs:v,%rax
 		{"\x48\xc7\xc0", load},       // mov $v,%rax
 	} {
-		// Variables are below the thread pointer. The stack protector's number is above.
+		// Thread-local variables are below the thread pointer; the stack protector's canary
+		// is above it.
 		if v, _, ok := after(move.load, move.then); ok && v < 0 {
 			l.Context, l.At = byOffset, uint64(int64(v))
 			return true, nil
@@ -73,8 +74,8 @@ func findContext(f *elffile.File, l *layout) (bool, error) {
 	return false, nil
 }
 
-// findExec returns the start and end of rb_vm_exec, or 0. Without a symbol, it is the function
-// that both rb_iseq_eval and rb_iseq_eval_main call, but for functions of other files.
+// findExec returns the start and end of rb_vm_exec, or 0. Without a symbol, it is the only
+// function of the same file that both rb_iseq_eval and rb_iseq_eval_main call.
 func findExec(f *elffile.File) (start, end uint64, err error) {
 	s, ok, err := f.DynamicSymbol("rb_vm_exec")
 	if err != nil {
@@ -110,8 +111,8 @@ func findExec(f *elffile.File) (start, end uint64, err error) {
 	return start, bounds[0].End, nil
 }
 
-// called returns the functions of the same file that an exported function calls directly,
-// or to which it jumps.
+// called returns the functions of the same file that an exported function calls or jumps to
+// directly.
 func called(f *elffile.File, name string) (map[uint64]bool, error) {
 	sections, err := f.Sections()
 	if err != nil {
@@ -143,8 +144,8 @@ func called(f *elffile.File, name string) (map[uint64]bool, error) {
 	return targets, nil
 }
 
-// importsJumps reports whether the file calls a C library to jump out of functions. Otherwise,
-// its compiler makes the code for that.
+// importsJumps reports whether the file calls setjmp of a C library to jump out of functions.
+// Otherwise it uses __builtin_setjmp of its compiler.
 func importsJumps(f *elffile.File) (found bool, err error) {
 	sections, err := f.Sections()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // The thread-local variable and the interpreter's function are found without their symbols,
-// whatever the model of thread-local storage is.
+// for each model of thread-local storage.
 func TestFind(t *testing.T) {
 	onAMD64(t)
 	for name, test := range map[string]struct {
@@ -99,7 +99,7 @@ func relocationAt(t *testing.T, f *elf.File, addr uint64) (elf.R_X86_64, uint64)
 	return 0, 0
 }
 
-// A file with another version, or without the functions, is named.
+// The summary names a file with another version, or without the functions.
 func TestUnknown(t *testing.T) {
 	onAMD64(t)
 	for version, want := range map[string]string{

@@ -7,14 +7,15 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// The line table as bpf/ruby.h sends it: the bytes of entries in 8 bytes, entries
-// (iseq_insn_info_entry of iseq.h), and the index from positions to entries.
+// The line table as bpf/ruby.h sends it: the size of the entries in bytes, as a 64-bit
+// number; the entries (iseq_insn_info_entry of iseq.h); and the index from positions to
+// entries.
 const (
 	entriesAt = 8
 	entrySize = 12 // the line is first
 
-	// The index (succ_index_table of iseq.c): words with the numbers of the entries of near
-	// positions, 7 bits each, then blocks.
+	// The index (succ_index_table of iseq.c): words with the numbers of the entries of the
+	// first positions, 7 bits each, then blocks for the other positions.
 	near      = 54
 	nearEach  = 9
 	nearBits  = 7

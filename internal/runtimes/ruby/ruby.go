@@ -2,9 +2,9 @@
 // needs, and the lines of instruction sequences.
 //
 // A file has CRuby if it exports ruby_version. Ruby does not describe its structures, so this
-// package has their offsets by version, from vm_core.h and iseq.h. In stripped files, two
-// things have no symbols: the thread-local variable ruby_current_ec, and the function
-// rb_vm_exec. The code of functions that extensions call shows where they are.
+// package has a table of offsets by version, from vm_core.h and iseq.h. In stripped files,
+// the thread-local variable ruby_current_ec and the function rb_vm_exec have no symbols. The
+// package finds them in the code of functions that are exported for extensions.
 package ruby
 
 import (
@@ -26,8 +26,9 @@ func (Runtime) Name() string { return "ruby" }
 // ReadsMemory implements [runtimes.Runtime].
 func (Runtime) ReadsMemory() bool { return false }
 
-// Internal implements [runtimes.Runtime]. Backtraces of Ruby 3.1 to 3.3 show the runtime's own
-// functions, too, such as Kernel#loop in <internal:kernel>.
+// Internal implements [runtimes.Runtime]. It reports false even for the runtime's own
+// functions, such as Kernel#loop in <internal:kernel>, because backtraces of Ruby 3.1 to 3.3
+// show them too.
 func (Runtime) Internal(*runtimes.Code) bool { return false }
 
 // layout has the offsets of fields.
@@ -42,8 +43,9 @@ var layouts = map[int]layout{
 	4: {FrameSize: 56, BodyInfo: 112, StringText: 24},
 }
 
-// Offsets in rb_vm_tag, which contains what __builtin_setjmp of GCC (5 words) or setjmp of a C
-// library for amd64 (200 bytes) saves: where a jump continues, and the tag after it.
+// Offsets in rb_vm_tag of the address at which a jump continues, and of the next tag.
+// rb_vm_tag contains the buffer of __builtin_setjmp of GCC (5 words) or of setjmp of a C
+// library for amd64 (200 bytes).
 const (
 	tagBuffer     = 16
 	builtinPC     = tagBuffer + 8

@@ -45,7 +45,7 @@ func onAMD64(t *testing.T) {
 	}
 }
 
-// The version matches the interpreter's output, and rb_vm_exec is found like in stripped files.
+// The version matches the interpreter's output, and rb_vm_exec is found as in stripped files.
 func TestDetect(t *testing.T) {
 	onAMD64(t)
 	path, version := library(t)
@@ -71,8 +71,8 @@ func TestDetectNone(t *testing.T) {
 	}
 }
 
-// index returns the index of a table with the given ascending positions of entries, below size,
-// as succ_index_table_create of Ruby's iseq.c makes it.
+// index returns the index of a table whose entries have the given ascending positions, below
+// size. It has the format of succ_index_table_create in Ruby's iseq.c.
 func index(positions []int, size int) []byte {
 	rank := func(position int) (n int) {
 		for _, p := range positions {
@@ -120,7 +120,7 @@ func table(positions, lines []int, size int) string {
 	return string(append(b, index(positions, size)...))
 }
 
-// Positions have the line of the last entry at or before them.
+// A position has the line of the last entry at or before it.
 func TestLine(t *testing.T) {
 	var positions, lines []int
 	for p := 0; p < 1500; p += 1 + p%17 {
@@ -143,7 +143,7 @@ func TestLine(t *testing.T) {
 	if got := (Runtime{}).Line(&one, 99); got != 5 {
 		t.Errorf("got line %d of code in one line, want 5", got)
 	}
-	// Beyond the part that the kernel side sends, there are no lines.
+	// Positions beyond the part that the kernel side sends have no lines.
 	cut := runtimes.Code{Lines: c.Lines[:len(c.Lines)-80]}
 	if got := (Runtime{}).Line(&cut, 1499); got != 0 {
 		t.Errorf("got line %d beyond the table, want none", got)

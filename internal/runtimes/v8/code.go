@@ -12,22 +12,23 @@ import (
 
 // Limits on compiled code. V8 inlines a few dozen calls into a function at most.
 const (
-	maxBefore     = 256 << 10 // bytes of instructions before an address
-	maxCandidates = 64        // objects that may be before the instructions
+	maxBefore     = 256 << 10 // bytes to search before an address
+	maxCandidates = 64        // words that may be the object before the instructions
 	maxCodes      = 1 << 12
 	maxElements   = 1 << 14 // of an array
 	maxTable      = 1 << 20 // bytes of a table
 	maxDepth      = 64      // nested inlined calls
 	maxMisses     = 64      // failed searches for code in missesTime
 	missesTime    = time.Second
-	checkedTime   = 10 * time.Millisecond // V8 is not expected to replace code in less
-	scanBytes     = 4 << 10               // read at once: a page, since the next one may not be readable
+	checkedTime   = 10 * time.Millisecond // how long code counts as unchanged
+	scanBytes     = 4 << 10               // bytes to read at once: a page, since the next page may be unreadable
 )
 
 // codeLayout has the offsets in a Code object, which describes compiled code. Up to V8 11.2,
-// the instructions follow it; later ones follow an InstructionStream that points to it.
+// the instructions follow the Code object. In later versions, they follow an
+// InstructionStream that points to it.
 type codeLayout struct {
-	header        int // from the object before the instructions up to these
+	header        int // from the object before the instructions to the instructions
 	deoptimize    int // deoptimization data
 	positions     int // source position table
 	start         int // address of the instructions; 0 if they follow the Code object
@@ -74,7 +75,7 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 		if c.start > pc {
 			return 1
 		}
-		return -1 // also for the same, so that the search finds the next
+		return -1 // even if equal, so that the search finds the next one
 	}
 	i, _ := slices.BinarySearchFunc(r.codes, pc, byStart)
 	if i > 0 && pc-r.codes[i-1].start < r.codes[i-1].size {
@@ -101,23 +102,23 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 	return c, nil
 }
 
-// bytes returns the memory that the tables of c take.
+// bytes returns the size of the tables of c.
 func (c *compiled) bytes() int { return len(c.contents) + len(c.table) + len(c.inlinings) }
 
-// maySearch returns an error if a search for the code of an address failed lately, or too many
-// did: a failed search costs up to 130 reads.
+// maySearch returns an error if a search for the code of the address, or too many searches,
+// failed lately. A failed search costs up to 130 reads.
 func (r *reader) maySearch(pc uint64) error {
 	if now := r.now(); now.Sub(r.missed) >= missesTime {
 		clear(r.misses)
 		r.missed = now
 	}
 	if r.misses[pc] || len(r.misses) >= maxMisses {
-		return fmt.Errorf("%w: no code at the last searches", errLayout)
+		return fmt.Errorf("%w: no code found recently", errLayout)
 	}
 	return nil
 }
 
-// unchanged reports whether the code is still in its place. V8 reuses the memory of code.
+// unchanged reports whether the code is still at its address. V8 reuses the memory of code.
 func (r *reader) unchanged(c *compiled) bool {
 	if code, err := r.codeOf(c.object); err != nil || code != c.code {
 		return false
@@ -131,7 +132,7 @@ func (r *reader) unchanged(c *compiled) bool {
 }
 
 // findCode searches backwards from an address for the object before the instructions. This
-// works for all versions, and for code that its function has already replaced.
+// works for all versions, and even for code that V8 has already replaced in its function.
 func (r *reader) findCode(pc uint64) (*compiled, error) {
 	candidates := 0
 	for at := pc &^ 7; pc-at < maxBefore; {
@@ -161,7 +162,7 @@ func (r *reader) findCode(pc uint64) (*compiled, error) {
 	return nil, fmt.Errorf("%w: no code within %d bytes", errLayout, maxBefore)
 }
 
-// codeOf returns the Code object of the object before instructions.
+// codeOf returns the Code object that belongs to the object before the instructions.
 func (r *reader) codeOf(object uint64) (uint64, error) {
 	if r.codeLayout.inline {
 		return object, nil
@@ -205,8 +206,8 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 	return c, err
 }
 
-// deoptimization returns the deoptimization data of optimized code. It is not kept: V8 moves
-// the functions that it points to.
+// deoptimization returns the deoptimization data of optimized code. It is not cached, because
+// V8 moves the functions that it points to.
 func (r *reader) deoptimization(c *compiled) (words, error) {
 	l := &r.codeLayout
 	data, err := r.array(c.deoptimize, word, word*maxElements, l.arrays...)
@@ -238,9 +239,9 @@ func (r *reader) unwrap(w uint64) (uint64, error) {
 	return w, nil
 }
 
-// inlined returns the places of an address in compiled code of a function, innermost first,
-// or none if the code has no list of inlined calls, or is of another function. It returns an
-// error if the code is gone, or could not be read.
+// inlined returns the places of an address in compiled code of a function, innermost first.
+// It returns none if the code has no list of inlined calls or belongs to another function,
+// and an error if the code is gone or could not be read.
 func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, error) {
 	c, err := r.codeAt(f.PC)
 	if err != nil || !c.optimized {
@@ -249,7 +250,7 @@ func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, err
 	if c.own != f.Identity {
 		err := r.owned(c, f.Identity)
 		if errors.Is(err, errLayout) {
-			return nil, nil // the frame is incomplete, and has another's function
+			return nil, nil // the frame is incomplete: its function slot is another frame's
 		}
 		if err != nil {
 			return nil, err
@@ -263,7 +264,7 @@ func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, err
 		}
 		pair := c.inlinings[call*inliningSize:]
 		is := own
-		if id := pair.int32(word); id >= 0 { // a call of the function by itself has none
+		if id := pair.int32(word); id >= 0 { // a recursive call has no index
 			if is, err = r.literal(c, id, f.Epoch); err != nil {
 				return nil, err
 			}
@@ -277,7 +278,7 @@ func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, err
 	return append(places, runtimes.Place{Function: own.code, Line: own.lines.at(at)}), nil
 }
 
-// owned checks that optimized code is of a function.
+// owned checks that optimized code belongs to a function.
 func (r *reader) owned(c *compiled, id runtimes.Identity) error {
 	data, err := r.deoptimization(c)
 	if err != nil {
@@ -294,8 +295,8 @@ func (r *reader) owned(c *compiled, id runtimes.Identity) error {
 	return nil
 }
 
-// literal returns an inlined function of code. It is read once: the code names the same one
-// until V8 frees it.
+// literal returns an inlined function of code. It is read only once, because it does not
+// change until V8 frees the code.
 func (r *reader) literal(c *compiled, id int, epoch uint64) (*function, error) {
 	if f := c.literals[id]; f != nil {
 		return f, nil

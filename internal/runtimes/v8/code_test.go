@@ -37,8 +37,8 @@ func (b *builder) align() {
 	}
 }
 
-// compiled adds code of a function into which a call of another one is inlined at code
-// offsets from 10 on. The inlined function begins at position 1 of the source.
+// compiled adds the code of function outer, with an inlined call of inner at code offsets
+// from 10 on. inner begins at position 1 of the source.
 func (b *builder) compiled(outer, inner runtimes.Identity, kind uint64) (start uint64) {
 	source := func(position, call int64) int64 { return (position+1)<<1 | (call+1)<<31 }
 	var table []byte
@@ -105,8 +105,8 @@ func TestInlined(t *testing.T) {
 	}
 }
 
-// FuzzInlined changes the memory of a process with compiled code. The work and the number of
-// functions are bounded, and the outermost function is right.
+// FuzzInlined modifies the memory of a process with compiled code. The work and the number of
+// functions stay bounded, and the outermost function is right.
 func FuzzInlined(f *testing.F) {
 	f.Add(uint16(0), []byte{}, uint16(10))
 	f.Add(uint16(1000), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint16(10))
@@ -126,7 +126,7 @@ func FuzzInlined(f *testing.F) {
 	})
 }
 
-// The collector moved a function: its code points to the new place.
+// The garbage collector moves a function: its code points to the new place.
 func TestInlinedMoved(t *testing.T) {
 	var b builder
 	outer, inner := b.function(), b.function()
@@ -148,7 +148,7 @@ func TestInlinedMoved(t *testing.T) {
 	}
 }
 
-// Searches for code that fail are not repeated, and are limited in number for some time.
+// Failed searches for code are not repeated for some time, and limited in number.
 func TestMisses(t *testing.T) {
 	var b builder
 	id := b.function()
@@ -176,7 +176,7 @@ func TestMisses(t *testing.T) {
 	}
 }
 
-// Lines and tables that are kept are limited in bytes, and scripts beyond the limit have lines.
+// The size of cached lines and tables is limited. Scripts have lines even beyond the limit.
 func TestKept(t *testing.T) {
 	var b builder
 	r := newReader(testLayout, &b)
@@ -195,23 +195,24 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// slow is the memory of a process that does not answer for a while.
+// slow is the memory of a process that does not respond for a while.
 type slow struct {
 	*builder
 	silent bool
 }
 
-var errSilent = errors.New("no answer")
+var errNoAnswer = errors.New("no answer")
 
 func (s *slow) Read(b []byte, addr uint64) error {
 	if s.silent {
-		return errSilent
+		return errNoAnswer
 	}
 	return s.builder.Read(b, addr)
 }
 
-// Places is not final while the process does not answer, and complete afterwards, at once.
-func TestSilent(t *testing.T) {
+// Places is not final while the process does not respond. As soon as it does, Places is
+// complete.
+func TestPlacesNoAnswer(t *testing.T) {
 	var b builder
 	outer, inner := b.function(), b.function()
 	start := b.compiled(outer, inner, 12)
@@ -219,7 +220,7 @@ func TestSilent(t *testing.T) {
 	r := newReader(testLayout, memory)
 	frame := runtimes.Frame{Identity: outer, Position: -1, PC: start + 10, Compiled: true}
 	if _, final := r.Places(runtimes.Frame{Identity: outer, Position: -1}); !final {
-		t.Error("not final although the process answered")
+		t.Error("not final although the process responded")
 	}
 	memory.silent = true
 	for range 2 * maxMisses {
@@ -236,7 +237,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// The inlined functions of known code cost no reads.
+// Cached code with inlined functions costs no reads.
 func TestInlinedAgain(t *testing.T) {
 	var b builder
 	outer, inner := b.function(), b.function()

@@ -11,13 +11,13 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// function is what the reader keeps of a SharedFunctionInfo.
+// function is a cached SharedFunctionInfo.
 type function struct {
 	identity runtimes.Identity
 	code     runtimes.Code
 	lines    lines
-	// table is the source position table of the bytecode, if V8 has made it: it does
-	// when it is asked for a stack trace.
+	// table is the source position table of the bytecode, if it exists. V8 creates it when a
+	// stack trace needs it.
 	table []byte
 	tries int // attempts to read table again
 }
@@ -37,8 +37,8 @@ const (
 // Indexes of words of a ScopeInfo after the map.
 const (
 	scopeFlags, scopeLocals, scopeStart = 0, 2, 3
-	// scopeFirstWithStart is the index of the first word of variable number in versions
-	// that have the function's start before these, from 12.8 on.
+	// scopeFirstWithStart is the index of the first optional word from 12.8 on, where the
+	// function's start comes before the optional words.
 	scopeFirstWithStart = 5
 )
 
@@ -61,7 +61,7 @@ func (h *heap) shared(id runtimes.Identity) (words, error) {
 // sharedSize returns the number of bytes to read of a SharedFunctionInfo.
 func (l *layout) sharedSize() int { return int(l.kernel.SharedNumbers) + numbersSize }
 
-// check returns the check of a SharedFunctionInfo, as v8_frame() of bpf/v8.h makes it.
+// check returns the check of a SharedFunctionInfo. It must match v8_frame() of bpf/v8.h.
 func (h *heap) check(shared words) (uint32, error) {
 	n := int(h.kernel.SharedNumbers)
 	script := shared.at(h.sharedScript)
@@ -92,7 +92,7 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 		f.code.File, f.lines = s.file, s.lines
 		f.code.FirstLine = s.lines.at(start)
 	}
-	// Nothing has moved meanwhile, so all parts belong to one function.
+	// If nothing has moved in the meantime, all parts belong to one function.
 	again, err := r.shared(id)
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 	return f, nil
 }
 
-// name returns the name of a function and its start in the source, in characters, or -1.
-// of is its name or its ScopeInfo.
+// name returns the name of a function and its start in the source, in characters, or -1. of
+// is a pointer to the name or to the function's ScopeInfo.
 func (r *reader) name(of uint64) (name string, start int, err error) {
 	if !isObject(of) {
 		return anonymous, noPosition, nil // a small integer in place of a name
@@ -130,7 +130,7 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	// A small integer up to 12.7, and the lower half of the word after that.
+	// Up to 12.7 a small integer, later the lower half of the word.
 	flags := head.uint32(word * (1 + scopeFlags))
 	if r.scopeFirst < scopeFirstWithStart {
 		flags = head.uint32(word*(1+scopeFlags) + 4)
@@ -191,7 +191,8 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 	return name, start, nil
 }
 
-// shortText returns a string, and marks one of more than limit characters as truncated.
+// shortText returns a string. It truncates a string of more than limit characters and marks
+// it.
 func (r *reader) shortText(object uint64, limit int) (string, error) {
 	s, err := r.text(object, limit+1)
 	if runes := []rune(s); len(runes) > limit {
@@ -200,7 +201,7 @@ func (r *reader) shortText(object uint64, limit int) (string, error) {
 	return s, err
 }
 
-// script is what the reader keeps of a Script.
+// script is a cached Script.
 type script struct {
 	file  string
 	lines lines
@@ -244,8 +245,8 @@ func path(name string) string {
 	return name
 }
 
-// lines returns the ends of lines of a Script: as V8 computed them, or by its text. They are
-// nil if there is neither.
+// lines returns the ends of lines of a Script, either as V8 computed them or from its text.
+// They are nil if it has neither.
 func (r *reader) lines(script words) (lines, error) {
 	ends, err := r.array(script.at(r.scriptLineEnds), word, word*maxLines, r.fixedArray)
 	if !answered(err) {
@@ -276,7 +277,7 @@ const (
 )
 
 // bytecode returns the source position table of a function's bytecode. data is the word of
-// its SharedFunctionInfo: bytecode, or code or data that lead to it.
+// its SharedFunctionInfo that points to the bytecode, or to code or data that lead to it.
 func (r *reader) bytecode(data uint64) ([]byte, error) {
 	is, err := r.typeOf(data)
 	if err != nil {

@@ -19,7 +19,7 @@ type layout struct {
 	stringLength, stringChars                         int // String
 	consFirst, consSecond, thinActual                 int
 	slicedParent, slicedOffset, externalResource      int
-	scopeFirst                                        int // ScopeInfo: index of the first word of variable number
+	scopeFirst                                        int // ScopeInfo: index of the first optional word
 
 	// Instance types.
 	shared, scopeInfo, script, fixedArray  int
@@ -31,23 +31,23 @@ type layout struct {
 	codeLayout                             codeLayout
 }
 
-// Offsets and sizes that V8 does not export, and the kernel side assumes.
+// Offsets and sizes that V8 does not export and that the kernel side assumes.
 const (
 	word        = 8 // pointers are not compressed in Node.js
 	mapAt       = 0
 	dataAt      = 8 // SharedFunctionInfo: code or bytecode
 	numbersSize = 16
-	maxShared   = 72 // bytes that are read of a SharedFunctionInfo
+	maxShared   = 72 // bytes to read from a SharedFunctionInfo
 	maxScript   = 72
-	stringSize  = 32  // bytes that are read of a String
-	maxCode     = 256 // bytes that are read of a Code object
-	// functionTypes is the number of instance types of JSFunction and its subclasses before
-	// V8 exported the last one: itself, constructors of classes, of Array, Promise, RegExp,
-	// and of 11 typed arrays; see src/objects/js-function.tq.
+	stringSize  = 32  // bytes to read from a String
+	maxCode     = 256 // bytes to read from a Code object
+	// functionTypes is the number of instance types of JSFunction and its subclasses in
+	// versions that do not export the last one: JSFunction itself, and the constructors of
+	// classes, Array, Promise, RegExp, and 11 typed arrays; see src/objects/js-function.tq.
 	functionTypes = 16
 )
 
-// constants of V8 that are the same in all supported versions of Node.js.
+// fixed lists constants of V8 that are the same in all supported versions of Node.js.
 var fixed = []struct {
 	name  string
 	value int
@@ -59,7 +59,7 @@ var fixed = []struct {
 }
 
 // readLayout reads the layout from the symbols of V8. missing is the name of a constant that
-// the file lacks or that has an unknown value.
+// the file lacks or that has an unknown value, or empty.
 func readLayout(f *elffile.File, v version) (l layout, missing string, err error) {
 	lookup := func(name string) (int, bool) {
 		if err != nil {
@@ -74,8 +74,8 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		err = e
 		return n, err == nil
 	}
-	// one returns the first of the named constants. The names end with types, which
-	// differ between versions.
+	// one returns the first of the named constants that the file has. The names end with
+	// types, which differ between versions.
 	one := func(limit int, names ...string) int {
 		for _, name := range names {
 			if n, ok := lookup(name); ok {
@@ -163,7 +163,8 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		MapType:        uint8(one(offset, "class_Map__instance_type__uint16_t")),
 		FunctionShared: uint8(one(offset, "class_JSFunction__shared__SharedFunctionInfo")),
 		SharedScript:   uint8(l.sharedScript), SharedNumbers: uint8(numbers),
-		// The number follows in all versions, see src/objects/script.tq. It has no symbol.
+		// The script's ID has no symbol, but in all versions it follows the line ends, see
+		// src/objects/script.tq.
 		ScriptId: uint8(l.scriptLineEnds + word),
 	}
 	if class := l.outside(); class != "" {
@@ -172,8 +173,8 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 	return l, missing, err
 }
 
-// outside returns the class of an object with a field outside the bytes that are read of it,
-// or "" if all fields are inside.
+// outside returns the class of an object with a field beyond the bytes that are read from the
+// object, or "" if there is none.
 func (l *layout) outside() string {
 	code := &l.codeLayout
 	for _, f := range []struct {
@@ -203,8 +204,8 @@ func (l *layout) outside() string {
 	return ""
 }
 
-// readCodeLayout reads the layout of compiled code. V8 11.3 lost the symbols of some fields,
-// and 10.2 never had others.
+// readCodeLayout reads the layout of compiled code. V8 11.3 removed the symbols of some
+// fields, and 10.2 lacks others.
 func readCodeLayout(v version, one func(int, ...string) int, optional func(string) int) codeLayout {
 	const offset, kind = 200, 1<<16 - 1
 	or := func(name string, otherwise int) int {

@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// numbers returns pointers to the offsets and types of a layout, which come from the symbols
-// of a program that may be forged.
+// numbers returns pointers to the offsets and types of a layout. They come from symbols,
+// which may be forged.
 func numbers(l *layout) (all []*int) {
 	for _, of := range []reflect.Value{reflect.ValueOf(l).Elem(), reflect.ValueOf(&l.codeLayout).Elem()} {
 		for i := range of.NumField() {
@@ -21,7 +21,7 @@ func numbers(l *layout) (all []*int) {
 	return all
 }
 
-// A layout with a field outside the bytes that are read of its object is not accepted.
+// A layout with a field beyond the bytes that are read from its object is rejected.
 func TestOutside(t *testing.T) {
 	if class := testLayout.outside(); class != "" {
 		t.Fatalf("%s in the layout of Node.js 24", class)
@@ -45,8 +45,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// FuzzLayout changes numbers of the layout and the memory: the reader returns, and does not
-// fail, also for layouts that readLayout would not accept.
+// FuzzLayout changes numbers of the layout and the memory. The reader returns and does not
+// panic, even for layouts that readLayout would reject.
 func FuzzLayout(f *testing.F) {
 	f.Add([]byte{}, uint16(0), []byte{})
 	f.Add([]byte{11, 200, 0, 16, 255, 255}, uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8})

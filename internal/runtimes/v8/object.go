@@ -10,17 +10,17 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// errLayout is returned for data that V8 would not have.
-var errLayout = errors.New("not an object of V8 as expected")
+// errLayout is returned for data that V8 would not write.
+var errLayout = errors.New("unexpected V8 object")
 
-// answered reports whether an error is about the contents of the memory, or nil. After other
-// errors, a later attempt may succeed.
+// answered reports whether the memory could be read: err is nil or about its contents. After
+// other errors, a later attempt may succeed.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, errLayout) || errors.Is(err, unix.EFAULT)
 }
 
-// heap reads V8's objects. Tagged words are pointers to objects plus 1, or small integers in
-// their upper half.
+// heap reads V8's objects. A tagged word is the address of an object plus 1, or a small
+// integer in the upper half of the word.
 type heap struct {
 	layout
 	memory runtimes.Memory

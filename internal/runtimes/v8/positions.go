@@ -2,7 +2,7 @@ package v8
 
 import "slices"
 
-// noPosition is the place of code without a position in the source.
+// noPosition is the position of code that has none in the source.
 const noPosition = -1
 
 // positionFormat is the format of the code offsets in a source position table.
@@ -16,9 +16,9 @@ const (
 )
 
 // position returns the position in the source, in characters, of an offset in code, and the
-// number of the inlined call that it is in, or -1 for each if it has none. table is a source
-// position table: pairs of differences to the pair before, of code offsets and of positions;
-// see src/codegen/source-position-table.cc.
+// number of the inlined call that contains it. Either is -1 if there is none. table is a
+// source position table: pairs of a code offset and a position, each as the difference from
+// the previous pair; see src/codegen/source-position-table.cc.
 func (format positionFormat) position(table []byte, offset int) (at, inlined int) {
 	code, source := int64(-1), int64(0) // offset -1 is the function's entry
 	found := false
@@ -49,8 +49,8 @@ func (format positionFormat) position(table []byte, offset int) (at, inlined int
 	return fields(source)
 }
 
-// fields splits a position as in V8's class SourcePosition. Positions that are not of the
-// script have the lowest bit.
+// fields splits a position as in V8's class SourcePosition. A set lowest bit marks a position
+// that is not in the script.
 func fields(raw int64) (at, inlined int) {
 	if raw&1 != 0 {
 		return noPosition, noPosition
@@ -58,7 +58,7 @@ func fields(raw int64) (at, inlined int) {
 	return int(raw>>1&(1<<30-1)) - 1, int(raw>>31&(1<<16-1)) - 1
 }
 
-// unsigned decodes a number of variable length, and returns the rest of b; see src/base/vlq.h.
+// unsigned decodes a variable-length number, and returns the rest of b; see src/base/vlq.h.
 func unsigned(b []byte) (n uint64, rest []byte, ok bool) {
 	for i := range min(len(b), 10) {
 		n |= uint64(b[i]&0x7f) << (7 * i)

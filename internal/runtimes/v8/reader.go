@@ -6,7 +6,7 @@ import (
 	"fulgur/internal/runtimes"
 )
 
-// Limits on what a reader keeps of a process. Real programs stay below them.
+// Limits on the data that a reader caches per process. Real programs stay below them.
 const (
 	maxFunctions = 1 << 15
 	maxScripts   = 1 << 12
@@ -25,7 +25,7 @@ type reader struct {
 	functions map[runtimes.Identity]*function
 	scripts   map[scriptKey]script
 	codes     []*compiled     // sorted by start
-	codeMap   uint64          // the first word of objects before instructions, once known
+	codeMap   uint64          // the first word of all objects before instructions, once known
 	kept      int             // bytes of lines and tables
 	misses    map[uint64]bool // addresses without code since missed
 	missed    time.Time
@@ -39,7 +39,8 @@ func newReader(l layout, m runtimes.Memory) *reader {
 	}
 }
 
-// keep counts bytes that the reader is about to keep. Beyond the limit it drops all others.
+// keep counts bytes that the reader is about to cache. Above the limit, it empties the caches
+// first.
 func (r *reader) keep(bytes int) {
 	if r.kept+bytes > maxKept || len(r.functions) >= maxFunctions || len(r.scripts) >= maxScripts || len(r.codes) >= maxCodes {
 		clear(r.functions)
@@ -49,7 +50,7 @@ func (r *reader) keep(bytes int) {
 	r.kept += bytes
 }
 
-// sizes of what the reader keeps, beside bytes of lines and tables.
+// Sizes of cached objects, without their lines and tables.
 const (
 	functionSize = 256
 	codeSize     = 512
@@ -98,18 +99,18 @@ func (r *reader) function(id runtimes.Identity) (*function, error) {
 	return f, nil
 }
 
-// maxRetries bounds the attempts to read a table that V8 makes late.
+// maxRetries bounds the attempts to read a source position table, which V8 may create later.
 const maxRetries = 16
 
-// retry reads the source position table of a function if V8 had not made it the last time.
-// The error says that the memory could not be read.
+// retry reads the source position table of a function if V8 had not created it at the last
+// attempt. It returns an error if the memory could not be read.
 func (r *reader) retry(f *function) error {
 	if f.table != nil || f.tries >= maxRetries {
 		return nil
 	}
 	shared, err := r.shared(f.identity)
 	if err == nil {
-		f.table, err = r.bytecode(shared.at(r.sharedData)) // it may be missing for good
+		f.table, err = r.bytecode(shared.at(r.sharedData)) // V8 may never create it
 		r.keep(len(f.table))
 	}
 	if !answered(err) {

@@ -11,7 +11,7 @@ const (
 	maxName   = 256     // characters of a name
 	maxFile   = 4096    // characters of a file's name
 	maxSource = 8 << 20 // characters of a script
-	maxPieces = 256     // strings that a string consists of
+	maxPieces = 256     // parts of a string
 )
 
 // piece is a part of a string.
@@ -20,8 +20,9 @@ type piece struct {
 	from, size int // characters
 }
 
-// text returns the first limit characters of a string. Strings may be concatenations (cons) of
-// others, parts (sliced) of others, or names of others (thin); see src/objects/string.tq.
+// text returns the first limit characters of a string. A string may be a concatenation of
+// other strings (cons), a part of one (sliced), or a reference to one (thin); see
+// src/objects/string.tq.
 func (h *heap) text(object uint64, limit int) (string, error) {
 	var out strings.Builder
 	left := limit
@@ -54,7 +55,7 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 		case h.seq:
 			err = h.characters(&out, p.object-1+uint64(h.stringChars), is, p, &left)
 		case h.external:
-			// After the resource comes the address of its text.
+			// The address of the text comes after the resource.
 			if is&uncached != 0 {
 				return "", fmt.Errorf("%w: text of an uncached external string", errLayout)
 			}
@@ -69,7 +70,7 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 			todo = append(todo, piece{b.at(h.slicedParent), offset + p.from, p.size})
 		case h.cons:
 			if p.from != 0 || p.size != length {
-				return "", errLayout // V8 makes parts of flat strings only
+				return "", errLayout // V8 slices only flat strings
 			}
 			todo = append(todo, piece{b.at(h.consSecond), 0, -1}, piece{b.at(h.consFirst), 0, -1})
 		default:
@@ -82,8 +83,8 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 	return out.String(), nil
 }
 
-// uncached is the bit of types of external strings that lack the address of their text;
-// see kUncachedExternalStringTag in src/objects/instance-type.h.
+// uncached is a bit in the type of an external string without the address of its text; see
+// kUncachedExternalStringTag in src/objects/instance-type.h.
 const uncached = 1 << 4
 
 // characters appends the characters of a piece whose text begins at an address.

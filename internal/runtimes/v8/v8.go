@@ -2,9 +2,9 @@
 // (bpf/v8.h) needs, and reads the names and lines of JavaScript functions from the memory
 // of processes.
 //
-// V8 describes itself in symbols that begin with v8dbg_, which are constants: the offsets of
-// fields, and the types of objects (tools/gen-postmortem-metadata.py). Programs that lack
-// them, such as Chromium, are not recognized.
+// V8 exports constants whose names begin with v8dbg_: the offsets of fields, and the types of
+// objects (tools/gen-postmortem-metadata.py). Programs without them, such as Chromium, are
+// not recognized.
 package v8
 
 import (
@@ -54,7 +54,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	}
 	b := &runtimes.Build{Version: v.String()}
 	if !v.supported() {
-		b.Unknown = fmt.Sprintf("node with V8 %d.%d: not known yet, its functions are not shown", v.major, v.minor)
+		b.Unknown = fmt.Sprintf("node with V8 %d.%d: not supported yet, its functions are not shown", v.major, v.minor)
 		return b, nil
 	}
 	l, missing, err := readLayout(f, v)
@@ -83,7 +83,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 }
 
 // withoutSymbols returns the runtime of a file that does not export V8's version: an unknown
-// one if it has Node.js, as Electron does, and else none.
+// one if the file contains Node.js, as Electron does, or else nil.
 func withoutSymbols(f *elffile.File) (*runtimes.Build, error) {
 	_, isNode, err := f.DynamicSymbol("node_module_register")
 	if err != nil || !isNode {
@@ -113,7 +113,7 @@ func compare(a, b [2]int) int {
 	return a[1] - b[1]
 }
 
-// constant returns the value of a symbol for an int of C. Constants of 0 have no contents.
+// constant returns the value of a C int. A constant of 0 may be in .bss and have no contents.
 func constant(f *elffile.File, s elffile.Symbol) (int, error) {
 	at, ok := f.Offset(s.Value)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Tables that V8 made, and the positions that node --print-bytecode prints for them.
+// TestPositions decodes tables that V8 created. The positions are from node --print-bytecode.
 func TestPositions(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -47,7 +47,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// FuzzPosition compares the search in a table with the pairs that it was made of.
+// FuzzPosition searches a table generated from known pairs.
 func FuzzPosition(f *testing.F) {
 	f.Add([]byte{1, 10, 2, 20}, 1, true)
 	f.Add([]byte{0, 0, 255, 255, 3, 128}, 300, false)
@@ -171,7 +171,7 @@ type fake struct {
 	bytes []byte
 	reads int
 	sizes int
-	// fails is the number of the read that fails once, as of a process that does not answer.
+	// fails is the number of the read that fails once, as if the process did not respond.
 	fails int
 }
 
@@ -272,8 +272,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A read that fails for want of time costs nothing for good: either the places are not final,
-// or they are complete.
+// A read that times out once loses nothing permanently: either the places are not final, or
+// they are complete.
 func TestPlacesLater(t *testing.T) {
 	want := ""
 	for fails := 0; ; fails++ {
@@ -305,8 +305,8 @@ func TestPlacesLater(t *testing.T) {
 	}
 }
 
-// FuzzPlaces changes the memory of a process with a function. A name never becomes invalid
-// text, and the work is bounded.
+// FuzzPlaces modifies the memory of a process with a function. Names remain valid text, and
+// the work is bounded.
 func FuzzPlaces(f *testing.F) {
 	f.Add(uint16(0), []byte{}, uint16(0))
 	f.Add(uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint16(300))
