@@ -17,15 +17,15 @@ type Binary struct {
 	BuildID string
 	// ExecutableBytes is the number of bytes of machine code in the file.
 	ExecutableBytes uint64
-	// Symbols reports whether the file has a symbol table, which llvm-bolt requires.
-	// Relocations reports whether it has the relocations of its code (--emit-relocs),
-	// without which llvm-bolt cannot move functions.
+	// Symbols is whether the file has a symbol table, which llvm-bolt requires. Relocations
+	// is whether it has the relocations of its code (--emit-relocs), which llvm-bolt needs to
+	// move functions.
 	Symbols, Relocations bool
-	// Optimized reports whether llvm-bolt has written the file.
+	// Optimized is whether llvm-bolt wrote the file.
 	Optimized bool
 
 	fixed bool              // linked at a fixed address (ET_EXEC)
-	whole bool              // all of it counts as code, see NewMapped
+	whole bool              // the whole file counts as code, see NewMapped
 	code  []elffile.Segment // executable PT_LOAD segments
 	base  uint64            // lowest address of code
 
@@ -70,15 +70,15 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	return b, nil
 }
 
-// NewMapped describes a file whose name alone is known. It has a region wherever it
-// is mapped, and [Region.Address] returns the file offset. It has no profile.
+// NewMapped describes a file of which only the name is known. Each of its mappings is a
+// region, and [Region.Address] returns the file offset. It has no profile.
 func NewMapped(name, buildID string) *Binary {
 	return &Binary{Name: name, BuildID: buildID, whole: true}
 }
 
-// readSections finds out what llvm-bolt can do with the file and adds up the machine
-// code: the executable sections or, if sections are stripped, the segments (which may
-// contain read-only data too).
+// readSections determines how llvm-bolt can use the file and adds up the machine code: the
+// executable sections or, if sections are stripped, the segments, which may also contain
+// read-only data.
 func (b *Binary) readSections(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {
@@ -105,8 +105,8 @@ func (b *Binary) readSections(f *elffile.File) error {
 	return nil
 }
 
-// Region returns where a mapping of the file places its code: size bytes at start, from
-// offset in the file. It reports false if the mapping contains no code.
+// Region returns the region of the file's code in a mapping of size bytes at address start,
+// from offset in the file. It reports false if the mapping contains no code.
 //
 // The load bias comes from the executable segment in the mapping, as in BOLT since LLVM
 // 20. Older versions used the first segment, which is wrong if code and read-only data
@@ -130,7 +130,7 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 // FixedLayout returns the layout of a process that runs a binary linked at a fixed
 // address, or an empty one for other binaries.
 func (b *Binary) FixedLayout() Layout {
-	if !b.fixed || b.Kernel() { // the kernel moves itself
+	if !b.fixed || b.Kernel() { // the kernel relocates itself
 		return nil
 	}
 	var l Layout

@@ -22,8 +22,8 @@ type page struct {
 }
 
 const (
-	// pageSize is the size of a page, in bytes. Each page is read with the start of the
-	// next, so that an instruction is always in one piece.
+	// pageSize is the size of a page, in bytes. Each page is read together with the start of
+	// the next, so that it contains all of its last instruction.
 	pageSize   = 16 << 10
 	longestX86 = 15
 	// maxPages bounds the pages in memory.
@@ -78,8 +78,8 @@ func (c *Code) Step(addr uint64) (size int, flow disasm.Flow, known bool, err er
 	return disasm.Step(c.file.Machine(), b)
 }
 
-// Contains returns the part of the range of addresses from start up to limit that is in
-// the same segment as start, and false if there is none.
+// Contains returns the end of the part of the range from start to limit that is in the same
+// segment as start. It reports false if start is in no segment.
 func (c *Code) Contains(start, limit uint64) (uint64, bool) {
 	for _, s := range c.segments {
 		if start-s.Addr < s.FileSize {

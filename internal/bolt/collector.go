@@ -5,14 +5,14 @@ import (
 	"iter"
 )
 
-// Duplicates selects what to do if the newest entry of a branch stack repeats the one
-// before it. Skylake servers record such duplicates in a quarter of all samples, though
-// the branch was taken only once. On other machines it is a loop with a single branch.
+// Duplicates selects how to handle a newest entry of a branch stack that repeats the one
+// before it. On Skylake servers, a quarter of all samples have such duplicates of a branch
+// that was taken only once. On other machines, a repetition is a loop with a single branch.
 type Duplicates int
 
 const (
-	// DetectDuplicates drops them if they are far more frequent than equal neighbors
-	// elsewhere in the stacks.
+	// DetectDuplicates drops repeated newest entries if they are far more frequent than equal
+	// neighbors elsewhere in the stacks.
 	DetectDuplicates Duplicates = iota
 	// KeepDuplicates keeps them, as perf2bolt does.
 	KeepDuplicates
@@ -20,7 +20,7 @@ const (
 	DropDuplicates
 )
 
-// Options configures a [Collector]. The zero value is a good choice.
+// Options configures a [Collector]. The zero value selects good defaults.
 type Options struct {
 	// Strict drops fall-throughs across kernel entries. perf2bolt removes such entries
 	// and treats the entries around them as neighbors, although other code may have run
@@ -31,18 +31,18 @@ type Options struct {
 	ForeignKernel bool
 	// Duplicates selects the handling of repeated newest entries.
 	Duplicates Duplicates
-	// Memory bounds the table of traces, in bytes; the rest goes to temporary files. 0
-	// means DefaultMemory. While the table grows, it takes half as much again.
+	// Memory bounds the table of traces, in bytes; the rest goes to temporary files. 0 means
+	// DefaultMemory. While the table grows, it needs half as much memory in addition.
 	Memory int
 }
 
 // DefaultMemory is the default memory limit of a table of traces, in bytes: room for 1.5
-// million distinct ones.
+// million distinct traces.
 const DefaultMemory = 48 << 20
 
 // Thresholds above which DetectDuplicates assumes that newest entries are duplicates. On
-// Skylake servers their share is 23 to 26 %, against 0.3 % of equal neighbors elsewhere.
-// Where loops with a single branch are hot, the two shares are similar.
+// Skylake servers, 23 to 26 % of the newest entries repeat the one before, but only 0.3 % of
+// the others do. In a program with hot single-branch loops, the two shares are similar.
 const (
 	duplicateShare = 0.05
 	duplicateRatio = 10
@@ -97,10 +97,10 @@ type place struct {
 // Add counts the branch stack of a sample, newest entry first, from a process with the
 // given layout. It does not retain its arguments. Errors come from temporary files.
 //
-// The newest entry has no fall-through, because the code executed after it is unknown.
-// Kernel entries are removed and their neighbors joined (but see [Options.Strict]), as
-// are branches on a mispredicted path, which never took effect. Empty entries, aborted
-// transactions and foreign code break the chain.
+// The newest entry has no fall-through, because the code executed after it is unknown. Kernel
+// entries are removed and their neighbors joined (but see [Options.Strict]). So are branches
+// on a mispredicted path, which never took effect. Empty entries, aborted transactions and
+// foreign code break the chain.
 func (c *Collector) Add(layout Layout, entries []Entry) error {
 	c.stats.Samples++
 	c.stats.Records += uint64(len(entries))
@@ -141,8 +141,8 @@ func (c *Collector) Add(layout Layout, entries []Entry) error {
 	return nil
 }
 
-// AddAddress counts samples at address addr without branch records. A Collector is used
-// either for these or for branches.
+// AddAddress counts samples without branch records at address addr. A Collector counts either
+// such samples or branches, not both.
 func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
 	c.stats.Samples += samples
 	at, _ := locate(layout, addr, nil)
@@ -155,8 +155,8 @@ func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
 	return c.counter.addMany(key{binary: at.binary.id << 1, from: at.offset}, samples)
 }
 
-// AddTrace counts a trace of b, which must be registered, as often as t.Count says. It is
-// for estimates: records are counted by [Collector.Add].
+// AddTrace adds t.Count occurrences of an estimated trace of b, which must be registered. For
+// recorded branches, use [Collector.Add].
 func (c *Collector) AddTrace(b *Binary, t Trace) error {
 	c.stats.Estimated = true
 	c.stats.Records += t.Count
@@ -168,7 +168,7 @@ func (c *Collector) AddTrace(b *Binary, t Trace) error {
 	return c.counter.addMany(key{binary: b.id << 1, from: b.offset(t.From), to: b.offset(t.To), end: b.offset(t.End)}, t.Count)
 }
 
-// AddSamples counts samples whose traces AddTrace gets.
+// AddSamples counts the samples from which the traces passed to AddTrace were estimated.
 func (c *Collector) AddSamples(n uint64) { c.stats.Samples += n }
 
 // locate resolves addr. hint is the region of a nearby address, or nil.
@@ -272,17 +272,17 @@ func (c *Collector) Stats() Stats {
 type Trace struct {
 	// From is the address of the branch, and To the address of its target.
 	From, To uint64
-	// End is the address of the next branch, up to which the code ran straight from To.
-	// It is 0 if unknown.
+	// End is the address of the next branch: the code from To to End ran without a branch. It
+	// is 0 if unknown.
 	End uint64
-	// Count is the number of occurrences, and Mispredicted the number in which the branch
-	// was mispredicted.
+	// Count is the number of occurrences, and Mispredicted the number of occurrences with a
+	// mispredicted branch.
 	Count, Mispredicted uint64
 }
 
-// Each calls yield for every registered binary, in order of registration, with the
-// binary's distinct traces sorted by From, To and End. It stops at the first error of
-// yield. Nothing can be added afterwards.
+// Each calls yield for every registered binary, in order of registration, with the binary's
+// distinct traces sorted by From, To and End. It stops at the first error of yield. Do not
+// add anything afterwards.
 func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) error) error {
 	next, stop := iter.Pull2(c.counter.records())
 	defer stop()
@@ -294,7 +294,7 @@ func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) e
 		if err := yield(b, traces); err != nil {
 			return err
 		}
-		traces(func(Trace, error) bool { return true }) // what yield did not read
+		traces(func(Trace, error) bool { return true }) // skip the traces that yield did not read
 	}
 	if g.err != nil {
 		return fmt.Errorf("counting traces: %w", g.err)

@@ -167,8 +167,8 @@ func TestUnregistered(t *testing.T) {
 	}
 }
 
-// TestDetectDuplicates checks that duplicates are dropped only if the processor makes
-// them.
+// TestDetectDuplicates checks that repeated entries are dropped only if the processor
+// duplicates them.
 func TestDetectDuplicates(t *testing.T) {
 	loop := []Entry{{From: 0x401030, To: 0x401030}, {From: 0x401030, To: 0x401030}, {From: 0x401030, To: 0x401030}, {From: 0x401010, To: 0x401028}}
 	plain := []Entry{{From: 0x401030, To: 0x401020}, {From: 0x401018, To: 0x401028}, {From: 0x401010, To: 0x401014}}
@@ -198,7 +198,7 @@ func TestDetectDuplicates(t *testing.T) {
 	}
 }
 
-// randomStacks returns n samples of a small program, the same in each call.
+// randomStacks returns n samples of a small program. Each call returns the same ones.
 func randomStacks(n int) [][]Entry {
 	rng := rand.New(rand.NewPCG(3, 4))
 	addr := func() uint64 { return 0x401000 + uint64(rng.IntN(256))*16 }
@@ -215,8 +215,7 @@ func randomStacks(n int) [][]Entry {
 	return stacks
 }
 
-// TestSpill checks that the profile is the same with little memory, which takes many
-// temporary files.
+// TestSpill checks that the profile is the same with little memory and many temporary files.
 func TestSpill(t *testing.T) {
 	run := func(memory int) (string, int) {
 		app, lib := testBinary("app"), testBinary("lib")

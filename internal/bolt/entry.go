@@ -28,8 +28,8 @@ const EntrySize = 24
 const (
 	// FlagMispredicted is set if the branch was mispredicted.
 	FlagMispredicted = 1 << 0
-	// FlagPredicted is set if the branch was predicted. Neither is set if predictions are
-	// not recorded.
+	// FlagPredicted is set if the branch was predicted. If the processor does not record
+	// predictions, neither FlagPredicted nor FlagMispredicted is set.
 	FlagPredicted = 1 << 1
 	// FlagAbort is set if a transaction was aborted here. The record is not a branch.
 	FlagAbort = 1 << 3

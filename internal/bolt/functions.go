@@ -19,12 +19,11 @@ type span struct{ start, end uint64 }
 // exhaust memory.
 const maxFunctions = 16 << 20
 
-// pltSlot is the size of a stub in the procedure linkage table that BOLT assumes, in
-// bytes.
+// pltSlot is the size of a stub in the procedure linkage table, in bytes, as BOLT assumes.
 const pltSlot = 16
 
-// NewFunctions reads the functions of f from .symtab or, if that is stripped, from
-// .dynsym. f may be closed afterwards.
+// NewFunctions reads the functions of f from .symtab or, if it is stripped, from .dynsym. f
+// may be closed afterwards.
 func NewFunctions(f *elffile.File) (*Functions, error) {
 	sections, err := f.Sections()
 	if err != nil {
@@ -68,9 +67,9 @@ func symbolTable(sections []*elffile.Section) *elffile.Section {
 	return dynamic
 }
 
-// arrange sorts the ranges, keeps one for each address, and extends ranges without a size
-// to the next function or the end of the section, as BOLT does. Such ranges come from
-// hand-written assembly.
+// arrange sorts the ranges and keeps one for each address. Like BOLT, it extends ranges
+// without a size, which come from hand-written assembly, to the next function or the end of
+// the section.
 func (fs *Functions) arrange(sections []*elffile.Section) {
 	slices.SortFunc(fs.ranges, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))

@@ -1,14 +1,14 @@
 package bolt
 
-// kernelSymbols are the symbols by which perf and kallsyms locate the kernel: the first in
-// its code.
+// kernelSymbols lists the first symbols in the kernel's code. perf and kallsyms locate the
+// kernel by them.
 var kernelSymbols = [...]string{"_text", "_stext"}
 
 // Kernel reports whether b is a Linux kernel (vmlinux).
 func (b *Binary) Kernel() bool { return b.base >= kernelBase }
 
-// KernelLayout returns the kernel's part of all layouts, given that symbol, which is _text
-// or _stext, is at addr. It reports false if the kernel has no such symbol.
+// KernelLayout returns the kernel's part of all layouts, given the address of symbol, which
+// is _text or _stext. It reports false if the kernel has no such symbol.
 func (b *Binary) KernelLayout(symbol string, addr uint64) (Layout, bool) {
 	linked, ok := b.linked[symbol]
 	if !ok {

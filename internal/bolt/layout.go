@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Region is a part of a process's address space that maps a binary's code, made by
-// [Binary.Region].
+// Region is a part of a process's address space that maps a binary's code. [Binary.Region]
+// returns it.
 type Region struct {
 	// Start is the region's first address, and End one past the last.
 	Start, End uint64
@@ -26,8 +26,8 @@ func (r Region) overlaps(o Region) bool { return r.Start < o.End && o.Start < r.
 // value is for a process that maps no binary.
 type Layout []Region
 
-// With returns the layout after r was mapped, which replaces overlapping regions, and
-// whether anything was replaced. If nothing was, it may overwrite l.
+// With returns the layout after r was mapped in place of overlapping regions, and whether it
+// replaced any. If it replaced none, it may overwrite l.
 func (l Layout) With(r Region) (after Layout, replaced bool) {
 	i, _ := slices.BinarySearchFunc(l, r.Start, func(have Region, start uint64) int {
 		return cmp.Compare(have.End, start+1)

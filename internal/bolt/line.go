@@ -37,8 +37,8 @@ const branchOnly = ^uint64(0)
 // Line is a line of a pre-aggregated profile.
 type Line struct {
 	Kind Kind
-	// Addr holds the addresses, as many as the kind has. Values above 0xfffffffffffffffc
-	// are marks with a special meaning.
+	// Addr holds the addresses; their number depends on the kind. Values above
+	// 0xfffffffffffffffc are markers, not addresses.
 	Addr [3]uint64
 	// Count is the number of occurrences. Mispredicted is 0 except in B lines.
 	Count, Mispredicted uint64
@@ -62,7 +62,7 @@ func (k Kind) addresses() (n int, ok bool) {
 	return 0, false
 }
 
-// rank is the part of a file to which lines of kind k belong.
+// rank returns the order of the part of a file to which lines of kind k belong.
 func (k Kind) rank() int {
 	switch k {
 	case KindEvent:
@@ -76,8 +76,8 @@ func (k Kind) rank() int {
 	}
 }
 
-// order is the order of lines with the same addresses. Traces of a branch come before the
-// branch.
+// order returns the order of lines with the same addresses. Traces of a branch come before
+// the branch.
 func (k Kind) order() int {
 	switch k {
 	case KindReturn:
@@ -91,8 +91,8 @@ func (k Kind) order() int {
 	}
 }
 
-// compareLines is the order of lines in the files that this package writes: events,
-// samples, branches, fall-throughs, each by address.
+// compareLines compares lines by their order in the files that this package writes: events,
+// samples, branches, fall-throughs, each sorted by address.
 func compareLines(a, b Line) int {
 	return cmp.Or(
 		cmp.Compare(a.Kind.rank(), b.Kind.rank()),

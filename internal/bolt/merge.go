@@ -21,37 +21,35 @@ type Input struct {
 	// BuildID is the build ID of the profiled binary in hexadecimal, or "" if unknown.
 	// The format does not contain it.
 	BuildID string
-	// R is the profile. If it can seek, it is checked first and then read again. Its
-	// order is detected.
+	// R is the profile, in any order. If R can seek, it is checked first and then read again.
 	R io.Reader
 }
 
-// MergeOptions configures [Merge]. The zero value is a good choice.
+// MergeOptions configures [Merge]. The zero value selects good defaults.
 type MergeOptions struct {
 	// Force merges profiles of different binaries.
 	Force bool
-	// Lines is the number of lines to sort in memory at a time if an input is not sorted.
-	// 0 means a quarter of a million, about 20 MB.
+	// Lines is the number of lines of an unsorted input to sort in memory at a time. 0 means
+	// 250,000, about 20 MB.
 	Lines int
 }
 
 // BuildIDError reports profiles of different binaries.
 type BuildIDError struct {
-	// Name and BuildID describe the first profile with a known build ID, and Other and
-	// OtherID the first one that differs.
+	// Name and BuildID are from the first profile with a known build ID, Other and OtherID
+	// from the first profile with a different one.
 	Name, BuildID, Other, OtherID string
 }
 
 // Error implements error.
 func (e *BuildIDError) Error() string {
-	return fmt.Sprintf("%s is of the binary with build ID %s, but %s of %s: profiles of different binaries do not add up (%s merges them)",
+	return fmt.Sprintf("%s is a profile of the binary with build ID %s, %s of build ID %s: profiles of different binaries do not add up (%s merges them)",
 		e.Name, e.BuildID, e.Other, e.OtherID, usage.Force)
 }
 
-// Merge writes the sum of profiles to w, in memory independent of their size. Sorted
-// inputs, as written by this package, are merged while they are read; others are first
-// sorted in temporary files. Nothing is written before all inputs that can seek have been
-// checked.
+// Merge writes the sum of profiles to w, in memory independent of their size. Sorted inputs,
+// as written by this package, are merged while they are read; other inputs are first sorted
+// in temporary files. Merge writes nothing until it has checked all inputs that can seek.
 func Merge(w io.Writer, inputs []Input, opts MergeOptions) error {
 	if err := checkBuildIDs(inputs, opts.Force); err != nil {
 		return err
@@ -96,12 +94,12 @@ type merger struct {
 	sources []source[Line]
 	runs    []*os.File
 
-	basic, branches string // names of inputs with S lines, and with others
+	basic, branches string // names of inputs with S lines, and with lines of branches
 }
 
 func (m *merger) close() {
 	for _, f := range m.runs {
-		_ = f.Close() // it has no name anymore
+		_ = f.Close() // it is already unlinked
 	}
 }
 
@@ -146,7 +144,7 @@ func (m *merger) check(in Input) (sorted bool, err error) {
 	}
 }
 
-// note records which kinds of lines occur.
+// note records the kind of a line.
 func (m *merger) note(in Input, l Line) {
 	switch l.Kind {
 	case KindEvent: // compatible with both
@@ -187,7 +185,7 @@ func (m *merger) sort(in Input) error {
 }
 
 // maxNames bounds the bytes of event names that are sorted in memory at a time. A real
-// profile names a few events, a crafted one an event in each line.
+// profile names a few events; a crafted one may name an event in each line.
 const maxNames = 16 << 20
 
 // addRun writes sorted lines to a temporary file and adds it.
@@ -242,7 +240,7 @@ func (m *merger) write(w io.Writer) error {
 	return writeSums(w, mergeSources(m.sources, compareLines))
 }
 
-// writeSums writes sorted lines, adding up equal ones.
+// writeSums writes sorted lines and adds up equal ones.
 func writeSums(w io.Writer, lines iter.Seq2[Line, error]) error {
 	out := newLineWriter(w)
 	var last Line

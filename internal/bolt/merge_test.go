@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReader reads lines of all versions.
+// TestReader reads lines in the formats of all versions.
 func TestReader(t *testing.T) {
 	const text = "E cycles:u\nS 1f 3\nT 1 2 3 4\n  T 1 2  3 4 2 \nT 1 2 ffffffffffffffff 7\nT 1 2 -1 7\nR 1 2 3 4\nB X:0 A 5 6\nB 0 a 5\nF 1 2 3\nf 1 2 3\nr 1 2 3\n"
 	want := "E cycles:u\nS 1f 3\nT 1 2 3 4\nT 1 2 3 4\nB 1 2 0 2\nB 1 2 7 0\nB 1 2 7 0\nR 1 2 3 4\nB 0 a 5 6\nB 0 a 5 0\nF 1 2 3\nf 1 2 3\nr 1 2 3\n"
@@ -42,7 +42,7 @@ func TestReaderErrors(t *testing.T) {
 		{"B 1 2 3 4\r\n", `in:1 (offset 0x0): expected a count, found "4\r"`},
 		{"B 1 2 3 4 5\n", `in:1 (offset 0x0): expected the end of the line, found "5"`},
 		{"B 1 2\n", `in:1 (offset 0x0): expected a count, found ""`},
-		{"B 1 2 3 4", "in:1 (offset 0x0): no end of line at the end: the file is cut short"},
+		{"B 1 2 3 4", "in:1 (offset 0x0): no newline at the end: the file is truncated"},
 		{"B 1 2 -3 4\n", `in:1 (offset 0x0): expected a count, found "-3"`},
 		{"B 1 2 9223372036854775808 4\n", `in:1 (offset 0x0): expected a count, found "9223372036854775808"`},
 		{"B 1 11111111111111111 3 4\n", `in:1 (offset 0x0): expected a hexadecimal address, found "11111111111111111"`},
@@ -125,7 +125,7 @@ func TestMergeParts(t *testing.T) {
 	}
 }
 
-// TestMergeMany uses more temporary files than are merged at once.
+// TestMergeMany uses more temporary files than can be merged at once.
 func TestMergeMany(t *testing.T) {
 	var lines []Line
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -155,7 +155,7 @@ func TestMergeMany(t *testing.T) {
 	}
 }
 
-// TestMergeRefuses checks the errors about incompatible profiles.
+// TestMergeRefuses checks the errors for incompatible profiles.
 func TestMergeRefuses(t *testing.T) {
 	a := Input{Name: "a", BuildID: "11", R: strings.NewReader("B 1 2 3 4\n")}
 	b := Input{Name: "b", BuildID: "22", R: strings.NewReader("B 1 2 3 4\n")}

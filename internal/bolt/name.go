@@ -8,9 +8,9 @@ import (
 // profileName matches the names made by ProfileName.
 var profileName = regexp.MustCompile(`\.([0-9a-f]{8,64})\.preagg$`)
 
-// ProfileName returns a file name for the profile of b: its name, its build ID if it has
-// one, and .preagg. The format itself has no place for a build ID that all versions of
-// LLVM ignore.
+// ProfileName returns a file name for the profile of b: its name, its build ID if it has one,
+// and .preagg. The format itself cannot hold a build ID in a way that all versions of LLVM
+// ignore.
 func ProfileName(b *Binary) string {
 	name := filepath.Base(b.Name)
 	if b.BuildID != "" {

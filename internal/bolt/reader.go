@@ -61,7 +61,7 @@ func (r *Reader) Next() (Line, error) {
 		return Line{}, io.EOF
 	case errors.Is(err, io.EOF):
 		r.line++
-		return Line{}, r.errorf("no end of line at the end: the file is cut short")
+		return Line{}, r.errorf("no newline at the end: the file is truncated")
 	case errors.Is(err, bufio.ErrBufferFull):
 		r.line++
 		return Line{}, r.errorf("line of more than %d bytes", maxLine)
@@ -101,7 +101,7 @@ func (r *Reader) parse(text string) (Line, error) {
 	}
 	if l.Kind == KindEvent {
 		l.Event, rest = field(rest)
-		l.Event = strings.Clone(l.Event) // the spaces after it may be longer
+		l.Event = strings.Clone(l.Event) // its text may be followed by many spaces
 		if l.Event == "" || strings.ContainsAny(l.Event, "\t\r") {
 			return l, r.errorf("expected the name of an event")
 		}
@@ -143,8 +143,7 @@ func (r *Reader) end(rest string) error {
 	return nil
 }
 
-// address parses a link-time address or, from -1 to -3, a mark used by newer versions of
-// LLVM.
+// address parses a link-time address, or a marker of newer LLVM versions from -1 to -3.
 func (r *Reader) address(text string) (addr uint64, rest string, err error) {
 	f, rest := field(text)
 	switch f {

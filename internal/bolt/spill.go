@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/files/tempfile"
 )
 
-// counter counts records within a memory budget: in a table and, whenever that is full,
-// in sorted runs in temporary files.
+// counter counts records within a memory budget. It counts in a table, and writes the table
+// to a temporary file as a sorted run whenever it is full.
 type counter struct {
 	table *table
 	runs  []*os.File
@@ -81,8 +81,8 @@ func (c *counter) joinRuns() error {
 	return nil
 }
 
-// records yields all records in order. A key may occur several times in a row. Nothing
-// can be added afterwards.
+// records yields all records in order. A key may occur several times in a row. Do not add
+// anything afterwards.
 func (c *counter) records() iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		sources, err := c.runSources()
@@ -103,7 +103,7 @@ func (c *counter) close() {
 
 func (c *counter) closeRuns() {
 	for _, f := range c.runs {
-		_ = f.Close() // it has no name anymore
+		_ = f.Close() // it is already unlinked
 	}
 	c.runs = nil
 }
@@ -119,8 +119,8 @@ func (c *counter) runSources() ([]source[record], error) {
 	return sources, nil
 }
 
-// writeRun writes sorted records to an unnamed temporary file, adding up neighbors with
-// the same key.
+// writeRun writes sorted records to an unnamed temporary file and adds up neighbors with the
+// same key.
 func writeRun(records iter.Seq2[record, error]) (*os.File, error) {
 	f, err := tempfile.Create()
 	if err != nil {
@@ -158,7 +158,7 @@ func writeRun(records iter.Seq2[record, error]) (*os.File, error) {
 }
 
 func spillError(err error) error {
-	return fmt.Errorf("traces that exceed the memory budget: %w (TMPDIR chooses another place)", err)
+	return fmt.Errorf("traces that exceed the memory budget: %w (set TMPDIR to use another directory)", err)
 }
 
 // fileSource reads a run.

@@ -9,8 +9,8 @@ import (
 
 // key identifies a trace. Addresses are offsets in the binary (see Binary.offset).
 type key struct {
-	// binary is twice the binary's ID, plus 1 if the trace comes from a suspected
-	// duplicate (see Collector.Add). It is never 0.
+	// binary is twice the binary's ID, plus 1 if the trace comes from a suspected duplicate
+	// (see [Duplicates]). It is never 0.
 	binary        uint32
 	from, to, end uint32
 }
@@ -24,8 +24,8 @@ type record struct {
 // recordSize is the size of a record in memory and on disk, in bytes.
 const recordSize = 24
 
-// compareKeys orders by binary, from, to and end. Suspected duplicates come after the
-// others.
+// compareKeys orders keys by binary, from, to and end. A trace from suspected duplicates
+// comes after the same trace without them.
 func compareKeys(a, b record) int {
 	return cmp.Or(
 		cmp.Compare(a.binary>>1, b.binary>>1),
@@ -36,7 +36,7 @@ func compareKeys(a, b record) int {
 	)
 }
 
-// add adds the counts to r. It reports false, leaving r unchanged, if they do not fit.
+// add adds the counts to r. If they do not fit, it reports false and leaves r unchanged.
 func (r *record) add(count, mispredicted uint32) bool {
 	if count > math.MaxUint32-r.count {
 		return false
@@ -46,7 +46,7 @@ func (r *record) add(count, mispredicted uint32) bool {
 	return true
 }
 
-// table counts records in an open-addressing hash table with linear probing. It grows to
+// table counts records in an open-addressing hash table with linear probing. It grows up to
 // its limit and must then be emptied.
 type table struct {
 	slots []record // a power of two; binary 0 marks a free slot

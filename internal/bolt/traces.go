@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// NoBranch is the source of a [Trace] that only says how far code ran straight.
+// NoBranch is the From of a [Trace] that has only a fall-through.
 const NoBranch = ^uint64(0)
 
 // Traces yields the branches and fall-throughs of a pre-aggregated profile, in the order of
@@ -33,7 +33,7 @@ func (r *Reader) Traces() iter.Seq2[Trace, error] {
 	}
 }
 
-// foreignMarks is the first of the marks that are not addresses.
+// foreignMarks is the first of the markers that are not addresses.
 const foreignMarks = ^uint64(0) - 3
 
 // trace returns the trace of a line, and false if it has none.

@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// maxWrongShare is the share of branches that may start elsewhere than at a branch
-	// instruction. Processors and kernels make a few such records.
+	// maxWrongShare is the share of branches that may start somewhere other than at a branch
+	// instruction. Processors and kernels produce a few such records.
 	maxWrongShare = 0.01
 	// maxWrongKernel is the same for the kernel, which patches its own code (static keys,
-	// alternatives), and whose interrupts are branches from anywhere. Of branches of
-	// another kernel, more than 30 % are wrong.
+	// alternatives), and where interrupts branch from anywhere. If a different kernel ran,
+	// more than 30 % of the branches are wrong.
 	maxWrongKernel = 0.1
-	// minWrong is the number of such branches below which the share means nothing.
+	// minWrong is the number of such branches below which their share is not significant.
 	minWrong = 10
-	// fusedBytes bounds the distance to the branch instruction: AMD's processors may
-	// report an instruction that is executed together with the branch after it
+	// fusedBytes bounds the distance from a reported address to the branch instruction: AMD's
+	// processors may report an instruction that is fused with the branch after it
 	// (branch_type_fused in the kernel's arch/x86/events/utils.c).
 	fusedBytes = longestX86
 )
 
-// OtherCodeError reports branches of other code than a file contains.
+// OtherCodeError reports that branches were recorded in code that differs from the file's.
 type OtherCodeError struct {
 	// Name is the file's name, and BuildID its build ID or "".
 	Name, BuildID string
-	// Wrong is the number of branches that start where the file has no branch
-	// instruction, and Branches the number of all.
+	// Wrong is the number of branches that start where the file has no branch instruction,
+	// and Branches the number of all branches.
 	Wrong, Branches uint64
 }
 
@@ -44,9 +44,9 @@ func (e *OtherCodeError) Error() string {
 		e.Name, id, 100*share(e.Wrong, e.Branches))
 }
 
-// Verify checks that traces of b, sorted by From, are of this code: they start at branch
-// instructions. It reads all of them. The error is an [OtherCodeError] if more than 1 % do
-// not, or 10 % in a kernel. Code of machines without a decoder is not checked.
+// Verify checks that traces of b, sorted by From, were recorded in this code: that they start
+// at branch instructions. It reads all of them. The error is an [OtherCodeError] if more than
+// 1 % do not, or 10 % in a kernel. Verify does not check code of machines without a decoder.
 func (c *Code) Verify(b *Binary, traces iter.Seq2[Trace, error]) error {
 	e := &OtherCodeError{Name: b.Name, BuildID: b.BuildID}
 	var last uint64 // the last source
@@ -83,8 +83,8 @@ func (c *Code) Verify(b *Binary, traces iter.Seq2[Trace, error]) error {
 	return nil
 }
 
-// branches reports whether the instruction at addr branches, perhaps fused with the next
-// ones. If it cannot be decoded, it may.
+// branches reports whether the instruction at addr, or one that it may be fused with,
+// branches. It reports true for code that cannot be decoded.
 func (c *Code) branches(addr uint64) (bool, error) {
 	for at := addr; at < addr+fusedBytes; {
 		size, flow, known, err := c.Step(at)

@@ -61,8 +61,8 @@ func all(traces []bolt.Trace) iter.Seq2[bolt.Trace, error] {
 	}
 }
 
-// Branches of the same code are accepted, also with a few strange ones; branches of other
-// code are found out.
+// Branches of the same code are accepted, even with a few wrong ones. Branches of other code
+// are detected.
 func TestVerify(t *testing.T) {
 	f := openSelf(t)
 	b, err := bolt.NewBinary(f)

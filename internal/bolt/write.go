@@ -9,9 +9,9 @@ import (
 )
 
 // WriteTraces writes a profile for LLVM 22 and newer: a T line for each trace with a
-// fall-through. The T lines of a branch are followed by a B line with the count of traces
-// without a fall-through and the mispredictions, which a T line of LLVM 22 cannot hold.
-// traces must be sorted as by [Collector.Each].
+// fall-through. A B line follows the T lines of a branch. It counts the traces without a
+// fall-through, and the mispredictions, which a T line of LLVM 22 cannot hold. traces must be
+// sorted as by [Collector.Each].
 func WriteTraces(w io.Writer, traces iter.Seq2[Trace, error]) error {
 	out := newLineWriter(w)
 	for branch, err := range branches(traces, func(t Trace) error {
@@ -28,10 +28,10 @@ func WriteTraces(w io.Writer, traces iter.Seq2[Trace, error]) error {
 	return out.flush()
 }
 
-// WriteBranches writes a profile for all versions of LLVM since 16: B lines for the
-// branches, and for the fall-throughs F lines if the preceding branch is in the same
-// function, otherwise f lines. traces must be sorted as by [Collector.Each]. memory
-// bounds the table of fall-throughs, as in [Options].
+// WriteBranches writes a profile for all versions of LLVM since 16. It has B lines for the
+// branches. A fall-through has an F line if the preceding branch is in the same function,
+// otherwise an f line. traces must be sorted as by [Collector.Each]. memory bounds the table
+// of fall-throughs, as in [Options].
 func WriteBranches(w io.Writer, b *Binary, functions *Functions, traces iter.Seq2[Trace, error], memory int) error {
 	if memory <= 0 {
 		memory = DefaultMemory
@@ -86,7 +86,7 @@ func WriteBasic(w io.Writer, event string, traces iter.Seq2[Trace, error]) error
 	return out.flush()
 }
 
-// branch is the sum of all traces of a branch. alone is the number of those without a
+// branch is the sum of all traces of a branch. alone is the number of traces without a
 // fall-through.
 type branch struct {
 	Trace

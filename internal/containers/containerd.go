@@ -22,7 +22,7 @@ const shims = "io.containerd.runtime.v2.task"
 // maxNamespaces limits the namespaces of containerd that are searched.
 const maxNamespaces = 64
 
-// specification is the part of a bundle's config.json that has names.
+// specification has the relevant fields of a bundle's config.json.
 type specification struct {
 	Annotations map[string]string `json:"annotations"`
 	Linux       struct {
@@ -39,7 +39,7 @@ func (d *containerd) find(c candidate) (profile.Owner, bool) {
 		if err := d.state.readJSON(filepath.Join(bundle, "config.json"), maxConfig, &spec); err != nil {
 			continue
 		}
-		// Any name could be the container of a plain path.
+		// Without this check, any cgroup named like a container would count as its cgroup.
 		if c.namespace != "" && filepath.Clean(spec.Linux.CgroupsPath) != c.path {
 			continue
 		}
@@ -69,9 +69,9 @@ func (d *containerd) bundles(c candidate) (list []string) {
 	return list
 }
 
-// owner returns the owner that the annotations of a bundle in a namespace of containerd
-// name. The annotations of Kubernetes are containerd's own only in the namespace of its
-// plugin for Kubernetes.
+// owner returns the owner according to the annotations of a bundle in a namespace of
+// containerd. It uses the Kubernetes annotations only in the namespace of containerd's
+// Kubernetes plugin, because in other namespaces users may set them.
 func (s *specification) owner(namespace string) (o profile.Owner) {
 	const cri = "io.kubernetes.cri."
 	a := s.Annotations
@@ -97,7 +97,7 @@ func (s *specification) owner(namespace string) (o profile.Owner) {
 // sandbox is the name of the container that holds the namespaces of a pod.
 const sandbox = "[pod sandbox]"
 
-// dockerRoot returns the data root of docker if the bundle mounts files of it into the
+// dockerRoot returns docker's data root if the bundle mounts a file of the data root into the
 // container with the given ID, as docker does with "hostname".
 func (s *specification) dockerRoot(id string) string {
 	for _, m := range s.Mounts {

@@ -15,16 +15,16 @@ type daemon struct {
 }
 
 // daemonSearch searches the running daemons of docker and containerd. A machine may have
-// thousands of processes, so each is looked at only twice: one that was there in the last
-// two searches has executed its program.
+// thousands of processes, so each is examined only in two searches: by the second one, it has
+// executed its program.
 type daemonSearch struct {
 	seen  map[int]int // times, by PID
 	found map[int]daemon
 	look  func(pid int) (daemon, bool)
 }
 
-// lookedAt is the number of times that a process is examined.
-const lookedAt = 2
+// maxLooks is the number of times that a process is examined.
+const maxLooks = 2
 
 func newDaemonSearch() *daemonSearch {
 	return &daemonSearch{seen: map[int]int{}, found: map[int]daemon{}, look: lookAtDaemon}
@@ -43,7 +43,7 @@ func (s *daemonSearch) among(pids []int) (all []daemon) {
 	seen, found := map[int]int{}, map[int]daemon{}
 	for _, pid := range pids {
 		d, ok := s.found[pid]
-		if seen[pid] = s.seen[pid]; seen[pid] < lookedAt {
+		if seen[pid] = s.seen[pid]; seen[pid] < maxLooks {
 			seen[pid]++
 			d, ok = s.look(pid)
 		}

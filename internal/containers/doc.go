@@ -1,12 +1,11 @@
-// Package containers finds the container, the Kubernetes pod and the systemd unit of
-// processes by their cgroups.
+// Package containers finds the container, the Kubernetes pod and the systemd unit of a
+// process by its cgroup.
 //
-// A cgroup's path has the ID of a container, but any user with a cgroup of their own may
-// name it "docker-ID.scope". So an ID counts only if the files of a container runtime know
-// it, and these belong to root. For a cgroup below the slice of a user, they may instead
-// belong to that user. The files also have the names. Sockets and databases of runtimes
-// are never opened.
+// A cgroup's path contains the ID of a container, but any user may name a cgroup
+// "docker-ID.scope". So an ID counts only if the files of a container runtime contain it and
+// belong to root or, for a cgroup below the slice of a user, to that user. The same files
+// contain the names. The package never opens sockets or databases of runtimes.
 //
-// Each runtime is one file, which implements the interface runtime. [Finder] returns
-// untrusted text.
+// Each runtime has one source file, with an implementation of the interface runtime. The
+// names that [Finder] returns are untrusted.
 package containers

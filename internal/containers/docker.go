@@ -14,7 +14,7 @@ type docker struct {
 	places *places
 }
 
-// dockerConfig is the part of config.v2.json that has names.
+// dockerConfig has the relevant fields of config.v2.json.
 type dockerConfig struct {
 	ID     string
 	Name   string // "/web"
@@ -37,8 +37,8 @@ func (d *docker) find(c candidate) (profile.Owner, bool) {
 	return profile.Owner{}, false
 }
 
-// owner returns the owner that the file names. The image and the user choose the
-// labels, so they name no pod: the kubelet's files do.
+// owner returns the owner according to the file. It ignores labels, which the image and the
+// user choose; the pod comes from the kubelet's files.
 func (config *dockerConfig) owner() profile.Owner {
 	return profile.Owner{
 		Runtime: "docker", ContainerID: config.ID,

@@ -14,35 +14,35 @@ type Finder struct {
 	mu       sync.Mutex
 	runtimes map[int][]runtime // by user
 	budgets  map[int]*budget   // of users other than root
-	known    map[candidate]answered
+	known    map[candidate]result
 }
 
-// answered is the answer for a candidate.
-type answered struct {
+// result is the result of looking up a candidate.
+type result struct {
 	owner profile.Owner
 	found bool
 	at    time.Time
 }
 
-// maxKnown limits the candidates that are remembered. Then all are forgotten.
+// maxKnown limits the cached results. When it is reached, the cache is emptied.
 const maxKnown = 1 << 12
 
-// askAgain is how long a container without files, or without a name, is not looked up again:
-// a runtime may write its files after the first process started.
-const askAgain = 2 * time.Second
+// retryInterval is the minimum time between two lookups of a container without files or
+// without a name. A runtime may write its files after the first process has started.
+const retryInterval = 2 * time.Second
 
-// userBudget limits the time of reading the files of a user, who may make them long and
-// their file system slow.
+// userBudget limits the time for reading the files of a user, because the files may be long
+// and their file system slow.
 const userBudget = 500 * time.Millisecond
 
 // NewFinder returns a finder for the containers of this machine.
 func NewFinder() *Finder { return newFinder(newPlaces()) }
 
 func newFinder(p *places) *Finder {
-	return &Finder{places: p, runtimes: map[int][]runtime{}, budgets: map[int]*budget{}, known: map[candidate]answered{}}
+	return &Finder{places: p, runtimes: map[int][]runtime{}, budgets: map[int]*budget{}, known: map[candidate]result{}}
 }
 
-// Owner returns the owner of a process from the paths of its cgroups, the most telling
+// Owner returns the owner of a process from the paths of its cgroups, the most relevant
 // first.
 func (f *Finder) Owner(paths ...string) profile.Owner {
 	o := f.container(paths)
@@ -80,22 +80,22 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 		runtimes = newRuntimes(f.places, c.uid)
 		f.runtimes[c.uid] = runtimes
 		if c.uid != 0 {
-			limit = &budget{most: userBudget}
+			limit = &budget{burst: userBudget}
 			f.budgets[c.uid] = limit
 		}
 	}
 	f.mu.Unlock()
-	if ok && (known.owner.Container != "" || time.Since(known.at) < askAgain) {
+	if ok && (known.owner.Container != "" || time.Since(known.at) < retryInterval) {
 		return known.owner, known.found
 	}
 	if limit != nil {
 		begin := time.Now()
-		if limit.rest(begin) == 0 {
-			return profile.Owner{}, false // until later
+		if limit.left(begin) == 0 {
+			return profile.Owner{}, false // until there is time left
 		}
 		defer func() { limit.spend(time.Since(begin)) }()
 	}
-	var a answered
+	var a result
 	for _, r := range runtimes {
 		if a.owner, a.found = r.find(c); a.found {
 			f.complete(c, &a.owner)
@@ -112,7 +112,8 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 	return a.owner, a.found
 }
 
-// complete fills in the pod of a container of the kubelet, if its runtime's files lack it.
+// complete fills in the pod of a container that the kubelet started, if the runtime's files
+// lack it.
 func (f *Finder) complete(c candidate, o *profile.Owner) {
 	uid := podUID(c.path)
 	if uid == "" || c.uid != 0 {

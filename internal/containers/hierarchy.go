@@ -20,9 +20,9 @@ type Cgroups struct {
 	names map[uint64]string
 }
 
-// NewCgroups returns the names of the version 2 hierarchy that is mounted in m. In a container
-// with a cgroup namespace of its own, "/" is the container's group; if the host's hierarchy is
-// mounted, too, its root is above that: "/../..".
+// NewCgroups returns the names of the version 2 hierarchy that is mounted in m. In a
+// container with its own cgroup namespace, "/" is the container's group. If the host's
+// hierarchy is mounted too, its root is above that: "/../..".
 func NewCgroups(m []*procfs.Mount) *Cgroups {
 	c := &Cgroups{names: map[uint64]string{}}
 	highest := -1
@@ -35,8 +35,8 @@ func NewCgroups(m []*procfs.Mount) *Cgroups {
 	return c
 }
 
-// ancestors returns how far a root of a mount is above the root of the namespace, and false if
-// it is below.
+// ancestors returns how many levels the root of a mount is above the root of the namespace,
+// and false if it is below.
 func ancestors(root string) (n int, ok bool) {
 	if root == "/" {
 		return 0, true
@@ -51,9 +51,9 @@ func (c *Cgroups) Name(id uint64) string {
 	if name, ok := c.names[id]; ok || c.mount == "" {
 		return name
 	}
-	// Something else may be mounted there by now.
+	// Another file system may be mounted there by now.
 	path, err := answer.Ask(answer.Place{Near: c.mount}, func(*answer.Visit) (string, error) { return pathByHandle(c.mount, id) },
-		func(string, error) {}) // the result is only a name
+		func(string, error) {}) // a late result is useless
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
 	}
@@ -64,7 +64,7 @@ func (c *Cgroups) Name(id uint64) string {
 	return path
 }
 
-// maxNames limits the paths that are remembered.
+// maxNames limits the cached paths.
 const maxNames = 1 << 14
 
 // kernfsHandle is the type of file handles that contain the ID of a group:

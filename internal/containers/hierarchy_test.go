@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// In a cgroup namespace, the mount that has most of the hierarchy counts.
+// In a cgroup namespace, the mount with the largest part of the hierarchy counts.
 func TestCgroupsMount(t *testing.T) {
 	for want, mounts := range map[string][]*procfs.Mount{
 		"":      {{FSType: "cgroup", Root: "/", Mountpoint: "/v1"}, {FSType: "cgroup2", Root: "/a", Mountpoint: "/below"}, {FSType: "cgroup2", Root: "/../a", Mountpoint: "/beside"}, {FSType: "cgroup2", Root: "/..a", Mountpoint: "/odd"}},

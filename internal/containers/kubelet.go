@@ -10,8 +10,8 @@ import (
 // all runtimes.
 const containerLogs = "/var/log/containers"
 
-// maxLogs limits the entries of containerLogs. A node has at most a few hundred containers,
-// and logs of some that ended.
+// maxLogs limits the entries of containerLogs that are read. A node has at most a few hundred
+// containers, and the logs of some more that have ended.
 const maxLogs = 1 << 16
 
 // kubelet completes the owner of a container from the name of its log:
@@ -30,8 +30,8 @@ func kubelet(s state, dir string, o *profile.Owner) {
 	}
 }
 
-// parseLogName returns the names in the name of a container's log. None of them contains
-// an underscore.
+// parseLogName splits the name of a container's log. None of the parts contains an
+// underscore.
 func parseLogName(name, id string) (pod, namespace, container string, ok bool) {
 	name, ok = strings.CutSuffix(name, "-"+id+".log")
 	parts := strings.Split(name, "_")

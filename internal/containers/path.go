@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Limits of a cgroup's path: deeper or longer ones have no owner.
+// Limits of a cgroup's path. Deeper or longer paths have no owner.
 const (
 	maxDepth = 64
 	maxPath  = 4096
 	maxPart  = 255 // NAME_MAX
 )
 
-// candidate is what may be the ID of a container in a cgroup's path.
+// candidate is a possible ID of a container in a cgroup's path.
 type candidate struct {
 	id string
 	// namespace is the namespace of containerd if the path is "/NAMESPACE/ID", as
 	// containerd's own clients name cgroups. Otherwise it is empty, and id is hexadecimal.
 	namespace string
-	// path is the part of the path that ends with the ID, and so the container's cgroup.
+	// path is the path up to and including the ID, which is the container's cgroup.
 	path string
-	// uid is the user below whose slice the cgroup is, or 0.
+	// uid is the user whose slice contains the cgroup, or 0.
 	uid int
 }
 
@@ -41,13 +41,13 @@ func split(path string) []string {
 	return parts
 }
 
-// candidates returns what may be IDs of containers in a path, the outermost first: what is in
-// a container can make cgroups with the ID of another one.
+// candidates returns the possible IDs of containers in a path, the outermost first, because
+// programs in a container can create cgroups with the ID of another container.
 func candidates(path string) (list []candidate) {
 	parts := split(path)
 	uid := 0
 	if len(parts) > 1 && parts[0] == userSlice {
-		if owner, ok := sliceUser(parts[1]); ok { // users can make more slices below their own
+		if owner, ok := sliceUser(parts[1]); ok { // users can create slices below their own
 			uid = owner
 		}
 	}
@@ -69,7 +69,7 @@ func candidates(path string) (list []candidate) {
 const hexLength = 64
 
 // hexID returns the ID in a part of a path: "ID", "docker-ID.scope", "crio-ID", "libpod-ID".
-// The monitor of a container has a cgroup of its own, "libpod-conmon-ID".
+// It returns no ID for "libpod-conmon-ID", the cgroup of a container's monitor.
 func hexID(part string) (id string, ok bool) {
 	part = strings.TrimSuffix(part, ".scope")
 	if len(part) < hexLength {
@@ -82,8 +82,8 @@ func hexID(part string) (id string, ok bool) {
 	return id, strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// isName reports whether s is a name of containerd: letters, digits and separators, and not
-// a link to another directory; see containerd's package identifiers.
+// isName reports whether s is a valid identifier of containerd: letters, digits and
+// separators, but not ".."; see containerd's package identifiers.
 func isName(s string) bool {
 	if s == "" || len(s) > 76 || !isAlphanumeric(s[0]) {
 		return false
@@ -100,7 +100,7 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// userSlice is systemd's slice with the slices of users.
+// userSlice is systemd's slice that contains the slices of users.
 const userSlice = "user.slice"
 
 // sliceUser returns the user of a slice, "user-UID.slice".
@@ -114,7 +114,7 @@ func sliceUser(part string) (uid int, ok bool) {
 	return int(n), err == nil && strconv.Itoa(int(n)) == text
 }
 
-// unitTypes are the endings of units that have processes, apart from slices; see
+// unitTypes lists the suffixes of units that may have processes, except slices; see
 // systemd.unit(5).
 var unitTypes = []string{".service", ".scope", ".mount", ".socket", ".swap"}
 
@@ -128,10 +128,10 @@ func isUnit(part string) bool {
 	return false
 }
 
-// unit returns the systemd unit of a cgroup, or "". systemd nests nothing but slices, and
-// the units of a user in the service of the user's manager. So the first unit that is not a
-// slice is systemd's own, and further ones only have the names that others chose. The
-// unit of a user has the user's service before its name, "user@1000.service/app.service".
+// unit returns the systemd unit of a cgroup, or "". The system's systemd nests units only in
+// slices. So the first part that is not a slice is the unit, and any program may have named
+// the parts below it. The only exception is the service of a user's manager, which contains
+// the units of that user: such a unit is named like "user@1000.service/app.service".
 func unit(path string) string {
 	parts := split(path)
 	own, rest := firstUnit(parts)
@@ -157,9 +157,9 @@ func firstUnit(parts []string) (name string, rest []string) {
 	return "", nil
 }
 
-// podUID returns the UID of the pod of a cgroup that the kubelet made, or "": the cgroup is
-// "/kubepods/burstable/podUID" or "/kubepods.slice/…/kubepods-burstable-podUID.slice", where
-// UID has "_" for "-".
+// podUID returns the pod's UID from the path of a cgroup that the kubelet created, or "". The
+// path begins with "/kubepods/burstable/podUID" or
+// "/kubepods.slice/…/kubepods-burstable-podUID.slice", where UID has "_" for "-".
 func podUID(path string) string {
 	parts := split(path)
 	if len(parts) == 0 || parts[0] != "kubepods" && parts[0] != "kubepods.slice" {

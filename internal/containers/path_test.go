@@ -50,7 +50,7 @@ func TestUnit(t *testing.T) {
 		"/user.slice/user-1000.slice/user@1000.service/app.slice/app-x.slice/ssh.service/in": "user@1000.service/ssh.service",
 		"/user.slice/user-1000.slice/user@1000.service/init.scope":                           "user@1000.service/init.scope",
 		"/user.slice/user-1000.slice/user@1000.service":                                      "user@1000.service",
-		"/docker/x/system.slice/nginx.service":                                               "", // of systemd in a container
+		"/docker/x/system.slice/nginx.service":                                               "", // from the systemd of a container
 		"/system.slice":                                                                      "",
 		"/.service":                                                                          "",
 		"/a.slice/b.foo":                                                                     "",
@@ -68,7 +68,7 @@ func TestPodUID(t *testing.T) {
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice/crio-" + testID + ".scope": "1-2",
 		"/kubepods.slice/kubepods-pod1_2.slice/x":                                                              "1-2",
 		"/kubepods/burstable":  "",
-		"/user.slice/pod1-2/x": "", // the kubelet does not make cgroups there
+		"/user.slice/pod1-2/x": "", // the kubelet does not create cgroups there
 		"/":                    "",
 	} {
 		if got := podUID(path); got != want {
@@ -77,8 +77,7 @@ func TestPodUID(t *testing.T) {
 	}
 }
 
-// FuzzPath checks that what is found in a path is a part of it that is safe as the name of
-// a file.
+// FuzzPath checks that the names found in a path are parts of it, and safe as names of files.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{"/docker/" + testID, "/default/plain", "/user.slice/user-7.slice/user@7.service/a.service", "/kubepods/pod1/" + testID} {
 		f.Add(path)

@@ -23,7 +23,7 @@ import (
 // places finds the directories in which runtimes keep their files. It is safe for
 // concurrent use.
 type places struct {
-	// root is a directory that stands for "/", for tests.
+	// root replaces "/" in tests.
 	root string
 	// mounts returns the mount points, and daemons the running daemons of docker and
 	// containerd.
@@ -40,8 +40,8 @@ type places struct {
 // directories holds the directories of runtimes of the whole system.
 type directories struct{ docker, containerd, storage []string }
 
-// searchEvery limits how often places searches: a container that no runtime knows must not
-// cost a search each time.
+// searchEvery is the minimum time between two searches, because each lookup of an unknown
+// container requests one.
 const searchEvery = 5 * time.Second
 
 func newPlaces() *places {
@@ -107,8 +107,8 @@ func homeOf(uid int) string {
 	return u.HomeDir
 }
 
-// search finds the directories: the defaults, and others that configuration files, the
-// arguments of daemons and mount points name.
+// search finds the directories: the defaults, and those in configuration files, in the
+// arguments of daemons and in mount points.
 func (p *places) search() directories {
 	d := directories{
 		docker:     []string{p.below("/var/lib/docker"), p.below("/var/snap/docker/common/var-lib-docker")},
@@ -144,7 +144,7 @@ func (p *places) search() directories {
 		{&d.docker, &fromMounts.docker}, {&d.containerd, &fromMounts.containerd}, {&d.storage, &fromMounts.storage},
 	} {
 		for _, path := range *found.from {
-			if ofRoot(path) {
+			if rootControls(path) {
 				*found.to = addNew(*found.to, path)
 			}
 		}
@@ -200,8 +200,8 @@ var (
 	stateOption   = regexp.MustCompile(`^\s*state\s*=\s*["']([^"'\\]*)["']\s*(?:#.*)?$`)
 )
 
-// options returns the directories that lines of a configuration file name, none if it cannot
-// be read.
+// options returns the directories in the matching lines of a configuration file, or none if
+// it cannot be read.
 func (p *places) options(path string, line *regexp.Regexp) []string {
 	if clean(path) == "" {
 		return nil
@@ -223,7 +223,8 @@ func parseOptions(text []byte, line *regexp.Regexp) (list []string) {
 	return list
 }
 
-// mountPoints match the mount points of runtimes' containers, with their directory.
+// mountPoints matches mount points of containers, and captures the directory of their
+// runtime.
 var mountPoints = []struct {
 	pattern *regexp.Regexp
 	add     func(*directories, string)
@@ -239,7 +240,7 @@ func (d *directories) addDocker(path string)     { d.docker = addNew(d.docker, p
 func (d *directories) addContainerd(path string) { d.containerd = addNew(d.containerd, path) }
 func (d *directories) addStorage(path string)    { d.storage = addNew(d.storage, path) }
 
-// maxDirectories limits the directories that mount points name.
+// maxDirectories limits the directories found in mount points.
 const maxDirectories = 32
 
 // add adds the directory of a runtime that has a container's mount point at path.
@@ -254,12 +255,12 @@ func (d *directories) add(path string) {
 	}
 }
 
-// ofRoot reports whether a directory and all above it belong to root, and others cannot
-// rename their entries. Users may mount file systems too, which then show any owner, and
-// need not answer: ofRoot looks at nothing below a directory of theirs.
-func ofRoot(path string) bool { return ofRootBy(path, safeopen.StatTrusted) }
+// rootControls reports whether a directory and its ancestors belong to root, and no other
+// user can rename their entries. It stops at the first directory of another user: below it
+// may be a file system that the user mounted, which may show any owner, or hang.
+func rootControls(path string) bool { return rootControlsBy(path, safeopen.StatTrusted) }
 
-func ofRootBy(path string, stat func(string, capability.Set) (os.FileInfo, error)) bool {
+func rootControlsBy(path string, stat func(string, capability.Set) (os.FileInfo, error)) bool {
 	way := []string{}
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
 		way = append(way, at)

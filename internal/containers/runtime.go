@@ -7,18 +7,17 @@ import (
 	"fulgur/internal/profile"
 )
 
-// runtime finds containers in the files of a container runtime. A new one is a file with a
-// type that implements it, and a line in newRuntimes.
+// runtime finds containers in the files of a container runtime. To add one, implement runtime
+// in a new file, and add a line to newRuntimes.
 type runtime interface {
-	// find returns the runtime's description of a container: its ID, and names as far
-	// as known. It returns false if they do not have the container, or cannot be read or
-	// trusted.
+	// find returns the ID of a container, and its names as far as known. It returns false if
+	// the runtime's files do not have the container, or cannot be read or trusted.
 	find(c candidate) (profile.Owner, bool)
 }
 
-// newRuntimes returns the runtimes whose files belong to a user. For root, they are
-// the runtimes of the whole system. Docker comes before containerd, which runs docker's
-// containers too.
+// newRuntimes returns the runtimes whose files belong to a user, or for root the runtimes of
+// the whole system. Docker comes before containerd, because containerd also runs docker's
+// containers.
 func newRuntimes(p *places, uid int) []runtime {
 	s := state{uid: uid}
 	if uid != 0 {
@@ -27,8 +26,8 @@ func newRuntimes(p *places, uid int) []runtime {
 	return []runtime{&docker{state: s, places: p}, &storage{state: s, places: p}, &containerd{state: s, places: p}}
 }
 
-// Labels that the kubelet gives to containers, whatever their runtime. The user of a runtime
-// may choose labels, too: they count only where the runtime notes the kubelet's labels.
+// Labels that the kubelet gives to containers of every runtime. Users of a runtime may set
+// the same labels, so they count only where only the kubelet can have set them.
 const (
 	labelPod       = "io.kubernetes.pod.name"
 	labelNamespace = "io.kubernetes.pod.namespace"
@@ -47,7 +46,7 @@ func fromLabels(o *profile.Owner, labels map[string]string) {
 	}
 }
 
-// addNew appends the elements of more that are not in list and not empty.
+// addNew appends the elements of more that are not empty and not in list yet.
 func addNew(list []string, more ...string) []string {
 	for _, s := range more {
 		if s != "" && !slices.Contains(list, s) {

@@ -20,7 +20,7 @@ import (
 // testUID is a user with a home directory.
 const testUID = 1234
 
-// machine is a directory that stands for the root of a machine.
+// machine is a directory that replaces the root of a machine.
 type machine struct {
 	*places
 	t *testing.T
@@ -43,11 +43,11 @@ func newMachine(t *testing.T) machine {
 	}, t}
 }
 
-// mountedAt makes the machine have a mount point.
+// mountedAt adds a mount point.
 func (m machine) mountedAt(path string) {
 	m.t.Helper()
-	if !ofRoot(m.root) {
-		testenv.Skip(m.t, "needs a directory for temporary files that belongs to root, and all above it")
+	if !rootControls(m.root) {
+		testenv.Skip(m.t, "needs a directory for temporary files that belongs to root, like its ancestors")
 	}
 	m.mounts = func() ([]*procfs.Mount, error) { return []*procfs.Mount{{Mountpoint: path}}, nil }
 }
@@ -85,10 +85,10 @@ func TestDocker(t *testing.T) {
 	web := profile.Owner{ContainerID: testID, Container: "web", Image: "nginx:1.25", Runtime: "docker"}
 	m.wantOwner("/docker/"+testID, web)
 	m.wantOwner("/docker/"+otherID, profile.Owner{})
-	m.wantOwner("/docker/"+testID+"/docker/"+otherID, web) // what runs in it is unknown to this machine
+	m.wantOwner("/docker/"+testID+"/docker/"+otherID, web) // the inner container is unknown to this machine
 	web.Unit = "docker-" + testID + ".scope"
 	m.wantOwner("/system.slice/docker-"+testID+".scope", web)
-	// The user of a slice may name a cgroup as they like.
+	// Users may choose the names of cgroups in their slice.
 	m.wantOwner("/user.slice/user-1234.slice/user@1234.service/docker-"+testID+".scope",
 		profile.Owner{Unit: "user@1234.service/docker-" + testID + ".scope"})
 
@@ -141,8 +141,8 @@ func TestMovedDocker(t *testing.T) {
 	}
 }
 
-// TestForeignMount checks that mount points below a directory of another user count for
-// nothing: its owner may mount a file system that shows any owner.
+// TestForeignMount checks that mount points below a directory of another user are ignored:
+// that user may mount a file system that shows any owner.
 func TestForeignMount(t *testing.T) {
 	m := newMachine(t)
 	config := m.write("home/data/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))
@@ -154,7 +154,7 @@ func TestForeignMount(t *testing.T) {
 	m.wantOwner("/docker/"+testID, profile.Owner{})
 }
 
-// TestUntrusted checks files that do not count.
+// TestUntrusted checks that untrusted files are ignored.
 func TestUntrusted(t *testing.T) {
 	good := dockerFile(testID, "web", "")
 	for name, spoil := range map[string]func(path string) error{
@@ -274,7 +274,7 @@ func TestCRIO(t *testing.T) {
 	}
 	cgroup := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/crio-" + testID + ".scope"
 	m.wantOwner(cgroup, want)
-	// The author of a pod chooses other annotations.
+	// The author of a pod may set any other annotation.
 	m.write(dir+testID+"/userdata/config.json", `{"annotations":{"io.kubernetes.cri-o.ImageName":"quay.io/nginx:1","io.kubernetes.pod.name":"admin",
 		"io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.name\":\"web-1\",\"io.kubernetes.pod.namespace\":\"prod\",\"io.kubernetes.pod.uid\":\"1-2\",\"io.kubernetes.container.name\":\"nginx\"}",
 		"io.kubernetes.pod.namespace":"kube-system","io.kubernetes.pod.uid":"1-3","io.kubernetes.container.name":"root"}}`)
@@ -290,14 +290,14 @@ func TestKubelet(t *testing.T) {
 	}
 	want := profile.Owner{ContainerID: testID, Runtime: "containerd", Container: "nginx", Pod: "web-1", Namespace: "default", PodUID: "1-2"}
 	m.wantOwner("/kubepods/pod1-2/"+testID, want)
-	m.wantOwner("/elsewhere/"+testID, profile.Owner{ContainerID: testID, Runtime: "containerd"}) // not of the kubelet
+	m.wantOwner("/elsewhere/"+testID, profile.Owner{ContainerID: testID, Runtime: "containerd"}) // not the kubelet's
 	if err := os.Chmod(filepath.Join(m.root, containerLogs), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	m.wantOwner("/kubepods/pod1-2/"+testID, profile.Owner{ContainerID: testID, Runtime: "containerd", PodUID: "1-2"})
 }
 
-// TestRootless checks that a user's own containers count below the slice of that user alone.
+// TestRootless checks that a user's containers count only below the slice of that user.
 func TestRootless(t *testing.T) {
 	m := newMachine(t)
 	path := m.write("home/test/.local/share/containers/storage/overlay-containers/containers.json", fmt.Sprintf(podmanList, testID))
@@ -310,13 +310,13 @@ func TestRootless(t *testing.T) {
 	m.wantOwner(slice(testUID), profile.Owner{Unit: unit, ContainerID: testID, Container: "db", Image: "docker.io/library/postgres:16", Runtime: "podman"})
 	m.wantOwner(slice(1), profile.Owner{Unit: unit})
 	m.wantOwner("/machine.slice/libpod-"+testID+".scope", profile.Owner{Unit: unit})
-	// A user names cgroups below the own slice after the slice of another.
+	// A user names a cgroup in their slice after the slice of another user.
 	nested := fmt.Sprintf("/user.slice/user-1.slice/user-%d.slice/libpod-%s.scope", testUID, testID)
 	m.wantOwner(nested, profile.Owner{Unit: unit})
 }
 
-// TestUserBudget stops reading the files of a user whose files take long, and reads the
-// files of others.
+// TestUserBudget checks that slow files of one user do not stop the reading of other users'
+// files.
 func TestUserBudget(t *testing.T) {
 	m := newMachine(t)
 	path := m.write("home/test/.local/share/containers/storage/overlay-containers/containers.json", fmt.Sprintf(podmanList, testID))
@@ -342,10 +342,10 @@ func TestUserBudget(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := &budget{most: time.Second}
+	b := &budget{burst: time.Second}
 	want := func(d time.Duration) {
 		t.Helper()
-		if got := b.rest(now); got != d {
+		if got := b.left(now); got != d {
 			t.Errorf("got %v, want %v", got, d)
 		}
 	}
@@ -360,19 +360,19 @@ func TestBudget(t *testing.T) {
 	want(time.Second)
 }
 
-// TestOfRoot looks at nothing below a directory of a user.
-func TestOfRoot(t *testing.T) {
+// TestRootControls checks that nothing below a user's directory is examined.
+func TestRootControls(t *testing.T) {
 	uids := map[string]uint32{"/home": 0, "/home/user": 1000}
 	var asked []string
 	stat := func(path string, _ capability.Set) (os.FileInfo, error) {
 		asked = append(asked, path)
 		return directoryOf(uids[path]), nil
 	}
-	if ofRootBy("/home/user/fuse/docker", stat) || !slices.Equal(asked, []string{"/", "/home", "/home/user"}) {
+	if rootControlsBy("/home/user/fuse/docker", stat) || !slices.Equal(asked, []string{"/", "/home", "/home/user"}) {
 		t.Errorf("looked at %q, want nothing below /home/user", asked)
 	}
-	if !ofRootBy("/var/lib/docker", stat) {
-		t.Error("a directory of root does not count")
+	if !rootControlsBy("/var/lib/docker", stat) {
+		t.Error("a directory of root is not accepted")
 	}
 }
 
@@ -386,7 +386,8 @@ func (directoryOf) ModTime() time.Time { return time.Time{} }
 func (directoryOf) IsDir() bool        { return true }
 func (d directoryOf) Sys() any         { return &syscall.Stat_t{Uid: uint32(d), Mode: 0o755} }
 
-// TestDaemonSearch looks at each process twice, and drops daemons that have ended.
+// TestDaemonSearch checks that each process is examined twice, and daemons that have ended
+// are dropped.
 func TestDaemonSearch(t *testing.T) {
 	looked := map[int]int{}
 	isDaemon := map[int]bool{7: true}
@@ -411,8 +412,8 @@ func TestDaemonSearch(t *testing.T) {
 		want([]int{1, 7, 8}, "7", "8")
 	}
 	for pid, n := range looked {
-		if n != lookedAt {
-			t.Errorf("looked %d times at process %d, want %d", n, pid, lookedAt)
+		if n != maxLooks {
+			t.Errorf("looked %d times at process %d, want %d", n, pid, maxLooks)
 		}
 	}
 	want([]int{1, 8}, "8")
@@ -435,7 +436,7 @@ func TestParseLogName(t *testing.T) {
 	}
 }
 
-// FuzzParseLogName checks that the file contains the names, each once.
+// FuzzParseLogName checks that the parts make up the name of the file.
 func FuzzParseLogName(f *testing.F) {
 	f.Add("web-1_default_nginx-"+testID+".log", testID)
 	f.Fuzz(func(t *testing.T, name, id string) {
@@ -446,8 +447,7 @@ func FuzzParseLogName(f *testing.F) {
 	})
 }
 
-// FuzzFiles reads any text as each of the files. What they say has no longer names than the
-// text.
+// FuzzFiles parses arbitrary text as each of the files. No name is longer than the text.
 func FuzzFiles(f *testing.F) {
 	for _, text := range []string{dockerFile(testID, "web", `"a":"b"`), fmt.Sprintf(podmanList, testID), `{"annotations":{"nerdctl/name":"x"}}`, "state = \"/a\"\ngraphroot='/b'"} {
 		f.Add(text)

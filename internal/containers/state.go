@@ -14,33 +14,33 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// Limits of the files of runtimes. A container's own is a few kilobytes, and grows with
-// its environment, labels and mounts. The list of all containers has about a kilobyte for
-// each.
+// Limits of the files of runtimes. A container's file has a few kilobytes, and grows with its
+// environment, labels and mounts. The list of all containers has about a kilobyte per
+// container.
 const (
 	maxConfig = 1 << 20
 	maxList   = 16 << 20
-	// maxNesting is the maximum depth of their JSON, which has less than 20.
+	// maxNesting is the maximum depth of their JSON. Real files have less than 20 levels.
 	maxNesting = 64
 )
 
 // Errors of files of runtimes.
 var (
-	errOwner   = errors.New("belongs to another user, or others can write it")
+	errOwner   = errors.New("belongs to another user, or other users can write it")
 	errTooLong = errors.New("too long")
 	errNesting = fmt.Errorf("JSON nested deeper than %d", maxNesting)
 )
 
-// state reads the files of a runtime that belong to a user.
+// state reads the files of a runtime whose owner is a given user.
 type state struct {
 	// uid owns the files.
 	uid int
-	// patience limits the waits for file systems of the user. Root needs none.
+	// patience limits the waits for file systems of the user. It is nil for root.
 	patience *answer.Patience
 }
 
-// accept returns a check that a file is a regular one of up to limit bytes, which nobody
-// but its owner can write.
+// accept returns a function that accepts regular files of the user of up to limit bytes that
+// nobody else can write.
 func (s state) accept(limit int64) func(*unix.Stat_t) error {
 	return func(st *unix.Stat_t) error {
 		if err := safeopen.Regular(st); err != nil {
@@ -64,7 +64,7 @@ func (s state) trust(st *unix.Stat_t) error {
 	return nil
 }
 
-// open opens a file or directory. Files of root are at paths that root chose.
+// open opens a file or directory. Only the paths of a user's files are untrusted.
 func (s state) open(path string, accept func(*unix.Stat_t) error) (*safeopen.File, error) {
 	if s.uid == 0 {
 		return safeopen.OpenTrusted(path, capability.SetOf(capability.DACReadSearch), accept)

@@ -6,15 +6,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// storage finds the containers of podman and CRI-O, which github.com/containers/storage
-// keeps: a list of all in GRAPHROOT/DRIVER-containers/containers.json, and short-lived ones
-// in volatile-containers.json.
+// storage finds the containers of podman and CRI-O in the files of
+// github.com/containers/storage: GRAPHROOT/DRIVER-containers/containers.json, and
+// volatile-containers.json for short-lived containers.
 type storage struct {
 	state  state
 	places *places
 }
 
-// drivers are the storage drivers, which are part of the names of directories.
+// drivers lists the storage drivers, which are part of the names of directories.
 var drivers = []string{"overlay", "vfs", "btrfs", "zfs"}
 
 // storedContainer is an entry of a list.
@@ -25,8 +25,8 @@ type storedContainer struct {
 	Metadata string `json:"metadata"`
 }
 
-// storedMetadata is podman's and CRI-O's metadata; see RuntimeContainerMetadata in both.
-// Only CRI-O's has a pod.
+// storedMetadata is podman's and CRI-O's metadata; see RuntimeContainerMetadata in both. Only
+// CRI-O's metadata has a pod.
 type storedMetadata struct {
 	Image     string `json:"image-name"`
 	Name      string `json:"name"` // CRI-O: "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT"
@@ -56,7 +56,7 @@ func (d *storage) find(c candidate) (profile.Owner, bool) {
 	return profile.Owner{}, false
 }
 
-// list returns the containers of a list, none if it cannot be read.
+// list returns the containers in the file at path, or none if it cannot be read.
 func (d *storage) list(path string) (all []storedContainer) {
 	if err := d.state.readJSON(path, maxList, &all); err != nil {
 		return nil
@@ -64,7 +64,8 @@ func (d *storage) list(path string) (all []storedContainer) {
 	return all
 }
 
-// owner returns the owner that the list and, for CRI-O, the container's own file in dir name.
+// owner returns the owner according to the list and, for CRI-O, the container's config.json
+// below dir.
 func (d *storage) owner(dir string, stored storedContainer) profile.Owner {
 	o := stored.owner()
 	if o.Runtime != "cri-o" {
@@ -72,8 +73,8 @@ func (d *storage) owner(dir string, stored storedContainer) profile.Owner {
 	}
 	var spec specification
 	if err := d.state.readJSON(filepath.Join(dir, stored.ID, "userdata", "config.json"), maxConfig, &spec); err == nil {
-		// CRI-O copies annotations of the pod's author, but notes the kubelet's labels in
-		// one of its own.
+		// CRI-O copies annotations of the pod's author, but records the kubelet's labels in a
+		// separate annotation.
 		var labels map[string]string
 		if decodeJSON([]byte(spec.Annotations["io.kubernetes.cri-o.Labels"]), &labels) == nil {
 			fromLabels(&o, labels)

@@ -22,11 +22,11 @@ var ErrNotFound = errors.New("not found")
 
 // Group is the cgroup of a container, unit or pod.
 type Group struct {
-	// Name is its name, see [profile.Owner.GroupName].
+	// Name is the name of the container, unit or pod, see [profile.Owner.GroupName].
 	Name string
 	// Path is the cgroup's directory.
 	Path string
-	// Unified means that Path is of the version 2 hierarchy.
+	// Unified is whether Path is in the version 2 hierarchy.
 	Unified bool
 }
 
@@ -36,10 +36,10 @@ const maxCgroups = 1 << 16
 // maxSearch limits the time of a search.
 const maxSearch = 10 * time.Second
 
-// Find returns the group that has a name. A container has its name, its ID or the
-// beginning of its ID, a unit its name with or without ".service", and a pod
-// "NAMESPACE/NAME". If there is none, the error wraps [ErrNotFound] and lists the most similar
-// names that exist. If several groups have the name, the error lists their cgroups.
+// Find returns the group of a container, unit or pod. It accepts a container's name, ID, or
+// the beginning of its ID; a unit's name, with or without ".service"; and a pod's
+// "NAMESPACE/NAME". If none matches, the error wraps [ErrNotFound] and lists the most similar
+// existing names. If several match, the error lists their cgroups.
 func Find(by profile.Grouping, name string) (Group, error) {
 	mounted, err := procfs.Mounts()
 	if err != nil {
@@ -120,7 +120,7 @@ const (
 	matchExact
 )
 
-// minPart is the minimum length of the beginning of an ID.
+// minPart is the minimum length of an abbreviated ID.
 const minPart = 4
 
 func (g *ownedGroup) match(by profile.Grouping, name string) match {
@@ -134,14 +134,14 @@ func (g *ownedGroup) match(by profile.Grouping, name string) match {
 	return matchNone
 }
 
-// groups returns the outermost cgroup of each container, unit or pod of a hierarchy.
+// groups returns the outermost cgroup of each container, unit or pod in a hierarchy.
 func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, err error) {
 	n, begin := 0, time.Now()
 	names := map[string]string{} // of the groups in list, by path
 	err = filepath.WalkDir(h.mountpoint, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENODEV):
-			return nil // it ended meanwhile
+			return nil // it has ended in the meantime
 		case err != nil:
 			return err
 		case !d.IsDir():
@@ -180,8 +180,9 @@ func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, er
 	return list, nil
 }
 
-// podDirectory returns the directory of the pod of a container's cgroup, whose path in the
-// hierarchy is own: that with the pod's UID in its name, or the container's own.
+// podDirectory returns the ancestor of a container's cgroup with the pod's UID in its name,
+// or path if there is none. path is the directory of the cgroup, and own its path in the
+// hierarchy.
 func podDirectory(path, own string) string {
 	for at, up := own, path; podUID(at) != ""; at, up = filepath.Dir(at), filepath.Dir(up) {
 		if podUID(filepath.Dir(at)) == "" {
@@ -226,8 +227,8 @@ func mostSimilar(name string, names []string, n int) []string {
 // maxCompared limits the bytes of names whose distance is computed.
 const maxCompared = 128
 
-// distance returns the Levenshtein distance of two names: how many bytes to insert, remove
-// or replace to make one of the other.
+// distance returns the Levenshtein distance of two names: how many bytes to insert, remove or
+// replace to turn one into the other.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), maxCompared)], b[:min(len(b), maxCompared)]
 	row := make([]int, len(b)+1)

@@ -41,7 +41,7 @@ func TestFind(t *testing.T) {
 		{profile.GroupContainer, db[:12], "/docker/" + db, false},
 		{profile.GroupContainer, db[:3], `not found: running, among others: `, true},
 		{profile.GroupContainer, "b2b2", pod + "/cri-containerd-" + web2 + ".scope", false},
-		{profile.GroupContainer, "web", "/docker/" + web, false}, // its whole name
+		{profile.GroupContainer, "web", "/docker/" + web, false}, // an exact match
 		{profile.GroupContainer, "default/web-1/web", pod + "/cri-containerd-" + web2 + ".scope", false},
 		{profile.GroupContainer, "othr", "running, among others: other, ", true},
 		{profile.GroupUnit, "nginx.service", "/system.slice/nginx.service", false},

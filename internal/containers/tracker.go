@@ -10,17 +10,17 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Tracker finds the owners of processes while these run. Its methods do not wait for
-// files of runtimes, which a goroutine reads, so that a container that ends soon still gets
-// its names. It is not safe for concurrent use.
+// Tracker finds the owners of processes while they run. A goroutine reads the files of
+// runtimes at once, so that even a short-lived container gets its names; the methods do not
+// wait for it. Tracker is not safe for concurrent use.
 //
-// A process is identified by its cgroup of version 2. On a machine that also has hierarchies
-// of version 1, containers may have no cgroup of version 2: there /proc/PID/cgroup is read
-// once for each program that a process executes.
+// The owner comes from the process's version 2 cgroup. On a machine that also has version 1
+// hierarchies, containers may have no version 2 cgroup, so Tracker also reads
+// /proc/PID/cgroup, once for each program that a process executes.
 type Tracker struct {
 	finder  *Finder
-	cgroups *Cgroups // only the goroutine uses it
-	// mixed means that there are hierarchies of version 1.
+	cgroups *Cgroups // used only by the goroutine
+	// mixed is whether there are version 1 hierarchies.
 	mixed bool
 
 	byID      generations[uint64]
@@ -28,7 +28,7 @@ type Tracker struct {
 	byProcess generations[programKey]
 	work      chan func()
 	working   sync.WaitGroup
-	waits     *budget // of those who ask for owners
+	waits     *budget // for callers of [Membership.Owner]
 }
 
 // programKey identifies a program that a process executes.
@@ -37,22 +37,22 @@ type programKey struct {
 	epoch uint64
 }
 
-// Membership is a process's membership of an owner, which may still be looked up. It is
-// safe for concurrent use.
+// Membership leads to the owner of a process, which may still be being looked up. It is safe
+// for concurrent use.
 type Membership struct {
 	ready chan struct{}
 	find  func() profile.Owner
 	waits *budget
-	// tentative means that only a container is certain.
+	// tentative means that the owner is certain only if it is a container.
 	tentative bool
 
 	mu    sync.Mutex
 	owner profile.Owner
 }
 
-// Owner waits a few seconds at most until the owner is known, and returns it. The owner of
-// a nil Membership is unknown. If no container was found, Owner looks again: its runtime
-// may not have written its files when it started.
+// Owner returns the owner. It waits for it a few seconds at most; after that, the owner is
+// unknown, as for a nil Membership. If no container was found, Owner looks again, because the
+// runtime may have written its files late.
 func (m *Membership) Owner() profile.Owner {
 	if m == nil {
 		return profile.Owner{Unknown: true}
@@ -71,7 +71,7 @@ func (m *Membership) Owner() profile.Owner {
 	return m.owner
 }
 
-// await waits until the owner was looked up, and returns false if that takes too long.
+// await waits until the owner has been looked up. It returns false if that takes too long.
 func (m *Membership) await() bool {
 	select {
 	case <-m.ready:
@@ -79,7 +79,7 @@ func (m *Membership) await() bool {
 	default:
 	}
 	begin := time.Now()
-	timer := time.NewTimer(m.waits.rest(begin))
+	timer := time.NewTimer(m.waits.left(begin))
 	defer timer.Stop()
 	defer func() { m.waits.spend(time.Since(begin)) }()
 	select {
@@ -90,11 +90,10 @@ func (m *Membership) await() bool {
 	}
 }
 
-// maxWaits limits how long those wait who ask for owners.
+// maxWaits limits the total time that callers of [Membership.Owner] wait at a stretch.
 const maxWaits = 5 * time.Second
 
-// maxWaiting limits the look-ups that wait. Further cgroups are looked up with their next
-// sample.
+// maxWaiting limits the queued lookups. Other cgroups are looked up with their next sample.
 const maxWaiting = 1 << 12
 
 // NewTracker returns a tracker for the processes of this machine. The caller must close
@@ -113,7 +112,7 @@ func NewTracker() (*Tracker, error) {
 }
 
 func newTracker(f *Finder, c *Cgroups, mixed bool) *Tracker {
-	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting), waits: &budget{most: maxWaits}}
+	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting), waits: &budget{burst: maxWaits}}
 	t.working.Go(func() {
 		for do := range t.work {
 			do()
@@ -122,7 +121,7 @@ func newTracker(f *Finder, c *Cgroups, mixed bool) *Tracker {
 	return t
 }
 
-// Close ends the look-ups. A nil Tracker needs no closing.
+// Close ends the lookups. It does nothing for a nil Tracker.
 func (t *Tracker) Close() error {
 	if t != nil && t.work != nil {
 		close(t.work)
@@ -132,8 +131,8 @@ func (t *Tracker) Close() error {
 	return nil
 }
 
-// Created tells the tracker the path of a new cgroup, which may be gone by the time of its
-// first sample. If it may be a container, its names are looked up at once.
+// Created records the path of a new cgroup, which may be gone by the time of its first
+// sample. If the cgroup may be a container's, its names are looked up at once.
 func (t *Tracker) Created(id uint64, path string) {
 	if id == 0 {
 		return
@@ -149,16 +148,16 @@ func (t *Tracker) Created(id uint64, path string) {
 	}
 }
 
-// unconfirmed returns m, the membership of a cgroup of version 2. On a machine that also has
-// hierarchies of version 1, a process may be in such a cgroup of something that is not its
-// owner, as the service of a daemon that runs its container.
+// unconfirmed marks m, the membership of a version 2 cgroup, as tentative on a machine with
+// version 1 hierarchies. There, the version 2 cgroup of a process in a container may belong
+// to something else, such as the service of the container's daemon.
 func (t *Tracker) unconfirmed(m *Membership) *Membership {
 	m.tentative = t.mixed
 	return m
 }
 
-// Of returns the membership of a process, at a time in ns (CLOCK_MONOTONIC), by the ID of its
-// cgroup of version 2. epoch identifies the program that it executes.
+// Of returns the membership of a process at a time in ns (CLOCK_MONOTONIC). cgroup is the ID
+// of its version 2 cgroup, and epoch identifies the program that it executes.
 func (t *Tracker) Of(pid int, epoch, cgroup, at uint64) *Membership {
 	if t.mixed {
 		if m := t.ofProcess(pid, epoch, at); m != nil {
@@ -187,8 +186,8 @@ func (t *Tracker) Of(pid int, epoch, cgroup, at uint64) *Membership {
 	return m
 }
 
-// ofProcess returns the membership of a process that ran at a time by /proc/PID/cgroup, or
-// nil if it is gone.
+// ofProcess returns the membership of a process that ran at a given time, from
+// /proc/PID/cgroup, or nil if the process is gone.
 func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 	key := programKey{pid, epoch}
 	if m, ok := t.byProcess.get(key); ok {
@@ -198,24 +197,24 @@ func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 	if err != nil || startedAfter(pid, at) {
 		return nil
 	}
-	m := t.ofPaths(tellingPaths(all))
+	m := t.ofPaths(distinctPaths(all))
 	if m != nil {
 		t.byProcess.put(key, m)
 	}
 	return m
 }
 
-// startedAfter reports whether a process started after a time in ns (CLOCK_MONOTONIC), so that
-// it is another one than at that time, or is gone.
+// startedAfter reports whether a process is gone or started after a time in ns
+// (CLOCK_MONOTONIC). At that time, another process had its ID.
 func startedAfter(pid int, at uint64) bool {
 	age, err := procfs.Process(pid).Age()
 	now := monotonic.Now()
 	return err != nil || at < now && age+procfs.Tick < time.Duration(now-at)
 }
 
-// tellingPaths returns the distinct paths of a process's cgroups, in the hierarchies of
-// version 2 and of systemd first.
-func tellingPaths(all []procfs.Membership) (paths []string) {
+// distinctPaths returns the distinct paths of a process's cgroups, beginning with the version
+// 2 hierarchy and systemd's.
+func distinctPaths(all []procfs.Membership) (paths []string) {
 	for _, wanted := range []func(procfs.Membership) bool{
 		func(m procfs.Membership) bool { return m.Hierarchy == 0 },
 		func(m procfs.Membership) bool { return m.Controllers == "name=systemd" },
@@ -246,7 +245,7 @@ func (t *Tracker) ofPaths(paths []string) *Membership {
 	return m
 }
 
-// lookUp has the goroutine call find. It returns nil if too many look-ups wait.
+// lookUp makes the goroutine call find. It returns nil if too many lookups are queued.
 func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
 	m := &Membership{ready: make(chan struct{}), find: find, waits: t.waits}
 	select {
@@ -257,11 +256,11 @@ func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
 	}
 }
 
-// generation is the number of entries after which a generation of memberships is over.
+// generation is the number of memberships in a generation.
 const generation = 1 << 13
 
-// generations remembers the memberships that were used in the current generation or the
-// one before, so that memory does not grow with time.
+// generations is a cache of the memberships that were used in the current generation or the
+// one before. Its size is bounded.
 type generations[K comparable] struct{ young, old map[K]*Membership }
 
 func (g *generations[K]) get(key K) (*Membership, bool) {

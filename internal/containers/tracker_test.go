@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// realCgroup makes a cgroup in the first mounted hierarchy that is wanted, with a parent of its
-// own. It returns its directory, its path in the hierarchy and its ID.
+// realCgroup creates a cgroup, below a new parent, in the first mounted hierarchy that wanted
+// accepts. It returns the cgroup's directory, its path in the hierarchy and its ID.
 func realCgroup(t *testing.T, wanted func(hierarchy) bool, name string) (dir, path string, id uint64) {
 	t.Helper()
 	testenv.Root(t)
@@ -75,7 +75,7 @@ func newTestTracker(t *testing.T, m machine, mixed bool) *Tracker {
 		t.Fatal(err)
 	}
 	tracker := newTracker(newFinder(m.places), NewCgroups(mounted), mixed)
-	tracker.waits.most = time.Hour // the machine may be busy
+	tracker.waits.burst = time.Hour // the machine may be busy
 	t.Cleanup(func() { _ = tracker.Close() })
 	return tracker
 }
@@ -86,7 +86,7 @@ const (
 	anyEpoch  = 7
 )
 
-// TestTracker finds a real cgroup by its ID alone: the process is gone.
+// TestTracker finds a real cgroup by its ID alone, because the process is gone.
 func TestTracker(t *testing.T) {
 	m := newMachine(t)
 	m.write("var/lib/docker/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))
@@ -129,7 +129,7 @@ func TestTrackerCreated(t *testing.T) {
 	}
 }
 
-// TestTrackerLateFile looks again for a container whose runtime was late.
+// TestTrackerLateFile finds a container whose runtime wrote its files late.
 func TestTrackerLateFile(t *testing.T) {
 	m := newMachine(t)
 	_, _, id := realCgroup(t, unified, testID)
@@ -140,7 +140,7 @@ func TestTrackerLateFile(t *testing.T) {
 	}
 	m.write("var/lib/docker/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))
 	for c, a := range tracker.finder.known {
-		a.at = a.at.Add(-2 * askAgain)
+		a.at = a.at.Add(-2 * retryInterval)
 		tracker.finder.known[c] = a
 	}
 	if got := member.Owner().Container; got != "web" {
@@ -148,7 +148,8 @@ func TestTrackerLateFile(t *testing.T) {
 	}
 }
 
-// TestTrackerVersion1 finds a process by its cgroup of version 1, until it is gone.
+// TestTrackerVersion1 finds the owner of a process by its version 1 cgroup, until the process
+// is gone.
 func TestTrackerVersion1(t *testing.T) {
 	m := newMachine(t)
 	m.write("var/lib/docker/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))
@@ -164,7 +165,7 @@ func TestTrackerVersion1(t *testing.T) {
 	if got := tracker.Of(p.Pid, anyEpoch, 1, monotonic.Now()).Owner(); got != web {
 		t.Errorf("got %+v for a process that ended, want %+v", got, web)
 	}
-	// The cgroup of version 2 of a process that is gone does not tell its owner.
+	// The version 2 cgroup of a process that is gone does not identify its owner.
 	if got := tracker.Of(noProcess, anyEpoch, 1, monotonic.Now()).Owner(); got != (profile.Owner{Unknown: true}) {
 		t.Errorf("got %+v for another one in the root of version 2, want an unknown owner", got)
 	}
@@ -174,7 +175,7 @@ func TestTrackerVersion1(t *testing.T) {
 	}
 }
 
-// TestTrackerFull checks that look-ups beyond the limit are not remembered.
+// TestTrackerFull checks that lookups beyond the limit leave no trace.
 func TestTrackerFull(t *testing.T) {
 	m := newMachine(t)
 	tracker := newTestTracker(t, m, false)
@@ -187,10 +188,10 @@ func TestTrackerFull(t *testing.T) {
 	if got := tracker.Of(noProcess, anyEpoch, 1<<40, monotonic.Now()); got != nil {
 		t.Errorf("got %+v with %d look-ups waiting, want nil", got, maxWaiting)
 	}
-	// Those who ask for an owner wait only for a time.
-	slow := &Membership{ready: make(chan struct{}), waits: &budget{most: time.Millisecond}}
+	// Owner waits only for a limited time.
+	slow := &Membership{ready: make(chan struct{}), waits: &budget{burst: time.Millisecond}}
 	if got := slow.Owner(); !got.Unknown {
-		t.Errorf("got %+v of a look-up that goes on, want an unknown owner", got)
+		t.Errorf("got %+v from an unfinished lookup, want an unknown owner", got)
 	}
 	close(end)
 	if got := (*Membership)(nil).Owner(); !got.Unknown {
@@ -216,8 +217,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestTrackerMixed takes no unit from the cgroup of version 2 of a process that is gone if it
-// may be in a container by version 1.
+// TestTrackerMixed checks that the version 2 cgroup of a process that is gone does not name a
+// unit if the process may be in a version 1 container.
 func TestTrackerMixed(t *testing.T) {
 	m := newMachine(t)
 	m.write("var/lib/docker/containers/"+testID+"/config.v2.json", dockerFile(testID, "web", ""))

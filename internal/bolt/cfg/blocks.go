@@ -7,32 +7,32 @@ import (
 	"fulgur/internal/symbols/instruction"
 )
 
-// Block is a basic block: instructions that are executed one after the other. Calls do
-// not end a block.
+// Block is a basic block: a sequence of instructions that is executed from its start to its
+// end. Calls do not end a block.
 type Block struct {
-	// Function is the function that contains it.
+	// Function is the function that contains the block.
 	Function *Function
 	// Start and End are its link-time addresses, the end excluded.
 	Start, End uint64
-	// Instructions is their number.
+	// Instructions is the number of instructions.
 	Instructions int
 	// Last is the last instruction, at LastAddress.
 	Last        instruction.Instruction
 	LastAddress uint64
-	// Calls are the calls in it.
+	// Calls are the calls in the block.
 	Calls []Call
 }
 
 // Call is a call of a function.
 type Call struct {
-	// Address is the address of the call, and Next the one to which it returns.
+	// Address is the address of the call, and Next its return address.
 	Address, Next uint64
 	// Target is the address of the function, or 0 if it is not known.
 	Target uint64
 }
 
-// Blocks returns the blocks that contain reached instructions, in the order of addresses.
-// Besides the targets of direct jumps, a block begins at each of entries.
+// Blocks returns the blocks that contain reached instructions, sorted by address. Blocks
+// begin at the targets of direct jumps and at entries.
 func (p *Program) Blocks(entries []uint64) []*Block {
 	leaders := map[uint64]bool{}
 	for _, addr := range entries {

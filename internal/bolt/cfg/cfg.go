@@ -1,12 +1,12 @@
 // Package cfg finds the control flow of a binary's functions: where instructions begin,
 // and where jumps and calls lead.
 //
-// Breakpoints are written at these addresses, so a function is only used if nothing
-// speaks against them. Its symbol gives the start and the size. A sweep from the start
-// decodes one instruction after the other, and must end at the function's end. All jumps
-// into the function, and all addresses that the processor is known to have executed
-// ([Program.Check]), must be at the beginning of an instruction. A function must not call
-// its own inside, because data may follow such calls. Otherwise the function is left out.
+// Breakpoints are written at these addresses, so a function is used only if the addresses are
+// beyond doubt. Its symbol gives the start and the size. A linear sweep decodes its
+// instructions, and must end at the function's end. All jumps into the function, and all
+// addresses that the processor is known to have executed ([Program.Check]), must be the start
+// of an instruction. A function must not call an address inside itself, because data may
+// follow such calls. A function that fails any of these checks is left out.
 package cfg
 
 import (
@@ -44,7 +44,7 @@ type Function struct {
 	problem string
 	code    []byte
 	begins  []bool // by offset: an instruction begins here
-	reached []bool // by offset: the instruction here was executed
+	reached []bool // by offset: the instruction here is known to be executed
 }
 
 // New returns the functions of f, which must stay open. It fails if f has no symbol table,
@@ -89,8 +89,8 @@ func New(f *elffile.File) (*Program, error) {
 	return p, nil
 }
 
-// arrange sorts the functions and makes names of the same range one function. Ranges that
-// overlap otherwise are left out.
+// arrange sorts the functions and merges symbols of the same range. It leaves out other
+// functions that overlap.
 func (p *Program) arrange() {
 	slices.SortStableFunc(p.functions, func(a, b *Function) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
@@ -116,8 +116,8 @@ func (p *Program) Name(f *Function) string {
 	return fmt.Sprintf("%#x", f.Start)
 }
 
-// find returns the function that contains addr, or nil. Functions that overlap are left
-// out, so any of them will do.
+// find returns the function that contains addr, or nil. If several overlap there, all are
+// left out, so it may return any of them.
 func (p *Program) find(addr uint64) *Function {
 	i, found := slices.BinarySearchFunc(p.functions, addr, func(f *Function, addr uint64) int { return cmp.Compare(f.Start, addr) })
 	if !found {
@@ -129,8 +129,8 @@ func (p *Program) find(addr uint64) *Function {
 	return p.functions[i]
 }
 
-// Function returns the function that contains addr, swept. It returns nil if there is
-// none, or if it is left out.
+// Function returns the function that contains addr, and decodes it first if necessary. It
+// returns nil if there is none, or if it is left out.
 func (p *Program) Function(addr uint64) *Function {
 	f := p.find(addr)
 	if f == nil {
@@ -143,8 +143,7 @@ func (p *Program) Function(addr uint64) *Function {
 	return f
 }
 
-// LeftOut returns the functions that are left out although they were asked for, with the
-// reason, in the order of addresses.
+// LeftOut returns the functions that were looked up but left out, with the reason.
 func (p *Program) LeftOut() map[*Function]string {
 	out := map[*Function]string{}
 	for _, f := range p.functions {
@@ -162,8 +161,8 @@ func (f *Function) leaveOut(problem string) {
 	f.code, f.begins, f.reached = nil, nil, nil
 }
 
-// Check leaves out the function that contains addr if no instruction begins there. It
-// reports whether one does. addr was executed.
+// Check reports whether an instruction begins at addr, which the processor has executed. If
+// none does, it leaves out the function that contains addr.
 func (p *Program) Check(addr uint64) bool {
 	f := p.Function(addr)
 	if f == nil {
@@ -216,7 +215,7 @@ func (p *Program) sweep(f *Function) {
 			return
 		}
 		f.begins[at] = true
-		// Code calls an address inside itself to get the address of data after the call.
+		// Code may call an address inside itself to get the address of data after the call.
 		if i.Kind == instruction.Call && i.Target > f.Start && i.Target < f.End {
 			f.leaveOut(fmt.Sprintf("calls an address inside itself at %#x: data may follow", f.Start+at))
 			return
@@ -228,7 +227,7 @@ func (p *Program) sweep(f *Function) {
 		at += uint64(i.Size)
 	}
 	for _, to := range targets {
-		// Functions that are not swept yet are checked by their own sweep and by Check.
+		// If g is not decoded yet, this jump is checked only when Reach or Check meets it.
 		g := p.find(to)
 		switch {
 		case g == nil || !g.swept || g.problem != "":
@@ -240,8 +239,8 @@ func (p *Program) sweep(f *Function) {
 	}
 }
 
-// At returns the instruction at addr. It reports false if none begins there, or its
-// function is left out.
+// At returns the instruction at addr. It reports false if no instruction begins there, or if
+// its function is left out.
 func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
 	f := p.Function(addr)
 	if f == nil || !f.begins[addr-f.Start] {
@@ -250,10 +249,10 @@ func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
 	return instruction.Decode(f.code[addr-f.Start:], addr)
 }
 
-// Reach marks the code that is certain to be executed after addr is: up to the next
-// conditional or indirect jump, and in called functions likewise. It calls found with
-// each such jump that was not reached before. An address without an instruction leaves out
-// its function.
+// Reach marks the code that is certainly executed once addr is executed: up to the next
+// conditional or indirect jump, also in called functions. It calls found for each such jump
+// that was not reached before. It leaves out a function if no instruction begins at a reached
+// address.
 func (p *Program) Reach(addr uint64, found func(addr uint64, i instruction.Instruction)) {
 	for rest := []uint64{addr}; len(rest) > 0; {
 		at := rest[len(rest)-1]

@@ -58,7 +58,7 @@ func leftOut(p *cfg.Program) map[string]string {
 	return out
 }
 
-// A function is left out if anything in it is doubtful.
+// A function is left out if its instructions are in doubt.
 func TestLeftOut(t *testing.T) {
 	for name, want := range map[string]string{
 		"good":    "",
@@ -79,15 +79,14 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// An address that was executed but is not the beginning of an instruction shows that the
-// sweep is wrong.
+// If an executed address is not the start of a decoded instruction, the sweep was wrong.
 func TestCheck(t *testing.T) {
 	p, at := assemble(t)
 	if !p.Check(at["sized"]) || !p.Check(at["sized"]+5) {
 		t.Error("the instructions of sized are not found")
 	}
 	if p.Check(at["sized"]+2) || p.Function(at["sized"]) != nil || p.Check(at["sized"]) {
-		t.Error("sized is not left out after an instruction within another")
+		t.Error("sized is not left out although an executed address is inside an instruction")
 	}
 }
 
@@ -97,7 +96,7 @@ func TestEntered(t *testing.T) {
 	if p.Function(at["callee"]) == nil || p.Function(at["enters"]) != nil || p.Function(at["callee"]) != nil {
 		t.Errorf("got left out %v, want callee and enters", leftOut(p))
 	}
-	// The other way around it is found when it happens.
+	// If enters is decoded first, the jump is found when Reach follows it.
 	p, at = assemble(t)
 	if p.Function(at["enters"]) == nil {
 		t.Fatal("enters is left out before callee is known")
@@ -119,7 +118,7 @@ func TestReach(t *testing.T) {
 	if want := []uint64{good + 2}; !slices.Equal(found, want) {
 		t.Fatalf("got jumps %#x, want %#x", found, want)
 	}
-	reach(good + 4) // not taken: the call and what follows
+	reach(good + 4) // not taken: the call and the code after it
 	if want := []uint64{good + 2, at["callee"]}; !slices.Equal(found, want) {
 		t.Fatalf("got jumps %#x, want %#x", found, want)
 	}
@@ -138,7 +137,7 @@ func TestReach(t *testing.T) {
 		starts[b.Start] = true
 	}
 	if !starts[good] || !starts[good+4] || !starts[i.Target] || !starts[at["callee"]] || starts[at["callee"]+2] {
-		t.Errorf("got blocks at %v, want those that were reached", starts)
+		t.Errorf("got blocks at %v, want the reached ones", starts)
 	}
 	if at := cfg.Find(blocks, good+3); at < 0 || blocks[at].Start != good {
 		t.Error("the block at good+3 is not found")

@@ -11,37 +11,37 @@ import (
 
 // Evidence is a measurement of a binary. Addresses are link-time addresses.
 type Evidence struct {
-	// Jumps are the conditional and indirect jumps that were counted, by address.
+	// Jumps holds the counted conditional and indirect jumps, by address.
 	Jumps map[uint64]Jump
-	// Targets counts where indirect jumps led, by the jump's address.
+	// Targets counts the targets of each indirect jump, by the jump's address.
 	Targets map[uint64]map[uint64]uint64
 	// Samples counts samples by the address of the instruction.
 	Samples map[uint64]uint64
-	// Seconds is the time that the profile is to describe: rates become counts by it.
+	// Seconds is the duration that the profile describes. It converts rates to counts.
 	Seconds float64
 }
 
 // Jump holds the counts of a jump.
 type Jump struct {
-	// Rate is how often it is executed in a second, and Counted the time in which it was
-	// counted, in seconds.
+	// Rate is the number of executions per second, and Counted the time for which the jump
+	// was counted, in seconds.
 	Rate, Counted float64
-	// Hits is how often it was seen to be executed, and Taken how often it jumped.
+	// Hits is the number of observed executions, and Taken the number of these that jumped.
 	Hits, Taken uint64
 }
 
-// graph is the flow of a program.
+// graph is the control flow of a program.
 type graph struct {
 	blocks []*cfg.Block
 	nodes  []node
 	edges  []edge
-	out    [][]int // edges by their from
+	out    [][]int // edges by source
 	x      []float64
-	taken  []float64 // by block: the share of the executions that jump, see taken
+	taken  []float64 // by block: the share of its executions that jump
 }
 
-// Traces estimates how often each block of p was executed that was reached, and calls
-// yield with the traces of the branches.
+// Traces estimates how often each reached block of p was executed, and calls yield with the
+// traces of its branches.
 func Traces(p *cfg.Program, e Evidence, yield func(bolt.Trace) error) error {
 	g := build(p, e)
 	g.x = solve(g.nodes, g.edges)
@@ -64,7 +64,7 @@ func build(p *cfg.Program, e Evidence) *graph {
 			samples[i] += float64(n)
 		}
 	}
-	uncounted := map[*cfg.Function]bool{} // with an indirect jump whose targets are unknown
+	uncounted := map[*cfg.Function]bool{} // functions with an indirect jump whose targets are unknown
 	direct := make([]bool, len(g.blocks))
 	for i, b := range g.blocks {
 		for _, c := range b.Calls {
@@ -130,8 +130,8 @@ func build(p *cfg.Program, e Evidence) *graph {
 	}
 	g.measure(e, samples)
 	for i, b := range g.blocks {
-		// Functions are also called from elsewhere, and exceptions lead to blocks that
-		// nothing else leads to.
+		// Functions may be called from elsewhere, and exceptions may lead to blocks without
+		// other predecessors.
 		g.nodes[i].open = b.Start == b.Function.Start || !direct[i] && uncounted[b.Function]
 	}
 	return g
@@ -159,12 +159,12 @@ func (g *graph) add(e edge) {
 	g.edges = append(g.edges, e)
 }
 
-// countSlack is the relative uncertainty of a rate besides chance.
+// countSlack is the relative uncertainty of a rate in addition to chance.
 const countSlack = 0.05
 
-// measure sets the measured counts: of blocks that end with a counted jump, the rates of
-// the jump; of others, by the number of samples, which also depends on how slow their
-// instructions are.
+// measure sets the measured counts. A block that ends with a counted jump has the jump's
+// rate. The count of any other block comes from its samples, which also depend on the speed
+// of its instructions.
 func (g *graph) measure(e Evidence, samples []float64) {
 	var ratios []float64
 	for i, b := range g.blocks {

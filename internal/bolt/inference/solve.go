@@ -1,13 +1,13 @@
-// Package inference makes a consistent profile of counts that are incomplete and of
-// different precision: it estimates how often each basic block was executed, and writes
-// what follows from it as the traces of branch records.
+// Package inference makes a consistent profile from counts that are incomplete and differ in
+// precision. It estimates how often each basic block was executed, and converts the result to
+// the traces of branch records.
 //
 // The problem is known as profile inference (W. He, J. Mestre, S. Pupyrev, L. Wang, H. Yu,
-// Profile inference revisited, 2022), which is usually solved as a flow of minimum cost.
-// Here the shares of a jump's outcomes are measured more precisely than the number of its
+// Profile inference revisited, 2022), which is usually solved as a minimum-cost flow. Here
+// the shares of a jump's outcomes are measured more precisely than the number of its
 // executions. So the executions are the unknowns of a sparse system of linear equations,
-// solved by weighted least squares: a block is executed as often as its predecessors lead
-// to it, and as often as was counted, each within its uncertainty.
+// solved by weighted least squares: within their uncertainties, a block's executions equal
+// the flow from its predecessors, and its measured count.
 package inference
 
 import "math"
@@ -16,30 +16,30 @@ import "math"
 type node struct {
 	// count is the measured number of executions, and sigma its standard deviation.
 	count, sigma float64
-	// open reports whether it has predecessors that are not known, so that it may be
-	// executed more often than those that are.
+	// open is whether the block has unknown predecessors, so that it may be executed more
+	// often than its known predecessors lead to it.
 	open bool
 }
 
-// edge is a way from a node to another.
+// edge leads from a node to another.
 type edge struct {
 	from, to int
 	// share is the share of from's executions that lead to to.
 	share float64
-	// outcomes is the number of outcomes from which share was estimated; 0 if it is
-	// certain. A guessed share comes of no outcomes.
+	// outcomes is the number of outcomes from which share was estimated, or 0 if share is
+	// certain.
 	outcomes float64
 	guessed  bool
 }
 
 const (
-	// flowSlack is the relative uncertainty of the conservation of flow: the program
-	// changes while different parts of it are measured.
+	// flowSlack is the relative uncertainty of the conservation of flow: the program's
+	// behavior changes while its parts are measured one after the other.
 	flowSlack = 0.02
-	// shareSlack is the uncertainty of a share besides chance, for the same reason.
+	// shareSlack is the uncertainty of a share in addition to chance, for the same reason.
 	shareSlack = 0.02
-	// floor is the smallest uncertainty, in executions. The first iterations have larger
-	// ones, which lets the flow find its order of magnitude.
+	// floor is the smallest uncertainty, in executions. The first iterations use larger ones,
+	// so that the flow finds its order of magnitude.
 	floor      = 1
 	iterations = 8
 	// maxSteps bounds the steps of the conjugate gradient method in an iteration.
@@ -103,7 +103,7 @@ type system struct {
 	rest    []float64 // scratch
 }
 
-// multiply sets y to the product of the normal equations' matrix and x.
+// multiply sets y to the product of x and the matrix of the normal equations.
 func (s *system) multiply(x, y []float64) {
 	copy(s.rest, x)
 	for _, e := range s.edges {

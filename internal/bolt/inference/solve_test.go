@@ -35,7 +35,7 @@ func TestSolve(t *testing.T) {
 			[]edge{{from: 0, to: 1, share: 1}},
 			[]float64{1000, 1000},
 		},
-		"called from elsewhere, too": {
+		"also called from elsewhere": {
 			[]node{{count: 10, sigma: 0.1, open: true}, {count: 500, sigma: 5, open: true}},
 			[]edge{{from: 0, to: 1, share: 1}},
 			[]float64{10, 500},
@@ -58,7 +58,7 @@ func TestSolve(t *testing.T) {
 	}
 }
 
-// Whatever the graph and the counts are, the result is finite and not negative.
+// For any graph and counts, the result is finite and not negative.
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte{3, 200, 10, 1, 0, 250, 0, 0, 1, 128, 1, 2, 255, 2, 0, 10})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 255})

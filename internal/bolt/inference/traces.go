@@ -9,25 +9,25 @@ import (
 	"fulgur/internal/symbols/instruction"
 )
 
-// Limits of a trace. The rest of its count is not worth following.
+// Limits of a trace, beyond which its remaining count is not worth following.
 const (
 	maxBlocks  = 256
 	leastCount = 0.01
 )
 
-// tracer turns the flow into traces.
+// tracer converts the flow to traces.
 type tracer struct {
 	*graph
 	scale float64
 	yield func(bolt.Trace) error
 	err   error
-	carry map[uint64]float64 // by the end of a trace: what rounding left
+	carry map[uint64]float64 // by the end of a trace: the remainder of rounding
 	backs map[*cfg.Function]uint64
 }
 
-// traces calls yield with the traces: for each branch and each place at which the code
-// after it may branch again, one. The code after a branch is assumed not to depend on what
-// was before it.
+// traces calls yield with one trace for each branch and each place where the code after it
+// may branch again. It assumes that the path after a branch does not depend on the path
+// before it.
 func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 	t := &tracer{graph: g, scale: seconds, yield: yield, carry: map[uint64]float64{}, backs: g.returns()}
 	in := make([]float64, len(g.blocks))
@@ -51,7 +51,7 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 		}
 		switch b.Last.Kind {
 		case instruction.Return:
-			// Its traces are the traces of the calls.
+			// The calls above start the traces of returns.
 		case instruction.IndirectJump:
 			for _, at := range g.out[i] {
 				if e := g.edges[at]; !called(b, g.blocks[e.to].Start) {
@@ -69,7 +69,7 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 	return t.err
 }
 
-// called reports whether one of the calls in b is to addr.
+// called reports whether b calls addr.
 func called(b *cfg.Block, addr uint64) bool {
 	for _, c := range b.Calls {
 		if c.Target == addr {
@@ -79,7 +79,7 @@ func called(b *cfg.Block, addr uint64) bool {
 	return false
 }
 
-// returns finds the return instruction of each function that is executed most.
+// returns returns the most executed return instruction of each function.
 func (g *graph) returns() map[*cfg.Function]uint64 {
 	most, at := map[*cfg.Function]float64{}, map[*cfg.Function]uint64{}
 	for i, b := range g.blocks {
@@ -90,7 +90,7 @@ func (g *graph) returns() map[*cfg.Function]uint64 {
 	return at
 }
 
-// start yields the traces that begin with the branch from an address to another.
+// start yields the traces that begin with the branch between two addresses.
 func (t *tracer) start(from, to uint64, count float64) {
 	if to == 0 {
 		t.emit(from, 0, 0, count)
@@ -129,7 +129,8 @@ func (t *tracer) start(from, to uint64, count float64) {
 	}
 }
 
-// emit yields a trace, rounded so that the sum for each end is right.
+// emit yields a trace. It rounds the count such that the sum of the traces with the same end
+// is right.
 func (t *tracer) emit(from, to, end uint64, count float64) {
 	key := end
 	if end == 0 {

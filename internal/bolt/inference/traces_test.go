@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The time for a block is proportional to the number of its calls.
+// The time to trace a block is proportional to the number of its calls.
 func TestTracesOfManyCalls(t *testing.T) {
 	testenv.AnyKernel(t)
 	testenv.Limited(t, 1<<30, 20*time.Second, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package delivery sends the profiles of a spool, the oldest first, and accounts for every
+// Package delivery sends the profiles in a spool, the oldest first, and accounts for every
 // sample.
 package delivery
 
@@ -17,17 +17,17 @@ type Cause string
 
 // The causes.
 const (
-	// Refused: the back end does not take them, and would not later.
+	// Refused: the back end refused them permanently.
 	Refused Cause = "refused"
-	// Rejected: the back end took the rest of their window.
+	// Rejected: the back end rejected them, but accepted other profiles in the same message.
 	Rejected Cause = "rejected"
-	// Overflow: the spool was full, and they were the oldest.
+	// Overflow: they were the oldest samples in a full spool.
 	Overflow Cause = "overflow"
 	// Corrupt: their file was damaged.
 	Corrupt Cause = "corrupt"
-	// Expired: the back end asked to send them again each time, but took others.
+	// Expired: the back end kept asking for a retry, while it accepted others.
 	Expired Cause = "expired"
-	// Shutdown: they were only in memory at the end.
+	// Shutdown: they were only in memory when the run ended.
 	Shutdown Cause = "shutdown"
 	// Unrecorded: the kernel side had no room for them.
 	Unrecorded Cause = "unrecorded"
@@ -36,48 +36,49 @@ const (
 // Causes lists all causes.
 var Causes = []Cause{Refused, Rejected, Overflow, Corrupt, Expired, Shutdown, Unrecorded}
 
-// Account says where samples are: Taken + Found = Acknowledged + Waiting.Samples + the sum
-// of Lost.
+// Account counts samples by their state: Taken + Found = Acknowledged + Waiting.Samples + the
+// sum of Lost.
 type Account struct {
-	// Taken is what this run measured, Found what an earlier run left in the spool.
+	// Taken is the number of samples from this run, Found the number that an earlier run left
+	// in the spool.
 	Taken, Found uint64
-	// Acknowledged is what the back end has.
+	// Acknowledged is the number of samples that the back end accepted.
 	Acknowledged uint64
 	Waiting      spool.Usage
 	Lost         map[Cause]uint64
-	// Requests that were accepted, were tried again, and failed; and bytes that were sent,
-	// before compression.
+	// Accepted, Retries and Failures are numbers of requests: accepted, to be sent again, and
+	// failed permanently. Bytes is the size of the accepted messages before compression.
 	Accepted, Retries, Failures, Bytes uint64
-	// CorruptFiles is the number of files that were set aside.
+	// CorruptFiles is the number of corrupt files that were set aside.
 	CorruptFiles uint64
 }
 
-// Delivery sends profiles. Its methods are safe for concurrent use, and wait for neither the
-// disk nor the back end unless they say so.
+// Delivery sends profiles. Its methods are safe for concurrent use. Only [Delivery.Run],
+// [Delivery.Finish] and [Delivery.Close] wait for the disk or the back end.
 type Delivery struct {
 	log func(string)
 
-	mu      sync.Mutex
-	spool   *spool.Spool
-	account Account
-	turns   turns
-	config  otlpclient.Config
-	client  *otlpclient.Client // nil until the first message; used by Run alone
-	stale   bool               // client has an old configuration
-	changed context.CancelFunc // ends the attempt by an old configuration
-	ending  bool               // nothing more will be added
-	away    bool               // the back end did not take the last message
-	full    bool               // the spool's directory did not take the last message
+	mu       sync.Mutex
+	spool    *spool.Spool
+	account  Account
+	schedule schedule
+	config   otlpclient.Config
+	client   *otlpclient.Client // nil until the first message; used by Run alone
+	stale    bool               // client has an old configuration
+	changed  context.CancelFunc // ends the attempt by an old configuration
+	ending   bool               // nothing more will be added
+	down     bool               // the back end did not accept the last message
+	full     bool               // the last work on the spool's files failed
 
-	ready   chan struct{} // has room for one: there may be something to send
-	unsaved chan struct{} // likewise: there may be work on files
+	ready   chan struct{} // buffered: there may be something to send
+	unsaved chan struct{} // buffered: there may be work on files
 }
 
-// New returns a delivery from a spool in which an earlier run left what found says. log
-// receives what an administrator should know.
+// New returns a delivery from a spool. found describes the profiles that an earlier run left
+// there. log receives messages for the administrator.
 func New(s *spool.Spool, found spool.Found, c otlpclient.Config, log func(string)) *Delivery {
 	d := &Delivery{log: log, spool: s, config: c, ready: make(chan struct{}, 1), unsaved: make(chan struct{}, 1)}
-	d.turns = newTurns()
+	d.schedule = newSchedule()
 	d.account = Account{Found: found.Samples, CorruptFiles: uint64(found.Corrupt), Lost: map[Cause]uint64{}}
 	return d
 }
@@ -90,7 +91,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Begin says that the measurement has begun.
+// Begin records that the measurement has begun.
 func (d *Delivery) Begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,18 +99,18 @@ func (d *Delivery) Begin() {
 	signal(d.unsaved)
 }
 
-// Use changes the back end.
+// Use changes the configuration of the back end, and interrupts an attempt with the old one.
 func (d *Delivery) Use(c otlpclient.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.config, d.stale, d.turns = c, true, newTurns()
+	d.config, d.stale, d.schedule = c, true, newSchedule()
 	if d.changed != nil {
 		d.changed()
 	}
 	signal(d.ready)
 }
 
-// Unrecorded accounts for samples that are in no profile.
+// Unrecorded counts samples that the kernel side could not record.
 func (d *Delivery) Unrecorded(samples uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,13 +118,13 @@ func (d *Delivery) Unrecorded(samples uint64) {
 	d.account.Lost[Unrecorded] += samples
 }
 
-// Add hands over an encoded profile.
+// Add adds an encoded profile to the spool.
 func (d *Delivery) Add(h spool.Head, message []byte) {
 	r, err := spool.NewRecord(h, message)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.account.Taken += h.Samples
-	if err != nil { // of zstd's options, which are constant
+	if err != nil { // impossible: zstd's options are constant
 		d.account.Lost[Corrupt] += h.Samples
 		return
 	}
@@ -132,15 +133,15 @@ func (d *Delivery) Add(h spool.Head, message []byte) {
 	signal(d.unsaved)
 }
 
-// overflow accounts for entries that had to give way.
+// overflow counts the samples of evicted entries.
 func (d *Delivery) overflow(lost []*spool.Entry) {
 	for _, e := range lost {
 		d.account.Lost[Overflow] += e.Samples
-		d.turns.forget(e)
+		d.schedule.forget(e)
 	}
 }
 
-// End says that nothing more will be added.
+// End records that no more profiles will be added.
 func (d *Delivery) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -186,8 +187,8 @@ func (d *Delivery) accountLocked() Account {
 // flushTime limits how long a delivery goes on after the end of the measurement.
 const flushTime = 5 * time.Second
 
-// Finish sends what is left, for a few seconds, after [Delivery.End]; running is closed
-// when Run returns, and stop ends it.
+// Finish calls [Delivery.End] and gives [Delivery.Run] a few seconds to send the remaining
+// profiles. running is closed when Run returns, and stop cancels Run's context.
 func (d *Delivery) Finish(running <-chan struct{}, stop context.CancelFunc) {
 	d.End()
 	select {

@@ -87,7 +87,7 @@ func (r *running) close(t *testing.T) Account {
 	return a
 }
 
-// balance checks that no sample is missing from an account, or in it twice.
+// balance checks that an account counts every sample exactly once.
 func balance(t *testing.T, a Account) {
 	t.Helper()
 	sum := a.Acknowledged + a.Waiting.Samples
@@ -137,8 +137,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOutage kills a run while the back end is away. The next run sends what waits under
-// the same IDs.
+// TestOutage kills a run while the back end is down. The next run sends the waiting profiles,
+// with the same IDs.
 func TestOutage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	store, found, err := spool.Open(dir, 1<<20)
@@ -179,7 +179,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestUse goes to another back end at once, although the first one asked to wait.
+// TestUse sends to another back end at once, although the first one asked to wait.
 func TestUse(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
@@ -196,7 +196,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestShutdown counts what was only in memory.
+// TestShutdown counts the samples that were only in memory.
 func TestShutdown(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
@@ -213,7 +213,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestOverflow fills a spool that is too small.
+// TestOverflow overfills a small spool.
 func TestOverflow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	all := messages(t, 2)
@@ -235,7 +235,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestCorruption damages a file that waits.
+// TestCorruption damages a file in the spool.
 func TestCorruption(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	all := messages(t, 2)
@@ -265,7 +265,8 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// TestPoison sends the others although one window always gets the answer 503.
+// TestPoison checks that other windows are sent although one window always gets a 503
+// response.
 func TestPoison(t *testing.T) {
 	all := messages(t, 2)
 	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
@@ -286,7 +287,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestSavedLater writes what was kept in memory once the directory takes files again.
+// TestSavedLater checks that profiles in memory are written as soon as the directory is
+// writable again.
 func TestSavedLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	store, found, err := spool.Open(dir, 1<<20)
@@ -303,7 +305,7 @@ func TestSavedLater(t *testing.T) {
 	all := messages(t, 2)
 	d.Add(spool.Head{Samples: 4}, all[0])
 	if _, failed := d.saveAll(); !failed {
-		t.Fatal("got no error for a directory in the place of the file")
+		t.Fatal("got no error for a directory in place of the file")
 	}
 	d.Add(spool.Head{Samples: 8}, all[1])
 	if a := d.Account(); a.Waiting.Memory == 0 || a.Waiting.Files != 0 || a.Waiting.Samples != 12 {

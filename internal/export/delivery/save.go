@@ -6,18 +6,18 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// saveAgain is the time after which a directory that did not take a profile is tried again.
-const saveAgain = 10 * time.Second
+// saveRetry is the time until the next attempt after work on files has failed.
+const saveRetry = 10 * time.Second
 
-// save does the spool's work on files until end is closed and nothing is left to do, or it
-// fails.
+// save does the spool's work on files until end is closed. Then it does the remaining work,
+// unless the last attempt failed.
 func (d *Delivery) save(end <-chan struct{}) {
 	for {
 		again, failed := d.saveAll()
 		select {
 		case <-end:
 			if !failed {
-				_, _ = d.saveAll() // what came in between
+				_, _ = d.saveAll() // work that was added in between
 			}
 			return
 		case <-again:
@@ -26,8 +26,8 @@ func (d *Delivery) save(end <-chan struct{}) {
 	}
 }
 
-// saveAll does the spool's work on files until there is none, or it fails: then again
-// receives when to go on.
+// saveAll does all of the spool's work on files. If an attempt fails, again receives at the
+// time of the next one.
 func (d *Delivery) saveAll() (again <-chan time.Time, failed bool) {
 	for {
 		d.mu.Lock()
@@ -45,7 +45,7 @@ func (d *Delivery) saveAll() (again <-chan time.Time, failed bool) {
 		d.full = err != nil
 		d.mu.Unlock()
 		if err != nil {
-			return time.After(saveAgain), true
+			return time.After(saveRetry), true
 		}
 	}
 }

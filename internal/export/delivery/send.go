@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// Run sends, and saves what waits, until ctx is done, or everything is sent after
-// [Delivery.End]. Then it waits a few seconds for the disk.
+// Run sends profiles, and writes waiting ones to files, until ctx is done, or until all are
+// sent after [Delivery.End]. Then it waits a few seconds for the disk.
 func (d *Delivery) Run(ctx context.Context) {
 	var saving sync.WaitGroup
 	end, saved := make(chan struct{}), make(chan struct{})
@@ -31,11 +31,11 @@ func (d *Delivery) Run(ctx context.Context) {
 	}
 }
 
-// next sends an entry, or waits until there is one to send. It returns false at the end.
+// next sends an entry, or waits until there may be one to send. It returns false at the end.
 func (d *Delivery) next(ctx context.Context) bool {
 	d.mu.Lock()
 	now := time.Now()
-	e, at := d.turns.next(d.spool.All(), now, d.ending)
+	e, at := d.schedule.next(d.spool.All(), now, d.ending)
 	var read func() ([]byte, error)
 	if e != nil && !at.After(now) {
 		read = d.spool.Reader(e)
@@ -82,7 +82,7 @@ func (d *Delivery) send(ctx context.Context, e *spool.Entry, read func() ([]byte
 	d.mu.Unlock()
 
 	if old != nil {
-		_ = old.Close() // nothing waits for its answer
+		_ = old.Close() // no request is in flight
 	}
 	answer, err := client.Send(ctx, message)
 
@@ -106,17 +106,17 @@ func (d *Delivery) send(ctx context.Context, e *spool.Entry, read func() ([]byte
 	}
 }
 
-// remove removes an entry that was sent or lost.
+// remove removes an entry that has been sent or lost.
 func (d *Delivery) remove(e *spool.Entry) {
-	d.turns.forget(e)
+	d.schedule.forget(e)
 	d.spool.Remove(e)
 	signal(d.unsaved)
 }
 
-// retry has an entry sent again later, unless it alone fails.
+// retry schedules an entry to be sent again, or drops it if only this entry keeps failing.
 func (d *Delivery) retry(e *spool.Entry, err *otlpclient.Error) {
 	d.account.Retries++
-	if d.turns.failed(e, time.Now(), err.After) {
+	if d.schedule.failed(e, time.Now(), err.After) {
 		d.account.Lost[Expired] += e.Samples
 		d.account.Failures++
 		d.log(fmt.Sprintf("%s, repeatedly, while others were accepted: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
@@ -126,14 +126,14 @@ func (d *Delivery) retry(e *spool.Entry, err *otlpclient.Error) {
 	d.report(plain.Error(err) + "; trying again")
 }
 
-// unread accounts for an entry whose file could not be read: it is lost if the file is
-// corrupt, and else read again later.
+// unread handles an entry whose file could not be read. If the file is corrupt, the entry is
+// lost; otherwise it is read again later.
 func (d *Delivery) unread(e *spool.Entry, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.spool.Release(e)
 	if !errors.Is(err, spool.ErrCorrupt) {
-		if d.turns.unread(e, time.Now()) {
+		if d.schedule.unread(e, time.Now()) {
 			d.log("spool: " + plain.Error(err) + "; trying again")
 		}
 		return
@@ -141,30 +141,31 @@ func (d *Delivery) unread(e *spool.Entry, err error) {
 	d.account.Lost[Corrupt] += e.Samples
 	d.account.CorruptFiles++
 	d.log("spool: " + plain.Error(err))
-	d.turns.forget(e)
+	d.schedule.forget(e)
 	d.spool.SetAside(e)
 	signal(d.unsaved)
 }
 
-// accepted accounts for a message that the back end has taken, at least in part.
+// accepted accounts for a message that the back end accepted, at least in part.
 func (d *Delivery) accepted(e *spool.Entry, answer otlpclient.Answer, size int) {
 	rejected := share(e.Samples, uint64(answer.Rejected), e.Profiles)
 	d.account.Lost[Rejected] += rejected
 	d.account.Acknowledged += e.Samples - rejected
 	d.account.Accepted++
 	d.account.Bytes += uint64(size)
-	d.turns.accepted()
+	d.schedule.accepted()
 	switch {
 	case answer.Rejected > 0:
 		d.report(fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
-	case d.away:
-		d.away = false
+	case d.down:
+		d.down = false
 		d.log("the back end takes profiles again")
 	}
 }
 
-// share returns the samples in some of the profiles of a message, in proportion to the
-// number of profiles and rounded up: the back end states only this number.
+// share estimates the samples in the rejected profiles of a message, in proportion to the
+// number of profiles and rounded up. The back end returns only the number of rejected
+// profiles.
 func share(samples, rejected, profiles uint64) uint64 {
 	if rejected >= profiles {
 		return samples * min(rejected, 1)
@@ -172,10 +173,10 @@ func share(samples, rejected, profiles uint64) uint64 {
 	return (samples*rejected + profiles - 1) / profiles
 }
 
-// report logs a failure unless the last message failed, too.
+// report logs a failure unless the last message failed too.
 func (d *Delivery) report(text string) {
-	if !d.away {
+	if !d.down {
 		d.log(text)
 	}
-	d.away = true
+	d.down = true
 }

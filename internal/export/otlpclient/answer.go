@@ -26,7 +26,7 @@ func parseStatus(message []byte) string {
 	return string(text)
 }
 
-// field returns the last value of a field: bytes, or a number. It ignores what follows a
+// field returns the last value of a field: bytes, or a number. It ignores all data after a
 // malformed field.
 func field(message []byte, number protowire.Number) (data []byte, n uint64) {
 	for len(message) > 0 {

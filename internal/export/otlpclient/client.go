@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Answer is the answer to profiles that were accepted, at least in part.
+// Answer is the response to a message that was accepted, at least in part.
 type Answer struct {
 	// Rejected is the number of profiles that were not accepted.
 	Rejected int64
-	// Message says why, or is a warning.
+	// Message is the reason, or a warning.
 	Message string
 }
 
 // Error is the reason why profiles were not accepted.
 type Error struct {
 	Err error
-	// Retry is set if the profiles may be accepted later, After how long to wait before,
-	// 0 if the back end does not say.
+	// Retry is whether the profiles may be accepted later. After is how long to wait before
+	// the next attempt, or 0 if the back end does not say.
 	Retry bool
 	After time.Duration
 }
@@ -40,7 +40,7 @@ type Client struct {
 	stamp      string // of the certificates that connection uses
 }
 
-// New returns a client. It connects when it first sends.
+// New returns a client. It connects at the first [Client.Send].
 func New(c Config) *Client { return &Client{config: c} }
 
 // Send sends an encoded message once. Unless ctx is done, errors are of type [*Error].
@@ -57,12 +57,12 @@ func (c *Client) Send(ctx context.Context, message []byte) (Answer, error) {
 	case ctx.Err() != nil:
 		return answer, fmt.Errorf("send to %s: %w", c.config.URL.Host, ctx.Err())
 	}
-	failed := &Error{Retry: true} // no answer
+	failed := &Error{Retry: true} // no response
 	_ = errors.As(err, &failed)
 	return answer, &Error{Err: fmt.Errorf("send to %s: %w", c.config.URL.Host, err), Retry: failed.Retry, After: failed.After}
 }
 
-// connect prepares a connection, anew if certificates have changed.
+// connect prepares a connection if there is none, or if certificates have changed.
 func (c *Client) connect() error {
 	stamp := c.config.stamp()
 	if c.connection != nil && stamp == c.stamp {

@@ -32,7 +32,7 @@ func message(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// environment returns variables in pairs.
+// environment returns an environment from names and values in pairs.
 func environment(pairs ...string) Environment {
 	return func(name string) string {
 		for i := 0; i < len(pairs); i += 2 {
@@ -44,7 +44,7 @@ func environment(pairs ...string) Environment {
 	}
 }
 
-// dial returns a client of an endpoint, with variables in pairs.
+// dial returns a client for an endpoint, with names and values of variables in pairs.
 func dial(t *testing.T, endpoint string, p Protocol, pairs ...string) *Client {
 	t.Helper()
 	config, err := Configure(endpoint, p, environment(pairs...))
@@ -105,7 +105,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestAnswers checks which answers are final.
+// TestAnswers checks which responses are final.
 func TestAnswers(t *testing.T) {
 	withInfo := func(code codes.Code) *status.Status {
 		s, err := status.New(code, "wait").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(3 * time.Second)})
@@ -154,7 +154,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPartialSuccess reports what was rejected.
+// TestPartialSuccess checks that rejected profiles are reported.
 func TestPartialSuccess(t *testing.T) {
 	for _, p := range []Protocol{HTTP, GRPC} {
 		r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply { return otlptest.Reply{Rejected: 2, Message: "no room"} })
@@ -165,7 +165,7 @@ func TestPartialSuccess(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks that profiles wait for a back end that is not there.
+// TestUnreachable checks that an unreachable back end is a reason to retry.
 func TestUnreachable(t *testing.T) {
 	for _, p := range []Protocol{HTTP, GRPC} {
 		gone := httptest.NewServer(nil)
@@ -178,7 +178,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestSlow checks that a back end that does not answer counts as unreachable.
+// TestSlow checks that a back end that does not respond counts as unreachable.
 func TestSlow(t *testing.T) {
 	for _, p := range []Protocol{HTTP, GRPC} {
 		t.Run(string(p), func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestDeliver sends again until the back end accepts, or refuses.
+// TestDeliver retries until the back end accepts or refuses the message.
 func TestDeliver(t *testing.T) {
 	for _, last := range []int{200, 400} {
 		var attempts atomic.Int32
@@ -221,7 +221,7 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestDeliverGivesUp ends with the last error when the limit is over.
+// TestDeliverGivesUp ends with the last error at the time limit.
 func TestDeliverGivesUp(t *testing.T) {
 	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
 		return otlptest.Reply{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}
@@ -234,7 +234,7 @@ func TestDeliverGivesUp(t *testing.T) {
 }
 
 // TestRedirect checks that neither profiles nor headers reach another host, and that a
-// redirect which drops the profiles is no success.
+// redirect that drops the profiles is an error.
 func TestRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another host got a request with headers %v", r.Header)
@@ -271,7 +271,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestExplanation checks that messages have a server's reason, but not all of a long one.
+// TestExplanation checks that errors contain the server's explanation, but not all of a long
+// one.
 func TestExplanation(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
@@ -287,7 +288,7 @@ func TestExplanation(t *testing.T) {
 	}
 }
 
-// TestCreateInterrupted ends the wait for a back end that is away.
+// TestCreateInterrupted interrupts the wait for a back end that is down.
 func TestCreateInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {

@@ -25,7 +25,8 @@ func compressed(data []byte, method string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// gzipLevel takes two thirds of the time of gzip's default, and makes profiles 8 % larger.
+// gzipLevel needs two thirds of the time of gzip's default level, and makes profiles 8 %
+// larger.
 const gzipLevel = 3
 
 // compressor returns a writer that compresses to w.
@@ -46,13 +47,13 @@ func (nopCloser) Close() error { return nil }
 // method is a compression for gRPC. It implements encoding.Compressor.
 type method string
 
-// Name returns the method's name in the header grpc-encoding.
+// Name returns the method's name in the grpc-encoding header.
 func (m method) Name() string { return string(m) }
 
 // Compress returns a writer that compresses to w.
 func (m method) Compress(w io.Writer) (io.WriteCloser, error) { return compressor(w, string(m)) }
 
-// Decompress returns a reader of a compressed answer.
+// Decompress returns a reader of a compressed response.
 func (m method) Decompress(r io.Reader) (io.Reader, error) {
 	if m == "gzip" {
 		return gzip.NewReader(r)

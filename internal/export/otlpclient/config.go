@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// Protocol is a way to send, by its name in OTEL_EXPORTER_OTLP_PROTOCOL.
+// Protocol is a transport protocol, by its name in OTEL_EXPORTER_OTLP_PROTOCOL.
 type Protocol string
 
 // The protocols.
@@ -26,7 +26,7 @@ const (
 // profilesPath is the path of OTLP/HTTP's profiles.
 const profilesPath = "/v1development/profiles"
 
-// DefaultTimeout limits one request.
+// DefaultTimeout is the default time limit of a request.
 const DefaultTimeout = 10 * time.Second
 
 // Config describes a back end.
@@ -40,17 +40,17 @@ type Config struct {
 	Compression string
 	// Timeout limits one request.
 	Timeout time.Duration
-	// Certificate is a file with the authorities to trust, in PEM format; empty means
-	// the system's. ClientCertificate and ClientKey are files with our own certificate,
-	// empty for none. All are read again when they change.
+	// Certificate is a PEM file with the certificate authorities to trust; empty means the
+	// system's. ClientCertificate and ClientKey are PEM files with the client's certificate
+	// and key; empty means none. The files are read again when they change.
 	Certificate, ClientCertificate, ClientKey string
 }
 
 // Environment returns the value of a variable, empty if it is not set; see [os.Getenv].
 type Environment func(name string) string
 
-// option returns the value of an exporter's option, for profiles or else for all signals,
-// and the name of its variable.
+// option returns the value of an exporter's option, for profiles or else for all signals, and
+// the name of the variable that sets it.
 func (e Environment) option(name string) (value, variable string) {
 	variable = "OTEL_EXPORTER_OTLP_PROFILES_" + name
 	if value = strings.TrimSpace(e(variable)); value == "" {
@@ -124,10 +124,10 @@ func (c *Config) endpoint(given string, env Environment) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil: // its message quotes all of the text, which may have a password
+	case err != nil: // err quotes the whole text, which may contain a password
 		return nil, usage.Errorf("%s: not a URL", from)
 	case u.User != nil:
-		return nil, usage.Errorf("%s: a URL with a password is visible to everyone: use OTEL_EXPORTER_OTLP_HEADERS", from)
+		return nil, usage.Errorf("%s: the password in a URL is visible to everyone: use OTEL_EXPORTER_OTLP_HEADERS", from)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, usage.Errorf("%s: %q is not a URL such as http://127.0.0.1:4318", from, u.Redacted())
 	case u.RawQuery != "" || u.Fragment != "":
@@ -175,7 +175,7 @@ func parsePairs(list []string) (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
-// validHeader reports whether a header can be sent by HTTP, see RFC 9110, section 5.
+// validHeader reports whether a header is valid in HTTP, see RFC 9110, section 5.
 func validHeader(name, value string) bool {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 	if name == "" || strings.Trim(name, token) != "" {

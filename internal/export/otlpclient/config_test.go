@@ -50,7 +50,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// TestConfigureErrors checks that errors are usage errors that show no secrets.
+// TestConfigureErrors checks that errors are usage errors and do not quote secrets.
 func TestConfigureErrors(t *testing.T) {
 	const secret = "hunter2"
 	for _, tt := range [][]string{
@@ -99,7 +99,7 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestResource leaves out what describes fulgur rather than the processes it measures.
+// TestResource checks that attributes of fulgur itself are left out.
 func TestResource(t *testing.T) {
 	got, err := Resource(environment("OTEL_RESOURCE_ATTRIBUTES", "host.name=n1, deployment.environment.name=a%20b,service.name=me,k8s.pod.name=p,process.pid=1,container.id=c,k8s.node.name=n"))
 	want := map[string]string{"host.name": "n1", "deployment.environment.name": "a b", "k8s.node.name": "n"}

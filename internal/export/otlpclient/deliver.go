@@ -9,23 +9,23 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Waits between attempts, before jitter of half as much: the first and the longest.
+// The first and the longest wait between attempts, before a jitter of up to half of it.
 const (
 	firstInterval = time.Second
 	maxInterval   = 30 * time.Second
 )
 
-// NewBackOff returns the waits between attempts.
+// NewBackOff returns the sequence of waits between attempts.
 func NewBackOff() *backoff.ExponentialBackOff {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval, wait.Multiplier = firstInterval, maxInterval, 2
 	return wait
 }
 
-// Deliver sends a message, and repeats it with growing waits while the back end cannot be
-// reached or asks for that, for at most limit; a limit of 0 means until ctx is done. It
-// calls retried, if not nil, before each wait. Unless ctx is done, errors are of type
-// [*Error]; if Retry is set, limit is over.
+// Deliver sends a message. It retries with growing waits while the back end is unreachable or
+// asks for a retry, but not longer than limit; 0 means until ctx is done. It calls retried,
+// if not nil, before each wait. Unless ctx is done, errors are of type [*Error]; if Retry is
+// set, the limit was reached.
 func (c *Client) Deliver(ctx context.Context, message []byte, limit time.Duration, retried func(error)) (Answer, error) {
 	var last error
 	send := func() (Answer, error) {

@@ -15,11 +15,11 @@ import (
 	"fulgur/internal/profile/output"
 )
 
-// oneProfile limits the time for sending one profile from the command line.
+// oneProfile is the time limit for sending one profile from the command line.
 const oneProfile = time.Minute
 
-// Create is like [output.Create], and sends the data if path is a URL, until ctx is
-// done. warn receives warnings about the connection.
+// Create is like [output.Create], but if path is a URL, it sends the data there. ctx cancels
+// sending. warn receives warnings about the connection.
 func Create(ctx context.Context, path string, stdout io.Writer, warn func(string)) (output.Output, error) {
 	if !output.IsURL(path) {
 		return output.Create(path, stdout)
@@ -34,7 +34,7 @@ func Create(ctx context.Context, path string, stdout io.Writer, warn func(string
 	return &destination{ctx: ctx, client: New(c), warn: warn}, nil
 }
 
-// destination is an [output.Output] that is sent.
+// destination is an [output.Output] that sends its data.
 type destination struct {
 	bytes.Buffer
 	ctx    context.Context
@@ -60,7 +60,7 @@ func (d *destination) Commit() error {
 func (d *destination) Abort() error { return nil }
 
 // Resource returns the attributes of this machine from OTEL_RESOURCE_ATTRIBUTES. It leaves
-// out what would describe fulgur rather than the processes that were measured. Errors are
+// out attributes that would describe fulgur rather than the measured processes. Errors are
 // usage errors.
 func Resource(env Environment) (map[string]string, error) {
 	const variable = "OTEL_RESOURCE_ATTRIBUTES"
@@ -77,8 +77,8 @@ func Resource(env Environment) (map[string]string, error) {
 	return attributes, nil
 }
 
-// describesProcess reports whether an attribute belongs to a process, or to what it is a
-// part of.
+// describesProcess reports whether an attribute describes a process, or a group that it
+// belongs to.
 func describesProcess(key string) bool {
 	for _, prefix := range []string{"process.", "service.", "telemetry.", "container.", "k8s.pod.", "k8s.container."} {
 		if strings.HasPrefix(key, prefix) {

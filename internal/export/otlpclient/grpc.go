@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// exportMethod is the name of the call, which has no generated stub in the modules without
-// gRPC.
+// exportMethod is the name of the gRPC method. The OTLP module in use has no generated stub
+// for it.
 const exportMethod = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
 
 // grpcConnection sends by OTLP/gRPC.
@@ -60,7 +60,7 @@ func newGRPC(c *Config, t *tls.Config) (connection, error) {
 	return g, nil
 }
 
-// registerMethods makes the compressions known to gRPC.
+// registerMethods registers the compression methods with gRPC.
 var registerMethods = sync.OnceFunc(func() {
 	encoding.RegisterCompressor(method("gzip"))
 	encoding.RegisterCompressor(method("zstd"))
@@ -101,7 +101,7 @@ func (g *grpcConnection) close() error { return g.conn.Close() }
 // rawCodec passes messages that are already encoded.
 type rawCodec struct{}
 
-// Name returns the subtype of the content.
+// Name returns the content subtype.
 func (rawCodec) Name() string { return "proto" }
 
 var errNotRaw = errors.New("not an encoded message")

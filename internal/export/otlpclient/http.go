@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// maxAnswer limits the bytes of an answer that are read.
+// maxAnswer is the maximum number of bytes to read of a response.
 const maxAnswer = 1 << 20
 
-// contentType is the type of requests and answers.
+// contentType is the type of requests and responses.
 const contentType = "application/x-protobuf"
 
-// userAgent names the sender.
+// userAgent is the User-Agent header.
 const userAgent = "fulgur"
 
 // httpConnection sends by OTLP/HTTP.
@@ -44,10 +44,11 @@ func newHTTP(c *Config, t *tls.Config) (connection, error) {
 const maxRedirects = 5
 
 // errRedirect is the error of a redirect that is not followed.
-var errRedirect = errors.New("redirect that would lose the profiles or leave the host, which is not followed")
+var errRedirect = errors.New("refused to follow a redirect that loses the profiles or leaves the host")
 
-// sameHost keeps headers and profiles from another host, and from leaving encryption. The
-// statuses 301 to 303 turn a POST into a GET, which sends no profiles.
+// sameHost refuses redirects to another host or from https to http, so that headers and
+// profiles remain secret. It also refuses the statuses 301 to 303, which turn a POST into a
+// GET without the profiles.
 func sameHost(to *http.Request, via []*http.Request) error {
 	first := via[0]
 	if to.URL.Host != first.URL.Host || to.URL.Scheme != first.URL.Scheme || to.Method != first.Method || len(via) > maxRedirects {
@@ -56,7 +57,7 @@ func sameHost(to *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// retryStatus lists the answers of servers that may accept profiles later.
+// retryStatus lists the status codes of servers that may accept the profiles later.
 var retryStatus = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 func (h *httpConnection) send(ctx context.Context, message []byte) (answer Answer, err error) {
@@ -79,7 +80,7 @@ func (h *httpConnection) send(ctx context.Context, message []byte) (answer Answe
 		return answer, &Error{Err: withoutURL(err), Retry: !errors.Is(err, errRedirect)}
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // the status counts
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // only the status matters
 	if response.StatusCode >= 200 && response.StatusCode <= 299 {
 		if isProtobuf(response.Header) {
 			answer = parseAnswer(text)
@@ -98,7 +99,7 @@ func (h *httpConnection) close() error {
 	return nil
 }
 
-// withoutURL returns the cause of a client's error.
+// withoutURL returns the cause of an error of [http.Client], without the URL.
 func withoutURL(err error) error {
 	if cause := errors.Unwrap(err); cause != nil {
 		return cause
@@ -114,7 +115,7 @@ func isProtobuf(h http.Header) bool {
 // maxExplanation limits the bytes of a server's text in a message.
 const maxExplanation = 200
 
-// explanation returns the explanation in the body of a failure, for a message.
+// explanation returns the explanation in the body of a failed request, for an error message.
 func explanation(h http.Header, body []byte) string {
 	text := string(body)
 	if isProtobuf(h) {
@@ -127,11 +128,11 @@ func explanation(h http.Header, body []byte) string {
 	return ": " + strings.ToValidUTF8(text[:min(len(text), maxExplanation)], "")
 }
 
-// maxWait limits how long a server can make us wait.
+// maxWait limits the wait that a server can request.
 const maxWait = 10 * time.Minute
 
-// retryAfter parses the header Retry-After: seconds, or a time; see RFC 9110, section
-// 10.2.3. It returns 0 for anything else.
+// retryAfter parses a Retry-After header: seconds, or a time; see RFC 9110, section 10.2.3.
+// It returns 0 for anything else.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxWait)

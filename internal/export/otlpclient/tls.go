@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tls returns the options of connections.
+// tls returns the TLS configuration of connections.
 func (c *Config) tls() (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.Certificate != "" {
@@ -30,7 +30,7 @@ func (c *Config) tls() (*tls.Config, error) {
 	return t, nil
 }
 
-// stamp changes when one of the files with certificates does.
+// stamp returns a string that changes when one of the certificate files changes.
 func (c *Config) stamp() (all string) {
 	for _, name := range []string{c.Certificate, c.ClientCertificate, c.ClientKey} {
 		if name == "" {

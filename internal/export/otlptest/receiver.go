@@ -27,10 +27,10 @@ import (
 type Receiver struct {
 	t  testing.TB
 	mu sync.Mutex
-	// accepted are the requests that were accepted.
+	// accepted holds the accepted requests.
 	accepted []*Request
 	answer   func(*Request) Reply
-	arrived  chan struct{} // has room for one
+	arrived  chan struct{} // buffered
 }
 
 // Request is a request that a client sent.
@@ -40,26 +40,26 @@ type Request struct {
 	Header http.Header
 	// Encoding is the compression of the message.
 	Encoding string
-	// Body is the message, not compressed.
+	// Body is the uncompressed message.
 	Body []byte
 	Path string
 }
 
-// Reply is the answer to a request. The zero value accepts it.
+// Reply is the response to a request. The zero value accepts the request.
 type Reply struct {
 	// Status and Header are parts of the HTTP response; a Status of 0 is 200.
 	Status int
 	Header http.Header
-	// GRPC is the status of gRPC, nil for OK.
+	// GRPC is the gRPC status, nil for OK.
 	GRPC *status.Status
-	// Rejected and Message are the partial success.
+	// Rejected and Message are the fields of a partial success.
 	Rejected int64
 	Message  string
 }
 
 func (r Reply) accepts() bool { return (r.Status == 0 || r.Status == http.StatusOK) && r.GRPC == nil }
 
-// NewReceiver returns a back end. reply chooses the answers; nil accepts everything.
+// NewReceiver returns a back end. reply chooses the responses; nil accepts everything.
 func NewReceiver(t testing.TB, reply func(*Request) Reply) *Receiver {
 	return &Receiver{t: t, answer: reply, arrived: make(chan struct{}, 1)}
 }
@@ -86,7 +86,7 @@ func (r *Receiver) Await(n int) []*Request {
 	}
 }
 
-// receive decodes a request, and decides the answer.
+// receive decodes a request and returns the reply.
 func (r *Receiver) receive(q *Request) Reply {
 	q.ExportProfilesServiceRequest = new(pb.ExportProfilesServiceRequest)
 	if err := proto.Unmarshal(q.Body, q.ExportProfilesServiceRequest); err != nil {
@@ -187,7 +187,7 @@ func (r *Receiver) GRPC(options ...grpc.ServerOption) string {
 	return fmt.Sprintf("http://%s", l.Addr())
 }
 
-// export handles a call of gRPC.
+// export handles a gRPC call.
 func (r *Receiver) export(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order is gRPC's
 	var message pb.ExportProfilesServiceRequest
 	if err := decode(&message); err != nil {

@@ -14,17 +14,17 @@ type Head struct {
 	Samples, Profiles uint64
 }
 
-// ErrCorrupt is the error of a file that was not written by a spool, or changed since.
+// ErrCorrupt is returned for a file that a spool did not write, or that has changed since.
 var ErrCorrupt = errors.New("corrupt file")
 
-// Record is an encoded profile as a spool keeps it.
+// Record is an encoded profile in the form that a spool stores.
 type Record struct {
 	Head
 	data []byte
 }
 
-// A record's data is the magic number, the fields of the head, the length of the message, the
-// CRC-32C of all of that and of the rest, and the message, compressed by zstd.
+// A record consists of the magic number, the fields of the head, the length of the message,
+// the CRC-32C of everything else, and the message compressed with zstd.
 const (
 	magic    = "fulgurW1"
 	headSize = len(magic) + 3*8 + 4
@@ -35,8 +35,8 @@ const maxMessage = 256 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// windowSize is the distance in bytes within which a message is compressed. By default, each
-// encoder would allocate 8 MiB.
+// windowSize is the window of the compression, in bytes. By default, each encoder would
+// allocate 8 MiB.
 const windowSize = 512 << 10
 
 // NewRecord compresses a message.
@@ -56,7 +56,7 @@ func NewRecord(h Head, message []byte) (Record, error) {
 	return Record{h, b}, w.Close()
 }
 
-// checksum returns the checksum of a record, without its field for it.
+// checksum returns the checksum of a record, which excludes its own field.
 func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:headSize-4], castagnoli), castagnoli, b[headSize:])
 }

@@ -1,8 +1,9 @@
-// Package spool keeps encoded profiles until they are sent: in a directory, or in memory if
-// there is none or it cannot take them. Both have a limit, above which the oldest give way.
+// Package spool keeps encoded profiles until they are sent, in a directory or, if there is
+// none or writing fails, in memory. Both have a size limit, above which the oldest profiles
+// are evicted.
 //
-// A profile is in memory first. [Spool.Next] returns the work on files, which may take any
-// time, so that the owner of a spool need not wait for a disk.
+// A new profile is in memory at first. [Spool.Next] returns the pending work on files, so
+// that the caller can do it without blocking the spool.
 package spool
 
 import (
@@ -19,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryLimit is the limit of profiles in memory, in bytes.
+// MemoryLimit limits the size of the profiles in memory, in bytes.
 const MemoryLimit = 16 << 20
 
 // Entry is a profile in a [Spool].
@@ -28,11 +29,11 @@ type Entry struct {
 	number uint64
 	size   int64
 	data   []byte // nil if it is in a file
-	held   bool   // it is being sent, so it stays
+	held   bool   // it is being sent, so it is not evicted
 	gone   bool   // it was removed
 }
 
-// Spool keeps profiles. It is not safe for concurrent use, but for the work that
+// Spool keeps profiles. It is not safe for concurrent use, except for the functions that
 // [Spool.Next] and [Spool.Reader] return.
 type Spool struct {
 	root    *os.Root // nil for memory only
@@ -42,19 +43,19 @@ type Spool struct {
 	entries []*Entry // oldest first
 	unused  []string // files to remove
 	corrupt []string // files to set aside
-	begun   bool     // this run measures
-	silent  bool     // nothing notes yet that this run is alive
+	begun   bool     // this run has begun to measure
+	silent  bool     // the time of the running file is out of date
 }
 
-// Found is what an earlier run left behind.
+// Found describes the profiles that an earlier run left behind.
 type Found struct {
-	// Entries and Samples are the profiles that wait.
+	// Entries and Samples are the numbers of waiting profiles and their samples.
 	Entries int
 	Samples uint64
-	// Corrupt is the number of files that were set aside, Unreadable the number of files
-	// that could not be read, and stay for the next run.
+	// Corrupt is the number of files that were set aside. Unreadable is the number of files
+	// that could not be read; they stay for the next run.
 	Corrupt, Unreadable int
-	// Stopped is when the earlier run was last alive if it was killed, else zero.
+	// Stopped is when the earlier run was last alive, or zero if it was not killed.
 	Stopped time.Time
 }
 
@@ -70,11 +71,12 @@ const (
 	freshName     = "incomplete"
 )
 
-// maxCorrupt limits the corrupt files that are kept for an investigation.
+// maxCorrupt is the maximum number of corrupt files to keep for investigation.
 const maxCorrupt = 8
 
-// Open opens the spool in a directory, which it creates if only that is missing. It must
-// belong to the user and be closed to others. limit is in bytes.
+// Open opens the spool in a directory, and creates the directory if necessary, but not its
+// parents. The directory must belong to the user and be inaccessible to other users. limit is
+// in bytes.
 func Open(dir string, limit int64) (s *Spool, found Found, err error) {
 	s = &Spool{limit: limit}
 	defer func() {
@@ -101,11 +103,11 @@ func Open(dir string, limit int64) (s *Spool, found Found, err error) {
 	return s, found, err
 }
 
-// Begin says that this run measures from now on. Only then does it replace the notes of an
-// earlier run about when it was alive.
+// Begin records that this run measures from now on. Until then, the time at which an earlier
+// run was last alive is kept.
 func (s *Spool) Begin() { s.begun, s.silent = true, s.root != nil }
 
-// openPrivate opens a directory that nobody but the user and root can change.
+// openPrivate opens a directory that only the user and root can change.
 func openPrivate(dir string) (*os.Root, error) {
 	before, err := os.Lstat(dir)
 	if err != nil {
@@ -179,8 +181,8 @@ func (s *Spool) scan(found *Found) error {
 
 func fileName(number uint64) string { return fmt.Sprintf("%020d%s", number, ending) }
 
-// Put adds a profile in memory, and returns the profiles that it pushed out: older ones, or
-// even this one.
+// Put adds a profile in memory. It returns the evicted profiles: older ones, or even this
+// one.
 func (s *Spool) Put(r Record) (lost []*Entry) {
 	s.last++
 	e := &Entry{Head: r.Head, number: s.last, size: int64(len(r.data)), data: r.data}
@@ -189,22 +191,22 @@ func (s *Spool) Put(r Record) (lost []*Entry) {
 	return s.evict()
 }
 
-// Work is work on files. Do does it, and may be called concurrently with all methods of the
-// spool. Done takes its result, and returns entries that had to give way.
+// Work is work on files. Do does the work, and may run concurrently with all methods of the
+// spool. Call Done with the result of Do; it returns the evicted entries.
 type Work struct {
 	Do   func() error
 	Done func(error) (lost []*Entry)
 }
 
-// Next returns the next work on files, or nil if there is none. No other work must be in
-// progress. A file that could not be written is tried again. Work that makes room comes first.
+// Next returns the next work on files, or nil if there is none. Finish other work before.
+// Work that frees space comes first. A file that could not be written is written again.
 func (s *Spool) Next() *Work {
 	switch {
 	case s.root == nil:
 		return nil
 	case len(s.unused) > 0:
 		name := s.unused[0]
-		s.unused = s.unused[1:] // a file that stays is found by the next run, and sent once more
+		s.unused = s.unused[1:] // if removing fails, the next run finds the file and sends it again
 		return &Work{func() error { return s.root.Remove(name) }, nothingLost}
 	case len(s.corrupt) > 0:
 		name := s.corrupt[0]
@@ -224,7 +226,7 @@ func (s *Spool) Next() *Work {
 
 func nothingLost(error) []*Entry { return nil }
 
-// store returns the work of writing an entry's file.
+// store returns the work to write an entry's file.
 func (s *Spool) store(e *Entry) *Work {
 	data, name := e.data, fileName(e.number)
 	return &Work{func() error { return s.write(name, data) }, func(err error) []*Entry {
@@ -256,7 +258,7 @@ func (s *Spool) write(name string, data []byte) (err error) {
 	return err
 }
 
-// evict removes the oldest entries above the limits.
+// evict removes the oldest entries until the limits are met, and returns them.
 func (s *Spool) evict() (lost []*Entry) {
 	for _, inMemory := range []bool{true, false} {
 		limit := s.limit
@@ -284,8 +286,8 @@ func (s *Spool) evict() (lost []*Entry) {
 func (s *Spool) All() []*Entry { return s.entries }
 
 // Reader returns a function that reads an entry's message, which may be called concurrently
-// with all methods of the spool. The entry stays until [Spool.Remove] or [Spool.Release].
-// The function's error is [ErrCorrupt] if the file is not as it was written.
+// with all methods of the spool. The entry is not evicted before [Spool.Release]. The
+// function's error wraps [ErrCorrupt] if the file is missing or has changed.
 func (s *Spool) Reader(e *Entry) func() ([]byte, error) {
 	e.held = true
 	data, name := e.data, fileName(e.number)
@@ -303,7 +305,7 @@ func (s *Spool) Reader(e *Entry) func() ([]byte, error) {
 	}
 }
 
-// Release allows an entry to give way.
+// Release allows an entry to be evicted again, see [Spool.Reader].
 func (s *Spool) Release(e *Entry) { e.held = false }
 
 // Remove removes an entry.
@@ -327,7 +329,7 @@ func (s *Spool) drop(e *Entry) {
 	s.entries = slices.DeleteFunc(s.entries, func(other *Entry) bool { return other == e })
 }
 
-// setAside renames a corrupt file, and removes the oldest such files if there are many.
+// setAside renames a corrupt file, and removes the oldest corrupt files above maxCorrupt.
 func (s *Spool) setAside(name string) error {
 	if err := s.root.Rename(name, name+corruptEnding); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -374,7 +376,7 @@ func (s *Spool) readHead(name string) (Head, int64, error) {
 	return h, int64(len(data)), err
 }
 
-// touch notes that this run is alive.
+// touch records that this run is alive.
 func (s *Spool) touch() error {
 	f, err := s.root.OpenFile(aliveName, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -391,7 +393,7 @@ type Usage struct {
 	Files, Memory int64 // bytes
 }
 
-// Usage returns how full the spool is.
+// Usage returns the fill level of the spool.
 func (s *Spool) Usage() (u Usage) {
 	for _, e := range s.entries {
 		u.Entries++
@@ -405,8 +407,8 @@ func (s *Spool) Usage() (u Usage) {
 	return u
 }
 
-// Close ends the run. Files stay for the next one. It returns the profiles that were only
-// in memory.
+// Close closes the spool. Files stay for the next run. It returns the entries that were only
+// in memory, which are lost.
 func (s *Spool) Close() (lost []*Entry, err error) {
 	for _, e := range s.entries {
 		if e.data != nil {
@@ -415,7 +417,7 @@ func (s *Spool) Close() (lost []*Entry, err error) {
 	}
 	if s.root != nil && s.begun {
 		if err = s.root.Remove(aliveName); errors.Is(err, fs.ErrNotExist) {
-			err = nil // there was no time to note it
+			err = nil // the file was not written yet
 		}
 	}
 	return lost, errors.Join(err, s.release())

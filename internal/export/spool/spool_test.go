@@ -14,19 +14,19 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// open opens a spool that is closed at the end of the test.
+// open opens a spool and closes it at the end of the test.
 func open(t *testing.T, dir string, limit int64) (*Spool, Found) {
 	t.Helper()
 	s, found, err := Open(dir, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.release() }) // unless the test did
+	t.Cleanup(func() { _ = s.release() }) // the test may have closed it
 	return s, found
 }
 
-// put adds a message with one sample, does all work on files, and returns how many others
-// it pushed out.
+// put adds a message with one sample, does all work on files, and returns the number of
+// evicted entries.
 func put(t *testing.T, s *Spool, message string) (lost int) {
 	t.Helper()
 	lost, err := tryPut(t, s, message)
@@ -48,7 +48,7 @@ func tryPut(t *testing.T, s *Spool, message string) (lost int, err error) {
 	return lost + more, err
 }
 
-// work does the work on files, and returns how many entries it pushed out.
+// work does the work on files, and returns the number of evicted entries.
 func work(s *Spool) (lost int, err error) {
 	for w := s.Next(); w != nil; w = s.Next() {
 		err := w.Do()
@@ -59,8 +59,8 @@ func work(s *Spool) (lost int, err error) {
 	return lost, nil
 }
 
-// take removes and returns all messages.
-func take(t *testing.T, s *Spool) (messages []string) {
+// removeAll removes and returns all messages.
+func removeAll(t *testing.T, s *Spool) (messages []string) {
 	t.Helper()
 	for len(s.All()) > 0 {
 		e := s.All()[0]
@@ -102,7 +102,7 @@ func TestOrder(t *testing.T) {
 		if u := s.Usage(); u.Entries != 12 || u.Samples != 12 || u.Files+u.Memory == 0 {
 			t.Errorf("%s: got usage %+v", name, u)
 		}
-		if got := take(t, s); !slices.Equal(got, want) {
+		if got := removeAll(t, s); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 		if u := s.Usage(); u != (Usage{}) {
@@ -114,7 +114,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRestart finds the windows of a run that was killed, and of one that was not.
+// TestRestart finds the windows of a run that was killed, and of a run that ended normally.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -136,7 +136,7 @@ func TestRestart(t *testing.T) {
 	if found.Entries != 1 || found.Samples != 1 || found.Stopped.IsZero() {
 		t.Errorf("got %+v after a kill, want a window and when it was", found)
 	}
-	// A start that fails before it measures does not forget.
+	// A run that fails before it measures keeps the time of the kill.
 	if _, err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +153,12 @@ func TestRestart(t *testing.T) {
 	if found.Entries != 2 || !found.Stopped.IsZero() {
 		t.Errorf("got %+v after an orderly end, want two windows", found)
 	}
-	if got := take(t, s); !slices.Equal(got, []string{"a", "b"}) {
+	if got := removeAll(t, s); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("got %q, want a, b", got)
 	}
 }
 
-// TestLimit drops the oldest, but not the one that is being sent.
+// TestLimit evicts the oldest entry, unless it is being sent.
 func TestLimit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	one, err := NewRecord(Head{}, []byte("0"))
@@ -183,7 +183,7 @@ func TestLimit(t *testing.T) {
 	if lost := put(t, s, "4"); lost != 1 {
 		t.Errorf("got %d pushed out, want one", lost)
 	}
-	if got := take(t, s); !slices.Equal(got, []string{"2", "3", "4"}) {
+	if got := removeAll(t, s); !slices.Equal(got, []string{"2", "3", "4"}) {
 		t.Errorf("got %q, want 2 to 4", got)
 	}
 }
@@ -224,7 +224,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestCorruptLater finds a file that changes while it waits, and keeps few of them.
+// TestCorruptLater finds files that change while they wait, and keeps only a few corrupt
+// ones.
 func TestCorruptLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s, _ := open(t, dir, 1<<20)
@@ -244,7 +245,7 @@ func TestCorruptLater(t *testing.T) {
 		}
 		s.SetAside(e)
 	}
-	if got := take(t, s); !slices.Equal(got, []string{"good"}) {
+	if got := removeAll(t, s); !slices.Equal(got, []string{"good"}) {
 		t.Errorf("got %q, want the good one", got)
 	}
 	if all := files(t, dir); len(all) != maxCorrupt {
@@ -252,7 +253,7 @@ func TestCorruptLater(t *testing.T) {
 	}
 }
 
-// TestPrivate rejects directories that others can read or replace.
+// TestPrivate rejects directories that other users can read or replace.
 func TestPrivate(t *testing.T) {
 	base := t.TempDir()
 	shared, link, file := filepath.Join(base, "shared"), filepath.Join(base, "link"), filepath.Join(base, "file")
@@ -280,7 +281,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestLinks follows no link out of the directory.
+// TestLinks checks that no link out of the directory is followed.
 func TestLinks(t *testing.T) {
 	dir, outside := filepath.Join(t.TempDir(), "spool"), filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(outside, []byte("contents"), 0o600); err != nil {
@@ -298,7 +299,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestFullDisk keeps in memory what a full file system does not take.
+// TestFullDisk keeps profiles in memory while the file system is full.
 func TestFullDisk(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
@@ -326,7 +327,7 @@ func TestFullDisk(t *testing.T) {
 	if u := s.Usage(); failed == 0 || u.Memory == 0 || u.Files == 0 || u.Entries != 40 {
 		t.Errorf("got %d errors and usage %+v, want entries in files and in memory", failed, u)
 	}
-	// Room for all: what is in memory goes to files.
+	// As soon as there is room, profiles in memory are written to files.
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=1m,mode=0700"); err != nil {
 		t.Fatal(err)
 	}
@@ -336,12 +337,12 @@ func TestFullDisk(t *testing.T) {
 	if u := s.Usage(); u.Memory != 0 || u.Entries != 40 {
 		t.Errorf("got usage %+v, want all entries in files", u)
 	}
-	if got := take(t, s); !slices.Equal(got, want) {
+	if got := removeAll(t, s); !slices.Equal(got, want) {
 		t.Errorf("got %d other messages", len(got))
 	}
 }
 
-// TestUnreadable keeps files that cannot be read now.
+// TestUnreadable keeps files that cannot be read at the moment.
 func TestUnreadable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s, _ := open(t, dir, 1<<20)
@@ -376,12 +377,13 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("got error %v, want that no file can be opened", err)
 		}
 	})
-	if got := take(t, s); !slices.Equal(got, []string{"message"}) {
+	if got := removeAll(t, s); !slices.Equal(got, []string{"message"}) {
 		t.Errorf("got %q later, want the message", got)
 	}
 }
 
-// TestRemoveWhileStored leaves no file of an entry that is removed while its file is written.
+// TestRemoveWhileStored checks that no file remains of an entry that is removed while its
+// file is written.
 func TestRemoveWhileStored(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s, _ := open(t, dir, 1<<20)

@@ -15,10 +15,11 @@ func entries(n int) (all []*spool.Entry) {
 	return all
 }
 
-// TestTurns gives others a turn after each failure, and comes back.
-func TestTurns(t *testing.T) {
+// TestSchedule checks that other entries come first after a failure, and that the failed one
+// is tried again.
+func TestSchedule(t *testing.T) {
 	now := time.Unix(1000, 0)
-	ts := newTurns()
+	ts := newSchedule()
 	all := entries(3)
 	turn := func(want int, after time.Duration) {
 		t.Helper()
@@ -47,21 +48,22 @@ func TestTurns(t *testing.T) {
 		t.Errorf("got %v at %v at the end, want the one that failed once", e, at)
 	}
 	if e, _ := ts.next(nil, now, true); e != nil {
-		t.Errorf("got %v of none", e)
+		t.Errorf("got %v from no entries", e)
 	}
 }
 
-// TestExpiry loses an entry that fails alone for long, but none in an outage.
+// TestExpiry checks that an entry is lost if only it keeps failing for long, but not in an
+// outage.
 func TestExpiry(t *testing.T) {
 	for _, others := range []bool{true, false} {
 		now := time.Unix(1000, 0)
-		ts := newTurns()
+		ts := newSchedule()
 		e := entries(1)[0]
 		begin, times, expired := now, 0, false
 		for ; now.Sub(begin) < 24*time.Hour && !expired; times++ {
 			_, at := ts.next([]*spool.Entry{e}, now, false)
-			if at.Sub(now) > maxTurn {
-				t.Fatalf("got a turn after %v, want %v at most", at.Sub(now), maxTurn)
+			if at.Sub(now) > maxDelay {
+				t.Fatalf("got a turn after %v, want %v at most", at.Sub(now), maxDelay)
 			}
 			now = later(at, now)
 			if others {
