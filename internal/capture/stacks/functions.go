@@ -94,6 +94,12 @@ func (w userWord) identity(epoch uint64) runtimes.Identity {
 // position returns the position in the code, or -1 if the code has not begun.
 func (w userWord) position() int { return int(w.second&(bpf.FrameEntered-1)) - 1 }
 
+// frame returns native frame w, which is the i-th of its stack, from the leaf.
+func (w userWord) frame(i int) Frame {
+	addr, exact := userAddress(w.first)
+	return Frame{Address: addr, Return: i > 0 && !exact}
+}
+
 // runtimeFrame returns the stack of w, a frame of a runtime, called from parent. cut means
 // that the stack lacks the frame because there was no room.
 func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID, cut bool) {

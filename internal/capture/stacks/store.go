@@ -405,7 +405,6 @@ func (s *Store) parse(record []byte) (*bpf.StackRecord, error) {
 
 // traceOf returns the trace of a stack record. It sets unfinished if a later call may find more.
 func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
-	kernel, user := int(r.KernelFrames), int(r.UserFrames)
 	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
 	if s.Owners != nil && pid != 0 {
@@ -416,27 +415,25 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 		trace.PID, trace.Comm, trace.Owner = 0, [16]byte{}, nil
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
+	user := r.Frames[r.KernelFrames : int(r.KernelFrames)+int(r.UserFrames)]
+	s.addUser(&trace, pid, user, r)
+	s.addKernel(&trace, r.Frames[:r.KernelFrames])
+	return s.trace(trace)
+}
+
+// addUser adds the user frames of a record to a trace, until it is cut.
+func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackRecord) {
 	// If not even the interrupted instruction is in known code, the mappings are
 	// unknown, and the stack is not broken.
 	mapped := false
-	if user > 1 {
-		leaf, _ := userAddress(r.Frames[kernel])
+	if len(frames) > 1 {
+		leaf, _ := userAddress(frames[0])
 		mapped = s.resolver.Resolve(pid, leaf, r.Time).Kind != process.KindUnknown
 	}
 	if trace.UserEnd == bpf.EndUnseen {
 		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
-	interpreted := false
-	s.words = s.words[:0]
-	for i := kernel; i < kernel+user; i++ {
-		word := userWord{first: r.Frames[i]}
-		if word.ofRuntime() && i+1 < kernel+user {
-			i++
-			word.second = r.Frames[i]
-			interpreted = true
-		}
-		s.words = append(s.words, word)
-	}
+	interpreted := s.readWords(frames)
 	if interpreted {
 		s.Interpreted[pid] = true
 	}
@@ -448,22 +445,20 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 				i-- // the function's frame replaces the native one
 				native = s.words[i]
 			}
-			addr, exact := userAddress(native.first)
-			f := Frame{Address: addr, Return: i > 0 && !exact}
-			at := s.resolver.Resolve(pid, f.Call(), r.Time)
-			trace.Leaf, trace.Cut = s.readFrame(trace.Leaf, pid, r.Time, r.Epoch, word, f.Call(), at.Kind == process.KindAnon)
+			call := native.frame(i).Call()
+			at := s.resolver.Resolve(pid, call, r.Time)
+			trace.Leaf, trace.Cut = s.readFrame(trace.Leaf, pid, r.Time, r.Epoch, word, call, at.Kind == process.KindAnon)
 			continue
 		}
 		if word.ofRuntime() {
 			trace.Leaf, trace.Cut = s.runtimeFrame(trace.Leaf, r.Epoch, word)
 			continue
 		}
-		addr, exact := userAddress(word.first)
-		if interpreted && s.hides(pid, Frame{Address: addr, Return: i > 0 && !exact}, r.Time) {
+		frame := word.frame(i)
+		if interpreted && s.hides(pid, frame, r.Time) {
 			continue
 		}
-		trace.Leaf = s.step(step{epoch: r.Epoch, addr: addr, parent: trace.Leaf, isReturn: i > 0 && !exact}, func(f step) NodeID {
-			frame := Frame{Address: f.addr, Return: f.isReturn}
+		trace.Leaf = s.step(step{epoch: r.Epoch, addr: frame.Address, parent: trace.Leaf, isReturn: frame.Return}, func(f step) NodeID {
 			at := s.resolver.Resolve(pid, frame.Call(), r.Time)
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
@@ -476,14 +471,33 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	if trace.UserEnd == bpf.EndNoMapping {
 		trace.Broken = false // the kernel's walk detects this itself
 	}
-	for i := kernel - 1; i >= 0 && !trace.Cut; i-- {
+}
+
+// addKernel adds kernel frames to a trace, until it is cut.
+func (s *Store) addKernel(trace *Trace, frames []uint64) {
+	for i := len(frames) - 1; i >= 0 && !trace.Cut; i-- {
 		below := trace.Leaf
-		trace.Leaf = s.step(step{addr: r.Frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
+		trace.Leaf = s.step(step{addr: frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
 		trace.Cut = trace.Leaf == below
 	}
-	return s.trace(trace)
+}
+
+// readWords splits user frames into s.words. It reports whether frames of a language
+// runtime are among them.
+func (s *Store) readWords(frames []uint64) (interpreted bool) {
+	s.words = s.words[:0]
+	for i := 0; i < len(frames); i++ {
+		word := userWord{first: frames[i]}
+		if word.ofRuntime() && i+1 < len(frames) {
+			i++
+			word.second = frames[i]
+			interpreted = true
+		}
+		s.words = append(s.words, word)
+	}
+	return interpreted
 }
 
 // own records the owner of a process.
