@@ -137,11 +137,11 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 	p.Functions, p.Frames, p.Stacks = slices.Clone(p.Functions), slices.Clone(p.Frames), slices.Clone(p.Stacks)
 	p.Tasks, p.Samples = nil, nil
 	p.ValueTypes = slices.Clone(timedValues[:])
-	hitsOf, places := map[string]eventKind{}, map[string]int{}
+	hits, places := map[string]eventKind{}, map[string]int{}
 	for _, m := range line.MarkerTypes {
 		places[m.Event]++
-		if _, ok := hitsOf[m.Event]; !ok {
-			hitsOf[m.Event] = marker + eventKind(len(hitsOf))
+		if _, ok := hits[m.Event]; !ok {
+			hits[m.Event] = marker + eventKind(len(hits))
 			p.ValueTypes = append(p.ValueTypes, profile.ValueType{Type: m.Event, Unit: "count"})
 		}
 	}
@@ -149,81 +149,106 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 	if line.Interval == 0 {
 		step = int64(maxStep)
 	}
-	t := &timedProfile{Profile: &p, line: line, step: step, limit: maxTimes, room: maxTimes / spanShare}
-	t.steps = t.stepsOf(line.End - line.Start)
-	rows := map[timeRow]uint32{}
-	kinds := make([]bool, int(marker)+len(hitsOf)) // that occur
-	tasks := map[profile.Task]profile.TaskID{}
-	row := func(r timeRow) uint32 {
-		id, ok := rows[r]
-		if !ok {
-			task := profile.Intern(&p.Tasks, tasks, r.task)
-			id = uint32(len(p.Samples))
-			rows[r] = id
-			p.Samples = append(p.Samples, profile.Sample{Stack: r.stack, Task: task, CPU: r.cpu, Values: make([]int64, len(p.ValueTypes))})
-			t.kinds = append(t.kinds, r.kind)
-			t.threads = append(t.threads, r.thread)
-			kinds[r.kind] = true
-		}
-		return id
+	b := timedBuilder{
+		timedProfile: &timedProfile{Profile: &p, line: line, step: step, limit: maxTimes, room: maxTimes / spanShare},
+		rows:         map[timeRow]uint32{},
+		tasks:        map[profile.Task]profile.TaskID{},
+		hits:         hits,
+		places:       places,
+		occur:        make([]bool, int(marker)+len(hits)),
+		notes:        notes{p: &p, line: line, frames: map[string]profile.FrameID{}, stacks: map[profile.Stack]profile.StackID{}},
 	}
-	// add counts an event: weight at a time and for a duration, and the values of its kind.
-	add := func(r timeRow, at, duration, weight int64, values ...int64) {
-		s := row(r)
-		of := p.Samples[s].Values
-		of[valueEvents]++
-		for i, v := range values {
-			of[valuesOf(r.kind)[i]] += v
-		}
-		t.add(s, at-line.Start, duration, weight)
-	}
-	notes := notes{p: &p, line: line, frames: map[string]profile.FrameID{}, stacks: map[profile.Stack]profile.StackID{}}
+	b.steps = b.stepsOf(line.End - line.Start)
 	for i := range line.Threads {
-		id := profile.ThreadID(i)
-		task := taskAt(line, id, perThread)
-		for e, err := range line.Events.OnCPU(id) {
-			if err != nil {
-				return nil, err
-			}
-			r := timeRow{e.Stack, task(e.Time), id, -1, onCPU}
-			if p.Meta.PerCPU {
-				r.cpu = e.CPU
-			}
-			add(r, e.Time, 1, e.Weight, e.Weight)
-		}
-		for e, err := range line.Events.OffCPU(id) {
-			if err != nil {
-				return nil, err
-			}
-			add(timeRow{notes.wait(e), task(e.Start), id, -1, offCPU}, e.Start, e.Duration, e.Duration, e.Duration, e.Duration)
-		}
-		for e, err := range line.Events.BlockIO(id) {
-			if err != nil {
-				return nil, err
-			}
-			bytes := int64(min(e.Bytes, math.MaxInt32))
-			add(timeRow{notes.request(e), task(e.Queued), id, -1, blockIO}, e.Queued, e.Completed-e.Queued, max(bytes, 1), bytes, e.Completed-e.Queued)
-		}
-		for e, err := range line.Events.Faults(id) {
-			if err != nil {
-				return nil, err
-			}
-			add(timeRow{notes.fault(e), task(e.Time), id, -1, fault}, e.Time, 1, e.Count, e.Count)
-		}
-		for e, err := range line.Events.Markers(id) {
-			if err != nil {
-				return nil, err
-			}
-			stack, hit := e.Stack, line.MarkerTypes[e.Type]
-			if places[hit.Event] > 1 {
-				stack = notes.on(stack, hit.Name)
-			}
-			add(timeRow{stack, task(e.Time), id, -1, hitsOf[hit.Event]}, e.Time, 1, 1, 1)
+		if err := b.addThread(profile.ThreadID(i), perThread); err != nil {
+			return nil, err
 		}
 	}
-	t.keepValues(kinds)
-	t.bound()
-	return t, nil
+	b.keepValues(b.occur)
+	b.bound()
+	return b.timedProfile, nil
+}
+
+// timedBuilder builds a [timedProfile].
+type timedBuilder struct {
+	*timedProfile
+	rows   map[timeRow]uint32 // indexes of samples
+	tasks  map[profile.Task]profile.TaskID
+	hits   map[string]eventKind // kinds of events with markers
+	places map[string]int       // number of places of each of these events
+	occur  []bool               // kinds of events that occur
+	notes  notes
+}
+
+// addThread adds the events of a thread.
+func (b *timedBuilder) addThread(id profile.ThreadID, perThread bool) error {
+	task := taskAt(b.line, id, perThread)
+	for e, err := range b.line.Events.OnCPU(id) {
+		if err != nil {
+			return err
+		}
+		r := timeRow{e.Stack, task(e.Time), id, -1, onCPU}
+		if b.Meta.PerCPU {
+			r.cpu = e.CPU
+		}
+		b.count(r, e.Time, 1, e.Weight, e.Weight)
+	}
+	for e, err := range b.line.Events.OffCPU(id) {
+		if err != nil {
+			return err
+		}
+		b.count(timeRow{b.notes.wait(e), task(e.Start), id, -1, offCPU}, e.Start, e.Duration, e.Duration, e.Duration, e.Duration)
+	}
+	for e, err := range b.line.Events.BlockIO(id) {
+		if err != nil {
+			return err
+		}
+		bytes := int64(min(e.Bytes, math.MaxInt32))
+		b.count(timeRow{b.notes.request(e), task(e.Queued), id, -1, blockIO}, e.Queued, e.Completed-e.Queued, max(bytes, 1), bytes, e.Completed-e.Queued)
+	}
+	for e, err := range b.line.Events.Faults(id) {
+		if err != nil {
+			return err
+		}
+		b.count(timeRow{b.notes.fault(e), task(e.Time), id, -1, fault}, e.Time, 1, e.Count, e.Count)
+	}
+	for e, err := range b.line.Events.Markers(id) {
+		if err != nil {
+			return err
+		}
+		stack, hit := e.Stack, b.line.MarkerTypes[e.Type]
+		if b.places[hit.Event] > 1 {
+			stack = b.notes.on(stack, hit.Name)
+		}
+		b.count(timeRow{stack, task(e.Time), id, -1, b.hits[hit.Event]}, e.Time, 1, 1, 1)
+	}
+	return nil
+}
+
+// count counts an event: weight at a time and for a duration, and the values of its kind.
+func (b *timedBuilder) count(r timeRow, at, duration, weight int64, values ...int64) {
+	s := b.row(r)
+	of := b.Samples[s].Values
+	of[valueEvents]++
+	for i, v := range values {
+		of[valuesOf(r.kind)[i]] += v
+	}
+	b.add(s, at-b.line.Start, duration, weight)
+}
+
+// row returns the index of the sample of r.
+func (b *timedBuilder) row(r timeRow) uint32 {
+	id, ok := b.rows[r]
+	if !ok {
+		task := profile.Intern(&b.Tasks, b.tasks, r.task)
+		id = uint32(len(b.Samples))
+		b.rows[r] = id
+		b.Samples = append(b.Samples, profile.Sample{Stack: r.stack, Task: task, CPU: r.cpu, Values: make([]int64, len(b.ValueTypes))})
+		b.kinds = append(b.kinds, r.kind)
+		b.threads = append(b.threads, r.thread)
+		b.occur[r.kind] = true
+	}
+	return id
 }
 
 // keepValues leaves out the values of kinds of events that do not occur. On the CPU, all
