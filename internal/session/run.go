@@ -74,14 +74,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.snapshots = r.unwinder.Snapshots()
 	r.children = newChildWatch(o.Target)
-	r.HandleRecord = func(record perfevent.Record) {
-		r.unwinder.HandleRecord(record)
-		r.children.handleRecord(record)
-		r.events.handleRecord(record)
-		if created, ok := record.(perfevent.Cgroup); ok && r.owners != nil {
-			r.owners.Created(created.ID, created.Path)
-		}
-	}
+	r.HandleRecord = r.handleRecord
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.Timeline(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
@@ -98,12 +91,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.Processes.OnMapped(func(pid int) {
-		r.unwinder.Mapped(pid)
-		if len(r.followers) > 0 {
-			r.mapped[pid] = true
-		}
-	})
+	r.Processes.OnMapped(r.noteMapped)
 	// Start early: tables are built while the programs load.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -112,15 +100,8 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
-	r.store = stacks.NewStore(r.Processes)
+	r.store = r.newStore()
 	r.unkept = r.store.Unkept
-	r.store.Owners = r.owners
-	if r.unwinder.Runtimes != nil {
-		r.store.Readers = r.unwinder.Runtimes.Reader
-	}
-	if o.Interpreters == interpretersOnly {
-		r.store.Hides = r.unwinder.Runtimes.Has
-	}
 	if r.events != nil {
 		r.events.follow(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.handleEvent
@@ -135,17 +116,53 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		return nil, err
 	}
 	if r.events != nil {
-		pids, err := target.Measured(o.Target, r.Targets)
-		if err == nil {
-			err = r.events.threads.Meet(pids)
-		}
-		if err != nil {
+		if err := r.meetThreads(); err != nil {
 			return nil, err
 		}
 	}
 	r.unwinder.Wait(o.Target.Scope)
 	slog.Debug("attached", "target", o.Target.String(), "sources", len(r.sources), "unwindTables", r.unwinder.HasTables(), "mapBytes", r.mapMemory())
 	return r, nil
+}
+
+// handleRecord handles a sideband record.
+func (r *run) handleRecord(record perfevent.Record) {
+	r.unwinder.HandleRecord(record)
+	r.children.handleRecord(record)
+	r.events.handleRecord(record)
+	if created, ok := record.(perfevent.Cgroup); ok && r.owners != nil {
+		r.owners.Created(created.ID, created.Path)
+	}
+}
+
+// noteMapped notes that a process has mapped a file.
+func (r *run) noteMapped(pid int) {
+	r.unwinder.Mapped(pid)
+	if len(r.followers) > 0 {
+		r.mapped[pid] = true
+	}
+}
+
+// newStore returns a store of stacks with what the options ask for.
+func (r *run) newStore() *stacks.Store {
+	store := stacks.NewStore(r.Processes)
+	store.Owners = r.owners
+	if r.unwinder.Runtimes != nil {
+		store.Readers = r.unwinder.Runtimes.Reader
+	}
+	if r.options.Interpreters == interpretersOnly {
+		store.Hides = r.unwinder.Runtimes.Has
+	}
+	return store
+}
+
+// meetThreads adds the target's threads to the recording.
+func (r *run) meetThreads() error {
+	pids, err := target.Measured(r.options.Target, r.Targets)
+	if err != nil {
+		return err
+	}
+	return r.events.threads.Meet(pids)
 }
 
 // expect starts building unwind tables for the known targets. members lists the

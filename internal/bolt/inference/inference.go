@@ -83,25 +83,14 @@ func build(p *cfg.Program, e Evidence) *graph {
 			}
 		case instruction.ConditionalJump, instruction.CounterJump:
 			j := e.Jumps[b.LastAddress]
-			share, guessed := 0.5, true
-			switch {
-			case j.Hits > 0:
-				share, guessed = float64(j.Taken)/float64(j.Hits), false
-			case target >= 0 && next >= 0 && samples[target]+samples[next] > 0:
-				t, n := samples[target]/float64(g.blocks[target].Instructions), samples[next]/float64(g.blocks[next].Instructions)
-				share = t / (t + n)
-			case target < 0:
-				share = 0
-			case next < 0:
-				share = 1
-			}
+			share := g.takenShare(j, target, next, samples)
 			g.taken[i] = share
 			if target >= 0 {
-				g.add(edge{from: i, to: target, share: share, outcomes: float64(j.Hits), guessed: guessed})
+				g.add(edge{from: i, to: target, share: share, outcomes: float64(j.Hits), guessed: j.Hits == 0})
 				direct[target] = true
 			}
 			if next >= 0 {
-				g.add(edge{from: i, to: next, share: 1 - share, outcomes: float64(j.Hits), guessed: guessed})
+				g.add(edge{from: i, to: next, share: 1 - share, outcomes: float64(j.Hits), guessed: j.Hits == 0})
 				direct[next] = true
 			}
 		case instruction.IndirectJump:
@@ -135,6 +124,24 @@ func build(p *cfg.Program, e Evidence) *graph {
 		g.nodes[i].open = b.Start == b.Function.Start || !direct[i] && uncounted[b.Function]
 	}
 	return g
+}
+
+// takenShare returns the share of a conditional jump's executions that jump to block target
+// rather than continue with block next; blocks are negative if they are not in the graph.
+// Without counted outcomes, it is a guess from the samples of the blocks.
+func (g *graph) takenShare(j Jump, target, next int, samples []float64) float64 {
+	switch {
+	case j.Hits > 0:
+		return float64(j.Taken) / float64(j.Hits)
+	case target < 0:
+		return 0
+	case next < 0:
+		return 1
+	case samples[target]+samples[next] > 0:
+		t, n := samples[target]/float64(g.blocks[target].Instructions), samples[next]/float64(g.blocks[next].Instructions)
+		return t / (t + n)
+	}
+	return 0.5
 }
 
 func sorted(m map[uint64]uint64) []uint64 {

@@ -196,23 +196,8 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 	}()
 
 	polled, followed, busy := time.Now(), time.Now(), false
-	for {
-		wait, rest := cmp.Or(l.Every, pollEvery), l.Rest
-		if busy {
-			wait = cmp.Or(l.EveryBusy, PollAtMost)
-		}
-		if time.Since(l.Start) < l.Alert {
-			wait, rest = restUrgent, restUrgent
-		}
-		if d := l.Limit; d > 0 {
-			wait = min(wait, d-time.Since(l.Start))
-			if wait <= 0 {
-				return nil
-			}
-		}
-		if l.Due != nil {
-			wait = min(wait, max(time.Until(l.Due()), 0))
-		}
+	for l.Limit == 0 || time.Since(l.Start) < l.Limit {
+		wait, rest := l.waits(busy)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -249,6 +234,25 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		}
 		line.show(m)
 	}
+	return nil
+}
+
+// waits returns the longest time until the next poll, and the shortest one between polls.
+func (l *Loop) waits(busy bool) (wait, rest time.Duration) {
+	wait, rest = cmp.Or(l.Every, pollEvery), l.Rest
+	if busy {
+		wait = cmp.Or(l.EveryBusy, PollAtMost)
+	}
+	if time.Since(l.Start) < l.Alert {
+		wait, rest = restUrgent, restUrgent
+	}
+	if l.Limit > 0 {
+		wait = min(wait, l.Limit-time.Since(l.Start))
+	}
+	if l.Due != nil {
+		wait = min(wait, time.Until(l.Due()))
+	}
+	return max(wait, 0), rest
 }
 
 // outlived reports whether children of the target are running after the given
