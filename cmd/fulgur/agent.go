@@ -129,7 +129,7 @@ func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 	}
 	env.complete(&common)
 	common.Progress = false
-	common.Interruptible = nil // the agent's signals end no search for names, and it keeps them
+	common.Interruptible = nil // the agent handles signals itself
 	common.Every, common.Owners = time.Duration(c.Interval), true
 	common.Target.Scope = target.System
 	if m := c.MaxMemory.value; m > 0 && c.UnwindMemory == nil {

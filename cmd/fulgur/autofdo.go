@@ -20,8 +20,8 @@ type autofdoCommand struct {
 func (*autofdoCommand) Help() string {
 	return `Records branches as fulgur bolt does, and writes a sample profile for clang
 (AutoFDO): how often each source line ran, which functions were called there, and which were
-inlined. With it, clang -fprofile-sample-use=FILE inlines hot calls and lays out code by
-what runs. The profile is by source line, so it also fits later versions of the program.
+inlined. With it, clang -fprofile-sample-use=FILE inlines hot calls and keeps hot code
+together. The profile is by source line, so it also fits later versions of the program.
 
 The program needs debug information: build it with clang -g -fdebug-info-for-profiling,
 or -g1 with that option, and optimization as usual. fulgur also finds separate debug files

@@ -59,7 +59,7 @@ func readTrusted(path string, denied uint32) (text []byte, err error) {
 	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):
 		return nil, usage.Errorf("%s belongs to user %d: it must belong to root, or the user that runs fulgur", path, st.Uid)
 	case st.Mode&denied != 0:
-		return nil, usage.Errorf("%s has mode %#o: take %#o from it", path, st.Mode&0o777, st.Mode&denied)
+		return nil, usage.Errorf("%s has mode %#o: remove the permissions %#o with chmod", path, st.Mode&0o777, st.Mode&denied)
 	case st.Size > maxConfig:
 		return nil, usage.Errorf("%s is larger than %d bytes", path, maxConfig)
 	}

@@ -54,13 +54,13 @@ has totals.
 
 From the branch records of perf record -b, in perf.data or the text of perf script -F
 pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt, or sample profiles for
-clang (AutoFDO). A summary on standard error then shows what was counted, what was not
+clang (AutoFDO). A summary on standard error then shows the counts, what does not count
 and why, whether the profile is sufficient, and the commands to run next.
 
-The output goes to standard output or FILE, which appears complete or not at all. A
-profile for a URL is sent by OTLP, as the standard variables OTEL_EXPORTER_OTLP_... say
-(protocol, headers, certificates and so on); it is sent again for up to a minute if the
-back end asks for that or cannot be reached.
+The output goes to standard output or FILE, which appears complete or not at all. If FILE
+is a URL, fulgur sends the profile by OTLP; the standard variables OTEL_EXPORTER_OTLP_...
+set the protocol, headers, certificates and so on. If the back end cannot be reached or
+asks for a retry, fulgur retries for up to a minute.
 
 Examples:
 

@@ -16,10 +16,10 @@ type doctorCommand struct {
 
 // Help returns the text of fulgur doctor --help besides the flags.
 func (*doctorCommand) Help() string {
-	return `Checks the machine and fulgur's privileges. Where only a trial can tell, it loads and
-attaches programs that do nothing. It shows for each command whether it works, what it
-loses, and how to fix it. Run it as you will run fulgur: with sudo, or as the user with
-the capabilities. The exit code is 0 if fulgur profile works, else 1.
+	return `Checks the machine and fulgur's privileges. To try features of the kernel, it loads and
+attaches BPF programs that do nothing. For each command, it shows whether the command works,
+which data will be missing, and how to fix this. Run it as you will run fulgur: with sudo, or
+as the user with the capabilities. The exit code is 0 if fulgur profile works, else 1.
 
 Examples:
 

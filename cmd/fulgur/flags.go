@@ -28,7 +28,7 @@ type targetFlags struct {
 	Children  bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
 }
 
-// named returns the name of the container, pod or unit to measure, and which it is.
+// named returns the name of the container, pod or unit to measure, and its kind.
 func (f targetFlags) named() (profile.Grouping, string) {
 	switch {
 	case f.Container != "":

@@ -38,7 +38,7 @@ func (c *profileCommand) check(output string) error {
 	case c.Wall && c.Idle:
 		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
 	case c.Stream && c.Wall:
-		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
+		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for individual waits")
 	case c.Stream && c.By != "none":
 		return errors.New("--stream and --by cannot be combined: use --interval or --serve with --by")
 	case c.Stream && c.isWindows():

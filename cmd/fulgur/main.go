@@ -58,7 +58,7 @@ type commands struct {
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
 	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
-	Report  reportCommand  `cmd:"" group:"files" help:"Say what dominates a profile, what it waits for and what is missing."`
+	Report  reportCommand  `cmd:"" group:"files" help:"Describe a profile in sentences: the hottest code, waits and losses."`
 	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT or AutoFDO profiles."`
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`

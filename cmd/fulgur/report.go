@@ -6,7 +6,7 @@ import (
 	"fulgur/internal/session/offline"
 )
 
-// reportCommand says what is in a profile.
+// reportCommand describes a profile in sentences.
 type reportCommand struct {
 	File string `arg:"" complete:"file" help:"The profile, in any format that fulgur convert reads; - is standard input."`
 
@@ -22,9 +22,9 @@ const reportedFunctions = 20
 
 // Help returns the text of fulgur report --help besides the flags.
 func (*reportCommand) Help() string {
-	return `Says in sentences what dominates a profile, what it waits for and what is missing, each
-with its numbers. Then it lists functions, paths, losses and their remedies. The rules
-behind the sentences and the JSON are documented in docs/report.md, and stay stable.
+	return `Describes a profile in sentences with numbers: the hottest code, the waits and the losses.
+Then it lists the hottest functions, the heaviest stacks, and losses with their remedies.
+docs/report.md documents the rules behind the sentences, and the JSON, which is stable.
 
 Examples:
 

@@ -28,8 +28,8 @@ func terminable(parent context.Context) (ctx context.Context, stop func()) {
 	return until(parent, nil, syscall.SIGINT, syscall.SIGTERM)
 }
 
-// serviceable is like [terminable] for a service: only a second SIGINT kills it, since
-// those that stop services may send SIGTERM to it and to its process group.
+// serviceable is like [terminable] for a service: only a second SIGINT kills it, since a
+// service manager may send SIGTERM both to it and to its process group.
 func serviceable(parent context.Context) (ctx context.Context, stop func()) {
 	return until(parent, []os.Signal{syscall.SIGTERM}, syscall.SIGINT)
 }
