@@ -77,8 +77,8 @@ func (d differ) add(p *Profile, values func(int64) []int64) {
 	}
 }
 
-// comparable returns frame id without what differs between builds and runs. A frame
-// without a name keeps its address, since it has nothing else.
+// comparable returns frame id without the properties that differ between builds and runs. A
+// frame without a name keeps its address, since it has nothing else.
 func (d differ) comparable(p *Profile, id FrameID) Frame {
 	if !d.modules {
 		name := p.FrameName(id)

@@ -166,7 +166,7 @@ const (
 	StateParked
 )
 
-// String returns what the state means.
+// String describes the state.
 func (s TaskState) String() string {
 	switch s {
 	case StateRunnable:

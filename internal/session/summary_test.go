@@ -28,7 +28,7 @@ func TestStormLines(t *testing.T) {
 	}
 }
 
-// The summary tells of functions that had no room.
+// The summary reports functions that had no room.
 func TestUnkeptLines(t *testing.T) {
 	if got := unkeptLines(0); got != nil {
 		t.Errorf("got %q without such functions", got)

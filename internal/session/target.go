@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/doctor"
 )
 
-// CheckTarget finds the cgroup of a target that is named, calls [target.Check] and completes
-// its error with missing privileges, or with hints for finding a target.
+// CheckTarget finds the cgroup of a target that is given by name, calls [target.Check] and
+// completes its error with missing privileges, or with hints for finding a target.
 func CheckTarget(t *target.Target) error {
 	if err := t.Resolve(); err != nil {
 		return err

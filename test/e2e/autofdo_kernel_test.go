@@ -213,7 +213,7 @@ func TestRefusedKernel(t *testing.T) {
 		"no build ID":           {[]string{"--format", "autofdo", "--kernel", right}, "no build ID of the kernel: give its vmlinux with --binary"},
 		"BOLT":                  {[]string{"--format", "preagg", "--binary", k.path, right}, "is a kernel"},
 		"BOLT, by build ID":     {[]string{"--format", "preagg", "--kernel", right}, "--kernel is only for AutoFDO"},
-		"a program":             {[]string{"--format", "autofdo", "--kernel", "--binary", "/bin/sh", right}, "is no kernel"},
+		"a program":             {[]string{"--format", "autofdo", "--kernel", "--binary", "/bin/sh", right}, "is not a kernel"},
 		"all binaries":          {[]string{"--all-binaries", "-o", dir, right}, "no process mapped any file that exists here; open /usr/bin/prog"},
 		"the kernel and others": {[]string{"--format", "autofdo", "--kernel", "--all-binaries", "-o", dir, right}, "cannot be combined"},
 	} {

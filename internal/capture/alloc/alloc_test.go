@@ -114,7 +114,7 @@ func TestOwnAllocator(t *testing.T) {
 	}
 }
 
-// A window is judged when it is long enough, by what happened in it.
+// A window is judged when it is long enough, and by its own hits only.
 func TestOverhead(t *testing.T) {
 	at := time.Unix(1000, 0)
 	now := func(passed, target, trapped, lost time.Duration) state {

@@ -124,8 +124,8 @@ func find(f *elffile.File) ([]function, error) {
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
 }
 
-// errCInGo is the error for allocators of C in Go programs.
-var errCInGo = errors.New("it has an allocator of C in a Go program, which uretprobes could crash")
+// errCInGo is the error for C allocators in Go programs.
+var errCInGo = errors.New("it is a Go program with a C allocator, and uretprobes could crash Go programs")
 
 // prefixes returns the prefix of the function names of each allocator: "" for malloc, or
 // the prefix of jemalloc, such as "je_".

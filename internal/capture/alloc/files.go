@@ -66,7 +66,7 @@ func (s *Source) Follow(mapped []*process.File) error {
 }
 
 // errGoLive is the error for following allocations of Go.
-var errGoLive = errors.New("no live memory of Go programs: uprobes do not see its garbage collection; Go's own heap profile has what is live (runtime/pprof, net/http/pprof)")
+var errGoLive = errors.New("live memory cannot be measured, because uprobes do not see garbage collection; use Go's own heap profile (runtime/pprof, net/http/pprof)")
 
 // unreadable is the error for files that are not known to have an allocator.
 type unreadable struct{ error }

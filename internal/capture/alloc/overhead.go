@@ -39,7 +39,7 @@ type state struct {
 	lost    time.Duration // their CPU time
 }
 
-// Limits of a window: in shorter ones, times are too coarse.
+// Limits of a window: shorter ones are too short for the resolution of the clocks.
 const (
 	window     = 500 * time.Millisecond // CPU time of the target, or of hits of others
 	checkEvery = 250 * time.Millisecond
@@ -83,7 +83,7 @@ func (o *overhead) check(s *Source) error {
 	return err
 }
 
-// judge takes the current state.
+// judge compares the current state with the window's start.
 func (o *overhead) judge(now state) {
 	now.target = max(now.target, o.last.target) // without processes that have exited
 	o.last = now

@@ -36,9 +36,10 @@ func (p Programs) For(k events.Kind) string {
 	return p.Uprobe
 }
 
-// Adapt leaves only the program for an event in spec. It returns an error if the program
-// could not know at which of the event's places it runs, although their fields differ. For
-// many system calls, the program is attached to each if it could not know which one runs it.
+// Adapt leaves only the program for an event in spec. It returns an error if the fields of
+// the event's places differ, but the program could not know at which place it runs. If it
+// could not know which of many system calls runs it, the program is attached to each of
+// them.
 func (p Programs) Adapt(spec *ebpf.CollectionSpec, e *events.Probe, types *btf.Cache) error {
 	wanted := p.For(e.Event.Kind)
 	for _, name := range []string{p.Tracepoint, p.Kprobe, p.Uprobe} {

@@ -42,8 +42,8 @@ func TestShownText(t *testing.T) {
 	}
 }
 
-// The fields of a tracepoint are shown as strings where they are, and what cannot be shown
-// is left out.
+// The fields of a tracepoint that have a text are shown as strings. Fields that cannot be
+// shown are left out.
 func TestShownFields(t *testing.T) {
 	r := record{userPointers: true, fields: []tracefs.Field{
 		{Name: "__syscall_nr", Type: "int", Offset: 8, Size: 4},

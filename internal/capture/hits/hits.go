@@ -20,7 +20,7 @@ type Options struct {
 	// cannot be attached.
 	Probe *events.Probe
 	Query events.Query
-	// Every counts one hit in this many on a CPU, for all of them. 0 means 1.
+	// Every counts one of this many hits on a CPU, with this weight. 0 means 1.
 	Every uint64
 	// MaxRate is the maximum number of hits to count per second and CPU; 0 means no
 	// limit.

@@ -224,8 +224,8 @@ func (c *Counter) Targets() ([]int, error) { return c.source.targets.Members() }
 // FollowCPUs adjusts to CPUs that came online or went offline.
 func (c *Counter) FollowCPUs(online []int) error { return c.source.events.Follow(online) }
 
-// Samples calls yield with the samples since the last call: the number of times that
-// process pid was seen at address ip.
+// Samples calls yield with the samples since the last call: the number of samples of process
+// pid at address ip.
 func (c *Counter) Samples(yield func(pid int, ip, n uint64)) error {
 	return drain(c.source.objects.JumpSamples, func(k bpf.JumpExecuted, n uint64) { yield(int(k.Pid), k.Ip, n) })
 }
@@ -279,7 +279,7 @@ func (c *Counter) Stats() (Stats, error) {
 
 // run opens windows until the counter stops.
 func (c *Counter) run() error {
-	runtime.LockOSThread() // see urgently; the thread ends with this goroutine if it cannot return to normal
+	runtime.LockOSThread() // for urgently; the thread ends with this goroutine if it cannot return to normal
 	defer signal.Stop(c.suspend)
 	begin := time.Now()
 	for {
@@ -309,9 +309,9 @@ func (c *Counter) run() error {
 			timer.Stop()
 			runtime.UnlockOSThread()
 			return nil
-		case <-c.suspend: // Ctrl-Z: not while there are probes
-			// To this thread: a signal to the process may first stop another one, while
-			// this one opens a window.
+		case <-c.suspend: // suspend on Ctrl-Z only while there are no probes
+			// Send the signal to this thread: a signal to the process may first stop another
+			// thread, while this one opens a window.
 			if err := unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
 				return err
 			}

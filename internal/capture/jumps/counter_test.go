@@ -186,8 +186,8 @@ func windows(t *testing.T, c *jumps.Counter, n uint64) jumps.Stats {
 	}
 }
 
-// The shares of the outcomes equal the program's own. In each window, the calls of a
-// thread that are counted follow one another, so that each way is off by less than one.
+// The shares of the outcomes equal the program's own. In each window, the counted calls of a
+// thread are consecutive, so the count of each outcome is off by less than one.
 func TestShares(t *testing.T) {
 	testenv.EveryKernel(t)
 	needsUprobeMulti(t)

@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/bolt/cfg"
 )
 
-// A program that jumps to ever new addresses does not make the counts grow without limit,
-// and what is left out is counted.
+// A program that jumps to ever new addresses does not make the counts grow without limit.
+// Outcomes beyond the limit are counted.
 func TestMaxTargets(t *testing.T) {
 	c := &Counter{program: &cfg.Program{}, counts: Counts{Targets: map[Target]uint64{}}}
 	const beyond = 5

@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A window in which a tracer comes stays until the tracer leaves. What the tracer restores
-// then, a probe that it took for the program's code, does no harm.
+// If a tracer attaches during a window, the window stays until the tracer detaches. The
+// tracer then restores a probe that it took for the program's code, which does no harm.
 func TestHold(t *testing.T) {
 	needsUprobeMulti(t)
 	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
@@ -56,7 +56,7 @@ func TestHold(t *testing.T) {
 		if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
 			t.Fatal(err)
 		}
-		// The window closes, because it had begun to, or stays.
+		// The window closes if that had begun, and otherwise stays.
 		for !bytes.Equal(read(), file) && !done {
 			done = held(t, c)
 		}

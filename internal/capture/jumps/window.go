@@ -90,8 +90,8 @@ func (c *Counter) allowed(index uint32) bool {
 		c.refused[index] = true
 		return false
 	}
-	// The process may have changed the code since, or this may be another process. With the
-	// probes of another profiler, it is the same again later.
+	// The process may have changed the code since, or this may be another process. Code with
+	// another profiler's probes is equal to the file again later.
 	code := f.Code()[addr-f.Start:]
 	same, known := c.o.Compare(addr, code[:min(c.counts.Jumps[index].Instruction.Size, len(code))])
 	if known && !same {

@@ -90,8 +90,9 @@ func TestBegunLater(t *testing.T) {
 	}
 }
 
-// A thread that exits in an interval leaves it to nobody: not to one that gets its memory in
-// the kernel. A thread that executes a program goes on with the ID of its process.
+// When a thread exits in an interval, no other thread inherits the interval, even if it gets
+// the same memory in the kernel. A thread that executes a program continues with the ID of
+// its process.
 func TestThreadExits(t *testing.T) {
 	s := start(t, SameThread)
 	runtime.LockOSThread()

@@ -62,8 +62,8 @@ const (
 	maxMaps = 1 << 16
 )
 
-// mappings finds in which mapping of a process an address is. It remembers what it found,
-// and that a process is gone.
+// mappings finds the mapping of an address in a process. It remembers its findings,
+// including that a process is gone.
 type mappings struct {
 	names map[place]string
 	// maps are the mappings of processes, so that many locks of a process do not cost as

@@ -105,7 +105,8 @@ type lockSource struct {
 	maps mappings
 }
 
-// Check notes where the locks are that threads wait for: later the process may be gone.
+// Check finds the mappings of the locks that threads wait for: later the process may be
+// gone.
 func (s *lockSource) Check() error {
 	if s.kind.side != User {
 		return nil

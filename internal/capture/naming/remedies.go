@@ -84,9 +84,9 @@ func (l Lacking) Stripped(finder *debugfile.Finder) profile.StrippedFiles {
 	return s
 }
 
-// Problems returns why debug files of the files were not used, one line for each reason,
-// the most frequent first. A server that does not answer is one reason, for however many
-// files.
+// Problems returns why debug files of the files were not used, one line for each reason, the
+// most frequent first. A server that does not answer is one reason, regardless of the number
+// of files.
 func (l Lacking) Problems() []string {
 	files := map[string]uint64{} // by reason
 	for _, h := range l {

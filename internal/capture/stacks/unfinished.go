@@ -38,7 +38,7 @@ func (s *Store) finish(id uint64) {
 	s.retries[id] = again
 	s.unfinished = false
 	if r, err := s.parse(again.record); err == nil {
-		// A process that has ended gives less than before.
+		// A process that has ended yields fewer functions than before.
 		if trace := s.traceOf(r); !s.unfinished {
 			s.ids[id] = trace
 		}

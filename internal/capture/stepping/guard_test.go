@@ -247,8 +247,8 @@ func TestStepperSignalled(t *testing.T) {
 	b.check(t, cmd.Process.Pid)
 }
 
-// A target that is frozen during a burst does not block the stepper for ever, and
-// continues when it is thawed.
+// A target that is frozen during a burst does not block the stepper forever, and continues
+// when it is thawed.
 func TestFrozen(t *testing.T) {
 	testenv.Root(t)
 	before := endWait

@@ -22,13 +22,13 @@ import (
 
 // The stepper's timing.
 const (
-	// rescan is how often new threads are looked for.
+	// rescan is the interval of searches for new threads.
 	rescan = 100 * time.Millisecond
-	// The pause after a round in which no thread was due is between these.
+	// These limit the pause after a round in which no thread was due.
 	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
 	// looks is the number of threads to look at in a round.
 	looks = 32
-	// statsInterval is how often statistics are sent.
+	// statsInterval is the interval of reports with statistics.
 	statsInterval = 500 * time.Millisecond
 	// firstBurst is the expected length of a burst before the first one.
 	firstBurst = 5 * time.Millisecond

@@ -27,7 +27,7 @@ func OpenCgroup(t Target) (OpenedCgroup, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return none, errors.Join(fmt.Errorf("look at cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
+		return none, errors.Join(fmt.Errorf("examine cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
 	}
 	return OpenedCgroup{FD: fd, ID: st.Ino}, nil
 }

@@ -7,10 +7,9 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Descendants returns the running descendants of pids, without pids. A process whose
-// parent has exited is a child of init and no longer a descendant. A caller that
-// must not miss any calls it repeatedly, each time after it has taken hold of the
-// known ones, until there are no new ones.
+// Descendants returns the running descendants of pids, without pids. A process whose parent
+// has exited is a child of init and no longer a descendant. To miss no descendant, a caller
+// attaches to the known ones and calls Descendants again, until there are no new ones.
 func Descendants(pids []int) ([]int, error) {
 	all, err := procfs.Processes()
 	if err != nil {

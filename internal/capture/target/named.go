@@ -8,10 +8,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Resolve finds the cgroup of a container, unit or pod that is a target by its name. If it
-// has no cgroup of version 2, its processes become the target, with their descendants: the
-// kernel side knows no other cgroups. Resolve does nothing for other targets, and if
-// it was called before. If the name does not exist, the error wraps
+// Resolve finds the cgroup of a target that is given by the name of a container, unit or
+// pod. If it has no cgroup of version 2, its processes become the target, with their
+// descendants, because the kernel side knows no other cgroups. Resolve does nothing for
+// other targets, and if it was called before. If the name does not exist, the error wraps
 // [containers.ErrNotFound].
 func (t *Target) Resolve() error {
 	if t.Named == profile.GroupNone || t.CgroupPath != "" || len(t.PIDs) > 0 {

@@ -40,9 +40,9 @@ type Target struct {
 	// CgroupPath is a directory in a mounted cgroup v2 hierarchy, for
 	// Cgroup.
 	CgroupPath string
-	// Named, if not GroupNone, is what Name is the name of: a container, unit or pod.
-	// [Target.Resolve] finds its cgroup or, on a machine where it has none of version 2,
-	// its processes.
+	// Named, if not GroupNone, is the kind of the target called Name: a container, unit or
+	// pod. [Target.Resolve] finds its cgroup or, on a machine where it has none of version
+	// 2, its processes.
 	Named profile.Grouping
 	Name  string
 	// CPUs restricts the measurement to these CPUs, in any scope; empty means

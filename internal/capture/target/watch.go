@@ -33,8 +33,8 @@ func Watch(ctx context.Context, ids []int) <-chan struct{} {
 	return done
 }
 
-// exitWaiter returns a function that returns when the task has exited or its
-// context has ended.
+// exitWaiter returns a function that blocks until the task has exited or its context has
+// ended.
 func exitWaiter(id int) func(context.Context) {
 	fd, err := unix.PidfdOpen(id, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A zombie is looked for less and less often.
+// A zombie is checked less and less often.
 func TestDeparture(t *testing.T) {
 	var d departure
 	now, looks := uint64(1<<40), 0

@@ -245,13 +245,13 @@ type departure struct {
 	next, rest uint64 // when to look again, and the time between the last two looks, in ns
 }
 
-// Limits of the time between two looks whether a process is gone.
+// Limits of the time between two checks of whether a process is gone.
 const (
 	restOfDeparture    = uint64(100 * time.Millisecond)
 	maxRestOfDeparture = uint64(5 * time.Second)
 )
 
-// later returns d for another look, after twice the time.
+// later returns the time of the next check, after twice the time since the last one.
 func (d departure) later(now uint64) departure {
 	rest := min(max(2*d.rest, restOfDeparture), maxRestOfDeparture)
 	return departure{now + rest, rest}

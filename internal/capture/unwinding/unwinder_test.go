@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A process that floods the rings does not make all others be laid out again for each
+// A process that floods the rings does not cause new layouts of all other processes for each
 // lost record.
 func TestDoubt(t *testing.T) {
 	var d doubt

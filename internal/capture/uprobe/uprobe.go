@@ -1,4 +1,5 @@
-// Package uprobe answers what uprobe_multi links of the running kernel do.
+// Package uprobe finds out how the running kernel handles uprobe_multi links, and measures
+// what a hit of a uprobe costs.
 package uprobe
 
 import (
@@ -24,9 +25,9 @@ func FiltersProcesses(file *link.Executable, program *ebpf.Program, offset uint6
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Processes returns the processes to attach uprobes in, 0 for all. Only if their children
-// are not measured, other processes that map the file can be spared: the kernel removes
-// the breakpoints that a child inherits.
+// Processes returns the processes to attach uprobes in, 0 for all. Other processes that map
+// the file can be spared only if children are not measured: the kernel removes the
+// breakpoints that a child inherits.
 func Processes(t target.Target) []int {
 	switch {
 	case t.Scope == target.Processes && !t.Children:

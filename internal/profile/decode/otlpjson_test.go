@@ -29,7 +29,7 @@ func TestOTLPJSON(t *testing.T) {
 	}
 }
 
-// TestHostileOTLPJSON fails for texts that would take much time or memory.
+// TestHostileOTLPJSON checks that texts that would take much time or memory are errors.
 func TestHostileOTLPJSON(t *testing.T) {
 	deep := `{"dictionary":{"attributeTable":[{"value":` + strings.Repeat(`{"arrayValue":{"values":[`, 1<<16)
 	for text, want := range map[string]string{

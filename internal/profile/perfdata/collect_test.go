@@ -155,7 +155,7 @@ func TestScript(t *testing.T) {
 func TestScriptErrors(t *testing.T) {
 	const mapped = "PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n"
 	for _, tc := range []struct{ text, want string }{
-		{"\nPERF_RECORD_MMAP2 1/1: [0x1000\n", "in:2 (offset 0x1): mapping that is not as perf script writes it"},
+		{"\nPERF_RECORD_MMAP2 1/1: [0x1000\n", "in:2 (offset 0x1): mapping in an unknown format"},
 		{" 1 0x1/0x2/?/-/-\n", `in:1 (offset 0x0): expected a branch as perf script -F brstack writes it, found "0x1/0x2/?/-/-"`},
 		{mapped + strings.Replace(mapped, "1/1", "2/2", 1) + " 0x1/0x2/P/-/-/1\n", "in:3 (offset 0x9e): samples without process numbers, though several processes"},
 		{strings.Repeat("x", maxScriptLine+1), "in:1 (offset 0x0): line of more than"},

@@ -48,7 +48,7 @@ func (s *script) mmap(text string) error {
 	var err2 error
 	e.offset, err2 = strconv.ParseUint(offset, 0, 64) // 0 or 0x…
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && ok8) || err1 != nil || err2 != nil {
-		return errors.New("mapping that is not as perf script writes it")
+		return errors.New("mapping in an unknown format")
 	}
 	e.pid = int32(pid)
 	m := Mapped{Path: path}
@@ -82,7 +82,7 @@ func (s *script) fork(text string) error {
 	pid, err1 := strconv.ParseInt(child, 10, 32)
 	ppid, err2 := strconv.ParseInt(parent, 10, 32)
 	if err1 != nil || err2 != nil {
-		return errors.New("fork that is not as perf script writes it")
+		return errors.New("fork in an unknown format")
 	}
 	if pid == ppid {
 		return nil // a thread
@@ -95,7 +95,7 @@ func (s *script) exec(text string) error {
 	who, _, _ := strings.Cut(text[strings.LastIndexByte(text, ':')+1:], "/")
 	pid, err := strconv.ParseInt(who, 10, 32)
 	if err != nil {
-		return errors.New("exec that is not as perf script writes it")
+		return errors.New("exec in an unknown format")
 	}
 	return s.procs.applyOne(event{when: uint64(s.number), kind: eventExec, pid: int32(pid)})
 }

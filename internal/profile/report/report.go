@@ -1,6 +1,5 @@
-// Package report describes a profile as an expert would: first what dominates, what is
-// waited for and what is missing, then functions, paths and losses. Its JSON is stable, see
-// docs/report.md.
+// Package report describes a profile as an expert would: first the main findings, then
+// functions, paths and losses. Its JSON is stable, see docs/report.md.
 package report
 
 import (
@@ -20,7 +19,7 @@ const Version = 1
 // are from 0 to 1.
 type Report struct {
 	Version int `json:"version"`
-	// Run and Machine say what was measured, and where.
+	// Run describes the run, and Machine the machine.
 	Run     string `json:"run"`
 	Machine string `json:"machine"`
 	// Duration is in seconds, 0 if unknown.
@@ -149,7 +148,7 @@ func losses(p *profile.Profile) (all []Loss) {
 	return all
 }
 
-// facts is what rules look at.
+// facts are the inputs of rules.
 type facts struct {
 	*profile.Profile
 	value   int

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// rules are the rules in the order of their findings: what dominates, what is waited for,
-// and what is missing. docs/report.md has them all.
+// rules are the rules in the order of their findings: what dominates, waits, and losses.
+// docs/report.md has them all.
 var rules = []struct {
 	name string
 	look func(*facts) (Finding, bool)

@@ -175,8 +175,8 @@ func (a *Agent) measure(ctx context.Context, load func() (Options, error), reloa
 	}
 }
 
-// await waits until the measurement has ended, or there is a configuration for which it
-// must begin anew.
+// await waits until the measurement has ended, or until a new configuration requires a new
+// measurement.
 func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, ended <-chan outcome) (outcome, *Options) {
 	for {
 		select {
@@ -245,8 +245,8 @@ func (a *Agent) add(w session.Window) error {
 // take 4 MiB by default.
 const maxMessage = 3 << 20
 
-// send hands a profile to the delivery, as messages that servers take. Only the first one
-// has the losses.
+// send hands a profile to the delivery, as messages of a size that servers accept. Only the
+// first one has the losses.
 func (a *Agent) send(p *profile.Profile) {
 	if len(p.Samples) == 0 {
 		return
@@ -263,7 +263,7 @@ func (a *Agent) send(p *profile.Profile) {
 	a.send(&second)
 }
 
-// conclude says where all samples went.
+// conclude logs the account of all samples.
 func (a *Agent) conclude(final delivery.Account) {
 	text := fmt.Sprintf("%s taken, %d acknowledged, %d in the spool", plain.Count(final.Taken+final.Found, "sample"), final.Acknowledged, final.Waiting.Samples)
 	for _, cause := range delivery.Causes {

@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/session"
 )
 
-// idle returns an agent that does not measure, with a receiver of what it sends.
+// idle returns an agent that does not measure, and the receiver of its messages.
 func idle(t *testing.T) (*Agent, *otlptest.Receiver) {
 	t.Helper()
 	r := otlptest.NewReceiver(t, nil)
@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestHealth fails when windows stay out.
+// TestHealth checks that an agent without new windows becomes unhealthy.
 func TestHealth(t *testing.T) {
 	a, _ := idle(t)
 	for seconds, healthy := range map[int]bool{0: true, 79: true, 81: false} {
@@ -126,7 +126,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestBadStart fails at once, with the error's code.
+// TestBadStart checks that a bad configuration fails at once, with the error's exit code.
 func TestBadStart(t *testing.T) {
 	bad := errors.New("bad")
 	if code, err := Run(t.Context(), func() (Options, error) { return Options{}, bad }, nil, t.Output()); code != 2 || !errors.Is(err, bad) {
@@ -139,7 +139,7 @@ func TestBadStart(t *testing.T) {
 	}
 }
 
-// TestSameMeasure compares what a change needs a new measurement for.
+// TestSameMeasure checks which changes need a new measurement.
 func TestSameMeasure(t *testing.T) {
 	o := session.RecordOptions{Frequency: 19, NoFaults: true}
 	same := o

@@ -76,8 +76,8 @@ type bolter struct {
 
 // boltState is the state that the metrics show.
 type boltState struct {
-	// added is the number of windows that were added to a profile, and failed of windows
-	// that failed. In idle windows, no process ran the program, or nothing was sampled.
+	// added counts windows that were added to a profile, and failed windows that failed. In
+	// idle windows, no process ran the program, or nothing was sampled.
 	added, idle, failed uint64
 	samples             uint64
 	files, bytes        int64
@@ -146,8 +146,8 @@ type planned struct {
 // plan plans a period: a window for each program, in a random order at random times. They
 // do not overlap. random returns a random number below its argument.
 func plan(o Bolt, random func(int64) int64) []planned {
-	// The starts of windows without length are independent; then each is moved by those
-	// before it.
+	// First choose starts as if windows had no length, independently. Then move each window
+	// by the lengths of the earlier ones.
 	spare := o.Every - o.Window*time.Duration(len(o.Programs))
 	var windows []planned
 	for _, p := range o.Programs {
@@ -219,7 +219,7 @@ func (b *bolter) profile(ctx context.Context, o Bolt, dir boltDir, program strin
 // maxTold limits the messages that are remembered.
 const maxTold = 1000
 
-// tell prints a message unless it did so before: the same would come in every period.
+// tell prints a message once. Otherwise it would print the same message in every period.
 func (b *bolter) tell(text string) {
 	if b.told[text] || len(b.told) >= maxTold {
 		return
@@ -231,9 +231,9 @@ func (b *bolter) tell(text string) {
 	b.warn(text)
 }
 
-// running returns the processes that run the program at path, without descendants of
-// others: at most maxRoots, of one file. While a new build replaces an old one, a random
-// one is chosen.
+// running returns processes that run the program at path: at most maxRoots, all of one file,
+// and none that descends from another. While a new build replaces an old one, it chooses one
+// of the two files at random.
 func running(path string) ([]int, error) {
 	pids, err := procfs.Processes()
 	if err != nil {

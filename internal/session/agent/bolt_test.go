@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRoots checks which processes are named.
+// TestRoots checks which processes are chosen.
 func TestRoots(t *testing.T) {
 	parents := map[int]int{10: 1, 11: 10, 12: 11, 20: 2, 21: 20, 30: 10}
 	parent := func(pid int) int { return parents[pid] }
@@ -158,7 +158,7 @@ func TestBoltDir(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 
-	// The oldest make room, but not the one that was written.
+	// The oldest profiles make room, but not the one just written.
 	if names, size, err := d.files(); len(names) != 3 || size != 52 || err != nil {
 		t.Errorf("got %v, %d bytes, %v", names, size, err)
 	}
@@ -181,7 +181,8 @@ func TestBoltDir(t *testing.T) {
 	}
 }
 
-// TestBoltDirDamage leaves nothing half done, and goes on after damage.
+// TestBoltDirDamage checks that damaged files neither prevent new profiles nor leave
+// incomplete ones.
 func TestBoltDirDamage(t *testing.T) {
 	d := boltDir{t.TempDir(), 1 << 20}
 	day := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -213,7 +214,7 @@ func TestBoltDirDamage(t *testing.T) {
 	if got := contents(t, d); !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	// The damaged file is the first to make room.
+	// The damaged file is the first to be removed to make room.
 	d.limit = 15
 	if _, err := d.makeRoom(""); err != nil {
 		t.Error(err)
@@ -225,7 +226,7 @@ func TestBoltDirDamage(t *testing.T) {
 	if err := os.Chmod(d.path, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.open(); err == nil || !strings.Contains(err.Error(), "take 022 from it") {
+	if err := d.open(); err == nil || !strings.Contains(err.Error(), "remove the permissions 022") {
 		t.Errorf("got %v for a directory that others can change", err)
 	}
 }
@@ -293,7 +294,8 @@ func TestBolterReload(t *testing.T) {
 	if got := <-windows; got != o.Dir {
 		t.Errorf("got a window in %s, want %s", got, o.Dir)
 	}
-	// A window of the first configuration may have begun, the second has none soon.
+	// A window of the first configuration may already have begun. The next configuration has
+	// no window soon.
 	o.Every = time.Hour
 	a.apply(Options{BackEnd: backEnd, Bolt: o})
 	before := o.Dir

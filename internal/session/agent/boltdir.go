@@ -49,7 +49,7 @@ func (d boltDir) open() error {
 	case st.Uid != uint32(os.Geteuid()):
 		return usage.Errorf("%s belongs to user %d: it must belong to user %d, who runs fulgur", d.path, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return usage.Errorf("%s has mode %#o: take %#o from it, so that others cannot change profiles", d.path, st.Mode&0o777, st.Mode&0o022)
+		return usage.Errorf("%s has mode %#o: remove the permissions %#o with chmod, so that others cannot change profiles", d.path, st.Mode&0o777, st.Mode&0o022)
 	}
 	return nil
 }
@@ -57,8 +57,8 @@ func (d boltDir) open() error {
 // window returns the path for the profile of a window.
 func (d boltDir) window() string { return filepath.Join(d.path, boltWindow) }
 
-// add adds the profile of a window to the one of its build and day, which appears complete
-// or stays as it was. It returns the path, whether it is a new one, and how many old files it
+// add adds the profile of a window to the profile of its build and day, which it replaces
+// atomically. It returns the path, whether it is a new one, and how many old files it
 // removed to make room.
 func (d boltDir) add(ctx context.Context, c boltprofile.Collected, now time.Time) (path string, fresh bool, removed int, err error) {
 	defer func() { err = errors.Join(err, removeIfThere(c.Profile)) }()

@@ -14,7 +14,7 @@ type Budget struct {
 	Memory uint64
 }
 
-// consumed is what an agent used in a period of time.
+// consumed is an agent's resource use in a period of time.
 type consumed struct {
 	elapsed time.Duration
 	cpu     float64 // as a share of the CPU time of all CPUs
@@ -28,8 +28,9 @@ type state struct {
 	step int
 	// credit is unused CPU time, as the time in which the agent may use it.
 	credit time.Duration
-	// shed is how far memory was freed, see [shedNothing]. above is how long memory has been
-	// above the limit since, and calm how long well below it.
+	// shed is how much memory the agent frees, see [shedNothing]. above is how long memory
+	// has been above the limit since the last change of shed, and calm how long it has been
+	// well below the limit.
 	shed        int
 	above, calm time.Duration
 }

@@ -34,7 +34,7 @@ type governor struct {
 	share  float64 // of all CPUs' time, that the agent used between the last two decisions
 }
 
-// reading is what an agent has used since it started, at a moment.
+// reading is an agent's resource use from its start to a point in time.
 type reading struct {
 	at       time.Time
 	self     time.Duration // user and system time
@@ -99,7 +99,7 @@ func (r reading) since(before reading, cpus int, samples uint64) consumed {
 }
 
 // decide adapts to the agent's use since the last call, in which samples were taken. It
-// returns what an administrator should know, "" if nothing has changed.
+// returns a message for the administrator, "" if nothing has changed.
 func (g *governor) decide(o Options, samples uint64) (news string) {
 	cpus := runtime.NumCPU()
 	if online, err := perfevent.OnlineCPUs(); err == nil {
@@ -115,7 +115,7 @@ func (g *governor) decide(o Options, samples uint64) (news string) {
 	return describe(old, g.state, o, used)
 }
 
-// describe says what changes between two states, and why; "" if nothing does.
+// describe returns the difference between two states, with the reason; "" if there is none.
 func describe(old, now state, o Options, u consumed) string {
 	f := o.Measure.Frequency
 	after := now.limits(f)
@@ -141,7 +141,8 @@ func describe(old, now state, o Options, u consumed) string {
 
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// limits returns how to measure, and the share of the CPU time that the agent used lately.
+// limits returns the limits of the measurement, and the share of the CPU time that the agent
+// used lately.
 func (g *governor) limits(f uint64) (l session.Limits, share float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -59,7 +59,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 		}
 		info, err := safeopen.StatTrusted(exe, toReadProgram)
 		if err != nil {
-			return fmt.Errorf("look at the program of process %d: %w", pid, err)
+			return fmt.Errorf("examine the program of process %d: %w", pid, err)
 		}
 		if !bs.isChosen(info) {
 			return usage.Errorf("process %d runs %s, but process %d runs %s: choose one with %s, or use %s",

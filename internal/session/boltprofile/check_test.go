@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noting returns the paths of two scripts, which append their name, arguments and standard
-// input to a file and then run what is given for each.
+// noting returns the paths of two scripts. Each appends its name, arguments and standard
+// input to a file, and then runs the commands given for it.
 func noting(t *testing.T, original, optimized string) (c *checker, noted func() []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -159,7 +159,7 @@ func TestCheckStdin(t *testing.T) {
 	if _, err := again(r)(); !errors.As(err, &refused) {
 		t.Errorf("pipe: got %v", err)
 	}
-	terminal, err := os.Open("/dev/zero") // endless, unlike what the runs get
+	terminal, err := os.Open("/dev/zero") // endless, unlike the input of the runs
 	if err != nil {
 		t.Fatal(err)
 	}

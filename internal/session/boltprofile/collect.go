@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/session"
 )
 
-// collectFrequency is the rate of branch samples of [Collect] in Hz and CPU. The highest
-// rate that kernels allow would cost more than a profile that grows all day is worth.
+// collectFrequency is the rate of branch samples of [Collect], in Hz on each CPU. A profile
+// that grows all day does not need the highest rate that kernels allow.
 const collectFrequency = 997
 
 // Collected describes a profile of [Collect].
@@ -30,7 +30,7 @@ type Collected struct {
 // needs a target, a duration, and an output that is a file.
 func Collect(ctx context.Context, o Options) (Collected, error) {
 	o.Quiet, o.Stdout, o.Stderr, o.unattended = true, io.Discard, io.Discard, true
-	// A measurement sets this for the whole process, in which others may go on.
+	// A measurement sets this for the whole process, but other measurements continue.
 	before := debug.SetGCPercent(-1) // there is no way to only read it
 	debug.SetGCPercent(before)
 	defer debug.SetGCPercent(before)

@@ -242,7 +242,7 @@ func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
 	return b
 }
 
-// whyNothing returns the cause of an empty profile and what to do about it.
+// whyNothing returns the cause of an empty profile, with a remedy.
 func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	record := "record with perf record -b (or -j any,u), where the CPU can"
 	what := "any file that exists here"
@@ -284,7 +284,7 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	return "no branches in " + what
 }
 
-// recordKernel says how to record branches in the kernel.
+// recordKernel is the advice for recording branches in the kernel.
 const recordKernel = "record with perf record -a -b -e cycles:k"
 
 // report returns the summary.

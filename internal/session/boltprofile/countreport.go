@@ -16,8 +16,8 @@ type countingReport struct {
 	Outcomes uint64 `json:"outcomes"`
 	// Refused is the number of jumps on which the kernel allows no probe.
 	Refused uint64 `json:"refused_jumps"`
-	// OpenSeconds is the time during which windows counted, and DisturbedSeconds the one
-	// during which there were probes.
+	// OpenSeconds is the time during which windows counted, and DisturbedSeconds the time
+	// during which probes were in place.
 	OpenSeconds      float64 `json:"open_seconds"`
 	DisturbedSeconds float64 `json:"disturbed_seconds"`
 	// Overhead is the share of the target's progress that was lost, nil if unknown.

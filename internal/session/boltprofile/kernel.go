@@ -17,9 +17,9 @@ import (
 func (o *ProfileOptions) checkBinary(b *bolt.Binary) error {
 	switch {
 	case o.Kernel && !b.Kernel():
-		return fmt.Errorf("%s is no kernel: give the vmlinux that the running vmlinuz was made of", plain.Terminal(b.Name))
+		return fmt.Errorf("%s is not a kernel: give the vmlinux of the recorded kernel", plain.Terminal(b.Name))
 	case b.Kernel() && o.Samples == "":
-		return fmt.Errorf("%s is a kernel: fulgur makes only profiles for clang (AutoFDO) of it", plain.Terminal(b.Name))
+		return fmt.Errorf("%s is a kernel: fulgur can make only profiles for clang (AutoFDO) of kernels", plain.Terminal(b.Name))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 }
 
 // withoutCounting returns the recorder for o if there is no hardware and counting is not
-// possible either, for the reason why.
+// possible either; why is the reason.
 func (o *Options) withoutCounting(why error, stderr io.Writer) (recorder, error) {
 	if o.unattended {
 		return nil, why

@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// report is the summary of profiles for BOLT: what was counted, what not and why,
-// whether it is sufficient, and what to do next. Shares are from 0 to 1.
+// report is the summary of profiles for BOLT: the counts, what does not count and why,
+// whether the profile is sufficient, and the next commands. Shares are from 0 to 1.
 type report struct {
 	// Samples is the number of samples of processes that had mapped one of the
 	// binaries, Records the number of their branch records.
@@ -76,7 +76,7 @@ type binaryReport struct {
 	// messages.
 	Optimized string   `json:"optimized,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
-	// Comparison is the one of the optimized program with the original.
+	// Comparison compares the optimized program with the original.
 	Comparison *comparison `json:"comparison,omitempty"`
 	// Next are the commands that optimize the binary with its profile.
 	Next     [][]string `json:"next"`

@@ -53,7 +53,8 @@ next, for each binary, for example:
 	}
 }
 
-// The report shows what was stepped, what could not be, and the state of the binary.
+// The report shows the stepped threads, the processes that could not be stepped, and the
+// state of the binary.
 func TestReportStepped(t *testing.T) {
 	r := &report{
 		Samples: 3, Records: 96, InsideShare: 0.5, MispredictedShare: 0.5,

@@ -64,7 +64,7 @@ func readStated(ctx context.Context, path, unit string, warn func(error)) (*prof
 func (in *input) hasTimes() error {
 	switch {
 	case in.line == nil:
-		return usage.Errorf("this input has no times that a page can show: only perf.data has")
+		return usage.Errorf("this input has no times that a page can show: give a perf.data file")
 	case len(in.profile.ValueTypes) != 2: // samples and the event
 		return usage.Errorf("a page shows the times of one event, and the input has several")
 	}

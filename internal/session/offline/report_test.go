@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/profile/report"
 )
 
-// A report is in each format what the same rules say.
+// Each format of a report has the findings of the same rules.
 func TestReport(t *testing.T) {
 	input := filepath.Join(t.TempDir(), "in.folded")
 	if err := os.WriteFile(input, []byte("app;main;hot 900\napp;main;cold 100\n"), 0o600); err != nil {

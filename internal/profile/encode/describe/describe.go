@@ -1,5 +1,5 @@
-// Package describe describes in words what a profile contains and lacks. Its texts are
-// safe to print in the sense of package plain.
+// Package describe describes profiles and their losses in words. Its texts are safe to print
+// in the sense of package plain.
 package describe
 
 import (

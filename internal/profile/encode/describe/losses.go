@@ -74,8 +74,7 @@ func Losses(l profile.Losses) []Loss {
 	return losses
 }
 
-// OfEnd returns the cause of losing the callers in a user stack that ends so, and false
-// if such an end is no loss.
+// OfEnd returns the loss of user stacks with the given end, and false if the end is no loss.
 func OfEnd(e profile.End) (profile.Loss, bool) {
 	i := slices.IndexFunc(causes[:], func(c cause) bool { return c.end == e && e != profile.EndNone })
 	return profile.Loss(max(i, 0)), i >= 0
@@ -206,7 +205,7 @@ func counted(n uint64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// roundDuration cuts d to what a reader wants to know of it.
+// roundDuration rounds d down to the precision that readers need.
 func roundDuration(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:

@@ -117,7 +117,7 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 }
 
 // processes returns the samples by process and owner, in the order of their PIDs. Samples
-// that only differ only in data that the format cannot express are added up.
+// that differ only in data that the format cannot express are added up.
 func (e *encoder) processes() []process {
 	type identity struct {
 		stack      int32

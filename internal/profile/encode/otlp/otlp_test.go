@@ -68,7 +68,8 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// TestReduced says in the scope's attributes what was left out to save CPU time and memory.
+// TestReduced checks that the scope's attributes show what was left out to save CPU time and
+// memory.
 func TestReduced(t *testing.T) {
 	p := encodetest.Typical()
 	p.Meta.RequestedFrequency, p.Meta.NamesOmitted = 999, true
@@ -83,8 +84,8 @@ func TestReduced(t *testing.T) {
 	}
 }
 
-// TestPublished adds what processes publish to their resources only, and lets them replace
-// nothing but the name of the service.
+// TestPublished checks that the attributes that a process publishes are in its own resource
+// only, and replace only the name of its service.
 func TestPublished(t *testing.T) {
 	p := encodetest.Owners()
 	pid := 0

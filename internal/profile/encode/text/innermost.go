@@ -16,7 +16,7 @@ var (
 	runtimeCode = regexp.MustCompile(`^(runtime|syscall|internal/[\w/]+)\.`)
 )
 
-// rank says how much a frame tells about a program.
+// rank is how much a frame reveals about a program.
 type rank uint8
 
 // The ranks, lowest first.
