@@ -115,7 +115,7 @@ func (d *JITDumps) Tables() JITTables {
 			if f.kept.size > 0 {
 				kept := f.kept.clone()
 				t.Tables = append(t.Tables, jitdump.Table{
-					Reader: &kept, Size: kept.size, Order: f.scan.Order(), Raised: f.scan.Raised(), Until: from.until,
+					Reader: &kept, Size: kept.size, Order: f.scan.Order(), LineBias: f.scan.LineBias(), Until: from.until,
 				})
 			}
 		}

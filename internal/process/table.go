@@ -447,7 +447,7 @@ func (t *Table) findPerfMap(pid int, i *image) {
 		*image
 		parent *image
 	}
-	var without []child // children without a map of their own, i first
+	var without []child             // children without a map of their own, i first
 	for a := i; a.perfMap == nil; { // ends in a circle of parents, too
 		if t.images[pid] != a {
 			a.perfMap = &PerfMap{err: ErrFileGone} // the map there now belongs to another program

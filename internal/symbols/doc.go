@@ -1,8 +1,8 @@
-// Package symbols is the area that leads from a file and an address to functions and
-// lines: elffile, callframe and dwarf parse, debugfile finds separate debug files, symbolize and
-// ksym look up names, and disasm shows instructions. No package here knows stacks,
-// processes or profiles; callers pass link-time addresses. All files are untrusted: bound
-// depth, bytes and time. This package itself is empty.
+// Package symbols is the area of the packages that find functions and lines at addresses in
+// files. elffile, callframe and dwarf parse files, debugfile finds separate debug files,
+// symbolize and ksym look up names, and disasm shows instructions. No package here knows
+// stacks, processes or profiles; callers pass link-time addresses. All files are untrusted,
+// so parsers bound depth, bytes and time. This package itself is empty.
 //
-// Start with symbolize, whose Table is what the rest of fulgur uses, then elffile.
+// Start with symbolize, whose Table the rest of fulgur uses, then read elffile.
 package symbols

@@ -83,7 +83,7 @@ func Regular(ctx context.Context, f *File) (*File, error) {
 		return nil, err
 	}
 	if _, err := io.Copy(tmp, f); err != nil {
-		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", f.name, err), tmp.Close())
+		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (set TMPDIR to use another directory)", f.name, err), tmp.Close())
 	}
 	_ = f.Close() // read-only
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {

@@ -34,7 +34,7 @@ func (s *spool) flush() error {
 	s.written += int64(n)
 	s.pending = s.pending[:0]
 	if err != nil {
-		return fmt.Errorf("keep events in a temporary file: %w (TMPDIR chooses another place)", err)
+		return fmt.Errorf("keep events in a temporary file: %w (set TMPDIR to use another directory)", err)
 	}
 	return nil
 }

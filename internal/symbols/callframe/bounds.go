@@ -12,17 +12,17 @@ import (
 // Bounds are the bounds of the function at an address, from call frame information. They
 // are link-time virtual addresses, or 0 if unknown.
 type Bounds struct {
-	// Start and End are the bounds of the FDE that covers the address. If several FDEs cover
-	// it, they are of the one that begins last, as for exceptions.
+	// Start and End are the bounds of the FDE that covers the address. Among several such
+	// FDEs, the one that begins last counts, as for exceptions.
 	Start, End uint64
 	// If no FDE covers the address, Below is the end of the last FDE before it, and Above
 	// the start of the first one after it.
 	Below, Above uint64
 }
 
-// Find returns the bounds at each of addrs, which must be sorted in ascending order. It
-// uses .eh_frame and, for addresses that no FDE there covers, .debug_frame. With the search
-// table of .eh_frame_hdr it reads only what it needs, otherwise the whole section. After an
+// Find returns the bounds at each of addrs, which must be sorted in ascending order. It uses
+// .eh_frame and, for addresses that no FDE there covers, .debug_frame. With the search table
+// of .eh_frame_hdr, it reads only the required parts, otherwise the whole section. After an
 // error, the result is usable, but may lack bounds.
 func Find(f *elffile.File, addrs []uint64) ([]Bounds, error) {
 	bounds := make([]Bounds, len(addrs))
@@ -95,8 +95,8 @@ func neighborsEH(eh *Section, addrs []uint64) ([]neighbors, error) {
 
 // scan reads the whole section for the neighbors of addrs, which must be sorted.
 func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
-	// found[i] is about the functions that begin above addrs[i-1] and at or below
-	// addrs[i]: the last one, and the start of the first one.
+	// slots[i] holds the last function that begins above addrs[i-1] and at or below addrs[i],
+	// and the start of the first such function.
 	type slot struct {
 		last  FDE
 		first uint64
@@ -146,7 +146,7 @@ func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
 	return around, errors.Join(err, damage)
 }
 
-// real reports whether f describes code in the file, not a function that the linker
+// real reports whether f describes code in the file, rather than a function that the linker
 // dropped.
 func (s *Section) real(f FDE) bool {
 	if f.Start == 0 || f.Size == 0 || f.Start+f.Size < f.Start {

@@ -33,8 +33,8 @@ type Program struct {
 	Addr uint64
 }
 
-// maxCIE limits the size of a CIE in bytes. Real ones have about twenty. Hostile ones may
-// overlap, so that every FDE has its own.
+// maxCIE limits the size of a CIE in bytes. A real CIE has about twenty. In a hostile file,
+// CIEs may overlap, and every FDE may have its own.
 const maxCIE = 4 << 10
 
 // ReadCIE reads the CIE at offset off.
@@ -132,8 +132,8 @@ func (c *CIE) augment(r *dwarfdata.Reader, augmentation []byte) bool {
 
 // FDE is the description of a function.
 type FDE struct {
-	// Start is the function's link-time virtual address, and Size its size in bytes. For
-	// functions that it dropped, the linker leaves 0.
+	// Start is the function's link-time virtual address, and Size its size in bytes. They are
+	// 0 for a function that the linker dropped.
 	Start, Size uint64
 	Program     Program
 }
@@ -166,8 +166,8 @@ func (s *Section) fdeRange(e *Entry, c *CIE) (FDE, *dwarfdata.Reader) {
 // or two per compilation unit.
 const maxCIEs = 4096
 
-// CIEs caches values derived from a section's CIEs, by the CIEs' offsets. Adjacent FDEs
-// mostly share a CIE.
+// CIEs caches values derived from a section's CIEs, by the CIE's offset. Adjacent FDEs
+// usually share a CIE.
 type CIEs[T any] struct {
 	known map[uint64]T
 	last  uint64

@@ -75,8 +75,8 @@ func sections(functions ...[2]uint32) (header, frame []byte) {
 	return header, append(frame, 0, 0, 0, 0)
 }
 
-// TestFind covers functions with gaps between them, a nested function, a function whose
-// end overflows, an empty one, and functions that the linker dropped, with and without a
+// TestFind finds functions with gaps between them, a nested function, a function whose end
+// overflows, an empty function, and functions that the linker dropped, with and without a
 // search table.
 func TestFind(t *testing.T) {
 	functions := [][2]uint32{{0, 16}, {textAddr, 0x40}, {textAddr + 0x10, 0x10}, {textAddr + 0x80, 0x20}, {textAddr + 0x200, 0}, {textAddr + 0x300, 1<<32 - 1}, {0x700000, 16}}

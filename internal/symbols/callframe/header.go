@@ -22,14 +22,14 @@ type ehHeader struct {
 	entries uint64
 }
 
-// tableEncoding is how all linkers encode the search table: pairs of offsets of four bytes
-// from the start of .eh_frame_hdr, one of a function and one of its FDE, sorted by function.
+// tableEncoding is the encoding of the search table that all linkers use: pairs of 4-byte
+// offsets from the start of .eh_frame_hdr, to a function and to its FDE, sorted by function.
 const (
 	tableEncoding = peDataRel | peSdata4
 	tableEntry    = 8
 )
 
-// openHeader reads the .eh_frame_hdr that the program headers of f point to. It returns nil
+// openHeader reads the .eh_frame_hdr to which the program headers of f point. It returns nil
 // if there is none.
 func openHeader(f *elffile.File) (*ehHeader, error) {
 	for _, seg := range f.Segments() {

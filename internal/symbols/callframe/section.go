@@ -16,8 +16,8 @@ const (
 	// maxEntry limits the size of an FDE in bytes. The longest programs of real functions
 	// have about ten thousand bytes.
 	maxEntry = 1 << 20
-	// MaxSize limits the size of a section in bytes. The largest browsers have a tenth of
-	// it. A larger section is hostile: holes make large files free.
+	// MaxSize limits the size of a section in bytes. The largest browsers have a tenth of it.
+	// A larger section is hostile: a file with holes can be large at no cost.
 	MaxSize = 256 << 20
 )
 

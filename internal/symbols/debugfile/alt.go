@@ -8,9 +8,9 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Alt returns the file to which dwz moved debug info of debug, or nil if there is no link
-// to one. The caller closes it. If no file is found, the error wraps [ErrNotFound] and
-// lists what else was found.
+// Alt returns the file to which dwz moved debug info of debug, or nil if debug has no link to
+// such a file. The caller closes it. If no file is found, the error wraps [ErrNotFound] and
+// lists why candidates were rejected.
 func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
 	link, err := debug.AltLink()
 	if link == nil {

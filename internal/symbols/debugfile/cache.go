@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// cache is the download directory shared with elfutils' debuginfod client.
-// BUILDID/debuginfo is a debug file; if it is empty, no server had the file at its
-// modification time. Control files in the directory set its intervals, in seconds.
+// cache is the download directory shared with elfutils' debuginfod client. BUILDID/debuginfo
+// is a debug file; an empty one means that no server had the file at its modification time.
+// Control files in the directory set the cache's intervals, in seconds.
 type cache struct{ dir string }
 
 // The control files, and the defaults without them.
@@ -51,8 +51,8 @@ func newCache(getenv func(string) string) (cache, error) {
 func (c cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
 
 // lookup returns the path of the debug file with the given build ID, or "" if it is not
-// cached. It returns an error if the file cannot be read, or if no server has it
-// according to the cache.
+// cached. It returns an error if the file cannot be read, or if the cache records that no
+// server has it.
 func (c cache) lookup(id string) (string, error) {
 	name := c.path(id)
 	info, err := os.Stat(name)
@@ -126,7 +126,7 @@ func (c cache) clean() {
 				c.remove(name)
 			}
 		}
-		return nil // leave what cannot be read
+		return nil // skip unreadable files
 	})
 }
 

@@ -52,8 +52,8 @@ func TestChecksumInterrupted(t *testing.T) {
 	}
 }
 
-// TestSameRoots checks that a directory is searched once, under any of its names. An
-// ordinary process's root has another name than the host's.
+// TestSameRoots checks that a directory is searched only once, even if it has several names,
+// such as the host's root and the root of an ordinary process.
 func TestSameRoots(t *testing.T) {
 	root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
 	link := filepath.Join(t.TempDir(), "root")

@@ -13,19 +13,19 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// To compute a checksum, the whole file must be read, possibly in vain.
+// Limits of files whose checksum is computed, which requires reading the whole file.
 const (
 	// maxChecksummed bounds the file's size, in bytes.
 	maxChecksummed = 4 << 30
-	// maxSparse is the size in bytes above which a file must not be sparse: its creator
-	// would have written next to nothing, but we would have to read all of it.
+	// maxSparse is the size in bytes above which a file must not be sparse: creating it cost
+	// next to nothing, but reading it takes long.
 	maxSparse = 64 << 20
 )
 
-// Debug returns the separate debug file of b, or an unstripped copy of b below
-// [Config.Root]. It looks for that copy first, then by build ID, then by debug link, each
-// below all roots, and finally downloads. The caller closes the file. If none is found,
-// the error wraps [ErrNotFound] and lists what else was found.
+// Debug returns the separate debug file of b, or an unstripped copy of b below [Config.Root].
+// It looks for that copy first, then below all roots by build ID, then by debug link, and
+// finally downloads. The caller closes the file. If none is found, the error wraps
+// [ErrNotFound] and lists why candidates were rejected.
 func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	s := &search{what: "debug file of " + b.Name()}
 	id := b.BuildID()
@@ -53,7 +53,7 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 
 // ByBuildID returns the debug file of a binary that is not available, by its build ID in
 // lowercase hex. It may download. The caller closes the file. If none is found, the error
-// wraps [ErrNotFound] and lists what else was found.
+// wraps [ErrNotFound] and lists why candidates were rejected.
 func (f *Finder) ByBuildID(ctx context.Context, id string) (*File, error) {
 	s := &search{what: "debug file with build ID " + id}
 	if strings.Trim(id, "0123456789abcdef") != "" {
@@ -121,9 +121,8 @@ func (f *Finder) byLink(ctx context.Context, s *search, b *File, link *elffile.D
 	return nil
 }
 
-// usrMerged returns the equivalent paths of name, since /lib, /bin and /sbin have become
-// links into /usr: programs may use either path, and the debug package may have been
-// built with the other.
+// usrMerged returns the equivalent paths of name on systems where /lib, /bin and /sbin are
+// links into /usr. A program may use one path, and its debug package the other.
 func usrMerged(name string) []string {
 	if rest, ok := strings.CutPrefix(name, "/usr"); ok && inMerged(rest) {
 		return []string{name, rest}
@@ -145,8 +144,8 @@ func inMerged(name string) bool {
 	return false
 }
 
-// hasDebugInfo returns an error for a file without anything that a binary could lack.
-// That may be the binary itself, to which links can lead back.
+// hasDebugInfo returns an error for a file without symbols and debug info. A link may lead
+// back to the stripped binary itself.
 func hasDebugInfo(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {

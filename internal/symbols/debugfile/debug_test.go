@@ -77,8 +77,8 @@ func TestLinkOutside(t *testing.T) {
 	}
 }
 
-// TestUnstripped finds the binary itself below the given root if it has debug info and
-// the running one has none.
+// TestUnstripped finds a copy of the binary below the given root if only the copy has debug
+// info.
 func TestUnstripped(t *testing.T) {
 	for name, copied := range map[string]struct {
 		image string
@@ -129,7 +129,7 @@ func TestPipe(t *testing.T) {
 			f.Close()
 		}
 	}()
-	// A binary can also name files of the host.
+	// A binary can name files of the host too.
 	for range 50 {
 		f, err := newFinder(t, Config{}).Debug(t.Context(), binaryAt(t, root, image(t, id)))
 		found(t, f, err, root, "", "not a regular file")
@@ -149,7 +149,7 @@ func TestPipe(t *testing.T) {
 	<-opened
 }
 
-// TestDevice checks that a device that a binary names is not opened.
+// TestDevice checks that a device named by a binary is not opened.
 func TestDevice(t *testing.T) {
 	f, err := newFinder(t, Config{}).DWO(binaryAt(t, "/", image(t, id)), "/", "/dev/null", func(*elffile.File) error { return nil })
 	found(t, f, err, "/", "", "/dev/null: not a regular file")

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// defaultTimeout and minProgress are the original client's: a server must
-	// send that many bytes in each such interval.
+	// A server must send minProgress bytes in each interval of DEBUGINFOD_TIMEOUT. The values
+	// are those of elfutils' client.
 	defaultTimeout = 90 * time.Second
 	minProgress    = 100 << 10
 	// maxDownload bounds a file, in bytes, unless DEBUGINFOD_MAXSIZE is set.
@@ -26,7 +26,7 @@ const (
 )
 
 // errMissing means that a server does not have the file.
-var errMissing = errors.New("the server does not have it")
+var errMissing = errors.New("the server does not have the file")
 
 // downloads fetches files from debuginfod servers like elfutils' client
 // debuginfod-find(1): with the same environment variables, protocol and cache.
@@ -161,7 +161,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	request.Header.Set("User-Agent", "fulgur")
 	response, err := d.client.Do(request)
 	if err != nil {
-		// The server is named already, and the rest of the URL differs for each file.
+		// The error already names the server, and the rest of the URL differs for each file.
 		if of := new(url.Error); errors.As(err, &of) {
 			err = of.Err
 		}
@@ -173,7 +173,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	case http.StatusNotFound:
 		return "", errMissing
 	default:
-		return "", fmt.Errorf("the server answers %s", response.Status)
+		return "", fmt.Errorf("the server responded %s", response.Status)
 	}
 	if response.ContentLength > d.maxSize {
 		return "", d.tooLarge()
@@ -203,7 +203,7 @@ func (d *downloads) store(id string, body io.Reader) (string, error) {
 	case n > d.maxSize:
 		return "", d.tooLarge()
 	case n == 0:
-		return "", errors.New("the server sent an empty file") // an empty file in the cache means that there is none
+		return "", errors.New("the server sent an empty file") // an empty file in the cache means that no server has it
 	}
 	return name, file.Commit()
 }

@@ -77,8 +77,8 @@ func TestDownload(t *testing.T) {
 		{"without a length", nil, []http.HandlerFunc{chunked}, true, "", 1, false},
 		{"at the second server", nil, []http.HandlerFunc{missing, serve(right)}, true, "", 2, false},
 		{"the first fails", nil, []http.HandlerFunc{failing, serve(right)}, true, "", 2, false},
-		{"at no server", nil, []http.HandlerFunc{missing, missing}, false, "the server does not have it", 2, true},
-		{"another server fails", nil, []http.HandlerFunc{missing, failing}, false, "the server answers 503", 4, false},
+		{"at no server", nil, []http.HandlerFunc{missing, missing}, false, "the server does not have the file", 2, true},
+		{"another server fails", nil, []http.HandlerFunc{missing, failing}, false, "the server responded 503", 4, false},
 		{"another file", nil, []http.HandlerFunc{serve(wrong)}, false, `build ID is "eeff0011", not aabbccdd`, 2, false},
 		{"an empty file", nil, []http.HandlerFunc{serve(nil)}, false, "empty file", 2, false},
 		{"too large", map[string]string{"DEBUGINFOD_MAXSIZE": "100"}, []http.HandlerFunc{serve(right)}, false, "larger than 100 bytes", 2, false},
@@ -131,8 +131,8 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestStalled checks that a server that makes no progress is given up, and a slow one is
-// not.
+// TestStalled checks that the finder gives up a server that makes no progress, but not a slow
+// one.
 func TestStalled(t *testing.T) {
 	right := image(t, id, debugInfo("right"))
 	stalled := func(w http.ResponseWriter, r *http.Request) {

@@ -2,10 +2,10 @@
 // debug info moved by dwz, split DWARF (.dwo, .dwp), the kernel's vmlinux and its
 // modules' debug files. It also names the package that would provide a missing file.
 //
-// The search paths are the same as in GDB ("Separate Debug Files" in its manual), elfutils and
-// the distributions. They are searched below several roots, since a container may have
-// its own debug files, or none while the host has them. A file is used only if it
-// provably belongs to the binary: by build ID or, without one, by checksum.
+// The search paths are the same as in GDB ("Separate Debug Files" in its manual), elfutils
+// and the distributions. The package searches them below several roots, since the debug files
+// of a program in a container may be in the container or on the host. A file is used only if
+// it provably belongs to the binary: by build ID or, without one, by checksum.
 package debugfile
 
 import (
@@ -42,8 +42,8 @@ type File struct {
 
 // Config configures where to search. The zero value means the host.
 type Config struct {
-	// Root is a directory with a copy of another system's files that is searched first,
-	// or empty for none. It is perf's --symfs.
+	// Root is a directory with a copy of another system's files that is searched first, or
+	// empty for none. It corresponds to perf's --symfs.
 	Root string
 	// Host is the root directory of the host; empty means "/".
 	Host string
@@ -94,10 +94,10 @@ func (f *Finder) Local() *Finder {
 	return &local
 }
 
-// roots returns the directories to search for files related to one found below root,
-// which may be empty. If several are the same directory, only the first is included:
-// /proc/PID/root of an ordinary process is the host's root, where each candidate would be
-// tried twice.
+// roots returns the directories to search for files related to a file below root, which may
+// be empty. Of several names of the same directory, it includes only the first:
+// /proc/PID/root of an ordinary process is the host's root, and each candidate would be tried
+// twice.
 func (f *Finder) roots(root string) []string {
 	var roots []string
 	var seen []os.FileInfo
@@ -124,8 +124,8 @@ type search struct {
 	problems []error
 }
 
-// open opens the ELF file at name below root if accept, unless nil, returns nil for it.
-// Otherwise it returns nil. A missing file is not recorded as a problem.
+// open returns the ELF file at name below root. If accept is not nil, it must return nil for
+// the file. Otherwise open returns nil and records the problem, unless the file is missing.
 func (s *search) open(root, name string, accept func(*elffile.File) error) *File {
 	file, err := openIn(root, name)
 	if err == nil {
@@ -148,8 +148,8 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 	return nil
 }
 
-// Problems returns the further problems in the error of a search: files that could not be
-// used, servers that failed.
+// Problems returns the problems in the error of a search: files that could not be used, and
+// servers that failed.
 func Problems(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) == 0 {

@@ -98,8 +98,8 @@ func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// newFinder returns a finder that sees this machine's files and environment only if c
-// says so.
+// newFinder returns a finder that uses this machine's files and environment only if c selects
+// them.
 func newFinder(t testing.TB, c Config) *Finder {
 	t.Helper()
 	if c.Host == "" {

@@ -21,8 +21,8 @@ const maxSysFile = 64 << 10
 
 // Kernel returns the running kernel's vmlinux with debug info. Its build ID must match
 // /sys/kernel/notes, since a rebuilt kernel has the same release but different code. The
-// caller closes the file. If none is found, the error wraps [ErrNotFound] and lists what
-// else was found.
+// caller closes the file. If none is found, the error wraps [ErrNotFound] and lists why
+// candidates were rejected.
 func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	s := &search{what: "vmlinux of kernel " + f.release}
 	id, err := f.KernelBuildID("")
@@ -33,9 +33,9 @@ func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 }
 
 // KernelByBuildID returns the vmlinux with code and debug info of the kernel with this build
-// ID in lowercase hex. It looks for the running kernel and for those with debug info installed.
-// The caller closes the file. If none is found, the error wraps [ErrNotFound] and lists
-// what else was found.
+// ID in lowercase hex. It looks among the running kernel and the kernels whose debug info is
+// installed. The caller closes the file. If none is found, the error wraps [ErrNotFound] and
+// lists why candidates were rejected.
 func (f *Finder) KernelByBuildID(ctx context.Context, id string) (*File, error) {
 	s := &search{what: "vmlinux with build ID " + id}
 	if strings.Trim(id, "0123456789abcdef") != "" {
@@ -61,7 +61,7 @@ func (f *Finder) KernelByBuildID(ctx context.Context, id string) (*File, error) 
 	})
 }
 
-// maxReleases bounds the kernels whose debug info is installed.
+// maxReleases bounds the installed kernels to search.
 const maxReleases = 100
 
 // vmlinux returns the file with the given build ID of a kernel of one of the releases, for
@@ -103,9 +103,9 @@ type Module struct {
 	Sections map[string]uint64
 }
 
-// Module returns the debug file of a loaded kernel module with a name from /proc/modules.
-// The caller closes it. If none is found, the error wraps [ErrNotFound] and lists what
-// else was found.
+// Module returns the debug file of a loaded kernel module with a name from /proc/modules. The
+// caller closes it. If none is found, the error wraps [ErrNotFound] and lists why candidates
+// were rejected.
 func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 	if strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == "" {
 		return nil, fmt.Errorf("%q is not the name of a module", name)

@@ -55,7 +55,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// A kernel that does not run here is found if its debug info is installed.
+// The vmlinux of another kernel is found if its debug info is installed.
 func TestKernelByBuildID(t *testing.T) {
 	vmlinux := string(image(t, id, debugInfo("right"), elftest.Section{Name: ".text", Content: []byte{0x90}}))
 	debugOnly := string(image(t, id, debugInfo("right")))

@@ -18,10 +18,10 @@ const maxPackages = 1 << 16
 // [File], its path below that, and its build ID, if it has one.
 type Stripped struct{ Root, Path, BuildID string }
 
-// Remedies returns a remedy for each file, as the end of a sentence: "install
-// libfoo1-dbgsym or set DEBUGINFOD_URLS". The package is named by the rules of Debian and
-// its derivatives, after the package that owns the file according to dpkg's database
-// below the file's root. The database is read once for all files of a root.
+// Remedies returns a remedy for each file, as the end of a sentence: "install libfoo1-dbgsym
+// or set DEBUGINFOD_URLS". The name of the debug package follows the rules of Debian and its
+// derivatives. It is derived from the package that owns the file, according to dpkg's
+// database below the file's root. The database is read once for all files of a root.
 func (f *Finder) Remedies(files []Stripped) []string {
 	byRoot := map[string][]string{}
 	for _, b := range files {
@@ -51,11 +51,11 @@ func (f *Finder) remedy(owner, id string) string {
 	case id == "" && owner == "":
 		return "build it with -g, or do not strip it"
 	case id == "":
-		// A server can be asked only with a build ID.
+		// Servers look files up by build ID.
 	case f.downloads == nil:
 		ways = append(ways, "set DEBUGINFOD_URLS")
 	case owner == "":
-		ways = append(ways, "name a server in DEBUGINFOD_URLS that has it")
+		ways = append(ways, "add a server that has it to DEBUGINFOD_URLS")
 	}
 	return strings.Join(ways, " or ")
 }
@@ -75,9 +75,9 @@ func debugPackage(owner string) string {
 }
 
 // packages returns the packages that own paths, according to dpkg's database below root:
-// /var/lib/dpkg/info has a file NAME[:ARCH].list for each package, with a path in each
-// line. The result is empty without the database. It contains the architecture only for
-// packages of a foreign one.
+// /var/lib/dpkg/info has a file NAME[:ARCH].list for each package, with a path in each line.
+// The result is empty without the database. The name of a package contains the architecture
+// only if it is a foreign one.
 func packages(root string, paths []string) map[string]string {
 	owners := make(map[string]string, len(paths))
 	paths = slices.DeleteFunc(slices.Clone(paths), isLocal)
@@ -112,8 +112,9 @@ func packages(root string, paths []string) map[string]string {
 	return owners
 }
 
-// isLocal reports whether no package may own a path, according to the Filesystem Hierarchy
-// Standard: programs built here. Looking for their packages would read the whole database.
+// isLocal reports whether a path is reserved for local files, according to the Filesystem
+// Hierarchy Standard. No package owns them, so looking for it would read the whole database
+// in vain.
 func isLocal(name string) bool {
 	for _, dir := range []string{"/home/", "/root/", "/run/", "/srv/", "/tmp/", "/usr/local/", "/var/tmp/"} {
 		if strings.HasPrefix(path.Clean(name), dir) {
@@ -123,8 +124,8 @@ func isLocal(name string) bool {
 	return false
 }
 
-// likelyFirst sorts the names of packages' lists: most libraries and programs are in a
-// package with a similar name, and the search ends when all are found.
+// likelyFirst sorts the names of packages' lists by their similarity to the paths: most files
+// are in a package with a similar name, and the search ends as soon as all are found.
 func likelyFirst(names, paths []string) []string {
 	similar := make(map[string]int, len(names))
 	for _, name := range names {

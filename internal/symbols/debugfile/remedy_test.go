@@ -51,10 +51,10 @@ func TestRemedies(t *testing.T) {
 			"install libfoo1-dbgsym",
 			"install libc6-dbg",
 			"install libc6-dbg:i386",
-			"name a server in DEBUGINFOD_URLS that has it",
-			"name a server in DEBUGINFOD_URLS that has it",
+			"add a server that has it to DEBUGINFOD_URLS",
+			"add a server that has it to DEBUGINFOD_URLS",
 			"build it with -g, or do not strip it",
-			"name a server in DEBUGINFOD_URLS that has it",
+			"add a server that has it to DEBUGINFOD_URLS",
 		}},
 	} {
 		finder := newFinder(t, Config{Getenv: environment(map[string]string{"DEBUGINFOD_URLS": tt.urls, "HOME": bare})})

@@ -7,11 +7,10 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// DWO returns the split DWARF file called name (DW_AT_dwo_name) for a unit of b compiled
-// in compDir (DW_AT_comp_dir). accept must return nil for it; it should compare the
-// unit's ID. The file is looked for at its original path, and next to the binary by name
-// and by base name, since binaries are moved together with their .dwo files. The caller
-// closes it.
+// DWO returns the split DWARF file called name (DW_AT_dwo_name) for a unit of b compiled in
+// compDir (DW_AT_comp_dir). accept must return nil for it; it should compare the unit's ID.
+// DWO tries the file's original path, and then its name and base name next to the binary,
+// since binaries are often moved together with their .dwo files. The caller closes the file.
 func (f *Finder) DWO(b *File, compDir, name string, accept func(*elffile.File) error) (*File, error) {
 	s := &search{what: name + ", split debug info of " + b.Name()}
 	dir := path.Dir(b.Path)
@@ -27,10 +26,10 @@ func (f *Finder) DWO(b *File, compDir, name string, accept func(*elffile.File) e
 	return f.split(s, b, names, func(c *elffile.File) error { return errors.Join(sameMachine(c, b.File), accept(c)) })
 }
 
-// DWP returns the package of all split DWARF files of b: the path of the binary, or of
-// its debug file if debug is not nil, with ".dwp" appended, or the same below
-// /usr/lib/debug. Only the IDs of its units connect it to the binary; the reader must
-// compare them. The caller closes it.
+// DWP returns the package of all split DWARF files of b: the path of the binary, or of its
+// debug file if debug is not nil, with ".dwp" appended, or the same below /usr/lib/debug.
+// Only the IDs of its units connect the package to the binary, so the caller must compare
+// them. The caller closes the file.
 func (f *Finder) DWP(b, debug *File) (*File, error) {
 	s := &search{what: "package of split debug info of " + b.Name()}
 	var names []string

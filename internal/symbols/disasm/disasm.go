@@ -1,6 +1,5 @@
 // Package disasm disassembles machine code of x86-64 and arm64. It uses the decoders of
-// golang.org/x/arch, which need neither a program nor a file, and objdump (GNU binutils)
-// for instructions that they do not know.
+// golang.org/x/arch, and objdump (GNU binutils) for instructions that they do not know.
 package disasm
 
 import (
@@ -15,7 +14,7 @@ import (
 )
 
 // ErrMachine is wrapped by errors for code of an unsupported machine.
-var ErrMachine = errors.New("no disassembler for it")
+var ErrMachine = errors.New("no disassembler")
 
 // Syntax names the syntax of instructions: Intel's manuals for x86-64, Arm's for arm64.
 const Syntax = "Intel"
@@ -45,8 +44,8 @@ func (s Symbol) String() string {
 	return fmt.Sprintf("%s+%#x", s.Name, s.Offset)
 }
 
-// Code is decoded machine code. Its text is made in a second step, once the targets of
-// its branches have names.
+// Code is decoded machine code. [Code.Instructions] formats it once the targets of its
+// branches have names.
 type Code struct {
 	instructions []decoded
 	unknown      int
@@ -130,7 +129,7 @@ func decodeX86(code []byte, address uint64) (d decoded, ok bool) {
 		return decoded{size: len(endbr64), text: "endbr64"}, true
 	}
 	inst, err := x86asm.Decode(code, 64)
-	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(code) { // 0 means only prefixes
+	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(code) { // Op is 0 for prefixes without an instruction
 		return decoded{size: 1, text: fmt.Sprintf(".byte %#02x", code[0])}, false
 	}
 	d.size = inst.Len

@@ -22,7 +22,7 @@ const (
 	// objdumpTime is objdump's time limit: it reads all symbols of a file before it
 	// prints the first instruction.
 	objdumpTime = 30 * time.Second
-	// objdumpEnds is the time that it may take to end after it is killed.
+	// objdumpEnds is the time limit for objdump to exit after it is killed.
 	objdumpEnds = time.Second
 	// maxOutput bounds its output, in bytes.
 	maxOutput = 64 << 20
@@ -30,8 +30,8 @@ const (
 	longestX86 = 15
 )
 
-// Objdump runs objdump to disassemble the instructions of file from link-time virtual
-// address start up to limit. It knows more instructions than [Decode], but takes longer.
+// Objdump runs objdump to disassemble the instructions of file from link-time virtual address
+// start up to limit. objdump knows more instructions than [Decode], but takes longer.
 func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, limit uint64) ([]Instruction, error) {
 	program, err := exec.LookPath("objdump")
 	if err != nil {
@@ -39,7 +39,7 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 	}
 	ctx, cancel := context.WithTimeout(ctx, objdumpTime)
 	defer cancel()
-	// The very file that was opened, as its descriptor 3.
+	// Pass the open file itself, as descriptor 3.
 	args := []string{
 		"--disassemble", "--disassemble-zeroes", "--wide", "--no-show-raw-insn",
 		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", limit),
@@ -64,8 +64,7 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 		return r.list, r.err
 	case <-ctx.Done():
 	}
-	// If it waits for a file system that does not respond, even killing it does not end
-	// it.
+	// Even a killed objdump does not exit while it waits for a file system that hangs.
 	select {
 	case r := <-done:
 		return r.list, r.err

@@ -13,8 +13,8 @@ const (
 	maxAbbrevs = 1 << 20
 	// maxAbbrevBytes bounds its encoded size.
 	maxAbbrevBytes = 64 << 20
-	// maxTables is the number of cached tables. Most units have their own, so few are
-	// used twice.
+	// maxTables is the number of cached tables. Most units have their own table, so few
+	// tables are used twice.
 	maxTables = 16
 )
 
@@ -54,8 +54,8 @@ type abbrev struct {
 	kind     kind
 	children bool
 	code     bool // may have addresses
-	// sibling is the number of bytes from DW_AT_sibling to the end of the entry, or 0 if
-	// it cannot be read from there.
+	// sibling is the number of bytes from the value of DW_AT_sibling to the end of the
+	// entry's attributes, or 0 if the value cannot be located this way.
 	sibling     uint8
 	siblingForm uint16
 	attrs       []attr
@@ -64,7 +64,7 @@ type abbrev struct {
 	tail  uint32
 }
 
-// step skips fixed bytes and then a value of variable size.
+// step skips a fixed number of bytes, and then a value of variable size.
 type step struct {
 	fixed uint32
 	form  uint16 // form of that value, reduced to one with the same layout
@@ -75,8 +75,7 @@ type step struct {
 type abbrevs struct {
 	dense  []abbrev
 	sparse map[uint64]int
-	// Shared by the entries. If append moves it, entries decoded earlier keep the old
-	// array.
+	// Shared by the entries. If append reallocates it, earlier entries keep the old array.
 	attrs []attr
 	steps []step
 }
@@ -113,7 +112,8 @@ func (t *abbrevs) add(code uint64, a abbrev) {
 	}
 }
 
-// format is everything except forms that determines the layout of attributes.
+// format holds the properties of a unit that determine the layout of attributes, together
+// with their forms.
 type format struct {
 	version    uint16
 	addrSize   uint8
@@ -155,7 +155,7 @@ func (f format) fixedSize(form uint16) (size uint8, ok bool) {
 	return 0, false
 }
 
-// layout reduces a form of variable size to one with the same layout.
+// layout maps a form of variable size to the form that stands for all forms of its layout.
 func layout(form uint16) (uint16, bool) {
 	switch form {
 	case formUdata, formSdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx,
@@ -253,7 +253,7 @@ func (a *abbrev) after(r *dwarfdata.Reader) (pos int, ok bool) {
 	default:
 		v = s.U64()
 	}
-	// A sibling that leads back would loop forever.
+	// A sibling that points backwards would cause an endless loop.
 	if v < uint64(r.Pos) || v > uint64(len(r.Data)) {
 		return 0, false
 	}

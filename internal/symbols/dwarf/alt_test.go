@@ -15,8 +15,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// addr2line returns addr2line's output for each address: alternating lines of a function
-// and a place.
+// addr2line returns addr2line's output for each address: alternating functions and places.
 func addr2line(t *testing.T, path string, addrs []uint64) [][]string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "addr2line"), "-a", "-i", "-f", "-e", path)
@@ -103,8 +102,8 @@ func TestAddr2line(t *testing.T) {
 	}
 }
 
-// TestAlternateFile moves entries and strings to a file that two programs share, with
-// dwz, and expects the same results. (llvm-symbolizer cannot read such a file.)
+// TestAlternateFile moves entries and strings of two programs to a shared file with dwz, and
+// expects the same results. (llvm-symbolizer cannot read such a file.)
 func TestAlternateFile(t *testing.T) {
 	tool := testenv.Tool(t, "dwz")
 	for _, version := range []string{"4", "5"} {

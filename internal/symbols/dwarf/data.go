@@ -8,18 +8,17 @@ import (
 
 // Options configures reading. The zero value has the defaults.
 type Options struct {
-	// Context, when done, stops reading at the next unit, both in Open and in every
-	// lookup. nil means never.
+	// Context stops Open and lookups at the next unit when it is done. nil means never.
 	Context context.Context
 	// Budget is the memory for cached units in bytes. 0 means a sixteenth of the debug
 	// information, but at least 4 MiB.
 	Budget int
 	// Workers is the number of units to process concurrently. 0 means one for each CPU.
 	Workers int
-	// Split returns the sections of the .dwo file with the rest of a unit, or of a .dwp
-	// file, which should then be the same for all units. It may be called concurrently.
-	// If it returns nil, the unit has only lines, which is not an error of the lookup:
-	// the caller knows best which files are missing. Without Split it is an error.
+	// Split returns the sections of the .dwo file with the rest of a unit, or of a .dwp file,
+	// which should then be the same for all units. It may be called concurrently. If it
+	// returns nil, the unit has only lines. This is not an error, because the caller knows
+	// which files are missing. If Split itself is nil, it is an error.
 	Split func(SplitUnit) (*Sections, error)
 }
 

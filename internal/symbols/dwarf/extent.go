@@ -4,13 +4,14 @@ package dwarf
 type Extent struct {
 	// Function describes the function.
 	Function *Function
-	// Ranges holds the start of each of its parts, and the address after the part.
+	// Ranges holds the start and the end, exclusive, of each part of the function.
 	Ranges [][2]uint64
 }
 
-// Extents returns the functions with code at addrs, which are as in [Data.LookupBatch]:
-// one for each address, not inlined, or nil if there is none. Addresses in the same
-// function share an Extent. On error the result is still usable.
+// Extents returns for each of addrs, which are as in [Data.LookupBatch], the function whose
+// code is there, not the functions inlined into it. It returns nil for an address without a
+// function. Addresses in the same function share an Extent. On error the result is still
+// usable.
 func (d *Data) Extents(addrs []uint64) ([]*Extent, error) {
 	out := make([]*Extent, len(addrs))
 	err := d.eachUnit(addrs, func(w *worker, runs []run) error { return w.extents(runs, addrs, out) })
@@ -59,7 +60,7 @@ func (w *worker) extent(s *state, fn *function) (*Extent, error) {
 	return e, err
 }
 
-// extent reads where a function's code is.
+// extent reads the ranges of a function's code.
 func (b *body) extent(fn *function) (*Extent, error) {
 	result := &Extent{}
 	r := b.at(uint64(fn.off))

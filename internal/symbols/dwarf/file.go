@@ -50,8 +50,8 @@ func (f *file) noAlt() error {
 	return fmt.Errorf("%s: its alternate debug file (made by dwz) is missing", f.name)
 }
 
-// maxPadding bounds the zero bytes between units. Linkers align with a few; a hole in the
-// file could be endless.
+// maxPadding bounds the zero bytes between units. Linkers align units with a few of them; a
+// hole in the file could be huge.
 const maxPadding = 4 << 10
 
 // eachHeader yields the unit headers from an offset on, and an error for each unusable
@@ -106,7 +106,7 @@ func (f *file) readUnits(ctx context.Context, probs *problems) {
 	f.units = make([]atomic.Pointer[unit], len(f.headers))
 }
 
-// unit returns the unit of a header, always the same.
+// unit returns the unit of a header. It returns the same unit in each call.
 func (f *file) unit(i int) *unit {
 	p := &f.units[i]
 	if p.Load() == nil {

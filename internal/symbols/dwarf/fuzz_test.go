@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write testdata/*.sections anew")
+var update = flag.Bool("update", false, "rewrite testdata/*.sections")
 
 // sectionList returns the sections that fuzzing varies.
 func sectionList(s *Sections) []*Section {
@@ -46,8 +46,8 @@ func unpackSections(b []byte) *Sections {
 	return s
 }
 
-// TestSeeds writes the seeds of the fuzz tests if a flag asks for it: the debug info of
-// leaf.c from several compilers.
+// TestSeeds writes the seeds of the fuzz tests if -update is set: the debug info of leaf.c
+// from several compilers.
 func TestSeeds(t *testing.T) {
 	if !*update {
 		testenv.Unsupported(t, "writes files with -update only")

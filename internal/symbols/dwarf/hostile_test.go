@@ -73,7 +73,7 @@ func TestPadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
-		t.Errorf("got %+v, want the unit behind the zeros", u)
+		t.Errorf("got %+v, want the unit after the zeros", u)
 	}
 }
 
@@ -116,7 +116,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMaxUnits checks that the limit leaves room for the units of real files.
+// TestMaxUnits checks that the limit allows the units of real files.
 func TestMaxUnits(t *testing.T) {
 	for _, test := range []struct {
 		size uint64
@@ -179,8 +179,7 @@ func TestContextWhileReading(t *testing.T) {
 	}
 }
 
-// canceling is a section that ends a context when it is read for the 100th
-// time.
+// canceling is a section that ends a context at its 100th read.
 type canceling struct {
 	Section
 	cancel context.CancelFunc

@@ -62,15 +62,15 @@ type treeReader struct {
 	outer []int32 // the current call to restore at each end of children
 	one   []span  // the code of a single call
 
-	// Look at addrs, or everywhere if it is empty. In that case spans collects the code
-	// of all calls.
+	// addrs are the addresses to look up, or empty for all. In the latter case, spans
+	// collects the code of all calls.
 	addrs []uint64
 	found []int32 // innermost call at each of addrs
 	spans []span
 }
 
-// read reads the inlined calls of a function: those at addrs, which are sorted, or all if
-// addrs is empty. It skips calls elsewhere, which are most of a function.
+// read reads the inlined calls of a function that are at addrs, which must be sorted, or all
+// if addrs is empty. Most calls are elsewhere, and are skipped.
 func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error) {
 	tr.body = b
 	tr.addrs = addrs
@@ -157,8 +157,8 @@ func (tr *treeReader) walk(r *dwarfdata.Reader) error {
 	}
 }
 
-// call reads a DW_TAG_inlined_subroutine. It returns the call's index in calls, and
-// whether it was added because its code is looked for.
+// call reads a DW_TAG_inlined_subroutine. If its code is at one of the addresses to look up,
+// call adds it and returns its index in calls.
 func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int32, ok bool, err error) {
 	b := tr.body
 	pos := r.Pos
@@ -190,15 +190,16 @@ func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int
 	if tr.one, err = b.spans(tr.one[:0], &e, id); err != nil {
 		return 0, false, err
 	}
-	if !tr.take() {
+	if !tr.wanted() {
 		return 0, false, nil
 	}
 	tr.calls = append(tr.calls, c)
 	return id, true, nil
 }
 
-// take records the code of a call and reports whether it is looked for.
-func (tr *treeReader) take() bool {
+// wanted records the code of a call, and reports whether it is at one of the addresses to
+// look up.
+func (tr *treeReader) wanted() bool {
 	if len(tr.addrs) == 0 {
 		tr.spans = append(tr.spans, tr.one...)
 		return len(tr.one) > 0

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// lineTable is the line number program of a unit (6.2). It keeps the program in its
-// encoded form, about 3 bytes per row, with a mark at every 64th row from which to
+// lineTable is the line number program of a unit (6.2). It keeps the program in its encoded
+// form, about 3 bytes per row, and a mark at every 64th row from which the program can
 // resume. A decoded table would be four times as large.
 type lineTable struct {
 	off        uint64 // of the header in the section
@@ -143,7 +143,7 @@ func (t *lineTable) path(u *unit, number uint32) (string, error) {
 	return name, err
 }
 
-// artificial is written by GCC at link time for code without a source file.
+// artificial is the file name that GCC writes at link time for code without a source file.
 const artificial = "<artificial>"
 
 func (t *lineTable) readPath(u *unit, number uint32) (string, error) {

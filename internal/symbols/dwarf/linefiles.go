@@ -2,8 +2,8 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// fileTable finds directories and files of a line table. A table has hundreds, but few
-// are needed, so fileTable records the position of every 16th.
+// fileTable finds directories and files of a line table. A table has hundreds of them, but
+// few are needed, so fileTable only records the position of every 16th.
 type fileTable struct {
 	raw         []byte
 	format      format

@@ -19,19 +19,19 @@ type Frame struct {
 	// Line and Column are the position of the address, or of the inlined call. They are
 	// 1-based, or 0 if unknown.
 	Line, Column int32
-	// Discriminator distinguishes blocks of code of the same line (6.2.2), as the compiler encoded it. It
-	// is 0 if unknown.
+	// Discriminator distinguishes blocks of code on the same line (6.2.2), in the compiler's
+	// encoding. It is 0 if unknown.
 	Discriminator uint32
 	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
 }
 
-// LookupBatch finds the functions at addrs, which are link-time addresses as in the
-// file's program headers, and fastest in ascending order. The result has one element per
-// address: the functions there, innermost first; a frame without a function if only the
-// line is known, as in assembly; nil if nothing is known. On error the result is still
-// usable and holds what could be read before [Options].Context was done. LookupBatch is
-// safe for concurrent use.
+// LookupBatch finds the functions at addrs, which are link-time addresses as in the file's
+// program headers. Ascending addresses are fastest. The result has one element per address:
+// the functions there, innermost first; a frame without a function if only the line is known,
+// as in assembly; nil if nothing is known. On error, the result is still usable and holds all
+// frames that could be read before [Options].Context was done. LookupBatch is safe for
+// concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
 	err := d.eachUnit(addrs, func(w *worker, runs []run) error { return w.lookup(runs, addrs, out) })
@@ -78,7 +78,7 @@ type run struct {
 	first, end int32
 }
 
-// jobs groups runs of addresses by unit.
+// jobs returns the runs of addresses, grouped by unit.
 func (d *Data) jobs(addrs []uint64) [][]run {
 	var runs []run
 	last := run{unit: -1}
@@ -123,7 +123,7 @@ type worker struct {
 	trees   treeReader
 	missing []place
 	addrs   []uint64
-	frames  []Frame // supply of frames for answers
+	frames  []Frame // memory for results, see allocate
 }
 
 // tableOf identifies an abbreviation table.
@@ -138,7 +138,7 @@ type place struct {
 	addr uint64
 }
 
-// acquire returns the locked state of the unit of runs, opened. The caller puts it back.
+// acquire opens and returns the locked state of the unit of runs. The caller puts it back.
 func (w *worker) acquire(runs []run) (*state, error) {
 	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
 	w.loaded = false
@@ -170,7 +170,7 @@ func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 	return probs.err()
 }
 
-// open reads what all lookups in a unit need: functions and lines.
+// open reads the functions and lines of a unit, which all lookups need.
 func (w *worker) open(s *state) error {
 	s.body = s.unit
 	s.names = map[ref]*Function{}
@@ -225,13 +225,13 @@ func (w *worker) functions(s *state, whole bool) error {
 	return err
 }
 
-// load reads the bytes of the unit unless that is done.
+// load reads the bytes of the unit, unless they are loaded already.
 func (w *worker) load(s *state) (*body, error) {
 	if w.loaded {
 		return &w.body, nil
 	}
 	u := s.body
-	// Units seldom share a table, so it is not worth a place in the file's cache.
+	// Units seldom share a table, so this bypasses the file's cache.
 	if key := (tableOf{u.file, abbrevKey{u.abbrevOff, u.format}}); w.table != key {
 		w.table = tableOf{}
 		if err := u.file.parseAbbrevs(&w.abbrevs, u.abbrevOff, u.format, false); err != nil {
@@ -248,8 +248,8 @@ func (w *worker) load(s *state) (*body, error) {
 	return &w.body, nil
 }
 
-// findFunctions searches types and functions, too, for the functions at addresses if they
-// are nowhere else.
+// findFunctions finds the functions at addresses. It searches types and functions only if
+// they are nowhere else.
 func (w *worker) findFunctions(s *state, runs []run, addrs []uint64) error {
 	for _, run := range runs {
 		for _, addr := range addrs[run.first:run.end] {
@@ -261,8 +261,8 @@ func (w *worker) findFunctions(s *state, runs []run, addrs []uint64) error {
 	return nil
 }
 
-// readTrees reads the inlined calls at addresses that were not looked up before. If the
-// function was, it is now read completely.
+// readTrees reads the inlined calls at addresses that were not looked up before. If other
+// addresses of the function were, it reads the function completely.
 func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 	var probs problems
 	w.missing = w.missing[:0]
@@ -338,7 +338,7 @@ func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 	if depth == 0 {
 		return nil, nil
 	}
-	frames := w.room(depth)
+	frames := w.allocate(depth)
 	for i := range frames {
 		file, err := s.path(at.file)
 		probs.add(err)
@@ -358,8 +358,8 @@ func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 	return frames, probs.err()
 }
 
-// room returns n frames from a larger supply, since answers are many and small.
-func (w *worker) room(n int) []Frame {
+// allocate returns n frames, from a larger allocation because results are many and small.
+func (w *worker) allocate(n int) []Frame {
 	if cap(w.frames)-len(w.frames) < n {
 		w.frames = make([]Frame, 0, max(512, n))
 	}

@@ -38,7 +38,7 @@ func TestPaint(t *testing.T) {
 	}
 }
 
-// TestDescending looks up an address, then the previous one, and expects the results of a
+// TestDescending looks up an address and then the one before it, and expects the results of a
 // batch.
 func TestDescending(t *testing.T) {
 	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
@@ -93,8 +93,8 @@ func codeAddresses(d *Data) []uint64 {
 	return addrs
 }
 
-// TestOrder expects the same results for any order of addresses, any number of goroutines
-// and any memory limit.
+// TestOrder checks that the results do not depend on the order of addresses, the number of
+// goroutines and the memory limit.
 func TestOrder(t *testing.T) {
 	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
 		s := seedSections(t, name)

@@ -2,14 +2,14 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// Function describes a function. Frames of a unit share it, so derived data can be cached
+// Function describes a function. Frames of a unit share it, so callers can cache derived data
 // by its pointer.
 type Function struct {
 	// Name is the linker name (DW_AT_linkage_name). If there is none, it is the name in
 	// the source (DW_AT_name), without enclosing scopes. It is empty if there is neither.
 	Name string
-	// Linkage reports whether Name is the linker name. If it is not and the function is
-	// not inlined, a symbol table may have a better name.
+	// Linkage is whether Name is the linker name. If not, and the function is not inlined, a
+	// symbol table may have a better name.
 	Linkage bool
 	// StartLine is the line of the function's declaration, 1-based, or 0 if unknown.
 	StartLine int

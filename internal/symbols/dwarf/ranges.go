@@ -11,9 +11,9 @@ type span struct {
 // maxSpans bounds a single range list.
 const maxSpans = 1 << 20
 
-// dead reports whether the linker dropped the code at an address. It cannot drop the
-// debug information, so it sets the address to 0, to 1 in lists that 0 would end, or to a
-// number near the maximum.
+// dead reports whether an address marks code that the linker dropped. The linker cannot drop
+// the debug information of such code. It sets the address to 0, to 1 in lists that 0 would
+// end, or to a number near the maximum.
 func (f format) dead(addr uint64) bool {
 	return addr <= 1 || addr >= f.maxAddr()-1
 }
@@ -32,7 +32,7 @@ type extent struct {
 	hasRanges         bool
 }
 
-// set stores an attribute if it is one of them.
+// set stores an attribute if it describes code.
 func (e *extent) set(name uint16, v value) {
 	switch name {
 	case attrLowPC:

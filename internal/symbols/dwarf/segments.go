@@ -50,8 +50,8 @@ func (s *segments) add(lo uint64, id int32) {
 func paint(spans []span) segments {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 	s := segments{lo: make([]uint64, 0, len(spans)+1), id: make([]int32, 0, len(spans)+1)}
-	// The spans that cover pos, as a heap with the greatest id first. Some below the top
-	// may have ended.
+	// The spans that cover pos, as a heap with the greatest id first. Spans below the top may
+	// have ended already.
 	var open spanHeap
 	pos := uint64(0)
 	for i := 0; i < len(spans) || len(open) > 0; {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// SplitUnit identifies the part of a unit in another file (7.3.2). Its entries are there,
-// its addresses and lines here.
+// SplitUnit identifies the part of a unit in another file (7.3.2). The other file has the
+// entries; the addresses and lines are in this file.
 type SplitUnit struct {
 	// DwoName is the path of the .dwo file, relative to CompDir unless it is absolute.
 	DwoName string

@@ -13,7 +13,7 @@ type state struct {
 	mu     sync.Mutex // guards the fields below
 	opened bool
 	body   *unit // the unit with the entries: unit, or one in another file
-	whole  bool  // functions were searched for everywhere
+	whole  bool  // functions were searched for in types and functions too
 	funcs  []function
 	index  segments // address to function
 	names  map[ref]*Function

@@ -44,8 +44,8 @@ func (s *stringTable) at(off uint64) (string, error) {
 	return text, nil
 }
 
-// maxShort is the size of the first attempt to read a string. Most names are shorter, and
-// too scattered for pages.
+// maxShort is the number of bytes to read of a string at first. Most names are shorter, and
+// too scattered for caching pages.
 const maxShort = 512
 
 var shortBuffers = sync.Pool{New: func() any { return new([maxShort]byte) }}

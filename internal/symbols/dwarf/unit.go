@@ -8,7 +8,7 @@ import (
 )
 
 // maxUnit bounds the size of a unit in bytes, since it is read at once. Units of whole
-// programs optimized at link time reach a tenth of it.
+// programs that are optimized at link time reach a tenth of this.
 const maxUnit = 1 << 30
 
 // header is the header of a unit in .debug_info (7.5.1). A file may have a million units,
@@ -68,7 +68,7 @@ func (h *header) code() bool {
 	return h.kind == unitCompile || h.kind == unitSkeleton
 }
 
-// types reports whether this is a type unit. This package ignores references to those.
+// types reports whether this is a type unit. This package ignores references to type units.
 func (h *header) types() bool {
 	return h.kind == unitType || h.kind == unitSplitType
 }
@@ -241,8 +241,8 @@ func (u *unit) setRoot(attrs []rootAttr) error {
 	return probs.err()
 }
 
-// defaultBases sets the bases that a unit does not specify. In version 5 a base is after
-// the header of a contribution, the only one in a .dwo file.
+// defaultBases sets the bases that a unit does not specify. In version 5, a base is after the
+// header of the unit's contribution, and a .dwo file has only one contribution.
 func (u *unit) defaultBases() {
 	if u.version < 5 {
 		return

@@ -7,13 +7,13 @@ import (
 	"encoding/binary"
 )
 
-// Reader reads little-endian data. Reading past the end sets Bad and returns zeros from
-// then on, so a sequence of reads needs only one check at its end.
+// Reader reads little-endian data. Reading past the end sets Bad, and from then on reads
+// return zeros, so a sequence of reads needs only one check at its end.
 type Reader struct {
 	// Data is the input. Pos is the offset of the next read.
 	Data []byte
 	Pos  int
-	// Bad reports whether a read exceeded the input, or a value was invalid.
+	// Bad is whether a read exceeded the input, or a value was invalid.
 	Bad bool
 }
 

@@ -43,10 +43,10 @@ var ErrNoContents = errors.New("section has no contents in this file")
 // else in /var/tmp, so that memory does not grow with the size of the section.
 // [File.Close] releases both.
 //
-// It is an error if a section is larger than 8 GiB, or larger than its compressed form
-// can reasonably hold; if the temporary files of the process would together take more
-// than half of the disk space that is free without them, or more than 16 GiB; and if the
-// file's context ([File.SetContext]) is done during decompression.
+// Open fails if a section is larger than 8 GiB, or larger than its compressed form can
+// reasonably hold. It fails if the temporary files of the process together would need more
+// than 16 GiB, or more than half of the disk space that is free without them. It also fails
+// if the file's context ([File.SetContext]) is done during decompression.
 func (s *Section) Open() (*io.SectionReader, error) {
 	data, err := s.open()
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *Section) openOnce() (*io.SectionReader, error) {
 	return stored.data, nil
 }
 
-// stored finds out how the file stores the section's contents, and checks that their size
-// is plausible.
+// stored determines how the file stores the section's contents, and checks that their size is
+// plausible.
 func (s *Section) stored() (stored, error) {
 	if s.Type == elf.SHT_NOBITS {
 		return stored{}, fmt.Errorf("%s: %s: %w", s.file.name, s.Name, ErrNoContents)

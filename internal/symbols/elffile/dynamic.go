@@ -6,16 +6,17 @@ import (
 )
 
 const (
-	// maxChain bounds the symbols of one bucket of a hash table. Linkers aim at a few.
+	// maxChain bounds the symbols of one bucket of a hash table. Linkers aim at a few
+	// symbols.
 	maxChain = 1 << 12
 	// maxUnhashed bounds the symbols that are compared one by one. Files without a hash
 	// table are old or made by hand.
 	maxUnhashed = 1 << 18
 )
 
-// DynamicSymbol looks up a symbol that the file exports, in the hash table for the dynamic
-// loader (DT_GNU_HASH), and else one by one, up to a limit. It reports false if there is
-// none, or if the file has no dynamic symbols.
+// DynamicSymbol looks up a symbol that the file exports. It uses the hash table for the
+// dynamic loader (DT_GNU_HASH). Without one, it compares the symbols one by one, up to a
+// limit. It reports false if there is none, or if the file has no dynamic symbols.
 //
 // The format of the table is described in the documentation of GNU binutils' ELF hash
 // section, and in glibc's elf/dl-lookup.c.

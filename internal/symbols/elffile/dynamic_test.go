@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A library's exported symbols are found at the addresses that the standard library
-// finds, and no others.
+// The exported symbols of a library, and no others, are found at the same addresses as by the
+// standard library.
 func TestDynamicSymbol(t *testing.T) {
 	path := testenv.Library("libc.so.6")
 	f, err := Open(path)

@@ -3,10 +3,10 @@ package elffile
 // maxEmbedded bounds an embedded symbol table, in bytes. A browser's has about 30 MiB.
 const maxEmbedded = 256 << 20
 
-// Embedded returns the ELF file in .gnu_debugdata, or nil if there is none. Fedora and
-// related distributions store there the function symbols that strip removes and .dynsym
-// lacks, compressed with xz ("MiniDebugInfo" in GDB's manual). The first call
-// decompresses it, as [Section.Open] does with sections. It is valid until f is closed.
+// Embedded returns the ELF file in .gnu_debugdata, or nil if there is none. There, Fedora and
+// related distributions store the function symbols that strip removes and .dynsym lacks,
+// compressed with xz ("MiniDebugInfo" in GDB's manual). The first call decompresses the file,
+// as [Section.Open] does. The result is valid until f is closed.
 func (f *File) Embedded() (*File, error) { return f.embedded() }
 
 func (f *File) openEmbedded() (*File, error) {

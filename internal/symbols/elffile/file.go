@@ -2,9 +2,9 @@
 // file before it reads or allocates anything, and reports malformed files as a
 // [FormatError] with the file's name and the offset.
 //
-// The format is the System V gABI with the extensions of GNU and LLVM for notes, debug
-// links and compressed sections. The package reads both classes, but only little-endian
-// files, because the machines that fulgur supports run no other code. Relocatable files
+// The format is the System V gABI with the extensions of GNU and LLVM for notes, debug links
+// and compressed sections. The package reads 32-bit and 64-bit files, but only little-endian
+// ones, because the machines that fulgur supports run no other code. Relocatable files
 // (ET_REL) can be opened, but are not relocated.
 package elffile
 
@@ -76,7 +76,7 @@ func (e *FormatError) Error() string {
 
 // Open opens the ELF file at path. [File.Close] closes it.
 func Open(path string) (*File, error) {
-	// O_NONBLOCK: do not wait for the writer of a pipe.
+	// O_NONBLOCK avoids waiting for the writer of a pipe.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ type Opened interface {
 	Stat() (os.FileInfo, error)
 }
 
-// FromFile reads the headers of an open file, and takes ownership: [File.Close] closes
-// it. If it is not an ELF file, FromFile closes it.
+// FromFile reads the headers of an open file and takes ownership of the file: [File.Close]
+// closes it. On error, FromFile closes it.
 func FromFile(file Opened) (*File, error) {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {

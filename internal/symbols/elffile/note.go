@@ -6,18 +6,17 @@ import (
 	"encoding/hex"
 )
 
-// Limits on notes. Core files have long notes; files with code do not.
+// Limits on notes. Only core files have long notes.
 const (
 	maxNotes   = 64 << 10
 	maxBuildID = 64
 )
 
-// BuildID returns the GNU build ID in lowercase hex, or "" if the file has none that is
-// readable.
+// BuildID returns the GNU build ID in lowercase hex, or "" if the file has no readable one.
 func (f *File) BuildID() string { return f.buildID() }
 
-// findBuildID looks for the build ID in the note segments, which every mapped file has,
-// then in the note sections, which are all that a separate debug file has.
+// findBuildID looks for the build ID in the note segments, and then in the note sections. A
+// separate debug file has only the latter.
 func (f *File) findBuildID() string {
 	for _, s := range f.segments {
 		if s.Type == elf.PT_NOTE {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Limits on the stubs of a file, in bytes: their code (half a million functions) and
+// Limits on the stubs of a file, in bytes: on their code (half a million functions) and on
 // their names.
 const (
 	maxPLT      = 8 << 20
@@ -33,11 +33,11 @@ func (s *Section) IsPLT() bool {
 	return s.Type == elf.SHT_PROGBITS && (s.Name == ".plt" || s.Name == ".plt.sec" || s.Name == ".plt.got" || s.Name == ".iplt")
 }
 
-// PLT returns the stubs of the procedure linkage table sorted by address, for files of
-// x86-64 and arm64, and none for others. It decodes the stubs to find the slot of the
-// global offset table that each uses, and looks up the relocation of that slot. So it
-// works with the layouts of all linkers, with and without lazy binding, and with IBT and
-// BTI. It omits stubs without a relocation, such as the one that all lazy stubs share.
+// PLT returns the stubs of the procedure linkage table, sorted by address. For machines other
+// than x86-64 and arm64, it returns none. It decodes each stub to find its slot of the global
+// offset table, and looks up the relocation of that slot. So it works with the layouts of all
+// linkers, with and without lazy binding, and with IBT and BTI. It omits stubs without a
+// relocation, such as the one that all lazy stubs share.
 func (f *File) PLT() ([]PLTEntry, error) {
 	var decode func(code []byte, addr uint64) []stub
 	switch f.machine {
@@ -145,8 +145,8 @@ func (n *relocationNamer) name(table *Section, symbol uint32) string {
 	return name
 }
 
-// decodeX86Stubs finds the stubs in x86-64 code at addr. Each has a jump through a slot
-// relative to the program counter. Linkers put before it an endbr64, a bnd prefix, or
+// decodeX86Stubs finds the stubs in x86-64 code at addr. Each stub jumps through a slot
+// relative to the program counter. Before the jump, linkers put an endbr64, a bnd prefix, or
 // (mold) the load of an index.
 func decodeX86Stubs(code []byte, addr uint64) []stub {
 	const maxSize, align = 16, 8
@@ -169,7 +169,7 @@ func decodeX86Stubs(code []byte, addr uint64) []stub {
 		}
 		back(0xf3, 0x0f, 0x1e, 0xfa) // endbr64
 		if start%align != 0 {
-			i += at + 1 // the bytes mean something else
+			i += at + 1 // not a jump
 			continue
 		}
 		offset := int32(binary.LittleEndian.Uint32(code[jump+2:]))
@@ -179,7 +179,7 @@ func decodeX86Stubs(code []byte, addr uint64) []stub {
 	}
 }
 
-// decodeARM64Stubs finds the stubs in arm64 code at addr. Each loads x17 from a slot in
+// decodeARM64Stubs finds the stubs in arm64 code at addr. Each stub loads x17 from a slot in
 // the page that an adrp puts into x16. A BTI landing pad may precede it.
 func decodeARM64Stubs(code []byte, addr uint64) []stub {
 	const (

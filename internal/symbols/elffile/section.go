@@ -14,8 +14,8 @@ type Section struct {
 	Flags elf.SectionFlag
 	// Addr is the link-time virtual address, or 0 if the section is not mapped.
 	Addr uint64
-	// Offset and Size are the section's bytes in the file, compressed if the section is.
-	// For a section without contents (SHT_NOBITS), Size is the size in memory.
+	// Offset and Size are the section's bytes in the file, in compressed form if the section
+	// is compressed. For a section without contents (SHT_NOBITS), Size is the size in memory.
 	Offset, Size uint64
 	// Link and Info are sh_link and sh_info of the gABI. Their meaning depends on Type.
 	Link, Info int
@@ -26,10 +26,10 @@ type Section struct {
 	open func() (*io.SectionReader, error)
 }
 
-// Holds reports whether the section in memory contains addr.
+// Holds reports whether the section contains addr in memory.
 func (s *Section) Holds(addr uint64) bool { return addr >= s.Addr && addr-s.Addr < s.Size }
 
-// sectionTable is the location of the section headers, and those read so far.
+// sectionTable is the location of the section headers, and the headers read so far.
 type sectionTable struct {
 	off                 int64
 	entsize, num, names int

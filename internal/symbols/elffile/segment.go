@@ -12,7 +12,7 @@ type Segment struct {
 	// Addr is the link-time virtual address, and MemSize the size in memory. Bytes beyond
 	// FileSize are zero.
 	Addr, MemSize uint64
-	// Align is the modulus under which Addr and Offset are congruent.
+	// Addr and Offset are congruent modulo Align.
 	Align uint64
 }
 

@@ -35,7 +35,7 @@ func (f *File) spool(r io.Reader, minSize, maxSize uint64) (*io.SectionReader, e
 		err = f.keep(t)
 	}
 	if err != nil {
-		_ = t.Close() // it will not be read
+		_ = t.Close() // nothing will read it
 		return nil, err
 	}
 	return io.NewSectionReader(t.file, 0, n), nil
@@ -65,6 +65,6 @@ func (f *File) keep(c io.Closer) error {
 // storeError is a failure to store decompressed data, rather than an error in the data.
 type storeError struct{ err error }
 
-func (e *storeError) Error() string { return e.err.Error() + " (TMPDIR chooses another place)" }
+func (e *storeError) Error() string { return e.err.Error() + " (set TMPDIR to use another directory)" }
 
 func (e *storeError) Unwrap() error { return e.err }

@@ -9,10 +9,10 @@ import (
 // templates and in crafted files, are truncated.
 const maxString = 8 << 10
 
-// StringTable reads names from a table of NUL-terminated strings through a window, so
-// that adjacent names, for example of neighboring symbols, cost one read. It is not
-// safe for concurrent use. A name that cannot be read is nil, and the first error is
-// kept: one bad name must not cost the others.
+// StringTable reads names from a table of NUL-terminated strings through a window, so that
+// adjacent names, for example of neighboring symbols, cost one read. An unreadable name is
+// nil and does not affect other names; [StringTable.Err] returns the first error. A
+// StringTable is not safe for concurrent use.
 type StringTable struct {
 	f         *File
 	off, size uint64 // of the table, in the file

@@ -9,8 +9,8 @@ import (
 const (
 	// tableChunk is the number of table entries to read at once.
 	tableChunk = 2048
-	// maxTable bounds a table, in bytes: 40 million symbols. A larger one was crafted to
-	// waste time: holes in a file cost nothing.
+	// maxTable bounds a table, in bytes: 40 million symbols. A larger table was crafted to
+	// waste time, since holes in a file cost nothing.
 	maxTable = 1 << 30
 )
 
@@ -45,8 +45,8 @@ func (f *File) SymbolNames(s *Section) *StringTable {
 	return f.stringsAt(f.sections.sections[s.Link])
 }
 
-// SymbolValues returns the values of the defined symbols with these names in .symtab.
-// Names that it lacks are missing in the result.
+// SymbolValues returns the values of the defined symbols with these names in .symtab. The
+// result omits names that .symtab lacks.
 func (f *File) SymbolValues(names ...string) (map[string]uint64, error) {
 	sections, err := f.Sections()
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 // the debug info of the largest programs.
 const maxTemporary = 16 << 30
 
-// temporaryBudget is shared by all files of the process. A limit for each file would be
-// ineffective: anyone who can have one file read can have a thousand files read.
+// temporaryBudget is shared by all files of the process. A limit per file would be
+// ineffective, because an attacker can provide many files.
 var temporaryBudget = budget{limit: maxTemporary, free: freeSpace}
 
 // budget bounds the bytes in temporary files, and leaves at least half of the disk space
 // that is free without them.
 type budget struct {
 	limit uint64
-	// free returns the free disk space at a file, in bytes.
+	// free returns the free space in a file's file system, in bytes.
 	free func(*os.File) (uint64, error)
 
 	mu   sync.Mutex
 	used uint64
 }
 
-// take reserves n bytes for file, or fails if that is too many.
-func (b *budget) take(file *os.File, n uint64) error {
+// reserve reserves n bytes for file. It fails if they exceed the budget.
+func (b *budget) reserve(file *os.File, n uint64) error {
 	free, err := b.free(file)
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func (b *budget) take(file *os.File, n uint64) error {
 	return nil
 }
 
-// giveBack releases n bytes.
-func (b *budget) giveBack(n uint64) {
+// release releases n bytes.
+func (b *budget) release(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
@@ -83,7 +83,7 @@ func newTemporary(b *budget) (*temporary, error) {
 
 // Write implements io.Writer.
 func (t *temporary) Write(b []byte) (int, error) {
-	if err := t.budget.take(t.file, uint64(len(b))); err != nil {
+	if err := t.budget.reserve(t.file, uint64(len(b))); err != nil {
 		return 0, &storeError{err}
 	}
 	t.taken += uint64(len(b))
@@ -97,7 +97,7 @@ func (t *temporary) Write(b []byte) (int, error) {
 // Close removes the file.
 func (t *temporary) Close() error {
 	err := t.file.Close()
-	t.budget.giveBack(t.taken)
+	t.budget.release(t.taken)
 	t.taken = 0
 	return err
 }

@@ -16,7 +16,7 @@ import (
 // largeSize is a size that does not stay in memory.
 const largeSize = 1_060_000
 
-// largeData has that size, largeContent is largeData compressed.
+// largeData has largeSize bytes; largeContent is its compressed form.
 var largeData, largeContent []byte
 
 // large returns a compressed section with the contents largeData.
@@ -38,7 +38,7 @@ func TestBudget(t *testing.T) {
 	}{
 		{"both", 2 * largeSize, 1 << 40, ""},
 		{"too much", 2*largeSize - 1, 1 << 40, "more than 2119999 bytes"},
-		{"too little space", 1 << 40, 3 * largeSize, "more than half of the free space (TMPDIR chooses another place)"},
+		{"too little space", 1 << 40, 3 * largeSize, "more than half of the free space (set TMPDIR to use another directory)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := &budget{limit: tt.limit}

@@ -21,9 +21,9 @@ import (
 const maxDictionary = 64 << 20
 
 // xzReader decompresses a single .xz stream (the .xz file format 1.2.1). It parses the
-// container itself, because a file may request a dictionary of 4 GiB and the library
-// would allocate it. It ignores the index at the end of the stream, which only repeats
-// the sizes of the blocks.
+// container itself, because a file may request a dictionary of 4 GiB, which the library would
+// allocate. It ignores the index at the end of the stream, which only repeats the sizes of
+// the blocks.
 type xzReader struct {
 	r      *countingReader
 	check  func() hash.Hash // checksum of a block's data; nil if the stream has none
@@ -137,7 +137,7 @@ func dictionarySize(h []byte) (uint64, error) {
 	)
 	flags, rest := h[0], h[1:]
 	if flags&filterCount != 0 {
-		return 0, errors.New("other filters than LZMA2")
+		return 0, errors.New("unsupported filter, want only LZMA2")
 	}
 	for _, present := range []byte{compressedSize, uncompressedSize} {
 		if flags&present != 0 {
@@ -149,7 +149,7 @@ func dictionarySize(h []byte) (uint64, error) {
 		}
 	}
 	if len(rest) < 3 || rest[0] != filterLZMA2 || rest[1] != 1 || rest[2] > 40 {
-		return 0, errors.New("other filters than LZMA2")
+		return 0, errors.New("unsupported filter, want only LZMA2")
 	}
 	bits := rest[2]
 	if bits == 40 {

@@ -1,10 +1,10 @@
-// Package instruction finds the boundaries of x86-64 instructions and where they lead:
-// their lengths, and the targets of jumps and calls. It does not know what other
-// instructions do, and so knows all that have a regular encoding, including AVX-512.
+// Package instruction decodes the lengths of x86-64 instructions, and the targets of jumps
+// and calls. It does not interpret other instructions, so it covers all with a regular
+// encoding, including AVX-512.
 //
-// Callers write breakpoints at these boundaries, so [Decode] refuses what it is not sure
-// of: invalid opcodes, encodings of single vendors, jumps whose operand size depends on
-// the vendor, and far jumps.
+// Callers write breakpoints at instruction boundaries, so [Decode] rejects any doubtful
+// instruction: invalid opcodes, encodings of a single vendor, jumps whose operand size
+// depends on the vendor, and far jumps.
 //
 // The format is described in Intel's Software Developer's Manual, volume 2: chapter 2, and
 // the opcode maps of appendix A.
@@ -18,7 +18,7 @@ const (
 	Plain Kind = iota
 	// ConditionalJump jumps to Target if a condition of the flags is true (Jcc).
 	ConditionalJump
-	// CounterJump jumps to Target if the register rcx says so (LOOP, JRCXZ).
+	// CounterJump jumps to Target depending on the register rcx (LOOP, JRCXZ).
 	CounterJump
 	// Jump jumps to Target.
 	Jump
@@ -30,7 +30,8 @@ const (
 	IndirectCall
 	// Return returns to the caller.
 	Return
-	// Stop does not continue: HLT, UD2 and others that no program executes on purpose.
+	// Stop does not continue: HLT, UD2 and other instructions that programs do not execute in
+	// normal operation.
 	Stop
 )
 
@@ -43,8 +44,8 @@ type Instruction struct {
 	Target uint64
 	// Condition is the condition code of a ConditionalJump, from 0 to 15.
 	Condition uint8
-	// Prefixed reports whether it has legacy prefixes. The kernel's uprobes refuse some
-	// of them.
+	// Prefixed is whether the instruction has legacy prefixes. The kernel's uprobes refuse
+	// some of them.
 	Prefixed bool
 	// Operand is the operand of an IndirectJump.
 	Operand Operand
@@ -53,10 +54,9 @@ type Instruction struct {
 // Operand is a register, or an address in memory that holds a pointer: Base plus Index
 // times Scale plus Displacement.
 type Operand struct {
-	// Memory reports whether the operand is in memory. A register is in Base.
+	// Memory is whether the operand is in memory. Otherwise it is the register Base.
 	Memory bool
-	// Base and Index are numbers of registers in the encoding of instructions, or
-	// NoRegister.
+	// Base and Index are the numbers of registers in the instruction encoding, or NoRegister.
 	Base, Index uint8
 	// Scale is 1, 2, 4 or 8.
 	Scale uint8
@@ -65,7 +65,7 @@ type Operand struct {
 	Relative     bool
 }
 
-// NoRegister is the number of no register.
+// NoRegister means that there is no register.
 const NoRegister = 0xff
 
 // Ends reports whether an instruction of kind k never continues at the next instruction.

@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Every instruction that objdump finds in real programs has the same size here, and
-// jumps and calls have the same kind and target.
+// Decode finds the same sizes as objdump in real programs, and the same kind and target of
+// jumps and calls.
 func TestAgainstObjdump(t *testing.T) {
 	objdump := testenv.Tool(t, "objdump")
 	files := []string{"/lib/x86_64-linux-gnu/libm.so.6"} // with AVX, AVX2, AVX-512
@@ -152,7 +152,7 @@ func TestOperands(t *testing.T) {
 	}
 }
 
-// No input makes it read beyond the code or return an instruction without a size.
+// Decode does not read beyond the code, and never returns an instruction of size 0.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x66\x0f\x3a\x0f\xc1\x08"))
 	f.Add([]byte("\x62\xf1\x7c\x48\x10\x44\x24\x01"))
@@ -164,7 +164,7 @@ func FuzzDecode(f *testing.F) {
 		if i.Size < 1 || i.Size > len(code) || i.Size > 15 {
 			t.Fatalf("% x: got %+v", code, i)
 		}
-		// What follows does not matter.
+		// The bytes after an instruction do not matter.
 		if again, ok := instruction.Decode(code[:i.Size], 0); !ok || again != i {
 			t.Fatalf("% x: got %+v, and of its bytes alone %+v, %t", code, i, again, ok)
 		}

@@ -57,7 +57,7 @@ func (p prefixes) immediate() int {
 	return 4
 }
 
-// modRM is a decoded ModRM byte with what belongs to it.
+// modRM is a decoded ModRM byte with its SIB byte and displacement.
 type modRM struct {
 	reg     byte // the middle field
 	operand Operand
@@ -95,7 +95,7 @@ func Decode(code []byte, address uint64) (Instruction, bool) {
 	}
 	switch i.Kind {
 	case ConditionalJump, CounterJump, Jump, Call:
-		i.Target += address + uint64(i.Size) // so far it is the displacement
+		i.Target += address + uint64(i.Size) // i.Target was only the displacement
 	}
 	return i, true
 }
@@ -143,7 +143,7 @@ func (r *reader) modRM(p prefixes) modRM {
 
 // branch reads the displacement of a branch.
 func (r *reader) branch(i *Instruction, k Kind, size int, p prefixes) bool {
-	// Processors of Intel ignore the prefix, processors of AMD do not.
+	// Intel's processors ignore the prefix; AMD's do not.
 	if p.operandSize && !p.wide() {
 		return false
 	}

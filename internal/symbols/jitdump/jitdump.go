@@ -1,12 +1,13 @@
 // Package jitdump reads jitdump files, in which JIT compilers describe the code that they
-// compile for "perf inject --jit" (Linux, tools/perf/Documentation/jitdump-specification.txt):
-// .NET, V8 (--perf-prof), LLVM, the JVM with perf's agent, CPython (-X perf_jit), Wasmtime
-// and others. Unlike a perf map, a jitdump file has times, so an address can have different
-// functions in turn, and it has source lines.
+// compile for "perf inject --jit" (Linux,
+// tools/perf/Documentation/jitdump-specification.txt): .NET, V8 (--perf-prof), LLVM, the JVM
+// with perf's agent, CPython (-X perf_jit), Wasmtime and others. Unlike a perf map, a jitdump
+// file has source lines, and timestamps, so that an address can belong to different functions
+// over time.
 //
-// A [Scanner] follows a file that grows, and copies what is needed for names: not the
-// machine code, which is most of the file. A [Table] is such a copy, and [Lookup] looks up
-// functions in it.
+// A [Scanner] follows a growing file, and copies the parts needed for names: everything but
+// the machine code, which makes up most of the file. A [Table] is such a copy, and [Lookup]
+// looks up functions in it.
 package jitdump
 
 import (
@@ -22,7 +23,7 @@ const magic = 0x4A695444
 const version = 1
 
 // Flags of the file.
-const flagArchTimestamp = 1 // times are of the processor's counter
+const flagArchTimestamp = 1 // timestamps are from the processor's counter
 
 // Types of records.
 const (
@@ -45,14 +46,14 @@ const (
 const (
 	// maxHeader is the largest accepted header.
 	maxHeader = 1 << 12
-	// maxName is the number of bytes of a function's name that are kept.
+	// maxName is the maximum number of bytes to keep of a function's name.
 	maxName = 1 << 12
 	// maxDebug is the largest accepted line table of a function, in bytes.
 	maxDebug = 1 << 20
 )
 
-// elfHeader is by how much V8 raises the addresses of lines: by the size of the ELF header
-// that perf inject once wrote before the code.
+// elfHeader is the size of the ELF header that perf inject once wrote before the code. V8
+// adds it to the addresses in line tables.
 const elfHeader = 0x40
 
 // FormatError describes why a file, or the rest of it, cannot be read.
@@ -65,7 +66,7 @@ func formatErrorf(format string, args ...any) error {
 	return &FormatError{fmt.Sprintf(format, args...)}
 }
 
-// record is a record of a file: its fixed part and, in copies, everything that was kept.
+// record is a record of a file: its fixed part and, in a copy, all copied data.
 type record struct {
 	order binary.ByteOrder
 	b     []byte
@@ -99,7 +100,7 @@ type entry struct {
 	file    []byte
 }
 
-// sameFile, as in perf's JVMTI agent, stands for the file name of the entry before.
+// sameFile, which perf's JVMTI agent writes, stands for the file name of the previous entry.
 const sameFile = "\xff"
 
 // entries calls fn for each entry of a line table. It reports whether the table is

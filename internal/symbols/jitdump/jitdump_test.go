@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// tableOf returns what a scanner keeps of a whole file.
+// tableOf returns a scanner's copy of a whole file.
 func tableOf(t testing.TB, file []byte) (Table, *Scanner) {
 	t.Helper()
 	s := &Scanner{}
@@ -26,7 +26,7 @@ func tableOf(t testing.TB, file []byte) (Table, *Scanner) {
 }
 
 func (s *Scanner) table(kept []byte) Table {
-	return Table{Reader: bytes.NewReader(kept), Size: int64(len(kept)), Order: s.Order(), Raised: s.Raised()}
+	return Table{Reader: bytes.NewReader(kept), Size: int64(len(kept)), Order: s.Order(), LineBias: s.LineBias()}
 }
 
 // at looks up an address at a time, and returns the function with its offset, file and line.
@@ -47,7 +47,7 @@ func at(t testing.TB, tables []Table, address, time uint64) string {
 	return s
 }
 
-// An address has the function that was there at the time.
+// Lookup returns the function that was at an address at a time.
 func TestLookup(t *testing.T) {
 	for _, order := range []jitdumptest.Order{binary.LittleEndian, binary.BigEndian} {
 		w := &jitdumptest.Writer{Order: order, PID: 42}
@@ -102,7 +102,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Of several files, the one with the younger function applies.
+// Among several files, the newest function applies.
 func TestLookupFiles(t *testing.T) {
 	var tables []Table
 	for i, times := range [][2]uint64{{10, 30}, {20, 40}} {
@@ -120,8 +120,8 @@ func TestLookupFiles(t *testing.T) {
 	}
 }
 
-// V8 raises the addresses of lines by the size of an ELF header.
-func TestRaisedLines(t *testing.T) {
+// V8 adds the size of an ELF header to the addresses of lines.
+func TestLineBias(t *testing.T) {
 	w := jitdumptest.New(1)
 	w.Lines(1, 0x1000, jitdumptest.Line{Address: 0x1040, Line: 1, File: "a"}, jitdumptest.Line{Address: 0x1110, Line: 2, File: "a"})
 	w.Load(1, 0x1000, 0x100, 0, "f")
@@ -131,15 +131,15 @@ func TestRaisedLines(t *testing.T) {
 
 	table, _ := tableOf(t, raised)
 	if got := []string{at(t, []Table{table}, 0x1000, 1), at(t, []Table{table}, 0x10d0, 1)}; !slices.Equal(got, []string{"f+0 a:1", "f+208 a:2"}) {
-		t.Errorf("raised: got %q", got)
+		t.Errorf("with bias: got %q", got)
 	}
 	table, _ = tableOf(t, w.B)
 	if got := []string{at(t, []Table{table}, 0x1000, 1), at(t, []Table{table}, 0x1040, 1)}; !slices.Equal(got, []string{"f+0", "f+64 a:1"}) {
-		t.Errorf("not raised: got %q", got)
+		t.Errorf("without bias: got %q", got)
 	}
 }
 
-// Malformed records are counted, and the ones after them are read.
+// Malformed records are counted, and later records are read.
 func TestMalformed(t *testing.T) {
 	w := jitdumptest.New(1)
 	w.Record(recordLoad, 1, make([]byte, 20))
@@ -208,7 +208,7 @@ func TestFormatErrors(t *testing.T) {
 	}
 }
 
-// A file that is written again is not taken for its continuation.
+// A rewritten file is not read as a continuation.
 func TestRewritten(t *testing.T) {
 	w := jitdumptest.New(1)
 	w.Load(1, 0x1000, 0x10, 0, "f")
@@ -262,7 +262,7 @@ func (c *counter) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// A file in which everything is at the same address does not take long.
+// Lookups end soon even if all code is at the same address.
 func TestWork(t *testing.T) {
 	w := jitdumptest.New(1)
 	w.Lines(1, 0, jitdumptest.Line{Address: 0, Line: 1, File: "a"})
@@ -283,7 +283,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// naive is another reader of the format: it returns the function at an address and time.
+// naive is an independent reader of the format. It returns the function at an address and
+// time.
 func naive(file []byte, order binary.ByteOrder, address, time uint64) (name string, ok bool) {
 	pid := order.Uint32(file[20:])
 	names := map[uint64]string{}
@@ -331,8 +332,8 @@ func naive(file []byte, order binary.ByteOrder, address, time uint64) (name stri
 	return name, ok
 }
 
-// FuzzScan reads files in two parts, which must give what the whole file gives, and
-// compares functions with [naive].
+// FuzzScan checks that reading a file in two parts gives the same copy as reading it at once,
+// and compares functions with [naive].
 func FuzzScan(f *testing.F) {
 	w := jitdumptest.New(1)
 	w.Lines(2, 0x1000, jitdumptest.Line{Address: 0x1001, Line: 3, File: "a"}, jitdumptest.Line{Address: 0x1003, Line: 4, File: "\xff"})
@@ -355,10 +356,10 @@ func FuzzScan(f *testing.F) {
 			next, more, errb = parts.Scan(bytes.NewReader(file), int64(len(file)), 1)
 			b = append(b, next...)
 		}
-		if (err == nil) != (errb == nil) || !bytes.Equal(kept, append(a, b...)) || whole.Malformed != parts.Malformed || whole.Raised() != parts.Raised() {
+		if (err == nil) != (errb == nil) || !bytes.Equal(kept, append(a, b...)) || whole.Malformed != parts.Malformed || whole.LineBias() != parts.LineBias() {
 			t.Fatalf("whole: %d bytes, %v; in parts: %d bytes, %v", len(kept), err, len(a)+len(b), errb)
 		}
-		// Not a copy: it may fail, but must not hang or panic.
+		// Arbitrary bytes instead of a copy: Lookup may fail, but must not hang or panic.
 		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 			garbage := Table{Reader: bytes.NewReader(file), Size: int64(len(file)), Order: order}
 			_, _ = Lookup([]Table{garbage}, []Query{{0, time}, {0x1000, time}}, symbolize.Options{})

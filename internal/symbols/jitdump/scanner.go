@@ -10,8 +10,8 @@ import (
 
 // Scanner reads a jitdump file that may still grow. The zero Scanner is at its beginning.
 type Scanner struct {
-	// Malformed and MalformedLines are the numbers of records and of line tables that cannot
-	// be used. The file goes on after them.
+	// Malformed and MalformedLines are the numbers of unusable records and line tables, which
+	// were skipped.
 	Malformed, MalformedLines uint64
 
 	offset int64            // of the next record
@@ -20,15 +20,15 @@ type Scanner struct {
 	pid    uint32
 	err    error // why the rest cannot be read
 
-	debug []byte // the last line table, whose function is next; empty if none
-	// direct means that some line has an address in the first bytes of its function, and
-	// beyond that some line has an address behind it.
+	debug []byte // a line table whose function has not followed yet; empty if none
+	// direct means that a line has an address in the first bytes of its function, and beyond
+	// that a line has an address after its function.
 	direct, beyond bool
 }
 
 // Errors of [Scanner.Scan] after which the file has to be read from its beginning.
 var (
-	// ErrRewritten means that the file has another header than before.
+	// ErrRewritten means that the file's header has changed.
 	ErrRewritten = errors.New("file was rewritten")
 	// ErrTruncated means that the file is shorter than before.
 	ErrTruncated = errors.New("file was truncated")
@@ -44,18 +44,20 @@ func (s *Scanner) Offset() int64 { return s.offset }
 // Order returns the file's byte order, or nil if the header was not read yet.
 func (s *Scanner) Order() binary.ByteOrder { return s.order }
 
-// Raised returns by how much the addresses of lines exceed the addresses of their code.
-func (s *Scanner) Raised() uint64 {
+// LineBias returns the difference between the addresses in line tables and the addresses of
+// their code.
+func (s *Scanner) LineBias() uint64 {
 	if s.beyond && !s.direct {
 		return elfHeader
 	}
 	return 0
 }
 
-// Scan reads the records from the last call's end up to size, the file's current size in
-// bytes, and returns what a [Table] needs of them. It ends early after reading about budget
-// bytes; more reports this. An incomplete record at the end of the file is left for the next
-// call. The error wraps [ErrRewritten], [ErrTruncated] or a [*FormatError], or is r's.
+// Scan reads the records from the end of the last call up to size, the file's current size in
+// bytes, and returns a copy of the parts that a [Table] needs. If it stops early, after
+// reading about budget bytes, more is true. An incomplete record at the end of the file is
+// left for the next call. The error wraps [ErrRewritten], [ErrTruncated] or a [*FormatError],
+// or is r's.
 func (s *Scanner) Scan(r io.ReaderAt, size, budget int64) (kept []byte, more bool, err error) {
 	if s.err != nil {
 		return nil, false, s.err
@@ -81,7 +83,7 @@ func (s *Scanner) Scan(r io.ReaderAt, size, budget int64) (kept []byte, more boo
 	}
 }
 
-// keepError makes an error of the format permanent.
+// keepError makes a [FormatError] permanent.
 func (s *Scanner) keepError(err error) error {
 	if format := (*FormatError)(nil); errors.As(err, &format) {
 		s.err = err
@@ -118,7 +120,7 @@ func (s *Scanner) readHeader(b []byte, available int64) error {
 		case flags&^flagArchTimestamp != 0:
 			return formatErrorf("flags %#x of the format are not known", flags)
 		case flags&flagArchTimestamp != 0:
-			return formatErrorf("its times are of the processor's counter, not of CLOCK_MONOTONIC")
+			return formatErrorf("its timestamps are from the processor's counter, not from CLOCK_MONOTONIC")
 		case size < headerSize || size > maxHeader:
 			return formatErrorf("header of %d bytes", size)
 		case int64(size) > available:
@@ -131,7 +133,7 @@ func (s *Scanner) readHeader(b []byte, available int64) error {
 	return formatErrorf("not a jitdump file")
 }
 
-// next reads the next record, and appends what is needed of it to kept.
+// next reads the next record, and appends the parts that a [Table] needs to kept.
 func (s *Scanner) next(w *window, kept []byte) ([]byte, error) {
 	b, err := w.bytes(s.offset, prefixSize)
 	if err != nil {
@@ -193,7 +195,7 @@ func (s *Scanner) load(w *window, size int64, kept []byte) ([]byte, error) {
 	}
 	s.debug = s.debug[:0]
 	if pid != s.pid {
-		return kept, nil // of a forked child that writes to the same file
+		return kept, nil // from a forked child that writes to the same file
 	}
 	if len(debug) > 0 && (record{s.order, debug}).debugStart() == start {
 		if s.checkLines(record{s.order, debug}, start, length) {
@@ -206,8 +208,8 @@ func (s *Scanner) load(w *window, size int64, kept []byte) ([]byte, error) {
 }
 
 // checkLines reports whether a line table fits its function. Some versions of V8 write names
-// of files from memory that they have freed. It also notes what the table shows about the
-// addresses of lines.
+// of files from memory that they have freed. It also updates the evidence for
+// [Scanner.LineBias].
 func (s *Scanner) checkLines(r record, start, length uint64) bool {
 	direct, beyond, fits := false, false, true
 	formed := r.entries(func(e entry) {
@@ -223,7 +225,7 @@ func (s *Scanner) checkLines(r record, start, length uint64) bool {
 	return true
 }
 
-// move keeps a record of code that got another address.
+// move keeps a record of moved code.
 func (s *Scanner) move(w *window, size int64, kept []byte) ([]byte, error) {
 	if size < moveSize {
 		s.Malformed++

@@ -14,14 +14,14 @@ import (
 
 // Table holds the records that a [Scanner] kept of a file.
 type Table struct {
-	// Reader has Size bytes: what Scan returned, in the same order.
+	// Reader has Size bytes: the concatenated results of [Scanner.Scan].
 	Reader io.ReaderAt
 	Size   int64
-	// Order and Raised are the Scanner's.
-	Order  binary.ByteOrder
-	Raised uint64
-	// Until ignores code from after that time (CLOCK_MONOTONIC, ns), if it is not 0: a
-	// child process does not have the code that its parent compiled after the fork.
+	// Order and LineBias are the results of the [Scanner]'s methods.
+	Order    binary.ByteOrder
+	LineBias uint64
+	// Until, if not 0, excludes code that was compiled after that time (CLOCK_MONOTONIC, ns).
+	// A child process does not have the code that its parent compiled after the fork.
 	Until uint64
 }
 
@@ -43,17 +43,17 @@ type match struct {
 }
 
 // Lookup returns the function at each address, or nil if it is unknown. queries must be
-// sorted by address. If several functions had the address, the youngest one that is not
-// younger than the query's time applies. If all are younger, the oldest one applies:
-// compilers describe code shortly after it is in memory.
+// sorted by address. If several functions had the address, the newest one at the query's time
+// applies. If all are newer than the query, the oldest one applies, because compilers
+// describe code shortly after they have written it.
 //
-// If there is an error, the result is still usable and holds what could be read. The error
-// wraps [ErrWork] if there was too much to do.
+// On error, the result is still usable and holds all functions that could be read. The error
+// wraps [ErrWork] if the lookup would take too long.
 func Lookup(tables []Table, queries []Query, o symbolize.Options) ([][]symbolize.Frame, error) {
 	return lookUp(tables, queries, o, maxWork)
 }
 
-// lookUp is Lookup with a limit of the work.
+// lookUp is [Lookup] with a given limit of work.
 func lookUp(tables []Table, queries []Query, o symbolize.Options, work int) ([][]symbolize.Frame, error) {
 	l := lookup{queries: queries, matches: make([]match, len(queries)), options: o, work: work, names: map[place]symbolize.Frame{}}
 	var errs []error
@@ -76,11 +76,11 @@ func lookUp(tables []Table, queries []Query, o symbolize.Options, work int) ([][
 	return found, errors.Join(errs...)
 }
 
-// ErrWork means that the records are made such that looking them up would take long.
+// ErrWork means that a lookup would take too long, which real files do not cause.
 var ErrWork = errors.New("too much code at the same addresses, or too many lines")
 
-// maxWork bounds a lookup: about as many comparisons of records with queries and bytes of
-// line tables.
+// maxWork bounds the work of a lookup: the comparisons of records with queries, and the bytes
+// of line tables.
 const maxWork = 1 << 26
 
 // lookup is a call of [Lookup].
@@ -133,11 +133,11 @@ func (m *match) replaces(old *match, time uint64) bool {
 	return old.time > time && m.time < old.time
 }
 
-// resolveMoves replaces matches of moved code by the functions that moved, if they are in t.
+// resolveMoves replaces matches of moved code by the original functions, if they are in t.
 func (l *lookup) resolveMoves(t *Table) error {
 	type origin struct{ at, lines int64 }
 	moves := map[int64][]int{}     // matches by the offset of their record
-	loaded := map[uint64]*origin{} // the last function with each of their indexes
+	loaded := map[uint64]*origin{} // the last function loaded with each index
 	for i, m := range l.matches {
 		if m.table == t && m.isMove {
 			moves[m.at] = append(moves[m.at], i)
@@ -165,8 +165,8 @@ func (l *lookup) resolveMoves(t *Table) error {
 	})
 }
 
-// each calls fn for each record of code, with its offset and the one of its line table. An
-// incomplete record at the end, where there was no room for it, is left out.
+// each calls fn for each record of code, with the offsets of the record and of its line
+// table. It leaves out an incomplete record at the end, which did not fit into the copy.
 func (t *Table) each(fn func(at, lines int64, r record) error) error {
 	in := bufio.NewReaderSize(io.NewSectionReader(t.Reader, 0, t.Size), 1<<16)
 	lines := int64(-1)
@@ -202,7 +202,7 @@ func (t *Table) each(fn func(at, lines int64, r record) error) error {
 	return nil
 }
 
-// errCopy means that a Scanner did not return the copy.
+// errCopy means that the bytes are not a [Scanner]'s copy.
 var errCopy = errors.New("reading a copy of jitdump records: malformed record")
 
 // minSize returns the smallest size of a record in a copy.
@@ -254,13 +254,13 @@ func (l *lookup) frame(m match, address uint64) (symbolize.Frame, error) {
 		return f, ErrWork
 	}
 	origin, _, _ := r.code()
-	file, line := l.lines.line(origin+m.table.Raised, f.Offset)
+	file, line := l.lines.line(origin+m.table.LineBias, f.Offset)
 	f.File, f.Line = string(file), line
 	return f, nil
 }
 
-// line returns the file and the line of the code at an offset from start, the address of
-// the first line; no file and 0 if unknown.
+// line returns the file and the line of the code at offset from start, the start of the
+// function in the line table. It returns no file and 0 if they are unknown.
 func (r record) line(start, offset uint64) (file []byte, line int) {
 	var best entry
 	r.entries(func(e entry) {

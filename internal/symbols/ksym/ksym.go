@@ -1,7 +1,7 @@
-// Package ksym symbolizes kernel addresses, and finds addresses of symbols, by asking the
-// running kernel for just these, through BPF programs. Reading /proc/kallsyms, as
+// Package ksym symbolizes kernel addresses, and finds addresses of kernel symbols, with BPF
+// programs that look up only the requested ones. Reading /proc/kallsyms, as
 // [symbolize.Kernel] does, takes tens of milliseconds for any request, because the kernel
-// writes out all of its symbols.
+// lists all of its symbols.
 package ksym
 
 import (
@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Table is a [symbolize.Table] on runtime addresses. The names are those in the kernel's
-// own stack traces. It is not safe for concurrent use.
+// Table is a [symbolize.Table] of runtime addresses. Its names are the same as in the
+// kernel's own stack traces. It is not safe for concurrent use.
 type Table struct {
 	objects bpf.KSymObjects
 	opts    symbolize.Options
@@ -58,8 +58,8 @@ func (t *Table) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
 	return frames, nil
 }
 
-// Addresses returns the runtime addresses of kernel symbols, which are 0 for symbols that
-// the kernel does not have or whose addresses it hides from this process.
+// Addresses returns the runtime addresses of kernel symbols. They are 0 for unknown symbols,
+// and for symbols whose addresses the kernel hides from this process.
 func (t *Table) Addresses(names []string) ([]uint64, error) {
 	asked := make([]bpf.KSymSymbol, len(names))
 	keys := make([]uint32, len(asked))
@@ -79,7 +79,7 @@ func (t *Table) Addresses(names []string) ([]uint64, error) {
 	return addrs, nil
 }
 
-// ask makes the kernel fill in the texts of symbols.
+// ask makes the kernel fill in the names of symbols.
 func (t *Table) ask(keys []uint32, symbols []bpf.KSymSymbol) error {
 	if err := t.run(t.objects.NameKsyms, keys, symbols); err != nil {
 		return fmt.Errorf("name kernel addresses: %w", err)
@@ -87,7 +87,8 @@ func (t *Table) ask(keys []uint32, symbols []bpf.KSymSymbol) error {
 	return nil
 }
 
-// run makes a program complete the symbols, at most as many as the map has entries.
+// run passes symbols to a program, which completes them. It passes at most as many as the map
+// has entries.
 func (t *Table) run(program *ebpf.Program, keys []uint32, symbols []bpf.KSymSymbol) error {
 	if _, err := t.objects.Ksyms.BatchUpdate(keys, symbols, nil); err != nil {
 		return err

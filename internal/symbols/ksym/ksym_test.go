@@ -84,7 +84,7 @@ func TestLookupBatch(t *testing.T) {
 	}
 }
 
-// open returns a table, which the test closes.
+// open returns a table and closes it at the end of the test.
 func open(t *testing.T) *Table {
 	t.Helper()
 	if errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) != nil {

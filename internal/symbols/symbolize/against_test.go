@@ -17,7 +17,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// These classify differences from other symbolizers. docs/symbols.md explains them.
+// Classes of differences from other symbolizers. docs/symbols.md explains them.
 const (
 	same = "same"
 	// The address is in a stub of the procedure linkage table. Others show no name, or
@@ -112,7 +112,7 @@ func compareTools(t *testing.T, path string, n int) {
 			got[i] = nil // the tools do not know such functions
 		}
 	}
-	// With the binary too, the tools would use only its symbols.
+	// Given the binary too, the tools would use only its symbols.
 	files := []string{path}
 	if e.opened.file != nil {
 		files = append(files, e.opened.file.Path)

@@ -12,11 +12,11 @@ import (
 
 // maxBetween is the maximum size in bytes of code between two functions that counts as one
 // function. Assembly without call frame information is shorter. Larger parts, such as nearly
-// all of Chromium, were built without it and contain many functions.
+// all of Chromium, were compiled without call frame information and contain many functions.
 const maxBetween = 4 << 10
 
-// lookupBounds names functions without a symbol at addrs after their start address, so that
-// a function has the same name in every run of a build.
+// lookupBounds finds the functions at addrs that have no symbol. It names them after their
+// start address, so that a function has the same name in every run of a build.
 //
 // A function begins where its FDE does. Code without an FDE begins where the function
 // before it ends, or at the start of its section, and ends where the next function begins.
@@ -61,8 +61,8 @@ func (e *ELF) noSymbol(start, addr uint64) []Frame {
 	return []Frame{{Name: name, SystemName: name, Offset: addr - start, NoSymbol: true}}
 }
 
-// code returns the range of the executable section that contains addr, or of the segment
-// in a file without section headers.
+// code returns the range of the executable section that contains addr. In a file without
+// section headers, it returns the range of the segment.
 func (e *ELF) code(addr uint64) (low, high uint64, ok bool) {
 	sections, _ := e.file.Sections() // LookupBatch returned the error
 	for _, s := range sections {
@@ -81,8 +81,8 @@ func (e *ELF) code(addr uint64) (low, high uint64, ok bool) {
 	return 0, 0, false
 }
 
-// symbolEnds returns, for each of addrs, the end of the last symbol before it, or 0. No
-// symbol covers addrs.
+// symbolEnds returns, for each of addrs, the end of the last symbol before it, or 0. It
+// requires that no symbol covers addrs.
 func (e *ELF) symbolEnds(addrs []uint64) ([]uint64, error) {
 	ends := make([]uint64, len(addrs))
 	tables, err := e.symbolTables()

@@ -10,9 +10,9 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// unitBudget bounds the memory for cached units of a file's debug information, in bytes.
-// It is small because a batch visits each unit once. Keeping units for the next batch
-// would save nothing, and cost memory while names are demangled.
+// unitBudget bounds the memory for cached units of a file's debug information, in bytes. It
+// is small because a batch visits each unit only once. Keeping units for the next batch would
+// not save time, and would cost memory while names are demangled.
 const unitBudget = 1 << 20
 
 // debugInfo is the debug information of a file, from the file itself and from separate
@@ -20,7 +20,7 @@ const unitBudget = 1 << 20
 type debugInfo struct {
 	// file is the separate debug file, or nil if there is none or none was needed.
 	file *debugfile.File
-	data *dwarf.Data // nil if there is none or it is not wanted
+	data *dwarf.Data // nil if there is none or Options.NoInlines is set
 	// problems holds the reasons why debug files were rejected.
 	problems []error
 
@@ -148,9 +148,9 @@ func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
 	return by.section(s, contents)
 }
 
-// describe adds debug information to frames: inlined functions, files and lines. frames
-// holds the symbol at each of addrs, if there is one. Some frames will only have a linker
-// name.
+// describe adds debug information to frames: inlined functions, files and lines. Before the
+// call, frames holds the symbol at each of addrs, if there is one. Afterwards, some frames
+// have only a linker name.
 func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 	if d.data == nil {
 		return nil
@@ -164,12 +164,11 @@ func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 	return errors.Join(err, d.splitProblems())
 }
 
-// describe returns chain as frames. The symbol, if any, provides the start and name of
-// the outermost function. If a function has several names, symbol tables have the
-// well-known one, and debug information only the one used in compilation. For C, the name
-// is the one in the source, without the compiler's suffix for a part of a function. So a
-// function has the same name with and without debug information. (llvm-symbolizer does
-// the same.)
+// describe returns chain as frames. The symbol, if any, provides the start and name of the
+// outermost function. If a function has several names, only symbol tables have the well-known
+// one; debug information has the name used in compilation, and for C it lacks the compiler's
+// suffix for a part of a function. So a function has the same name with and without debug
+// information, as in llvm-symbolizer.
 func describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 	frames := make([]Frame, len(chain))
 	last := len(chain) - 1

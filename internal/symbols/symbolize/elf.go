@@ -13,8 +13,8 @@ import (
 )
 
 // ELF symbolizes the code of an ELF file: an executable, a shared library or a vDSO. It
-// implements [Table] on link-time virtual addresses, see [ELF.Address]. The file's reader
-// must stay open as long as it is used.
+// implements [Table] for link-time virtual addresses, see [ELF.Address]. The file's reader
+// must stay open while the ELF is in use.
 type ELF struct {
 	file *elffile.File
 	opts Options
@@ -41,10 +41,10 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 	return NewELF(file, opts), nil
 }
 
-// Search adds the files that finder finds for this one: separate debug files, those made
-// by dwz, and split DWARF. The search starts when an address first needs it. When ctx is
-// done, downloads and reading of debug information stop. root is the directory that
-// serves as "/" for the file, and path is its path there; see [debugfile.File].
+// Search adds the files that finder finds for this one: separate debug files, files made by
+// dwz, and split DWARF. The search starts when an address first needs it. When ctx is done,
+// downloads and reading of debug information stop. root is the directory that serves as "/"
+// for the file, and path is its path there; see [debugfile.File].
 //
 // Search must be called before the first lookup.
 func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {
@@ -88,8 +88,8 @@ func (e *ELF) Debug() (*dwarf.Data, error) {
 	return d.data, err
 }
 
-// SplitProblems returns which files with split debug information lookups so far have
-// missed, or nil.
+// SplitProblems returns an error about the split debug files that lookups needed but could
+// not read, or nil.
 func (e *ELF) SplitProblems() error {
 	d, _ := e.debugInfo() // lookups return its error
 	return d.splitProblems()
@@ -138,13 +138,13 @@ func (e *ELF) eachSymbol(yield func(s elffile.Symbol, read func() []byte) bool) 
 }
 
 // HasSymbols reports whether there is a table that should have all functions: .symtab,
-// .gnu_debugdata or DWARF, in the file or one found for it, or Go's pclntab. .dynsym does
+// .gnu_debugdata or DWARF, in the file or in its debug file, or Go's pclntab. .dynsym does
 // not count, because it has only exported functions.
 func (e *ELF) HasSymbols() bool {
 	if hasSymbols(e.file) || goTableSection(e.file) != nil {
 		return true
 	}
-	d, _ := e.debugInfo() // use what was read despite an error
+	d, _ := e.debugInfo() // the result is usable despite an error
 	return d.file != nil || d.data != nil
 }
 
@@ -160,10 +160,10 @@ func hasSymbols(f *elffile.File) bool {
 	return openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil
 }
 
-// LookupBatch implements [Table] on link-time virtual addresses. It uses Go's own table
-// first, since it is exact, then the procedure linkage table, then all symbol tables
-// together with the debug information. A function that none of them knows is named after the
-// place where it begins, if the call frame information has that; see [Frame.NoSymbol].
+// LookupBatch implements [Table] for link-time virtual addresses. It uses Go's own table
+// first, since it is exact, then the procedure linkage table, then all symbol tables together
+// with the debug information. A function that none of them has is named after its start
+// address, if the call frame information provides that; see [Frame.NoSymbol].
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	if _, err := e.file.Sections(); err != nil {

@@ -10,8 +10,9 @@ import (
 const longestGoName = 64
 
 // GoFunctions calls yield with the name and the link-time address of each function in Go's
-// function table, which stripped programs have, too, until yield returns false. It leaves out
-// functions with names of 64 bytes or more. The name is valid until yield returns.
+// function table, until yield returns false. Stripped programs have this table too.
+// GoFunctions leaves out functions with names of 64 bytes or more. The name is valid until
+// yield returns.
 func GoFunctions(f *elffile.File, yield func(name []byte, address uint64) bool) error {
 	s := goTableSection(f)
 	if s == nil {

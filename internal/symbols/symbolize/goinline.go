@@ -10,7 +10,7 @@ import (
 // innermost call. The position of a call is the address of an instruction in the
 // calling function, its parentPc, which leads to the next outer call.
 
-// maxGoInlines bounds the calls at an address. The compiler's inlining budget ends far
+// maxGoInlines bounds the calls at an address. The compiler's inlining budget keeps far
 // below.
 const maxGoInlines = 128
 
@@ -20,14 +20,13 @@ const (
 	funcdataInlTree    = 3
 )
 
-// readInlineTree finds the inlined calls of fn. At off, its record is followed by the
-// offsets of its tables by pc and of its data.
+// readInlineTree finds the inlined calls of fn. The offsets of the function's tables by pc
+// and of its data follow its record, at off.
 func (t *goTable) readInlineTree(fn *goFunction, off uint64, numPCData uint32, numFuncData uint8) error {
 	if numPCData <= pcdataInlTreeIndex || numFuncData <= funcdataInlTree {
 		return nil
 	}
-	// A wrong count leads outside the file, or to values that are rejected when they are
-	// used.
+	// A wrong count leads outside the file, or to values that later checks reject.
 	const none = 1<<32 - 1
 	data, err := t.r.uint32(off+4*(uint64(numPCData)+funcdataInlTree), "Go function data")
 	if err != nil || data == none {
@@ -44,8 +43,8 @@ func (t *goTable) readInlineTree(fn *goFunction, off uint64, numPCData uint32, n
 }
 
 // frames returns the functions at pc of fn, innermost first. If the inlined calls are
-// unreadable, the frames found so far are followed by fn without a line, since the
-// calling line is unknown.
+// unreadable, it returns the frames found so far and fn without a line, since the calling
+// line is unknown.
 func (t *goTable) frames(fn *goFunction, pc uint32) ([]Frame, error) {
 	name, err := t.name(fn.name)
 	if err != nil {
@@ -133,8 +132,8 @@ func (t *goTable) name(i uint32) (goName, error) {
 }
 
 // shortTypeArguments replaces the type arguments in name by [...], as the runtime does
-// (runtime/traceback.go: funcNameForPrint). Instances that share code are named after
-// their shape, which is meaningless to a reader.
+// (runtime/traceback.go: funcNameForPrint). Instances that share code are named after their
+// shape, which means nothing to readers.
 func shortTypeArguments(name string) string {
 	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
 	if i < 0 || j <= i {

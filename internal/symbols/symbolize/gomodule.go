@@ -8,11 +8,11 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// The module data (runtime/symtab.go: moduledata) locates the code and the inlined calls
-// of a pclntab. Nothing in a stripped file points to it. But it begins with a pointer to
-// the pclntab, and enough of the fields that follow are known to distinguish it from
-// other such pointers. The layout of the fields below has been the same from Go 1.18 to
-// 1.26; gofunc, which comes later in the structure, since 1.20.
+// The module data (runtime/symtab.go: moduledata) locates the code and the inlined calls of a
+// pclntab. Nothing in a stripped file points to it. But it begins with a pointer to the
+// pclntab, and enough of the next fields are known to distinguish it from other such
+// pointers. The layout of the fields below is the same from Go 1.18 to 1.26. gofunc, which
+// comes later in the structure, has had its place since 1.20.
 
 // Fields of moduledata, in words.
 const (
@@ -25,8 +25,7 @@ const (
 	moduleWords  = 41 // number of words to read
 )
 
-// maxModules bounds the pointers to a pclntab that are tried. The module data has one,
-// and the runtime keeps no other.
+// maxModules bounds the pointers to a pclntab to try. Only the module data should have one.
 const maxModules = 16
 
 // goTableSection returns the section with Go's function table, or nil.
@@ -114,7 +113,7 @@ func (t *goTable) findModule(headerText uint64) error {
 		return err
 	}
 	if t.text = words[0].words[0]; t.text == 0 {
-		return t.f.Errorf(int64(t.off), "Go pclntab whose module data, which says where the code is, was not found")
+		return t.f.Errorf(int64(t.off), "Go pclntab whose module data, which locates the code, was not found")
 	}
 	return nil
 }
@@ -166,8 +165,8 @@ func (t *goTable) relocatedPointers() ([]uint64, error) {
 	return found, err
 }
 
-// pointers returns the addresses of the words in s that point to the table, as far as s
-// is readable. Missing parts need not be the module data.
+// pointers returns the addresses of the words in s that point to the table, as far as s is
+// readable. It ignores unreadable parts, since the module data may be elsewhere.
 func (t *goTable) pointers(s *elffile.Section) (found []uint64) {
 	width := t.f.WordSize()
 	_ = eachChunk(t.f, s, uint64(width), func(addr uint64, b []byte) bool {

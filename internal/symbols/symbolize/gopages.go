@@ -10,9 +10,8 @@ import (
 // span is a range of bytes in a file.
 type span struct{ off, size uint64 }
 
-// pageReader reads small parts of a file in any order through a small cache, for tables
-// that refer to each other and are too large for memory. It is not safe for concurrent
-// use.
+// pageReader reads small parts of a file in any order through a small cache. It is for tables
+// that refer to each other and are too large for memory. It is not safe for concurrent use.
 type pageReader struct {
 	f *elffile.File
 	// slots is a direct-mapped cache, indexed by page number.

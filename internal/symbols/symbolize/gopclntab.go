@@ -39,9 +39,8 @@ type goTable struct {
 	// of the inlined calls, or 0 if not found.
 	text, gofunc uint64
 
-	// Caches of names and files by offset, and their total size. Without overlaps the
-	// names would not be larger than their table, but overlapping names could fill any
-	// memory.
+	// Caches of names and files by offset, and their total size. Names that do not overlap
+	// cannot be larger than their table, but overlapping names could exhaust memory.
 	shown                map[uint32]goName
 	paths                map[uint32]string
 	nameBytes, pathBytes uint64
@@ -129,9 +128,9 @@ func (t *goTable) entry(i uint64) (uint32, error) {
 	return t.r.uint32(t.funcs.off+8*i, "Go function index")
 }
 
-// find returns the function that contains pc, which is relative to the text and not
-// before function low. It tries the functions after low first, since addresses are
-// sorted. ok is false if pc is before the first function.
+// find returns the function that contains pc, which is relative to the text and not before
+// function low. Since addresses are sorted, it tries the functions right after low first. ok
+// is false if pc is before the first function.
 func (t *goTable) find(low uint64, pc uint32) (i uint64, ok bool, err error) {
 	above := func(i uint64) bool {
 		var start uint32
@@ -186,7 +185,7 @@ func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 	return faulty
 }
 
-// goFunction is a function of the table. Code offsets are relative to its entry.
+// goFunction is a function in the table. Code offsets are relative to its entry.
 type goFunction struct {
 	off        uint64 // of its record in the file; 0 if that is malformed
 	entry, end uint32 // relative to the text

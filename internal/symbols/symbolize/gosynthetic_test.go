@@ -173,7 +173,7 @@ func TestGoVersions(t *testing.T) {
 		{name: "1.26 PIE", magic: goMagic120, typ: elf.ET_DYN, rela: words(1, 2, 3), moduleSection: ".go.module"},
 		{name: "1.20 without module data", magic: goMagic120, typ: elf.ET_EXEC, header: madeText, noModule: true, textOnly: true},
 		{name: "1.20 PIE without module data", magic: goMagic120, typ: elf.ET_DYN, rela: words(madeAddr+24, relative, madeText), noModule: true, textOnly: true},
-		{name: "1.26 without module data", magic: goMagic120, typ: elf.ET_EXEC, noModule: true, problems: "module data, which says where the code is"},
+		{name: "1.26 without module data", magic: goMagic120, typ: elf.ET_EXEC, noModule: true, problems: "module data, which locates the code"},
 		{name: "1.16", magic: 0xfffffffa, typ: elf.ET_EXEC, header: madeText, problems: "unknown version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Kallsyms lists the kernel's symbols, with addresses for privileged users.
+// Kallsyms is the path of the kernel's list of symbols. Only privileged users see addresses
+// there.
 const Kallsyms = "/proc/kallsyms"
 
 // ErrKernelHidden means that /proc/kallsyms shows no addresses.
@@ -15,9 +16,9 @@ var ErrKernelHidden = errors.New("the kernel hides its addresses: " +
 	"run as root or with CAP_SYSLOG, with the sysctl kernel.kptr_restrict at 0 or 1")
 
 // Kernel is a [Table] of the running kernel, its modules and BPF programs, with runtime
-// addresses. The kernel generates /proc/kallsyms for every lookup, which takes longer
-// than reading it. So look up all addresses at once, before the programs and modules of
-// interest are unloaded.
+// addresses. The kernel generates /proc/kallsyms for every lookup, which takes longer than
+// parsing it. So look up all addresses at once, and before the relevant programs and modules
+// are unloaded.
 type Kernel struct {
 	path string
 	opts Options
@@ -29,8 +30,8 @@ type Kernel struct {
 func OpenKernel(path string, opts Options) (*Kernel, error) {
 	k := &Kernel{path: path, opts: opts}
 	hidden := true
-	// The first function decides; absolute and per-CPU symbols before it may be 0 on any
-	// machine.
+	// Only the first function shows whether addresses are hidden: absolute and per-CPU
+	// symbols before it may be 0 in any case.
 	if err := k.each(func(s kernelSymbol) bool {
 		hidden = s.addr == 0
 		return !s.text
@@ -59,8 +60,8 @@ func (s *kernelSymbol) keep(t kernelSymbol) {
 	*s = t
 }
 
-// better reports whether s is preferable to old for the addresses that follow both: it is
-// nearer, or the better alias: a function, not weak, global, with a better name.
+// better reports whether s is preferable to old for the addresses after both: it is nearer,
+// or it is the better alias, by these criteria: a function, not weak, global, a better name.
 func (s *kernelSymbol) better(old *kernelSymbol) bool {
 	switch {
 	case !old.found:
@@ -167,10 +168,9 @@ func parseKernelSymbol(line []byte) (s kernelSymbol, ok bool) {
 	return s, len(s.name) > 0
 }
 
-// KernelVariables calls yield with every symbol of [Kallsyms] that is not code. The name
-// of code is nil: its address bounds the variables before it. name is valid until the
-// next call. Addresses are 0 if this process
-// may not see them, and offsets for per-CPU variables.
+// KernelVariables calls yield with every symbol of [Kallsyms]. For code, name is nil: only
+// its address matters, which bounds the variables before it. name is valid until the next
+// call. Addresses are 0 if this process may not see them, and offsets for per-CPU variables.
 func KernelVariables(yield func(name []byte, address uint64)) error {
 	return (&Kernel{path: Kallsyms}).each(func(s kernelSymbol) bool {
 		if s.text {
@@ -185,7 +185,7 @@ func KernelVariables(yield func(name []byte, address uint64)) error {
 // are 0 if this process may not see them.
 func KernelFunctions(yield func(name []byte, address uint64) bool) error {
 	return (&Kernel{path: Kallsyms}).each(func(s kernelSymbol) bool {
-		// BPF programs are in the table, too, as if in a module.
+		// BPF programs are listed as if they were in a module.
 		return !s.text || string(s.module) == "bpf" || yield(s.name, s.addr)
 	})
 }
@@ -200,7 +200,7 @@ func KernelText(path string) (text uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// The kernel generates symbols while they are read, and this is about the first.
+	// The kernel generates symbols while they are read, and this one is among the first.
 	err = kernel.each(func(s kernelSymbol) bool {
 		if string(s.name) == textSymbol {
 			text = s.addr

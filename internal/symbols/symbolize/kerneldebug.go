@@ -15,7 +15,7 @@ import (
 const bpfModule = "bpf"
 
 // DebugKernel is a [Table] of the running kernel, with runtime addresses. Names come from
-// another table, and files, lines and inlined functions from the debug information of the
+// another table. Files, lines and inlined functions come from the debug information of the
 // kernel and its modules, where available.
 type DebugKernel struct {
 	names Table
@@ -84,7 +84,7 @@ func (k *DebugKernel) describe(module string, which []int, addrs []uint64, frame
 func openVmlinux(ctx context.Context, finder *debugfile.Finder, kallsyms string, opts Options) (*debugInfo, uint64, error) {
 	file, err := finder.Kernel(ctx)
 	if err != nil {
-		return nil, 0, nil //nolint:nilerr // names are all there is then
+		return nil, 0, nil //nolint:nilerr // then there are only names
 	}
 	bias, err := kernelBias(file.File, kallsyms)
 	if err != nil {
@@ -100,7 +100,7 @@ func openVmlinux(ctx context.Context, finder *debugfile.Finder, kallsyms string,
 func openModule(ctx context.Context, finder *debugfile.Finder, name string, opts Options) (*debugInfo, error) {
 	module, err := finder.Module(ctx, name)
 	if err != nil {
-		return nil, nil //nolint:nilerr // names are all there is then
+		return nil, nil //nolint:nilerr // then there are only names
 	}
 	relocated, err := newRelocator(module.File.File, module.Sections)
 	if err != nil {

@@ -67,8 +67,8 @@ func (n named) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, nil
 }
 
-// Lines and inlined functions come from debug files whose code runs at other addresses
-// than it was linked for.
+// Lines and inlined functions come from debug files even though the code runs at other
+// addresses than its link-time addresses.
 func TestDebugKernel(t *testing.T) {
 	const running = uint64(0xffffffffa1200000)
 	vmlinux := compile(t, "vmlinux.c", kernelSource, "gcc", "-g", "-O1", "-static", "-nostdlib", "-no-pie",

@@ -28,8 +28,8 @@ func eachLine(r io.Reader, f func(line []byte) bool) error {
 	}
 }
 
-// cutHex parses the hexadecimal number of at most 64 bits at the start of b. It returns
-// the rest after the number and a space.
+// cutHex parses the hexadecimal number of at most 64 bits at the start of b. It returns the
+// rest of b after the number and a space.
 func cutHex(b []byte) (v uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		switch {

@@ -15,7 +15,7 @@ import (
 // and in crafted files, are truncated.
 const maxName = 8 << 10
 
-// demangleOptions omit parameters and clone suffixes, as perf does: to the reader of a
+// demangleOptions omits parameters and clone suffixes, as perf does: for readers of a
 // profile, a function and its cold part are one function. The length is bounded because
 // mangling can compress a name exponentially. The limit is the power of two nearest to
 // maxName.
@@ -47,7 +47,7 @@ func newNames(linkage string, opts Options) names {
 	return n
 }
 
-// demangleAtOnce is the number of names for which another goroutine pays off.
+// demangleAtOnce is the number of names that make another goroutine worthwhile.
 const demangleAtOnce = 64
 
 // nameFrames demangles the names of frames that have only a linker name. Demangling is

@@ -11,9 +11,9 @@ import (
 // pltSuffix is appended to the name of the function that a stub calls, as in other tools.
 const pltSuffix = "@plt"
 
-// lookupPLT names addrs in the procedure linkage table. A stub whose function is chosen
-// by a resolver gets the name of the resolver's symbol, which is the function's name.
-// Without a symbol it is named after the resolver's address, as in objdump.
+// lookupPLT names addrs in the procedure linkage table. If a resolver chooses the function of
+// a stub, the stub gets the name of the resolver's symbol, which is the function's name, or
+// without a symbol the resolver's address, as in objdump.
 func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	if !e.inPLT(addrs) {
 		return nil
@@ -64,8 +64,8 @@ func newStubFrame(f Frame) Frame {
 	return f
 }
 
-// inPLT reports whether any of the sorted addrs is in a procedure linkage table. Most
-// batches need not read it.
+// inPLT reports whether any of the sorted addrs is in a procedure linkage table, which most
+// batches need not read.
 func (e *ELF) inPLT(addrs []uint64) bool {
 	sections, err := e.file.Sections()
 	if err != nil {

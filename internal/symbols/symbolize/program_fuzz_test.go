@@ -24,9 +24,9 @@ func (r *countingReader) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// FuzzProgram looks up the code of generated programs with DWARF. Functions and lines of
-// an undamaged program must match the generator's. For a damaged one, frames must keep
-// the order of inlined calls, and a lookup must not read much more than the file has.
+// FuzzProgram looks up the code of generated programs with DWARF. Functions and lines of an
+// undamaged program must match the generator's. For a damaged one, frames must keep the order
+// of inlined calls, and a lookup must not read much more than the size of the file.
 func FuzzProgram(f *testing.F) {
 	f.Add([]byte{})
 	for seed := byte(1); seed < 8; seed++ {

@@ -11,10 +11,10 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// relocator relocates the debug sections of a relocatable file (ET_REL) as a linker does.
-// Their references to code and to each other are zero in the file, and the relocations
-// contain the values (gABI, "Relocation"; x86-64 psABI 4.4; AArch64 ELF 5.7). Sections of
-// debug information are at 0, others at the addresses given by the caller.
+// relocator relocates the debug sections of a relocatable file (ET_REL) as a linker does. In
+// the file, their references to code and to each other are zero, and relocations contain the
+// values (gABI, "Relocation"; x86-64 psABI 4.4; AArch64 ELF 5.7). Debug sections are at
+// address 0, other sections at the addresses given by the caller.
 type relocator struct {
 	file     *elffile.File
 	sections []*elffile.Section
@@ -50,11 +50,11 @@ func newRelocator(file *elffile.File, loaded map[string]uint64) (*relocator, err
 // relaSize is the size of an Elf64_Rela: offset, type and symbol, addend.
 const relaSize = 24
 
-// relaStride is the number of relocations between two whose offsets are kept.
+// relaStride is the number of relocations per offset in relocated.starts.
 const relaStride = 512
 
-// relocated is a section that is relocated while it is read. Its relocations are not kept
-// in memory, because a module's can be larger than its sections.
+// relocated is a section that is relocated while it is read. It does not keep the relocations
+// in memory, because the relocations of a module can be larger than its sections.
 type relocated struct {
 	dwarf.Section
 	by    *relocator
@@ -81,8 +81,8 @@ func (r *relocator) section(s *elffile.Section, contents dwarf.Section) (dwarf.S
 	return contents, nil
 }
 
-// index records the places of relocations. Assemblers and linkers write them in the order
-// of their targets.
+// index records the offsets of relocations. Assemblers and linkers write relocations in the
+// order of their targets.
 func (t *relocated) index(table *elffile.Section) error {
 	buf := make([]byte, relaStride*relaSize)
 	last := uint64(0)

@@ -10,13 +10,12 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSplitProblems bounds the reported files that exist but are unusable. If one is,
-// usually all are.
+// maxSplitProblems bounds the reports about files that exist but are unusable. If one file is
+// unusable, usually all are.
 const maxSplitProblems = 3
 
-// splitFiles tracks the requested files of split DWARF. Usually they are all missing,
-// except on the machine that compiled them. So missing files are counted rather than
-// reported one by one.
+// splitFiles tracks the requested files of split DWARF. They usually exist only on the
+// machine that compiled them, so missing files are counted rather than reported one by one.
 type splitFiles struct {
 	missing  map[string]bool // by path, for all requested files
 	problems []error         // the first files that exist but are unusable
@@ -66,8 +65,8 @@ func (d *debugInfo) noteSplit(name string, missing bool, problems ...error) {
 	d.splits.add(problems)
 }
 
-// split returns the sections of the file with the rest of a unit: a package of all units,
-// or a file of its own. It returns nil if there is neither.
+// split returns the sections of the file with the rest of a unit: a package of all units, or
+// a file for this unit. It returns nil if there is neither.
 func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
 	name := u.DwoName
 	if !path.IsAbs(name) {
@@ -97,8 +96,8 @@ func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
 	return dwarfSections(d.keep(file).File, ".dwo", nil)
 }
 
-// openPackage opens the package of split DWARF. It returns nil if there is none that is
-// readable.
+// openPackage opens the package of split DWARF. It returns nil if there is no readable
+// package.
 func (d *debugInfo) openPackage() *dwarf.Sections {
 	file, err := d.finder.DWP(d.binary, d.file)
 	if err == nil {

@@ -81,7 +81,7 @@ func TestMissingSplit(t *testing.T) {
 	if want := fmt.Sprintf(text, program, 12, dir+"/f0.dwo"); n != 0 || err == nil || err.Error() != want {
 		t.Errorf("got inlined functions in %d functions, %v; want 0, %s", n, err, want)
 	}
-	// A malformed file is reported, too.
+	// A malformed file is also reported.
 	if err := os.WriteFile(program+".dwp", []byte("nonsense"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
 // Package symbolize converts addresses into functions. It reads the symbol tables of ELF
-// files, their procedure linkage tables, DWARF, Go's pclntab, /proc/kallsyms, the vDSO
-// and the perf maps of JIT compilers. Their jitdump files are in package jitdump.
+// files, their procedure linkage tables, DWARF, Go's pclntab, /proc/kallsyms, the vDSO and
+// the perf maps of JIT compilers. Package jitdump reads jitdump files.
 //
-// A profile knows all addresses of a file before it needs the first name. So every table
-// is queried once, with a sorted batch of addresses, and answers in a single streaming
-// pass over the file. No table is kept in memory, and the memory of a lookup grows with
-// the number of addresses rather than symbols.
+// All addresses of a profile are known before the first name is needed. So callers query
+// every table once, with a sorted batch of addresses, and a lookup is a single streaming pass
+// over the file. No table is kept in memory, and the memory of a lookup grows with the number
+// of addresses rather than symbols.
 package symbolize
 
 import "sort"
@@ -25,11 +25,11 @@ type Frame struct {
 	// StartLine is the line where the function begins, and Line the line of the address.
 	// Both are 1-based, or 0 if unknown.
 	StartLine, Line int
-	// Offset is the address relative to the start of the function, in bytes.
-	// Inlined functions have no symbol of their own.
+	// Offset is the address relative to the start of the function's symbol, in bytes. For an
+	// inlined function, it is relative to the start of the outermost function.
 	Offset uint64
-	// NoSymbol is set for a function without a symbol. Its name is the file's and the
-	// link-time virtual address where it begins: "git+0x148eb0".
+	// NoSymbol is set for a function without a symbol. Its name consists of the file's name
+	// and the link-time virtual address where the function begins: "git+0x148eb0".
 	NoSymbol bool
 	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
@@ -37,9 +37,9 @@ type Frame struct {
 
 // Table looks up the functions at addresses. Implementations are safe for concurrent use.
 type Table interface {
-	// LookupBatch looks up addrs, which must be sorted in ascending order. The result has
-	// one element per address: the functions there, innermost first, or nil if unknown.
-	// If there is an error, the result is still usable and holds what could be read.
+	// LookupBatch looks up addrs, which must be sorted in ascending order. The result has one
+	// element per address: the functions there, innermost first, or nil if unknown. On error,
+	// the result is still usable and holds all functions that could be read.
 	LookupBatch(addrs []uint64) ([][]Frame, error)
 }
 
@@ -60,8 +60,8 @@ type Options struct {
 	NoInlines bool
 }
 
-// gaps finds the place of a symbol's start among sorted addresses. Symbol tables have
-// long sorted runs, so it tries the last answer first.
+// gaps finds the place of a symbol's start among sorted addresses. Symbol tables have long
+// sorted runs, so it tries the last result first.
 type gaps struct {
 	addrs []uint64
 	last  int

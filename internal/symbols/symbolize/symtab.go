@@ -14,9 +14,9 @@ type symbolTable struct {
 	section  *elffile.Section
 	sections []*elffile.Section // sections of the file
 	names    *elffile.StringTable
-	// complete is set for a table with all functions. Then the code after a symbol
-	// without a size belongs to it, up to the next symbol. In .dynsym that would be a
-	// guess, since it lacks functions that are not exported.
+	// complete is set for a table with all functions. Then the code after a symbol without a
+	// size belongs to it, up to the next symbol. In .dynsym this would be a guess, since
+	// functions that are not exported are missing.
 	complete bool
 }
 
@@ -30,7 +30,7 @@ type symbol struct {
 	resolver    bool // an IFUNC, with the name of the function that it chooses
 }
 
-// covers reports whether addr, which is not below the symbol's start, is within its size.
+// covers reports whether the symbol's size covers addr, which must not be below its start.
 func (s symbol) covers(addr uint64) bool { return addr-s.start < s.size }
 
 // lookupSymbols finds the linker names for addrs in the file's symbol tables, in one pass
@@ -66,8 +66,7 @@ func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 }
 
 // symbolTables returns the tables with the file's functions: the first complete one, and
-// .dynsym, which some files have as their only table and which .gnu_debugdata does not
-// repeat.
+// .dynsym. Some files have only .dynsym, and .gnu_debugdata does not repeat its symbols.
 func (e *ELF) symbolTables() ([]*symbolTable, error) {
 	all := openTable(e.file, elf.SHT_SYMTAB)
 	var err error
@@ -118,9 +117,9 @@ type symbolPass struct {
 	gaps gaps
 	// covers holds for each address the best symbol whose size covers it.
 	covers []symbol
-	// nearest holds for each address the last symbol that starts at or below it but above
-	// the previous address. So a symbol is stored in one place, however many addresses
-	// follow it.
+	// nearest holds for each address the last symbol that starts at or below it but above the
+	// previous address. So a symbol is stored only once, no matter how many addresses follow
+	// it.
 	nearest []symbol
 }
 
@@ -189,11 +188,11 @@ func isLabel(name []byte) bool {
 	return len(name) == 0 || name[0] == 'L' && bytes.ContainsAny(name, "\x01\x02")
 }
 
-// offer stores sym in place if it is better than the present one: an inner symbol beats
-// an outer one, then one with a size beats one without. Among aliases the best known
-// wins: global before weak before local, then one for which stubs are named, then the
-// better name. perf prefers local to weak, but in C libraries local aliases are internal
-// names of functions that programs call by their weak names.
+// offer stores sym in place if it is better than the present one: an inner symbol beats an
+// outer one, then one with a size beats one without. Among aliases the best known wins:
+// global before weak before local, then a resolver, after which stubs are named, then the
+// better name. perf prefers local to weak symbols, but in C libraries local aliases are
+// internal names of functions that programs call by their weak names.
 func (p *symbolPass) offer(place *symbol, sym symbol) {
 	var better bool
 	switch old := *place; {

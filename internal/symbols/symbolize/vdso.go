@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// OpenVDSO returns the vDSO of this process. It is the same in every 64-bit process of
-// the machine: the kernel maps one image, at a different address in each process.
+// OpenVDSO returns the vDSO of this process. It is the same in every 64-bit process of the
+// machine: the kernel maps the same image everywhere, at different addresses.
 func OpenVDSO(opts Options) (*ELF, error) {
 	image, err := procfs.VDSO()
 	if err != nil {

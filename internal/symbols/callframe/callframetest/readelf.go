@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// FDE is an FDE as readelf shows it: the link-time virtual addresses from Start up to End.
+// FDE is an FDE in readelf's output: the link-time virtual addresses from Start up to End.
 type FDE struct {
 	Start, End uint64
 	// EH is true for an FDE of .eh_frame.
@@ -76,10 +76,10 @@ func (f FDE) Addresses(n uint64) []uint64 {
 	return slices.Compact(addrs)
 }
 
-// Installed returns the programs and libraries of the distribution that are large, or
-// special: written in C and C++, with much assembly, with cold parts, linked by lld, and
-// with few FDEs. It skips the test if there are none, and fails it in CI if one is missing.
-// Only long tests get chromium and cc1plus, which have tens of thousands of functions.
+// Installed returns programs and libraries of the distribution that are large or special:
+// written in C and C++, with much assembly, with cold parts, linked by lld, or with few FDEs.
+// It skips the test if there are none. In CI, it fails the test if one is missing. Only long
+// tests include chromium and cc1plus, which have tens of thousands of functions.
 func Installed(t *testing.T) []string {
 	t.Helper()
 	var all []string

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// FrameRule describes how to find the caller of the code from Addr on, on amd64. The CFA
-// is the stack pointer, or the frame pointer if ByFP is set, plus CFA. The return address
-// is just below the CFA. SavedFP is how many bytes below the CFA the caller's frame
-// pointer is, or 0 if it is still in its register.
+// FrameRule describes how to find the caller of the amd64 code from Addr on. The CFA is the
+// stack pointer, or the frame pointer if ByFP is set, plus CFA. The return address is just
+// below the CFA. SavedFP is how many bytes below the CFA the caller's frame pointer is, or 0
+// if it is still in its register.
 type FrameRule struct {
 	Addr    uint64
 	ByFP    bool

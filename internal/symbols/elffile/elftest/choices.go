@@ -1,8 +1,8 @@
 package elftest
 
-// Choices converts the bytes of a fuzz test into decisions, so that a mutated input is a
-// different decision rather than a different byte. When the bytes run out, every decision
-// is the first alternative.
+// Choices converts the bytes of a fuzz test into decisions, so that mutations change
+// decisions rather than bytes of a file. When the bytes run out, every decision is the first
+// alternative.
 type Choices struct {
 	data []byte
 }

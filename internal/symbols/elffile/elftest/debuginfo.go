@@ -8,7 +8,7 @@ import (
 // SourceFile is the source file of all code that [DebugInfo] describes.
 const SourceFile = "/src/code.c"
 
-// Place is a function at an address, and the line.
+// Place is a function at an address, and the line there.
 type Place struct {
 	Name string
 	Line int
@@ -118,7 +118,7 @@ func (d *debugInfo) unit(starts []uint64) {
 	}
 }
 
-// code chooses what is inlined into the code from low to end.
+// code chooses the functions inlined into the code from low to end.
 func (d *debugInfo) code(low, end uint64, depth int) *code {
 	c := &code{name: fmt.Sprintf("function%d", d.count), low: low, end: end, line: 1 + d.choices.Below(1000)}
 	d.count++

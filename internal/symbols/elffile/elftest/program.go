@@ -15,8 +15,8 @@ const (
 type Program struct {
 	// Bytes is the contents of the file.
 	Bytes []byte
-	// Damaged reports whether the file was damaged after it was written, so that its
-	// contents may be wrong.
+	// Damaged is whether the file was damaged after it was generated, so that its contents
+	// may be wrong.
 	Damaged bool
 	// CodeEnd is one past the last address of the code, which begins at [ProgramCode].
 	CodeEnd uint64

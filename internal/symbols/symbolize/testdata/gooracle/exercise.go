@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// What follows gives the compiler something to inline: calls in calls, of
-// generic functions, of closures, of methods by way of an interface.
+// The functions below give the compiler something to inline: nested calls, generic functions,
+// closures, and methods called through an interface.
 
 type number interface{ ~int | ~float64 }
 
