@@ -29,8 +29,11 @@ const (
 	AutoFDO Command = "autofdo"
 )
 
+// withStacks lists the commands that show stacks.
+var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record}
+
 // Commands lists all commands in the order of the report.
-var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record, Bolt, BoltCounting, BoltStepping, AutoFDO}
+var Commands = slices.Concat(withStacks, []Command{Bolt, BoltCounting, BoltStepping, AutoFDO})
 
 // check examines one property of the machine.
 type check struct {

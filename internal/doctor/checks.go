@@ -37,9 +37,6 @@ const (
 	sysctlWatchdog = "kernel.nmi_watchdog"
 )
 
-// withStacks lists the commands that show stacks.
-var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record}
-
 // allCapabilities is for problems that can deny the effect of any capability.
 const allCapabilities = ^capability.Set(0)
 

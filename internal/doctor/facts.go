@@ -95,16 +95,6 @@ const (
 	// ProbeSleepers checks whether a program can read the stacks of threads that
 	// do not run.
 	ProbeSleepers Probe = "stacks of sleeping threads"
-	// ProbeOnCPU and the following probes load the commands' programs.
-	ProbeOnCPU   Probe = "fulgur profile's programs"
-	ProbeOffCPU  Probe = "fulgur offcpu's programs"
-	ProbeBlockIO Probe = "fulgur blockio's programs"
-	ProbeFaults  Probe = "fulgur faults' programs"
-	ProbeSoftIRQ Probe = "fulgur softirq's programs"
-	ProbeCount   Probe = "fulgur count's programs"
-	ProbeLatency Probe = "fulgur latency's programs"
-	ProbeAlloc   Probe = "fulgur alloc's programs"
-	ProbeBranch  Probe = "fulgur bolt's programs"
 	// ProbeJumps loads the program of fulgur bolt that counts jumps.
 	ProbeJumps Probe = "jump counting"
 	// ProbeCycles finds the default event of fulgur profile, ProbeBranchRecords
@@ -112,6 +102,15 @@ const (
 	ProbeCycles        Probe = "cycle counter"
 	ProbeBranchRecords Probe = "branch records"
 )
+
+// ProbePrograms returns the probe that loads the programs of a command.
+func ProbePrograms(c Command) Probe {
+	possessive := "'s"
+	if strings.HasSuffix(string(c), "s") {
+		possessive = "'"
+	}
+	return Probe("fulgur " + string(c) + possessive + " programs")
+}
 
 // sysctl returns the value of a sysctl, or otherwise if it is unknown.
 func (f *Facts) sysctl(name string, otherwise int) int {

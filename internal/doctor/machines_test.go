@@ -37,11 +37,8 @@ func healthy() Facts {
 		TraceFS: "/sys/kernel/tracing",
 		Tried:   map[Probe]Outcome{},
 	}
-	for _, p := range []Probe{
-		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe, ProbeUprobe, ProbeTracepoint,
-		ProbeContention, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeLatency, ProbeAlloc, ProbeBranch, ProbeJumps,
-	} {
-		f.Tried[p] = Outcome{}
+	for _, c := range trials {
+		f.Tried[Probe(c.title)] = Outcome{}
 	}
 	f.Tried[ProbeCycles] = Outcome{Found: FoundCycles}
 	f.Tried[ProbeBranchRecords] = Outcome{Found: "with cycles"}
@@ -89,7 +86,7 @@ var machines = map[string]func(*Facts){
 	},
 	"no /proc": func(f *Facts) {
 		f.ForeignProc = true
-		for _, p := range []Probe{ProbePerfEvent, ProbeRing, ProbeOnCPU} {
+		for _, p := range []Probe{ProbePerfEvent, ProbeRing, ProbePrograms(Profile)} {
 			f.Tried[p] = Outcome{Err: &fs.PathError{Op: "open", Path: "/proc/self/mountinfo", Err: syscall.ENOENT}}
 		}
 	},
@@ -115,8 +112,10 @@ var machines = map[string]func(*Facts){
 	},
 	"no BTF": func(f *Facts) {
 		f.BTF = false
-		for _, p := range typed {
-			f.Tried[p] = Outcome{Err: errors.New("no BTF found for kernel version 6.12: not supported")}
+		for p := range f.Tried {
+			if !slices.Contains(untyped, p) {
+				f.Tried[p] = Outcome{Err: errors.New("no BTF found for kernel version 6.12: not supported")}
+			}
 		}
 	},
 	"no JIT":        func(f *Facts) { f.Sysctls[sysctlJIT] = 0 },

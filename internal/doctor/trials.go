@@ -70,15 +70,15 @@ var trials = []check{
 		costs: []Command{Profile, OffCPU, RunQ, Record},
 		lost:  "threads that sleep when offcpu, runq, record or profile --wall begins have the user stack [before measurement] until they wake",
 	}),
-	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
-	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, RunQ, Record}}),
-	trial(ProbeBlockIO, "blockio_programs", fault{stops: []Command{BlockIO, Record}}),
-	trial(ProbeFaults, "faults_programs", fault{stops: []Command{Faults, Record}}),
-	trial(ProbeSoftIRQ, "softirq_programs", fault{stops: []Command{SoftIRQ}}),
-	trial(ProbeCount, "count_programs", fault{stops: []Command{Count}}),
-	trial(ProbeLatency, "latency_programs", fault{stops: []Command{Latency, Locks}}),
-	trial(ProbeAlloc, "alloc_programs", fault{stops: []Command{Alloc}}),
-	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt, AutoFDO}}),
+	programs(Profile, Record),
+	programs(OffCPU, RunQ, Record),
+	programs(BlockIO, Record),
+	programs(Faults, Record),
+	programs(SoftIRQ),
+	programs(Count),
+	programs(Latency, Locks),
+	programs(Alloc),
+	programs(Bolt, AutoFDO),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
 		lost:   "fulgur samples cpu-clock, which attributes code that runs with interrupts disabled to the point where it enables them",
@@ -93,6 +93,11 @@ var trials = []check{
 		stops:  []Command{BoltCounting},
 		remedy: do("use fulgur bolt --branches stepping"),
 	}),
+}
+
+// programs returns a check that the programs of c load, which the others use, too.
+func programs(c Command, others ...Command) check {
+	return trial(ProbePrograms(c), string(c)+"_programs", fault{stops: append([]Command{c}, others...)})
 }
 
 // trial returns a check that p succeeds. failure describes the consequences if it
@@ -142,10 +147,8 @@ func failed(err error) string {
 	return plain.Error(err)
 }
 
-// typed lists the probes that need the kernel's BTF.
-var typed = []Probe{
-	ProbeTracing, ProbeIterator, ProbeFentry, ProbeContention, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeCount, ProbeLatency, ProbeAlloc, ProbeBranch, ProbeJumps,
-}
+// untyped lists the probes that do not need the kernel's BTF.
+var untyped = []Probe{ProbePerfEvent, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords}
 
 // causesOf returns the problems that explain the failure of p, nil if none does.
 func (f *Facts) causesOf(p Probe) []Problem {
@@ -155,7 +158,7 @@ func (f *Facts) causesOf(p Probe) []Problem {
 		return f.causes(needs)
 	case errors.Is(err, fs.ErrNotExist) && f.ForeignProc:
 		cause = f.Judge(CheckProc)
-	case !f.BTF && slices.Contains(typed, p):
+	case !f.BTF && !slices.Contains(untyped, p):
 		cause = f.Judge(checkBTF)
 	}
 	if cause == nil {

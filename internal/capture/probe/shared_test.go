@@ -24,8 +24,8 @@ func TestSharedTables(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for name, subject := range sources.All() {
-		t.Run(string(name), func(t *testing.T) {
+	for _, subject := range sources.All() {
+		t.Run(string(subject.Command()), func(t *testing.T) {
 			o := probe.Options{MaxDepth: 127, CountEntries: 1, Unwind: bpf.UnwindByBoth, Tables: tables.Replacements()}
 			loaded, err := subject.Load(o)
 			if err != nil {

@@ -34,34 +34,34 @@ import (
 
 // probes holds the trials. Each undoes everything that it does.
 var probes = map[doctor.Probe]func() (found string, err error){
-	doctor.ProbePerfEvent:     quietly(perfEvent),
-	doctor.ProbeRing:          quietly(ring),
-	doctor.ProbeTracing:       quietly(tracing),
-	doctor.ProbeRawTracepoint: quietly(rawTracepoint),
-	doctor.ProbeIterator:      quietly(iterator),
-	doctor.ProbeFentry:        quietly(fentry),
-	doctor.ProbeKprobe:        quietly(kprobe),
-	doctor.ProbeUprobe:        quietly(uprobe),
-	doctor.ProbeTracepoint:    quietly(tracepoint),
-	doctor.ProbeContention:    quietly(contention),
-	doctor.ProbeKernelNames:   quietly(kernelNames),
-	doctor.ProbeSleepers:      quietly(sleepers),
-	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
-	doctor.ProbeJumps:         quietly(jumpCounting),
-	doctor.ProbeCycles:        cycles,
-	doctor.ProbeBranchRecords: branchRecords,
+	doctor.ProbePerfEvent:             quietly(perfEvent),
+	doctor.ProbeRing:                  quietly(ring),
+	doctor.ProbeTracing:               quietly(tracing),
+	doctor.ProbeRawTracepoint:         quietly(rawTracepoint),
+	doctor.ProbeIterator:              quietly(iterator),
+	doctor.ProbeFentry:                quietly(fentry),
+	doctor.ProbeKprobe:                quietly(kprobe),
+	doctor.ProbeUprobe:                quietly(uprobe),
+	doctor.ProbeTracepoint:            quietly(tracepoint),
+	doctor.ProbeContention:            quietly(contention),
+	doctor.ProbeKernelNames:           quietly(kernelNames),
+	doctor.ProbeSleepers:              quietly(sleepers),
+	doctor.ProbePrograms(doctor.Bolt): quietly(loadBranch),
+	doctor.ProbeJumps:                 quietly(jumpCounting),
+	doctor.ProbeCycles:                cycles,
+	doctor.ProbeBranchRecords:         branchRecords,
 }
 
 // All runs all trials in parallel, because most of their time is waiting for the
 // kernel to remove programs. It takes a few tenths of a second.
 func All() map[doctor.Probe]doctor.Outcome {
 	memlock.Lift()
-	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes)+len(sources.All()))
+	outcomes := map[doctor.Probe]doctor.Outcome{}
 	var mutex sync.Mutex
 	var running sync.WaitGroup
 	tries := maps.Clone(probes)
-	for p, subject := range sources.All() {
-		tries[p] = quietly(func() error { return loadSource(subject) })
+	for _, subject := range sources.All() {
+		tries[doctor.ProbePrograms(subject.Command())] = quietly(func() error { return loadSource(subject) })
 	}
 	for p, try := range tries {
 		running.Go(func() {
@@ -263,15 +263,13 @@ func loadSource(subject source.Subject) error {
 	return err
 }
 
-// loaded converts the loading of a source's programs to a trial.
-func loaded(load func() (io.Closer, error)) func() error {
-	return func() error {
-		source, err := load()
-		if err != nil {
-			return err
-		}
-		return source.Close()
+// loadBranch loads the programs that read branch records.
+func loadBranch() error {
+	s, err := branch.Load(branch.Options{})
+	if err != nil {
+		return err
 	}
+	return s.Close()
 }
 
 func cycles() (string, error) {

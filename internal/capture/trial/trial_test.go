@@ -25,7 +25,8 @@ func TestAll(t *testing.T) {
 	}
 	for _, p := range []doctor.Probe{
 		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
-		doctor.ProbeOnCPU, doctor.ProbeOffCPU, doctor.ProbeBlockIO, doctor.ProbeFaults, doctor.ProbeBranch,
+		doctor.ProbePrograms(doctor.Profile), doctor.ProbePrograms(doctor.OffCPU), doctor.ProbePrograms(doctor.BlockIO),
+		doctor.ProbePrograms(doctor.Faults), doctor.ProbePrograms(doctor.Bolt),
 	} {
 		if outcome, ok := tried[p]; !ok || outcome.Err != nil {
 			t.Errorf("%s: %v", p, outcome.Err)
