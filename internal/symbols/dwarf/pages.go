@@ -1,44 +1,35 @@
 package dwarf
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"fulgur/internal/symbols/dwarfdata"
+	"fulgur/internal/symbols/pagecache"
 )
 
 const (
-	pageSize = 4 << 10
-	maxSlots = 128 // 512 KiB of a section
+	maxPages = 128 // 512 KiB of a section
 
 	// maxString bounds a name, in bytes. C++ templates reach about 100 KiB.
 	maxString = 1 << 20
 )
 
-// pages reads a section in any order through a small cache. Pages never change, so its
-// results stay valid after a page leaves the cache. It is safe for concurrent use.
+// pages reads a section in any order through a small cache. It is safe for concurrent use.
 type pages struct {
-	sec  Section
-	file string
-	name string
-	size uint64
-	// slots is a direct-mapped cache, indexed by page number: no lock, no list.
-	slots []atomic.Pointer[page]
-}
-
-type page struct {
-	number uint64
-	data   []byte
+	sec   Section
+	file  string
+	name  string
+	size  uint64
+	cache *pagecache.Cache
 }
 
 func newPages(sec Section, file, name string) *pages {
 	p := &pages{sec: sec, file: file, name: name}
 	if sec != nil && sec.Size() > 0 {
 		p.size = uint64(sec.Size())
-		p.slots = make([]atomic.Pointer[page], min(maxSlots, (p.size+pageSize-1)/pageSize))
 	}
+	p.cache = pagecache.New(p.size, maxPages, p.read)
 	return p
 }
 
@@ -64,42 +55,6 @@ func (p *pages) read(b []byte, off uint64) error {
 	return fmt.Errorf("%s: %s: read %d bytes at offset %#x: %w", p.file, p.name, len(b), off, err)
 }
 
-// page returns the bytes from off to the end of its page.
-func (p *pages) page(off uint64) ([]byte, error) {
-	if off >= p.size {
-		return nil, p.errorf(off, "offset beyond the end")
-	}
-	number := off / pageSize
-	slot := &p.slots[number%uint64(len(p.slots))]
-	pg := slot.Load()
-	if pg == nil || pg.number != number {
-		start := number * pageSize
-		pg = &page{number: number, data: make([]byte, min(pageSize, p.size-start))}
-		if err := p.read(pg.data, start); err != nil {
-			return nil, err
-		}
-		slot.Store(pg)
-	}
-	return pg.data[off%pageSize:], nil
-}
-
-// window returns n bytes at off, or fewer at the end of the section.
-func (p *pages) window(off, n uint64) ([]byte, error) {
-	b, err := p.page(off)
-	if err != nil {
-		return nil, err
-	}
-	if uint64(len(b)) >= n {
-		return b[:n:n], nil
-	}
-	n = min(n, p.size-off)
-	if uint64(len(b)) >= n {
-		return b, nil
-	}
-	b = make([]byte, n)
-	return b, p.read(b, off)
-}
-
 // bytes returns n bytes at off.
 func (p *pages) bytes(off, n uint64) ([]byte, error) {
 	if off > p.size || n > p.size-off {
@@ -108,7 +63,7 @@ func (p *pages) bytes(off, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return p.window(off, n)
+	return p.cache.Window(off, n)
 }
 
 // word reads a number of size bytes, at most 8.
@@ -126,25 +81,11 @@ func (p *pages) word(off uint64, size uint8) (uint64, error) {
 
 // cstring reads the NUL-terminated string at off.
 func (p *pages) cstring(off uint64) (string, error) {
-	b, err := p.page(off)
-	if err != nil {
-		return "", err
+	b, ended, err := p.cache.CString(off, maxString)
+	if err == nil && !ended {
+		err = p.errorf(off, "string longer than %d bytes", maxString)
 	}
-	if n := bytes.IndexByte(b, 0); n >= 0 {
-		return string(b[:n]), nil
-	}
-	long := bytes.Clone(b)
-	for len(long) <= maxString {
-		b, err = p.page(off + uint64(len(long)))
-		if err != nil {
-			return "", err
-		}
-		if n := bytes.IndexByte(b, 0); n >= 0 {
-			return string(append(long, b[:n]...)), nil
-		}
-		long = append(long, b...)
-	}
-	return "", p.errorf(off, "string longer than %d bytes", maxString)
+	return string(b), err
 }
 
 // parse calls f with increasingly long windows at off until f returns true, whether its
@@ -152,7 +93,7 @@ func (p *pages) cstring(off uint64) (string, error) {
 func (p *pages) parse(off, first, limit uint64, f func(*dwarfdata.Reader) bool) error {
 	limit = min(limit, p.size-min(off, p.size))
 	for n := min(first, limit); ; n = min(4*n, limit) {
-		b, err := p.window(off, n)
+		b, err := p.cache.Window(off, n)
 		if err != nil {
 			return err
 		}

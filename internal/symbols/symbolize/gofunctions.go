@@ -1,8 +1,6 @@
 package symbolize
 
 import (
-	"bytes"
-
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -43,12 +41,11 @@ func GoFunctions(f *elffile.File, yield func(name []byte, address uint64) bool) 
 		if uint64(name) >= t.names.size {
 			continue
 		}
-		var text [longestGoName]byte
-		n := min(longestGoName, t.names.size-uint64(name))
-		if err := t.r.read(text[:n], t.names.off+uint64(name), "name of a Go function"); err != nil {
+		text, ended, err := t.r.CString(t.names.off+uint64(name), min(longestGoName, t.names.size-uint64(name)))
+		if err != nil {
 			return err
 		}
-		if end := bytes.IndexByte(text[:n], 0); end >= 0 && !yield(text[:end], t.text+uint64(entry)) {
+		if ended && !yield(text, t.text+uint64(entry)) {
 			return nil
 		}
 	}

@@ -91,8 +91,8 @@ func (t *goTable) inlinedCall(fn *goFunction, i uint32) (call goInlinedCall, err
 	if !ok {
 		return call, t.f.Errorf(int64(fn.off), "inlined Go calls at address %#x, which the file does not hold", fn.tree)
 	}
-	var record [20]byte
-	if err := t.r.read(record[:t.layout.callSize], off, "inlined Go call"); err != nil {
+	record, err := t.r.read(off, t.layout.callSize, "inlined Go call")
+	if err != nil {
 		return call, err
 	}
 	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }

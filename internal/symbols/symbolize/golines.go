@@ -78,7 +78,7 @@ func (c *byteCursor) uvarint() (v uint32, err error) {
 			if c.off >= c.end {
 				return 0, c.r.f.Errorf(int64(c.off), "Go pc-value table without an end")
 			}
-			if c.b, err = c.r.at(c.off, "Go pc-value table"); err != nil {
+			if c.b, err = c.r.Page(c.off); err != nil {
 				return 0, err
 			}
 			c.b, c.next = c.b[:min(uint64(len(c.b)), c.end-c.off)], 0

@@ -220,8 +220,8 @@ func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	var record [44]byte
-	if err := t.r.read(record[:t.layout.recordSize], off, "Go function"); err != nil {
+	record, err := t.r.read(off, t.layout.recordSize, "Go function")
+	if err != nil {
 		return err
 	}
 	// Offsets in _func, in bytes.
