@@ -73,6 +73,7 @@ const (
 	AllocMapSamples            = "samples"
 	AllocMapScratches          = "scratches"
 	AllocMapSeen               = "seen"
+	AllocMapSkipped            = "skipped"
 	AllocMapSnapshotBack       = "snapshot_back"
 	AllocMapStats              = "stats"
 	AllocMapSyscalls           = "syscalls"
@@ -211,6 +212,7 @@ type AllocMapSpecs struct {
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
@@ -299,6 +301,7 @@ type AllocMaps struct {
 	Samples          *ebpf.Map `ebpf:"samples"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
@@ -336,6 +339,7 @@ func (m *AllocMaps) Close() error {
 		m.Samples,
 		m.Scratches,
 		m.Seen,
+		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Syscalls,

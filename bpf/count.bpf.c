@@ -9,11 +9,13 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* The key of a count. tid and cpu are 0 if not distinguished. */
+/* The key of a count. tid, cpu and point are 0 if not distinguished. */
 struct count_key {
 	u64 id;
 	u32 tid;
 	u32 cpu;
+	u32 point; /* the number of the attach point */
+	u32 pad;
 };
 
 struct count_value {
@@ -126,10 +128,10 @@ static __always_inline void hit_send(void *ctx, struct task_struct *task, u32 sl
 		event_send(event, size);
 }
 
-static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 weight)
+static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u32 point, u64 weight)
 {
 	struct count_value value = { .hits = every, .weight = weight };
-	struct count_key key = { .id = stack_intern(scratch) };
+	struct count_key key = { .id = stack_intern(scratch), .point = point };
 
 	if (by_thread)
 		key.tid = scratch->record.tid;
@@ -154,17 +156,17 @@ static __always_inline void snapshot_take(struct stack_scratch *scratch, const s
 	if (timeline)
 		stack_intern_as(scratch, s->weight);
 	else
-		take(scratch, s->cpu, s->weight);
+		take(scratch, s->cpu, s->point, s->weight);
 }
 
 static __always_inline void hit_in(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
 				   enum context in)
 {
 	struct stack_scratch *scratch = stack_scratch(slot);
-	u32 place = cookie;
+	u32 place = cookie, point = cookie >> 32;
 	u64 weight = 0;
 
-	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(every))
+	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(point, every))
 		return;
 	stat_add(STAT_SAMPLES, every);
 	if (timeline) {
@@ -173,9 +175,9 @@ static __always_inline void hit_in(void *ctx, struct task_struct *task, u32 slot
 	}
 	if (weighed)
 		weight = weight_of(slot, place);
-	if (hit_walk(ctx, task, scratch, in) && snapshot_send(task, scratch, weight))
+	if (hit_walk(ctx, task, scratch, in) && snapshot_send(task, scratch, point, weight))
 		return;
-	take(scratch, bpf_get_smp_processor_id(), weight);
+	take(scratch, bpf_get_smp_processor_id(), point, weight);
 }
 
 static __always_inline int hit(void *ctx, enum context in)

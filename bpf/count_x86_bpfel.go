@@ -14,10 +14,12 @@ import (
 )
 
 type CountCountKey struct {
-	_   structs.HostLayout
-	Id  uint64
-	Tid uint32
-	Cpu uint32
+	_     structs.HostLayout
+	Id    uint64
+	Tid   uint32
+	Cpu   uint32
+	Point uint32
+	Pad   uint32
 }
 
 type CountCountValue struct {
@@ -131,6 +133,7 @@ const (
 	CountMapRuntimeProcesses    = "runtime_processes"
 	CountMapScratches           = "scratches"
 	CountMapSeen                = "seen"
+	CountMapSkipped             = "skipped"
 	CountMapSnapshotBack        = "snapshot_back"
 	CountMapStats               = "stats"
 	CountMapSyscalls            = "syscalls"
@@ -252,6 +255,7 @@ type CountMapSpecs struct {
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
@@ -339,6 +343,7 @@ type CountMaps struct {
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
@@ -372,6 +377,7 @@ func (m *CountMaps) Close() error {
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
+		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Syscalls,

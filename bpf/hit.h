@@ -37,7 +37,6 @@ const volatile bool filtered;
 const volatile u64 max_rate;
 
 struct pace {
-	u64 skipped; /* hits since the last that counted */
 	u64 second; /* in which hits were counted last */
 	u64 counted; /* in that second */
 };
@@ -48,6 +47,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct pace);
 } paces SEC(".maps");
+
+/* The hits of each attach point since the last that counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} skipped SEC(".maps");
 
 static __always_inline u64 context_sp(void *ctx)
 {
@@ -65,22 +72,27 @@ static __always_inline u64 context_sp(void *ctx)
 #define RETURN_SIZE 0
 #endif
 
-/* Whether this hit counts, for itself and the hits before it that do not. */
-static __always_inline bool pace_allows(u64 every)
+/*
+ * Whether this hit of an attach point counts, for itself and the hits before it that do
+ * not. Each point has its own turn: code may hit two points alternately.
+ */
+static __always_inline bool pace_allows(u32 point, u64 every)
 {
+	struct pace *pace;
+	u64 *before, second;
 	u32 zero = 0;
-	struct pace *pace = bpf_map_lookup_elem(&paces, &zero);
-	u64 second;
 
-	if (!pace)
-		return false;
 	if (every > 1) {
-		if (++pace->skipped < every)
+		before = bpf_map_lookup_elem(&skipped, &point);
+		if (!before || ++*before < every)
 			return false;
-		pace->skipped = 0;
+		*before = 0;
 	}
 	if (!max_rate)
 		return true;
+	pace = bpf_map_lookup_elem(&paces, &zero);
+	if (!pace)
+		return false;
 	second = bpf_ktime_get_ns() / 1000000000;
 	if (pace->second != second) {
 		pace->second = second;
@@ -168,7 +180,7 @@ static __always_inline u64 hit_stack(void *ctx, struct task_struct *task,
 
 	if (hit_walk(ctx, task, scratch, in)) {
 		id = (u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32() | 1;
-		if (snapshot_send(task, scratch, id))
+		if (snapshot_send(task, scratch, 0, id))
 			return id;
 	}
 	return stack_intern(scratch);

@@ -244,7 +244,7 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	struct interval_key key;
 	u64 field = 0;
 
-	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(1))
+	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(0, 1))
 		return;
 	if (detailed || (match >= MATCH_FIELD && match <= MATCH_FIELD_IN_THREAD))
 		field = field_number(slot, place * PLACE_FIELDS);

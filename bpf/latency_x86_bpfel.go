@@ -83,6 +83,7 @@ const (
 	LatencyMapRuntimeProcesses    = "runtime_processes"
 	LatencyMapScratches           = "scratches"
 	LatencyMapSeen                = "seen"
+	LatencyMapSkipped             = "skipped"
 	LatencyMapSnapshotBack        = "snapshot_back"
 	LatencyMapStats               = "stats"
 	LatencyMapSyscalls            = "syscalls"
@@ -212,6 +213,7 @@ type LatencyMapSpecs struct {
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
@@ -301,6 +303,7 @@ type LatencyMaps struct {
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
@@ -336,6 +339,7 @@ func (m *LatencyMaps) Close() error {
 		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
+		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Syscalls,

@@ -87,7 +87,7 @@ type OnCPUSnapshot struct {
 	Layout uint64
 	CopyOf uint64
 	Copied uint32
-	Pad    uint32
+	Point  uint32
 	Regs   struct {
 		_      structs.HostLayout
 		Regs   [31]uint64

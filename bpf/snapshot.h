@@ -26,7 +26,7 @@ struct snapshot {
 	u64 layout; /* set by user space; 0 if there is none */
 	u64 copy_of; /* address of copy */
 	u32 copied; /* valid bytes of copy */
-	u32 pad;
+	u32 point; /* the number of the attach point, 0 in other families */
 	struct bpf_user_regs regs;
 	u8 record[SNAPSHOT_RECORD]; /* a struct stack_record without user frames */
 	struct runtime_stack runtime;
@@ -46,8 +46,8 @@ struct {
 
 /* Fills in everything but the part of the copy beyond the given parts. */
 static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
-					  const struct stack_scratch *scratch, u64 weight,
-					  u32 parts)
+					  const struct stack_scratch *scratch, u32 point,
+					  u64 weight, u32 parts)
 {
 	struct stack_record *rec = (struct stack_record *)s->record;
 	struct pt_regs *regs = task_regs(task);
@@ -58,6 +58,7 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 	s->weight = weight;
 	s->image = task_image(task);
 	s->layout = 0;
+	s->point = point;
 	s->copy_of = REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1);
 	bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs);
 	bpf_probe_read_kernel(s->record, sizeof(s->record), &scratch->record);
@@ -74,8 +75,8 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
  * Sends a snapshot of the stack of task, which is current. It leaves half of
  * the ring to other records.
  */
-static __always_inline bool snapshot_send(struct task_struct *task,
-					  const struct stack_scratch *scratch, u64 weight)
+static __always_inline bool
+snapshot_send(struct task_struct *task, const struct stack_scratch *scratch, u32 point, u64 weight)
 {
 	struct pt_regs *regs = task_regs(task);
 	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
@@ -95,12 +96,12 @@ static __always_inline bool snapshot_send(struct task_struct *task,
 					0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, scratch, weight, SNAPSHOT_FEW_PARTS);
+		snapshot_fill(s, task, scratch, point, weight, SNAPSHOT_FEW_PARTS);
 	} else {
 		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, scratch, weight, SNAPSHOT_PARTS);
+		snapshot_fill(s, task, scratch, point, weight, SNAPSHOT_PARTS);
 	}
 	bpf_ringbuf_submit(s, wakeup);
 	return true;

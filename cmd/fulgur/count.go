@@ -13,7 +13,7 @@ type countCommand struct {
 	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields: the tracepoint's own, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
 
 	Weight    string `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
-	Every     *count `placeholder:"N" group:"how" help:"Count one of N hits on each CPU, with a weight of N. Default: 1."`
+	Every     *count `placeholder:"N" group:"how" help:"Count one of N hits of each event on each CPU, with a weight of N. Default: 1."`
 	MaxRate   *count `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
 	MaxProbes *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 
@@ -23,9 +23,10 @@ type countCommand struct {
 // Help returns the text of fulgur count --help besides the flags.
 func (*countCommand) Help() string {
 	return `Counts every hit of events by the stack that hit them: tracepoints, functions of the
-kernel and of programs, and USDT probes. With several events, pprof files have each as
-a value of its own, and other outputs have it on top of the stack. fulgur does not
-attach uretprobes to Go programs: they would crash. docs/events.md has the details.
+kernel and of programs, and USDT probes. With several events, or a pattern that matches
+several, the event is on top of the stack, and the summary and pprof files have the
+hits of each. fulgur does not attach uretprobes to Go programs: they would crash.
+docs/events.md has the details.
 
 Examples:
 
@@ -37,6 +38,9 @@ Examples:
 
     # bytes written, except to standard error
     sudo fulgur count -e syscalls:sys_enter_write --weight field:count --filter 'fd != 2' -- make
+
+    # system calls of a command, by call
+    sudo fulgur count -e 'syscalls:sys_enter_*' -- make
 
     # calls of all functions of ext4
     sudo fulgur count -e 'kprobe:ext4_*' 5

@@ -19,11 +19,11 @@ const stackLost = "[stack lost]"
 // buildProfile makes a profile with names from traces and counts. lost are the
 // counts without a trace. recorded, if not nil, adds its stacks to the profile.
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
-	values := what.Values()
-	sums := func(source uint8, counted stacks.Values) []int64 {
+	values := what.Values(store)
+	sums := func(source uint8, detail uint64, counted stacks.Values) []int64 {
 		all := make([]int64, len(values))
 		for i, v := range values {
-			all[i] = v.Sum(source, counted)
+			all[i] = v.Sum(source, detail, counted)
 		}
 		return all
 	}
@@ -55,7 +55,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner)}),
 			CPU:    cpu(counted.CPU),
 			End:    end(p, trace, value.Samples(), &losses),
-			Values: sums(counted.Source, value),
+			Values: sums(counted.Source, counted.Detail, value),
 		})
 	}
 	for key, value := range lost {
@@ -65,7 +65,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]", Owner: owner(nil)}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
-			Values: sums(key.Source, value),
+			Values: sums(key.Source, key.Detail, value),
 		})
 	}
 	if recorded != nil {

@@ -179,7 +179,7 @@ func (m *recording) Load(common probe.Options) (all []source.Source, err error) 
 
 // Values returns the numbers of samples, waits, requests and faults, and the
 // values of each part.
-func (m *recording) Values() []source.Value {
+func (m *recording) Values(*stacks.Store) []source.Value {
 	all := source.Value{ValueType: profile.ValueType{Type: "samples", Unit: "count"}}
 	var values []source.Value
 	for i, p := range m.parts {
@@ -195,7 +195,7 @@ func (m *recording) Values() []source.Value {
 
 func (m *recording) valueNames() string {
 	var names []string
-	for _, v := range m.Values() {
+	for _, v := range m.Values(nil) {
 		names = append(names, v.Type)
 	}
 	return strings.Join(names, ", ")
@@ -205,7 +205,7 @@ func (m *recording) Shown() int {
 	if m.options.Value == "" {
 		return 1
 	}
-	return slices.IndexFunc(m.Values(), func(v source.Value) bool { return v.Type == m.options.Value })
+	return slices.IndexFunc(m.Values(nil), func(v source.Value) bool { return v.Type == m.options.Value })
 }
 
 func (m *recording) Timeline() (all source.Timeline, ok bool) {
@@ -226,7 +226,7 @@ func (m *recording) Describe(meta *profile.Meta) {
 		meta.Frequency = max(meta.Frequency, one.Frequency)
 	}
 	meta.Event = strings.Join(events, ", ")
-	meta.Value = m.Values()[m.Shown()].Type
+	meta.Value = m.Values(nil)[m.Shown()].Type
 }
 
 func (m *recording) Notes(store *stacks.Store) (lines []string) {

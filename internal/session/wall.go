@@ -41,7 +41,7 @@ func (m *wall) Complete(c source.Common) error {
 
 // Values returns the numbers of samples and waits, the time on CPU, the time
 // off CPU, and their sum.
-func (*wall) Values() []source.Value {
+func (*wall) Values(*stacks.Store) []source.Value {
 	on, off := []int{oncpu.Weight}, []int{offcpu.OffCPU}
 	return []source.Value{
 		{ValueType: profile.ValueType{Type: "samples", Unit: "count"}, Of: [][]int{{oncpu.Samples}, {offcpu.Waits}}},

@@ -87,7 +87,7 @@ const (
 )
 
 // Values returns the values of heap profiles, with the names that go tool pprof knows.
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	types := []profile.ValueType{{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"}}
 	if m.Live {
 		types = append(types, profile.ValueType{Type: "inuse_objects", Unit: "count"}, profile.ValueType{Type: "inuse_space", Unit: "bytes"})
@@ -110,7 +110,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 
 // Describe implements [source.Subject].
 func (m *Subject) Describe(meta *profile.Meta) {
-	meta.Event, meta.Value, meta.Period = "allocations", m.Values()[m.Shown()].Type, uint64(m.Rate)
+	meta.Event, meta.Value, meta.Period = "allocations", m.Values(nil)[m.Shown()].Type, uint64(m.Rate)
 }
 
 // WhyNothing implements [source.Subject].

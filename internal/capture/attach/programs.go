@@ -155,11 +155,11 @@ func hasCookies(types *btf.Cache) (bool, error) {
 	return kernel.HasHelper("bpf_get_attach_cookie")
 }
 
-// Resolve finds an event. On kernels where programs cannot know at which point they run, hits
-// of an event with several points have no fields to show.
+// Resolve finds an event. On kernels where programs cannot know at which point they run, the
+// points of an event are not distinguished, and its hits have no fields to show.
 func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe, error) {
 	p, err := r.Resolve(e, q)
-	if err != nil || !q.Shown || !p.NeedsCookies() {
+	if err != nil || !q.Shown && !q.ByPoint || !p.NeedsCookies() {
 		return p, err
 	}
 	has, err := hasCookies(r.Types)
@@ -172,7 +172,7 @@ func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe,
 	if err := p.Close(); err != nil {
 		return nil, err
 	}
-	q.Shown = false
+	q.Shown, q.ByPoint = false, false
 	return r.Resolve(e, q)
 }
 

@@ -54,7 +54,7 @@ func (m *Subject) Complete(c source.Common) error {
 		return usage.Errorf("%s does not work with disk requests: a request starts on one CPU and completes on another", usage.CPUs)
 	}
 	if m.Weight == "" {
-		m.Weight = m.Values()[Latency].Type
+		m.Weight = m.Values(nil)[Latency].Type
 	}
 	if m.Shown() < 0 {
 		return usage.Errorf("%q is not a value of disk requests: choose requests, bytes, queued, in-device or latency", m.Weight)
@@ -91,7 +91,7 @@ const (
 )
 
 // Values implements [source.Subject].
-func (*Subject) Values() []source.Value {
+func (*Subject) Values(*stacks.Store) []source.Value {
 	return source.Own(
 		profile.ValueType{Type: "requests", Unit: "count"},
 		profile.ValueType{Type: "bytes", Unit: "bytes"},
@@ -103,7 +103,7 @@ func (*Subject) Values() []source.Value {
 
 // Shown implements [source.Subject].
 func (m *Subject) Shown() int {
-	return slices.IndexFunc(m.Values(), func(v source.Value) bool { return v.Type == m.Weight })
+	return slices.IndexFunc(m.Values(nil), func(v source.Value) bool { return v.Type == m.Weight })
 }
 
 // Place adds the stack of a request to the profile, with the file if known, the disk

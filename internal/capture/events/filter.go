@@ -293,6 +293,8 @@ type Query struct {
 	Weight string
 	// Shown is set to show each hit with its fields, and to distinguish attach points.
 	Shown bool
+	// ByPoint is set to distinguish attach points.
+	ByPoint bool
 }
 
 // layout returns the layout of a place with the given fields, and the fields to show.

@@ -94,7 +94,7 @@ func (p *Probe) LeaveOut(name, reason string) {
 
 // NeedsCookies reports whether a program must know at which point it runs.
 func (p *Probe) NeedsCookies() bool {
-	return len(p.Places) > 1 || p.ByPoint && len(p.Points) > 1
+	return len(p.Places) > 1 || p.Distinguishes()
 }
 
 // Cookie returns the cookie of a point; see bpf/field.h.
@@ -116,6 +116,23 @@ func (p *Probe) NameOf(point Point) string {
 		return point.Name
 	}
 	return p.Event.Kind.String() + ":" + point.Name
+}
+
+// Distinguishes reports whether hits are of one of several points.
+func (p *Probe) Distinguishes() bool { return p.ByPoint && len(p.Points) > 1 }
+
+// EventOf returns the event that has a point alone, or the other places of the same name. A
+// number that is not a point's belongs to the whole event.
+func (p *Probe) EventOf(point uint64) Event {
+	e := p.Event
+	if !p.Distinguishes() || point >= uint64(len(p.Points)) {
+		return e
+	}
+	e.Name = p.Points[point].Name
+	if e.Kind == Tracepoint || e.Kind == USDT {
+		e.Group, e.Name, _ = strings.Cut(e.Name, ":")
+	}
+	return e
 }
 
 // PointOf returns the point of a cookie; ok is false if there is none.
@@ -170,7 +187,7 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // Resolve returns the attach points of an event and where the fields of q are at each. An
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
-	p = &Probe{Event: e, ByPoint: q.Shown}
+	p = &Probe{Event: e, ByPoint: q.Shown || q.ByPoint}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)

@@ -37,6 +37,10 @@ func (k Kind) String() string { return kinds[k] }
 // InKernel reports whether the event is in the kernel rather than in a file.
 func (k Kind) InKernel() bool { return k <= Kretprobe }
 
+// InStack reports whether the stacks of hits have the name of the function that was hit, as
+// their innermost frame.
+func (k Kind) InStack() bool { return k == Kprobe || k == Uprobe }
+
 // Event is the name of an event. Names can contain the wildcards * and ?.
 type Event struct {
 	Kind Kind

@@ -75,7 +75,7 @@ const (
 
 // Values implements [source.Subject]. It omits the handling time if that is not
 // measured.
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	values := source.Own(
 		profile.ValueType{Type: "samples", Unit: "count"},
 		profile.ValueType{Type: "minor-faults", Unit: "count"},
@@ -90,7 +90,7 @@ func (m *Subject) Values() []source.Value {
 }
 
 // Shown implements [source.Subject].
-func (m *Subject) Shown() int { return len(m.Values()) - 1 }
+func (m *Subject) Shown() int { return len(m.Values(nil)) - 1 }
 
 // Place adds the stack to the profile, with the file of the page on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {

@@ -20,7 +20,7 @@ type Options struct {
 	// cannot be attached.
 	Probe *events.Probe
 	Query events.Query
-	// Every counts one of this many hits on a CPU, with this weight. 0 means 1.
+	// Every counts one of this many hits of a point on a CPU, with this weight. 0 means 1.
 	Every uint64
 	// MaxRate is the maximum number of hits to count per second and CPU; 0 means no
 	// limit.
@@ -51,6 +51,9 @@ func Load(o Options) (*Source, error) {
 			return nil, err
 		}
 		attach.Prepare(spec, variables, o.Probe)
+		if o.Probe.Distinguishes() && o.Every > 1 {
+			spec.Maps[bpf.CountMapSkipped].MaxEntries = uint32(len(o.Probe.Points))
+		}
 	}
 	s := new(Source)
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)
@@ -72,7 +75,7 @@ var programs = attach.Programs{
 
 // counted converts an entry of a count map.
 func counted(k bpf.CountCountKey, v bpf.CountCountValue) (stacks.Key, stacks.Values) {
-	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu}, stacks.Values{Hits: v.Hits, Weight: v.Weight}
+	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: uint64(k.Point)}, stacks.Values{Hits: v.Hits, Weight: v.Weight}
 }
 
 // Negative returns how many hits had a negative weight, which counts as 0.

@@ -44,6 +44,7 @@ type Subject struct {
 	query   events.Query
 	probes  []*events.Probe
 	sources []*Source
+	first   uint8 // index of the first of sources in the run
 }
 
 // Names returns the names of events in full, such as "tracepoint:sched:sched_switch" for
@@ -85,7 +86,9 @@ func (m *Subject) Choose() (err error) {
 	r := attach.Resolver(*m.common.Target, m.MaxProbes)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for _, e := range m.events {
-		p, err := attach.Resolve(r, e, m.query)
+		q := m.query
+		q.ByPoint = !e.Kind.InStack() || e.Kind.InKernel() && m.common.UserOnly
+		p, err := attach.Resolve(r, e, q)
 		if err != nil {
 			return err
 		}
@@ -99,6 +102,7 @@ func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{},
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	m.first = common.Source
 	m.sources, all, err = attach.LoadEach(common, m.probes, func(o probe.Options, p *events.Probe) (*Source, error) {
 		return Load(Options{Options: o, Probe: p, Query: m.query, Every: m.Every, MaxRate: m.MaxRate})
 	})
@@ -112,13 +116,23 @@ const (
 )
 
 // Values returns the hits of all events, the sum of the field if there is one, and, if
-// there are several events, the hits and the sum of each.
-func (m *Subject) Values() []source.Value {
+// there are several events, the hits and the sum of each. The events with the most hits that
+// a pattern matches follow.
+func (m *Subject) Values(store *stacks.Store) []source.Value {
+	values := attach.Values(m.events, m.types()...)
+	if store != nil {
+		values = append(values, m.matchedValues(store)...)
+	}
+	return values
+}
+
+// types are the types of an event's values.
+func (m *Subject) types() []profile.ValueType {
 	types := []profile.ValueType{{Type: "hits", Unit: "count"}}
 	if m.Weight != "" {
 		types = append(types, profile.ValueType{Type: events.FieldName(m.Weight), Unit: "count"})
 	}
-	return attach.Values(m.events, types...)
+	return types
 }
 
 // Shown returns the sum of the field if there is one.
@@ -131,7 +145,7 @@ func (m *Subject) Shown() int {
 
 // Place adds the stack to the profile. If there are several events, the event is on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.Place(p, s, m.events, m.common.UserOnly)
+	return attach.PlaceAt(p, s, m.eventOf(s), m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].
@@ -141,7 +155,7 @@ func (m *Subject) Describe(meta *profile.Meta) {
 		names = append(names, e.String())
 	}
 	meta.Event = strings.Join(names, ", ")
-	meta.Value = m.Values()[m.Shown()].Type // not an event's own
+	meta.Value = m.Values(nil)[m.Shown()].Type // not an event's own
 	if m.Every > 1 {
 		meta.Period = m.Every
 	}
@@ -163,8 +177,8 @@ func (m *Subject) WhyNothing() string {
 }
 
 // Notes returns the places that are left out, and how to read the numbers.
-func (m *Subject) Notes(*stacks.Store) []string {
-	var lines []string
+func (m *Subject) Notes(store *stacks.Store) []string {
+	lines := m.table(store)
 	for _, p := range m.probes {
 		lines = append(lines, attach.Notes(p)...)
 	}

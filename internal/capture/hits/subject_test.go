@@ -18,7 +18,7 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"hits", "size", "kprobe:a hits", "kprobe:a size", "tracepoint:sched:b hits", "tracepoint:sched:b size"}
-	values := m.Values()
+	values := m.Values(nil)
 	if got := source.Types(values); !slices.EqualFunc(got, want, func(v profile.ValueType, name string) bool { return v.Type == name }) {
 		t.Fatalf("got values %v, want %v", got, want)
 	}
@@ -26,7 +26,7 @@ func TestValues(t *testing.T) {
 	for at, want := range [][]int64{{3, 50, 3, 50, 0, 0}, {3, 50, 0, 0, 3, 50}} {
 		var got []int64
 		for _, v := range values {
-			got = append(got, v.Sum(uint8(at), counted))
+			got = append(got, v.Sum(uint8(at), 0, counted))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("event %d: got %v, want %v", at, got, want)

@@ -127,7 +127,7 @@ const (
 )
 
 // Values implements [source.Subject].
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	return attach.Values(m.events,
 		profile.ValueType{Type: "intervals", Unit: "count"},
 		profile.ValueType{Type: "latency", Unit: "nanoseconds"},

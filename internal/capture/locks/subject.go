@@ -198,7 +198,7 @@ func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
 }
 
 // Values implements [source.Subject].
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	return source.Sums(max(len(m.measure), 1), profile.ValueType{Type: "waits", Unit: "count"}, profile.ValueType{Type: "waiting", Unit: "nanoseconds"})
 }
 

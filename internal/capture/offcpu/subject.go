@@ -95,7 +95,7 @@ const (
 )
 
 // Values implements [source.Subject].
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	values := source.Own(
 		profile.ValueType{Type: "waits", Unit: "count"},
 		profile.ValueType{Type: "sleeping", Unit: "nanoseconds"},
@@ -109,7 +109,7 @@ func (m *Subject) Values() []source.Value {
 }
 
 // Shown implements [source.Subject].
-func (m *Subject) Shown() int { return len(m.Values()) - 1 }
+func (m *Subject) Shown() int { return len(m.Values(nil)) - 1 }
 
 // Place adds the stack of a wait to the profile: the stack, without kernel frames if they
 // are not wanted, the wait reason as a frame of its own and, with wakers, the waker's stack

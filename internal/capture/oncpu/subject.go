@@ -148,7 +148,7 @@ const (
 )
 
 // Values implements [source.Subject].
-func (m *Subject) Values() []source.Value {
+func (m *Subject) Values(*stacks.Store) []source.Value {
 	weight := profile.ValueType{Type: m.Specs[0].Name, Unit: "count"}
 	if m.Specs[0].IsTime() {
 		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}

@@ -54,7 +54,7 @@ const (
 )
 
 // Values implements [source.Subject].
-func (*Subject) Values() []source.Value {
+func (*Subject) Values(*stacks.Store) []source.Value {
 	return source.Own(
 		profile.ValueType{Type: "softirqs", Unit: "count"},
 		profile.ValueType{Type: "softirq-time", Unit: "nanoseconds"},

@@ -35,8 +35,9 @@ type Subject interface {
 	Load(probe.Options) ([]Source, error)
 
 	// Values returns the values of a sample, after the sources are attached. The
-	// first is a number of occurrences.
-	Values() []Value
+	// first is a number of occurrences. The values of a store's samples can be
+	// followed by more than without a store.
+	Values(*stacks.Store) []Value
 	// Shown returns the index of the value that outputs show.
 	Shown() int
 	// Place adds the stack of a sample to the profile.
@@ -63,11 +64,13 @@ type Value struct {
 	// Of holds, by index of the source, the indexes of the [stacks.Values] to
 	// add up.
 	Of [][]int
+	// Details are the details of the samples that have the value; nil means all.
+	Details map[uint64]bool
 }
 
-// Sum returns the value for the counts of a source.
-func (v Value) Sum(source uint8, counted stacks.Values) (sum int64) {
-	if int(source) < len(v.Of) {
+// Sum returns the value of a sample with the given source, detail and counts.
+func (v Value) Sum(source uint8, detail uint64, counted stacks.Values) (sum int64) {
+	if int(source) < len(v.Of) && (v.Details == nil || v.Details[detail]) {
 		for _, i := range v.Of[source] {
 			sum += int64(counted[i])
 		}

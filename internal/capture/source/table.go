@@ -37,7 +37,7 @@ func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []str
 // empty line; nil if there are no samples. index is the index of the subject's source in
 // the run.
 func Table(what Subject, index uint8, store *stacks.Store, by string, name func(stacks.Sample) string) []string {
-	values := what.Values()
+	values := what.Values(nil)
 	sums := map[string][]int64{}
 	for sample, counted := range store.Samples {
 		if sample.Source != index {
@@ -48,7 +48,7 @@ func Table(what Subject, index uint8, store *stacks.Store, by string, name func(
 			sums[n] = make([]int64, len(values))
 		}
 		for i, v := range values {
-			sums[n][i] += v.Sum(0, counted)
+			sums[n][i] += v.Sum(0, sample.Detail, counted)
 		}
 	}
 	if len(sums) == 0 {
