@@ -40,7 +40,7 @@ func TestLoadUnwind(t *testing.T) {
 func TestLoadOffCPU(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := offcpu.Load(offcpu.Options{Options: o, States: offcpu.AllStates, ByWaker: true})
+		s, err := offcpu.Load(o, offcpu.Config{States: offcpu.AllStates, WakerStacks: true})
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func TestLoadOffCPU(t *testing.T) {
 func TestLoadFaults(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := faults.Load(faults.Options{Options: o})
+		s, err := faults.Load(o, faults.Config{})
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func TestLoadFaults(t *testing.T) {
 func TestLoadBlockIO(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := blockio.Load(blockio.Options{Options: o})
+		s, err := blockio.Load(o, blockio.Config{})
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func TestLoadAlloc(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
 		// Instead of a timeline, which makes no difference.
-		s, err := alloc.Load(alloc.Options{Options: o, Live: o.Timeline})
+		s, err := alloc.Load(o, alloc.Config{Live: o.Timeline})
 		if err != nil {
 			return nil, err
 		}
