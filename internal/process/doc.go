@@ -1,9 +1,9 @@
-// Package process tracks the processes of the machine: what they mapped where and when,
-// and from which file. It does not know stacks, symbols or profiles.
+// Package process tracks the machine's processes: which files they mapped, where and when. It
+// does not know stacks, symbols or profiles.
 //
 // A [Table] has two inputs. The kernel's sideband records (see [Sideband]) report changes
 // from the moment the profiler listens. Earlier mappings are read from /proc, once per
-// process and only for processes that are asked about. Records and stacks arrive through
+// process and only for processes that are looked up. Records and stacks arrive through
 // channels without a common order, so every lookup is by time (CLOCK_MONOTONIC, in
 // nanoseconds).
 //

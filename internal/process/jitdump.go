@@ -48,7 +48,7 @@ type inheritedDumps struct {
 	until uint64 // CLOCK_MONOTONIC ns
 }
 
-// dumpFile is a followed jitdump file, with a copy of the records that matter.
+// dumpFile is a followed jitdump file, with a copy of the records that names need.
 type dumpFile struct {
 	file  *File
 	scan  jitdump.Scanner
@@ -101,8 +101,7 @@ func isJITDump(name string) bool {
 	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
 }
 
-// Tables returns what was read so far. It does not change later, and other goroutines may
-// read it.
+// Tables returns a snapshot of the records read so far. Other goroutines may read it.
 func (d *JITDumps) Tables() JITTables {
 	var t JITTables
 	if d == nil {
@@ -149,8 +148,8 @@ func (f *dumpFile) incomplete() error {
 	return nil
 }
 
-// update reads what was appended to the file, but not much more than budget bytes. It
-// reports whether the file changed.
+// update reads the data appended to the file, but not much more than budget bytes. It reports
+// whether the file changed.
 func (f *dumpFile) update(patience *answer.Patience, nspid int, uid uint32, budget int64) (grew bool) {
 	if f.fatal {
 		return false
@@ -176,7 +175,7 @@ func (f *dumpFile) update(patience *answer.Patience, nspid int, uid uint32, budg
 		return grew
 	}
 	for left := budget; ; {
-		part := min(left, dumpStep/filePart) // limits the memory for what is kept
+		part := min(left, dumpStep/filePart) // limits the memory for records
 		f.err = f.read(in, nspid, st.Size, part)
 		if left -= part; f.err != nil || !f.more || left <= 0 {
 			return grew
@@ -264,8 +263,8 @@ func (f *File) sameInode(o *File) bool {
 	return f.Key.Maj == o.Key.Maj && f.Key.Min == o.Key.Min && f.Key.Ino == o.Key.Ino
 }
 
-// update reads up to budget bytes of the files of d, and subtracts what it read or skipped.
-// It reports whether one of them grew.
+// update reads up to budget bytes of the files of d, and subtracts the number of bytes read
+// or skipped from budget. It reports whether one of them grew.
 func (j *jitDumps) update(d *JITDumps, budget *int64) (grew bool) {
 	for _, f := range d.files {
 		before := f.scan.Offset()
@@ -360,7 +359,8 @@ func (t *Table) jitDumpsOf(pid int, i *image) *JITDumps {
 		if k+1 < len(line) {
 			m.inherit(m.pid, line[k+1].dumps)
 		}
-		// Without a whole line, the others lack ancestors that are near enough to them.
+		// If line is not whole, only i has enough ancestors. The others inherit again when
+		// they are looked up.
 		m.inherited = whole || k == 0
 		t.followDumps(m.pid, m.image)
 	}

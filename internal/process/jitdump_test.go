@@ -52,7 +52,7 @@ func newPatientTable() *Table {
 	return t
 }
 
-// flush appends what was written to the file.
+// flush appends the new bytes to the file.
 func (d *dumper) flush() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

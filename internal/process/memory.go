@@ -41,7 +41,8 @@ func (m *Memory) Read(b []byte, addr uint64) error {
 	return nil
 }
 
-// readMemory reads size bytes. Their buffer is its own: a read that hangs may end later.
+// readMemory reads size bytes. It allocates its own buffer, because a read that hangs may end
+// after the caller has given up.
 func readMemory(pid, size int, addr uint64) ([]byte, error) {
 	b := make([]byte, size)
 	local := []unix.Iovec{{Base: &b[0]}}

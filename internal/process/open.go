@@ -126,7 +126,7 @@ func (s source) root(v *answer.Visit, key FileKey, path string) string {
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = unix.Close(fd) }() // likewise
+	defer func() { _ = unix.Close(fd) }() // O_PATH
 	if st, err := safeopen.Look(v, fd); err != nil || !sameFile(st, key) {
 		return ""
 	}

@@ -69,7 +69,7 @@ func (m *PerfMap) at(time uint64) *PerfMap {
 	return m
 }
 
-// update copies what was appended to the file, unless the file was rewritten.
+// update copies the data appended to the file, unless the file was rewritten.
 func (m *PerfMap) update() (rewritten bool) {
 	st, err := m.file.Now()
 	if err != nil {
@@ -125,8 +125,8 @@ type perfMaps struct {
 	missed   time.Time // when missing maps were last looked for
 }
 
-// missingEvery is how often missing maps are looked for. Most programs with a JIT never
-// write one.
+// missingEvery is the time between two searches for missing maps. Most programs with a JIT
+// never write one.
 const missingEvery = time.Second
 
 // open starts to follow the map of process pid.
@@ -142,7 +142,7 @@ func (p *perfMaps) open(pid int) *PerfMap {
 	return m
 }
 
-// find opens the map if it exists by now, even if the process has just ended.
+// find opens the map if it exists now, even if the process has just ended.
 func (p *perfMaps) find(m *PerfMap) {
 	m.file, m.err = openPerfMap(p.patience, m.pid)
 	if m.file == nil && m.place != nil && !errors.Is(m.err, answer.ErrNone) {
@@ -191,8 +191,8 @@ func (p *perfMaps) follow(fn func(pid int)) {
 }
 
 // leave copies the rest of the map of process pid, which has ended or executed another
-// program, and stops following it. A missing map may exist by now: Java's
-// DumpPerfMapAtExit writes it at the end.
+// program, and stops following it. A missing map may have appeared: Java's DumpPerfMapAtExit
+// writes it at the end.
 func (p *perfMaps) leave(pid int) {
 	m := p.followed[pid]
 	if m == nil {

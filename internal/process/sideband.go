@@ -28,9 +28,9 @@ type listener struct {
 	ring  *perfevent.Ring
 }
 
-// OpenSideband starts to listen on the given CPUs, each with a ring of pages data pages
-// (a power of two). CPUs that are offline by now are skipped. If cgroups is set, it also
-// receives [perfevent.Cgroup] records, where the kernel has them.
+// OpenSideband starts to listen on the given CPUs, each with a ring of pages data pages (a
+// power of two). CPUs that have gone offline are skipped. If cgroups is set, it also receives
+// [perfevent.Cgroup] records, where the kernel has them.
 func OpenSideband(cpus []int, pages int, cgroups bool) (*Sideband, error) {
 	s := &Sideband{pages: pages, cgroups: cgroups, cpus: map[int]listener{}}
 	for _, cpu := range cpus {

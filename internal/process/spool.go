@@ -26,14 +26,14 @@ const spoolLimit = 256 << 20
 func (s *spool) append(r io.Reader, n int64) (copied int64, err error) {
 	if s.file == nil {
 		if s.file, err = tempfile.Create(); err != nil {
-			return 0, fmt.Errorf("keep a copy of the names of compiled code: %w", err)
+			return 0, fmt.Errorf("copy names of JIT-compiled code: %w", err)
 		}
 	}
 	room := s.limit - s.size
 	copied, err = io.Copy(io.NewOffsetWriter(s.file, s.size), io.LimitReader(r, min(n, room)))
 	s.size += copied
 	if err != nil {
-		return copied, fmt.Errorf("keep a copy of the names of compiled code: %w", err)
+		return copied, fmt.Errorf("copy names of JIT-compiled code: %w", err)
 	}
 	if n > room {
 		return copied, fmt.Errorf("copy names of JIT-compiled code: more than %d bytes", s.limit)

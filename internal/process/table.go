@@ -55,7 +55,7 @@ type Location struct {
 	MapStart, MapLimit, MapOffset uint64
 	// PerfMap may name the code; it is set only for KindAnon.
 	PerfMap *PerfMap
-	// JITDumps may name it, too, or are nil; they are set only for KindAnon.
+	// JITDumps may name the code too. It may be nil, and is set only for KindAnon.
 	JITDumps *JITDumps
 }
 
@@ -252,10 +252,10 @@ func (t *Table) load(pid int, time uint64, incomplete func(*image) bool) *image 
 	return i
 }
 
-// read reads the base of i, an image of process pid, from /proc: through the process it
-// began with or, if that is gone or runs another program by now, through pid. The order
-// matters for short-lived children, which share their parent's image only between fork
-// and exec. It reports whether the process is gone.
+// read reads the base of i, an image of process pid, from /proc: through the process that had
+// it first or, if that process is gone or runs another program, through pid. The order
+// matters for short-lived children, which share their parent's image only between fork and
+// exec. It reports whether the process is gone.
 func (t *Table) read(pid int, i *image) (gone bool) {
 	i.failed = true
 	b := i.base
@@ -346,9 +346,9 @@ func readMaps(pid int) ([]procfs.Map, error) {
 	return maps, err
 }
 
-// Invalidate reports that records were lost, so that known mappings of running processes
-// may be stale. The table reads each process again when it is next asked about. For
-// processes that are gone by then, it keeps the known state.
+// Invalidate reports that records were lost, so that known mappings of running processes may
+// be stale. The table reads each process again at the next lookup in it. For processes that
+// are gone by then, it keeps the known state.
 func (t *Table) Invalidate() {
 	for pid, i := range t.images {
 		t.invalidate(pid, i)
@@ -440,15 +440,15 @@ func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 	return i.perfMap.at(time)
 }
 
-// findPerfMap sets i's perf map, and the ones of the ancestors that it looks at.
+// findPerfMap sets the perf map of i, and of the ancestors that it visits.
 func (t *Table) findPerfMap(pid int, i *image) {
 	type child struct {
 		pid int
 		*image
 		parent *image
 	}
-	var without []child             // children without a map of their own, i first
-	for a := i; a.perfMap == nil; { // ends in a circle of parents, too
+	var without []child             // children without their own map, i first
+	for a := i; a.perfMap == nil; { // also ends in a cycle of parents
 		if t.images[pid] != a {
 			a.perfMap = &PerfMap{err: ErrFileGone} // the map there now belongs to another program
 			break
@@ -482,7 +482,7 @@ func (t *Table) imageAtFork(i *image) *image {
 	return parent
 }
 
-// FollowJIT reads what was appended to the perf maps and jitdump files of processes that were
+// FollowJIT reads the data appended to the perf maps and jitdump files of processes that were
 // sampled in JIT code. It calls the function of [Table.OnReplaced] if the JIT may have placed
 // other code at the same addresses: if a map was rewritten, or a jitdump file grew, and
 // regularly for processes with a jitdump file, since a JIT may write it late: at first every

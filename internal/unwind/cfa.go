@@ -55,7 +55,7 @@ type state struct {
 	// PLT expression, whose base is the stack pointer.
 	cfa operand
 	// offset is the last CFA in the form register plus offset. After an expression, an
-	// instruction that changes only one of them takes the other from here.
+	// instruction that changes only one of them uses the other from here.
 	offset operand
 	plt    uint8
 	isPLT  bool

@@ -9,10 +9,11 @@
 // variant of .debug_frame that the Linux Standard Base defines for exceptions; nearly every
 // program has it.
 //
-// [Compile] executes these programs and keeps for each address what a profiler needs: the
-// CFA, the caller's frame pointer and the return address, as a [Rule]. A few hundred rules
-// describe a whole library, so an address costs four bytes ([Row]). Special rules mark
-// addresses without a table, frames that no rule can express, and the end of the stack.
+// [Compile] executes these programs. For each address, it keeps the parts that a profiler
+// needs as a [Rule]: the CFA, the caller's frame pointer and the return address. A few
+// hundred rules describe a whole library, so an address costs four bytes ([Row]). Special
+// rules mark addresses without a table, frames that no rule can express, and the end of the
+// stack.
 //
 // [Walker] walks a stack with such tables. It is the readable reference for the kernel's
 // walker, so read it first, then rule.go and table.go.

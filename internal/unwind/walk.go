@@ -92,7 +92,7 @@ type cursor struct {
 	// frame that a signal interrupted. Otherwise only the program counter, stack pointer
 	// and frame pointer are known, and the program counter is a return address.
 	exact bool
-	// base is whether the base register is known nevertheless.
+	// base is whether the base register is known even if exact is false.
 	base bool
 }
 
@@ -140,8 +140,8 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if !ok {
 		return end, false
 	}
-	// The caller's frame is above this one. The stack pointers may be equal only if the
-	// function was interrupted before it changed its own.
+	// The caller's frame is above this one. Their stack pointers may be equal only if the
+	// function was interrupted before it used the stack.
 	sp := c.regs.R[c.arch.sp]
 	if cfa < sp || cfa == sp && !c.exact {
 		return EndNotGrowing, false

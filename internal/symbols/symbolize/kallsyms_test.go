@@ -146,7 +146,7 @@ func TestKernelOfThisMachine(t *testing.T) {
 	}
 	for i, addr := range addrs {
 		if len(frames[i]) == 1 && frames[i][0].Module == "bpf" {
-			continue // above the last symbol, so added meanwhile
+			continue // above the last symbol, so added in the meantime
 		}
 		if len(frames[i]) != 1 || frames[i][0].Offset != 0 || !slices.Contains(names[addr], frames[i][0].Name) {
 			t.Errorf("%#x: got %+v, want one of %v", addr, frames[i], names[addr])
@@ -182,7 +182,7 @@ func BenchmarkKernel(b *testing.B) {
 		testenv.Skip(b, "needs root: %v", err)
 	}
 	addrs := kernelAddresses(b, k, 1000)
-	// Read a copy, too, because the kernel takes long to generate the table.
+	// Also read a copy, because the kernel takes long to generate the table.
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
 		b.Fatal(err)

@@ -26,9 +26,9 @@ type Loader struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// mu guards the fields from rules to stats. Exported methods lock it. Unexported
-	// methods need it held, unless their comment says that they lock it. pages has a
-	// lock of its own, which nothing holds while it locks mu.
+	// mu guards the fields from rules to stats. Exported methods lock it. Unexported methods
+	// need it held, unless their comment says that they lock it. pages has a separate lock;
+	// mu is never locked while that is held.
 	mu        sync.Mutex
 	idle      sync.Cond // signals that nothing is queued, compiled or reloaded
 	working   sync.WaitGroup
@@ -83,11 +83,10 @@ type proc struct {
 	image uint64
 	// past marks a [Past], which never has an entry.
 	past bool
-	// sources holds the process's mappings. layout is what the kernel's walker has for
-	// them, or nil.
+	// sources holds the process's mappings. layout is their layout in the kernel, or nil.
 	sources []process.Mapping
 	layout  *layout
-	// wait is what delays a layout for sources, or nil.
+	// wait is the reason why sources have no layout yet, or nil.
 	wait *wait
 	cut  bool // it has more mappings than fit
 	late bool // there was no room for them at first
@@ -487,7 +486,7 @@ func (l *Loader) fail(err error) {
 	}
 }
 
-// Stats counts what a loader did and what it left out.
+// Stats counts a loader's work, and the data that it left out.
 type Stats struct {
 	// Tables and Bytes describe the files that currently have tables. NoTable is the
 	// number of files without unwind information.

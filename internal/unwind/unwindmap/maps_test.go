@@ -50,7 +50,7 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 	l.Wait(ctx)
 }
 
-// The kernel's maps contain what the loader wrote.
+// The kernel's maps contain the loader's data.
 func TestMaps(t *testing.T) {
 	testenv.EveryKernel(t)
 	l := open(t, Options{Few: true})
