@@ -79,7 +79,7 @@ func called(b *cfg.Block, addr uint64) bool {
 	return false
 }
 
-// returns returns the most executed return instruction of each function.
+// returns finds the most executed return instruction of each function.
 func (g *graph) returns() map[*cfg.Function]uint64 {
 	most, at := map[*cfg.Function]float64{}, map[*cfg.Function]uint64{}
 	for i, b := range g.blocks {
