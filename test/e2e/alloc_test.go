@@ -116,8 +116,8 @@ func TestAllocCommand(t *testing.T) {
 	}
 }
 
-// Samples are independent, and weighted so that the sums are those of the program. The bounds
-// are those of their distribution.
+// Samples are independent, and weighted so that the expected sums equal the program's. The
+// bounds follow from the distribution of the sums.
 func TestAllocSampling(t *testing.T) {
 	testenv.Root(t)
 	const rate, small = 1000, 300

@@ -128,8 +128,8 @@ type Stats struct {
 	CrowdedTargets uint64
 	// Outcomes is the number of hits, and Counted the sum of the windows of each jump.
 	Outcomes, Counted uint64
-	// Open is the total time during which windows counted, and Disturbed the one during
-	// which probes were attached, being attached or being detached.
+	// Open is the total time during which windows counted, and Disturbed the total time
+	// during which probes were attached, being attached or being detached.
 	Open, Disturbed time.Duration
 	// LongestStall is the longest time that a thread waited uninterruptibly in the kernel
 	// while there were probes, for any reason, and Stalls the number of windows in

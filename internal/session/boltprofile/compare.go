@@ -48,7 +48,7 @@ const shortest = 100 * time.Millisecond
 
 // compare compares the CPU times of two programs that ran in turn: original[i] and
 // optimized[i] are neighbors, so that slow changes of the machine's speed affect both.
-// The interval is the one of the sign test, which assumes nothing of the distribution.
+// The interval is from the sign test, which assumes nothing about the distribution.
 func compare(original, optimized []time.Duration) comparison {
 	n := min(len(original), len(optimized))
 	rank := signRank(n)
