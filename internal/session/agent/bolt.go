@@ -69,9 +69,9 @@ type bolter struct {
 	collect func(context.Context, boltprofile.Options) (boltprofile.Collected, error)
 	changed chan struct{} // receives when there are new options
 
-	mu    sync.Mutex
-	state boltState
-	told  map[string]bool // messages
+	mu      sync.Mutex
+	state   boltState
+	printed map[string]bool // messages
 }
 
 // boltState is the state that the metrics show.
@@ -174,7 +174,7 @@ func (b *bolter) window(ctx context.Context, o Bolt, program string) {
 		s.idle++
 	case err != nil:
 		s.failed++
-		b.tell(fmt.Sprintf("no branch profile of %s: %s", plain.Terminal(program), plain.Error(err)))
+		b.printOnce(fmt.Sprintf("no branch profile of %s: %s", plain.Terminal(program), plain.Error(err)))
 	default:
 		s.added++
 		s.samples += c.Samples
@@ -211,23 +211,23 @@ func (b *bolter) profile(ctx context.Context, o Bolt, dir boltDir, program strin
 		b.state.files, b.state.bytes = int64(len(names)), size
 	}
 	if fresh {
-		b.tell("branch profile: " + plain.Terminal(path))
+		b.printOnce("branch profile: " + plain.Terminal(path))
 	}
 	return c, err
 }
 
-// maxTold limits the messages that are remembered.
-const maxTold = 1000
+// maxPrinted limits the messages that are remembered.
+const maxPrinted = 1000
 
-// tell prints a message once. Otherwise it would print the same message in every period.
-func (b *bolter) tell(text string) {
-	if b.told[text] || len(b.told) >= maxTold {
+// printOnce prints a message once. Otherwise it would print the same message in every period.
+func (b *bolter) printOnce(text string) {
+	if b.printed[text] || len(b.printed) >= maxPrinted {
 		return
 	}
-	if b.told == nil {
-		b.told = map[string]bool{}
+	if b.printed == nil {
+		b.printed = map[string]bool{}
 	}
-	b.told[text] = true
+	b.printed[text] = true
 	b.warn(text)
 }
 
