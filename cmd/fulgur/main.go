@@ -266,7 +266,7 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	if err != nil {
 		return nil, usageError{clarify(err)}
 	}
-	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
+	selected, ok := reflect.TypeAssert[command](parsed.Selected().Target.Addr())
 	if !ok {
 		return nil, fmt.Errorf("%s is not a command", parsed.Command())
 	}

@@ -175,8 +175,8 @@ func (i *image) lookup(addr, time uint64) (mapping, bool) {
 	if mapped && m.from <= time {
 		return m, true
 	}
-	for n := len(i.past) - 1; n >= 0; n-- {
-		if p := i.past[n]; p.start <= addr && addr < p.limit && p.from <= time && time < p.until {
+	for _, p := range slices.Backward(i.past) {
+		if p.start <= addr && addr < p.limit && p.from <= time && time < p.until {
 			return p, true
 		}
 	}

@@ -120,8 +120,7 @@ func (*Subject) WhyNothing() string { return "the target had no page faults" }
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := source.ByFile(m, m.index, store, m.mounts)
 	if err := m.source.Untimed(); err != nil {
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			err = errno
 		}
 		lines = append(lines, fmt.Sprintf("no fault latency: the kernel does not allow tracing of handle_mm_fault (%s)", plain.Error(err)))

@@ -118,7 +118,7 @@ func (n *Names) unnamedSamples(of iter.Seq2[stacks.Sample, stacks.Values]) map[s
 	for i, node := range n.store.Nodes[1:] {
 		codes := below[node.Parent]
 		if code := n.store.Frames[node.Frame].Code; !named(n.found[node.Frame]) && !slices.Contains(codes, code) {
-			codes = append(codes[:len(codes):len(codes)], code)
+			codes = append(slices.Clip(codes), code)
 		}
 		below[i+1] = codes
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -142,9 +143,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.t.Errorf("got a request %s of type %q", request.Method, kind)
 	}
 	a := r.receive(q)
-	for name, values := range a.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.Header)
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)

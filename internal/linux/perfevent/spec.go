@@ -37,12 +37,7 @@ func (s Spec) HasCPU(cpu int) bool {
 	if s.CPUs == nil {
 		return true
 	}
-	for _, c := range s.CPUs {
-		if c == cpu {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.CPUs, cpu)
 }
 
 // IsTime reports whether the event counts nanoseconds, which makes a sample's period a

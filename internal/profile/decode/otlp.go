@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -485,9 +486,9 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 	}
 	f.Kind = kindOfFrame(kind, m.path, f.Address)
 	var ids []profile.FrameID
-	for i := len(lines) - 1; i >= 0; i-- {
+	for i, line := range slices.Backward(lines) {
 		f.Inlined = i < len(lines)-1
-		c.line(lines[i], &f)
+		c.line(line, &f)
 		ids = append(ids, c.Frame(f))
 	}
 	if len(lines) == 0 {

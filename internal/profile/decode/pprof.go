@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,8 +146,7 @@ func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 		return []model.Frame{f}
 	}
 	frames := make([]model.Frame, 0, len(l.Line))
-	for i := len(l.Line) - 1; i >= 0; i-- {
-		line := l.Line[i]
+	for i, line := range slices.Backward(l.Line) {
 		f.Function, f.Line, f.Inlined = 0, int(line.Line), i < len(l.Line)-1
 		if fn := line.Function; fn != nil {
 			f.Function = c.Function(model.Function{

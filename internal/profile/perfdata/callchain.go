@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -223,8 +224,8 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID, end p
 	for _, f := range unwound {
 		c.frames = append(c.frames, c.user(layout, profile.Frame{Address: f.PC, Return: !f.Exact}))
 	}
-	for i := len(c.frames) - 1; i >= 0; i-- {
-		stack = c.out.Push(stack, c.frames[i])
+	for _, f := range slices.Backward(c.frames) {
+		stack = c.out.Push(stack, f)
 	}
 	return stack, end
 }

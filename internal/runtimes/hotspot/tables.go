@@ -78,8 +78,8 @@ func (p *pages) text(addr uint64) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if i := bytes.IndexByte(b, 0); i >= 0 {
-			return string(append(s, b[:i]...)), nil
+		if text, _, ok := bytes.Cut(b, []byte{0}); ok {
+			return string(append(s, text...)), nil
 		}
 		s = append(s, b...)
 	}

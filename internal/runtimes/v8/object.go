@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -94,10 +95,8 @@ func (h *heap) typed(object uint64, n int, types ...int) (words, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range types {
-		if t == is {
-			return b, nil
-		}
+	if slices.Contains(types, is) {
+		return b, nil
 	}
 	return nil, fmt.Errorf("%w: type %d instead of %v", errLayout, is, types)
 }

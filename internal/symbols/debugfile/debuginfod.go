@@ -42,7 +42,7 @@ type downloads struct {
 // newDownloads reads the environment. It returns nil if no servers are set.
 func newDownloads(getenv func(string) string, client *http.Client) (*downloads, error) {
 	d := &downloads{client: client, timeout: defaultTimeout, maxSize: maxDownload}
-	for _, server := range strings.Fields(getenv("DEBUGINFOD_URLS")) {
+	for server := range strings.FieldsSeq(getenv("DEBUGINFOD_URLS")) {
 		if strings.HasPrefix(server, "ima:") {
 			continue // signature settings for the following servers, which we ignore
 		}

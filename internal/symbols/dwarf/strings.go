@@ -58,8 +58,8 @@ func (s *stringTable) read(off uint64) (string, error) {
 	if err := s.pages.read(b, off); err != nil {
 		return "", err
 	}
-	if n := bytes.IndexByte(b, 0); n >= 0 {
-		return string(b[:n]), nil
+	if text, _, ok := bytes.Cut(b, []byte{0}); ok {
+		return string(text), nil
 	}
 	return s.cstring(off)
 }

@@ -47,8 +47,8 @@ func (t *StringTable) At(i uint64) []byte {
 	}
 	if i >= t.start && i-t.start < uint64(len(t.window)) {
 		rest := t.window[i-t.start:]
-		if end := bytes.IndexByte(rest, 0); end >= 0 {
-			return rest[:end]
+		if text, _, ok := bytes.Cut(rest, []byte{0}); ok {
+			return text
 		}
 	}
 	n := min(maxString, t.size-i)
