@@ -94,7 +94,7 @@ type merger struct {
 	sources []source[Line]
 	runs    []*os.File
 
-	basic, branches string // names of inputs with S lines, and with lines of branches
+	basic, branches string // names of inputs with S lines, and with branches
 }
 
 func (m *merger) close() {

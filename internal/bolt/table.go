@@ -25,7 +25,7 @@ type record struct {
 const recordSize = 24
 
 // compareKeys orders keys by binary, from, to and end. A trace from suspected duplicates
-// comes after the same trace without them.
+// comes right after the same trace from other records.
 func compareKeys(a, b record) int {
 	return cmp.Or(
 		cmp.Compare(a.binary>>1, b.binary>>1),

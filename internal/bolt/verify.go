@@ -40,7 +40,7 @@ func (e *OtherCodeError) Error() string {
 	if e.BuildID != "" {
 		id = "although build ID " + e.BuildID + " may be the same"
 	}
-	return fmt.Sprintf("%s is not the code that ran (%s): %.0f %% of the recorded branches start where it has no branch instruction; give the file that ran",
+	return fmt.Sprintf("%s is not the code that ran (%s): %.0f %% of the recorded branches start where it has no branch instruction; use the file that ran",
 		e.Name, id, 100*share(e.Wrong, e.Branches))
 }
 

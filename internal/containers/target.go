@@ -148,10 +148,10 @@ func (f *Finder) groups(h hierarchy, by profile.Grouping) (list []ownedGroup, er
 			return nil
 		}
 		if n++; n > maxCgroups {
-			return fmt.Errorf("more than %d cgroups in %s: give the path of the cgroup instead", maxCgroups, h.mountpoint)
+			return fmt.Errorf("more than %d cgroups in %s: use the path of the cgroup instead", maxCgroups, h.mountpoint)
 		}
 		if time.Since(begin) > maxSearch {
-			return fmt.Errorf("%s has too many cgroups to search in %s: give the path of the cgroup instead", h.mountpoint, maxSearch)
+			return fmt.Errorf("%s has too many cgroups to search in %s: use the path of the cgroup instead", h.mountpoint, maxSearch)
 		}
 		own := "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.mountpoint), "/")
 		o := f.Owner(own)
@@ -200,7 +200,7 @@ func ambiguous(by profile.Grouping, name string, groups []Group) error {
 	for _, g := range groups[:min(len(groups), maxListed)] {
 		list = append(list, g.Path)
 	}
-	return fmt.Errorf("%d %ss match %q: give the cgroup of one: %s", len(groups), by, name, strings.Join(list, ", "))
+	return fmt.Errorf("%d %ss match %q: use one of their cgroups instead: %s", len(groups), by, name, strings.Join(list, ", "))
 }
 
 func notFound(by profile.Grouping, name string, seen []string) error {

@@ -37,7 +37,7 @@ type programKey struct {
 	epoch uint64
 }
 
-// Membership leads to the owner of a process, which may still be being looked up. It is safe
+// Membership is the owner of a process, whose lookup may not have finished yet. It is safe
 // for concurrent use.
 type Membership struct {
 	ready chan struct{}
@@ -50,9 +50,9 @@ type Membership struct {
 	owner profile.Owner
 }
 
-// Owner returns the owner. It waits for it a few seconds at most; after that, the owner is
-// unknown, as for a nil Membership. If no container was found, Owner looks again, because the
-// runtime may have written its files late.
+// Owner returns the owner. It waits a few seconds at most until the owner is known; after
+// that, and for a nil Membership, it returns an unknown owner. If no container was found,
+// Owner looks again, because the runtime may have written its files late.
 func (m *Membership) Owner() profile.Owner {
 	if m == nil {
 		return profile.Owner{Unknown: true}
@@ -90,7 +90,7 @@ func (m *Membership) await() bool {
 	}
 }
 
-// maxWaits limits the total time that callers of [Membership.Owner] wait at a stretch.
+// maxWaits is the burst of the [budget] of time that callers of [Membership.Owner] wait.
 const maxWaits = 5 * time.Second
 
 // maxWaiting limits the queued lookups. Other cgroups are looked up with their next sample.
@@ -256,7 +256,7 @@ func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
 	}
 }
 
-// generation is the number of memberships in a generation.
+// generation is the maximum number of memberships in a generation.
 const generation = 1 << 13
 
 // generations is a cache of the memberships that were used in the current generation or the

@@ -3,10 +3,11 @@
 //
 // Breakpoints are written at these addresses, so a function is used only if the addresses are
 // beyond doubt. Its symbol gives the start and the size. A linear sweep decodes its
-// instructions, and must end at the function's end. All jumps into the function, and all
-// addresses that the processor is known to have executed ([Program.Check]), must be the start
-// of an instruction. A function must not call an address inside itself, because data may
-// follow such calls. A function that fails any of these checks is left out.
+// instructions, and must end at the function's end. Jumps into the function, as far as they
+// are known, and addresses that the processor is known to have executed ([Program.Check])
+// must lead to the start of an instruction. A function must not call an address inside
+// itself, because data may follow such calls. A function that fails any of these checks is
+// left out.
 package cfg
 
 import (

@@ -24,7 +24,7 @@ type attempts struct {
 	first time.Time // when it first failed
 	next  time.Time // when to try again
 	times int
-	// alone is the number of failures before which other entries were accepted since the last
+	// alone counts the failures before which another entry was accepted since the previous
 	// failure. success is schedule.success as of the last failure.
 	alone   int
 	success uint64

@@ -159,7 +159,7 @@ func (d *Delivery) accepted(e *spool.Entry, answer otlpclient.Answer, size int) 
 		d.report(fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
 	case d.down:
 		d.down = false
-		d.log("the back end takes profiles again")
+		d.log("the back end accepts profiles again")
 	}
 }
 

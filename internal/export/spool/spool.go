@@ -94,7 +94,7 @@ func Open(dir string, limit int64) (s *Spool, found Found, err error) {
 		return s, found, err
 	}
 	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return s, found, errors.New("another fulgur uses it")
+		return s, found, errors.New("in use by another fulgur")
 	}
 	if info, err := s.root.Lstat(aliveName); err == nil {
 		found.Stopped = info.ModTime()

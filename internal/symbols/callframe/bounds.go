@@ -95,7 +95,7 @@ func neighborsEH(eh *Section, addrs []uint64) ([]neighbors, error) {
 
 // scan reads the whole section for the neighbors of addrs, which must be sorted.
 func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
-	// slots[i] holds the last function that begins above addrs[i-1] and at or below addrs[i],
+	// found[i] holds the last function that begins above addrs[i-1] and at or below addrs[i],
 	// and the start of the first such function.
 	type slot struct {
 		last  FDE

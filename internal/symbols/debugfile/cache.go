@@ -68,7 +68,7 @@ func (c cache) lookup(id string) (string, error) {
 		return name, nil
 	}
 	if time.Since(info.ModTime()) <= c.control(missFile, defaultMiss) {
-		return "", fmt.Errorf("no server had it when asked at %s (cached in %s)", info.ModTime().Format(time.TimeOnly), name)
+		return "", fmt.Errorf("no server had the file at %s (cached in %s)", info.ModTime().Format(time.TimeOnly), name)
 	}
 	c.remove(name)
 	return "", nil

@@ -144,8 +144,8 @@ func inMerged(name string) bool {
 	return false
 }
 
-// hasDebugInfo returns an error for a file without symbols and debug info. A link may lead
-// back to the stripped binary itself.
+// hasDebugInfo returns an error for a file with neither symbols nor debug info. A link may
+// lead back to the stripped binary itself.
 func hasDebugInfo(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {

@@ -141,7 +141,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	defer cancel(nil)
 	if d.maxTime > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, d.maxTime, fmt.Errorf("takes more than the %v of DEBUGINFOD_MAXTIME", d.maxTime))
+		ctx, stop = context.WithTimeoutCause(ctx, d.maxTime, fmt.Errorf("took longer than the %v of DEBUGINFOD_MAXTIME", d.maxTime))
 		defer stop()
 	}
 	progress := new(atomic.Int64)
@@ -182,7 +182,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 }
 
 func (d *downloads) tooLarge() error {
-	return fmt.Errorf("is larger than %d bytes (DEBUGINFOD_MAXSIZE allows more)", d.maxSize)
+	return fmt.Errorf("is larger than %d bytes (raise DEBUGINFOD_MAXSIZE)", d.maxSize)
 }
 
 // store writes a file into the cache, where it appears complete or not at all.
@@ -221,7 +221,7 @@ func (d *downloads) watch(ctx context.Context, cancel context.CancelCauseFunc, p
 		}
 		now := progress.Load()
 		if now-last < minProgress {
-			cancel(fmt.Errorf("the server sends less than %d KiB in %v (DEBUGINFOD_TIMEOUT allows more)", minProgress>>10, d.timeout))
+			cancel(fmt.Errorf("the server sent less than %d KiB in %v (raise DEBUGINFOD_TIMEOUT)", minProgress>>10, d.timeout))
 			return
 		}
 		last = now

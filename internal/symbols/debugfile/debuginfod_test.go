@@ -106,7 +106,7 @@ func TestDownload(t *testing.T) {
 			found(t, f, err, "/", want, tt.problem)
 			f, err = newFinder(t, Config{Getenv: environment(vars)}).Debug(t.Context(), b)
 			if tt.empty {
-				tt.problem = "no server had it when asked at "
+				tt.problem = "no server had the file at "
 			}
 			found(t, f, err, "/", want, tt.problem)
 
@@ -149,7 +149,7 @@ func TestStalled(t *testing.T) {
 	}{
 		{"during the body", time.Millisecond, 0, stalled, "less than 100 KiB in 1ms"},
 		{"before the response", time.Millisecond, 0, silent, "less than 100 KiB in 1ms"},
-		{"above the maximum time", 0, time.Millisecond, stalled, "more than the 1ms of DEBUGINFOD_MAXTIME"},
+		{"above the maximum time", 0, time.Millisecond, stalled, "longer than the 1ms of DEBUGINFOD_MAXTIME"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, tt.handler)

@@ -113,7 +113,7 @@ func packages(root string, paths []string) map[string]string {
 }
 
 // isLocal reports whether a path is reserved for local files, according to the Filesystem
-// Hierarchy Standard. No package owns them, so looking for it would read the whole database
+// Hierarchy Standard. No package owns such files, so a search would read the whole database
 // in vain.
 func isLocal(name string) bool {
 	for _, dir := range []string{"/home/", "/root/", "/run/", "/srv/", "/tmp/", "/usr/local/", "/var/tmp/"} {

@@ -10,8 +10,8 @@ import (
 // innermost call. The position of a call is the address of an instruction in the
 // calling function, its parentPc, which leads to the next outer call.
 
-// maxGoInlines bounds the calls at an address. The compiler's inlining budget keeps far
-// below.
+// maxGoInlines bounds the calls at an address. The compiler's inlining budget allows far
+// fewer.
 const maxGoInlines = 128
 
 // The relevant tables of a function (internal/abi/symtab.go).

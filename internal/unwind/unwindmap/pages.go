@@ -36,7 +36,7 @@ type pageMaps interface {
 }
 
 // errMemory is returned for a table that does not fit into the budget.
-var errMemory = errors.New("no room in the memory for unwind tables")
+var errMemory = errors.New("not enough memory for unwind tables")
 
 // reserve is the number of empty pages that are attached in advance, so that the next
 // table does not wait for the kernel.
