@@ -138,7 +138,7 @@ func TestTwoCapabilities(t *testing.T) {
 		t.Errorf("%.2f of the samples are in the command's function, want some:\n%s", s, r.stdout)
 	}
 	for _, want := range []string{
-		"without CAP_SYS_PTRACE, functions in processes of other users",
+		"without CAP_SYS_PTRACE, functions in other users' processes",
 		"without CAP_CHECKPOINT_RESTORE, functions in files that this user cannot read, or that were deleted",
 		"without CAP_DAC_READ_SEARCH, functions in files that this user cannot read",
 		"sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep ",
