@@ -205,7 +205,7 @@ func counted(n uint64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// roundDuration rounds d down to the precision that readers need.
+// roundDuration rounds d to the precision that readers need.
 func roundDuration(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:
