@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 )
@@ -52,7 +52,7 @@ func (c *Cgroups) Name(id uint64) string {
 		return name
 	}
 	// Another file system may be mounted there by now.
-	path, err := answer.Ask(answer.Place{Near: c.mount}, func(*answer.Visit) (string, error) { return pathByHandle(c.mount, id) },
+	path, err := safeopen.Ask(safeopen.Place{Near: c.mount}, func(*safeopen.Visit) (string, error) { return pathByHandle(c.mount, id) },
 		func(string, error) {}) // a late result is useless
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")

@@ -3,7 +3,7 @@ package containers
 import (
 	"slices"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/profile"
 )
 
@@ -21,7 +21,7 @@ type runtime interface {
 func newRuntimes(p *places, uid int) []runtime {
 	s := state{uid: uid}
 	if uid != 0 {
-		s.patience = answer.NewPatience()
+		s.patience = safeopen.NewPatience()
 	}
 	return []runtime{&docker{state: s, places: p}, &storage{state: s, places: p}, &containerd{state: s, places: p}}
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 )
@@ -36,7 +35,7 @@ type state struct {
 	// uid owns the files.
 	uid int
 	// patience limits the waits for file systems of the user. It is nil for root.
-	patience *answer.Patience
+	patience *safeopen.Patience
 }
 
 // accept returns a function that accepts regular files of the user of up to limit bytes that

@@ -1,5 +1,5 @@
-// Package files is the area of file access: safeopen and answer open and read files at
-// untrusted paths within time limits, ctxfile reads until a context is done, atomicfile
+// Package files is the area of file access: safeopen opens and reads files at untrusted
+// paths within time limits, ctxfile reads until a context is done, atomicfile
 // writes output that appears complete or not at all, and tempfile creates unnamed
 // temporary files. No package here knows what a file contains. This package itself is
 // empty.

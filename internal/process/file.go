@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 )
 
@@ -26,7 +25,7 @@ type FileKey struct {
 }
 
 // Reasons why a file cannot be read. The errors of [File.ReaderAt] wrap these,
-// fs.ErrPermission or [answer.ErrNone].
+// fs.ErrPermission or [safeopen.ErrNoAnswer].
 var (
 	// ErrFileGone means that the file is no longer reachable by a process that maps it or
 	// by its path.
@@ -99,7 +98,7 @@ func (f *File) differs() bool {
 }
 
 // ReaderAt returns a reader of the file and its size in bytes. The error wraps
-// [ErrFileGone], [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission if the file is
+// [ErrFileGone], [ErrFileReplaced], [safeopen.ErrNoAnswer] or fs.ErrPermission if the file is
 // not readable. The reader is safe for concurrent use and need not be closed.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	o, err := f.acquire(nil)
@@ -118,7 +117,7 @@ func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
-	root, _ := answer.Ask(near(src.pid), func(v *answer.Visit) (string, error) {
+	root, _ := safeopen.Ask(near(src.pid), func(v *safeopen.Visit) (string, error) {
 		return src.root(v, f.Key, f.Path), nil
 	}, func(string, error) {}) // without an answer, there is no root
 	return root
@@ -152,7 +151,7 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 
 // acquire returns the open file. If necessary, it opens the file within p's time limit. The
 // file may be closed again at any time to save descriptors.
-func (f *File) acquire(p *answer.Patience) (opened, error) {
+func (f *File) acquire(p *safeopen.Patience) (opened, error) {
 	for {
 		f.mu.RLock()
 		o, src := f.opened, f.src
@@ -168,13 +167,13 @@ func (f *File) acquire(p *answer.Patience) (opened, error) {
 
 // open opens the file from src for a reader, within p's time limit, unless it is already
 // open.
-func (f *File) open(p *answer.Patience, src source) error {
+func (f *File) open(p *safeopen.Patience, src source) error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if f.isOpen() {
 		return nil
 	}
-	answer.AskEach(p, []answer.Question[opened]{f.question(src)})
+	safeopen.AskEach(p, []safeopen.Question[opened]{f.question(src)})
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.file == nil && f.err != nil {
@@ -186,14 +185,14 @@ func (f *File) open(p *answer.Patience, src source) error {
 // question returns a question that opens the file from src. Every way to the file may
 // block: even the directory of a process's mappings is locked while a thread changes
 // them, and that thread may wait for a file system.
-func (f *File) question(src source) answer.Question[opened] {
+func (f *File) question(src source) safeopen.Question[opened] {
 	f.mu.Lock()
 	f.src = src
 	f.mu.Unlock()
 	key := f.Key
-	return answer.Question[opened]{
+	return safeopen.Question[opened]{
 		Who:      near(src.pid),
-		Ask:      func(v *answer.Visit) (opened, error) { return src.open(v, key, f.Path) },
+		Ask:      func(v *safeopen.Visit) (opened, error) { return src.open(v, key, f.Path) },
 		Answered: f.adopt,
 		Late: func(o opened, err error) {
 			if err == nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
@@ -259,8 +259,8 @@ func TestFileNoAnswer(t *testing.T) {
 	if err := c.close(); err != nil || f.isOpen() {
 		t.Errorf("close: got %v, still open: %v; want nil, false", err, f.isOpen())
 	}
-	if got, err := contents(f); !errors.Is(err, answer.ErrNone) {
-		t.Errorf("got %q, %v, want %v", got, err, answer.ErrNone)
+	if got, err := contents(f); !errors.Is(err, safeopen.ErrNoAnswer) {
+		t.Errorf("got %q, %v, want %v", got, err, safeopen.ErrNoAnswer)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if !errors.Is(err, answer.ErrNone) {
+		if !errors.Is(err, safeopen.ErrNoAnswer) {
 			t.Errorf("got error %v, want ErrNone", err)
 		}
 	case <-time.After(time.Minute):
@@ -308,7 +308,7 @@ func TestFilesNoAnswer(t *testing.T) {
 	}
 	c.openQueued()
 	for i := range dead {
-		if dead[i].isOpen() || !errors.Is(dead[i].err, answer.ErrNone) {
+		if dead[i].isOpen() || !errors.Is(dead[i].err, safeopen.ErrNoAnswer) {
 			t.Errorf("file that hangs: got open %v, %v; want false, ErrNone", dead[i].isOpen(), dead[i].err)
 		}
 		if !alive[i].isOpen() {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 )
 
 // files interns mapped files, and bounds how many of them are open.
@@ -25,7 +25,7 @@ type files struct {
 	sweptAt time.Time
 	period  atomic.Uint64
 	// patience is the time limit of the goroutine that interns files.
-	patience *answer.Patience
+	patience *safeopen.Patience
 	queue    []queued
 	// round counts the rounds of records; see [File.rewritten].
 	round uint64
@@ -48,7 +48,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), patience: answer.NewPatience()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), patience: safeopen.NewPatience()}
 	c.period.Store(1)
 	c.nextRound()
 	return c
@@ -92,7 +92,7 @@ func (c *files) openQueued() {
 	if len(c.queue) == 0 {
 		return
 	}
-	questions := make([]answer.Question[opened], 0, len(c.queue))
+	questions := make([]safeopen.Question[opened], 0, len(c.queue))
 	for _, q := range c.queue {
 		q.file.queued = false
 		question := q.file.question(q.src)
@@ -105,7 +105,7 @@ func (c *files) openQueued() {
 		questions = append(questions, question)
 	}
 	c.queue = nil
-	answer.AskEach(c.patience, questions)
+	safeopen.AskEach(c.patience, questions)
 }
 
 // is reports whether a mapping with the given key and path maps this file. /proc/PID/maps

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
@@ -150,7 +149,7 @@ func (f *dumpFile) incomplete() error {
 
 // update reads the data appended to the file, but not much more than budget bytes. It reports
 // whether the file changed.
-func (f *dumpFile) update(patience *answer.Patience, nspid int, uid uint32, budget int64) (grew bool) {
+func (f *dumpFile) update(patience *safeopen.Patience, nspid int, uid uint32, budget int64) (grew bool) {
 	if f.fatal {
 		return false
 	}
@@ -238,7 +237,7 @@ func ownerError(st *unix.Stat_t, uid uint32) error {
 type jitDumps struct {
 	followed map[int]*JITDumps // of the newest program of each process, by pid
 	spool    *spool
-	patience *answer.Patience
+	patience *safeopen.Patience
 }
 
 // add starts to follow the mapped files that d does not have yet.

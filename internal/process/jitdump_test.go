@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/symbols/jitdump"
 	"fulgur/internal/symbols/jitdump/jitdumptest"
@@ -485,7 +485,7 @@ func TestJITDumpNoAnswer(t *testing.T) {
 	}
 	stop()
 	update()
-	if tables := dumps.Tables(); d.name(tables, 1) != "f" || !errors.Is(tables.Incomplete, answer.ErrNone) {
+	if tables := dumps.Tables(); d.name(tables, 1) != "f" || !errors.Is(tables.Incomplete, safeopen.ErrNoAnswer) {
 		t.Errorf("got %q, %v; want the function and ErrNone", d.name(tables, 1), tables.Incomplete)
 	}
 }

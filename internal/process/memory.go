@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 )
@@ -16,11 +16,11 @@ import (
 // may map files of a file system that hangs.
 type Memory struct {
 	pid      int
-	patience *answer.Patience
+	patience *safeopen.Patience
 }
 
 // NewMemory returns the memory of process pid. Reads wait no longer than p allows.
-func NewMemory(pid int, p *answer.Patience) *Memory { return &Memory{pid, p} }
+func NewMemory(pid int, p *safeopen.Patience) *Memory { return &Memory{pid, p} }
 
 var toReadMemory = capability.SetOf(capability.SysPtrace)
 
@@ -31,7 +31,7 @@ func (m *Memory) Read(b []byte, addr uint64) error {
 		return nil
 	}
 	size := len(b)
-	got, err := answer.AskPatiently(m.patience, answer.Place{Near: procfs.Path(m.pid, "mem")}, func(*answer.Visit) ([]byte, error) {
+	got, err := safeopen.AskPatiently(m.patience, safeopen.Place{Near: procfs.Path(m.pid, "mem")}, func(*safeopen.Visit) ([]byte, error) {
 		return capability.With(toReadMemory, func() ([]byte, error) { return readMemory(m.pid, size, addr) })
 	}, func([]byte, error) {})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
@@ -17,7 +16,7 @@ import (
 
 // near stands in for the file system of a process's files as long as their file system is
 // unknown.
-func near(pid int) answer.Place { return answer.Place{Near: procfs.Path(pid, "root")} }
+func near(pid int) safeopen.Place { return safeopen.Place{Near: procfs.Path(pid, "root")} }
 
 // source is where a mapped file can be opened from: a process, its mapping, and the
 // process's parent, which often outlives it.
@@ -49,7 +48,7 @@ var (
 // open opens the file with the given identity. It tries in this order: the process's
 // mapping itself, which leads to the right file regardless of its path; the path in the
 // root of the process, then of its parent; and the path in our own mount namespace.
-func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) {
+func (s source) open(v *safeopen.Visit, key FileKey, path string) (opened, error) {
 	attempts := []attempt{
 		{func() (int, error) {
 			return openInProcess(s.pid, func(id int) (int, error) {
@@ -69,7 +68,7 @@ func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) 
 		case errors.Is(err, fs.ErrPermission):
 			// The user can fix this one, so this is the error to show.
 			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
-		case errors.Is(err, answer.ErrNone) && !errors.Is(result, fs.ErrPermission):
+		case errors.Is(err, safeopen.ErrNoAnswer) && !errors.Is(result, fs.ErrPermission):
 			result = err
 		case errors.Is(err, ErrFileReplaced) && errors.Is(result, ErrFileGone):
 			result = ErrFileReplaced
@@ -81,7 +80,7 @@ func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) 
 // Open returns the regular file at a path as process pid sees it. A mapping of that file
 // will have the same File.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	key, err := answer.AskPatiently(t.files.patience, near(pid), func(v *answer.Visit) (FileKey, error) {
+	key, err := safeopen.AskPatiently(t.files.patience, near(pid), func(v *safeopen.Visit) (FileKey, error) {
 		fd, err := openInRoot(v, pid, path)
 		if err != nil {
 			return FileKey{}, err
@@ -94,7 +93,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
 	}, func(FileKey, error) {}) // O_PATH
 	switch {
-	case errors.Is(err, answer.ErrNone):
+	case errors.Is(err, safeopen.ErrNoAnswer):
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	case err != nil:
 		return nil, err
@@ -107,7 +106,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 // root returns the root directory from which the file was mapped: the root of the process
 // or its parent while they live, or ours if the path leads to the file there. It is empty
 // if neither is known.
-func (s source) root(v *answer.Visit, key FileKey, path string) string {
+func (s source) root(v *safeopen.Visit, key FileKey, path string) string {
 	for _, pid := range []int{s.pid, s.parent} {
 		if pid <= 0 {
 			continue
@@ -142,7 +141,7 @@ type attempt struct {
 // openChecked opens the file that an attempt finds at path, if it is the one with the
 // given identity. There may be anything at the path, so it is checked before it is
 // opened.
-func openChecked(v *answer.Visit, a attempt, key FileKey, path string) (opened, error) {
+func openChecked(v *safeopen.Visit, a attempt, key FileKey, path string) (opened, error) {
 	fd, err := a.find()
 	if err != nil {
 		return opened{}, err
@@ -195,7 +194,7 @@ func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
 
 // openInRoot opens a path as process pid sees it, as an O_PATH descriptor. Links cannot
 // lead out of the process's root.
-func openInRoot(v *answer.Visit, pid int, path string) (int, error) {
+func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
 	}

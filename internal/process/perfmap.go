@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
@@ -24,15 +23,15 @@ import (
 // Everyone can write to /tmp, so a map counts only if it is a regular file that belongs
 // to the process's user or to root. It is opened with the privileges of fulgur's user,
 // unless only the process's user can have put it there. The error wraps fs.ErrNotExist if
-// there is no map, and [answer.ErrNone] if a file system on the way does not respond. The
+// there is no map, and [safeopen.ErrNoAnswer] if a file system on the way does not respond. The
 // caller closes the file.
-func openPerfMap(patience *answer.Patience, pid int) (*safeopen.File, error) {
-	return askPerfMap(patience, pid, func(v *answer.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
+func openPerfMap(patience *safeopen.Patience, pid int) (*safeopen.File, error) {
+	return askPerfMap(patience, pid, func(v *safeopen.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
 }
 
 // askPerfMap calls open for the perf map of process pid with the time limit of patience.
-func askPerfMap(patience *answer.Patience, pid int, open func(*answer.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
-	f, err := answer.AskPatiently(patience, near(pid), open,
+func askPerfMap(patience *safeopen.Patience, pid int, open func(*safeopen.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
+	f, err := safeopen.AskPatiently(patience, near(pid), open,
 		func(late *safeopen.File, err error) {
 			if err == nil {
 				_ = late.Close() // it will be looked for again
@@ -45,7 +44,7 @@ func askPerfMap(patience *answer.Patience, pid int, open func(*answer.Visit) (*s
 }
 
 // visitPerfMap is like [openPerfMap] but may block.
-func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
+func visitPerfMap(v *safeopen.Visit, pid int) (*safeopen.File, error) {
 	place, err := findPerfMapPlace(pid)
 	if err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 func (p *perfMapPlace) close() { _ = p.root.Close() } // O_PATH
 
 // open opens the map, see [openPerfMap].
-func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
+func (p *perfMapPlace) open(v *safeopen.Visit) (f *safeopen.File, err error) {
 	conn, err := p.root.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -107,7 +106,7 @@ func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".m
 
 // openOwned opens the regular file at path below the directory descriptor root, if uid or
 // root owns it.
-func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.File, error) {
+func openOwned(v *safeopen.Visit, root int, path string, uid uint32) (*safeopen.File, error) {
 	fd, err := safeopen.EntryAt(v, root, path)
 	if err != nil {
 		return nil, err

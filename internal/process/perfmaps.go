@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 )
@@ -76,7 +75,7 @@ func (m *PerfMap) update() (rewritten bool) {
 		m.err = err
 		return false
 	}
-	if errors.Is(m.err, answer.ErrNone) {
+	if errors.Is(m.err, safeopen.ErrNoAnswer) {
 		m.err = nil // the file system responds again
 	}
 	if st.Size == m.kept.size && st.Mtim == m.mtime {
@@ -101,11 +100,11 @@ func (m *PerfMap) matches() bool {
 		return true // nothing to compare with
 	}
 	_, err := m.file.ReadAt(is, m.kept.size-n)
-	return errors.Is(err, answer.ErrNone) || err == nil && bytes.Equal(was, is)
+	return errors.Is(err, safeopen.ErrNoAnswer) || err == nil && bytes.Equal(was, is)
 }
 
 // replaced returns the file at the map's path if it is no longer the followed one.
-func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
+func (m *PerfMap) replaced(patience *safeopen.Patience) *safeopen.File {
 	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
 		return nil
@@ -121,7 +120,7 @@ func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest version of each process, by pid
 	spool    *spool
-	patience *answer.Patience
+	patience *safeopen.Patience
 	missed   time.Time // when missing maps were last looked for
 }
 
@@ -145,7 +144,7 @@ func (p *perfMaps) open(pid int) *PerfMap {
 // find opens the map if it exists now, even if the process has just ended.
 func (p *perfMaps) find(m *PerfMap) {
 	m.file, m.err = openPerfMap(p.patience, m.pid)
-	if m.file == nil && m.place != nil && !errors.Is(m.err, answer.ErrNone) {
+	if m.file == nil && m.place != nil && !errors.Is(m.err, safeopen.ErrNoAnswer) {
 		m.file, m.err = askPerfMap(p.patience, m.pid, m.place.open)
 	}
 	if m.file != nil {

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
@@ -262,7 +261,7 @@ func TestPerfMapNoAnswer(t *testing.T) {
 		t.Fatalf("got %d bytes kept, %v; want the line", m.kept.size, m.Incomplete())
 	}
 	stop()
-	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
+	if m.update() || !errors.Is(m.Incomplete(), safeopen.ErrNoAnswer) || m.kept.size != int64(len(line)) {
 		t.Errorf("got %d bytes kept, %v; want the line and ErrNone", m.kept.size, m.Incomplete())
 	}
 }
@@ -283,7 +282,7 @@ func TestPerfMapsNoAnswer(t *testing.T) {
 	stop()
 	before := runtime.NumGoroutine()
 	for _, pid := range pids {
-		if _, err := openPerfMap(nil, pid); !errors.Is(err, answer.ErrNone) {
+		if _, err := openPerfMap(nil, pid); !errors.Is(err, safeopen.ErrNoAnswer) {
 			t.Errorf("got error %v, want ErrNone", err)
 		}
 	}

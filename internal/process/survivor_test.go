@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 )
 
@@ -59,7 +59,7 @@ func TestSurvivor(t *testing.T) {
 	if table.Gone() != 0 {
 		t.Errorf("got %d processes gone, want 0", table.Gone())
 	}
-	fd, err := answer.Ask(near(pid), func(v *answer.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})
+	fd, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})
 	if err != nil {
 		t.Error("through the process's root:", err)
 	} else {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
@@ -270,7 +270,7 @@ func (t *Table) read(pid int, i *image) (gone bool) {
 			continue
 		}
 		maps, err := t.baseMaps(candidate, b)
-		if errors.Is(err, answer.ErrNone) {
+		if errors.Is(err, safeopen.ErrNoAnswer) {
 			i.failed = false // it may respond later
 			return false
 		}
@@ -305,9 +305,9 @@ var errNoMaps = errors.New("no executable mappings")
 
 // Maps returns the current executable mappings of process pid from /proc. Reading them
 // may block on threads that change them, which in turn may wait for a file system that
-// does not respond. The error then wraps [answer.ErrNone].
+// does not respond. The error then wraps [safeopen.ErrNoAnswer].
 func (t *Table) Maps(pid int) ([]procfs.Map, error) {
-	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskPatiently(t.files.patience, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
 		func([]procfs.Map, error) {}) // a late result may be stale
 }
 
@@ -317,7 +317,7 @@ func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
 	}
-	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskPatiently(t.files.patience, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
 		func(maps []procfs.Map, err error) {
 			if err == nil {
 				t.late.put(b, maps)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -454,8 +454,8 @@ func (n *Names) kernelBuildID(module string) string {
 // Reports says whether [Names.Warnings] should include err, a problem with a file
 // that also has another consequence.
 func (n *Names) Reports(err error) bool {
-	return errors.Is(err, answer.ErrNone) &&
-		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) })
+	return errors.Is(err, safeopen.ErrNoAnswer) &&
+		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, safeopen.ErrNoAnswer) })
 }
 
 // Warnings returns one line per problem. It omits code without a file. All

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/procfs"
 )
 
@@ -62,7 +61,7 @@ func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 	}
 	body, _, err := remotely(request{Op: opType}, fd, "")
 	if errno := unix.Errno(0); err != nil && !errors.As(err, &errno) {
-		if errors.Is(err, answer.ErrNone) {
+		if errors.Is(err, ErrNoAnswer) {
 			return remote, err
 		}
 		return elsewhere, nil // keep working without helpers

@@ -15,12 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/capability"
 )
 
 // File is a file or directory that passed its check. Its methods wait for its file system
-// only briefly; if it does not respond, their errors wrap [answer.ErrNone].
+// only briefly; if it does not respond, their errors wrap [ErrNoAnswer].
 //
 // A File on a file system that may stop responding is not kept open for reading. Closing
 // such a descriptor makes FUSE ask its daemon, and even the kernel waits for that when it
@@ -33,13 +32,13 @@ type File struct {
 	on     standing // of its file system
 	off    int64    // of the next Read
 	rights capability.Set
-	// patience bounds the waits of the readers; nil means the default of [answer.Ask].
-	patience *answer.Patience
+	// patience bounds the waits of the readers; nil means the default of [Ask].
+	patience *Patience
 }
 
 // With returns f for a reader that waits no longer than p allows. Closing either closes
 // both.
-func (f *File) With(p *answer.Patience) *File {
+func (f *File) With(p *Patience) *File {
 	other := *f
 	other.patience = p
 	return &other
@@ -51,9 +50,9 @@ func (f *File) With(p *answer.Patience) *File {
 const placeDepth = 3
 
 // placeOf returns the leading directories of name below root.
-func placeOf(root, name string) answer.Place {
+func placeOf(root, name string) Place {
 	parts := strings.SplitN(strings.TrimPrefix(path.Dir(path.Clean("/"+name)), "/"), "/", placeDepth+1)
-	return answer.Place{Near: path.Join(root, path.Join(parts[:min(len(parts), placeDepth)]...))}
+	return Place{Near: path.Join(root, path.Join(parts[:min(len(parts), placeDepth)]...))}
 }
 
 // Open opens name below the directory root for reading, if accept returns nil for it.
@@ -64,21 +63,21 @@ func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 }
 
 // OpenPatiently is like [Open] for a reader that waits no longer than p allows.
-func OpenPatiently(p *answer.Patience, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	return openPatiently(p, placeOf(root, name), path.Join(root, name), func(v *answer.Visit) (*File, error) {
+func OpenPatiently(p *Patience, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	return openPatiently(p, placeOf(root, name), path.Join(root, name), func(v *Visit) (*File, error) {
 		return open(v, root, name, accept)
 	})
 }
 
 // openPatiently calls open, which is to open the file called name at a place, and waits no
 // longer than p allows.
-func openPatiently(p *answer.Patience, at answer.Place, name string, open func(*answer.Visit) (*File, error)) (*File, error) {
-	f, err := answer.AskPatiently(p, at, open, func(f *File, err error) {
+func openPatiently(p *Patience, at Place, name string, open func(*Visit) (*File, error)) (*File, error) {
+	f, err := AskPatiently(p, at, open, func(f *File, err error) {
 		if err == nil {
 			_ = f.Close() // nobody waited for it
 		}
 	})
-	if errors.Is(err, answer.ErrNone) {
+	if errors.Is(err, ErrNoAnswer) {
 		err = &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	if err != nil {
@@ -90,7 +89,7 @@ func openPatiently(p *answer.Patience, at answer.Place, name string, open func(*
 // OpenTrusted is like [Open] for a trusted path, whose links may lead anywhere, as
 // /proc/PID/exe does. It opens the file with the given capabilities.
 func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
-	return openPatiently(nil, answer.Place{Near: name}, name, func(v *answer.Visit) (*File, error) {
+	return openPatiently(nil, Place{Near: name}, name, func(v *Visit) (*File, error) {
 		fd, err := Path(name, rights)
 		if err != nil {
 			return nil, err
@@ -108,7 +107,7 @@ func StatRoot(root string) (os.FileInfo, error) { return StatTrusted(root, toRea
 
 // StatTrusted is like [Stat] with the given capabilities.
 func StatTrusted(name string, rights capability.Set) (os.FileInfo, error) {
-	found, err := answer.Ask(answer.Place{Near: name}, func(v *answer.Visit) (os.FileInfo, error) {
+	found, err := Ask(Place{Near: name}, func(v *Visit) (os.FileInfo, error) {
 		fd, err := Path(name, rights)
 		if err != nil {
 			return nil, err
@@ -117,7 +116,7 @@ func StatTrusted(name string, rights capability.Set) (os.FileInfo, error) {
 		st, err := Look(v, fd)
 		return newInfo(name, st), err
 	}, func(os.FileInfo, error) {}) // it holds no resources
-	if errors.Is(err, answer.ErrNone) {
+	if errors.Is(err, ErrNoAnswer) {
 		err = &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	if err != nil {
@@ -130,7 +129,7 @@ func StatTrusted(name string, rights capability.Set) (os.FileInfo, error) {
 // capabilities and accept returns nil for it. name is its name in errors. fd stays open.
 // Unlike the methods of the result, Hold may block on the file system, which it reports
 // to v first.
-func Hold(v *answer.Visit, fd int, name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
+func Hold(v *Visit, fd int, name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
 	on, err := reach(v, fd)
 	if err != nil {
 		return nil, err
@@ -214,7 +213,7 @@ func (f *File) Stat() (os.FileInfo, error) { return f.info, nil }
 
 // Now returns the current fstat(2) of the file.
 func (f *File) Now() (unix.Stat_t, error) {
-	return ask(f, "stat", func() (st unix.Stat_t, err error) {
+	return asking(f, "stat", func() (st unix.Stat_t, err error) {
 		err = f.control(func(fd int) (err error) {
 			st, err = look(fd, f.on)
 			return err
@@ -294,7 +293,7 @@ func (f *File) OpenEntry(name string, accept func(*unix.Stat_t) error) (*File, e
 		}
 	}
 	full := path.Join(f.name, name)
-	return openPatiently(f.patience, answer.Place{Near: f.name}, full, func(v *answer.Visit) (entry *File, err error) {
+	return openPatiently(f.patience, Place{Near: f.name}, full, func(v *Visit) (entry *File, err error) {
 		err = f.control(func(dir int) error {
 			fd, err := At(v, dir, name)
 			if err != nil {
@@ -335,14 +334,14 @@ func (f *File) Close() error {
 	return nil
 }
 
-// ask runs question, the operation op on the file's file system, with a time limit.
-func ask[T any](f *File, op string, question func() (T, error)) (T, error) {
+// asking runs question, the operation op on the file's file system, with a time limit.
+func asking[T any](f *File, op string, question func() (T, error)) (T, error) {
 	if f.on == onDisk {
 		return question()
 	}
-	on := answer.Place{Device: f.info.st.Dev}
-	got, err := answer.AskPatiently(f.patience, on, func(*answer.Visit) (T, error) { return question() }, func(T, error) {}) // late results are dropped
-	if errors.Is(err, answer.ErrNone) {
+	on := Place{Device: f.info.st.Dev}
+	got, err := AskPatiently(f.patience, on, func(*Visit) (T, error) { return question() }, func(T, error) {}) // late results are dropped
+	if errors.Is(err, ErrNoAnswer) {
 		err = &os.PathError{Op: op, Path: f.name, Err: err}
 	}
 	return got, err
@@ -350,7 +349,7 @@ func ask[T any](f *File, op string, question func() (T, error)) (T, error) {
 
 // reading runs read on the file, open for reading, with a time limit.
 func reading[T any](f *File, read func(*os.File) (T, error)) (T, error) {
-	return ask(f, "read", func() (got T, err error) {
+	return asking(f, "read", func() (got T, err error) {
 		if f.on == onDisk {
 			return read(f.file)
 		}
@@ -368,7 +367,7 @@ func reading[T any](f *File, read func(*os.File) (T, error)) (T, error) {
 
 // remotely sends a request for the file to a helper process.
 func (f *File) remotely(r request) ([]byte, error) {
-	return ask(f, "read", func() (body []byte, err error) {
+	return asking(f, "read", func() (body []byte, err error) {
 		err = f.control(func(fd int) error {
 			body, _, err = remotely(r, fd, f.name)
 			if errno := unix.Errno(0); errors.As(err, &errno) {

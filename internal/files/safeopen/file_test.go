@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -42,7 +41,7 @@ func TestNoAnswer(t *testing.T) {
 		func() error { _, err := Stat(file); return err },
 		func() error { _, err := Open(filepath.Dir(file), "another", Regular); return err },
 	} {
-		if err := ask(); !errors.Is(err, answer.ErrNone) || errors.Is(err, unix.EINTR) {
+		if err := ask(); !errors.Is(err, ErrNoAnswer) || errors.Is(err, unix.EINTR) {
 			t.Errorf("got error %v, want ErrNone", err)
 		}
 	}
@@ -84,7 +83,7 @@ func TestNoAnswerElsewhere(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, name := range files {
 		for root, below := range map[string]string{"/": name, filepath.Dir(name): filepath.Base(name)} {
-			if _, err := Open(root, below, Regular); !errors.Is(err, answer.ErrNone) {
+			if _, err := Open(root, below, Regular); !errors.Is(err, ErrNoAnswer) {
 				t.Errorf("%s: got error %v, want ErrNone", name, err)
 			}
 		}
@@ -109,7 +108,7 @@ func TestReach(t *testing.T) {
 	file, _ := fusetest.Mount(t, fusetest.File(t, "x"))
 	shared := "/dev/shm" // tmpfs, which has an anonymous device number
 	for name, want := range map[string]standing{file: remote, filepath.Dir(file): remote, shared: onDisk, "/proc": elsewhere} {
-		on, err := answer.Ask(answer.Place{Near: t.Name()}, func(v *answer.Visit) (standing, error) {
+		on, err := Ask(Place{Near: t.Name()}, func(v *Visit) (standing, error) {
 			fd, err := Path(name, AsUser)
 			if err != nil {
 				return 0, err
@@ -132,7 +131,7 @@ func TestPlaceOf(t *testing.T) {
 		"/file":                                  "",
 		"":                                       "",
 	} {
-		if got := placeOf("/", name); got != (answer.Place{Near: path.Join("/", want)}) {
+		if got := placeOf("/", name); got != (Place{Near: path.Join("/", want)}) {
 			t.Errorf("%s: got %+v, want %s", name, got, want)
 		}
 	}

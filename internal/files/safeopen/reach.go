@@ -5,8 +5,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/files/answer"
 )
 
 // disks lists the statfs(2) types of file systems that are in memory or on a local disk
@@ -51,7 +49,7 @@ const (
 
 // Look returns the fstat(2) of fd, an O_PATH descriptor, after reporting its file system
 // to v.
-func Look(v *answer.Visit, fd int) (st unix.Stat_t, err error) {
+func Look(v *Visit, fd int) (st unix.Stat_t, err error) {
 	on, err := reach(v, fd)
 	if err != nil {
 		return st, err
@@ -77,14 +75,14 @@ func look(fd int, on standing) (st unix.Stat_t, err error) {
 
 // reach reports to v that the next access goes to the file system of fd, unless it is on
 // disk. It returns the file system's standing.
-func reach(v *answer.Visit, fd int) (on standing, err error) {
+func reach(v *Visit, fd int) (on standing, err error) {
 	// Neither FUSE nor network file systems ask a server for the device number.
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
 		return 0, os.NewSyscallError("statx", err)
 	}
 	device := unix.Mkdev(st.Dev_major, st.Dev_minor)
-	if err := v.Reach(answer.Place{Device: device}); err != nil {
+	if err := v.Reach(Place{Device: device}); err != nil {
 		return 0, err
 	}
 	if on, err = devices.standing(fd, device); err != nil {

@@ -11,8 +11,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/files/answer"
 )
 
 // helpers is the pool of helper processes. One is enough as long as file systems respond;
@@ -29,7 +27,7 @@ const (
 	maxIdle    = 2
 )
 
-var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", maxHelpers, answer.ErrNone)
+var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", maxHelpers, ErrNoAnswer)
 
 // remotely sends r with fd and name to a helper and waits for the reply. The error is an
 // errno, or reports that there is no helper.

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -44,7 +43,7 @@ func readUntilMute(name string) (exitCode int) {
 		func() error { _, err := Open("/", name, Regular); return err },
 		func() error { _, err := Stat(filepath.Dir(name)); return err },
 	} {
-		if err := ask(); !errors.Is(err, answer.ErrNone) {
+		if err := ask(); !errors.Is(err, ErrNoAnswer) {
 			fmt.Fprintln(os.Stderr, "error", err)
 			return 1
 		}

@@ -2,8 +2,11 @@
 // container controls every path within it. Opening the wrong file has side effects: a
 // watchdog device starts, a tape rewinds, a pipe waits for a writer. So safeopen first
 // finds a file without opening it (O_PATH), checks it, and then opens that same file only
-// if it passes. Nor does it wait for file systems that do not respond, such as a mount
-// whose server is gone.
+// if it passes.
+//
+// The package also bounds calls into file systems that may hang, with [Ask]: a network file
+// system whose server is gone, or FUSE whose daemon is stuck, blocks every process that
+// opens or reads one of its files.
 //
 // Files are opened with the user's privileges. The capabilities lent by fulgur's own file
 // are used only for the root of a process and where the caller names them.
@@ -20,12 +23,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/capability"
 )
 
 // open is like [Open] but may block.
-func open(v *answer.Visit, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
+func open(v *Visit, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	fd, err := Below(v, root, name)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func toReach(root string) capability.Set {
 }
 
 // Below is like [At] with a directory at a trusted path.
-func Below(v *answer.Visit, root, name string) (fd int, err error) {
+func Below(v *Visit, root, name string) (fd int, err error) {
 	dir, err := Path(root, toReach(root))
 	if err != nil {
 		return -1, err
@@ -77,14 +79,14 @@ const maxReached = 16
 // At opens name below the directory dir as an O_PATH descriptor. Neither symbolic links
 // nor magic links of /proc lead out of dir. The caller closes the descriptor. At reports
 // the file systems on the way to v. The error is an [os.PathError], or comes from
-// [answer.Visit.Reach].
-func At(v *answer.Visit, dir int, name string) (fd int, err error) {
+// [Visit.Reach].
+func At(v *Visit, dir int, name string) (fd int, err error) {
 	return find(v, dir, name, 0)
 }
 
 // EntryAt is like [At] but does not follow a link at the end of name: the descriptor
 // refers to the link itself.
-func EntryAt(v *answer.Visit, dir int, name string) (fd int, err error) {
+func EntryAt(v *Visit, dir int, name string) (fd int, err error) {
 	return find(v, dir, name, unix.O_NOFOLLOW)
 }
 
@@ -97,7 +99,7 @@ type step struct {
 
 // find walks the path one directory at a time and follows links itself. So no step
 // touches a remote or unknown file system: for these, a helper process resolves the rest.
-func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
+func find(v *Visit, dir int, name string, last int) (fd int, err error) {
 	failed := func(err error) (int, error) { return -1, &os.PathError{Op: "open", Path: name, Err: err} }
 	on, err := reach(v, dir)
 	if err != nil {

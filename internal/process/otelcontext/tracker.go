@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
 )
@@ -23,7 +23,7 @@ const (
 // Tracker remembers the contexts of processes. It is not safe for concurrent use.
 type Tracker struct {
 	known    map[int]*known
-	patience *answer.Patience
+	patience *safeopen.Patience
 }
 
 // known is the state of a process.
@@ -38,7 +38,7 @@ type known struct {
 
 // NewTracker returns a tracker that knows nothing yet.
 func NewTracker() *Tracker {
-	return &Tracker{known: map[int]*known{}, patience: answer.NewPatience()}
+	return &Tracker{known: map[int]*known{}, patience: safeopen.NewPatience()}
 }
 
 // Attributes returns the attributes that running processes publish now, by process, until
@@ -102,11 +102,11 @@ const maxCandidates = 4
 
 // search looks for the context of a process. Reading the process's list of mappings, or its
 // memory, may have to wait for a file system that hangs.
-func (k *known) search(pid int, memory reader, patience *answer.Patience, now time.Time) {
+func (k *known) search(pid int, memory reader, patience *safeopen.Patience, now time.Time) {
 	k.interval = min(max(2*k.interval, firstInterval), maxInterval)
 	k.next = now.Add(k.interval)
-	maps := answer.Place{Near: procfs.Path(pid, "maps")}
-	candidates, err := answer.AskPatiently(patience, maps, func(*answer.Visit) ([]procfs.Map, error) {
+	maps := safeopen.Place{Near: procfs.Path(pid, "maps")}
+	candidates, err := safeopen.AskPatiently(patience, maps, func(*safeopen.Visit) ([]procfs.Map, error) {
 		return procfs.Process(pid).MapsNamed(mappingNames...)
 	}, func([]procfs.Map, error) {})
 	if err != nil {

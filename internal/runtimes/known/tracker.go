@@ -13,7 +13,7 @@ import (
 	"weak"
 
 	"fulgur/bpf"
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
@@ -145,7 +145,7 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 	if is.memory == nil {
 		// Each process has its own time limit, so that a slow one does not cost other
 		// processes their names.
-		memory := &limitedMemory{process.NewMemory(pid, answer.NewPatience()), &t.reads}
+		memory := &limitedMemory{process.NewMemory(pid, safeopen.NewPatience()), &t.reads}
 		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
 		placed := *entry
 		is.open = func() runtimes.Reader {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
@@ -119,7 +118,7 @@ func (bs *binaries) of(f *process.File) *bolt.Binary {
 		return b
 	}
 	b, err := bs.find(f)
-	if errors.Is(err, answer.ErrNone) {
+	if errors.Is(err, safeopen.ErrNoAnswer) {
 		return nil
 	}
 	if bs.byFile == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -57,8 +57,8 @@ func TestChooseNoAnswer(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if !errors.Is(err, answer.ErrNone) {
-			t.Errorf("got error %v, want %v", err, answer.ErrNone)
+		if !errors.Is(err, safeopen.ErrNoAnswer) {
+			t.Errorf("got error %v, want %v", err, safeopen.ErrNoAnswer)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the search blocks on the program")

@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/bolt/inference"
 	"fulgur/internal/capture/branch"
 	"fulgur/internal/capture/jumps"
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -187,7 +187,7 @@ func (c *counted) compare(addr uint64, code []byte) (same, known bool) {
 	c.mu.Unlock()
 	b := make([]byte, len(code))
 	for _, p := range places {
-		if process.NewMemory(p.pid, answer.NewPatience()).Read(b, addr+p.bias) != nil {
+		if process.NewMemory(p.pid, safeopen.NewPatience()).Read(b, addr+p.bias) != nil {
 			continue // it has exited
 		}
 		if known = true; !bytes.Equal(b, code) {

@@ -8,7 +8,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/capture/branch"
-	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
@@ -110,7 +110,7 @@ func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) 
 func (s *spaces) maps(pid int) (mapped, known bool) {
 	list, err := s.processes.Maps(pid)
 	if err != nil {
-		return false, !errors.Is(err, answer.ErrNone) // it has exited
+		return false, !errors.Is(err, safeopen.ErrNoAnswer) // it has exited
 	}
 	now, gone := monotonic.Now(), s.processes.Gone()
 	defer func() { s.past += s.processes.Gone() - gone }()

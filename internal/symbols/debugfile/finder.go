@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/symbols/elffile"
 )
@@ -140,7 +139,7 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-	case errors.Is(err, answer.ErrNone) && slices.ContainsFunc(s.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) }):
+	case errors.Is(err, safeopen.ErrNoAnswer) && slices.ContainsFunc(s.problems, func(err error) bool { return errors.Is(err, safeopen.ErrNoAnswer) }):
 		// One problem of each kind is enough.
 	default:
 		s.problems = append(s.problems, err)

@@ -1,7 +1,4 @@
-// Package answer bounds calls into file systems that may hang. A network file system
-// whose server is gone, or FUSE whose daemon is stuck, blocks every process that opens or
-// reads one of its files.
-package answer
+package safeopen
 
 import (
 	"errors"
@@ -10,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrNone means that a file system did not respond in time.
-var ErrNone = errors.New("its file system does not answer")
+// ErrNoAnswer means that a file system did not respond in time.
+var ErrNoAnswer = errors.New("its file system does not answer")
 
 // within is the time limit of a question.
 const within = 2 * time.Second
@@ -27,7 +24,7 @@ const pause = 50 * time.Millisecond
 const maxOpen = 1024
 
 // errTooMany is returned when maxOpen questions are unanswered.
-var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", maxOpen, ErrNone)
+var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", maxOpen, ErrNoAnswer)
 
 // Place identifies what may not respond: a file system by its device number or, if that
 // is not known yet, the leading directories of a path.
@@ -59,13 +56,13 @@ type Visit struct {
 	givenUp bool
 }
 
-// Reach reports that the question moves on to p. It returns [ErrNone] if p does not
+// Reach reports that the question moves on to p. It returns [ErrNoAnswer] if p does not
 // respond or the question was abandoned, and then p must not be accessed.
 func (v *Visit) Reach(p Place) error {
 	v.asker.mu.Lock()
 	defer v.asker.mu.Unlock()
 	if v.givenUp || v.asker.open[p] > 0 {
-		return ErrNone
+		return ErrNoAnswer
 	}
 	v.at = p
 	return nil
@@ -80,7 +77,7 @@ func (v *Visit) Leave() {
 	}
 }
 
-// Ask runs question, which starts at who, and returns its result. It returns [ErrNone] if
+// Ask runs question, which starts at who, and returns its result. It returns [ErrNoAnswer] if
 // question takes too long; the place reached last is then not asked again until it
 // responds. A later result of question goes to late.
 func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
@@ -112,7 +109,7 @@ type Question[T any] struct {
 	Who Place
 	// Ask asks the question, in another goroutine.
 	Ask func(*Visit) (T, error)
-	// Answered receives the result, or [ErrNone] if there is none in time. Late receives
+	// Answered receives the result, or [ErrNoAnswer] if there is none in time. Late receives
 	// a result that comes after that, in another goroutine.
 	Answered, Late func(T, error)
 }
@@ -137,13 +134,13 @@ type round[T any] struct {
 	answered  chan struct{} // signals new answers
 
 	mu      sync.Mutex
-	answers []reply[T]
+	answers []outcome[T]
 	visit   *Visit // of the open question; nil if there is none
 	since   time.Time
 	givenUp bool
 }
 
-type reply[T any] struct {
+type outcome[T any] struct {
 	value T
 	err   error
 }
@@ -152,7 +149,7 @@ type reply[T any] struct {
 func (r *round[T]) ask() {
 	for _, q := range r.questions {
 		v, err := r.asker.visit(q.Who)
-		var got reply[T]
+		var got outcome[T]
 		if err != nil {
 			got.err = err
 		} else {
@@ -213,7 +210,7 @@ func (r *round[T]) await(p *Patience) int {
 		}
 		if givenUp {
 			var none T
-			r.questions[handed].Answered(none, ErrNone)
+			r.questions[handed].Answered(none, ErrNoAnswer)
 			handed++
 		}
 		if givenUp || handed == len(r.questions) {
@@ -241,7 +238,7 @@ func (a *asker) visit(who Place) (*Visit, error) {
 	defer a.mu.Unlock()
 	switch {
 	case a.open[who] > 0:
-		return nil, ErrNone
+		return nil, ErrNoAnswer
 	case a.all >= maxOpen:
 		return nil, errTooMany
 	}

@@ -1,4 +1,4 @@
-package answer
+package safeopen
 
 import (
 	"errors"
@@ -18,15 +18,15 @@ func TestAsk(t *testing.T) {
 		<-release
 		return "late", nil
 	}
-	if got, err := ask(a, nil, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNone) {
-		t.Errorf("got %q, %v; want ErrNone", got, err)
+	if got, err := ask(a, nil, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("got %q, %v; want ErrNoAnswer", got, err)
 	}
 	unasked := func(*Visit) (string, error) {
 		t.Error("a file system that hangs was asked again")
 		return "", nil
 	}
-	if _, err := ask(a, nil, stuck, unasked, nil); !errors.Is(err, ErrNone) {
-		t.Errorf("got error %v, want %v", err, ErrNone)
+	if _, err := ask(a, nil, stuck, unasked, nil); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("got error %v, want %v", err, ErrNoAnswer)
 	}
 	now := func(*Visit) (string, error) { return "now", nil }
 	a.within = time.Hour
@@ -55,12 +55,12 @@ func testVisit(t *testing.T) {
 		<-release
 		return "", v.Reach(Place{Device: 2})
 	}
-	if _, err := ask(a, nil, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNone) {
-		t.Errorf("got error %v, want ErrNone", err)
+	if _, err := ask(a, nil, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("got error %v, want ErrNoAnswer", err)
 	}
 	for _, near := range []string{"a path", "another path"} {
-		if _, err := ask(a, nil, Place{Near: near}, follow, nil); !errors.Is(err, ErrNone) {
-			t.Errorf("%s: got error %v, want ErrNone", near, err)
+		if _, err := ask(a, nil, Place{Near: near}, follow, nil); !errors.Is(err, ErrNoAnswer) {
+			t.Errorf("%s: got error %v, want ErrNoAnswer", near, err)
 		}
 		beside := func(v *Visit) (string, error) { return "now", v.Reach(Place{Device: 2}) }
 		if got, err := ask(a, nil, Place{Near: near}, beside, nil); got != "now" || err != nil {
@@ -68,8 +68,8 @@ func testVisit(t *testing.T) {
 		}
 	}
 	close(release)
-	if err := <-late; !errors.Is(err, ErrNone) {
-		t.Errorf("an abandoned question continues: got error %v, want ErrNone", err)
+	if err := <-late; !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("an abandoned question continues: got error %v, want ErrNoAnswer", err)
 	}
 	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); err != nil {
 		t.Errorf("after the answer: got error %v", err)
@@ -86,14 +86,14 @@ func testVisit(t *testing.T) {
 		<-back
 		return "", nil
 	}
-	if _, err := ask(a, nil, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNone) {
-		t.Errorf("got error %v, want ErrNone", err)
+	if _, err := ask(a, nil, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("got error %v, want ErrNoAnswer", err)
 	}
 	if _, err := ask(a, nil, Place{Near: "another path"}, follow, nil); err != nil {
 		t.Errorf("the file system that was left: got error %v", err)
 	}
-	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNone) {
-		t.Errorf("the path itself: got error %v, want ErrNone", err)
+	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("the path itself: got error %v, want ErrNoAnswer", err)
 	}
 }
 
@@ -108,8 +108,8 @@ func TestAskMany(t *testing.T) {
 			<-release
 			return 0, nil
 		}, func(_ int, err error) { late <- err })
-		if !errors.Is(err, ErrNone) {
-			t.Fatalf("got error %v, want ErrNone", err)
+		if !errors.Is(err, ErrNoAnswer) {
+			t.Fatalf("got error %v, want ErrNoAnswer", err)
 		}
 		if !errors.Is(err, errTooMany) {
 			asked++

@@ -1,4 +1,4 @@
-package answer
+package safeopen
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ func testPatience(t *testing.T) {
 			},
 			Answered: func(got int, err error) {
 				switch {
-				case i%2 == 0 && errors.Is(err, ErrNone):
+				case i%2 == 0 && errors.Is(err, ErrNoAnswer):
 					none++
 				case i%2 == 1 && got == i && err == nil:
 					answers++
@@ -55,8 +55,8 @@ func testPatience(t *testing.T) {
 	start = time.Now()
 	for i := range questions {
 		questions[i].Answered = func(_ int, err error) {
-			if i%2 == 0 && !errors.Is(err, ErrNone) {
-				t.Errorf("question %d: got error %v, want ErrNone", i, err)
+			if i%2 == 0 && !errors.Is(err, ErrNoAnswer) {
+				t.Errorf("question %d: got error %v, want ErrNoAnswer", i, err)
 			}
 		}
 	}
