@@ -37,7 +37,11 @@ func (p *Patience) rest(longest, waited time.Duration) time.Duration {
 	now := time.Now()
 	p.left = min(p.left+now.Sub(p.at)/patienceShare, maxPatience)
 	p.at = now
-	return min(max(p.left, minPatience-waited), longest-waited)
+	rest := p.left
+	if rest < minPatience { // it recovers by more than shorter waits take
+		rest = minPatience - waited
+	}
+	return min(rest, longest-waited)
 }
 
 // spend records a wait.

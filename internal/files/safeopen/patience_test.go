@@ -78,6 +78,12 @@ func testPatience(t *testing.T) {
 	if got := p.rest(time.Hour, 0); got != maxPatience {
 		t.Errorf("got a limit of %v, want %v", got, maxPatience)
 	}
+	// A little recovery does not prolong a question, or short waits would never end.
+	p.spend(time.Hour)
+	time.Sleep(minPatience * patienceShare / 2)
+	if got := p.rest(time.Hour, minPatience); got > 0 {
+		t.Errorf("got a rest of %v after %v, want none", got, minPatience)
+	}
 	if got := (*Patience)(nil).rest(time.Hour, time.Minute); got != 59*time.Minute {
 		t.Errorf("without Patience: got a limit of %v", got)
 	}
