@@ -147,12 +147,9 @@ func (n *numbered) report(w Window, path string) {
 		return
 	}
 	p := w.Profile
-	amount := describe.Amount(p.Total(0), p.ValueTypes[0])
-	if w.Value > 0 {
-		amount += ", " + describe.Amount(p.Total(w.Value), p.ValueTypes[w.Value])
-	}
+	amount := describe.Headline(p, w.Value)
 	lost := "nothing lost"
-	if all := describe.Brief(p.Losses); len(all) > 0 {
+	if all := describe.Brief(p.Losses, describe.NounOfProfile(p)); len(all) > 0 {
 		lost = strings.Join(all, ", ")
 	}
 	begin := ""

@@ -177,7 +177,7 @@ func (r *run) Progress() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.Values(nil)[0].Type, len(r.store.Traces))
+	counts := fmt.Sprintf("%s, %d stacks", r.noun().Count(stats.Samples), len(r.store.Traces))
 	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}

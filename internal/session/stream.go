@@ -246,7 +246,7 @@ func (s *streaming) conclude() error {
 	if s.dropped > 0 {
 		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", plain.Count(s.dropped, "sample"))
 	}
-	b.WriteString(text.Losses(losses))
+	b.WriteString(text.Losses(losses, s.noun()))
 	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", s.whyNothing())
 	}

@@ -7,11 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/source"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/text"
 )
 
@@ -27,7 +30,7 @@ func (r *run) summary(w Window) (string, error) {
 		return "", err
 	}
 	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
-		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
+		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
 	}
 	if p.Total(0) > 0 && p.Total(w.Value) == 0 && !r.options.allValues() {
 		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[w.Value].Type)
@@ -37,6 +40,13 @@ func (r *run) summary(w Window) (string, error) {
 		b.WriteByte('\n')
 	}
 	return b.String(), nil
+}
+
+// noun returns the noun for the samples of the run.
+func (r *run) noun() describe.Noun {
+	var meta profile.Meta
+	r.subject.Describe(&meta)
+	return describe.NounOf(source.Types(r.subject.Values(nil)), meta.Period)
 }
 
 // conclude prints the end of the summary: text, hints, the run's cost, and the

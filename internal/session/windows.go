@@ -313,10 +313,10 @@ func (w *windows) conclude() error {
 		return w.run.conclude(text, hints, w.options.Output)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
-	b.WriteString(text.Losses(w.lost))
+	fmt.Fprintf(&b, "%s, %s of %s\n", w.noun().Count(uint64(w.samples)), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	b.WriteString(text.Losses(w.lost, w.noun()))
 	if w.samples == 0 && w.lost.Uncounted() == 0 {
-		fmt.Fprintf(&b, "  nothing was sampled: %s\n", w.whyNothing())
+		fmt.Fprintf(&b, "  %s: %s\n", w.noun().Nothing(), w.whyNothing())
 	}
 	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
@@ -326,5 +326,5 @@ func (w *windows) conclude() error {
 
 // strippedLines describes files without symbols, and why their debug files were not used.
 func (w *windows) strippedLines(s profile.StrippedFiles) []string {
-	return append(text.Stripped(s), w.missing.Problems()...)
+	return append(text.Stripped(s, w.noun()), w.missing.Problems()...)
 }

@@ -203,6 +203,9 @@ func TestCountMatches(t *testing.T) {
 					t.Errorf("%s: got %d hits, want %d\n%s", event, got, own[name], r.stderr)
 				}
 			}
+			if strings.Contains(r.stderr, "sample") {
+				t.Errorf("hits are called samples: %s", r.stderr)
+			}
 		})
 	}
 }

@@ -133,16 +133,17 @@ func New(p *profile.Profile, value, n int) *Report {
 
 // losses returns the losses of p and its files without symbols.
 func losses(p *profile.Profile) (all []Loss) {
+	noun := describe.NounOfProfile(p)
 	for cause, n := range p.Losses {
 		var one profile.Losses
 		if one[cause] = n; profile.Loss(cause) == profile.LossUnresolved {
 			one[profile.LossUnresolvedFrames] = p.Losses[profile.LossUnresolvedFrames]
 		}
-		for _, l := range describe.Losses(one) {
+		for _, l := range describe.Losses(one, noun) {
 			all = append(all, Loss{profile.Loss(cause).String(), l.What, l.Effect, l.Remedy})
 		}
 	}
-	for _, l := range describe.Stripped(p.Meta.Stripped) {
+	for _, l := range describe.Stripped(p.Meta.Stripped, noun) {
 		all = append(all, Loss{"stripped", l.What, l.Effect, l.Remedy})
 	}
 	return all

@@ -259,7 +259,7 @@ func lost(f *facts) (Finding, bool) {
 		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
 		marked:  fmt.Sprintf("%d samples are in no count, beside %d that are.", missing, n),
 	}
-	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}) {
+	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}, describe.NounOfProfile(f.Profile)) {
 		found.Remedy = cmp.Or(found.Remedy, l.Remedy)
 	}
 	return found, true

@@ -114,21 +114,22 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (*input, error) {
 	in, err := readFormat(ctx, f, finder, withTimes, warn)
 	if err == nil {
-		warnCut(f.Name(), in.profile.Losses, warn)
+		warnCut(f.Name(), in.profile, warn)
 	}
 	return in, err
 }
 
 // warnCut warns about parts of a file that exceed the limits of package
 // profile.
-func warnCut(name string, l profile.Losses, warn func(error)) {
+func warnCut(name string, p *profile.Profile, warn func(error)) {
+	l := p.Losses
 	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed]}
-	warnLosses(name, cut, warn)
+	warnLosses(name, cut, describe.NounOfProfile(p), warn)
 }
 
-// warnLosses calls warn for each loss.
-func warnLosses(name string, l profile.Losses, warn func(error)) {
-	for _, loss := range describe.Losses(l) {
+// warnLosses calls warn for each loss. of is the noun for samples.
+func warnLosses(name string, l profile.Losses, of describe.Noun, warn func(error)) {
+	for _, loss := range describe.Losses(l, of) {
 		text := loss.What + ": " + loss.Effect
 		if loss.Remedy != "" {
 			text += "; " + loss.Remedy

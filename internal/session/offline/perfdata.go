@@ -42,7 +42,7 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 	tables.warn(warn)
 	cut := truncated(chains.Profile)
 	chains.Profile.Losses = chains.Profile.Losses.Plus(cut)
-	warnLosses(f.Name(), cut, warn)
+	warnLosses(f.Name(), cut, describe.NounOfProfile(chains.Profile), warn)
 	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kernel: sameKernel(chains, finder)}
 	p, err := r.Resolve(ctx)
 	r.Warn(warn)

@@ -218,7 +218,7 @@ func (s *state) heading() []string {
 		}
 		parts = append(parts, text)
 	default:
-		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), describe.Amount(total, s.shown[0].ValueTypes[value]), lost(losses))
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), describe.Amount(total, s.shown[0].ValueTypes[value]), lost(losses, describe.NounOfProfile(s.shown[0].Profile)))
 	}
 	if s.Whole {
 		parts[0] = "fulgur: " + parts[0]
@@ -229,8 +229,8 @@ func (s *state) heading() []string {
 }
 
 // lost describes the most serious losses.
-func lost(l profile.Losses) string {
-	all := describe.Brief(l)
+func lost(l profile.Losses, of describe.Noun) string {
+	all := describe.Brief(l, of)
 	switch len(all) {
 	case 0:
 		return "nothing lost"

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/ui/terminal"
 )
@@ -246,7 +247,7 @@ func TestLosses(t *testing.T) {
 		"3 samples lost, 1 sample without stack":  {profile.LossSamples: 3, profile.LossTraces: 1},
 		"3 samples lost, 1 sample without stack…": {profile.LossSamples: 3, profile.LossTraces: 1, profile.LossTruncatedUser: 1},
 	} {
-		if got := lost(l); got != want {
+		if got := lost(l, describe.NounOf(nil, 0)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

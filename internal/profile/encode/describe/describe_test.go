@@ -14,7 +14,7 @@ func TestStripped(t *testing.T) {
 	got := Stripped(profile.StrippedFiles{Omitted: 1, Files: []profile.Stripped{
 		{Path: "/srv/\x1b[2Jevil", BuildID: "0123456789abcdef0123456789abcdef01234567", Samples: 1, Remedy: "install \u202eevil"},
 		{Path: "/srv/other", Samples: 20},
-	}})
+	}}, sample)
 	want := []Loss{
 		{What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
 		{What: "other: no symbols", Effect: "20 samples"},
@@ -88,22 +88,107 @@ func TestLossesNamesEveryCause(t *testing.T) {
 		}
 		var l profile.Losses
 		l[cause] = 7
-		got := Losses(l)
+		got := Losses(l, sample)
 		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
 			t.Errorf("cause %d: got %+v, want its number and effect", cause, got)
 		}
 	}
-	if got := Brief(profile.Losses{profile.LossRetries: 1, profile.LossOverflows: 2}); len(got) != 0 {
+	if got := Brief(profile.Losses{profile.LossRetries: 1, profile.LossOverflows: 2}, sample); len(got) != 0 {
 		t.Errorf("late samples: got %q, want nothing", got)
 	}
-	brief := Brief(profile.Losses{profile.LossTruncatedUser: 1, profile.LossNoTable: 2, profile.LossSamples: 1, profile.LossUnsent: 1, profile.LossMissed: 1, profile.LossRetries: 9})
+	brief := Brief(profile.Losses{profile.LossTruncatedUser: 1, profile.LossNoTable: 2, profile.LossSamples: 1, profile.LossUnsent: 1, profile.LossMissed: 1, profile.LossRetries: 9}, sample)
 	if want := []string{"2 samples lost", "3 user stacks truncated", "1 wait missed"}; !slices.Equal(brief, want) {
 		t.Errorf("got %q, want %q", brief, want)
 	}
-	if got := Losses(profile.Losses{}); len(got) != 0 {
+	if got := Losses(profile.Losses{}, sample); len(got) != 0 {
 		t.Errorf("no losses: got %+v, want none", got)
 	}
-	if got := Losses(profile.Losses{profile.LossSamples: 1})[0].What; got != "1 sample lost" {
+	if got := Losses(profile.Losses{profile.LossSamples: 1}, sample)[0].What; got != "1 sample lost" {
 		t.Errorf("one sample: got %q, want 1 sample lost", got)
+	}
+}
+
+// only returns n losses of a cause.
+func only(cause profile.Loss, n uint64) (l profile.Losses) {
+	l[cause] = n
+	return l
+}
+
+// The noun for what was measured is in every description, and no placeholder remains.
+func TestNouns(t *testing.T) {
+	types := func(names ...string) (all []profile.ValueType) {
+		for _, name := range names {
+			all = append(all, profile.ValueType{Type: name, Unit: "count"})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		types   []profile.ValueType
+		period  uint64
+		want    string
+		nothing string
+	}{
+		{types("samples"), 0, "samples", "nothing was sampled"},
+		{types("cycles"), 0, "samples", "nothing was sampled"},
+		{nil, 0, "samples", "nothing was sampled"},
+		{types("waits"), 0, "waits", "no waits"},
+		{types("requests"), 0, "requests", "no requests"},
+		{types("hits"), 5, "hits", "no hits"},
+		{types("intervals"), 0, "intervals", "no intervals"},
+		{types("softirqs"), 0, "softirqs", "no softirqs"},
+		{types("alloc_objects"), 0, "allocations", "no allocations"},
+		{types("samples", "minor-faults"), 1, "faults", "no faults"},
+		{types("samples", "minor-faults"), 100, "samples", "nothing was sampled"},
+		{[]profile.ValueType{{Type: "waits", Unit: "nanoseconds"}}, 0, "samples", "nothing was sampled"},
+	} {
+		noun := NounOf(c.types, c.period)
+		if noun.Many() != c.want || noun.Nothing() != c.nothing {
+			t.Errorf("%v every %d: got %q and %q, want %q and %q", c.types, c.period, noun.Many(), noun.Nothing(), c.want, c.nothing)
+		}
+		for cause := range profile.Loss(profile.NumLosses) {
+			for _, n := range []uint64{1, 2} {
+				for _, l := range Losses(only(cause, n), noun) {
+					if strings.Contains(l.What, "{") || c.want != "samples" && strings.Contains(l.What, "sample") {
+						t.Errorf("%s of %s: got %q", cause, c.want, l.What)
+					}
+				}
+			}
+		}
+	}
+	lost := profile.Losses{profile.LossTraces: 2, profile.LossLimited: 1, profile.LossUnfollowed: 1, profile.LossSkipped: 3}
+	for noun, want := range map[Noun][]string{
+		sample:            {"3 samples skipped", "1 hit above the limit", "2 samples without stack", "1 wait, request or call not tracked"},
+		{"wait", "waits"}: {"3 waits skipped", "1 wait above the limit", "2 waits without stack", "1 wait not tracked"},
+	} {
+		if got := Brief(lost, noun); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	for noun, want := range map[Noun]string{sample: "if many, lower the rate", {"hit", "hits"}: ""} {
+		if got := Losses(lost, noun)[0].Remedy; got != want {
+			t.Errorf("%s skipped: got remedy %q, want %q", noun.Many(), got, want)
+		}
+	}
+}
+
+// A summary begins with the number of samples by their noun, and the value to show.
+func TestHeadline(t *testing.T) {
+	faults := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "minor-faults", Unit: "count"}, {Type: "faults", Unit: "count"}}
+	waits := []profile.ValueType{{Type: "waits", Unit: "count"}, {Type: "off-cpu", Unit: "nanoseconds"}}
+	for _, c := range []struct {
+		types  []profile.ValueType
+		period uint64
+		value  int
+		want   string
+	}{
+		{waits, 0, 1, "1 wait, 2µs off-cpu"},
+		{waits, 0, 0, "1 wait"},
+		{faults, 0, 2, "3 faults"},
+		{faults, 100, 2, "1 sample, 3 faults"},
+	} {
+		p := &profile.Profile{ValueTypes: c.types, Meta: profile.Meta{Period: c.period}, Samples: []profile.Sample{{Values: []int64{1, 2000, 3}[:len(c.types)]}}}
+		if got := Headline(p, c.value); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }

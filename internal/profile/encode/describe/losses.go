@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/message/plain"
@@ -25,11 +26,11 @@ type Loss struct {
 
 // Brief returns a short list of the losses in l, the most serious first. It combines
 // causes with the same description, and leaves out data that arrived late.
-func Brief(l profile.Losses) []string {
+func Brief(l profile.Losses, of Noun) []string {
 	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	var whats []string
 	sums := map[string]uint64{}
-	all := Losses(l)
+	all := Losses(l, of)
 	for _, loss := range all {
 		sums[loss.many] += loss.n
 	}
@@ -58,13 +59,22 @@ func (r remedy) String() string { return fmt.Sprintf(r.format, r.options...) }
 // unless the sysctl was changed, the kernel walk at most 127 frames.
 var maxDepth = do("raise %s and sysctl kernel.perf_event_max_stack (at most 127)", usage.MaxDepth)
 
-// Losses returns the causes whose count in l is not zero, the gravest first.
-func Losses(l profile.Losses) []Loss {
+// Losses returns the causes whose count in l is not zero, the gravest first. What was lost is
+// called by the given noun.
+func Losses(l profile.Losses, of Noun) []Loss {
 	var losses []Loss
 	for cause, n := range l {
 		c := causes[cause]
 		if n == 0 || c.many == "" {
 			continue
+		}
+		noun := of
+		if of == sample && c.unless != (Noun{}) {
+			noun = c.unless
+		}
+		c.one, c.many = strings.Replace(c.one, "{sample}", noun.one, 1), strings.Replace(c.many, "{samples}", noun.many, 1)
+		if profile.Loss(cause) == profile.LossSkipped && of != sample {
+			c.effect, c.remedy = "by the kernel, on any CPU: another BPF program ran", remedy{} // they have no rate
 		}
 		if frames := l[profile.LossUnresolvedFrames]; profile.Loss(cause) == profile.LossUnresolved && frames > 0 {
 			c.effect = "at " + counted(frames, "place", "places")
@@ -82,100 +92,101 @@ func OfEnd(e profile.End) (profile.Loss, bool) {
 
 // cause describes a [profile.Loss].
 type cause struct {
-	one, many string      // what is counted
+	one, many string      // what is counted, with {sample} and {samples} for the noun
 	effect    string      // see [Loss]
 	remedy    remedy      // none if zero
 	end       profile.End // of the user stacks that are counted, if all end so
+	unless    Noun        // of profiles whose samples are of several kinds; none if zero
 }
 
 // causes are the descriptions of all causes but LossUnresolvedFrames, which is the effect
 // of LossUnresolved.
 var causes = [profile.NumLosses]cause{
-	profile.LossSamples: {"sample lost", "samples lost",
-		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), profile.EndNone},
-	profile.LossUnsent: {"sample lost", "samples lost",
-		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone},
-	profile.LossSkipped: {"sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone},
-	profile.LossLimited: {"hit above the limit", "hits above the limit",
-		"not counted", do("raise %s", usage.MaxRate), profile.EndNone},
+	profile.LossSamples: {"{sample} lost", "{samples} lost",
+		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), profile.EndNone, Noun{}},
+	profile.LossUnsent: {"{sample} lost", "{samples} lost",
+		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
+	profile.LossSkipped: {"{sample} skipped", "{samples} skipped",
+		"by the kernel, on any CPU: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, Noun{}},
+	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
+		"not counted", do("raise %s", usage.MaxRate), profile.EndNone, Noun{"hit", "hits"}},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
-		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone},
-	profile.LossTraces: {"sample without stack", "samples without stack",
-		"shown as [stack lost]", do("raise %s", usage.RingSize), profile.EndNone},
+		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone, Noun{}},
+	profile.LossTraces: {"{sample} without stack", "{samples} without stack",
+		"shown as [stack lost]", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
 	profile.LossTruncatedUser: {"user stack truncated", "user stacks truncated",
-		"at the depth limit", maxDepth, profile.EndDepth},
+		"at the depth limit", maxDepth, profile.EndDepth, Noun{}},
 	profile.LossTruncatedKernel: {"kernel stack truncated", "kernel stacks truncated",
-		"at the depth limit", maxDepth, profile.EndNone},
+		"at the depth limit", maxDepth, profile.EndNone, Noun{}},
 	profile.LossCrowded: {"stack truncated", "stacks truncated",
-		"too many distinct stacks", do("raise %s, or record fewer processes", usage.StackNodes), profile.EndNone},
+		"too many distinct stacks", do("raise %s, or record fewer processes", usage.StackNodes), profile.EndNone, Noun{}},
 	profile.LossTooDeep: {"stack truncated", "stacks truncated",
-		fmt.Sprintf("after %d frames", profile.MaxDepth), remedy{}, profile.EndNone},
-	profile.LossTooMany: {"sample with an incomplete stack", "samples with incomplete stacks",
-		"too many distinct stacks in the input", do("convert a part of it"), profile.EndNone},
+		fmt.Sprintf("after %d frames", profile.MaxDepth), remedy{}, profile.EndNone, Noun{}},
+	profile.LossTooMany: {"{sample} with an incomplete stack", "{samples} with incomplete stacks",
+		"too many distinct stacks in the input", do("convert a part of it"), profile.EndNone, Noun{}},
 	profile.LossLongNames: {"name truncated", "names truncated",
-		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, profile.EndNone},
+		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnnamed: {"task name change ignored", "task name changes ignored",
-		"too many in the input: samples may have older names", do("convert a part of it"), profile.EndNone},
+		"too many in the input: samples may have older names", do("convert a part of it"), profile.EndNone, Noun{}},
 	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
-		"paged out, or no frame pointers", remedy{}, profile.EndFault},
+		"paged out, or no frame pointers", remedy{}, profile.EndFault, Noun{}},
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
-		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken},
+		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken, Noun{}},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
-		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone},
+		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
 	profile.LossNotReady: {"user stack by frame pointers", "user stacks by frame pointers",
-		"unwind tables were not loaded yet", remedy{}, profile.EndNotReady},
+		"unwind tables were not loaded yet", remedy{}, profile.EndNotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
-		"unwind table was evicted", do("raise %s", usage.UnwindMemory), profile.EndEvicted},
+		"unwind table was evicted", do("raise %s", usage.UnwindMemory), profile.EndEvicted, Noun{}},
 	profile.LossNoTable: {"user stack truncated", "user stacks truncated",
-		"code without an unwind table", remedy{}, profile.EndNoTable},
+		"code without an unwind table", remedy{}, profile.EndNoTable, Noun{}},
 	profile.LossUnsupported: {"user stack truncated", "user stacks truncated",
-		"unsupported unwind rule", remedy{}, profile.EndUnsupported},
+		"unsupported unwind rule", remedy{}, profile.EndUnsupported, Noun{}},
 	profile.LossNoMapping: {"user stack truncated", "user stacks truncated",
-		"no known code at the address", remedy{}, profile.EndNoMapping},
+		"no known code at the address", remedy{}, profile.EndNoMapping, Noun{}},
 	profile.LossNotGrowing: {"user stack truncated", "user stacks truncated",
-		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing},
+		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing, Noun{}},
 	profile.LossCopy: {"user stack truncated", "user stacks truncated",
-		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), profile.EndCopy},
+		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), profile.EndCopy, Noun{}},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
-		"stacks may end in them", remedy{}, profile.EndNone},
+		"stacks may end in them", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
-		"no room", do("raise %s", usage.UnwindMemory), profile.EndNone},
+		"no room", do("raise %s", usage.UnwindMemory), profile.EndNone, Noun{}},
 	profile.LossUnwindProcesses: {"process not fully unwound by tables", "processes not fully unwound by tables",
-		"too many mappings", do("profile fewer processes at once"), profile.EndNone},
+		"too many mappings", do("profile fewer processes at once"), profile.EndNone, Noun{}},
 	profile.LossSideband: {"mapping record lost", "mapping records lost",
-		"names may be missing", remedy{}, profile.EndNone},
+		"names may be missing", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUntracked: {"child process not followed", "child processes not followed",
-		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone},
+		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone, Noun{}},
 	profile.LossMissed: {"wait missed", "waits missed",
-		"not counted: the kernel did not report the end", remedy{}, profile.EndNone},
-	profile.LossUnfollowed: {"wait, request or call not tracked", "waits, requests or calls not tracked",
-		"too many at once", do("measure fewer processes, or raise %s", usage.PendingEntries), profile.EndNone},
+		"not counted: the kernel did not report the end", remedy{}, profile.EndNone, Noun{}},
+	profile.LossUnfollowed: {"{sample} not tracked", "{samples} not tracked",
+		"too many at once", do("measure fewer processes, or raise %s", usage.PendingEntries), profile.EndNone, Noun{"wait, request or call", "waits, requests or calls"}},
 	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
-		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone},
+		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone, Noun{}},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
-		"before its mappings were read", remedy{}, profile.EndNone},
-	profile.LossUnresolved: {"sample in an unnamed function", "samples in unnamed functions",
-		"shown by address", do("install debug symbols"), profile.EndNone},
-	profile.LossUnresolvedGenerated: {"sample in unnamed generated code", "samples in unnamed generated code",
-		"of a JIT compiler or an emulator", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone},
-	profile.LossUnresolvedCallers: {"sample with unnamed callers", "samples with unnamed callers",
-		"their own functions have names", remedy{}, profile.EndNone},
-	profile.LossOverflows: {"sample sent through the ring", "samples sent through the ring",
-		"nothing is missing", do("raise %s", usage.CountEntries), profile.EndNone},
+		"before its mappings were read", remedy{}, profile.EndNone, Noun{}},
+	profile.LossUnresolved: {"{sample} in an unnamed function", "{samples} in unnamed functions",
+		"shown by address", do("install debug symbols"), profile.EndNone, Noun{}},
+	profile.LossUnresolvedGenerated: {"{sample} in unnamed generated code", "{samples} in unnamed generated code",
+		"of a JIT compiler or an emulator", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone, Noun{}},
+	profile.LossUnresolvedCallers: {"{sample} with unnamed callers", "{samples} with unnamed callers",
+		"their own functions have names", remedy{}, profile.EndNone, Noun{}},
+	profile.LossOverflows: {"{sample} sent through the ring", "{samples} sent through the ring",
+		"nothing is missing", do("raise %s", usage.CountEntries), profile.EndNone, Noun{}},
 	profile.LossRetries: {"stack sent again", "stacks sent again",
-		"nothing is missing", do("raise %s", usage.RingSize), profile.EndNone},
+		"nothing is missing", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
 }
 
-// Stripped describes the files of a profile that lack symbols.
-func Stripped(s profile.StrippedFiles) []Loss {
+// Stripped describes the files of a profile that lack symbols. of is the noun for samples.
+func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 	var all []Loss
 	for _, f := range s.Files {
 		what := plain.Terminal(path.Base(f.Path)) + ": no symbols"
 		if f.BuildID != "" {
 			what += " (build ID " + shortID(plain.Terminal(f.BuildID)) + ")"
 		}
-		l := Loss{What: what, Effect: plain.Count(f.Samples, "sample")}
+		l := Loss{What: what, Effect: of.Count(f.Samples)}
 		if f.Remedy != "" {
 			l.Remedy = plain.Terminal(f.Remedy)
 		}

@@ -23,6 +23,8 @@ type header struct {
 	// Lost are the losses in brief, each said once.
 	Lost   []string    `json:"lost"`
 	Values []valueType `json:"values"`
+	// Noun is the plural of the noun for a sample, if that is not "samples".
+	Noun string `json:"noun,omitempty"`
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
@@ -115,7 +117,7 @@ type tasks struct {
 // newHeader returns the header of a page of p, without its samples. Empty tables are
 // empty arrays rather than null.
 func newHeader(p *profile.Profile, o Options, t *tree) header {
-	m := p.Meta
+	m, noun := p.Meta, describe.NounOfProfile(p)
 	h := header{
 		Title: o.title(p),
 		Meta: meta{
@@ -125,8 +127,8 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
 			Converted: m.Converted,
 		},
-		Losses:     losses(t.losses(p), m.Stripped),
-		Lost:       lost(t.losses(p), m.Stripped),
+		Losses:     losses(t.losses(p), m.Stripped, noun),
+		Lost:       lost(t.losses(p), m.Stripped, noun),
 		Run:        json.RawMessage(runinfo.Text(p)),
 		Builds:     builds(p),
 		Value:      o.Value,
@@ -145,6 +147,9 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 	}
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)
+	}
+	if noun.Many() != "samples" {
+		h.Noun = noun.Many()
 	}
 	for _, v := range p.ValueTypes {
 		h.Values = append(h.Values, valueType{plainText(v.Type), plainText(v.Unit)})
@@ -197,21 +202,21 @@ func builds(p *profile.Profile) map[string]string {
 
 // losses returns what is missing or incomplete in a profile, most severe first, without
 // what was only delayed, and the files without symbols.
-func losses(l profile.Losses, s profile.StrippedFiles) []loss {
+func losses(l profile.Losses, s profile.StrippedFiles, of describe.Noun) []loss {
 	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	all := []loss{}
-	for _, d := range describe.Losses(l) {
+	for _, d := range describe.Losses(l, of) {
 		all = append(all, loss{d.What, d.Effect, d.Remedy})
 	}
-	for _, d := range describe.Stripped(s) {
+	for _, d := range describe.Stripped(s, of) {
 		all = append(all, loss{d.What, d.Effect, d.Remedy})
 	}
 	return all
 }
 
 // lost returns the losses in brief.
-func lost(l profile.Losses, s profile.StrippedFiles) []string {
-	brief := append([]string{}, describe.Brief(l)...)
+func lost(l profile.Losses, s profile.StrippedFiles, of describe.Noun) []string {
+	brief := append([]string{}, describe.Brief(l, of)...)
 	if n := len(s.Files) + s.Omitted; n > 0 {
 		brief = append(brief, plain.Count(uint64(n), "file")+" without symbols")
 	}

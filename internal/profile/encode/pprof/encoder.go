@@ -189,10 +189,11 @@ func comments(p *profile.Profile) []string {
 			lines = append(lines, line)
 		}
 	}
-	for _, l := range describe.Losses(p.Losses) {
+	noun := describe.NounOfProfile(p)
+	for _, l := range describe.Losses(p.Losses, noun) {
 		lines = append(lines, l.What+": "+l.Effect)
 	}
-	for _, l := range describe.Stripped(p.Meta.Stripped) {
+	for _, l := range describe.Stripped(p.Meta.Stripped, noun) {
 		lines = append(lines, l.What+": "+strings.Trim(l.Effect+"; "+l.Remedy, "; "))
 	}
 	return append(lines, runinfo.Prefix+runinfo.Text(p))

@@ -50,16 +50,13 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		out.WriteString(describe.Totals(p))
 		m.Duration = 0 // it is in the totals
 	} else {
-		out.WriteString(describe.Amount(p.Total(0), p.ValueTypes[0]))
-		if o.Value != 0 {
-			fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(o.Value), p.ValueTypes[o.Value]))
-		}
+		out.WriteString(describe.Headline(p, o.Value))
 	}
 	if run := describe.Run(m); run != "" {
 		fmt.Fprintf(&out, " (%s)", run)
 	}
 	fmt.Fprintln(&out)
-	out.WriteString(Losses(p.Losses))
+	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p)))
 	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
 	if len(h.Programs) > 0 {
 		writeTable(&out, "inner", h.Programs, total, o.Columns)
@@ -75,9 +72,9 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 
 // Losses returns a line for each cause of losses: the loss, in a column, its effect
 // and the remedy.
-func Losses(l profile.Losses) string {
+func Losses(l profile.Losses, of describe.Noun) string {
 	var w strings.Builder
-	losses := describe.Losses(l)
+	losses := describe.Losses(l, of)
 	width := 0
 	for _, l := range losses {
 		width = max(width, len(l.What))
@@ -93,8 +90,8 @@ func Losses(l profile.Losses) string {
 }
 
 // Stripped returns a line for each file without symbols, with a remedy.
-func Stripped(s profile.StrippedFiles) (lines []string) {
-	for _, l := range describe.Stripped(s) {
+func Stripped(s profile.StrippedFiles, of describe.Noun) (lines []string) {
+	for _, l := range describe.Stripped(s, of) {
 		line := l.What
 		if l.Effect != "" {
 			line += ", " + l.Effect

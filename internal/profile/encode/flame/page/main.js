@@ -36,6 +36,7 @@ class Page {
 
   get matches() { return this.search.matches; }
   get now() { return this.state.now; }
+  get noun() { return this.data.noun ?? 'samples'; }
   get valueType() { return this.data.values[this.valueIndex]; }
   get valueIndex() { return /^\d+$/.test(this.now.value) && this.now.value in this.data.values ? Number(this.now.value) : 0; }
   get view() {
@@ -92,8 +93,8 @@ class Page {
     }
     this.self = this.total = null;
     this.views = new Map();
-    this.showNotice(this.weights.whole > 0 ? '' : this.filters.length || this.range ? 'No samples pass the filters.'
-      : this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.');
+    this.showNotice(this.weights.whole > 0 ? '' : this.filters.length || this.range ? `No ${this.noun} pass the filters.`
+      : this.now.task ? `No ${this.noun} of this process or thread.` : this.data.noun ? `No ${this.noun}.` : 'No samples were taken.');
   }
   showNotice(text) {
     byId('notice').hidden = text === '';
@@ -264,7 +265,7 @@ class Page {
       ...(all.length > listed.length ? [[null, `… ${digits.format(all.length - listed.length)} more`]] : []),
     ], id(chosen));
     this.chart.show(this.viewOf('time', chosen), hanging);
-    if (this.chart.view.spans.length === 0) this.showNotice('No samples of this thread, in this time and with these filters.');
+    if (this.chart.view.spans.length === 0) this.showNotice(`No ${this.noun} of this thread, in this time and with these filters.`);
     this.chart.name = `Flame chart of thread ${threads.name[chosen]} ${id(chosen)}`;
   }
   showZoom() {

@@ -22,7 +22,7 @@ function showRun(data) {
     ['CPUs', m.cpus ? String(m.cpus) : ''],
     ['Duration', m.seconds ? duration(m.seconds) : ''],
     ['Event', [m.event, rate].filter(Boolean).join(', ')],
-    ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
+    [capital(data.noun ?? 'samples'), counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
   ].filter(([, text]) => text));
   // Conversions need not report losses.
   byId('lost').textContent = data.lost.join(', ') || (m.converted ? '' : 'nothing lost');

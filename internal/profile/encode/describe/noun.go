@@ -1,0 +1,68 @@
+package describe
+
+import (
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// Noun is the word for a sample of a profile, such as "wait".
+type Noun struct{ one, many string }
+
+// sample is the noun of profiles of samples, and of profiles with several kinds of samples.
+var sample = Noun{"sample", "samples"}
+
+// nouns are the nouns by the type of the first value.
+var nouns = map[string]Noun{
+	"waits":         {"wait", "waits"},
+	"requests":      {"request", "requests"},
+	"hits":          {"hit", "hits"},
+	"intervals":     {"interval", "intervals"},
+	"softirqs":      {"softirq", "softirqs"},
+	"alloc_objects": {"allocation", "allocations"},
+}
+
+// NounOf returns the noun of a profile with values of the given types. period is as in
+// [profile.Meta].
+func NounOf(types []profile.ValueType, period uint64) Noun {
+	if len(types) == 0 || types[0].Unit != "count" {
+		return sample
+	}
+	if noun, ok := nouns[types[0].Type]; ok {
+		return noun
+	}
+	if period <= 1 && slices.Contains(types, profile.ValueType{Type: "minor-faults", Unit: "count"}) {
+		return Noun{"fault", "faults"} // each is a sample
+	}
+	return sample
+}
+
+// NounOfProfile returns [NounOf] for a profile.
+func NounOfProfile(p *profile.Profile) Noun { return NounOf(p.ValueTypes, p.Meta.Period) }
+
+// Many returns the plural.
+func (n Noun) Many() string { return n.many }
+
+// Count returns an amount in words: "3 waits".
+func (n Noun) Count(amount uint64) string { return counted(amount, n.one, n.many) }
+
+// Headline returns the number of samples and the total of a value in words: "3 waits, 1.5s
+// off-cpu".
+func Headline(p *profile.Profile, value int) string {
+	shown := Amount(p.Total(value), p.ValueTypes[value])
+	if value == 0 {
+		return shown
+	}
+	if p.ValueTypes[0].Type == sample.many && NounOfProfile(p) != sample {
+		return shown // each is a sample
+	}
+	return Amount(p.Total(0), p.ValueTypes[0]) + ", " + shown
+}
+
+// Nothing returns a phrase for a profile without samples.
+func (n Noun) Nothing() string {
+	if n == sample {
+		return "nothing was sampled"
+	}
+	return "no " + n.many
+}
