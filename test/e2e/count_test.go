@@ -76,8 +76,8 @@ func TestCount(t *testing.T) {
 	stacks, own := readFolded(t, out), numbers(t, r.stdout)
 	own["writes"]++ // of the numbers
 	for event, name := range kinds {
-		if got := count(stacks, "["+event+"]"); got != own[name] {
-			t.Errorf("%s: got %d hits, want %d\n%s", event, got, own[name], r.stderr)
+		if got, want := count(stacks, "["+event+"]"), hits(own[name], 1, r.stderr); !want.Has(got) {
+			t.Errorf("%s: got %d hits, want %s\n%s", event, got, want, r.stderr)
 		}
 	}
 }
@@ -138,14 +138,19 @@ func TestCountFields(t *testing.T) {
 				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
 			stacks := readFolded(t, out)
-			if got, want := sum(stacks), numbers(t, r.stdout)[test.want]; got != want || want == 0 {
-				t.Errorf("got %d, want %d (%s)\n%s", got, want, test.want, r.stderr)
+			own := numbers(t, r.stdout)
+			most := 1
+			if test.want == "written" {
+				most = own["written"] / own["writes"]
+			}
+			if got, want := sum(stacks), hits(own[test.want], most, r.stderr); !want.Has(got) || got == 0 {
+				t.Errorf("got %d, want %s (%s)\n%s", got, want, test.want, r.stderr)
 			}
 			// Some of the first stacks may not reach the program, which has just started.
 			if count(stacks, test.frame) == 0 {
 				t.Errorf("no stack has %s: %v", test.frame, stacks)
 			}
-			if strings.Contains(r.stderr, "skipped") || strings.Contains(r.stderr, "above the limit") {
+			if strings.Contains(r.stderr, "above the limit") {
 				t.Errorf("hits were lost: %s", r.stderr)
 			}
 		})

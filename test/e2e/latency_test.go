@@ -106,7 +106,7 @@ func TestLatency(t *testing.T) {
 				}
 				i.check(t, r.stderr, of, own)
 			}
-			if strings.Contains(r.stderr, "skipped") || strings.Contains(r.stderr, "not tracked") {
+			if strings.Contains(r.stderr, "not tracked") {
 				t.Errorf("intervals were lost: %s", r.stderr)
 			}
 		})
@@ -132,17 +132,19 @@ func (i interval) check(t *testing.T, summary string, stacks, own map[string]int
 		t.Fatalf("no histogram of %s:\n%s", i.name, summary)
 	}
 	average, _, _ = strings.Cut(average, "\n")
-	if n := numbersOf(average, `count: (\d+)$`); n != own[i.count] || n == 0 {
-		t.Errorf("%s: got %d intervals, want %d (%s)\n%s", i.name, n, own[i.count], i.count, summary)
+	n, want := numbersOf(average, `count: (\d+)$`), hits(own[i.count], 1, summary)
+	if !want.Has(n) || n == 0 {
+		t.Errorf("%s: got %d intervals, want %s (%s)\n%s", i.name, n, want, i.count, summary)
 	}
-	if n := numbersOf(histogram, `(?m)^ *\d+ -> \d+ +: (\d+) `); n != own[i.count] {
-		t.Errorf("%s: got a histogram of %d intervals, want %d\n%s", i.name, n, own[i.count], summary)
+	if all := numbersOf(histogram, `(?m)^ *\d+ -> \d+ +: (\d+) `); all != n {
+		t.Errorf("%s: got a histogram of %d intervals, want %d\n%s", i.name, all, n, summary)
 	}
-	if n := numbersOf(summary, regexp.QuoteMeta(i.name)+`: (\d+) intervals? began but did not end`); n != own[i.unfinished] {
+	missing := own[i.count] - n
+	if n := numbersOf(summary, regexp.QuoteMeta(i.name)+`: (\d+) intervals? began but did not end`); n < own[i.unfinished]-missing || n > own[i.unfinished]+missing {
 		t.Errorf("%s: got %d unfinished intervals, want %d\n%s", i.name, n, own[i.unfinished], summary)
 	}
 	time := numbersOf(average, `total: (\d+) nsecs`)
-	if time < own[i.least] || i.most != "" && time > own[i.most] {
+	if missing == 0 && time < own[i.least] || i.most != "" && time > own[i.most] {
 		t.Errorf("%s: got %d ns, want %d to %d", i.name, time, own[i.least], own[i.most])
 	}
 	// Each stack is rounded to microseconds.

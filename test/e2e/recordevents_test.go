@@ -101,8 +101,12 @@ func TestRecordEvents(t *testing.T) {
 				t.Errorf("%s: a hit has no stack", test.name)
 			}
 		}
-		if n != test.want || n == 0 {
-			t.Errorf("%s %v: got %d, want %d\n%s", test.name, test.fields, n, test.want, r.stderr)
+		most := 1
+		if test.sum == "count" {
+			most = own["written"] / own["writes"]
+		}
+		if want := hits(test.want, most, r.stderr); !want.Has(n) || n == 0 {
+			t.Errorf("%s %v: got %d, want %s\n%s", test.name, test.fields, n, want, r.stderr)
 		}
 	}
 	// The recording has the same totals in other formats.
@@ -110,7 +114,7 @@ func TestRecordEvents(t *testing.T) {
 	if c := fulgur(t, "convert", "--value", "uprobe:"+events+":work", "-o", folded, out); c.code != 0 || sum(readFolded(t, folded)) != own["calls"] {
 		t.Errorf("got %d calls after conversion, want %d: %s", sum(readFolded(t, folded)), own["calls"], c.stderr)
 	}
-	for _, what := range []string{"skipped", "above the limit", "lost"} {
+	for _, what := range []string{"above the limit", "lost"} {
 		if strings.Contains(r.stderr, what) {
 			t.Errorf("hits are missing: %s", r.stderr)
 		}

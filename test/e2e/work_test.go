@@ -60,15 +60,23 @@ func sampleWorkBy(t *testing.T, cmd *exec.Cmd, work time.Duration, pids ...strin
 	return interrupt(t, cmd)
 }
 
-var skippedSamples = regexp.MustCompile(`(\d+) samples? skipped`)
+var skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) [\w -]+ skipped`)
 
-// skipped returns the number of samples of all programs that the kernel skipped,
+// skipped returns the number of samples or hits of all programs that the kernel skipped,
 // according to fulgur's summary.
 func skipped(summary string) (n int) {
 	if m := skippedSamples.FindStringSubmatch(summary); m != nil {
 		n, _ = strconv.Atoi(m[1])
 	}
 	return n
+}
+
+// hits returns how many hits are due in a number of hits by the program's own account, or
+// which sum if each counts for at most most. A preemptible kernel skips the hits of
+// tracepoints and kprobes on a CPU where a change of a BPF map was preempted, and the summary
+// reports them.
+func hits(own, most int, summary string) stat.Range {
+	return stat.Range{Low: own - most*skipped(summary), High: own}
 }
 
 // work is what a program that never waits reports of its work.

@@ -60,8 +60,9 @@ int main(void)
 	}
 	for (i = 0; i < OTHERS; i++)
 		most += contend(others[i / 2] | (i % 2 ? FUTEX_PRIVATE_FLAG : 0));
-	printf("waits %d\nleast %ld\nmost %ld\naddress %ld\nrelative %ld\n", WAITS + OTHERS, WAITS * WAIT_NS,
-	       most, (long)&word, (long)((char *)&word - &__executable_start));
+	printf("waits %d\neach %ld\nleast %ld\nmost %ld\naddress %ld\nrelative %ld\n",
+	       WAITS + OTHERS, WAIT_NS, WAITS * WAIT_NS, most, (long)&word,
+	       (long)((char *)&word - &__executable_start));
 	/* A process that exits at once may be gone before its mappings are read. */
 	usleep(200000);
 	return 0;
