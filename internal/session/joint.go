@@ -29,10 +29,17 @@ func (j joint) Complete(c source.Common) error {
 
 func (j joint) Choose() error { return j.each(source.Subject.Choose) }
 
-func (j joint) Load(common probe.Options) (all []source.Source, err error) {
+func (j joint) Load(common probe.Options) ([]source.Source, error) {
+	return j.load(common, func(int, *probe.Options) {})
+}
+
+// load loads the sources of all subjects. adapt adapts the options of each.
+func (j joint) load(common probe.Options, adapt func(i int, o *probe.Options)) (all []source.Source, err error) {
 	for i, s := range j {
-		common.Source = uint8(i)
-		sources, err := s.Load(common)
+		own := common
+		own.Source = uint8(i)
+		adapt(i, &own)
+		sources, err := s.Load(own)
 		all = append(all, sources...)
 		if err != nil {
 			return all, err

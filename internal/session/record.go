@@ -161,20 +161,12 @@ func (m *recording) Complete(c source.Common) error {
 	return m.joint.Complete(c)
 }
 
-func (m *recording) Load(common probe.Options) (all []source.Source, err error) {
-	for i, p := range m.parts {
-		own := common
-		own.Source = uint8(i)
-		if p.share > 1 && m.options.hasTimes() {
-			own.RingSize /= p.share
+func (m *recording) Load(common probe.Options) ([]source.Source, error) {
+	return m.load(common, func(i int, o *probe.Options) {
+		if share := m.parts[i].share; share > 1 && m.options.hasTimes() {
+			o.RingSize /= share
 		}
-		sources, err := p.Load(own)
-		all = append(all, sources...)
-		if err != nil {
-			return all, err
-		}
-	}
-	return all, nil
+	})
 }
 
 // Values returns the numbers of samples, waits, requests and faults, and the

@@ -12,7 +12,6 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/rcu"
 )
 
@@ -23,7 +22,6 @@ const DefaultPendingEntries = 1 << 13
 type Source struct {
 	source.Base
 	programs []string // programs to attach
-	links    probe.Links
 	options  probe.Options
 	pending  uint64 // requests in flight at the end
 	devices  map[stacks.Device]string
@@ -94,21 +92,13 @@ func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks
 		stacks.Values{Requests: v.Requests, Bytes: v.Bytes, Queued: v.Queued, InDevice: v.InDevice, Latency: v.Queued + v.InDevice}
 }
 
-// Attach fills in the target. Attached programs begin to count.
-func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
-
 // Enable starts measuring. It ignores requests already in flight.
-func (s *Source) Enable() (err error) {
-	s.links, err = s.AttachTracing(s.programs...)
-	return err
-}
+func (s *Source) Enable() error { return s.AttachTracing(s.programs...) }
 
 // Disable stops measuring. Requests that are then in a device count without the time
 // that they spent there.
 func (s *Source) Disable() error {
-	err := errors.Join(s.links.Close(), rcu.Wait())
-	s.links = nil
-	return errors.Join(err, s.countPending())
+	return errors.Join(s.Detach(), rcu.Wait(), s.countPending())
 }
 
 // countPending counts the requests that a device has and whose completion was not
@@ -192,6 +182,3 @@ func (s *Source) Unfinished() (uint64, error) {
 	n, err := s.StatSum(bpf.StatUnfinished)
 	return n + s.pending, err
 }
-
-// Close detaches the programs and unloads the kernel side.
-func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -27,7 +27,6 @@ type Source struct {
 	source.Base
 	period       uint64
 	minor, major *sampling.Events
-	links        probe.Links
 	latency      error // why handling times are unknown
 }
 
@@ -137,7 +136,7 @@ func (s *Source) Attach(t target.Target) error {
 	}
 	if s.latency == nil {
 		// Some kernels load the program but reject its attachment.
-		s.links, s.latency = s.AttachTracing(bpf.FaultsProgFaultBegin)
+		s.latency = s.AttachTracing(bpf.FaultsProgFaultBegin)
 	}
 	return nil
 }
@@ -195,5 +194,5 @@ func (s *Source) Stats() (probe.Stats, error) {
 
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error {
-	return errors.Join(s.minor.Close(), s.major.Close(), s.links.Close(), s.Probe.Close())
+	return errors.Join(s.minor.Close(), s.major.Close(), s.Probe.Close())
 }

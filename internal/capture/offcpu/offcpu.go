@@ -47,7 +47,6 @@ const (
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
-	links probe.Links
 }
 
 // orcSymbols are the symbols whose addresses bpf/orc.h needs: the kernel's unwind
@@ -138,12 +137,11 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 }
 
 // Attach attaches the programs. They do nothing yet.
-func (s *Source) Attach(t target.Target) (err error) {
+func (s *Source) Attach(t target.Target) error {
 	if err := s.FillTargets(t); err != nil {
 		return err
 	}
-	s.links, err = s.AttachTracing(bpf.OffCPUProgOffcpuFree, bpf.OffCPUProgOffcpuWaking, bpf.OffCPUProgOffcpuSwitch)
-	return err
+	return s.AttachTracing(bpf.OffCPUProgOffcpuFree, bpf.OffCPUProgOffcpuWaking, bpf.OffCPUProgOffcpuSwitch)
 }
 
 // Enable starts measuring. Waits in progress count from now on.
@@ -166,9 +164,7 @@ func (s *Source) Disable() error {
 	if err == nil {
 		err = s.iterate(bpf.OffCPUProgOffcpuCut)
 	}
-	err = errors.Join(err, s.links.Close())
-	s.links = nil
-	return err
+	return errors.Join(err, s.Detach())
 }
 
 // BeginCut prepares for a [Source.Cut].
@@ -240,6 +236,3 @@ func (s *Source) iterate(program string) (err error) {
 	}
 	return nil
 }
-
-// Close detaches the programs and unloads the kernel side.
-func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -81,7 +81,8 @@ type Probe struct {
 	counts  *stacks.Counts
 	targets *sampling.TargetSet
 	remaps  remaps
-	traced  []*ebpf.Program // attached to tracepoints
+	links   []link.Link     // to tracepoints
+	traced  []*ebpf.Program // that were attached to tracepoints
 	memory  uint64
 	types   *btf.Cache // until LoadLater; may be nil
 
@@ -266,28 +267,27 @@ func (p *Probe) FillTargets(t target.Target) (err error) {
 // Targets returns the processes or threads that are currently in the target set.
 func (p *Probe) Targets() ([]int, error) { return p.targets.Members() }
 
-// AttachTracing attaches the named programs to their tracepoints.
-func (p *Probe) AttachTracing(names ...string) (links Links, err error) {
+// AttachTracing attaches the named programs to their tracepoints, until [Probe.Detach].
+func (p *Probe) AttachTracing(names ...string) error {
 	for _, name := range names {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p.Programs[name]})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("attach %s: %w", name, err), links.Close())
+			return errors.Join(fmt.Errorf("attach %s: %w", name, err), p.Detach())
 		}
-		links = append(links, l)
+		p.links = append(p.links, l)
 		p.traced = append(p.traced, p.Programs[name])
 	}
-	return links, nil
+	return nil
 }
 
-// Links are attached programs.
-type Links []link.Link
-
-// Close detaches the programs. Running ones may still run for a moment.
-func (l Links) Close() error {
+// Detach detaches the programs that [Probe.AttachTracing] attached. Running ones may still
+// run for a moment.
+func (p *Probe) Detach() error {
 	var errs []error
-	for _, l := range l {
+	for _, l := range p.links {
 		errs = append(errs, l.Close())
 	}
+	p.links = nil
 	return errors.Join(errs...)
 }
 
@@ -360,9 +360,9 @@ func (p *Probe) StatSum(i bpf.Stat) (sum uint64, err error) {
 	return sum, err
 }
 
-// Close unloads the kernel side.
+// Close detaches and unloads the kernel side.
 func (p *Probe) Close() error {
-	err := p.targets.Close()
+	err := errors.Join(p.Detach(), p.targets.Close())
 	if p.ring != nil {
 		err = errors.Join(err, p.ring.Close())
 	}

@@ -10,7 +10,6 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/rcu"
 )
 
@@ -32,7 +31,6 @@ func (v Vector) String() string {
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
-	links probe.Links
 }
 
 // Load loads the programs and their maps. It returns the kernel's errors as
@@ -55,21 +53,10 @@ func counted(k bpf.SoftIRQCountKey, v bpf.SoftIRQCountValue) (stacks.Key, stacks
 		stacks.Values{Times: v.Times, Duration: v.Duration}
 }
 
-// Attach implements [source.Source].
-func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
-
 // Enable starts measuring. Handlers that are running do not count.
-func (s *Source) Enable() (err error) {
-	s.links, err = s.AttachTracing(bpf.SoftIRQProgSoftirqExit, bpf.SoftIRQProgSoftirqEntry)
-	return err
+func (s *Source) Enable() error {
+	return s.AttachTracing(bpf.SoftIRQProgSoftirqExit, bpf.SoftIRQProgSoftirqEntry)
 }
 
 // Disable stops measuring. Handlers that are running do not count.
-func (s *Source) Disable() error {
-	err := errors.Join(s.links.Close(), rcu.Wait())
-	s.links = nil
-	return err
-}
-
-// Close detaches the programs and unloads the kernel side.
-func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }
+func (s *Source) Disable() error { return errors.Join(s.Detach(), rcu.Wait()) }

@@ -200,6 +200,9 @@ type EventStack struct {
 // that do more override its methods.
 type Base struct{ *probe.Probe }
 
+// Attach fills in the target, for sources whose attached programs begin to count.
+func (b Base) Attach(t target.Target) error { return b.FillTargets(t) }
+
 // Check does nothing.
 func (Base) Check() error { return nil }
 
