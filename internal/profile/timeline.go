@@ -1,6 +1,9 @@
 package profile
 
-import "iter"
+import (
+	"cmp"
+	"iter"
+)
 
 // Timeline is a recording: what each thread of the profiled processes did over time. A
 // long run has tens of millions of events, so they are not part of it but read from where
@@ -16,6 +19,9 @@ type Timeline struct {
 	Start, End int64
 	// Interval is the sampling interval of a running thread, in nanoseconds.
 	Interval int64
+	// Sampled is the value that the samples of a running thread add up to, such as cycles.
+	// If it is the zero value, that is CPU time, their weight.
+	Sampled ValueType
 
 	Processes []Process
 	Threads   []Thread
@@ -122,9 +128,10 @@ type Events interface {
 type OnCPU struct {
 	Time  int64
 	Stack StackID
-	// Weight is the time that the sample represents, in nanoseconds.
-	Weight int64
-	CPU    int
+	// Weight is the time that the sample represents, in nanoseconds. Amount is what it adds
+	// to Sampled, 0 if that is CPU time.
+	Weight, Amount int64
+	CPU            int
 }
 
 // OffCPU is a period of a thread off the CPU: it slept, waited, or was runnable but did
@@ -288,6 +295,8 @@ type Marker struct {
 	// Values holds the values of the type's fields as text, "" if unknown. They are
 	// untrusted.
 	Values []string
+	// Weight is in the unit of the type, 0 if it has none.
+	Weight int64
 	// Stack is the stack that hit the event.
 	Stack StackID
 }
@@ -300,4 +309,17 @@ type MarkerType struct {
 	Event string
 	// Fields holds the names of fields.
 	Fields []string
+	// Unit is the unit of the weights of markers. If it is empty, each counts one hit.
+	Unit string
+}
+
+// Value returns the value that markers of the type add up to.
+func (t MarkerType) Value() ValueType { return ValueType{Type: t.Event, Unit: cmp.Or(t.Unit, "count")} }
+
+// Amount returns what a marker of type t adds to the value of its type.
+func (m Marker) Amount(t MarkerType) int64 {
+	if t.Unit == "" {
+		return 1
+	}
+	return m.Weight
 }

@@ -40,6 +40,12 @@ type ChainSample struct {
 	Stack profile.StackID
 	// Weight is the time in nanoseconds that the sample represents.
 	Weight int64
+	// Event is the value of the profile that counts the event, and Amount the sample's part
+	// of it, 0 if it is unknown. Main is set for the event that tells best when tasks ran: the
+	// first one that is time, or else the first one.
+	Event  profile.ValueType
+	Amount int64
+	Main   bool
 }
 
 // ChainOptions configures [ReadCallChains].
@@ -95,6 +101,7 @@ type chains struct {
 	collection
 	out       *profile.Collector
 	each      func(ChainSample) error
+	mainEvent profile.ValueType // see main
 	unwinder  *unwinder
 	names     comms
 	addresses []uint64
@@ -141,11 +148,7 @@ func (c *chains) chain(rec record) error {
 	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm})}
 	at.Stack, at.End = c.stack(s, rec.misc)
 	c.out.Count(at, 0, 1)
-	event := profile.ValueType{Type: perfevent.Name(a.typ, a.config), Unit: "count"}
-	isTime := (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime()
-	if isTime {
-		event.Unit = "nanoseconds"
-	}
+	event, isTime := a.value()
 	if s.period > 0 {
 		c.out.Count(at, c.out.Value(event), int64(s.period))
 	}
@@ -164,7 +167,32 @@ func (c *chains) chain(rec record) error {
 	}
 	return c.each(ChainSample{
 		PID: int(s.pid), TID: int(s.tid), Comm: comm, Time: int64(s.time), Stack: at.Stack, Weight: weight,
+		Event: event, Amount: int64(s.period), Main: event == c.main(),
 	})
+}
+
+// main returns the value of the event that tells best when tasks ran.
+func (c *chains) main() profile.ValueType {
+	if c.mainEvent == (profile.ValueType{}) {
+		for i, a := range c.file.attrs.all {
+			if v, isTime := a.value(); i == 0 || isTime {
+				c.mainEvent = v
+				if isTime {
+					break
+				}
+			}
+		}
+	}
+	return c.mainEvent
+}
+
+// value returns the value that samples of an event add up to, and whether it is time.
+func (a attr) value() (v profile.ValueType, isTime bool) {
+	v = profile.ValueType{Type: perfevent.Name(a.typ, a.config), Unit: "count"}
+	if isTime = (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime(); isTime {
+		v.Unit = "nanoseconds"
+	}
+	return v, isTime
 }
 
 // maxTime is the largest accepted time and number of events: about 146 years in

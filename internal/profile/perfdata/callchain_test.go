@@ -165,9 +165,10 @@ func TestEachChainSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	stack := c.Profile.Samples[0].Stack
+	clock := profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"}
 	want := []ChainSample{
-		{PID: 7, TID: 8, Comm: "worker", Time: 1e9 + 3000, Stack: stack, Weight: 10_000},
-		{PID: 7, TID: 7, Comm: "server", Time: 1e9 + 4000, Stack: stack, Weight: 10_000},
+		{PID: 7, TID: 8, Comm: "worker", Time: 1e9 + 3000, Stack: stack, Weight: 10_000, Event: clock, Amount: 10_000, Main: true},
+		{PID: 7, TID: 7, Comm: "server", Time: 1e9 + 4000, Stack: stack, Weight: 10_000, Event: clock, Amount: 10_000, Main: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

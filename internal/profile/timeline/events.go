@@ -42,7 +42,7 @@ func (r *Recorder) see(t profile.ThreadID, at int64) {
 func (r *Recorder) AddOnCPU(t profile.ThreadID, e profile.OnCPU) error {
 	r.Count(r.threads[t].process, profile.CounterCPU, e.Time, e.Weight)
 	r.see(t, e.Time)
-	return r.add(t, kindOnCPU, e.Time, uint64(e.Stack), uint64(e.Weight), uint64(e.CPU))
+	return r.add(t, kindOnCPU, e.Time, uint64(e.Stack), uint64(e.Weight), uint64(e.Amount), uint64(e.CPU))
 }
 
 // AddOffCPU adds a period off the CPU.
@@ -88,7 +88,7 @@ func (r *Recorder) AddMarker(t profile.ThreadID, e profile.Marker) error {
 		r.text = binary.AppendUvarint(r.text, uint64(len(v)))
 		r.text = append(r.text, v...)
 	}
-	return r.stream(t, kindMarker).add(&r.spool, e.Time, r.text, uint64(e.Type), uint64(e.Stack), uint64(len(e.Values)))
+	return r.stream(t, kindMarker).add(&r.spool, e.Time, r.text, uint64(e.Type), uint64(e.Stack), uint64(e.Weight), uint64(len(e.Values)))
 }
 
 // events implements [profile.Events].
@@ -99,8 +99,8 @@ type events struct {
 
 // OnCPU implements [profile.Events].
 func (es *events) OnCPU(t profile.ThreadID) iter.Seq2[profile.OnCPU, error] {
-	return read(es, t, kindOnCPU, 3, func(time int64, f []uint64) profile.OnCPU {
-		return profile.OnCPU{Time: time, Stack: es.stackOf(f[0]), Weight: int64(f[1]), CPU: int(f[2])}
+	return read(es, t, kindOnCPU, 4, func(time int64, f []uint64) profile.OnCPU {
+		return profile.OnCPU{Time: time, Stack: es.stackOf(f[0]), Weight: int64(f[1]), Amount: int64(f[2]), CPU: int(f[3])}
 	})
 }
 
@@ -143,15 +143,15 @@ func (es *events) Markers(t profile.ThreadID) iter.Seq2[profile.Marker, error] {
 			return
 		}
 		from := es.reader(s)
-		fields := make([]uint64, 3)
+		fields := make([]uint64, 4)
 		for {
 			time, ok, err := from.next(fields)
 			if err == nil && !ok {
 				return
 			}
-			m := profile.Marker{Time: time, Type: profile.MarkerTypeID(fields[0]), Stack: es.stackOf(fields[1])}
+			m := profile.Marker{Time: time, Type: profile.MarkerTypeID(fields[0]), Stack: es.stackOf(fields[1]), Weight: int64(fields[2])}
 			if err == nil {
-				m.Values, err = from.texts(fields[2])
+				m.Values, err = from.texts(fields[3])
 			}
 			if err != nil {
 				yield(profile.Marker{}, err)

@@ -79,7 +79,7 @@ func TestEvents(t *testing.T) {
 		id := r.Thread(p, 100+i, 0)
 		switch rng.IntN(5) {
 		case 0:
-			e := profile.OnCPU{Time: now, Stack: stack(), Weight: n(), CPU: rng.IntN(8)}
+			e := profile.OnCPU{Time: now, Stack: stack(), Weight: n(), Amount: n(), CPU: rng.IntN(8)}
 			on[i] = append(on[i], e)
 			add(r.AddOnCPU(id, e))
 		case 1:
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 			faults[i] = append(faults[i], e)
 			add(r.AddFault(id, e))
 		case 4:
-			e := profile.Marker{Time: now, Type: profile.MarkerTypeID(rng.IntN(len(types))), Stack: stack()}
+			e := profile.Marker{Time: now, Type: profile.MarkerTypeID(rng.IntN(len(types))), Stack: stack(), Weight: n()}
 			for range types[e.Type].Fields {
 				e.Values = append(e.Values, strings.Repeat(name(), rng.IntN(20)))
 			}

@@ -62,11 +62,8 @@ func readStated(ctx context.Context, path, unit string, warn func(error)) (*prof
 
 // hasTimes returns an error if the input has no times that a page can show.
 func (in *input) hasTimes() error {
-	switch {
-	case in.line == nil:
-		return usage.Errorf("this input has no times that a page can show: give a perf.data file")
-	case len(in.profile.ValueTypes) != 2: // samples and the event
-		return usage.Errorf("a page shows the times of one event, and the input has several")
+	if in.line == nil {
+		return usage.Errorf("this input has no times that a page can show: give a recording (.json.gz, .json) or a perf.data file")
 	}
 	return nil
 }

@@ -72,29 +72,40 @@ func truncated(p *profile.Profile) (l profile.Losses) {
 type perfTimes struct {
 	recorder    *timeline.Recorder
 	first, last int64
-	weights     int64 // their sum and number
+	weights     int64 // of the main event, their sum and number
 	samples     int64
+	sampled     profile.ValueType                          // the main event
+	types       map[profile.ValueType]profile.MarkerTypeID // of the other events
 }
 
 func newPerfTimes() (*perfTimes, error) {
 	// The start is known only at the end: samples are not sorted in the
 	// file.
 	recorder, err := timeline.NewRecorder(0)
-	return &perfTimes{recorder: recorder, first: math.MaxInt64}, err
+	return &perfTimes{recorder: recorder, first: math.MaxInt64, types: map[profile.ValueType]profile.MarkerTypeID{}}, err
 }
 
-// add records a sample.
+// add records a sample: of the main event as time on the CPU, of the others as markers.
 func (t *perfTimes) add(s perfdata.ChainSample) error {
 	t.first, t.last = min(t.first, s.Time), max(t.last, s.Time)
-	t.weights += min(s.Weight, math.MaxInt64-t.weights)
-	t.samples++
 	process := t.recorder.Process(s.PID, 0)
 	thread := t.recorder.Thread(process, s.TID, 0)
 	t.recorder.NameThread(thread, s.Time, s.Comm)
 	if s.PID == s.TID {
 		t.recorder.NameProcess(process, s.Time, s.Comm)
 	}
-	return t.recorder.AddOnCPU(thread, profile.OnCPU{Time: s.Time, Stack: s.Stack, Weight: s.Weight})
+	if !s.Main {
+		typ, ok := t.types[s.Event]
+		if !ok {
+			typ = t.recorder.AddMarkerType(profile.MarkerType{Name: s.Event.Type, Event: s.Event.Type, Unit: s.Event.Unit})
+			t.types[s.Event] = typ
+		}
+		return t.recorder.AddMarker(thread, profile.Marker{Time: s.Time, Type: typ, Stack: s.Stack, Weight: s.Amount})
+	}
+	t.weights += min(s.Weight, math.MaxInt64-t.weights)
+	t.samples++
+	t.sampled = s.Event
+	return t.recorder.AddOnCPU(thread, profile.OnCPU{Time: s.Time, Stack: s.Stack, Weight: s.Weight, Amount: s.Amount})
 }
 
 // timeline returns the recording with the stacks that r has resolved into p's.
@@ -103,7 +114,7 @@ func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.T
 	if err != nil {
 		return nil, err
 	}
-	line.Start, line.Interval = t.first, t.weights/t.samples
+	line.Start, line.Interval, line.Sampled = t.first, t.weights/max(t.samples, 1), t.sampled
 	line.Counters = nil // they start at the clock's 0
 	line.Events = timeline.Sorted(line.Events)
 	for _, thread := range line.Threads {

@@ -116,14 +116,10 @@ func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *tra
 	}
 	k := &track{
 		name: t.Comm, processName: t.Comm, pid: pid, tid: tid,
-		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing, weightType: weightSamples,
+		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing,
 	}
-	switch a.p.ValueTypes[v].Unit {
-	case "nanoseconds":
-		k.weightType, k.cpu = weightTime, true
-	case "bytes":
-		k.weightType = weightBytes
-	}
+	k.weightType = weightOf(a.p.ValueTypes[v].Unit)
+	k.cpu = k.weightType == weightTime
 	return k
 }
 

@@ -260,12 +260,27 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 		start := e.Time - r.t.Start
 		return marker{kind: markerFault, start: start, end: start + e.Latency, tid: tid, fault: e}
 	})
-	hits := transform(e.Markers(id), func(e profile.Marker) marker {
+	hits := transform(r.unweighted(id), func(e profile.Marker) marker {
 		start := e.Time - r.t.Start
 		return marker{kind: markerHit, start: start, end: start, tid: tid, hit: e, of: &r.t.MarkerTypes[e.Type]}
 	})
 	start := func(m marker) int64 { return m.start }
 	return merge(start, r.renamed(id), longWaits(off), profile.Sorted(start, requestWindow, requests), faults, hits)
+}
+
+// unweighted yields the hits of a thread. Markers with a weight are samples of
+// pseudo-threads only.
+func (r *recording) unweighted(id profile.ThreadID) iter.Seq2[profile.Marker, error] {
+	return func(yield func(profile.Marker, error) bool) {
+		for e, err := range r.t.Events.Markers(id) {
+			if err == nil && r.t.MarkerTypes[e.Type].Unit != "" {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // shortestWait is the minimum duration off the CPU for a marker. All periods are samples.
@@ -314,7 +329,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		})
 	}
 	var bytes, latency, faults []iter.Seq2[point, error]
-	hits := map[string][]iter.Seq2[point, error]{} // by event
+	hits := map[profile.ValueType][]iter.Seq2[point, error]{}
 	for _, t := range r.threads[id] {
 		requests := r.t.Events.BlockIO(profile.ThreadID(t))
 		if !isEmpty(requests) {
@@ -326,39 +341,43 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Count}
 			}))
 		}
-		for event := range r.events(profile.ThreadID(t)) {
-			hits[event] = append(hits[event], r.hits(profile.ThreadID(t), event))
+		for value := range r.events(profile.ThreadID(t)) {
+			hits[value] = append(hits[value], r.hits(profile.ThreadID(t), value))
 		}
 	}
 	add("-block-io", "Block I/O, bytes", weightBytes, bytes)
 	add("-block-io-time", "Block I/O, latency", weightTime, latency)
 	add("-faults", "Page faults", weightSamples, faults)
-	for _, event := range slices.Sorted(maps.Keys(hits)) {
-		add("-"+event, event, weightSamples, hits[event])
+	for _, v := range slices.SortedFunc(maps.Keys(hits), func(a, b profile.ValueType) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Unit, b.Unit))
+	}) {
+		add("-"+v.Type, v.Type, weightOf(v.Unit), hits[v])
 	}
 	return tracks
 }
 
-// events returns the events that a thread hit.
-func (r *recording) events(id profile.ThreadID) map[string]bool {
-	found := map[string]bool{}
+// events returns the values of the events that a thread hit.
+func (r *recording) events(id profile.ThreadID) map[profile.ValueType]bool {
+	found := map[profile.ValueType]bool{}
 	for e, err := range r.t.Events.Markers(id) {
 		if err != nil {
 			break // writing the markers fails, too
 		}
-		found[r.t.MarkerTypes[e.Type].Event] = true
+		found[r.t.MarkerTypes[e.Type].Value()] = true
 	}
 	return found
 }
 
-// hits yields a sample for each hit of an event.
-func (r *recording) hits(id profile.ThreadID, event string) iter.Seq2[point, error] {
+// hits yields a sample for each marker of a value.
+func (r *recording) hits(id profile.ThreadID, value profile.ValueType) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		for e, err := range r.t.Events.Markers(id) {
-			if err == nil && r.t.MarkerTypes[e.Type].Event != event {
-				continue
+			if err != nil {
+				yield(point{}, err)
+				return
 			}
-			if !yield(point{time: e.Time - r.t.Start, stack: e.Stack, weight: 1}, err) {
+			typ := r.t.MarkerTypes[e.Type]
+			if typ.Value() == value && !yield(point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Amount(typ)}, nil) {
 				return
 			}
 		}

@@ -16,6 +16,17 @@ const (
 	weightBytes   = "bytes"
 )
 
+// weightOf returns the type of weights in a unit.
+func weightOf(unit string) string {
+	switch unit {
+	case "nanoseconds":
+		return weightTime
+	case "bytes":
+		return weightBytes
+	}
+	return weightSamples
+}
+
 // track is a thread of the profile, real or pseudo.
 type track struct {
 	name, processName string

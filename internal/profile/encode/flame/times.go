@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/message/plain"
@@ -20,6 +21,9 @@ const (
 	maxStep   = 20 * time.Millisecond
 	maxTimes  = 4 << 20
 	spanShare = 4
+	// rowSize is the approximate memory of a sample besides its values, in bytes. Samples
+	// beyond [profile.MaxTables] have the stack [truncated].
+	rowSize = 256
 )
 
 // eventKind separates the samples of a page with times: each has one unit of weight.
@@ -137,12 +141,16 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 	p.Functions, p.Frames, p.Stacks = slices.Clone(p.Functions), slices.Clone(p.Frames), slices.Clone(p.Stacks)
 	p.Tasks, p.Samples = nil, nil
 	p.ValueTypes = slices.Clone(timedValues[:])
-	hits, places := map[string]eventKind{}, map[string]int{}
+	if line.Sampled != (profile.ValueType{}) {
+		p.ValueTypes[valueCPU] = line.Sampled
+	}
+	hits, places := map[profile.ValueType]eventKind{}, map[profile.ValueType]int{}
 	for _, m := range line.MarkerTypes {
-		places[m.Event]++
-		if _, ok := hits[m.Event]; !ok {
-			hits[m.Event] = marker + eventKind(len(hits))
-			p.ValueTypes = append(p.ValueTypes, profile.ValueType{Type: m.Event, Unit: "count"})
+		v := m.Value()
+		places[v]++
+		if _, ok := hits[v]; !ok {
+			hits[v] = marker + eventKind(len(hits))
+			p.ValueTypes = append(p.ValueTypes, v)
 		}
 	}
 	step := max(int64(minStep), min(line.Interval, int64(maxStep)))
@@ -156,9 +164,15 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 		hits:         hits,
 		places:       places,
 		occur:        make([]bool, int(marker)+len(hits)),
+		depths:       depthsOf(&p),
+		left:         profile.MaxFrames,
+		most:         profile.MaxTables / (rowSize + 8*len(p.ValueTypes)),
 		notes:        notes{p: &p, line: line, frames: map[string]profile.FrameID{}, stacks: map[profile.Stack]profile.StackID{}},
 	}
 	b.steps = b.stepsOf(line.End - line.Start)
+	for b.steps > maxTimes {
+		b.coarsen()
+	}
 	for i := range line.Threads {
 		if err := b.addThread(profile.ThreadID(i), perThread); err != nil {
 			return nil, err
@@ -174,15 +188,29 @@ type timedBuilder struct {
 	*timedProfile
 	rows   map[timeRow]uint32 // indexes of samples
 	tasks  map[profile.Task]profile.TaskID
-	hits   map[string]eventKind // kinds of events with markers
-	places map[string]int       // number of places of each of these events
-	occur  []bool               // kinds of events that occur
+	hits   map[profile.ValueType]eventKind // kinds of events with markers
+	places map[profile.ValueType]int       // number of places of each of these events
+	occur  []bool                          // kinds of events that occur
 	notes  notes
+
+	depths []uint16 // of stacks
+	left   int64    // number of frames that further samples may have
+	most   int      // number of samples
+}
+
+// depthsOf returns the depths of the stacks of p.
+func depthsOf(p *profile.Profile) []uint16 {
+	depths := make([]uint16, len(p.Stacks))
+	for id := 1; id < len(depths); id++ { // a stack's parent has a lower identifier
+		depths[id] = depths[p.Stacks[id].Parent] + 1
+	}
+	return depths
 }
 
 // addThread adds the events of a thread.
 func (b *timedBuilder) addThread(id profile.ThreadID, perThread bool) error {
 	task := taskAt(b.line, id, perThread)
+	var last int64
 	for e, err := range b.line.Events.OnCPU(id) {
 		if err != nil {
 			return err
@@ -191,7 +219,16 @@ func (b *timedBuilder) addThread(id profile.ThreadID, perThread bool) error {
 		if b.Meta.PerCPU {
 			r.cpu = e.CPU
 		}
-		b.count(r, e.Time, 1, e.Weight, e.Weight)
+		from, amount := e.Time, e.Weight
+		if b.line.Sampled != (profile.ValueType{}) {
+			amount = e.Amount
+			// A sample can stand for several intervals in which nothing else happened.
+			if e.Weight > 2*b.line.Interval {
+				from = max(e.Time-e.Weight, last)
+			}
+		}
+		b.count(r, from, e.Time-from+1, e.Weight, amount)
+		last = e.Time
 	}
 	for e, err := range b.line.Events.OffCPU(id) {
 		if err != nil {
@@ -217,10 +254,11 @@ func (b *timedBuilder) addThread(id profile.ThreadID, perThread bool) error {
 			return err
 		}
 		stack, hit := e.Stack, b.line.MarkerTypes[e.Type]
-		if b.places[hit.Event] > 1 {
+		if b.places[hit.Value()] > 1 {
 			stack = b.notes.on(stack, hit.Name)
 		}
-		b.count(timeRow{stack, task(e.Time), id, -1, b.hits[hit.Event]}, e.Time, 1, 1, 1)
+		amount := e.Amount(hit)
+		b.count(timeRow{stack, task(e.Time), id, -1, b.hits[hit.Value()]}, e.Time, 1, max(amount, -amount, 1), amount)
 	}
 	return nil
 }
@@ -239,6 +277,14 @@ func (b *timedBuilder) count(r timeRow, at, duration, weight int64, values ...in
 // row returns the index of the sample of r.
 func (b *timedBuilder) row(r timeRow) uint32 {
 	id, ok := b.rows[r]
+	if !ok && !b.hasRoom(r) {
+		b.Losses[profile.LossTooMany]++
+		r = timeRow{b.notes.truncated(), profile.Task{}, r.thread, -1, r.kind}
+		if id, ok = b.rows[r]; !ok && len(b.Samples) >= 2*b.most {
+			r.thread = 0
+			id, ok = b.rows[r]
+		}
+	}
 	if !ok {
 		task := profile.Intern(&b.Tasks, b.tasks, r.task)
 		id = uint32(len(b.Samples))
@@ -251,12 +297,30 @@ func (b *timedBuilder) row(r timeRow) uint32 {
 	return id
 }
 
-// keepValues leaves out the values of kinds of events that do not occur. On the CPU, all
-// time is also wall time.
+// hasRoom reports whether there is room for the sample of r, and takes it.
+func (b *timedBuilder) hasRoom(r timeRow) bool {
+	depth, at := int64(0), r.stack
+	for ; int(at) >= len(b.depths); at = b.Stacks[at].Parent { // notes
+		depth++
+	}
+	depth += int64(b.depths[at])
+	if len(b.Samples) >= b.most || depth > b.left {
+		return false
+	}
+	b.left -= depth
+	return true
+}
+
+// keepValues leaves out the values of kinds of events that do not occur, but not CPU time,
+// unless there are other weights. On the CPU, all time is also wall time.
 func (t *timedProfile) keepValues(kinds []bool) {
-	keep := []int{valueEvents}
+	var keep []int
+	if t.line.Sampled != timedValues[valueEvents] || !kinds[onCPU] { // else it would be there twice
+		keep = append(keep, valueEvents)
+	}
+	weighted := slices.ContainsFunc(t.line.MarkerTypes, func(m profile.MarkerType) bool { return m.Unit != "" })
 	for kind, occurs := range kinds {
-		if occurs || eventKind(kind) == onCPU {
+		if occurs || eventKind(kind) == onCPU && !weighted {
 			keep = append(keep, valuesOf(eventKind(kind))...)
 		}
 	}
@@ -439,6 +503,11 @@ func (n *notes) request(e profile.BlockIO) profile.StackID {
 // fault returns the stack of a page fault with the file of the page.
 func (n *notes) fault(e profile.Fault) profile.StackID {
 	return n.on(e.Stack, cmp.Or(e.File, "memory without a file"))
+}
+
+// truncated returns the stack that replaces stacks without room.
+func (n *notes) truncated() profile.StackID {
+	return n.on(0, strings.Trim(profile.Truncated, "[]"))
 }
 
 // on returns a stack with a note.
