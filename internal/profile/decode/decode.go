@@ -33,23 +33,48 @@ const (
 	Page       Format = "html"
 )
 
+// Decoded is a profile that was read.
+type Decoded struct {
+	Profile *profile.Profile
+	Format  Format
+	// Relative is set if the addresses of frames without a name count from the lowest
+	// address of their file, like those of all other frames in the Firefox Profiler's
+	// format. Otherwise they are addresses as in [profile.Frame].
+	Relative bool
+	// Times has the times of the samples, nil if they were not requested or are unknown.
+	Times *Times
+}
+
 // Read reads a profile until ctx is done. name is used in errors. Data that exceeds the limits
 // of package profile is truncated and counted in the profile's losses, or is an error.
 func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Format, error) {
+	d, err := ReadTimes(ctx, r, name, false)
+	return d.Profile, d.Format, err
+}
+
+// ReadTimes reads a profile like [Read], and the times of its samples if withTimes is set.
+// With an error, the result has at most the format.
+func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (Decoded, error) {
 	in, err := unpack(ctx, r)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
 	head, err := in.Peek(sniffed)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
-	format := sniff(head)
-	p, err := read(ctx, in, format)
+	d := Decoded{Format: sniff(head)}
+	if d.Format == Firefox && withTimes {
+		if d, err = readFirefox(ctx, in, true); err == nil {
+			err = d.Profile.Check()
+		}
+	} else {
+		d.Profile, err = read(ctx, in, d.Format)
+	}
 	if err != nil {
-		return nil, format, fmt.Errorf("%s: read as %s: %w", name, format, err)
+		return Decoded{Format: d.Format}, fmt.Errorf("%s: read as %s: %w", name, d.Format, err)
 	}
-	return p, format, nil
+	return d, nil
 }
 
 // read reads a profile and checks it. A [profile.ErrInvalid] is a bug of the decoder.
@@ -67,7 +92,8 @@ func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile
 func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
 	switch format {
 	case Firefox:
-		return readFirefox(ctx, r)
+		d, err := readFirefox(ctx, r, false)
+		return d.Profile, err
 	case Page:
 		return readPage(ctx, r)
 	case Pprof:

@@ -14,37 +14,49 @@ import (
 	"fulgur/internal/profile"
 )
 
-// firefoxVersion is the supported version of the processed format, which is the one that
-// fulgur writes.
-const firefoxVersion = 70
+// The versions of the processed format that are read. fulgur writes the last one. samply
+// 0.11 writes version 44, 0.13 writes 49, and its later sources 66. In versions before 41,
+// each thread has its own libs.
+const (
+	minFirefoxVersion = 41
+	firefoxVersion    = 70
+)
 
-// readFirefox reads a profile of the Firefox Profiler and adds up its samples, without
-// their times. Samples in time are "cpu" or "off-cpu". The pseudo-threads that weight
-// stacks by another quantity become values.
-func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
-	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld}
+// readFirefox reads a profile of the Firefox Profiler and adds up its samples. Samples in
+// time are "cpu" or "off-cpu". The pseudo-threads that weight stacks by another quantity
+// become values. With withTimes, it also returns the times of the samples, if they have any.
+func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decoded, err error) {
+	d.Format = Firefox
+	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld, times: withTimes}
 	if err := parser.parse(); err != nil {
-		return nil, err
+		return d, err
 	}
 	f := &parser.profile
-	if f.version != firefoxVersion {
-		return nil, fmt.Errorf("version %d of the processed format; only %d is read", f.version, firefoxVersion)
+	if f.version < minFirefoxVersion || f.version > firefoxVersion {
+		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)
 	}
-	c := &firefoxReader{
-		collector: newCollector(), ctx: ctx, in: f,
-		frames: make([]profile.FrameID, len(f.frames.function)),
-	}
+	c := &firefoxReader{collector: newCollector(), ctx: ctx, in: f}
 	for i := range f.threads {
 		t := f.threads[i].task()
 		c.threads = c.threads || t.TID != t.PID
 	}
-	if err := c.stacks(); err != nil {
-		return nil, err
+	shared, err := c.stacks(&f.shared)
+	if err != nil {
+		return d, err
 	}
+	times := &Times{in: f}
 	for i := range f.threads {
-		if err := c.thread(&f.threads[i]); err != nil {
-			return nil, fmt.Errorf("thread %d: %w", i, err)
+		t, s := &f.threads[i], shared
+		if t.own {
+			if s, err = c.stacks(&t.tables); err != nil {
+				return d, fmt.Errorf("thread %d: %w", i, err)
+			}
+			t.tables = firefoxTables{}
 		}
+		if err := c.thread(t, s); err != nil {
+			return d, fmt.Errorf("thread %d: %w", i, err)
+		}
+		times.add(s)
 	}
 	p, err := c.profile(c.meta())
 	if err == nil {
@@ -54,19 +66,42 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 		// The samples, as in the Firefox Profiler. Their markers come after them.
 		p.Meta.Value = p.ValueTypes[0].Type
 	}
-	return p, err
+	if err != nil {
+		return d, err
+	}
+	d.Profile, d.Relative = p, c.relative
+	if withTimes && times.complete() {
+		f.shared, f.sources = firefoxTables{}, nil // the rows of stacks remain
+		d.Times = times
+	}
+	return d, nil
 }
 
 // firefoxReader converts a Firefox profile.
 type firefoxReader struct {
 	*collector
-	ctx     context.Context
-	in      *firefoxProfile
+	ctx      context.Context
+	in       *firefoxProfile
+	libs     []profile.MappingID
+	threads  bool // profile by thread
+	relative bool // see [Decoded]
+}
+
+// firefoxStacks are tables of stacks with the stacks that their rows became.
+type firefoxStacks struct {
+	*firefoxTables
+	strings []string          // its own or the shared ones
 	rows    []profile.StackID // by row of the stack table
 	idle    []bool            // likewise
-	frames  []profile.FrameID // by row of the frame table; 0 means not made yet
-	libs    []profile.MappingID
-	threads bool // profile by thread
+	made    []profile.FrameID // by row of the frame table; 0 means not made yet
+	// waits holds the reasons of waits by rows that have one as their last frame.
+	waits map[int32]firefoxWait
+}
+
+// firefoxWait is a wait: the stack without its reason, and the reason.
+type firefoxWait struct {
+	stack  profile.StackID
+	reason string
 }
 
 func (c *firefoxReader) meta() profile.Meta {
@@ -94,10 +129,16 @@ func at[T any](column []T, row int32, name string) (T, error) {
 	return column[row], nil
 }
 
-// stacks interns the stack table.
-func (c *firefoxReader) stacks() error {
-	for _, l := range c.in.libs {
-		c.libs = append(c.libs, c.Mapping(profile.Mapping{Path: l.path, BuildID: l.codeID}))
+// stacks interns a stack table.
+func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
+	s := &firefoxStacks{firefoxTables: t, strings: t.strings, made: make([]profile.FrameID, len(t.frames.function)), waits: map[int32]firefoxWait{}}
+	if s.strings == nil {
+		s.strings = c.in.shared.strings
+	}
+	if c.libs == nil {
+		for _, l := range c.in.libs {
+			c.libs = append(c.libs, c.Mapping(profile.Mapping{Path: l.path, BuildID: l.codeID}))
+		}
 	}
 	idle := int32(-1)
 	for i, name := range c.in.categories {
@@ -105,34 +146,79 @@ func (c *firefoxReader) stacks() error {
 			idle = int32(i)
 		}
 	}
-	table := c.in.stacks
+	table := t.stacks
 	if len(table.frame) != len(table.prefix) {
-		return fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
+		return nil, fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
 	}
-	c.rows, c.idle = make([]profile.StackID, len(table.frame)), make([]bool, len(table.frame))
+	s.rows, s.idle = make([]profile.StackID, len(table.frame)), make([]bool, len(table.frame))
 	for i, row := range table.frame {
 		if err := c.interrupted(i); err != nil {
-			return err
+			return nil, err
 		}
-		f, err := c.frame(row)
+		f, err := c.frame(s, row)
 		if err != nil {
-			return fmt.Errorf("stack %d: %w", i, err)
+			return nil, fmt.Errorf("stack %d: %w", i, err)
 		}
 		parent, wasIdle := profile.StackID(0), false
-		if offset := int(table.prefix[i]); offset != 0 {
-			if offset < 0 || offset > i {
-				return fmt.Errorf("stack %d: caller %d rows before", i, offset)
+		if caller, ok := t.caller(i); ok {
+			if caller < 0 || caller >= i {
+				return nil, fmt.Errorf("stack %d: its caller is stack %d", i, caller)
 			}
-			parent, wasIdle = c.rows[i-offset], c.idle[i-offset]
+			parent, wasIdle = s.rows[caller], s.idle[caller]
 		}
-		c.rows[i] = c.Push(parent, f)
-		k, err := at(c.in.frames.category, row, "frameTable.category")
+		s.rows[i] = c.Push(parent, f)
+		k, err := at(t.frames.category, row, "frameTable.category")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		c.idle[i] = k != null && k == idle || k == null && wasIdle
+		s.idle[i] = k != null && k == idle || k == null && wasIdle
+		if s.idle[i] {
+			if reason, ok := s.reason(row); ok {
+				s.waits[int32(i)] = firefoxWait{parent, reason}
+			}
+		}
 	}
-	return nil
+	return s, nil
+}
+
+// caller returns the row of the caller of stack i, if it has one.
+func (t *firefoxTables) caller(i int) (row int, ok bool) {
+	n := int(t.stacks.prefix[i])
+	if t.stacks.offsets {
+		return i - n, n != 0
+	}
+	return n, n != null
+}
+
+// reason returns the reason of a wait, if the frame is one of fulgur's notes.
+func (s *firefoxStacks) reason(frame int32) (reason string, ok bool) {
+	name, _ := s.name(frame) // it was read before
+	reason, ok = strings.CutPrefix(name, "[off-CPU: ")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(reason, "]")
+}
+
+// name returns the name of the function of a frame.
+func (s *firefoxStacks) name(frame int32) (string, error) {
+	row, err := at(s.functions.name, s.frames.function[frame], "funcTable.name")
+	if err != nil {
+		return "", err
+	}
+	return at(s.strings, row, "stringArray")
+}
+
+// lib returns the index of the lib of a frame, negative if it has none.
+func (s *firefoxStacks) lib(frame int32) (int32, error) {
+	if s.frames.lib != nil {
+		return at(s.frames.lib, frame, "frameTable.lib")
+	}
+	resource, err := at(s.functions.resource, s.frames.function[frame], "funcTable.resource")
+	if err != nil || resource < 0 {
+		return null, err
+	}
+	return at(s.resources, resource, "resourceTable.lib")
 }
 
 // interrupted returns the context's error, checking it at intervals.
@@ -144,24 +230,24 @@ func (c *firefoxReader) interrupted(i int) error {
 }
 
 // frame returns the frame of a row of the frame table.
-func (c *firefoxReader) frame(row int32) (profile.FrameID, error) {
-	known, err := at(c.frames, row, "frameTable.func")
+func (c *firefoxReader) frame(s *firefoxStacks, row int32) (profile.FrameID, error) {
+	known, err := at(s.made, row, "frameTable.func")
 	if err != nil || known != 0 {
 		return known, err
 	}
-	f, err := c.makeFrame(row)
+	f, err := c.makeFrame(s, row)
 	if err != nil {
 		return 0, err
 	}
-	c.frames[row] = c.Frame(f)
-	return c.frames[row], nil
+	s.made[row] = c.Frame(f)
+	return s.made[row], nil
 }
 
 // makeFrame reads a row of the frame table.
-func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
-	t := &c.in.frames
+func (c *firefoxReader) makeFrame(s *firefoxStacks, row int32) (f profile.Frame, err error) {
+	t := &s.frames
 	fn := t.function[row]
-	lib, err := at(t.lib, row, "frameTable.lib")
+	lib, err := s.lib(row)
 	if err != nil {
 		return f, err
 	}
@@ -169,11 +255,7 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 	if err != nil {
 		return f, err
 	}
-	nameRow, err := at(c.in.functions.name, fn, "funcTable.name")
-	if err != nil {
-		return f, err
-	}
-	name, err := at(c.in.strings, nameRow, "stringArray")
+	name, err := s.name(row)
 	if err != nil {
 		return f, err
 	}
@@ -191,14 +273,18 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 	if line, err := at(t.line, row, "frameTable.line"); err == nil {
 		f.Line = int(max(line, 0))
 	}
-	f.Kind = c.kind(row, lib)
+	f.Kind = c.kind(s, row, lib)
+	if lib >= 0 && address >= 0 && name == fmt.Sprintf("0x%x", address) {
+		c.relative = true // samply's name of a frame without one
+		return f, nil
+	}
 	if at := unresolved.FindStringSubmatch(name); at != nil {
 		shown, _ := strconv.ParseUint(at[1], 16, 64) // at most 16 digits
 		// The library's base, between the two, is even.
 		f.Address, f.Return = shown, address >= 0 && (shown-f.Address)%2 == 1
 	} else {
 		made := profile.Function{Name: name, SystemName: name}
-		if made.File, made.StartLine, err = c.source(fn); err != nil {
+		if made.File, made.StartLine, err = c.source(s, fn); err != nil {
 			return f, err
 		}
 		f.Function = c.Function(made)
@@ -210,27 +296,31 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 var unresolved = regexp.MustCompile(`^\[.*\+0x([0-9a-f]{1,16})\]$`)
 
 // source returns the source position of function fn.
-func (c *firefoxReader) source(fn int32) (file string, line int, err error) {
-	t := c.in.functions
+func (c *firefoxReader) source(s *firefoxStacks, fn int32) (file string, line int, err error) {
+	t := s.functions
 	if n, err := at(t.line, fn, ""); err == nil {
 		line = int(max(n, 0))
 	}
-	if fn < 0 || int(fn) >= len(t.source) || t.source[fn] == null { // older versions have no source table
+	row := int32(null)
+	switch {
+	case fn >= 0 && int(fn) < len(t.source) && t.source[fn] != null:
+		if row, err = at(c.in.sources, t.source[fn], "sources.filename"); err != nil {
+			return "", 0, err
+		}
+	case fn >= 0 && int(fn) < len(t.file):
+		row = t.file[fn]
+	}
+	if row == null {
 		return "", line, nil
 	}
-	source := t.source[fn]
-	row, err := at(c.in.sources, source, "sources.filename")
-	if err != nil {
-		return "", 0, err
-	}
-	file, err = at(c.in.strings, row, "stringArray")
+	file, err = at(s.strings, row, "stringArray")
 	return file, line, err
 }
 
 // kind returns the kind of code of a frame, by fulgur's category for it.
-func (c *firefoxReader) kind(row, lib int32) profile.Kind {
+func (c *firefoxReader) kind(s *firefoxStacks, row, lib int32) profile.Kind {
 	name := ""
-	if k, err := at(c.in.frames.category, row, ""); err == nil {
+	if k, err := at(s.frames.category, row, ""); err == nil {
 		if category, err := at(c.in.categories, k, ""); err == nil {
 			name = category
 		}
@@ -282,26 +372,35 @@ func (t *firefoxThread) pseudo() string {
 	return kind
 }
 
-// thread adds the samples of a thread.
-func (c *firefoxReader) thread(t *firefoxThread) error {
-	value, scale := profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, 1e6
-	off := profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+// values returns the value of the samples of a thread, the value of those of its samples
+// that are idle, and what a weight of 1 adds to them.
+func (t *firefoxThread) values() (value, off profile.ValueType, scale float64) {
+	value, scale = cpuTime, 1e6
 	switch t.weightType {
 	case "bytes":
 		value, scale = profile.ValueType{Type: "bytes", Unit: "bytes"}, 1
 	case "samples":
 		value, scale = profile.ValueType{Type: "samples", Unit: "count"}, 1
 	}
+	if kind := t.pseudo(); kind != "" {
+		value.Type = kind
+		return value, value, scale
+	}
+	if t.weightType == "tracing-ms" {
+		return value, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, scale
+	}
+	return value, value, scale
+}
+
+// thread adds the samples of a thread.
+func (c *firefoxReader) thread(t *firefoxThread, tables *firefoxStacks) error {
+	value, off, scale := t.values()
 	task := t.task()
 	if !c.threads {
 		task.TID = 0
 	}
-	if kind := t.pseudo(); kind != "" {
-		value.Type, task.Comm, task.TID = kind, t.processName, 0
-		off = value
-	}
-	if t.weightType != "tracing-ms" {
-		off = value
+	if t.pseudo() != "" {
+		task.Comm, task.TID = t.processName, 0
 	}
 	id := c.Task(task)
 	on, idle := c.Value(value), -1 // on-CPU comes first
@@ -318,12 +417,12 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 		}
 		where, v := profile.Sample{Task: id, CPU: -1}, on
 		if row != null {
-			s, err := at(c.rows, row, "stackTable")
+			s, err := at(tables.rows, row, "stackTable")
 			if err != nil {
 				return err
 			}
 			where.Stack = s
-			if c.idle[row] {
+			if tables.idle[row] {
 				if idle < 0 {
 					idle = c.Value(off)
 				}

@@ -1,8 +1,13 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"fulgur/internal/profile"
 )
@@ -21,18 +26,32 @@ type firefoxProfile struct {
 	run                                     string // fulgur's description
 	cpus                                    int
 
-	libs []firefoxLib
+	// aggregated is set if the times of the samples are made up, see package firefox.
+	aggregated bool
+	monotonic  float64 // CLOCK_MONOTONIC at the start, in nanoseconds
 
+	libs    []firefoxLib
+	shared  firefoxTables
+	sources []int32 // indexes of their names
+	threads []firefoxThread
+}
+
+// firefoxTables are the tables of stacks. Since version 65 or so, all threads share them;
+// before, each had its own, at first with its own strings.
+type firefoxTables struct {
 	strings []string
-	stacks  struct{ frame, prefix []int32 }
-	frames  struct {
+	// prefix is relative to the row if offsets is set, else absolute.
+	stacks struct {
+		frame, prefix []int32
+		offsets       bool
+	}
+	frames struct {
 		address                              []int64
 		lib, depth, function, category, line []int32
 	}
-	functions struct{ name, source, line []int32 }
-	sources   []int32 // indexes of their names
-
-	threads []firefoxThread
+	// file is the name of the source file in versions without a table of sources.
+	functions struct{ name, source, file, line, resource []int32 }
+	resources []int32 // the indexes of their libs, in versions where frames have none
 }
 
 type firefoxLib struct{ path, codeID string }
@@ -45,6 +64,9 @@ type firefoxThread struct {
 	weight                 []float64
 	weighs                 bool // weight is present
 	weightType             string
+	time                   []float64 // in ms since the start of the profile
+	tables                 firefoxTables
+	own                    bool // tables are present
 }
 
 // firefoxParser reads the JSON of a profile.
@@ -52,6 +74,7 @@ type firefoxParser struct {
 	jsonReader
 	profile firefoxProfile
 	left    int64 // memory that may still be used, in bytes
+	times   bool  // keep the times of samples
 }
 
 // keep reserves n bytes of memory.
@@ -86,27 +109,41 @@ func (p *firefoxParser) parse() error {
 			})
 		},
 		"shared": func() error {
-			return p.members(map[string]func() error{
-				"stringArray": func() error { return p.texts(&f.strings) },
-				"stackTable": func() error {
-					return p.members(map[string]func() error{"frame": p.column(&f.stacks.frame), "prefixOffset": p.column(&f.stacks.prefix)})
-				},
-				"frameTable": func() error {
-					return p.members(map[string]func() error{
-						"address": p.addresses, "lib": p.column(&f.frames.lib), "inlineDepth": p.column(&f.frames.depth),
-						"func": p.column(&f.frames.function), "category": p.column(&f.frames.category), "line": p.column(&f.frames.line),
-					})
-				},
-				"funcTable": func() error {
-					return p.members(map[string]func() error{
-						"name": p.column(&f.functions.name), "source": p.column(&f.functions.source), "lineNumber": p.column(&f.functions.line),
-					})
-				},
-				"sources": func() error { return p.members(map[string]func() error{"filename": p.column(&f.sources)}) },
-			})
+			readers := p.tables(&f.shared)
+			readers["sources"] = func() error { return p.members(map[string]func() error{"filename": p.column(&f.sources)}) }
+			return p.members(readers)
 		},
 		"threads": func() error { return p.array(p.thread) },
 	})
+}
+
+// tables returns the readers of the tables of stacks.
+func (p *firefoxParser) tables(t *firefoxTables) map[string]func() error {
+	prefix := func(offsets bool) func() error {
+		read := p.column(&t.stacks.prefix)
+		return func() error {
+			t.stacks.offsets = offsets
+			return read()
+		}
+	}
+	table := func(columns map[string]func() error) func() error {
+		return func() error { return p.members(columns) }
+	}
+	return map[string]func() error{
+		"stringArray": func() error { return p.texts(&t.strings) },
+		"stackTable": table(map[string]func() error{
+			"frame": p.column(&t.stacks.frame), "prefixOffset": prefix(true), "prefix": prefix(false),
+		}),
+		"frameTable": table(map[string]func() error{
+			"address": p.addresses(&t.frames.address), "lib": p.column(&t.frames.lib), "inlineDepth": p.column(&t.frames.depth),
+			"func": p.column(&t.frames.function), "category": p.column(&t.frames.category), "line": p.column(&t.frames.line),
+		}),
+		"funcTable": table(map[string]func() error{
+			"name": p.column(&t.functions.name), "source": p.column(&t.functions.source), "fileName": p.column(&t.functions.file),
+			"lineNumber": p.column(&t.functions.line), "resource": p.column(&t.functions.resource),
+		}),
+		"resourceTable": table(map[string]func() error{"lib": p.column(&t.resources)}),
+	}
 }
 
 func (p *firefoxParser) meta() error {
@@ -115,7 +152,8 @@ func (p *firefoxParser) meta() error {
 		"startTime": p.real(&f.startTime), "profilingStartTime": p.real(&f.profilingStart), "profilingEndTime": p.real(&f.profilingEnd),
 		"interval": p.real(&f.interval), "preprocessedProfileVersion": p.int(&f.version),
 		"product": p.text(&f.product), "oscpu": p.text(&f.oscpu), "logicalCPUs": p.int(&f.cpus),
-		"fulgurRun": p.text(&f.run),
+		"fulgurRun": p.text(&f.run), "startTimeAsClockMonotonicNanosecondsSinceBoot": p.real(&f.monotonic),
+		"extra": p.extra,
 		"categories": func() error {
 			return p.array(func() error {
 				name := ""
@@ -127,25 +165,62 @@ func (p *firefoxParser) meta() error {
 	})
 }
 
+// aggregatedNote begins the note of package firefox on profiles without times.
+const aggregatedNote = "aggregated:"
+
+// extra looks for [aggregatedNote] in the additional information.
+func (p *firefoxParser) extra() error {
+	return p.array(func() error {
+		return p.members(map[string]func() error{"entries": func() error {
+			return p.array(func() error {
+				value := ""
+				err := p.members(map[string]func() error{"value": p.text(&value)})
+				p.profile.aggregated = p.profile.aggregated || strings.HasPrefix(value, aggregatedNote)
+				return err
+			})
+		}})
+	})
+}
+
 func (p *firefoxParser) thread() error {
 	var t firefoxThread
-	err := p.members(map[string]func() error{
-		"name": p.text(&t.name), "processName": p.text(&t.processName), "pid": p.text(&t.pid),
+	readers := p.tables(&t.tables)
+	for _, read := range slices.Collect(maps.Keys(readers)) {
+		own := readers[read]
+		readers[read] = func() error {
+			t.own = t.own || read == "stackTable"
+			return own()
+		}
+	}
+	maps.Copy(readers, map[string]func() error{
+		"name": p.text(&t.name), "processName": p.text(&t.processName),
+		"pid": func() error {
+			text, number, err := p.textOrNumber()
+			if t.pid = text; text == "" && err == nil {
+				t.pid = strconv.Itoa(number32(number))
+			}
+			return errors.Join(err, p.keep(len(t.pid)))
+		},
 		"tid": func() (err error) {
 			t.tid, t.tidNumber, err = p.textOrNumber()
 			return err
 		},
 		"samples": func() error {
-			return p.members(map[string]func() error{
+			columns := map[string]func() error{
 				"stack": p.column(&t.stack), "weightType": p.text(&t.weightType),
 				"weight": func() error { return p.weights(&t) },
-			})
+			}
+			if p.times {
+				columns["time"] = p.timeColumn(&t, false)
+				columns["timeDeltas"] = p.timeColumn(&t, true)
+			}
+			return p.members(columns)
 		},
 	})
-	if err != nil {
+	if err := p.members(readers); err != nil {
 		return err
 	}
-	const size = 200
+	const size = 800
 	p.profile.threads = append(p.profile.threads, t)
 	return p.keep(size)
 }
@@ -215,21 +290,48 @@ func (p *firefoxParser) column(list *[]int32) func() error {
 }
 
 // addresses reads the column of addresses. Negative ones mean none.
-func (p *firefoxParser) addresses() error {
-	list := &p.profile.frames.address
-	*list = nil
-	return p.array(func() error {
-		v, isNull, err := p.number()
-		if err != nil {
-			return err
-		}
-		if isNull || v < 0 || v >= 1<<63 {
-			v = -1
-		}
-		*list = append(*list, int64(v))
-		return p.keep(8)
-	})
+func (p *firefoxParser) addresses(list *[]int64) func() error {
+	return func() error {
+		*list = nil
+		return p.array(func() error {
+			v, isNull, err := p.number()
+			if err != nil {
+				return err
+			}
+			if isNull || v < 0 || v >= 1<<63 {
+				v = -1
+			}
+			*list = append(*list, int64(v))
+			return p.keep(8)
+		})
+	}
 }
+
+// timeColumn reads the times of samples, or their distances. Times do not descend.
+func (p *firefoxParser) timeColumn(t *firefoxThread, deltas bool) func() error {
+	return func() error {
+		t.time = nil
+		last := 0.0
+		return p.array(func() error {
+			v, isNull, err := p.number()
+			if err != nil {
+				return err
+			}
+			switch {
+			case isNull:
+				v = last
+			case deltas:
+				v += last
+			}
+			last = min(max(v, last), maxFirefoxTime)
+			t.time = append(t.time, last)
+			return p.keep(8)
+		})
+	}
+}
+
+// maxFirefoxTime is the largest time of a sample, in ms: 35 years.
+const maxFirefoxTime = 1 << 40
 
 func (p *firefoxParser) weights(t *firefoxThread) error {
 	t.weight, t.weighs = nil, false

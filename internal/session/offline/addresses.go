@@ -13,7 +13,8 @@ import (
 // linkAddresses converts addresses in files, which each format counts in its
 // own way, to link-time addresses as in [profile.Frame]. It needs the file for
 // that: addresses in missing files stay unchanged.
-func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format) {
+func linkAddresses(ctx context.Context, d decode.Decoded) {
+	p, format := d.Profile, d.Format
 	for id := 1; id < len(p.Mappings); id++ {
 		m := &p.Mappings[id]
 		fromBase, fromFile := format == decode.Firefox, format == decode.Pprof && m.Start != 0
@@ -29,7 +30,7 @@ func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format
 			f := &p.Frames[i]
 			switch {
 			case f.Mapping != profile.MappingID(id):
-			case fromBase && f.Function == 0: // its name has the whole address
+			case fromBase && f.Function == 0 && !d.Relative: // its name has the whole address
 			case fromBase:
 				f.Address += m.Base
 			default:

@@ -35,7 +35,7 @@ type ConvertOptions struct {
 	// Unit is the unit of folded stacks that state none, such as "us"; see
 	// [profile.ParseUnit]. Empty means counts.
 	Unit string
-	// Times keeps the times of samples in a page, if the input has them.
+	// Times also keeps the times of samples of perf.data in a page.
 	Times bool
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.
@@ -89,7 +89,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, format.HasTimes(o.Times) && o.Value == "", warn)
+	in, err := readInput(ctx, o.Input, o.times(format), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
@@ -128,6 +128,18 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, nil
+}
+
+// times returns the times to write. A page has a recording's times like the page that fulgur
+// record writes, and those of perf.data on request.
+func (o *ConvertOptions) times(f output.Format) wanted {
+	switch {
+	case o.Value != "" || !f.HasTimes(true):
+		return noTimes
+	case f.HasTimes(o.Times):
+		return allTimes
+	}
+	return recordedTimes
 }
 
 // profileFormat checks o and returns the output's format.

@@ -50,7 +50,7 @@ func readProfile(ctx context.Context, path string, warn func(error)) (*profile.P
 
 // readStated is readProfile with the unit of folded stacks that state none, such as "us".
 func readStated(ctx context.Context, path, unit string, warn func(error)) (*profile.Profile, error) {
-	in, err := readInput(ctx, path, false, warn)
+	in, err := readInput(ctx, path, noTimes, warn)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,19 @@ func (in *input) state(unit string) (err error) {
 	return err
 }
 
-// readInput is readProfile, with the times if withTimes is set and the input has
-// them. The caller must close the input.
-func readInput(ctx context.Context, path string, withTimes bool, warn func(error)) (in *input, err error) {
+// wanted says from which inputs to read the times.
+type wanted int
+
+const (
+	noTimes wanted = iota
+	// recordedTimes are the times of recordings, which always have them.
+	recordedTimes
+	allTimes
+)
+
+// readInput is readProfile, with the wanted times if the input has them. The caller must close
+// the input.
+func readInput(ctx context.Context, path string, times wanted, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
@@ -90,7 +100,7 @@ func readInput(ctx context.Context, path string, withTimes bool, warn func(error
 	if err != nil {
 		return nil, err
 	}
-	return readFile(ctx, f, finder, withTimes, warn)
+	return readFile(ctx, f, finder, times, warn)
 }
 
 // openInput opens the file at path, or standard input for "-", for random
@@ -108,8 +118,8 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 }
 
 // readFile is readInput of an open file, with debug files from finder.
-func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (*input, error) {
-	in, err := readFormat(ctx, f, finder, withTimes, warn)
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, times wanted, warn func(error)) (*input, error) {
+	in, err := readFormat(ctx, f, finder, times, warn)
 	if err == nil {
 		warnCut(f.Name(), in.profile, warn)
 	}
@@ -136,19 +146,23 @@ func warnLosses(name string, l profile.Losses, of describe.Noun, warn func(error
 }
 
 // readFormat detects a file's format by its beginning, and reads it.
-func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (*input, error) {
+func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, times wanted, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers report errors
-		return readPerfData(ctx, f, finder, withTimes, warn)
+		return readPerfData(ctx, f, finder, times == allTimes, warn)
 	}
-	p, format, err := decode.Read(ctx, f, f.Name())
+	d, err := decode.ReadTimes(ctx, f, f.Name(), times != noTimes)
 	if err != nil {
 		return nil, err
 	}
-	in := &input{profile: p, format: format}
-	linkAddresses(ctx, p, format)
+	p := d.Profile
+	in := &input{profile: p, format: d.Format}
+	linkAddresses(ctx, d)
 	unnamed := naming.Unnamed(p)
 	if !unnamed && !naming.HasUnnamed(p) {
+		if d.Times != nil {
+			in.line = d.Times.Timeline(p, func(s profile.StackID) profile.StackID { return s })
+		}
 		return in, nil
 	}
 	// Names that were missing where the profile was taken may be here.
@@ -157,6 +171,9 @@ func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, 
 	in.profile, err = r.Resolve(ctx)
 	if unnamed {
 		r.Warn(warn)
+	}
+	if err == nil && d.Times != nil {
+		in.line = d.Times.Timeline(in.profile, r.Stack)
 	}
 	return in, err
 }

@@ -55,7 +55,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readShown(ctx, o.Input, finder, o.Base == "" && o.Show == nil, warn)
+	in, err := readShown(ctx, o.Input, finder, o.times(), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
@@ -72,7 +72,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 			return 0, o.Show(ctx, shown.Input.Name, in.Profile.Only(shown.Value))
 		}
 	} else {
-		base, err := readShown(ctx, o.Base, finder, false, warn)
+		base, err := readShown(ctx, o.Base, finder, noTimes, warn)
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}
@@ -86,6 +86,14 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// times returns the times to show: all, but not in a comparison or on a terminal.
+func (o *ViewOptions) times() wanted {
+	if o.Base == "" && o.Show == nil {
+		return allTimes
+	}
+	return noTimes
 }
 
 // shownInput is a profile to show. Its file and its recording stay open.
@@ -104,33 +112,31 @@ func (s *shownInput) Close() error {
 	return err
 }
 
-// readShown reads a profile. withTimes also reads the times that a page can show.
-func readShown(ctx context.Context, path string, finder *debugfile.Finder, withTimes bool, warn func(error)) (*shownInput, error) {
+// readShown reads a profile, with the wanted times.
+func readShown(ctx context.Context, path string, finder *debugfile.Finder, times wanted, warn func(error)) (*shownInput, error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	s := &shownInput{file: f}
-	if err := s.read(ctx, finder, withTimes, warn); err != nil {
+	if err := s.read(ctx, finder, times, warn); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, withTimes bool, warn func(error)) error {
+func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, times wanted, warn func(error)) error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	in, err := readFile(ctx, s.file, finder, withTimes, warn)
+	in, err := readFile(ctx, s.file, finder, times, warn)
 	if err != nil {
 		return err
 	}
 	s.in = in
 	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile, Format: in.format}
-	if in.hasTimes() == nil {
-		s.Times = in.line
-	}
+	s.Times = in.line
 	// The Firefox Profiler requests missing names, pprof does not.
 	if in.format == decode.Firefox || in.format == decode.Pprof && !in.named {
 		s.Content = io.NewSectionReader(s.file, 0, info.Size())

@@ -72,11 +72,12 @@ func TestLinkAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, contents := range map[decode.Format]io.Reader{decode.Firefox: &written, decode.Pprof: &mappedElsewhere} {
-		p, got, err := decode.Read(t.Context(), contents, "test")
-		if err != nil || got != format {
-			t.Fatalf("got format %s: %v, want %s", got, err, format)
+		d, err := decode.ReadTimes(t.Context(), contents, "test", false)
+		if err != nil || d.Format != format {
+			t.Fatalf("got format %s: %v, want %s", d.Format, err, format)
 		}
-		linkAddresses(t.Context(), p, got)
+		p := d.Profile
+		linkAddresses(t.Context(), d)
 		leaf := p.Frames[p.Stacks[p.Samples[0].Stack].Frame]
 		if leaf.Address != address || p.Mappings[leaf.Mapping].Base != file.Base() {
 			t.Errorf("%s: got address %#x, base %#x; want %#x, %#x", format, leaf.Address, p.Mappings[leaf.Mapping].Base, address, file.Base())
@@ -99,7 +100,7 @@ func write(t *testing.T, name, contents string) string {
 	return path
 }
 
-// The times of perf.data with one event are read if the page is to show them.
+// The times of perf.data are read if the page is to show them.
 func TestShownTimes(t *testing.T) {
 	packed, err := os.Open(filepath.Join("..", "..", "profile", "perfdata", "testdata", "propeller_sample_1.perfdata1.gz"))
 	if err != nil {
@@ -115,13 +116,13 @@ func TestShownTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := write(t, "perf.data", string(data))
-	for _, withTimes := range []bool{true, false} {
-		s, err := readShown(t.Context(), path, debugfiletest.NewFinder(t), withTimes, func(error) {})
+	for _, times := range []wanted{allTimes, recordedTimes, noTimes} {
+		s, err := readShown(t.Context(), path, debugfiletest.NewFinder(t), times, func(error) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (s.Times != nil) != withTimes {
-			t.Errorf("got times %v, want some: %v", s.Times, withTimes)
+		if (s.Times != nil) != (times == allTimes) {
+			t.Errorf("got times %v, want some: %v", s.Times, times == allTimes)
 		}
 		if s.Times != nil && len(s.Times.Threads) == 0 {
 			t.Error("got times without a thread")
