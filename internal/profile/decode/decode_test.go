@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
@@ -181,6 +183,163 @@ func TestReadRecording(t *testing.T) {
 	}
 	if p.ValueTypes[0].Type != "cpu" || p.Meta.Value != "cpu" {
 		t.Errorf("got first value %v, default %q; want cpu", p.ValueTypes[0], p.Meta.Value)
+	}
+}
+
+// sumsOf returns the sums of a recording's events by value. It fails if they are not sorted,
+// or outside of the recording.
+func sumsOf(t *testing.T, line *profile.Timeline) map[profile.ValueType]int64 {
+	t.Helper()
+	sums := map[profile.ValueType]int64{}
+	add := func(v profile.ValueType, n int64) {
+		if n != 0 {
+			sums[v] += n
+		}
+	}
+	last := line.Start
+	check := func(at int64, stack profile.StackID) {
+		t.Helper()
+		if at < last || at > line.End || int(stack) >= len(line.Profile.Stacks) {
+			t.Fatalf("got an event at %d with stack %d; want a time from %d to %d, and a stack below %d", at, stack, last, line.End, len(line.Profile.Stacks))
+		}
+		last = at
+	}
+	for id := range line.Threads {
+		last = line.Start
+		for e, err := range line.Events.OnCPU(profile.ThreadID(id)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(e.Time, e.Stack)
+			if line.Sampled == (profile.ValueType{}) {
+				add(cpuTime, e.Weight)
+			} else {
+				add(line.Sampled, e.Amount)
+			}
+		}
+		for e, err := range line.Events.OffCPU(profile.ThreadID(id)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = 0 // a wait can begin before the recording
+			check(e.Start, e.Stack)
+			add(profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, e.Duration)
+		}
+		last = line.Start
+		for e, err := range line.Events.Markers(profile.ThreadID(id)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(e.Time, e.Stack)
+			add(line.MarkerTypes[e.Type].Value(), e.Amount(line.MarkerTypes[e.Type]))
+		}
+	}
+	return sums
+}
+
+// totals returns the totals of a profile's values that are not 0.
+func totals(p *profile.Profile) map[profile.ValueType]int64 {
+	sums := map[profile.ValueType]int64{}
+	for v, typ := range p.ValueTypes {
+		if n := p.Total(v); n != 0 {
+			sums[typ] = n
+		}
+	}
+	return sums
+}
+
+// withTimes reads data with its times.
+func withTimes(t *testing.T, data []byte) (Decoded, *profile.Timeline) {
+	t.Helper()
+	d, err := ReadTimes(t.Context(), bytes.NewReader(data), "input", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Times == nil {
+		t.Fatal("got no times")
+	}
+	return d, d.Times.Timeline(d.Profile, func(s profile.StackID) profile.StackID { return s })
+}
+
+// A recording keeps its samples, its waits with their reasons, and the other weights with
+// their times. A profile without times has none.
+func TestReadTimes(t *testing.T) {
+	line := timelinetest.Recording(t)
+	d, got := withTimes(t, encoded(t, func(w io.Writer) error { return firefox.Write(w, line, firefox.Options{}) }))
+	if diff := cmp.Diff(totals(d.Profile), sumsOf(t, got)); diff != "" {
+		t.Errorf("sums (-profile +times):\n%s", diff)
+	}
+	const ms = int64(time.Millisecond)
+	begin := got.Start
+	if length := got.End - begin; length != 100*ms || got.Interval != ms {
+		t.Errorf("got a recording of %d ns with an interval of %d, want 100 ms and 1 ms", length, got.Interval)
+	}
+	var on []int64
+	for e := range got.Events.OnCPU(0) {
+		on = append(on, (e.Time-begin)/ms)
+	}
+	if want := []int64{1, 2, 3, 4, 5, 26}; !slices.Equal(on, want) {
+		t.Errorf("got samples at %v ms, want %v", on, want)
+	}
+	var off []profile.OffCPU
+	for e := range got.Events.OffCPU(0) {
+		off = append(off, e)
+	}
+	if len(off) != 2 || off[0].Start-begin != 5*ms+500_000 || off[0].Duration != 20*ms+1 || got.Reasons[off[0].Stack] != "disk read" ||
+		off[1].Start-begin != 27*ms || off[1].Duration != 300_000 || off[1].State != profile.StateRunnable {
+		t.Errorf("got waits %+v for %v, want one of 20.000001 ms for a disk after 5.5 ms, and one of 0.3 ms preempted after 27 ms", off, got.Reasons)
+	}
+	for _, again := range [][]byte{
+		encoded(t, func(w io.Writer) error { return firefox.Write(w, got, firefox.Options{}) }),
+		encoded(t, func(w io.Writer) error { return flame.WriteHTML(w, d.Profile, flame.Options{Times: got}) }),
+	} {
+		p, _, err := Read(t.Context(), bytes.NewReader(again), "written again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := totals(p)
+		for v, want := range totals(d.Profile) {
+			if sums[v] != want {
+				t.Errorf("written again: got %d %s, want %d", sums[v], v.Type, want)
+			}
+		}
+	}
+
+	aggregated := encoded(t, func(w io.Writer) error { return firefox.WriteProfile(w, encodetest.Typical(), firefox.Options{}) })
+	if d, err := ReadTimes(t.Context(), bytes.NewReader(aggregated), "input", true); err != nil || d.Times != nil {
+		t.Errorf("got times %v: %v; want none", d.Times, err)
+	}
+}
+
+// samply's profiles are read with their times: version 49, in which each thread has tables of
+// its own, and version 66.
+func TestReadSamply(t *testing.T) {
+	for _, name := range []string{"samply-49", "samply-66"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, line := withTimes(t, data)
+			if diff := cmp.Diff(totals(d.Profile), sumsOf(t, line)); diff != "" {
+				t.Errorf("sums (-profile +times):\n%s", diff)
+			}
+			want := "gzip-7/7;main;[gzip+0x4290] 2\ngzip-7/7;main;wait 1700\nworker-7/8;main;[gzip+0x4290] 1\n"
+			if got := fold(t, d.Profile, 0); got != want {
+				t.Errorf("got stacks\n%s\nwant\n%s", got, want)
+			}
+			if !d.Relative || len(d.Profile.ValueTypes) != 1 || line.Sampled != d.Profile.ValueTypes[0] || line.End-line.Start != int64(1703*time.Millisecond) {
+				t.Errorf("got relative addresses %v, values %v and %v, %d ns; want relative ones, samples, and 1703 ms", d.Relative, d.Profile.ValueTypes, line.Sampled, line.End-line.Start)
+			}
+			page := encoded(t, func(w io.Writer) error { return flame.WriteHTML(w, d.Profile, flame.Options{Times: line}) })
+			p, _, err := Read(t.Context(), bytes.NewReader(page), "page")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(totals(d.Profile), totals(p)); diff != "" {
+				t.Errorf("the page's values (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 
@@ -331,9 +332,16 @@ func FuzzFirefox(f *testing.F) {
 	for _, name := range []string{"threads.json", "symbols.json", "timeline.json", "empty.json"} {
 		addFile(f, "..", "encode", "firefox", "testdata", name)
 	}
+	for _, name := range []string{"samply-49.json", "samply-66.json"} {
+		addFile(f, "testdata", name)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := readAs(t, data, Firefox)
-		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+		if p == nil {
+			return
+		}
+		checkTimes(t, data, p)
+		if bytes.HasPrefix(data, gzipMagic) {
 			return
 		}
 		var in struct {
@@ -372,6 +380,36 @@ func FuzzFirefox(f *testing.F) {
 			t.Errorf("got total weight %[2]g, want %[1]g", want, got)
 		}
 	})
+}
+
+// checkTimes checks that data read with its times is the profile p, that its events are
+// sorted and add up to p, and that a page can be written.
+func checkTimes(t *testing.T, data []byte, p *profile.Profile) {
+	t.Helper()
+	in, err := unpack(t.Context(), bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := readFirefox(t.Context(), in, true)
+	if err != nil {
+		return // the times are malformed, or take too much memory
+	}
+	if diff := cmp.Diff(totals(p), totals(d.Profile)); diff != "" {
+		t.Fatalf("values (-without times +with times):\n%s", diff)
+	}
+	if d.Times == nil {
+		return
+	}
+	line := d.Times.Timeline(d.Profile, func(s profile.StackID) profile.StackID { return s })
+	if diff := cmp.Diff(totals(p), sumsOf(t, line)); diff != "" {
+		t.Fatalf("sums (-profile +times):\n%s", diff)
+	}
+	if err := flame.WriteHTML(io.Discard, d.Profile, flame.Options{Times: line}); err != nil {
+		t.Fatal(err)
+	}
+	if err := firefox.Write(io.Discard, line, firefox.Options{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // repeatsKeys reports whether an object repeats a key, ignoring case as encoding/json

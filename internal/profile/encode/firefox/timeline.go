@@ -135,20 +135,34 @@ func (r *recording) since(at int64) int64 {
 func (r *recording) track(id profile.ThreadID, main bool) *track {
 	t := r.t.Threads[id]
 	p := r.t.Processes[t.Process]
+	weightType := weightTime
+	if r.countsSamples() {
+		weightType = weightSamples
+	}
 	return &track{
 		name: profile.LastName(t.Names), processName: profile.LastName(p.Names),
 		pid: r.pids[t.Process], tid: r.tids[id], main: main,
 		start: max(0, r.since(t.Start)), end: r.since(t.End),
 		processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
-		points: r.points(id), row: r.row, weightType: weightTime, cpu: true,
+		points: r.points(id), row: r.row, weightType: weightType, cpu: true,
 		markers: r.markers(id),
 	}
+}
+
+// countsSamples reports whether the samples of running threads are not known to be of CPU
+// time: other profilers also sample threads that wait.
+func (r *recording) countsSamples() bool {
+	return r.t.Sampled == profile.ValueType{Type: "samples", Unit: "count"}
 }
 
 // points yields the on-CPU and off-CPU samples of a thread.
 func (r *recording) points(id profile.ThreadID) iter.Seq2[point, error] {
 	on := transform(r.t.Events.OnCPU(id), func(e profile.OnCPU) point {
-		return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Weight, cpu: e.Weight}
+		p := point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Weight, cpu: e.Weight}
+		if r.countsSamples() {
+			p.weight = e.Amount
+		}
+		return p
 	})
 	all := merge(func(p point) int64 { return p.time }, r.offPoints(id), on)
 	return r.used(monotonic(all))
