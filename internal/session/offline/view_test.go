@@ -14,10 +14,14 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
+	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/profile/timeline/timelinetest"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
@@ -255,4 +259,57 @@ func gunzip(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A recording has its times without asking, a profile for the Firefox Profiler without times
+// has none.
+func TestRecordedTimes(t *testing.T) {
+	line := timelinetest.Recording(t)
+	for name, c := range map[string]struct {
+		write func(io.Writer) error
+		want  bool
+	}{
+		"recording": {func(w io.Writer) error { return firefox.Write(w, line, firefox.Options{}) }, true},
+		"profile":   {func(w io.Writer) error { return firefox.WriteProfile(w, encodetest.Typical(), firefox.Options{}) }, false},
+	} {
+		var b bytes.Buffer
+		if err := c.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, times := range []wanted{recordedTimes, noTimes} {
+			in, err := readInput(t.Context(), write(t, "x.json.gz", b.String()), times, func(error) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (in.line != nil) != (c.want && times == recordedTimes) || in.line != nil && in.hasTimes() != nil {
+				t.Errorf("%s: got times %v, want some: %v", name, in.line, c.want)
+			}
+		}
+	}
+}
+
+// Samples of the main event of perf.data are time on the CPU, the others are markers.
+func TestPerfTimes(t *testing.T) {
+	times, err := newPerfTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer times.recorder.Close()
+	cycles, misses := profile.ValueType{Type: "cycles", Unit: "count"}, profile.ValueType{Type: "cache-misses", Unit: "count"}
+	for i := range int64(6) {
+		s := perfdata.ChainSample{PID: 7, TID: 7, Comm: "server", Time: 1000 + i, Weight: 10, Amount: 100 + i, Event: cycles, Main: true}
+		if i%2 == 1 {
+			s.Event, s.Main = misses, false
+		}
+		if err := times.add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line, err := times.timeline(&profile.Profile{}, &naming.Resolver{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line.Sampled != cycles || len(line.MarkerTypes) != 1 || line.MarkerTypes[0].Value() != misses || line.Interval != 10 {
+		t.Errorf("got samples of %v, markers of %v, an interval of %d; want %v, %v, 10", line.Sampled, line.MarkerTypes, line.Interval, cycles, misses)
+	}
 }

@@ -137,6 +137,19 @@ type timeRow struct {
 // newTimedProfile reads the events of a recording. Threads are separate if perThread is
 // set. Waits have their reason as the last frame, requests and page faults their file.
 func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, error) {
+	b := newTimedBuilder(line)
+	for i := range line.Threads {
+		if err := b.addThread(profile.ThreadID(i), perThread); err != nil {
+			return nil, err
+		}
+	}
+	b.keepValues(b.occur)
+	b.bound()
+	return b.timedProfile, nil
+}
+
+// newTimedBuilder returns a builder of the events of a recording.
+func newTimedBuilder(line *profile.Timeline) *timedBuilder {
 	p := *line.Profile
 	p.Functions, p.Frames, p.Stacks = slices.Clone(p.Functions), slices.Clone(p.Frames), slices.Clone(p.Stacks)
 	p.Tasks, p.Samples = nil, nil
@@ -157,7 +170,7 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 	if line.Interval == 0 {
 		step = int64(maxStep)
 	}
-	b := timedBuilder{
+	b := &timedBuilder{
 		timedProfile: &timedProfile{Profile: &p, line: line, step: step, limit: maxTimes, room: maxTimes / spanShare},
 		rows:         map[timeRow]uint32{},
 		tasks:        map[profile.Task]profile.TaskID{},
@@ -173,14 +186,7 @@ func newTimedProfile(line *profile.Timeline, perThread bool) (*timedProfile, err
 	for b.steps > maxTimes {
 		b.coarsen()
 	}
-	for i := range line.Threads {
-		if err := b.addThread(profile.ThreadID(i), perThread); err != nil {
-			return nil, err
-		}
-	}
-	b.keepValues(b.occur)
-	b.bound()
-	return b.timedProfile, nil
+	return b
 }
 
 // timedBuilder builds a [timedProfile].

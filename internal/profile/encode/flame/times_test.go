@@ -175,3 +175,98 @@ func TestTimedEvent(t *testing.T) {
 		t.Errorf("got %d samples with %d cycles, want 10 with 10045", timed.Total(0), timed.Total(1))
 	}
 }
+
+// eventTimes returns a recording of 10 s of a thread whose samples count an event besides
+// time, and markers with a weight. add adds samples to it.
+func eventTimes(t *testing.T, end int64, add func(r *timeline.Recorder, thread profile.ThreadID, typ profile.MarkerTypeID, stacks []profile.StackID)) *profile.Timeline {
+	t.Helper()
+	p, stacks := encodetest.TypicalStacks()
+	p.Tasks, p.Samples = nil, nil
+	r, err := timeline.NewRecorder(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	thread := r.Thread(r.Process(42, 0), 42, 0)
+	r.NameThread(thread, 0, "tar")
+	add(r, thread, r.AddMarkerType(profile.MarkerType{Name: "misses", Event: "misses", Unit: "count"}), stacks)
+	line, err := r.Timeline(p, end, func(s profile.StackID) profile.StackID { return s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	line.Sampled, line.Interval = profile.ValueType{Type: "cycles", Unit: "count"}, int64(10*time.Millisecond)
+	return line
+}
+
+// Several events have a value each, which adds up their weights. A sample that stands for
+// several intervals lies in all of them.
+func TestSeveralEvents(t *testing.T) {
+	const s, ms = int64(time.Second), int64(time.Millisecond)
+	line := eventTimes(t, 10*s, func(r *timeline.Recorder, thread profile.ThreadID, typ profile.MarkerTypeID, stacks []profile.StackID) {
+		for _, err := range []error{
+			r.AddOnCPU(thread, profile.OnCPU{Time: s, Stack: stacks[1], Weight: 10 * ms, Amount: 1000}),
+			r.AddOnCPU(thread, profile.OnCPU{Time: 5 * s, Stack: stacks[2], Weight: 2 * s, Amount: 7}),
+			r.AddMarker(thread, profile.Marker{Time: 2 * s, Type: typ, Stack: stacks[1], Weight: 300}),
+			r.AddMarker(thread, profile.Marker{Time: 3 * s, Type: typ, Stack: stacks[1], Weight: 100}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	timed, err := newTimedProfile(line, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []profile.ValueType{{Type: "samples", Unit: "count"}, line.Sampled, {Type: "misses", Unit: "count"}}
+	if !slices.Equal(timed.ValueTypes, want) || timed.Total(0) != 4 || timed.Total(1) != 1007 || timed.Total(2) != 400 {
+		t.Fatalf("got values %v with totals %d, %d, %d; want %v with 4, 1007, 400", timed.ValueTypes, timed.Total(0), timed.Total(1), timed.Total(2), want)
+	}
+	seconds := map[int64]int64{} // weights of the second sample
+	for e := range timed.entries {
+		if timed.Samples[e.sample].Values[1] == 7 {
+			seconds[int64(e.step)*timed.step/s] += e.weight
+		}
+	}
+	if len(seconds) != 3 || seconds[3] < s-20*ms || seconds[4] < s-20*ms {
+		t.Errorf("got weights by second %v, want 2 s until the start of second 5", seconds)
+	}
+	// A value called samples is not there twice.
+	line.Sampled = profile.ValueType{Type: "samples", Unit: "count"}
+	if timed, err = newTimedProfile(line, false); err != nil || !slices.Equal(timed.ValueTypes, []profile.ValueType{line.Sampled, want[2]}) || timed.Total(0) != 1007 {
+		t.Errorf("got values %v: %v; want samples with their amounts, and misses", timed.ValueTypes, err)
+	}
+}
+
+// Neither the length of a recording nor the number of samples in it makes a page too large.
+func TestTimesLimits(t *testing.T) {
+	const samples = 50
+	line := eventTimes(t, 1<<62, func(r *timeline.Recorder, thread profile.ThreadID, _ profile.MarkerTypeID, stacks []profile.StackID) {
+		for i := range int64(samples) {
+			if err := r.AddOnCPU(thread, profile.OnCPU{Time: i << 56, Stack: stacks[1+int(i)%(len(stacks)-1)], Weight: 1, Amount: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	timed, err := newTimedProfile(line, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if timed.steps > maxTimes || timed.Total(1) != samples {
+		t.Errorf("got %d steps and a total of %d, want at most %d steps and %d", timed.steps, timed.Total(1), maxTimes, samples)
+	}
+	b := newTimedBuilder(line)
+	b.most = 3
+	if err := b.addThread(0, false); err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, s := range b.Samples {
+		total += s.Values[valueCPU]
+	}
+	last := b.Samples[len(b.Samples)-1]
+	if len(b.Samples) != 4 || total != samples || b.FrameName(b.Stacks[last.Stack].Frame) != profile.Truncated || b.Losses[profile.LossTooMany] != uint64(last.Values[0]) {
+		t.Errorf("got %d samples with a total of %d, %d of them lost, the last %s; want 4 with %d, the last %s",
+			len(b.Samples), total, b.Losses[profile.LossTooMany], b.FrameName(b.Stacks[last.Stack].Frame), samples, profile.Truncated)
+	}
+}
