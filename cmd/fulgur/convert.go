@@ -18,7 +18,7 @@ type convertCommand struct {
 	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
-	Times      bool    `group:"output" help:"Keep the times of samples in a page (.html), from perf.data with one event: its heat map selects a part of the run."`
+	Times      bool    `group:"output" help:"Keep the times of the samples of perf.data in a page (.html): its heat map selects a part of the run. Pages of recordings always have them."`
 	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	Embed      bool    `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
@@ -46,8 +46,8 @@ func convertGroups() []kong.Group {
 // Help returns the text of fulgur convert --help besides the flags.
 func (*convertCommand) Help() string {
 	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
-pprof, OTLP and Firefox Profiler files of fulgur and other tools, fulgur's flame graph
-pages, perf.data with call chains or copied stacks (--call-graph dwarf), the text of perf script, and maps of stacks from
+pprof, OTLP and Firefox Profiler files of fulgur and other tools, such as samply, fulgur's
+flame graph pages, perf.data with call chains or copied stacks (--call-graph dwarf), the text of perf script, and maps of stacks from
 bpftrace. Names that a profile lacks come from files of the same build on this machine,
 or from debuginfod if DEBUGINFOD_URLS is set. In formats without a timeline, a recording
 has totals.
