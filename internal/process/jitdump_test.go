@@ -78,6 +78,13 @@ func (d *dumper) mark() {
 	d.table.Apply(m)
 }
 
+// publish appends the new bytes to the file and maps it.
+func (d *dumper) publish() {
+	d.t.Helper()
+	d.flush()
+	d.mark()
+}
+
 // dumps returns the files that name the code of a process at a time.
 func (d *dumper) dumps(pid int, time uint64) JITTables {
 	dumps := d.table.Resolve(pid, codeAt, time).JITDumps
@@ -112,8 +119,7 @@ func TestJITDump(t *testing.T) {
 	d := newDumper(t)
 	self := os.Getpid()
 	d.check("without a file", self, monotonic.Now(), "")
-	d.flush()
-	d.mark()
+	d.publish()
 	d.check("header only", self, monotonic.Now(), "")
 	first := monotonic.Now()
 	d.Load(first, codeAt, 0x10, 1, "first")
@@ -248,8 +254,7 @@ func TestJITDumpRefused(t *testing.T) {
 func TestJITDumpRestarted(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt, 0x10, 1, "old")
-	d.flush()
-	d.mark()
+	d.publish()
 	d.check("old", os.Getpid(), monotonic.Now(), "old")
 	d.Writer = &jitdumptest.Writer{Order: d.Order, PID: d.PID}
 	d.Header(0, 0)
@@ -271,8 +276,7 @@ func TestJITDumpRestarted(t *testing.T) {
 func TestJITDumpOtherOrder(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt, 0x10, 1, "old")
-	d.flush()
-	d.mark()
+	d.publish()
 	d.check("old", os.Getpid(), monotonic.Now(), "old")
 	if err := os.Truncate(d.path, 0); err != nil {
 		t.Fatal(err)
@@ -294,8 +298,7 @@ func TestJITDumpOtherOrder(t *testing.T) {
 func TestJITDumpOfNextProgram(t *testing.T) {
 	d := newDumper(t)
 	d.Load(10, codeAt+0x100, 0x10, 1, "an older one")
-	d.flush()
-	d.mark()
+	d.publish()
 	before := monotonic.Now()
 	d.check("old", os.Getpid(), before, "")
 	d.Writer = jitdumptest.New(os.Getpid())
@@ -316,8 +319,7 @@ func TestJITDumpSpoolLimit(t *testing.T) {
 	for i := range uint64(10) {
 		d.Load(1, codeAt+0x100*i+0x100, 0x10, 1, "g")
 	}
-	d.flush()
-	d.mark()
+	d.publish()
 	tables := d.dumps(os.Getpid(), monotonic.Now())
 	if tables.Incomplete == nil || !strings.Contains(tables.Incomplete.Error(), "more than 200 bytes") {
 		t.Errorf("got error %v", tables.Incomplete)
@@ -338,8 +340,7 @@ func TestJITDumpUnfinished(t *testing.T) {
 			d.Load(1, codeAt+0x100, 0x10, 1, "unfinished")
 			d.B = d.B[:len(d.B)-3]
 			rest := len(d.B) - whole
-			d.flush()
-			d.mark()
+			d.publish()
 			at := monotonic.Now()
 			d.check("while it may grow", os.Getpid(), at, "f")
 			if next {
@@ -368,8 +369,7 @@ func TestJITDumpUnfinished(t *testing.T) {
 func TestJITDumpForks(t *testing.T) {
 	d := newDumper(t)
 	d.Load(1, codeAt, 0x10, 1, "f")
-	d.flush()
-	d.mark()
+	d.publish()
 	const first = 1 << 22
 	parent := os.Getpid()
 	for i := range maxForks + 2 {
@@ -386,8 +386,7 @@ func TestJITDumpForks(t *testing.T) {
 	// The limit also holds if the processes in between were not sampled.
 	d = newDumper(t)
 	d.Load(1, codeAt, 0x10, 1, "f")
-	d.flush()
-	d.mark()
+	d.publish()
 	parent = os.Getpid()
 	for i := range 1000 {
 		d.table.Apply(fork(monotonic.Now(), parent, first+i))
@@ -448,8 +447,7 @@ func TestJITDumpParts(t *testing.T) {
 	for i := range uint64(functions) {
 		d.Load(1, codeAt+0x10000*i, 0x2800, i, "f")
 	}
-	d.flush()
-	d.mark()
+	d.publish()
 	tables := d.dumps(os.Getpid(), monotonic.Now())
 	if tables.Incomplete == nil {
 		t.Error("the whole file is read at once")

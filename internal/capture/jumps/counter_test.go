@@ -186,6 +186,21 @@ func windows(t *testing.T, c *jumps.Counter, n uint64) jumps.Stats {
 	}
 }
 
+// measure counts in n windows of a target, and stops.
+func measure(t *testing.T, p *program, of target.Target, n uint64) (*jumps.Counter, jumps.Stats) {
+	t.Helper()
+	c, err := p.count(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	s := windows(t, c, n)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
 // The shares of the outcomes equal the program's own. In each window, the counted calls of a
 // thread are consecutive, so the count of each outcome is off by less than one.
 func TestShares(t *testing.T) {
@@ -197,15 +212,7 @@ func TestShares(t *testing.T) {
 	}
 	cmd := start(t, p.path, "threads")
 	const threads = 2
-	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s := windows(t, c, 4)
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	c, s := measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 4)
 	quarter, quarterSize := p.symbol(t, "quarter")
 	choose, chooseSize := p.symbol(t, "choose")
 	seen := map[string]bool{}
@@ -346,15 +353,7 @@ func TestStallsOfOthers(t *testing.T) {
 		close(stop)
 		<-waited
 	}()
-	c, err := p.count(target.Target{Scope: target.System}) // the program does not run
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s := windows(t, c, 3)
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	_, s := measure(t, p, target.Target{Scope: target.System}, 3) // the program does not run
 	if s.LongestStall != 0 {
 		t.Errorf("%+v: a thread of another program was stalled for %v", s, s.LongestStall)
 	}
@@ -494,15 +493,7 @@ func TestProcesses(t *testing.T) {
 					t.Fatal(err)
 				}
 				cmd := start(t, path, mode)
-				c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}, Children: children})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				s := windows(t, c, 5)
-				if err := c.Stop(); err != nil {
-					t.Fatal(err)
-				}
+				_, s := measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}, Children: children}, 5)
 				if s.Outcomes == 0 {
 					t.Error("no outcomes")
 				}
@@ -528,15 +519,7 @@ func TestUnload(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := start(t, main.path, "dlopen", library.path)
-	c, err := library.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s := windows(t, c, 5)
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	_, s := measure(t, library, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 5)
 	if s.Outcomes == 0 {
 		t.Error("no outcomes")
 	}
