@@ -43,3 +43,18 @@ func TestBySyscall(t *testing.T) {
 		t.Error("got calls that nothing stands for")
 	}
 }
+
+// Programs are attached to some tracepoints of system calls, and to raw_syscalls in place of
+// many. Others do not count.
+func TestManySyscalls(t *testing.T) {
+	names := slices.Repeat([]string{"sched:sched_switch", "syscalls:sys_enter_newer"}, 100)
+	for range singleSyscalls / 2 {
+		names = append(names, "syscalls:sys_enter_getpid", "syscalls:sys_exit_getpid")
+	}
+	if syscallProbe(names...).hasManySyscalls() {
+		t.Errorf("%d tracepoints are many, want few", singleSyscalls)
+	}
+	if !syscallProbe(append(names, "syscalls:sys_enter_read")...).hasManySyscalls() {
+		t.Errorf("%d tracepoints are few, want many", singleSyscalls+1)
+	}
+}
