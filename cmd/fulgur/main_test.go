@@ -21,6 +21,7 @@ import (
 	"fulgur/internal/capture/branch"
 	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/session"
@@ -53,10 +54,10 @@ func TestProfileOptions(t *testing.T) {
 		"profile -- ls":                                {Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls"}}},
 		"profile 10 -- ls -l -- -p 3":                  {Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l", "--", "-p", "3"}, Duration: 10 * time.Second}},
 		"profile -C 1 --children -- make --help":       {Options: session.Options{Target: target.Target{Scope: target.Command, CPUs: []int{1}, Children: true}, Command: []string{"make", "--help"}}},
-		"profile -F 99":                                {Frequency: 99},
-		"profile -r 99":                                {Frequency: 99},
-		"profile -c 1000000 -e r1a8":                   {Period: 1000000, Event: "r1a8"},
-		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Idle: true},
+		"profile -F 99":                                {Config: oncpu.Config{Frequency: 99}},
+		"profile -r 99":                                {Config: oncpu.Config{Frequency: 99}},
+		"profile -c 1000000 -e r1a8":                   {Config: oncpu.Config{Period: 1000000, Event: "r1a8"}},
+		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Config: oncpu.Config{Idle: true}},
 		"profile -K":                                   {Options: session.Options{KernelOnly: true}},
 		"profile -daf":                                 {Options: session.Options{Delimited: true, Annotate: true, Format: "folded"}},
 		"profile --inverted -o a.svg":                  {Options: session.Options{Inverted: true, Output: "a.svg"}},

@@ -111,12 +111,11 @@ func (c *profileCommand) options() (session.ProfileOptions, error) {
 	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
 	common.Times, common.Target.CPUs = c.Times, c.CPU
 	return session.ProfileOptions{
-		Options:   common,
-		Event:     c.Event,
-		Frequency: c.rate(c.Frequency),
-		Period:    uint64(orZero(c.Count)),
-		Idle:      c.Idle,
-		Wall:      c.Wall,
+		Options: common,
+		Config: oncpu.Config{
+			Event: c.Event, Frequency: c.rate(c.Frequency), Period: uint64(orZero(c.Count)), Idle: c.Idle,
+		},
+		Wall: c.Wall,
 	}, err
 }
 

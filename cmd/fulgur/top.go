@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"time"
 
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/profile"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
@@ -84,12 +86,9 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	}
 	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, outputFlags: outputFlags{Quiet: c.Quiet}})
 	common.Target.CPUs = c.CPU
-	rate := c.rate(c.Frequency)
-	if rate == 0 {
-		rate = topFrequency
-	}
+	rate := cmp.Or(c.rate(c.Frequency), topFrequency)
 	common.Every = time.Duration(c.Interval)
-	return session.ProfileOptions{Options: common, Event: c.Event, Frequency: rate}, err
+	return session.ProfileOptions{Options: common, Config: oncpu.Config{Event: c.Event, Frequency: rate}}, err
 }
 
 // show measures and shows the result on a terminal. It prints messages after

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fulgur/bpf"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
@@ -59,8 +60,8 @@ func TestCompleteRefuses(t *testing.T) {
 		want    string
 	}{
 		{"both halves left out", ProfileOptions{Options: Options{UserOnly: true, KernelOnly: true}}, "cannot be combined"},
-		{"frequency and period", ProfileOptions{Frequency: 99, Period: 1000}, "cannot be combined"},
-		{"frequency too high", ProfileOptions{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
+		{"frequency and period", ProfileOptions{Config: oncpu.Config{Frequency: 99, Period: 1000}}, "cannot be combined"},
+		{"frequency too high", ProfileOptions{Config: oncpu.Config{Frequency: rate + 1}}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
 		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, bpf.MaxDepth) + 1}}, "frames"},
 		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},

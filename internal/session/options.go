@@ -143,14 +143,7 @@ type Limits struct {
 // ProfileOptions describe an on-CPU profile.
 type ProfileOptions struct {
 	Options
-	// Event names the sampled event; empty means hardware cycles if there
-	// is a PMU, else cpu-clock.
-	Event string
-	// Frequency is in samples per second and CPU, Period in events between
-	// samples. One of them is 0.
-	Frequency, Period uint64
-	// Idle includes samples of idle CPUs.
-	Idle bool
+	oncpu.Config
 	// Wall adds the time that threads spend off the CPU.
 	Wall bool
 }
@@ -158,13 +151,9 @@ type ProfileOptions struct {
 // Subject returns the subject of on-CPU samples.
 func (o *ProfileOptions) Subject() source.Subject {
 	if o.Wall {
-		return newWall(o.config())
+		return newWall(o.Config)
 	}
-	return oncpu.New(o.config())
-}
-
-func (o *ProfileOptions) config() oncpu.Config {
-	return oncpu.Config{Event: o.Event, Frequency: o.Frequency, Period: o.Period, Idle: o.Idle}
+	return oncpu.New(o.Config)
 }
 
 // format returns the output's format.

@@ -31,7 +31,7 @@ type UserSamples struct {
 
 // NewUserSampling checks o, fills in defaults and chooses the event.
 func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
-	m := oncpu.New(o.config())
+	m := oncpu.New(o.Config)
 	if err := o.complete(m); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,12 @@
 package boltprofile
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
@@ -37,11 +39,7 @@ func (o *Options) samplingOptions() *session.ProfileOptions {
 			Stderr:   o.Stderr,
 			Progress: o.Progress,
 		},
-		Event:     o.Event,
-		Frequency: o.Frequency,
-	}
-	if p.Frequency == 0 {
-		p.Frequency = basicFrequency
+		Config: oncpu.Config{Event: o.Event, Frequency: cmp.Or(o.Frequency, basicFrequency)},
 	}
 	if p.Duration == 0 && len(o.Command) == 0 {
 		p.Duration = defaultDuration
