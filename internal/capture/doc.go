@@ -1,6 +1,6 @@
 // Package capture is the area between the kernel's events and named stacks. It
-// contains the sources of samples (oncpu, offcpu, blockio, faults, softirq, branch,
-// stepping), the target that they measure, the loop that reads their rings, and
+// contains the sources of samples (oncpu, offcpu, blockio, faults, softirq, hits, latency,
+// locks, alloc), the recorders of branches (branch, stepping, jumps), the target that they measure, the loop that reads their rings, and
 // package stacks, which resolves addresses. No package here knows an output format,
 // a session or a command. This package itself is empty.
 //
