@@ -52,7 +52,7 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 
 // PlaceEvents implements [source.Source].
 func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
-	reason := waits.Of(p.KernelFunctions(id))
+	reason := reasonOf(p, id, waits.Of)
 	at.Mark = "[" + string(reason) + "]"
 	if reason != waits.Other && reason != waits.Unknown {
 		at.Reason = string(reason)

@@ -1,6 +1,7 @@
 package offcpu
 
 import (
+	"os"
 	"time"
 
 	"fulgur/internal/capture/naming"
@@ -120,11 +121,20 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	if s.Detail == Preempted {
 		reason = waits.OfRunnable
 	}
-	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Trace)))+"]")
+	stack = p.Mark(stack, "["+string(reasonOf(p, s.Trace, reason))+"]")
 	if s.Waker == 0 {
 		return stack
 	}
 	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, m.common.UserOnly)
+}
+
+// reasonOf returns the reason of a wait, which of knows by its kernel functions.
+func reasonOf(p *naming.StackBuilder, id stacks.TraceID, of func([]string) waits.Reason) waits.Reason {
+	reason := of(p.KernelFunctions(id))
+	if int(p.Store.Traces[id].PID) == os.Getpid() {
+		reason = reason.Own()
+	}
+	return reason
 }
 
 // Describe implements [source.Subject].

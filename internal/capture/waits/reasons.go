@@ -87,7 +87,7 @@ var rules = []rule{
 		"bio_wait_for_completion*", "__iomap_dio_rw", "iomap_dio_rw", "blkdev_direct_IO*", "__blkdev_direct_IO*", "do_direct_IO", "dio_await_completion",
 		"bit_wait_io", "__wait_on_buffer", "ext4_bread*", "ext4_file_read_iter", "blkdev_read_iter", "squashfs_*", "vfs_read", "ksys_read",
 	}},
-	{"grace period", []string{"synchronize_rcu*", "synchronize_srcu*", "__wait_rcu_gp", "__synchronize_srcu", "rcu_barrier", "sync_rcu_exp_*"}},
+	{gracePeriod, []string{"synchronize_rcu*", "synchronize_srcu*", "__wait_rcu_gp", "__synchronize_srcu", "rcu_barrier", "sync_rcu_exp_*"}},
 	{"completion", []string{"wait_for_completion*", "__wait_for_common"}},
 	{"kernel thread", []string{"kthread", "ret_from_fork*"}},
 }

@@ -19,6 +19,21 @@ const (
 	Unknown Reason = "unknown"
 )
 
+// Reasons of waits for the kernel's RCU readers. fulgur waits for BPF programs to stop using
+// what it replaces, such as unwind tables.
+const (
+	gracePeriod    Reason = "grace period"
+	ownGracePeriod Reason = "fulgur's own grace period"
+)
+
+// Own returns the reason r of a wait of fulgur itself, which the measurement may cause.
+func (r Reason) Own() Reason {
+	if r == gracePeriod {
+		return ownGracePeriod
+	}
+	return r
+}
+
 // OfRunnable returns the reason for a thread that did not sleep.
 func OfRunnable(functions []string) Reason {
 	if Of(functions) == Yield {
