@@ -400,7 +400,7 @@ func TestConvertIntoDirectory(t *testing.T) {
 		t.Error("the named profile differs from the one in a file")
 	}
 	other := writeTo(t, filepath.Join(dir, "propeller_sample_1.bin.gen.0123456789abcdef.preagg"), "B 1 2 3 4\n")
-	if got := fulgur(t, "merge", named, other); got.code != 1 || !strings.Contains(got.stderr, "build ID 572ac72487ae1966, but") {
+	if got := fulgur(t, "merge", named, other); got.code != 1 || !strings.Contains(got.stderr, "build ID 572ac72487ae1966, ") {
 		t.Errorf("exit code %d, want 1: %s", got.code, got.stderr)
 	}
 }

@@ -64,11 +64,12 @@ var skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) [\w -]+ skipped`)
 
 // skipped returns the number of samples or hits of all programs that the kernel skipped,
 // according to fulgur's summary.
-func skipped(summary string) (n int) {
-	if m := skippedSamples.FindStringSubmatch(summary); m != nil {
-		n, _ = strconv.Atoi(m[1])
+func skipped(summary string) (sum int) {
+	for _, m := range skippedSamples.FindAllStringSubmatch(summary, -1) {
+		n, _ := strconv.Atoi(m[1])
+		sum += n
 	}
-	return n
+	return sum
 }
 
 // hits returns how many hits are due in a number of hits by the program's own account, or

@@ -167,25 +167,24 @@ func has(s *pprof.Sample, function string) bool { return slices.Contains(functio
 
 var (
 	missedWaits    = regexp.MustCompile(`(?m)^ +(\d+) waits? missed`)
-	skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) samples? skipped`)
+	skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) [\w -]+ skipped`)
 )
 
 // missed returns the number of waits, of all threads, without a report of their end by
 // the kernel, which happens on busy machines.
 func (m measured) missed() int64 { return m.loss(missedWaits) }
 
-// skipped returns the number of samples and page faults for which the kernel did not run
+// skipped returns the number of samples, waits and page faults for which the kernel did not run
 // the BPF program, because another one was running on that CPU.
 func (m measured) skipped() int64 { return m.loss(skippedSamples) }
 
-// loss returns the number in a loss that the summary reports, 0 if there is none.
-func (m measured) loss(of *regexp.Regexp) int64 {
-	match := of.FindStringSubmatch(m.stderr)
-	if match == nil {
-		return 0
+// loss returns the sum of the numbers in a kind of loss that the summary reports.
+func (m measured) loss(of *regexp.Regexp) (sum int64) {
+	for _, match := range of.FindAllStringSubmatch(m.stderr, -1) {
+		n, _ := strconv.ParseInt(match[1], 10, 64)
+		sum += n
 	}
-	n, _ := strconv.ParseInt(match[1], 10, 64)
-	return n
+	return sum
 }
 
 // slack is the tolerance between a measured time and the program's own, in ns.
