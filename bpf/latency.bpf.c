@@ -15,7 +15,7 @@
 /* The key of a count. tid and cpu are 0 if not distinguished. */
 struct count_key {
 	u64 id;
-	u64 detail; /* field 0 of the first event, 0 if not distinguished */
+	u64 detail; /* field 0 or the attach point of the first event, 0 if not distinguished */
 	u32 tid;
 	u32 cpu;
 };
@@ -63,6 +63,9 @@ const volatile u32 match; /* enum latency_match */
 
 /* Whether to distinguish field 0 of the first event. */
 const volatile bool detailed;
+
+/* Whether to distinguish the attach points of the first event. Not with detailed. */
+const volatile bool by_point;
 
 /*
  * Whether an event that would begin an interval again belongs to the one in progress.
@@ -236,12 +239,13 @@ static __always_inline void store(const struct interval_key *key, struct interva
 		stat_add(STAT_UNFOLLOWED, 1);
 }
 
-static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 slot, u32 place,
+static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
 				     u64 depth, enum context in)
 {
 	struct stack_scratch *scratch = stack_scratch(slot);
 	struct interval interval = {};
 	struct interval_key key;
+	u32 place = cookie;
 	u64 field = 0;
 
 	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(0, 1))
@@ -251,6 +255,8 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	interval.id = hit_stack(ctx, task, scratch, in);
 	if (detailed)
 		interval.detail = field;
+	else if (by_point)
+		interval.detail = cookie >> 32;
 	interval.pid = scratch->record.pid;
 	interval.tid = scratch->record.tid;
 	interval.cpu = bpf_get_smp_processor_id();

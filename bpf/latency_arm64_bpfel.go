@@ -111,6 +111,7 @@ const (
 	LatencyVarByCgroup            = "by_cgroup"
 	LatencyVarByCpu               = "by_cpu"
 	LatencyVarByPlace             = "by_place"
+	LatencyVarByPoint             = "by_point"
 	LatencyVarBySyscall           = "by_syscall"
 	LatencyVarByThread            = "by_thread"
 	LatencyVarCounting            = "counting"
@@ -238,6 +239,7 @@ type LatencyVariableSpecs struct {
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
+	ByPoint             *ebpf.VariableSpec `ebpf:"by_point"`
 	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Counting            *ebpf.VariableSpec `ebpf:"counting"`
@@ -365,6 +367,7 @@ type LatencyVariables struct {
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`
+	ByPoint             *ebpf.Variable `ebpf:"by_point"`
 	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Counting            *ebpf.Variable `ebpf:"counting"`

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -179,6 +180,26 @@ func TestLatencyRefuses(t *testing.T) {
 		r := fulgur(t, append(append([]string{"latency"}, test.flags...), "1")...)
 		if r.code != 2 || !strings.Contains(r.stderr, test.want) {
 			t.Errorf("%s: got code %d and %q, want 2 and %q", test.flags, r.code, r.stderr, test.want)
+		}
+	}
+}
+
+// Each event that a pattern matches has its own intervals in the summary, and is on top of the
+// stacks.
+func TestLatencyMatches(t *testing.T) {
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "latency", "-o", out, "-e", "syscalls:sys_enter_*", "--", events)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	stacks, own := readFolded(t, out), numbers(t, r.stdout)
+	for name, want := range map[string]int{"write": own["writes"] + 1, "prctl": own["renames"]} {
+		event := "tracepoint:syscalls:sys_enter_" + name
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +[\d.]+ .?s  %s$`, want, event))
+		if !row.MatchString(r.stderr) || count(stacks, "["+event+"]") == 0 {
+			t.Errorf("%s: got no %d intervals\n%s", name, want, r.stderr)
 		}
 	}
 }

@@ -87,14 +87,14 @@ func TestManyMatches(t *testing.T) {
 func TestTableOfEvents(t *testing.T) {
 	m := patterns(t)
 	want := "hits  arg0  event\n   8    80  kprobe:b*\n   4    40  usdt:/a:p:y\n   3    30  usdt:/a:p:x\n"
-	if got := strings.Join(m.table(samples()), "\n"); got != want {
+	if got := strings.Join(m.matches().Table(samples()), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	m.probes = m.probes[1:]
-	if got := m.table(samples()); got != nil {
+	if got := m.matches().Table(samples()); got != nil {
 		t.Errorf("got %q for one event, want none", got)
 	}
-	if got := m.eventOf(stacks.Sample{Source: 0}); got != "" {
+	if got := m.matches().EventOf(stacks.Sample{Source: 0}); got != "" {
 		t.Errorf("got event %q, want none", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestEventOfRecording(t *testing.T) {
 	for of, want := range map[stacks.Sample]string{
 		{Source: 3, Detail: 1}: "usdt:/a:p:y", {Source: 3, Detail: 9}: "usdt:/a:*:*", {Source: 4}: "kprobe:b*", {Source: 0}: "", {Source: 5}: "",
 	} {
-		if got := m.eventOf(of); got != want {
+		if got := m.matches().EventOf(of); got != want {
 			t.Errorf("%+v: got event %q, want %q", of, got, want)
 		}
 	}

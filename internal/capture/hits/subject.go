@@ -121,9 +121,14 @@ const (
 func (m *Subject) Values(store *stacks.Store) []source.Value {
 	values := attach.Values(m.events, m.types()...)
 	if store != nil {
-		values = append(values, m.matchedValues(store)...)
+		values = append(values, m.matches().Values(store)...)
 	}
 	return values
+}
+
+// matches tells the events of samples apart.
+func (m *Subject) matches() attach.Matches {
+	return attach.Matches{Probes: m.probes, First: m.first, Types: m.types(), Shown: m.Shown()}
 }
 
 // types are the types of an event's values.
@@ -145,7 +150,7 @@ func (m *Subject) Shown() int {
 
 // Place adds the stack to the profile. If there are several events, the event is on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.PlaceAt(p, s, m.eventOf(s), m.common.UserOnly)
+	return attach.PlaceAt(p, s, m.matches().EventOf(s), m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].
@@ -178,7 +183,7 @@ func (m *Subject) WhyNothing() string {
 
 // Notes returns the places that are left out, and how to read the numbers.
 func (m *Subject) Notes(store *stacks.Store) []string {
-	lines := m.table(store)
+	lines := m.matches().Table(store)
 	for _, p := range m.probes {
 		lines = append(lines, attach.Notes(p)...)
 	}

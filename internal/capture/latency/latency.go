@@ -86,6 +86,7 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarMatch:      uint32(o.Match),
 		bpf.LatencyVarDetailed:   o.Detailed,
 		bpf.LatencyVarKeepsFirst: o.KeepsFirst,
+		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
 	}
 	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
 	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1

@@ -3,6 +3,7 @@ package latency
 import (
 	"strings"
 
+	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/message/usage"
 )
@@ -17,7 +18,8 @@ type Pair struct {
 
 // Find returns the places of the events. The filter is a condition for the first.
 func (p Pair) Find(r *events.Resolver, filter events.Filter) (begin, end *events.Probe, err error) {
-	if begin, err = r.Resolve(p.Begin, events.Query{Filter: filter, Weight: p.BeginKey}); err != nil {
+	q := events.Query{Filter: filter, Weight: p.BeginKey, ByPoint: !p.Begin.Kind.InStack()}
+	if begin, err = attach.Resolve(r, p.Begin, q); err != nil {
 		return nil, nil, err
 	}
 	end, err = r.Resolve(p.End, events.Query{Weight: p.EndKey})

@@ -50,6 +50,7 @@ type Subject struct {
 	events  []events.Event
 	pairs   []foundPair
 	sources []*Source
+	first   uint8 // index of the first of sources in the run
 }
 
 // foundPair is a pair with the places of its events, which [Subject.Choose] sets.
@@ -108,6 +109,7 @@ func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, f
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	m.first = common.Source
 	m.sources, all, err = attach.LoadEach(common, m.pairs, func(o probe.Options, p foundPair) (*Source, error) {
 		if p.begin == nil {
 			p.Match = KernelCall // for the doctor, which only loads the programs
@@ -127,11 +129,24 @@ const (
 )
 
 // Values implements [source.Subject].
-func (m *Subject) Values(*stacks.Store) []source.Value {
-	return attach.Values(m.events,
-		profile.ValueType{Type: "intervals", Unit: "count"},
-		profile.ValueType{Type: "latency", Unit: "nanoseconds"},
-	)
+func (m *Subject) Values(store *stacks.Store) []source.Value {
+	values := attach.Values(m.events, types...)
+	if store != nil {
+		values = append(values, m.matches().Values(store)...)
+	}
+	return values
+}
+
+// types are the types of an event's values.
+var types = []profile.ValueType{{Type: "intervals", Unit: "count"}, {Type: "latency", Unit: "nanoseconds"}}
+
+// matches tells apart the events at which intervals began.
+func (m *Subject) matches() attach.Matches {
+	var begins []*events.Probe
+	for _, p := range m.pairs {
+		begins = append(begins, p.begin)
+	}
+	return attach.Matches{Probes: begins, First: m.first, Types: types, Shown: Time}
 }
 
 // Shown returns the time.
@@ -139,7 +154,7 @@ func (*Subject) Shown() int { return Time }
 
 // Place implements [source.Subject].
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.Place(p, s, m.events, m.common.UserOnly)
+	return attach.PlaceAt(p, s, m.matches().EventOf(s), m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].
@@ -171,7 +186,8 @@ func (m *Subject) WhyNothing() string {
 	return why
 }
 
-// Notes returns the places that are left out, and a histogram of each event.
+// Notes returns the places that are left out, a histogram of each pair, and a table of the
+// events at which intervals began.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	var lines []string
 	for _, p := range m.pairs {
@@ -192,6 +208,9 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 			lines = append(lines, drawn...)
 			lines = append(lines, average(store, uint8(i)))
 		}
+	}
+	if table := m.matches().Table(store); len(table) > 0 {
+		lines = append(append(lines, ""), table...)
 	}
 	return lines
 }

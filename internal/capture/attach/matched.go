@@ -1,18 +1,30 @@
-package hits
+package attach
 
 import (
 	"cmp"
 	"slices"
 
-	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/text"
 )
 
 // maxRows is the maximum number of rows of the table of events.
 const maxRows = 30
+
+// Matches tells apart the events of samples: the given ones, and those that a pattern matches.
+// The detail of a sample is the number of its attach point.
+type Matches struct {
+	// Probes are the events, each of which is a source, and First is the index of the first
+	// source in the run.
+	Probes []*events.Probe
+	First  uint8
+	// Types are the types of an event's values, and Shown is the index of the one to sort by.
+	Types []profile.ValueType
+	Shown int
+}
 
 // matched is an event that a pattern matches, and that was hit.
 type matched struct {
@@ -23,24 +35,24 @@ type matched struct {
 }
 
 // probeOf returns the probe of a source in the run, and its index.
-func (m *Subject) probeOf(from uint8) (p *events.Probe, index int) {
-	if index = int(from) - int(m.first); index < 0 || index >= len(m.probes) {
+func (m Matches) probeOf(from uint8) (p *events.Probe, index int) {
+	if index = int(from) - int(m.First); index < 0 || index >= len(m.Probes) {
 		return nil, 0
 	}
-	return m.probes[index], index
+	return m.Probes[index], index
 }
 
-// eventOf returns the event of a sample, or "" if there is only one.
-func (m *Subject) eventOf(s stacks.Sample) string {
+// EventOf returns the event of a sample, or "" if there is only one.
+func (m Matches) EventOf(s stacks.Sample) string {
 	p, _ := m.probeOf(s.Source)
-	if p == nil || len(m.probes) < 2 && !p.Distinguishes() {
+	if p == nil || len(m.Probes) < 2 && !p.Distinguishes() {
 		return ""
 	}
 	return p.EventOf(s.Detail).String()
 }
 
 // matched returns the events of samples, those with the most hits first.
-func (m *Subject) matched(store *stacks.Store) []matched {
+func (m Matches) matched(store *stacks.Store) []matched {
 	type key struct {
 		index int
 		event events.Event
@@ -63,17 +75,17 @@ func (m *Subject) matched(store *stacks.Store) []matched {
 		all = append(all, *e)
 	}
 	slices.SortFunc(all, func(a, b matched) int {
-		return cmp.Or(cmp.Compare(b.sum[Hits], a.sum[Hits]), cmp.Compare(a.event, b.event), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(b.sum.Samples(), a.sum.Samples()), cmp.Compare(a.event, b.event), cmp.Compare(a.index, b.index))
 	})
 	return all
 }
 
-// matchedValues returns the values of the events with the most hits that patterns match: as
+// Values returns the values of the events with the most hits that patterns match: as
 // many as events can be given, since formats have all values of each stack.
-func (m *Subject) matchedValues(store *stacks.Store) (values []source.Value) {
-	all := slices.DeleteFunc(m.matched(store), func(e matched) bool { return !m.probes[e.index].Distinguishes() })
-	for _, e := range all[:min(len(all), attach.MaxEvents)] {
-		for i, t := range m.types() {
+func (m Matches) Values(store *stacks.Store) (values []source.Value) {
+	all := slices.DeleteFunc(m.matched(store), func(e matched) bool { return !m.Probes[e.index].Distinguishes() })
+	for _, e := range all[:min(len(all), MaxEvents)] {
+		for i, t := range m.Types {
 			v := source.Value{ValueType: t, Of: make([][]int, e.index+1), Details: e.points}
 			v.Type = e.event + " " + v.Type
 			v.Of[e.index] = []int{i}
@@ -83,17 +95,16 @@ func (m *Subject) matchedValues(store *stacks.Store) (values []source.Value) {
 	return values
 }
 
-// table returns the lines of a table of the events of samples, followed by an empty line, or
+// Table returns the lines of a table of the events of samples, followed by an empty line, or
 // none if there is only one event.
-func (m *Subject) table(store *stacks.Store) []string {
-	if store == nil || len(m.probes) < 2 && !slices.ContainsFunc(m.probes, (*events.Probe).Distinguishes) {
+func (m Matches) Table(store *stacks.Store) []string {
+	if store == nil || len(m.Probes) < 2 && !slices.ContainsFunc(m.Probes, (*events.Probe).Distinguishes) {
 		return nil
 	}
-	types := m.types()
 	var groups []text.Group
 	for _, e := range m.matched(store) {
 		g := text.Group{Name: e.event}
-		for i := range types {
+		for i := range m.Types {
 			g.Values = append(g.Values, int64(e.sum[i]))
 		}
 		groups = append(groups, g)
@@ -101,5 +112,5 @@ func (m *Subject) table(store *stacks.Store) []string {
 	if len(groups) == 0 {
 		return nil
 	}
-	return append(text.Groups(types, groups, text.GroupOptions{By: "event", Value: m.Shown(), Rows: maxRows}), "")
+	return append(text.Groups(m.Types, groups, text.GroupOptions{By: "event", Value: m.Shown, Rows: maxRows}), "")
 }
