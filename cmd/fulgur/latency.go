@@ -39,6 +39,9 @@ Examples:
     # a system call, by the thread that makes it
     sudo fulgur latency -e syscalls:sys_enter_fsync -- make
 
+    # each system call of a command
+    sudo fulgur latency -e 'syscalls:sys_enter_*' -- make
+
     # from the wake-up of a thread until it runs
     sudo fulgur latency -e sched:sched_wakeup --until sched:sched_switch --key pid=next_pid 10
 `

@@ -105,7 +105,7 @@ func (m *Subject) Shown() int {
 
 // Place adds the stack to the profile.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.Place(p, s, nil, m.common.UserOnly)
+	return attach.Place(p, s, "", m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].

@@ -28,17 +28,8 @@ func Values(all []events.Event, types ...profile.ValueType) []source.Value {
 }
 
 // Place adds the stack of a sample to the profile, without the kernel's own functions that
-// run programs. If there are several events, the sample's is on top.
-func Place(p *naming.StackBuilder, s stacks.Sample, all []events.Event, userOnly bool) profile.StackID {
-	event := ""
-	if len(all) > 1 {
-		event = all[s.Source].String()
-	}
-	return PlaceAt(p, s, event, userOnly)
-}
-
-// PlaceAt is [Place] with the name of an event on top, "" for none.
-func PlaceAt(p *naming.StackBuilder, s stacks.Sample, event string, userOnly bool) profile.StackID {
+// run programs. The name of an event, unless it is "", is on top.
+func Place(p *naming.StackBuilder, s stacks.Sample, event string, userOnly bool) profile.StackID {
 	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), userOnly)
 	if event == "" {
 		return stack

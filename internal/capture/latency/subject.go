@@ -154,7 +154,7 @@ func (*Subject) Shown() int { return Time }
 
 // Place implements [source.Subject].
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.PlaceAt(p, s, m.matches().EventOf(s), m.common.UserOnly)
+	return attach.Place(p, s, m.matches().EventOf(s), m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].

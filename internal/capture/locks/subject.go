@@ -207,7 +207,7 @@ func (*Subject) Shown() int { return latency.Time }
 
 // Place adds the stack of a wait to the profile, with the lock on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	stack := attach.Place(p, s, nil, m.common.UserOnly)
+	stack := attach.Place(p, s, "", m.common.UserOnly)
 	return p.Mark(stack, "["+m.lock(p.Store, s)+"]")
 }
 
