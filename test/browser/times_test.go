@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/timeline"
 )
@@ -148,6 +151,34 @@ func TestTimes(t *testing.T) {
 		c.goTo(hash)
 		c.until(`document.querySelector("#filters").hidden || document.querySelector("#chips span").textContent === "0 s to 7.5 s"`)
 	}
+	expectClean(c)
+}
+
+// The page of a recording that was written for the Firefox Profiler has its times.
+func TestTimesFromFirefox(t *testing.T) {
+	var samples []takenAt
+	for ms := 0; ms < 4000; ms += 10 {
+		samples = append(samples, takenAt{ms, ms / 700})
+	}
+	line, folded := recorded(t, samples)
+	line.Interval = int64(10 * time.Millisecond)
+	var file bytes.Buffer
+	if err := firefox.Write(&file, line, firefox.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := decode.ReadTimes(t.Context(), &file, "recording", true)
+	if err != nil || d.Times == nil {
+		t.Fatalf("got times %v: %v", d.Times, err)
+	}
+	c := newTab(t)
+	openFlame(c, d.Profile, flame.Options{Times: d.Times.Timeline(d.Profile, func(s profile.StackID) profile.StackID { return s })})
+	save := c.downloads()
+	c.goTo("value=0&time=1200-2500")
+	expectList(c, "#chips span", "1.2 s to 2.5 s")
+	if diff := cmp.Diff(folded(func(ms int) bool { return ms >= 1200 && ms < 2500 }), parseFolded(t, save("#save-folded"))); diff != "" {
+		t.Errorf("1.2 to 2.5 s (-samples +page):\n%s", diff)
+	}
+	c.screenshot("times-firefox")
 	expectClean(c)
 }
 
