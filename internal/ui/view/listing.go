@@ -30,9 +30,9 @@ const (
 	contextLines = 100
 )
 
-// listings serves the source and the instructions of functions.
+// listings serves the source and the instructions of the page's functions.
 type listings struct {
-	input   *profile.Profile
+	page    *flamePage
 	library *code.Library
 }
 
@@ -85,15 +85,19 @@ type instruction struct {
 // module, with the names on the page, value, an index, and task, a choice as encoded
 // by the page.
 func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := l.page.create(); err != nil {
+		writeJSON(w, http.StatusInternalServerError, failure{plain.Error(err)})
+		return
+	}
 	query := r.URL.Query()
 	value, err := strconv.Atoi(query.Get("value"))
-	if err != nil || value < 0 || value >= len(l.input.ValueTypes) {
+	if err != nil || value < 0 || value >= len(l.page.shown.ValueTypes) {
 		writeJSON(w, http.StatusBadRequest, failure{fmt.Sprintf("no value %q", query.Get("value"))})
 		return
 	}
 	name, module := query.Get("function"), query.Get("module")
-	counts := annotate.Function(l.input, func(id profile.FrameID) bool {
-		n, m := flame.Name(l.input, id)
+	counts := annotate.Function(l.page.shown, func(id profile.FrameID) bool {
+		n, m := flame.Name(l.page.shown, id)
 		return n == name && m == module
 	}, annotate.Options{Value: value, Task: l.tasks(query.Get("task"))})
 	writeJSON(w, http.StatusOK, l.list(r.Context(), counts))
@@ -107,10 +111,10 @@ func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 		return nil
 	}
 	return func(id profile.TaskID) bool {
-		task := l.input.Tasks[id]
+		task := l.page.shown.Tasks[id]
 		switch kind {
 		case "g":
-			return plain.Terminal(l.input.Group(id)) == wanted
+			return plain.Terminal(l.page.shown.Group(id)) == wanted
 		case "c":
 			return plain.Terminal(task.Comm) == wanted
 		case "p":
@@ -197,7 +201,7 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 
 // file returns the file of a mapping.
 func (l *listings) file(id profile.MappingID) (*code.File, error) {
-	m := l.input.Mappings[id]
+	m := l.page.shown.Mappings[id]
 	if m.Path != "" && !profile.IsFile(m.Path) {
 		return nil, fmt.Errorf("cannot read code of %s", m.Path)
 	}
@@ -206,7 +210,7 @@ func (l *listings) file(id profile.MappingID) (*code.File, error) {
 
 // assembly disassembles a function.
 func (l *listings) assembly(ctx context.Context, h host) assembly {
-	a := assembly{Module: plain.Terminal(l.input.Mappings[h.mapping].Path), Instructions: []instruction{}}
+	a := assembly{Module: plain.Terminal(l.page.shown.Mappings[h.mapping].Path), Instructions: []instruction{}}
 	if err := disassemble(ctx, &a, h); err != nil {
 		a.Problem = plain.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -545,8 +546,8 @@ func TestFlameOfValue(t *testing.T) {
 		if err := flame.WriteHTML(&want, p.profile, flame.Options{Title: "work", Listings: "code", Value: value}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := newFlamePage(Options{Input: p.input(t, decode.Folded), Value: value}).write()
-		if err != nil || !bytes.Equal(got, want.Bytes()) {
+		got := &flamePage{options: Options{Input: p.input(t, decode.Folded), Value: value}}
+		if err := got.create(); err != nil || got.text != want.String() {
 			t.Errorf("value %d: got another page, %v", value, err)
 		}
 	}
@@ -559,9 +560,19 @@ func TestFlameTimes(t *testing.T) {
 	if err := flame.WriteHTML(&want, line.Profile, flame.Options{Title: "work", Listings: "code", Times: line}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := newFlamePage(Options{Input: Input{Name: "work", Profile: line.Profile, Times: line}}).write()
-	if err != nil || !bytes.Equal(got, want.Bytes()) {
+	o := Options{Input: Input{Name: "work", Profile: line.Profile, Times: line}}
+	got := &flamePage{options: o}
+	if err := got.create(); err != nil || got.text != want.String() {
 		t.Errorf("got another page, %v", err)
+	}
+	// Each value of the page has listings.
+	handler := pages(t.Context(), o, code.NewLibrary(t.Context(), nil, symbolize.Options{}))
+	for value, valueType := range got.shown.ValueTypes {
+		r := httptest.NewRecorder()
+		handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/code?function=work&value=%d", value), nil))
+		if r.Code != http.StatusOK {
+			t.Errorf("%s: got code %d: %s", valueType.Type, r.Code, r.Body)
+		}
 	}
 }
 

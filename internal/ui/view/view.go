@@ -92,8 +92,9 @@ func listen(ctx context.Context, o Options, library *code.Library) (*localhttp.S
 // pages returns the handlers of all pages, by path.
 func pages(ctx context.Context, o Options, library *code.Library) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", newFlamePage(o))
-	mux.Handle("GET /code", &listings{input: o.Input.Profile, library: library})
+	page := &flamePage{options: o}
+	mux.Handle("GET /{$}", page)
+	mux.Handle("GET /code", &listings{page: page, library: library})
 	mux.Handle("/pprof/", http.StripPrefix("/pprof", newPprofPages(ctx, o, library)))
 	if o.Input.isFirefox() {
 		mux.Handle("GET /"+profileName, content{o.Input.Content})

@@ -66,9 +66,16 @@ func (o Options) title(p *profile.Profile) string {
 // style. Equal profiles produce equal pages. WriteHTML fails if o.Value is out of range,
 // o.Base has other value types or w fails.
 func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
+	_, err := WritePage(w, p, o)
+	return err
+}
+
+// WritePage is like [WriteHTML], and returns the profile that the page shows, to which the
+// page's requests refer: p, or the events of o.Times, which have other values and tasks.
+func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profile, err error) {
 	timed, err := o.timed(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if timed != nil {
 		o.Value = max(0, slices.IndexFunc(timed.ValueTypes, func(v profile.ValueType) bool {
@@ -78,10 +85,10 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 	}
 	t, err := o.tree(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.timed = timed
-	return writePage(w, newHeader(p, o, t), t)
+	return p, writePage(w, newHeader(p, o, t), t)
 }
 
 // timed returns the recording of p as a profile, or nil if there is none.
