@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/internal/capture/probe"
 	"fulgur/internal/testenv"
 )
 
@@ -44,6 +47,20 @@ func sum(stacks map[string]int) (all int) {
 func hasKprobes() bool {
 	_, err := os.Stat("/sys/bus/event_source/devices/kprobe")
 	return err == nil
+}
+
+// needCookies skips the test on kernels where programs cannot know at which point they run.
+func needCookies(t *testing.T) {
+	t.Helper()
+	kernel, err := probe.NewKernel(btf.NewCache())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, err := kernel.HasHelper("bpf_get_attach_cookie"); err != nil {
+		t.Fatal(err)
+	} else if !has {
+		testenv.Unsupported(t, "the kernel has no attach cookies (Linux 5.15)")
+	}
 }
 
 // Every kind of event has exactly the counts of the program itself. Programs that unwind by
@@ -186,6 +203,7 @@ func TestCountPace(t *testing.T) {
 // summary, also hits before the unwind tables are loaded.
 func TestCountMatches(t *testing.T) {
 	testenv.Root(t)
+	needCookies(t)
 	events := compile(t, "events.c", "events")
 	const group = "tracepoint:syscalls:"
 	for pattern, kinds := range map[string]map[string]string{ // events to the program's names of the counts
@@ -203,9 +221,10 @@ func TestCountMatches(t *testing.T) {
 			own["writes"]++ // of the numbers
 			own["ones"], own["twos"] = own["ticks"], own["callers"]-own["ticks"]
 			for event, name := range kinds {
-				row := regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +%s$`, own[name], regexp.QuoteMeta(event)))
-				if got := count(stacks, "["+event+"]"); got != own[name] || !row.MatchString(r.stderr) {
-					t.Errorf("%s: got %d hits, want %d\n%s", event, got, own[name], r.stderr)
+				got, want := count(stacks, "["+event+"]"), hits(own[name], 1, r.stderr)
+				row := regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +%s$`, got, regexp.QuoteMeta(event)))
+				if !want.Has(got) || !row.MatchString(r.stderr) {
+					t.Errorf("%s: got %d hits, want %s\n%s", event, got, want, r.stderr)
 				}
 			}
 			if strings.Contains(r.stderr, "sample") {
@@ -219,6 +238,7 @@ func TestCountMatches(t *testing.T) {
 // the other function.
 func TestCountPaceOfMatches(t *testing.T) {
 	testenv.Root(t)
+	needCookies(t)
 	events := compile(t, "events.c", "events")
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, "count", "-o", out, "-e", "uretprobe:"+events+":caller_*", "--every", "2", "--", events)
@@ -257,7 +277,7 @@ func TestCountAgainstStrace(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, "count", "-o", out, "-e", "syscalls:sys_enter_*", "--weight", "count", "--filter", "fd == 77", "--", events)
-	if got := sum(readFolded(t, out)); r.code != 0 || got != want || want == 0 {
+	if got := sum(readFolded(t, out)); r.code != 0 || !hits(want, 4097, r.stderr).Has(got) || got == 0 {
 		t.Errorf("got %d bytes, strace %d, code %d: %s", got, want, r.code, r.stderr)
 	}
 }
