@@ -56,7 +56,7 @@ static __always_inline bool count_hit(void *counts, struct count_key *key,
 static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *key,
 				     const struct count_value *add)
 {
-	long err;
+	int err; /* before 5.12, helpers do not extend the sign */
 
 	if (count_hit(counts, key, add))
 		return true;

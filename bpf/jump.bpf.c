@@ -180,12 +180,29 @@ static __always_inline void user_registers(struct bpf_user_regs *regs, u64 *to)
 }
 #endif
 
+/* Adds 1 to a count in a hash map, or to the lost counts if the map is full. */
+static __always_inline void count_one(void *counts, const void *key)
+{
+	u64 one = 1, *n = bpf_map_lookup_elem(counts, key);
+
+	if (!n) {
+		if (!bpf_map_update_elem(counts, key, &one, BPF_NOEXIST))
+			return;
+		/* Another CPU may have inserted the key in between. */
+		n = bpf_map_lookup_elem(counts, key);
+	}
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	else
+		stat_add(STAT_LOST, 1);
+}
+
 static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump)
 {
 	struct jump_operand *operand = bpf_map_lookup_elem(&jump_operands, &jump);
 	struct jump_target key = { .jump = jump };
 	u64 registers[REGISTERS];
-	u64 one = 1, to = 0, *n;
+	u64 to = 0;
 
 	if (!operand)
 		return;
@@ -205,11 +222,7 @@ static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump)
 		}
 	}
 	key.distance = to - user_ip(regs);
-	n = bpf_map_lookup_elem(&jump_targets, &key);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	else if (bpf_map_update_elem(&jump_targets, &key, &one, BPF_NOEXIST))
-		stat_add(STAT_LOST, 1);
+	count_one(&jump_targets, &key);
 }
 
 /* Processes that execute the code, whose waits are of interest. */
@@ -280,7 +293,7 @@ int jump_sample(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = current_task();
 	struct executed key = {};
 	u32 phase = disturbed;
-	u64 one = 1, *n;
+	u64 *n;
 
 	if ((task_flags(task) & PF_KTHREAD) || !in_user(&ctx->regs) || !target_has(task))
 		return 0;
@@ -289,11 +302,7 @@ int jump_sample(struct bpf_perf_event_data *ctx)
 		__sync_fetch_and_add(n, 1);
 	key.ip = user_ip(&ctx->regs);
 	key.pid = task_tgid(task);
-	n = bpf_map_lookup_elem(&jump_samples, &key);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	else if (bpf_map_update_elem(&jump_samples, &key, &one, BPF_ANY))
-		stat_add(STAT_LOST, 1);
+	count_one(&jump_samples, &key);
 	return 0;
 }
 
