@@ -29,7 +29,6 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	}
 	b := profile.NewBuilder(source.Types(values)...)
 	p := naming.NewStackBuilder(b, store, names)
-	losses[profile.LossUnresolvedFrames] = names.Unresolved
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
 			return int(n)
@@ -45,10 +44,14 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return id
 	}
+	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]
 		if cause, ok := p.Unresolved(trace.Leaf); ok {
 			losses[cause] += value.Samples()
+			if cause == profile.LossUnresolved {
+				unnamed[store.Nodes[trace.Leaf].Frame] = true
+			}
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
@@ -71,6 +74,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	if recorded != nil {
 		recorded.place(p)
 	}
+	losses[profile.LossUnresolvedFrames] = uint64(names.Places(maps.Keys(unnamed)))
 	return b.Profile(meta, losses)
 }
 

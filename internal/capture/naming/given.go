@@ -13,6 +13,5 @@ func Given(store *stacks.Store, finder *debugfile.Finder, found map[uint64][]sym
 	for i, f := range store.Frames {
 		n.found[i], n.shown[i] = found[f.Address], shownFrame{f.Address, f.Return}
 	}
-	n.countUnresolved()
 	return n
 }

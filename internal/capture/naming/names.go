@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -52,9 +53,6 @@ type Names struct {
 	stripped []*stripped
 	// problems holds errors by code, nil on success.
 	problems []error
-	// Unresolved counts the functions for which no name was found, and the
-	// addresses without a known function.
-	Unresolved uint64
 	// Later leaves the code of files without names. Tools can find them later by
 	// build IDs and addresses.
 	Later bool
@@ -124,27 +122,26 @@ func (n *Names) Symbolize(ctx context.Context) {
 	for _, frames := range byCode {
 		n.Cache.remember(n, frames)
 	}
-	n.countUnresolved()
 }
 
-// countUnresolved sets Unresolved.
-func (n *Names) countUnresolved() {
+// Places returns the number of distinct functions of frames, and of addresses without a known
+// function.
+func (n *Names) Places(frames iter.Seq[stacks.FrameID]) int {
 	type place struct {
 		code     stacks.CodeID
 		function string // of one without a symbol
 		address  uint64 // where no function is known
 	}
 	places := map[place]bool{}
-	for i, f := range n.store.Frames {
-		switch found := n.found[i]; {
-		case !n.lacks(stacks.FrameID(i)):
-		case len(found) > 0:
+	for id := range frames {
+		f := n.store.Frames[id]
+		if found := n.found[id]; len(found) > 0 {
 			places[place{code: f.Code, function: found[len(found)-1].Name}] = true
-		default:
+		} else {
 			places[place{code: f.Code, address: f.Address}] = true
 		}
 	}
-	n.Unresolved = uint64(len(places))
+	return len(places)
 }
 
 // lacks reports whether a frame has no name although it was looked up.

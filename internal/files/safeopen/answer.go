@@ -222,7 +222,7 @@ func (r *round[T]) await(p *Patience) int {
 // wait waits for answers, at most for a pause, and returns the time that counts.
 func (r *round[T]) wait(most time.Duration) time.Duration {
 	begin := time.Now()
-	most = min(most, pause)
+	most = max(0, min(most, pause)) // others may have used up the patience since
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
