@@ -36,6 +36,9 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)
 	}
 	c := &firefoxReader{collector: newCollector(), ctx: ctx, in: f}
+	if withTimes {
+		c.keep = parser.keep
+	}
 	for i := range f.threads {
 		t := f.threads[i].task()
 		c.threads = c.threads || t.TID != t.PID
@@ -44,7 +47,7 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if err != nil {
 		return d, err
 	}
-	times := &Times{in: f}
+	times := &Times{in: f, tables: []*firefoxStacks{shared}}
 	for i := range f.threads {
 		t, s := &f.threads[i], shared
 		if t.own {
@@ -52,11 +55,16 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 				return d, fmt.Errorf("thread %d: %w", i, err)
 			}
 			t.tables = firefoxTables{}
+			if withTimes {
+				times.tables = append(times.tables, s)
+			}
 		}
 		if err := c.thread(t, s); err != nil {
 			return d, fmt.Errorf("thread %d: %w", i, err)
 		}
-		times.add(s)
+		if withTimes {
+			times.stacks = append(times.stacks, s)
+		}
 	}
 	p, err := c.profile(c.meta())
 	if err == nil {
@@ -71,7 +79,7 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	}
 	d.Profile, d.Relative = p, c.relative
 	if withTimes && times.complete() {
-		f.shared, f.sources = firefoxTables{}, nil // the rows of stacks remain
+		f.shared, f.sources = firefoxTables{}, nil // the stacks remain
 		d.Times = times
 	}
 	return d, nil
@@ -85,23 +93,23 @@ type firefoxReader struct {
 	libs     []profile.MappingID
 	threads  bool // profile by thread
 	relative bool // see [Decoded]
+	// keep reserves n bytes of memory for the times. It is nil if they are not wanted.
+	keep func(n int) error
 }
 
 // firefoxStacks are tables of stacks with the stacks that their rows became.
 type firefoxStacks struct {
+	table firefoxStackTable
+	rows  []profile.StackID // by row of the stack table
+	idle  []bool            // likewise
+
+	// While stacks are interned, these are the other tables.
 	*firefoxTables
 	strings []string          // its own or the shared ones
-	rows    []profile.StackID // by row of the stack table
-	idle    []bool            // likewise
 	made    []profile.FrameID // by row of the frame table; 0 means not made yet
-	// waits holds the reasons of waits by rows that have one as their last frame.
-	waits map[int32]firefoxWait
-}
 
-// firefoxWait is a wait: the stack without its reason, and the reason.
-type firefoxWait struct {
-	stack  profile.StackID
-	reason string
+	// reasons holds the reasons of waits by rows of the frame table, if times are wanted.
+	reasons map[int32]string
 }
 
 func (c *firefoxReader) meta() profile.Meta {
@@ -131,7 +139,7 @@ func at[T any](column []T, row int32, name string) (T, error) {
 
 // stacks interns a stack table.
 func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
-	s := &firefoxStacks{firefoxTables: t, strings: t.strings, made: make([]profile.FrameID, len(t.frames.function)), waits: map[int32]firefoxWait{}}
+	s := &firefoxStacks{firefoxTables: t, table: t.stacks, strings: t.strings, made: make([]profile.FrameID, len(t.frames.function)), reasons: map[int32]string{}}
 	if s.strings == nil {
 		s.strings = c.in.shared.strings
 	}
@@ -146,7 +154,7 @@ func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
 			idle = int32(i)
 		}
 	}
-	table := t.stacks
+	table := &s.table
 	if len(table.frame) != len(table.prefix) {
 		return nil, fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
 	}
@@ -160,7 +168,7 @@ func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
 			return nil, fmt.Errorf("stack %d: %w", i, err)
 		}
 		parent, wasIdle := profile.StackID(0), false
-		if caller, ok := t.caller(i); ok {
+		if caller, ok := table.caller(i); ok {
 			if caller < 0 || caller >= i {
 				return nil, fmt.Errorf("stack %d: its caller is stack %d", i, caller)
 			}
@@ -172,32 +180,52 @@ func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
 			return nil, err
 		}
 		s.idle[i] = k != null && k == idle || k == null && wasIdle
-		if s.idle[i] {
-			if reason, ok := s.reason(row); ok {
-				s.waits[int32(i)] = firefoxWait{parent, reason}
+		if s.idle[i] && c.keep != nil {
+			if err := c.keepReason(s, row); err != nil {
+				return nil, err
 			}
 		}
 	}
+	s.firefoxTables, s.strings, s.made = nil, nil, nil
 	return s, nil
 }
 
 // caller returns the row of the caller of stack i, if it has one.
-func (t *firefoxTables) caller(i int) (row int, ok bool) {
-	n := int(t.stacks.prefix[i])
-	if t.stacks.offsets {
+func (t *firefoxStackTable) caller(i int) (row int, ok bool) {
+	n := int(t.prefix[i])
+	if t.offsets {
 		return i - n, n != 0
 	}
 	return n, n != null
 }
 
-// reason returns the reason of a wait, if the frame is one of fulgur's notes.
-func (s *firefoxStacks) reason(frame int32) (reason string, ok bool) {
+// keepReason keeps the reason of a wait whose last frame is given, if that frame is one of
+// fulgur's notes.
+func (c *firefoxReader) keepReason(s *firefoxStacks, frame int32) error {
 	name, _ := s.name(frame) // it was read before
-	reason, ok = strings.CutPrefix(name, "[off-CPU: ")
+	reason, ok := strings.CutPrefix(name, "[off-CPU: ")
 	if !ok {
-		return "", false
+		return nil
 	}
-	return strings.CutSuffix(reason, "]")
+	if reason, ok = strings.CutSuffix(reason, "]"); !ok {
+		return nil
+	}
+	s.reasons[frame] = reason
+	const size = 64 // of an entry here, and of one in the timeline for each row
+	return c.keep(size)
+}
+
+// wait returns the stack of row i without its reason, and the reason. ok is false if the row
+// is no wait or has no reason.
+func (s *firefoxStacks) wait(i int32) (stack profile.StackID, reason string, ok bool) {
+	if !s.idle[i] {
+		return 0, "", false
+	}
+	reason, ok = s.reasons[s.table.frame[i]]
+	if caller, called := s.table.caller(int(i)); ok && called {
+		stack = s.rows[caller]
+	}
+	return stack, reason, ok
 }
 
 // name returns the name of the function of a frame.

@@ -40,18 +40,21 @@ type firefoxProfile struct {
 // before, each had its own, at first with its own strings.
 type firefoxTables struct {
 	strings []string
-	// prefix is relative to the row if offsets is set, else absolute.
-	stacks struct {
-		frame, prefix []int32
-		offsets       bool
-	}
-	frames struct {
+	stacks  firefoxStackTable
+	frames  struct {
 		address                              []int64
 		lib, depth, function, category, line []int32
 	}
 	// file is the name of the source file in versions without a table of sources.
 	functions struct{ name, source, file, line, resource []int32 }
 	resources []int32 // the indexes of their libs, in versions where frames have none
+}
+
+// firefoxStackTable has the frame of each stack and its caller's row. prefix is relative to
+// the row if offsets is set, else absolute.
+type firefoxStackTable struct {
+	frame, prefix []int32
+	offsets       bool
 }
 
 type firefoxLib struct{ path, codeID string }

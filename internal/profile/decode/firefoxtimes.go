@@ -14,12 +14,7 @@ import (
 type Times struct {
 	in     *firefoxProfile
 	stacks []*firefoxStacks // by thread
-}
-
-// add adds a thread with its stacks.
-func (t *Times) add(s *firefoxStacks) {
-	s.made, s.strings = nil, nil
-	t.stacks = append(t.stacks, s)
+	tables []*firefoxStacks // each of stacks once
 }
 
 // complete reports whether all samples have a time, which is not made up.
@@ -43,21 +38,32 @@ func (t *Times) Timeline(p *profile.Profile, stack func(profile.StackID) profile
 	if in.interval > 0 {
 		e.interval = int64(min(in.interval, 1e4) * 1e6)
 	}
-	line := &profile.Timeline{Profile: p, Interval: e.interval, Events: e, Reasons: map[profile.StackID]string{}}
+	line := &profile.Timeline{Profile: p, Interval: e.interval, Events: e, Reasons: t.reasons(stack)}
 	if e.main != cpuTime {
 		line.Sampled = e.main
 	}
 	e.addThreads(line)
 	line.Start, line.End = t.span()
 	line.Start, line.End = line.Start+e.base, line.End+e.base
-	for _, s := range t.stacks {
-		for _, w := range s.waits {
-			if _, known := waitStates[w.reason]; !known {
-				line.Reasons[stack(w.stack)] = w.reason
+	return line
+}
+
+// reasons returns the reasons of waits by their stacks without them. The first one of a stack
+// counts.
+func (t *Times) reasons(stack func(profile.StackID) profile.StackID) map[profile.StackID]string {
+	reasons := map[profile.StackID]string{}
+	for _, s := range t.tables {
+		for row := range s.rows {
+			of, reason, ok := s.wait(int32(row))
+			if _, isState := waitStates[reason]; !ok || isState {
+				continue
+			}
+			if of = stack(of); reasons[of] == "" {
+				reasons[of] = reason
 			}
 		}
 	}
-	return line
+	return reasons
 }
 
 // main returns the value of the samples that tell when threads ran: time, or else the value
@@ -253,9 +259,9 @@ func (e *firefoxEvents) OffCPU(id profile.ThreadID) iter.Seq2[profile.OffCPU, er
 			}
 			at, length := e.at(t, i), t.amount(i)
 			wait := profile.OffCPU{Start: max(at-max(length, 0), 0), Duration: length, State: profile.StateSleeping, Stack: stack}
-			if note, ok := s.waits[t.stack[i]]; ok {
-				wait.Stack = e.stack(note.stack)
-				if state, known := waitStates[note.reason]; known {
+			if at, reason, ok := s.wait(t.stack[i]); ok {
+				wait.Stack = e.stack(at)
+				if state, known := waitStates[reason]; known {
 					wait.State = state
 				}
 			}

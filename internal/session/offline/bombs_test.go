@@ -133,6 +133,31 @@ func TestBombFirefoxRows(t *testing.T) {
 	})
 }
 
+// The stack table of a Firefox profile has millions of rows that are the same wait. They take
+// no more memory than the numbers in the file, with and without times.
+func TestBombFirefoxWaits(t *testing.T) {
+	for _, format := range []string{"folded", "html"} {
+		t.Run(format, func(t *testing.T) {
+			testenv.Limited(t, 400<<20, bombCPU, func(t *testing.T) {
+				const rows = 6_000_000
+				path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
+					w.WriteString(`{"meta":{"preprocessedProfileVersion":70,"categories":[{"name":"Idle"}]},"shared":{"stringArray":["f","[off-CPU: futex]"],` +
+						`"funcTable":{"name":[0,1]},"frameTable":{"address":[-1,-1],"lib":[-1,-1],"func":[0,1],"category":[null,0],"line":[null,null],` +
+						`"inlineDepth":[0,0]},"stackTable":{"frame":[0`)
+					repeat(w, ",1", rows)
+					w.WriteString(`],"prefix":[null`)
+					repeat(w, ",0", rows)
+					w.WriteString(`]}},"threads":[{"name":"t","pid":"1","tid":1,"samples":{"weightType":"tracing-ms","weight":[1],"stack":[1],"time":[1]}}]}`)
+				})
+				got, err := convertTo(t, path, format)
+				if err != nil || format == "folded" && got != "# off-cpu in microseconds\nt;f;[off-CPU: futex] 1000\n" {
+					t.Errorf("got %.100q, error %v, want a wait of 1 ms", got, err)
+				}
+			})
+		})
+	}
+}
+
 // A folded line has eight million frames. All formats and the comparison contain the full
 // value, without the frames beyond the limit.
 func TestBombDeepStack(t *testing.T) {

@@ -1,0 +1,43 @@
+package decode
+
+import (
+	"fmt"
+	"testing"
+)
+
+// waitsProfile returns a Firefox profile of a thread with waits. Its stacks are f and, on top
+// of it, a note for each of reasons.
+func waitsProfile(reasons ...string) []byte {
+	texts, rows, addresses, columns, prefixes := `"f"`, "0", "-1", "null", "null"
+	for i, r := range reasons {
+		texts += fmt.Sprintf(`,"[off-CPU: %s]"`, r)
+		rows += fmt.Sprintf(",%d", i+1)
+		addresses, columns, prefixes = addresses+",-1", columns+",0", prefixes+",0"
+	}
+	return fmt.Appendf(nil, `{"meta":{"preprocessedProfileVersion":70,"interval":1,"categories":[{"name":"Idle"}]},"shared":{"stringArray":[%[1]s],
+		"funcTable":{"name":[%[2]s]},"frameTable":{"address":[%[3]s],"lib":[%[3]s],"func":[%[2]s],"category":[%[4]s],"line":[%[4]s],"inlineDepth":[%[2]s]},
+		"stackTable":{"frame":[%[2]s],"prefix":[%[5]s]}},
+		"threads":[{"name":"t","pid":"1","tid":1,"samples":{"weightType":"tracing-ms","weight":[1,2],"stack":[0,1],"time":[1,3]}}]}`,
+		texts, rows, addresses, columns, prefixes)
+}
+
+// If a stack waits for different reasons, the first one counts.
+func TestFirstReason(t *testing.T) {
+	data := waitsProfile("futex", "disk read", "pipe read", "epoll")
+	for range 20 {
+		d, line := withTimes(t, data)
+		waits := 0
+		for e, err := range line.Events.OffCPU(0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits++
+			if name := d.Profile.FrameName(d.Profile.Stacks[e.Stack].Frame); name != "f" || line.Reasons[e.Stack] != "futex" || len(line.Reasons) != 1 {
+				t.Fatalf("got a wait in %s for %v, want one in f for futex", name, line.Reasons)
+			}
+		}
+		if waits != 1 {
+			t.Fatalf("got %d waits, want 1", waits)
+		}
+	}
+}
