@@ -14,7 +14,7 @@ struct count_key {
 	u64 id;
 	u32 tid;
 	u32 cpu;
-	u32 point; /* the number of the attach point */
+	u32 point; /* the number in the attach cookie */
 	u32 pad;
 };
 

@@ -154,7 +154,7 @@ struct {
 #define NO_COOKIE (~0ULL)
 
 /*
- * The cookie of an attach point: its place, and its own number in the upper half. NO_COOKIE
+ * The cookie of an attach point: its place, and its event's number in the upper half. NO_COOKIE
  * if the program was run for another system call, or for one of the 32-bit interface, which
  * the tracepoints of single system calls leave out.
  */

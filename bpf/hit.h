@@ -48,7 +48,7 @@ struct {
 	__type(value, struct pace);
 } paces SEC(".maps");
 
-/* The hits of each attach point since the last that counted. */
+/* The hits of each event since the last that counted, by the number of its points. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -74,7 +74,7 @@ static __always_inline u64 context_sp(void *ctx)
 
 /*
  * Whether this hit of an attach point counts, for itself and the hits before it that do
- * not. Each point has its own turn: code may hit two points alternately.
+ * not. Each event has its own turn: code may hit two events alternately.
  */
 static __always_inline bool pace_allows(u32 point, u64 every)
 {

@@ -254,6 +254,26 @@ func TestCountPaceOfMatches(t *testing.T) {
 	}
 }
 
+// The places of a USDT probe are one event: one of N of its hits counts, even if each place has
+// fewer than N, and nothing tells them apart.
+func TestCountPaceOfPlaces(t *testing.T) {
+	testenv.Root(t)
+	events := compile(t, "events.c", "events")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	const every = 100
+	r := fulgur(t, "count", "-o", out, "-e", "usdt:"+events+":fulgur:step", "--every", strconv.Itoa(every), "--", events)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	stacks, want := readFolded(t, out), numbers(t, r.stdout)["steps"]
+	if got := sum(stacks); got > want || got <= want-every*runtime.NumCPU() { // each CPU can have a rest
+		t.Errorf("got %d of %d hits: %s", got, want, r.stderr)
+	}
+	if count(stacks, "[usdt:") != 0 || strings.Contains(r.stderr, " event\n") {
+		t.Errorf("the places are told apart: %v\n%s", stacks, r.stderr)
+	}
+}
+
 // strace counts the same number of bytes.
 func TestCountAgainstStrace(t *testing.T) {
 	testenv.Root(t)

@@ -38,6 +38,9 @@ type Point struct {
 	Place int
 	// Shown are the fields to show, in the order of the programs' fields.
 	Shown []Shown
+	// First is the index of the first point of the same event with the same fields to show.
+	// Programs do not distinguish these points.
+	First int
 }
 
 // Probe is an event with its attach points.
@@ -94,16 +97,35 @@ func (p *Probe) LeaveOut(name, reason string) {
 
 // NeedsCookies reports whether a program must know at which point it runs.
 func (p *Probe) NeedsCookies() bool {
-	return len(p.Places) > 1 || p.Distinguishes()
+	for i := range p.Points {
+		if p.Cookie(i) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Cookie returns the cookie of a point; see bpf/field.h.
 func (p *Probe) Cookie(point int) uint64 {
 	cookie := uint64(p.Points[point].Place)
 	if p.ByPoint {
-		cookie |= uint64(point) << 32
+		cookie |= uint64(p.Points[point].First) << 32
 	}
 	return cookie
+}
+
+// unite sets First of the points.
+func (p *Probe) unite() {
+	firsts := make(map[string]int, len(p.Points))
+	for i := range p.Points {
+		point := &p.Points[i]
+		first, ok := firsts[point.Name]
+		if !ok || !slices.Equal(p.Points[first].Shown, point.Shown) {
+			first = i
+			firsts[point.Name] = i
+		}
+		point.First = first
+	}
 }
 
 // NameOf returns the name of a point, with its kind unless it is a tracepoint's. If programs
@@ -118,8 +140,10 @@ func (p *Probe) NameOf(point Point) string {
 	return p.Event.Kind.String() + ":" + point.Name
 }
 
-// Distinguishes reports whether hits are of one of several points.
-func (p *Probe) Distinguishes() bool { return p.ByPoint && len(p.Points) > 1 }
+// Distinguishes reports whether hits are of one of several events.
+func (p *Probe) Distinguishes() bool {
+	return p.ByPoint && slices.ContainsFunc(p.Points, func(other Point) bool { return other.Name != p.Points[0].Name })
+}
 
 // EventOf returns the event that has a point alone, or the other places of the same name. A
 // number that is not a point's belongs to the whole event.
@@ -135,7 +159,7 @@ func (p *Probe) EventOf(point uint64) Event {
 	return e
 }
 
-// PointOf returns the point of a cookie; ok is false if there is none.
+// PointOf returns the first of the points with a cookie; ok is false if there is none.
 func (p *Probe) PointOf(cookie uint64) (point Point, ok bool) {
 	if i := cookie >> 32; i < uint64(len(p.Points)) {
 		return p.Points[i], true
@@ -202,6 +226,7 @@ func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	p.unite()
 	return p, nil
 }
 

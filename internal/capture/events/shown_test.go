@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,7 @@ func TestShownFields(t *testing.T) {
 // A cookie names the point and its place.
 func TestCookie(t *testing.T) {
 	p := &Probe{Event: Event{Kind: Kprobe, Name: "a*"}, ByPoint: true, Places: make([]layout, 2), Points: []Point{{Name: "aa"}, {Name: "ab", Place: 1}}}
+	p.unite()
 	for i, want := range []uint64{0, 1<<32 | 1} {
 		got := p.Cookie(i)
 		point, ok := p.PointOf(got)
@@ -94,5 +96,32 @@ func TestCookie(t *testing.T) {
 	p.ByPoint = false
 	if got := p.Cookie(1); got != 1 || p.NameOf(p.Points[1]) != "kprobe:a*" {
 		t.Errorf("got cookie %#x, name %s, want 1 and the event's", got, p.NameOf(p.Points[1]))
+	}
+}
+
+// Places of one event have the same number, unless they differ in the fields to show. Only
+// different events are told apart.
+func TestPlacesOfEvent(t *testing.T) {
+	arg0 := []Shown{{Name: "arg0"}}
+	for name, test := range map[string]struct {
+		points        []Point
+		want          []uint64 // numbers in cookies
+		distinguishes bool
+	}{
+		"one event":    {[]Point{{Name: "p:x"}, {Name: "p:x"}}, []uint64{0, 0}, false},
+		"two events":   {[]Point{{Name: "p:x"}, {Name: "p:x"}, {Name: "p:y"}, {Name: "p:x"}, {Name: "p:y"}}, []uint64{0, 0, 2, 0, 2}, true},
+		"other fields": {[]Point{{Name: "p:x", Shown: arg0}, {Name: "p:x"}, {Name: "p:x"}}, []uint64{0, 1, 1}, false},
+	} {
+		p := &Probe{Event: Event{Kind: USDT, Path: "/a", Group: "p", Name: "*"}, ByPoint: true, Points: test.points}
+		p.unite()
+		var got []uint64
+		cookies := false
+		for i := range p.Points {
+			got = append(got, p.Cookie(i)>>32)
+			cookies = cookies || p.Cookie(i) != 0
+		}
+		if !slices.Equal(got, test.want) || p.Distinguishes() != test.distinguishes || p.NeedsCookies() != cookies {
+			t.Errorf("%s: got numbers %v, want %v; distinguishes %t, needs cookies %t", name, got, test.want, p.Distinguishes(), p.NeedsCookies())
+		}
 	}
 }

@@ -13,6 +13,7 @@ func syscallProbe(names ...string) *Probe {
 	for i, name := range names {
 		p.Points = append(p.Points, Point{Name: name, ID: uint64(100 + i)})
 	}
+	p.unite()
 	return p
 }
 

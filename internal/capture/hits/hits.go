@@ -20,7 +20,7 @@ type Options struct {
 	// cannot be attached.
 	Probe *events.Probe
 	Query events.Query
-	// Every counts one of this many hits of a point on a CPU, with this weight. 0 means 1.
+	// Every counts one of this many hits of an event on a CPU, with this weight. 0 means 1.
 	Every uint64
 	// MaxRate is the maximum number of hits to count per second and CPU; 0 means no
 	// limit.
@@ -51,7 +51,7 @@ func Load(o Options) (*Source, error) {
 			return nil, err
 		}
 		attach.Prepare(spec, variables, o.Probe)
-		if o.Probe.Distinguishes() && o.Every > 1 {
+		if o.Every > 1 {
 			spec.Maps[bpf.CountMapSkipped].MaxEntries = uint32(len(o.Probe.Points))
 		}
 	}

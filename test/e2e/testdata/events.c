@@ -12,7 +12,7 @@
 
 #define SINK 77
 
-static long calls, sum, betas, callers, returns, ticks, tick_sum, odd, writes, written, opens, renames;
+static long calls, sum, betas, callers, returns, ticks, tick_sum, odd, writes, written, opens, renames, steps;
 
 /* Counts uses of a USDT probe; see sys/sdt.h of SystemTap. */
 __attribute__((section(".probes"), used)) volatile unsigned short tick_semaphore;
@@ -37,6 +37,28 @@ __attribute__((noinline)) void tick(int n, unsigned long is_odd)
 			 ".asciz \"fulgur\"\n.asciz \"tick\"\n.asciz \"" OPERANDS "\"\n"
 			 "994: .balign 4\n"
 			 ".popsection" ::ARGUMENTS : "memory");
+}
+
+/* A USDT probe with many places. */
+#define STEPS 64
+#define STRING(n) #n
+#define TEXT(n) STRING(n)
+
+__attribute__((noinline)) void step(void)
+{
+	__asm__ volatile(".rept " TEXT(STEPS) "\n"
+			 "990: nop\n"
+			 ".pushsection .note.stapsdt,\"\",\"note\"\n"
+			 ".balign 4\n"
+			 ".4byte 992f-991f, 994f-993f, 3\n"
+			 "991: .asciz \"stapsdt\"\n"
+			 "992: .balign 4\n"
+			 "993: .8byte 990b, 0, 0\n"
+			 ".asciz \"fulgur\"\n.asciz \"step\"\n.asciz \"\"\n"
+			 "994: .balign 4\n"
+			 ".popsection\n"
+			 ".endr" ::: "memory");
+	steps += STEPS;
 }
 
 __attribute__((noinline)) int work(int n, const char *name)
@@ -80,6 +102,7 @@ static void run(void)
 			written += write(SINK, buffer, sizeof(buffer));
 		}
 		if (i % 25 == 0) {
+			step();
 			opens++;
 			if (open("/nonexistent/fulgur", O_RDONLY) >= 0)
 				_exit(3);
@@ -89,8 +112,8 @@ static void run(void)
 			prctl(PR_SET_NAME, "renamed");
 		}
 	}
-	printf("calls %ld\nsum %ld\nbetas %ld\ncallers %ld\nreturns %ld\nticks %ld\ntick_sum %ld\nodd %ld\nwrites %ld\nwritten %ld\nopens %ld\nrenames %ld\nend 0\n",
-	       calls, sum, betas, callers, returns, ticks, tick_sum, odd, writes, written, opens, renames);
+	printf("calls %ld\nsum %ld\nbetas %ld\ncallers %ld\nreturns %ld\nticks %ld\ntick_sum %ld\nodd %ld\nwrites %ld\nwritten %ld\nopens %ld\nrenames %ld\nsteps %ld\nend 0\n",
+	       calls, sum, betas, callers, returns, ticks, tick_sum, odd, writes, written, opens, renames, steps);
 	fflush(stdout);
 }
 
