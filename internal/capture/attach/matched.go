@@ -51,31 +51,53 @@ func (m Matches) EventOf(s stacks.Sample) string {
 	return p.EventOf(s.Detail).String()
 }
 
+// owners returns the index of the probe that stands for each event: of several that count it,
+// the one for which it was given, or else the first.
+func (m Matches) owners() map[events.Event]int {
+	owners := map[events.Event]int{}
+	for i, p := range m.Probes {
+		if p != nil {
+			owners[p.Event] = i
+		}
+	}
+	for i, p := range m.Probes {
+		if p == nil {
+			continue
+		}
+		for point := range p.Points {
+			e := p.EventOf(uint64(point))
+			if _, ok := owners[e]; !ok {
+				owners[e] = i
+			}
+		}
+	}
+	return owners
+}
+
 // matched returns the events of samples, those with the most hits first.
 func (m Matches) matched(store *stacks.Store) []matched {
-	type key struct {
-		index int
-		event events.Event
-	}
-	found := map[key]*matched{}
+	found, owners := map[events.Event]*matched{}, m.owners()
 	for s, counted := range store.Samples {
 		p, index := m.probeOf(s.Source)
 		if p == nil {
 			continue
 		}
-		k := key{index, p.EventOf(s.Detail)}
-		if found[k] == nil {
-			found[k] = &matched{index: index, event: k.event.String(), points: map[uint64]bool{}}
+		e := p.EventOf(s.Detail)
+		if owners[e] != index {
+			continue // counted twice
 		}
-		found[k].points[s.Detail] = true
-		found[k].sum.Add(counted)
+		if found[e] == nil {
+			found[e] = &matched{index: index, event: e.String(), points: map[uint64]bool{}}
+		}
+		found[e].points[s.Detail] = true
+		found[e].sum.Add(counted)
 	}
 	var all []matched
 	for _, e := range found {
 		all = append(all, *e)
 	}
 	slices.SortFunc(all, func(a, b matched) int {
-		return cmp.Or(cmp.Compare(b.sum.Samples(), a.sum.Samples()), cmp.Compare(a.event, b.event), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(b.sum.Samples(), a.sum.Samples()), cmp.Compare(a.event, b.event))
 	})
 	return all
 }
@@ -95,10 +117,11 @@ func (m Matches) Values(store *stacks.Store) (values []source.Value) {
 	return values
 }
 
-// Table returns the lines of a table of the events of samples, followed by an empty line, or
-// none if there is only one event.
+// Table returns the lines of a table of the events of samples, each once, followed by an empty
+// line, or none if there is only one event.
 func (m Matches) Table(store *stacks.Store) []string {
-	if store == nil || len(m.Probes) < 2 && !slices.ContainsFunc(m.Probes, (*events.Probe).Distinguishes) {
+	distinguishes := func(p *events.Probe) bool { return p != nil && p.Distinguishes() }
+	if store == nil || len(m.Probes) < 2 && !slices.ContainsFunc(m.Probes, distinguishes) {
 		return nil
 	}
 	var groups []text.Group

@@ -115,3 +115,55 @@ func TestEventOfRecording(t *testing.T) {
 		t.Errorf("got value %q, want that of all events", meta.Value)
 	}
 }
+
+// An event that several of the given events match, and that each counts, has one row and one
+// value of a name.
+func TestOverlap(t *testing.T) {
+	m := New(Config{Events: []string{"syscalls:sys_enter_write", "syscalls:sys_enter_w*", "syscalls:sys_*_write"}})
+	if err := m.Complete(source.Common{Target: new(target.Target)}); err != nil {
+		t.Fatal(err)
+	}
+	const group = "syscalls:"
+	for i, names := range [][]string{{"sys_enter_write"}, {"sys_enter_write", "sys_enter_writev"}, {"sys_enter_write", "sys_exit_write"}} {
+		p := &events.Probe{Event: m.events[i], ByPoint: true}
+		for _, name := range names {
+			p.Points = append(p.Points, events.Point{Name: group + name})
+		}
+		m.probes = append(m.probes, p)
+	}
+	store := &stacks.Store{Samples: map[stacks.Sample]stacks.Values{
+		{Source: 0}: {Hits: 5}, {Source: 1}: {Hits: 6}, {Source: 1, Detail: 1}: {Hits: 2}, {Source: 2}: {Hits: 5}, {Source: 2, Detail: 1}: {Hits: 3},
+	}}
+	var got []string
+	for _, v := range m.Values(store) {
+		sum := int64(0)
+		for s, counted := range store.Samples {
+			sum += v.Sum(s.Source, s.Detail, counted)
+		}
+		got = append(got, fmt.Sprint(v.Type, " ", sum))
+	}
+	want := []string{
+		"hits 21", "tracepoint:syscalls:sys_enter_write hits 5", "tracepoint:syscalls:sys_enter_w* hits 8", "tracepoint:syscalls:sys_*_write hits 8",
+		"tracepoint:syscalls:sys_exit_write hits 3", "tracepoint:syscalls:sys_enter_writev hits 2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got values %q, want %q", got, want)
+	}
+	rows := "hits  event\n   5  tracepoint:syscalls:sys_enter_write\n   3  tracepoint:syscalls:sys_exit_write\n   2  tracepoint:syscalls:sys_enter_writev\n"
+	if got := strings.Join(m.matches().Table(store), "\n"); got != rows {
+		t.Errorf("got\n%s\nwant\n%s", got, rows)
+	}
+	// Of patterns alone, the first has the value and the row.
+	m.events, m.probes = m.events[1:], m.probes[1:]
+	store = &stacks.Store{Samples: map[stacks.Sample]stacks.Values{{Source: 0}: {Hits: 6}, {Source: 1}: {Hits: 5}}}
+	if got := m.Values(store)[3:]; len(got) != 1 || got[0].Sum(0, 0, stacks.Values{Hits: 6}) != 6 || got[0].Sum(1, 0, stacks.Values{Hits: 5}) != 0 {
+		t.Errorf("got values %+v of patterns alone, want one of the first", got)
+	}
+}
+
+// The table can be asked for before the events are found.
+func TestTableWithoutProbes(t *testing.T) {
+	if got := (attach.Matches{Probes: []*events.Probe{nil}}).Table(samples()); got != nil {
+		t.Errorf("got %q, want none", got)
+	}
+}
