@@ -283,7 +283,7 @@ func (e *events) finish(p *profile.Profile, end uint64) (*profile.Timeline, erro
 	if err != nil {
 		return nil, err
 	}
-	line.Interval, line.Reasons = e.line.Interval, e.reasons
+	line.Interval, line.Sampled, line.Reasons = e.line.Interval, e.line.Sampled, e.reasons
 	e.nameGroups(line, p.Meta.Grouping)
 	line.OffCPUWhole = e.line.EveryWait && p.Losses.Uncounted() == 0 && p.Losses[profile.LossUnfollowed] == 0 && p.Losses[profile.LossMissed] == 0
 	line.Events = withWriteback{timeline.Sorted(line.Events), e.writeback}

@@ -31,6 +31,45 @@ const (
 	sampledThread = 1<<22 + 2
 )
 
+// Samples of an event that is not time have their amount of it, and represent the interval.
+func TestSampledEvent(t *testing.T) {
+	cycles := profile.ValueType{Type: "cycles", Unit: "count"}
+	e, err := newEvents(source.Timeline{Interval: 1e6, Sampled: cycles}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.begin(1000); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store := stacks.NewStore(stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}})
+	e.follow([]source.Source{new(oncpu.Source)}, store, 0)
+	if err := store.Add(stackstest.Trace{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended}.Record(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.handleEvent(0, bytesOf(&oncpu.Event{Time: 2000, Id: 1, Weight: 5000, Pid: sampledThread, Tid: sampledThread})); err != nil {
+		t.Fatal(err)
+	}
+	b := profile.NewBuilder()
+	e.place(naming.NewStackBuilder(b, store, naming.Given(store, debugfiletest.NewFinder(t), nil)))
+	line, err := e.finish(b.Profile(profile.Meta{}, profile.Losses{}), 5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line.Sampled != cycles {
+		t.Errorf("got samples of %v, want %v", line.Sampled, cycles)
+	}
+	for s, err := range line.Events.OnCPU(0) {
+		if err != nil || s.Amount != 5000 || s.Weight != 1e6 {
+			t.Errorf("got %+v, %v; want 5000 cycles in 1 ms", s, err)
+		}
+	}
+}
+
 // Each event of a source is in the recording with its time, thread and stack, even if the
 // stack arrives late or never, and the recording has the same totals.
 func TestEvents(t *testing.T) {

@@ -31,11 +31,9 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 		return err
 	}
 	n := to.Stack(Counted(e))
-	weight := int64(e.Weight)
-	if own := to.Timeline().Weight; own > 0 {
-		weight = own
+	sample := profile.OnCPU{Time: to.Since(e.Time), Stack: n, Weight: int64(e.Weight), CPU: int(e.Cpu)}
+	if line := to.Timeline(); line.Sampled != (profile.ValueType{}) {
+		sample.Amount, sample.Weight = sample.Weight, line.Interval
 	}
-	return to.AddOnCPU(to.Thread(e.Pid, e.Tid, e.Time), profile.OnCPU{
-		Time: to.Since(e.Time), Stack: n, Weight: weight, CPU: int(e.Cpu),
-	})
+	return to.AddOnCPU(to.Thread(e.Pid, e.Tid, e.Time), sample)
 }

@@ -122,7 +122,7 @@ func (m *Subject) Timeline() (source.Timeline, bool) {
 		return line, false
 	}
 	if !m.Specs[0].IsTime() {
-		line.Weight = line.Interval
+		line.Sampled = m.weight()
 	}
 	return line, true
 }
@@ -149,11 +149,15 @@ const (
 
 // Values implements [source.Subject].
 func (m *Subject) Values(*stacks.Store) []source.Value {
-	weight := profile.ValueType{Type: m.Specs[0].Name, Unit: "count"}
+	return source.Own(profile.ValueType{Type: "samples", Unit: "count"}, m.weight())
+}
+
+// weight returns the value that the periods of samples add up to.
+func (m *Subject) weight() profile.ValueType {
 	if m.Specs[0].IsTime() {
-		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+		return profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	}
-	return source.Own(profile.ValueType{Type: "samples", Unit: "count"}, weight)
+	return profile.ValueType{Type: m.Specs[0].Name, Unit: "count"}
 }
 
 // Shown implements [source.Subject].

@@ -33,6 +33,19 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+// A recording names the value of its samples unless that is CPU time.
+func TestTimelineOfEvents(t *testing.T) {
+	for event, want := range map[string]string{"cycles": "cycles", "page-faults": "page-faults", "cpu-clock": ""} {
+		m := New(Config{Event: event, Frequency: 100})
+		if err := m.Complete(source.Common{}); err != nil {
+			t.Fatal(err)
+		}
+		if line, ok := m.Timeline(); !ok || line.Sampled.Type != want || line.Interval != 1e7 {
+			t.Errorf("%s: got %+v, %v; want samples of %q each 10 ms", event, line, ok, want)
+		}
+	}
+}
+
 func TestWhyNothing(t *testing.T) {
 	processes := target.Target{Scope: target.Processes, PIDs: []int{42}}
 	on1 := processes

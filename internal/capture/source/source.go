@@ -98,8 +98,9 @@ type Timeline struct {
 	// Interval is the time between two samples of a running thread, in ns; 0 if
 	// there are no samples.
 	Interval int64
-	// Weight is the time that a sample represents, in ns; 0 means its period.
-	Weight int64
+	// Sampled is the value that samples add up to unless that is CPU time, their period. They
+	// then represent an interval each.
+	Sampled profile.ValueType
 	// EveryWait means that the recording has every wait.
 	EveryWait bool
 }

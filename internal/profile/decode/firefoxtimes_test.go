@@ -1,8 +1,14 @@
 package decode
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/profile/encode/flame"
 )
 
 // waitsProfile returns a Firefox profile of a thread with waits. Its stacks are f and, on top
@@ -39,5 +45,21 @@ func TestFirstReason(t *testing.T) {
 		if waits != 1 {
 			t.Fatalf("got %d waits, want 1", waits)
 		}
+	}
+}
+
+// A page with times has the values of a profile, in whatever order they are.
+func TestValuesWithTimes(t *testing.T) {
+	d, line := withTimes(t, []byte(`{"meta":{"preprocessedProfileVersion":70,"interval":1},"shared":{"stringArray":["f"],"funcTable":{"name":[0]},
+		"frameTable":{"address":[-1],"lib":[-1],"func":[0],"category":[null],"line":[null],"inlineDepth":[0]},"stackTable":{"frame":[0],"prefix":[null]}},
+		"threads":[{"name":"I/O","pid":"1","tid":"1-io","samples":{"weightType":"bytes","weight":[5],"stack":[0],"time":[2]}},
+		{"name":"t","pid":"1","tid":1,"samples":{"weightType":"samples","weight":[1,1,1],"stack":[0,0,0],"time":[1,2,3]}}]}`))
+	page := encoded(t, func(w io.Writer) error { return flame.WriteHTML(w, d.Profile, flame.Options{Times: line}) })
+	p, _, err := Read(t.Context(), bytes.NewReader(page), "page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(totals(d.Profile), totals(p)); diff != "" {
+		t.Errorf("values (-profile +page):\n%s", diff)
 	}
 }

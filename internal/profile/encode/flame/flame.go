@@ -96,11 +96,7 @@ func (o Options) timed(p *profile.Profile) (*timedProfile, error) {
 	if o.Times == nil || o.Base != nil {
 		return nil, nil
 	}
-	timed, err := newTimedProfile(o.Times, slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.TID != 0 }))
-	if err == nil && len(timed.ValueTypes) == 2 && len(p.ValueTypes) == 2 {
-		timed.ValueTypes = p.ValueTypes // the event may not be time
-	}
-	return timed, err
+	return newTimedProfile(o.Times, slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.TID != 0 }))
 }
 
 // tree returns p and the base profile as a tree.

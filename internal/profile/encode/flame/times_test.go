@@ -142,37 +142,22 @@ func TestManyTimes(t *testing.T) {
 	}
 }
 
-// A page of a single event with times has the values of the event, which may not be time.
-func TestTimedEvent(t *testing.T) {
-	p, stacks := encodetest.TypicalStacks()
-	p.ValueTypes = []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cycles", Unit: "count"}}
-	tables := *p
-	tables.Tasks, tables.Samples = nil, nil
-	r, err := timeline.NewRecorder(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	thread := r.Thread(r.Process(42, 0), 42, 0)
-	r.NameThread(thread, 0, "tar")
-	for i := range 10 {
-		if err := r.AddOnCPU(thread, profile.OnCPU{Time: int64(i) * int64(time.Second), Stack: stacks[1], Weight: 1000 + int64(i)}); err != nil {
-			t.Fatal(err)
+// A page of markers without samples has their value, and none of those that the profile
+// would have for samples.
+func TestTimedMarkers(t *testing.T) {
+	line := eventTimes(t, int64(10*time.Second), func(r *timeline.Recorder, thread profile.ThreadID, typ profile.MarkerTypeID, stacks []profile.StackID) {
+		for at := range int64(3) {
+			if err := r.AddMarker(thread, profile.Marker{Time: at, Type: typ, Stack: stacks[1], Weight: 100}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	line, err := r.Timeline(&tables, int64(10*time.Second), func(s profile.StackID) profile.StackID { return s })
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
+	p := encodetest.Typical()
+	p.ValueTypes = []profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}, line.MarkerTypes[0].Value()}
 	timed, err := Options{Value: 1, Times: line}.timed(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(timed.ValueTypes, p.ValueTypes) || len(timed.spans) != 10 {
-		t.Errorf("got values %v at %d times, want %v at 10", timed.ValueTypes, len(timed.spans), p.ValueTypes)
-	}
-	if timed.Total(0) != 10 || timed.Total(1) != 10_045 {
-		t.Errorf("got %d samples with %d cycles, want 10 with 10045", timed.Total(0), timed.Total(1))
+	want := []profile.ValueType{{Type: "samples", Unit: "count"}, line.MarkerTypes[0].Value()}
+	if err != nil || !slices.Equal(timed.ValueTypes, want) || timed.Total(0) != 3 || timed.Total(1) != 300 {
+		t.Errorf("got values %v, error %v; want %v, 3 and 300", timed.ValueTypes, err, want)
 	}
 }
 
