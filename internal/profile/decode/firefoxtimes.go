@@ -35,8 +35,11 @@ func (t *Times) Timeline(p *profile.Profile, stack func(profile.StackID) profile
 	if in.monotonic > 0 && in.monotonic < 1<<60 {
 		e.base = int64(in.monotonic)
 	}
-	if in.interval > 0 {
-		e.interval = int64(min(in.interval, 1e4) * 1e6)
+	switch {
+	case in.interval > 0:
+		e.interval = nanoseconds(min(in.interval, maxInterval))
+	case e.main != cpuTime:
+		e.interval = t.distance(e.main)
 	}
 	line := &profile.Timeline{Profile: p, Interval: e.interval, Events: e, Reasons: t.reasons(stack)}
 	if e.main != cpuTime {
@@ -77,6 +80,32 @@ func (t *Times) main() (main profile.ValueType) {
 		}
 	}
 	return cmp.Or(main, cpuTime)
+}
+
+// maxInterval bounds the time between two samples, in ms.
+const maxInterval = 1e4
+
+// distance returns the median time in nanoseconds between two samples of a value in a thread,
+// a millisecond if there are no two at different times.
+func (t *Times) distance(value profile.ValueType) int64 {
+	const most = 1 << 16
+	var distances []float64
+	for i := range t.in.threads {
+		of := &t.in.threads[i]
+		if v, _, _ := of.values(); v != value || of.pseudo() != "" {
+			continue
+		}
+		for k := 1; k < len(of.time) && len(distances) < most; k++ {
+			if d := of.time[k] - of.time[k-1]; d > 0 {
+				distances = append(distances, d)
+			}
+		}
+	}
+	if len(distances) == 0 {
+		return 1e6
+	}
+	slices.Sort(distances)
+	return max(1, nanoseconds(min(distances[len(distances)/2], maxInterval)))
 }
 
 // span returns the start and the end in nanoseconds: the first and last sample, or those of

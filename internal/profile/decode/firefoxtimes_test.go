@@ -63,3 +63,21 @@ func TestValuesWithTimes(t *testing.T) {
 		t.Errorf("values (-profile +page):\n%s", diff)
 	}
 }
+
+// Without an interval in the file, a sample that is not time represents the median distance of
+// samples.
+func TestUnknownInterval(t *testing.T) {
+	for times, want := range map[string]int64{"1,3,5,7,1000": 2e6, "1,1,1,1,1": 1e6} {
+		_, line := withTimes(t, fmt.Appendf(nil, `{"meta":{"preprocessedProfileVersion":70},"shared":{"stringArray":["f"],"funcTable":{"name":[0]},
+			"frameTable":{"address":[-1],"lib":[-1],"func":[0],"category":[null],"line":[null],"inlineDepth":[0]},"stackTable":{"frame":[0],"prefix":[null]}},
+			"threads":[{"name":"t","pid":"1","tid":1,"samples":{"weightType":"samples","stack":[0,0,0,0,0],"time":[%s]}}]}`, times))
+		if line.Interval != want {
+			t.Errorf("samples at %s ms: got an interval of %d ns, want %d", times, line.Interval, want)
+		}
+		for e, err := range line.Events.OnCPU(0) {
+			if err != nil || e.Weight != want || e.Amount != 1 {
+				t.Errorf("samples at %s ms: got %+v, %v; want a weight of %d", times, e, err, want)
+			}
+		}
+	}
+}
