@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,9 +34,9 @@ func TestLocksFutex(t *testing.T) {
 		}
 		time += n * 1000
 	}
-	var waits int
-	if _, err := fmt.Sscanf(r.stderr, "%d waits, ", &waits); err != nil {
-		t.Fatalf("%v in %q", err, r.stderr)
+	waits := 0
+	if m := regexp.MustCompile(`(?m)^(\d+) waits, `).FindStringSubmatch(r.stderr); m != nil {
+		waits, _ = strconv.Atoi(m[1])
 	}
 	if want := hits(own["waits"], 1, r.stderr); !want.Has(waits) {
 		t.Errorf("got %d waits, want %s: %s", waits, want, r.stderr)
