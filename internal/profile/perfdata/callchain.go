@@ -1,10 +1,12 @@
 package perfdata
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -41,8 +43,8 @@ type ChainSample struct {
 	// Weight is the time in nanoseconds that the sample represents.
 	Weight int64
 	// Event is the value of the profile that counts the event, and Amount the sample's part
-	// of it, 0 if it is unknown. Main is set for the event that tells best when tasks ran: the
-	// first one that is time, or else the first one.
+	// of it, 0 if it is unknown. Main is set for the event that tells best when tasks ran: of
+	// the events with samples, the first one that is time, or else the first one.
 	Event  profile.ValueType
 	Amount int64
 	Main   bool
@@ -73,15 +75,17 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 		each:       o.Each,
 		unwinder:   newUnwinder(f.meta.Arch, o.Table),
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
+		sampled:    map[attr]bool{},
 	}
 	c.watch = c.note
 	// As for branches, all mappings must be known before the first sample is read.
-	if err := c.pass(c.sideband); err != nil {
+	if err := c.pass(c.survey); err != nil {
 		return nil, err
 	}
 	if err := c.procs.finish(); err != nil {
 		return nil, f.errorf(f.data.offset, "%v", err)
 	}
+	c.mainEvent = c.main()
 	c.names.finish()
 	if err := c.pass(c.chain); err != nil {
 		return nil, err
@@ -101,11 +105,23 @@ type chains struct {
 	collection
 	out       *profile.Collector
 	each      func(ChainSample) error
+	sampled   map[attr]bool     // events with samples
 	mainEvent profile.ValueType // see main
 	unwinder  *unwinder
 	names     comms
 	addresses []uint64
 	frames    []profile.FrameID
+}
+
+// survey processes a record other than a sample, and notes the events of samples.
+func (c *chains) survey(rec record) error {
+	if rec.typ != unix.PERF_RECORD_SAMPLE {
+		return c.sideband(rec)
+	}
+	if a, ok := c.file.attrs.sample(rec.body); ok {
+		c.sampled[a] = true
+	}
+	return nil
 }
 
 // note records the names of tasks.
@@ -167,28 +183,32 @@ func (c *chains) chain(rec record) error {
 	}
 	return c.each(ChainSample{
 		PID: int(s.pid), TID: int(s.tid), Comm: comm, Time: int64(s.time), Stack: at.Stack, Weight: weight,
-		Event: event, Amount: int64(s.period), Main: event == c.main(),
+		Event: event, Amount: int64(s.period), Main: event == c.mainEvent,
 	})
 }
 
 // main returns the value of the event that tells best when tasks ran.
-func (c *chains) main() profile.ValueType {
-	if c.mainEvent == (profile.ValueType{}) {
-		for i, a := range c.file.attrs.all {
-			if v, isTime := a.value(); i == 0 || isTime {
-				c.mainEvent = v
-				if isTime {
-					break
-				}
-			}
+func (c *chains) main() (first profile.ValueType) {
+	for _, a := range c.file.attrs.all {
+		if !c.sampled[a] {
+			continue
 		}
+		v, isTime := a.value()
+		if isTime {
+			return v
+		}
+		first = cmp.Or(first, v)
 	}
-	return c.mainEvent
+	return first
 }
 
 // value returns the value that samples of an event add up to, and whether it is time.
 func (a attr) value() (v profile.ValueType, isTime bool) {
-	v = profile.ValueType{Type: perfevent.Name(a.typ, a.config), Unit: "count"}
+	config := a.config
+	if a.typ == unix.PERF_TYPE_HARDWARE || a.typ == unix.PERF_TYPE_HW_CACHE {
+		config &= math.MaxUint32 // the rest is the PMU's type, for a kind of cores
+	}
+	v = profile.ValueType{Type: perfevent.Name(a.typ, config), Unit: "count"}
 	if isTime = (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime(); isTime {
 		v.Unit = "nanoseconds"
 	}

@@ -179,6 +179,38 @@ func TestEachChainSample(t *testing.T) {
 	}
 }
 
+// The main event is the first one with samples. Cycles of both kinds of cores are one event.
+func TestMainEvent(t *testing.T) {
+	b := newBuilder(false)
+	b.sampleOf(chainSampleType | unix.PERF_SAMPLE_IDENTIFIER)
+	attr := func(config uint64) []byte {
+		a := bytes.Clone(b.attr)
+		binary.NativeEndian.PutUint64(a[offsetConfig:], config)
+		return a
+	}
+	const core, atom = 4 << 32, 10 << 32 // types of PMUs
+	for i, config := range []uint64{core | unix.PERF_COUNT_HW_CPU_CYCLES, atom | unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_CACHE_MISSES} {
+		b.records = append(b.records, recordOf(recordHeaderAttr, 0, append(attr(config), words(uint64(i+2))...)))
+	}
+	b.attr = attr(unix.PERF_COUNT_HW_INSTRUCTIONS) // has identifier 1
+	for _, id := range []uint64{4, 2, 3} {
+		body := words(id, uint64(0x10), int32(7), int32(7), uint64(1000), uint64(100), uint64(2), contextUser, uint64(0x10))
+		b.records = append(b.records, recordOf(unix.PERF_RECORD_SAMPLE, modeUser, body))
+	}
+	data := b.pipe(b.plain())
+	var got []string
+	_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
+		got = append(got, fmt.Sprintf("%s %v", s.Event.Type, s.Main))
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"cache-misses false", "cycles true", "cycles true"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // Without call chains, a sample's stack is its address.
 func TestReadAddresses(t *testing.T) {
 	c := readChains(t, gunzip(t, "propeller_sample_1.perfdata1"))
