@@ -207,3 +207,21 @@ func TestLatencyMatches(t *testing.T) {
 		}
 	}
 }
+
+// Without the kernel's part of stacks, nothing else has the name of the kernel's function.
+func TestLatencyMatchesOfUsers(t *testing.T) {
+	testenv.Root(t)
+	needCookies(t)
+	if !hasKprobes() {
+		testenv.Unsupported(t, "the kernel has no kprobes")
+	}
+	events := compile(t, "events.c", "events")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "latency", "-U", "-o", out, "-e", "kprobe:vfs_*write", "--", events)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	if stacks := readFolded(t, out); count(stacks, "[kprobe:vfs_write]") == 0 {
+		t.Errorf("no stack has the function: %v\n%s", stacks, r.stderr)
+	}
+}

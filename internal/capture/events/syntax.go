@@ -38,8 +38,8 @@ func (k Kind) String() string { return kinds[k] }
 func (k Kind) InKernel() bool { return k <= Kretprobe }
 
 // InStack reports whether the stacks of hits have the name of the function that was hit, as
-// their innermost frame.
-func (k Kind) InStack() bool { return k == Kprobe || k == Uprobe }
+// their innermost frame. userOnly is set if stacks lack the kernel's part.
+func (k Kind) InStack(userOnly bool) bool { return k == Uprobe || k == Kprobe && !userOnly }
 
 // Event is the name of an event. Names can contain the wildcards * and ?.
 type Event struct {

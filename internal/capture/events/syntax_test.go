@@ -86,3 +86,12 @@ func TestIsEvent(t *testing.T) {
 		}
 	}
 }
+
+// The name of a function of the kernel is in the kernel's part of a stack.
+func TestInStack(t *testing.T) {
+	for kind, want := range map[Kind][2]bool{Tracepoint: {}, Kprobe: {true, false}, Kretprobe: {}, Uprobe: {true, true}, Uretprobe: {}, USDT: {}} {
+		if got := [2]bool{kind.InStack(false), kind.InStack(true)}; got != want {
+			t.Errorf("%s: got %t with and without the kernel's part, want %t", kind, got, want)
+		}
+	}
+}

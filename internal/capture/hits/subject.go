@@ -87,7 +87,7 @@ func (m *Subject) Choose() (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for _, e := range m.events {
 		q := m.query
-		q.ByPoint = !e.Kind.InStack() || e.Kind.InKernel() && m.common.UserOnly
+		q.ByPoint = !e.Kind.InStack(m.common.UserOnly)
 		p, err := attach.Resolve(r, e, q)
 		if err != nil {
 			return err

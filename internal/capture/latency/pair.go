@@ -16,9 +16,10 @@ type Pair struct {
 	BeginKey, EndKey string
 }
 
-// Find returns the places of the events. The filter is a condition for the first.
-func (p Pair) Find(r *events.Resolver, filter events.Filter) (begin, end *events.Probe, err error) {
-	q := events.Query{Filter: filter, Weight: p.BeginKey, ByPoint: !p.Begin.Kind.InStack()}
+// Find returns the places of the events. The filter is a condition for the first. userOnly is
+// set if stacks lack the kernel's part.
+func (p Pair) Find(r *events.Resolver, filter events.Filter, userOnly bool) (begin, end *events.Probe, err error) {
+	q := events.Query{Filter: filter, Weight: p.BeginKey, ByPoint: !p.Begin.Kind.InStack(userOnly)}
 	if begin, err = attach.Resolve(r, p.Begin, q); err != nil {
 		return nil, nil, err
 	}

@@ -97,7 +97,7 @@ func (m *Subject) Choose() (err error) {
 	r := attach.Resolver(*m.common.Target, m.MaxProbes)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for i, p := range m.pairs {
-		if m.pairs[i].begin, m.pairs[i].end, err = p.Find(r, m.filter); err != nil {
+		if m.pairs[i].begin, m.pairs[i].end, err = p.Find(r, m.filter, m.common.UserOnly); err != nil {
 			return err
 		}
 	}

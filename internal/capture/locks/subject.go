@@ -173,7 +173,7 @@ func (m *Subject) Choose() (err error) {
 		if err != nil {
 			return err
 		}
-		begin, end, err := k.Find(r, filter)
+		begin, end, err := k.Find(r, filter, m.common.UserOnly)
 		if err != nil {
 			return err
 		}
