@@ -159,7 +159,7 @@ func hasCookies(types *btf.Cache) (bool, error) {
 // points of an event are not distinguished, and its hits have no fields to show.
 func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe, error) {
 	p, err := r.Resolve(e, q)
-	if err != nil || !q.Shown && !q.ByPoint || !p.NeedsCookies() {
+	if err != nil || !p.ByPoint || !p.NeedsCookies() {
 		return p, err
 	}
 	has, err := hasCookies(r.Types)
@@ -172,7 +172,7 @@ func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe,
 	if err := p.Close(); err != nil {
 		return nil, err
 	}
-	q.Shown, q.ByPoint = false, false
+	q.Shown, q.ByPoint, q.PacedByPoint = false, false, false
 	return r.Resolve(e, q)
 }
 

@@ -293,8 +293,9 @@ type Query struct {
 	Weight string
 	// Shown is set to show each hit with its fields, and to distinguish attach points.
 	Shown bool
-	// ByPoint is set to distinguish attach points.
-	ByPoint bool
+	// ByPoint is set to distinguish attach points. PacedByPoint is set if only the programs
+	// distinguish them, because each event has its own turn.
+	ByPoint, PacedByPoint bool
 }
 
 // layout returns the layout of a place with the given fields, and the fields to show.

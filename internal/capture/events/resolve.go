@@ -51,8 +51,8 @@ type Probe struct {
 	Places []layout
 	// Files are the files of uprobes and USDT probes. [Probe.Close] closes them.
 	Files []*safeopen.File
-	// ByPoint is set if programs distinguish the points.
-	ByPoint bool
+	// ByPoint is set if programs distinguish the points. Unnamed is set if only they do.
+	ByPoint, Unnamed bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
 	// rawSyscalls are the IDs of the tracepoints that stand for those of system calls, by
@@ -140,9 +140,9 @@ func (p *Probe) NameOf(point Point) string {
 	return p.Event.Kind.String() + ":" + point.Name
 }
 
-// Distinguishes reports whether hits are of one of several events.
+// Distinguishes reports whether the results name one of several events for each hit.
 func (p *Probe) Distinguishes() bool {
-	return p.ByPoint && slices.ContainsFunc(p.Points, func(other Point) bool { return other.Name != p.Points[0].Name })
+	return p.ByPoint && !p.Unnamed && slices.ContainsFunc(p.Points, func(other Point) bool { return other.Name != p.Points[0].Name })
 }
 
 // EventOf returns the event that has a point alone, or the other places of the same name. A
@@ -211,7 +211,8 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // Resolve returns the attach points of an event and where the fields of q are at each. An
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
-	p = &Probe{Event: e, ByPoint: q.Shown || q.ByPoint}
+	named := q.Shown || q.ByPoint
+	p = &Probe{Event: e, ByPoint: named || q.PacedByPoint, Unnamed: !named}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)

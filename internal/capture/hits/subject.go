@@ -87,7 +87,7 @@ func (m *Subject) Choose() (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for _, e := range m.events {
 		q := m.query
-		q.ByPoint = !e.Kind.InStack(m.common.UserOnly)
+		q.ByPoint, q.PacedByPoint = !e.Kind.InStack(m.common.UserOnly), m.Every > 1
 		p, err := attach.Resolve(r, e, q)
 		if err != nil {
 			return err
