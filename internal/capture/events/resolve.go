@@ -176,7 +176,7 @@ func (p *Probe) Layout() []bpf.CountField {
 	return fields
 }
 
-// Resolver finds the attach points of events.
+// Resolver finds the attach points of the events of a run.
 type Resolver struct {
 	// Roots are the roots of the processes in which files are looked up; none means the
 	// own root.
@@ -187,6 +187,8 @@ type Resolver struct {
 	Types *btf.Cache
 
 	tracing *tracefs.FS
+	// syscalls is the number of system calls' tracepoints to attach programs to one by one.
+	syscalls int
 }
 
 // Close closes the resolver.
@@ -304,7 +306,7 @@ func (r *Resolver) tracepoints(p *Probe, q Query) error {
 			return err
 		}
 	}
-	if err := p.findRawSyscalls(tracing); err != nil {
+	if err := r.findRawSyscalls(p, tracing); err != nil {
 		return fmt.Errorf("%s: %w", p.Event, err)
 	}
 	return p.complete(similar, "tracepoint")

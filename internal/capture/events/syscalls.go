@@ -17,8 +17,8 @@ const syscallGroup = "syscalls"
 // directions are the tracepoints of all system calls, in the group raw_syscalls.
 var directions = []string{"sys_enter", "sys_exit"}
 
-// singleSyscalls is the maximum number of system calls' tracepoints that programs are attached
-// to one by one. Any number of them makes each other system call of the machine slower by 40 to
+// singleSyscalls is the maximum number of system calls' tracepoints that the programs of a run are
+// attached to one by one. Any number of them makes each other system call of the machine slower by 40 to
 // 60 ns, since the kernel looks whether it is traced. A program at raw_syscalls runs at each
 // instead, which takes 160 to 350 ns: less if the caller is not of the target, more if entry and
 // exit are traced. But the kernel takes 70 ms to detach each single tracepoint, so that this
@@ -46,21 +46,25 @@ func (p Point) syscall() (number uint32, direction int, ok bool) {
 	return 0, 0, false
 }
 
-// hasManySyscalls reports whether too many points are tracepoints of system calls with a known
-// number to attach programs to each.
-func (p *Probe) hasManySyscalls() bool {
+// hasManySyscalls reports whether too many points of a probe are tracepoints of system calls with
+// a known number to attach programs to each, beside those of earlier probes.
+func (r *Resolver) hasManySyscalls(p *Probe) bool {
 	known := 0
 	for _, point := range p.Points {
 		if _, _, ok := point.syscall(); ok {
 			known++
 		}
 	}
-	return known > singleSyscalls
+	if known > 0 && r.syscalls+known > singleSyscalls {
+		return true
+	}
+	r.syscalls += known
+	return false
 }
 
 // findRawSyscalls finds the tracepoints of raw_syscalls if a program is to be attached to them.
-func (p *Probe) findRawSyscalls(tracing *tracefs.FS) error {
-	if !p.hasManySyscalls() {
+func (r *Resolver) findRawSyscalls(p *Probe, tracing *tracefs.FS) error {
+	if !r.hasManySyscalls(p) {
 		return nil
 	}
 	ids := map[string]uint64{}

@@ -52,10 +52,17 @@ func TestManySyscalls(t *testing.T) {
 	for range singleSyscalls / 2 {
 		names = append(names, "syscalls:sys_enter_getpid", "syscalls:sys_exit_getpid")
 	}
-	if syscallProbe(names...).hasManySyscalls() {
+	r := new(Resolver)
+	if r.hasManySyscalls(syscallProbe(names...)) {
 		t.Errorf("%d tracepoints are many, want few", singleSyscalls)
 	}
-	if !syscallProbe(append(names, "syscalls:sys_enter_read")...).hasManySyscalls() {
+	if !new(Resolver).hasManySyscalls(syscallProbe(append(names, "syscalls:sys_enter_read")...)) {
 		t.Errorf("%d tracepoints are few, want many", singleSyscalls+1)
+	}
+	if !r.hasManySyscalls(syscallProbe("syscalls:sys_enter_read")) {
+		t.Errorf("%d tracepoints of two probes are few, want many", singleSyscalls+1)
+	}
+	if r.hasManySyscalls(syscallProbe("sched:sched_switch")) {
+		t.Error("a tracepoint of no system call is many, want few")
 	}
 }
