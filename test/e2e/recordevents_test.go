@@ -161,7 +161,7 @@ func TestCompleteEvents(t *testing.T) {
 	before := compile(t, "events.c", "events") + ":"
 	for word, want := range map[string]string{
 		"uprobe:" + before + "caller_": "uprobe:" + before + "caller_one\nuprobe:" + before + "caller_two\n",
-		"usdt:" + before + "f":         "usdt:" + before + "fulgur:tick\n",
+		"usdt:" + before + "f":         "usdt:" + before + "fulgur:step\nusdt:" + before + "fulgur:tick\n",
 		"usdt:" + before + "fulgur:ti": "usdt:" + before + "fulgur:tick\n",
 		"usdt:" + before + "other":     "",
 	} {
@@ -192,8 +192,8 @@ func TestRecordKprobes(t *testing.T) {
 				n++
 			}
 		}
-		if n != own["writes"] {
-			t.Errorf("%s: got %d hits with %s of 4097, want %d\n%s", name, n, field, own["writes"], r.stderr)
+		if want := hits(own["writes"], 1, r.stderr); !want.Has(n) || n == 0 {
+			t.Errorf("%s: got %d hits with %s of 4097, want %s\n%s", name, n, field, want, r.stderr)
 		}
 	}
 }
