@@ -70,7 +70,7 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	return b, nil
 }
 
-// NewMapped describes a file of which only the name is known. Each of its mappings is a
+// NewMapped describes a file if only its name is known. Each of its mappings is a
 // region, and [Region.Address] returns the file offset. It has no profile.
 func NewMapped(name, buildID string) *Binary {
 	return &Binary{Name: name, BuildID: buildID, whole: true}

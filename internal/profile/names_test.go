@@ -102,7 +102,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The places without names are those of the samples without names, not of their callers.
+// Only unnamed leaf functions count as places, not their callers.
 func TestCountUnnamed(t *testing.T) {
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
 	mapping := b.Mapping(Mapping{Path: "/bin/a"})

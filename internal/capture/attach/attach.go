@@ -83,9 +83,8 @@ func attachType(p *events.Probe) ebpf.AttachType {
 	return ebpf.AttachNone
 }
 
-// attach attaches a program to all places of an event, in the processes of t alone if the
-// kernel can do that.
-// The index is that of [Fill].
+// attach attaches a program to all places of an event, only in the processes of t if the
+// kernel can do that. index is the same as for [Fill].
 func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) (l links, err error) {
 	defer func() {
 		if err != nil {

@@ -55,8 +55,8 @@ type Probe struct {
 	ByPoint, Unnamed bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
-	// rawSyscalls are the IDs of the tracepoints that stand for those of system calls, by
-	// the direction; see [Probe.BySyscall].
+	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
+	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
 	rawSyscalls map[string]uint64
 }
 

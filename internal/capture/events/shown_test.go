@@ -99,8 +99,8 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// Places of one event have the same number, unless they differ in the fields to show. Only
-// different events are told apart.
+// Places of one event have the same number, unless they differ in the fields to show. Results
+// distinguish only different events.
 func TestPlacesOfEvent(t *testing.T) {
 	arg0 := []Shown{{Name: "arg0"}}
 	for name, test := range map[string]struct {

@@ -46,8 +46,9 @@ func (p Point) syscall() (number uint32, direction int, ok bool) {
 	return 0, 0, false
 }
 
-// hasManySyscalls reports whether too many points of a probe are tracepoints of system calls with
-// a known number to attach programs to each, beside those of earlier probes.
+// hasManySyscalls reports whether a probe and the earlier probes together have too many
+// tracepoints of system calls to attach programs to each. Only system calls with a known
+// number count.
 func (r *Resolver) hasManySyscalls(p *Probe) bool {
 	known := 0
 	for _, point := range p.Points {
@@ -82,8 +83,8 @@ func (r *Resolver) findRawSyscalls(p *Probe, tracing *tracefs.FS) error {
 	return nil
 }
 
-// BySyscall reports whether a program is attached to the tracepoints of raw_syscalls in place
-// of those of single system calls. It must then know at which point it runs.
+// BySyscall reports whether a program is attached to the tracepoints of raw_syscalls instead
+// of the tracepoints of single system calls. It must then know at which point it runs.
 func (p *Probe) BySyscall() bool { return p.rawSyscalls != nil }
 
 // AttachEach makes [Probe.BySyscall] false.
@@ -116,8 +117,8 @@ func (p *Probe) Tracepoints(index int) (all []AttachPoint) {
 	return all
 }
 
-// Syscalls returns the cookies of the points that tracepoints of raw_syscalls stand for. The
-// index is that of [Probe.Tracepoints].
+// Syscalls returns the cookies of the points that tracepoints of raw_syscalls replace. index
+// is the same as for [Probe.Tracepoints].
 func (p *Probe) Syscalls(index int) map[bpf.CountSyscallKey]uint64 {
 	all := map[bpf.CountSyscallKey]uint64{}
 	if !p.BySyscall() {

@@ -13,8 +13,8 @@ var ErrNoAnswer = errors.New("its file system does not answer")
 // within is the time limit of a question.
 const within = 2 * time.Second
 
-// pause is the time after which a wait is counted. On a machine that stalls, a pause may last
-// for seconds, in which the one who answers did not run either, so only this part counts.
+// pause is the longest part of a wait that counts at once. If the machine stalls, a wait may
+// last for seconds in which the question made no progress either, so the rest does not count.
 const pause = 50 * time.Millisecond
 
 // maxOpen is the maximum number of unanswered questions. Each occupies a thread, and the

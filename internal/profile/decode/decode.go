@@ -37,9 +37,9 @@ const (
 type Decoded struct {
 	Profile *profile.Profile
 	Format  Format
-	// Relative is set if the addresses of frames without a name count from the lowest
-	// address of their file, like those of all other frames in the Firefox Profiler's
-	// format. Otherwise they are addresses as in [profile.Frame].
+	// Relative is set if the addresses of unnamed frames count from the lowest address of
+	// their file, as all addresses in the Firefox Profiler's format do. Otherwise they are
+	// addresses as in [profile.Frame].
 	Relative bool
 	// Times has the times of the samples, nil if they were not requested or are unknown.
 	Times *Times

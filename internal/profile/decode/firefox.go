@@ -400,8 +400,8 @@ func (t *firefoxThread) pseudo() string {
 	return kind
 }
 
-// values returns the value of the samples of a thread, the value of those of its samples
-// that are idle, and what a weight of 1 adds to them.
+// values returns the value of a thread's samples, the value of its idle samples, and the
+// amount that a weight of 1 adds to them.
 func (t *firefoxThread) values() (value, off profile.ValueType, scale float64) {
 	value, scale = cpuTime, 1e6
 	switch t.weightType {

@@ -139,7 +139,7 @@ type firefoxEvents struct {
 // eventThread is a thread of the timeline.
 type eventThread struct {
 	samples  int   // the index of the thread with the samples of the main value, or -1
-	weighted []int // those of the threads with the samples of other values
+	weighted []int // the indexes of the threads with the samples of other values
 }
 
 // addThreads adds the processes and threads to line. A pseudo-thread becomes a part of the

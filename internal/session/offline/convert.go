@@ -130,8 +130,8 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	return 0, nil
 }
 
-// times returns the times to write. A page has a recording's times like the page that fulgur
-// record writes, and those of perf.data on request.
+// times returns the times to write. A page always has the times of a recording, as if fulgur
+// record had written the page. It has the times of perf.data on request.
 func (o *ConvertOptions) times(f output.Format) wanted {
 	switch {
 	case o.Value != "" || !f.HasTimes(true):

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// A server must send minProgress bytes in each interval of DEBUGINFOD_TIMEOUT. The values
-	// are those of elfutils' client.
+	// A server must send minProgress bytes in each interval of DEBUGINFOD_TIMEOUT. elfutils'
+	// client has the same values.
 	defaultTimeout = 90 * time.Second
 	minProgress    = 100 << 10
 	// maxDownload bounds a file, in bytes, unless DEBUGINFOD_MAXSIZE is set.
