@@ -97,7 +97,7 @@ func (j *job) Prepare(context.Context) (err error) {
 func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error) {
 	r, err := attach(j.subject, j.options, j.finder)
 	if err != nil {
-		return doctor.Explain(err, "profile "+j.options.Target.String())
+		return doctor.Explain(err, "measure "+j.options.Target.String())
 	}
 	c := j.begin(r)
 	defer func() { err = errors.Join(err, c.close()) }()
