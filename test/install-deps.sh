@@ -15,6 +15,7 @@ test      g++                             g++
 test      readelf                         binutils
 test      perf                            linux-perf
 test      strace                          strace
+test      bpftrace                        bpftrace
 test      biolatency                      libbpf-tools
 test      chromium                        chromium
 test      busybox                         busybox-static
