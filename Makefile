@@ -60,10 +60,17 @@ ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe soft
 # multiplies: they also run without it.
 LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
 
+# The packages that would still run when all others have ended start first.
+SLOWEST := fulgur/test/browser fulgur/internal/capture/stepping
+
+# Most packages, in the order in which to test them.
+TOGETHER = $(SLOWEST) $(filter-out $(SLOWEST) $(ALONE:%/=fulgur/%),$(shell $(GO) list ./...))
+
 .PHONY: test
 test: deps-test ## Run all tests that can run on this machine; fewer without root
-	GORACE=atexit_sleep_ms=0 $(GO) test -count=1 $(RACE) -timeout 20m $(filter-out $(ALONE:%/=fulgur/%),$(shell $(GO) list ./...))
-	$(GO) test -count=1 -timeout 20m -p 1 $(addprefix ./,$(ALONE) $(LIMITED))
+	GORACE=atexit_sleep_ms=0 $(GO) test -count=1 $(RACE) -timeout 20m $(TOGETHER)
+	$(GO) test -count=1 -timeout 20m -p 1 $(addprefix ./,$(ALONE))
+	$(GO) test -count=1 -timeout 20m $(addprefix ./,$(LIMITED))
 
 # Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000
