@@ -105,7 +105,7 @@ Examples:
 
 func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
-	o.Stdout, o.Stderr = env.stdout, env.stderr
+	o.Stdout, o.Stderr, o.Largest = env.stdout, env.stderr, env.largest()
 	var err error
 	if o.Resource, err = resourceFor(o.Output); err != nil {
 		return exitUsage, err

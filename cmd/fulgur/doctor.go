@@ -43,7 +43,7 @@ func (c *doctorCommand) run(_ context.Context, env environment) (int, error) {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(report)
 	} else {
-		err = report.WriteText(env.stdout, isScreen(env.stdout) && os.Getenv("NO_COLOR") == "")
+		err = report.WriteText(env.stdout, isScreen(env.stdout) && os.Getenv("NO_COLOR") == "", columns(env.stdout))
 	}
 	if err != nil {
 		return exitFailed, err

@@ -14,7 +14,6 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
-	"fulgur/internal/ui/terminal"
 )
 
 // targetFlags select what to measure, in the commands that write profiles.
@@ -172,11 +171,21 @@ func (e environment) measure(ctx context.Context, s subjectFlags, f profileFlags
 // complete fills in the options that come from the process's environment.
 func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
+	o.Largest = e.largest()
 	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isScreen(e.stderr)
-	if f, ok := e.stderr.(*os.File); ok && terminal.Is(f) {
-		o.Columns, _ = terminal.Size(f)
+	o.Columns = columns(e.stderr)
+}
+
+// shownStacks is the maximum number of stacks of a profile that a terminal shows.
+const shownStacks = 10
+
+// largest returns the maximum number of stacks to write to standard output, 0 for all.
+func (e environment) largest() int {
+	if isTerminal(e.stdout) {
+		return shownStacks
 	}
+	return 0
 }
 
 // resourceFor returns the attributes of this machine if a profile is sent.

@@ -112,6 +112,9 @@ func main() {
 // run runs one command line and returns the exit code. It writes errors to stderr,
 // and help if the line is empty.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	if f, ok := stderr.(*os.File); ok && isTerminal(f) {
+		stderr = messages{f}
+	}
 	nameFlags()
 	defer func() {
 		if bug := recover(); bug != nil {

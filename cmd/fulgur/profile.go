@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
@@ -153,8 +155,42 @@ func orZero[T any](v *T) T {
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := fileOf(w)
 	return ok && terminal.Is(f)
+}
+
+// columns returns the width of w in characters if it is a terminal, or 0.
+func columns(w io.Writer) int {
+	f, ok := fileOf(w)
+	if !ok || !terminal.Is(f) {
+		return 0
+	}
+	width, _ := terminal.Size(f)
+	return width
+}
+
+// messages is a terminal that wraps messages between words. Each call of Write writes
+// whole lines, or updates a line.
+type messages struct{ *os.File }
+
+// Write writes text.
+func (m messages) Write(text []byte) (int, error) {
+	if bytes.ContainsAny(text, "\r\x1b") {
+		return m.File.Write(text)
+	}
+	if _, err := m.WriteString(plain.Wrap(string(text), columns(m.File))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// fileOf returns the file that w writes to, if it is one.
+func fileOf(w io.Writer) (*os.File, bool) {
+	if m, ok := w.(messages); ok {
+		return m.File, true
+	}
+	f, ok := w.(*os.File)
+	return f, ok
 }
 
 // isScreen reports whether w is a terminal that can overwrite a line.

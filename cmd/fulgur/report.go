@@ -42,6 +42,6 @@ func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
 	}
 	return offline.Report(ctx, offline.ReportOptions{
 		Input: c.File, Value: c.Value, Functions: int(functions), Format: c.Format, Output: c.Output,
-		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet,
+		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Columns: columns(env.stdout),
 	})
 }

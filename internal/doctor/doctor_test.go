@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,7 +41,7 @@ func golden(t *testing.T, name, got string) {
 func TestHarmless(t *testing.T) {
 	report := Examine(machine("no cgroup v2, no tracefs"), "v1.2.3")
 	var b strings.Builder
-	if err := report.WriteText(&b, false); err != nil {
+	if err := report.WriteText(&b, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	if text := b.String(); strings.Contains(text, "mount -t tracefs") || !strings.Contains(text, "mount -t cgroup2") {
@@ -74,13 +75,13 @@ func TestReport(t *testing.T) {
 	for file, name := range map[string]string{"root": "root", "container": "a container", "vm": "a virtual machine", "user": "CAP_BPF and CAP_PERFMON"} {
 		report := Examine(machine(name), "v1.0.0")
 		var text bytes.Buffer
-		if err := report.WriteText(&text, false); err != nil {
+		if err := report.WriteText(&text, false, 0); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, file+".txt", text.String())
 
 		var colored bytes.Buffer
-		if err := report.WriteText(&colored, true); err != nil {
+		if err := report.WriteText(&colored, true, 0); err != nil {
 			t.Fatal(err)
 		}
 		if plain := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colored.String(), ""); plain != text.String() || plain == colored.String() {
@@ -94,13 +95,27 @@ func TestReport(t *testing.T) {
 	golden(t, "container.json", string(b)+"\n")
 }
 
+// The report fits the terminal, except for shell commands.
+func TestReportFits(t *testing.T) {
+	const columns = 60
+	var text strings.Builder
+	if err := Examine(machine("a virtual machine"), "v1").WriteText(&text, false, columns); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > columns && !strings.HasPrefix(line, "            ") {
+			t.Errorf("got %q, want at most %d characters", line, columns)
+		}
+	}
+}
+
 // Labels of security modules are untrusted text.
 func TestReportIsPlain(t *testing.T) {
 	f := machine("root")
 	f.Label, f.Container = "evil\x1b]0;title\a", "\x1b[2J"
 	var text bytes.Buffer
 	report := Examine(f, "v1")
-	if err := report.WriteText(&text, false); err != nil {
+	if err := report.WriteText(&text, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(text.String(), "\x1b") {

@@ -33,12 +33,19 @@ type text struct {
 	*bufio.Writer
 	checks []Result
 	color  bool
+	width  int // in characters
 }
 
-// WriteText writes r as text, colored if color is set. Shell commands are on lines
-// of their own, and are not wrapped.
-func (r *Report) WriteText(w io.Writer, color bool) error {
-	t := text{bufio.NewWriter(w), r.Checks, color}
+// maxWidth is the maximum width of the text. Longer lines are hard to read.
+const maxWidth = 100
+
+// WriteText writes r as text, colored if color is set, for a terminal with the given number of
+// columns, or with 0 for none. Shell commands are on lines of their own, and are not wrapped.
+func (r *Report) WriteText(w io.Writer, color bool, columns int) error {
+	t := text{bufio.NewWriter(w), r.Checks, color, maxWidth}
+	if columns > 0 {
+		t.width = min(columns, maxWidth)
+	}
 	fmt.Fprintf(t, "fulgur %s on Linux %s %s\n", r.Version, r.Release, r.Machine)
 	group := ""
 	for _, result := range r.Checks {
@@ -120,7 +127,8 @@ func (p *Problem) about() string {
 
 // line writes a line of three columns.
 func (t *text) line(state, color, title, value string) {
-	fmt.Fprintf(t, "  %s%-*s %s\n", t.state(color, state, stateWidth), titleWidth, title, plain.Terminal(value))
+	begin := fmt.Sprintf("  %s%-*s ", t.state(color, state, stateWidth), titleWidth, title)
+	t.hanging(begin, 2+stateWidth+titleWidth+1, value)
 }
 
 // wrapped writes a sentence below the second column.
@@ -129,11 +137,10 @@ func (t *text) wrapped(s string) { t.hanging(strings.Repeat(" ", 2+stateWidth+2)
 // hanging writes line followed by s, wrapped with continuation lines indented to a
 // column.
 func (t *text) hanging(line string, column int, s string) {
-	const width = 100
 	used := column
 	for word := range strings.FieldsSeq(s) {
 		word = plain.Terminal(word)
-		if used+len(word) > width && used > column {
+		if used+len(word) > t.width && used > column {
 			fmt.Fprintln(t, strings.TrimRight(line, " "))
 			line, used = strings.Repeat(" ", column), column
 		}

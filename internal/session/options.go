@@ -105,6 +105,9 @@ type Options struct {
 	Inverted bool
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
+	// Largest is the maximum number of stacks in text on Stdout, 0 for all. On a terminal,
+	// thousands of stacks would hide those with the largest values.
+	Largest int
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
@@ -188,7 +191,12 @@ func (o *Options) allValues() bool {
 
 // output returns the options for writing the profile.
 func (o *Options) output() output.Options {
+	largest := o.Largest
+	if !output.IsStdout(o.Output) {
+		largest = 0
+	}
 	return output.Options{
+		Largest:  largest,
 		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted, Width: o.Width,
 		System: o.Target.Scope == target.System, Source: o.Source, Resource: o.Resource,
 	}

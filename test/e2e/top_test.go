@@ -30,7 +30,8 @@ type console struct {
 	out     []byte // the program's output
 	pressed int    // its length when keys were pressed
 
-	before unix.Termios // the terminal's modes before the program started
+	before unix.Termios  // the terminal's modes before the program started
+	closed chan struct{} // when all output was read
 }
 
 // onTerminal starts fulgur on a terminal of the given size.
@@ -62,7 +63,7 @@ func startOn(t *testing.T, columns, lines uint16, cmd *exec.Cmd) *console {
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: lines}); err != nil {
 		t.Fatal(err)
 	}
-	c := &console{t: t, cmd: cmd, ptmx: ptmx, tty: tty}
+	c := &console{t: t, cmd: cmd, ptmx: ptmx, tty: tty, closed: make(chan struct{})}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
 	if c.cmd.SysProcAttr == nil {
 		c.cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -73,6 +74,7 @@ func startOn(t *testing.T, columns, lines uint16, cmd *exec.Cmd) *console {
 		t.Fatal(err)
 	}
 	go func() {
+		defer close(c.closed)
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := ptmx.Read(buf)
@@ -92,6 +94,16 @@ func (c *console) written() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.out)
+}
+
+// drained returns the whole output of a program that has exited.
+func (c *console) drained() string {
+	c.t.Helper()
+	if err := c.tty.Close(); err != nil { // the last one: reads fail after the rest
+		c.t.Fatal(err)
+	}
+	<-c.closed
+	return c.written()
 }
 
 // ended waits for the end of the summary, and returns the whole output.

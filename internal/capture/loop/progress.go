@@ -27,7 +27,8 @@ func (p *ProgressLine) show(m Measurement) {
 	if err != nil {
 		return // the run reports the error
 	}
-	fmt.Fprintf(p.Out, "\r%s\x1b[K", line)
+	// A line that wraps could not be overwritten: the terminal cuts it.
+	fmt.Fprintf(p.Out, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line)
 }
 
 // clear removes the line.
@@ -37,17 +38,17 @@ func (p *ProgressLine) clear() {
 	}
 }
 
-// Describe returns the progress line: the target, the counts, the time, and how to
-// end.
+// Describe returns the progress line: the time, the counts, how to end, and the target, which
+// comes last because it can be long.
 func (l *Loop) Describe(counts string) string {
 	elapsed := time.Since(l.Start).Truncate(100 * time.Millisecond)
-	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(l.Target.String()), elapsed.Seconds())
+	line := fmt.Sprintf("%.1f s", elapsed.Seconds())
 	if l.Limit > 0 {
 		line += fmt.Sprintf(" of %.1f s", l.Limit.Seconds())
 	}
 	line += ", " + counts
 	if l.Limit == 0 {
-		line += " (Ctrl-C to stop)"
+		line += ", Ctrl-C to stop"
 	}
-	return line
+	return line + " (" + plain.Terminal(l.Target.String()) + ")"
 }

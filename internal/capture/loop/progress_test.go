@@ -21,12 +21,12 @@ func TestProgressLine(t *testing.T) {
 	}
 	line.show(new(fake))
 	line.show(new(fake)) // too soon
-	if got := out.String(); got != "\rso far\x1b[K" {
+	if got := out.String(); got != "\r\x1b[K\x1b[?7lso far\x1b[?7h" {
 		t.Errorf("got %q, want the line once", got)
 	}
 	line.shown = line.shown.Add(-time.Second)
 	line.show(new(fake))
-	if got := out.String(); got != strings.Repeat("\rso far\x1b[K", 2) {
+	if got := out.String(); got != strings.Repeat("\r\x1b[K\x1b[?7lso far\x1b[?7h", 2) {
 		t.Errorf("got %q after a second, want the line twice", got)
 	}
 	out.Reset()
@@ -45,11 +45,11 @@ func TestProgressLine(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	l := &Loop{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Start: time.Now().Add(-3 * time.Second)}
-	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C to stop\)$`).MatchString(got) {
+	if got := l.Describe("9 samples"); !regexp.MustCompile(`^[1-9][0-9]*\.[0-9] s, 9 samples, Ctrl-C to stop \(pid 7\)$`).MatchString(got) {
 		t.Errorf("without a limit: got %q, want the time, samples and key", got)
 	}
 	l.Limit = 10 * time.Second
-	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s of 10\.0 s, 9 samples$`).MatchString(got) {
+	if got := l.Describe("9 samples"); !regexp.MustCompile(`^[1-9][0-9]*\.[0-9] s of 10\.0 s, 9 samples \(pid 7\)$`).MatchString(got) {
 		t.Errorf("with a limit: got %q, want both times and samples", got)
 	}
 }

@@ -22,10 +22,13 @@ func IsURL(path string) bool {
 	return strings.HasPrefix(path, "http://") || strings.HasPrefix(path, "https://")
 }
 
+// IsStdout reports whether path stands for the standard output of [Create].
+func IsStdout(path string) bool { return path == "" || path == "-" }
+
 // IsStream reports whether output to path cannot be undone: path is a standard stream or
 // a URL, or exists and is not a regular file.
 func IsStream(path string) bool {
-	if IsURL(path) || path == "" || path == "-" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
+	if IsURL(path) || IsStdout(path) || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
 		return true
 	}
 	info, err := os.Stat(path)

@@ -44,6 +44,8 @@ type ConvertOptions struct {
 	Inverted bool
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
+	// Largest is the maximum number of stacks in text on Stdout, 0 for all.
+	Largest int
 	// ShortNames writes the short names of functions.
 	ShortNames bool
 	// EmbedSources embeds the source files found on this machine in a
@@ -116,6 +118,9 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, Width: o.Width, ShortNames: o.ShortNames, Resource: o.Resource}
+	if output.IsStdout(o.Output) {
+		opts.Largest = o.Largest
+	}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/profile/report"
 )
@@ -24,6 +26,8 @@ type ReportOptions struct {
 	Output string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
+	// Columns is the width of Stdout's terminal, to which text is wrapped; 0 if it is none.
+	Columns int
 	// Quiet suppresses warnings.
 	Quiet bool
 }
@@ -46,6 +50,9 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	r := report.New(p, value, o.Functions)
 	write := r.WriteText
+	if output.IsStdout(o.Output) && o.Columns > 0 {
+		write = func(w io.Writer) error { return wrapped(w, r, o.Columns) }
+	}
 	switch o.Format {
 	case "md":
 		write = r.WriteMarkdown
@@ -56,4 +63,14 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()
+}
+
+// wrapped writes a report to a terminal with the given number of columns.
+func wrapped(w io.Writer, r *report.Report, columns int) error {
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, plain.Wrap(text.String(), columns))
+	return err
 }

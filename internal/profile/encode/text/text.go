@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
 )
@@ -26,14 +27,18 @@ type Options struct {
 	Delimited bool
 	// Value is the index of the value to print in [profile.Profile.ValueTypes].
 	Value int
+	// Largest is the maximum number of stacks. Only those with the largest values are
+	// written, and a last line counts the others. 0 means all.
+	Largest int
 }
 
 // Write writes the stacks of p to w in the format of `profile` of the BPF Compiler
 // Collection (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
 // the frames with the leaf first, a dash with the task's name and process ID, and the
 // value. Stacks whose value is 0 are left out. The largest value comes last, where it is
-// visible when the output scrolls. Values that are not counts have their unit. The file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
-// function, both as in perf: "parse http.cc:52 (inlined)".
+// visible when the output scrolls. Values that are not counts have their unit. The file and line
+// of a frame follow its name, if known, and "(inlined)" marks an inlined function, both as in
+// perf: "parse http.cc:52 (inlined)".
 //
 // A line in brackets after the root marks a user stack that was truncated, so that its root
 // is missing. The thread and the CPU follow the process ID in profiles by thread and CPU.
@@ -46,6 +51,10 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	slices.SortStableFunc(samples, func(a, b profile.Sample) int {
 		return cmp.Compare(a.Values[o.Value], b.Values[o.Value])
 	})
+	omitted := samples[:0:0]
+	if n := len(samples) - o.Largest; o.Largest > 0 && n > 0 {
+		omitted, samples = samples[:n], samples[n:]
+	}
 	names := frameNames(p, o)
 	out := bufio.NewWriter(w)
 	unit, amount := profile.PrintedUnit(p.ValueTypes[o.Value].Unit)
@@ -74,10 +83,27 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			return fmt.Errorf("write stacks as text: %w", err)
 		}
 	}
+	if _, err := out.WriteString(omittedLine(p, omitted, o.Value)); err != nil {
+		return fmt.Errorf("write stacks as text: %w", err)
+	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write stacks as text: %w", err)
 	}
 	return nil
+}
+
+// omittedLine counts stacks that are not shown, and says how to get them. It is empty if there
+// are none.
+func omittedLine(p *profile.Profile, omitted []profile.Sample, value int) string {
+	if len(omitted) == 0 {
+		return ""
+	}
+	sum := int64(0)
+	for _, s := range omitted {
+		sum += s.Values[value]
+	}
+	return fmt.Sprintf("%s, with %.1f %% of the total, not shown on a terminal: write all to a file with %s, or pipe them into less\n\n",
+		plain.Count(uint64(len(omitted)), "smaller stack"), percent(sum, p.Total(value)), usage.Output)
 }
 
 // frameNames returns the displayed name of each frame.
