@@ -99,7 +99,8 @@ func TestReport(t *testing.T) {
 func TestReportFits(t *testing.T) {
 	const columns = 60
 	var text strings.Builder
-	if err := Examine(machine("a virtual machine"), "v1").WriteText(&text, false, columns); err != nil {
+	report := Examine(machine("a virtual machine"), "v1")
+	if err := report.WriteText(&text, false, columns); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(text.String()) {

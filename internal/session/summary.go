@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +22,20 @@ import (
 // hottestFunctions is the number of functions in the summary.
 const hottestFunctions = 10
 
+// listsReasons are the commands whose [source.Subject.Notes] have a table of the notes at the
+// ends of stacks: events, locks, files.
+var listsReasons = []doctor.Command{doctor.Count, doctor.Latency, doctor.Locks, doctor.Faults}
+
 // summary returns the closing summary of a whole run: samples, or why there are
 // none, hottest functions and losses.
 func (r *run) summary(w Window) (string, error) {
 	var b strings.Builder
 	p := w.Profile
-	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns, All: r.subject.Command() == doctor.Record}); err != nil {
+	command := r.subject.Command()
+	if err := text.Summary(&b, p, text.SummaryOptions{
+		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns,
+		All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),
+	}); err != nil {
 		return "", err
 	}
 	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
@@ -63,6 +72,9 @@ func (r *run) conclude(text string, hints []string, written string) error {
 	}
 	if len(hints) > 0 {
 		b.WriteByte('\n')
+	}
+	for len(hints) > 0 && hints[len(hints)-1] == "" {
+		hints = hints[:len(hints)-1] // the end of a table
 	}
 	for _, line := range hints {
 		fmt.Fprintf(&b, "%s\n", strings.TrimRight("  "+line, " "))

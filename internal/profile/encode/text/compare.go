@@ -63,11 +63,15 @@ func amountsOf(unit string) scale {
 	return scale{1, unit, 0}
 }
 
-// amountsUpTo returns the scale for amounts up to the largest: short times are not 0.0 ms.
-func amountsUpTo(unit string, largest int64) scale {
+// amountsFrom returns the scale for amounts from the smallest that is not 0 to the largest:
+// short times are not 0.0 ms.
+func amountsFrom(unit string, smallest, largest int64) scale {
 	const ms = 1_000_000
-	if unit == "nanoseconds" && largest < ms {
+	switch {
+	case unit == "nanoseconds" && largest < ms:
 		return scale{1e-3, "µs", 1}
+	case unit == "nanoseconds" && smallest < ms/10:
+		return scale{1e-6, "ms", 3}
 	}
 	return amountsOf(unit)
 }

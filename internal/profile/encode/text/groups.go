@@ -3,6 +3,7 @@ package text
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -49,11 +50,14 @@ func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string 
 		table[0] = append(table[0], t.Type)
 	}
 	for j, t := range types {
-		largest := int64(0)
+		smallest, largest := int64(math.MaxInt64), int64(0)
 		for _, g := range groups {
 			largest = max(largest, g.Values[j])
+			if g.Values[j] > 0 {
+				smallest = min(smallest, g.Values[j])
+			}
 		}
-		amounts := amountsUpTo(t.Unit, largest)
+		amounts := amountsFrom(t.Unit, smallest, largest)
 		for i, g := range groups {
 			table[i+1] = append(table[i+1], amounts.text(g.Values[j]))
 		}

@@ -39,6 +39,10 @@ requests    bytes  latency  path
 	if got, want := Groups(types, short, GroupOptions{By: "file", Value: 2, Rows: 2})[2], "0.1 µs"; !strings.Contains(got, want) {
 		t.Errorf("short times: got %q, want %q", got, want)
 	}
+	mixed := []Group{{"/a", []int64{1, 0, 999_999_999}}, {"/b", []int64{1, 0, 12_345}}}
+	if got, want := Groups(types, mixed, GroupOptions{By: "file", Value: 2, Rows: 2})[2], " 0.012 ms"; !strings.Contains(got, want) {
+		t.Errorf("short and long times: got %q, want %q", got, want)
+	}
 	if groups[0].Name != "/a" || len(groups) != 4 {
 		t.Errorf("got modified input %+v, want it unchanged", groups)
 	}

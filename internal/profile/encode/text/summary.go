@@ -29,6 +29,9 @@ type SummaryOptions struct {
 	// All shows the totals of all values, rather than of the first and the ranking value.
 	// A profile with events of different kinds shows them anyway.
 	All bool
+	// NoReasons leaves out the table of the notes at the ends of stacks, for a summary that
+	// has a better one.
+	NoReasons bool
 }
 
 // Summary writes a few lines about p to w for the end of a run: the totals, the losses by
@@ -60,6 +63,9 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
 	if len(h.Programs) > 0 {
 		writeTable(&out, "inner", h.Programs, total, o.Columns)
+		if o.NoReasons {
+			h.Reasons = nil
+		}
 		writeReasons(&out, h.Reasons, total, o.Columns)
 	} else {
 		writeTable(&out, "self", h.Functions, total, o.Columns)

@@ -29,6 +29,7 @@ func TestWrite(t *testing.T) {
 		{"symbols-annotate.txt", encodetest.Symbols(), Options{Annotate: true}},
 		{"hostile.txt", encodetest.Hostile(), Options{}},
 		{"empty.txt", encodetest.Empty(), Options{}},
+		{"typical-largest.txt", encodetest.Typical(), Options{Largest: 2}},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			var out bytes.Buffer
