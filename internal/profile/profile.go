@@ -189,8 +189,8 @@ const (
 	EndUnsupported
 	// EndNotGrowing: the caller's frame would not be above its callee's.
 	EndNotGrowing
-	// EndNotReady: the process's unwind tables were not loaded yet, so frame pointers
-	// were used.
+	// EndNotReady: unwind tables of the process were not loaded yet, so frame pointers
+	// were used, or the stack ends in code that the process had just mapped.
 	EndNotReady
 	// EndEvicted: the unwind table of the last frame's code was no longer loaded.
 	EndEvicted

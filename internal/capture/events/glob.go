@@ -36,6 +36,7 @@ const nearestNames = 3
 // nearest collects the names that are most similar to a wrong one.
 type nearest struct {
 	to    string
+	part  string // of it, which similar names may end in; "" for none
 	best  []candidate
 	tried int
 }
@@ -60,6 +61,9 @@ func (n *nearest) add(name string) {
 	d := distance(n.to, name, limit)
 	// A name that contains it counts like a name with one different letter.
 	if len(n.to) >= 4 && strings.Contains(name, n.to) {
+		d = min(d, 1)
+	}
+	if len(n.part) >= 4 && strings.HasSuffix(name, n.part) {
 		d = min(d, 1)
 	}
 	if d > limit {

@@ -277,7 +277,7 @@ func (r *Resolver) tracepoints(p *Probe, q Query) error {
 		return fmt.Errorf("%s: %w", p.Event, err)
 	}
 	wanted := p.Event.Group + ":" + p.Event.Name
-	similar, isGlob := &nearest{to: wanted}, IsGlob(wanted)
+	similar, isGlob := &nearest{to: wanted, part: p.Event.Name}, IsGlob(wanted)
 	for _, name := range names {
 		if !Match(wanted, name) {
 			similar.add(name)

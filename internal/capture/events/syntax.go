@@ -100,7 +100,7 @@ func Parse(s string) (Event, error) {
 	if found && strings.Contains(rest, ":") {
 		return Event{}, fmt.Errorf("event %q: %q is not a kind of event; the kinds are %s", s, word, strings.Join(kinds[:], ", "))
 	}
-	return Event{}, fmt.Errorf("event %q: the forms are %s, or GROUP:NAME for tracepoints", s, strings.Join([]string{
+	return Event{}, fmt.Errorf("event %q: the forms are %s, or GROUP:NAME for tracepoints; the system call NAME is syscalls:sys_enter_NAME", s, strings.Join([]string{
 		forms[Tracepoint], forms[Kprobe], forms[Kretprobe], forms[Uprobe], forms[Uretprobe], forms[USDT],
 	}, ", "))
 }

@@ -72,6 +72,13 @@ func TestNearest(t *testing.T) {
 	if got := n.String(); !strings.HasPrefix(got, "; did you mean vfs_read") || strings.Contains(got, "do_exit") {
 		t.Errorf("got %q, want vfs_read first, and no do_exit", got)
 	}
+	n = nearest{to: "syscalls:openat", part: "openat"}
+	for _, name := range []string{"syscalls:sys_enter_open", "syscalls:sys_enter_openat", "syscalls:sys_enter_openat2"} {
+		n.add(name)
+	}
+	if got, want := n.String(), "; did you mean syscalls:sys_enter_openat?"; got != want {
+		t.Errorf("a part of a name: got %q, want %q", got, want)
+	}
 	if got := (&nearest{to: "x"}).String(); got != "" {
 		t.Errorf("got %q, want none", got)
 	}

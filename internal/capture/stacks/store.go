@@ -470,7 +470,20 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 	}
 	if trace.UserEnd == bpf.EndNoMapping {
 		trace.Broken = false // the kernel's walk detects this itself
+		if s.endsInFile(pid, r.Time) {
+			// Code that was just mapped: the kernel did not know the mapping yet.
+			trace.UserEnd = bpf.EndNotReady
+		}
 	}
+}
+
+// endsInFile reports whether the outermost frame in s.words is native code of a file.
+func (s *Store) endsInFile(pid int, time uint64) bool {
+	last := len(s.words) - 1
+	if last < 0 || s.words[last].ofRuntime() {
+		return false
+	}
+	return s.resolver.Resolve(pid, s.words[last].frame(last).Call(), time).Kind == process.KindFile
 }
 
 // addKernel adds kernel frames to a trace, until it is cut.

@@ -105,6 +105,20 @@ func TestStoreAddEnds(t *testing.T) {
 	}
 }
 
+// A stack that ends in code of a file which the kernel's walk did not know ends there because
+// the code was just mapped.
+func TestStoreAddJustMapped(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	r := record(1, nil, []uint64{0x100})
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndNoMapping)
+	if err := s.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	if trace, _ := s.Trace(1); trace.UserEnd != bpf.EndNotReady {
+		t.Errorf("got end %v, want %v", trace.UserEnd, bpf.EndNotReady)
+	}
+}
+
 // A placeholder stands for a user stack that the kernel could not read. The kernel's half
 // is above it.
 func TestStoreAddUnseen(t *testing.T) {

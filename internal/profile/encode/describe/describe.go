@@ -26,7 +26,9 @@ func Run(m profile.Meta) string {
 			if m.RequestedFrequency > 0 {
 				event += fmt.Sprintf(" (lowered from %d Hz)", m.RequestedFrequency)
 			}
-		case m.Period > 0:
+		case m.Event == "allocations" && m.Period > 0:
+			event += ", a sample every " + Quantity(int64(m.Period), "bytes")
+		case m.Period > 1:
 			event += fmt.Sprintf(" every %d", m.Period)
 		}
 		parts = append(parts, event)

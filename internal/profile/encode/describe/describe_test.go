@@ -33,6 +33,8 @@ func TestRun(t *testing.T) {
 		{encodetest.Typical().Meta, "whole system, cpu-clock at 99 Hz, 10s"},
 		{profile.Meta{Event: "cpu-clock", Frequency: 9, RequestedFrequency: 19}, "cpu-clock at 9 Hz (lowered from 19 Hz)"},
 		{profile.Meta{Scope: "pid 42", Event: "cycles", Period: 1000003}, "pid 42, cycles every 1000003"},
+		{profile.Meta{Event: "page-faults", Period: 1}, "page-faults"},
+		{profile.Meta{Event: "allocations", Period: 512 << 10}, "allocations, a sample every 512.0 KiB"},
 		{profile.Meta{Duration: 1234567890 * time.Nanosecond}, "1.23s"},
 		{profile.Meta{Duration: 1234567 * time.Nanosecond}, "1ms"},
 		{profile.Meta{Scope: "a\nb"}, `a\nb`},

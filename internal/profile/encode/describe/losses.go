@@ -57,7 +57,7 @@ func (r remedy) String() string { return fmt.Sprintf(r.format, r.options...) }
 
 // maxDepth is the remedy for stacks that were truncated at the depth limit. fulgur and,
 // unless the sysctl was changed, the kernel walk at most 127 frames.
-var maxDepth = do("raise %s and sysctl kernel.perf_event_max_stack (at most 127)", usage.MaxDepth)
+var maxDepth = do("if %s or sysctl kernel.perf_event_max_stack is below 127, the maximum, raise it", usage.MaxDepth)
 
 // Losses returns the causes whose count in l is not zero, the gravest first. What was lost is
 // called by the given noun.
@@ -134,8 +134,8 @@ var causes = [profile.NumLosses]cause{
 		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken, Noun{}},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
 		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
-	profile.LossNotReady: {"user stack by frame pointers", "user stacks by frame pointers",
-		"unwind tables were not loaded yet", remedy{}, profile.EndNotReady, Noun{}},
+	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
+		"not loaded yet; frame pointers may not reach the root", remedy{}, profile.EndNotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
 		"unwind table was evicted", do("raise %s", usage.UnwindMemory), profile.EndEvicted, Noun{}},
 	profile.LossNoTable: {"user stack truncated", "user stacks truncated",
