@@ -282,8 +282,10 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	began := time.Now()
 	elf.Search(ctx, n.finder, root, file.Path)
 	err = n.lookUpELF(id, elf, frames)
-	slog.Debug("symbols", "file", file.Path, "root", root, "buildID", elf.BuildID(), "symbols", elf.HasSymbols(),
-		"addresses", len(frames), "took", time.Since(began), "search", errors.Join(elf.SearchProblems()...), "error", err)
+	if slog.Default().Enabled(ctx, slog.LevelDebug) { // the reasons need the debug information, which is expensive to open
+		slog.Debug("symbols", "file", file.Path, "root", root, "buildID", elf.BuildID(), "symbols", elf.HasSymbols(),
+			"addresses", len(frames), "took", time.Since(began), "search", errors.Join(elf.SearchProblems()...), "error", err)
+	}
 	if !elf.HasSymbols() {
 		n.stripped[id] = &stripped{
 			Stripped: debugfile.Stripped{Root: root, Path: file.Path, BuildID: elf.BuildID()},
