@@ -39,23 +39,32 @@ type reading struct {
 	at       time.Time
 	self     time.Duration // user and system time
 	bpf      procfs.BPF
-	measured bool   // whether bpf.RunTime grows
-	switches uint64 // of threads, on the whole machine
+	bpfAt    time.Time // of bpf
+	measured bool      // whether bpf.RunTime grows
+	switches uint64    // of threads, on the whole machine
 	resident uint64
 }
 
 // newGovernor returns a governor that has full credit, and spends it from the start of the
 // process on.
 func newGovernor(b Budget) *governor {
-	limitHeap(b.Memory, read(session.RecordOptions{NoOffCPU: true}))
+	limitHeap(b.Memory, read(session.RecordOptions{NoOffCPU: true}, reading{}))
 	return &governor{state: state{credit: maxCredit}, before: reading{at: time.Now()}}
 }
 
+// readBPFEvery is the time between two readings of the memory of BPF programs and maps, which
+// take a few system calls for each open file.
+const readBPFEvery = time.Minute
+
 // read measures the agent's use of CPU time and memory. Values that cannot be read stay 0.
-// Only off-CPU time needs the number of switches.
-func read(o session.RecordOptions) reading {
-	r := reading{at: time.Now(), self: ownTime(), measured: procfs.BPFStatistics()}
-	r.bpf, _ = procfs.Self.BPF()
+// Only off-CPU time needs the number of switches. The memory of BPF programs and maps may be
+// that of the reading before.
+func read(o session.RecordOptions, before reading) reading {
+	r := reading{at: time.Now(), self: ownTime(), measured: procfs.BPFStatistics(), bpf: before.bpf, bpfAt: before.bpfAt}
+	if r.measured || r.at.Sub(r.bpfAt) >= readBPFEvery {
+		r.bpf, _ = procfs.Self.BPF()
+		r.bpfAt = r.at
+	}
 	if !o.NoOffCPU {
 		r.switches, _ = procfs.ContextSwitches()
 	}
@@ -105,9 +114,9 @@ func (g *governor) decide(o Options, samples uint64) (news string) {
 	if online, err := perfevent.OnlineCPUs(); err == nil {
 		cpus = len(online)
 	}
-	now := read(o.Measure)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	now := read(o.Measure, g.before)
 	used := now.since(g.before, cpus, samples)
 	old := g.state
 	g.state, g.before, g.share = old.next(o.Budget, o.Measure.Frequency, used), now, used.cpu

@@ -34,6 +34,21 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// The memory of BPF programs and maps is read again only after a while.
+func TestReadBPF(t *testing.T) {
+	none := session.RecordOptions{NoOffCPU: true}
+	known := procfs.BPF{Memory: 1<<50 + 1}
+	if procfs.BPFStatistics() {
+		t.Log("the kernel measures BPF programs, so that each reading counts")
+	} else if got := read(none, reading{bpf: known, bpfAt: time.Now()}); got.bpf != known {
+		t.Errorf("right after a reading: got %+v, want the same as then", got.bpf)
+	}
+	began := time.Now()
+	if got := read(none, reading{bpf: known, bpfAt: began.Add(-readBPFEvery)}); got.bpf == known || got.bpfAt.Before(began) {
+		t.Errorf("later: got %+v as of %s, want a new reading", got.bpf, got.bpfAt)
+	}
+}
+
 // TestDescribe describes changes only.
 func TestDescribe(t *testing.T) {
 	o := Options{Budget: Budget{CPU: 0.01, Memory: 128 << 20}, Measure: session.RecordOptions{Frequency: 19}}
