@@ -26,6 +26,9 @@ func Readlink(id int, elements ...string) (string, error) {
 	return capability.With(inspect, func() (string, error) { return os.Readlink(Path(id, elements...)) })
 }
 
+// Threads returns the IDs of the threads of the process t.
+func (t Task) Threads() ([]int, error) { return numbers(string(t) + "/task") }
+
 // Threads returns the IDs of the threads of process pid.
 func Threads(pid int) ([]int, error) { return numbers(Path(pid, "task")) }
 

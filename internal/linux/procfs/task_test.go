@@ -1,8 +1,10 @@
 package procfs
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,6 +34,25 @@ func TestThread(t *testing.T) {
 	}
 	if pids, err := Processes(); err != nil || !slices.Contains(pids, pid) {
 		t.Errorf("got processes %v, %v, want %d among them", pids, err, pid)
+	}
+}
+
+// readFile reads files of any length, and fails like os.ReadFile.
+func TestReadFile(t *testing.T) {
+	for _, size := range []int{0, 1, 1023, 1024, 1025, 100_000} {
+		path, want := filepath.Join(t.TempDir(), "file"), bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: got %d bytes, %v, want the contents", size, len(got), err)
+		}
+	}
+	for _, path := range []string{"/proc/self/none", t.TempDir()} {
+		_, want := os.ReadFile(path)
+		if _, err := readFile(path); err == nil || err.Error() != want.Error() {
+			t.Errorf("%s: got error %v, want %v", path, err, want)
+		}
 	}
 }
 
