@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -19,6 +20,7 @@ type Snapshots struct {
 	// is set from the first snapshot on.
 	spec  *ebpf.CollectionSpec
 	later *probe.Later
+	back  *bpf.Snapshot // the last one handed back, nil before the first
 }
 
 // LoadWithSnapshots is [probe.Load] without [bpf.ProgSnapshotAgain], which walks the
@@ -55,7 +57,11 @@ func (s *Snapshots) Rewalk(sn stacks.Snapshot, layout uint64) error {
 	if err := s.finishLoading(); err != nil {
 		return err
 	}
-	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
+	if s.back == nil {
+		s.back = new(bpf.Snapshot)
+	}
+	sn.Fill(s.back, layout)
+	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), unsafe.Pointer(s.back)); err != nil {
 		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
 	}
 	if _, err := s.Programs[bpf.ProgSnapshotAgain].Run(&ebpf.RunOptions{}); err != nil {

@@ -41,12 +41,9 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	return Snapshot{PID: int(head.Pid), Image: r.Image, Time: head.Time, raw: bytes.Clone(record[:size])}, err
 }
 
-// Bytes returns the record for the kernel side, which unwinds it by a layout of the
-// process, or by frame pointers if layout is 0.
-func (s Snapshot) Bytes(layout uint64) []byte {
-	whole := new(bpf.Snapshot)
-	b := unsafe.Slice((*byte)(unsafe.Pointer(whole)), unsafe.Sizeof(*whole))
-	copy(b, s.raw)
-	whole.Layout = layout
-	return b
+// Fill fills to with the record for the kernel side, which unwinds it by a layout of the
+// process, or by frame pointers if layout is 0. The unused part of the copy keeps its contents.
+func (s Snapshot) Fill(to *bpf.Snapshot, layout uint64) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), s.raw)
+	to.Layout = layout
 }
