@@ -13,7 +13,9 @@ import (
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/timerslack"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/text"
@@ -117,11 +119,20 @@ func (w *windows) frequency() uint64 {
 
 func (w *windows) close() error { return errors.Join(w.known.Close(), w.run.close()) }
 
+// slack is how late polls may be. The shortest time between two of them is ten times as long,
+// except right after the launch of a command.
+const slack = time.Millisecond
+
 func (w *windows) Enable() error {
 	w.begin = w.Start
 	w.next = w.begin.Add(w.every)
 	if err := w.limit(); err != nil {
 		return err
+	}
+	if w.options.Target.Scope != target.Command {
+		if err := timerslack.Set(slack); err != nil {
+			return err
+		}
 	}
 	return w.run.Enable()
 }
