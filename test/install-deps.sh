@@ -48,7 +48,7 @@ test      /usr/lib/llvm-16/bin/perf2bolt  bolt-16
 vm        qemu-system-x86_64              qemu-system-x86
 arm64     qemu-system-aarch64             qemu-system-arm
 arm64     aarch64-linux-gnu-gcc-12        gcc-12-aarch64-linux-gnu
-arm64     aarch64-linux-gnu-g++-12     g++-12-aarch64-linux-gnu
+arm64     aarch64-linux-gnu-g++-12        g++-12-aarch64-linux-gnu
 arm64     /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
 symbols   g++                             g++
 symbols   clang++-19                      clang-19
