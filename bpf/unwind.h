@@ -264,9 +264,11 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 		frames = unwind_loop(s->index, true);
 	}
 	rec->user_end = w->end;
-	if (runtime_present(s) && s->runtime.words) {
-		runtime_rest(s->index, frames);
-		if (s->runtime.end)
+	if (runtime_present(s)) {
+		if (s->runtime.words)
+			runtime_rest(s->index, frames);
+		/* Native frames that end early tell more. */
+		if (s->runtime.end && (w->end == END_COMPLETE || w->end == END_FRAME_POINTER))
 			rec->user_end = s->runtime.end;
 	}
 	/* The merge advanced w->first by the words of the runtime's frames. */
