@@ -60,6 +60,9 @@ struct {
 
 const volatile u32 ring_count = 1; /* entries of rings */
 
+/* The event records branches in the kernel, which kernel threads run, too. */
+const volatile bool kernel_branches = false;
+
 /* Half of a ring's size in bytes: the fill level that wakes the reader. */
 const volatile u64 ring_wakeup = 128 * 1024;
 
@@ -95,7 +98,7 @@ int branch(struct bpf_perf_event_data *ctx)
 	stat_add(STAT_RUNS, 1);
 	stat_add(STAT_PERIODS, ctx->sample_period);
 	/* Leftover branches of other tasks would be attributed to this one. */
-	if (task_flags(task) & PF_KTHREAD)
+	if (!kernel_branches && task_flags(task) & PF_KTHREAD)
 		return 0;
 	if (!target_has(task))
 		return 0;

@@ -32,6 +32,7 @@ const (
 	BranchProgBranch          = "branch"
 	BranchProgTargetFork      = "target_fork"
 	BranchProgTargetFree      = "target_free"
+	BranchVarKernelBranches   = "kernel_branches"
 	BranchVarRingCount        = "ring_count"
 	BranchVarRingWakeup       = "ring_wakeup"
 	BranchVarTarget           = "target"
@@ -101,6 +102,7 @@ type BranchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BranchVariableSpecs struct {
+	KernelBranches   *ebpf.VariableSpec `ebpf:"kernel_branches"`
 	RingCount        *ebpf.VariableSpec `ebpf:"ring_count"`
 	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	Target           *ebpf.VariableSpec `ebpf:"target"`
@@ -149,6 +151,7 @@ func (m *BranchMaps) Close() error {
 //
 // It can be passed to LoadBranchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BranchVariables struct {
+	KernelBranches   *ebpf.Variable `ebpf:"kernel_branches"`
 	RingCount        *ebpf.Variable `ebpf:"ring_count"`
 	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
 	Target           *ebpf.Variable `ebpf:"target"`

@@ -11,6 +11,8 @@ import (
 type autofdoCommand struct {
 	branchFlags
 
+	Kernel bool `group:"what" help:"Profile the running kernel, in all processes or those of -p. Its vmlinux with debug information is --binary, or found by build ID. Needs a processor with branch records."`
+
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Format string `enum:"text,extbinary" default:"extbinary" placeholder:"NAME" group:"output" help:"Format of the profile: extbinary, the default, or text. clang reads both."`
 	branchReportFlags
@@ -42,6 +44,9 @@ Examples:
     # a command
     sudo fulgur autofdo -o server.prof -- ./server --benchmark
 
+    # the running kernel, for make LLVM=1 CLANG_AUTOFDO_PROFILE=kernel.prof
+    sudo fulgur autofdo --kernel -o kernel.prof 60
+
     # branches recorded by perf, or by fulgur bolt
     fulgur convert --binary ./server -o server.prof perf.data
     fulgur convert --binary ./server -o server.prof server.preagg
@@ -62,6 +67,7 @@ func (c *autofdoCommand) options() (boltprofile.Options, error) {
 		return o, err
 	}
 	c.add(&o)
+	o.Kernel = c.Kernel
 	o.Samples, o.Output = sampleprof.Format(c.Format), c.Output
 	return o, nil
 }

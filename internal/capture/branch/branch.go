@@ -19,7 +19,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/bolt"
@@ -36,6 +35,8 @@ type Options struct {
 	// the open cgroup v2 directory.
 	Scope  target.Scope
 	Cgroup int
+	// Kernel also samples kernel threads, for events in the kernel.
+	Kernel bool
 	// RingSize is the size in bytes of each CPU's ring, rounded up to a power of
 	// two; 0 means the default.
 	RingSize uint32
@@ -85,9 +86,10 @@ func Load(o Options) (*Source, error) {
 	rings.MaxEntries = uint32(len(cpus))
 	rings.InnerMap.MaxEntries = size
 	for name, value := range map[string]any{
-		bpf.VarTarget:          sampling.TargetMode(o.Scope),
-		bpf.BranchVarRingCount: rings.MaxEntries,
-		bpf.VarRingWakeup:      uint64(size) / 2,
+		bpf.VarTarget:               sampling.TargetMode(o.Scope),
+		bpf.BranchVarRingCount:      rings.MaxEntries,
+		bpf.BranchVarKernelBranches: o.Kernel,
+		bpf.VarRingWakeup:           uint64(size) / 2,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s of the branch program: %w", name, err)
@@ -138,14 +140,11 @@ func (s *Source) Attach(t target.Target, e Event) (err error) {
 		Specs:            e.Specs,
 		Rate:             e.Rate,
 		CPUs:             t.CPUs,
-		BranchSampleType: sampleType,
+		BranchSampleType: e.sampleType(),
 		Program:          s.objects.Branch.FD(),
 	})
 	return err
 }
-
-// sampleType selects all kinds of branches in user code.
-const sampleType = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY
 
 // Enable starts sampling.
 func (s *Source) Enable() error { return s.events.Enable() }

@@ -170,7 +170,7 @@ func (h *harness) drain(t *testing.T) Stats {
 
 func choose(t *testing.T, frequency uint64) Event {
 	t.Helper()
-	e, err := Choose(frequency)
+	e, err := Choose(frequency, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,12 +235,12 @@ func TestLost(t *testing.T) {
 func TestNamed(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	for _, name := range []string{"cycles", pmu.Own + "/event=1/", pmu.Own + "//u"} {
-		if _, err := Named(name, sampling.Rate{Frequency: 100}); err != nil {
+		if _, err := Named(name, sampling.Rate{Frequency: 100}, false); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"cpu-clock", "instructions"} {
-		_, err := Named(name, sampling.Rate{Frequency: 100})
+		_, err := Named(name, sampling.Rate{Frequency: 100}, false)
 		t.Log(err)
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -252,7 +252,7 @@ func TestNamed(t *testing.T) {
 func TestNoHardware(t *testing.T) {
 	testenv.EveryKernel(t)
 	pmu.Load(t, pmu.Options{None: true})
-	_, err := Choose(1000)
+	_, err := Choose(1000, false)
 	t.Log(err)
 	if err == nil {
 		t.Error("got no error, want one")

@@ -18,23 +18,44 @@ type Event struct {
 	// Specs holds the event on each kind of core, all with one name.
 	Specs []perfevent.Spec
 	Rate  sampling.Rate
+	// Kernel records branches in the kernel, instead of those in user code.
+	Kernel bool
+}
+
+// inKernel restricts e to the kernel.
+func (e *Event) inKernel() {
+	e.Kernel = true
+	for i := range e.Specs {
+		e.Specs[i].ExcludeUser, e.Specs[i].ExcludeKernel = true, false
+	}
+}
+
+// sampleType selects all kinds of branches at the event's privilege level.
+func (e Event) sampleType() uint64 {
+	if e.Kernel {
+		return unix.PERF_SAMPLE_BRANCH_KERNEL | unix.PERF_SAMPLE_BRANCH_ANY
+	}
+	return unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY
 }
 
 // ErrNoHardware means that no PMU of this machine can record branches, or not with
 // the requested event.
 var ErrNoHardware = errors.New("no branch recording hardware")
 
-// Choose returns the best event for branch records on this machine, at about the
-// given frequency in Hz. It opens events to find out.
+// Choose returns the best event for branch records on this machine, in user code or in the
+// kernel, at about the given frequency in Hz. It opens events to find out.
 //
 // The best event counts taken branches, because then each branch has the same chance
 // to be recorded. Cycles favor branches in slow code.
-func Choose(frequency uint64) (Event, error) {
+func Choose(frequency uint64, kernel bool) (Event, error) {
 	events, err := candidates(devices, frequency)
 	if err != nil {
 		return Event{}, err
 	}
 	for _, e := range events {
+		if kernel {
+			e.inKernel()
+		}
 		err := e.probe()
 		switch {
 		case err == nil:
@@ -46,13 +67,17 @@ func Choose(frequency uint64) (Event, error) {
 	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines rarely have them; run fulgur on the host or on another machine", ErrNoHardware)
 }
 
-// Named returns the event with a name, for branch records at the given rate.
-func Named(name string, rate sampling.Rate) (Event, error) {
+// Named returns the event with a name, for branch records in user code or in the kernel, at
+// the given rate.
+func Named(name string, rate sampling.Rate, kernel bool) (Event, error) {
 	spec, err := perfevent.ParseEvent(name)
 	if err != nil {
 		return Event{}, err
 	}
 	e := Event{Specs: []perfevent.Spec{spec}, Rate: rate}
+	if kernel {
+		e.inKernel()
+	}
 	err = e.probe()
 	if unsupported(err) {
 		return e, fmt.Errorf("%w for event %s: %w", ErrNoHardware, name, err)
@@ -136,7 +161,7 @@ func (e Event) probe() error {
 		a := spec.Attr()
 		a.Disabled = true
 		a.Frequency, a.Period = e.Rate.Frequency, e.Rate.Period
-		a.BranchSampleType = sampleType
+		a.BranchSampleType = e.sampleType()
 		event, err := perfevent.Open(a, 0, -1)
 		if err == nil {
 			err = event.Close()

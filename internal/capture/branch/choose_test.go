@@ -49,7 +49,7 @@ func TestBRSPeriod(t *testing.T) {
 }
 
 func TestNamedUnknown(t *testing.T) {
-	_, err := Named("no-such-event", sampling.Rate{Frequency: 1})
+	_, err := Named("no-such-event", sampling.Rate{Frequency: 1}, false)
 	if err == nil || errors.Is(err, ErrNoHardware) {
 		t.Errorf("got error %v, want one about the name", err)
 	}

@@ -293,7 +293,7 @@ func jumpCounting() error {
 
 // branchRecords uses a rate that every kernel allows.
 func branchRecords() (string, error) {
-	event, err := branch.Choose(1)
+	event, err := branch.Choose(1, false)
 	switch {
 	case errors.Is(err, branch.ErrNoHardware):
 		return "", doctor.ErrNoBranchRecords

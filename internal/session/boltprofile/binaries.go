@@ -1,6 +1,7 @@
 package boltprofile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,12 +31,23 @@ type binaries struct {
 	byFile map[*process.File]*bolt.Binary // nil for unwanted files
 	byID   map[string]*bolt.Binary
 	source map[*bolt.Binary]contents
+
+	// kernel is the layout of all samples if only is the running kernel, else nil.
+	kernel bolt.Layout
 }
 
 // contents is a way to read a binary.
 type contents struct {
 	io.ReaderAt
 	size int64
+}
+
+// chooseFor chooses the one file that o selects.
+func (bs *binaries) chooseFor(ctx context.Context, o *Options) error {
+	if o.Kernel {
+		return bs.chooseKernel(ctx, o)
+	}
+	return bs.choose(o.Binary, o.Target.PIDs)
 }
 
 // choose chooses the file at path, or the one program that all of pids run.

@@ -101,8 +101,10 @@ func (o *Options) check() error {
 	switch {
 	case o.AllBinaries && o.Optimize != "":
 		return usage.Errorf("%s and %s cannot be combined: fulgur optimizes one binary at a time", usage.Optimize, usage.AllBinaries)
-	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
+	case !o.AllBinaries && !o.Kernel && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
 		return usage.Errorf("no binary given: use %s PID for the program of a process, %s FILE, or %s", usage.Process, usage.Binary, usage.AllBinaries)
+	case o.Kernel && (o.Branches == branchesCounting || o.Branches == branchesStepping):
+		return usage.Errorf("%s and %s %s cannot be combined: only the processor records branches in the kernel", usage.Kernel, usage.Branches, o.Branches)
 	case o.Basic && o.Branches != branchesAuto && o.Branches != "":
 		return usage.Errorf("%s and %s %s cannot be combined: %[1]s samples without branches", usage.Basic, usage.Branches, o.Branches)
 	case o.Branches == branchesStepping && sampling:
@@ -193,8 +195,8 @@ func (j *job) choose(ctx context.Context, collector *bolt.Collector) (*binaries,
 	if j.options.AllBinaries {
 		return bs, nil
 	}
-	err := bs.choose(j.options.Binary, j.options.Target.PIDs)
-	if err == nil && j.options.Binary == "" && len(j.options.Command) > 0 {
+	err := bs.chooseFor(ctx, j.options)
+	if err == nil && j.options.Binary == "" && !j.options.Kernel && len(j.options.Command) > 0 {
 		j.noteScript(bs)
 	}
 	if err == nil && j.options.Samples != "" {

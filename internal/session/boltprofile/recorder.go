@@ -67,8 +67,8 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if err == nil {
 		return &recorded{event: event}, nil
 	}
-	if !errors.Is(err, branch.ErrNoHardware) || o.Branches == branchesHardware {
-		return nil, err
+	if !errors.Is(err, branch.ErrNoHardware) || o.Branches == branchesHardware || o.Kernel {
+		return nil, err // only hardware records branches in the kernel
 	}
 	if option, ok := o.forHardware(); ok {
 		return nil, fmt.Errorf("%w; or replace %s by %s %s, which counts jumps with uprobes, or %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesCounting, branchesStepping)
@@ -147,12 +147,12 @@ func (o *Options) event() (branch.Event, error) {
 		return branch.Event{}, usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
 	}
 	if o.Event == "" {
-		return branch.Choose(frequency)
+		return branch.Choose(frequency, o.Kernel)
 	}
 	if _, err := perfevent.ParseEvent(o.Event); err != nil {
 		return branch.Event{}, usage.Errorf("%v", err)
 	}
-	return branch.Named(o.Event, sampling.Rate{Frequency: frequency})
+	return branch.Named(o.Event, sampling.Rate{Frequency: frequency}, o.Kernel)
 }
 
 // recorded records with the CPU.
@@ -171,7 +171,9 @@ func (h *recorded) attach(r *branchRun) error {
 		return err
 	}
 	defer cgroup.Close()
-	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.FD, RingSize: r.options.RingSize})
+	h.source, err = branch.Load(branch.Options{
+		Scope: r.options.Target.Scope, Cgroup: cgroup.FD, Kernel: r.options.Kernel, RingSize: r.options.RingSize,
+	})
 	if err != nil {
 		return fmt.Errorf("load the branch program: %w", err)
 	}

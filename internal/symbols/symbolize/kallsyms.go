@@ -190,10 +190,10 @@ func KernelFunctions(yield func(name []byte, address uint64) bool) error {
 	})
 }
 
-// textSymbol is the start of the kernel's code, the first function in kallsyms.
-const textSymbol = "_text"
+// TextSymbol is the start of the kernel's code, the first function in kallsyms.
+const TextSymbol = "_text"
 
-// KernelText returns the address of the kernel's code, according to the table at path. It
+// KernelText returns the address of [TextSymbol], according to the table at path. It
 // is never 0.
 func KernelText(path string) (text uint64, err error) {
 	kernel, err := OpenKernel(path, Options{})
@@ -202,13 +202,13 @@ func KernelText(path string) (text uint64, err error) {
 	}
 	// The kernel generates symbols while they are read, and this one is among the first.
 	err = kernel.each(func(s kernelSymbol) bool {
-		if string(s.name) == textSymbol {
+		if string(s.name) == TextSymbol {
 			text = s.addr
 		}
 		return text == 0
 	})
 	if err == nil && text == 0 {
-		err = fmt.Errorf("%s: no symbol %s, so the address of the kernel is unknown", path, textSymbol)
+		err = fmt.Errorf("%s: no symbol %s, so the address of the kernel is unknown", path, TextSymbol)
 	}
 	return text, err
 }

@@ -114,13 +114,13 @@ func openModule(ctx context.Context, finder *debugfile.Finder, name string, opts
 // kernelBias returns the runtime offset of the kernel from the addresses of vmlinux. The
 // kernel moves itself to a random address (KASLR).
 func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
-	values, err := vmlinux.SymbolValues(textSymbol)
+	values, err := vmlinux.SymbolValues(TextSymbol)
 	if err != nil {
 		return 0, err
 	}
-	linked, found := values[textSymbol]
+	linked, found := values[TextSymbol]
 	if !found {
-		return 0, fmt.Errorf("%s: no symbol %s, so its address is unknown", vmlinux.Name(), textSymbol)
+		return 0, fmt.Errorf("%s: no symbol %s, so its address is unknown", vmlinux.Name(), TextSymbol)
 	}
 	running, err := KernelText(kallsyms)
 	return running - linked, err
