@@ -127,8 +127,12 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := chain(regs, stopped.Walker().Read)
-	if len(got) != 1 || !slices.Equal(got[0].frames, want) || got[0].end != bpf.EndNotReady {
-		t.Errorf("got %v, want %v", got, want)
+	if len(got) != 1 || len(got[0].frames) == 0 || got[0].end != bpf.EndNotReady {
+		t.Fatalf("got %v, want a stack that ends because the process has no layout", got)
+	}
+	// A snapshot holds only the innermost frames of a stack with large frames.
+	if held := got[0].frames; len(held) > len(want) || !slices.Equal(held, want[:len(held)]) {
+		t.Errorf("got %v, want %v or its innermost frames", got, want)
 	}
 	stats, err := s.Stats()
 	if err != nil {
