@@ -58,7 +58,6 @@ func writeKernel(t *testing.T, dir string) string {
 // A profile of the running kernel, of all processes, equals the profile that convert makes of
 // perf script's text with the same branches.
 func TestKernel(t *testing.T) {
-	testenv.SlowInVM(t)
 	pmu.Load(t, pmu.Options{NMI: true})
 	dir := t.TempDir()
 	path := writeKernel(t, dir)
