@@ -337,6 +337,19 @@ struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
 
+/* atomic_long_t */
+struct atomic_long {
+	s64 counter;
+};
+
+struct mutex {
+	struct atomic_long owner;
+};
+
+struct rw_semaphore {
+	struct atomic_long owner;
+};
+
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long bp;

@@ -10,14 +10,18 @@
  */
 
 #include "kernel.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid and cpu are 0 if not distinguished. */
 struct count_key {
 	u64 id;
 	u64 detail; /* field 0 or the attach point of the first event, 0 if not distinguished */
+	u64 waker; /* the stack of the thread that ended the wait, 0 if not distinguished */
+	u32 owner; /* TID of the thread that held the lock, 0 if not distinguished */
 	u32 tid;
 	u32 cpu;
+	u32 pad;
 };
 
 struct count_value {
@@ -48,12 +52,22 @@ enum latency_match {
 	MATCH_FIELD_IN_THREAD, /* likewise, of the same thread */
 	MATCH_USER_CALL, /* the return of this call of a function of a program */
 	MATCH_KERNEL_CALL, /* likewise, of the kernel */
+	MATCH_GO_CALL, /* likewise, of a function of a Go program */
 };
 
 /* Numbers that user space needs. */
 enum latency_limits {
 	LATENCY_SLOTS = 64,
 };
+
+/* include/trace/events/lock.h */
+#define LCB_F_READ 0x02
+#define LCB_F_WRITE 0x04
+#define LCB_F_MUTEX 0x20
+
+/* Lower bits of the owner in a lock: kernel/locking/mutex.c and rwsem.c. */
+#define OWNER_FLAGS 7
+#define RWSEM_READER_OWNED 1
 
 /* Makes bpf2go generate Go types. */
 const enum latency_match *unused_latency_match __attribute__((unused));
@@ -73,12 +87,21 @@ const volatile bool by_point;
  */
 const volatile bool keeps_first;
 
+/* Whether intervals are waits whose wakers are distinguished. */
+const volatile bool by_waker;
+
+/*
+ * If the owners of locks are distinguished, which field of the first event has the flags of
+ * lock:contention_begin; field 0 is the lock. 0 if they are not distinguished.
+ */
+const volatile u32 flags_field;
+
 /* The fields of the second event's places follow the first event's. */
 const volatile u32 end_places;
 
 /* Matches the beginning and the end of an interval. */
 struct interval_key {
-	u64 of; /* the thread (address of its task), or field 0 */
+	u64 of; /* the thread (address of its task), the goroutine, or field 0 */
 	u64 which; /* the call, the field or the process */
 };
 
@@ -90,7 +113,7 @@ struct interval {
 	u32 pid; /* thread group */
 	u32 tid;
 	u32 cpu;
-	u32 pad;
+	u32 owner;
 };
 
 const struct interval *unused_interval __attribute__((unused));
@@ -101,6 +124,51 @@ struct {
 	__type(key, struct interval_key);
 	__type(value, struct interval);
 } intervals SEC(".maps");
+
+/* The last waker of a thread whose wait is in progress. */
+struct waker {
+	u64 which; /* of the wait's interval_key */
+	u64 id; /* of the waker's stack; 0 if there was none */
+	u32 pid; /* thread group */
+	u32 tid;
+};
+
+const struct waker *unused_waker __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64); /* address of the task */
+	__type(value, struct waker);
+} wakers SEC(".maps");
+
+/* The names of threads that held locks, by TID. */
+struct owner {
+	u64 comm[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+/* An interval, for timelines. */
+struct timeline_event {
+	u32 type;
+	u32 owner;
+	u64 time; /* of the beginning; CLOCK_MONOTONIC, ns */
+	u64 duration; /* ns */
+	u64 id;
+	u64 detail;
+	u32 pid; /* thread group */
+	u32 tid;
+	u32 waker_pid; /* 0 if unknown */
+	u32 waker_tid;
+};
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 /* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns. */
 struct {
@@ -198,8 +266,39 @@ static __always_inline u64 calls_leave(u64 task)
 	return depth;
 }
 
-/* Sets the key of an interval, except the depth of a call of the kernel. */
-static __always_inline void key_of(struct interval_key *key, void *ctx, struct task_struct *task,
+/*
+ * The register of a Go program that has the goroutine, at least at the entries and returns of
+ * compiled functions: Go's ABIInternal.
+ */
+static __always_inline u64 goroutine(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->r14;
+#else
+	return ((struct bpf_user_regs *)ctx)->regs[28];
+#endif
+}
+
+/*
+ * The place of a call on the stack of a goroutine, which may move and be on another thread when
+ * the call returns: its distance from the end of the stack, which is less than 4 GiB. A
+ * goroutine begins with the bounds of its stack. Returns 0 if they cannot be read.
+ */
+static __always_inline u64 go_call(void *ctx, struct task_struct *task)
+{
+	u64 bounds[2] = {}, sp = context_sp(ctx);
+
+	if (bpf_probe_read_user(bounds, sizeof(bounds), (void *)goroutine(ctx)) || sp < bounds[0] ||
+	    sp >= bounds[1])
+		return 0;
+	return (u64)task_tgid(task) << 32 | (u32)(bounds[1] - sp);
+}
+
+/*
+ * Sets the key of an interval, except the depth of a call of the kernel. Returns false if it is
+ * unknown.
+ */
+static __always_inline bool key_of(struct interval_key *key, void *ctx, struct task_struct *task,
 				   u64 field, enum context in)
 {
 	key->of = bpf_get_current_task();
@@ -219,7 +318,14 @@ static __always_inline void key_of(struct interval_key *key, void *ctx, struct t
 		if (in == IN_PROGRAM)
 			key->which = context_sp(ctx);
 		break;
+	case MATCH_GO_CALL:
+		if (in != IN_PROGRAM)
+			break;
+		key->of = goroutine(ctx);
+		key->which = go_call(ctx, task);
+		return key->which;
 	}
+	return true;
 }
 
 /* Stores an interval that begins now. */
@@ -239,6 +345,69 @@ static __always_inline void store(const struct interval_key *key, struct interva
 		stat_add(STAT_UNFOLLOWED, 1);
 }
 
+/* Prepares for the wakers of a thread whose wait begins. */
+static __always_inline void await_waker(const struct interval_key *key)
+{
+	struct waker none = { .which = key->which };
+	struct waker *w = bpf_map_lookup_elem(&wakers, &key->of);
+	struct interval_key outer = { .of = key->of };
+
+	/* An interrupt of a wait may spin for another lock. */
+	if (w) {
+		outer.which = w->which;
+		if (w->which != key->which && bpf_map_lookup_elem(&intervals, &outer))
+			return;
+	}
+	bpf_map_update_elem(&wakers, &key->of, &none, BPF_ANY);
+}
+
+/* The TID of the thread that holds a lock of the kernel; 0 if it is unknown. */
+static __always_inline u32 owner_of(u64 lock, u32 flags)
+{
+	struct rw_semaphore *semaphore = (void *)lock;
+	struct mutex *mutex = (void *)lock;
+	struct owner now = {}, *known;
+	struct task_struct *task;
+	u64 word = 0;
+	u32 tid;
+
+	if (flags & LCB_F_MUTEX) {
+		if (bpf_core_field_exists(mutex->owner.counter))
+			word = BPF_CORE_READ(mutex, owner.counter);
+	} else if (flags == LCB_F_READ || flags == LCB_F_WRITE) {
+		if (bpf_core_field_exists(semaphore->owner.counter))
+			word = BPF_CORE_READ(semaphore, owner.counter);
+		if (word & RWSEM_READER_OWNED)
+			return 0; /* one of the readers */
+	}
+	task = (void *)(word & ~(u64)OWNER_FLAGS);
+	if (!task)
+		return 0;
+	/* It may release the lock and exit meanwhile. */
+	tid = BPF_CORE_READ_BITFIELD_PROBED(task, pid);
+	if (!tid || bpf_core_read(now.comm, sizeof(now.comm), &task->comm))
+		return 0;
+	known = bpf_map_lookup_elem(&owners, &tid);
+	if (!known || known->comm[0] != now.comm[0] || known->comm[1] != now.comm[1])
+		bpf_map_update_elem(&owners, &tid, &now, BPF_ANY);
+	return tid;
+}
+
+/* Forgets a call that was left without a return, and whose place a call that does not count takes.
+ */
+static __always_inline void forget_call(void *ctx, struct task_struct *task, u64 depth,
+					enum context in)
+{
+	struct interval_key key;
+
+	if (match < MATCH_USER_CALL || !key_of(&key, ctx, task, 0, in))
+		return;
+	if (match == MATCH_KERNEL_CALL)
+		key.which = depth;
+	if (!bpf_map_delete_elem(&intervals, &key))
+		stat_add(STAT_UNFINISHED, 1);
+}
+
 static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
 				     u64 depth, enum context in)
 {
@@ -248,10 +417,23 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	u32 place = cookie;
 	u64 field = 0;
 
-	if (!scratch || (filtered && !filter_passes(slot, place)) || !pace_allows(0, 1))
+	if (!scratch)
 		return;
+	if ((filtered && !filter_passes(slot, place)) || !pace_allows(0, 1)) {
+		forget_call(ctx, task, depth, in);
+		return;
+	}
 	if (detailed || (match >= MATCH_FIELD && match <= MATCH_FIELD_IN_THREAD))
 		field = field_number(slot, place * PLACE_FIELDS);
+	if (!key_of(&key, ctx, task, field, in)) {
+		stat_add(STAT_UNFOLLOWED, 1);
+		return;
+	}
+	if (match == MATCH_KERNEL_CALL)
+		key.which = depth;
+	if (flags_field)
+		interval.owner =
+			owner_of(field, field_number(slot, place * PLACE_FIELDS + flags_field));
 	interval.id = hit_stack(ctx, task, scratch, in);
 	if (detailed)
 		interval.detail = field;
@@ -260,9 +442,8 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	interval.pid = scratch->record.pid;
 	interval.tid = scratch->record.tid;
 	interval.cpu = bpf_get_smp_processor_id();
-	key_of(&key, ctx, task, field, in);
-	if (match == MATCH_KERNEL_CALL)
-		key.which = depth;
+	if (by_waker)
+		await_waker(&key);
 	store(&key, &interval);
 }
 
@@ -329,18 +510,63 @@ static __always_inline bool belongs_to(const struct interval *interval, struct t
 {
 	u32 tid = task_pid(task);
 
-	return match == MATCH_FIELD || match == MATCH_FIELD_IN_PROCESS || interval->tid == tid ||
-	       interval->pid == tid;
+	return match == MATCH_FIELD || match == MATCH_FIELD_IN_PROCESS || match == MATCH_GO_CALL ||
+	       interval->tid == tid || interval->pid == tid;
+}
+
+/* Takes the last waker of a wait. */
+static __always_inline struct waker take_waker(const struct interval_key *key)
+{
+	struct waker *w = bpf_map_lookup_elem(&wakers, &key->of), last = {};
+
+	if (w && w->which == key->which) {
+		last = *w;
+		bpf_map_delete_elem(&wakers, &key->of);
+	}
+	return last;
+}
+
+/* Adds an interval of a time to the result. */
+static __always_inline void add(const struct interval *interval, u64 time,
+				const struct waker *waker)
+{
+	struct count_value value = { .intervals = 1, .time = time };
+	struct count_key to = { .id = interval->id, .detail = interval->detail };
+
+	stat_add(STAT_SAMPLES, 1);
+	if (timeline) {
+		struct timeline_event event = {
+			.type = RECORD_TIMELINE,
+			.owner = interval->owner,
+			.time = interval->since,
+			.duration = time,
+			.id = interval->id,
+			.detail = interval->detail,
+			.pid = interval->pid,
+			.tid = interval->tid,
+			.waker_pid = waker->pid,
+			.waker_tid = waker->tid,
+		};
+
+		event_send(&event, sizeof(event));
+		return;
+	}
+	to.waker = waker->id;
+	to.owner = interval->owner;
+	if (by_thread)
+		to.tid = interval->tid;
+	if (by_cpu)
+		to.cpu = interval->cpu;
+	count(&to, &value);
 }
 
 static __always_inline int end(void *ctx, enum context in)
 {
 	u64 now = bpf_ktime_get_ns(), field = 0, cookie, *in_slot;
 	struct task_struct *task = current_task();
+	struct interval *found, interval;
+	struct waker waker = {};
 	struct interval_key key;
-	struct interval *interval;
-	struct count_value value = { .intervals = 1 };
-	struct count_key to = {};
 	u32 slot;
 
 	if (!counting)
@@ -351,7 +577,8 @@ static __always_inline int end(void *ctx, enum context in)
 	if (match >= MATCH_FIELD && match <= MATCH_FIELD_IN_THREAD &&
 	    !end_field(ctx, cookie, &field))
 		return 0;
-	key_of(&key, ctx, task, field, in);
+	if (!key_of(&key, ctx, task, field, in))
+		return 0;
 	if (match == MATCH_USER_CALL)
 		key.which -= RETURN_SIZE;
 	if (match == MATCH_KERNEL_CALL) {
@@ -359,34 +586,59 @@ static __always_inline int end(void *ctx, enum context in)
 		if (key.which >= MAX_CALLS)
 			return 0;
 	}
-	interval = bpf_map_lookup_elem(&intervals, &key);
-	if (!interval || interval->since > now)
+	found = bpf_map_lookup_elem(&intervals, &key);
+	if (!found || found->since > now)
 		return 0; /* none, or another CPU began one after this event */
-	if (!belongs_to(interval, task)) {
+	if (!belongs_to(found, task)) {
 		if (!bpf_map_delete_elem(&intervals, &key))
 			stat_add(STAT_UNFINISHED, 1);
 		return 0;
 	}
-	value.time = now - interval->since;
-	to.id = interval->id;
-	to.detail = interval->detail;
-	if (by_thread)
-		to.tid = interval->tid;
-	if (by_cpu)
-		to.cpu = interval->cpu;
+	interval = *found;
 	if (bpf_map_delete_elem(&intervals, &key))
 		return 0; /* another CPU was faster */
-	slot = slot_of(value.time);
+	if (by_waker)
+		waker = take_waker(&key);
+	slot = slot_of(now - interval.since);
 	in_slot = bpf_map_lookup_elem(&histogram, &slot);
 	if (in_slot)
 		__sync_fetch_and_add(in_slot, 1);
-	stat_add(STAT_SAMPLES, 1);
-	count(&to, &value);
+	add(&interval, now - interval.since, &waker);
 	return 0;
 }
 
 HIT_PROGRAMS(begin)
 HIT_PROGRAMS(end)
+
+/* Notes who wakes a thread whose wait is in progress. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(latency_waking, struct task_struct *task)
+{
+	struct task_struct *waker = current_task();
+	struct stack_scratch *scratch;
+	u64 of = (u64)task;
+	struct waker *w;
+	u32 slot;
+
+	if (!counting || task == waker)
+		return 0;
+	w = bpf_map_lookup_elem(&wakers, &of);
+	if (!w)
+		return 0;
+	/* An interrupt of an idle CPU has no waker; idle tasks have PID 0. */
+	w->pid = task_tgid(waker);
+	w->tid = task_pid(waker);
+	if (timeline)
+		return 0;
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
+		return 0;
+	scratch = stack_scratch(slot);
+	if (scratch)
+		w->id = hit_stack(ctx, waker, scratch, IN_TRACEPOINT);
+	hit_release(slot);
+	return 0;
+}
 
 /* The stack of an interval. Its snapshot has its ID. */
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)

@@ -17,8 +17,11 @@ type LatencyCountKey struct {
 	_      structs.HostLayout
 	Id     uint64
 	Detail uint64
+	Waker  uint64
+	Owner  uint32
 	Tid    uint32
 	Cpu    uint32
+	Pad    uint32
 }
 
 type LatencyCountValue struct {
@@ -35,7 +38,7 @@ type LatencyInterval struct {
 	Pid    uint32
 	Tid    uint32
 	Cpu    uint32
-	Pad    uint32
+	Owner  uint32
 }
 
 type LatencyIntervalKey struct {
@@ -59,7 +62,35 @@ const (
 	LatencyLatencyMatchMATCH_FIELD_IN_THREAD  LatencyLatencyMatch = 3
 	LatencyLatencyMatchMATCH_USER_CALL        LatencyLatencyMatch = 4
 	LatencyLatencyMatchMATCH_KERNEL_CALL      LatencyLatencyMatch = 5
+	LatencyLatencyMatchMATCH_GO_CALL          LatencyLatencyMatch = 6
 )
+
+type LatencyOwner struct {
+	_    structs.HostLayout
+	Comm [2]uint64
+}
+
+type LatencyTimelineEvent struct {
+	_        structs.HostLayout
+	Type     uint32
+	Owner    uint32
+	Time     uint64
+	Duration uint64
+	Id       uint64
+	Detail   uint64
+	Pid      uint32
+	Tid      uint32
+	WakerPid uint32
+	WakerTid uint32
+}
+
+type LatencyWaker struct {
+	_     structs.HostLayout
+	Which uint64
+	Id    uint64
+	Pid   uint32
+	Tid   uint32
+}
 
 // Names of all BPF objects in the ELF.
 //
@@ -76,6 +107,7 @@ const (
 	LatencyMapFilter              = "filter"
 	LatencyMapHistogram           = "histogram"
 	LatencyMapIntervals           = "intervals"
+	LatencyMapOwners              = "owners"
 	LatencyMapPaces               = "paces"
 	LatencyMapRemaps              = "remaps"
 	LatencyMapRing                = "ring"
@@ -97,12 +129,14 @@ const (
 	LatencyMapUnwindProcesses     = "unwind_processes"
 	LatencyMapUnwindRequests      = "unwind_requests"
 	LatencyMapUnwindRules         = "unwind_rules"
+	LatencyMapWakers              = "wakers"
 	LatencyProgBeginKprobe        = "begin_kprobe"
 	LatencyProgBeginTracepoint    = "begin_tracepoint"
 	LatencyProgBeginUprobe        = "begin_uprobe"
 	LatencyProgEndKprobe          = "end_kprobe"
 	LatencyProgEndTracepoint      = "end_tracepoint"
 	LatencyProgEndUprobe          = "end_uprobe"
+	LatencyProgLatencyWaking      = "latency_waking"
 	LatencyProgSnapshotAgain      = "snapshot_again"
 	LatencyProgTargetFork         = "target_fork"
 	LatencyProgTargetFree         = "target_free"
@@ -114,10 +148,12 @@ const (
 	LatencyVarByPoint             = "by_point"
 	LatencyVarBySyscall           = "by_syscall"
 	LatencyVarByThread            = "by_thread"
+	LatencyVarByWaker             = "by_waker"
 	LatencyVarCounting            = "counting"
 	LatencyVarDetailed            = "detailed"
 	LatencyVarEndPlaces           = "end_places"
 	LatencyVarFiltered            = "filtered"
+	LatencyVarFlagsField          = "flags_field"
 	LatencyVarGeneration          = "generation"
 	LatencyVarInserted            = "inserted"
 	LatencyVarKeepsFirst          = "keeps_first"
@@ -136,6 +172,8 @@ const (
 	LatencyVarUnusedInterval      = "unused_interval"
 	LatencyVarUnusedLatencyLimits = "unused_latency_limits"
 	LatencyVarUnusedLatencyMatch  = "unused_latency_match"
+	LatencyVarUnusedTimelineEvent = "unused_timeline_event"
+	LatencyVarUnusedWaker         = "unused_waker"
 	LatencyVarUnwind              = "unwind"
 )
 
@@ -187,6 +225,7 @@ type LatencyProgramSpecs struct {
 	EndKprobe       *ebpf.ProgramSpec `ebpf:"end_kprobe"`
 	EndTracepoint   *ebpf.ProgramSpec `ebpf:"end_tracepoint"`
 	EndUprobe       *ebpf.ProgramSpec `ebpf:"end_uprobe"`
+	LatencyWaking   *ebpf.ProgramSpec `ebpf:"latency_waking"`
 	SnapshotAgain   *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree      *ebpf.ProgramSpec `ebpf:"target_free"`
@@ -207,6 +246,7 @@ type LatencyMapSpecs struct {
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
 	Histogram        *ebpf.MapSpec `ebpf:"histogram"`
 	Intervals        *ebpf.MapSpec `ebpf:"intervals"`
+	Owners           *ebpf.MapSpec `ebpf:"owners"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -228,6 +268,7 @@ type LatencyMapSpecs struct {
 	UnwindProcesses  *ebpf.MapSpec `ebpf:"unwind_processes"`
 	UnwindRequests   *ebpf.MapSpec `ebpf:"unwind_requests"`
 	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Wakers           *ebpf.MapSpec `ebpf:"wakers"`
 }
 
 // LatencyVariableSpecs contains global variables before they are loaded into the kernel.
@@ -242,10 +283,12 @@ type LatencyVariableSpecs struct {
 	ByPoint             *ebpf.VariableSpec `ebpf:"by_point"`
 	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
 	Counting            *ebpf.VariableSpec `ebpf:"counting"`
 	Detailed            *ebpf.VariableSpec `ebpf:"detailed"`
 	EndPlaces           *ebpf.VariableSpec `ebpf:"end_places"`
 	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
+	FlagsField          *ebpf.VariableSpec `ebpf:"flags_field"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	KeepsFirst          *ebpf.VariableSpec `ebpf:"keeps_first"`
@@ -264,6 +307,8 @@ type LatencyVariableSpecs struct {
 	UnusedInterval      *ebpf.VariableSpec `ebpf:"unused_interval"`
 	UnusedLatencyLimits *ebpf.VariableSpec `ebpf:"unused_latency_limits"`
 	UnusedLatencyMatch  *ebpf.VariableSpec `ebpf:"unused_latency_match"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	UnusedWaker         *ebpf.VariableSpec `ebpf:"unused_waker"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
@@ -298,6 +343,7 @@ type LatencyMaps struct {
 	Filter           *ebpf.Map `ebpf:"filter"`
 	Histogram        *ebpf.Map `ebpf:"histogram"`
 	Intervals        *ebpf.Map `ebpf:"intervals"`
+	Owners           *ebpf.Map `ebpf:"owners"`
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -319,6 +365,7 @@ type LatencyMaps struct {
 	UnwindProcesses  *ebpf.Map `ebpf:"unwind_processes"`
 	UnwindRequests   *ebpf.Map `ebpf:"unwind_requests"`
 	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
+	Wakers           *ebpf.Map `ebpf:"wakers"`
 }
 
 func (m *LatencyMaps) Close() error {
@@ -334,6 +381,7 @@ func (m *LatencyMaps) Close() error {
 		m.Filter,
 		m.Histogram,
 		m.Intervals,
+		m.Owners,
 		m.Paces,
 		m.Remaps,
 		m.Ring,
@@ -355,6 +403,7 @@ func (m *LatencyMaps) Close() error {
 		m.UnwindProcesses,
 		m.UnwindRequests,
 		m.UnwindRules,
+		m.Wakers,
 	)
 }
 
@@ -370,10 +419,12 @@ type LatencyVariables struct {
 	ByPoint             *ebpf.Variable `ebpf:"by_point"`
 	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
 	Counting            *ebpf.Variable `ebpf:"counting"`
 	Detailed            *ebpf.Variable `ebpf:"detailed"`
 	EndPlaces           *ebpf.Variable `ebpf:"end_places"`
 	Filtered            *ebpf.Variable `ebpf:"filtered"`
+	FlagsField          *ebpf.Variable `ebpf:"flags_field"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	KeepsFirst          *ebpf.Variable `ebpf:"keeps_first"`
@@ -392,6 +443,8 @@ type LatencyVariables struct {
 	UnusedInterval      *ebpf.Variable `ebpf:"unused_interval"`
 	UnusedLatencyLimits *ebpf.Variable `ebpf:"unused_latency_limits"`
 	UnusedLatencyMatch  *ebpf.Variable `ebpf:"unused_latency_match"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	UnusedWaker         *ebpf.Variable `ebpf:"unused_waker"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
 
@@ -405,6 +458,7 @@ type LatencyPrograms struct {
 	EndKprobe       *ebpf.Program `ebpf:"end_kprobe"`
 	EndTracepoint   *ebpf.Program `ebpf:"end_tracepoint"`
 	EndUprobe       *ebpf.Program `ebpf:"end_uprobe"`
+	LatencyWaking   *ebpf.Program `ebpf:"latency_waking"`
 	SnapshotAgain   *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.Program `ebpf:"target_fork"`
 	TargetFree      *ebpf.Program `ebpf:"target_free"`
@@ -418,6 +472,7 @@ func (p *LatencyPrograms) Close() error {
 		p.EndKprobe,
 		p.EndTracepoint,
 		p.EndUprobe,
+		p.LatencyWaking,
 		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,

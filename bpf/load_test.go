@@ -103,9 +103,24 @@ func TestLoadLatency(t *testing.T) {
 		}
 		match := latency.KernelCall
 		if o.Timeline {
-			match = latency.UserCall
+			match = latency.GoCall
 		}
 		s, err := latency.Load(latency.Options{Options: o, Match: match})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
+}
+
+// The intervals are waits for locks.
+func TestLoadLocks(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+		if o.Timeline {
+			o.Unwind = bpf.UnwindByFramePointers // makes no difference, and is faster
+		}
+		s, err := latency.Load(latency.Options{Options: o, Match: latency.SameFieldInThread, Detailed: true, KeepsFirst: true, Wakers: true, Owners: true})
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,9 @@ const (
 	maxShown   = int(bpf.CountFieldLimitsFIELD_SHOWN_FIELDS)
 )
 
+// ShownField returns the index of a shown field among the fields of a place.
+func ShownField(shown int) uint32 { return uint32(firstShown + shown) }
+
 // Shown is a field that is shown of each hit.
 type Shown struct {
 	Name  string

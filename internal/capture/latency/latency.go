@@ -5,8 +5,10 @@ package latency
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/attach"
@@ -14,6 +16,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
 )
 
 // DefaultPendingEntries is the default of [Options.PendingEntries].
@@ -34,6 +37,8 @@ const (
 	// UserCall and KernelCall match the return of the same call, which may be recursive.
 	UserCall   = Match(bpf.LatencyLatencyMatchMATCH_USER_CALL)
 	KernelCall = Match(bpf.LatencyLatencyMatchMATCH_KERNEL_CALL)
+	// GoCall matches the return of the same call of a function of a Go program.
+	GoCall = Match(bpf.LatencyLatencyMatchMATCH_GO_CALL)
 )
 
 // Options configure the kernel side.
@@ -49,6 +54,12 @@ type Options struct {
 	Detailed bool
 	// KeepsFirst makes Begin belong to an interval in progress. Otherwise it replaces it.
 	KeepsFirst bool
+	// Wakers distinguishes who woke the thread last before the end of an interval. It needs
+	// a match by thread.
+	Wakers bool
+	// Owners distinguishes the threads that hold the lock of lock:contention_begin. It needs
+	// [Pair.Shown].
+	Owners bool
 	// MaxRate is the maximum number of intervals to measure per second and CPU; 0 means no
 	// limit.
 	MaxRate uint64
@@ -60,6 +71,8 @@ type Options struct {
 type Source struct {
 	attach.Source
 	pending uint64 // intervals in progress at the end
+	wakers  bool
+	owners  map[uint32]string // names of the owners of locks, by TID
 }
 
 // The programs of bpf/latency.bpf.c.
@@ -86,12 +99,22 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarMatch:      uint32(o.Match),
 		bpf.LatencyVarDetailed:   o.Detailed,
 		bpf.LatencyVarKeepsFirst: o.KeepsFirst,
+		bpf.LatencyVarByWaker:    o.Wakers,
 		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
 	}
 	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
 	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1
 	if o.Match == KernelCall {
 		spec.Maps[bpf.LatencyMapCalls].MaxEntries = max(o.PendingEntries, 1)
+	}
+	if o.Wakers {
+		spec.Maps[bpf.LatencyMapWakers].MaxEntries = max(o.PendingEntries, 1)
+	} else {
+		delete(spec.Programs, bpf.LatencyProgLatencyWaking)
+	}
+	if o.Owners {
+		spec.Maps[bpf.LatencyMapOwners].MaxEntries = max(o.PendingEntries, 1)
+		variables[bpf.LatencyVarFlagsField] = flagsField(o.Begin)
 	}
 	if o.Begin != nil {
 		if err := errors.Join(begins.Adapt(spec, o.Begin, o.Types), ends.Adapt(spec, o.End, o.Types)); err != nil {
@@ -100,7 +123,7 @@ func Load(o Options) (*Source, error) {
 		attach.Prepare(spec, variables, o.Begin, o.End)
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
 	}
-	s := new(Source)
+	s := &Source{wakers: o.Wakers, owners: map[uint32]string{}}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)
 	if err != nil || o.Begin == nil {
 		return s, err
@@ -115,12 +138,34 @@ func Load(o Options) (*Source, error) {
 
 // counted converts an entry of a count map.
 func counted(k bpf.LatencyCountKey, v bpf.LatencyCountValue) (stacks.Key, stacks.Values) {
-	return stacks.Key{ID: k.Id, Detail: k.Detail, TID: k.Tid, CPU: k.Cpu}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
+	return stacks.Key{ID: k.Id, Waker: k.Waker, Detail: k.Detail, Owner: k.Owner, TID: k.Tid, CPU: k.Cpu}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
+}
+
+// flagsField returns the index of the field with the flags of lock:contention_begin among
+// those of a place, 0 if there is none. begin is nil to load the program alone.
+func flagsField(begin *events.Probe) uint32 {
+	if begin == nil {
+		return events.ShownField(0)
+	}
+	for i, f := range begin.Points[0].Shown {
+		if f.Name == "flags" {
+			return events.ShownField(i)
+		}
+	}
+	return 0
+}
+
+// Attach implements [source.Source].
+func (s *Source) Attach(t target.Target) error {
+	if err := s.Source.Attach(t); err != nil || !s.wakers {
+		return err
+	}
+	return s.AttachTracing(bpf.LatencyProgLatencyWaking)
 }
 
 // Disable implements [source.Source]. Intervals in progress do not count.
 func (s *Source) Disable() error {
-	err := s.Source.Disable()
+	err := errors.Join(s.Source.Disable(), s.Detach())
 	pending, pendingErr := s.InProgress()
 	s.pending = uint64(len(pending))
 	return errors.Join(err, pendingErr)
@@ -132,7 +177,34 @@ func (s *Source) Pending() (ids []uint64, err error) {
 	for _, i := range all {
 		ids = append(ids, i.Id)
 	}
+	var task uint64
+	var waker bpf.LatencyWaker
+	wakers := s.Maps[bpf.LatencyMapWakers].Iterate()
+	for wakers.Next(&task, &waker) {
+		if waker.Id != 0 {
+			ids = append(ids, waker.Id)
+		}
+	}
+	if iterErr := wakers.Err(); iterErr != nil && !errors.Is(iterErr, ebpf.ErrIterationAborted) {
+		err = errors.Join(err, fmt.Errorf("read the wakers of waits: %w", iterErr))
+	}
 	return ids, err
+}
+
+// Owner returns the name of the thread that owned a lock, with its TID if the name is unknown.
+func (s *Source) Owner(tid uint32) string {
+	name, known := s.owners[tid]
+	if known {
+		return name
+	}
+	var owner bpf.LatencyOwner
+	if err := s.Maps[bpf.LatencyMapOwners].Lookup(tid, &owner); err != nil {
+		return fmt.Sprintf("thread %d", tid)
+	}
+	comm := unsafe.Slice((*byte)(unsafe.Pointer(&owner.Comm)), unsafe.Sizeof(owner.Comm))
+	name = unix.ByteSliceToString(comm)
+	s.owners[tid] = name
+	return name
 }
 
 // Interval is an interval in progress.

@@ -137,6 +137,7 @@ type Sample struct {
 	Trace  TraceID
 	// Waker is the index of the waker's trace, counted from 1; 0 means none.
 	Waker    TraceID
+	Owner    uint32 // as in [Key]
 	File     uint64
 	Cgroup   uint64
 	TID, CPU uint32
@@ -303,7 +304,7 @@ func (s *Store) CountSample(sample Sample, value Values) {
 
 // Sample returns the sample of a key, or false if one of its traces has not arrived.
 func (s *Store) Sample(key Key) (Sample, bool) {
-	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Owner: key.Owner, Detail: key.Detail}
 	var ok bool
 	if sample.Trace, ok = s.Find(key.ID); !ok {
 		return sample, false
