@@ -25,8 +25,8 @@ type latencyCommand struct {
 func (*latencyCommand) Help() string {
 	return `Measures how long function calls take, or the time between two events, by the stack at
 the beginning. Each recursive call counts. The outputs have the total time of each
-stack, and the summary has a histogram of the times. fulgur does not attach uretprobes to
-Go programs, since that would crash them. docs/events.md has the details.
+stack, and the summary has a histogram of the times. Calls of Go functions can be measured,
+too. docs/events.md has the details.
 
 Examples:
 
@@ -35,6 +35,9 @@ Examples:
 
     # a function of a library, in one process, as a flame graph
     sudo fulgur latency -e uprobe:/usr/lib/x86_64-linux-gnu/libssl.so.3:SSL_read -p 1234 -o read.html 10
+
+    # a function of a Go program
+    sudo fulgur latency -e 'uprobe:/usr/bin/server:main.(*Server).handle' -p 1234 10
 
     # a system call, by the thread that makes it
     sudo fulgur latency -e syscalls:sys_enter_fsync -- make

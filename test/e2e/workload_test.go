@@ -39,8 +39,12 @@ func short(n int) {
 // ("shares") or for a CPU time such as "20ms". "publishes" is "shares" with a process context.
 // "memory" only leaves the kernel much memory to free.
 func workload(mode string) {
-	if mode == "allocate" {
+	switch mode {
+	case "allocate":
 		serveAllocations()
+		return
+	case "calls":
+		goCalls()
 		return
 	}
 	more := func() bool { return true }

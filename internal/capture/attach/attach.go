@@ -217,7 +217,7 @@ func (l *links) uprobeMulti(p *events.Probe, file int, executable *link.Executab
 		o.RefCtrOffsets = nil
 	}
 	attach := executable.UprobeMulti
-	if p.Event.Kind == events.Uretprobe {
+	if p.Returning() {
 		attach = executable.UretprobeMulti
 	}
 	attached, err := attach(nil, program, o)
@@ -230,7 +230,7 @@ func (l *links) uprobeMulti(p *events.Probe, file int, executable *link.Executab
 
 func (l *links) uprobes(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
 	attach := executable.Uprobe
-	if p.Event.Kind == events.Uretprobe {
+	if p.Returning() {
 		attach = executable.Uretprobe
 	}
 	for i, point := range p.Points {

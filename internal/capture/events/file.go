@@ -106,7 +106,17 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	if err != nil {
 		return err
 	}
-	if e.Kind == Uretprobe && len(found) > 0 && IsGo(f) {
+	if len(found) == 0 {
+		return nil
+	}
+	inGo := (e.Kind == Uretprobe || q.Calls) && IsGo(f)
+	if q.Calls && inGo != p.Go && len(p.Points) > 0 {
+		return usage.Errorf("%s: the path is a Go program for some processes of the target, and another for others", e)
+	}
+	if p.Go = q.Calls && inGo; p.Go {
+		return p.goCalls(f, file, found, q)
+	}
+	if inGo {
 		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
 	}
 	for _, fn := range found {
@@ -170,6 +180,12 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 			if err != nil {
 				return nil, usage.Errorf("%s: %v", e, err)
 			}
+		}
+	}
+	if len(found) == 0 {
+		var err error
+		if found, err = p.goFunctions(f, similar); err != nil {
+			return nil, err
 		}
 	}
 	// Aliases have the same address.

@@ -296,6 +296,9 @@ type Query struct {
 	// ByPoint is set to distinguish attach points. PacedByPoint is set if only the programs
 	// distinguish them, because each event has its own turn.
 	ByPoint, PacedByPoint bool
+	// Calls is set for the functions of a file whose calls are measured. The points of Go
+	// functions are then where [Probe.Go] says.
+	Calls bool
 }
 
 // layout returns the layout of a place with the given fields, and the fields to show.

@@ -53,6 +53,10 @@ type Probe struct {
 	Files []*safeopen.File
 	// ByPoint is set if programs distinguish the points. Unnamed is set if only they do.
 	ByPoint, Unnamed bool
+	// Go is set if the points are places in Go functions: after the check of the stack, at
+	// which a function may begin again, or at the return instructions for a uretprobe, which
+	// would crash the program.
+	Go bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
@@ -79,6 +83,9 @@ func (p *Probe) Close() error {
 	p.Files = nil
 	return errors.Join(errs...)
 }
+
+// Returning reports whether the kernel has to replace return addresses.
+func (p *Probe) Returning() bool { return p.Event.Kind == Uretprobe && !p.Go }
 
 // LeaveOut notes that a match is left out.
 func (p *Probe) LeaveOut(name, reason string) {
@@ -197,6 +204,18 @@ func (r *Resolver) Close() error {
 		return nil
 	}
 	return r.tracing.Close()
+}
+
+// Has reports whether the kernel has a tracepoint.
+func (r *Resolver) Has(e Event) (bool, error) {
+	tracing, err := r.tracefs()
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", e, err)
+	}
+	if _, err = tracing.Tracepoint(e.Group, e.Name); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // tracefs returns the tracing file system.

@@ -14,16 +14,19 @@ type Pair struct {
 	Match      Match
 	// BeginKey and EndKey are the fields to compare, "" for none.
 	BeginKey, EndKey string
+	// Shown is set if the programs also read the other fields of Begin.
+	Shown bool
 }
 
 // Find returns the places of the events. The filter is a condition for the first. userOnly is
 // set if stacks lack the kernel's part.
 func (p Pair) Find(r *events.Resolver, filter events.Filter, userOnly bool) (begin, end *events.Probe, err error) {
-	q := events.Query{Filter: filter, Weight: p.BeginKey, ByPoint: !p.Begin.Kind.InStack(userOnly)}
+	calls := p.Match == UserCall
+	q := events.Query{Calls: calls, Filter: filter, Weight: p.BeginKey, Shown: p.Shown, ByPoint: !p.Begin.Kind.InStack(userOnly)}
 	if begin, err = attach.Resolve(r, p.Begin, q); err != nil {
 		return nil, nil, err
 	}
-	end, err = r.Resolve(p.End, events.Query{Weight: p.EndKey})
+	end, err = r.Resolve(p.End, events.Query{Calls: calls, Weight: p.EndKey})
 	return begin, end, err
 }
 

@@ -100,6 +100,9 @@ func (m *Subject) Choose() (err error) {
 		if m.pairs[i].begin, m.pairs[i].end, err = p.Find(r, m.filter, m.common.UserOnly); err != nil {
 			return err
 		}
+		if m.pairs[i].begin.Go {
+			m.pairs[i].Match = GoCall
+		}
 	}
 	return nil
 }
@@ -168,7 +171,8 @@ func (m *Subject) Describe(meta *profile.Meta) {
 
 // name returns the name of the pair for people.
 func (p Pair) name() string {
-	if p.Match == UserCall || p.Match == KernelCall {
+	switch p.Match {
+	case UserCall, KernelCall, GoCall:
 		return p.Begin.String()
 	}
 	return p.Begin.String() + " to " + p.End.String()

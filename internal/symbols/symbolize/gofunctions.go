@@ -7,11 +7,19 @@ import (
 // longestGoName bounds the names that [GoFunctions] reads, in bytes.
 const longestGoName = 64
 
-// GoFunctions calls yield with the name and the link-time address of each function in Go's
-// function table, until yield returns false. Stripped programs have this table too.
-// GoFunctions leaves out functions with names of 64 bytes or more. The name is valid until
-// yield returns.
-func GoFunctions(f *elffile.File, yield func(name []byte, address uint64) bool) error {
+// GoFunction is a function in Go's function table, at link-time addresses.
+type GoFunction struct {
+	// Name is empty if it has 64 bytes or more. It is valid until the next function is read.
+	Name []byte
+	// Start and End are the bounds. End is where the next function starts, after padding.
+	Start, End uint64
+	// Assembly means that the function is written in assembly.
+	Assembly bool
+}
+
+// GoFunctions calls yield with each function in Go's function table, until yield returns false.
+// Stripped programs have this table too.
+func GoFunctions(f *elffile.File, yield func(GoFunction) bool) error {
 	s := goTableSection(f)
 	if s == nil {
 		return nil
@@ -21,33 +29,53 @@ func GoFunctions(f *elffile.File, yield func(name []byte, address uint64) bool) 
 		return err
 	}
 	for i := range t.num {
-		entry, err := t.entry(i)
+		fn, ok, err := t.function(i)
 		if err != nil {
 			return err
 		}
-		start, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
-		if err != nil {
-			return err
-		}
-		const nameField = 4 // of _func
-		record, err := t.part(t.funcs, uint64(start), t.layout.recordSize, "Go function")
-		if err != nil {
-			continue // malformed
-		}
-		name, err := t.r.uint32(record+nameField, "Go function")
-		if err != nil {
-			return err
-		}
-		if uint64(name) >= t.names.size {
-			continue
-		}
-		text, ended, err := t.r.CString(t.names.off+uint64(name), min(longestGoName, t.names.size-uint64(name)))
-		if err != nil {
-			return err
-		}
-		if ended && !yield(text, t.text+uint64(entry)) {
+		if ok && !yield(fn) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// function reads function i; ok is false if its record is malformed.
+func (t *goTable) function(i uint64) (fn GoFunction, ok bool, err error) {
+	start, err := t.entry(i)
+	if err != nil {
+		return fn, false, err
+	}
+	end, err := t.entry(i + 1)
+	if err != nil {
+		return fn, false, err
+	}
+	offset, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
+	if err != nil {
+		return fn, false, err
+	}
+	record, malformed := t.part(t.funcs, uint64(offset), t.layout.recordSize, "Go function")
+	if malformed != nil || end < start {
+		return fn, false, nil
+	}
+	const nameField = 4 // of _func
+	name, err := t.r.uint32(record+nameField, "Go function")
+	if err != nil {
+		return fn, false, err
+	}
+	// The last word of _func has the function's ID, flags, padding and the number of tables.
+	last, err := t.r.uint32(record+t.layout.recordSize-4, "Go function")
+	if err != nil {
+		return fn, false, err
+	}
+	const assembly = 1 << 2 // abi.FuncFlagAsm
+	fn = GoFunction{Start: t.text + uint64(start), End: t.text + uint64(end), Assembly: last>>8&assembly != 0}
+	if uint64(name) >= t.names.size {
+		return fn, false, nil
+	}
+	text, ended, err := t.r.CString(t.names.off+uint64(name), min(longestGoName, t.names.size-uint64(name)))
+	if ended {
+		fn.Name = text
+	}
+	return fn, true, err
 }

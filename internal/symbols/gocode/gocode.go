@@ -1,0 +1,190 @@
+// Package gocode finds places in the machine code of Go functions at which a uprobe sees each
+// call once: after the check of the stack, and at the return instructions. uretprobes would
+// crash Go programs, since Go moves stacks.
+//
+// The code is that of Go's compiler since Go 1.18, for x86-64 and arm64. Whatever it does not
+// generate is in doubt, and an error.
+package gocode
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"fulgur/internal/symbols/instruction"
+)
+
+// Prologue is the maximum number of bytes of the code that checks the size of the stack.
+const Prologue = 24
+
+// AfterStackCheck returns the offset of the first instruction after the code with which a
+// function checks the size of the stack, 0 if it does not begin with such code. If the stack
+// is too small, Go grows it and executes the function again from its start, so that a uprobe
+// there would count a call twice. The registers with arguments do not change.
+func AfterStackCheck(machine elf.Machine, code []byte) uint64 {
+	rest := code
+	skip := func(prefix []byte, operand int) bool {
+		if !bytes.HasPrefix(rest, prefix) || len(rest) < len(prefix)+operand {
+			return false
+		}
+		rest = rest[len(prefix)+operand:]
+		return true
+	}
+	done := func() uint64 { return uint64(len(code) - len(rest)) }
+	if machine == elf.EM_X86_64 {
+		// LEAQ -N(SP), R12; CMPQ R12 or SP, 16(R14); JLS
+		large := skip([]byte{0x4c, 0x8d, 0x64, 0x24}, 1) || skip([]byte{0x4c, 0x8d, 0xa4, 0x24}, 4)
+		compare := []byte{0x49, 0x3b, 0x66, 0x10}
+		if large {
+			compare = []byte{0x4d, 0x3b, 0x66, 0x10}
+		}
+		if skip(compare, 0) && (skip([]byte{0x76}, 1) || skip([]byte{0x0f, 0x86}, 4)) {
+			return done()
+		}
+		return 0
+	}
+	// MOVD 16(g), R16; [SUB $N, RSP, R17;] CMP R16, RSP or R17; BLS
+	if !skip([]byte{0x90, 0x0b, 0x40, 0xf9}, 0) || len(rest) < 12 {
+		return 0
+	}
+	if rest[0]&0x1f == 17 && rest[3] == 0xd1 {
+		rest = rest[4:]
+	}
+	if !skip([]byte{0xff, 0x63, 0x30, 0xeb}, 0) && !skip([]byte{0x3f, 0x02, 0x10, 0xeb}, 0) {
+		return 0
+	}
+	if rest[3] != 0x54 || rest[0]&0x1f != 9 {
+		return 0
+	}
+	rest = rest[4:]
+	return done()
+}
+
+// Calls holds the places of a function, as offsets from its start.
+type Calls struct {
+	// Entry is the first instruction after the check of the stack.
+	Entry uint64
+	// Returns are the return instructions, in order.
+	Returns []uint64
+}
+
+// Reasons why the places of a function cannot be known.
+var (
+	errUnknown   = errors.New("its code has an unknown instruction")
+	errElsewhere = errors.New("it can end with a jump to another function")
+	errIndirect  = errors.New("it has a jump whose target is unknown")
+	errEntry     = errors.New("it has a jump back to its start, and no known check of the stack")
+	errNone      = errors.New("it has no return instruction")
+	errData      = errors.New("it has data among its code")
+)
+
+// Find finds the places of the function whose machine code is given. The code may end with
+// padding.
+func Find(machine elf.Machine, code []byte) (c Calls, err error) {
+	c.Entry = AfterStackCheck(machine, code[:min(len(code), Prologue)])
+	if c.Entry >= uint64(len(code)) {
+		return Calls{}, errNone
+	}
+	switch machine {
+	case elf.EM_X86_64:
+		err = c.findX86(code)
+	case elf.EM_AARCH64:
+		err = c.findARM(code)
+	default:
+		err = fmt.Errorf("code for %v is not supported", machine)
+	}
+	if err == nil && len(c.Returns) == 0 {
+		err = errNone
+	}
+	if err != nil {
+		return Calls{}, err
+	}
+	return c, nil
+}
+
+// checkJump checks the target of a jump, relative to the function's start.
+func (c *Calls) checkJump(target uint64, size int) error {
+	switch {
+	case target >= uint64(size):
+		return errElsewhere
+	case target == c.Entry:
+		return errEntry // or each turn of a loop would look like a call
+	}
+	return nil
+}
+
+func (c *Calls) findX86(code []byte) error {
+	for at := 0; at < len(code); {
+		in, ok := instruction.Decode(code[at:], uint64(at))
+		if !ok || in.Size <= 0 {
+			return errUnknown
+		}
+		var err error
+		switch in.Kind {
+		case instruction.Return:
+			if in.Size != 1 {
+				return errUnknown
+			}
+			c.Returns = append(c.Returns, uint64(at))
+		case instruction.Jump, instruction.ConditionalJump, instruction.CounterJump:
+			err = c.checkJump(in.Target, len(code))
+		case instruction.IndirectJump:
+			// Tables of a switch have 8 bytes for each case. Other jumps end wrappers.
+			if o := in.Operand; !o.Memory || o.Index == instruction.NoRegister || o.Scale != 8 {
+				err = errIndirect
+			}
+		}
+		if err != nil {
+			return err
+		}
+		at += in.Size
+	}
+	return nil
+}
+
+// Instructions of arm64 (Arm Architecture Reference Manual, C4.1).
+const (
+	retARM      = 0xd65f03c0 // ret x30
+	tableARM    = 0xd61f0360 // br x27, after a load from the table of a switch
+	sizeARM     = 4
+	anyRegister = 0x1f << 5
+)
+
+func (c *Calls) findARM(code []byte) error {
+	if len(code)%sizeARM != 0 {
+		return errUnknown
+	}
+	for at := 0; at < len(code); at += sizeARM {
+		word := binary.LittleEndian.Uint32(code[at:])
+		var err error
+		switch {
+		case word == retARM:
+			c.Returns = append(c.Returns, uint64(at))
+		case word == tableARM, word&^anyRegister == 0xd63f0000: // blr
+		case word&^anyRegister == 0xd61f0000: // br
+			err = errIndirect
+		case word&0xfe000000 == 0xd6000000: // other returns, and those with authentication
+			err = errUnknown
+		case word&0xfc000000 == 0x14000000: // b
+			err = c.checkJump(targetARM(at, word, 0, 26), len(code))
+		case word&0xff000000 == 0x54000000, word&0x7e000000 == 0x34000000: // b.cond, cbz, cbnz
+			err = c.checkJump(targetARM(at, word, 5, 19), len(code))
+		case word&0x7e000000 == 0x36000000: // tbz, tbnz
+			err = c.checkJump(targetARM(at, word, 5, 14), len(code))
+		case word&0x3b000000 == 0x18000000: // ldr of a literal
+			err = errData
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// targetARM returns the target of a branch, whose immediate has the given bits.
+func targetARM(at int, word uint32, shift, bits uint) uint64 {
+	signed := int32(word<<(32-bits-shift)) >> (32 - bits)
+	return uint64(int64(at) + sizeARM*int64(signed))
+}

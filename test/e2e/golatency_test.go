@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// The numbers of goroutines and calls of goCalls.
+const (
+	goroutines = 8
+	goNaps     = 10 // of each goroutine
+	goFails    = 30
+)
+
+//go:noinline
+func goNap(d time.Duration) time.Duration {
+	time.Sleep(d) // the goroutine may continue on another thread
+	return 2 * d
+}
+
+// goGrow calls itself on a stack that has to grow, and moves.
+//
+//go:noinline
+func goGrow(n int) int {
+	var frame [256]byte
+	frame[n%len(frame)] = byte(n)
+	if n == 0 {
+		runtime.Gosched()
+		return int(frame[0])
+	}
+	return goGrow(n-1) + int(frame[n%len(frame)])
+}
+
+// goFail recovers a panic of goPanic in one of three calls.
+//
+//go:noinline
+func goFail(n int) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	goPanic(n)
+	return nil
+}
+
+//go:noinline
+func goPanic(n int) {
+	if n%3 == 0 {
+		panic("it is a multiple of 3")
+	}
+	sink++
+}
+
+// goCalls calls functions a known number of times, and prints how often, with bounds of the time
+// of naps in ns.
+func goCalls() {
+	var wg sync.WaitGroup
+	begin, deepest := time.Now(), 0
+	for i := range goroutines {
+		depth := 100 + 50*i
+		deepest += depth + 1
+		wg.Go(func() {
+			for range goNaps {
+				goNap(time.Millisecond)
+			}
+			goGrow(depth)
+			for n := range goFails {
+				_ = goFail(n)
+			}
+		})
+	}
+	wg.Wait()
+	naps := goroutines * goNaps
+	fmt.Printf("naps %d\nnap_least %d\nnap_most %d\ngrows %d\nfails %d\npanics %d\nreturns %d\n",
+		naps, naps*int(time.Millisecond), goroutines*int(time.Since(begin)), deepest, goroutines*goFails,
+		goroutines*goFails/3, goroutines*(goFails-goFails/3))
+}
+
+// Calls of Go functions end where the functions return, also on another thread and on a stack
+// that moved. The program survives, and a call that panics has no end.
+func TestLatencyGo(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	t.Setenv("E2E_WORKLOAD", "calls")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"latency", "--unwind", "fp"}
+	const prefix = "fulgur/test/e2e."
+	intervals := []interval{
+		{"goNap", "naps", "", "nap_least", "nap_most", prefix + "goNap"},
+		{"goGrow", "grows", "", "", "", prefix + "goGrow"},
+		{"goFail", "fails", "", "", "", prefix + "goFail"},
+		{"goPanic", "returns", "panics", "", "", prefix + "goPanic"},
+	}
+	for _, i := range intervals {
+		args = append(args, "-e", "uprobe:"+program+":"+prefix+i.name)
+	}
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, append(args, "-o", out, "--", program)...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	own, stacks := numbers(t, r.stdout), readFolded(t, out)
+	for _, i := range intervals {
+		i.name = "uprobe:" + program + ":" + prefix + i.name
+		of := map[string]int{}
+		for stack, n := range stacks {
+			if strings.HasSuffix(stack, "["+i.name+"]") {
+				of[stack] = n
+			}
+		}
+		i.check(t, r.stderr, of, own)
+	}
+	if strings.Contains(r.stderr, "not tracked") {
+		t.Errorf("intervals were lost: %s", r.stderr)
+	}
+}
+
+// Functions whose ends are in doubt are refused, or left out of patterns.
+func TestLatencyGoRefuses(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	for function, want := range map[string]string{
+		"runtime.memmove":         "the end of a function in assembly is unknown",
+		"runtime.rt0_go*":         "the end of a function in assembly is unknown",
+		"main.main+4":             "is not the entry of a function",
+		"main.nosuchfunction1234": "no such function",
+	} {
+		r := fulgur(t, "latency", "-e", "uprobe:"+program(t)+":"+function, "1")
+		if r.code != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: got code %d and %q, want 2 and %q", function, r.code, r.stderr, want)
+		}
+	}
+}
