@@ -11,7 +11,9 @@ type locksCommand struct {
 	Only string `enum:"both,user,kernel" default:"both" placeholder:"SIDE" group:"what" help:"Measure only the locks of programs (user: futexes) or of the kernel (kernel; needs Linux 5.19). Default: both."`
 	subjectFlags
 
-	MaxRate *count `placeholder:"N" group:"how" help:"Measure at most N waits per second on each CPU, to protect the target. Default: 100000."`
+	WakerStacks bool   `group:"how" help:"Show the stack that woke each thread, usually by releasing the lock, upside down on top of the stack of the wait."`
+	Owners      bool   `group:"how" help:"Show the thread that held a lock of the kernel when a wait for it began: mutexes, and semaphores held for writing."`
+	MaxRate     *count `placeholder:"N" group:"how" help:"Measure at most N waits per second on each CPU, to protect the target. Default: 100000."`
 
 	profileFlags
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waits in progress to track."`
@@ -32,6 +34,9 @@ Examples:
     # locks of the kernel, for the whole machine
     sudo fulgur locks --only kernel 10
 
+    # who held the locks, and who released them
+    sudo fulgur locks --owners --waker-stacks -p 1234 -o locks.html 10
+
     # mutexes of a command
     sudo fulgur locks --only user -- make -j8
 `
@@ -43,6 +48,8 @@ var sides = map[string]locks.Side{"both": locks.Both, "user": locks.User, "kerne
 func (c *locksCommand) run(ctx context.Context, env environment) (int, error) {
 	return env.measure(ctx, c.subjectFlags, c.profileFlags, locks.New(locks.Config{
 		Side:           sides[c.Only],
+		WakerStacks:    c.WakerStacks,
+		Owners:         c.Owners,
 		MaxRate:        uint64(orZero(c.MaxRate)),
 		PendingEntries: uint32(orZero(c.PendingEntries)),
 	}))

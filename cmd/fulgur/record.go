@@ -28,6 +28,7 @@ type recordCommand struct {
 	subjectFlags
 	Events    []string `short:"e" name:"event" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Also record each hit of this event, with its stack and fields; see fulgur count. Can be given several times."`
 	Filter    string   `placeholder:"CONDITION" group:"what" help:"Record only hits for which this condition holds, for example 'ret < 0 && fd != 2'; see fulgur count."`
+	Locks     bool     `group:"what" help:"Also record each wait for a lock, with the lock and the thread that ended the wait; see fulgur locks."`
 	NoCPU     bool     `name:"no-cpu" group:"what" help:"Do not record CPU samples."`
 	NoOffCPU  bool     `name:"no-offcpu" group:"what" help:"Do not record waits."`
 	NoBlockIO bool     `name:"no-blockio" group:"what" help:"Do not record disk requests."`
@@ -39,10 +40,10 @@ type recordCommand struct {
 	WakerStacks bool   `group:"how" help:"Record the stack of the waker at the end of each wait."`
 	FaultCount  *count `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
 
-	MaxRate *count `placeholder:"N" group:"how" help:"Record at most N hits of an event per second on each CPU, to protect the target. Default: ${recordHits}."`
+	MaxRate *count `placeholder:"N" group:"how" help:"Record at most N hits of an event, or waits for locks, per second on each CPU, to protect the target. Default: ${recordHits}."`
 
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
-	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults or an event."`
+	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults, locks or an event."`
 	profileFlags
 	MaxProbes  *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
@@ -77,6 +78,9 @@ Examples:
 
     # a process, with each openat call and the name of the file
     sudo fulgur record -p 1234 -e syscalls:sys_enter_openat 10
+
+    # a process, with its waits for mutexes and locks of the kernel
+    sudo fulgur record --locks -p 1234 10
 
     # the whole machine, without waits shorter than a millisecond
     sudo fulgur record -m 1000 -o machine.json.gz 10
@@ -155,6 +159,7 @@ func (c *recordCommand) options() (session.RecordOptions, error) {
 		Frequency:   c.rate(c.Frequency),
 		Events:      c.Events,
 		Filter:      c.Filter,
+		Locks:       c.Locks,
 		MaxRate:     uint64(orZero(c.MaxRate)),
 		MaxProbes:   int(orZero(c.MaxProbes)),
 		NoCPU:       c.NoCPU,

@@ -311,6 +311,8 @@ type MarkerType struct {
 	Fields []string
 	// Unit is the unit of the weights of markers. If it is empty, each counts one hit.
 	Unit string
+	// Spans means that the markers are intervals, and their weights the durations.
+	Spans bool
 }
 
 // Value returns the value that markers of the type add up to.

@@ -9,6 +9,8 @@ import (
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/hits"
+	"fulgur/internal/capture/latency"
+	"fulgur/internal/capture/locks"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
@@ -38,6 +40,8 @@ type RecordOptions struct {
 	Filter    string
 	MaxRate   uint64
 	MaxProbes int
+	// Locks also records waits for locks, at most MaxRate of a kind per second and CPU.
+	Locks bool
 	// NoCPU, NoOffCPU, NoBlockIO and NoFaults each leave out a part.
 	NoCPU, NoOffCPU, NoBlockIO, NoFaults bool
 	// Shortest is the minimum time off the CPU to record.
@@ -130,6 +134,11 @@ func (m *recording) choose(chosen []string) {
 			share:  uint32(len(chosen)),
 		})
 	}
+	if o.Locks {
+		for _, c := range locks.Parts(cmp.Or(o.MaxRate, DefaultRecordHits)) {
+			m.parts = append(m.parts, part{Subject: locks.New(c), values: []partValue{{locks.Value, latency.Time}}, share: 8})
+		}
+	}
 	for _, p := range m.parts {
 		m.joint = append(m.joint, p.Subject)
 	}
@@ -141,7 +150,7 @@ func (m *recording) events() ([]string, error) {
 	if len(o.Events) > 0 {
 		return hits.Names(o.Events)
 	}
-	if o.Filter != "" || o.MaxRate != 0 || o.MaxProbes != 0 {
+	if o.Filter != "" || o.MaxRate != 0 && !o.Locks || o.MaxProbes != 0 {
 		return nil, usage.Errorf("a filter and limits of hits need an event: choose one with %s", usage.Event)
 	}
 	return nil, nil
@@ -177,9 +186,13 @@ func (m *recording) Values(*stacks.Store) []source.Value {
 	for i, p := range m.parts {
 		all.Of = append(all.Of, []int{0})
 		for _, v := range p.values {
-			of := make([][]int, i+1)
-			of[i] = []int{v.of}
-			values = append(values, source.Value{ValueType: v.ValueType, Of: of})
+			at := slices.IndexFunc(values, func(other source.Value) bool { return other.ValueType == v.ValueType })
+			if at < 0 {
+				at = len(values)
+				values = append(values, source.Value{ValueType: v.ValueType})
+			}
+			values[at].Of = append(values[at].Of, make([][]int, i+1-len(values[at].Of))...)
+			values[at].Of[i] = []int{v.of}
 		}
 	}
 	return append([]source.Value{all}, values...)

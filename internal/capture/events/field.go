@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -51,8 +52,23 @@ func (r record) find(name string) (tracefs.Field, error) {
 	return tracefs.Field{}, unknownField(name, names)
 }
 
+// inMemory returns the pointer and the offset of a field such as "waiters+8", a word in user
+// memory.
+func inMemory(name string) (pointer string, offset int64, ok bool) {
+	pointer, after, ok := strings.Cut(name, "+")
+	if !ok {
+		return "", 0, false
+	}
+	offset, err := strconv.ParseInt(after, 10, 16)
+	return pointer, offset, err == nil
+}
+
 // Number implements [Fields].
 func (r record) Number(name string) (Field, error) {
+	if pointer, offset, ok := inMemory(name); ok && r.userPointers {
+		f, err := r.find(pointer)
+		return Field{From: uint8(bpf.CountFieldFromFIELD_USER), Offset: uint32(f.Offset), Displacement: offset, Size: 8}, err
+	}
 	f, err := r.find(name)
 	switch {
 	case err != nil:

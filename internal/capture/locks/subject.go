@@ -41,12 +41,36 @@ type Config struct {
 	// PendingEntries limits the waits in progress; 0 means
 	// [latency.DefaultPendingEntries].
 	PendingEntries uint32
+	// WakerStacks shows the stack that ended each wait, if it woke the thread.
+	WakerStacks bool
+	// Owners shows the thread that held each lock of the kernel when a wait began, for locks
+	// that have it.
+	Owners bool
+
+	only     string // the name of the only kind to measure
+	recorded bool   // see [Parts]
 }
+
+// Parts returns configurations for a recording, one for each kind of lock, so that each has
+// one source. Formats with times have each wait as a marker.
+func Parts(maxRate uint64) (all []Config) {
+	for _, k := range kinds {
+		all = append(all, Config{MaxRate: maxRate, Owners: true, only: k.name, recorded: true})
+	}
+	return all
+}
+
+// Value is the value of recordings.
+var Value = profile.ValueType{Type: "locks", Unit: "nanoseconds"}
 
 // kind is a kind of lock, and the events between which threads wait for it.
 type kind struct {
-	name string // of a lock
+	name string // of a lock, unless label is set
 	side Side
+	// label names the lock if several kinds have the same locks.
+	label string
+	// rare is set for a kind that few programs use, and that a kernel may lack.
+	rare bool
 	// The keys are the address of the lock.
 	latency.Pair
 	filter string
@@ -63,7 +87,7 @@ var kinds = []kind{
 		name: "lock", side: Kernel, keepsFirst: true,
 		Pair: latency.Pair{
 			Begin: tracepoint("lock", "contention_begin"), End: tracepoint("lock", "contention_end"),
-			Match: latency.SameFieldInThread, BeginKey: "lock_addr", EndKey: "lock_addr",
+			Match: latency.SameFieldInThread, BeginKey: "lock_addr", EndKey: "lock_addr", Shown: true,
 		},
 	},
 	{
@@ -73,6 +97,19 @@ var kinds = []kind{
 		},
 		filter: "op == 128 || op >= 256 && op < 512 || op == 137 || op == 0 || op == 9 || op == 134 || op == 6 || " +
 			"op == 141 || op == 13 || op == 139 || op == 11",
+	},
+	{
+		name: "futex_wait", label: "futex", side: User, rare: true, // Linux 6.7
+		Pair: latency.Pair{
+			Begin: tracepoint("syscalls", "sys_enter_futex_wait"), End: tracepoint("syscalls", "sys_exit_futex_wait"), BeginKey: "uaddr",
+		},
+	},
+	{
+		// The first of several futexes: struct futex_waitv has its address at offset 8.
+		name: "futex_waitv", label: "futex", side: User, rare: true, // Linux 5.16
+		Pair: latency.Pair{
+			Begin: tracepoint("syscalls", "sys_enter_futex_waitv"), End: tracepoint("syscalls", "sys_exit_futex_waitv"), BeginKey: "waiters+8",
+		},
 	},
 }
 
@@ -88,6 +125,7 @@ type Subject struct {
 	measure []measured
 	skipped []string // why kinds are not measured
 	sources []*lockSource
+	first   uint8 // index of the first of sources in the run
 	names   kernelNames
 }
 
@@ -101,8 +139,10 @@ type measured struct {
 // lockSource is the source of a kind.
 type lockSource struct {
 	*latency.Source
-	kind kind
-	maps mappings
+	kind   kind
+	maps   mappings
+	names  *kernelNames
+	marker *profile.MarkerTypeID // of waits in a recording
 }
 
 // Check finds the mappings of the locks that threads wait for: later the process may be
@@ -153,8 +193,15 @@ func (m *Subject) Choose() (err error) {
 		return err
 	}
 	for _, k := range kinds {
-		if m.Side != Both && m.Side != k.side {
+		if m.Side != Both && m.Side != k.side || m.only != "" && m.only != k.name {
 			continue
+		}
+		if k.rare {
+			if has, err := r.Has(k.Begin); err != nil {
+				return err
+			} else if !has {
+				continue
+			}
 		}
 		if k.side == Kernel {
 			has, err := HasContention(kernel)
@@ -182,17 +229,26 @@ func (m *Subject) Choose() (err error) {
 	return nil
 }
 
-// Timeline returns false, because recordings do not support locks.
-func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+// Timeline implements [source.Subject].
+func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, m.recorded }
+
+// rareShare is the number of rare kinds whose maps have the memory of the maps of another kind.
+const rareShare = 16
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	m.first = common.Source
 	m.sources, all, err = attach.LoadEach(common, m.measure, func(o probe.Options, k measured) (*lockSource, error) {
+		if k.rare {
+			o.RingSize /= rareShare
+			o.CountEntries /= rareShare
+		}
 		s, err := latency.Load(latency.Options{
 			Options: o, Begin: k.begin, End: k.end, Match: k.Match, Filter: k.filter, Detailed: true, KeepsFirst: k.keepsFirst,
+			Wakers: k.begin != nil && (m.WakerStacks || o.Timeline), Owners: k.side == Kernel && m.Owners,
 			MaxRate: m.MaxRate, PendingEntries: m.PendingEntries,
 		})
-		return &lockSource{Source: s, kind: k.kind}, err
+		return &lockSource{Source: s, kind: k.kind, names: &m.names}, err
 	})
 	return all, err
 }
@@ -205,19 +261,28 @@ func (m *Subject) Values(*stacks.Store) []source.Value {
 // Shown returns the time.
 func (*Subject) Shown() int { return latency.Time }
 
-// Place adds the stack of a wait to the profile, with the lock on top.
+// Place adds the stack of a wait to the profile, with the lock on top, its owner and, with
+// wakers, the waker's stack upside down.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	of := m.sources[s.Source-m.first]
 	stack := attach.Place(p, s, "", m.common.UserOnly)
-	return p.Mark(stack, "["+m.lock(p.Store, s)+"]")
+	stack = p.Mark(stack, "["+of.lock(p.Store.Traces[s.Trace].PID, s.Detail)+"]")
+	if s.Owner != 0 {
+		stack = p.Mark(stack, "[held by "+plain.Terminal(of.Owner(s.Owner))+"]")
+	}
+	if s.Waker == 0 {
+		return stack
+	}
+	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, m.common.UserOnly)
 }
 
-// lock returns the name of the lock of a sample.
-func (m *Subject) lock(store *stacks.Store, s stacks.Sample) string {
-	of := m.sources[s.Source]
-	if of.kind.side == Kernel {
-		return of.kind.name + " " + m.names.name(s.Detail)
+// lock returns the name of the lock at an address, for which a thread of a process waited.
+func (s *lockSource) lock(pid uint32, address uint64) string {
+	name := cmp.Or(s.kind.label, s.kind.name) + " "
+	if s.kind.side == Kernel {
+		return name + s.names.name(address)
 	}
-	return of.kind.name + " " + of.maps.name(store.Traces[s.Trace].PID, s.Detail)
+	return name + s.maps.name(pid, address)
 }
 
 // Describe implements [source.Subject].
@@ -232,8 +297,8 @@ func (m *Subject) WhyNothing() string {
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := append([]string(nil), m.skipped...)
 	for i, s := range m.sources {
-		lines = append(lines, source.Table(m, uint8(i), store, s.kind.name, func(sample stacks.Sample) string {
-			return m.lock(store, sample)
+		lines = append(lines, source.Table(m, m.first+uint8(i), store, cmp.Or(s.kind.label, s.kind.name), func(sample stacks.Sample) string {
+			return s.lock(store.Traces[sample.Trace].PID, sample.Detail)
 		})...)
 		unfinished, err := s.Unfinished()
 		if err != nil {

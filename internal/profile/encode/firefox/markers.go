@@ -125,7 +125,7 @@ func (m *marker) category() int {
 
 // phase distinguishes instants from intervals.
 func (m *marker) phase() int64 {
-	if m.kind == markerName || m.kind == markerHit || m.kind == markerFault && m.fault.Latency == 0 {
+	if m.kind == markerName || m.kind == markerHit && !m.of.Spans || m.kind == markerFault && m.fault.Latency == 0 {
 		return phaseInstant
 	}
 	return phaseInterval

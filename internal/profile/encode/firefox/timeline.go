@@ -275,19 +275,22 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 		return marker{kind: markerFault, start: start, end: start + e.Latency, tid: tid, fault: e}
 	})
 	hits := transform(r.unweighted(id), func(e profile.Marker) marker {
-		start := e.Time - r.t.Start
-		return marker{kind: markerHit, start: start, end: start, tid: tid, hit: e, of: &r.t.MarkerTypes[e.Type]}
+		m := marker{kind: markerHit, start: e.Time - r.t.Start, tid: tid, hit: e, of: &r.t.MarkerTypes[e.Type]}
+		if m.end = m.start; m.of.Spans {
+			m.end += e.Weight
+		}
+		return m
 	})
 	start := func(m marker) int64 { return m.start }
 	return merge(start, r.renamed(id), longWaits(off), profile.Sorted(start, requestWindow, requests), faults, hits)
 }
 
-// unweighted yields the hits of a thread. Markers with a weight are samples of
-// pseudo-threads only.
+// unweighted yields the hits of a thread. Markers with a weight other than their duration are
+// samples of pseudo-threads only.
 func (r *recording) unweighted(id profile.ThreadID) iter.Seq2[profile.Marker, error] {
 	return func(yield func(profile.Marker, error) bool) {
 		for e, err := range r.t.Events.Markers(id) {
-			if err == nil && r.t.MarkerTypes[e.Type].Unit != "" {
+			if of := r.t.MarkerTypes[e.Type]; err == nil && of.Unit != "" && !of.Spans {
 				continue
 			}
 			if !yield(e, err) {

@@ -324,7 +324,7 @@ func (t *timedProfile) keepValues(kinds []bool) {
 	if t.line.Sampled != timedValues[valueEvents] || !kinds[onCPU] { // else it would be there twice
 		keep = append(keep, valueEvents)
 	}
-	weighted := slices.ContainsFunc(t.line.MarkerTypes, func(m profile.MarkerType) bool { return m.Unit != "" })
+	weighted := slices.ContainsFunc(t.line.MarkerTypes, func(m profile.MarkerType) bool { return m.Unit != "" && !m.Spans })
 	for kind, occurs := range kinds {
 		if occurs || eventKind(kind) == onCPU && !weighted {
 			keep = append(keep, valuesOf(eventKind(kind))...)
