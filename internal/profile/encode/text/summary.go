@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -113,7 +114,7 @@ func Stripped(s profile.StrippedFiles, of describe.Noun) (lines []string) {
 // writeTable writes functions with their shares of total, on a terminal with the given
 // number of columns, or with 0 for none. own is the heading of the self share.
 func writeTable(w *strings.Builder, own string, rows []Function, total int64, columns int) {
-	if len(rows) == 0 {
+	if rows = shown(rows, total); len(rows) == 0 {
 		return
 	}
 	const shares, gap, readable = 18, 2, 16
@@ -140,7 +141,7 @@ func writeTable(w *strings.Builder, own string, rows []Function, total int64, co
 
 // writeReasons writes the notes at the ends of stacks with their shares of total.
 func writeReasons(w *strings.Builder, reasons []Function, total int64, columns int) {
-	if len(reasons) == 0 {
+	if reasons = shown(reasons, total); len(reasons) == 0 {
 		return
 	}
 	limit := functionWidth
@@ -151,6 +152,15 @@ func writeReasons(w *strings.Builder, reasons []Function, total int64, columns i
 	for _, r := range reasons {
 		fmt.Fprintf(w, "  %5.1f%%  %s\n", percent(r.Self, total), cut(r.Name, limit))
 	}
+}
+
+// shown returns the rows, hottest first, whose share is not printed as 0.0 %.
+func shown(rows []Function, total int64) []Function {
+	i := slices.IndexFunc(rows, func(f Function) bool { return percent(f.Self, total) < 0.05 })
+	if i < 0 {
+		return rows
+	}
+	return rows[:i]
 }
 
 // percent returns part in percent of whole, which is not 0.

@@ -102,7 +102,7 @@ func omittedLine(p *profile.Profile, omitted []profile.Sample, value int) string
 	for _, s := range omitted {
 		sum += s.Values[value]
 	}
-	return fmt.Sprintf("%s, with %.1f %% of the total, not shown on a terminal: write all to a file with %s, or pipe them into less\n\n",
+	return fmt.Sprintf("%s (%.1f %%) not shown; for all: %s FILE, or | less\n\n",
 		plain.Count(uint64(len(omitted)), "smaller stack"), percent(sum, p.Total(value)), usage.Output)
 }
 
