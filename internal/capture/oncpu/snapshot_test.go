@@ -19,7 +19,7 @@ func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
 		if bpf.RecordType(r[0]) != bpf.RecordSnapshot {
 			return nil
 		}
-		sn, err := stacks.ParseSnapshot(r)
+		sn, err := stacks.ParseSnapshot(r, stacks.Snapshot{})
 		all = append(all, sn)
 		return err
 	}); err != nil {

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -27,18 +26,29 @@ func (s Snapshot) Size() int { return len(s.raw) }
 // snapshotCopy is the offset of the copy of the stack in a snapshot.
 const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
-// ParseSnapshot parses a record of the ring. It copies the data.
-func ParseSnapshot(record []byte) (Snapshot, error) {
-	r, err := ringbuf.As[bpf.Snapshot](record, snapshotCopy)
-	if err != nil {
-		return Snapshot{}, err
+// ParseSnapshot parses a record of the ring. It copies the data, into the memory of another
+// snapshot that is no longer needed, or into new memory if there is none.
+func ParseSnapshot(record []byte, unneeded Snapshot) (Snapshot, error) {
+	if len(record) < int(snapshotCopy) {
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", ringbuf.ErrRecord, len(record))
 	}
-	size := snapshotCopy + uintptr(r.Copied)
-	if size > min(uintptr(len(record)), unsafe.Sizeof(*r)) {
-		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ringbuf.ErrRecord, len(record), r.Copied)
+	copied := field[uint32](record, unsafe.Offsetof(bpf.Snapshot{}.Copied))
+	size := snapshotCopy + uintptr(copied)
+	if size > min(uintptr(len(record)), unsafe.Sizeof(bpf.Snapshot{})) {
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ringbuf.ErrRecord, len(record), copied)
 	}
-	head, err := ringbuf.As[bpf.StackRecord](r.Record[:], recordHeader)
-	return Snapshot{PID: int(head.Pid), Image: r.Image, Time: head.Time, raw: bytes.Clone(record[:size])}, err
+	const head = unsafe.Offsetof(bpf.Snapshot{}.Record)
+	return Snapshot{
+		PID:   int(field[uint32](record, head+unsafe.Offsetof(bpf.StackRecord{}.Pid))),
+		Image: field[uint64](record, unsafe.Offsetof(bpf.Snapshot{}.Image)),
+		Time:  field[uint64](record, head+unsafe.Offsetof(bpf.StackRecord{}.Time)),
+		raw:   append(unneeded.raw[:0], record[:size]...),
+	}, nil
+}
+
+// field returns the field at an offset of a record, without a copy of the whole record.
+func field[T uint32 | uint64](record []byte, offset uintptr) T {
+	return *(*T)(unsafe.Pointer(&record[offset : offset+unsafe.Sizeof(T(0))][0]))
 }
 
 // Fill fills to with the record for the kernel side, which unwinds it by a layout of the

@@ -32,7 +32,12 @@ type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
 	memory int // total, in bytes
+	// unneeded are snapshots whose memory the next ones use.
+	unneeded []stacks.Snapshot
 }
+
+// maxUnneeded bounds the snapshots whose memory is kept, each a few ten KiB.
+const maxUnneeded = 8
 
 type snapshotKey struct {
 	pid   int
@@ -53,7 +58,11 @@ type waitingSnapshot struct {
 
 // Add adds a snapshot that waits for the tables of its process's mappings.
 func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table) error {
-	taken, err := stacks.ParseSnapshot(record)
+	var unneeded stacks.Snapshot
+	if last := len(s.unneeded) - 1; last >= 0 {
+		unneeded, s.unneeded = s.unneeded[last], s.unneeded[:last]
+	}
+	taken, err := stacks.ParseSnapshot(record, unneeded)
 	if err != nil {
 		return err
 	}
@@ -109,6 +118,9 @@ func (s *Snapshots) Rewalk(now uint64) error {
 		}
 		for _, w := range p.waiting {
 			s.memory -= w.Size()
+			if len(s.unneeded) < maxUnneeded {
+				s.unneeded = append(s.unneeded, w.Snapshot)
+			}
 		}
 		p.past.Close()
 		delete(s.of, key)
