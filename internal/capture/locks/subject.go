@@ -232,7 +232,7 @@ func (m *Subject) Choose() (err error) {
 // Timeline implements [source.Subject].
 func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, m.recorded }
 
-// rareShare is the number of rare kinds whose maps have the memory of the maps of another kind.
+// rareShare is the number of rare kinds whose counts have the memory of those of another kind.
 const rareShare = 16
 
 // Load implements [source.Subject].
@@ -240,7 +240,6 @@ func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
 	m.first = common.Source
 	m.sources, all, err = attach.LoadEach(common, m.measure, func(o probe.Options, k measured) (*lockSource, error) {
 		if k.rare {
-			o.RingSize /= rareShare
 			o.CountEntries /= rareShare
 		}
 		s, err := latency.Load(latency.Options{

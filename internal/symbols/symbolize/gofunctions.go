@@ -54,8 +54,8 @@ func (t *goTable) function(i uint64) (fn GoFunction, ok bool, err error) {
 	if err != nil {
 		return fn, false, err
 	}
-	record, malformed := t.part(t.funcs, uint64(offset), t.layout.recordSize, "Go function")
-	if malformed != nil || end < start {
+	record := t.funcs.off + uint64(offset)
+	if t.layout.recordSize > t.funcs.size || uint64(offset) > t.funcs.size-t.layout.recordSize || end < start {
 		return fn, false, nil
 	}
 	const nameField = 4 // of _func

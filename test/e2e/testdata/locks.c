@@ -93,6 +93,7 @@ int main(void)
 	}
 	for (i = 0; i < OTHERS; i++)
 		most += contend(others[i / 2] | (i % 2 ? FUTEX_PRIVATE_FLAG : 0));
+	word = 0; /* FUTEX_LOCK_PI took the lock */
 	for (i = 0; i < WAITS; i++) {
 		time = i % 2 ? contend_any() : contend_new();
 		if (time < 0)
