@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -131,7 +132,7 @@ func (w *windows) Enable() error {
 	}
 	if w.options.Target.Scope != target.Command {
 		if err := timerslack.Set(slack); err != nil {
-			return err
+			slog.Debug("no slack for timers", "error", err) // costs more CPU time, and nothing else
 		}
 	}
 	return w.run.Enable()

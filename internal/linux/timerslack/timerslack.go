@@ -18,7 +18,8 @@ import (
 )
 
 // Set lets the kernel delay timers by up to slack in all threads of this process, and in the
-// threads and processes that they start from now on. Without CAP_SYS_NICE, Set has no effect.
+// threads and processes that they start from now on. It needs CAP_SYS_NICE, and a /proc that
+// shows this process and is writable.
 func Set(slack time.Duration) error {
 	threads, err := procfs.Self.Threads()
 	if err != nil {
@@ -27,10 +28,7 @@ func Set(slack time.Duration) error {
 	for _, tid := range threads {
 		// Only this file reaches other threads; prctl(2) does not.
 		err := os.WriteFile(procfs.Path(tid, "timerslack_ns"), fmt.Appendf(nil, "%d", slack.Nanoseconds()), 0)
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			return nil
-		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH): // the thread may have ended
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // the thread may have ended
 			return fmt.Errorf("delay timers: %w", err)
 		}
 	}
