@@ -414,7 +414,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile -p 1 -- ls":                     "--container, --pod and --unit cannot be combined with it",
 		"profile -p 0":                           `"0" is not an ID`,
 		"profile -p 1,":                          `"" is not an ID`,
-		"profile -p init":                        `"init" is not an ID`,
+		"profile -p init":                        `"init" is not an ID: give positive numbers, like 17,42, or "$(pgrep NAME)"`,
 		"profile -p 99999999999":                 "is not an ID",
 		"profile -p":                             "-p: a value is missing",
 		"profile -p -1":                          `"-1" is not an ID: give positive numbers`,

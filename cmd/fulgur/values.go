@@ -193,7 +193,7 @@ func (i *ids) UnmarshalText(text []byte) error {
 	for field := range strings.SplitSeq(strings.Join(list, ","), ",") {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id <= 0 {
-			return fmt.Errorf("%q is not an ID: give positive numbers, like 17,42", field)
+			return fmt.Errorf("%q is not an ID: give positive numbers, like 17,42, or \"$(pgrep NAME)\"", field)
 		}
 		*i = append(*i, int(id))
 	}
