@@ -15,7 +15,7 @@ import (
 
 // The numbers of goroutines and calls of goCalls.
 const (
-	goroutines = 8
+	goroutines = 4
 	goNaps     = 10 // of each goroutine
 	goFails    = 30
 )
@@ -63,25 +63,32 @@ func goPanic(n int) {
 // goCalls calls functions a known number of times, and prints how often, with bounds of the time
 // of naps in ns.
 func goCalls() {
-	var wg sync.WaitGroup
-	begin, deepest := time.Now(), 0
-	for i := range goroutines {
-		depth := 100 + 50*i
-		deepest += depth + 1
-		wg.Go(func() {
-			for range goNaps {
-				goNap(time.Millisecond)
-			}
-			goGrow(depth)
-			for n := range goFails {
-				_ = goFail(n)
-			}
-		})
+	inEach := func(f func(i int)) {
+		var wg sync.WaitGroup
+		for i := range goroutines {
+			wg.Go(func() { f(i) })
+		}
+		wg.Wait()
 	}
-	wg.Wait()
-	naps := goroutines * goNaps
+	begin := time.Now()
+	inEach(func(int) {
+		for range goNaps {
+			goNap(time.Millisecond)
+		}
+	})
+	elapsed, depth := time.Since(begin), func(i int) int { return 50 * (i + 1) }
+	inEach(func(i int) { goGrow(depth(i)) })
+	inEach(func(int) {
+		for n := range goFails {
+			_ = goFail(n)
+		}
+	})
+	naps, deepest := goroutines*goNaps, 0
+	for i := range goroutines {
+		deepest += depth(i) + 1
+	}
 	fmt.Printf("naps %d\nnap_least %d\nnap_most %d\ngrows %d\nfails %d\npanics %d\nreturns %d\n",
-		naps, naps*int(time.Millisecond), goroutines*int(time.Since(begin)), deepest, goroutines*goFails,
+		naps, naps*int(time.Millisecond), goroutines*int(elapsed), deepest, goroutines*goFails,
 		goroutines*goFails/3, goroutines*(goFails-goFails/3))
 }
 
