@@ -65,6 +65,10 @@ const (
 	AllocMapFieldContexts      = "field_contexts"
 	AllocMapFields             = "fields"
 	AllocMapFilter             = "filter"
+	AllocMapLabelAny           = "label_any"
+	AllocMapLabelProcesses     = "label_processes"
+	AllocMapLabelScratches     = "label_scratches"
+	AllocMapLabelsSeen         = "labels_seen"
 	AllocMapPaces              = "paces"
 	AllocMapRemaps             = "remaps"
 	AllocMapRing               = "ring"
@@ -118,6 +122,7 @@ const (
 	AllocVarMaxDepth           = "max_depth"
 	AllocVarMaxRate            = "max_rate"
 	AllocVarRate               = "rate"
+	AllocVarReadLabels         = "read_labels"
 	AllocVarRingWakeup         = "ring_wakeup"
 	AllocVarSeenMask           = "seen_mask"
 	AllocVarSkipKernelStack    = "skip_kernel_stack"
@@ -204,6 +209,10 @@ type AllocMapSpecs struct {
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -249,6 +258,7 @@ type AllocVariableSpecs struct {
 	MaxDepth           *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate            *ebpf.VariableSpec `ebpf:"max_rate"`
 	Rate               *ebpf.VariableSpec `ebpf:"rate"`
+	ReadLabels         *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup         *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask           *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack    *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
@@ -293,6 +303,10 @@ type AllocMaps struct {
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -331,6 +345,10 @@ func (m *AllocMaps) Close() error {
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Paces,
 		m.Remaps,
 		m.Ring,
@@ -377,6 +395,7 @@ type AllocVariables struct {
 	MaxDepth           *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate            *ebpf.Variable `ebpf:"max_rate"`
 	Rate               *ebpf.Variable `ebpf:"rate"`
+	ReadLabels         *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup         *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask           *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack    *ebpf.Variable `ebpf:"skip_kernel_stack"`

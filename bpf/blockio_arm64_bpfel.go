@@ -102,6 +102,10 @@ const (
 	BlockIOMapCounts1             = "counts_1"
 	BlockIOMapFileScratch         = "file_scratch"
 	BlockIOMapFilesSeen           = "files_seen"
+	BlockIOMapLabelAny            = "label_any"
+	BlockIOMapLabelProcesses      = "label_processes"
+	BlockIOMapLabelScratches      = "label_scratches"
+	BlockIOMapLabelsSeen          = "labels_seen"
 	BlockIOMapLatencies           = "latencies"
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
@@ -139,6 +143,7 @@ const (
 	BlockIOVarInserted            = "inserted"
 	BlockIOVarMaxDepth            = "max_depth"
 	BlockIOVarQueueInLatency      = "queue_in_latency"
+	BlockIOVarReadLabels          = "read_labels"
 	BlockIOVarRingWakeup          = "ring_wakeup"
 	BlockIOVarSeenMask            = "seen_mask"
 	BlockIOVarSkipRuntimes        = "skip_runtimes"
@@ -218,6 +223,10 @@ type BlockIOMapSpecs struct {
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Latencies        *ebpf.MapSpec `ebpf:"latencies"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
@@ -252,6 +261,7 @@ type BlockIOVariableSpecs struct {
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
@@ -294,6 +304,10 @@ type BlockIOMaps struct {
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Latencies        *ebpf.Map `ebpf:"latencies"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
@@ -324,6 +338,10 @@ func (m *BlockIOMaps) Close() error {
 		m.Counts1,
 		m.FileScratch,
 		m.FilesSeen,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Latencies,
 		m.Remaps,
 		m.Requests,
@@ -359,6 +377,7 @@ type BlockIOVariables struct {
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`

@@ -126,6 +126,10 @@ const (
 	CountMapFields              = "fields"
 	CountMapFilter              = "filter"
 	CountMapHitEvents           = "hit_events"
+	CountMapLabelAny            = "label_any"
+	CountMapLabelProcesses      = "label_processes"
+	CountMapLabelScratches      = "label_scratches"
+	CountMapLabelsSeen          = "labels_seen"
 	CountMapPaces               = "paces"
 	CountMapRemaps              = "remaps"
 	CountMapRing                = "ring"
@@ -167,6 +171,7 @@ const (
 	CountVarInserted            = "inserted"
 	CountVarMaxDepth            = "max_depth"
 	CountVarMaxRate             = "max_rate"
+	CountVarReadLabels          = "read_labels"
 	CountVarRingWakeup          = "ring_wakeup"
 	CountVarSeenMask            = "seen_mask"
 	CountVarSkipKernelStack     = "skip_kernel_stack"
@@ -248,6 +253,10 @@ type CountMapSpecs struct {
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
 	HitEvents        *ebpf.MapSpec `ebpf:"hit_events"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -289,6 +298,7 @@ type CountVariableSpecs struct {
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
@@ -336,6 +346,10 @@ type CountMaps struct {
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
 	HitEvents        *ebpf.Map `ebpf:"hit_events"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -370,6 +384,10 @@ func (m *CountMaps) Close() error {
 		m.Fields,
 		m.Filter,
 		m.HitEvents,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Paces,
 		m.Remaps,
 		m.Ring,
@@ -412,6 +430,7 @@ type CountVariables struct {
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`

@@ -91,6 +91,10 @@ const (
 	FaultsMapFileScratch         = "file_scratch"
 	FaultsMapFilesSeen           = "files_seen"
 	FaultsMapKnownMappings       = "known_mappings"
+	FaultsMapLabelAny            = "label_any"
+	FaultsMapLabelProcesses      = "label_processes"
+	FaultsMapLabelScratches      = "label_scratches"
+	FaultsMapLabelsSeen          = "labels_seen"
 	FaultsMapRemaps              = "remaps"
 	FaultsMapRing                = "ring"
 	FaultsMapRuntimeAny          = "runtime_any"
@@ -125,6 +129,7 @@ const (
 	FaultsVarInserted            = "inserted"
 	FaultsVarMaxDepth            = "max_depth"
 	FaultsVarPageShift           = "page_shift"
+	FaultsVarReadLabels          = "read_labels"
 	FaultsVarRingWakeup          = "ring_wakeup"
 	FaultsVarSeenMask            = "seen_mask"
 	FaultsVarSkipKernelStack     = "skip_kernel_stack"
@@ -206,6 +211,10 @@ type FaultsMapSpecs struct {
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
 	KnownMappings    *ebpf.MapSpec `ebpf:"known_mappings"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -239,6 +248,7 @@ type FaultsVariableSpecs struct {
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
@@ -285,6 +295,10 @@ type FaultsMaps struct {
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
 	KnownMappings    *ebpf.Map `ebpf:"known_mappings"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -317,6 +331,10 @@ func (m *FaultsMaps) Close() error {
 		m.FileScratch,
 		m.FilesSeen,
 		m.KnownMappings,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,
@@ -351,6 +369,7 @@ type FaultsVariables struct {
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PageShift           *ebpf.Variable `ebpf:"page_shift"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`

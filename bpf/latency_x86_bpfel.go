@@ -107,6 +107,10 @@ const (
 	LatencyMapFilter              = "filter"
 	LatencyMapHistogram           = "histogram"
 	LatencyMapIntervals           = "intervals"
+	LatencyMapLabelAny            = "label_any"
+	LatencyMapLabelProcesses      = "label_processes"
+	LatencyMapLabelScratches      = "label_scratches"
+	LatencyMapLabelsSeen          = "labels_seen"
 	LatencyMapOwners              = "owners"
 	LatencyMapPaces               = "paces"
 	LatencyMapRemaps              = "remaps"
@@ -160,6 +164,7 @@ const (
 	LatencyVarMatch               = "match"
 	LatencyVarMaxDepth            = "max_depth"
 	LatencyVarMaxRate             = "max_rate"
+	LatencyVarReadLabels          = "read_labels"
 	LatencyVarRingWakeup          = "ring_wakeup"
 	LatencyVarSeenMask            = "seen_mask"
 	LatencyVarSkipKernelStack     = "skip_kernel_stack"
@@ -246,6 +251,10 @@ type LatencyMapSpecs struct {
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
 	Histogram        *ebpf.MapSpec `ebpf:"histogram"`
 	Intervals        *ebpf.MapSpec `ebpf:"intervals"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Owners           *ebpf.MapSpec `ebpf:"owners"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
@@ -295,6 +304,7 @@ type LatencyVariableSpecs struct {
 	Match               *ebpf.VariableSpec `ebpf:"match"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
@@ -343,6 +353,10 @@ type LatencyMaps struct {
 	Filter           *ebpf.Map `ebpf:"filter"`
 	Histogram        *ebpf.Map `ebpf:"histogram"`
 	Intervals        *ebpf.Map `ebpf:"intervals"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Owners           *ebpf.Map `ebpf:"owners"`
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
@@ -381,6 +395,10 @@ func (m *LatencyMaps) Close() error {
 		m.Filter,
 		m.Histogram,
 		m.Intervals,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Owners,
 		m.Paces,
 		m.Remaps,
@@ -431,6 +449,7 @@ type LatencyVariables struct {
 	Match               *ebpf.Variable `ebpf:"match"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`

@@ -224,7 +224,7 @@ func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)
 			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
 				testenv.Root(t)
 				p, err := load(probe.Options{
-					MaxDepth: 127, Unwind: by, Types: types, Timeline: timeline, SkipRuntimes: skipRuntimes(by), Snapshots: true,
+					MaxDepth: 127, Unwind: by, Types: types, Timeline: timeline, SkipRuntimes: skipRuntimes(by), Labels: !skipRuntimes(by), Snapshots: true,
 				})
 				var ve *ebpf.VerifierError
 				if errors.As(err, &ve) {
@@ -259,6 +259,7 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 						spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)),
 						spec.Variables[bpf.OnCPUVarTimeline].Set(timeline),
 						spec.Variables[bpf.VarSkipRuntimes].Set(skipRuntimes(by)),
+						spec.Variables[bpf.VarReadLabels].Set(!skipRuntimes(by)),
 					); err != nil {
 						return err
 					}

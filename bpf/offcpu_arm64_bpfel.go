@@ -99,6 +99,10 @@ const (
 	OffCPUMapCodeSeen            = "code_seen"
 	OffCPUMapCounts0             = "counts_0"
 	OffCPUMapCounts1             = "counts_1"
+	OffCPUMapLabelAny            = "label_any"
+	OffCPUMapLabelProcesses      = "label_processes"
+	OffCPUMapLabelScratches      = "label_scratches"
+	OffCPUMapLabelsSeen          = "labels_seen"
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
@@ -141,6 +145,7 @@ const (
 	OffCPUVarKind                = "kind"
 	OffCPUVarLongest             = "longest"
 	OffCPUVarMaxDepth            = "max_depth"
+	OffCPUVarReadLabels          = "read_labels"
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
@@ -218,6 +223,10 @@ type OffCPUMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -259,6 +268,7 @@ type OffCPUVariableSpecs struct {
 	Kind                *ebpf.VariableSpec `ebpf:"kind"`
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
@@ -301,6 +311,10 @@ type OffCPUMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -330,6 +344,10 @@ func (m *OffCPUMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.OffcpuCopy,
 		m.Remaps,
 		m.Ring,
@@ -372,6 +390,7 @@ type OffCPUVariables struct {
 	Kind                *ebpf.Variable `ebpf:"kind"`
 	Longest             *ebpf.Variable `ebpf:"longest"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`

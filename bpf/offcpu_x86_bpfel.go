@@ -99,6 +99,10 @@ const (
 	OffCPUMapCodeSeen            = "code_seen"
 	OffCPUMapCounts0             = "counts_0"
 	OffCPUMapCounts1             = "counts_1"
+	OffCPUMapLabelAny            = "label_any"
+	OffCPUMapLabelProcesses      = "label_processes"
+	OffCPUMapLabelScratches      = "label_scratches"
+	OffCPUMapLabelsSeen          = "labels_seen"
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
 	OffCPUMapOrcTables           = "orc_tables"
 	OffCPUMapRemaps              = "remaps"
@@ -143,6 +147,7 @@ const (
 	OffCPUVarLongest             = "longest"
 	OffCPUVarMaxDepth            = "max_depth"
 	OffCPUVarOrcNothing          = "orc_nothing"
+	OffCPUVarReadLabels          = "read_labels"
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
@@ -220,6 +225,10 @@ type OffCPUMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
@@ -263,6 +272,7 @@ type OffCPUVariableSpecs struct {
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	OrcNothing          *ebpf.VariableSpec `ebpf:"orc_nothing"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
@@ -305,6 +315,10 @@ type OffCPUMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
@@ -335,6 +349,10 @@ func (m *OffCPUMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.OffcpuCopy,
 		m.OrcTables,
 		m.Remaps,
@@ -379,6 +397,7 @@ type OffCPUVariables struct {
 	Longest             *ebpf.Variable `ebpf:"longest"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	OrcNothing          *ebpf.Variable `ebpf:"orc_nothing"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`

@@ -62,6 +62,25 @@ const (
 	OnCPUFrameBitFRAME_ENTERED_BIT   OnCPUFrameBit = 31
 )
 
+type OnCPULabel struct {
+	_         structs.HostLayout
+	KeySize   uint16
+	ValueSize uint16
+	Pad       uint32
+	Key       [64]uint8
+	Value     [128]uint8
+}
+
+type OnCPULabelRecord struct {
+	_      structs.HostLayout
+	Type   uint32
+	Pid    uint32
+	Id     uint64
+	Count  uint32
+	Pad    uint32
+	Labels [16]OnCPULabel
+}
+
 type OnCPURecordType uint32
 
 const (
@@ -71,6 +90,7 @@ const (
 	OnCPURecordTypeRECORD_TIMELINE OnCPURecordType = 4
 	OnCPURecordTypeRECORD_SNAPSHOT OnCPURecordType = 5
 	OnCPURecordTypeRECORD_CODE     OnCPURecordType = 6
+	OnCPURecordTypeRECORD_LABELS   OnCPURecordType = 7
 )
 
 type OnCPUSeenSet struct {
@@ -112,7 +132,7 @@ type OnCPUSnapshot struct {
 		Rsp     uint64
 		Ss      uint64
 	}
-	Record  [1088]uint8
+	Record  [1096]uint8
 	Runtime struct {
 		_              structs.HostLayout
 		Groups         uint32
@@ -162,6 +182,7 @@ type OnCPUStackRecord struct {
 	Time         uint64
 	Epoch        uint64
 	Cgroup       uint64
+	Labels       uint64
 	Pid          uint32
 	Tid          uint32
 	KernelEnd    uint8
@@ -192,7 +213,8 @@ const (
 	OnCPUStatSTAT_LIMITED       OnCPUStat = 15
 	OnCPUStatSTAT_NEGATIVE      OnCPUStat = 16
 	OnCPUStatSTAT_CROWDED       OnCPUStat = 17
-	OnCPUStatSTAT_MAX           OnCPUStat = 18
+	OnCPUStatSTAT_UNLABELED     OnCPUStat = 18
+	OnCPUStatSTAT_MAX           OnCPUStat = 19
 )
 
 type OnCPUTargetMode uint32
@@ -232,6 +254,10 @@ const (
 	OnCPUMapCodeSeen            = "code_seen"
 	OnCPUMapCounts0             = "counts_0"
 	OnCPUMapCounts1             = "counts_1"
+	OnCPUMapLabelAny            = "label_any"
+	OnCPUMapLabelProcesses      = "label_processes"
+	OnCPUMapLabelScratches      = "label_scratches"
+	OnCPUMapLabelsSeen          = "labels_seen"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
 	OnCPUMapRuntimeAny          = "runtime_any"
@@ -263,6 +289,7 @@ const (
 	OnCPUVarIncludeIdle         = "include_idle"
 	OnCPUVarInserted            = "inserted"
 	OnCPUVarMaxDepth            = "max_depth"
+	OnCPUVarReadLabels          = "read_labels"
 	OnCPUVarRingWakeup          = "ring_wakeup"
 	OnCPUVarSeenMask            = "seen_mask"
 	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
@@ -274,6 +301,8 @@ const (
 	OnCPUVarTimeline            = "timeline"
 	OnCPUVarUnusedCodeRecord    = "unused_code_record"
 	OnCPUVarUnusedFrameBit      = "unused_frame_bit"
+	OnCPUVarUnusedLabel         = "unused_label"
+	OnCPUVarUnusedLabelRecord   = "unused_label_record"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
 	OnCPUVarUnusedSnapshot      = "unused_snapshot"
 	OnCPUVarUnusedStackEnd      = "unused_stack_end"
@@ -342,6 +371,10 @@ type OnCPUMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -375,6 +408,7 @@ type OnCPUVariableSpecs struct {
 	IncludeIdle         *ebpf.VariableSpec `ebpf:"include_idle"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
@@ -386,6 +420,8 @@ type OnCPUVariableSpecs struct {
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedCodeRecord    *ebpf.VariableSpec `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.VariableSpec `ebpf:"unused_frame_bit"`
+	UnusedLabel         *ebpf.VariableSpec `ebpf:"unused_label"`
+	UnusedLabelRecord   *ebpf.VariableSpec `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
@@ -422,6 +458,10 @@ type OnCPUMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -449,6 +489,10 @@ func (m *OnCPUMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,
@@ -483,6 +527,7 @@ type OnCPUVariables struct {
 	IncludeIdle         *ebpf.Variable `ebpf:"include_idle"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
@@ -494,6 +539,8 @@ type OnCPUVariables struct {
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedCodeRecord    *ebpf.Variable `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.Variable `ebpf:"unused_frame_bit"`
+	UnusedLabel         *ebpf.Variable `ebpf:"unused_label"`
+	UnusedLabelRecord   *ebpf.Variable `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`

@@ -25,6 +25,7 @@ enum record_type {
 	RECORD_TIMELINE = 4, /* event.h */
 	RECORD_SNAPSHOT = 5, /* a stack to be walked later; snapshot.h */
 	RECORD_CODE = 6, /* a function of a language runtime; runtime.h */
+	RECORD_LABELS = 7, /* a set of labels; labels.h */
 };
 
 /* Why a half of a stack ends. It is part of the stack's ID. */
@@ -94,6 +95,7 @@ struct stack_record {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 epoch; /* identity of the process image */
 	u64 cgroup; /* ID of the task's cgroup v2, 0 unless by_cgroup is set */
+	u64 labels; /* ID of the set of labels, or 0; labels.h */
 	u32 pid; /* thread group */
 	u32 tid;
 	u8 kernel_end; /* enum stack_end */
@@ -123,7 +125,8 @@ enum stat {
 	STAT_LIMITED = 15, /* hits above the limit of a second */
 	STAT_NEGATIVE = 16, /* hits whose weight was negative */
 	STAT_CROWDED = 17, /* hits without memory to walk their stack */
-	STAT_MAX = 18,
+	STAT_UNLABELED = 18, /* samples whose labels did not fit */
+	STAT_MAX = 19,
 };
 
 #endif

@@ -13,6 +13,8 @@ type (
 	Snapshot = OnCPUSnapshot
 	// CodeRecord is struct code_record of runtime_maps.h.
 	CodeRecord = OnCPUCodeRecord
+	// LabelRecord is struct label_record of label_maps.h.
+	LabelRecord = OnCPULabelRecord
 	// SeenSet is struct seen_set of stack.h.
 	SeenSet = OnCPUSeenSet
 )
@@ -52,6 +54,7 @@ const (
 	RecordTimeline = OnCPURecordTypeRECORD_TIMELINE // see event.h
 	RecordSnapshot = OnCPURecordTypeRECORD_SNAPSHOT
 	RecordCode     = OnCPURecordTypeRECORD_CODE
+	RecordLabels   = OnCPURecordTypeRECORD_LABELS
 )
 
 // StackEnd is the reason why a half of a stack ends.
@@ -73,6 +76,16 @@ const (
 	EndPage         = OnCPUStackEndEND_PAGE
 	EndNoChain      = OnCPUStackEndEND_NO_CHAIN
 	EndUnseen       = OnCPUStackEndEND_UNSEEN
+)
+
+// LabelProcess describes to the kernel side how a process keeps labels.
+type LabelProcess = UnwindLabelProcess
+
+// LabelsGoMap and LabelsGoSlice are Go's labels before version 1.24 and since then; see enum
+// label_kind of label_maps.h.
+const (
+	LabelsGoMap   = UnwindLabelKindLABELS_GO_MAP
+	LabelsGoSlice = UnwindLabelKindLABELS_GO_SLICE
 )
 
 // RuntimeProcess describes the language runtime of a process to the kernel side.
@@ -154,6 +167,7 @@ const (
 	StatLimited      = OnCPUStatSTAT_LIMITED
 	StatNegative     = OnCPUStatSTAT_NEGATIVE
 	StatCrowded      = OnCPUStatSTAT_CROWDED
+	StatUnlabeled    = OnCPUStatSTAT_UNLABELED
 )
 
 // The maps that all families have, except that branch.bpf.c neither interns nor
@@ -179,6 +193,7 @@ const (
 	VarGeneration     = OnCPUVarGeneration
 	VarInserted       = OnCPUVarInserted
 	VarMaxDepth       = OnCPUVarMaxDepth
+	VarReadLabels     = OnCPUVarReadLabels
 	VarRingWakeup     = OnCPUVarRingWakeup
 	VarSeenMask       = OnCPUVarSeenMask
 	VarSkipRuntimes   = OnCPUVarSkipRuntimes

@@ -38,6 +38,10 @@ const (
 	SoftIRQMapCodeSeen         = "code_seen"
 	SoftIRQMapCounts0          = "counts_0"
 	SoftIRQMapCounts1          = "counts_1"
+	SoftIRQMapLabelAny         = "label_any"
+	SoftIRQMapLabelProcesses   = "label_processes"
+	SoftIRQMapLabelScratches   = "label_scratches"
+	SoftIRQMapLabelsSeen       = "labels_seen"
 	SoftIRQMapRemaps           = "remaps"
 	SoftIRQMapRing             = "ring"
 	SoftIRQMapRuntimeAny       = "runtime_any"
@@ -67,6 +71,7 @@ const (
 	SoftIRQVarGeneration       = "generation"
 	SoftIRQVarInserted         = "inserted"
 	SoftIRQVarMaxDepth         = "max_depth"
+	SoftIRQVarReadLabels       = "read_labels"
 	SoftIRQVarRingWakeup       = "ring_wakeup"
 	SoftIRQVarSeenMask         = "seen_mask"
 	SoftIRQVarSkipRuntimes     = "skip_runtimes"
@@ -135,6 +140,10 @@ type SoftIRQMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -166,6 +175,7 @@ type SoftIRQVariableSpecs struct {
 	Generation     *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted       *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth       *ebpf.VariableSpec `ebpf:"max_depth"`
+	ReadLabels     *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup     *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipRuntimes   *ebpf.VariableSpec `ebpf:"skip_runtimes"`
@@ -202,6 +212,10 @@ type SoftIRQMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
+	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -229,6 +243,10 @@ func (m *SoftIRQMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.LabelAny,
+		m.LabelProcesses,
+		m.LabelScratches,
+		m.LabelsSeen,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,
@@ -261,6 +279,7 @@ type SoftIRQVariables struct {
 	Generation     *ebpf.Variable `ebpf:"generation"`
 	Inserted       *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth       *ebpf.Variable `ebpf:"max_depth"`
+	ReadLabels     *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup     *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.Variable `ebpf:"seen_mask"`
 	SkipRuntimes   *ebpf.Variable `ebpf:"skip_runtimes"`

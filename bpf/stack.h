@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Interned stacks. A stack is walked into scratch and identified by a hash of
- * the process epoch, the task's name, its cgroup if asked for, its frames and
- * the reasons for their ends. Its frames cross the ring once; afterwards only counts change.
+ * the process epoch, the task's name, its cgroup and its labels if asked for, its
+ * frames and the reasons for their ends. Its frames cross the ring once; then counts change.
  *
  * Everything here may be interrupted in NMI context on the same CPU, but not by
  * the same family: if that samples by NMI, it is not interrupted by itself (the
@@ -73,6 +73,8 @@ static __always_inline long ring_send(void *record, u64 size)
 	return bpf_ringbuf_output(&ring, record, size, ring_flags());
 }
 
+#include "labels.h"
+
 /* Begins the record of a stack of task, or of no particular task if NULL. */
 static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)
 {
@@ -80,6 +82,7 @@ static __always_inline void stack_begin(struct stack_record *rec, struct task_st
 	rec->tid = task ? task_pid(task) : 0;
 	rec->epoch = task ? task_epoch(task) : 0;
 	rec->cgroup = by_cgroup && task ? task_cgroup(task) : 0;
+	rec->labels = 0;
 	rec->time = 0;
 	rec->kernel_frames = 0;
 	rec->kernel_end = END_NONE;
@@ -163,6 +166,8 @@ __noinline u64 stack_id(u32 scratch)
 				       rec->kernel_end << 8 | rec->user_end);
 	if (by_cgroup)
 		hash = hash_step(hash, rec->cgroup);
+	if (read_labels)
+		hash = hash_step(hash, rec->labels);
 	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
 		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;
@@ -214,7 +219,18 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 /* Identifies the stack in s, and sends it. */
 static __always_inline u64 stack_intern(struct stack_scratch *s)
 {
-	return stack_intern_as(s, stack_id(s->index));
+	struct stack_record *rec = &s->record;
+	u64 id = stack_id(s->index);
+
+	if (read_labels && rec->labels &&
+	    !label_stack(rec->pid, id,
+			 __builtin_offsetof(struct stack_record, frames) +
+				 8 * (rec->kernel_frames + rec->user_frames))) {
+		stat_add(STAT_UNLABELED, 1);
+		rec->labels = 0;
+		id = stack_id(s->index);
+	}
+	return stack_intern_as(s, id);
 }
 
 #endif

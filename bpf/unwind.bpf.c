@@ -10,6 +10,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "label_maps.h"
 #include "task.h"
 #include "runtime_maps.h"
 #include "unwind_maps.h"
@@ -24,6 +25,8 @@ const struct unwind_page_state *unused_unwind_page_state __attribute__((unused))
 const struct unwind_asking *unused_unwind_asking __attribute__((unused));
 const struct unwind_request *unused_unwind_request __attribute__((unused));
 const struct unwind_task *unused_unwind_task __attribute__((unused));
+const struct label_process *unused_label_process __attribute__((unused));
+const enum label_kind *unused_label_kind __attribute__((unused));
 const struct runtime_process *unused_runtime_process __attribute__((unused));
 const struct python_process *unused_python_process __attribute__((unused));
 const struct v8_process *unused_v8_process __attribute__((unused));
@@ -58,6 +61,20 @@ static __always_inline void runtime_fork(struct task_struct *parent, struct task
 	bpf_map_update_elem(&runtime_processes, &id, &copy, BPF_ANY);
 }
 
+/* Gives a child its parent's labels. */
+static __always_inline void label_fork(struct task_struct *parent, struct task_struct *child)
+{
+	u32 id = task_tgid(parent);
+	struct label_process *known = bpf_map_lookup_elem(&label_processes, &id), copy;
+
+	if (!known || known->image != task_image(parent))
+		return;
+	__builtin_memcpy(&copy, known, sizeof(copy));
+	copy.image = task_image(child);
+	id = task_tgid(child);
+	bpf_map_update_elem(&label_processes, &id, &copy, BPF_ANY);
+}
+
 /*
  * A child starts with its parent's address space, or a copy of it. Runs in the
  * context of the parent, before the child runs.
@@ -71,6 +88,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 	if (task_pid(child) != task_tgid(child))
 		return 0;
 	runtime_fork(parent, child);
+	label_fork(parent, child);
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
 	if (!known)
 		return 0;
@@ -89,6 +107,7 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(unwind_free, struct task_struct *task)
 {
 	struct runtime_process *runtime;
+	struct label_process *labels;
 	struct unwind_process *known;
 	u32 id = task_pid(task);
 
@@ -100,6 +119,9 @@ int BPF_PROG(unwind_free, struct task_struct *task)
 	runtime = bpf_map_lookup_elem(&runtime_processes, &id);
 	if (runtime && runtime->image == task_image(task))
 		bpf_map_delete_elem(&runtime_processes, &id);
+	labels = bpf_map_lookup_elem(&label_processes, &id);
+	if (labels && labels->image == task_image(task))
+		bpf_map_delete_elem(&label_processes, &id);
 	return 0;
 }
 

@@ -275,6 +275,17 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 	rec->user_frames = w->first - first + frames;
 }
 
+/* The register that holds Go's g, or 0. */
+static __always_inline u64 label_register(struct unwind_walk *w)
+{
+	u64 g = 0;
+
+#if defined(__TARGET_ARCH_arm64)
+	unwind_register(w, 28, &g);
+#endif
+	return g;
+}
+
 /*
  * Appends the user frames of task, whose registers are regs, to the record in
  * s. For a task that is not current, the walk's copy has the stack.
@@ -298,6 +309,8 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	image = task_image(task);
 	if (!w->copy && runtime_exists())
 		runtime_walk(s->index, tgid, image);
+	if (!w->copy && labels_exist())
+		rec->labels = label_walk(s->index, rec->epoch, image, label_register(w));
 	if (unwind_layout(tgid, image, &w->layout)) {
 		walk_from(&at, s, true);
 	} else {

@@ -66,6 +66,26 @@ type UnwindHotspotProcess struct {
 	Pad           [6]uint8
 }
 
+type UnwindLabelKind uint32
+
+const (
+	UnwindLabelKindLABELS_GO_MAP   UnwindLabelKind = 1
+	UnwindLabelKindLABELS_GO_SLICE UnwindLabelKind = 2
+)
+
+type UnwindLabelProcess struct {
+	_            structs.HostLayout
+	Image        uint64
+	ThreadOffset int32
+	Current      uint16
+	Labels       uint16
+	Kind         uint32
+	Generation   uint32
+	Stacks       uint64
+	Window       uint64
+	Bytes        uint64
+}
+
 type UnwindPythonEntry uint32
 
 const (
@@ -302,6 +322,8 @@ type UnwindV8Process struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	UnwindMapLabelAny                = "label_any"
+	UnwindMapLabelProcesses          = "label_processes"
 	UnwindMapRuntimeAny              = "runtime_any"
 	UnwindMapRuntimeProcesses        = "runtime_processes"
 	UnwindMapUnwindAsked             = "unwind_asked"
@@ -319,6 +341,8 @@ const (
 	UnwindVarUnusedHotspotBytes      = "unused_hotspot_bytes"
 	UnwindVarUnusedHotspotHeap       = "unused_hotspot_heap"
 	UnwindVarUnusedHotspotProcess    = "unused_hotspot_process"
+	UnwindVarUnusedLabelKind         = "unused_label_kind"
+	UnwindVarUnusedLabelProcess      = "unused_label_process"
 	UnwindVarUnusedPythonEntry       = "unused_python_entry"
 	UnwindVarUnusedPythonProcess     = "unused_python_process"
 	UnwindVarUnusedPythonThread      = "unused_python_thread"
@@ -394,6 +418,8 @@ type UnwindProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindMapSpecs struct {
+	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
+	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
@@ -414,6 +440,8 @@ type UnwindVariableSpecs struct {
 	UnusedHotspotBytes      *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap       *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
 	UnusedHotspotProcess    *ebpf.VariableSpec `ebpf:"unused_hotspot_process"`
+	UnusedLabelKind         *ebpf.VariableSpec `ebpf:"unused_label_kind"`
+	UnusedLabelProcess      *ebpf.VariableSpec `ebpf:"unused_label_process"`
 	UnusedPythonEntry       *ebpf.VariableSpec `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.VariableSpec `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.VariableSpec `ebpf:"unused_python_thread"`
@@ -458,6 +486,8 @@ func (o *UnwindObjects) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindMaps struct {
+	LabelAny         *ebpf.Map `ebpf:"label_any"`
+	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
@@ -472,6 +502,8 @@ type UnwindMaps struct {
 
 func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
+		m.LabelAny,
+		m.LabelProcesses,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.UnwindAsked,
@@ -493,6 +525,8 @@ type UnwindVariables struct {
 	UnusedHotspotBytes      *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap       *ebpf.Variable `ebpf:"unused_hotspot_heap"`
 	UnusedHotspotProcess    *ebpf.Variable `ebpf:"unused_hotspot_process"`
+	UnusedLabelKind         *ebpf.Variable `ebpf:"unused_label_kind"`
+	UnusedLabelProcess      *ebpf.Variable `ebpf:"unused_label_process"`
 	UnusedPythonEntry       *ebpf.Variable `ebpf:"unused_python_entry"`
 	UnusedPythonProcess     *ebpf.Variable `ebpf:"unused_python_process"`
 	UnusedPythonThread      *ebpf.Variable `ebpf:"unused_python_thread"`

@@ -66,6 +66,5 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		Stdout:     env.stdout,
 		Stderr:     env.stderr,
 		Quiet:      c.Quiet,
-		Columns:    columns(env.stdout),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"fulgur/internal/capture/source"
@@ -55,6 +56,22 @@ type rateFlag struct {
 // rate returns the rate under either name, 0 if there is none.
 func (f rateFlag) rate(frequency *frequency) uint64 { return uint64(orZero(cmp.Or(frequency, f.Rate))) }
 
+// groups is the kind of groups that the first frame of stacks shows.
+type groups struct {
+	kind  profile.Grouping
+	label string // the key, if kind is profile.GroupLabel
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *groups) UnmarshalText(text []byte) error {
+	name, key, _ := strings.Cut(string(text), "=")
+	g.kind, g.label = profile.ParseGrouping(name), key
+	if (g.kind == profile.GroupNone) != (name == "none") || (g.kind == profile.GroupLabel) != (key != "") {
+		return fmt.Errorf("%q: choose container, pod, unit or label=KEY", text)
+	}
+	return nil
+}
+
 // outputFlags select the output.
 type outputFlags struct {
 	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .otlp or .otlp.json (OpenTelemetry), .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
@@ -65,7 +82,7 @@ type outputFlags struct {
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	PerThread  bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By         string  `enum:"none,container,pod,unit" default:"none" placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit. Its name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	By         groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label that Go programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
 	NoDemangle bool    `group:"output" help:"Do not demangle names of C++ and Rust functions."`
@@ -133,7 +150,8 @@ func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
 		KernelOnly:   s.Kernel,
 		PerThread:    f.PerThread,
 		PerCPU:       f.PerCPU,
-		By:           profile.ParseGrouping(f.By),
+		By:           f.By.kind,
+		ByLabel:      f.By.label,
 		NoDemangle:   f.NoDemangle,
 		ShortNames:   f.ShortNames,
 		NoInlines:    f.NoInlines,

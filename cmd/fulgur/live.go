@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/live"
@@ -39,7 +40,7 @@ func (c *profileCommand) check(output string) error {
 		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
 	case c.Stream && c.Wall:
 		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for individual waits")
-	case c.Stream && c.By != "none":
+	case c.Stream && c.By.kind != profile.GroupNone:
 		return errors.New("--stream and --by cannot be combined: use --interval or --serve with --by")
 	case c.Stream && c.isWindows():
 		return errors.New("--stream cannot be combined with --interval or --serve")

@@ -19,6 +19,7 @@ type Builder struct {
 	stacks    map[Stack]StackID
 	tasks     map[Task]TaskID
 	owners    map[Owner]OwnerID
+	labels    map[string]LabelsID // by identity
 	samples   map[sampleKey]int
 
 	left      budget
@@ -48,6 +49,7 @@ func NewBuilder(types ...ValueType) *Builder {
 			Frames:     make([]Frame, 1),
 			Stacks:     make([]Stack, 1),
 			Owners:     make([]Owner, 1),
+			Labels:     make([]Labels, 1),
 		},
 		mappings:  map[Mapping]MappingID{},
 		functions: map[Function]FunctionID{},
@@ -55,6 +57,7 @@ func NewBuilder(types ...ValueType) *Builder {
 		stacks:    map[Stack]StackID{},
 		tasks:     map[Task]TaskID{},
 		owners:    map[Owner]OwnerID{{}: 0},
+		labels:    map[string]LabelsID{"": 0},
 		samples:   map[sampleKey]int{},
 		left:      budget{bytes: MaxTables, frames: MaxFrames},
 		depths:    make([]uint16, 1),
@@ -202,6 +205,29 @@ func (b *Builder) Owner(o Owner) OwnerID {
 		own(o.fields()...)
 		id = add[OwnerID](&b.p.Owners, o)
 		b.owners[o] = id
+	}
+	return id
+}
+
+// Labels returns the ID of a set of labels, or 0 if there is no room for another one.
+func (b *Builder) Labels(l Labels) LabelsID {
+	l = slices.Clone(l)
+	size := 0
+	for i := range l {
+		b.names(&l[i].Key, &l[i].Value)
+		size += sizeLabel + len(l[i].Key) + len(l[i].Value)
+	}
+	key := l.identity()
+	id, ok := b.labels[key]
+	if !ok {
+		if !b.left.take(size) {
+			return 0
+		}
+		for i := range l {
+			own(&l[i].Key, &l[i].Value)
+		}
+		id = add[LabelsID](&b.p.Labels, l)
+		b.labels[key] = id
 	}
 	return id
 }

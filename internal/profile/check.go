@@ -50,6 +50,11 @@ func (p *Profile) checkNames() error {
 			return fmt.Errorf("task %d has owner %d of %d", id, t.Owner, len(p.Owners))
 		}
 	}
+	for id, t := range p.Tasks {
+		if t.Labels != 0 && int(t.Labels) >= len(p.Labels) {
+			return fmt.Errorf("task %d has labels %d of %d", id, t.Labels, len(p.Labels))
+		}
+	}
 	for id, o := range p.Owners {
 		for _, name := range o.fields() {
 			if len(*name) > MaxName {

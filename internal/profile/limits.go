@@ -62,6 +62,7 @@ const (
 	sizeStack    = 48
 	sizeTask     = 120
 	sizeOwner    = 400
+	sizeLabel    = 100
 	sizeSample   = 200
 )
 

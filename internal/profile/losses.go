@@ -67,6 +67,8 @@ const (
 	LossNotGrowing
 	// LossCopy: samples whose user stack was copied only in part.
 	LossCopy
+	// LossUnlabeled: samples whose labels had no room.
+	LossUnlabeled
 	// LossUnwindFiles: files whose unwind information could not be read.
 	LossUnwindFiles
 	// LossUnwindMemory: files whose unwind information did not fit into the memory for
@@ -139,6 +141,7 @@ var lossNames = [NumLosses]string{
 	LossNoMapping:           "no_mapping",
 	LossNotGrowing:          "not_growing",
 	LossCopy:                "copy",
+	LossUnlabeled:           "unlabeled",
 	LossUnwindFiles:         "unwind_files",
 	LossUnwindMemory:        "unwind_memory",
 	LossUnwindProcesses:     "unwind_processes",

@@ -36,10 +36,12 @@ const (
 	GroupContainer
 	GroupUnit
 	GroupPod
+	// GroupLabel groups by the values of a label, see [Meta.GroupLabel].
+	GroupLabel
 )
 
 // groupings holds the names of groupings.
-var groupings = [...]string{GroupNone: "", GroupContainer: "container", GroupUnit: "unit", GroupPod: "pod"}
+var groupings = [...]string{GroupNone: "", GroupContainer: "container", GroupUnit: "unit", GroupPod: "pod", GroupLabel: "label"}
 
 // String returns the grouping's name, "" for none.
 func (g Grouping) String() string {
@@ -167,5 +169,25 @@ func (p *Profile) Group(t TaskID) string {
 	if p.Meta.Grouping == GroupNone {
 		return ""
 	}
+	if p.Meta.Grouping == GroupLabel {
+		return p.LabelsOf(t).groupName(p.Meta.GroupLabel)
+	}
 	return p.Owner(t).GroupName(p.Meta.Grouping)
+}
+
+// groupName returns the value of a label, or "[no KEY]" without one.
+func (l Labels) groupName(key string) string {
+	if value, ok := l.Value(key); ok {
+		return value
+	}
+	return "[no " + key + "]"
+}
+
+// LabelsNamed returns labels whose value of key is the group name, for profiles that have nothing
+// else of them.
+func LabelsNamed(key, name string) Labels {
+	if name == Labels(nil).groupName(key) {
+		return nil
+	}
+	return Labels{{Key: key, Value: name}}
 }

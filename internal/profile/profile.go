@@ -49,6 +49,8 @@ type (
 	TaskID uint32
 	// OwnerID indexes [Profile.Owners]; 0 means none or unknown.
 	OwnerID uint32
+	// LabelsID indexes [Profile.Labels]; 0 means none.
+	LabelsID uint32
 )
 
 // KernelPath is the [Mapping.Path] of the kernel's own code, as in perf.
@@ -126,7 +128,8 @@ type Stack struct {
 	Frame  FrameID
 }
 
-// Task is a thread, or a process in profiles not by thread.
+// Task is a thread, or a process in profiles not by thread. One whose code had different labels
+// is several tasks.
 type Task struct {
 	// PID is the process (thread group) ID in the initial pid namespace.
 	PID int
@@ -136,6 +139,8 @@ type Task struct {
 	Comm string
 	// Owner is the container, pod and unit of its process.
 	Owner OwnerID
+	// Labels are the labels that the program gave to the running code.
+	Labels LabelsID
 }
 
 // ValueType names the quantity of a sample's value, in pprof's terms.
@@ -294,6 +299,8 @@ type Meta struct {
 	PerCPU bool
 	// Grouping is what the first frame of stacks stands for.
 	Grouping Grouping
+	// GroupLabel is the key of the labels of GroupLabel.
+	GroupLabel string
 	// Scope is what was measured: "whole system", "pid 42".
 	Scope string
 	// Stripped are the files whose functions have no names.
@@ -327,6 +334,7 @@ type Profile struct {
 	Stacks     []Stack
 	Tasks      []Task
 	Owners     []Owner
+	Labels     []Labels
 	Samples    []Sample
 	Losses     Losses
 	// Published are the attributes that processes publish about themselves, by PID. They are

@@ -44,6 +44,15 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return id
 	}
+	labelsOf := map[*stacks.Labels]profile.LabelsID{nil: 0}
+	labels := func(l *stacks.Labels) profile.LabelsID {
+		id, ok := labelsOf[l]
+		if !ok {
+			id = b.Labels(l.List())
+			labelsOf[l] = id
+		}
+		return id
+	}
 	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]
@@ -55,7 +64,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
-			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner)}),
+			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner), Labels: labels(trace.Labels)}),
 			CPU:    cpu(counted.CPU),
 			End:    end(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, counted.Detail, value),

@@ -18,8 +18,8 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		Start:    start,
 		Duration: duration,
 		PerCPU:   r.options.PerCPU,
-		Grouping: r.options.By,
-		Scope:    r.options.Target.String(),
+		Grouping: r.options.By, GroupLabel: r.options.ByLabel,
+		Scope: r.options.Target.String(),
 	}
 	r.subject.Describe(&m)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {

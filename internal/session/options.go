@@ -57,6 +57,11 @@ type Options struct {
 	// need no option.
 	By     profile.Grouping
 	Owners bool
+	// ByLabel is the key of labels by which By groups if it is GroupLabel.
+	ByLabel string
+	// Labels reads the labels of the running code even without groups; formats with a place for
+	// labels need no option.
+	Labels bool
 	// NoDemangle keeps the linker's names, ShortNames omits the arguments
 	// of templates, NoInlines omits inlined functions and line numbers.
 	NoDemangle, ShortNames, NoInlines bool
@@ -174,13 +179,19 @@ func (o *Options) format() (output.Format, error) {
 // hasTimes reports whether the output's format can hold times.
 func (o *Options) hasTimes() bool {
 	f, err := o.format()
-	return err == nil && f.HasTimes(o.Times || o.TimesIfAny)
+	return err == nil && o.By != profile.GroupLabel && f.HasTimes(o.Times || o.TimesIfAny)
 }
 
 // wantsOwners reports whether to find the containers, pods and units of processes.
 func (o *Options) wantsOwners() bool {
 	f, err := o.format()
-	return o.By != profile.GroupNone || o.Owners || err == nil && f.HasOwners()
+	return o.By != profile.GroupNone && o.By != profile.GroupLabel || o.Owners || err == nil && f.HasOwners()
+}
+
+// wantsLabels reports whether to read the labels of the running code.
+func (o *Options) wantsLabels() bool {
+	f, err := o.format()
+	return o.By == profile.GroupLabel || o.Labels || err == nil && f.HasLabels()
 }
 
 // allValues reports whether the output's format can hold all values.

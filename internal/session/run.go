@@ -76,6 +76,10 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.children = newChildWatch(o.Target)
 	r.HandleRecord = r.handleRecord
 	common := o.probe(cgroup, &r.unwinder, types)
+	if o.wantsLabels() {
+		common.Labels = r.unwinder.HasTables()
+		r.unwinder.Runtimes.ReadLabels()
+	}
 	if as, ok := what.Timeline(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err

@@ -163,6 +163,8 @@ func (r *run) record(i int, record []byte) error {
 		return r.store.AddFile(record)
 	case bpf.RecordCode:
 		return r.store.AddCode(record)
+	case bpf.RecordLabels:
+		return r.store.AddLabels(record)
 	case bpf.RecordSnapshot:
 		return r.snapshots.Add(s, record, r.Processes)
 	case bpf.RecordTimeline:

@@ -73,6 +73,7 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 		at.Stack = r.stacks[s.Stack]
 		task := p.Tasks[s.Task]
 		task.Owner = r.out.Owner(p.Owner(s.Task))
+		task.Labels = r.out.Labels(p.LabelsOf(s.Task))
 		at.Task = r.out.Task(task)
 		for v, n := range s.Values {
 			r.out.Count(at, v, n)

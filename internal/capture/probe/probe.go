@@ -47,6 +47,8 @@ type Options struct {
 	Snapshots bool
 	// SkipRuntimes omits the frames of language runtimes.
 	SkipRuntimes bool
+	// Labels reads the labels of the running code. It has no effect without tables.
+	Labels bool
 	// Unwind is the method for user stacks. Unless it uses frame pointers only,
 	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
@@ -200,6 +202,7 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.VarSeenMask:       seenSets(o) - 1,
 		bpf.VarSkipUserStack:  o.SkipUser,
 		bpf.VarSkipRuntimes:   o.SkipRuntimes,
+		bpf.VarReadLabels:     o.Labels,
 		bpf.VarTimeline:       o.Timeline,
 		bpf.VarByThread:       o.ByThread,
 		bpf.VarByCPU:          o.ByCPU,
@@ -317,6 +320,7 @@ func (p *Probe) Stats() (Stats, error) {
 		bpf.StatMissed:     &st.Losses[profile.LossMissed],
 		bpf.StatLimited:    &st.Losses[profile.LossLimited],
 		bpf.StatCrowded:    &st.Losses[profile.LossSkipped],
+		bpf.StatUnlabeled:  &st.Losses[profile.LossUnlabeled],
 	} {
 		n, err := p.StatSum(stat)
 		*to += n

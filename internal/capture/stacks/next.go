@@ -19,6 +19,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next := NewStore(s.resolver)
 	next.previous = s
 	next.functions.previous = s.functions.known
+	next.labels.previous = s.labels.known
 	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
 	next.Unkept = s.Unkept
 	maps.Copy(next.Interpreted, s.Interpreted)
@@ -50,6 +51,9 @@ func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 	trace := from.Traces[id]
 	if from.Interpreted[int(trace.PID)] {
 		s.Interpreted[int(trace.PID)] = true
+	}
+	if trace.Labels != nil {
+		trace.Labels = s.labels.intern(*trace.Labels)
 	}
 	leaf, cut := s.adopt(from, trace.Leaf)
 	trace.Leaf, trace.Cut = leaf, trace.Cut || cut

@@ -112,7 +112,9 @@ type Trace struct {
 	// Owner leads to the container, pod and unit of the process, nil unless
 	// [Store.Owners] finds them.
 	Owner *containers.Membership
-	Leaf  NodeID
+	// Labels leads to the labels of the running code, nil if it has none.
+	Labels *Labels
+	Leaf   NodeID
 	// KernelEnd and UserEnd are the reasons why each half ends.
 	KernelEnd, UserEnd bpf.StackEnd
 	// Broken means that the chain of callers left all known code, because a
@@ -207,6 +209,7 @@ type Store struct {
 	shared    []sharedStep     // likewise
 	record    *bpf.StackRecord // a copy of the current record, nil before the first
 	functions functions
+	labels    labels
 	words     []userWord // of the current record
 	// unfinished means that the process did not answer for all functions of the current
 	// record.
@@ -263,14 +266,14 @@ func NewStore(r Resolver) *Store {
 		retries:     map[uint64]retry{},
 		now:         time.Now,
 	}
-	s.functions = newFunctions()
+	s.functions, s.labels = newFunctions(), newLabels()
 	s.broken = s.push(0, Frame{Code: s.code(Code{Kind: CodeBroken}, Range{})})
 	return s
 }
 
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
-	s.functions, s.retries = functions{}, nil
+	s.functions, s.labels, s.retries = functions{}, labels{}, nil
 	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent, s.shared = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
@@ -411,9 +414,10 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	if s.Owners != nil && pid != 0 {
 		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup, r.Time)
 	}
+	trace.Labels = s.labels.find(r.Labels)
 	if s.Anonymous {
 		s.own(pid, Ownership{r.Time, trace.Owner})
-		trace.PID, trace.Comm, trace.Owner = 0, [16]byte{}, nil
+		trace.PID, trace.Comm, trace.Owner, trace.Labels = 0, [16]byte{}, nil, nil
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	user := r.Frames[r.KernelFrames : int(r.KernelFrames)+int(r.UserFrames)]

@@ -235,7 +235,7 @@ func (c *pageReader) makeTasks() error {
 	if n := len(t.Group); n != 0 && n != len(t.Comm) {
 		return fmt.Errorf("groups of %d tasks of %d", n, len(t.Comm))
 	}
-	grouping := c.grouping()
+	grouping, key := c.grouping()
 	for i, comm := range t.Comm {
 		name, err := c.text(comm)
 		if err != nil {
@@ -247,20 +247,24 @@ func (c *pageReader) makeTasks() error {
 			if err != nil {
 				return fmt.Errorf("task %d: %w", i, err)
 			}
-			task.Owner = c.Owner(profile.OwnerNamed(grouping, group))
+			if grouping == profile.GroupLabel {
+				task.Labels = c.Labels(profile.LabelsNamed(key, group))
+			} else {
+				task.Owner = c.Owner(profile.OwnerNamed(grouping, group))
+			}
 		}
 		c.tasks = append(c.tasks, c.Task(task))
 	}
 	return nil
 }
 
-// grouping returns the kind of the groups of tasks.
-func (c *pageReader) grouping() profile.Grouping {
+// grouping returns the kind of the groups of tasks, and the key of labels.
+func (c *pageReader) grouping() (profile.Grouping, string) {
 	m, _, err := runinfo.Parse(string(c.header.Run))
 	if err != nil {
-		return profile.GroupNone // as if there were none
+		return profile.GroupNone, "" // as if there were none
 	}
-	return m.Grouping
+	return m.Grouping, m.GroupLabel
 }
 
 // uint reads a number of up to limit.

@@ -49,6 +49,11 @@ const (
 	NamesOmitted       = "fulgur.names.omitted"
 )
 
+// OwnAttributes are the beginnings of attributes that programs must not set.
+var OwnAttributes = []string{
+	"cpu.", "container.", "fulgur.", "host.", "k8s.", "label.", "os.", "process.", "profile.", "service.", "telemetry.", "thread.",
+}
+
 // Scope is the name of fulgur's scope.
 const Scope = "fulgur"
 

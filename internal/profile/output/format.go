@@ -103,6 +103,9 @@ func (f Format) AllValues() bool {
 	return false
 }
 
+// HasLabels reports whether the format has a place for the labels of the running code.
+func (f Format) HasLabels() bool { return f.HasOwners() || f.Name == "pprof" }
+
 // HasOwners reports whether the format has a place for the containers, pods and units of
 // processes even without groups.
 func (f Format) HasOwners() bool { return f.Name == "otlp" || f.Name == "otlp-json" }

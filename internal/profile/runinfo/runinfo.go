@@ -34,6 +34,7 @@ type info struct {
 	Period    uint64            `json:"period,omitempty"`
 	PerCPU    bool              `json:"per_cpu,omitempty"`
 	Grouping  string            `json:"grouping,omitempty"` // [profile.Grouping.String]
+	Label     string            `json:"group_label,omitempty"`
 	Start     int64             `json:"start_ns,omitempty"` // since 1970
 	Duration  int64             `json:"duration_ns,omitempty"`
 	Host      string            `json:"host,omitempty"`
@@ -60,7 +61,7 @@ func Text(p *profile.Profile) string {
 	m := p.Meta
 	i := info{
 		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Unnamed: m.NamesOmitted,
-		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(),
+		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(), Label: m.GroupLabel,
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
 		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
 	}
@@ -111,7 +112,7 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 	}
 	m = profile.Meta{
 		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, NamesOmitted: i.Unnamed,
-		Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping),
+		Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping), GroupLabel: i.Label,
 		Duration: time.Duration(max(i.Duration, 0)), Host: i.Host, Kernel: i.Kernel, Arch: i.Arch,
 		CPUs: max(i.CPUs, 0), CPUName: i.CPUName, Memory: i.Memory,
 	}

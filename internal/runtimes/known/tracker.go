@@ -1,6 +1,7 @@
 package known
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/golabels"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -34,6 +36,9 @@ type Tracker struct {
 	unknown map[string]bool
 	failure error
 	now     func() time.Time
+	// labeled holds the images of processes whose labels the kernel side reads, by PID; nil if it
+	// reads none.
+	labeled map[int]uint64
 }
 
 const (
@@ -68,7 +73,8 @@ type reader struct {
 
 // file holds the result of searching a file.
 type file struct {
-	build    *runtimes.Build // nil if it has no runtime
+	build    *runtimes.Build   // nil if it has no runtime
+	labels   *bpf.LabelProcess // nil if it has no labels
 	glibc    bool
 	segments []elffile.Segment // with code; nil without a runtime
 }
@@ -77,6 +83,8 @@ type file struct {
 type Processes interface {
 	// Put sets the runtime of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
+	// PutLabels sets how process pid keeps its labels.
+	PutLabels(pid int, labels bpf.LabelProcess) error
 }
 
 // NewTracker returns a tracker that writes to processes.
@@ -107,6 +115,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 			continue
 		}
 		f := t.file(m.File)
+		t.mapLabels(pid, image, f.labels)
 		glibc = glibc || f.glibc
 		if f.build == nil || found != nil {
 			continue
@@ -132,6 +141,29 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	if err := t.processes.Put(pid, entry); err != nil && t.failure == nil {
 		t.failure = err
 	}
+}
+
+// ReadLabels makes t look for labels, too. It has no effect on a nil Tracker.
+func (t *Tracker) ReadLabels() {
+	if t != nil {
+		t.labeled = map[int]uint64{}
+	}
+}
+
+// mapLabels adds process pid to the kernel side's map if labels is not nil. The entry counts what the
+// process has sent, so it is set only once.
+func (t *Tracker) mapLabels(pid int, image uint64, labels *bpf.LabelProcess) {
+	if labels == nil || t.labeled[pid] == image {
+		return
+	}
+	entry := *labels
+	entry.Image = image
+	slog.Debug("labels", "pid", pid, "kind", entry.Kind, "labels", entry.Labels, "threadOffset", entry.ThreadOffset)
+	if err := t.processes.PutLabels(pid, entry); err != nil {
+		t.failure = cmp.Or(t.failure, err)
+		return
+	}
+	t.labeled[pid] = image
 }
 
 // open completes the entry of process pid, and opens its reader. It reports false if the
@@ -227,6 +259,7 @@ func (t *Tracker) Forget(pid int) {
 	if t != nil {
 		t.kept -= t.readers[pid].kept
 		delete(t.readers, pid)
+		delete(t.labeled, pid)
 	}
 }
 
@@ -250,7 +283,7 @@ func (t *Tracker) file(f *process.File) file {
 		return is
 	}
 	t.prune()
-	is, err := search(f)
+	is, err := search(f, t.labeled != nil)
 	if err != nil {
 		slog.Debug("file not searched for runtimes", "path", f.Path, "error", err)
 	}
@@ -275,8 +308,8 @@ func (t *Tracker) noteUnknown(why string) {
 	t.unknown[why] = true
 }
 
-// search searches f for a runtime and for glibc.
-func search(f *process.File) (is file, err error) {
+// search searches f for a runtime, for glibc and, if asked to, for labels.
+func search(f *process.File, labels bool) (is file, err error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
 		return is, err
@@ -284,6 +317,11 @@ func search(f *process.File) (is file, err error) {
 	e, err := elffile.New(r, size, f.Path)
 	if err != nil {
 		return is, err
+	}
+	if labels {
+		if is.labels, err = golabels.Detect(e); err != nil {
+			slog.Debug("labels not found", "path", f.Path, "error", err)
+		}
 	}
 	_, is.glibc, err = e.DynamicSymbol("gnu_get_libc_version")
 	if err != nil {

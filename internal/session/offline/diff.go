@@ -43,8 +43,6 @@ type DiffOptions struct {
 	Stdout, Stderr io.Writer
 	// ShortNames writes the short names of functions.
 	ShortNames bool
-	// Columns is the width of Stdout's terminal, 0 if it is none.
-	Columns int
 	// Quiet suppresses warnings.
 	Quiet bool
 
@@ -55,11 +53,7 @@ type DiffOptions struct {
 // diffFormats are the formats of a comparison.
 var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
 	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
-		c := text.CompareOptions{Functions: o.Functions, Shares: o.Normalize}
-		if output.IsStdout(o.Output) {
-			c.Columns = o.Columns
-		}
-		return text.Compare(w, o.named(p), c)
+		return text.Compare(w, o.named(p), text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
 	},
 	"folded": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
 		return folded.Write(w, o.named(p), folded.Options{Compare: true})
@@ -127,8 +121,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	// The table and the page compare shares of the amounts themselves.
-	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && f.Name != "text" && f.Name != "html"), &o); err != nil {
+	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize), &o); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()

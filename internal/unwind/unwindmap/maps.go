@@ -58,7 +58,7 @@ type kernelMaps struct {
 }
 
 // sizes holds the numbers of entries of the maps. runtimes is the number of processes with a
-// language runtime, whose entries are 16 times as large as others.
+// language runtime, whose entries are 16 times as large as others, and of those with labels.
 type sizes struct{ pages, rules, mappings, processes, runtimes uint32 }
 
 // loadMaps loads the maps and attaches the programs that follow forks and exits.
@@ -74,6 +74,7 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 		bpf.UnwindMapUnwindMappings:   s.mappings,
 		bpf.UnwindMapUnwindProcesses:  s.processes,
 		bpf.UnwindMapRuntimeProcesses: s.runtimes,
+		bpf.UnwindMapLabelProcesses:   s.runtimes,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
@@ -373,6 +374,7 @@ func (k *kernelMaps) memory() uint64 {
 	for _, m := range []*ebpf.Map{
 		o.UnwindPages, o.UnwindPageStates, o.UnwindRules, o.UnwindMappings,
 		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses, o.RuntimeAny,
+		o.LabelProcesses, o.LabelAny,
 	} {
 		add(m)
 	}

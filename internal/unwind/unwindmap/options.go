@@ -86,6 +86,8 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 		bpf.UnwindMapUnwindCache:      o.UnwindCache,
 		bpf.UnwindMapRuntimeProcesses: o.RuntimeProcesses,
 		bpf.UnwindMapRuntimeAny:       o.RuntimeAny,
+		bpf.UnwindMapLabelProcesses:   o.LabelProcesses,
+		bpf.UnwindMapLabelAny:         o.LabelAny,
 	}
 }
 

@@ -15,6 +15,7 @@ func calls(p *profile.Profile) (*profile.Profile, []profile.StackID) {
 	}
 	for _, t := range p.Tasks {
 		t.Owner = b.Owner(p.OwnerAt(t.Owner))
+		t.Labels = b.Labels(p.LabelsAt(t.Labels))
 		b.Task(t)
 	}
 	leaves, callers := make([]profile.StackID, len(p.Stacks)), make([]profile.StackID, len(p.Stacks))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/locations"
@@ -175,6 +176,15 @@ func (e *encoder) attributes(s profile.Sample) []int32 {
 	}
 	if key.end != profile.EndNone {
 		list = append(list, d.attribute(otelprofiles.StackEnd, anyText(key.end.String())))
+	}
+	for _, label := range e.p.LabelsOf(s.Task) {
+		name := valid(label.Key)
+		if slices.ContainsFunc(otelprofiles.OwnAttributes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			name = "label." + name
+		}
+		if name != "" {
+			list = append(list, d.attribute(name, anyText(label.Value)))
+		}
 	}
 	e.tasks[key] = list
 	return list

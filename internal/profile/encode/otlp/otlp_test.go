@@ -122,6 +122,33 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestLabels checks that labels of programs are attributes of samples, and do not replace others.
+func TestLabels(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	labels := b.Labels(profile.Labels{{Key: "container.id", Value: "forged"}, {Key: "kind", Value: "x"}, {Key: "thread.name", Value: "forged"}})
+	for _, task := range []profile.Task{{PID: 7, Comm: "server", Labels: labels}, {PID: 7, Comm: "server"}} {
+		b.Add(profile.Sample{Task: b.Task(task), CPU: -1, Values: []int64{1}})
+	}
+	data := written(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	d := data.Dictionary
+	var got []map[string]string
+	for _, s := range data.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples {
+		of := map[string]string{}
+		for _, i := range s.AttributeIndices {
+			a := d.AttributeTable[i]
+			of[d.StringTable[a.KeyStrindex]] = a.Value.GetStringValue()
+		}
+		got = append(got, of)
+	}
+	want := []map[string]string{
+		{"thread.name": "server", "kind": "x", "label.container.id": "forged", "label.thread.name": "forged"},
+		{"thread.name": "server"},
+	}
+	if !cmp.Equal(got, want) {
+		t.Errorf("attributes (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
 func TestWriteError(t *testing.T) {
 	if err := Write(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("got error %v, want %v", err, encodetest.ErrFullDisk)

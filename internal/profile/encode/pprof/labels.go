@@ -1,6 +1,8 @@
 package pprof
 
 import (
+	"strings"
+
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
 )
@@ -10,6 +12,12 @@ type labelKey struct {
 	task profile.TaskID
 	cpu  int
 	end  profile.End
+}
+
+// ownLabels are the keys of labels that do not come from programs.
+var ownLabels = map[string]bool{
+	"comm": true, "pid": true, "tid": true, "cpu": true, "stack_end": true, "container": true, "container_id": true,
+	"image": true, "pod": true, "namespace": true, "unit": true,
 }
 
 // labeler encodes labels once for all samples with the same labelKey.
@@ -47,6 +55,15 @@ func (l labeler) of(s profile.Sample) proto.Message {
 	}
 	if s.End.Cut() {
 		l.text(&made, "stack_end", s.End.String())
+	}
+	for _, label := range l.p.LabelsOf(s.Task) {
+		name := label.Key
+		if ownLabels[name] || strings.HasPrefix(name, "label.") {
+			name = "label." + name
+		}
+		if name != "" && label.Value != "" { // An empty string would mean no label.
+			l.text(&made, name, label.Value)
+		}
 	}
 	l.seen[key] = made
 	return made

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Labels of the code that runs: sets of keys and values that a program gives to a goroutine.
+ * labels_walk() reads the set of the current thread, and sends it once. A stack's ID includes
+ * the ID of its set, so counts are by stack and set.
+ *
+ * The memory of the process may be forged. A process that changes its labels all the time
+ * makes a new stack with each sample, so what it sends is limited. Beyond the limits, its
+ * samples lose their labels, and count with their stack.
+ */
+#ifndef FULGUR_LABELS_H
+#define FULGUR_LABELS_H
+
+#include "label_maps.h"
+#include "loss.h"
+#include "scratch.h"
+#include "task.h"
+#include <bpf/bpf_helpers.h>
+
+/* Included by stack.h. */
+
+/* Whether to read labels. Otherwise the verifier removes the code. */
+const volatile bool read_labels;
+
+/* Scratch memory for sets, indexed like scratches. */
+struct label_scratch {
+	struct label_process process;
+	struct label_record record;
+	u64 words[6];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, u32);
+	__type(value, struct label_scratch);
+} label_scratches SEC(".maps");
+
+/* IDs of sets that were sent: a table like seen. */
+#define LABEL_SETS 4096
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LABEL_SETS);
+	__type(key, u32);
+	__type(value, struct seen_set);
+} labels_seen SEC(".maps");
+
+/* The limits for a process: bytes in a window of time, and IDs of stacks in a generation. */
+#define LABEL_WINDOW_SHIFT 27 /* ns, log2 */
+#define LABEL_WINDOW_BYTES (128 * 1024)
+#define LABEL_STACKS 32768
+
+/* Offsets in runtime.g, and in Go's maps up to 1.23. */
+#define GO_G_M 48
+#define GO_MAP_BUCKETS 4 /* maximum number of buckets to look at */
+#define GO_MAP_SLOTS 8
+#define GO_MAP_TAKEN 5 /* lowest hash of a slot that is taken */
+
+static __always_inline struct label_scratch *label_scratch(u32 scratch)
+{
+	return read_labels ? bpf_map_lookup_elem(&label_scratches, &scratch) : NULL;
+}
+
+/* Reads user memory of the current task. */
+static __always_inline bool label_read(void *to, u32 size, u64 addr)
+{
+	return bpf_probe_read_user(to, size, (void *)addr) == 0;
+}
+
+/* Whether a process may send bytes now. Half of the ring is for other records. */
+static __always_inline bool label_allowed(struct label_process *process, u64 bytes)
+{
+	u64 window = bpf_ktime_get_ns() >> LABEL_WINDOW_SHIFT;
+
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
+		return false;
+	if (process->window != window) {
+		process->window = window;
+		process->bytes = 0;
+	}
+	if (process->bytes + bytes > LABEL_WINDOW_BYTES)
+		return false;
+	process->bytes += bytes;
+	return true;
+}
+
+/* Reads the Go string whose header is at an address, and its length before truncation. */
+static __always_inline bool label_text(u8 *to, u64 most, u64 at, u16 *size)
+{
+	u64 text[2] = {};
+	u64 n;
+
+	if (!label_read(text, sizeof(text), at))
+		return false;
+	n = text[1];
+	*size = n > 0xffff ? 0xffff : n;
+	if (n > most)
+		n = most;
+	barrier_var(n); /* keeps the bounds check before the call */
+	n &= 0xff;
+	if (n > most)
+		return false;
+	return !n || label_read(to, n, text[0]);
+}
+
+/* Adds the label whose key and value are strings at two addresses. Returns its hash. */
+UNWIND_GLOBAL u64 label_add(u32 scratch, u64 key, u64 value)
+{
+	struct label_scratch *s = label_scratch(scratch);
+	struct label *label;
+	u64 hash = 0;
+	u32 n, i;
+
+	if (!s)
+		return 0;
+	n = s->record.count;
+	barrier_var(n);
+	if (n >= MAX_LABELS)
+		return 0;
+	label = &s->record.labels[n];
+	__builtin_memset(label, 0, sizeof(*label));
+	if (!label_text(label->key, LABEL_KEY, key, &label->key_size) ||
+	    !label_text(label->value, LABEL_VALUE, value, &label->value_size))
+		return 0;
+	s->record.count = n + 1;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < sizeof(*label) / 8; i++)
+		hash = hash_step(hash, ((u64 *)label)[i]);
+	return hash;
+}
+
+/* Adds the labels in a slice. Returns the sum of their hashes. */
+UNWIND_GLOBAL u64 label_slice(u32 scratch, u64 at)
+{
+	struct label_scratch *s = label_scratch(scratch);
+	u64 hash = 0, array;
+	u32 i;
+
+	if (!s || !label_read(s->words, 16, at))
+		return 0;
+	array = s->words[0];
+	for (i = 0; i < MAX_LABELS && i < s->words[1]; i++)
+		hash += label_add(scratch, array + 32 * i, array + 32 * i + 16);
+	return hash;
+}
+
+/* Adds the labels in a bucket of a map, whose order is random. */
+UNWIND_GLOBAL u64 label_bucket(u32 scratch, u64 at)
+{
+	u64 hash = 0, taken = 0, keys = at + GO_MAP_SLOTS, values = keys + 16 * GO_MAP_SLOTS;
+	u32 i;
+
+	if (!label_read(&taken, sizeof(taken), at))
+		return 0;
+	for (i = 0; i < GO_MAP_SLOTS; i++) {
+		if ((taken & 0xff) >= GO_MAP_TAKEN)
+			hash += label_add(scratch, keys + 16 * i, values + 16 * i);
+		taken >>= 8;
+	}
+	return hash;
+}
+
+/* Adds the labels in a map of Go up to 1.23: runtime.hmap. */
+UNWIND_GLOBAL u64 label_map(u32 scratch, u64 at)
+{
+	struct label_scratch *s = label_scratch(scratch);
+	u64 hash = 0, bits, buckets;
+	u32 i;
+
+	/* The labels are a pointer to the map, which is a pointer itself. */
+	if (!s || !label_read(s->words, 8, at))
+		return 0;
+	if (!label_read(s->words, 24, s->words[0]))
+		return 0;
+	bits = s->words[1] >> 8 & 0xff;
+	buckets = s->words[2];
+	for (i = 0; i < GO_MAP_BUCKETS && (bits > 8 || i < 1U << bits); i++)
+		hash += label_bucket(scratch, buckets + i * (8 + 32 * GO_MAP_SLOTS + 8));
+	return hash;
+}
+
+/* The address of the labels of the goroutine whose g is at an address, or 0. */
+static __always_inline u64 label_goroutine(const struct label_process *process, u64 g)
+{
+	u64 m, current, labels;
+
+	/* While the runtime or C code runs, g is the thread's own one. */
+	if (!label_read(&m, 8, g + GO_G_M) || !m ||
+	    !label_read(&current, 8, m + process->current) || !current ||
+	    !label_read(&g, 8, current + GO_G_M) || g != m ||
+	    !label_read(&labels, 8, current + process->labels))
+		return 0;
+	return labels;
+}
+
+/* Sends the set in an entry of label_scratches, unless it was sent. Returns its ID, or 0. */
+UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
+{
+	struct label_scratch *s = label_scratch(scratch);
+	u64 size = __builtin_offsetof(struct label_record, labels);
+	u64 id = hash_step(hash_step(epoch ^ generation, tgid), hash) | 1;
+	u32 index = (id >> 32) % LABEL_SETS;
+	struct label_process *process;
+	struct seen_set *set;
+
+	if (!s)
+		return 0;
+	set = bpf_map_lookup_elem(&labels_seen, &index);
+	if (!set)
+		return 0;
+	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
+		return id;
+	process = bpf_map_lookup_elem(&label_processes, &tgid);
+	if (!process)
+		return 0;
+	size += s->record.count * sizeof(struct label);
+	if (!label_allowed(process, size))
+		return 0;
+	s->record.type = RECORD_LABELS;
+	s->record.pid = tgid;
+	s->record.id = id;
+	barrier_var(size);
+	size &= 0xfff;
+	if (size > sizeof(s->record) || bpf_ringbuf_output(&ring, &s->record, size, ring_flags()))
+		return 0;
+	set->ids[(id >> 60) % SEEN_WAYS] = id;
+	return id;
+}
+
+/*
+ * Reads and sends the labels of the current task, which runs a process image. Returns their
+ * ID, or 0 if it has none. g is the register that holds Go's g, on processors with one.
+ */
+UNWIND_GLOBAL u64 label_walk(u32 scratch, u64 epoch, u64 image, u64 g)
+{
+	struct task_struct *task = current_task();
+	struct label_scratch *s = label_scratch(scratch);
+	struct label_process *process;
+	u32 tgid = task_tgid(task);
+	u64 labels, hash, id;
+
+	if (!s)
+		return 0;
+	process = bpf_map_lookup_elem(&label_processes, &tgid);
+	if (!process || process->image != image)
+		return 0;
+	__builtin_memcpy(&s->process, process, sizeof(s->process));
+	if (s->process.thread_offset &&
+	    !label_read(&g, 8, task_thread_pointer(task) + (s64)s->process.thread_offset))
+		return 0;
+	labels = label_goroutine(&s->process, g);
+	if (!labels)
+		return 0;
+	s->record.count = 0;
+	if (s->process.kind == LABELS_GO_SLICE)
+		hash = label_slice(scratch, labels);
+	else
+		hash = label_map(scratch, labels);
+	if (!s->record.count)
+		return 0;
+	id = label_send(scratch, tgid, epoch, hash);
+	if (!id)
+		stat_add(STAT_UNLABELED, 1);
+	return id;
+}
+
+/* Whether any process has labels, so that label_walk() has something to look for. */
+static __always_inline bool labels_exist(void)
+{
+	u32 zero = 0;
+	const u32 *any;
+
+	if (!read_labels)
+		return false;
+	any = bpf_map_lookup_elem(&label_any, &zero);
+	return any && *any;
+}
+
+/*
+ * Whether a stack with labels may get an ID, which has bytes to send if it was not seen.
+ */
+UNWIND_GLOBAL int label_stack(u32 tgid, u64 id, u64 bytes)
+{
+	struct label_process *process;
+	struct seen_set *set;
+	u32 index = id & seen_mask;
+
+	set = bpf_map_lookup_elem(&seen, &index);
+	if (!set)
+		return 0;
+	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
+		return 1;
+	process = bpf_map_lookup_elem(&label_processes, &tgid);
+	if (!process)
+		return 0;
+	if (process->generation != generation) {
+		process->generation = generation;
+		process->stacks = 0;
+	}
+	if (process->stacks >= LABEL_STACKS || !label_allowed(process, bytes))
+		return 0;
+	process->stacks++;
+	return 1;
+}
+
+#endif

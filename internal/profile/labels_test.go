@@ -1,0 +1,59 @@
+package profile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNewLabels(t *testing.T) {
+	t.Parallel()
+	got := NewLabels([]Label{{"b", "1"}, {"a", "2"}, {"b", "3"}})
+	if want := (Labels{{"a", "2"}, {"b", "1"}}); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if _, ok := got.Value("c"); ok {
+		t.Error("got a value of an unknown key")
+	}
+}
+
+// Equal sets have one ID, and different sets never share one.
+func TestBuilderLabels(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	ids := map[LabelsID]bool{}
+	sets := []Labels{nil, {{"a", "bc"}}, {{"ab", "c"}}, {{"a", "b"}, {"c", ""}}, {{"a", ""}, {"b", "c"}}, {{"k", strings.Repeat("x", 300)}}}
+	for _, set := range sets {
+		id := b.Labels(set)
+		ids[id] = true
+		if again := b.Labels(slices.Clone(set)); again != id {
+			t.Errorf("%v: got IDs %d and %d", set, id, again)
+		}
+	}
+	if len(ids) != len(sets) {
+		t.Errorf("got %d IDs for %d sets", len(ids), len(sets))
+	}
+}
+
+// Samples that differ in their labels stay separate, and the group of a label is its value.
+func TestGroupLabel(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	sets := []Labels{nil, {{"kind", "x"}}, {{"kind", "y"}, {"user", "u"}}}
+	for _, set := range sets {
+		b.Add(Sample{Task: b.Task(Task{PID: 1, Labels: b.Labels(set)}), CPU: -1, Values: []int64{1}})
+	}
+	p := b.Profile(Meta{Grouping: GroupLabel, GroupLabel: "kind"}, Losses{})
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"[no kind]", "x", "y"} {
+		if got := p.Group(p.Samples[i].Task); got != want {
+			t.Errorf("sample %d: got group %q, want %q", i, got, want)
+		}
+		value, ok := LabelsNamed("kind", want).Value("kind")
+		if wantValue, wantOK := sets[i].Value("kind"); value != wantValue || ok != wantOK {
+			t.Errorf("%q: got %q, %v; want %q, %v", want, value, ok, wantValue, wantOK)
+		}
+	}
+}

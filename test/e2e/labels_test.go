@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pb "github.com/google/pprof/profile"
+
+	"fulgur/internal/testenv"
+)
+
+// buildLabels builds testdata/labels without symbols.
+func buildLabels(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "labels")
+	build := exec.Command(testenv.Tool(t, "go"), "build", "-ldflags=-s -w", "-o", program, "./testdata/labels")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	return program
+}
+
+// shares divides the values by their sum.
+func shares(values map[string]float64) map[string]float64 {
+	sum := 0.0
+	for _, n := range values {
+		sum += n
+	}
+	all := map[string]float64{}
+	for name, n := range values {
+		all[name] = n / sum
+	}
+	return all
+}
+
+// ownShares returns the shares that testdata/labels printed.
+func ownShares(t *testing.T, stdout string) map[string]float64 {
+	t.Helper()
+	values := map[string]float64{}
+	for line := range strings.Lines(stdout) {
+		var kind string
+		var used float64
+		if _, err := fmt.Sscan(line, &kind, &used); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		values[kind] = used
+	}
+	return shares(values)
+}
+
+// The samples of a Go program are divided among its labels as its CPU time is, by its own account.
+func TestLabels(t *testing.T) {
+	testenv.Root(t)
+	program := buildLabels(t)
+	file := filepath.Join(t.TempDir(), "labels.folded")
+	r := fulgur(t, "profile", "-F", "997", "--by", "label=kind", "-o", file, "--", program, "3")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := map[string]float64{}
+	for stack, n := range folded(t, string(text)) {
+		kind, frames, _ := strings.Cut(stack, ";")
+		if kind == "[no kind]" {
+			kind = "none"
+		}
+		if strings.Contains(frames, "main.burn") { // other functions are not in the program's account
+			samples[kind] += float64(n)
+		}
+	}
+	compareShares(t, shares(samples), ownShares(t, r.stdout))
+}
+
+func compareShares(t *testing.T, got, want map[string]float64) {
+	t.Helper()
+	t.Logf("got %v, the program's own account %v", got, want)
+	if len(got) != len(want) {
+		t.Errorf("got labels %v, want %v", got, want)
+	}
+	for kind, share := range want {
+		if math.Abs(got[kind]-share) > 0.04 {
+			t.Errorf("%s: got a share of %.4f, want %.4f", kind, got[kind], share)
+		}
+	}
+}
+
+// In a pprof file, samples have all labels of the program, even if each set is new. No sample is
+// lost, whether or not its labels fit.
+func TestUniqueLabels(t *testing.T) {
+	testenv.Root(t)
+	program := buildLabels(t)
+	file := filepath.Join(t.TempDir(), "labels.pb.gz")
+	r := fulgur(t, "profile", "-F", "4999", "-o", file, "--", program, "3", "unique")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := pb.Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labeled, unlabeled := map[string]float64{}, 0.0
+	turns := map[string]bool{}
+	for _, s := range p.Sample {
+		for _, l := range s.Location {
+			for _, line := range l.Line {
+				if line.Function.Name == "[stack lost]" {
+					t.Error("a stack was lost")
+				}
+			}
+		}
+		kind := s.Label["kind"]
+		if len(kind) == 0 {
+			unlabeled += float64(s.Value[0])
+			continue
+		}
+		if len(s.Label["turn"]) != 1 || len(s.Label["worker"]) != 1 {
+			t.Fatalf("got labels %v, want kind, turn and worker", s.Label)
+		}
+		turns[s.Label["turn"][0]] = true
+		labeled[kind[0]] += float64(s.Value[0])
+	}
+	t.Logf("%d turns, %v, %v samples without labels", len(turns), labeled, unlabeled)
+	own := ownShares(t, r.stdout)
+	delete(own, "none")
+	compareShares(t, shares(labeled), shares(own))
+	if len(turns) < 100 {
+		t.Errorf("got %d values of turn, want at least 100", len(turns))
+	}
+}

@@ -1,0 +1,76 @@
+// Labels uses the CPU under known labels for some seconds of wall-clock time, which is its argument,
+// and prints the CPU time under each value of the label "kind". All labels change all the time; with
+// the argument "unique", each set of labels is new.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// threadTime returns the CPU time of the calling thread.
+func threadTime() time.Duration {
+	const clockThreadCPUTime = 3
+	var ts syscall.Timespec
+	_, _, _ = syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadCPUTime, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano())
+}
+
+//go:noinline
+func burn(n int) (x int) {
+	for i := range n {
+		x += i * x
+	}
+	return x
+}
+
+func main() {
+	seconds, err := strconv.ParseFloat(os.Args[1], 64)
+	if err != nil {
+		panic(err)
+	}
+	unique := len(os.Args) > 2 && os.Args[2] == "unique"
+	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	totals := map[string]time.Duration{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for worker := range 2 {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			sums := map[string]time.Duration{}
+			for i := 0; time.Now().Before(end); i++ {
+				turn := i % 7
+				if unique {
+					turn = i
+				}
+				for _, units := range []int{1, 2, 5} {
+					kind := "k" + strconv.Itoa(units)
+					before := threadTime()
+					labels := pprof.Labels("kind", kind, "worker", strconv.Itoa(worker), "turn", strconv.Itoa(turn))
+					pprof.Do(context.Background(), labels, func(context.Context) { burn(units * 100_000) })
+					sums[kind] += threadTime() - before
+				}
+				before := threadTime()
+				burn(200_000)
+				sums["none"] += threadTime() - before
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for kind, used := range sums {
+				totals[kind] += used
+			}
+		})
+	}
+	wg.Wait()
+	for kind, used := range totals {
+		fmt.Println(kind, used.Nanoseconds())
+	}
+}
