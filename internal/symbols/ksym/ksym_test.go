@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,9 +155,10 @@ func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 			t.Fatal(err)
 		}
 		kind, name := fields[1], fields[2]
-		// The kernel's is_ksym_addr excludes the ends of the code and the trampolines
-		// listed as built in.
-		if (kind == "t" || kind == "T") && name != "_etext" && name != "_einittext" && !strings.HasSuffix(lines.Text(), "[__builtin__ftrace]") {
+		// The kernel's is_ksym_addr excludes the ends of the code, the header before it on
+		// arm64, and the trampolines listed as built in.
+		header := runtime.GOARCH == "arm64" && (name == "_text" || name == "__pi__text")
+		if !header && (kind == "t" || kind == "T") && name != "_etext" && name != "_einittext" && !strings.HasSuffix(lines.Text(), "[__builtin__ftrace]") {
 			addrs = append(addrs, addr)
 		}
 		names[addr] = append(names[addr], name)
