@@ -217,7 +217,7 @@ func (b *Builder) Labels(l Labels) LabelsID {
 		b.names(&l[i].Key, &l[i].Value)
 		size += sizeLabel + len(l[i].Key) + len(l[i].Value)
 	}
-	key := l.identity()
+	key := l.Identity()
 	id, ok := b.labels[key]
 	if !ok {
 		if !b.left.take(size) {

@@ -28,8 +28,8 @@ func (l Labels) Value(key string) (string, bool) {
 	return "", false
 }
 
-// identity returns a text that differs between different sets.
-func (l Labels) identity() string {
+// Identity returns a text that differs between different sets.
+func (l Labels) Identity() string {
 	var b strings.Builder
 	for _, label := range l {
 		for _, text := range []string{label.Key, label.Value} {

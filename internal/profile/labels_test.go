@@ -39,7 +39,7 @@ func TestBuilderLabels(t *testing.T) {
 func TestGroupLabel(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
-	sets := []Labels{nil, {{"kind", "x"}}, {{"kind", "y"}, {"user", "u"}}}
+	sets := []Labels{nil, {{"kind", "x"}}, {{"kind", "y"}, {"user", "u"}}, {{"kind", ""}}}
 	for _, set := range sets {
 		b.Add(Sample{Task: b.Task(Task{PID: 1, Labels: b.Labels(set)}), CPU: -1, Values: []int64{1}})
 	}
@@ -47,13 +47,13 @@ func TestGroupLabel(t *testing.T) {
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"[no kind]", "x", "y"} {
+	for i, want := range []string{"[no kind]", "x", "y", "[no kind]"} {
 		if got := p.Group(p.Samples[i].Task); got != want {
 			t.Errorf("sample %d: got group %q, want %q", i, got, want)
 		}
 		value, ok := LabelsNamed("kind", want).Value("kind")
-		if wantValue, wantOK := sets[i].Value("kind"); value != wantValue || ok != wantOK {
-			t.Errorf("%q: got %q, %v; want %q, %v", want, value, ok, wantValue, wantOK)
+		if wantValue, _ := sets[i].Value("kind"); value != wantValue || ok != (wantValue != "") {
+			t.Errorf("%q: got %q, %v; want %q", want, value, ok, wantValue)
 		}
 	}
 }

@@ -175,9 +175,10 @@ func (p *Profile) Group(t TaskID) string {
 	return p.Owner(t).GroupName(p.Meta.Grouping)
 }
 
-// groupName returns the value of a label, or "[no KEY]" without one.
+// groupName returns the value of a label, or "[no KEY]" without one. A frame needs a name, so an
+// empty value is none.
 func (l Labels) groupName(key string) string {
-	if value, ok := l.Value(key); ok {
+	if value, _ := l.Value(key); value != "" {
 		return value
 	}
 	return "[no " + key + "]"

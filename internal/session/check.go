@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 )
 
 // timesRingSize is the ring's size in bytes if each event passes through it. It
@@ -37,6 +38,9 @@ func (o *Options) check() error {
 	if o.UserOnly && o.KernelOnly {
 		return usage.Errorf("user stacks only and kernel stacks only cannot be combined")
 	}
+	if err := o.checkByLabel(); err != nil {
+		return err
+	}
 	if err := o.checkSymfs(); err != nil {
 		return err
 	}
@@ -44,6 +48,23 @@ func (o *Options) check() error {
 		return err
 	}
 	return o.completeSizes()
+}
+
+// checkByLabel refuses groups by label if no labels are read: all samples would lack the label.
+func (o *Options) checkByLabel() error {
+	if o.By != profile.GroupLabel {
+		return nil
+	}
+	const all = "groups by label and %s cannot be combined: only the walk by unwind tables with interpreters reads labels"
+	switch {
+	case o.Unwind == "fp":
+		return usage.Errorf(all, "unwinding by frame pointers")
+	case o.Interpreters == interpretersOff:
+		return usage.Errorf(all, "native functions only")
+	case o.KernelOnly:
+		return usage.Errorf(all, "kernel stacks only")
+	}
+	return nil
 }
 
 // ringPreset returns the default size of the ring. It counts twice as resident

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 )
 
 // completeProfile completes the options of a profile like [Measure].
@@ -60,6 +61,9 @@ func TestCompleteRefuses(t *testing.T) {
 		want    string
 	}{
 		{"both halves left out", ProfileOptions{Options: Options{UserOnly: true, KernelOnly: true}}, "cannot be combined"},
+		{"groups by label without tables", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", Unwind: "fp"}}, "groups by label"},
+		{"groups by label without interpreters", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", Interpreters: "off"}}, "groups by label"},
+		{"groups by label without user stacks", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", KernelOnly: true}}, "groups by label"},
 		{"frequency and period", ProfileOptions{Config: oncpu.Config{Frequency: 99, Period: 1000}}, "cannot be combined"},
 		{"frequency too high", ProfileOptions{Config: oncpu.Config{Frequency: rate + 1}}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},

@@ -11,31 +11,33 @@ import (
 )
 
 // Labels is a set of labels from the kernel side.
-type Labels struct {
-	list  [len(bpf.LabelRecord{}.Labels)]profile.Label
-	count int
-}
+type Labels struct{ list profile.Labels }
 
-// List returns the labels.
+// List returns the labels, which must not be changed.
 func (l *Labels) List() profile.Labels {
 	if l == nil {
 		return nil
 	}
-	return profile.NewLabels(append([]profile.Label(nil), l.list[:l.count]...))
+	return l.list
 }
 
-// maxLabelSets limits the sets of labels in a store. The kernel side limits them by process.
-const maxLabelSets = 1 << 18
+// maxLabelSets limits the sets of labels in a store, and maxLabelBytes about how much memory they
+// take. The kernel side limits them by process and time.
+const (
+	maxLabelSets  = 1 << 18
+	maxLabelBytes = 64 << 20
+)
 
 // labels holds the sets of labels that the kernel side sent.
 type labels struct {
 	known    map[uint64]*Labels // by the kernel side's ID
 	previous map[uint64]*Labels // from the previous store
-	same     map[Labels]*Labels
+	same     map[string]*Labels // by their identity
+	bytes    int                // estimate of the memory of same
 }
 
 func newLabels() labels {
-	return labels{known: map[uint64]*Labels{}, same: map[Labels]*Labels{}}
+	return labels{known: map[uint64]*Labels{}, same: map[string]*Labels{}}
 }
 
 // AddLabels adds the set of labels in a record. Stacks that have it arrive later. Beyond the limit
@@ -54,11 +56,11 @@ func (s *Store) AddLabels(record []byte) error {
 		l := &r.Labels[i]
 		list = append(list, profile.Label{Key: labelText(l.Key[:], l.KeySize), Value: labelText(l.Value[:], l.ValueSize)})
 	}
-	list = profile.NewLabels(list)
-	set := Labels{count: len(list)}
-	copy(set.list[:], list)
-	if len(s.labels.known) < maxLabelSets {
-		s.labels.known[r.Id] = s.labels.intern(set)
+	if len(s.labels.known) >= maxLabelSets {
+		return nil
+	}
+	if set := s.labels.intern(profile.NewLabels(list)); set != nil {
+		s.labels.known[r.Id] = set
 	}
 	return nil
 }
@@ -71,13 +73,23 @@ func labelText(b []byte, size uint16) string {
 	return strings.ToValidUTF8(string(b[:size]), "\uFFFD")
 }
 
-// intern returns the same pointer for equal sets.
-func (l *labels) intern(set Labels) *Labels {
-	same := l.same[set]
-	if same == nil {
-		same = &set
-		l.same[set] = same
+// sizeLabels is about the memory of a set and of one of its labels, without their texts.
+const sizeLabels = 64
+
+// intern returns the same pointer for equal sets, nil for a further set if there is no room.
+func (l *labels) intern(list profile.Labels) *Labels {
+	key := list.Identity()
+	same := l.same[key]
+	if same != nil {
+		return same
 	}
+	size := sizeLabels*(1+len(list)) + 2*len(key) // the texts, and the key
+	if l.bytes+size > maxLabelBytes {
+		return nil
+	}
+	l.bytes += size
+	same = &Labels{list}
+	l.same[key] = same
 	return same
 }
 
@@ -91,7 +103,9 @@ func (l *labels) find(id uint64) *Labels {
 	}
 	set := l.previous[id]
 	if set != nil {
-		set = l.intern(*set)
+		set = l.intern(set.list)
+	}
+	if set != nil {
 		l.known[id] = set
 	}
 	return set

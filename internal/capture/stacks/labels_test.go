@@ -1,7 +1,9 @@
 package stacks
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -29,5 +31,32 @@ func TestLabels(t *testing.T) {
 	set := s.labels.find(7)
 	if got, want := set.List(), (profile.Labels{{Key: "kind", Value: "x"}, {Key: "user", Value: "u1"}}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Equal sets share memory, and programs that make new sets all the time fill a bounded amount of it.
+func TestLabelsBounded(t *testing.T) {
+	s := NewStore(nil)
+	long := strings.Repeat("x", 100)
+	const sets = 200_000
+	for i := range sets {
+		if err := s.AddLabels(labelRecord(uint64(1+i), [2]string{long[:50], fmt.Sprintf("%s%d", long, i)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.labels.known); n == sets || n < 1<<15 {
+		t.Errorf("got %d of %d sets, want fewer than all, and enough for a process", n, sets)
+	}
+	if s.labels.bytes > maxLabelBytes {
+		t.Errorf("got %d bytes, want at most %d", s.labels.bytes, maxLabelBytes)
+	}
+	if set := s.labels.find(sets); set != nil {
+		t.Errorf("got the last set, %v", set.List())
+	}
+	if err := s.AddLabels(labelRecord(sets+1, [2]string{long[:50], long + "0"})); err != nil {
+		t.Fatal(err)
+	}
+	if s.labels.find(sets+1) != s.labels.find(1) {
+		t.Error("equal sets do not share memory")
 	}
 }

@@ -53,7 +53,7 @@ func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 		s.Interpreted[int(trace.PID)] = true
 	}
 	if trace.Labels != nil {
-		trace.Labels = s.labels.intern(*trace.Labels)
+		trace.Labels = s.labels.intern(trace.Labels.list)
 	}
 	leaf, cut := s.adopt(from, trace.Leaf)
 	trace.Leaf, trace.Cut = leaf, trace.Cut || cut
