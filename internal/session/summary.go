@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/encode/histogram"
 	"fulgur/internal/profile/encode/text"
 )
 
@@ -58,6 +59,8 @@ func (r *run) noun() describe.Noun {
 	return describe.NounOf(source.Types(r.subject.Values(nil)), meta.Period)
 }
 
+const hintIndent = "  "
+
 // conclude prints the end of the summary: text, hints, the run's cost, and the
 // written file unless it is empty or "-".
 func (r *run) conclude(text string, hints []string, written string) error {
@@ -77,7 +80,10 @@ func (r *run) conclude(text string, hints []string, written string) error {
 		hints = hints[:len(hints)-1] // the end of a table
 	}
 	for _, line := range hints {
-		fmt.Fprintf(&b, "%s\n", strings.TrimRight("  "+line, " "))
+		if r.options.Columns > 0 {
+			line = histogram.Fit(line, r.options.Columns-len(hintIndent))
+		}
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight(hintIndent+line, " "))
 	}
 	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
 	if err != nil {

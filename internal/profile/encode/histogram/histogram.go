@@ -4,6 +4,7 @@ package histogram
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -43,4 +44,21 @@ func Filled(unit string, slots []uint64) []string {
 		lines = slices.Delete(lines, 1, 1+first)
 	}
 	return lines
+}
+
+// row matches a line of a slot: all before the bar, and the bar.
+var row = regexp.MustCompile(`^( *\d+ -> \d+ *: \d+ *)\|(\**) *\|$`)
+
+// Fit shortens the bar in a line of a slot, so that the line fits into columns, even if it is
+// indented. It returns other lines as they are, as well as bars that have no room at all.
+func Fit(line string, columns int) string {
+	m := row.FindStringSubmatch(line)
+	if m == nil || len(line) <= columns {
+		return line
+	}
+	room := columns - len(m[1]) - len("||")
+	if room <= 0 {
+		return line
+	}
+	return fmt.Sprintf("%s|%-*s|", m[1], room, m[2][:len(m[2])*room/width])
 }

@@ -35,3 +35,30 @@ func TestFilled(t *testing.T) {
 		t.Errorf("no intervals: got %q, want nil", got)
 	}
 }
+
+func TestFit(t *testing.T) {
+	t.Parallel()
+	for _, line := range Lines("nsecs", []uint64{1, 0, 20, 40}) {
+		if got := Fit(line, 100); got != line {
+			t.Errorf("got %q, want %q", got, line)
+		}
+	}
+	full := Lines("nsecs", []uint64{0, 40})[2]
+	half := Lines("nsecs", []uint64{20, 40})[1]
+	columns := len(full) - 20
+	for _, test := range []struct{ line, want string }{
+		{full, strings.Repeat("*", 20)},
+		{half, strings.Repeat("*", 10) + strings.Repeat(" ", 10)},
+	} {
+		got := Fit(test.line, columns)
+		if len(got) != columns || !strings.HasSuffix(got, "|"+test.want+"|") || got[:30] != test.line[:30] {
+			t.Errorf("got %q, want the line with the bar %q", got, test.want)
+		}
+	}
+	if got := Fit(full, 10); got != full {
+		t.Errorf("got %q without room for a bar, want %q", got, full)
+	}
+	if line := strings.Repeat("another line | ", 10); Fit(line, 60) != line {
+		t.Errorf("got %q, want %q", Fit(line, 60), line)
+	}
+}
