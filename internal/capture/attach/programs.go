@@ -3,6 +3,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -256,7 +257,8 @@ func Notes(e *events.Probe) (lines []string) {
 	if len(e.Points) > 1 {
 		lines = append(lines, fmt.Sprintf("%s: %d places", plain.Terminal(e.Event.String()), len(e.Points)))
 	}
-	for reason, out := range e.LeftOut {
+	for _, reason := range slices.Sorted(maps.Keys(e.LeftOut)) {
+		out := e.LeftOut[reason]
 		shown := strings.Join(out.Names, ", ")
 		if more := out.Count - len(out.Names); more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)

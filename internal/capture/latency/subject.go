@@ -196,7 +196,9 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	var lines []string
 	for _, p := range m.pairs {
 		lines = append(lines, attach.Notes(p.begin)...)
-		lines = append(lines, attach.Notes(p.end)...)
+		if p.Match != GoCall { // the returns of the same functions, which have no uretprobes
+			lines = append(lines, attach.Notes(p.end)...)
+		}
 	}
 	for i, s := range m.sources {
 		unfinished, err := s.Unfinished()
