@@ -66,5 +66,6 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		Stdout:     env.stdout,
 		Stderr:     env.stderr,
 		Quiet:      c.Quiet,
+		Columns:    columns(env.stdout),
 	})
 }

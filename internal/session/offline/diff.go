@@ -43,6 +43,8 @@ type DiffOptions struct {
 	Stdout, Stderr io.Writer
 	// ShortNames writes the short names of functions.
 	ShortNames bool
+	// Columns is the width of Stdout's terminal, 0 if it is none.
+	Columns int
 	// Quiet suppresses warnings.
 	Quiet bool
 
@@ -53,7 +55,11 @@ type DiffOptions struct {
 // diffFormats are the formats of a comparison.
 var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
 	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
-		return text.Compare(w, o.named(p), text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
+		c := text.CompareOptions{Functions: o.Functions, Shares: o.Normalize}
+		if output.IsStdout(o.Output) {
+			c.Columns = o.Columns
+		}
+		return text.Compare(w, o.named(p), c)
 	},
 	"folded": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
 		return folded.Write(w, o.named(p), folded.Options{Compare: true})

@@ -18,6 +18,9 @@ type CompareOptions struct {
 	Functions int
 	// Shares shows percentages of either profile instead of amounts.
 	Shares bool
+	// Columns is the width of the terminal in characters, 0 if there is none. On a narrow one,
+	// the table has no total values, and names are cut to fit.
+	Columns int
 }
 
 // Compare writes a table of the functions of p, a comparison (see [profile.Diff]), by
@@ -38,7 +41,7 @@ func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	if o.Functions > 0 {
 		list = list[:min(o.Functions, len(list))]
 	}
-	writeChanges(&out, list, shown[0])
+	writeChanges(&out, list, shown[0], o.Columns)
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
@@ -136,22 +139,42 @@ func changes(p *profile.Profile, shown [2]scale) []change {
 	return list
 }
 
-// writeChanges writes the table with numbers in the unit of s.
-func writeChanges(w *strings.Builder, list []change, s scale) {
+// writeChanges writes the table with numbers in the unit of s, on a terminal with the given
+// number of columns, or with 0 for none.
+func writeChanges(w *strings.Builder, list []change, s scale, columns int) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "nothing changed")
 		return
 	}
+	const numbers, gap, readable = 32, 2, 16 // numbers are the width of self or total
+	totals, names, modules := true, functionWidth, moduleWidth
+	if columns > 0 {
+		totals = columns >= 2*numbers+readable+gap+moduleWidth
+		room := columns - numbers - gap
+		if totals {
+			room -= numbers
+		}
+		modules = min(modules, room*2/5)
+		names = max(min(names, room-modules), readable)
+	}
 	width := len("function")
 	for i := range list {
-		list[i].name = cut(list[i].name, functionWidth)
-		list[i].module = cut(list[i].module, moduleWidth)
+		list[i].name = cut(list[i].name, names)
+		list[i].module = cut(list[i].module, modules)
 		width = max(width, utf8.RuneCountInString(list[i].name))
 	}
-	fmt.Fprintf(w, "\n%30s  %30s\n", s.columns("self"), s.columns("total"))
-	fmt.Fprintf(w, "%10s%10s%10s  %10s%10s%10s  %-*s  module\n", "base", "new", "change", "base", "new", "change", width, "function")
+	heading, changed := fmt.Sprintf("%30s", s.columns("self")), fmt.Sprintf("%10s%10s%10s  ", "base", "new", "change")
+	if totals {
+		heading += fmt.Sprintf("  %30s", s.columns("total"))
+		changed += changed
+	}
+	fmt.Fprintf(w, "\n%s\n%s%-*s  module\n", heading, changed, width, "function")
 	for _, c := range list {
-		for _, p := range []pair{c.self, c.total} {
+		values := []pair{c.self}
+		if totals {
+			values = append(values, c.total)
+		}
+		for _, p := range values {
 			fmt.Fprintf(w, "%10.*f%10.*f%+10.*f  ", s.decimals, p.before, s.decimals, p.after, s.decimals, p.change())
 		}
 		fmt.Fprintf(w, "%-*s  %s\n", width, c.name, c.module)

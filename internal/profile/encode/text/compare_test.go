@@ -17,6 +17,8 @@ func TestCompare(t *testing.T) {
 		o CompareOptions
 	}{
 		"compared.txt":        {encodetest.Compared(), CompareOptions{}},
+		"compared-60.txt":     {encodetest.Compared(), CompareOptions{Columns: 60}},
+		"compared-100.txt":    {encodetest.Compared(), CompareOptions{Columns: 100}},
 		"compared-shares.txt": {encodetest.Compared(), CompareOptions{Shares: true}},
 		"compared-times.txt":  {times, CompareOptions{Functions: 5}},
 		"compared-same.txt":   {profile.Diff(encodetest.Typical(), encodetest.Typical(), true), CompareOptions{}},
