@@ -22,7 +22,8 @@ func (p *Profile) Only(v int) *Profile {
 
 // Diff compares two profiles. The result has two values, "base" and "new": for each stack
 // the first values of base and of changed. If normalize is set, base is scaled so that
-// both have the same total.
+// both have the same total. Rounding then moves less than 1 between stacks, and loses nothing
+// in all.
 //
 // Stacks are equal if their functions, modules and task names are, since addresses, lines
 // and process IDs differ between builds and runs. If either profile lacks modules, the
@@ -33,14 +34,24 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
 		modules: base.knowsModules() && changed.knowsModules(),
 	}
-	before := func(n int64) int64 { return n } // exact for any value
-	if total := base.Total(0); normalize && total != 0 {
-		scale := float64(changed.Total(0)) / float64(total)
-		before = func(n int64) int64 { return rounded(float64(n) * scale) }
-	}
-	d.add(base, func(n int64) []int64 { return []int64{before(n), 0} })
+	d.add(base, func(n int64) []int64 { return []int64{n, 0} })
 	d.add(changed, func(n int64) []int64 { return []int64{0, n} })
-	return d.Profile(changed.Meta, changed.Losses)
+	p := d.Profile(changed.Meta, changed.Losses)
+	if total := base.Total(0); normalize && total != 0 {
+		p.scaleFirst(float64(changed.Total(0)) / float64(total))
+	}
+	return p
+}
+
+// scaleFirst multiplies the first values by scale. It rounds their running sum: most stacks of
+// a flat profile have a value of 1, which would become 0 by itself.
+func (p *Profile) scaleFirst(scale float64) {
+	sum, before := 0.0, int64(0)
+	for _, s := range p.Samples {
+		sum += float64(s.Values[0]) * scale
+		now := rounded(sum)
+		s.Values[0], before = now-before, now
+	}
 }
 
 // rounded returns the nearest integer, limited to the maximum.

@@ -47,6 +47,14 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// Scaling loses nothing of a flat profile, whose stacks have a value of 1 each.
+func TestDiffFlat(t *testing.T) {
+	d := Diff(built(0x1000, 7, map[string]int64{"a": 1, "b": 1, "c": 1}), built(0x2000, 8, map[string]int64{"b": 1}), true)
+	if got := d.Total(0); got != 1 {
+		t.Errorf("got a scaled base of %d, want 1", got)
+	}
+}
+
 // Profiles without mappings are compared by function names.
 func TestDiffOfNames(t *testing.T) {
 	b := NewBuilder(ValueType{"samples", "count"})

@@ -127,7 +127,8 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize), &o); err != nil {
+	// The table and the page compare shares of the amounts themselves.
+	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && f.Name != "text" && f.Name != "html"), &o); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()
