@@ -213,6 +213,9 @@ UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
 	process = bpf_map_lookup_elem(&label_processes, &tgid);
 	if (!process)
 		return 0;
+	/* No stack could use a new set. */
+	if (process->generation == generation && process->stacks >= LABEL_STACKS)
+		return 0;
 	size += s->record.count * sizeof(struct label);
 	if (!label_allowed(process, size))
 		return 0;

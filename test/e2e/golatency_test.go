@@ -114,7 +114,14 @@ func TestLatencyGo(t *testing.T) {
 		args = append(args, "-e", "uprobe:"+program+":"+prefix+i.name)
 	}
 	out := filepath.Join(t.TempDir(), "out.folded")
-	r := fulgur(t, append(args, "-o", out, "--", program)...)
+	args = append(args, "-o", out, "--")
+	if testenv.InVM() {
+		// With Linux 7.2, a third of the runs failed in random ways while threads moved between
+		// CPUs: probably the emulator's mistakes in single steps (see emulated in
+		// test/rig/report.go), since no machine without emulation shows them.
+		args = append(args, testenv.Tool(t, "taskset"), "-c", "1")
+	}
+	r := fulgur(t, append(args, program)...)
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
