@@ -17,49 +17,85 @@ import (
 )
 
 // Prologue is the maximum number of bytes of the code that checks the size of the stack.
-const Prologue = 24
+const Prologue = 32
 
 // AfterStackCheck returns the offset of the first instruction after the code with which a
 // function checks the size of the stack, 0 if it does not begin with such code. If the stack
 // is too small, Go grows it and executes the function again from its start, so that a uprobe
 // there would count a call twice. The registers with arguments do not change.
 func AfterStackCheck(machine elf.Machine, code []byte) uint64 {
+	switch machine {
+	case elf.EM_X86_64:
+		return afterCheckX86(code)
+	case elf.EM_AARCH64:
+		return afterCheckARM(code)
+	}
+	return 0
+}
+
+func afterCheckX86(code []byte) uint64 {
 	rest := code
-	skip := func(prefix []byte, operand int) bool {
+	skip := func(operand int, prefix ...byte) bool {
 		if !bytes.HasPrefix(rest, prefix) || len(rest) < len(prefix)+operand {
 			return false
 		}
 		rest = rest[len(prefix)+operand:]
 		return true
 	}
-	done := func() uint64 { return uint64(len(code) - len(rest)) }
-	if machine == elf.EM_X86_64 {
-		// LEAQ -N(SP), R12; CMPQ R12 or SP, 16(R14); JLS
-		large := skip([]byte{0x4c, 0x8d, 0x64, 0x24}, 1) || skip([]byte{0x4c, 0x8d, 0xa4, 0x24}, 4)
-		compare := []byte{0x49, 0x3b, 0x66, 0x10}
-		if large {
-			compare = []byte{0x4d, 0x3b, 0x66, 0x10}
+	// The size of the frame decides which form stackcheck in cmd/internal/obj/x86 chooses.
+	switch {
+	case skip(0, 0x49, 0x3b, 0x66, 0x10): // CMPQ SP, 16(R14)
+	case skip(1, 0x4c, 0x8d, 0x64, 0x24), skip(4, 0x4c, 0x8d, 0xa4, 0x24): // LEAQ -N(SP), R12
+		if !skip(0, 0x4d, 0x3b, 0x66, 0x10) { // CMPQ R12, 16(R14)
+			return 0
 		}
-		if skip(compare, 0) && (skip([]byte{0x76}, 1) || skip([]byte{0x0f, 0x86}, 4)) {
-			return done()
+	case skip(0, 0x49, 0x89, 0xe4): // MOVQ SP, R12; SUBQ $N, R12; JCS; CMPQ R12, 16(R14)
+		if !skip(4, 0x49, 0x81, 0xec) || !skip(1, 0x72) && !skip(4, 0x0f, 0x82) || !skip(0, 0x4d, 0x3b, 0x66, 0x10) {
+			return 0
 		}
+	default:
 		return 0
 	}
-	// MOVD 16(g), R16; [SUB $N, RSP, R17;] CMP R16, RSP or R17; BLS
-	if !skip([]byte{0x90, 0x0b, 0x40, 0xf9}, 0) || len(rest) < 12 {
+	if !skip(1, 0x76) && !skip(4, 0x0f, 0x86) { // JLS
 		return 0
 	}
-	if rest[0]&0x1f == 17 && rest[3] == 0xd1 {
-		rest = rest[4:]
+	return uint64(len(code) - len(rest))
+}
+
+func afterCheckARM(code []byte) uint64 {
+	at := 0
+	// skip skips the instruction that has these bits under the mask.
+	skip := func(mask, bits uint32) bool {
+		if at+sizeARM > len(code) || binary.LittleEndian.Uint32(code[at:])&mask != bits {
+			return false
+		}
+		at += sizeARM
+		return true
 	}
-	if !skip([]byte{0xff, 0x63, 0x30, 0xeb}, 0) && !skip([]byte{0x3f, 0x02, 0x10, 0xeb}, 0) {
+	if !skip(^uint32(0), 0xf9400b90) { // MOVD 16(g), R16
 		return 0
 	}
-	if rest[3] != 0x54 || rest[0]&0x1f != 9 {
+	// The size of the frame decides which form stacksplit in cmd/internal/obj/arm64 chooses.
+	if !skip(^uint32(0), 0xeb3063ff) { // CMP R16, RSP
+		for skip(0xdf80001f, 0xd280001b) { // MOVZ and MOVK to R27
+		}
+		switch {
+		case skip(0xff8003ff, 0xd10003f1): // SUB $N, RSP, R17
+		case skip(0xff8003ff, 0xf10003f1), skip(^uint32(0), 0xeb3b63f1): // SUBS $N or R27, RSP, R17
+			if !skip(0xff00001f, 0x54000003) { // BLO
+				return 0
+			}
+		default:
+			return 0
+		}
+		if !skip(^uint32(0), 0xeb10023f) { // CMP R16, R17
+			return 0
+		}
+	}
+	if !skip(0xff00001f, 0x54000009) { // BLS
 		return 0
 	}
-	rest = rest[4:]
-	return done()
+	return uint64(at)
 }
 
 // Calls holds the places of a function, as offsets from its start.
