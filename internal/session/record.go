@@ -227,7 +227,9 @@ func (m *recording) Describe(meta *profile.Meta) {
 	for _, s := range m.joint {
 		var one profile.Meta
 		s.Describe(&one)
-		events = append(events, one.Event)
+		if !slices.Contains(events, one.Event) { // each kind of lock is a subject
+			events = append(events, one.Event)
+		}
 		meta.Frequency = max(meta.Frequency, one.Frequency)
 	}
 	meta.Event = strings.Join(events, ", ")
