@@ -41,7 +41,8 @@ type Options struct {
 // perf: "parse http.cc:52 (inlined)".
 //
 // A line in brackets after the root marks a user stack that was truncated, so that its root
-// is missing. The thread and the CPU follow the process ID in profiles by thread and CPU.
+// is missing. The thread, the CPU and the group follow the process ID in profiles by thread, CPU
+// and group.
 // Control characters in names are escaped; see [plain.Terminal].
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
@@ -77,7 +78,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			lines = fmt.Appendf(lines, "    [truncated: %s]\n", s.End)
 		}
 		lines = fmt.Appendf(lines, "    %-16s %s (%s)\n        %s\n\n",
-			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p.Tasks[s.Task], s.CPU),
+			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p, s),
 			strings.TrimRight(fmt.Sprint(profile.Rounded(s.Values[o.Value], amount), " ", unit), " "))
 		if _, err := out.Write(lines); err != nil {
 			return fmt.Errorf("write stacks as text: %w", err)
@@ -134,15 +135,20 @@ func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
 	return e.Cut() && (!marked || e == profile.EndNotReady)
 }
 
-// place identifies t, and the CPU unless that is -1: "42, thread 43, CPU 1".
-func place(t profile.Task, cpu int) string {
+// place identifies the task of s, its CPU unless that is -1, and its group if p has groups:
+// "42, thread 43, CPU 1, web".
+func place(p *profile.Profile, s profile.Sample) string {
+	t := p.Tasks[s.Task]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", t.PID)
 	if t.TID != 0 {
 		fmt.Fprintf(&b, ", thread %d", t.TID)
 	}
-	if cpu >= 0 {
-		fmt.Fprintf(&b, ", CPU %d", cpu)
+	if s.CPU >= 0 {
+		fmt.Fprintf(&b, ", CPU %d", s.CPU)
+	}
+	if group := p.Group(s.Task); group != "" {
+		fmt.Fprintf(&b, ", %s", plain.Terminal(group))
 	}
 	return b.String()
 }

@@ -27,6 +27,7 @@ func TestWrite(t *testing.T) {
 		{"threads.txt", encodetest.Threads(), Options{}},
 		{"symbols.txt", encodetest.Symbols(), Options{}},
 		{"symbols-annotate.txt", encodetest.Symbols(), Options{Annotate: true}},
+		{"owners.txt", encodetest.Owners(), Options{}},
 		{"hostile.txt", encodetest.Hostile(), Options{}},
 		{"empty.txt", encodetest.Empty(), Options{}},
 		{"typical-largest.txt", encodetest.Typical(), Options{Largest: 2}},
