@@ -16,6 +16,19 @@ import (
 // stackLost is the frame of a stack whose trace was lost.
 const stackLost = "[stack lost]"
 
+// cached returns a function with the results of f, which it calls once for each argument.
+func cached[K comparable, V any](f func(K) V) func(K) V {
+	known := map[K]V{}
+	return func(k K) V {
+		v, ok := known[k]
+		if !ok {
+			v = f(k)
+			known[k] = v
+		}
+		return v
+	}
+}
+
 // buildProfile makes a profile with names from traces and counts. lost are the
 // counts without a trace. recorded, if not nil, adds its stacks to the profile.
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
@@ -35,24 +48,13 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return -1
 	}
-	owners := map[*containers.Membership]profile.OwnerID{}
-	owner := func(m *containers.Membership) profile.OwnerID {
-		id, ok := owners[m]
-		if !ok && store.Owners != nil {
-			id = b.Owner(m.Owner())
-			owners[m] = id
+	owner := cached(func(m *containers.Membership) profile.OwnerID {
+		if store.Owners == nil {
+			return 0
 		}
-		return id
-	}
-	labelsOf := map[*stacks.Labels]profile.LabelsID{nil: 0}
-	labels := func(l *stacks.Labels) profile.LabelsID {
-		id, ok := labelsOf[l]
-		if !ok {
-			id = b.Labels(l.List())
-			labelsOf[l] = id
-		}
-		return id
-	}
+		return b.Owner(m.Owner())
+	})
+	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
 	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]

@@ -31,10 +31,10 @@ const (
 	sampledThread = 1<<22 + 2
 )
 
-// Samples of an event that is not time have their amount of it, and represent the interval.
-func TestSampledEvent(t *testing.T) {
-	cycles := profile.ValueType{Type: "cycles", Unit: "count"}
-	e, err := newEvents(source.Timeline{Interval: 1e6, Sampled: cycles}, false)
+// begun returns the events of a recording that begins at 1000 ns.
+func begun(t *testing.T, as source.Timeline) *events {
+	t.Helper()
+	e, err := newEvents(as, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +46,13 @@ func TestSampledEvent(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return e
+}
+
+// Samples of an event that is not time have their amount of it, and represent the interval.
+func TestSampledEvent(t *testing.T) {
+	cycles := profile.ValueType{Type: "cycles", Unit: "count"}
+	e := begun(t, source.Timeline{Interval: 1e6, Sampled: cycles})
 	store := stacks.NewStore(stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}})
 	e.follow([]source.Source{new(oncpu.Source)}, store, 0)
 	if err := store.Add(stackstest.Trace{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended}.Record(t)); err != nil {
@@ -73,18 +80,7 @@ func TestSampledEvent(t *testing.T) {
 // Each event of a source is in the recording with its time, thread and stack, even if the
 // stack arrives late or never, and the recording has the same totals.
 func TestEvents(t *testing.T) {
-	e, err := newEvents(source.Timeline{Interval: 1e6, EveryWait: true}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.begin(1000); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := begun(t, source.Timeline{Interval: 1e6, EveryWait: true})
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stacks.NewStore(stackstest.Layout{File: file})
 	const onCPU, offCPU, blockIO, pageFaults = 0, 1, 2, 3
