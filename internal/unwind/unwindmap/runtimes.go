@@ -10,56 +10,47 @@ import (
 	"fulgur/bpf"
 )
 
-// Runtimes holds the processes with a language runtime or with labels, for the kernel's walker. The kernel
-// side copies entries to forked children, and removes the entry of a process that ends. It is
-// not safe for concurrent use.
-type Runtimes struct {
-	processes, any *ebpf.Map // runtime_processes and runtime_any of bpf/runtime_maps.h
-	used           bool      // any is set
+// Runtimes holds the processes with a language runtime and the processes with labels, for the
+// kernel's walker. The kernel side copies entries to forked children, and removes the entry of a
+// process that ends. It is not safe for concurrent use.
+type Runtimes struct{ runtimes, labels entries }
 
-	labels, anyLabels *ebpf.Map // label_processes and label_any of bpf/label_maps.h
-	labeled           bool      // anyLabels is set
-}
-
-// Runtimes returns the processes with a language runtime or with labels.
+// Runtimes returns the processes with a language runtime and the processes with labels.
 func (l *Loader) Runtimes() *Runtimes {
 	o := &l.maps.objects.UnwindMaps
-	return &Runtimes{processes: o.RuntimeProcesses, any: o.RuntimeAny, labels: o.LabelProcesses, anyLabels: o.LabelAny}
+	return &Runtimes{
+		entries{processes: o.RuntimeProcesses, any: o.RuntimeAny, what: "a language runtime", beyond: "further ones show only native frames"},
+		entries{processes: o.LabelProcesses, any: o.LabelAny, what: "labels", beyond: "further ones show none"},
+	}
 }
 
 // Put sets the runtime of process pid. Until the first call, walks do not look for runtimes.
-func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error {
-	if !r.used {
-		if err := r.any.Put(uint32(0), uint32(1)); err != nil {
-			return fmt.Errorf("enable language runtimes: %w", err)
-		}
-		r.used = true
-	}
-	err := r.processes.Put(uint32(pid), p)
-	if errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("more than %d processes have a language runtime; further ones show only native frames", r.processes.MaxEntries())
-	}
-	if err != nil {
-		return fmt.Errorf("set the runtime of process %d: %w", pid, err)
-	}
-	return nil
-}
+func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error { return r.runtimes.put(pid, p) }
 
 // PutLabels sets how process pid keeps its labels. Until the first call, walks do not look for
 // labels.
-func (r *Runtimes) PutLabels(pid int, p bpf.LabelProcess) error {
-	if !r.labeled {
-		if err := r.anyLabels.Put(uint32(0), uint32(1)); err != nil {
-			return fmt.Errorf("enable labels: %w", err)
+func (r *Runtimes) PutLabels(pid int, p bpf.LabelProcess) error { return r.labels.put(pid, p) }
+
+// entries is a map of processes, and the flag that makes walks look into it.
+type entries struct {
+	processes, any *ebpf.Map // such as runtime_processes and runtime_any of bpf/runtime_maps.h
+	used           bool      // any is set
+	what, beyond   string    // what the processes have, and the consequence of a full map
+}
+
+func (e *entries) put(pid int, entry any) error {
+	if !e.used {
+		if err := e.any.Put(uint32(0), uint32(1)); err != nil {
+			return fmt.Errorf("look for %s in walks: %w", e.what, err)
 		}
-		r.labeled = true
+		e.used = true
 	}
-	err := r.labels.Put(uint32(pid), p)
+	err := e.processes.Put(uint32(pid), entry)
 	if errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("more than %d processes have labels; those of further ones are not read", r.labels.MaxEntries())
+		return fmt.Errorf("more than %d processes have %s; %s", e.processes.MaxEntries(), e.what, e.beyond)
 	}
 	if err != nil {
-		return fmt.Errorf("set the labels of process %d: %w", pid, err)
+		return fmt.Errorf("note that process %d has %s: %w", pid, e.what, err)
 	}
 	return nil
 }
