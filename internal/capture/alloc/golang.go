@@ -1,9 +1,6 @@
 package alloc
 
 import (
-	"debug/buildinfo"
-	"fmt"
-	"go/version"
 	"strings"
 
 	"fulgur/internal/symbols/elffile"
@@ -26,9 +23,6 @@ func isSpecialized(name string) bool {
 	return stem != name && (stem == "runtime.mallocTiny" || strings.HasPrefix(stem, goMalloc) && strings.HasSuffix(stem, "SC"))
 }
 
-// oldestGo is the first version that passes arguments in registers on all architectures.
-const oldestGo = "go1.18"
-
 // addGo adds the functions in Go's own table, which stripped programs have, too.
 func (d definitions) addGo(f *elffile.File) error {
 	return symbolize.GoFunctions(f, func(fn symbolize.GoFunction) bool {
@@ -43,8 +37,8 @@ func (d definitions) addGo(f *elffile.File) error {
 
 // inGo returns the functions of the allocator of a Go program.
 func (d definitions) inGo(f *elffile.File) ([]function, error) {
-	if info, err := buildinfo.Read(f.Reader()); err == nil && version.IsValid(info.GoVersion) && version.Compare(info.GoVersion, oldestGo) < 0 {
-		return nil, fmt.Errorf("it was built with %s: older than %s", info.GoVersion, oldestGo)
+	if err := gocode.CheckVersion(f); err != nil {
+		return nil, err
 	}
 	var names []string
 	for name := range d {

@@ -1,10 +1,8 @@
 package events
 
 import (
-	"debug/buildinfo"
 	"errors"
 	"fmt"
-	"go/version"
 
 	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/elffile"
@@ -12,15 +10,12 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// oldestGo is the first version that has the goroutine in a register on all architectures.
-const oldestGo = "go1.18"
-
 // goCalls adds the points of calls of Go functions: their entries, after the check of the stack,
 // or for a uretprobe their return instructions. Functions whose code is in doubt are left out of
 // patterns, and refused otherwise.
 func (p *Probe) goCalls(f *elffile.File, file int, found []function, q Query) error {
-	if info, err := buildinfo.Read(f.Reader()); err == nil && version.IsValid(info.GoVersion) && version.Compare(info.GoVersion, oldestGo) < 0 {
-		return usage.Errorf("%s: the program was built with %s: older than %s", p.Event, info.GoVersion, oldestGo)
+	if err := gocode.CheckVersion(f); err != nil {
+		return usage.Errorf("%s: %v", p.Event, err)
 	}
 	codes := make(map[uint64]symbolize.GoFunction, len(found))
 	for _, fn := range found {

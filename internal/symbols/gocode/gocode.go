@@ -2,19 +2,36 @@
 // call once: after the check of the stack, and at the return instructions. uretprobes would
 // crash Go programs, since Go moves stacks.
 //
-// The code is that of Go's compiler since Go 1.18, for x86-64 and arm64. Whatever it does not
-// generate is in doubt, and an error.
+// It knows the code that Go's compiler has generated since Go 1.18, for x86-64 and arm64. Other code
+// is an error, since its returns are in doubt.
 package gocode
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"go/version"
 
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 )
+
+// oldest is the first version of Go that has arguments and the goroutine in registers on all
+// architectures.
+const oldest = "go1.18"
+
+// CheckVersion returns an error if f was built with a version of Go before 1.18. Development
+// versions pass, and so do files without a version.
+func CheckVersion(f *elffile.File) error {
+	info, err := buildinfo.Read(f.Reader())
+	if err == nil && version.IsValid(info.GoVersion) && version.Compare(info.GoVersion, oldest) < 0 {
+		return fmt.Errorf("it was built with %s, older than %s", info.GoVersion, oldest)
+	}
+	return nil
+}
 
 // Prologue is the maximum number of bytes of the code that checks the size of the stack.
 const Prologue = 32
@@ -111,7 +128,7 @@ var (
 	errUnknown   = errors.New("its code has an unknown instruction")
 	errElsewhere = errors.New("it can end with a jump to another function")
 	errIndirect  = errors.New("it has a jump whose target is unknown")
-	errEntry     = errors.New("it has a jump back to its start, and no known check of the stack")
+	errEntry     = errors.New("it has a jump back to its entry")
 	errNone      = errors.New("it has no return instruction")
 	errData      = errors.New("it has data among its code")
 )
@@ -146,7 +163,7 @@ func (c *Calls) checkJump(target uint64, size int) error {
 	case target >= uint64(size):
 		return errElsewhere
 	case target == c.Entry:
-		return errEntry // or each turn of a loop would look like a call
+		return errEntry // each turn of a loop would look like a call
 	}
 	return nil
 }
