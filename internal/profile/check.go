@@ -49,8 +49,6 @@ func (p *Profile) checkNames() error {
 		if t.Owner != 0 && int(t.Owner) >= len(p.Owners) {
 			return fmt.Errorf("task %d has owner %d of %d", id, t.Owner, len(p.Owners))
 		}
-	}
-	for id, t := range p.Tasks {
 		if t.Labels != 0 && int(t.Labels) >= len(p.Labels) {
 			return fmt.Errorf("task %d has labels %d of %d", id, t.Labels, len(p.Labels))
 		}

@@ -54,10 +54,10 @@ func (t *goTable) function(i uint64) (fn GoFunction, ok bool, err error) {
 	if err != nil {
 		return fn, false, err
 	}
-	record := t.funcs.off + uint64(offset)
-	if t.layout.recordSize > t.funcs.size || uint64(offset) > t.funcs.size-t.layout.recordSize || end < start {
+	if !t.funcs.has(uint64(offset), t.layout.recordSize) || end < start {
 		return fn, false, nil
 	}
+	record := t.funcs.off + uint64(offset)
 	const nameField = 4 // of _func
 	name, err := t.r.uint32(record+nameField, "Go function")
 	if err != nil {

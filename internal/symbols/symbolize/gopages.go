@@ -10,6 +10,9 @@ import (
 // span is a range of bytes in a file.
 type span struct{ off, size uint64 }
 
+// has reports whether s contains n bytes at offset i.
+func (s span) has(i, n uint64) bool { return n <= s.size && i <= s.size-n }
+
 // maxPages is 1 MiB, which holds the data for neighboring functions of a sorted batch.
 const maxPages = 1 << 20 / pagecache.PageSize
 

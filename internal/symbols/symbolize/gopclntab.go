@@ -248,7 +248,7 @@ func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
 
 // part returns the file offset of n bytes at offset i of a part of the table.
 func (t *goTable) part(s span, i, n uint64, what string) (uint64, error) {
-	if n > s.size || i > s.size-n {
+	if !s.has(i, n) {
 		return 0, t.f.Errorf(int64(s.off), "%s at %#x of a table of %#x bytes", what, i, s.size)
 	}
 	return s.off + i, nil
