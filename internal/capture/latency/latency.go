@@ -191,7 +191,7 @@ func (s *Source) Pending() (ids []uint64, err error) {
 	return ids, err
 }
 
-// Owner returns the name of the thread that owned a lock, with its TID if the name is unknown.
+// Owner returns the name of a thread that owned a lock, "" if it is unknown.
 func (s *Source) Owner(tid uint32) string {
 	name, known := s.owners[tid]
 	if known {
@@ -199,7 +199,7 @@ func (s *Source) Owner(tid uint32) string {
 	}
 	var owner bpf.LatencyOwner
 	if err := s.Maps[bpf.LatencyMapOwners].Lookup(tid, &owner); err != nil {
-		return fmt.Sprintf("thread %d", tid)
+		return ""
 	}
 	comm := unsafe.Slice((*byte)(unsafe.Pointer(&owner.Comm)), unsafe.Sizeof(owner.Comm))
 	name = unix.ByteSliceToString(comm)

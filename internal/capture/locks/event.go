@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 
@@ -36,7 +37,7 @@ func (s *lockSource) Event(record []byte, to source.Recorder) error {
 	since := to.Since(e.Time)
 	values := []string{s.lock(e.Pid, e.Detail), "", ""}
 	if e.Owner != 0 {
-		values[1] = fmt.Sprintf("%s %d", s.Owner(e.Owner), e.Owner)
+		values[1] = fmt.Sprintf("%s %d", cmp.Or(s.Owner(e.Owner), "thread"), e.Owner)
 	}
 	if e.WakerPid != 0 {
 		values[2] = fmt.Sprintf("%s %d/%d", to.ThreadName(e.WakerPid, e.WakerTid, end), e.WakerPid, e.WakerTid)

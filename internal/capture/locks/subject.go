@@ -267,7 +267,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	stack := attach.Place(p, s, "", m.common.UserOnly)
 	stack = p.Mark(stack, "["+of.lock(p.Store.Traces[s.Trace].PID, s.Detail)+"]")
 	if s.Owner != 0 {
-		stack = p.Mark(stack, "[held by "+plain.Terminal(of.Owner(s.Owner))+"]")
+		stack = p.Mark(stack, "[held by "+plain.Terminal(cmp.Or(of.Owner(s.Owner), fmt.Sprintf("thread %d", s.Owner)))+"]")
 	}
 	if s.Waker == 0 {
 		return stack
