@@ -46,10 +46,9 @@ func (p Point) syscall() (number uint32, direction int, ok bool) {
 	return 0, 0, false
 }
 
-// hasManySyscalls reports whether a probe and the earlier probes together have too many
-// tracepoints of system calls to attach programs to each. Only system calls with a known
-// number count.
-func (r *Resolver) hasManySyscalls(p *Probe) bool {
+// takeSyscalls reserves programs for each of a probe's tracepoints of system calls with a known
+// number. It returns false if the run has too many of these tracepoints, and reserves none.
+func (r *Resolver) takeSyscalls(p *Probe) bool {
 	known := 0
 	for _, point := range p.Points {
 		if _, _, ok := point.syscall(); ok {
@@ -57,15 +56,15 @@ func (r *Resolver) hasManySyscalls(p *Probe) bool {
 		}
 	}
 	if known > 0 && r.syscalls+known > singleSyscalls {
-		return true
+		return false
 	}
 	r.syscalls += known
-	return false
+	return true
 }
 
 // findRawSyscalls finds the tracepoints of raw_syscalls if a program is to be attached to them.
 func (r *Resolver) findRawSyscalls(p *Probe, tracing *tracefs.FS) error {
-	if !r.hasManySyscalls(p) {
+	if r.takeSyscalls(p) {
 		return nil
 	}
 	ids := map[string]uint64{}

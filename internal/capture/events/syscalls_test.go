@@ -53,16 +53,16 @@ func TestManySyscalls(t *testing.T) {
 		names = append(names, "syscalls:sys_enter_getpid", "syscalls:sys_exit_getpid")
 	}
 	r := new(Resolver)
-	if r.hasManySyscalls(syscallProbe(names...)) {
+	if !r.takeSyscalls(syscallProbe(names...)) {
 		t.Errorf("%d tracepoints are many, want few", singleSyscalls)
 	}
-	if !new(Resolver).hasManySyscalls(syscallProbe(append(names, "syscalls:sys_enter_read")...)) {
+	if new(Resolver).takeSyscalls(syscallProbe(append(names, "syscalls:sys_enter_read")...)) {
 		t.Errorf("%d tracepoints are few, want many", singleSyscalls+1)
 	}
-	if !r.hasManySyscalls(syscallProbe("syscalls:sys_enter_read")) {
+	if r.takeSyscalls(syscallProbe("syscalls:sys_enter_read")) {
 		t.Errorf("%d tracepoints of two probes are few, want many", singleSyscalls+1)
 	}
-	if r.hasManySyscalls(syscallProbe("sched:sched_switch")) {
+	if !r.takeSyscalls(syscallProbe("sched:sched_switch")) {
 		t.Error("a tracepoint of no system call is many, want few")
 	}
 }
