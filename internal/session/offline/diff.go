@@ -43,7 +43,7 @@ type DiffOptions struct {
 	Stdout, Stderr io.Writer
 	// ShortNames writes the short names of functions.
 	ShortNames bool
-	// Columns is the width of Stdout's terminal, 0 if it is none.
+	// Columns is the width of the terminal, 0 if Stdout is none.
 	Columns int
 	// Quiet suppresses warnings.
 	Quiet bool
@@ -52,20 +52,29 @@ type DiffOptions struct {
 	base  profile.Meta        // of the base
 }
 
-// diffFormats are the formats of a comparison.
-var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
-	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+// diffFormat is a format of a comparison.
+type diffFormat struct {
+	write func(io.Writer, *profile.Profile, *DiffOptions) error
+	// amounts is set if the format compares amounts, so that [DiffOptions.Normalize] scales the
+	// base. The others compare shares of either profile.
+	amounts bool
+}
+
+var diffFormats = map[string]diffFormat{
+	"text": {write: func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
 		c := text.CompareOptions{Functions: o.Functions, Shares: o.Normalize}
 		if output.IsStdout(o.Output) {
 			c.Columns = o.Columns
 		}
 		return text.Compare(w, o.named(p), c)
-	},
-	"folded": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+	}},
+	"folded": {amounts: true, write: func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
 		return folded.Write(w, o.named(p), folded.Options{Compare: true})
-	},
-	"html": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteHTML) },
-	"svg":  func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteSVG) },
+	}},
+	"html": {write: func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteHTML) }},
+	"svg": {amounts: true, write: func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+		return o.draw(w, p, flame.WriteSVG)
+	}},
 }
 
 // named returns p with the names to write in text.
@@ -91,8 +100,8 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	write := diffFormats[f.Name]
-	if write == nil {
+	format, ok := diffFormats[f.Name]
+	if !ok {
 		return 2, usage.Errorf("a comparison cannot be written as %s: choose text, folded, html or svg", f.Name)
 	}
 	if err := f.Allow(output.Options{Inverted: o.Inverted, Width: o.Width}); err != nil {
@@ -127,8 +136,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	// The table and the page compare shares of the amounts themselves.
-	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && f.Name != "text" && f.Name != "html"), &o); err != nil {
+	if err := format.write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && format.amounts), &o); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()
