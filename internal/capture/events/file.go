@@ -111,7 +111,7 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	}
 	inGo := (e.Kind == Uretprobe || q.Calls) && IsGo(f)
 	if q.Calls && inGo != p.Go && len(p.Points) > 0 {
-		return usage.Errorf("%s: the path is a Go program for some processes of the target, and another for others", e)
+		return usage.Errorf("%s: the file is a Go program in some processes of the target, and not in others", e)
 	}
 	if p.Go = q.Calls && inGo; p.Go {
 		return p.goCalls(f, file, found, q)

@@ -11,8 +11,8 @@ import (
 )
 
 // goCalls adds the points of calls of Go functions: their entries, after the check of the stack,
-// or for a uretprobe their return instructions. Functions whose code is in doubt are left out of
-// patterns, and refused otherwise.
+// or for a uretprobe their return instructions. It refuses functions whose returns are in doubt,
+// and leaves them out of patterns.
 func (p *Probe) goCalls(f *elffile.File, file int, found []function, q Query) error {
 	if err := gocode.CheckVersion(f); err != nil {
 		return usage.Errorf("%s: %v", p.Event, err)
@@ -53,8 +53,8 @@ func (p *Probe) goCalls(f *elffile.File, file int, found []function, q Query) er
 	return nil
 }
 
-// goFunctions returns the functions in Go's own table that match, which stripped programs have,
-// too. It leaves out functions with names of 64 bytes or more.
+// goFunctions returns the matching functions in Go's own table, which stripped programs have, too.
+// It leaves out functions with names of 64 bytes or more.
 func (p *Probe) goFunctions(f *elffile.File, similar *nearest) (found []function, err error) {
 	err = symbolize.GoFunctions(f, func(fn symbolize.GoFunction) bool {
 		name := string(fn.Name)
@@ -76,11 +76,11 @@ func (p *Probe) goFunctions(f *elffile.File, similar *nearest) (found []function
 	return found, nil
 }
 
-// goCallsOf returns the places of a function, or why it has none.
+// goCallsOf returns the places of a function. The error is the reason if they are in doubt.
 func goCallsOf(f *elffile.File, fn function, code symbolize.GoFunction) (c gocode.Calls, err error) {
 	switch size := code.End - code.Start; {
 	case code.Start == 0:
-		return c, errors.New("it is not a function of Go, but the program is: a uretprobe would crash it")
+		return c, errors.New("it is not a Go function, and a uretprobe would crash the Go program")
 	case code.Assembly:
 		return c, errors.New("the end of a function in assembly is unknown")
 	case size > maxFunction:
