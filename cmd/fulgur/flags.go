@@ -56,7 +56,7 @@ type rateFlag struct {
 // rate returns the rate under either name, 0 if there is none.
 func (f rateFlag) rate(frequency *frequency) uint64 { return uint64(orZero(cmp.Or(frequency, f.Rate))) }
 
-// groups is the kind of groups that the first frame of stacks shows.
+// groups is the value of --by.
 type groups struct {
 	kind  profile.Grouping
 	label string // the key, if kind is profile.GroupLabel

@@ -39,8 +39,8 @@ type text struct {
 // maxWidth is the maximum width of the text. Longer lines are hard to read.
 const maxWidth = 100
 
-// WriteText writes r as text, colored if color is set, for a terminal with the given number of
-// columns, or with 0 for none. Shell commands are on lines of their own, and are not wrapped.
+// WriteText writes r as text, colored if color is set. columns is the width of the terminal, 0 if
+// there is none. Shell commands are on lines of their own, and are not wrapped.
 func (r *Report) WriteText(w io.Writer, color bool, columns int) error {
 	t := text{bufio.NewWriter(w), r.Checks, color, maxWidth}
 	if columns > 0 {

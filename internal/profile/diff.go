@@ -22,8 +22,8 @@ func (p *Profile) Only(v int) *Profile {
 
 // Diff compares two profiles. The result has two values, "base" and "new": for each stack
 // the first values of base and of changed. If normalize is set, base is scaled so that
-// both have the same total. Rounding then moves less than 1 between stacks, and loses nothing
-// in all.
+// both have the same total. Rounding then changes a stack's value by less than 1, and the total
+// by at most 0.5.
 //
 // Stacks are equal if their functions, modules and task names are, since addresses, lines
 // and process IDs differ between builds and runs. If either profile lacks modules, the
@@ -43,8 +43,8 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 	return p
 }
 
-// scaleFirst multiplies the first values by scale. It rounds their running sum: most stacks of
-// a flat profile have a value of 1, which would become 0 by itself.
+// scaleFirst multiplies the first values by scale. It rounds their running sum instead of each:
+// most stacks of a flat profile have a value of 1, which could become 0.
 func (p *Profile) scaleFirst(scale float64) {
 	sum, before := 0.0, int64(0)
 	for _, s := range p.Samples {

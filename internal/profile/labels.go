@@ -11,8 +11,8 @@ type Label struct{ Key, Value string }
 // Labels is a set of labels with distinct keys, in the order of their keys.
 type Labels []Label
 
-// NewLabels returns the set of the given labels, which it sorts. Of several labels with the same
-// key, the first counts.
+// NewLabels returns the set of the labels in list, which it sorts. Of several labels with the same
+// key, it keeps the first.
 func NewLabels(list []Label) Labels {
 	slices.SortStableFunc(list, func(a, b Label) int { return strings.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(list, func(a, b Label) bool { return a.Key == b.Key })

@@ -175,8 +175,8 @@ func (p *Profile) Group(t TaskID) string {
 	return p.Owner(t).GroupName(p.Meta.Grouping)
 }
 
-// groupName returns the value of a label, or "[no KEY]" without one. A frame needs a name, so an
-// empty value is none.
+// groupName returns the value of a label, or "[no KEY]" if it is missing or empty, since a frame
+// needs a name.
 func (l Labels) groupName(key string) string {
 	if value, _ := l.Value(key); value != "" {
 		return value
@@ -184,8 +184,8 @@ func (l Labels) groupName(key string) string {
 	return "[no " + key + "]"
 }
 
-// LabelsNamed returns labels whose value of key is the group name, for profiles that have nothing
-// else of them.
+// LabelsNamed returns the labels of tasks in a group with the given name, see [Profile.Group]. It
+// is for inputs that have the names of groups instead of labels.
 func LabelsNamed(key, name string) Labels {
 	if name == Labels(nil).groupName(key) {
 		return nil

@@ -128,8 +128,8 @@ type Stack struct {
 	Frame  FrameID
 }
 
-// Task is a thread, or a process in profiles not by thread. One whose code had different labels
-// is several tasks.
+// Task is a thread, or a process in profiles not by thread, with the labels of its code. A thread
+// with changing labels is several tasks.
 type Task struct {
 	// PID is the process (thread group) ID in the initial pid namespace.
 	PID int
@@ -299,7 +299,7 @@ type Meta struct {
 	PerCPU bool
 	// Grouping is what the first frame of stacks stands for.
 	Grouping Grouping
-	// GroupLabel is the key of the labels of GroupLabel.
+	// GroupLabel is the key of the label to group by, if Grouping is [GroupLabel].
 	GroupLabel string
 	// Scope is what was measured: "whole system", "pid 42".
 	Scope string

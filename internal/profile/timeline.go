@@ -311,7 +311,7 @@ type MarkerType struct {
 	Fields []string
 	// Unit is the unit of the weights of markers. If it is empty, each counts one hit.
 	Unit string
-	// Spans means that the markers are intervals, and their weights the durations.
+	// Spans means that the markers are intervals, and that their weights are their durations.
 	Spans bool
 }
 

@@ -57,7 +57,7 @@ type Options struct {
 	// need no option.
 	By     profile.Grouping
 	Owners bool
-	// ByLabel is the key of labels by which By groups if it is GroupLabel.
+	// ByLabel is the key of the label to group by, if By is [profile.GroupLabel].
 	ByLabel string
 	// Labels reads the labels of the running code even without groups; formats with a place for
 	// labels need no option.

@@ -120,7 +120,7 @@ func (w *windows) frequency() uint64 {
 
 func (w *windows) close() error { return errors.Join(w.known.Close(), w.run.close()) }
 
-// slack is how late polls may be. The shortest time between two of them is ten times as long,
+// slack is the maximum delay of a poll. It is a tenth of the shortest time between two polls,
 // except right after the launch of a command.
 const slack = time.Millisecond
 

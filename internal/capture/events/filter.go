@@ -293,11 +293,11 @@ type Query struct {
 	Weight string
 	// Shown is set to show each hit with its fields, and to distinguish attach points.
 	Shown bool
-	// ByPoint is set to distinguish attach points. PacedByPoint is set if only the programs
-	// distinguish them, because each event has its own turn.
+	// ByPoint is set to distinguish attach points. PacedByPoint is set to distinguish them in
+	// programs only, which count one of N hits of each.
 	ByPoint, PacedByPoint bool
-	// Calls is set for the functions of a file whose calls are measured. The points of Go
-	// functions are then where [Probe.Go] says.
+	// Calls is set to measure the calls of functions of programs. For the points of Go
+	// functions, see [Probe.Go].
 	Calls bool
 }
 

@@ -36,7 +36,7 @@ const nearestNames = 3
 // nearest collects the names that are most similar to a wrong one.
 type nearest struct {
 	to    string
-	part  string // of it, which similar names may end in; "" for none
+	part  string // the end of similar names; "" for none
 	best  []candidate
 	tried int
 }

@@ -51,11 +51,11 @@ type Probe struct {
 	Places []layout
 	// Files are the files of uprobes and USDT probes. [Probe.Close] closes them.
 	Files []*safeopen.File
-	// ByPoint is set if programs distinguish the points. Unnamed is set if only they do.
+	// ByPoint is set if programs distinguish the points. Unnamed is set if results do not.
 	ByPoint, Unnamed bool
-	// Go is set if the points are places in Go functions: after the check of the stack, at
-	// which a function may begin again, or at the return instructions for a uretprobe, which
-	// would crash the program.
+	// Go is set if the points are in Go functions. Those of a uprobe are after the check of the
+	// stack, since Go may execute a function again from its start. Those of a uretprobe are the
+	// return instructions, since replaced return addresses would crash the program.
 	Go bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
@@ -194,7 +194,7 @@ type Resolver struct {
 	Types *btf.Cache
 
 	tracing *tracefs.FS
-	// syscalls is the number of system calls' tracepoints to attach programs to one by one.
+	// syscalls is the number of reserved tracepoints, see takeSyscalls.
 	syscalls int
 }
 

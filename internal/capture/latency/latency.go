@@ -54,8 +54,8 @@ type Options struct {
 	Detailed bool
 	// KeepsFirst makes Begin belong to an interval in progress. Otherwise it replaces it.
 	KeepsFirst bool
-	// Wakers distinguishes who woke the thread last before the end of an interval. It needs
-	// a match by thread.
+	// Wakers distinguishes intervals by the thread that last woke the waiting one. It needs a
+	// match by thread.
 	Wakers bool
 	// Owners distinguishes the threads that hold the lock of lock:contention_begin. It needs
 	// [Pair.Shown].
@@ -141,8 +141,8 @@ func counted(k bpf.LatencyCountKey, v bpf.LatencyCountValue) (stacks.Key, stacks
 	return stacks.Key{ID: k.Id, Waker: k.Waker, Detail: k.Detail, Owner: k.Owner, TID: k.Tid, CPU: k.Cpu}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
 }
 
-// flagsField returns the index of the field with the flags of lock:contention_begin among
-// those of a place, 0 if there is none. begin is nil to load the program alone.
+// flagsField returns the index of the flags of lock:contention_begin among the fields of a
+// place, 0 if there are none. begin is nil to load the program alone.
 func flagsField(begin *events.Probe) uint32 {
 	if begin == nil {
 		return events.ShownField(0)

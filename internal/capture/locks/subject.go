@@ -43,16 +43,16 @@ type Config struct {
 	PendingEntries uint32
 	// WakerStacks shows the stack that ended each wait, if it woke the thread.
 	WakerStacks bool
-	// Owners shows the thread that held each lock of the kernel when a wait began, for locks
-	// that have it.
+	// Owners shows the thread that held each lock of the kernel when a wait began, if the
+	// kernel records it.
 	Owners bool
 
 	only     string // the name of the only kind to measure
 	recorded bool   // see [Parts]
 }
 
-// Parts returns configurations for a recording, one for each kind of lock, so that each has
-// one source. Formats with times have each wait as a marker.
+// Parts returns configurations for a recording, one for each kind of lock, since each part of a
+// recording has one source. In formats with times, each wait is a marker.
 func Parts(maxRate uint64) (all []Config) {
 	for _, k := range kinds {
 		all = append(all, Config{MaxRate: maxRate, Owners: true, only: k.name, recorded: true})
@@ -232,7 +232,7 @@ func (m *Subject) Choose() (err error) {
 // Timeline implements [source.Subject].
 func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, m.recorded }
 
-// rareShare is the number of rare kinds whose counts have the memory of those of another kind.
+// rareShare is the factor by which the maximum number of counts is smaller for rare kinds.
 const rareShare = 16
 
 // Load implements [source.Subject].

@@ -27,7 +27,7 @@ func (p *ProgressLine) show(m Measurement) {
 	if err != nil {
 		return // the run reports the error
 	}
-	// A line that wraps could not be overwritten: the terminal cuts it.
+	// The terminal cuts the line, since a line that wraps cannot be overwritten.
 	fmt.Fprintf(p.Out, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line)
 }
 

@@ -98,8 +98,8 @@ type Timeline struct {
 	// Interval is the time between two samples of a running thread, in ns; 0 if
 	// there are no samples.
 	Interval int64
-	// Sampled is the value that samples add up to unless that is CPU time, their period. They
-	// then represent an interval each.
+	// Sampled is the value that the periods of samples add up to, the zero value for CPU time.
+	// If it is set, each sample represents an Interval.
 	Sampled profile.ValueType
 	// EveryWait means that the recording has every wait.
 	EveryWait bool

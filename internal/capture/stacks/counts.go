@@ -26,8 +26,8 @@ type Key struct {
 	Cgroup uint64
 	// TID and CPU are the thread and the CPU, if these are distinguished.
 	TID, CPU uint32
-	// Owner is the TID of the thread that held the lock for which a thread waited, if these
-	// are distinguished.
+	// Owner is the TID of the thread that held the lock when the wait began, if owners are
+	// distinguished.
 	Owner uint32
 	// Detail holds other properties that the source distinguishes.
 	Detail uint64

@@ -21,8 +21,8 @@ func (l *Labels) List() profile.Labels {
 	return l.list
 }
 
-// maxLabelSets limits the sets of labels in a store, and maxLabelBytes about how much memory they
-// take. The kernel side limits them by process and time.
+// maxLabelSets limits the sets of labels in a store, and maxLabelBytes an estimate of their memory.
+// The kernel side limits them by process and time.
 const (
 	maxLabelSets  = 1 << 18
 	maxLabelBytes = 64 << 20
@@ -40,8 +40,8 @@ func newLabels() labels {
 	return labels{known: map[uint64]*Labels{}, same: map[string]*Labels{}}
 }
 
-// AddLabels adds the set of labels in a record. Stacks that have it arrive later. Beyond the limit
-// on sets, stacks have no labels.
+// AddLabels adds the set of labels in a record. The stacks with the set arrive later. Beyond the
+// limits, it drops the set, so these stacks have no labels.
 func (s *Store) AddLabels(record []byte) error {
 	var r bpf.LabelRecord
 	header := unsafe.Offsetof(r.Labels)
@@ -65,7 +65,7 @@ func (s *Store) AddLabels(record []byte) error {
 	return nil
 }
 
-// labelText returns a text of size bytes, of which the kernel side sent the first ones.
+// labelText returns a text of size bytes. The kernel side sent up to len(b) of them.
 func labelText(b []byte, size uint16) string {
 	if int(size) > len(b) {
 		return strings.ToValidUTF8(string(b), "") + "…"
@@ -73,10 +73,10 @@ func labelText(b []byte, size uint16) string {
 	return strings.ToValidUTF8(string(b[:size]), "\uFFFD")
 }
 
-// sizeLabels is about the memory of a set and of one of its labels, without their texts.
+// sizeLabels estimates the memory of a set, and of each of its labels, without the texts.
 const sizeLabels = 64
 
-// intern returns the same pointer for equal sets, nil for a further set if there is no room.
+// intern returns the same pointer for equal sets, and nil for a new set if there is no room.
 func (l *labels) intern(list profile.Labels) *Labels {
 	key := list.Identity()
 	same := l.same[key]

@@ -26,8 +26,8 @@ func (s Snapshot) Size() int { return len(s.raw) }
 // snapshotCopy is the offset of the copy of the stack in a snapshot.
 const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
-// ParseSnapshot parses a record of the ring. It copies the data, into the memory of another
-// snapshot that is no longer needed, or into new memory if there is none.
+// ParseSnapshot parses a record of the ring. It copies the data, into the memory of unneeded if
+// this has any.
 func ParseSnapshot(record []byte, unneeded Snapshot) (Snapshot, error) {
 	if len(record) < int(snapshotCopy) {
 		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", ringbuf.ErrRecord, len(record))

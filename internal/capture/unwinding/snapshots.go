@@ -32,11 +32,11 @@ type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
 	memory int // total, in bytes
-	// unneeded are snapshots whose memory the next ones use.
+	// unneeded are snapshots whose memory is for the next ones.
 	unneeded []stacks.Snapshot
 }
 
-// maxUnneeded bounds the snapshots whose memory is kept, each a few ten KiB.
+// maxUnneeded limits the snapshots whose memory is kept, up to 34 KiB each.
 const maxUnneeded = 8
 
 type snapshotKey struct {

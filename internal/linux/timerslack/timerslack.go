@@ -1,5 +1,5 @@
-// Package timerslack lets the kernel delay the timers of this process, so that it is woken up
-// less often.
+// Package timerslack lets the kernel delay the timers of this process, so that it wakes up less
+// often.
 //
 // While any goroutine runs, the Go runtime's monitor thread sleeps for 20 µs at a time. With the
 // default slack of 50 µs, it wakes up about 14 times in each millisecond of work.

@@ -49,7 +49,7 @@ const (
 	NamesOmitted       = "fulgur.names.omitted"
 )
 
-// OwnAttributes are the beginnings of attributes that programs must not set.
+// OwnAttributes are the prefixes of attributes that the labels of programs must not have.
 var OwnAttributes = []string{
 	"cpu.", "container.", "fulgur.", "host.", "k8s.", "label.", "os.", "process.", "profile.", "service.", "telemetry.", "thread.",
 }

@@ -4,8 +4,8 @@
 // The thread-local g is the goroutine that runs, or the thread's own one while the runtime or C
 // code runs. In both cases, g.m.curg.labels are the labels. The offsets of m and curg are from
 // runtime2.go of each version of Go. The kernel side checks them: the m of curg must be the one
-// that led to it. The other offsets are in the program's code, whether or not it was stripped:
-// that of labels in the function that sets them, and that of g in gogo.
+// that led to it. The other offsets are in the program's code, even if it was stripped: the offset
+// of labels in the function that sets them, and the offset of g in gogo.
 package golabels
 
 import (
@@ -28,8 +28,8 @@ const (
 // maxCode limits the code that is read of a function, in bytes.
 const maxCode = 256
 
-// Detect returns the kernel side's entry for processes that run f, without their image, or nil if
-// f cannot set labels. Versions of Go before 1.18 are not supported.
+// Detect returns the kernel side's entry for processes that run f, except [bpf.LabelProcess.Image].
+// It returns nil if f cannot set labels, or was built with a version of Go before 1.18.
 func Detect(f *elffile.File) (*bpf.LabelProcess, error) {
 	if f.Section(".go.buildinfo") == nil || f.WordSize() != 8 {
 		return nil, nil
@@ -82,7 +82,7 @@ func Detect(f *elffile.File) (*bpf.LabelProcess, error) {
 	return entry, nil
 }
 
-// function returns the first bytes of the code at an address.
+// function returns the code at an address, up to maxCode bytes.
 func function(f *elffile.File, addr uint64) ([]byte, error) {
 	at, ok := f.Offset(addr)
 	if !ok {

@@ -36,8 +36,8 @@ type Tracker struct {
 	unknown map[string]bool
 	failure error
 	now     func() time.Time
-	// labeled holds the images of processes whose labels the kernel side reads, by PID; nil if it
-	// reads none.
+	// labeled holds the images of the processes whose labels the kernel side reads, by PID. It is
+	// nil if labels are not read.
 	labeled map[int]uint64
 }
 
@@ -150,8 +150,8 @@ func (t *Tracker) ReadLabels() {
 	}
 }
 
-// mapLabels adds process pid to the kernel side's map if labels is not nil. The entry counts what the
-// process has sent, so it is set only once.
+// mapLabels adds process pid to the kernel side's map if labels is not nil. It does so only once,
+// since the kernel side counts in the entry.
 func (t *Tracker) mapLabels(pid int, image uint64, labels *bpf.LabelProcess) {
 	if labels == nil || t.labeled[pid] == image {
 		return

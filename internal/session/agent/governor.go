@@ -57,8 +57,8 @@ func newGovernor(b Budget) *governor {
 const readBPFEvery = time.Minute
 
 // read measures the agent's use of CPU time and memory. Values that cannot be read stay 0.
-// Only off-CPU time needs the number of switches. The memory of BPF programs and maps may be
-// that of the reading before.
+// Only off-CPU time needs the number of switches. The memory of BPF programs and maps may come
+// from before, the last reading.
 func read(o session.RecordOptions, before reading) reading {
 	r := reading{at: time.Now(), self: ownTime(), measured: procfs.BPFStatistics(), bpf: before.bpf, bpfAt: before.bpfAt}
 	if r.measured || r.at.Sub(r.bpfAt) >= readBPFEvery {

@@ -34,8 +34,7 @@ type spaces struct {
 // foreign stands for all code that is not profiled.
 var foreign = new(bolt.Binary)
 
-// layout returns a layout that contains all addresses of the sample's branches, as far as
-// their code is profiled.
+// layout returns a layout with the addresses of the sample's branches whose code is profiled.
 func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 	if s.binaries.kernel != nil {
 		return s.binaries.kernel

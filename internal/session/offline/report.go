@@ -26,7 +26,7 @@ type ReportOptions struct {
 	Output string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// Columns is the width of Stdout's terminal, to which text is wrapped; 0 if it is none.
+	// Columns is the width of the terminal, to which text is wrapped; 0 if Stdout is none.
 	Columns int
 	// Quiet suppresses warnings.
 	Quiet bool

@@ -9,7 +9,7 @@ const longestGoName = 64
 
 // GoFunction is a function in Go's function table, at link-time addresses.
 type GoFunction struct {
-	// Name is empty if it has 64 bytes or more. It is valid until the next function is read.
+	// Name is empty if it has 64 bytes or more. It is valid until yield returns.
 	Name []byte
 	// Start and End are the bounds. End is where the next function starts, after padding.
 	Start, End uint64

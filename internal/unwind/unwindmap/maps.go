@@ -57,8 +57,8 @@ type kernelMaps struct {
 	attached map[uint32]*ebpf.Map
 }
 
-// sizes holds the numbers of entries of the maps. runtimes is the number of processes with a
-// language runtime, whose entries are 16 times as large as others, and of those with labels.
+// sizes holds the numbers of entries of the maps. runtimes is the number for processes with a
+// language runtime, whose entries are 16 times as large as others, and for processes with labels.
 type sizes struct{ pages, rules, mappings, processes, runtimes uint32 }
 
 // loadMaps loads the maps and attaches the programs that follow forks and exits.

@@ -46,11 +46,11 @@ func Filled(unit string, slots []uint64) []string {
 	return lines
 }
 
-// row matches a line of a slot: all before the bar, and the bar.
+// row matches a line of a slot: the text before the bar, and the bar.
 var row = regexp.MustCompile(`^( *\d+ -> \d+ *: \d+ *)\|(\**) *\|$`)
 
-// Fit shortens the bar in a line of a slot, so that the line fits into columns, even if it is
-// indented. It returns other lines as they are, as well as bars that have no room at all.
+// Fit shortens the bar in a line of a slot, which may be indented, so that the line fits into
+// columns. It returns other lines unchanged, and also lines without room for a bar.
 func Fit(line string, columns int) string {
 	m := row.FindStringSubmatch(line)
 	if m == nil || len(line) <= columns {

@@ -66,8 +66,8 @@ func amountsOf(unit string) scale {
 	return scale{1, unit, 0}
 }
 
-// amountsFrom returns the scale for amounts from the smallest that is not 0 to the largest:
-// short times are not 0.0 ms.
+// amountsFrom returns the scale for amounts from the smallest, which is not 0, to the largest.
+// It keeps short times from being 0.0 ms.
 func amountsFrom(unit string, smallest, largest int64) scale {
 	const ms = 1_000_000
 	switch {
@@ -139,8 +139,8 @@ func changes(p *profile.Profile, shown [2]scale) []change {
 	return list
 }
 
-// writeChanges writes the table with numbers in the unit of s, on a terminal with the given
-// number of columns, or with 0 for none.
+// writeChanges writes the table with numbers in the unit of s. columns is the width of the
+// terminal, 0 if there is none.
 func writeChanges(w *strings.Builder, list []change, s scale, columns int) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "nothing changed")

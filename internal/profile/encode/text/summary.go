@@ -30,8 +30,8 @@ type SummaryOptions struct {
 	// All shows the totals of all values, rather than of the first and the ranking value.
 	// A profile with events of different kinds shows them anyway.
 	All bool
-	// NoReasons leaves out the table of the notes at the ends of stacks, for a summary that
-	// has a better one.
+	// NoReasons leaves out the table of the notes at the ends of stacks, for summaries with a
+	// better one.
 	NoReasons bool
 }
 
