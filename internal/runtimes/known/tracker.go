@@ -104,7 +104,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	if t == nil {
 		return
 	}
-	if t.readers[pid].image != image {
+	if r, ok := t.readers[pid]; ok && r.image != image {
 		t.Forget(pid)
 	}
 	var found *runtimes.Build

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -137,5 +138,41 @@ func TestTrackerUnknown(t *testing.T) {
 	}
 	if n := len(tracker.Notes()); n != maxUnknown+1 {
 		t.Errorf("got %d notes, want %d", n, maxUnknown+1)
+	}
+}
+
+// labeling counts how often the labels of processes are set.
+type labeling struct {
+	Processes
+	images []uint64
+}
+
+func (l *labeling) PutLabels(_ int, p bpf.LabelProcess) error {
+	l.images = append(l.images, p.Image)
+	return nil
+}
+
+// The kernel side's entry of a process counts what the process has sent, so it is set only once,
+// and again for the next program. Labels are read on request only.
+func TestTrackerLabels(t *testing.T) {
+	pprof.SetGoroutineLabels(t.Context()) // this program can set labels
+	pid := os.Getpid()
+	mappings := process.NewTable(process.Options{}).Mappings(pid)
+	for _, read := range []bool{false, true} {
+		var l labeling
+		tracker, want := NewTracker(&l), []uint64(nil)
+		if read {
+			tracker.ReadLabels()
+			want = []uint64{7, 8, 8}
+		}
+		tracker.Mapped(pid, 7, mappings)
+		tracker.Mapped(pid, 7, mappings)
+		tracker.Mapped(pid, 8, mappings)
+		tracker.Mapped(pid, 8, mappings)
+		tracker.Forget(pid) // another process has the number
+		tracker.Mapped(pid, 8, mappings)
+		if !slices.Equal(l.images, want) {
+			t.Errorf("labels are read: %t: got entries for images %v, want %v", read, l.images, want)
+		}
 	}
 }
