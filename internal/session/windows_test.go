@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,12 @@ import (
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/timerslack"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/testenv"
 )
 
 // newTestWindows returns a run without a kernel side that has a store's stacks and passes
@@ -484,5 +488,41 @@ func TestSkipNames(t *testing.T) {
 				t.Fatal("symbolization has not ended after a minute")
 			}
 		})
+	}
+}
+
+// The kernel may delay the timers of a run, except of one that starts a command, which would
+// inherit the slack.
+func TestWindowsSlack(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	path := procfs.Path(os.Getpid(), "timerslack_ns")
+	read := func() string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	before := read()
+	ns, err := time.ParseDuration(before + "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		scope target.Scope
+		want  string
+	}{{target.Command, before}, {target.System, strconv.FormatInt(slack.Nanoseconds(), 10)}} {
+		w := newTestWindows(t, 0, stackstest.Own(t), nil)
+		w.options.Target.Scope = test.scope
+		if err := w.Enable(); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(); got != test.want {
+			t.Errorf("%v: got a slack of %s ns, want %s", test.scope, got, test.want)
+		}
+	}
+	if err := timerslack.Set(ns); err != nil {
+		t.Error(err)
 	}
 }

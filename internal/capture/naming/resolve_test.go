@@ -181,3 +181,19 @@ func TestResolveFunctionWithoutSymbol(t *testing.T) {
 		}
 	}
 }
+
+// The resolved profile has the labels of its samples.
+func TestResolveLabels(t *testing.T) {
+	p := unresolved(t, func(*profile.Mapping) {})
+	want := profile.Labels{{Key: "kind", Value: "x"}}
+	p.Labels = []profile.Labels{nil, want}
+	p.Tasks[p.Samples[0].Task].Labels = 1
+	r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t)}
+	got, err := r.Resolve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if labels := got.LabelsOf(got.Samples[0].Task); !slices.Equal(labels, want) {
+		t.Errorf("got labels %v, want %v", labels, want)
+	}
+}

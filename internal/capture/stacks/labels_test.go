@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 )
 
@@ -58,5 +60,37 @@ func TestLabelsBounded(t *testing.T) {
 	}
 	if s.labels.find(sets+1) != s.labels.find(1) {
 		t.Error("equal sets do not share memory")
+	}
+}
+
+// labeledRecord returns a stack record of code with a set of labels.
+func labeledRecord(id, labels uint64) []byte {
+	r := record(id, nil, []uint64{0x100, 0x200})
+	binary.NativeEndian.PutUint64(r[unsafe.Offsetof(bpf.StackRecord{}.Labels):], labels)
+	return r
+}
+
+// The kernel side sends a set once. Stacks of later stores have it, too, as long as it is used.
+func TestLabelsNext(t *testing.T) {
+	want := profile.Labels{{Key: "kind", Value: "x"}}
+	s := NewStore(fixed{&process.File{}})
+	if err := s.AddLabels(labelRecord(7, [2]string{"kind", "x"})); err != nil {
+		t.Fatal(err)
+	}
+	const stores = 3
+	for id := range uint64(stores) {
+		add(t, s, labeledRecord(id+1, 7))
+		trace, ok := s.Trace(id + 1)
+		if got := trace.Labels.List(); !ok || !slices.Equal(got, want) {
+			t.Fatalf("store %d: got labels %v, want %v", id, got, want)
+		}
+		s = s.Next()
+	}
+	// A stack that was sent to the store before keeps its labels.
+	if trace, ok := s.Trace(stores); !ok || !slices.Equal(trace.Labels.List(), want) {
+		t.Errorf("got labels %v of a stack of the store before, want %v", trace.Labels.List(), want)
+	}
+	if s.Next().Next().labels.find(7) != nil {
+		t.Error("a set that no stack used is kept")
 	}
 }

@@ -293,7 +293,10 @@ func TestStoreAnonymous(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	s.Anonymous = true
 	for id := range uint64(2) {
-		r := record(id+1, nil, []uint64{0x100, 0x200})
+		if err := s.AddLabels(labelRecord(id+1, [2]string{"kind", string('a' + rune(id))})); err != nil {
+			t.Fatal(err)
+		}
+		r := labeledRecord(id+1, id+1)
 		binary.NativeEndian.PutUint32(r[32:], uint32(id)+7) // the process
 		r[unsafe.Offsetof(bpf.StackRecord{}.Comm)] = 'a' + byte(id)
 		if err := s.Add(r); err != nil {

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -62,5 +65,34 @@ func TestChooseNoAnswer(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the search blocks on the program")
+	}
+}
+
+// A profile of the running kernel is never made with the symbols of another one.
+func TestChooseOtherKernel(t *testing.T) {
+	testenv.AnyKernel(t)
+	dir := t.TempDir()
+	source, vmlinux := filepath.Join(dir, "a.c"), filepath.Join(dir, "vmlinux")
+	if err := os.WriteFile(source, []byte("void _text(void) {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command(testenv.Tool(t, "gcc"), "-nostdlib", "-static", "-fno-pie", "-no-pie", "-Wl,--build-id,-e,_text,-Ttext-segment=0xffffffff81000000", "-o", vmlinux, source)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	bs := &binaries{collector: bolt.NewCollector(bolt.Options{})}
+	err := bs.chooseKernel(t.Context(), &Options{ProfileOptions: ProfileOptions{Binary: vmlinux, Kernel: true, Samples: "text"}})
+	if err = errors.Join(err, bs.close()); err == nil || !strings.Contains(err.Error(), "is another kernel than the running one") {
+		t.Errorf("got %v, want an error about another kernel", err)
+	}
+}
+
+// Only the processor records branches in the kernel.
+func TestKernelBranches(t *testing.T) {
+	for _, branches := range []string{branchesCounting, branchesStepping} {
+		o := Options{ProfileOptions: ProfileOptions{Kernel: true, Samples: "text"}, Branches: branches}
+		if err := o.check(); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "branches in the kernel") {
+			t.Errorf("%s: got %v, want a usage error", branches, err)
+		}
 	}
 }

@@ -128,3 +128,54 @@ func TestDiffShortNames(t *testing.T) {
 		}
 	}
 }
+
+// diffed returns a comparison as written to standard output.
+func diffed(t *testing.T, o DiffOptions) string {
+	t.Helper()
+	var out bytes.Buffer
+	o.Stdout, o.Stderr = &out, io.Discard
+	if code, err := Diff(t.Context(), o); code != 0 || err != nil {
+		t.Fatalf("%s: got %d, %v, want 0", o.Format, code, err)
+	}
+	return out.String()
+}
+
+// With equal totals, folded stacks have a base in whole samples, and text the exact shares.
+func TestDiffNormalize(t *testing.T) {
+	dir := t.TempDir()
+	base, changed := filepath.Join(dir, "base.folded"), filepath.Join(dir, "new.folded")
+	for file, text := range map[string]string{base: "app;a 1\napp;b 2\n", changed: "app;a 5\napp;b 5\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := DiffOptions{Base: base, New: changed, Normalize: true, Format: "folded"}
+	if got, want := diffed(t, o), "app;a 3 5\napp;b 7 5\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("folded: got %q, want %q", got, want)
+	}
+	o.Format = "text"
+	if got := diffed(t, o); !strings.Contains(got, "33.3") || !strings.Contains(got, "66.7") {
+		t.Errorf("text: got %q, want shares of 33.3 and 66.7 %%", got)
+	}
+	o.Format = "html"
+	if got, scaled := diffed(t, o), diffed(t, DiffOptions{Base: base, New: changed, Format: "html"}); got != scaled {
+		t.Error("html: got another page, which compares shares anyway")
+	}
+}
+
+// The table is as narrow as the terminal, but not in a file.
+func TestDiffColumns(t *testing.T) {
+	o := DiffOptions{Base: valuesFile(t, "", "f", 1, 1, 1, 1), New: valuesFile(t, "", "g", 1, 1, 1, 1), Format: "text", Columns: 60}
+	if got := diffed(t, o); strings.Contains(got, "total") || !strings.Contains(got, "self") {
+		t.Errorf("got %q on a narrow terminal, want self values only", got)
+	}
+	o.Output = filepath.Join(t.TempDir(), "diff.txt")
+	diffed(t, o)
+	got, err := os.ReadFile(o.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(got, []byte("total")) {
+		t.Errorf("got %q in a file, want total values, too", got)
+	}
+}

@@ -1,0 +1,50 @@
+package unwinding
+
+import (
+	"testing"
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/process"
+)
+
+// patient is a source that is never ready.
+type patient struct{}
+
+func (patient) CanRewalk() bool { return false }
+
+func (patient) Rewalk(stacks.Snapshot, uint64) error { return nil }
+
+// Snapshots that wait do not share memory, even if they use that of earlier ones.
+func TestSnapshotsReuse(t *testing.T) {
+	const image = 7
+	record := func(fill byte) []byte {
+		r := bpf.Snapshot{Image: image, Copied: 64}
+		b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))[:unsafe.Offsetof(r.Copy)+64]
+		b[unsafe.Offsetof(r.Copy)] = fill
+		return b
+	}
+	earlier, err := stacks.ParseSnapshot(record(0), stacks.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(snapshotProcess)
+	s := Snapshots{of: map[snapshotKey]*snapshotProcess{{0, image}: p}, unneeded: []stacks.Snapshot{earlier}}
+	const snapshots = 3
+	for i := range snapshots {
+		if err := s.Add(patient{}, record(byte(i+1)), process.NewTable(process.Options{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.waiting) != snapshots || len(s.unneeded) > 0 {
+		t.Fatalf("got %d snapshots and the memory of %d, want %d and 0", len(p.waiting), len(s.unneeded), snapshots)
+	}
+	for i, w := range p.waiting {
+		var back bpf.Snapshot
+		w.Fill(&back, 0)
+		if got := *(*byte)(unsafe.Pointer(&back.Copy)); got != byte(i+1) {
+			t.Errorf("snapshot %d has the contents of %d", i+1, got)
+		}
+	}
+}
