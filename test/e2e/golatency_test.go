@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,5 +157,29 @@ func TestLatencyGoRefuses(t *testing.T) {
 		if r.code != 2 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: got code %d and %q, want 2 and %q", function, r.code, r.stderr, want)
 		}
+	}
+}
+
+// Programs of versions of Go that keep the goroutine elsewhere are refused.
+func TestLatencyOldGo(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	built, err := buildinfo.ReadFile(program(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(program(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := "go1.17" + built.GoVersion[len("go1.17"):] // of the same length
+	text = bytes.ReplaceAll(text, []byte(built.GoVersion), []byte(old))
+	file := filepath.Join(t.TempDir(), "old")
+	if err := os.WriteFile(file, text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := fulgur(t, "latency", "-e", "uprobe:"+file+":main.main", "1")
+	if want := "older than go1.18"; r.code != 2 || !strings.Contains(r.stderr, want) {
+		t.Errorf("got code %d and %q, want 2 and %q", r.code, r.stderr, want)
 	}
 }

@@ -6,11 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	pb "github.com/google/pprof/profile"
 
+	"fulgur/bpf"
 	"fulgur/internal/testenv"
 )
 
@@ -111,19 +115,23 @@ func TestUniqueLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labeled, unlabeled := map[string]float64{}, 0.0
-	turns := map[string]bool{}
+	labeled, unlabeled, own := map[string]float64{}, 0.0, ownShares(t, r.stdout)
+	turns, sets, sent := map[string]bool{}, map[string]bool{}, 0
 	for _, s := range p.Sample {
+		burns := false
 		for _, l := range s.Location {
 			for _, line := range l.Line {
 				if line.Function.Name == "[stack lost]" {
 					t.Error("a stack was lost")
 				}
+				burns = burns || line.Function.Name == "main.burn"
 			}
 		}
 		kind := s.Label["kind"]
 		if len(kind) == 0 {
-			unlabeled += float64(s.Value[0])
+			if burns {
+				unlabeled += float64(s.Value[0])
+			}
 			continue
 		}
 		if len(s.Label["turn"]) != 1 || len(s.Label["worker"]) != 1 {
@@ -131,9 +139,30 @@ func TestUniqueLabels(t *testing.T) {
 		}
 		turns[s.Label["turn"][0]] = true
 		labeled[kind[0]] += float64(s.Value[0])
+		sent += int(unsafe.Offsetof(bpf.StackRecord{}.Frames)) + 8*len(s.Location)
+		if set := fmt.Sprint(s.Label); !sets[set] {
+			sets[set] = true
+			sent += int(unsafe.Offsetof(bpf.LabelRecord{}.Labels) + 3*unsafe.Sizeof(bpf.LabelRecord{}.Labels[0]))
+		}
 	}
 	t.Logf("%d turns, %v, %v samples without labels", len(turns), labeled, unlabeled)
-	own := ownShares(t, r.stdout)
+	// Samples lose their labels beyond the limits of bpf/labels.h, and the summary counts them.
+	const window, most = 1 << 27, 128 << 10                                       // ns, bytes
+	if windows := int(p.DurationNanos/window) + 2; sent > windows*(most+most/8) { // the kernel's sums are racy
+		t.Errorf("got %d bytes of labels and their stacks, want at most %d in each of %d windows", sent, most, windows)
+	}
+	lost := 0
+	if m := regexp.MustCompile(`(?m)^ +(\d+) samples? without (?:its|their) labels `).FindStringSubmatch(r.stderr); m != nil {
+		lost, _ = strconv.Atoi(m[1])
+	}
+	all := unlabeled
+	for _, n := range labeled {
+		all += n
+	}
+	if unexplained := unlabeled - own["none"]*all - float64(lost); unexplained > 0.04*all {
+		t.Errorf("%.0f of %.0f samples lack labels, but %d lost them\n%s", unexplained, all, lost, r.stderr)
+	}
+	t.Logf("%d bytes of labels and their stacks, %d samples that lost them", sent, lost)
 	delete(own, "none")
 	compareShares(t, shares(labeled), shares(own))
 	if len(turns) < 100 {

@@ -3,7 +3,7 @@
  * Pretends to be Ruby 3.3: see ruby_test.go. All control frames run one function, in an endless
  * stack, until its standard input ends. Its strings and tables claim to be endless, too, and the
  * list of tags is a cycle. In mode "garbage", only the innermost control frame has a function,
- * and its caller has a string instead.
+ * and its caller has a string instead. In mode "deep", the native stack is deep, too.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -49,6 +49,15 @@ __attribute__((noinline)) void rb_vm_exec(void)
 		__asm__ volatile("" ::: "memory");
 }
 
+__attribute__((noinline)) void deeper(int n)
+{
+	if (n)
+		deeper(n - 1);
+	else
+		rb_vm_exec();
+	__asm__ volatile("");
+}
+
 int main(int argc, char **argv)
 {
 	word *stack, words = (64 << 20) / sizeof(word), i;
@@ -70,11 +79,11 @@ int main(int argc, char **argv)
 	body[14] = (word)lines;
 	body[16] = ~0ULL;
 	body[17] = (word)lines;
-	if (strcmp(argv[1], "garbage") == 0)
+	if (strcmp(argv[1], "garbage") == 0 || strcmp(argv[1], "deep") == 0)
 		stack[7 + 2] = (word)label;
 	execution[0] = execution[2] = (word)stack;
 	execution[1] = words;
 	context = execution;
-	rb_vm_exec();
+	deeper(strcmp(argv[1], "deep") == 0 ? 200 : 0);
 	return 0;
 }
