@@ -11,7 +11,7 @@ import (
 type autofdoCommand struct {
 	branchFlags
 
-	Kernel bool `group:"what" help:"Profile the running kernel, in all processes or those of -p. Its vmlinux with debug information is --binary, or found by build ID. Needs a processor with branch records."`
+	Kernel bool `group:"what" help:"Profile the running kernel, in all processes or only those of -p. --binary gives its vmlinux with debug information; by default, fulgur finds it by build ID. Needs a processor with branch records."`
 
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Format string `enum:"text,extbinary" default:"extbinary" placeholder:"NAME" group:"output" help:"Format of the profile: extbinary, the default, or text. clang reads both."`

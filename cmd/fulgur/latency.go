@@ -25,8 +25,8 @@ type latencyCommand struct {
 func (*latencyCommand) Help() string {
 	return `Measures how long function calls take, or the time between two events, by the stack at
 the beginning. Each recursive call counts. The outputs have the total time of each
-stack, and the summary has a histogram of the times. Calls of Go functions can be measured,
-too. docs/events.md has the details.
+stack, and the summary has a histogram of the times. docs/events.md has the details, and
+explains how Go functions differ.
 
 Examples:
 

@@ -34,7 +34,7 @@ Examples:
     # locks of the kernel, for the whole machine
     sudo fulgur locks --only kernel 10
 
-    # who held the locks, and who released them
+    # a process, with the threads that hold its locks and the stacks that release them
     sudo fulgur locks --owners --waker-stacks -p 1234 -o locks.html 10
 
     # mutexes of a command
