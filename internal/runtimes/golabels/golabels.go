@@ -95,11 +95,12 @@ func function(f *elffile.File, addr uint64) ([]byte, error) {
 // The range of plausible offsets of labels in runtime.g.
 const minLabels, maxLabels = 256, 512
 
-// storedX86 returns the offset at which code stores the first argument, which is in rax, or 0.
+// storedX86 returns the offset of the first plausible store in code, or 0. With the race detector,
+// any register may hold the labels.
 func storedX86(code []byte) uint16 {
 	for i := 0; i+7 <= len(code); i++ {
-		// mov %rax, disp32(reg)
-		if code[i]&^1 != 0x48 || code[i+1] != 0x89 || code[i+2]&0xf8 != 0x80 || code[i+2]&7 == 4 {
+		// mov reg, disp32(reg)
+		if code[i]&^5 != 0x48 || code[i+1] != 0x89 || code[i+2]&0xc0 != 0x80 || code[i+2]&7 == 4 {
 			continue
 		}
 		if n := binary.LittleEndian.Uint32(code[i+3:]); n >= minLabels && n < maxLabels && n%8 == 0 {
@@ -109,11 +110,11 @@ func storedX86(code []byte) uint16 {
 	return 0
 }
 
-// storedARM64 returns the offset at which code stores the first argument, which is in x0, or 0.
+// storedARM64 returns the offset of the first plausible store in code, or 0.
 func storedARM64(code []byte) uint16 {
 	for ; len(code) >= 4; code = code[4:] {
 		word := binary.LittleEndian.Uint32(code)
-		if word&0xffc0001f != 0xf9000000 { // str x0, [reg, #imm]
+		if word&0xffc00000 != 0xf9000000 { // str reg, [reg, #imm]
 			continue
 		}
 		if n := word >> 10 & 0xfff * 8; n >= minLabels && n < maxLabels {
