@@ -121,7 +121,7 @@ test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Run the privileged tests in VMs
 test-long: test-long-here test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
 
 .PHONY: test-long-here
-test-long-here: deps-test
+test-long-here: deps-test deps-symbols
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 $(RACE) -timeout 90m $(filter-out $(VM_PACKAGES:%/=fulgur/%),$(shell $(GO) list ./...))
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 -timeout 90m -p 1 $(addprefix ./,$(VM_PACKAGES))
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -235,7 +236,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 				outcomes["has not run"]++
 				continue
 			}
-			what, mine := thread.compare(got[tid], sure)
+			what, mine := thread.compare(got, tid, sure)
 			if what == "different" && unsampled > 0 {
 				outcomes["not sampled"]++ // this stack or an earlier one
 				continue
@@ -273,15 +274,15 @@ type stopped struct {
 	theirs map[string][]uint64 // by debugger name
 }
 
-// compare compares the last stack from the kernel side with the reference walk. It
-// returns the result and the frames to compare with debuggers.
-func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []unwind.Frame) {
-	last := got[len(got)-1]
+// compare compares the last stack of the thread from the kernel side with the reference walk.
+// It returns the result and the frames to compare with debuggers.
+func (s *stopped) compare(got map[int][]walked, tid int, sure knowledge) (what string, frames []unwind.Frame) {
+	last := got[tid][len(got[tid])-1]
 	want, end := sure(s.frames, s.end, last.frames)
 	what = last.compare(want, end)
 	if what == "different" {
-		// The kernel side sends each stack once.
-		for _, earlier := range got {
+		// The kernel side sends each stack once, and a goroutine may run on several threads.
+		for _, earlier := range slices.Concat(slices.Collect(maps.Values(got))...) {
 			w, e := sure(s.frames, s.end, earlier.frames)
 			if strings.HasPrefix(earlier.compare(w, e), "equal") {
 				what, last, want = "equal to an earlier one", earlier, w
