@@ -1,10 +1,18 @@
 package safeopen
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/procfs"
 )
 
 // ErrNoAnswer means that a file system did not respond in time.
@@ -36,13 +44,14 @@ type Place struct {
 // asker asks questions. A place that did not answer in time is not asked again until it
 // has answered. It is safe for concurrent use.
 type asker struct {
-	within time.Duration
-	mu     sync.Mutex
-	open   map[Place]int // abandoned questions
-	all    int           // their total
+	within  time.Duration
+	blocked func(tid int) bool
+	mu      sync.Mutex
+	open    map[Place]int // abandoned questions
+	all     int           // their total
 }
 
-func newAsker() *asker { return &asker{within: within, open: map[Place]int{}} }
+func newAsker() *asker { return &asker{within: within, blocked: blocked, open: map[Place]int{}} }
 
 // everywhere is the process-wide record of places that do not respond.
 var everywhere = newAsker()
@@ -134,6 +143,7 @@ type round[T any] struct {
 	answered  chan struct{} // signals new answers
 
 	mu      sync.Mutex
+	tid     int // of the thread that asks
 	answers []outcome[T]
 	visit   *Visit // of the open question; nil if there is none
 	since   time.Time
@@ -147,6 +157,11 @@ type outcome[T any] struct {
 
 // ask asks the questions in order.
 func (r *round[T]) ask() {
+	runtime.LockOSThread() // await looks at the thread
+	defer runtime.UnlockOSThread()
+	r.mu.Lock()
+	r.tid = unix.Gettid()
+	r.mu.Unlock()
 	for _, q := range r.questions {
 		v, err := r.asker.visit(q.Who)
 		var got outcome[T]
@@ -197,7 +212,8 @@ func (r *round[T]) await(p *Patience) int {
 			waited = min(last, time.Since(r.since))
 		}
 		current = r.visit
-		if current != nil && p.rest(r.asker.within, waited) <= 0 {
+		if current != nil && p.rest(r.asker.within, waited) <= 0 &&
+			(waited >= r.asker.within || r.asker.blocked(r.tid)) {
 			r.givenUp = true
 			current.giveUp()
 		}
@@ -222,7 +238,7 @@ func (r *round[T]) await(p *Patience) int {
 // wait waits for answers, at most for a pause, and returns the time that counts.
 func (r *round[T]) wait(most time.Duration) time.Duration {
 	begin := time.Now()
-	most = max(0, min(most, pause)) // others may have used up the patience since
+	most = max(min(minPatience, r.asker.within), min(most, pause))
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -230,6 +246,14 @@ func (r *round[T]) wait(most time.Duration) time.Duration {
 	case <-timer.C:
 	}
 	return min(time.Since(begin), most)
+}
+
+// blocked reports whether a thread of this process is blocked in a system call or a page fault.
+// A thread that waits for a CPU is not, nor is one that waits for Go's scheduler, in futex(2).
+func blocked(tid int) bool {
+	text, err := os.ReadFile(procfs.Path(os.Getpid(), "task", strconv.Itoa(tid), "syscall"))
+	call, _, _ := bytes.Cut(text, []byte(" "))
+	return err != nil || string(call) != "running\n" && string(call) != strconv.Itoa(unix.SYS_FUTEX)
 }
 
 // visit begins a question to who, unless who does not respond or too many others do not.

@@ -7,7 +7,7 @@ import (
 
 // Bounds of a [Patience]: maxPatience at once, and 1/patienceShare of the time in the
 // long run, but at least minPatience for each question, in which a local file system
-// answers unless the CPUs are all busy.
+// answers. If the CPUs are all busy, a question lasts longer, but its thread is not blocked.
 const (
 	maxPatience   = 500 * time.Millisecond
 	patienceShare = 10

@@ -2,9 +2,12 @@ package safeopen
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A loop continues although many file systems hang, and gets the answers of the others.
@@ -12,6 +15,7 @@ func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
 
 func testPatience(t *testing.T) {
 	a, p := newAsker(), NewPatience()
+	a.blocked = func(int) bool { return true } // in place of a system call
 	release := make(chan struct{})
 	const silent = 500
 	var questions []Question[int]
@@ -122,4 +126,32 @@ func TestAskEachSlowly(t *testing.T) {
 			t.Errorf("got %d answers, want %d", len(got), len(questions))
 		}
 	})
+}
+
+// A question that only waits for a CPU is answered, even if no patience is left.
+func TestPatienceBusy(t *testing.T) {
+	p := NewPatience()
+	p.spend(maxPatience)
+	got, err := ask(newAsker(), p, Place{Near: "busy"}, func(*Visit) (int, error) {
+		for begin := time.Now(); time.Since(begin) < 20*minPatience; {
+		}
+		return 1, nil
+	}, func(int, error) {})
+	if got != 1 || err != nil {
+		t.Errorf("got %d, %v, want 1", got, err)
+	}
+	// One that is blocked is not.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan error)
+	if _, err = ask(newAsker(), p, Place{Near: "blocked"}, func(*Visit) (int, error) {
+		return unix.Read(int(r.Fd()), make([]byte, 1))
+	}, func(_ int, err error) { late <- err }); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("got %v, want %v", err, ErrNoAnswer)
+	}
+	if err := errors.Join(w.Close(), <-late, r.Close()); err != nil {
+		t.Error(err)
+	}
 }

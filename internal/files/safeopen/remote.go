@@ -40,6 +40,9 @@ func remotely(r request, fd int, name string) (body []byte, found int, err error
 	var answered reply
 	err = send(conn, r, []byte(name), fd)
 	if err == nil {
+		err = awaitReply(conn)
+	}
+	if err == nil {
 		found, err = receive(conn, &answered)
 	}
 	if err == nil && answered.Size > maxReply {
@@ -57,6 +60,22 @@ func remotely(r request, fd int, name string) (body []byte, found int, err error
 		return body, found, unix.Errno(answered.Errno)
 	}
 	return body, found, nil
+}
+
+// awaitReply waits in a system call, so that [blocked] notices it.
+func awaitReply(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		}
+	}); e != nil {
+		return e
+	}
+	return err
 }
 
 // helper returns the connection to an idle helper.
