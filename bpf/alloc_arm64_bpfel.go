@@ -118,6 +118,8 @@ const (
 	AllocVarFiltered           = "filtered"
 	AllocVarGeneration         = "generation"
 	AllocVarInserted           = "inserted"
+	AllocVarLabelKey           = "label_key"
+	AllocVarLabelKeySize       = "label_key_size"
 	AllocVarLive               = "live"
 	AllocVarMaxDepth           = "max_depth"
 	AllocVarMaxRate            = "max_rate"
@@ -127,6 +129,8 @@ const (
 	AllocVarSeenMask           = "seen_mask"
 	AllocVarSkipKernelStack    = "skip_kernel_stack"
 	AllocVarSkipRuntimes       = "skip_runtimes"
+	AllocVarSkipSpanId         = "skip_span_id"
+	AllocVarSkipTraceId        = "skip_trace_id"
 	AllocVarSkipUserStack      = "skip_user_stack"
 	AllocVarSnapshots          = "snapshots"
 	AllocVarTarget             = "target"
@@ -254,6 +258,8 @@ type AllocVariableSpecs struct {
 	Filtered           *ebpf.VariableSpec `ebpf:"filtered"`
 	Generation         *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted           *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey           *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize       *ebpf.VariableSpec `ebpf:"label_key_size"`
 	Live               *ebpf.VariableSpec `ebpf:"live"`
 	MaxDepth           *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate            *ebpf.VariableSpec `ebpf:"max_rate"`
@@ -263,6 +269,8 @@ type AllocVariableSpecs struct {
 	SeenMask           *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack    *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes       *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId         *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId        *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack      *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Snapshots          *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target             *ebpf.VariableSpec `ebpf:"target"`
@@ -391,6 +399,8 @@ type AllocVariables struct {
 	Filtered           *ebpf.Variable `ebpf:"filtered"`
 	Generation         *ebpf.Variable `ebpf:"generation"`
 	Inserted           *ebpf.Variable `ebpf:"inserted"`
+	LabelKey           *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize       *ebpf.Variable `ebpf:"label_key_size"`
 	Live               *ebpf.Variable `ebpf:"live"`
 	MaxDepth           *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate            *ebpf.Variable `ebpf:"max_rate"`
@@ -400,6 +410,8 @@ type AllocVariables struct {
 	SeenMask           *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack    *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes       *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId         *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId        *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack      *ebpf.Variable `ebpf:"skip_user_stack"`
 	Snapshots          *ebpf.Variable `ebpf:"snapshots"`
 	Target             *ebpf.Variable `ebpf:"target"`

@@ -141,12 +141,16 @@ const (
 	BlockIOVarByThread            = "by_thread"
 	BlockIOVarGeneration          = "generation"
 	BlockIOVarInserted            = "inserted"
+	BlockIOVarLabelKey            = "label_key"
+	BlockIOVarLabelKeySize        = "label_key_size"
 	BlockIOVarMaxDepth            = "max_depth"
 	BlockIOVarQueueInLatency      = "queue_in_latency"
 	BlockIOVarReadLabels          = "read_labels"
 	BlockIOVarRingWakeup          = "ring_wakeup"
 	BlockIOVarSeenMask            = "seen_mask"
 	BlockIOVarSkipRuntimes        = "skip_runtimes"
+	BlockIOVarSkipSpanId          = "skip_span_id"
+	BlockIOVarSkipTraceId         = "skip_trace_id"
 	BlockIOVarSkipUserStack       = "skip_user_stack"
 	BlockIOVarTarget              = "target"
 	BlockIOVarTargetCgroupId      = "target_cgroup_id"
@@ -259,12 +263,16 @@ type BlockIOVariableSpecs struct {
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -375,12 +383,16 @@ type BlockIOVariables struct {
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

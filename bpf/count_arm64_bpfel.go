@@ -169,6 +169,8 @@ const (
 	CountVarFiltered            = "filtered"
 	CountVarGeneration          = "generation"
 	CountVarInserted            = "inserted"
+	CountVarLabelKey            = "label_key"
+	CountVarLabelKeySize        = "label_key_size"
 	CountVarMaxDepth            = "max_depth"
 	CountVarMaxRate             = "max_rate"
 	CountVarReadLabels          = "read_labels"
@@ -176,6 +178,8 @@ const (
 	CountVarSeenMask            = "seen_mask"
 	CountVarSkipKernelStack     = "skip_kernel_stack"
 	CountVarSkipRuntimes        = "skip_runtimes"
+	CountVarSkipSpanId          = "skip_span_id"
+	CountVarSkipTraceId         = "skip_trace_id"
 	CountVarSkipUserStack       = "skip_user_stack"
 	CountVarSnapshots           = "snapshots"
 	CountVarTarget              = "target"
@@ -296,6 +300,8 @@ type CountVariableSpecs struct {
 	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -303,6 +309,8 @@ type CountVariableSpecs struct {
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
@@ -428,6 +436,8 @@ type CountVariables struct {
 	Filtered            *ebpf.Variable `ebpf:"filtered"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
@@ -435,6 +445,8 @@ type CountVariables struct {
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`

@@ -127,6 +127,8 @@ const (
 	FaultsVarByThread            = "by_thread"
 	FaultsVarGeneration          = "generation"
 	FaultsVarInserted            = "inserted"
+	FaultsVarLabelKey            = "label_key"
+	FaultsVarLabelKeySize        = "label_key_size"
 	FaultsVarMaxDepth            = "max_depth"
 	FaultsVarPageShift           = "page_shift"
 	FaultsVarReadLabels          = "read_labels"
@@ -134,6 +136,8 @@ const (
 	FaultsVarSeenMask            = "seen_mask"
 	FaultsVarSkipKernelStack     = "skip_kernel_stack"
 	FaultsVarSkipRuntimes        = "skip_runtimes"
+	FaultsVarSkipSpanId          = "skip_span_id"
+	FaultsVarSkipTraceId         = "skip_trace_id"
 	FaultsVarSkipUserStack       = "skip_user_stack"
 	FaultsVarTarget              = "target"
 	FaultsVarTargetCgroupId      = "target_cgroup_id"
@@ -246,6 +250,8 @@ type FaultsVariableSpecs struct {
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -253,6 +259,8 @@ type FaultsVariableSpecs struct {
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -367,6 +375,8 @@ type FaultsVariables struct {
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PageShift           *ebpf.Variable `ebpf:"page_shift"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
@@ -374,6 +384,8 @@ type FaultsVariables struct {
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

@@ -13,10 +13,33 @@
 #define LABEL_KEY 64
 #define LABEL_VALUE 128
 
+/*
+ * The context of a thread, byte-packed: OpenTelemetry's OTEP 4947, "Thread Context". It should
+ * have at most 640 bytes; the rest is not read.
+ */
+#define CONTEXT_ATTRIBUTES 612
+struct thread_context {
+	u8 trace_id[16];
+	u8 span_id[8];
+	u8 valid; /* 1, or the rest means nothing */
+	u8 flags;
+	u16 size; /* of attributes */
+	u8 attributes[CONTEXT_ATTRIBUTES]; /* each one a key's index, a size, a value */
+};
+
 /* How a process keeps its labels. */
 enum label_kind {
 	LABELS_GO_MAP = 1, /* Go up to 1.23 */
 	LABELS_GO_SLICE = 2,
+	/*
+	 * In the context of each thread, see context.h. The thread-local variable that points to
+	 * it is at:
+	 */
+	LABELS_CONTEXT_OFFSET = 3, /* an offset from the thread pointer */
+	LABELS_CONTEXT_SLOT = 4, /* the offset in a slot of the linkage table */
+	LABELS_CONTEXT_DESCRIPTOR = 5, /* the result of a TLS descriptor in a slot */
+	LABELS_CONTEXT_MODULE = 6, /* an offset in the module whose number is in a slot */
+	LABELS_CONTEXT_INDEX = 7, /* the offset in the slot, in the module whose number is in it */
 };
 
 /* A process with labels. */
@@ -26,6 +49,10 @@ struct label_process {
 	u16 current; /* offset of curg in runtime.m */
 	u16 labels; /* offset of labels in runtime.g */
 	u32 kind; /* enum label_kind */
+	s32 vector; /* of the address of a thread's vector of modules from the thread pointer */
+	u32 module_shift; /* log2 of the size of an entry of the vector */
+	u64 slot; /* its address */
+	u64 offset; /* to add to the variable's place */
 	/* What it has sent, see labels.h. Stores are racy. */
 	u32 generation;
 	u64 stacks;
@@ -46,8 +73,9 @@ struct label_record {
 	u32 type;
 	u32 pid;
 	u64 id;
+	u64 epoch; /* identity of the process image */
 	u32 count;
-	u32 pad;
+	u32 context; /* size of the thread context that takes the place of labels, or 0 */
 	struct label labels[MAX_LABELS];
 };
 

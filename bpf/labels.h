@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Labels of the code that runs: sets of keys and values that a program gives to a goroutine.
+ * Labels of the code that runs: sets of keys and values that a program gives to a goroutine, or
+ * to a thread (context.h).
  * labels_walk() reads the set of the current thread, and sends it once. A stack's ID includes
  * the ID of its set, so counts are by stack and set.
  *
@@ -21,6 +22,15 @@
 
 /* Whether to read labels. Otherwise the verifier removes the code. */
 const volatile bool read_labels;
+
+/*
+ * The only key whose values are needed, padded with 0, or none. Other labels have empty values
+ * then, so that sets that differ only in them are the same.
+ */
+const volatile u16 label_key_size;
+const volatile u64 label_key[LABEL_KEY / 8];
+/* Whether to leave out the IDs of traces and spans. */
+const volatile bool skip_trace_id, skip_span_id;
 
 /* Scratch memory for sets, indexed like scratches. */
 struct label_scratch {
@@ -103,6 +113,19 @@ static __always_inline bool label_text(u8 *to, u64 most, u64 at, u16 *size)
 	return !n || label_read(to, n, text[0]);
 }
 
+/* Whether the value of a label is needed. */
+static __always_inline bool label_needed(const struct label *label)
+{
+	u64 differs = 0;
+	u32 i;
+
+	if (!label_key_size)
+		return true;
+	for (i = 0; i < LABEL_KEY / 8; i++)
+		differs |= ((const u64 *)label->key)[i] ^ label_key[i];
+	return label->key_size == label_key_size && !differs;
+}
+
 /* Adds the label whose key and value are strings at two addresses. Returns its hash. */
 UNWIND_GLOBAL u64 label_add(u32 scratch, u64 key, u64 value)
 {
@@ -119,7 +142,9 @@ UNWIND_GLOBAL u64 label_add(u32 scratch, u64 key, u64 value)
 		return 0;
 	label = &s->record.labels[n];
 	__builtin_memset(label, 0, sizeof(*label));
-	if (!label_text(label->key, LABEL_KEY, key, &label->key_size) ||
+	if (!label_text(label->key, LABEL_KEY, key, &label->key_size))
+		return 0;
+	if (label_needed(label) &&
 	    !label_text(label->value, LABEL_VALUE, value, &label->value_size))
 		return 0;
 	s->record.count = n + 1;
@@ -128,6 +153,8 @@ UNWIND_GLOBAL u64 label_add(u32 scratch, u64 key, u64 value)
 		hash = hash_step(hash, ((u64 *)label)[i]);
 	return hash;
 }
+
+#include "context.h"
 
 /* Adds the labels in a slice. Returns the sum of their hashes. */
 UNWIND_GLOBAL u64 label_slice(u32 scratch, u64 at)
@@ -216,12 +243,13 @@ UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
 	/* No stack could use a new set. */
 	if (process->generation == generation && process->stacks >= LABEL_STACKS)
 		return 0;
-	size += s->record.count * sizeof(struct label);
+	size += s->record.count * sizeof(struct label) + s->record.context;
 	if (!label_allowed(process, size))
 		return 0;
 	s->record.type = RECORD_LABELS;
 	s->record.pid = tgid;
 	s->record.id = id;
+	s->record.epoch = epoch;
 	barrier_var(size);
 	size &= 0xfff;
 	if (size > sizeof(s->record) || bpf_ringbuf_output(&ring, &s->record, size, ring_flags()))
@@ -248,18 +276,24 @@ UNWIND_GLOBAL u64 label_walk(u32 scratch, u64 epoch, u64 image, u64 g)
 	if (!process || process->image != image)
 		return 0;
 	__builtin_memcpy(&s->process, process, sizeof(s->process));
+	s->record.count = 0;
+	s->record.context = 0;
+	if (s->process.kind >= LABELS_CONTEXT_OFFSET) {
+		hash = context_read(scratch);
+		goto send;
+	}
 	if (s->process.thread_offset &&
 	    !label_read(&g, 8, task_thread_pointer(task) + (s64)s->process.thread_offset))
 		return 0;
 	labels = label_goroutine(&s->process, g);
 	if (!labels)
 		return 0;
-	s->record.count = 0;
 	if (s->process.kind == LABELS_GO_SLICE)
 		hash = label_slice(scratch, labels);
 	else
 		hash = label_map(scratch, labels);
-	if (!s->record.count)
+send:
+	if (!s->record.count && !s->record.context)
 		return 0;
 	id = label_send(scratch, tgid, epoch, hash);
 	if (!id)

@@ -161,6 +161,8 @@ const (
 	LatencyVarGeneration          = "generation"
 	LatencyVarInserted            = "inserted"
 	LatencyVarKeepsFirst          = "keeps_first"
+	LatencyVarLabelKey            = "label_key"
+	LatencyVarLabelKeySize        = "label_key_size"
 	LatencyVarMatch               = "match"
 	LatencyVarMaxDepth            = "max_depth"
 	LatencyVarMaxRate             = "max_rate"
@@ -169,6 +171,8 @@ const (
 	LatencyVarSeenMask            = "seen_mask"
 	LatencyVarSkipKernelStack     = "skip_kernel_stack"
 	LatencyVarSkipRuntimes        = "skip_runtimes"
+	LatencyVarSkipSpanId          = "skip_span_id"
+	LatencyVarSkipTraceId         = "skip_trace_id"
 	LatencyVarSkipUserStack       = "skip_user_stack"
 	LatencyVarSnapshots           = "snapshots"
 	LatencyVarTarget              = "target"
@@ -301,6 +305,8 @@ type LatencyVariableSpecs struct {
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	KeepsFirst          *ebpf.VariableSpec `ebpf:"keeps_first"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	Match               *ebpf.VariableSpec `ebpf:"match"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
@@ -309,6 +315,8 @@ type LatencyVariableSpecs struct {
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
@@ -446,6 +454,8 @@ type LatencyVariables struct {
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	KeepsFirst          *ebpf.Variable `ebpf:"keeps_first"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	Match               *ebpf.Variable `ebpf:"match"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
@@ -454,6 +464,8 @@ type LatencyVariables struct {
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`

@@ -143,6 +143,8 @@ const (
 	OffCPUVarGeneration          = "generation"
 	OffCPUVarInserted            = "inserted"
 	OffCPUVarKind                = "kind"
+	OffCPUVarLabelKey            = "label_key"
+	OffCPUVarLabelKeySize        = "label_key_size"
 	OffCPUVarLongest             = "longest"
 	OffCPUVarMaxDepth            = "max_depth"
 	OffCPUVarReadLabels          = "read_labels"
@@ -150,6 +152,8 @@ const (
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
 	OffCPUVarSkipRuntimes        = "skip_runtimes"
+	OffCPUVarSkipSpanId          = "skip_span_id"
+	OffCPUVarSkipTraceId         = "skip_trace_id"
 	OffCPUVarSkipUserStack       = "skip_user_stack"
 	OffCPUVarStates              = "states"
 	OffCPUVarSwitchHasState      = "switch_has_state"
@@ -266,6 +270,8 @@ type OffCPUVariableSpecs struct {
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	Kind                *ebpf.VariableSpec `ebpf:"kind"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -273,6 +279,8 @@ type OffCPUVariableSpecs struct {
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	States              *ebpf.VariableSpec `ebpf:"states"`
 	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
@@ -388,6 +396,8 @@ type OffCPUVariables struct {
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	Kind                *ebpf.Variable `ebpf:"kind"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	Longest             *ebpf.Variable `ebpf:"longest"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
@@ -395,6 +405,8 @@ type OffCPUVariables struct {
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	States              *ebpf.Variable `ebpf:"states"`
 	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`

@@ -45,6 +45,7 @@ const struct stack_record *unused_stack_record __attribute__((unused));
 const struct code_record *unused_code_record __attribute__((unused));
 const struct label *unused_label __attribute__((unused));
 const struct label_record *unused_label_record __attribute__((unused));
+const struct thread_context *unused_thread_context __attribute__((unused));
 const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
 const enum frame_bit *unused_frame_bit __attribute__((unused));

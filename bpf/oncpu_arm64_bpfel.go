@@ -72,13 +72,14 @@ type OnCPULabel struct {
 }
 
 type OnCPULabelRecord struct {
-	_      structs.HostLayout
-	Type   uint32
-	Pid    uint32
-	Id     uint64
-	Count  uint32
-	Pad    uint32
-	Labels [16]OnCPULabel
+	_       structs.HostLayout
+	Type    uint32
+	Pid     uint32
+	Id      uint64
+	Epoch   uint64
+	Count   uint32
+	Context uint32
+	Labels  [16]OnCPULabel
 }
 
 type OnCPURecordType uint32
@@ -209,6 +210,16 @@ const (
 	OnCPUTargetModeTARGET_THREADS   OnCPUTargetMode = 3
 )
 
+type OnCPUThreadContext struct {
+	_          structs.HostLayout
+	TraceId    [16]uint8
+	SpanId     [8]uint8
+	Valid      uint8
+	Flags      uint8
+	Size       uint16
+	Attributes [612]uint8
+}
+
 type OnCPUTimelineEvent struct {
 	_      structs.HostLayout
 	Type   uint32
@@ -271,12 +282,16 @@ const (
 	OnCPUVarGeneration          = "generation"
 	OnCPUVarIncludeIdle         = "include_idle"
 	OnCPUVarInserted            = "inserted"
+	OnCPUVarLabelKey            = "label_key"
+	OnCPUVarLabelKeySize        = "label_key_size"
 	OnCPUVarMaxDepth            = "max_depth"
 	OnCPUVarReadLabels          = "read_labels"
 	OnCPUVarRingWakeup          = "ring_wakeup"
 	OnCPUVarSeenMask            = "seen_mask"
 	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
 	OnCPUVarSkipRuntimes        = "skip_runtimes"
+	OnCPUVarSkipSpanId          = "skip_span_id"
+	OnCPUVarSkipTraceId         = "skip_trace_id"
 	OnCPUVarSkipUserStack       = "skip_user_stack"
 	OnCPUVarSnapshots           = "snapshots"
 	OnCPUVarTarget              = "target"
@@ -292,6 +307,7 @@ const (
 	OnCPUVarUnusedStackRecord   = "unused_stack_record"
 	OnCPUVarUnusedStat          = "unused_stat"
 	OnCPUVarUnusedTargetMode    = "unused_target_mode"
+	OnCPUVarUnusedThreadContext = "unused_thread_context"
 	OnCPUVarUnusedTimelineEvent = "unused_timeline_event"
 	OnCPUVarUnusedUnwindMode    = "unused_unwind_mode"
 	OnCPUVarUnwind              = "unwind"
@@ -390,12 +406,16 @@ type OnCPUVariableSpecs struct {
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	IncludeIdle         *ebpf.VariableSpec `ebpf:"include_idle"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
@@ -411,6 +431,7 @@ type OnCPUVariableSpecs struct {
 	UnusedStackRecord   *ebpf.VariableSpec `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.VariableSpec `ebpf:"unused_stat"`
 	UnusedTargetMode    *ebpf.VariableSpec `ebpf:"unused_target_mode"`
+	UnusedThreadContext *ebpf.VariableSpec `ebpf:"unused_thread_context"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	UnusedUnwindMode    *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
@@ -509,12 +530,16 @@ type OnCPUVariables struct {
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	IncludeIdle         *ebpf.Variable `ebpf:"include_idle"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	LabelKey            *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
@@ -530,6 +555,7 @@ type OnCPUVariables struct {
 	UnusedStackRecord   *ebpf.Variable `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.Variable `ebpf:"unused_stat"`
 	UnusedTargetMode    *ebpf.Variable `ebpf:"unused_target_mode"`
+	UnusedThreadContext *ebpf.Variable `ebpf:"unused_thread_context"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	UnusedUnwindMode    *ebpf.Variable `ebpf:"unused_unwind_mode"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`

@@ -15,6 +15,8 @@ type (
 	CodeRecord = OnCPUCodeRecord
 	// LabelRecord is struct label_record of label_maps.h.
 	LabelRecord = OnCPULabelRecord
+	// ThreadContext is struct thread_context of label_maps.h.
+	ThreadContext = OnCPUThreadContext
 	// SeenSet is struct seen_set of stack.h.
 	SeenSet = OnCPUSeenSet
 )
@@ -81,11 +83,18 @@ const (
 // LabelProcess describes to the kernel side how a process keeps labels.
 type LabelProcess = UnwindLabelProcess
 
-// LabelsGoMap and LabelsGoSlice are Go's labels before version 1.24 and since then; see enum
-// label_kind of label_maps.h.
+// LabelKind is how a process keeps its labels.
+type LabelKind = UnwindLabelKind
+
+// Kinds of labels; see enum label_kind of label_maps.h.
 const (
-	LabelsGoMap   = UnwindLabelKindLABELS_GO_MAP
-	LabelsGoSlice = UnwindLabelKindLABELS_GO_SLICE
+	LabelsGoMap             = UnwindLabelKindLABELS_GO_MAP   // Go before version 1.24
+	LabelsGoSlice           = UnwindLabelKindLABELS_GO_SLICE // later versions
+	LabelsContextOffset     = UnwindLabelKindLABELS_CONTEXT_OFFSET
+	LabelsContextSlot       = UnwindLabelKindLABELS_CONTEXT_SLOT
+	LabelsContextDescriptor = UnwindLabelKindLABELS_CONTEXT_DESCRIPTOR
+	LabelsContextModule     = UnwindLabelKindLABELS_CONTEXT_MODULE
+	LabelsContextIndex      = UnwindLabelKindLABELS_CONTEXT_INDEX
 )
 
 // RuntimeProcess describes the language runtime of a process to the kernel side.
@@ -192,11 +201,15 @@ const (
 	VarByThread       = OnCPUVarByThread
 	VarGeneration     = OnCPUVarGeneration
 	VarInserted       = OnCPUVarInserted
+	VarLabelKey       = OnCPUVarLabelKey
+	VarLabelKeySize   = OnCPUVarLabelKeySize
 	VarMaxDepth       = OnCPUVarMaxDepth
 	VarReadLabels     = OnCPUVarReadLabels
 	VarRingWakeup     = OnCPUVarRingWakeup
 	VarSeenMask       = OnCPUVarSeenMask
 	VarSkipRuntimes   = OnCPUVarSkipRuntimes
+	VarSkipSpanID     = OnCPUVarSkipSpanId
+	VarSkipTraceID    = OnCPUVarSkipTraceId
 	VarSkipUserStack  = OnCPUVarSkipUserStack
 	VarTarget         = OnCPUVarTarget
 	VarTargetCgroupID = OnCPUVarTargetCgroupId

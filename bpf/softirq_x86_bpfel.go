@@ -70,11 +70,15 @@ const (
 	SoftIRQVarByThread         = "by_thread"
 	SoftIRQVarGeneration       = "generation"
 	SoftIRQVarInserted         = "inserted"
+	SoftIRQVarLabelKey         = "label_key"
+	SoftIRQVarLabelKeySize     = "label_key_size"
 	SoftIRQVarMaxDepth         = "max_depth"
 	SoftIRQVarReadLabels       = "read_labels"
 	SoftIRQVarRingWakeup       = "ring_wakeup"
 	SoftIRQVarSeenMask         = "seen_mask"
 	SoftIRQVarSkipRuntimes     = "skip_runtimes"
+	SoftIRQVarSkipSpanId       = "skip_span_id"
+	SoftIRQVarSkipTraceId      = "skip_trace_id"
 	SoftIRQVarSkipUserStack    = "skip_user_stack"
 	SoftIRQVarTarget           = "target"
 	SoftIRQVarTargetCgroupId   = "target_cgroup_id"
@@ -174,11 +178,15 @@ type SoftIRQVariableSpecs struct {
 	ByThread       *ebpf.VariableSpec `ebpf:"by_thread"`
 	Generation     *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted       *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey       *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize   *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth       *ebpf.VariableSpec `ebpf:"max_depth"`
 	ReadLabels     *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup     *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipRuntimes   *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId     *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId    *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack  *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target         *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -278,11 +286,15 @@ type SoftIRQVariables struct {
 	ByThread       *ebpf.Variable `ebpf:"by_thread"`
 	Generation     *ebpf.Variable `ebpf:"generation"`
 	Inserted       *ebpf.Variable `ebpf:"inserted"`
+	LabelKey       *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize   *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth       *ebpf.Variable `ebpf:"max_depth"`
 	ReadLabels     *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup     *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask       *ebpf.Variable `ebpf:"seen_mask"`
 	SkipRuntimes   *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId     *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId    *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack  *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target         *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId *ebpf.Variable `ebpf:"target_cgroup_id"`

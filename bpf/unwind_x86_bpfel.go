@@ -69,8 +69,13 @@ type UnwindHotspotProcess struct {
 type UnwindLabelKind uint32
 
 const (
-	UnwindLabelKindLABELS_GO_MAP   UnwindLabelKind = 1
-	UnwindLabelKindLABELS_GO_SLICE UnwindLabelKind = 2
+	UnwindLabelKindLABELS_GO_MAP             UnwindLabelKind = 1
+	UnwindLabelKindLABELS_GO_SLICE           UnwindLabelKind = 2
+	UnwindLabelKindLABELS_CONTEXT_OFFSET     UnwindLabelKind = 3
+	UnwindLabelKindLABELS_CONTEXT_SLOT       UnwindLabelKind = 4
+	UnwindLabelKindLABELS_CONTEXT_DESCRIPTOR UnwindLabelKind = 5
+	UnwindLabelKindLABELS_CONTEXT_MODULE     UnwindLabelKind = 6
+	UnwindLabelKindLABELS_CONTEXT_INDEX      UnwindLabelKind = 7
 )
 
 type UnwindLabelProcess struct {
@@ -80,7 +85,13 @@ type UnwindLabelProcess struct {
 	Current      uint16
 	Labels       uint16
 	Kind         uint32
+	Vector       int32
+	ModuleShift  uint32
+	_            [4]byte
+	Slot         uint64
+	Offset       uint64
 	Generation   uint32
+	_            [4]byte
 	Stacks       uint64
 	Window       uint64
 	Bytes        uint64

@@ -82,7 +82,7 @@ type outputFlags struct {
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	PerThread  bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By         groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label that Go programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	By         groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
 	NoDemangle bool    `group:"output" help:"Do not demangle names of C++ and Rust functions."`

@@ -58,6 +58,10 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range samplesOf(store, recorded) {
 		trace := store.Traces[counted.Trace]
+		set := labels(trace.Labels)
+		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
+			losses[profile.LossUnlabeled] += value.Samples()
+		}
 		if cause, ok := p.Unresolved(trace.Leaf); ok {
 			losses[cause] += value.Samples()
 			if cause == profile.LossUnresolved {
@@ -66,7 +70,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
-			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner), Labels: labels(trace.Labels)}),
+			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner), Labels: set}),
 			CPU:    cpu(counted.CPU),
 			End:    end(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, counted.Detail, value),

@@ -194,6 +194,15 @@ func (o *Options) wantsLabels() bool {
 	return o.By == profile.GroupLabel || o.Labels || err == nil && f.HasLabels()
 }
 
+// onlyLabel returns the only key of labels whose values are needed, or "" if all are.
+func (o *Options) onlyLabel() string {
+	f, err := o.format()
+	if o.By != profile.GroupLabel || o.Labels || err == nil && f.HasLabels() {
+		return ""
+	}
+	return o.ByLabel
+}
+
 // allValues reports whether the output's format can hold all values.
 func (o *Options) allValues() bool {
 	f, err := o.format()

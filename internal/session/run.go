@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/containers"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
+	"fulgur/internal/process/otelcontext"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/symbolize"
@@ -77,7 +78,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.HandleRecord = r.handleRecord
 	common := o.probe(cgroup, &r.unwinder, types)
 	if o.wantsLabels() {
-		common.Labels = r.unwinder.HasTables()
+		common.Labels, common.LabelKey = r.unwinder.HasTables(), o.onlyLabel()
 		r.unwinder.Runtimes.ReadLabels()
 	}
 	if as, ok := what.Timeline(); ok && o.hasTimes() {
@@ -153,6 +154,9 @@ func (r *run) newStore() *stacks.Store {
 	store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
 		store.Readers = r.unwinder.Runtimes.Reader
+	}
+	if r.options.wantsLabels() {
+		store.Keys = otelcontext.NewKeys().Of
 	}
 	if r.options.Interpreters == interpretersOnly {
 		store.Hides = r.unwinder.Runtimes.Has

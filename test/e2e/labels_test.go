@@ -66,6 +66,12 @@ func TestLabels(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
+	compareShares(t, kindShares(t, file), ownShares(t, r.stdout))
+}
+
+// kindShares returns the shares of the kinds in folded stacks of testdata/labels.
+func kindShares(t *testing.T, file string) map[string]float64 {
+	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +86,27 @@ func TestLabels(t *testing.T) {
 			samples[kind] += float64(n)
 		}
 	}
-	compareShares(t, shares(samples), ownShares(t, r.stdout))
+	return shares(samples)
+}
+
+// Groups by one label need only its values: other labels that differ all the time cost nothing. A
+// hint names the keys of labels if none is the wanted one.
+func TestSingleLabel(t *testing.T) {
+	testenv.Root(t)
+	program := buildLabels(t)
+	for key, hint := range map[string]string{"kind": "", "kin": "no sample has the label kin; some have kind, turn, worker"} {
+		file := filepath.Join(t.TempDir(), "labels.folded")
+		r := fulgur(t, "profile", "-F", "4999", "--by", "label="+key, "-o", file, "--", program, "3", "unique")
+		if r.code != 0 || strings.Contains(r.stderr, "without their labels") {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		if !strings.Contains(r.stderr, hint) || hint == "" && strings.Contains(r.stderr, "no sample has") {
+			t.Errorf("got this summary, want the hint %q:\n%s", hint, r.stderr)
+		}
+		if hint == "" {
+			compareShares(t, kindShares(t, file), ownShares(t, r.stdout))
+		}
+	}
 }
 
 func compareShares(t *testing.T, got, want map[string]float64) {

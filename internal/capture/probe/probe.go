@@ -49,6 +49,9 @@ type Options struct {
 	SkipRuntimes bool
 	// Labels reads the labels of the running code. It has no effect without tables.
 	Labels bool
+	// LabelKey, if not "", is the only key whose values are needed. All other labels have empty
+	// values then, so that sets that differ only in them are the same.
+	LabelKey string
 	// Unwind is the method for user stacks. Unless it uses frame pointers only,
 	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
@@ -203,10 +206,17 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.VarSkipUserStack:  o.SkipUser,
 		bpf.VarSkipRuntimes:   o.SkipRuntimes,
 		bpf.VarReadLabels:     o.Labels,
+		bpf.VarSkipTraceID:    o.LabelKey != "" && o.LabelKey != profile.TraceID,
+		bpf.VarSkipSpanID:     o.LabelKey != "" && o.LabelKey != profile.SpanID,
 		bpf.VarTimeline:       o.Timeline,
 		bpf.VarByThread:       o.ByThread,
 		bpf.VarByCPU:          o.ByCPU,
 		bpf.VarByCgroup:       o.ByCgroup,
+	}
+	if key := make([]byte, labelKeySize); len(o.LabelKey) <= len(key) {
+		copy(key, o.LabelKey)
+		variables[bpf.VarLabelKey] = key
+		variables[bpf.VarLabelKeySize] = uint16(len(o.LabelKey))
 	}
 	for name, value := range map[string]bool{bpf.VarSkipKernelStack: o.SkipKernel, bpf.VarSnapshots: o.Snapshots} {
 		if spec.Variables[name] != nil {
@@ -215,6 +225,9 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 	}
 	return variables
 }
+
+// labelKeySize is the number of bytes of a key that the kernel side compares.
+const labelKeySize = len(bpf.OnCPULabel{}.Key)
 
 func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays)) / seenWays }
 

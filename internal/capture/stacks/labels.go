@@ -1,7 +1,9 @@
 package stacks
 
 import (
+	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -51,10 +53,17 @@ func (s *Store) AddLabels(record []byte) error {
 	if n := (len(record) - int(header)) / int(unsafe.Sizeof(r.Labels[0])); int(r.Count) > min(n, len(r.Labels)) {
 		return fmt.Errorf("%w: %d labels in %d bytes", ringbuf.ErrRecord, r.Count, len(record))
 	}
+	body := record[header:]
+	if int64(r.Context) > int64(len(body)) {
+		return fmt.Errorf("%w: %d bytes of context in %d bytes", ringbuf.ErrRecord, r.Context, len(record))
+	}
 	var list []profile.Label
 	for i := range r.Labels[:r.Count] {
 		l := &r.Labels[i]
 		list = append(list, profile.Label{Key: labelText(l.Key[:], l.KeySize), Value: labelText(l.Value[:], l.ValueSize)})
+	}
+	if r.Context > 0 {
+		list = append(list, s.contextLabels(int(r.Pid), r.Epoch, body[:r.Context])...)
 	}
 	if len(s.labels.known) >= maxLabelSets {
 		return nil
@@ -63,6 +72,36 @@ func (s *Store) AddLabels(record []byte) error {
 		s.labels.known[r.Id] = set
 	}
 	return nil
+}
+
+// contextLabels returns the labels in the context of a thread; see struct thread_context of
+// bpf/label_maps.h. It leaves out attributes whose keys are not known.
+func (s *Store) contextLabels(pid int, epoch uint64, context []byte) (list []profile.Label) {
+	var c bpf.ThreadContext
+	header := unsafe.Offsetof(c.Attributes)
+	if err := ringbuf.Copy(&c, context, header); err != nil {
+		return nil
+	}
+	for key, id := range map[string][]byte{profile.TraceID: c.TraceId[:], profile.SpanID: c.SpanId[:]} {
+		if slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
+			list = append(list, profile.Label{Key: key, Value: hex.EncodeToString(id)})
+		}
+	}
+	values := map[int][]byte{}
+	last := -1
+	for b := context[header:]; len(b) >= 2 && len(b) >= 2+int(b[1]); b = b[2+int(b[1]):] {
+		values[int(b[0])] = b[2 : 2+int(b[1])] // the last value of a key counts
+		last = max(last, int(b[0]))
+	}
+	if last < 0 || s.Keys == nil {
+		return list
+	}
+	for i, key := range s.Keys(pid, epoch, last) {
+		if value, ok := values[i]; ok && key != "" {
+			list = append(list, profile.Label{Key: key, Value: strings.ToValidUTF8(string(value), "\uFFFD")})
+		}
+	}
+	return list
 }
 
 // labelText returns a text of size bytes. The kernel side sent up to len(b) of them.

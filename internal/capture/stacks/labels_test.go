@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 )
@@ -33,6 +35,53 @@ func TestLabels(t *testing.T) {
 	set := s.labels.find(7)
 	if got, want := set.List(), (profile.Labels{{Key: "kind", Value: "x"}, {Key: "user", Value: "u1"}}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// contextRecord returns a record of a thread's context.
+func contextRecord(id uint64, trace, span byte, attributes ...byte) []byte {
+	c := bpf.ThreadContext{Size: uint16(len(attributes))}
+	c.TraceId[15], c.SpanId[0] = trace, span
+	copy(c.Attributes[:], attributes)
+	context := unsafe.Slice((*byte)(unsafe.Pointer(&c)), unsafe.Offsetof(c.Attributes)+uintptr(len(attributes)))
+	r := bpf.LabelRecord{Type: uint32(bpf.RecordLabels), Id: id, Pid: 5, Epoch: 6, Context: uint32(len(context))}
+	return append(slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Offsetof(r.Labels))), context...)
+}
+
+// The context of a thread has IDs, and attributes whose keys the process publishes.
+func TestThreadContext(t *testing.T) {
+	const trace, span = "00000000000000000000000000000012", "3400000000000000"
+	ids := profile.Labels{{Key: "span_id", Value: span}, {Key: "trace_id", Value: trace}}
+	for name, test := range map[string]struct {
+		record []byte
+		want   profile.Labels
+	}{
+		"IDs":                  {contextRecord(7, 0x12, 0x34), ids},
+		"attributes":           {contextRecord(7, 0, 0, 1, 2, 'o', 'k', 0, 0), profile.Labels{{Key: "empty"}, {Key: "route", Value: "ok"}}},
+		"the last value":       {contextRecord(7, 0, 0, 1, 1, 'a', 1, 1, 'b'), profile.Labels{{Key: "route", Value: "b"}}},
+		"an incomplete value":  {contextRecord(7, 0, 0, 1, 1, 'a', 1, 2, 'b'), profile.Labels{{Key: "route", Value: "a"}}},
+		"unknown keys":         {contextRecord(7, 0x12, 0x34, 9, 1, 'a', 2, 1, 'a'), ids},
+		"a key like an ID's":   {contextRecord(7, 0x12, 0x34, 3, 1, 'a'), ids},
+		"text that is no text": {contextRecord(7, 0, 0, 1, 1, 0xff), profile.Labels{{Key: "route", Value: "\uFFFD"}}},
+	} {
+		s := NewStore(nil)
+		s.Keys = func(pid int, epoch uint64, _ int) []string {
+			if pid != 5 || epoch != 6 {
+				t.Errorf("asked for process %d, epoch %d", pid, epoch)
+			}
+			return []string{"empty", "route", "", "trace_id"}
+		}
+		if err := s.AddLabels(test.record); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.labels.find(7).List(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	forged := contextRecord(7, 0, 0)
+	binary.NativeEndian.PutUint32(forged[unsafe.Offsetof(bpf.LabelRecord{}.Context):], 1<<31)
+	if err := NewStore(nil).AddLabels(forged); !errors.Is(err, ringbuf.ErrRecord) {
+		t.Errorf("a record that is too short: got error %v", err)
 	}
 }
 
@@ -89,6 +138,14 @@ func TestLabelsNext(t *testing.T) {
 	// A stack that was sent to the store before keeps its labels.
 	if trace, ok := s.Trace(stores); !ok || !slices.Equal(trace.Labels.List(), want) {
 		t.Errorf("got labels %v of a stack of the store before, want %v", trace.Labels.List(), want)
+	}
+	// A stack whose set had no room lost it, in each store.
+	for range stores {
+		add(t, s, labeledRecord(99, 9))
+		if trace, ok := s.Trace(99); !ok || trace.Labels != nil || !trace.Unlabeled {
+			t.Fatalf("got trace %+v of a stack whose labels had no room", trace)
+		}
+		s = s.Next()
 	}
 	if s.Next().Next().labels.find(7) != nil {
 		t.Error("a set that no stack used is kept")

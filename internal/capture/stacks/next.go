@@ -21,7 +21,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next.functions.previous = s.functions.known
 	next.labels.previous = s.labels.known
 	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
-	next.Unkept = s.Unkept
+	next.Unkept, next.Keys = s.Unkept, s.Keys
 	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {
 		next.Find(id)
@@ -54,6 +54,7 @@ func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 	}
 	if trace.Labels != nil {
 		trace.Labels = s.labels.intern(trace.Labels.list)
+		trace.Unlabeled = trace.Labels == nil
 	}
 	leaf, cut := s.adopt(from, trace.Leaf)
 	trace.Leaf, trace.Cut = leaf, trace.Cut || cut

@@ -112,9 +112,11 @@ type Trace struct {
 	// Owner leads to the container, pod and unit of the process, nil unless
 	// [Store.Owners] finds them.
 	Owner *containers.Membership
-	// Labels leads to the labels of the running code, nil if it has none.
-	Labels *Labels
-	Leaf   NodeID
+	// Labels leads to the labels of the running code, nil if it has none. Unlabeled means that
+	// they had no room.
+	Labels    *Labels
+	Unlabeled bool
+	Leaf      NodeID
 	// KernelEnd and UserEnd are the reasons why each half ends.
 	KernelEnd, UserEnd bpf.StackEnd
 	// Broken means that the chain of callers left all known code, because a
@@ -184,6 +186,9 @@ type Store struct {
 	// Readers, if not nil, returns the reader of the functions of a process at a time in ns
 	// (CLOCK_MONOTONIC), or nil.
 	Readers func(pid int, time uint64) runtimes.Reader
+	// Keys, if not nil, returns the keys of the attributes of threads of a process image, by
+	// index, at least up to index last if it is known.
+	Keys func(pid int, epoch uint64, last int) []string
 	// Unkept counts functions of language runtimes that had no room, in this store and those
 	// that [Store.Next] makes from it.
 	Unkept *uint64
@@ -415,9 +420,10 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup, r.Time)
 	}
 	trace.Labels = s.labels.find(r.Labels)
+	trace.Unlabeled = r.Labels != 0 && trace.Labels == nil
 	if s.Anonymous {
 		s.own(pid, Ownership{r.Time, trace.Owner})
-		trace.PID, trace.Comm, trace.Owner, trace.Labels = 0, [16]byte{}, nil, nil
+		trace.PID, trace.Comm, trace.Owner, trace.Labels, trace.Unlabeled = 0, [16]byte{}, nil, nil, false
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	user := r.Frames[r.KernelFrames : int(r.KernelFrames)+int(r.UserFrames)]

@@ -20,7 +20,15 @@ import (
 const (
 	maxPayload    = 64 << 10 // in bytes
 	maxAttributes = 128
+	maxKeys       = 256 // a key's index is a byte
 )
+
+// content is what a process publishes.
+type content struct {
+	attributes []Attribute
+	// keys are the keys of attributes of threads: threadlocal.attribute_key_map of OTEP 4947.
+	keys []string
+}
 
 // Attribute is an attribute of a process.
 type Attribute struct {
@@ -66,75 +74,130 @@ const attempts = 3
 // errWriting is returned while the process is writing its context.
 var errWriting = errors.New("the process is writing its context")
 
-// read reads the context at an address. It returns no attributes if they have not changed
-// since they were published at time known. Errors other than errWriting mean that there is no
-// valid context.
-func read(from reader, addr, known uint64) (published uint64, attributes []Attribute, err error) {
+// read reads the context at an address. It returns no content if it has not changed since it was
+// published at time known. Errors other than errWriting mean that there is no valid context.
+func read(from reader, addr, known uint64) (published uint64, is content, err error) {
 	head := make([]byte, headerSize)
 	for range attempts {
 		if err := from.Read(head, addr); err != nil {
-			return 0, nil, err
+			return 0, is, err
 		}
 		h, err := parseHeader(head)
 		switch {
 		case err != nil:
-			return 0, nil, err
+			return 0, is, err
 		case h.published == 0:
 			continue
 		case h.published == known:
-			return known, nil, nil
+			return known, is, nil
 		case h.size > maxPayload:
-			return 0, nil, fmt.Errorf("process context has %d bytes, more than %d", h.size, maxPayload)
+			return 0, is, fmt.Errorf("process context has %d bytes, more than %d", h.size, maxPayload)
 		}
 		payload, again := make([]byte, h.size), make([]byte, headerSize)
 		readErr := from.Read(payload, h.payload)
 		if err := from.Read(again, addr); err != nil {
-			return 0, nil, err
+			return 0, is, err
 		}
 		if !bytes.Equal(head, again) {
 			continue // it changed during the read
 		}
 		if readErr != nil {
-			return 0, nil, readErr
+			return 0, is, readErr
 		}
-		attributes, err = parseContext(payload)
-		return h.published, attributes, err
+		is, err = parseContext(payload)
+		return h.published, is, err
 	}
-	return 0, nil, errWriting
+	return 0, is, errWriting
 }
 
 // Fields of the message ProcessContext, and of Resource, KeyValue and AnyValue of
 // opentelemetry-proto.
 const (
 	contextResource    protowire.Number = 1
+	contextAttributes  protowire.Number = 2
 	resourceAttributes protowire.Number = 1
 	keyValueKey        protowire.Number = 1
 	keyValueValue      protowire.Number = 2
 	anyString          protowire.Number = 1
 	anyBool            protowire.Number = 2
 	anyInt             protowire.Number = 3
+	anyArray           protowire.Number = 5
+	arrayValues        protowire.Number = 1
 )
 
-// parseContext returns the attributes of the resource in a message ProcessContext, at most
-// [maxAttributes]. It leaves out reserved attributes, and values other than strings, integers
-// and booleans. The context's extra attributes do not belong to the resource.
-func parseContext(b []byte) (all []Attribute, err error) {
-	err = fields(b, func(f protowire.Number, resource []byte, _ uint64) error {
-		if f != contextResource || resource == nil {
+// keyMap is the key of the extra attribute that holds the keys of attributes of threads.
+const keyMap = "threadlocal.attribute_key_map"
+
+// parseContext parses a message ProcessContext. It returns at most [maxAttributes] attributes of
+// the resource. It leaves out reserved attributes, and values other than strings, integers and
+// booleans.
+func parseContext(b []byte) (is content, err error) {
+	err = fields(b, func(f protowire.Number, value []byte, _ uint64) error {
+		switch {
+		case f == contextResource && value != nil:
+			return is.parseResource(value)
+		case f == contextAttributes && value != nil:
+			return is.parseExtra(value)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// parseResource adds the attributes of a message Resource.
+func (c *content) parseResource(b []byte) error {
+	return fields(b, func(f protowire.Number, value []byte, _ uint64) error {
+		if f != resourceAttributes || value == nil || len(c.attributes) == maxAttributes {
 			return nil
 		}
-		return fields(resource, func(f protowire.Number, value []byte, _ uint64) error {
-			if f != resourceAttributes || value == nil || len(all) == maxAttributes {
-				return nil
+		a, err := parseKeyValue(value)
+		if err == nil && a.Value != nil && allowed(a.Key) {
+			c.attributes = append(c.attributes, a)
+		}
+		return err
+	})
+}
+
+// parseExtra parses the message KeyValue of an extra attribute, which is not part of the resource.
+func (c *content) parseExtra(b []byte) error {
+	var key string
+	var keys []string
+	err := fields(b, func(f protowire.Number, value []byte, _ uint64) error {
+		switch {
+		case f == keyValueKey && value != nil:
+			key = string(value)
+		case f == keyValueValue && value != nil:
+			return fields(value, func(f protowire.Number, array []byte, _ uint64) (err error) {
+				if f == anyArray && array != nil {
+					keys, err = parseTexts(array)
+				}
+				return err
+			})
+		}
+		return nil
+	})
+	if err == nil && key == keyMap {
+		c.keys = keys
+	}
+	return err
+}
+
+// parseTexts parses a message ArrayValue, up to [maxKeys] values. Values that are not strings are
+// empty.
+func parseTexts(b []byte) (texts []string, err error) {
+	err = fields(b, func(f protowire.Number, value []byte, _ uint64) error {
+		if f != arrayValues || value == nil || len(texts) == maxKeys {
+			return nil
+		}
+		texts = append(texts, "")
+		return fields(value, func(f protowire.Number, text []byte, _ uint64) error {
+			if f == anyString && text != nil && utf8.Valid(text) {
+				texts[len(texts)-1] = string(text)
 			}
-			a, err := parseKeyValue(value)
-			if err == nil && a.Value != nil && allowed(a.Key) {
-				all = append(all, a)
-			}
-			return err
+			return nil
 		})
 	})
-	return all, err
+	return texts, err
 }
 
 // parseKeyValue parses a message KeyValue. The value is nil if its type is not supported.

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -48,28 +50,92 @@ func TestParseContext(t *testing.T) {
 		&common.KeyValue{Key: "none"},
 	))
 	want := []Attribute{{"service.name", "shop"}, {"count", int64(-5)}, {"flag", true}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got.attributes); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got:\n%s", err, diff)
 	}
 	var many []*common.KeyValue
 	for range maxAttributes + 10 {
 		many = append(many, text("a", "b"))
 	}
-	if got, err := parseContext(encoded(t, many...)); err != nil || len(got) != maxAttributes {
-		t.Errorf("got %d attributes, error %v; want %d", len(got), err, maxAttributes)
+	if got, err := parseContext(encoded(t, many...)); err != nil || len(got.attributes) != maxAttributes {
+		t.Errorf("got %d attributes, error %v; want %d", len(got.attributes), err, maxAttributes)
 	}
 	if got, err := parseContext([]byte{0x0a, 0x02, 0x0a, 0xff}); err == nil {
 		t.Errorf("a truncated message: got %v", got)
 	}
 }
 
+// keyed returns a payload with the keys of attributes of threads.
+func keyed(t testing.TB, keys ...string) []byte {
+	t.Helper()
+	array := &common.ArrayValue{}
+	for _, key := range keys {
+		array.Values = append(array.Values, text("", key).Value)
+	}
+	extra, err := proto.Marshal(&common.KeyValue{Key: keyMap, Value: &common.AnyValue{Value: &common.AnyValue_ArrayValue{ArrayValue: array}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(encoded(t, text("service.name", "shop")), 2, protowire.BytesType), extra)
+}
+
+// TestParseKeys parses the keys of attributes of threads.
+func TestParseKeys(t *testing.T) {
+	got, err := parseContext(keyed(t, "http.route", "user"))
+	if want := []string{"http.route", "user"}; err != nil || !cmp.Equal(got.keys, want) || len(got.attributes) != 1 {
+		t.Errorf("got %v, error %v, want keys %v", got, err, want)
+	}
+	if got, err := parseContext(keyed(t, make([]string, maxKeys+1)...)); err != nil || len(got.keys) != maxKeys {
+		t.Errorf("got %d keys, error %v, want %d", len(got.keys), err, maxKeys)
+	}
+}
+
+// Keys are read when an attribute needs them, but not all the time.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, asked, published := NewKeys(), 0, []string{"a"}
+		keys.ask = func(pid int, of *known, _ time.Time) {
+			time.Sleep(time.Millisecond)
+			asked++
+			of.keys = published
+		}
+		of := func(epoch uint64, n, wantAsked int, want ...string) {
+			t.Helper()
+			if got := keys.Of(5, epoch, n); !slices.Equal(got, want) || asked != wantAsked {
+				t.Errorf("asked %d times, got %v, want %d and %v", asked, got, wantAsked, want)
+			}
+		}
+		of(1, 0, 1, "a")
+		of(1, 0, 1, "a")
+		published = []string{"a", "b"}
+		of(1, 1, 1, "a")
+		time.Sleep(retryKeys)
+		of(1, 1, 2, "a", "b")
+		published = []string{"other"}
+		of(1, 1, 2, "a", "b")
+		of(2, 0, 3, "other") // the process executed another program
+		asked = 0
+		const many = 1 << 14 // processes that lack keys
+		begin := time.Now()
+		for pid := range many {
+			keys.Of(pid, 3, 7)
+		}
+		if spent, most := time.Since(begin), maxAsking*askingShare/(askingShare-1)+10*time.Millisecond; spent > most || asked < 100 {
+			t.Errorf("asked %d of %d processes for %v, want at most %v", asked, many, spent, most)
+		}
+		if len(keys.known) > maxKnown {
+			t.Errorf("got %d processes, want at most %d", len(keys.known), maxKnown)
+		}
+	})
+}
+
 // FuzzParseContext parses arbitrary bytes.
 func FuzzParseContext(f *testing.F) {
 	f.Add(encoded(f, text("service.name", "shop"), &common.KeyValue{Key: "n", Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: 1}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		all, err := parseContext(b)
-		if len(all) > maxAttributes {
-			t.Errorf("got %d attributes, error %v", len(all), err)
+		got, err := parseContext(b)
+		if len(got.attributes) > maxAttributes || len(got.keys) > maxKeys {
+			t.Errorf("got %d attributes and %d keys, error %v", len(got.attributes), len(got.keys), err)
 		}
 		var r resource.Resource
 		payload := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), b)
@@ -132,7 +198,8 @@ func TestRead(t *testing.T) {
 		"freed meanwhile":    {head: head(version, uint32(len(old)), 1, 0x9999), changes: []func(map[uint64][]byte){nil, nil, done}, want: "new"},
 	} {
 		m := &memory{at: map[uint64][]byte{at: c.head, first: old, second: fresh}, changes: c.changes}
-		_, got, err := read(m, at, c.known)
+		_, is, err := read(m, at, c.known)
+		got := is.attributes
 		if !errors.Is(err, c.err) || len(got) > 0 != (c.want != "") || c.want != "" && got[0].Value != c.want {
 			t.Errorf("%s: got %v, error %v; want %q, error %v", name, got, err, c.want, c.err)
 		}
@@ -171,6 +238,14 @@ func TestTracker(t *testing.T) {
 	copy(page, head(version, uint32(len(pin)), 2, address+headerSize))
 	if got := of(); len(got) != 2 || got[0].Value != "store" {
 		t.Errorf("got %v after an update", got)
+	}
+	pin = keyed(t, "http.route")
+	copy(page[headerSize:], pin)
+	copy(page, head(version, uint32(len(pin)), 3, address+headerSize))
+	keys := NewKeys()
+	keys.patience = nil
+	if got := keys.Of(pid, 1, 0); !slices.Equal(got, []string{"http.route"}) {
+		t.Errorf("got keys %v of attributes of threads", got)
 	}
 	clear(page)
 	if got := of(); len(got) > 0 {

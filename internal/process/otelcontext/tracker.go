@@ -28,12 +28,12 @@ type Tracker struct {
 
 // known is the state of a process.
 type known struct {
-	start      uint64 // of the process, see [procfs.Stat]
-	address    uint64 // of its context, 0 if none was found
-	published  uint64 // when the attributes were published
-	attributes []Attribute
-	next       time.Time // when to search again
-	interval   time.Duration
+	start     uint64 // of the process, see [procfs.Stat]
+	address   uint64 // of its context, 0 if none was found
+	published uint64 // when the content was published
+	content
+	next     time.Time // when to search again
+	interval time.Duration
 }
 
 // NewTracker returns a tracker that knows nothing yet.
@@ -81,15 +81,15 @@ func (t *Tracker) Attributes(pids []int) map[int][]Attribute {
 }
 
 // update reads a known context again if it has changed. If the context is no longer valid,
-// the process has no attributes.
+// the process publishes nothing.
 func (k *known) update(memory reader) {
-	published, attributes, err := read(memory, k.address, k.published)
+	published, is, err := read(memory, k.address, k.published)
 	switch {
 	case errors.Is(err, errWriting): // the old attributes apply until it is complete
 	case err != nil:
-		k.address, k.published, k.attributes = 0, 0, nil
+		k.address, k.published, k.content = 0, 0, content{}
 	case published != k.published:
-		k.published, k.attributes = published, attributes
+		k.published, k.content = published, is
 	}
 }
 

@@ -3,6 +3,7 @@ package decode
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ type otlpReader struct {
 
 	strings                                 []string
 	mappingRows, locationRows, functionRows [][]byte
-	attributeRows, stackRows                [][]byte
+	attributeRows, stackRows, linkRows      [][]byte
 	mappings                                map[uint64]otlpMapped
 	attributes                              map[uint64]attribute
 	values                                  map[otlpValueType]int
@@ -124,6 +125,8 @@ func (c *otlpReader) dictionary(data []byte) {
 			c.attributeRows = append(c.attributeRows, f.data)
 		case otelprofiles.DictionaryStack:
 			c.stackRows = append(c.stackRows, f.data)
+		case otelprofiles.DictionaryLink:
+			c.linkRows = append(c.linkRows, f.data)
 		}
 	})
 }
@@ -366,13 +369,27 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	var sum, times int64
 	valued := false
 	var stack uint64
+	var labels []profile.Label
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.SampleStack:
 			stack = f.value
+		case otelprofiles.SampleLink:
+			labels = append(labels, c.link(f.value)...)
 		case otelprofiles.SampleAttributes:
 			for i := range f.list() {
-				c.label(c.attributeAt(i), &at, &task)
+				a := c.attributeAt(i)
+				if c.apply(a, &at, &task) {
+					continue
+				}
+				key := otelprofiles.AttributeLabel(a.key)
+				if key == "" || a.text == "" {
+					continue
+				}
+				if labels = append(labels, profile.Label{Key: key, Value: a.text}); len(labels) > maxLabels {
+					c.fail(fmt.Errorf("a sample has more than %d attributes", maxLabels))
+					break
+				}
 			}
 		case otelprofiles.SampleValues:
 			for n := range f.list() {
@@ -392,6 +409,7 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	if !valued {
 		sum = times
 	}
+	task.Labels = c.Labels(profile.NewLabels(labels))
 	at.Task = c.Task(task)
 	at.Stack = c.stack(stack)
 	if c.err == nil {
@@ -399,8 +417,26 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	}
 }
 
-// label applies an attribute of a sample.
-func (c *otlpReader) label(a attribute, at *profile.Sample, task *profile.Task) {
+// maxLabels limits the labels of a sample.
+const maxLabels = 1 << 10
+
+// link returns the labels that a link to a span stands for.
+func (c *otlpReader) link(i uint64) (labels []profile.Label) {
+	c.each(row(c, c.linkRows, i), func(f protoField) {
+		id := hex.EncodeToString(f.data[:min(len(f.data), 16)])
+		switch {
+		case strings.Trim(id, "0") == "":
+		case f.number == otelprofiles.LinkTraceID:
+			labels = append(labels, profile.Label{Key: profile.TraceID, Value: id})
+		case f.number == otelprofiles.LinkSpanID:
+			labels = append(labels, profile.Label{Key: profile.SpanID, Value: id})
+		}
+	})
+	return labels
+}
+
+// apply applies an attribute of a sample, and reports false if it is none of fulgur's.
+func (c *otlpReader) apply(a attribute, at *profile.Sample, task *profile.Task) bool {
 	switch a.key {
 	case otelprofiles.PID:
 		task.PID = id(a.number)
@@ -412,7 +448,10 @@ func (c *otlpReader) label(a attribute, at *profile.Sample, task *profile.Task) 
 		at.CPU = id(a.number)
 	case otelprofiles.StackEnd:
 		at.End = profile.ParseEnd(a.text)
+	default:
+		return false
 	}
+	return true
 }
 
 // maxLocations is the maximum number of locations of a stack. Stacks of fewer are cut as

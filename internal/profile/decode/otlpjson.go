@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"regexp"
@@ -56,7 +57,7 @@ func (c *otlpTranscoder) message(d protoreflect.MessageDescriptor) error {
 			return c.ctx.Err()
 		case len(c.out) > profile.MaxHeld:
 			return fmt.Errorf("more than %d MiB unpacked", profile.MaxHeld>>20)
-		case f == nil, f.Kind() == protoreflect.BytesKind: // newer, or of no use
+		case f == nil, f.Kind() == protoreflect.BytesKind && f.Name() != "trace_id" && f.Name() != "span_id": // newer, or of no use
 			return c.skip()
 		case f.IsPacked():
 			return c.framed(f.Number(), func() error { return c.array(func() error { return c.scalar(f) }) })
@@ -85,6 +86,17 @@ func (c *otlpTranscoder) value(f protoreflect.FieldDescriptor) error {
 		text, err := c.string()
 		c.out = protowire.AppendString(protowire.AppendTag(c.out, f.Number(), protowire.BytesType), text)
 		return err
+	case protoreflect.BytesKind:
+		text, err := c.string()
+		if err != nil {
+			return err
+		}
+		id, err := hex.DecodeString(text)
+		if err != nil {
+			return c.errorf("%s: %v", f.Name(), err)
+		}
+		c.out = protowire.AppendBytes(protowire.AppendTag(c.out, f.Number(), protowire.BytesType), id)
+		return nil
 	case protoreflect.Fixed64Kind, protoreflect.DoubleKind:
 		c.out = protowire.AppendTag(c.out, f.Number(), protowire.Fixed64Type)
 	default:

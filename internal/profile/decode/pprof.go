@@ -102,6 +102,13 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 		Container: text(s, "container"), ContainerID: text(s, "container_id"), Image: text(s, "image"),
 		Pod: text(s, "pod"), Namespace: text(s, "namespace"), Unit: text(s, "unit"),
 	})
+	var labels []model.Label
+	for key := range s.Label {
+		if label := model.FromPprofLabel(key); label != "" {
+			labels = append(labels, model.Label{Key: label, Value: text(s, key)})
+		}
+	}
+	task.Labels = c.Labels(model.NewLabels(labels))
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {

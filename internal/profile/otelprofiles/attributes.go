@@ -1,5 +1,10 @@
 package otelprofiles
 
+import (
+	"slices"
+	"strings"
+)
+
 // Names of attributes. Unless they begin with "fulgur.", they are in OpenTelemetry's semantic
 // conventions, https://opentelemetry.io/docs/specs/semconv/.
 const (
@@ -52,6 +57,33 @@ const (
 // OwnAttributes are the prefixes of attributes that the labels of programs must not have.
 var OwnAttributes = []string{
 	"cpu.", "container.", "fulgur.", "host.", "k8s.", "label.", "os.", "process.", "profile.", "service.", "telemetry.", "thread.",
+}
+
+// labelPrefix is before keys of labels that begin with one of [OwnAttributes].
+const labelPrefix = "label."
+
+// LabelAttribute returns the key of the attribute for a program's label.
+func LabelAttribute(key string) string {
+	if isOwn(key) {
+		return labelPrefix + key
+	}
+	return key
+}
+
+// AttributeLabel returns the key of the label that an attribute of a sample is for. It is "" for
+// attributes that are not a program's.
+func AttributeLabel(key string) string {
+	if label, ok := strings.CutPrefix(key, labelPrefix); ok {
+		return label
+	}
+	if isOwn(key) {
+		return ""
+	}
+	return key
+}
+
+func isOwn(key string) bool {
+	return slices.ContainsFunc(OwnAttributes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // Scope is the name of fulgur's scope.

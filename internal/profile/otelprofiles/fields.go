@@ -40,6 +40,7 @@ const (
 
 	SampleStack      = 1
 	SampleAttributes = 2
+	SampleLink       = 3
 	SampleValues     = 4
 	SampleTimes      = 5
 

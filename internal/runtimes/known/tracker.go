@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/golabels"
+	"fulgur/internal/runtimes/threadctx"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -36,9 +37,9 @@ type Tracker struct {
 	unknown map[string]bool
 	failure error
 	now     func() time.Time
-	// labeled holds the images of the processes whose labels the kernel side reads, by PID. It is
-	// nil if labels are not read.
-	labeled map[int]uint64
+	// labeled holds the kernel side's entries of the processes whose labels it reads, by PID. It
+	// is nil if labels are not read.
+	labeled map[int]bpf.LabelProcess
 }
 
 const (
@@ -73,17 +74,19 @@ type reader struct {
 
 // file holds the result of searching a file.
 type file struct {
-	build    *runtimes.Build   // nil if it has no runtime
-	labels   *bpf.LabelProcess // nil if it has no labels
+	build    *runtimes.Build     // nil if it has no runtime
+	labels   *bpf.LabelProcess   // nil if it has no labels
+	context  *threadctx.Variable // nil if it has none
 	glibc    bool
-	segments []elffile.Segment // with code; nil without a runtime
+	segments []elffile.Segment // with code; nil without a runtime or context
 }
 
 // Processes is the kernel side's map of processes with a runtime.
 type Processes interface {
 	// Put sets the runtime of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
-	// PutLabels sets how process pid keeps its labels.
+	// PutLabels sets how process pid keeps its labels. What the kernel side counts in the entry
+	// of a process image stays.
 	PutLabels(pid int, labels bpf.LabelProcess) error
 }
 
@@ -108,21 +111,36 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		t.Forget(pid)
 	}
 	var found *runtimes.Build
-	var bias uint64
+	var labels *bpf.LabelProcess
+	var context *threadctx.Variable
+	var bias, contextBias uint64
 	glibc := false
 	for _, m := range mappings {
 		if m.Kind != process.KindFile || m.File == nil {
 			continue
 		}
 		f := t.file(m.File)
-		t.mapLabels(pid, image, f.labels)
 		glibc = glibc || f.glibc
+		labels = cmp.Or(labels, f.labels)
+		if f.context != nil && (context == nil || f.context.InProgram()) {
+			if at, ok := f.bias(m); ok {
+				context, contextBias = f.context, at
+			}
+		}
 		if f.build == nil || found != nil {
 			continue
 		}
 		if at, ok := f.bias(m); ok {
 			found, bias = f.build, at
 		}
+	}
+	switch {
+	case labels != nil: // Go moves goroutines between threads
+		entry := *labels
+		entry.Image = image
+		t.mapLabels(pid, entry)
+	case context != nil:
+		t.mapLabels(pid, context.Entry(image, contextBias, glibc))
 	}
 	if found == nil {
 		return
@@ -146,24 +164,21 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 // ReadLabels makes t look for labels, too. It has no effect on a nil Tracker.
 func (t *Tracker) ReadLabels() {
 	if t != nil {
-		t.labeled = map[int]uint64{}
+		t.labeled = map[int]bpf.LabelProcess{}
 	}
 }
 
-// mapLabels adds process pid to the kernel side's map if labels is not nil. It does so only once,
-// since the kernel side counts in the entry.
-func (t *Tracker) mapLabels(pid int, image uint64, labels *bpf.LabelProcess) {
-	if labels == nil || t.labeled[pid] == image {
+// mapLabels adds process pid to the kernel side's map, unless it has this entry already.
+func (t *Tracker) mapLabels(pid int, entry bpf.LabelProcess) {
+	if t.labeled[pid] == entry {
 		return
 	}
-	entry := *labels
-	entry.Image = image
-	slog.Debug("labels", "pid", pid, "kind", entry.Kind, "labels", entry.Labels, "threadOffset", entry.ThreadOffset)
+	slog.Debug("labels", "pid", pid, "kind", entry.Kind, "labels", entry.Labels, "threadOffset", entry.ThreadOffset, "slot", entry.Slot, "offset", int64(entry.Offset))
 	if err := t.processes.PutLabels(pid, entry); err != nil {
 		t.failure = cmp.Or(t.failure, err)
 		return
 	}
-	t.labeled[pid] = image
+	t.labeled[pid] = entry
 }
 
 // open completes the entry of process pid, and opens its reader. It reports false if the
@@ -322,6 +337,9 @@ func search(f *process.File, labels bool) (is file, err error) {
 		if is.labels, err = golabels.Detect(e); err != nil {
 			slog.Debug("labels not found", "path", f.Path, "error", err)
 		}
+		if is.context, err = threadctx.Detect(e); err != nil {
+			slog.Debug("thread context not found", "path", f.Path, "error", err)
+		}
 	}
 	_, is.glibc, err = e.DynamicSymbol("gnu_get_libc_version")
 	if err != nil {
@@ -332,7 +350,7 @@ func search(f *process.File, labels bool) (is file, err error) {
 			break
 		}
 	}
-	if is.build != nil {
+	if is.build != nil || is.context != nil {
 		is.segments = slices.DeleteFunc(slices.Clone(e.Segments()), func(s elffile.Segment) bool {
 			return s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0
 		})

@@ -1,6 +1,7 @@
 package known
 
 import (
+	"debug/elf"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,9 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/threadctx"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/testenv"
 )
 
 // Unused files are removed, so a tracker does not grow with time.
@@ -141,15 +145,63 @@ func TestTrackerUnknown(t *testing.T) {
 	}
 }
 
-// labeling counts how often the labels of processes are set.
+// labeling notes the entries of processes with labels.
 type labeling struct {
 	Processes
 	images []uint64
+	last   bpf.LabelProcess
 }
 
 func (l *labeling) PutLabels(_ int, p bpf.LabelProcess) error {
-	l.images = append(l.images, p.Image)
+	l.images, l.last = append(l.images, p.Image), p
 	return nil
+}
+
+// The entry of a process with contexts of threads changes with what it maps. Labels of Go take
+// precedence, and then a program's own variable.
+func TestTrackerContext(t *testing.T) {
+	variable := func(flags ...string) *threadctx.Variable {
+		path := testenv.Compile(t, "variable", "gcc", append([]string{"-O2", "../threadctx/testdata/variable.c"}, flags...)...)
+		f, err := elffile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		v, err := threadctx.Detect(f)
+		if err != nil || v == nil {
+			t.Fatalf("got %v, error %v", v, err)
+		}
+		return v
+	}
+	segments := []elffile.Segment{{Type: elf.PT_LOAD, Flags: elf.PF_X, Offset: 0x1000, Addr: 0x2000, FileSize: 0x1000}}
+	library := file{context: variable("-shared", "-fPIC", "-ftls-model=initial-exec"), segments: segments}
+	program := file{context: variable("-DMAIN", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"), segments: segments}
+	glibc, inGo := file{glibc: true}, file{labels: &bpf.LabelProcess{Kind: uint32(bpf.LabelsGoSlice)}}
+	var l labeling
+	tracker := NewTracker(&l)
+	tracker.ReadLabels()
+	var mappings []process.Mapping
+	for i, step := range []struct {
+		file  file
+		kind  bpf.LabelKind
+		shift uint32
+		puts  int
+	}{
+		{library, bpf.LabelsContextSlot, 3, 1},
+		{glibc, bpf.LabelsContextSlot, 4, 2},
+		{file{}, bpf.LabelsContextSlot, 4, 2},
+		{program, bpf.LabelsContextOffset, 0, 3},
+		{library, bpf.LabelsContextOffset, 0, 3},
+		{inGo, bpf.LabelsGoSlice, 0, 4},
+	} {
+		f := new(process.File)
+		tracker.files[weak.Make(f)] = step.file
+		mappings = append(mappings, process.Mapping{Kind: process.KindFile, File: f, Start: 0x10000 * uint64(1+i), Offset: 0x1000})
+		tracker.Mapped(5, 7, mappings)
+		if l.last.Kind != uint32(step.kind) || l.last.ModuleShift != step.shift || l.last.Image != 7 || len(l.images) != step.puts {
+			t.Errorf("step %d: got entry %+v after %d changes, want kind %d, shift %d, %d changes", i, l.last, len(l.images), step.kind, step.shift, step.puts)
+		}
+	}
 }
 
 // The kernel side's entry of a process counts what the process has sent, so it is set only once,

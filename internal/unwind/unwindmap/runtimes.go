@@ -28,8 +28,15 @@ func (l *Loader) Runtimes() *Runtimes {
 func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error { return r.runtimes.put(pid, p) }
 
 // PutLabels sets how process pid keeps its labels. Until the first call, walks do not look for
-// labels.
-func (r *Runtimes) PutLabels(pid int, p bpf.LabelProcess) error { return r.labels.put(pid, p) }
+// labels. What the kernel side counts in the entry of a process image stays, so that the limits on
+// the process hold.
+func (r *Runtimes) PutLabels(pid int, p bpf.LabelProcess) error {
+	var old bpf.LabelProcess
+	if err := r.labels.processes.Lookup(uint32(pid), &old); err == nil && old.Image == p.Image {
+		p.Generation, p.Stacks, p.Window, p.Bytes = old.Generation, old.Stacks, old.Window, old.Bytes
+	}
+	return r.labels.put(pid, p)
+}
 
 // entries is a map of processes, and the flag that makes walks look into it.
 type entries struct {

@@ -42,12 +42,10 @@ type dictionary struct {
 }
 
 func newDictionary() *dictionary {
-	var link proto.Message // readers may expect IDs of the right length
-	link.Message(otelprofiles.LinkTraceID, make([]byte, 16))
-	link.Message(otelprofiles.LinkSpanID, make([]byte, 8))
+	none := link([16]byte{}, [8]byte{}) // readers may expect IDs of the right length
 	return &dictionary{
 		mappings: newTable(otelprofiles.DictionaryMapping, nil), locations: newTable(otelprofiles.DictionaryLocation, nil),
-		functions: newTable(otelprofiles.DictionaryFunction, nil), links: newTable(otelprofiles.DictionaryLink, link),
+		functions: newTable(otelprofiles.DictionaryFunction, nil), links: newTable(otelprofiles.DictionaryLink, none),
 		strings: newTable(otelprofiles.DictionaryString, nil), attributes: newTable(otelprofiles.DictionaryAttribute, nil),
 		stacks: newTable(otelprofiles.DictionaryStack, nil),
 	}
@@ -107,6 +105,15 @@ func anyValue(value any) proto.Message {
 		return anyFlag(v)
 	}
 	return anyText(fmt.Sprint(value))
+}
+
+// link returns the index of a link to a span.
+func (d *dictionary) link(trace [16]byte, span [8]byte) int32 { return d.links.id(link(trace, span)) }
+
+func link(trace [16]byte, span [8]byte) (m proto.Message) {
+	m.Message(otelprofiles.LinkTraceID, trace[:])
+	m.Message(otelprofiles.LinkSpanID, span[:])
+	return m
 }
 
 // keyValue appends an attribute of a resource or scope.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/locations"
@@ -27,7 +26,7 @@ type encoder struct {
 	// The rows of the profile's own tables in the dictionary; -1 if not yet known.
 	stacks, mappings, functions []int32
 	locations                   []int32 // by identifier
-	tasks                       map[taskKey][]int32
+	tasks                       map[taskKey]context
 }
 
 // taskKey holds the inputs of a sample's attributes.
@@ -37,10 +36,16 @@ type taskKey struct {
 	end  profile.End
 }
 
+// context is what a sample has except for its stack and values: rows of the dictionary.
+type context struct {
+	attributes []int32
+	link       int32
+}
+
 func newEncoder(p *profile.Profile, o Options) *encoder {
 	unknown := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
 	return &encoder{
-		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey][]int32{},
+		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey]context{},
 		stacks: unknown(len(p.Stacks)), mappings: unknown(len(p.Mappings)), functions: unknown(len(p.Functions)),
 		locations: []int32{0},
 	}
@@ -48,9 +53,9 @@ func newEncoder(p *profile.Profile, o Options) *encoder {
 
 // sample is a sample in terms of the dictionary.
 type sample struct {
-	stack      int32
-	attributes []int32
-	values     []int64
+	stack int32
+	context
+	values []int64
 }
 
 // process is the samples of a process.
@@ -121,8 +126,8 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 // that differ only in data that the format cannot express are added up.
 func (e *encoder) processes() []process {
 	type identity struct {
-		stack      int32
-		attributes string
+		stack, link int32
+		attributes  string
 	}
 	byKey := map[processKey]*process{}
 	known := map[processKey]map[identity]int{} // index of the sample
@@ -132,16 +137,16 @@ func (e *encoder) processes() []process {
 			byKey[of], known[of] = &process{processKey: of}, map[identity]int{}
 		}
 		p := byKey[of]
-		attributes := e.attributes(s)
+		c := e.context(s)
 		var key []byte
-		for _, a := range attributes {
+		for _, a := range c.attributes {
 			key = binary.BigEndian.AppendUint32(key, uint32(a))
 		}
-		id := identity{e.stack(s.Stack), string(key)}
+		id := identity{e.stack(s.Stack), c.link, string(key)}
 		i, ok := known[of][id]
 		if !ok {
 			known[of][id] = len(p.samples)
-			p.samples = append(p.samples, sample{id.stack, attributes, slices.Clone(s.Values)})
+			p.samples = append(p.samples, sample{id.stack, c, slices.Clone(s.Values)})
 			continue
 		}
 		for v, n := range s.Values {
@@ -156,38 +161,40 @@ func (e *encoder) processes() []process {
 	return all
 }
 
-// attributes returns the attributes of a sample.
-func (e *encoder) attributes(s profile.Sample) []int32 {
+// context returns the attributes and the link of a sample.
+func (e *encoder) context(s profile.Sample) context {
 	key := taskKey{s.Task, s.CPU, profile.EndNone}
 	if s.End.Cut() {
 		key.end = s.End
 	}
-	list, ok := e.tasks[key]
+	c, ok := e.tasks[key]
 	if ok {
-		return list
+		return c
 	}
-	d, task := e.dictionary, e.p.Tasks[s.Task]
-	list = append(list, d.attribute(otelprofiles.ThreadName, anyText(task.Comm)))
+	d, task, labels := e.dictionary, e.p.Tasks[s.Task], e.p.LabelsOf(s.Task)
+	add := func(key string, value proto.Message) { c.attributes = append(c.attributes, d.attribute(key, value)) }
+	add(otelprofiles.ThreadName, anyText(task.Comm))
 	if task.TID != 0 {
-		list = append(list, d.attribute(otelprofiles.ThreadID, anyNumber(int64(task.TID))))
+		add(otelprofiles.ThreadID, anyNumber(int64(task.TID)))
 	}
 	if s.CPU >= 0 {
-		list = append(list, d.attribute(otelprofiles.CPU, anyNumber(int64(s.CPU))))
+		add(otelprofiles.CPU, anyNumber(int64(s.CPU)))
 	}
 	if key.end != profile.EndNone {
-		list = append(list, d.attribute(otelprofiles.StackEnd, anyText(key.end.String())))
+		add(otelprofiles.StackEnd, anyText(key.end.String()))
 	}
-	for _, label := range e.p.LabelsOf(s.Task) {
+	trace, span, linked := labels.IDs()
+	if linked {
+		c.link = d.link(trace, span)
+	}
+	for _, label := range labels {
 		name := valid(label.Key)
-		if slices.ContainsFunc(otelprofiles.OwnAttributes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-			name = "label." + name
-		}
-		if name != "" {
-			list = append(list, d.attribute(name, anyText(label.Value)))
+		if name != "" && !(linked && (name == profile.TraceID || name == profile.SpanID)) {
+			add(otelprofiles.LabelAttribute(name), anyText(label.Value))
 		}
 	}
-	e.tasks[key] = list
-	return list
+	e.tasks[key] = c
+	return c
 }
 
 // profile encodes one value of a process's samples.
@@ -201,6 +208,7 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 		var row proto.Message
 		row.Int(otelprofiles.SampleStack, int64(s.stack))
 		proto.Packed(&row, otelprofiles.SampleAttributes, s.attributes)
+		row.Int(otelprofiles.SampleLink, int64(s.link))
 		proto.Packed(&row, otelprofiles.SampleValues, s.values[value:value+1])
 		m.Message(otelprofiles.ProfileSample, row)
 	}

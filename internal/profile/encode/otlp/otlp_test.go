@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/otelprofiles"
 )
@@ -146,6 +148,59 @@ func TestLabels(t *testing.T) {
 	}
 	if !cmp.Equal(got, want) {
 		t.Errorf("attributes (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
+// TestLinks checks that the IDs of a trace and span are a link, and restored from it. Labels that only
+// look like them are attributes.
+func TestLinks(t *testing.T) {
+	const trace, span = "000102030405060708090a0b0c0d0e0f", "f0f1f2f3f4f5f6f7"
+	sets := []profile.Labels{
+		{{Key: "kind", Value: "x"}, {Key: "span_id", Value: span}, {Key: "trace_id", Value: trace}},
+		{{Key: "kind", Value: "x"}},
+		{{Key: "kind", Value: "x"}, {Key: "span_id", Value: span}},
+		{{Key: "span_id", Value: strings.ToUpper(span)}, {Key: "trace_id", Value: trace}},
+		{{Key: "span_id", Value: span}, {Key: "trace_id", Value: strings.Repeat("0", 32)}},
+		{{Key: "span_id", Value: span + "00"}, {Key: "trace_id", Value: trace}},
+		{{Key: "label.thread.id", Value: "y"}, {Key: "thread.id", Value: "x"}},
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for i, set := range sets {
+		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: 7, Comm: "server", Labels: b.Labels(set)}), CPU: -1, Values: []int64{int64(1 + i)}})
+	}
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	data := written(t, p)
+	links, samples := data.Dictionary.LinkTable, data.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples
+	if len(links) != 2 || fmt.Sprintf("%x %x", links[1].TraceId, links[1].SpanId) != trace+" "+span {
+		t.Errorf("got links %v", links)
+	}
+	for i, s := range samples {
+		if want := []int32{1, 0, 0, 0, 0, 0, 0}[i]; s.LinkIndex != want {
+			t.Errorf("sample %d: got link %d, want %d", i, s.LinkIndex, want)
+		}
+		for _, a := range s.AttributeIndices {
+			if key := data.Dictionary.StringTable[data.Dictionary.AttributeTable[a].KeyStrindex]; i == 0 && strings.HasSuffix(key, "_id") {
+				t.Errorf("the link is an attribute, too: %s", key)
+			}
+		}
+	}
+	for name, write := range map[string]func(io.Writer, *profile.Profile, Options) error{"protocol buffers": Write, "JSON": WriteJSON} {
+		var file bytes.Buffer
+		if err := write(&file, p, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := decode.Read(t.Context(), &file, "file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again.Samples) != len(sets) {
+			t.Errorf("%s: got %d samples, want %d", name, len(again.Samples), len(sets))
+		}
+		for _, s := range again.Samples {
+			if want := sets[s.Values[0]-1]; !slices.Equal(again.LabelsOf(s.Task), want) {
+				t.Errorf("%s: got labels %v, want %v", name, again.LabelsOf(s.Task), want)
+			}
+		}
 	}
 }
 

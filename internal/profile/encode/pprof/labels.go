@@ -1,8 +1,6 @@
 package pprof
 
 import (
-	"strings"
-
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
 )
@@ -12,12 +10,6 @@ type labelKey struct {
 	task profile.TaskID
 	cpu  int
 	end  profile.End
-}
-
-// ownLabels are the keys of labels that do not come from programs.
-var ownLabels = map[string]bool{
-	"comm": true, "pid": true, "tid": true, "cpu": true, "stack_end": true, "container": true, "container_id": true,
-	"image": true, "pod": true, "namespace": true, "unit": true,
 }
 
 // labeler encodes labels once for all samples with the same labelKey.
@@ -57,12 +49,8 @@ func (l labeler) of(s profile.Sample) proto.Message {
 		l.text(&made, "stack_end", s.End.String())
 	}
 	for _, label := range l.p.LabelsOf(s.Task) {
-		name := label.Key
-		if ownLabels[name] || strings.HasPrefix(name, "label.") {
-			name = "label." + name
-		}
-		if name != "" && label.Value != "" { // An empty string would mean no label.
-			l.text(&made, name, label.Value)
+		if label.Key != "" && label.Value != "" { // An empty string would mean no label.
+			l.text(&made, profile.PprofLabel(label.Key), label.Value)
 		}
 	}
 	l.seen[key] = made

@@ -1,0 +1,78 @@
+package otelcontext
+
+import (
+	"time"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/process"
+)
+
+const (
+	// retryKeys is the time after which a process is asked again for keys that it lacks.
+	retryKeys = time.Second
+	// Limits on the time for asking processes: maxAsking at a time, and in the long run
+	// 1/askingShare of the elapsed time.
+	maxAsking   = 250 * time.Millisecond
+	askingShare = 8
+	// maxKnown limits the remembered processes.
+	maxKnown = 1 << 12
+)
+
+// Keys finds the keys of the attributes of threads, which refer to them by index. It is not safe
+// for concurrent use.
+type Keys struct {
+	known    map[int]*image
+	patience *safeopen.Patience
+	spent    time.Duration // of the time for asking, as of last
+	last     time.Time
+	ask      func(pid int, k *known, now time.Time) // for tests
+}
+
+// image is the state of a process image.
+type image struct {
+	known
+	epoch uint64
+	next  time.Time // when to ask again
+}
+
+// NewKeys returns a Keys that knows no process yet.
+func NewKeys() *Keys {
+	k := &Keys{known: map[int]*image{}, patience: safeopen.NewPatience()}
+	k.ask = func(pid int, of *known, now time.Time) {
+		memory := process.NewMemory(pid, k.patience)
+		if of.address != 0 {
+			of.update(memory)
+		}
+		if of.address == 0 {
+			of.search(pid, memory, k.patience, now)
+		}
+	}
+	return k
+}
+
+// Of returns the keys of the attributes of threads of process pid, which runs the image with the
+// given epoch. If there are only n or fewer, it reads them again, unless it did so recently. The
+// keys of an image only ever increase.
+func (k *Keys) Of(pid int, epoch uint64, n int) []string {
+	is := k.known[pid]
+	if is == nil || is.epoch != epoch {
+		if len(k.known) >= maxKnown {
+			clear(k.known)
+		}
+		is = &image{epoch: epoch}
+		k.known[pid] = is
+	}
+	if len(is.keys) > n {
+		return is.keys
+	}
+	now := time.Now()
+	k.spent = max(k.spent-now.Sub(k.last)/askingShare, 0)
+	k.last = now
+	if now.Before(is.next) || k.spent >= maxAsking {
+		return is.keys
+	}
+	is.next = now.Add(retryKeys)
+	k.ask(pid, &is.known, now)
+	k.spent += time.Since(now)
+	return is.keys
+}
