@@ -43,6 +43,9 @@ func workload(mode string) {
 	case "allocate":
 		serveAllocations()
 		return
+	case "arguments":
+		goArguments()
+		return
 	case "calls":
 		goCalls()
 		return

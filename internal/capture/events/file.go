@@ -109,14 +109,14 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	if len(found) == 0 {
 		return nil
 	}
-	inGo := (e.Kind == Uretprobe || q.Calls) && IsGo(f)
+	inGo := IsGo(f)
 	if q.Calls && inGo != p.Go && len(p.Points) > 0 {
 		return usage.Errorf("%s: the file is a Go program in some processes of the target, and not in others", e)
 	}
 	if p.Go = q.Calls && inGo; p.Go {
 		return p.goCalls(f, file, found, q)
 	}
-	if inGo {
+	if inGo && e.Kind == Uretprobe {
 		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
 	}
 	for _, fn := range found {
@@ -125,6 +125,11 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 				return usage.Errorf("%s: %v", e, err)
 			}
 		}
+	}
+	if inGo {
+		return p.goEntries(f, file, found, q)
+	}
+	for _, fn := range found {
 		point := Point{Name: fn.name, File: file, Address: fn.offset + e.Offset}
 		if err := p.add(point, q, call{returning: e.Kind == Uretprobe}, IsGlob(e.Name)); err != nil {
 			return err

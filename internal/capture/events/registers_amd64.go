@@ -13,6 +13,10 @@ const (
 
 var argumentRegisters = []uint32{14 * 8, 13 * 8, 12 * 8, 11 * 8, 9 * 8, 8 * 8} // rdi rsi rdx rcx r8 r9
 
+// goRegisters are the registers with integers and pointers among the arguments of Go's functions:
+// https://go.dev/s/regabi. rax rbx rcx rdi rsi r8 r9 r10 r11
+var goRegisters = []uint32{10 * 8, 5 * 8, 11 * 8, 14 * 8, 13 * 8, 9 * 8, 8 * 8, 7 * 8, 6 * 8}
+
 // words are the words of struct pt_regs by the register's 64-bit name without its r.
 var words = map[string]uint32{
 	"15": 0, "14": 1, "13": 2, "12": 3, "bp": 4, "bx": 5, "11": 6, "10": 7, "9": 8, "8": 9,

@@ -12,6 +12,12 @@ const (
 
 var argumentRegisters = []uint32{0, 1 * 8, 2 * 8, 3 * 8, 4 * 8, 5 * 8, 6 * 8, 7 * 8}
 
+// goRegisters are the registers with integers and pointers among the arguments of Go's functions,
+// x0 to x15: https://go.dev/s/regabi.
+var goRegisters = []uint32{
+	0, 1 * 8, 2 * 8, 3 * 8, 4 * 8, 5 * 8, 6 * 8, 7 * 8, 8 * 8, 9 * 8, 10 * 8, 11 * 8, 12 * 8, 13 * 8, 14 * 8, 15 * 8,
+}
+
 // register returns the offset in struct user_pt_regs of a register as the assembler
 // writes it, such as x0, w1 or sp.
 func register(name string) (uint32, bool) {
