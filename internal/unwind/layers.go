@@ -52,19 +52,36 @@ func (c *codeRanges) end(addr uint64) (uint64, bool) {
 // which exceptions use, does the same. If two begin at the same address, the first in the
 // section wins.
 func layer(chunks []*chunk) []span {
+	// Sorting keys without pointers takes a third of the time of sorting spans.
+	type key struct {
+		start     uint64
+		chunk, at uint32
+	}
 	n := 0
 	for _, c := range chunks {
 		n += len(c.spans)
 	}
-	all := make([]span, 0, n)
-	for _, c := range chunks {
-		all = append(all, c.spans...)
-		c.spans = nil
+	keys := make([]key, 0, n)
+	for i, c := range chunks {
+		for j := range c.spans {
+			keys = append(keys, key{c.spans[j].start, uint32(i), uint32(j)})
+		}
 	}
-	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.start, b.start) })
-	all = slices.CompactFunc(all, func(a, b span) bool { return a.start == b.start })
-	for i := range all[:max(len(all)-1, 0)] {
-		all[i].end = min(all[i].end, all[i+1].start)
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.at, b.at))
+	})
+	all := make([]span, 0, n)
+	for _, k := range keys {
+		if last := len(all) - 1; last >= 0 {
+			if all[last].start == k.start {
+				continue
+			}
+			all[last].end = min(all[last].end, k.start)
+		}
+		all = append(all, chunks[k.chunk].spans[k.at])
+	}
+	for _, c := range chunks {
+		c.spans = nil
 	}
 	return all
 }

@@ -40,9 +40,14 @@ type chunk struct {
 type ruleSet struct {
 	index map[Rule]uint32
 	list  []Rule
+	// recent holds numbers of rules that were added lately, which most functions repeat.
+	recent [recentRules]uint32
 	// final holds each rule's number in the table, or 0 if it has none yet.
 	final []uint32
 }
+
+// recentRules is a power of two.
+const recentRules = 64
 
 func newRuleSet() *ruleSet {
 	s := &ruleSet{index: map[Rule]uint32{}}
@@ -53,7 +58,12 @@ func newRuleSet() *ruleSet {
 
 // add returns the number of a rule. Above the limit, new rules become unsupported.
 func (s *ruleSet) add(r Rule) uint32 {
+	recent := &s.recent[uint32(r.CFA/8^r.FP)%recentRules]
+	if i := *recent; int(i) < len(s.list) && s.list[i] == r {
+		return i
+	}
 	if i, ok := s.index[r]; ok {
+		*recent = i
 		return i
 	}
 	if len(s.list) == maxRules {
