@@ -89,9 +89,12 @@ type machine struct {
 	state
 	remembered []state
 	// size is the size of the function in bytes. emit is called with each offset in it
-	// where the state may change, and the rule from there on.
+	// where the state may change, and the rule from there on, which is valid until it returns.
 	size uint64
-	emit func(off uint64, r Rule)
+	emit func(off uint64, r *Rule)
+	// current is the rule of the state. It is converted in place, because a copy right after
+	// its small fields were written would wait for them.
+	current Rule
 }
 
 // run executes the program in r, whose first byte has address base, for the function at
@@ -102,7 +105,7 @@ func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 		op := r.U8()
 		delta, isAdvance := m.advance(op, r, base, start+loc)
 		if !isAdvance && !m.step(op, r) || r.Bad {
-			m.emit(loc, Rule{Kind: KindUnsupported})
+			m.emit(loc, &Rule{Kind: KindUnsupported})
 			return false
 		}
 		if delta == 0 {
@@ -278,40 +281,44 @@ func address(expr []byte) column {
 	return column{how: columnUnknown}
 }
 
-// rule converts the state into a rule.
-func (m *machine) rule() Rule {
-	unsupported := Rule{Kind: KindUnsupported}
-	if m.ra.how == columnUndefined {
-		return Rule{Kind: KindEnd}
+// rule converts the state into a rule, which is valid until the next call.
+func (m *machine) rule() *Rule {
+	r := &m.current
+	*r = Rule{}
+	switch {
+	case m.ra.how == columnUndefined:
+		r.Kind = KindEnd
+	case m.cie.Signal:
+		*r = m.signalRule()
+	case !m.convert(r):
+		*r = Rule{Kind: KindUnsupported}
 	}
-	if m.cie.Signal {
-		return m.signalRule()
-	}
-	if m.sp.how != columnUnspecified && m.sp.how != columnSame {
-		return unsupported // the CFA would not be the caller's stack pointer
-	}
-	r, ok := m.cfaRule()
-	if !ok {
-		return unsupported
-	}
-	r.RASlot, r.RA = m.slot(m.ra)
-	if r.RASlot == SlotUnknown || r.RASlot == SlotSame && !m.arch.link {
-		return unsupported
-	}
-	r.FPSlot, r.FP = m.slot(m.fp)
 	return r
 }
 
-// cfaRule returns a rule with only the CFA.
-func (m *machine) cfaRule() (r Rule, ok bool) {
+// convert fills in r, the zero rule. It reports false if no rule expresses the state.
+func (m *machine) convert(r *Rule) bool {
+	if m.sp.how != columnUnspecified && m.sp.how != columnSame {
+		return false // the CFA would not be the caller's stack pointer
+	}
+	if !m.convertCFA(r) {
+		return false
+	}
+	r.RASlot, r.RA = m.slot(&m.ra)
+	r.FPSlot, r.FP = m.slot(&m.fp)
+	return r.RASlot != SlotUnknown && (r.RASlot != SlotSame || m.arch.link)
+}
+
+// convertCFA fills in the CFA.
+func (m *machine) convertCFA(r *Rule) bool {
 	if m.cfa.off != int64(int32(m.cfa.off)) || m.cfa.add < 0 || m.cfa.add > math.MaxUint8 {
-		return r, false
+		return false
 	}
 	r.CFA = int32(m.cfa.off)
 	reg, deref := m.cfa.reg, m.cfa.base == baseDeref
 	switch {
 	case m.cfa.base == baseNone || reg >= maxRegister:
-		return r, false
+		return false
 	case m.isPLT:
 		r.Kind, r.Arg = KindPLT, m.plt
 	case reg == m.arch.sp && deref:
@@ -319,7 +326,7 @@ func (m *machine) cfaRule() (r Rule, ok bool) {
 	case reg == m.arch.fp && deref:
 		r.Kind, r.Arg = KindDerefFP, uint8(m.cfa.add)
 	case deref:
-		return r, false
+		return false
 	case reg == m.arch.sp:
 		r.Kind, r.Arg = KindSP, m.baseWords()
 	case reg == m.arch.fp:
@@ -327,7 +334,7 @@ func (m *machine) cfaRule() (r Rule, ok bool) {
 	default:
 		r.Kind, r.Arg = KindRegister, uint8(reg)
 	}
-	return r, true
+	return true
 }
 
 // baseWords returns how many words below the CFA the base register is saved.
@@ -343,7 +350,7 @@ func (m *machine) baseWords() uint8 {
 }
 
 // slot converts a column into a slot and its offset.
-func (m *machine) slot(c column) (Slot, int32) {
+func (m *machine) slot(c *column) (Slot, int32) {
 	if c.off == int64(int32(c.off)) {
 		off := int32(c.off)
 		switch {

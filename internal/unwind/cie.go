@@ -17,7 +17,7 @@ func readCIE(s *callframe.Section, a *arch, off uint64) *cie {
 	if c.Err != nil {
 		return c
 	}
-	m := machine{arch: a, cie: c, size: 1, emit: func(uint64, Rule) {}}
+	m := machine{arch: a, cie: c, size: 1, emit: func(uint64, *Rule) {}}
 	if !m.run(&dwarfdata.Reader{Data: c.Program.Data}, c.Program.Addr, 0) {
 		c.Err = s.Errorf(off, "CIE with a damaged program")
 		return c

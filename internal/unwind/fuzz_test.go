@@ -104,14 +104,14 @@ func FuzzProgram(f *testing.F) {
 			arch = arm64
 		}
 		c := &cie{CIE: &callframe.CIE{CodeAlign: 4, DataAlign: -8, RA: arch.ra, AddrSize: 8, Signal: flags&2 != 0}}
-		m := machine{arch: arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
+		m := machine{arch: arch, cie: c, size: 1, emit: func(uint64, *Rule) {}}
 		if !m.run(&dwarfdata.Reader{Data: initial}, 0, 0) {
 			return
 		}
 		c.initial = m.state
 		last, n := uint64(0), 0
 		m.size = 1 << 16
-		m.emit = func(off uint64, r Rule) {
+		m.emit = func(off uint64, r *Rule) {
 			if off < last || off >= m.size {
 				t.Fatalf("got a row at %#x after one at %#x", off, last)
 			}

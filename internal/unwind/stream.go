@@ -201,10 +201,10 @@ func (w *worker) fde(e *callframe.Entry) {
 }
 
 // row adds a row of the current function, unless it repeats the last one.
-func (w *worker) row(off uint64, r Rule) {
-	if w.hasRow && w.lastRow == r || off > 1<<32-1 {
+func (w *worker) row(off uint64, r *Rule) {
+	if w.hasRow && w.lastRow == *r || off > 1<<32-1 {
 		return
 	}
-	w.hasRow, w.lastRow = true, r
-	w.rows = append(w.rows, localRow{uint32(off), w.rules.add(r)})
+	w.hasRow, w.lastRow = true, *r
+	w.rows = append(w.rows, localRow{uint32(off), w.rules.add(*r)})
 }
