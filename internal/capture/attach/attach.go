@@ -22,7 +22,7 @@ import (
 
 // links are a program's attachments.
 type links struct {
-	// multi are links to many places, single perf events for one.
+	// multi are links to many functions of the kernel, single all others.
 	multi  []link.Link
 	single []io.Closer
 }
@@ -105,21 +105,16 @@ func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) 
 	}
 	pids := uprobe.Processes(t)
 	for i, f := range p.Files {
-		// The kernel follows this link to the open file, whatever happens to its path.
 		file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd()))
 		if err != nil {
 			return l, fmt.Errorf("attach %s: %w", p.Event, err)
 		}
-		if attachType(p) == ebpf.AttachTraceUprobeMulti && len(pids) > 0 && pids[0] != 0 && !uprobe.FiltersProcesses(file, program, p.Points[0].Address) {
+		multi := attachType(p) == ebpf.AttachTraceUprobeMulti
+		if multi && len(pids) > 0 && pids[0] != 0 && !uprobe.FiltersProcesses(file, program, p.Points[0].Address) {
 			pids = []int{0}
 		}
 		for _, pid := range pids {
-			if attachType(p) == ebpf.AttachTraceUprobeMulti {
-				err = l.uprobeMulti(p, i, file, pid, program)
-			} else {
-				err = l.uprobes(p, i, file, pid, program)
-			}
-			if err != nil {
+			if err := l.uprobes(p, i, pid, multi, program); err != nil {
 				return l, err
 			}
 		}
@@ -198,50 +193,36 @@ func (l *links) kprobes(p *events.Probe, program *ebpf.Program) error {
 	return nil
 }
 
-func (l *links) uprobeMulti(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
-	o := &link.UprobeMultiOptions{PID: uint32(pid)}
+// uprobes attaches program to the points of a file in a process: to all at once, or to each.
+func (l *links) uprobes(p *events.Probe, file, pid int, multi bool, program *ebpf.Program) error {
+	each := uprobe.Options{PID: pid, Returns: p.Returning(), Multi: multi}
+	all := each
 	semaphores := false
 	for i, point := range p.Points {
 		if point.File != file {
 			continue
 		}
-		o.Addresses = append(o.Addresses, point.Address)
-		o.RefCtrOffsets = append(o.RefCtrOffsets, point.Semaphore)
-		o.Cookies = append(o.Cookies, p.Cookie(i))
+		all.Offsets = append(all.Offsets, point.Address)
+		all.Semaphores = append(all.Semaphores, point.Semaphore)
+		all.Cookies = append(all.Cookies, p.Cookie(i))
 		semaphores = semaphores || point.Semaphore != 0
 	}
-	if len(o.Addresses) == 0 {
-		return nil
-	}
 	if !semaphores {
-		o.RefCtrOffsets = nil
+		all.Semaphores = nil
 	}
-	attach := executable.UprobeMulti
-	if p.Returning() {
-		attach = executable.UretprobeMulti
+	part := len(all.Offsets)
+	if !multi {
+		part = 1
 	}
-	attached, err := attach(nil, program, o)
-	if err != nil {
-		return fmt.Errorf("attach %s: %w", p.Event, err)
-	}
-	l.multi = append(l.multi, attached)
-	return nil
-}
-
-func (l *links) uprobes(p *events.Probe, file int, executable *link.Executable, pid int, program *ebpf.Program) error {
-	attach := executable.Uprobe
-	if p.Returning() {
-		attach = executable.Uretprobe
-	}
-	for i, point := range p.Points {
-		if point.File != file {
-			continue
+	for i := 0; i < len(all.Offsets); i += part {
+		o := each
+		o.Offsets, o.Cookies = all.Offsets[i:i+part], all.Cookies[i:i+part]
+		if semaphores {
+			o.Semaphores = all.Semaphores[i : i+part]
 		}
-		attached, err := attach(point.Name, program, &link.UprobeOptions{
-			Address: point.Address, PID: pid, RefCtrOffset: point.Semaphore, Cookie: p.Cookie(i),
-		})
+		attached, err := uprobe.Attach(p.Files[file].OS(), program, o)
 		if err != nil {
-			return fmt.Errorf("attach %s: %w", point.Name, err)
+			return fmt.Errorf("attach %s: %w", p.Event, err)
 		}
 		l.single = append(l.single, attached)
 	}

@@ -13,7 +13,7 @@
 // instruction, for which [cfg] vouches. Before a function gets its first probe, its code
 // in memory is compared with the file, so that code that was changed at run time is not
 // touched; the jumps themselves are compared again before each window. Closing the link
-// removes the probes, and so does the kernel when fulgur is killed, at any time. There are
+// removes the probes, and so does a helper process if fulgur is killed, at any time. There are
 // no windows while a process is traced, because its debugger may write breakpoints, too; if
 // one comes during a window, the probes stay until it leaves. Ctrl-Z stops fulgur between
 // windows. The kernel handles fork, exec, exit and the unloading of a library.
@@ -50,6 +50,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/symbols/instruction"
 )
 
@@ -278,9 +279,14 @@ func (c *Counter) Stats() (Stats, error) {
 }
 
 // run opens windows until the counter stops.
-func (c *Counter) run() error {
-	runtime.LockOSThread() // for urgently; the thread ends with this goroutine if it cannot return to normal
+func (c *Counter) run() (err error) {
+	runtime.LockOSThread() // for Urgently; the thread ends with this goroutine if it cannot return to normal
 	defer signal.Stop(c.suspend)
+	release, err := uprobe.Keep()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	begin := time.Now()
 	for {
 		wait := idleWait

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
@@ -102,7 +101,7 @@ func (c *Counter) allowed(index uint32) bool {
 
 // window counts a group of jumps for a moment.
 func (c *Counter) window(group []uint32) error {
-	o := link.UprobeMultiOptions{}
+	o := uprobe.Options{Multi: true, Urgent: true}
 	before := make([]bpf.JumpJumpCount, len(group))
 	c.mu.Lock()
 	for i, index := range group {
@@ -120,26 +119,26 @@ func (c *Counter) window(group []uint32) error {
 				return fmt.Errorf("describe a jump to the kernel side: %w", err)
 			}
 		}
-		o.Addresses, o.Cookies = append(o.Addresses, offset), append(o.Cookies, cookie)
+		o.Offsets, o.Cookies = append(o.Offsets, offset), append(o.Cookies, cookie)
 		before[i].Hits, before[i].Taken = c.source.count(index)
 	}
 	c.mu.Unlock()
 	if c.pids == nil {
 		c.pids = uprobe.Processes(c.o.Target)
-		if c.pids[0] != 0 && (len(c.pids) > 1 || !uprobe.FiltersProcesses(c.file, c.source.objects.JumpHit, o.Addresses[0])) {
+		if c.pids[0] != 0 && (len(c.pids) > 1 || !uprobe.FiltersProcesses(c.file, c.source.objects.JumpHit, o.Offsets[0])) {
 			c.pids = []int{0} // the kernel side selects
 		}
 	}
-	o.PID = uint32(c.pids[0])
+	o.PID = c.pids[0]
 
 	begin := time.Now()
 	if err := errors.Join(c.source.objects.LongestStall.Set(uint64(0)), c.source.objects.Disturbed.Set(true)); err != nil {
 		return err
 	}
 	var open time.Duration
-	var held link.Link
-	err := urgently(func() error {
-		attached, err := c.file.UprobeMulti(nil, c.source.objects.JumpHit, &o)
+	var held *uprobe.Link
+	err := uprobe.Urgently(func() error {
+		attached, err := uprobe.Attach(c.o.File, c.source.objects.JumpHit, o)
 		if err != nil {
 			return err
 		}
@@ -175,7 +174,7 @@ func (c *Counter) window(group []uint32) error {
 // hold closes a window during which a process began to be traced, once none is traced any
 // more. Its debugger may have taken a probe for the program's code, and restores it when it
 // leaves. As long as the kernel knows the probe, that does no harm.
-func (c *Counter) hold(attached link.Link) error {
+func (c *Counter) hold(attached *uprobe.Link) error {
 	c.mu.Lock()
 	c.stats.Held++
 	c.mu.Unlock()

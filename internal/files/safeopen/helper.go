@@ -5,30 +5,25 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
-	"os/signal"
 	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/helper"
 )
 
 // A thread that waits for FUSE cannot be killed once the daemon has read its request, and
 // until it returns its process cannot end: neither by exit(2) nor by SIGKILL. So this
 // process never accesses a FUSE file system or an unknown one. A helper process does so
-// instead and may stay behind. The helper is this program started under the name
-// helperName, and reads requests from its socket.
+// instead and may stay behind.
 //
 // Each request carries at most one O_PATH descriptor, and is answered before the next one
 // is sent. A user may run the helper too: it has only the user's privileges.
 
-// helperName is the helper's name (argv[0]), and helperSocket its socket.
-const (
-	helperName   = "fulgur-files"
-	helperSocket = 3
-)
+// helperName is the helper's name.
+const helperName = "fulgur-files"
 
 // operation is the operation of a request on its descriptor.
 type operation uint32
@@ -58,28 +53,16 @@ type reply struct {
 // maxReply bounds a reply of the helper, in bytes.
 const maxReply = 16 << 20
 
-func init() {
-	if len(os.Args) > 0 && os.Args[0] == helperName {
-		_ = serve() // the socket is closed, or not ours
-		os.Exit(0)
-	}
-}
+func init() { helper.Serve(helperName, serve) }
 
 // serve is the helper's main loop.
-func serve() error {
-	// Ctrl-C on the terminal is meant for the parent process.
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+func serve(conn *net.UnixConn) error {
 	if err := capability.Drop(); err != nil {
 		return err
 	}
-	conn, err := socket(os.NewFile(helperSocket, helperName))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	for {
 		var r request
-		fd, err := receive(conn, &r)
+		fds, err := helper.Receive(conn, &r)
 		if err != nil {
 			return err
 		}
@@ -87,24 +70,31 @@ func serve() error {
 		if _, err := io.ReadFull(conn, name); err != nil {
 			return err
 		}
-		body, found, err := r.do(fd, string(name))
+		body, found, err := r.do(first(fds), string(name))
 		var errno unix.Errno
 		switch {
 		case err == nil:
 		case !errors.As(err, &errno):
 			errno = unix.EIO
 		}
-		answer := reply{Errno: uint32(errno), Size: uint32(len(body))}
-		err = send(conn, answer, body, found)
-		for _, used := range []int{fd, found} {
-			if used >= 0 {
-				_ = unix.Close(used) // O_PATH
-			}
+		var answers []int
+		if found >= 0 {
+			answers = append(answers, found)
 		}
+		err = helper.Send(conn, reply{Errno: uint32(errno), Size: uint32(len(body))}, body, answers...)
+		helper.Close(append(fds, answers...))
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// first returns the first of the descriptors received, or -1.
+func first(fds []int) int {
+	if len(fds) == 0 {
+		return -1
+	}
+	return fds[0]
 }
 
 // do carries out the request on fd. It returns the data read, or a descriptor.
@@ -143,58 +133,6 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 		err = nil // a short read
 	}
 	return body[:n], -1, err
-}
-
-// socket returns the connection of the socket file, and closes file.
-func socket(file *os.File) (*net.UnixConn, error) {
-	conn, err := net.FileConn(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(unix.ENOTSOCK, conn.Close())
-	}
-	return unixConn, nil
-}
-
-// send sends a header, its body, and a descriptor unless fd is negative.
-func send[T any](conn *net.UnixConn, header T, body []byte, fd int) error {
-	b, err := binary.Append(nil, binary.NativeEndian, header)
-	if err != nil {
-		return err
-	}
-	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
-	}
-	if n, _, err := conn.WriteMsgUnix(b, rights, nil); err != nil || n < len(b) {
-		return errors.Join(err, io.ErrShortWrite)
-	}
-	_, err = conn.Write(body)
-	return err
-}
-
-// receive receives a header, and a descriptor or -1.
-func receive[T any](conn *net.UnixConn, header *T) (fd int, err error) {
-	b, rights := make([]byte, binary.Size(header)), make([]byte, unix.CmsgSpace(4))
-	n, size, _, _, err := conn.ReadMsgUnix(b, rights)
-	if err != nil {
-		return -1, err
-	}
-	fd = -1
-	if messages, err := unix.ParseSocketControlMessage(rights[:size]); err == nil && len(messages) > 0 {
-		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) > 0 {
-			fd = fds[0]
-		}
-	}
-	if _, err = io.ReadFull(conn, b[n:]); err == nil {
-		_, err = binary.Decode(b, binary.NativeEndian, header)
-	}
-	if err != nil && fd >= 0 {
-		_ = unix.Close(fd)
-	}
-	return fd, err
 }
 
 // names splits the reply to opNames.

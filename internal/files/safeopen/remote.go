@@ -1,16 +1,14 @@
 package safeopen
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/helper"
 )
 
 // helpers is the pool of helper processes. One is enough as long as file systems respond;
@@ -32,18 +30,25 @@ var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are
 // remotely sends r with fd and name to a helper and waits for the reply. The error is an
 // errno, or reports that there is no helper.
 func remotely(r request, fd int, name string) (body []byte, found int, err error) {
-	conn, err := helper()
+	conn, err := idleHelper()
 	if err != nil {
 		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
 	}
 	r.Size = uint32(len(name))
 	var answered reply
-	err = send(conn, r, []byte(name), fd)
-	if err == nil {
-		err = awaitReply(conn)
+	var given []int
+	if fd >= 0 {
+		given = append(given, fd)
 	}
+	err = helper.Send(conn, r, []byte(name), given...)
 	if err == nil {
-		found, err = receive(conn, &answered)
+		err = helper.Await(conn) // so that [blocked] notices it
+	}
+	found = -1
+	if err == nil {
+		var fds []int
+		fds, err = helper.Receive(conn, &answered)
+		found = first(fds)
 	}
 	if err == nil && answered.Size > maxReply {
 		err = io.ErrUnexpectedEOF
@@ -62,24 +67,9 @@ func remotely(r request, fd int, name string) (body []byte, found int, err error
 	return body, found, nil
 }
 
-// awaitReply waits in a system call, so that [blocked] notices it.
-func awaitReply(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if e := raw.Control(func(fd uintptr) {
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		}
-	}); e != nil {
-		return e
-	}
-	return err
-}
-
-// helper returns the connection to an idle helper.
-func helper() (*net.UnixConn, error) {
+// idleHelper returns the connection to a helper that does nothing. It ends when the connection is
+// closed or, if it blocks on a file system, when that responds.
+func idleHelper() (*net.UnixConn, error) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
 	if n := len(helpers.idle); n > 0 {
@@ -90,7 +80,7 @@ func helper() (*net.UnixConn, error) {
 	if helpers.all >= maxHelpers {
 		return nil, errHelpers
 	}
-	conn, err := startHelper()
+	conn, err := helper.Start(helperName)
 	if err == nil {
 		helpers.all++
 	}
@@ -107,30 +97,4 @@ func dismiss(conn *net.UnixConn, works bool) {
 	}
 	helpers.all--
 	_ = conn.Close() // this ends the helper
-}
-
-// startHelper starts a helper. It ends when its connection is closed or, if it blocks on
-// a file system, when that responds.
-func startHelper() (*net.UnixConn, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), helperName)
-	conn, err := socket(os.NewFile(uintptr(pair[0]), helperName))
-	if err != nil {
-		return nil, errors.Join(err, theirs.Close())
-	}
-	cmd := exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{helperName}, Dir: "/",
-		ExtraFiles: []*os.File{theirs}, // the first is helperSocket
-		// No terminal session waits for it.
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	err = cmd.Start()
-	if err := errors.Join(err, theirs.Close()); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	go func() { _ = cmd.Wait() }() // its exit status does not matter
-	return conn, nil
 }

@@ -1,4 +1,4 @@
-package jumps
+package uprobe
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestUrgently(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("failed")
-	err := urgently(func() error {
+	err := Urgently(func() error {
 		if a, err := unix.SchedGetAttr(0, 0); err != nil || a.Policy != unix.SCHED_FIFO {
 			testenv.Unsupported(t, "SCHED_FIFO is refused: %+v, %v", a, err)
 		}

@@ -1,4 +1,4 @@
-package jumps
+package uprobe
 
 import (
 	"errors"
@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// urgently calls f under the real-time policy SCHED_FIFO, so that other threads do not
+// Urgently calls f under the real-time policy SCHED_FIFO, so that other threads do not
 // interrupt it while it holds the lock of the target's address space. The calling
 // goroutine must be locked to its thread. Without the privilege f runs as usual.
-func urgently(f func() error) error {
+func Urgently(f func() error) error {
 	const thread = 0 // the calling one
 	before, err := unix.SchedGetAttr(thread, 0)
 	if err != nil {

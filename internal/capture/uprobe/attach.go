@@ -1,0 +1,169 @@
+package uprobe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/helper"
+)
+
+// Options describe where to attach a program.
+type Options struct {
+	// Offsets are the file offsets of instructions. Semaphores are the file offsets of their
+	// reference counters, or nil; Cookies are what the program reads, or nil.
+	Offsets, Semaphores, Cookies []uint64
+	// PID is the process to attach in, 0 for all.
+	PID int
+	// Returns attaches to the returns of functions instead of the instructions.
+	Returns bool
+	// Multi uses one uprobe_multi link, for a program of that type. Otherwise there is one
+	// perf event, for one offset.
+	Multi bool
+	// Urgent prevents other threads from interrupting the attaching and detaching, since
+	// they hold the lock of the target's address space.
+	Urgent bool
+}
+
+// Link is an attached program.
+type Link struct {
+	process *process
+	id      uint32
+}
+
+// Attach attaches a program to instructions of an executable file. Errors contain the errno of
+// the kernel, ESRCH if the process has exited. A helper process owns the link, since a thread
+// with a pending SIGKILL cannot remove breakpoints: the kernel would leave them in the target's
+// code if this process were killed at the wrong moment. The helper is not killed with it.
+func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
+	p, err := acquire()
+	if err != nil {
+		return nil, err
+	}
+	r := request{Op: opAttach, PID: uint32(o.PID), Offsets: uint32(len(o.Offsets)), Semaphores: uint32(len(o.Semaphores)), Cookies: uint32(len(o.Cookies))}
+	for flag, set := range map[uint32]bool{flagReturns: o.Returns, flagMulti: o.Multi, flagUrgent: o.Urgent} {
+		if set {
+			r.Flags |= flag
+		}
+	}
+	var body []byte
+	for _, list := range [][]uint64{o.Offsets, o.Semaphores, o.Cookies} {
+		for _, n := range list {
+			body = binary.NativeEndian.AppendUint64(body, n)
+		}
+	}
+	id, err := p.ask(r, body, program.FD(), int(file.Fd()))
+	if err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	return &Link{p, id}, nil
+}
+
+// Close detaches the program. When it returns, the breakpoints are gone.
+func (l *Link) Close() error {
+	_, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
+	return errors.Join(err, l.process.release())
+}
+
+// Keep keeps the helper process until release is called, between one [Attach] and the next.
+func Keep() (release func() error, err error) {
+	p, err := acquire()
+	if err != nil {
+		return nil, err
+	}
+	return p.release, nil
+}
+
+// shared is the helper process in use. It ends when it has no more users.
+var shared struct {
+	mu      sync.Mutex
+	process *process
+}
+
+// process is a helper process.
+type process struct {
+	mu    sync.Mutex // one request at a time
+	conn  *net.UnixConn
+	users int // of shared.mu
+}
+
+// acquire returns the helper process, which it starts if necessary.
+func acquire() (*process, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.process == nil {
+		conn, err := helper.Start(helperName)
+		if err != nil {
+			return nil, fmt.Errorf("start a process to attach uprobes: %w", err)
+		}
+		shared.process = &process{conn: conn}
+	}
+	shared.process.users++
+	return shared.process, nil
+}
+
+// release ends the process after its last user.
+func (p *process) release() error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if p.users--; p.users > 0 {
+		return nil
+	}
+	if shared.process == p {
+		shared.process = nil
+	}
+	return p.conn.Close()
+}
+
+// ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
+// thread later.
+func (p *process) ask(r request, body []byte, fds ...int) (id uint32, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var a answer
+	err = helper.Send(p.conn, r, body, fds...)
+	if err == nil {
+		err = helper.Await(p.conn)
+	}
+	if err == nil {
+		_, err = helper.Receive(p.conn, &a)
+	}
+	text := make([]byte, min(a.Size, maxText))
+	if err == nil {
+		_, err = io.ReadFull(p.conn, text)
+	}
+	if err != nil {
+		shared.mu.Lock()
+		if shared.process == p {
+			shared.process = nil // the next user starts another one
+		}
+		shared.mu.Unlock()
+		return 0, fmt.Errorf("the process that attaches uprobes has ended: %w", err)
+	}
+	if len(text) > 0 {
+		return 0, &remoteError{string(text), unix.Errno(a.Errno)}
+	}
+	return a.ID, nil
+}
+
+// remoteError is an error of the helper process.
+type remoteError struct {
+	text  string
+	errno unix.Errno // 0 if it is another error
+}
+
+func (e *remoteError) Error() string { return e.text }
+
+func (e *remoteError) Unwrap() error {
+	if e.errno == 0 {
+		return nil
+	}
+	return e.errno
+}

@@ -1,0 +1,199 @@
+package uprobe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/helper"
+)
+
+// helperName is the name of the helper process.
+const helperName = "fulgur-uprobes"
+
+// operation is what the helper process shall do.
+type operation uint32
+
+const (
+	opAttach operation = iota // with the descriptors of a program and a file
+	opDetach
+)
+
+const (
+	flagReturns = 1 << iota
+	flagMulti
+	flagUrgent
+)
+
+// request is followed by the offsets, semaphores and cookies; see [Options].
+type request struct {
+	Op                           operation
+	ID                           uint32 // of the link to detach
+	Flags                        uint32
+	PID                          uint32
+	Offsets, Semaphores, Cookies uint32
+}
+
+// answer is followed by the text of the error, if any.
+type answer struct {
+	ID    uint32 // of the new link
+	Errno uint32 // 0 if the error is none of the kernel
+	Size  uint32
+}
+
+const (
+	maxOffsets = 1 << 20 // MAX_UPROBE_MULTI_CNT of kernel/trace/bpf_trace.c
+	maxText    = 4096
+)
+
+func init() {
+	helper.Serve(helperName, func(conn *net.UnixConn) error {
+		runtime.LockOSThread() // for Urgently
+		if err := capability.Withhold(); err != nil {
+			return err
+		}
+		s := server{conn: conn, links: map[uint32]io.Closer{}}
+		err := s.serve(false)
+		for _, l := range s.links { // its user was killed
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	})
+}
+
+// server is the main loop of the helper process.
+type server struct {
+	conn  *net.UnixConn
+	links map[uint32]io.Closer
+	last  uint32
+}
+
+// serve carries out requests. All of them are urgent after the first urgent one: while a window is
+// open, the target is slow.
+func (s *server) serve(urgent bool) error {
+	for {
+		if err := helper.Await(s.conn); err != nil {
+			return err
+		}
+		var r request
+		fds, err := helper.Receive(s.conn, &r)
+		if err != nil {
+			return err
+		}
+		if r.Flags&flagUrgent != 0 && !urgent {
+			return Urgently(func() error {
+				if err := s.answer(r, fds); err != nil {
+					return err
+				}
+				return s.serve(true)
+			})
+		}
+		if err := s.answer(r, fds); err != nil {
+			return err
+		}
+	}
+}
+
+// answer carries out a request.
+func (s *server) answer(r request, fds []int) error {
+	lists, err := s.lists(r)
+	if err != nil {
+		helper.Close(fds)
+		return err
+	}
+	var a answer
+	if r.Op == opDetach {
+		if l := s.links[r.ID]; l != nil {
+			delete(s.links, r.ID)
+			err = l.Close()
+		}
+	} else {
+		var l io.Closer
+		if l, err = attach(r, lists, fds); err == nil {
+			s.last++
+			s.links[s.last], a.ID = l, s.last
+		}
+	}
+	helper.Close(fds)
+	var text string
+	var errno unix.Errno
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist): // the library's error for ESRCH
+		errno, text = unix.ESRCH, unix.ESRCH.Error()
+	default:
+		text = err.Error()[:min(len(err.Error()), maxText)]
+		errors.As(err, &errno)
+	}
+	a.Errno, a.Size = uint32(errno), uint32(len(text))
+	return helper.Send(s.conn, a, []byte(text))
+}
+
+// lists reads the numbers that follow a request.
+func (s *server) lists(r request) (lists [3][]uint64, err error) {
+	for i, n := range []uint32{r.Offsets, r.Semaphores, r.Cookies} {
+		if n == 0 {
+			continue
+		}
+		if n > maxOffsets {
+			return lists, fmt.Errorf("%d offsets", n)
+		}
+		lists[i] = make([]uint64, n)
+		if err := binary.Read(s.conn, binary.NativeEndian, lists[i]); err != nil {
+			return lists, err
+		}
+	}
+	return lists, nil
+}
+
+// attach attaches a program, whose descriptor is the first, to places in a file, whose
+// descriptor is the second.
+func attach(r request, lists [3][]uint64, fds []int) (io.Closer, error) {
+	if len(fds) != 2 || len(lists[0]) == 0 {
+		return nil, errors.New("no program, file or offset")
+	}
+	own, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	program, err := ebpf.NewProgramFromFD(own)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	// The kernel follows this link to the open file, whatever happens to its path.
+	file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", fds[1]))
+	if err != nil {
+		return nil, err
+	}
+	returns := r.Flags&flagReturns != 0
+	if r.Flags&flagMulti != 0 {
+		multi := file.UprobeMulti
+		if returns {
+			multi = file.UretprobeMulti
+		}
+		return multi(nil, program, &link.UprobeMultiOptions{Addresses: lists[0], RefCtrOffsets: lists[1], Cookies: lists[2], PID: r.PID})
+	}
+	one := link.UprobeOptions{Address: lists[0][0], PID: int(r.PID)}
+	if len(lists[1]) > 0 {
+		one.RefCtrOffset = lists[1][0]
+	}
+	if len(lists[2]) > 0 {
+		one.Cookie = lists[2][0]
+	}
+	single := file.Uprobe
+	if returns {
+		single = file.Uretprobe
+	}
+	return single("probe", program, &one)
+}
