@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -406,6 +407,54 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 		t.Fatalf("the helper has not begun: %v", err)
 	}
 	return helper
+}
+
+// If the process that attaches probes is killed, the counting ends with an error.
+func TestKillHelper(t *testing.T) {
+	needsUprobeMulti(t)
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, p.path, "threads")
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	windows(t, c, 1)
+	all, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	for _, path := range all {
+		children, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has exited
+		}
+		for _, field := range strings.Fields(string(children)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), "fulgur-uprobes") {
+				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				killed++
+			}
+		}
+	}
+	if killed != 1 {
+		t.Fatalf("got %d helper processes, want 1", killed)
+	}
+	for c.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := c.Stop(); err == nil || !strings.Contains(err.Error(), "the process that attaches uprobes has ended") {
+		t.Errorf("got %v, want an error about the helper process", err)
+	}
 }
 
 // There are no windows while a process is traced.
