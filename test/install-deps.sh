@@ -69,6 +69,9 @@ test      mandoc                          mandoc
 test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
+test      /usr/lib/x86_64-linux-gnu/libjemalloc.so.2  libjemalloc2
+test      /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4  libtcmalloc-minimal4
+test      /usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0  libmimalloc2.0
 bench     fio                             fio
 bench     tclsh                           tcl
 bench     dpkg-source                     dpkg-dev
