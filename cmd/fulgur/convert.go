@@ -15,6 +15,7 @@ type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
 	Value      string  `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
+	By         *groups `placeholder:"KIND" group:"output" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of folded stacks and flame graphs. none removes the groups."`
 	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
@@ -120,6 +121,7 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Output:       c.Output,
 		Value:        c.Value,
 		Unit:         c.Unit,
+		By:           c.By.offline(),
 		Annotate:     c.Annotate,
 		Inverted:     c.Inverted,
 		Width:        int(orZero(c.Width)),

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
+	"fulgur/internal/session/offline"
 )
 
 // targetFlags select what to measure, in the commands that write profiles.
@@ -70,6 +71,14 @@ func (g *groups) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q: choose container, pod, unit or label=KEY", text)
 	}
 	return nil
+}
+
+// offline translates the flag for stored profiles, nil for none.
+func (g *groups) offline() *offline.Groups {
+	if g == nil {
+		return nil
+	}
+	return &offline.Groups{By: g.kind, Label: g.label}
 }
 
 // outputFlags select the output.

@@ -28,8 +28,9 @@ type topCommand struct {
 	Last     seconds `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
 
-	Rows  count `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
-	Quiet bool  `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
+	By    groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
+	Rows  count  `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
+	Quiet bool   `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
 }
 
 // topFrequency is odd, to avoid lockstep with timers.
@@ -42,7 +43,7 @@ the most samples in the last seconds. If standard input or output is not a termi
 prints the hottest functions of each interval as text.
 
 Keys: up and down select; Enter opens a function's stacks, a stack or a process; Escape
-goes back; s and t show functions by self or total samples, p processes, f a flame graph
+goes back; s and t show functions by self or total samples, p processes or groups, f a flame graph
 with the keys of the page; / filters; space freezes the display; ? lists the keys; q quits.
 
 Examples:
@@ -52,6 +53,9 @@ Examples:
 
     # one process, twice a second
     sudo fulgur top -p 1234 --interval 0.5
+
+    # by container
+    sudo fulgur top --by container
 
     # the hottest 5 functions of each minute, to a file
     sudo fulgur top --interval 1m --rows 5 > log
@@ -84,7 +88,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	case c.Last < c.Interval:
 		return session.ProfileOptions{}, errors.New("--last is shorter than --interval")
 	}
-	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, outputFlags: outputFlags{Quiet: c.Quiet}})
+	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, outputFlags: outputFlags{By: c.By, Quiet: c.Quiet}})
 	common.Target.CPUs = c.CPU
 	rate := cmp.Or(c.rate(c.Frequency), topFrequency)
 	common.Every = time.Duration(c.Interval)

@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,34 +49,10 @@ func (r *run) summary(w Window) (string, error) {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString(labelHint(p))
+	if hint := describe.LabelHint(p); hint != "" {
+		fmt.Fprintf(&b, "  %s\n", hint)
+	}
 	return b.String(), nil
-}
-
-// shownKeys limits the keys of labels in a hint.
-const shownKeys = 8
-
-// labelHint lists the keys of labels if p is grouped by a label that no sample has. Otherwise it
-// is empty.
-func labelHint(p *profile.Profile) string {
-	if p.Meta.Grouping != profile.GroupLabel || len(p.Samples) == 0 {
-		return ""
-	}
-	keys := map[string]bool{}
-	for _, s := range p.Samples {
-		for _, l := range p.LabelsOf(s.Task) {
-			keys[l.Key] = true
-		}
-	}
-	hint := "  no sample has the label " + plain.Terminal(p.Meta.GroupLabel)
-	switch seen := slices.Sorted(maps.Keys(keys)); {
-	case keys[p.Meta.GroupLabel]:
-		return ""
-	case len(seen) == 0:
-		return hint + ", or any other\n"
-	default:
-		return hint + "; some have " + plain.Terminal(strings.Join(seen[:min(len(seen), shownKeys)], ", ")) + "\n"
-	}
 }
 
 // noun returns the noun for the samples of the run.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -106,6 +107,59 @@ func TestSingleLabel(t *testing.T) {
 		if hint == "" {
 			compareShares(t, kindShares(t, file), ownShares(t, r.stdout))
 		}
+	}
+}
+
+// Labels survive conversions between formats that have them, and group the samples of stored
+// profiles.
+func TestConvertLabels(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	first, second, third := filepath.Join(dir, "a.pb.gz"), filepath.Join(dir, "b.otlp"), filepath.Join(dir, "c.pb.gz")
+	r := fulgur(t, "profile", "-F", "997", "-o", first, "--", buildLabels(t), "3")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	for _, files := range [][2]string{{first, second}, {second, third}} {
+		if c := fulgur(t, "convert", "-o", files[1], files[0]); c.code != 0 {
+			t.Fatalf("exit code %d: %s", c.code, c.stderr)
+		}
+	}
+	var before map[string]float64
+	for _, file := range []string{first, second, third} {
+		grouped := filepath.Join(dir, "grouped.folded")
+		if c := fulgur(t, "convert", "--by", "label=kind", "-o", grouped, file); c.code != 0 || c.stderr != "" {
+			t.Fatalf("%s: exit code %d: %s", file, c.code, c.stderr)
+		}
+		got := kindShares(t, grouped)
+		if before == nil {
+			before = got
+			compareShares(t, got, ownShares(t, r.stdout))
+		}
+		if !maps.Equal(got, before) {
+			t.Errorf("%s: got shares %v, want %v", file, got, before)
+		}
+	}
+	c := fulgur(t, "convert", "--by", "label=kin", "-o", filepath.Join(dir, "none.folded"), first)
+	if hint := "no sample has the label kin; some have kind, turn, worker"; c.code != 0 || !strings.Contains(c.stderr, hint) {
+		t.Errorf("exit code %d, got %q, want the hint %q", c.code, c.stderr, hint)
+	}
+}
+
+// fulgur top shows groups before functions.
+func TestTopLabels(t *testing.T) {
+	testenv.Root(t)
+	program := exec.Command(buildLabels(t), "60")
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	}()
+	r := fulgur(t, "top", "-p", strconv.Itoa(program.Process.Pid), "-F", "997", "--by", "label=kind", "--interval", "1", "--rows", "9", "3")
+	if r.code != 0 || !regexp.MustCompile(`(?m)^ *SAMPLES +SHARE +KIND\n +\d+ +\d+\.\d% +k5$`).MatchString(r.stdout) {
+		t.Errorf("exit code %d, got\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 

@@ -531,3 +531,36 @@ func TestOwnersRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// Labels of programs are restored, also those with keys that the formats use for other data.
+func TestLabels(t *testing.T) {
+	sets := []profile.Labels{
+		nil,
+		{{Key: "kind", Value: "x"}},
+		{{Key: "comm", Value: "forged"}, {Key: "label.comm", Value: "a"}, {Key: "pid", Value: "9"}},
+		{{Key: "container.id", Value: "forged"}, {Key: "label.thread.id", Value: "b"}, {Key: "thread.id", Value: "8"}},
+		{{Key: "span_id", Value: "0102030405060708"}, {Key: "trace_id", Value: "0102030405060708090a0b0c0d0e0f10"}},
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for i, set := range sets {
+		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: 7, TID: 8, Comm: "server", Labels: b.Labels(slices.Clone(set))}), CPU: -1, Values: []int64{int64(1 + i)}})
+	}
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	for format, write := range map[Format]func(io.Writer) error{
+		Pprof: func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) },
+		OTLP:  func(w io.Writer) error { return otlp.Write(w, p, otlp.Options{}) },
+	} {
+		got := decoded(t, encoded(t, write), format)
+		if len(got.Samples) != len(sets) {
+			t.Errorf("%s: got %d samples, want %d", format, len(got.Samples), len(sets))
+		}
+		for _, s := range got.Samples {
+			if want, task := sets[s.Values[0]-1], got.Tasks[s.Task]; !slices.Equal(got.LabelsOf(s.Task), want) || task.PID != 7 || task.TID != 8 || task.Comm != "server" {
+				t.Errorf("%s: got labels %v of %+v, want %v", format, got.LabelsOf(s.Task), task, want)
+			}
+		}
+		if err := got.Check(); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}

@@ -35,6 +35,8 @@ type ConvertOptions struct {
 	// Unit is the unit of folded stacks that state none, such as "us"; see
 	// [profile.ParseUnit]. Empty means counts.
 	Unit string
+	// By groups the samples; nil keeps the groups of the input.
+	By *Groups
 	// Times also keeps the times of samples of perf.data in a page.
 	Times bool
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
@@ -75,8 +77,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, times, annotations, an inverted graph, a width, short names or sources")
+	if o.Value != "" || o.By != nil || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources {
+		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, times, annotations, an inverted graph, a width, short names or sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
@@ -100,6 +102,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	p := in.profile
+	o.By.apply(p, warn)
 	if o.Times {
 		if err := in.hasTimes(); err != nil {
 			return 2, err
@@ -139,7 +142,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 // record had written the page. It has the times of perf.data on request.
 func (o *ConvertOptions) times(f output.Format) wanted {
 	switch {
-	case o.Value != "" || !f.HasTimes(true):
+	case o.Value != "" || o.By != nil || !f.HasTimes(true):
 		return noTimes
 	case f.HasTimes(o.Times):
 		return allTimes
@@ -156,8 +159,8 @@ func (o *ConvertOptions) profileFormat() (output.Format, error) {
 		return output.Format{}, usage.Errorf("no output format (%s, %s): name a file with a known ending, or choose a format with %s", output.Names(), strings.Join(boltprofile.FormatNames, ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
-	if err == nil && o.Times && (o.Value != "" || !f.HasTimes(true)) {
-		return output.Format{}, usage.Errorf("only a page (.html) with all values, or a profile for the Firefox Profiler, can have times")
+	if err == nil && o.Times && (o.Value != "" || o.By != nil || !f.HasTimes(true)) {
+		return output.Format{}, usage.Errorf("only a page (.html) with all values and without groups, or a profile for the Firefox Profiler, can have times")
 	}
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
 		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or choose a format with %s", usage.Format)

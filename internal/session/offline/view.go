@@ -23,6 +23,8 @@ type ViewOptions struct {
 	// Value is the type of the value to compare or, without Base, to show
 	// first in the flame graph. Empty means the profile's default.
 	Value string
+	// By groups the samples; nil keeps the groups of the input.
+	By *Groups
 	// ShortNames shows the short names of functions first.
 	ShortNames bool
 
@@ -60,6 +62,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	o.By.apply(in.Profile, warn)
 	shown := view.Options{
 		Input: in.Input, Finder: finder, ShortNames: o.ShortNames,
 		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
@@ -77,6 +80,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 			return 1, output.OrInterrupted(ctx, err)
 		}
 		defer func() { err = errors.Join(err, base.Close()) }()
+		o.By.apply(base.Profile, warn)
 		shown.Base = &base.Input
 		if err := o.choose(&shown); err != nil {
 			return 2, err
@@ -88,9 +92,9 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// times returns the times to show: all, but not in a comparison or on a terminal.
+// times returns the times to show: all, but not in a comparison, with groups or on a terminal.
 func (o *ViewOptions) times() wanted {
-	if o.Base == "" && o.Show == nil {
+	if o.Base == "" && o.By == nil && o.Show == nil {
 		return allTimes
 	}
 	return noTimes

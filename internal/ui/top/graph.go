@@ -60,7 +60,8 @@ type edge struct {
 	function
 }
 
-// graph returns the flame graph of the included samples. The first row has processes.
+// graph returns the flame graph of the included samples. The first row has processes, or groups with
+// their processes in the second row.
 func (t tables) graph() *graph {
 	g := &graph{[]node{{function: function{name: "all"}}}}
 	known := map[edge]int{}
@@ -81,11 +82,14 @@ func (t tables) graph() *graph {
 	for _, w := range t.windows {
 		pushed := map[place]int{}
 		for _, s := range w.Samples {
-			task := w.Tasks[s.Task]
-			if t.only != 0 && task.PID != t.only {
+			if !t.only.holds(w.processes[s.Task]) {
 				continue
 			}
-			process := push(0, function{name: plain.Terminal(task.Comm)}, processBox)
+			process := 0
+			if group := w.processes[s.Task].group; group != "" {
+				process = push(0, function{name: group}, processBox)
+			}
+			process = push(process, function{name: plain.Terminal(w.Tasks[s.Task].Comm)}, processBox)
 			at, stack := process, s.Stack
 			for path = path[:0]; stack != 0; stack = w.Stacks[stack].Parent {
 				if id, ok := pushed[place{process, stack}]; ok {

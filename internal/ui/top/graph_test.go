@@ -65,7 +65,7 @@ func TestGraph(t *testing.T) {
 			t.Errorf("box %d: got total %d, want %d", id, n.total, sum)
 		}
 	}
-	part := tables{windows, only}
+	part := tables{windows, process{pid: only}}
 	if got, want := part.graph().nodes[0].total, part.whole(); got != want || got == g.nodes[0].total {
 		t.Errorf("of process %d: got %d, want %d", only, got, want)
 	}

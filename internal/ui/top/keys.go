@@ -27,7 +27,7 @@ var listKeys = []keyHelp{
 	{"enter/esc", "open/back", "open a function's stacks, a stack or a process; go back"},
 	{"s/t", "by self/total", "functions by self or total samples"},
 	{"f", "flame graph", "flame graph"},
-	{"p", "processes", "processes"},
+	{"p", "processes", "processes, or groups with --by"},
 	{"/", "filter", "filter the list"},
 	{"up, down", "", "select"},
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,6 +30,20 @@ var columns = map[view][]column{
 	stackView:     {{"FUNCTION", 0, false}, {"MODULE", -20, false}, {"SOURCE", -36, true}},
 }
 
+// columnsOf returns the columns of a view.
+func (s *state) columnsOf(v view) []column {
+	if v == processesView && s.grouped() {
+		meta := s.shown[0].Meta
+		return []column{columns[v][0], columns[v][1], {strings.ToUpper(plain.Terminal(cmp.Or(meta.GroupLabel, meta.Grouping.String()))), 0, false}}
+	}
+	return columns[v]
+}
+
+// grouped reports whether the profile has groups instead of processes.
+func (s *state) grouped() bool {
+	return len(s.shown) > 0 && s.shown[0].Meta.Grouping != profile.GroupNone
+}
+
 // all returns the items of the view.
 func (s *state) all(t tables) []item {
 	var items []item
@@ -48,14 +63,18 @@ func (s *state) all(t tables) []item {
 	case processesView:
 		for _, r := range t.processes() {
 			pid := strconv.Itoa(r.pid)
-			items = append(items, item{
+			row := item{
 				key: pid, text: r.comm + " " + pid,
 				enter: func() {
 					s.only = r.process
 					s.turnTo(functionsView)
 				},
 				cells: []string{s.number(r.samples), share(r.samples), pid, r.comm},
-			})
+			}
+			if r.group != "" {
+				row.key, row.text, row.cells = r.group, r.group, append(row.cells[:2], r.group)
+			}
+			items = append(items, row)
 		}
 	case stacksView:
 		for _, r := range t.stacks(s.of) {
@@ -135,9 +154,9 @@ func (s *state) rows(width int) []terminal.Line {
 	// Scroll to the selected item.
 	s.first = min(s.first, s.cursor, max(len(s.items)-s.page, 0))
 	s.first = max(s.first, s.cursor-s.page+1)
-	lines := []terminal.Line{{Text: cells(columns[s.view], headings(columns[s.view]), width), Style: terminal.Bold}}
+	lines := []terminal.Line{{Text: cells(s.columnsOf(s.view), headings(s.columnsOf(s.view)), width), Style: terminal.Bold}}
 	for i := s.first; i < min(s.first+s.page, len(s.items)); i++ {
-		line := terminal.Line{Text: cells(columns[s.view], s.items[i].cells, width)}
+		line := terminal.Line{Text: cells(s.columnsOf(s.view), s.items[i].cells, width)}
 		if i == s.cursor {
 			line.Style = terminal.Inverse
 		}
@@ -261,7 +280,11 @@ func (s *state) subject() string {
 		}
 		parts = append(parts, "functions by "+order)
 	case processesView:
-		parts = append(parts, "processes")
+		if s.grouped() {
+			parts = append(parts, "groups")
+		} else {
+			parts = append(parts, "processes")
+		}
 	case flameView:
 		if s.flame.found != nil {
 			parts = append(parts, percent(s.flame.matched, s.whole)+" matched")
@@ -275,7 +298,10 @@ func (s *state) subject() string {
 	case stackView:
 		parts = append(parts, fmt.Sprintf("a stack with %s, %s", s.of.name, percent(s.stack.samples, s.whole)))
 	}
-	if (s.only != process{}) {
+	switch {
+	case s.only.group != "":
+		parts = append(parts, "of "+s.only.group)
+	case s.only != process{}:
 		parts = append(parts, fmt.Sprintf("of %s (%d)", s.only.comm, s.only.pid))
 	}
 	return strings.Join(parts, ", ")

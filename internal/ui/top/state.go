@@ -80,7 +80,7 @@ func (s *state) list() {
 	if s.cursor > 0 && s.cursor < len(s.items) {
 		chosen = s.items[s.cursor].key
 	}
-	t := tables{s.shown, s.only.pid}
+	t := tables{s.shown, s.only}
 	s.whole = t.whole()
 	if s.view == stackView {
 		s.stack.samples = t.ofStack(s.of, s.stack.frames)

@@ -22,10 +22,16 @@ type row struct {
 	self, total int64
 }
 
-// process identifies a process.
+// process identifies a process, or in profiles with groups a group of them.
 type process struct {
-	pid  int
-	comm string
+	pid   int
+	comm  string
+	group string // see [profile.Profile.Group]; pid and comm are not set
+}
+
+// holds reports whether all that other has belongs to p. All belongs to the zero process.
+func (p process) holds(other process) bool {
+	return p == process{} || p.group == other.group && p.pid == other.pid
 }
 
 // processRow is a process with its samples.
@@ -51,10 +57,18 @@ type frame struct {
 type window struct {
 	*profile.Profile
 	functions []function // by frame
+	processes []process  // by task
 }
 
 func newWindow(p *profile.Profile) *window {
-	w := &window{p, make([]function, len(p.Frames))}
+	w := &window{p, make([]function, len(p.Frames)), make([]process, len(p.Tasks))}
+	for id, task := range p.Tasks {
+		if group := p.Group(profile.TaskID(id)); group != "" {
+			w.processes[id].group = plain.Terminal(group)
+		} else {
+			w.processes[id] = process{pid: task.PID, comm: plain.Terminal(task.Comm)}
+		}
+	}
 	for id := 1; id < len(p.Frames); id++ {
 		w.functions[id] = functionOf(p, profile.FrameID(id))
 	}
@@ -64,7 +78,7 @@ func newWindow(p *profile.Profile) *window {
 // tables compute totals over several windows, which do not share identifiers.
 type tables struct {
 	windows []*window
-	only    int // PID to include, 0 for all
+	only    process // to include; the zero process for all
 }
 
 // samples calls visit for every included sample, with its frames, leaf first.
@@ -72,7 +86,7 @@ func (t tables) samples(visit func(w *window, s profile.Sample, frames []profile
 	var frames []profile.FrameID
 	for _, w := range t.windows {
 		for _, s := range w.Samples {
-			if t.only == 0 || w.Tasks[s.Task].PID == t.only {
+			if t.only.holds(w.processes[s.Task]) {
 				frames = w.AppendFrames(frames[:0], s.Stack)
 				visit(w, s, frames)
 			}
@@ -142,22 +156,26 @@ func (t tables) functions(byTotal bool) []row {
 	return rows
 }
 
-// processes returns all processes, sorted by descending samples.
+// processes returns all processes or groups, sorted by descending samples.
 func (t tables) processes() []processRow {
-	index := map[int]int{}
+	type key struct {
+		pid   int
+		group string
+	}
+	index := map[key]int{}
 	var rows []processRow
 	t.samples(func(w *window, s profile.Sample, _ []profile.FrameID) {
-		task := w.Tasks[s.Task]
-		at, ok := index[task.PID]
+		p := w.processes[s.Task]
+		at, ok := index[key{p.pid, p.group}]
 		if !ok {
 			at = len(rows)
-			index[task.PID] = at
-			rows = append(rows, processRow{process: process{pid: task.PID, comm: plain.Terminal(task.Comm)}})
+			index[key{p.pid, p.group}] = at
+			rows = append(rows, processRow{process: p})
 		}
 		rows[at].samples += s.Values[value]
 	})
 	slices.SortFunc(rows, func(a, b processRow) int {
-		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.pid, b.pid))
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.pid, b.pid), cmp.Compare(a.group, b.group))
 	})
 	return rows
 }

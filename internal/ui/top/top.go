@@ -77,16 +77,24 @@ func Show(ctx context.Context, t *terminal.Terminal, o Options, p *profile.Profi
 	return Run(ctx, t, o, windows)
 }
 
-// WriteText writes a window as plain text: a heading and at most rows functions with
-// the most self samples, followed by an empty line.
+// WriteText writes a window as plain text: a heading, at most rows groups with the most samples if
+// the profile has groups, and at most rows functions with the most self samples, followed by an
+// empty line.
 func WriteText(w io.Writer, title string, p *profile.Profile, rows int) error {
 	const width = 100
 	s := newScreen(Options{Title: title, Windows: 1})
 	s.add(p)
-	list := columns[functionsView]
-	lines := []string{strings.Join(s.heading(), ", "), cells(list, headings(list), width)}
-	for _, item := range s.items[:min(rows, len(s.items))] {
-		lines = append(lines, cells(list, item.cells, width))
+	lines := []string{strings.Join(s.heading(), ", ")}
+	for _, v := range []view{processesView, functionsView} {
+		if v == processesView && !s.grouped() {
+			continue
+		}
+		s.turnTo(v)
+		list := s.columnsOf(v)
+		lines = append(lines, cells(list, headings(list), width))
+		for _, item := range s.items[:min(rows, len(s.items))] {
+			lines = append(lines, cells(list, item.cells, width))
+		}
 	}
 	var text strings.Builder
 	for _, l := range append(lines, "") {

@@ -3,6 +3,7 @@ package top
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -250,5 +251,46 @@ func TestLosses(t *testing.T) {
 		if got := lost(l, describe.NounOf(nil, 0)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// With groups, the list of processes and the text show them, and Enter selects one. The flame graph
+// begins with them.
+func TestGroups(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	f := b.Push(0, b.Frame(profile.Frame{Kind: profile.KindUser, Function: b.Function(profile.Function{Name: "work"})}))
+	for pid, set := range []profile.Labels{nil, {{Key: "kind", Value: "x\x1b"}}, {{Key: "kind", Value: "y"}}, {{Key: "kind", Value: "y"}}} {
+		b.Add(profile.Sample{Stack: f, Task: b.Task(profile.Task{PID: 1 + pid, Comm: "server", Labels: b.Labels(set)}), CPU: -1, Values: []int64{int64(1 + pid)}})
+	}
+	p := b.Profile(profile.Meta{Grouping: profile.GroupLabel, GroupLabel: "kind"}, profile.Losses{})
+	var out bytes.Buffer
+	if err := WriteText(&out, "whole system", p, 2); err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := strings.Cut(out.String(), "\n")
+	want := `  SAMPLES   SHARE  KIND
+        7   70.0%  y
+        2   20.0%  x\x1b
+   SELF   TOTAL  FUNCTION                                                    MODULE
+ 100.0%  100.0%  work                                                        unknown
+
+`
+	if strings.ReplaceAll(tables, " ", "") != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("got\n%s\nwant\n%s", tables, want)
+	}
+	s := newScreen(Options{Windows: 1})
+	s.add(p)
+	s.press('p')
+	s.press(terminal.Enter)
+	if s.view != functionsView || s.whole != 7 || !strings.Contains(s.subject(), "of y") {
+		t.Errorf("got %d samples in view %d, %q; want the 7 of a group", s.whole, s.view, s.subject())
+	}
+	s.press('f')
+	var names []string
+	for _, n := range s.flame.nodes {
+		names = append(names, n.name)
+	}
+	if want := []string{"all", "y", "server", "work"}; !slices.Equal(names, want) {
+		t.Errorf("got boxes %q, want %q", names, want)
 	}
 }
