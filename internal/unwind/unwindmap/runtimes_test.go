@@ -37,3 +37,34 @@ func TestRuntimes(t *testing.T) {
 		t.Errorf("a full map: got %v", err)
 	}
 }
+
+// A new entry for the same process image keeps what the kernel side counted, so that the limits on
+// the process hold.
+func TestPutLabels(t *testing.T) {
+	testenv.EveryKernel(t)
+	l := open(t, Options{Few: true})
+	runtimes, processes := l.Runtimes(), l.maps.objects.LabelProcesses
+	for _, step := range []struct {
+		put    bpf.LabelProcess
+		stacks uint64
+	}{
+		{bpf.LabelProcess{Image: 7, Slot: 1}, 0},
+		{bpf.LabelProcess{Image: 7, Slot: 2}, 100},
+		{bpf.LabelProcess{Image: 8, Slot: 2}, 0},
+	} {
+		if err := runtimes.PutLabels(5, step.put); err != nil {
+			t.Fatal(err)
+		}
+		var got bpf.LabelProcess
+		if err := processes.Lookup(uint32(5), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Image != step.put.Image || got.Slot != step.put.Slot || got.Stacks != step.stacks || got.Bytes != step.stacks {
+			t.Errorf("got %+v, want %+v with %d stacks and bytes", got, step.put, step.stacks)
+		}
+		got.Stacks, got.Bytes = 100, 100 // as the kernel side does
+		if err := processes.Put(uint32(5), got); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
