@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/google/pprof/profile"
 
@@ -44,20 +46,18 @@ func TestThreadContext(t *testing.T) {
 	for _, test := range contextPrograms {
 		t.Run(test.name, func(t *testing.T) {
 			program := testenv.Compile(t, "context", "gcc", append([]string{"-O2", "testdata/context.c"}, test.program...)...)
+			cmd := exec.Command(program, "1.5")
+			if test.library != nil {
+				library := testenv.Compile(t, "contextlib.so", "gcc", append([]string{"-O2", "-shared", "-fPIC", "testdata/contextlib.c"}, test.library...)...)
+				if test.preload {
+					cmd.Env = append(os.Environ(), "LD_PRELOAD="+library)
+				} else {
+					cmd.Args = append(cmd.Args, library)
+				}
+			}
 			file := filepath.Join(t.TempDir(), "context.pb.gz")
-			args := []string{"profile", "-F", "997", "-o", file, "--"}
-			if test.preload {
-				args = append(args, "env", "LD_PRELOAD="+contextLibrary(t, test.library))
-			}
-			args = append(args, program, "1.5")
-			if test.library != nil && !test.preload {
-				args = append(args, contextLibrary(t, test.library))
-			}
-			r := fulgur(t, args...)
-			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.stderr)
-			}
-			compareShares(t, contextShares(t, file), ownShares(t, r.stdout))
+			_, own := measureReady(t, cmd, "profile", "-F", "997", "-o", file)
+			compareShares(t, contextSamples(t, file, func(s *pb.Sample) int64 { return s.Value[0] }), ownTimes(t, own))
 		})
 	}
 }
@@ -67,21 +67,42 @@ func TestThreadContextOffCPU(t *testing.T) {
 	testenv.Root(t)
 	program := testenv.Compile(t, "context", "gcc", "-O2", "testdata/context.c", "-DVARIABLE", "-DWAIT", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1")
 	file := filepath.Join(t.TempDir(), "context.pb.gz")
-	r := fulgur(t, "offcpu", "-o", file, "--", program, "1.5")
-	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	_, own := measureReady(t, exec.Command(program, "1.5"), "offcpu", "-o", file)
+	// In milliseconds, so that chance allows for preemption elsewhere.
+	compareShares(t, contextSamples(t, file, func(s *pb.Sample) int64 { return s.Value[len(s.Value)-1] / 1e6 }), ownTimes(t, own))
+}
+
+// A library is found that the program opens while it is sampled.
+func TestThreadContextOpened(t *testing.T) {
+	testenv.Root(t)
+	program := testenv.Compile(t, "context", "gcc", "-O2", "testdata/context.c")
+	library := testenv.Compile(t, "contextlib.so", "gcc", "-O2", "-shared", "-fPIC", "testdata/contextlib.c", "-mtls-dialect=gnu2")
+	dir := t.TempDir()
+	r := command(t, "profile", "-F", "997", "--by", "label=http.route", "--interval", "1s", "-o", filepath.Join(dir, "context.folded"), "--", program, "600", library)
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
 	}
-	compareShares(t, contextShares(t, file), ownShares(t, r.stdout))
+	for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(100 * time.Millisecond) {
+		windows, err := filepath.Glob(filepath.Join(dir, "*.folded"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(windows, func(window string) bool {
+			text, err := os.ReadFile(window)
+			return err == nil && strings.Contains(string(text), "/cart;")
+		}) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("timeout: no label in %d windows", len(windows))
+		}
+	}
+	interrupt(t, r)
 }
 
-func contextLibrary(t *testing.T, args []string) string {
-	t.Helper()
-	return testenv.Compile(t, "contextlib.so", "gcc", append([]string{"-O2", "-shared", "-fPIC", "testdata/contextlib.c"}, args...)...)
-}
-
-// contextShares returns the shares of the routes in a pprof file of testdata/context.c. It checks
-// the other labels.
-func contextShares(t *testing.T, file string) map[string]float64 {
+// contextSamples returns the sum of a value of the samples of each route, in a pprof file of
+// testdata/context.c. It checks the other labels.
+func contextSamples(t *testing.T, file string, value func(*pb.Sample) int64) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -97,7 +118,7 @@ func contextShares(t *testing.T, file string) map[string]float64 {
 		"/cart":   {strings.Repeat("20", 8), strings.Repeat("21", 8)},
 		"/search": {strings.Repeat("22", 8), strings.Repeat("23", 8)},
 	}
-	samples, threads := map[string]float64{}, map[string]bool{}
+	samples, threads := map[string]int{}, map[string]bool{}
 	for _, s := range p.Sample {
 		burns := slices.ContainsFunc(s.Location, func(l *pb.Location) bool {
 			return slices.ContainsFunc(l.Line, func(line pb.Line) bool { return line.Function.Name == "burn" })
@@ -118,10 +139,10 @@ func contextShares(t *testing.T, file string) map[string]float64 {
 		} else if s.Label["trace_id"] != nil {
 			t.Fatalf("got labels %v without a route", s.Label)
 		}
-		samples[route] += float64(s.Value[len(s.Value)-1])
+		samples[route] += int(value(s))
 	}
 	if len(threads) != 4 {
 		t.Errorf("got spans %v, want one for each thread and route", threads)
 	}
-	return shares(samples)
+	return samples
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // buildLabels builds testdata/labels without symbols.
@@ -30,21 +30,9 @@ func buildLabels(t *testing.T) string {
 	return program
 }
 
-// shares divides the values by their sum.
-func shares(values map[string]float64) map[string]float64 {
-	sum := 0.0
-	for _, n := range values {
-		sum += n
-	}
-	all := map[string]float64{}
-	for name, n := range values {
-		all[name] = n / sum
-	}
-	return all
-}
-
-// ownShares returns the shares that testdata/labels printed.
-func ownShares(t *testing.T, stdout string) map[string]float64 {
+// ownTimes returns the CPU times, or the elapsed times, that testdata/labels or testdata/context.c
+// printed.
+func ownTimes(t *testing.T, stdout string) map[string]float64 {
 	t.Helper()
 	values := map[string]float64{}
 	for line := range strings.Lines(stdout) {
@@ -55,7 +43,7 @@ func ownShares(t *testing.T, stdout string) map[string]float64 {
 		}
 		values[kind] = used
 	}
-	return shares(values)
+	return values
 }
 
 // The samples of a Go program are divided among its labels as its CPU time is, by its own account.
@@ -63,31 +51,28 @@ func TestLabels(t *testing.T) {
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.folded")
-	r := fulgur(t, "profile", "-F", "997", "--by", "label=kind", "-o", file, "--", program, "3")
-	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
-	}
-	compareShares(t, kindShares(t, file), ownShares(t, r.stdout))
+	_, own := measureReady(t, exec.Command(program, "3"), "profile", "-F", "997", "--by", "label=kind", "-o", file)
+	compareShares(t, kindSamples(t, file), ownTimes(t, own))
 }
 
-// kindShares returns the shares of the kinds in folded stacks of testdata/labels.
-func kindShares(t *testing.T, file string) map[string]float64 {
+// kindSamples returns the samples of each kind in folded stacks of testdata/labels.
+func kindSamples(t *testing.T, file string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := map[string]float64{}
+	samples := map[string]int{}
 	for stack, n := range folded(t, string(text)) {
 		kind, frames, _ := strings.Cut(stack, ";")
 		if kind == "[no kind]" {
 			kind = "none"
 		}
 		if strings.Contains(frames, "main.burn") { // other functions are not in the program's account
-			samples[kind] += float64(n)
+			samples[kind] += n
 		}
 	}
-	return shares(samples)
+	return samples
 }
 
 // Groups by one label need only its values: other labels that differ all the time cost nothing. A
@@ -97,15 +82,15 @@ func TestSingleLabel(t *testing.T) {
 	program := buildLabels(t)
 	for key, hint := range map[string]string{"kind": "", "kin": "no sample has the label kin; some have kind, turn, worker"} {
 		file := filepath.Join(t.TempDir(), "labels.folded")
-		r := fulgur(t, "profile", "-F", "4999", "--by", "label="+key, "-o", file, "--", program, "3", "unique")
-		if r.code != 0 || strings.Contains(r.stderr, "without their labels") {
-			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		r, own := measureReady(t, exec.Command(program, "3", "unique"), "profile", "-F", "4999", "--by", "label="+key, "-o", file)
+		if strings.Contains(r.stderr, "without their labels") {
+			t.Error(r.stderr)
 		}
 		if !strings.Contains(r.stderr, hint) || hint == "" && strings.Contains(r.stderr, "no sample has") {
 			t.Errorf("got this summary, want the hint %q:\n%s", hint, r.stderr)
 		}
 		if hint == "" {
-			compareShares(t, kindShares(t, file), ownShares(t, r.stdout))
+			compareShares(t, kindSamples(t, file), ownTimes(t, own))
 		}
 	}
 }
@@ -116,28 +101,25 @@ func TestConvertLabels(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	first, second, third := filepath.Join(dir, "a.pb.gz"), filepath.Join(dir, "b.otlp"), filepath.Join(dir, "c.pb.gz")
-	r := fulgur(t, "profile", "-F", "997", "-o", first, "--", buildLabels(t), "3")
-	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
-	}
+	_, own := measureReady(t, exec.Command(buildLabels(t), "3"), "profile", "-F", "997", "-o", first)
 	for _, files := range [][2]string{{first, second}, {second, third}} {
 		if c := fulgur(t, "convert", "-o", files[1], files[0]); c.code != 0 {
 			t.Fatalf("exit code %d: %s", c.code, c.stderr)
 		}
 	}
-	var before map[string]float64
+	var before map[string]int
 	for _, file := range []string{first, second, third} {
 		grouped := filepath.Join(dir, "grouped.folded")
 		if c := fulgur(t, "convert", "--by", "label=kind", "-o", grouped, file); c.code != 0 || c.stderr != "" {
 			t.Fatalf("%s: exit code %d: %s", file, c.code, c.stderr)
 		}
-		got := kindShares(t, grouped)
+		got := kindSamples(t, grouped)
 		if before == nil {
 			before = got
-			compareShares(t, got, ownShares(t, r.stdout))
+			compareShares(t, got, ownTimes(t, own))
 		}
 		if !maps.Equal(got, before) {
-			t.Errorf("%s: got shares %v, want %v", file, got, before)
+			t.Errorf("%s: got samples %v, want %v", file, got, before)
 		}
 	}
 	c := fulgur(t, "convert", "--by", "label=kin", "-o", filepath.Join(dir, "none.folded"), first)
@@ -163,16 +145,26 @@ func TestTopLabels(t *testing.T) {
 	}
 }
 
-func compareShares(t *testing.T, got, want map[string]float64) {
+// compareShares checks that samples are divided as the times that a program measured itself. Its
+// own bookkeeping takes up to a hundredth of them.
+func compareShares(t *testing.T, samples map[string]int, times map[string]float64) {
 	t.Helper()
-	t.Logf("got %v, the program's own account %v", got, want)
-	if len(got) != len(want) {
-		t.Errorf("got labels %v, want %v", got, want)
+	t.Logf("got samples %v, times by the program's own account %v", samples, times)
+	if len(samples) != len(times) {
+		t.Errorf("got labels %v, want %v", samples, times)
 	}
-	for kind, share := range want {
-		if math.Abs(got[kind]-share) > 0.04 {
-			t.Errorf("%s: got a share of %.4f, want %.4f", kind, got[kind], share)
-		}
+	all, total := 0, 0.0
+	for _, n := range samples {
+		all += n
+	}
+	for _, used := range times {
+		total += used
+	}
+	for kind, used := range times {
+		due := stat.Binomial(all, used/total)
+		due.Low -= all / 100
+		due.High += all / 100
+		due.Check(t, kind, samples[kind])
 	}
 }
 
@@ -182,10 +174,7 @@ func TestUniqueLabels(t *testing.T) {
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.pb.gz")
-	r := fulgur(t, "profile", "-F", "4999", "-o", file, "--", program, "3", "unique")
-	if r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
-	}
+	r, printed := measureReady(t, exec.Command(program, "3", "unique"), "profile", "-F", "4999", "-o", file)
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +184,7 @@ func TestUniqueLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labeled, unlabeled, own := map[string]float64{}, 0.0, ownShares(t, r.stdout)
+	labeled, unlabeled, own := map[string]int{}, 0, ownTimes(t, printed)
 	turns, sets, sent := map[string]bool{}, map[string]bool{}, 0
 	for _, s := range p.Sample {
 		burns := false
@@ -210,7 +199,7 @@ func TestUniqueLabels(t *testing.T) {
 		kind := s.Label["kind"]
 		if len(kind) == 0 {
 			if burns {
-				unlabeled += float64(s.Value[0])
+				unlabeled += int(s.Value[0])
 			}
 			continue
 		}
@@ -218,7 +207,7 @@ func TestUniqueLabels(t *testing.T) {
 			t.Fatalf("got labels %v, want kind, turn and worker", s.Label)
 		}
 		turns[s.Label["turn"][0]] = true
-		labeled[kind[0]] += float64(s.Value[0])
+		labeled[kind[0]] += int(s.Value[0])
 		sent += int(unsafe.Offsetof(bpf.StackRecord{}.Frames)) + 8*len(s.Location)
 		if set := fmt.Sprint(s.Label); !sets[set] {
 			sets[set] = true
@@ -235,16 +224,20 @@ func TestUniqueLabels(t *testing.T) {
 	if m := regexp.MustCompile(`(?m)^ +(\d+) samples? without (?:its|their) labels `).FindStringSubmatch(r.stderr); m != nil {
 		lost, _ = strconv.Atoi(m[1])
 	}
-	all := unlabeled
+	all, total := unlabeled, 0.0
 	for _, n := range labeled {
 		all += n
 	}
-	if unexplained := unlabeled - own["none"]*all - float64(lost); unexplained > 0.04*all {
-		t.Errorf("%.0f of %.0f samples lack labels, but %d lost them\n%s", unexplained, all, lost, r.stderr)
+	for _, used := range own {
+		total += used
+	}
+	// The summary also counts samples outside of burn.
+	if most := stat.Binomial(all, own["none"]/total).High + all/100; unlabeled-lost > most {
+		t.Errorf("%d of %d samples lack labels and %d lost them, chance allows %d\n%s", unlabeled, all, lost, most, r.stderr)
 	}
 	t.Logf("%d bytes of labels and their stacks, %d samples that lost them", sent, lost)
 	delete(own, "none")
-	compareShares(t, shares(labeled), shares(own))
+	compareShares(t, labeled, own)
 	if len(turns) < 100 {
 		t.Errorf("got %d values of turn, want at least 100", len(turns))
 	}

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -58,6 +60,40 @@ func sampleWorkBy(t *testing.T, cmd *exec.Cmd, work time.Duration, pids ...strin
 		awaitWork(t, pid, work)
 	}
 	return interrupt(t, cmd)
+}
+
+// measureReady starts a program that prints "ready", and works until it exits once its standard
+// input ends. It measures this work with fulgur, which must succeed, and also returns what the
+// program printed then. fulgur knows the program before it works, however slow the machine is.
+func measureReady(t *testing.T, cmd *exec.Cmd, args ...string) (r result, printed string) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, buffered := start(t, cmd), bufio.NewReader(out)
+	if line, err := buffered.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%v printed %q, error %v", cmd, line, err)
+	}
+	profiler := command(t, append(args, "-p", strconv.Itoa(cmd.Process.Pid))...)
+	if err := profiler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, profiler)
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(buffered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	if r = finish(t, profiler); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	return r, string(rest)
 }
 
 var skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) [\w -]+ skipped`)

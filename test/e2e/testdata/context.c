@@ -1,8 +1,9 @@
 /*
  * Publishes contexts of threads, as OpenTelemetry's OTEP 4947 says, and a process context (OTEP
- * 4719) with the keys of their attributes. Each of its threads works in turn under contexts with
- * two routes, without a context, and with one that is not valid. At the end it prints the CPU time
- * of each route and of the rest. With WAIT, it waits instead of using the CPU.
+ * 4719) with the keys of their attributes. It prints "ready", and waits until its standard input
+ * ends. Then each of its threads works in turn under contexts with two routes, without a context,
+ * and with one that is not valid. At the end it prints the CPU time of each route and of the rest.
+ * With WAIT, it waits instead of using the CPU.
  *
  * The thread-local variable is in the program if VARIABLE is defined. Otherwise it is in a library
  * (contextlib.c), which is the first argument, or was preloaded.
@@ -190,6 +191,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 #endif
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
 	for (intptr_t i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, work, (void *)i);
 	for (int i = 0; i < 2; i++)

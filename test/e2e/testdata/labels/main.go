@@ -1,11 +1,13 @@
-// Labels uses the CPU under known labels for some seconds of wall-clock time, which is its argument,
-// and prints the CPU time under each value of the label "kind". All labels change all the time; with
+// Labels prints "ready". When its standard input ends, it uses the CPU under known labels for some
+// seconds of wall-clock time, which is its argument, and prints the CPU time under each value of the
+// label "kind". All labels change all the time; with
 // the argument "unique", each set of labels is new.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -38,6 +40,8 @@ func main() {
 		panic(err)
 	}
 	unique := len(os.Args) > 2 && os.Args[2] == "unique"
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	totals := map[string]time.Duration{}
 	var mu sync.Mutex
