@@ -16,10 +16,9 @@ type table struct {
 	n     int32            // number of rows
 }
 
-func newTable(field int, zero proto.Message) *table {
+func newTable(field int) *table {
 	t := &table{field: field, ids: map[string]int32{}}
-	t.id(zero)
-	t.ids[""] = 0
+	t.id(nil)
 	return t
 }
 
@@ -42,12 +41,11 @@ type dictionary struct {
 }
 
 func newDictionary() *dictionary {
-	none := link([16]byte{}, [8]byte{}) // readers may expect IDs of the right length
 	return &dictionary{
-		mappings: newTable(otelprofiles.DictionaryMapping, nil), locations: newTable(otelprofiles.DictionaryLocation, nil),
-		functions: newTable(otelprofiles.DictionaryFunction, nil), links: newTable(otelprofiles.DictionaryLink, none),
-		strings: newTable(otelprofiles.DictionaryString, nil), attributes: newTable(otelprofiles.DictionaryAttribute, nil),
-		stacks: newTable(otelprofiles.DictionaryStack, nil),
+		mappings: newTable(otelprofiles.DictionaryMapping), locations: newTable(otelprofiles.DictionaryLocation),
+		functions: newTable(otelprofiles.DictionaryFunction), links: newTable(otelprofiles.DictionaryLink),
+		strings: newTable(otelprofiles.DictionaryString), attributes: newTable(otelprofiles.DictionaryAttribute),
+		stacks: newTable(otelprofiles.DictionaryStack),
 	}
 }
 
@@ -108,12 +106,11 @@ func anyValue(value any) proto.Message {
 }
 
 // link returns the index of a link to a span.
-func (d *dictionary) link(trace [16]byte, span [8]byte) int32 { return d.links.id(link(trace, span)) }
-
-func link(trace [16]byte, span [8]byte) (m proto.Message) {
-	m.Message(otelprofiles.LinkTraceID, trace[:])
-	m.Message(otelprofiles.LinkSpanID, span[:])
-	return m
+func (d *dictionary) link(trace [16]byte, span [8]byte) int32 {
+	d.row = d.row[:0]
+	d.row.Message(otelprofiles.LinkTraceID, trace[:])
+	d.row.Message(otelprofiles.LinkSpanID, span[:])
+	return d.links.id(d.row)
 }
 
 // keyValue appends an attribute of a resource or scope.

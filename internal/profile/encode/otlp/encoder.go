@@ -123,7 +123,8 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 }
 
 // processes returns the samples by process and owner, in the order of their PIDs. Samples
-// that differ only in data that the format cannot express are added up.
+// that differ only in data that the format cannot express are added up. Without samples, there is
+// one process without a PID, so that the file describes the measurement and its losses.
 func (e *encoder) processes() []process {
 	type identity struct {
 		stack, link int32
@@ -152,6 +153,9 @@ func (e *encoder) processes() []process {
 		for v, n := range s.Values {
 			p.samples[i].values[v] += n
 		}
+	}
+	if len(byKey) == 0 {
+		return []process{{}}
 	}
 	var all []process
 	for _, p := range byKey {

@@ -21,7 +21,7 @@ import (
 	"fulgur/internal/profile/otelprofiles"
 )
 
-// written encodes p and decodes it with OpenTelemetry's messages.
+// written encodes p, decodes it with OpenTelemetry's messages, and checks the rules.
 func written(t *testing.T, p *profile.Profile) *pb.ProfilesData {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,6 +35,7 @@ func written(t *testing.T, p *profile.Profile) *pb.ProfilesData {
 	if n := len(data.ProtoReflect().GetUnknown()); n > 0 {
 		t.Fatalf("%d bytes of unknown fields", n)
 	}
+	checkRules(t, &data)
 	return &data
 }
 
@@ -47,7 +48,6 @@ func TestWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := written(t, p)
 			encodetest.Golden(t, name, []byte(describe(data)))
-			checkRules(t, data)
 			if got, want := samplesOf(data), samplesIn(p); !cmp.Equal(got, want) {
 				t.Errorf("samples (-profile +written):\n%s", cmp.Diff(want, got))
 			}
@@ -63,11 +63,25 @@ func FuzzWrite(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		p := encodetest.Random(rand.New(rand.NewPCG(seed, 0)))
 		data := written(t, p)
-		checkRules(t, data)
 		if got, want := samplesOf(data), samplesIn(p); !cmp.Equal(got, want) {
 			t.Errorf("samples (-profile +written):\n%s", cmp.Diff(want, got))
 		}
 	})
+}
+
+// TestNoSamples checks that the losses of a profile without samples are in the file.
+func TestNoSamples(t *testing.T) {
+	p := encodetest.Empty()
+	p.Losses[profile.LossSamples] = 7
+	lost := int64(0)
+	for _, a := range written(t, p).ResourceProfiles[0].ScopeProfiles[0].Scope.Attributes {
+		if a.Key == "fulgur.lost.samples" {
+			lost = a.Value.GetIntValue()
+		}
+	}
+	if lost != 7 {
+		t.Errorf("got %d lost samples, want 7", lost)
+	}
 }
 
 // TestReduced checks that the scope's attributes show what was left out to save CPU time and
@@ -262,99 +276,149 @@ func TestProfileID(t *testing.T) {
 	}
 }
 
-// checkRules checks what the format demands of a file: rows that are in the tables, row 0
-// the zero value, no row twice and none that nothing refers to, samples of one shape, and
-// attributes with distinct keys.
+// checkRules checks what the format demands of a file: the rules of OpenTelemetry's profcheck
+// (https://github.com/open-telemetry/sig-profiling) with all of its options, namely rows that
+// are in the tables, row 0 the zero value, no row twice and none that nothing refers to, samples
+// of one shape, and values in their ranges. Beyond these, it checks that there is a scope, one
+// value per sample, no sample twice, and that attributes have distinct keys.
 func checkRules(t *testing.T, data *pb.ProfilesData) {
 	t.Helper()
-	d := data.Dictionary
-	used := map[string]map[int32]bool{}
-	use := func(table string, n int, id int32) {
-		if id < 0 || int(id) >= n {
-			t.Fatalf("%s %d of %d", table, id, n)
-		}
-		if used[table] == nil {
-			used[table] = map[int32]bool{0: true}
-		}
-		used[table][id] = true
+	r := rules{t, data.Dictionary, map[string]map[int32]bool{}}
+	if len(data.ResourceProfiles) == 0 {
+		t.Error("no resource")
 	}
-	text := func(id int32) { use("string", len(d.StringTable), id) }
-	attributes := func(list []int32) {
-		keys := map[int32]bool{}
-		for _, id := range list {
-			use("attribute", len(d.AttributeTable), id)
-			if key := d.AttributeTable[id].KeyStrindex; keys[key] {
-				t.Errorf("attribute %q occurs twice", d.StringTable[key])
-			} else {
-				keys[key] = true
-			}
+	for _, resource := range data.ResourceProfiles {
+		if len(resource.ScopeProfiles) == 0 {
+			t.Error("a resource without scopes")
 		}
-	}
-	valueType := func(v *pb.ValueType) {
-		text(v.GetTypeStrindex())
-		text(v.GetUnitStrindex())
-	}
-	for _, r := range data.ResourceProfiles {
-		for _, s := range r.ScopeProfiles {
-			if s.Scope.GetName() == "" {
-				t.Error("no scope")
+		for _, s := range resource.ScopeProfiles {
+			if s.Scope.GetName() == "" || len(s.Profiles) == 0 {
+				t.Errorf("scope %q with %d profiles", s.Scope.GetName(), len(s.Profiles))
 			}
 			for _, p := range s.Profiles {
-				valueType(p.SampleType)
-				valueType(p.PeriodType)
-				attributes(p.AttributeIndices)
-				identities := map[string]bool{}
-				for _, s := range p.Samples {
-					use("stack", len(d.StackTable), s.StackIndex)
-					use("link", len(d.LinkTable), s.LinkIndex)
-					attributes(s.AttributeIndices)
-					if len(s.Values) != 1 || len(s.TimestampsUnixNano) != 0 {
-						t.Errorf("sample with %d values and %d times, want 1 and 0", len(s.Values), len(s.TimestampsUnixNano))
-					}
-					list := slices.Sorted(slices.Values(s.AttributeIndices))
-					if id := fmt.Sprint(s.StackIndex, list); identities[id] {
-						t.Errorf("two samples with stack and attributes %s", id)
-					} else {
-						identities[id] = true
-					}
-				}
+				r.profile(p)
 			}
 		}
 	}
+	r.dictionary()
+}
+
+// rules checks the rules, and collects the rows that are in use.
+type rules struct {
+	*testing.T
+	d    *pb.ProfilesDictionary
+	used map[string]map[int32]bool // by table
+}
+
+// use checks a reference to a row of a table that has n rows.
+func (r rules) use(table string, n int, id int32) {
+	r.Helper()
+	if id < 0 || int(id) >= n {
+		r.Fatalf("%s %d of %d", table, id, n)
+	}
+	if r.used[table] == nil {
+		r.used[table] = map[int32]bool{}
+	}
+	r.used[table][id] = true
+}
+
+func (r rules) text(id int32) { r.use("string", len(r.d.StringTable), id) }
+
+func (r rules) attributes(list []int32) {
+	keys := map[int32]bool{}
+	for _, id := range list {
+		r.use("attribute", len(r.d.AttributeTable), id)
+		key := r.d.AttributeTable[id].KeyStrindex
+		if keys[key] {
+			r.Errorf("attribute %q occurs twice", r.d.StringTable[key])
+		}
+		keys[key] = true
+	}
+}
+
+func (r rules) valueType(v *pb.ValueType) {
+	r.text(v.GetTypeStrindex())
+	r.text(v.GetUnitStrindex())
+}
+
+func (r rules) notNegative(what string, n int64) {
+	if n < 0 {
+		r.Errorf("%s %d", what, n)
+	}
+}
+
+func (r rules) profile(p *pb.Profile) {
+	r.valueType(p.SampleType)
+	r.valueType(p.PeriodType)
+	r.attributes(p.AttributeIndices)
+	known := map[string]bool{}
+	for _, s := range p.Samples {
+		r.use("stack", len(r.d.StackTable), s.StackIndex)
+		r.use("link", len(r.d.LinkTable), s.LinkIndex)
+		r.attributes(s.AttributeIndices)
+		if len(s.Values) != 1 || len(s.TimestampsUnixNano) != 0 {
+			r.Errorf("sample with %d values and %d times, want 1 and 0", len(s.Values), len(s.TimestampsUnixNano))
+		}
+		identity := fmt.Sprint(s.StackIndex, s.LinkIndex, sorted(s.AttributeIndices))
+		if known[identity] {
+			r.Errorf("two samples with stack, link and attributes %s", identity)
+		}
+		known[identity] = true
+	}
+}
+
+// dictionary checks the rows of all tables. It runs last, when all profiles have used theirs.
+func (r rules) dictionary() {
+	d := r.d
 	for _, s := range d.StackTable {
 		for _, id := range s.LocationIndices {
-			use("location", len(d.LocationTable), id)
+			r.use("location", len(d.LocationTable), id)
 		}
 	}
 	for _, l := range d.LocationTable {
-		use("mapping", len(d.MappingTable), l.MappingIndex)
-		attributes(l.AttributeIndices)
+		r.use("mapping", len(d.MappingTable), l.MappingIndex)
+		r.attributes(l.AttributeIndices)
 		for _, line := range l.Lines {
-			use("function", len(d.FunctionTable), line.FunctionIndex)
+			r.use("function", len(d.FunctionTable), line.FunctionIndex)
+			r.notNegative("line", line.Line)
+			r.notNegative("column", line.Column)
 		}
 	}
 	for _, f := range d.FunctionTable {
-		text(f.NameStrindex)
-		text(f.SystemNameStrindex)
-		text(f.FilenameStrindex)
+		r.text(f.NameStrindex)
+		r.text(f.SystemNameStrindex)
+		r.text(f.FilenameStrindex)
+		r.notNegative("first line", f.StartLine)
 	}
 	for _, m := range d.MappingTable {
-		text(m.FilenameStrindex)
-		attributes(m.AttributeIndices)
+		r.text(m.FilenameStrindex)
+		r.attributes(m.AttributeIndices)
+		if (m.MemoryStart != 0 || m.MemoryLimit != 0) && m.MemoryStart >= m.MemoryLimit {
+			r.Errorf("mapping %q from %#x to %#x", d.StringTable[m.FilenameStrindex], m.MemoryStart, m.MemoryLimit)
+		}
 	}
 	for _, a := range d.AttributeTable {
-		text(a.KeyStrindex)
+		r.text(a.KeyStrindex)
+		r.text(a.UnitStrindex)
 	}
-	checkTable(t, "string", d.StringTable, used, func(s string) string { return s })
-	checkTable(t, "stack", d.StackTable, used, encoded)
-	checkTable(t, "location", d.LocationTable, used, encoded)
-	checkTable(t, "function", d.FunctionTable, used, encoded)
-	checkTable(t, "mapping", d.MappingTable, used, encoded)
-	checkTable(t, "attribute", d.AttributeTable, used, encoded)
-	if l := d.LinkTable; len(l) != 1 || !bytes.Equal(l[0].TraceId, make([]byte, 16)) || !bytes.Equal(l[0].SpanId, make([]byte, 8)) {
-		t.Errorf("got links %v, want one with zero IDs", l)
+	for i, l := range d.LinkTable {
+		if i > 0 && (len(l.TraceId) != 16 || len(l.SpanId) != 8) {
+			r.Errorf("link %d has a trace of %d bytes and a span of %d", i, len(l.TraceId), len(l.SpanId))
+		}
 	}
+	checkTable(r, "string", d.StringTable, func(s string) string { return s })
+	checkTable(r, "stack", d.StackTable, encoded)
+	checkTable(r, "location", d.LocationTable, encoded)
+	checkTable(r, "function", d.FunctionTable, encoded)
+	checkTable(r, "mapping", d.MappingTable, func(m *pb.Mapping) string {
+		m.AttributeIndices = sorted(m.AttributeIndices)
+		return encoded(m)
+	})
+	checkTable(r, "attribute", d.AttributeTable, encoded)
+	checkTable(r, "link", d.LinkTable, encoded)
 }
+
+func sorted(list []int32) []int32 { return slices.Sorted(slices.Values(list)) }
 
 func encoded[M proto.Message](m M) string {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -364,19 +428,19 @@ func encoded[M proto.Message](m M) string {
 	return string(b)
 }
 
-func checkTable[R any](t *testing.T, name string, rows []R, used map[string]map[int32]bool, key func(R) string) {
-	t.Helper()
+func checkTable[R any](r rules, name string, rows []R, key func(R) string) {
+	r.Helper()
 	if len(rows) == 0 || key(rows[0]) != "" {
-		t.Fatalf("row 0 of the table of %ss is not the zero value", name)
+		r.Fatalf("row 0 of the table of %ss is not the zero value", name)
 	}
 	known := map[string]int{}
 	for i, row := range rows {
 		if first, ok := known[key(row)]; ok {
-			t.Errorf("%ss %d and %d are equal", name, first, i)
+			r.Errorf("%ss %d and %d are equal", name, first, i)
 		}
 		known[key(row)] = i
-		if i > 0 && !used[name][int32(i)] {
-			t.Errorf("nothing refers to %s %d", name, i)
+		if i > 0 && !r.used[name][int32(i)] {
+			r.Errorf("nothing refers to %s %d", name, i)
 		}
 	}
 }
