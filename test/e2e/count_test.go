@@ -399,8 +399,26 @@ func awaitThat(t *testing.T, holds func() bool, what func() string) {
 	}
 }
 
+// attacher returns the helper process of fulgur that attaches uprobes.
+func attacher(t *testing.T, fulgur int) *os.Process {
+	t.Helper()
+	for _, pid := range children(t, fulgur) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // another child may have exited
+		if strings.HasPrefix(string(line), "fulgur-uprobes\x00") {
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+	}
+	t.Fatal("no process attaches uprobes")
+	return nil
+}
+
 // A target's program is probed while it is measured, and its code is restored when fulgur
-// ends, even by SIGKILL.
+// ends, even by SIGKILL, also of the process that attaches uprobes. Without that process, the
+// measurement goes on.
 func TestCountRestoresCode(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
@@ -419,7 +437,7 @@ func TestCountRestoresCode(t *testing.T) {
 		}
 	}
 	before := 0
-	for _, how := range []string{"interrupt", "SIGKILL"} {
+	for _, how := range []string{"interrupt", "SIGKILL", "SIGKILL of both", "SIGKILL of the helper"} {
 		out := filepath.Join(t.TempDir(), "out.folded")
 		c := command(t, "count", "-o", out, "-p", strconv.Itoa(pid),
 			"-e", "uprobe:"+events+":work", "-e", "usdt:"+events+":fulgur:tick")
@@ -437,7 +455,13 @@ func TestCountRestoresCode(t *testing.T) {
 				t.Fatalf("the program is not probed: %v: %s", got, c.Stderr)
 			}
 		}
-		if how == "SIGKILL" {
+		if strings.HasPrefix(how, "SIGKILL of") {
+			// First: it must not die while it detaches because fulgur has ended.
+			if err := attacher(t, c.Process.Pid).Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if how == "SIGKILL" || how == "SIGKILL of both" {
 			if err := c.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -451,8 +475,9 @@ func TestCountRestoresCode(t *testing.T) {
 		}
 		restored(how)
 		if got, want := count(readFolded(t, out), ":work]"), after["calls"]-before; got != want {
-			t.Errorf("got %d calls, want %d", got, want)
+			t.Errorf("%s: got %d calls, want %d", how, got, want)
 		}
+		before = after["calls"]
 	}
 }
 

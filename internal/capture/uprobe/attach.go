@@ -36,12 +36,15 @@ type Options struct {
 type Link struct {
 	process *process
 	id      uint32
+	// fds keep the program attached if the helper process is killed.
+	fds []int
 }
 
 // Attach attaches a program to instructions of an executable file. Errors contain the errno of
-// the kernel, ESRCH if the process has exited. A helper process owns the link, since a thread
-// with a pending SIGKILL cannot remove breakpoints: the kernel would leave them in the target's
-// code if this process were killed at the wrong moment. The helper is not killed with it.
+// the kernel, ESRCH if the process has exited. A helper process attaches and detaches, since a
+// thread with a pending SIGKILL cannot remove breakpoints: the kernel would leave them in the
+// target's code if this process were killed at the wrong moment. The helper is not killed with
+// it. Both hold the link, so the program stays attached until both have closed it or ended.
 func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 	p, err := acquire()
 	if err != nil {
@@ -59,16 +62,20 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 			body = binary.NativeEndian.AppendUint64(body, n)
 		}
 	}
-	id, err := p.ask(r, body, program.FD(), int(file.Fd()))
+	id, fds, err := p.ask(r, body, program.FD(), int(file.Fd()))
 	if err != nil {
 		return nil, errors.Join(err, p.release())
 	}
-	return &Link{p, id}, nil
+	return &Link{p, id, fds}, nil
 }
 
 // Close detaches the program. When it returns, the breakpoints are gone.
 func (l *Link) Close() error {
-	_, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
+	helper.Close(l.fds) // first, so that the helper closes the last one
+	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
+	if errors.Is(err, errUnsent) {
+		err = nil // the helper had ended, so that was the last one
+	}
 	return errors.Join(err, l.process.release())
 }
 
@@ -122,35 +129,38 @@ func (p *process) release() error {
 	return p.conn.Close()
 }
 
+// errUnsent means that the helper process had ended before it got a request.
+var errUnsent = errors.New("no process receives the request")
+
 // ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
 // thread later.
-func (p *process) ask(r request, body []byte, fds ...int) (id uint32, err error) {
+func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
-	err = helper.Send(p.conn, r, body, fds...)
-	if err == nil {
-		err = helper.Await(p.conn)
-	}
-	if err == nil {
-		_, err = helper.Receive(p.conn, &a)
+	if err = helper.Send(p.conn, r, body, given...); err != nil {
+		err = errors.Join(errUnsent, err)
+	} else if err = helper.Await(p.conn); err == nil {
+		fds, err = helper.Receive(p.conn, &a)
 	}
 	text := make([]byte, min(a.Size, maxText))
 	if err == nil {
 		_, err = io.ReadFull(p.conn, text)
 	}
 	if err != nil {
+		helper.Close(fds)
 		shared.mu.Lock()
 		if shared.process == p {
 			shared.process = nil // the next user starts another one
 		}
 		shared.mu.Unlock()
-		return 0, fmt.Errorf("the process that attaches uprobes has ended: %w", err)
+		return 0, nil, fmt.Errorf("the process that attaches uprobes has ended: %w", err)
 	}
 	if len(text) > 0 {
-		return 0, &remoteError{string(text), unix.Errno(a.Errno)}
+		helper.Close(fds)
+		return 0, nil, &remoteError{string(text), unix.Errno(a.Errno)}
 	}
-	return a.ID, nil
+	return a.ID, fds, nil
 }
 
 // remoteError is an error of the helper process.

@@ -44,7 +44,7 @@ type request struct {
 	Offsets, Semaphores, Cookies uint32
 }
 
-// answer is followed by the text of the error, if any.
+// answer is followed by the text of the error, if any. The descriptors of a new link come with it.
 type answer struct {
 	ID    uint32 // of the new link
 	Errno uint32 // 0 if the error is none of the kernel
@@ -112,19 +112,22 @@ func (s *server) answer(r request, fds []int) error {
 		return err
 	}
 	var a answer
+	var given []int
 	if r.Op == opDetach {
 		if l := s.links[r.ID]; l != nil {
 			delete(s.links, r.ID)
 			err = l.Close()
 		}
 	} else {
-		var l io.Closer
+		var l link.Link
 		if l, err = attach(r, lists, fds); err == nil {
 			s.last++
 			s.links[s.last], a.ID = l, s.last
+			given, err = descriptors(l)
 		}
 	}
 	helper.Close(fds)
+	defer helper.Close(given)
 	var text string
 	var errno unix.Errno
 	switch {
@@ -136,7 +139,33 @@ func (s *server) answer(r request, fds []int) error {
 		errors.As(err, &errno)
 	}
 	a.Errno, a.Size = uint32(errno), uint32(len(text))
-	return helper.Send(s.conn, a, []byte(text))
+	return helper.Send(s.conn, a, []byte(text), given...)
+}
+
+// descriptors returns copies of the descriptors that keep a program attached.
+func descriptors(l link.Link) (fds []int, err error) {
+	if raw, ok := l.(interface{ FD() int }); ok {
+		if fds, err = appendCopy(fds, raw.FD()); err != nil {
+			return fds, err
+		}
+	}
+	if event, ok := l.(link.PerfEvent); ok {
+		f, err := event.PerfEvent()
+		if err != nil {
+			return fds, err
+		}
+		fds, err = appendCopy(fds, int(f.Fd()))
+		return fds, errors.Join(err, f.Close())
+	}
+	return fds, nil
+}
+
+func appendCopy(fds []int, fd int) ([]int, error) {
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fds, os.NewSyscallError("fcntl", err)
+	}
+	return append(fds, fd), nil
 }
 
 // lists reads the numbers that follow a request.
@@ -158,9 +187,12 @@ func (s *server) lists(r request) (lists [3][]uint64, err error) {
 
 // attach attaches a program, whose descriptor is the first, to places in a file, whose
 // descriptor is the second.
-func attach(r request, lists [3][]uint64, fds []int) (io.Closer, error) {
-	if len(fds) != 2 || len(lists[0]) == 0 {
-		return nil, errors.New("no program, file or offset")
+func attach(r request, lists [3][]uint64, fds []int) (link.Link, error) {
+	if len(lists[0]) == 0 {
+		return nil, errors.New("no offset")
+	}
+	if len(fds) != 2 {
+		return nil, os.NewSyscallError("recvmsg", unix.EMFILE) // the kernel has dropped the rest
 	}
 	own, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

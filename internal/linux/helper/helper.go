@@ -84,10 +84,16 @@ func Send[T any](conn *net.UnixConn, header T, body []byte, fds ...int) error {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	if n, _, err := conn.WriteMsgUnix(b, rights, nil); err != nil || n < len(b) {
-		return errors.Join(err, io.ErrShortWrite)
+	n, _, err := conn.WriteMsgUnix(b, rights, nil)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
 	}
-	_, err = conn.Write(body)
+	if err == nil {
+		_, err = conn.Write(body)
+	}
+	if errors.Is(err, unix.EPIPE) {
+		return io.ErrUnexpectedEOF // EPIPE means that the reader of the output has left
+	}
 	return err
 }
 
