@@ -18,6 +18,7 @@ test      strace                          strace
 test      bpftrace                        bpftrace
 test      biolatency                      libbpf-tools
 test      chromium                        chromium
+test      firefox-esr                     firefox-esr
 test      busybox                         busybox-static
 test      clang++-19                      clang-19
 test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev

@@ -94,8 +94,8 @@ func BenchmarkMillionStacks(b *testing.B) {
 	var cpu time.Duration // to open the page
 	times := map[string]time.Duration{}
 	for b.Loop() {
-		c := newTab(b)
-		c.call("Performance.enable", nil, nil)
+		c, chromium := newChromiumTab(b)
+		chromium.call("Performance.enable", nil, nil)
 		timed := func(name string, act func()) {
 			start := time.Now()
 			act()
@@ -103,20 +103,20 @@ func BenchmarkMillionStacks(b *testing.B) {
 			times[name] += time.Since(start)
 		}
 		timed("open", func() {
-			c.navigate("file://" + path)
+			c.open("file://" + path)
 			c.until(`document.documentElement?.dataset.ready`)
 		})
-		cpu += c.threadTime()
-		c.screenshot("million")
+		cpu += chromium.threadTime()
+		c.picture("million")
 		timed("hover", func() { c.point(boxAt(c, 0.5, 1)) })
 		timed("zoom", func() { c.click(boxAt(c, 0.005, 1)) })
-		c.screenshot("million-zoomed")
+		c.picture("million-zoomed")
 		timed("zoom", func() { c.press("Escape", "Escape") })
 		c.press("/")
 		timed("search", func() { c.press("7") })
 		c.press("Escape")
 		timed("callers", func() { c.press("b") })
-		c.screenshot("million-callers")
+		c.picture("million-callers")
 		timed("sandwich", func() { c.press("s") })
 		timed("table", func() { c.press("t") })
 		c.press("f")
@@ -135,20 +135,20 @@ func BenchmarkMillionStacks(b *testing.B) {
 }
 
 // threadTime returns the CPU time of the page's thread so far.
-func (c *tab) threadTime() time.Duration {
-	c.t.Helper()
+func (d *devtools) threadTime() time.Duration {
+	d.t.Helper()
 	var m struct {
 		Metrics []struct {
 			Name  string
 			Value float64 // seconds
 		}
 	}
-	c.call("Performance.getMetrics", nil, &m)
+	d.call("Performance.getMetrics", nil, &m)
 	for _, metric := range m.Metrics {
 		if metric.Name == "ThreadTime" {
 			return time.Duration(metric.Value * float64(time.Second))
 		}
 	}
-	c.t.Fatal("the browser has no metric ThreadTime")
+	d.t.Fatal("the browser has no metric ThreadTime")
 	return 0
 }

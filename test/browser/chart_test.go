@@ -83,7 +83,7 @@ func TestFlameChart(t *testing.T) {
 	walk("ArrowRight", "sort: 1 s from 1 s")
 	walk("ArrowRight", "read: 500 ms from 2 s")
 	walk("ArrowRight", "parse: 400 ms from 2.6 s")
-	c.screenshot("flame-chart")
+	c.picture("flame-chart")
 	c.press("ArrowLeft", "ArrowLeft", "Enter")
 	expectList(c, "#chips span", "1 s to 2 s")
 	walk("ArrowUp", "all: 1 s from 1 s")
@@ -108,7 +108,7 @@ func TestFlameChart(t *testing.T) {
 
 	c.eval(`(document.querySelector("#thread").value = "42/43", document.querySelector("#thread").dispatchEvent(new Event("change")), 0)`, new(int))
 	c.until(label + ` === "Flame chart of thread worker 42/43"`)
-	c.reload()
+	c.openAgain()
 	c.until(`document.documentElement?.dataset.ready && ` + label + ` === "Flame chart of thread worker 42/43"`)
 	c.press("ArrowUp", "ArrowUp")
 	walk("ArrowUp", "work: 100 ms from 0 s")

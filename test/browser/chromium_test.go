@@ -1,5 +1,3 @@
-// Package browser tests the pages that fulgur writes in a real browser, with
-// real pointer and key events.
 package browser
 
 import (
@@ -9,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,76 +14,55 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// stepTimeout is the time limit of each step.
-const stepTimeout = time.Minute
-
-// browser is a headless browser that the tests control by the DevTools protocol over a
+// chromium is a headless browser that the tests control by the DevTools protocol over a
 // pair of pipes: JSON messages that end in a zero byte.
-type browser struct {
+type chromium struct {
 	cmd *exec.Cmd
 	dir string
 	out io.WriteCloser
 
 	mu      sync.Mutex
 	last    int
-	waiting map[int]chan reply
-	// events are the protocol events so far, oldest first.
-	events []event
+	waiting map[int]chan devtoolsReply
+	// events are the protocol's events so far, oldest first.
+	events []devtoolsEvent
 }
 
-// tab is a page of the browser, used by one test or benchmark. The zero session is the
-// browser itself.
-type tab struct {
-	*browser
+// devtools is a page of Chromium.
+type devtools struct {
+	*chromium
 	t       testing.TB
-	session string
+	session string // empty: the browser itself
+	pressed bool   // the pointer's button
 }
 
-type reply struct {
+type devtoolsReply struct {
 	Result json.RawMessage
 	Error  *struct{ Message string }
 }
 
-type event struct {
+type devtoolsEvent struct {
 	SessionID string
 	Method    string
 	Params    json.RawMessage
 }
 
-// shared is the browser of all tests; the first that needs one starts it.
-var shared *browser
+// sharedChromium is the Chromium of all tests; the first that needs one starts it.
+var sharedChromium *chromium
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared != nil {
-		shared.stop()
+// stopChromium closes the browser's pipe, which ends the browser, and removes its files.
+func stopChromium() {
+	b := sharedChromium
+	if b == nil {
+		return
 	}
-	if builtDir != "" {
-		os.RemoveAll(builtDir)
-	}
-	os.Exit(code)
+	b.out.Close()
+	_ = b.cmd.Wait() // its exit code does not depend on the pages
+	os.RemoveAll(b.dir)
 }
 
-// built is fulgur's path, once a test has called program. It is not always in builtDir:
-// without a compiler, fulgur comes from PATH.
-var built, builtDir string
-
-// program returns the path of fulgur. The first call builds it.
-func program(t *testing.T) string {
-	t.Helper()
-	if built == "" {
-		var err error
-		builtDir, err = os.MkdirTemp("", "fulgur-browser-") //nolint:usetesting // it is for all tests
-		if err != nil {
-			t.Fatal(err)
-		}
-		built = testenv.Program(t, "fulgur/cmd/fulgur", builtDir)
-	}
-	return built
-}
-
-// start runs a browser with a window of 1280 by 800 pixels.
-func start(path string) (*browser, error) {
+// startChromium runs a browser.
+func startChromium(path string) (*chromium, error) {
 	dir, err := os.MkdirTemp("", "fulgur-browser-")
 	if err != nil {
 		return nil, err
@@ -100,11 +75,11 @@ func start(path string) (*browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &browser{dir: dir, out: out, waiting: map[int]chan reply{}}
+	b := &chromium{dir: dir, out: out, waiting: map[int]chan devtoolsReply{}}
 	b.cmd = exec.Command(path,
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--lang=en-US", "--window-size=1280,800",
+		"--lang=en-US", fmt.Sprintf("--window-size=%d,%d", viewport.width, viewport.height),
 		"--user-data-dir="+dir, "--remote-debugging-pipe")
 	b.cmd.ExtraFiles = []*os.File{commands, replies} // it reads 3 and writes 4
 	if err := b.cmd.Start(); err != nil {
@@ -116,40 +91,40 @@ func start(path string) (*browser, error) {
 	return b, nil
 }
 
-// stop closes the browser's pipe, which ends the browser, and removes its files.
-func (b *browser) stop() {
-	b.out.Close()
-	_ = b.cmd.Wait() // its exit code does not depend on the pages
-	os.RemoveAll(b.dir)
-}
-
-// newTab opens an empty page for the length of the test, or skips the test if
-// there is no browser.
-func newTab(t testing.TB) *tab {
+// openChromium opens an empty page for the length of the test, or skips the test if
+// Chromium is not installed.
+func openChromium(t testing.TB) *devtools {
 	t.Helper()
 	path := testenv.Tool(t, "chromium")
-	if shared == nil {
-		b, err := start(path)
+	if sharedChromium == nil {
+		b, err := startChromium(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared = b
+		sharedChromium = b
 	}
-	c := &tab{browser: shared, t: t}
+	d := &devtools{chromium: sharedChromium, t: t}
 	var target struct{ TargetID string }
-	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	d.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
-	c.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
-	c.session = attached.SessionID
-	t.Cleanup(func() { c.call("Page.close", nil, nil) })
+	d.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	d.session = attached.SessionID
+	t.Cleanup(func() { d.call("Page.close", nil, nil) })
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
-		c.call(domain+".enable", nil, nil)
+		d.call(domain+".enable", nil, nil)
 	}
-	return c
+	return d
+}
+
+// newChromiumTab is newTab for tests that need DevTools.
+func newChromiumTab(t testing.TB) (*tab, *devtools) {
+	t.Helper()
+	d := openChromium(t)
+	return &tab{driver: d, t: t}, d
 }
 
 // read delivers the browser's messages until the browser closes its end.
-func (b *browser) read(in io.ReadCloser) {
+func (b *chromium) read(in io.ReadCloser) {
 	defer in.Close()
 	messages := bufio.NewReader(in)
 	for {
@@ -159,17 +134,17 @@ func (b *browser) read(in io.ReadCloser) {
 		}
 		var m struct {
 			ID int
-			event
-			reply
+			devtoolsEvent
+			devtoolsReply
 		}
 		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
 			panic(fmt.Sprintf("message from the browser: %v", err))
 		}
 		b.mu.Lock()
 		if m.ID == 0 {
-			b.events = append(b.events, m.event)
+			b.events = append(b.events, m.devtoolsEvent)
 		} else {
-			b.waiting[m.ID] <- m.reply
+			b.waiting[m.ID] <- m.devtoolsReply
 			delete(b.waiting, m.ID)
 		}
 		b.mu.Unlock()
@@ -177,60 +152,59 @@ func (b *browser) read(in io.ReadCloser) {
 }
 
 // call runs a method of the protocol, and stores its result if result is not nil.
-func (c *tab) call(method string, params, result any) {
-	c.t.Helper()
+func (d *devtools) call(method string, params, result any) {
+	d.t.Helper()
 	if params == nil {
 		params = struct{}{}
 	}
-	answer := make(chan reply, 1)
-	c.mu.Lock()
-	c.last++
-	id := c.last
-	c.waiting[id] = answer
-	c.mu.Unlock()
+	answer := make(chan devtoolsReply, 1)
+	d.mu.Lock()
+	d.last++
+	id := d.last
+	d.waiting[id] = answer
+	d.mu.Unlock()
 	message, err := json.Marshal(struct {
 		ID        int    `json:"id"`
 		Method    string `json:"method"`
 		Params    any    `json:"params"`
 		SessionID string `json:"sessionId,omitempty"`
-	}{id, method, params, c.session})
+	}{id, method, params, d.session})
 	if err != nil {
-		c.t.Fatal(err)
+		d.t.Fatal(err)
 	}
-	if _, err := c.out.Write(append(message, 0)); err != nil {
-		c.t.Fatalf("%s: %v", method, err)
+	if _, err := d.out.Write(append(message, 0)); err != nil {
+		d.t.Fatalf("%s: %v", method, err)
 	}
 	select {
 	case r := <-answer:
 		if r.Error != nil {
-			c.t.Fatalf("%s: %s", method, r.Error.Message)
+			d.t.Fatalf("%s: %s", method, r.Error.Message)
 		}
 		if result != nil {
 			if err := json.Unmarshal(r.Result, result); err != nil {
-				c.t.Fatalf("%s: %v", method, err)
+				d.t.Fatalf("%s: %v", method, err)
 			}
 		}
 	case <-time.After(stepTimeout):
-		c.t.Fatalf("%s: no answer from the browser", method)
+		d.t.Fatalf("%s: no answer from the browser", method)
 	}
 }
 
-// seen returns the tab's events of one method so far.
-func (c *tab) seen(method string) []event {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var found []event
-	for _, e := range c.events {
-		if e.SessionID == c.session && e.Method == method {
+// seen returns the page's events of one method so far.
+func (d *devtools) seen(method string) []devtoolsEvent {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []devtoolsEvent
+	for _, e := range d.events {
+		if e.SessionID == d.session && e.Method == method {
 			found = append(found, e)
 		}
 	}
 	return found
 }
 
-// eval runs an expression in the page and stores its value in result.
-func (c *tab) eval(expression string, result any) {
-	c.t.Helper()
+func (d *devtools) evaluate(expression string) json.RawMessage {
+	d.t.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct {
@@ -238,194 +212,116 @@ func (c *tab) eval(expression string, result any) {
 			Exception struct{ Description string }
 		}
 	}
-	c.call("Runtime.evaluate", map[string]any{
+	d.call("Runtime.evaluate", map[string]any{
 		"expression": expression, "returnByValue": true, "awaitPromise": true, "allowUnsafeEvalBlockedByCSP": false,
 	}, &r)
 	if r.ExceptionDetails != nil {
-		c.t.Fatalf("%s: %s %s", expression, r.ExceptionDetails.Text, r.ExceptionDetails.Exception.Description)
+		d.t.Fatalf("%s: %s %s", expression, r.ExceptionDetails.Text, r.ExceptionDetails.Exception.Description)
 	}
-	if err := json.Unmarshal(r.Result.Value, result); err != nil {
-		c.t.Fatalf("%s: %v", expression, err)
+	return r.Result.Value
+}
+
+func (d *devtools) navigate(url string) {
+	d.t.Helper()
+	d.call("Page.navigate", map[string]any{"url": url}, nil)
+}
+
+func (d *devtools) reload() {
+	d.t.Helper()
+	d.call("Page.reload", nil, nil)
+}
+
+func (d *devtools) loads() int { return len(d.seen("Page.loadEventFired")) }
+
+func (d *devtools) pointer(action pointerAction, x, y float64) {
+	d.t.Helper()
+	params := map[string]any{"x": x, "y": y}
+	switch action {
+	case move:
+		params["type"] = "mouseMoved"
+	case press:
+		params["type"], d.pressed = "mousePressed", true
+	case release:
+		params["type"] = "mouseReleased"
 	}
-}
-
-// text returns the text of the first element that selector matches.
-func (c *tab) text(selector string) (text string) {
-	c.t.Helper()
-	c.eval(fmt.Sprintf("document.querySelector(%q).textContent", selector), &text)
-	return text
-}
-
-// until waits for a condition in the page.
-func (c *tab) until(condition string) {
-	c.t.Helper()
-	c.waitFor(func() (ok bool) {
-		c.eval("Boolean("+condition+")", &ok)
-		return ok
-	}, condition)
-}
-
-// loads waits until the document that act opens has replaced the current one. Otherwise a
-// condition could hold in the old document, and the next step be lost with it.
-func (c *tab) loads(act func()) {
-	c.t.Helper()
-	const event = "Page.loadEventFired"
-	before := len(c.seen(event))
-	act()
-	c.waitFor(func() bool { return len(c.seen(event)) > before }, "the end of loading")
-}
-
-// navigate opens a document.
-func (c *tab) navigate(url string) {
-	c.t.Helper()
-	c.loads(func() { c.call("Page.navigate", map[string]any{"url": url}, nil) })
-}
-
-// reload loads the document again.
-func (c *tab) reload() {
-	c.t.Helper()
-	c.loads(func() { c.call("Page.reload", nil, nil) })
-}
-
-// goTo changes the part of the address after "#", and waits until the page has handled the
-// change.
-func (c *tab) goTo(hash string) {
-	c.t.Helper()
-	c.eval(fmt.Sprintf(`new Promise((done) => {
-		const before = location.hash;
-		addEventListener("hashchange", () => setTimeout(done, 0, 0), { once: true });
-		location.hash = %q;
-		if (location.hash === before) done(0);
-	})`, hash), new(int))
-}
-
-// downloads makes the tab save files into a directory of the test. It returns a function
-// that clicks on an element and returns the text of the file that this saves.
-func (c *tab) downloads() func(selector string) string {
-	c.t.Helper()
-	dir := c.t.TempDir()
-	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
-	return func(selector string) string {
-		c.t.Helper()
-		count := len(c.seen("Page.downloadWillBegin"))
-		c.clickOn(selector)
-		var download struct{ GUID, SuggestedFilename string }
-		c.waitFor(func() bool {
-			begun := c.seen("Page.downloadWillBegin")
-			return len(begun) > count && json.Unmarshal(begun[count].Params, &download) == nil
-		}, "the start of a download")
-		c.waitFor(func() bool {
-			return slices.ContainsFunc(c.seen("Page.downloadProgress"), func(e event) bool {
-				var progress struct{ GUID, State string }
-				return json.Unmarshal(e.Params, &progress) == nil && progress.GUID == download.GUID && progress.State == "completed"
-			})
-		}, "the end of a download")
-		// The browser may think that an earlier file still has the name.
-		files, err := os.ReadDir(dir)
-		if err != nil || len(files) != 1 {
-			c.t.Fatalf("files downloaded as %s: %v, %v, want one", download.SuggestedFilename, files, err)
-		}
-		path := filepath.Join(dir, files[0].Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if err := os.Remove(path); err != nil {
-			c.t.Fatal(err)
-		}
-		return string(text)
+	if d.pressed {
+		params["clickCount"], params["button"] = 1, "left"
 	}
+	d.pressed = d.pressed && action != release
+	d.call("Input.dispatchMouseEvent", params, nil)
 }
 
-// waitFor waits for a condition. what describes it.
-func (c *tab) waitFor(condition func() bool, what string) {
-	c.t.Helper()
-	for deadline := time.Now().Add(stepTimeout); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("timeout: waited for %s", what)
-		}
-	}
-}
-
-func (c *tab) mouse(kind string, x, y float64, clicks int) {
-	c.t.Helper()
-	params := map[string]any{"type": kind, "x": x, "y": y, "clickCount": clicks}
-	if clicks > 0 {
-		params["button"] = "left"
-	}
-	c.call("Input.dispatchMouseEvent", params, nil)
-}
-
-// point moves the pointer.
-func (c *tab) point(x, y float64) {
-	c.t.Helper()
-	c.mouse("mouseMoved", x, y, 0)
-}
-
-// click presses and releases the pointer's button.
-func (c *tab) click(x, y float64) {
-	c.t.Helper()
-	c.point(x, y)
-	c.mouse("mousePressed", x, y, 1)
-	c.mouse("mouseReleased", x, y, 1)
-}
-
-// clickOn scrolls the first element that selector matches into view, and clicks its
-// center.
-func (c *tab) clickOn(selector string) {
-	c.t.Helper()
-	var at [2]float64
-	c.eval(fmt.Sprintf(`((element) => {
-		element.scrollIntoView({ block: "nearest" });
-		const { left, top, width, height } = element.getBoundingClientRect();
-		return [left + width / 2, top + height / 2];
-	})(document.querySelector(%q))`, selector), &at)
-	c.click(at[0], at[1])
-}
-
-// keyCodes are the virtual key codes that the browser needs in addition to the names of
-// keys that type nothing.
-var keyCodes = map[string]int{
-	"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
-	"Home": 36,
-}
-
-// press presses and releases keys: names of keyCodes, or single characters.
-func (c *tab) press(keys ...string) {
-	c.t.Helper()
+func (d *devtools) keys(shift bool, keys ...string) {
+	d.t.Helper()
 	for _, key := range keys {
 		params := map[string]any{"type": "keyDown", "key": key}
-		if code, ok := keyCodes[key]; ok {
-			params["windowsVirtualKeyCode"] = code
+		if named, ok := namedKeys[key]; ok {
+			params["windowsVirtualKeyCode"] = named.code
 		} else {
 			params["text"] = key
 		}
-		c.call("Input.dispatchKeyEvent", params, nil)
+		if shift {
+			params["modifiers"] = 8
+		}
+		d.call("Input.dispatchKeyEvent", params, nil)
 		params["type"] = "keyUp"
 		delete(params, "text")
-		c.call("Input.dispatchKeyEvent", params, nil)
+		d.call("Input.dispatchKeyEvent", params, nil)
 	}
 }
 
-// write types text.
-func (c *tab) write(text string) {
-	c.t.Helper()
-	for _, r := range text {
-		c.press(string(r))
-	}
+func (d *devtools) resize(width, height int, scale float64) {
+	d.t.Helper()
+	d.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": scale, "mobile": false,
+	}, nil)
 }
 
-// screenshot stores a picture of the page in the directory given by the environment
-// variable FULGUR_SCREENSHOTS, if it is set.
-func (c *tab) screenshot(name string) {
-	c.t.Helper()
-	dir := os.Getenv("FULGUR_SCREENSHOTS")
-	if dir == "" {
-		return
+func (d *devtools) saveTo(dir string) {
+	d.t.Helper()
+	d.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+}
+
+func (d *devtools) saved() int {
+	completed := map[string]bool{}
+	for _, e := range d.seen("Page.downloadProgress") {
+		var progress struct{ GUID, State string }
+		if json.Unmarshal(e.Params, &progress) == nil && progress.State == "completed" {
+			completed[progress.GUID] = true
+		}
 	}
+	return len(completed)
+}
+
+func (d *devtools) screenshot() []byte {
+	d.t.Helper()
 	var shot struct{ Data []byte }
-	c.call("Page.captureScreenshot", nil, &shot)
-	if err := os.WriteFile(dir+"/"+name+".png", shot.Data, 0o644); err != nil {
-		c.t.Fatal(err)
+	d.call("Page.captureScreenshot", nil, &shot)
+	return shot.Data
+}
+
+func (d *devtools) complaints() (all []string) {
+	for _, method := range []string{
+		"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Page.javascriptDialogOpening",
+	} {
+		for _, e := range d.seen(method) {
+			all = append(all, fmt.Sprintf("%s: %s", method, e.Params))
+		}
 	}
+	return all
+}
+
+func (d *devtools) requests() (all []request) {
+	d.t.Helper()
+	for _, e := range d.seen("Network.requestWillBeSent") {
+		var r struct {
+			Type    string
+			Request struct{ URL string }
+		}
+		if err := json.Unmarshal(e.Params, &r); err != nil {
+			d.t.Fatal(err)
+		}
+		all = append(all, request{r.Request.URL, r.Type == "Document"})
+	}
+	return all
 }

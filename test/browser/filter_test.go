@@ -182,14 +182,14 @@ func TestFilters(t *testing.T) {
 	expectList(c, "#rows tr:first-child th", "http::Server::handle(http::Request const&)")
 	expectContains(c, "#rows tr:first-child", "4282.4%")
 	state := address(c)
-	c.reload()
+	c.openAgain()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#rows th")`)
 	if again := address(c); again != state {
 		t.Errorf("the address %q became %q when loaded", state, again)
 	}
 	expectContains(c, "#rows tr:first-child", "4282.4%")
 	c.press("f")
-	c.screenshot("filters")
+	c.picture("filters")
 	c.clickOn("#chips li:first-child button")
 	expectList(c, "#chips span", "peek|parse hidden")
 	expect(c, "#share", "100% of all")

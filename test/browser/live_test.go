@@ -48,7 +48,7 @@ func TestLivePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.navigate(url)
+	c.open(url)
 	c.until(`document.querySelector("#status")?.textContent === "Waiting for the first window…"`)
 	shown := func(n string) {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestLivePage(t *testing.T) {
 	inFrame(`document.querySelector("#search").value`, "main")
 	inFrame(`document.body.dataset.view`, "table")
 	inFrame(`document.defaultView.location.hash`, "#view=table&q=main")
-	c.screenshot("live")
+	c.picture("live")
 
 	// A pause keeps the visible window; keys go back and forth.
 	c.clickOn("#live")
@@ -110,9 +110,5 @@ func TestLivePage(t *testing.T) {
 	stop()
 	c.until(`document.querySelector("#status").textContent === "Window 3 of 3, the measurement has ended"`)
 	inFrame(`document.body.dataset.view`, "table")
-	for _, method := range []string{"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Page.javascriptDialogOpening"} {
-		for _, e := range c.seen(method) {
-			t.Errorf("%s: %s", method, e.Params)
-		}
-	}
+	expectQuiet(c)
 }

@@ -45,14 +45,14 @@ func TestShortNames(t *testing.T) {
 	expect(c, "#details h2", longNames[1])
 	c.press("ArrowUp")
 	expect(c, announced, "Server::run::{lambda#1}: 100 samples, 100%")
-	c.screenshot("short-names")
+	c.picture("short-names")
 	c.press("t")
 	expectList(c, "#rows th", inTable(shortname.Of)...)
 	c.press("a")
 	expectList(c, "#rows th", inTable(func(name string) string { return name })...)
 	c.press("a")
 	state := address(c)
-	c.reload()
+	c.openAgain()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#rows th")`)
 	if again := address(c); again != state || !strings.Contains(state, "short=1") {
 		t.Errorf("the address %q became %q when loaded", state, again)
@@ -118,17 +118,17 @@ func TestPanelWidth(t *testing.T) {
 	var edge [2]float64
 	c.eval(`(({ left, top, width, height }) => [left + width / 2, top + height / 2])(document.querySelector("#edge").getBoundingClientRect())`, &edge)
 	c.point(edge[0], edge[1])
-	c.mouse("mousePressed", edge[0], edge[1], 1)
-	c.mouse("mouseMoved", edge[0]-100, edge[1], 1)
+	c.pointer(press, edge[0], edge[1])
+	c.point(edge[0]-100, edge[1])
 	c.until(`document.querySelector("#details").offsetWidth > 380`)
-	c.mouse("mouseMoved", edge[0]-250, edge[1], 1)
-	c.mouse("mouseReleased", edge[0]-250, edge[1], 1)
+	c.point(edge[0]-250, edge[1])
+	c.pointer(release, edge[0]-250, edge[1])
 	if wide := width(); wide < before+249 || wide > before+251 {
 		t.Errorf("the panel was %d pixels wide and is %d, want 250 more", before, wide)
 	}
-	c.mouse("mouseMoved", edge[0]-100, edge[1], 0) // not dragged any more
+	c.point(edge[0]-100, edge[1]) // not dragged any more
 	wide := width()
-	c.reload()
+	c.openAgain()
 	c.until(`document.documentElement?.dataset.ready`)
 	if again := width(); again != wide {
 		t.Errorf("the panel was %d pixels wide and is %d after loading again", wide, again)
@@ -138,7 +138,7 @@ func TestPanelWidth(t *testing.T) {
 	if again := width(); again != wide-40 {
 		t.Errorf("the panel was %d pixels wide and is %d after two keys, want 40 less", wide, again)
 	}
-	c.screenshot("wide-panel")
+	c.picture("wide-panel")
 	c.goTo("panel=1e9")
 	c.until(`document.querySelector("#details").offsetWidth > 500`)
 	var room bool

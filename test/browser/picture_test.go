@@ -19,10 +19,10 @@ type shownBox struct {
 }
 
 // openPicture opens the SVG document at path, with or without its script, and returns its boxes in the order of the document.
-func openPicture(c *tab, path string, script bool) (boxes []shownBox) {
+func openPicture(c *tab, chromium *devtools, path string, script bool) (boxes []shownBox) {
 	c.t.Helper()
-	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": !script}, nil)
-	c.navigate("file://" + path)
+	chromium.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": !script}, nil)
+	c.open("file://" + path)
 	c.until(`document.readyState === "complete" && location.pathname.endsWith(".svg")`)
 	var root string
 	c.eval(`document.documentElement.localName + " " + document.querySelectorAll("parsererror, script, image, foreignObject, a").length`, &root)
@@ -68,9 +68,9 @@ func TestPicture(t *testing.T) {
 			if err := file.Close(); err != nil {
 				t.Fatal(err)
 			}
-			c := newTab(t)
-			boxes := openPicture(c, path, false)
-			c.screenshot("picture-" + name)
+			c, chromium := newChromiumTab(t)
+			boxes := openPicture(c, chromium, path, false)
+			c.picture("picture-" + name)
 			titles := []string{"all: 42 samples, 100.00%", attack + ": 42 samples, 100.00%",
 				"main: 42 samples, 100.00%\n/" + attack + ":7", attack + ": 42 samples, 100.00%\n/" + attack + ":7"}
 			if len(boxes) != len(titles) {
@@ -134,7 +134,7 @@ func TestPictureScript(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := newTab(t)
-			c.navigate("file://" + path)
+			c.open("file://" + path)
 			c.until(`document.readyState === "complete" && !!document.querySelector("#search")`)
 			do := func(script string) {
 				t.Helper()
@@ -175,8 +175,8 @@ func TestPictureScript(t *testing.T) {
 			for hash, want := range map[string]string{
 				"#zoom=3&search=sort": "Matched: 65.0% · Search", "#zoom=-1&search=%3Cimg": "Matched: 5.0% · Search", "#zoom=constructor": "Search",
 			} {
-				c.navigate("about:blank")
-				c.navigate("file://" + path + hash)
+				c.open("about:blank")
+				c.open("file://" + path + hash)
 				c.until(`document.readyState === "complete" && !!document.querySelector("#search")`)
 				var got string
 				if c.eval(`document.querySelector("#search").textContent`, &got); got != want {
@@ -184,7 +184,7 @@ func TestPictureScript(t *testing.T) {
 				}
 				expectTrue(`document.querySelectorAll("img").length === 0`)
 			}
-			c.screenshot("picture-script-" + name)
+			c.picture("picture-script-" + name)
 			expectClean(c)
 		})
 	}
@@ -192,11 +192,9 @@ func TestPictureScript(t *testing.T) {
 
 // Printing shows the whole graph, in light colors and without controls.
 func TestPrint(t *testing.T) {
-	c := newTab(t)
+	c, chromium := newChromiumTab(t)
 	// In this window, a part of the graph is not visible.
-	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
-		"width": 1280, "height": 360, "deviceScaleFactor": 1, "mobile": false,
-	}, nil)
+	c.resize(1280, 360, 1)
 	openFlame(c, encodetest.Typical(), flame.Options{})
 	choose(c, "#theme", "dark")
 	type look struct {
@@ -212,7 +210,7 @@ func TestPrint(t *testing.T) {
 	c.eval(now, &before)
 	c.eval(`(addEventListener("beforeprint", () => { window.printed = `+now+`; }), 0)`, new(int))
 	var paper struct{ Data []byte }
-	c.call("Page.printToPDF", nil, &paper)
+	chromium.call("Page.printToPDF", nil, &paper)
 	c.eval(`window.printed`, &printed)
 	c.eval(now, &after)
 	if after != before {
@@ -224,7 +222,7 @@ func TestPrint(t *testing.T) {
 	if before.Scheme != "dark" || printed.Scheme != "light" {
 		t.Errorf("color scheme of paper = %s and of the screen = %s, want light and dark", printed.Scheme, before.Scheme)
 	}
-	c.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	chromium.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
 	var style look
 	c.eval(now, &style)
 	if before.Buttons == 0 || style.Buttons > 1 { // a button opens the list of losses
@@ -235,8 +233,8 @@ func TestPrint(t *testing.T) {
 
 // Nothing is animated, with or without the preference for reduced motion.
 func TestNoMotion(t *testing.T) {
-	c := newTab(t)
-	c.call("Emulation.setEmulatedMedia", map[string]any{
+	c, chromium := newChromiumTab(t)
+	chromium.call("Emulation.setEmulatedMedia", map[string]any{
 		"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}},
 	}, nil)
 	openFlame(c, encodetest.Typical(), flame.Options{})

@@ -155,6 +155,7 @@ func pageScript(c *tab) func(expression string) string {
 	if !ok {
 		c.t.Fatal("the script does not end with its call of main")
 	}
+	declarations = strings.Replace(declarations, "'use strict';\n(() => {", "(() => { 'use strict';", 1) // an expression
 	return func(expression string) string { return declarations + "return " + expression + ";\n})()" }
 }
 

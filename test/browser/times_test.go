@@ -88,7 +88,7 @@ func TestTimes(t *testing.T) {
 		}
 	}
 	check(0, 8000)
-	c.screenshot("times")
+	c.picture("times")
 	var at struct{ Left, Top, Width, Height float64 }
 	c.eval(`(({left, top, width, height}) => ({left, top, width, height}))(document.querySelector("#heat").getBoundingClientRect())`, &at)
 	column := at.Width / 8
@@ -112,15 +112,15 @@ func TestTimes(t *testing.T) {
 	c.point(x, y)
 	expect(c, "#tip h2", "1.2 s to 1.22 s")
 	expectContains(c, "#tip dl", "Samples2")
-	c.mouse("mousePressed", x, y, 1)
+	c.pointer(press, x, y)
 	x, y = cell(4, 25)
-	c.mouse("mouseMoved", x, y, 1)
-	c.mouse("mouseReleased", x, y, 1)
+	c.point(x, y)
+	c.pointer(release, x, y)
 	expectList(c, "#chips span", "1.2 s to 4.52 s")
 	check(1200, 4520)
-	c.screenshot("times-selected")
+	c.picture("times-selected")
 	state := address(c)
-	c.reload()
+	c.openAgain()
 	c.until(`document.documentElement?.dataset.ready && document.querySelector("#chips span")`)
 	if again := address(c); again != state || !strings.Contains(state, "time=1200-4520") {
 		t.Errorf("the address %q became %q when loaded", state, again)
@@ -144,7 +144,7 @@ func TestTimes(t *testing.T) {
 	expectList(c, "#chips span", "1 s to 2 s")
 	check(1000, 2000)
 	c.eval(`(document.querySelector("#heat").focus(), 0)`, new(int))
-	c.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "ArrowRight", "windowsVirtualKeyCode": 39, "modifiers": 8}, nil)
+	c.keys(true, "ArrowRight")
 	expectList(c, "#chips span", "1.02 s to 2.04 s")
 	check(1020, 2040)
 	for _, hash := range []string{"time=5-1", "time=x", "time=-", "time=1e9-2e9", "time=0-1e99", "time=<b>"} {
@@ -178,7 +178,7 @@ func TestTimesFromFirefox(t *testing.T) {
 	if diff := cmp.Diff(folded(func(ms int) bool { return ms >= 1200 && ms < 2500 }), parseFolded(t, save("#save-folded"))); diff != "" {
 		t.Errorf("1.2 to 2.5 s (-samples +page):\n%s", diff)
 	}
-	c.screenshot("times-firefox")
+	c.picture("times-firefox")
 	expectClean(c)
 }
 
@@ -187,12 +187,17 @@ func TestNarrowTimes(t *testing.T) {
 	line, _ := recorded(t, []takenAt{{0, 3}, {90_000, 3}})
 	c := newTab(t)
 	openFlame(c, line.Profile, flame.Options{Times: line})
-	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+	c.resize(420, 800, 1)
 	var over bool
 	c.eval(`document.documentElement.scrollWidth > innerWidth`, &over)
 	if over {
 		t.Error("the page is wider than the window")
 	}
-	c.screenshot("times-narrow")
+	var cut []string
+	c.eval(`[...document.querySelectorAll("button")].filter((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth).map((b) => b.textContent)`, &cut)
+	if len(cut) > 0 {
+		t.Errorf("the texts of the buttons %q are cut off", cut)
+	}
+	c.picture("times-narrow")
 	expectClean(c)
 }

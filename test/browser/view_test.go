@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"debug/elf"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -141,7 +140,7 @@ func TestView(t *testing.T) {
 	c := newTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
 	page, _ := startView(t, fulgur, profile)
-	c.navigate(page)
+	c.open(page)
 	c.until(`document.documentElement?.dataset.ready`)
 	c.until(`!document.querySelector("#views [value=code]").hidden`)
 
@@ -177,7 +176,7 @@ func TestView(t *testing.T) {
 		if rows := listed(c, "#assembly"); len(rows) == 0 {
 			t.Error("no instruction has samples")
 		}
-		c.screenshot("page-source")
+		c.picture("page-source")
 	})
 
 	t.Run("link", func(t *testing.T) {
@@ -205,36 +204,28 @@ func TestView(t *testing.T) {
 // requests only below its own address.
 func expectOwnRequests(c *tab, page string) {
 	c.t.Helper()
-	for _, method := range []string{"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"} {
-		for _, e := range c.seen(method) {
-			c.t.Errorf("%s: %s", method, e.Params)
-		}
-	}
-	for _, e := range c.seen("Network.requestWillBeSent") {
-		var r struct{ Request struct{ URL string } }
-		if err := json.Unmarshal(e.Params, &r); err != nil {
-			c.t.Fatal(err)
-		}
-		if !strings.HasPrefix(r.Request.URL, page) {
-			c.t.Errorf("the page requested %s", r.Request.URL)
+	expectQuiet(c)
+	for _, r := range c.requests() {
+		if !strings.HasPrefix(r.url, page) {
+			c.t.Errorf("the page requested %s", r.url)
 		}
 	}
 }
 
 // pprof's pages run as they are, below the token.
 func TestViewPprof(t *testing.T) {
-	c := newTab(t)
+	c, chromium := newChromiumTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
 	page, _ := startView(t, fulgur, profile)
 	for name, text := range map[string]string{"flamegraph": "churn", "top": "churn", "peek?f=churn": "main"} {
-		c.navigate(page + "pprof/" + name)
+		c.open(page + "pprof/" + name)
 		c.until(fmt.Sprintf(`document.readyState === "complete" && location.href.endsWith(%q) && document.body.textContent.includes(%q)`, name, text))
 	}
 	// Its script has drawn the boxes of the flame graph.
-	c.navigate(page + "pprof/")
+	c.open(page + "pprof/")
 	c.until(`document.querySelectorAll("#stack-chart .boxbg").length > 2`)
-	c.screenshot("pprof")
-	for _, e := range c.seen("Runtime.exceptionThrown") {
+	c.picture("pprof")
+	for _, e := range chromium.seen("Runtime.exceptionThrown") {
 		t.Errorf("exception: %s", e.Params)
 	}
 }

@@ -44,7 +44,7 @@ func TestHottestOfWaits(t *testing.T) {
 	expectList(c, "#details h3", "Hottest functions of programs", "Files", "Reasons")
 	expectList(c, "#details li", "worker_loopserver70.0%", "loadserver20.0%", "pthread_cond_waitlibc.so.66.00%", "schedule[kernel.kallsyms]4.00%",
 		"[/srv/<b>data</b>]20.0%", "[futex]80.0%", "[vda read]20.0%")
-	c.screenshot("waits")
+	c.picture("waits")
 	c.clickOn("#details li:first-child button")
 	expect(c, "#of", "worker_loop")
 	expectClean(c)
@@ -132,7 +132,7 @@ func TestHighlight(t *testing.T) {
 	if got := painted(c, "#scroller .marks", "", 3); got < width-10 {
 		t.Errorf("%d of %d pixels of the row are highlighted, want nearly all", got, width)
 	}
-	c.screenshot("highlight")
+	c.picture("highlight")
 	c.point(boxAt(c, 0.25, 2))
 	expect(c, "#tip h2", "maina")
 	if got := painted(c, "#scroller .marks", "", 2); got > width/2+10 {

@@ -80,7 +80,7 @@ class Table {
     const rest = this.list.length - this.limit;
     byId('more').hidden = rest <= 0;
     byId('more').textContent = `Show more (${digits.format(Math.max(rest, 0))} left)`;
-    byId('count').textContent = `${digits.format(this.list.length)} functions`;
+    byId('count').textContent = `${digits.format(this.list.length)} ${this.list.length === 1 ? 'function' : 'functions'}`;
   }
 }
 
