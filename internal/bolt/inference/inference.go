@@ -26,6 +26,8 @@ type Jump struct {
 	// Rate is the number of executions per second, and Counted the time for which the jump
 	// was counted, in seconds.
 	Rate, Counted float64
+	// Error is the standard error of Rate relative to Rate.
+	Error float64
 	// Hits is the number of observed executions, and Taken the number of these that jumped.
 	Hits, Taken uint64
 }
@@ -166,23 +168,20 @@ func (g *graph) add(e edge) {
 	g.edges = append(g.edges, e)
 }
 
-// countSlack is the relative uncertainty of a rate in addition to chance.
-const countSlack = 0.05
+// The relative uncertainty of a rate and of a number of samples, in addition to chance. The
+// samples of a block also depend on the speed of its instructions.
+const (
+	countSlack  = 0.05
+	sampleSlack = 1
+)
 
-// measure sets the measured counts. A block that ends with a counted jump has the jump's
-// rate. The count of any other block comes from its samples, which also depend on the speed
-// of its instructions.
+// measure sets the measured counts. The rate of a counted jump is the count of the block that
+// it ends. A jump without hits measures nothing: if the program has phases, all of its windows
+// may have missed the phase in which it is executed.
 func (g *graph) measure(e Evidence, samples []float64) {
 	var ratios []float64
 	for i, b := range g.blocks {
-		j, ok := e.Jumps[b.LastAddress]
-		if !ok || j.Counted == 0 {
-			continue
-		}
-		n := &g.nodes[i]
-		n.count = j.Rate
-		n.sigma = math.Sqrt(j.Rate*j.Rate*(1/float64(j.Hits+1)+countSlack*countSlack)) + 1/j.Counted
-		if samples[i] >= 5 && j.Hits >= 20 {
+		if j := e.Jumps[b.LastAddress]; samples[i] >= 5 && j.Hits >= 20 {
 			ratios = append(ratios, j.Rate/(samples[i]/float64(b.Instructions)))
 		}
 	}
@@ -192,10 +191,11 @@ func (g *graph) measure(e Evidence, samples []float64) {
 		perSample = ratios[len(ratios)/2]
 	}
 	for i, b := range g.blocks {
-		if n := &g.nodes[i]; n.sigma == 0 {
-			size := float64(b.Instructions)
-			n.count = samples[i] / size * perSample
-			n.sigma = math.Sqrt(samples[i]+1)/size*perSample + 0.5*n.count
+		n := &g.nodes[i]
+		one := perSample / float64(b.Instructions)
+		n.measured = append(n.measured, measurement{count: samples[i] * one, relative: sampleSlack, one: one})
+		if j := e.Jumps[b.LastAddress]; j.Hits > 0 && j.Counted > 0 {
+			n.measured = append(n.measured, measurement{count: j.Rate, relative: math.Hypot(j.Error, countSlack), one: 1 / j.Counted})
 		}
 	}
 }

@@ -14,11 +14,32 @@ import "math"
 
 // node is a basic block. Counts are executions in any unit of time.
 type node struct {
-	// count is the measured number of executions, and sigma its standard deviation.
-	count, sigma float64
+	measured []measurement // at least one
 	// open is whether the block has unknown predecessors, so that it may be executed more
 	// often than its known predecessors lead to it.
 	open bool
+}
+
+// measurement is a measurement of a node's executions.
+type measurement struct {
+	count float64
+	// relative is the uncertainty as a share of the executions, in addition to chance, and
+	// one the number of executions for which one counted event stands.
+	relative, one float64
+}
+
+// combine returns the mean of the measurements of a node, weighted by their precision, and
+// its weight: the inverse of its variance. Measurements smaller than x, the executions
+// according to the flow, are as uncertain as x: few events do not prove that there were few
+// executions.
+func (n *node) combine(x float64) (count, weight float64) {
+	for _, m := range n.measured {
+		most := max(m.count, x)
+		w := 1 / (m.relative*m.relative*most*most + m.one*most + m.one*m.one)
+		count += w * m.count
+		weight += w
+	}
+	return count / weight, weight
 }
 
 // edge leads from a node to another.
@@ -51,16 +72,13 @@ const (
 func solve(nodes []node, edges []edge) []float64 {
 	x := make([]float64, len(nodes))
 	largest := float64(floor)
-	for i, n := range nodes {
-		x[i] = n.count
-		largest = max(largest, n.count)
+	for i := range nodes {
+		x[i], _ = nodes[i].combine(0)
+		largest = max(largest, x[i])
 	}
 	s := system{
 		edges: edges, weights: make([]float64, len(nodes)), counts: make([]float64, len(nodes)),
 		flow: make([]float64, len(nodes)), rest: make([]float64, len(nodes)),
-	}
-	for i, n := range nodes {
-		s.weights[i], s.counts[i] = 1/(n.sigma*n.sigma), n.count
 	}
 	hasIn := make([]bool, len(nodes))
 	for _, e := range edges {
@@ -82,6 +100,7 @@ func solve(nodes []node, edges []edge) []float64 {
 			}
 		}
 		for i, n := range nodes {
+			s.counts[i], s.weights[i] = n.combine(x[i])
 			if !hasIn[i] || n.open && x[i] >= in[i] {
 				s.flow[i] = 0
 				continue

@@ -5,8 +5,23 @@ import (
 	"testing"
 )
 
-// unknown is the sigma of a node without a count.
-const unknown = 1e6
+// counted returns a node with a count and its standard deviation.
+func counted(count, sigma float64) node {
+	return node{measured: []measurement{{count: count, relative: sigma / count}}}
+}
+
+// entry returns n with unknown predecessors.
+func entry(n node) node {
+	n.open = true
+	return n
+}
+
+// none is a measurement in which nothing was counted, and one event stands for the given
+// number of executions.
+func none(executions float64) node { return node{measured: []measurement{{one: executions}}} }
+
+// unknown is a node without a count.
+var unknown = none(1e6)
 
 // The flow follows from one count and the shares.
 func TestSolve(t *testing.T) {
@@ -16,32 +31,42 @@ func TestSolve(t *testing.T) {
 		want  []float64
 	}{
 		"diamond": {
-			[]node{{count: 1000, sigma: 10, open: true}, {sigma: unknown}, {sigma: unknown}, {sigma: unknown}},
+			[]node{entry(counted(1000, 10)), unknown, unknown, unknown},
 			[]edge{{from: 0, to: 1, share: 0.3}, {from: 0, to: 2, share: 0.7}, {from: 1, to: 3, share: 1}, {from: 2, to: 3, share: 1}},
 			[]float64{1000, 300, 700, 1000},
 		},
 		"backwards": {
-			[]node{{sigma: unknown, open: true}, {count: 50, sigma: 1}},
+			[]node{entry(unknown), counted(50, 1)},
 			[]edge{{from: 0, to: 1, share: 0.25}},
 			[]float64{200, 50},
 		},
 		"loop": {
-			[]node{{count: 100, sigma: 1, open: true}, {sigma: unknown}, {sigma: unknown}},
+			[]node{entry(counted(100, 1)), unknown, unknown},
 			[]edge{{from: 0, to: 1, share: 1}, {from: 1, to: 1, share: 0.9}, {from: 1, to: 2, share: 0.1}},
 			[]float64{100, 1000, 100},
 		},
 		"the more precise count wins": {
-			[]node{{count: 1000, sigma: 1, open: true}, {count: 3000, sigma: 1000}},
+			[]node{entry(counted(1000, 1)), counted(3000, 1000)},
 			[]edge{{from: 0, to: 1, share: 1}},
 			[]float64{1000, 1000},
 		},
 		"also called from elsewhere": {
-			[]node{{count: 10, sigma: 0.1, open: true}, {count: 500, sigma: 5, open: true}},
+			[]node{entry(counted(10, 0.1)), entry(counted(500, 5))},
 			[]edge{{from: 0, to: 1, share: 1}},
 			[]float64{10, 500},
 		},
+		"few samples do not stop the flow": {
+			[]node{entry(counted(1000, 10)), none(100), none(100), counted(900, 100)},
+			[]edge{{from: 0, to: 1, share: 1}, {from: 1, to: 2, share: 1}, {from: 2, to: 3, share: 1}},
+			[]float64{1000, 1000, 1000, 1000},
+		},
+		"two measurements": {
+			[]node{{measured: []measurement{{count: 100, relative: 0.1}, {count: 200, relative: 0.1}}}},
+			nil,
+			[]float64{130}, // weights 1/13² and 1/20²
+		},
 		"never": {
-			[]node{{count: 0, sigma: 1, open: true}, {sigma: unknown}},
+			[]node{entry(none(1)), unknown},
 			[]edge{{from: 0, to: 1, share: 1}},
 			[]float64{0, 0},
 		},
@@ -70,10 +95,16 @@ func FuzzSolve(f *testing.F) {
 		b = b[1:]
 		nodes := make([]node, n)
 		for i := range nodes {
-			nodes[i].sigma = 1
+			nodes[i] = none(1)
 			if len(b) >= 3 {
-				nodes[i] = node{count: math.Exp2(float64(b[0]) / 5), sigma: math.Exp2(float64(b[1])/5) + 1, open: b[2]&1 != 0}
+				nodes[i] = node{measured: []measurement{{
+					count: math.Exp2(float64(b[0]) / 5), relative: math.Exp2(float64(b[1])/5 - 10), one: 1,
+				}}, open: b[2]&1 != 0}
 				b = b[3:]
+			}
+			if len(b) >= 2 && b[0]&1 != 0 { // another one
+				nodes[i].measured = append(nodes[i].measured, measurement{count: float64(b[0]), relative: 1, one: float64(b[1]) + 1})
+				b = b[2:]
 			}
 		}
 		var edges []edge

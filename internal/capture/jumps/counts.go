@@ -81,8 +81,22 @@ func (c *Counts) chooseAnchors() {
 // rounds is the number of rounds in which Rates approaches the solution.
 const rounds = 20
 
-// Rates estimates how often each jump is executed in a second of a window, by index, and
-// returns for how many seconds it was counted.
+// Rate is an estimate of how often a jump is executed.
+type Rate struct {
+	// PerSecond is the number of executions in a second of a window.
+	PerSecond float64
+	// Seconds is the time for which the jump was counted.
+	Seconds float64
+	// Error is the standard error of PerSecond relative to PerSecond, from the differences
+	// between the jump's windows: 0.1 means 10 %. It is 0 if the jump was never hit.
+	Error float64
+}
+
+// fewWindows is added to the sum of the squared deviations of a jump's windows from their
+// mean, in units of the mean, since few windows may be close to each other by chance.
+const fewWindows = 4
+
+// Rates estimates how often each jump is executed, by index.
 //
 // The number of hits of a jump in a window is its rate times how far the program got in
 // the window, its progress. Both are unknown. Given the rates of the jumps that are
@@ -91,8 +105,11 @@ const rounds = 20
 // windows. The two steps alternate, which increases the likelihood of the counts if these
 // are Poisson-distributed. Hot jumps are left out of the first step: their counts vary by
 // more than chance, because loops run in bursts.
-func (c *Counts) Rates() (rates, seconds []float64) {
-	rates, seconds = make([]float64, len(c.Jumps)), make([]float64, len(c.Jumps))
+//
+// A program with phases executes some jumps in a few windows only, but often, so that the error
+// of a rate is much larger than the number of hits suggests.
+func (c *Counts) Rates() []Rate {
+	rates := make([]Rate, len(c.Jumps))
 	progress := make([]float64, len(c.windows))
 	total := 0.0
 	for w := range c.windows {
@@ -102,30 +119,32 @@ func (c *Counts) Rates() (rates, seconds []float64) {
 	hits := make([]float64, len(c.Jumps))
 	for range rounds {
 		clear(hits)
-		clear(seconds)
+		for i := range rates {
+			rates[i].Seconds = 0
+		}
 		for w, win := range c.windows {
 			for _, h := range win.hits {
 				hits[h.jump] += float64(h.hits)
-				seconds[h.jump] += progress[w]
+				rates[h.jump].Seconds += progress[w]
 			}
 		}
 		for i := range rates {
-			if seconds[i] > 0 {
-				rates[i] = hits[i] / seconds[i]
+			if r := &rates[i]; r.Seconds > 0 {
+				r.PerSecond = hits[i] / r.Seconds
 			}
 		}
 		sum := 0.0
 		for w, win := range c.windows {
 			got, want := 0.0, 0.0
 			for _, h := range win.hits {
-				perWindow := rates[h.jump] * openTime.Seconds()
+				perWindow := rates[h.jump].PerSecond * openTime.Seconds()
 				if perWindow < middling/10 || perWindow > middling*10 || c.Jumps[h.jump].Windows < 2 {
 					continue
 				}
 				// A jump with ten times the hits is not ten times as informative.
 				weight := 1 / (1 + perWindow/middling)
 				got += weight * float64(h.hits)
-				want += weight * rates[h.jump]
+				want += weight * rates[h.jump].PerSecond
 			}
 			// One more hit of the mean, so that a window with few hits is near the mean.
 			open := win.open.Seconds()
@@ -138,5 +157,27 @@ func (c *Counts) Rates() (rates, seconds []float64) {
 			}
 		}
 	}
-	return rates, seconds
+	c.setErrors(rates, progress, hits)
+	return rates
+}
+
+// setErrors sets the errors of the rates, given the progress of each window and the hits of
+// each jump in all windows.
+func (c *Counts) setErrors(rates []Rate, progress, hits []float64) {
+	squares := make([]float64, len(rates)) // sums
+	windows := make([]float64, len(rates))
+	for w, win := range c.windows {
+		for _, h := range win.hits {
+			deviation := float64(h.hits) - rates[h.jump].PerSecond*progress[w]
+			squares[h.jump] += deviation * deviation
+			windows[h.jump]++
+		}
+	}
+	for i := range rates {
+		if hits[i] == 0 {
+			continue
+		}
+		mean := hits[i] / windows[i]
+		rates[i].Error = math.Sqrt(squares[i]/(mean*mean)+fewWindows) / windows[i]
+	}
 }

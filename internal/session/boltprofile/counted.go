@@ -204,9 +204,9 @@ func (c *counted) finish() error {
 		Jumps: map[uint64]inference.Jump{}, Targets: map[uint64]map[uint64]uint64{}, Samples: c.samples,
 		Seconds: c.run.Duration.Seconds(),
 	}
-	rates, seconds := counts.Rates()
-	for i, j := range counts.Jumps {
-		e.Jumps[j.Address] = inference.Jump{Rate: rates[i], Counted: seconds[i], Hits: j.Hits, Taken: j.Taken}
+	for i, r := range counts.Rates() {
+		j := counts.Jumps[i]
+		e.Jumps[j.Address] = inference.Jump{Rate: r.PerSecond, Error: r.Error, Counted: r.Seconds, Hits: j.Hits, Taken: j.Taken}
 	}
 	for t, n := range counts.Targets {
 		if e.Targets[t.From] == nil {

@@ -1,0 +1,42 @@
+package inference
+
+import (
+	"math"
+	"testing"
+
+	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/symbols/instruction"
+)
+
+// A jump without hits measures nothing, and a jump with hits counts beside the samples.
+func TestMeasure(t *testing.T) {
+	const hit, unhit, uncounted = 0, 1, 2
+	g := &graph{nodes: make([]node, 3)}
+	for i := range g.nodes {
+		g.blocks = append(g.blocks, &cfg.Block{LastAddress: uint64(i), Instructions: 2, Last: instruction.Instruction{Kind: instruction.ConditionalJump}})
+	}
+	g.measure(Evidence{Jumps: map[uint64]Jump{
+		hit:   {Rate: 1000, Counted: 2, Error: 0.12, Hits: 2000},
+		unhit: {Counted: 2, Error: 0},
+	}}, []float64{hit: 10, unhit: 20, uncounted: 30})
+	// 10 samples of 2 instructions are 1000 executions, so that 1 sample of 1 is 200.
+	samples := func(count float64) measurement {
+		return measurement{count: count, relative: sampleSlack, one: 100}
+	}
+	for i, want := range [][]measurement{
+		hit:       {samples(1000), {count: 1000, relative: math.Hypot(0.12, countSlack), one: 0.5}},
+		unhit:     {samples(2000)},
+		uncounted: {samples(3000)},
+	} {
+		got := g.nodes[i].measured
+		if len(got) != len(want) {
+			t.Errorf("block %d: got %+v, want %+v", i, got, want)
+			continue
+		}
+		for j := range want {
+			if got[j] != want[j] {
+				t.Errorf("block %d: got %+v, want %+v", i, got, want)
+			}
+		}
+	}
+}
