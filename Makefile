@@ -180,7 +180,7 @@ bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three to fiv
 	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,fulgur-agent,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
 
 .PHONY: bench-bolt
-bench-bolt: deps-test deps-bench ## Measure how much faster llvm-bolt makes sqlite with each kind of profile
+bench-bolt: deps-test deps-bench ## Measure how much faster llvm-bolt makes sqlite, Lua and redis with each kind of profile
 	$(GO) run ./bench/bolt
 
 .PHONY: bench-bolt-cost

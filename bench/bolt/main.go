@@ -1,5 +1,5 @@
-// Bolt measures the value of profiles: how much faster llvm-bolt makes the sqlite3 shell
-// with a profile from
+// Bolt measures the value of profiles: how much faster llvm-bolt makes the sqlite3 shell, Lua
+// and redis-server with a profile from
 //
 //   - its own instrumentation, which counts every branch,
 //   - fulgur bolt --branches counting for a minute, as for a process in production,
@@ -7,16 +7,15 @@
 //   - the same for a minute at an overhead of 10 %, as for a process in production,
 //   - fulgur bolt --basic, samples of cpu-clock for a minute.
 //
-// sqlite is built from Debian's source with gcc -O2 and --emit-relocs. It runs scripts of
-// small transactions and queries: one for the profiles and another one for the
-// measurement. The binaries run in turn in each round, and must all print the same. Bolt
-// also measures the cost of stepping for the stepped process: the duration of a script
-// with and without stepping, in turn.
+// The programs are built from Debian's source with gcc -O2, whole functions and --emit-relocs. Each has a load
+// for the profiles, and another one with other numbers for the measurement. The binaries run
+// in turn in each round, and must all give the same results. Bolt also measures the cost of
+// stepping for the stepped process: the duration of a load with and without stepping, in turn.
 //
-// It needs root, apt-get and the packages that test/install-deps.sh installs for it, and
-// takes about ten minutes. Usage, at the root of the repository:
+// It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
+// takes about half an hour. Usage, at the root of the repository:
 //
-//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt] [-ways instrumented,counting,minute,basic]
+//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,minute,basic]
 package main
 
 import (
@@ -25,8 +24,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulgur/bench/program"
@@ -34,17 +33,18 @@ import (
 
 // options holds the flags.
 type options struct {
-	rounds  int
-	seconds int
-	dir     string
-	only    []string // ways by the names of their files; none means all
+	rounds   int
+	seconds  int
+	dir      string
+	subjects []subject
+	ways     []string // by the names of their files; none means all
 }
 
 func main() {
-	program.Main("bench/bolt", run)
+	program.Main("bench/bolt", measure)
 }
 
-func run(ctx context.Context, args []string) error {
+func measure(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -57,34 +57,62 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	r := report{machine: describeMachine(ctx), rounds: o.rounds}
-	for _, w := range b.ways() {
-		progress("profile: %s", w.name)
-		v, err := b.build(ctx, w)
+	for _, s := range o.subjects {
+		result, err := b.measure(ctx, s, &r.loads)
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		r.variants = append(r.variants, v)
-	}
-	if err := b.race(ctx, o.rounds, r.variants); err != nil {
-		return err
-	}
-	if len(o.only) == 0 {
-		if r.slowdown, err = b.slowdown(ctx, o.rounds); err != nil {
-			return err
-		}
+		r.results = append(r.results, result)
 	}
 	return r.write(os.Stdout)
 }
 
+// measure measures a subject, and appends the load averages of the rounds to loads.
+func (b *bench) measure(ctx context.Context, s subject, loads *[]float64) (result, error) {
+	r := result{subject: s.name}
+	p, err := s.prepare(ctx, b.dir)
+	if err != nil {
+		return r, err
+	}
+	for _, w := range b.chosen(p) {
+		progress("%s, profile: %s", s.name, w.name)
+		v, err := b.build(ctx, p, w)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", w.name, err)
+		}
+		progress("%s", v.note)
+		r.variants = append(r.variants, v)
+	}
+	if err := p.race(ctx, b.rounds, r.variants, loads); err != nil {
+		return r, err
+	}
+	if len(b.ways) == 0 {
+		r.slowdown, err = b.slowdown(ctx, p)
+	}
+	return r, err
+}
+
 // parse reads the command line.
 func parse(args []string) (options, error) {
-	var o options
+	o := options{subjects: subjects()}
 	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
-	f.IntVar(&o.rounds, "rounds", 9, "how often each binary runs; medians are shown")
+	f.IntVar(&o.rounds, "rounds", 9, "how often each binary runs")
 	f.IntVar(&o.seconds, "seconds", 60, "how long profiles take that have a time")
-	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for sqlite's source and all that is made of it")
-	f.Func("ways", "only these `ways`, separated by commas: instrumented, counting, sufficient, minute, basic; without the cost of stepping", func(s string) error {
-		o.only = strings.Split(s, ",")
+	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
+	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
+		o.subjects = nil
+		for name := range strings.SplitSeq(names, ",") {
+			all := subjects()
+			i := slices.IndexFunc(all, func(s subject) bool { return s.name == name })
+			if i < 0 {
+				return fmt.Errorf("unknown program %q", name)
+			}
+			o.subjects = append(o.subjects, all[i])
+		}
+		return nil
+	})
+	f.Func("ways", "only these `ways`, separated by commas: instrumented, counting, sufficient, minute, basic; without the cost of stepping", func(names string) error {
+		o.ways = strings.Split(names, ",")
 		return nil
 	})
 	if err := f.Parse(args); err != nil {
@@ -99,16 +127,13 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// bench holds the programs and scripts of the measurements.
+// bench holds what the measurements of all subjects share.
 type bench struct {
 	options
-	fulgur   string // program
-	sqlite   string // the binary to optimize
-	training string // scripts
-	measured string
+	fulgur string // program
 }
 
-// prepare builds fulgur and sqlite and writes the scripts.
+// prepare builds fulgur.
 func prepare(ctx context.Context, o options) (*bench, error) {
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -118,25 +143,9 @@ func prepare(ctx context.Context, o options) (*bench, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, fulgur: filepath.Join(dir, "fulgur"), sqlite: filepath.Join(dir, "sqlite3")}
-	if _, err := execute(ctx, "go", "build", "-o", b.fulgur, "fulgur/cmd/fulgur"); err != nil {
-		return nil, err
-	}
-	if err := buildSQLite(ctx, dir, b.sqlite); err != nil {
-		return nil, fmt.Errorf("build sqlite: %w", err)
-	}
-	b.training, b.measured = filepath.Join(dir, "training.sql"), filepath.Join(dir, "measured.sql")
-	return b, errors.Join(writeScript(b.training, 1), writeScript(b.measured, 2))
-}
-
-// execute runs a program to its end, and returns its standard output and standard error
-// together.
-func execute(ctx context.Context, argv ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, out)
-	}
-	return string(out), nil
+	b := &bench{options: o, fulgur: filepath.Join(dir, "fulgur")}
+	_, err = execute(ctx, "go", "build", "-o", b.fulgur, "fulgur/cmd/fulgur")
+	return b, err
 }
 
 // progress prints the current step.

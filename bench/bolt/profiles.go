@@ -18,96 +18,106 @@ const llvm = "/usr/lib/llvm-22/bin/"
 // layout holds the optimizations that llvm-bolt applies.
 var layout = []string{"-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-split-functions"}
 
+// instrumentedFile is the base name of the files of llvm-bolt's instrumentation.
+const instrumentedFile = "instrumented"
+
 // way is a way to get a profile.
 type way struct {
 	name string
 	file string // base name of its files
-	// take takes a profile of sqlite, and returns its path in llvm-bolt's format and a
+	// take takes a profile of a subject, and returns its path in llvm-bolt's format and a
 	// note for the report. nil means no optimization.
 	take func(ctx context.Context, base string) (fdata, note string, err error)
 }
 
-// variant is sqlite optimized in one way.
+// variant is a subject optimized in one way.
 type variant struct {
 	way
 	binary string
 	note   string
-	times  []time.Duration
+	times  []time.Duration // by round
 }
 
-// ways returns the chosen ways. The first one has no profile.
-func (b *bench) ways() []way {
-	return slices.DeleteFunc(b.all(), func(w way) bool {
-		return w.take != nil && len(b.only) > 0 && !slices.Contains(b.only, w.file)
+// chosen returns the chosen ways for a subject. The first one has no profile.
+func (b *bench) chosen(p prepared) []way {
+	return slices.DeleteFunc(b.all(p), func(w way) bool {
+		return w.take != nil && len(b.ways) > 0 && !slices.Contains(b.ways, w.file)
 	})
 }
 
 // all returns all ways.
-func (b *bench) all() []way {
+func (b *bench) all(p prepared) []way {
 	minute := strconv.Itoa(b.seconds)
+	fulgur := func(args ...string) func(context.Context, string) (string, string, error) {
+		return func(ctx context.Context, base string) (string, string, error) { return b.sample(ctx, p, base, args) }
+	}
 	return []way{
 		{name: "no profile: gcc -O2"},
-		{"instrumented by llvm-bolt", "instrumented", b.instrument},
-		{"fulgur: counting, " + minute + " s at 5 %", "counting", b.sample(nil, "--branches", "counting", "--max-overhead", "5%", minute)},
-		{"fulgur: stepping at 50 %, until sufficient, at most 5 min", "sufficient", b.sample(nil, "--branches", "stepping", "--max-overhead", "50%")},
-		{"fulgur: stepping, " + minute + " s at 10 %", "minute", b.sample(nil, "--branches", "stepping", "--max-overhead", "10%", minute)},
-		{"fulgur: cpu-clock, " + minute + " s", "basic", b.sample([]string{"--basic-events"}, "--basic", minute)},
+		{"instrumented by llvm-bolt", instrumentedFile, p.instrument},
+		{"counting, " + minute + " s at 5 %", "counting", fulgur("--branches", "counting", "--max-overhead", "5%", minute)},
+		{"stepping at 50 %, until sufficient, at most 5 min", "sufficient", fulgur("--branches", "stepping", "--max-overhead", "50%")},
+		{"stepping, " + minute + " s at 10 %", "minute", fulgur("--branches", "stepping", "--max-overhead", "10%", minute)},
+		{"cpu-clock samples, " + minute + " s", "basic", fulgur(basic, minute)},
 	}
 }
 
-// build takes a profile, and optimizes sqlite with llvm-bolt and the profile.
-func (b *bench) build(ctx context.Context, w way) (variant, error) {
-	v := variant{way: w, binary: b.sqlite}
+// basic is the option for samples without branches.
+const basic = "--basic"
+
+// build takes a profile of a subject, and optimizes it with llvm-bolt and the profile.
+func (b *bench) build(ctx context.Context, p prepared, w way) (variant, error) {
+	v := variant{way: w, binary: p.binary}
 	if w.take == nil {
 		return v, nil
 	}
-	base := filepath.Join(b.dir, w.file)
+	base := filepath.Join(b.dir, p.name+"."+w.file)
 	fdata, note, err := w.take(ctx, base)
 	if err != nil {
 		return v, err
 	}
 	v.note, v.binary = note, base+".bolt"
-	_, err = execute(ctx, append([]string{llvm + "llvm-bolt", b.sqlite, "-o", v.binary, "-data", fdata}, layout...)...)
+	_, err = execute(ctx, append([]string{llvm + "llvm-bolt", p.binary, "-o", v.binary, "-data", fdata}, layout...)...)
 	return v, err
 }
 
 // instrument counts branches with llvm-bolt's instrumentation.
-func (b *bench) instrument(ctx context.Context, base string) (fdata, note string, err error) {
+func (p prepared) instrument(ctx context.Context, base string) (fdata, note string, err error) {
 	binary, fdata := base+".counting", base+".fdata"
-	if _, err := execute(ctx, llvm+"llvm-bolt", b.sqlite, "-o", binary, "-instrument", "-instrumentation-file="+fdata); err != nil {
+	if _, err := execute(ctx, llvm+"llvm-bolt", p.binary, "-o", binary, "-instrument", "-instrumentation-file="+fdata); err != nil {
 		return "", "", err
 	}
-	r, err := runScript(ctx, binary, b.training)
-	return fdata, fmt.Sprintf("every branch counted, %.1f s of CPU time for the script", r.cpu.Seconds()), err
+	r, err := p.once(ctx, binary, p.training)
+	return fdata, fmt.Sprintf("every branch counted, %.1f s of CPU time for the load", r.cpu.Seconds()), err
 }
 
-// sample returns a function that profiles a process with fulgur bolt while it
-// repeats the training script, and converts the profile with perf2bolt.
-func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Context, base string) (fdata, note string, err error) {
-	return func(ctx context.Context, base string) (fdata, note string, err error) {
-		target, err := startTarget(ctx, b.sqlite)
-		if err != nil {
-			return "", "", err
-		}
-		defer target.stop()
-		target.repeat(b.training, -1)
-		profile, fdata := base+".preagg", base+".fdata"
-		cmd := exec.CommandContext(ctx, b.fulgur, append([]string{
-			"bolt", "-p", strconv.Itoa(target.pid()), "--llvm", "22", "--stats", "json", "-o", profile}, args...)...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		start := time.Now()
-		if err := cmd.Run(); err != nil {
-			return "", "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr)
-		}
-		took := time.Since(start)
-		s, err := readSummary(stderr.Bytes())
-		if err != nil {
-			return "", "", err
-		}
-		_, err = execute(ctx, append([]string{llvm + "perf2bolt", b.sqlite, "--pa", "-p", profile, "-o", fdata}, perf2bolt...)...)
-		return fdata, fmt.Sprintf("%s in %.0f s", s.note(), took.Seconds()), err
+// sample profiles a process with fulgur bolt while it repeats the training load, and
+// converts the profile with perf2bolt.
+func (b *bench) sample(ctx context.Context, p prepared, base string, args []string) (fdata, note string, err error) {
+	target, err := p.repeat(ctx, p.binary, p.training)
+	if err != nil {
+		return "", "", err
 	}
+	defer target.kill()
+	profile, fdata := base+".preagg", base+".fdata"
+	cmd := exec.CommandContext(ctx, b.fulgur, append([]string{
+		"bolt", "-p", strconv.Itoa(target.pid()), "--llvm", "22", "--stats", "json", "-o", profile}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		return "", "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr)
+	}
+	took := time.Since(start)
+	s, err := readSummary(stderr.Bytes())
+	if err != nil {
+		return "", "", err
+	}
+	argv := []string{llvm + "perf2bolt", p.binary, "--pa", "-p", profile, "-o", fdata}
+	if slices.Contains(args, basic) {
+		argv = append(argv, "--basic-events")
+	}
+	_, err = execute(ctx, argv...)
+	return fdata, fmt.Sprintf("%s in %.0f s", s.note(), took.Seconds()), err
 }
 
 // summary holds the fields of fulgur bolt --stats json that the benchmark uses.

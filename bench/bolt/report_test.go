@@ -18,18 +18,32 @@ func TestReport(t *testing.T) {
 		}
 		return times
 	}
-	r := report{machine: "machine", rounds: 3, variants: []variant{
-		{way: way{name: "none"}, times: seconds(1.2, 1.0, 1.1)},
-		{way: way{name: "ours"}, note: "much", times: seconds(1.0, 0.99, 1.2)},
-	}, slowdown: slowdown{alone: seconds(2, 2.1, 1.9), stepped: seconds(2.2, 2.1, 2.3), reported: []float64{0.09, 0.1, 0.08}}}
-	const want = `machine. The sqlite3 shell, n = 3, interleaved; CPU time of a run, median (minimum – maximum).
+	r := report{machine: "machine", rounds: 3, loads: []float64{3, 1, 2.2}, results: []result{
+		{subject: "shell", variants: []variant{
+			{way: way{name: "none"}, times: seconds(1.2, 1.0, 1.1)},
+			{way: way{name: "all", file: instrumentedFile}, times: seconds(0.96, 0.8, 0.88)},
+			{way: way{name: "ours"}, note: "much", times: seconds(1.08, 0.84, 0.99)},
+		}, slowdown: slowdown{alone: seconds(2, 2.1, 1.9), stepped: seconds(2.2, 2.1, 2.3), reported: []float64{0.09, 0.1, 0.08}}},
+		{subject: "server", variants: []variant{
+			{way: way{name: "none"}, times: seconds(1, 1, 1)},
+			{way: way{name: "all", file: instrumentedFile}, times: seconds(0.9, 1, 1.1)},
+			{way: way{name: "ours"}, times: seconds(0.9, 0.9, 0.9)},
+		}},
+	}}
+	const want = `machine; load 1 to 3. n = 3, interleaved. CPU time of a run: median (minimum – maximum). Changes
+against no profile: median of the changes by round (95 % interval, bootstrap). Share of the
+change with llvm-bolt's instrumentation, with its interval.
 
-| profile | CPU s | change | input |
-|---|---:|---:|---|
-| none | 1.100 (1.000 – 1.200) | +0.0 % |  |
-| ours | 1.000 (0.990 – 1.200) | −9.1 % | much |
+| program | profile | CPU s | change | share | input |
+|---|---|---:|---:|---:|---|
+| shell | none | 1.100 (1.000 – 1.200) |  |  |  |
+| shell | all | 0.880 (0.800 – 0.960) | −20.0 % (−20.0 to −20.0) |  |  |
+| shell | ours | 0.990 (0.840 – 1.080) | −10.0 % (−16.0 to −10.0) | 0.50 (0.50 to 0.80) | much |
+| server | none | 1.000 (1.000 – 1.000) |  |  |  |
+| server | all | 1.000 (0.900 – 1.100) | +0.0 % (−10.0 to +10.0) |  |  |
+| server | ours | 0.900 (0.900 – 0.900) | −10.0 % (−10.0 to −10.0) | – |  |
 
-With stepping at an overhead of 10 %, the same work took a process 2.20 s instead of 2.00 s: +10.0 % (medians of 3); fulgur reported at most 10.0 %.
+With stepping at an overhead of 10 %, the same work took shell 2.20 s instead of 2.00 s: +10.0 % (medians of 3); fulgur reported at most 10.0 %.
 `
 	var got strings.Builder
 	if err := r.write(&got); err != nil {
@@ -58,22 +72,24 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Scripts with the same seed are equal, scripts with different seeds are not.
-func TestScript(t *testing.T) {
+// Loads with the same seed are equal, loads with different seeds are not.
+func TestLoads(t *testing.T) {
 	dir := t.TempDir()
-	script := func(name string, seed uint64) []byte {
-		path := filepath.Join(dir, name)
-		if err := writeScript(path, seed); err != nil {
-			t.Fatal(err)
+	for _, s := range subjects() {
+		load := func(name string, seed uint64) []byte {
+			path := filepath.Join(dir, name)
+			if err := s.write(path, seed); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+		a, again, b := load("a", 1), load("again", 1), load("b", 2)
+		if !bytes.Equal(a, again) || bytes.Equal(a, b) {
+			t.Errorf("%s: loads of %d, %d and %d bytes", s.name, len(a), len(again), len(b))
 		}
-		return text
-	}
-	a, again, b := script("a", 1), script("again", 1), script("b", 2)
-	if !bytes.Equal(a, again) || bytes.Equal(a, b) {
-		t.Errorf("scripts of %d, %d and %d bytes", len(a), len(again), len(b))
 	}
 }
