@@ -116,9 +116,18 @@ test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Run the privileged tests in VMs
 		$(addprefix -package ,$(ARM64_PACKAGES)) \
 		$(foreach program,$(ARM64_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(ARM64_VM_PACKAGES))
 
+COLLECTOR := $(BUILD)/bin/collector
+
+$(COLLECTOR): $(addprefix test/collector/,main.go go.mod go.sum)
+	CGO_ENABLED=0 $(GO) -C $(<D) build -o $(CURDIR)/$@ .
+
+.PHONY: test-collector
+test-collector: deps-test $(COLLECTOR) ## Send profiles to an OpenTelemetry Collector, and compare what it writes
+	FULGUR_COLLECTOR=$(CURDIR)/$(COLLECTOR) $(GO) test -count=1 -run '^TestCollector' ./test/e2e
+
 .PHONY: test-long
 # Run it with make -k, so that a failure does not skip the rest.
-test-long: test-long-here test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
+test-long: test-long-here test-collector test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
 
 .PHONY: test-long-here
 test-long-here: deps-test deps-symbols
