@@ -56,10 +56,13 @@ func (p *Profile) GroupName(id FrameID) string {
 	case f.Function != 0:
 		return p.Functions[f.Function].Name
 	case f.Kind == KindJIT:
-		return "[generated code]"
+		return Unnamed[0]
 	}
-	return "[no name]"
+	return Unnamed[1]
 }
+
+// Unnamed are the names of [Profile.GroupName] for frames without a function.
+var Unnamed = []string{"[generated code]", "[no name]"}
 
 // IsFile reports whether a mapping with this path is of a file, rather than of a region such
 // as "[vdso]" or an unknown one.

@@ -68,11 +68,11 @@ type pprofReader struct {
 func pprofMeta(in *profile.Profile) model.Meta {
 	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
 	// The default is the last value, unless the file names another. Profiles of samples count
-	// them by default, as perf and bcc do.
+	// them by default, as perf and bcc do, unless they also have waits, which are no samples.
 	if n := len(in.SampleType); n > 0 {
 		last := in.SampleType[n-1].Type
 		m.Value = cmp.Or(in.DefaultSampleType, last)
-		if m.Value == last && in.SampleType[0].Type == "samples" {
+		if m.Value == last && last != "wall" && in.SampleType[0].Type == "samples" {
 			m.Value = ""
 		}
 	}

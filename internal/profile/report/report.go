@@ -157,17 +157,18 @@ type facts struct {
 	hottest text.Hottest
 }
 
-// first returns the hottest function of programs, if stacks end in notes or in a few functions,
-// or else the hottest function. ok is false if there is none.
+// first returns the hottest function of programs that has a name, if stacks end in notes or in a
+// few functions, or else the hottest function with a name. ok is false if there is none.
 func (f *facts) first() (g text.Function, ofProgram, ok bool) {
 	list := f.hottest.Functions
 	if ofProgram = len(f.hottest.Programs) > 0; ofProgram {
 		list = f.hottest.Programs
 	}
-	if f.whole <= 0 || len(list) == 0 {
+	i := slices.IndexFunc(list, func(g text.Function) bool { return !slices.Contains(profile.Unnamed, g.Name) })
+	if f.whole <= 0 || i < 0 {
 		return g, false, false
 	}
-	return list[0], ofProgram, true
+	return list[i], ofProgram, true
 }
 
 // share returns n as a share of the whole.

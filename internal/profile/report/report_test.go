@@ -113,15 +113,15 @@ func TestRules(t *testing.T) {
 		{"hot_function", waiting(), 0, "load of app is the innermost function of a program in 75.0 % of all waits: 15 waits."},
 		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(25)...), 0, "The profile is flat: the hottest function, fA, takes only 4.0 %; look at callers and at the paths below."},
 		{"flat", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
-		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "copy", profile.KindKernel, 0, []int64{20}})...), 0, "The kernel takes 50.0 %, and its largest function, copy, 50.0 %."},
+		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "copy", profile.KindKernel, 0, []int64{20}})...), 0, "The kernel takes 50.0 %. Its hottest function, copy, takes 50.0 %."},
 		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "copy", profile.KindKernel, 0, []int64{10}})...), 0, ""},
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, append(many(9), sample{"cc1", "f", 0, 0, []int64{10}})...), 0, "Of 2 names of processes and threads, app takes 90.0 %."},
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, "There are only 100 samples: a share of 50 % has a standard error of 5 points."},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
-		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "", 0, 0, []int64{10}})...), 0, "10.0 % is in functions without names."},
+		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "", 0, 0, []int64{10}})...), 0, "10.0 % is in functions without names, most of it in app (10.0 %)."},
 		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
-		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(10)...), 0, "1 samples are in no count, beside 100 that are."},
+		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(10)...), 0, "1 sample was not counted, beside 100 that were."},
 		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(11)...), 0, ""},
 		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{10}})...), 0, `10.0 % has stacks without their outermost callers; the most frequent cause is "depth limit" (10.0 %).`},
 		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{9}})...), 0, ""},
@@ -135,6 +135,122 @@ func TestRules(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.rule, got, c.want)
 		}
+	}
+}
+
+// found returns the sentence of a rule and its remedy, or "".
+func found(p *profile.Profile, value int, rule string) (text, remedy string) {
+	for _, f := range New(p, value, 20).Findings {
+		if f.Rule == rule {
+			return f.Text, f.Remedy
+		}
+	}
+	return "", ""
+}
+
+// stacked is a sample whose stack is given by names, outermost first: "k:name" is of the
+// kernel, "i:name" inlined, "j:" generated code without a name, and "[note]" a note.
+type stacked struct {
+	pid, tid int
+	frames   []string
+	values   []int64
+}
+
+func build(types []profile.ValueType, m profile.Meta, samples ...stacked) *profile.Profile {
+	b := profile.NewBuilder(types...)
+	for _, s := range samples {
+		var stack profile.StackID
+		for _, name := range s.frames {
+			f := profile.Frame{Mapping: b.Mapping(profile.Mapping{Path: "/usr/lib/libapp.so.1"}), Address: 7}
+			switch kind, rest, ok := strings.Cut(name, ":"); {
+			case ok && kind == "k":
+				f.Kind, name = profile.KindKernel, rest
+			case ok && kind == "i":
+				f.Inlined, name = true, rest
+			case ok && kind == "j":
+				f.Kind, name = profile.KindJIT, rest
+			case name[0] == '[':
+				f.Kind = profile.KindMarker
+			}
+			if name != "" {
+				f.Function = b.Function(profile.Function{Name: name})
+			}
+			stack = b.Push(stack, b.Frame(f))
+		}
+		b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: s.pid, TID: s.tid, Comm: "app"}), CPU: -1, Values: s.values})
+	}
+	return b.Profile(m, profile.Losses{})
+}
+
+// The rules that look at whole stacks.
+func TestStackRules(t *testing.T) {
+	samples, times := []profile.ValueType{counted}, []profile.ValueType{onCPU, offCPU}
+	const s = int64(time.Second)
+	one := func(n int64, frames ...string) stacked { return stacked{1, 0, frames, []int64{n}} }
+	both := func(pid, tid int, on, off int64, frames ...string) stacked {
+		return stacked{pid, tid, frames, []int64{on * s, off * s}}
+	}
+	for _, c := range []struct {
+		rule string
+		p    *profile.Profile
+		want string
+	}{
+		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main", "work"), both(1, 1, 0, 4, "main", "read", "[disk]"), both(1, 1, 0, 2, "main", "[preempted]"), both(1, 2, 0, 90, "idle", "[futex]")),
+			"The busiest thread, app 1/1, ran for 3.0 s and waited for 6.0 s, most for [disk] (66.7 % of that). It was ready to run, but got no CPU, for 2.0 s."},
+		{"thread", build(times, profile.Meta{}, both(1, 0, 0, 9, "main", "[wait for child]"), both(2, 0, 1, 2, "main", "[disk]")),
+			"The busiest process, app 2, ran for 1.0 s and waited for 2.0 s, most for [disk] (100.0 % of that)."},
+		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 1, 0, 4, "main", "[disk]")), ""},
+		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "main", "[disk]")), ""},
+		{"split", build(samples, profile.Meta{}, one(50, "_start", "main", "loop", "read", "parse"), one(30, "_start", "main", "loop", "write"), one(12, "_start", "main", "loop", "log"), one(5, "_start", "main", "loop"), one(3, "_start", "main", "exit")),
+			"The calls branch in loop (97.0 %): it calls read (50.0 %), write (30.0 %) and log (12.0 %)."},
+		{"split", build(samples, profile.Meta{}, one(50, "one"), one(50, "other")), ""},
+		{"split", build(samples, profile.Meta{}, one(50, "main", "one"), one(9, "main", "other"), one(41, "main")), ""},
+		{"split", build(samples, profile.Meta{}, one(50, "main", "[a]"), one(50, "main", "[b]")), ""},
+		{"kernel", build(samples, profile.Meta{}, one(50, "main", "write", "i:inlined", "k:entry", "k:copy"), one(20, "main", "read", "k:entry", "k:lookup"), one(30, "main")),
+			"The kernel takes 70.0 %; the largest part, 50.0 %, is called by write. Its hottest function, copy, takes 50.0 %."},
+		{"bpf", build(samples, profile.Meta{}, one(5, "main", "k:entry", "k:bpf_prog_0123456789abcdef_count", "k:lookup"), one(95, "main")),
+			"BPF programs take 5.0 %, among them those that measure."},
+		{"bpf", build(samples, profile.Meta{}, one(4, "main", "k:bpf_prog_0123456789abcdef_count"), one(96, "main", "bpf_prog_not_the_kernels")), ""},
+		{"hot_function", build(samples, profile.Meta{}, one(50, "main", "j:"), one(30, "main", "hot"), one(20, "main")),
+			"hot of libapp.so.1 takes 30.0 % of all samples by itself: 30 samples."},
+	} {
+		if got, _ := found(c.p, 0, c.rule); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.rule, got, c.want)
+		}
+	}
+}
+
+// The remedy for missing names is the one for the module with most of them.
+func TestUnnamedRemedy(t *testing.T) {
+	stripped := profile.Meta{Stripped: profile.StrippedFiles{Files: []profile.Stripped{
+		{Path: "/usr/bin/app", Remedy: "install app-dbg"}, {Path: "/usr/lib/libapp.so.1", Remedy: "install libapp-dbg"},
+	}}}
+	for kind, want := range map[string][2]string{
+		"libapp.so.1+0x10": {"100.0 % is in functions without names, most of it in libapp.so.1 (100.0 %).", "install libapp-dbg"},
+		"j:":               {"100.0 % is in functions without names, most of it in generated code (100.0 %).", "a perf map or a jitdump file names it, if the program can write one"},
+	} {
+		text, remedy := found(build([]profile.ValueType{counted}, stripped, stacked{1, 0, []string{"main", kind}, []int64{9}}), 0, "unnamed")
+		if text != want[0] || remedy != want[1] {
+			t.Errorf("%s: got %q with remedy %q, want %q", kind, text, remedy, want)
+		}
+	}
+}
+
+// Text and Markdown have no rows of 0.0 %, but JSON has them.
+func TestSmallShares(t *testing.T) {
+	p := made([]profile.ValueType{counted}, profile.Meta{}, profile.Losses{}, sample{"a", "large", 0, 0, []int64{99_999}}, sample{"a", "small", 0, 0, []int64{1}})
+	r := New(p, 0, 20)
+	var text, markdown strings.Builder
+	if err := errors.Join(r.WriteText(&text), r.WriteMarkdown(&markdown)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{text.String(), markdown.String()} {
+		if !strings.Contains(out, "large") || strings.Contains(out, "small") {
+			t.Errorf("got %s\nwant only the large function and its path", out)
+		}
+	}
+	if len(r.Functions) != 2 || len(r.Paths) != 2 {
+		t.Errorf("got %d functions and %d paths in JSON, want 2", len(r.Functions), len(r.Paths))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -20,13 +21,16 @@ var rules = []struct {
 	look func(*facts) (Finding, bool)
 }{
 	{"empty", empty},
+	{"few_samples", fewSamples},
 	{"load", load},
 	{"waits", waits},
+	{"thread", thread},
 	{"hot_function", hotFunction},
+	{"split", split},
 	{"flat", flat},
 	{"kernel", kernel},
+	{"bpf", bpf},
 	{"process", process},
-	{"few_samples", fewSamples},
 	{"unnamed", unnamed},
 	{"lost", lost},
 	{"truncated", truncated},
@@ -36,7 +40,11 @@ var rules = []struct {
 const (
 	hotShare       = 0.2
 	flatShare      = 0.05
+	splitShare     = 0.1
+	trunkShare     = 0.7
 	kernelShare    = 0.3
+	bpfShare       = 0.05
+	preemptedShare = 0.1
 	processShare   = 0.5
 	waitShare      = 0.5
 	unnamedShare   = 0.05
@@ -58,11 +66,30 @@ func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // quantity returns n of a value in words.
 func (f *facts) quantity(n int64, v profile.ValueType) string {
-	text := describe.Quantity(n, v.Unit)
 	if v.Unit == "count" {
-		text += " " + plain.Terminal(v.Type)
+		return describe.Amount(n, v)
 	}
-	return text
+	return describe.Quantity(n, v.Unit)
+}
+
+// times are values in nanoseconds in words.
+var times = map[string]string{"cpu": "CPU time", "off-cpu": "off-CPU time", "wall": "wall-clock time"}
+
+// all returns a phrase for the total of the value: "all samples", "the CPU time".
+func (f *facts) all() string {
+	v := f.ValueTypes[f.value]
+	if v.Unit == "count" {
+		return "all " + named(v.Type)
+	}
+	return "the " + named(cmp.Or(times[v.Type], v.Type))
+}
+
+// plural returns one or many, with n in place of "#".
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return strings.Replace(many, "#", fmt.Sprint(n), 1)
 }
 
 // find returns the index of a value in nanoseconds, or -1.
@@ -145,19 +172,19 @@ func hotFunction(f *facts) (Finding, bool) {
 		return Finding{}, false
 	}
 	share := f.share(g.Self)
-	how, what := "takes %s of all %s by itself: %s.", named(f.ValueTypes[f.value].Type)
+	how := "takes %s of %s by itself: %s."
 	if ofProgram {
-		how = "is the innermost function of a program in %s of all %s: %s."
+		how = "is the innermost function of a program in %s of %s: %s."
 	}
 	return Finding{
 		Numbers: map[string]float64{"share": share, "value": float64(g.Self)},
-		marked:  fmt.Sprintf("%s of %s "+how, named(g.Name), named(g.Module), percent(share), what, f.quantity(g.Self, f.ValueTypes[f.value])),
+		marked:  fmt.Sprintf("%s of %s "+how, named(g.Name), named(g.Module), percent(share), f.all(), f.quantity(g.Self, f.ValueTypes[f.value])),
 	}, true
 }
 
 func flat(f *facts) (Finding, bool) {
 	g, _, ok := f.first()
-	if !ok || f.share(g.Self) >= flatShare {
+	if !ok || f.share(g.Self) >= flatShare || f.share(f.hottest.Functions[0].Self) >= flatShare {
 		return Finding{}, false
 	}
 	share := f.share(g.Self)
@@ -169,6 +196,13 @@ func flat(f *facts) (Finding, bool) {
 
 func kernel(f *facts) (Finding, bool) {
 	var sum int64
+	caller, called := most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			if by := f.caller(s.Stack); by != 0 {
+				add(f.GroupName(by), s.Values[f.value])
+			}
+		}
+	})
 	function, n := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
 			leaf := f.Stacks[s.Stack].Frame
@@ -181,9 +215,55 @@ func kernel(f *facts) (Finding, bool) {
 	if f.whole <= 0 || f.share(sum) < kernelShare {
 		return Finding{}, false
 	}
-	return Finding{
+	found := Finding{
 		Numbers: map[string]float64{"share": f.share(sum), "function_share": f.share(n)},
-		marked:  fmt.Sprintf("The kernel takes %s, and its largest function, %s, %s.", percent(f.share(sum)), named(function), percent(f.share(n))),
+		marked:  fmt.Sprintf("The kernel takes %s", percent(f.share(sum))),
+	}
+	if called > 0 {
+		found.Numbers["caller_share"] = f.share(called)
+		found.marked += fmt.Sprintf("; the largest part, %s, is called by %s", percent(f.share(called)), named(caller))
+	}
+	found.marked += fmt.Sprintf(". Its hottest function, %s, takes %s.", named(function), percent(f.share(n)))
+	return found, true
+}
+
+// caller returns the function that called the kernel in a stack that ends there, or 0: a
+// function of the program or of the C library, not one inlined into it.
+func (f *facts) caller(s profile.StackID) profile.FrameID {
+	if leaf := f.Stacks[s].Frame; leaf == 0 || f.Frames[leaf].Kind != profile.KindKernel {
+		return 0
+	}
+	for ; s != 0; s = f.Stacks[s].Parent {
+		id := f.Stacks[s].Frame
+		if frame := f.Frames[id]; frame.Kind != profile.KindKernel && frame.Kind != profile.KindMarker && !frame.Inlined {
+			return id
+		}
+	}
+	return 0
+}
+
+// bpf finds the cost of BPF programs, which includes fulgur's own.
+func bpf(f *facts) (Finding, bool) {
+	is := make([]bool, len(f.Frames))
+	for id := 1; id < len(is); id++ {
+		is[id] = f.Frames[id].Kind == profile.KindKernel && strings.HasPrefix(f.GroupName(profile.FrameID(id)), "bpf_prog_")
+	}
+	within := make([]bool, len(f.Stacks))
+	for id := 1; id < len(within); id++ {
+		within[id] = within[f.Stacks[id].Parent] || is[f.Stacks[id].Frame]
+	}
+	var sum int64
+	for _, s := range f.Samples {
+		if within[s.Stack] {
+			sum += s.Values[f.value]
+		}
+	}
+	if f.whole <= 0 || f.share(sum) < bpfShare {
+		return Finding{}, false
+	}
+	return Finding{
+		Numbers: map[string]float64{"share": f.share(sum)},
+		marked:  fmt.Sprintf("BPF programs take %s, among them those that measure.", percent(f.share(sum))),
 	}, true
 }
 
@@ -223,29 +303,44 @@ func fewSamples(f *facts) (Finding, bool) {
 	points := 50 / math.Sqrt(float64(n))
 	return Finding{
 		Numbers: map[string]float64{"samples": float64(n), "standard_error_points": points},
-		marked:  fmt.Sprintf("There are only %d samples: a share of 50 %% has a standard error of %.0f points.", n, points),
+		marked:  fmt.Sprintf("There %s: a share of 50 %% has a standard error of %.0f points.", plural(uint64(n), "is only # sample", "are only # samples"), points),
 		Remedy:  "measure longer, or at a higher rate",
 	}, true
 }
 
 func unnamed(f *facts) (Finding, bool) {
-	var sum int64
-	for _, s := range f.Samples {
-		leaf := f.Stacks[s.Stack].Frame
-		if leaf != 0 && f.Frames[leaf].Kind != profile.KindMarker && !f.Named(leaf) {
-			sum += s.Values[f.value]
+	var sum, generated int64
+	module, n := most(func(add func(string, int64)) {
+		for _, s := range f.Samples {
+			leaf := f.Stacks[s.Stack].Frame
+			if leaf == 0 || f.Frames[leaf].Kind == profile.KindMarker || f.Named(leaf) {
+				continue
+			}
+			v := s.Values[f.value]
+			sum += v
+			if f.Frames[leaf].Kind == profile.KindJIT {
+				generated += v
+			} else {
+				add(f.ModuleName(f.Frames[leaf].Mapping), v)
+			}
 		}
-	}
+	})
 	if f.whole <= 0 || f.share(sum) < unnamedShare {
 		return Finding{}, false
 	}
-	found := Finding{
-		Numbers: map[string]float64{"share": f.share(sum)},
-		marked:  fmt.Sprintf("%s is in functions without names.", percent(f.share(sum))),
+	found := Finding{Numbers: map[string]float64{"share": f.share(sum)}}
+	where := "generated code"
+	if generated <= n {
+		where = named(module)
+		for _, file := range f.Meta.Stripped.Files {
+			if path.Base(file.Path) == module {
+				found.Remedy = cmp.Or(found.Remedy, plain.Terminal(file.Remedy))
+			}
+		}
+	} else {
+		found.Remedy = describe.Losses(profile.Losses{profile.LossUnresolvedGenerated: 1}, describe.NounOfProfile(f.Profile))[0].Remedy
 	}
-	if files := f.Meta.Stripped.Files; len(files) > 0 && files[0].Remedy != "" {
-		found.Remedy = plain.Terminal(files[0].Remedy)
-	}
+	found.marked = fmt.Sprintf("%s is in functions without names, most of it in %s (%s).", percent(f.share(sum)), where, percent(f.share(max(n, generated))))
 	return found, true
 }
 
@@ -257,7 +352,7 @@ func lost(f *facts) (Finding, bool) {
 	}
 	found := Finding{
 		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
-		marked:  fmt.Sprintf("%d samples are in no count, beside %d that are.", missing, n),
+		marked:  fmt.Sprintf("%s not counted, beside %d that were.", plural(missing, "# sample was", "# samples were"), n),
 	}
 	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}, describe.NounOfProfile(f.Profile)) {
 		found.Remedy = cmp.Or(found.Remedy, l.Remedy)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -66,26 +67,26 @@ func (r *Report) write(w io.Writer, l layout) error {
 	case len(r.Programs) > 0:
 		b.WriteString(l.heading("Innermost functions of programs by " + r.Value))
 		b.WriteString(l.columns("inner"))
-		for _, f := range r.Programs {
+		for _, f := range visible(r.Programs, func(f Program) float64 { return f.Inner }) {
 			b.WriteString(l.row(percent(f.Inner), percent(f.Total), l.name(f.Name), l.name(f.Module)))
 		}
 	case len(r.Functions) > 0:
 		b.WriteString(l.heading("Functions by " + r.Value))
 		b.WriteString(l.columns("self"))
-		for _, f := range r.Functions {
+		for _, f := range visible(r.Functions, func(f Function) float64 { return f.Self }) {
 			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.name(f.Module)))
 		}
 	}
 	if len(r.Reasons) > 0 {
 		b.WriteString(l.heading("Stacks end in"))
 	}
-	for _, reason := range r.Reasons {
+	for _, reason := range visible(r.Reasons, func(reason Reason) float64 { return reason.Share }) {
 		b.WriteString(l.item(percent(reason.Share) + " " + begin + reason.Name + end))
 	}
 	if len(r.Paths) > 0 {
 		b.WriteString(l.heading("Paths"))
 	}
-	for _, p := range r.Paths {
+	for _, p := range visible(r.Paths, func(p Path) float64 { return p.Share }) {
 		frames, more := p.Frames, ""
 		if n := len(frames); n > shownFrames {
 			frames, more = frames[n-shownFrames:], "… → "
@@ -106,6 +107,16 @@ func (r *Report) write(w io.Writer, l layout) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// visible returns the beginning of a list, largest shares first, without the rows that would show
+// 0.0 %, but at least the first row.
+func visible[T any](list []T, share func(T) float64) []T {
+	n := slices.IndexFunc(list, func(row T) bool { return percent(share(row)) == percent(0) })
+	if n < 0 {
+		return list
+	}
+	return list[:max(n, 1)]
 }
 
 func anys(cells []string) []any {
