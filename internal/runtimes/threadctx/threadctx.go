@@ -77,16 +77,12 @@ func Detect(f *elffile.File) (*Variable, error) {
 	if kinds == nil || f.WordSize() != 8 {
 		return nil, nil
 	}
-	s, ok, err := f.DynamicSymbol(symbol)
-	if err != nil || !ok {
+	s, index, err := f.DynamicSymbolIndex(symbol)
+	if err != nil || index == 0 {
 		return nil, err
 	}
 	if s.Type != elf.STT_TLS || s.Size != 8 {
 		return nil, f.Errorf(0, "%s is not a thread-local pointer", symbol)
-	}
-	index, err := indexOf(f, s)
-	if err != nil {
-		return nil, err
 	}
 	var named, unnamed *Variable
 	err = f.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
@@ -125,29 +121,6 @@ func Detect(f *elffile.File) (*Variable, error) {
 		return unnamed, nil
 	}
 	return nil, f.Errorf(0, "no relocation for %s", symbol)
-}
-
-// indexOf returns the index of a symbol in the table of dynamic symbols.
-func indexOf(f *elffile.File, of elffile.Symbol) (index uint32, err error) {
-	sections, err := f.Sections()
-	if err != nil {
-		return 0, err
-	}
-	for _, table := range sections {
-		if table.Type != elf.SHT_DYNSYM {
-			continue
-		}
-		var i uint32
-		err = f.EachSymbol(table, func(s elffile.Symbol) bool {
-			if s == of {
-				index = i
-			}
-			i++
-			return index == 0
-		})
-		break
-	}
-	return index, err
 }
 
 // isProgram reports whether f is a program rather than a library.
