@@ -91,6 +91,7 @@ func (r *run) Poll() (busy bool, err error) {
 		r.tidied = now
 		r.unwinder.Tidy(now)
 		r.Processes.FollowJIT()
+		r.store.FinishLabels()
 	}
 	for pid := range r.remapped {
 		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {

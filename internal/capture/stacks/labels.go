@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
@@ -35,7 +36,20 @@ type labels struct {
 	known    map[uint64]*Labels // by the kernel side's ID
 	previous map[uint64]*Labels // from the previous store
 	same     map[string]*Labels // by their identity
-	bytes    int                // estimate of the memory of same
+	bytes    int                // estimate of the memory of all sets
+	// unfinished holds the sets with attributes whose keys are not known yet, at most
+	// maxUnfinished.
+	unfinished []unfinishedLabels
+}
+
+// unfinishedLabels is a set whose keys are to be read again.
+type unfinishedLabels struct {
+	set     *Labels
+	pid     int
+	epoch   uint64
+	context []byte
+	tries   int
+	next    time.Time
 }
 
 func newLabels() labels {
@@ -62,25 +76,56 @@ func (s *Store) AddLabels(record []byte) error {
 		l := &r.Labels[i]
 		list = append(list, profile.Label{Key: labelText(l.Key[:], l.KeySize), Value: labelText(l.Value[:], l.ValueSize)})
 	}
+	finished := true
 	if r.Context > 0 {
-		list = append(list, s.contextLabels(int(r.Pid), r.Epoch, body[:r.Context])...)
+		list, finished = s.contextLabels(int(r.Pid), r.Epoch, body[:r.Context])
 	}
 	if len(s.labels.known) >= maxLabelSets {
 		return nil
 	}
-	if set := s.labels.intern(profile.NewLabels(list)); set != nil {
+	var set *Labels
+	if finished || len(s.labels.unfinished) >= maxUnfinished {
+		set = s.labels.intern(profile.NewLabels(list))
+	} else if set = s.labels.keep(profile.NewLabels(list), r.Context); set != nil {
+		s.labels.unfinished = append(s.labels.unfinished, unfinishedLabels{
+			set: set, pid: int(r.Pid), epoch: r.Epoch, context: slices.Clone(body[:r.Context]), next: s.now().Add(retryTime),
+		})
+	}
+	if set != nil {
 		s.labels.known[r.Id] = set
 	}
 	return nil
 }
 
+// FinishLabels looks again for the keys of attributes that were not known when their sets
+// arrived: a process publishes a new key at about the time when it first uses it.
+func (s *Store) FinishLabels() {
+	left := s.labels.unfinished[:0]
+	for _, u := range s.labels.unfinished {
+		if s.now().Before(u.next) {
+			left = append(left, u)
+			continue
+		}
+		u.tries++
+		u.next = s.now().Add(retryTime)
+		list, finished := s.contextLabels(u.pid, u.epoch, u.context)
+		u.set.list = profile.NewLabels(list)
+		if !finished && u.tries < maxRetries {
+			left = append(left, u)
+		}
+	}
+	clear(s.labels.unfinished[len(left):])
+	s.labels.unfinished = left
+}
+
 // contextLabels returns the labels in the context of a thread; see struct thread_context of
-// bpf/label_maps.h. It leaves out attributes whose keys are not known.
-func (s *Store) contextLabels(pid int, epoch uint64, context []byte) (list []profile.Label) {
+// bpf/label_maps.h. It leaves out attributes whose keys are not known, and reports whether a later
+// call may find more keys.
+func (s *Store) contextLabels(pid int, epoch uint64, context []byte) (list []profile.Label, finished bool) {
 	var c bpf.ThreadContext
 	header := unsafe.Offsetof(c.Attributes)
 	if err := ringbuf.Copy(&c, context, header); err != nil {
-		return nil
+		return nil, true
 	}
 	for key, id := range map[string][]byte{profile.TraceID: c.TraceId[:], profile.SpanID: c.SpanId[:]} {
 		if slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
@@ -94,14 +139,15 @@ func (s *Store) contextLabels(pid int, epoch uint64, context []byte) (list []pro
 		last = max(last, int(b[0]))
 	}
 	if last < 0 || s.Keys == nil {
-		return list
+		return list, true
 	}
-	for i, key := range s.Keys(pid, epoch, last) {
+	keys := s.Keys(pid, epoch, last)
+	for i, key := range keys {
 		if value, ok := values[i]; ok && key != "" {
 			list = append(list, profile.Label{Key: key, Value: strings.ToValidUTF8(string(value), "\uFFFD")})
 		}
 	}
-	return list
+	return list, last < len(keys)
 }
 
 // labelText returns a text of size bytes. The kernel side sent up to len(b) of them.
@@ -122,14 +168,23 @@ func (l *labels) intern(list profile.Labels) *Labels {
 	if same != nil {
 		return same
 	}
-	size := sizeLabels*(1+len(list)) + 2*len(key) // the texts, and the key
+	if same = l.keep(list, uint32(len(key))); same != nil {
+		l.same[key] = same
+	}
+	return same
+}
+
+// keep returns a new set, or nil if there is no room. more is the size of what else is kept.
+func (l *labels) keep(list profile.Labels, more uint32) *Labels {
+	size := sizeLabels*(1+len(list)) + int(more)
+	for _, label := range list {
+		size += len(label.Key) + len(label.Value)
+	}
 	if l.bytes+size > maxLabelBytes {
 		return nil
 	}
 	l.bytes += size
-	same = &Labels{list}
-	l.same[key] = same
-	return same
+	return &Labels{list}
 }
 
 // find returns the set with the given ID, or nil if it has not arrived.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
@@ -82,6 +83,48 @@ func TestThreadContext(t *testing.T) {
 	binary.NativeEndian.PutUint32(forged[unsafe.Offsetof(bpf.LabelRecord{}.Context):], 1<<31)
 	if err := NewStore(nil).AddLabels(forged); !errors.Is(err, ringbuf.ErrRecord) {
 		t.Errorf("a record that is too short: got error %v", err)
+	}
+}
+
+// A set whose keys the process publishes later has them, also in stacks that arrived before. A key
+// that is never published is not looked for all the time.
+func TestThreadContextKeys(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	now := time.Unix(0, 0)
+	s.now = func() time.Time { return now }
+	keys, asked := []string{"method"}, 0
+	s.Keys = func(int, uint64, int) []string { asked++; return keys }
+	for id, record := range [][]byte{contextRecord(7, 0, 0, 1, 1, 'a'), contextRecord(8, 0, 0, 1, 1, 'b'), contextRecord(9, 0, 0, 9, 1, 'c')} {
+		if err := s.AddLabels(record); err != nil {
+			t.Fatal(err)
+		}
+		add(t, s, labeledRecord(uint64(id+1), uint64(id+7)))
+	}
+	keys = append(keys, "route")
+	s.FinishLabels()
+	if asked != 3 {
+		t.Errorf("asked %d times at once, want 3", asked)
+	}
+	now = now.Add(retryTime)
+	s.FinishLabels()
+	for id, want := range map[uint64]profile.Labels{1: {{Key: "route", Value: "a"}}, 2: {{Key: "route", Value: "b"}}, 3: nil} {
+		if trace, ok := s.Trace(id); !ok || trace.Unlabeled || !slices.Equal(trace.Labels.List(), want) {
+			t.Errorf("stack %d: got labels %v, want %v", id, trace.Labels.List(), want)
+		}
+	}
+	for asked = 0; now.Before(time.Unix(60, 0)); now = now.Add(retryTime / 10) {
+		s.FinishLabels()
+	}
+	if asked != maxRetries-1 {
+		t.Errorf("asked again %d times, want %d", asked, maxRetries-1)
+	}
+	for i := range 2 * maxUnfinished {
+		if err := s.AddLabels(contextRecord(uint64(100+i), byte(i), byte(i>>8), 9, 1, 'c')); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.labels.unfinished); n != maxUnfinished {
+		t.Errorf("got %d sets to finish, want %d", n, maxUnfinished)
 	}
 }
 

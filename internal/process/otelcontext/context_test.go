@@ -111,9 +111,12 @@ func TestKeys(t *testing.T) {
 		of(1, 1, 1, "a")
 		time.Sleep(retryKeys)
 		of(1, 1, 2, "a", "b")
+		time.Sleep(retryKeys)
+		published = nil // the process has ended
+		of(1, 2, 3, "a", "b")
 		published = []string{"other"}
-		of(1, 1, 2, "a", "b")
-		of(2, 0, 3, "other") // the process executed another program
+		of(1, 1, 3, "a", "b")
+		of(2, 0, 4, "other") // the process executed another program
 		asked = 0
 		const many = 1 << 14 // processes that lack keys
 		begin := time.Now()

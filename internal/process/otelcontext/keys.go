@@ -72,7 +72,11 @@ func (k *Keys) Of(pid int, epoch uint64, n int) []string {
 		return is.keys
 	}
 	is.next = now.Add(retryKeys)
+	before := is.keys
 	k.ask(pid, &is.known, now)
 	k.spent += time.Since(now)
+	if len(is.keys) < len(before) {
+		is.keys = before // the process has ended, or did not answer
+	}
 	return is.keys
 }
