@@ -69,6 +69,7 @@ test      groff                           groff-base
 test      mandoc                          mandoc
 test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
+test      musl-gcc                        musl-tools
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
 test      /usr/lib/x86_64-linux-gnu/libjemalloc.so.2  libjemalloc2
 test      /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4  libtcmalloc-minimal4

@@ -62,6 +62,30 @@ func TestThreadContext(t *testing.T) {
 	}
 }
 
+// musl has other descriptors and another vector of modules than glibc.
+func TestThreadContextMusl(t *testing.T) {
+	testenv.SlowInVM(t)
+	testenv.Root(t)
+	if runtime.GOARCH != "amd64" {
+		testenv.Unsupported(t, "the compiler's arguments are for amd64")
+	}
+	dir := t.TempDir()
+	compile := func(name string, args ...string) string { // not for the VMs, which have no musl
+		out := filepath.Join(dir, name)
+		if text, err := exec.Command(testenv.Tool(t, "musl-gcc"), append([]string{"-O2", "-o", out}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return out
+	}
+	program := compile("context", "testdata/context.c")
+	for _, dialect := range []string{"gnu", "gnu2"} {
+		library := compile(dialect+".so", "-shared", "-fPIC", "testdata/contextlib.c", "-mtls-dialect="+dialect, "-DPAD=65536")
+		file := filepath.Join(dir, dialect+".pb.gz")
+		_, own := measureReady(t, exec.Command(program, "1.5", library), "profile", "-F", "997", "-o", file)
+		compareShares(t, contextSamples(t, file, func(s *pb.Sample) int64 { return s.Value[0] }), ownTimes(t, own))
+	}
+}
+
 // Waits belong to the context of the thread that waits.
 func TestThreadContextOffCPU(t *testing.T) {
 	testenv.Root(t)
