@@ -106,7 +106,7 @@ Examples:
 
 func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
-	o.Stdout, o.Stderr, o.Largest = env.stdout, env.stderr, env.largest()
+	o.Stdout, o.Stderr, o.Screen = env.stdout, env.stderr, env.limits()
 	var err error
 	if o.Resource, err = resourceFor(o.Output); err != nil {
 		return exitUsage, err

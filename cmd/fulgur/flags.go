@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/session/offline"
@@ -198,7 +199,7 @@ func (e environment) measure(ctx context.Context, s subjectFlags, f profileFlags
 // complete fills in the options that come from the process's environment.
 func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
-	o.Largest = e.largest()
+	o.Screen = e.limits()
 	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isScreen(e.stderr)
 	o.Columns = columns(e.stderr)
@@ -207,12 +208,12 @@ func (e environment) complete(o *session.Options) {
 // shownStacks is the maximum number of stacks of a profile that a terminal shows.
 const shownStacks = 10
 
-// largest returns the maximum number of stacks to write to standard output, 0 for all.
-func (e environment) largest() int {
-	if isTerminal(e.stdout) {
-		return shownStacks
+// limits returns the limits of text on standard output, which has none if it is no terminal.
+func (e environment) limits() text.Screen {
+	if !isTerminal(e.stdout) {
+		return text.Screen{}
 	}
-	return 0
+	return text.Screen{Stacks: shownStacks, Columns: columns(e.stdout)}
 }
 
 // resourceFor returns the attributes of this machine if a profile is sent.

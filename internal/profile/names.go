@@ -64,6 +64,21 @@ func (p *Profile) GroupName(id FrameID) string {
 // Unnamed are the names of [Profile.GroupName] for frames without a function.
 var Unnamed = []string{"[generated code]", "[no name]"}
 
+// WokenBy is the note between the stack of a wait and the stack of the thread that ended it,
+// which is on top, upside down.
+const WokenBy = "[woken by]"
+
+// Waiter returns the part of a stack that is of the thread that waited: without the thread that
+// ended the wait.
+func (p *Profile) Waiter(stack StackID) StackID {
+	for id := stack; id != 0; id = p.Stacks[id].Parent {
+		if f := p.Stacks[id].Frame; p.Frames[f].Kind == KindMarker && p.FrameName(f) == WokenBy {
+			return p.Stacks[id].Parent
+		}
+	}
+	return stack
+}
+
 // IsFile reports whether a mapping with this path is of a file, rather than of a region such
 // as "[vdso]" or an unknown one.
 func IsFile(path string) bool { return path != "" && path[0] != '[' }

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 )
 
@@ -110,9 +111,8 @@ type Options struct {
 	Inverted bool
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
-	// Largest is the maximum number of stacks in text on Stdout, 0 for all. On a terminal,
-	// thousands of stacks would hide those with the largest values.
-	Largest int
+	// Screen limits text on Stdout, if it is a terminal.
+	Screen text.Screen
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
@@ -211,12 +211,12 @@ func (o *Options) allValues() bool {
 
 // output returns the options for writing the profile.
 func (o *Options) output() output.Options {
-	largest := o.Largest
+	screen := o.Screen
 	if !output.IsStdout(o.Output) {
-		largest = 0
+		screen = text.Screen{}
 	}
 	return output.Options{
-		Largest:  largest,
+		Screen:   screen,
 		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted, Width: o.Width,
 		System: o.Target.Scope == target.System, Source: o.Source, Resource: o.Resource,
 	}

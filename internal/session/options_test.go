@@ -4,14 +4,16 @@ import (
 	"testing"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/text"
 )
 
-// Only text on standard output is limited to the largest stacks.
-func TestLargest(t *testing.T) {
-	for output, want := range map[string]int{"": 10, "-": 10, "stacks.txt": 0} {
-		o := Options{Output: output, Largest: 10}
-		if got := o.output().Largest; got != want {
-			t.Errorf("output %q: got at most %d stacks, want %d", output, got, want)
+// Only text on standard output is limited.
+func TestScreen(t *testing.T) {
+	screen := text.Screen{Stacks: 10, Columns: 80}
+	for output, want := range map[string]text.Screen{"": screen, "-": screen, "stacks.txt": {}} {
+		o := Options{Output: output, Screen: screen}
+		if got := o.output().Screen; got != want {
+			t.Errorf("output %q: got limits %+v, want %+v", output, got, want)
 		}
 	}
 }

@@ -37,7 +37,10 @@ func TestHottestOfWaits(t *testing.T) {
 	add(70, start, worker, wait, schedule, futex)
 	add(20, start, worker, load, read, schedule, file, disk)
 	add(6, start, wait, schedule, futex)
-	add(4, schedule, futex)
+	// A waker is on top of the wait that it ended, upside down.
+	wokenBy, waker := frame(profile.WokenBy, 0, profile.KindMarker), frame("client-7", 0, profile.KindMarker)
+	add(3, schedule, futex, wokenBy, schedule, load, start, waker)
+	add(1, schedule, futex, wokenBy, load, start, waker)
 
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})

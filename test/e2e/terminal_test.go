@@ -57,7 +57,7 @@ func TestLargestStacks(t *testing.T) {
 	if strings.Contains(got, "f15\n") || !strings.Contains(got, "f16\n") || strings.Index(got, "f25\n") < strings.Index(got, "f24\n") {
 		t.Errorf("got %q, want the 10 largest stacks, the largest one last", got)
 	}
-	if want := "15 smaller stacks (36.9 %) not shown; for all: -o FILE, or | less"; !strings.Contains(got, want) {
+	if want := "15 smaller stacks (36.9 %) not shown: -o FILE writes all"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	lines(t, 80, "convert", "-o", all, profile)

@@ -272,7 +272,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	if s.Waker == 0 {
 		return stack
 	}
-	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, m.common.UserOnly)
+	return p.UpsideDown(p.Mark(stack, profile.WokenBy), s.Waker-1, m.common.UserOnly)
 }
 
 // lock returns the name of the lock at an address, for which a thread of a process waited.

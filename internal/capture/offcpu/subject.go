@@ -125,7 +125,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	if s.Waker == 0 {
 		return stack
 	}
-	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, m.common.UserOnly)
+	return p.UpsideDown(p.Mark(stack, profile.WokenBy), s.Waker-1, m.common.UserOnly)
 }
 
 // reasonOf returns the reason of a wait, which of knows by its kernel functions.

@@ -27,8 +27,8 @@ type Options struct {
 	Annotate, Delimited bool
 	// Inverted puts callees below their callers in flame graphs.
 	Inverted bool
-	// Largest is the maximum number of stacks in text, 0 for all; see [text.Options].
-	Largest int
+	// Screen limits text.
+	Screen text.Screen
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
 	// ShortNames writes the short names of functions, see package shortname. Flame graphs
@@ -61,7 +61,7 @@ const sent = "otlp"
 
 var formats = []Format{
 	{Name: "text", Endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value, Largest: o.Largest})
+		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value, Screen: o.Screen})
 	}},
 	{Name: "folded", Endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})

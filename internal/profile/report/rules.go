@@ -148,7 +148,7 @@ func waits(f *facts) (Finding, bool) {
 func (f *facts) reason(v int) (note string, sum int64) {
 	return most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			if leaf := f.Stacks[s.Stack].Frame; leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker {
+			if leaf := f.Stacks[f.Waiter(s.Stack)].Frame; leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker {
 				add(f.FrameName(leaf), s.Values[v])
 			}
 		}
@@ -205,7 +205,7 @@ func kernel(f *facts) (Finding, bool) {
 	})
 	function, n := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			leaf := f.Stacks[s.Stack].Frame
+			leaf := f.Stacks[f.Waiter(s.Stack)].Frame
 			if leaf != 0 && f.Frames[leaf].Kind == profile.KindKernel {
 				sum += s.Values[f.value]
 				add(f.GroupName(leaf), s.Values[f.value])
@@ -312,7 +312,7 @@ func unnamed(f *facts) (Finding, bool) {
 	var sum, generated int64
 	module, n := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			leaf := f.Stacks[s.Stack].Frame
+			leaf := f.Stacks[f.Waiter(s.Stack)].Frame
 			if leaf == 0 || f.Frames[leaf].Kind == profile.KindMarker || f.Named(leaf) {
 				continue
 			}

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/code"
+	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/symbols/debugfile"
@@ -46,8 +47,8 @@ type ConvertOptions struct {
 	Inverted bool
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
-	// Largest is the maximum number of stacks in text on Stdout, 0 for all.
-	Largest int
+	// Screen limits text on Stdout, if it is a terminal.
+	Screen text.Screen
 	// ShortNames writes the short names of functions.
 	ShortNames bool
 	// EmbedSources embeds the source files found on this machine in a
@@ -122,7 +123,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted, Width: o.Width, ShortNames: o.ShortNames, Resource: o.Resource}
 	if output.IsStdout(o.Output) {
-		opts.Largest = o.Largest
+		opts.Screen = o.Screen
 	}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {

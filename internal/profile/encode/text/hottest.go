@@ -92,19 +92,22 @@ func sorted(rows []row, n int) []row {
 func leaf(frames []profile.FrameID) (profile.FrameID, bool) { return frames[0], true }
 
 // tally returns all rows of p with their sums of a value, in an order independent of the
-// value. own returns the frame of a stack, given innermost first, whose function has the
-// value as its self value.
+// value. own returns the frame of a stack, given innermost first and without its waker, whose
+// function has the value as its self value.
 func tally(p *profile.Profile, value int, own func([]profile.FrameID) (f profile.FrameID, ok bool)) []row {
 	rows, rowOf := newRows(p)
 	// counted holds the last sample, numbered from 1, that each row's total includes.
 	counted := make([]int, len(rows))
-	var frames []profile.FrameID
+	var frames, waiter []profile.FrameID
 	for i, s := range p.Samples {
 		frames = p.AppendFrames(frames[:0], s.Stack)
 		if len(frames) == 0 {
 			continue
 		}
-		if f, ok := own(frames); ok {
+		if waiter = p.AppendFrames(waiter[:0], p.Waiter(s.Stack)); len(waiter) == 0 {
+			continue
+		}
+		if f, ok := own(waiter); ok {
 			rows[rowOf[f]].self += s.Values[value]
 		}
 		for _, f := range frames {

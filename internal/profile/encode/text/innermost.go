@@ -51,7 +51,7 @@ func innermost(p *profile.Profile, value int) []row {
 // endsInPrograms reports whether a stack with a value ends in a program's function.
 func endsInPrograms(p *profile.Profile, value int) bool {
 	return slices.ContainsFunc(p.Samples, func(s profile.Sample) bool {
-		return s.Values[value] != 0 && s.Stack != 0 && rankOf(p, p.Stacks[s.Stack].Frame) == rankOwn
+		return s.Values[value] != 0 && s.Stack != 0 && rankOf(p, p.Stacks[p.Waiter(s.Stack)].Frame) == rankOwn
 	})
 }
 

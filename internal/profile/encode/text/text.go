@@ -10,8 +10,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
@@ -27,9 +29,18 @@ type Options struct {
 	Delimited bool
 	// Value is the index of the value to print in [profile.Profile.ValueTypes].
 	Value int
-	// Largest is the maximum number of stacks. Only those with the largest values are
-	// written, and a last line counts the others. 0 means all.
-	Largest int
+	// Screen limits the output.
+	Screen Screen
+}
+
+// Screen limits text on a terminal. The zero value is no limit.
+type Screen struct {
+	// Stacks is the maximum number of stacks, 0 for all. Only those with the largest values are
+	// written, since thousands would hide them, and a last line counts the others.
+	Stacks int
+	// Columns is the width of lines in characters, 0 for any: frames leave out the source, and
+	// then a part of the name.
+	Columns int
 }
 
 // Write writes the stacks of p to w in the format of `profile` of the BPF Compiler
@@ -53,7 +64,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		return cmp.Compare(a.Values[o.Value], b.Values[o.Value])
 	})
 	omitted := samples[:0:0]
-	if n := len(samples) - o.Largest; o.Largest > 0 && n > 0 {
+	if n := len(samples) - o.Screen.Stacks; o.Screen.Stacks > 0 && n > 0 {
 		omitted, samples = samples[:n], samples[n:]
 	}
 	names := frameNames(p, o)
@@ -70,7 +81,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			if o.Delimited && i > 0 && p.Frames[frames[i-1]].Kind == profile.KindKernel && p.Frames[f].Kind != profile.KindKernel {
 				lines = append(lines, "    --\n"...)
 			}
-			lines = append(lines, "    "...)
+			lines = append(lines, frameIndent...)
 			lines = append(lines, names[f]...)
 			lines = append(lines, '\n')
 		}
@@ -93,6 +104,9 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return nil
 }
 
+// frameIndent is in front of the names of frames.
+const frameIndent = "    "
+
 // omittedLine counts stacks that are not shown, and says how to get them. It is empty if there
 // are none.
 func omittedLine(p *profile.Profile, omitted []profile.Sample, value int) string {
@@ -103,7 +117,7 @@ func omittedLine(p *profile.Profile, omitted []profile.Sample, value int) string
 	for _, s := range omitted {
 		sum += s.Values[value]
 	}
-	return fmt.Sprintf("%s (%.1f %%) not shown; for all: %s FILE, or | less\n\n",
+	return fmt.Sprintf("%s (%.1f %%) not shown: %s FILE writes all\n\n",
 		plain.Count(uint64(len(omitted)), "smaller stack"), percent(sum, p.Total(value)), usage.Output)
 }
 
@@ -116,13 +130,17 @@ func frameNames(p *profile.Profile, o Options) []string {
 		if o.Annotate {
 			name += label.Suffix(f)
 		}
+		source, inlined := "", ""
 		if file := p.Functions[f.Function].File; file != "" && f.Line != 0 {
-			name = fmt.Sprintf("%s %s:%d", name, plain.Terminal(path.Base(file)), f.Line)
+			source = fmt.Sprintf(" %s:%d", plain.Terminal(path.Base(file)), f.Line)
 		}
 		if f.Inlined {
-			name += " (inlined)"
+			inlined = " (inlined)"
 		}
-		names[i] = name
+		names[i] = name + source + inlined
+		if width := o.Screen.Columns - len(frameIndent); o.Screen.Columns > 0 && utf8.RuneCountInString(names[i]) > width {
+			names[i] = shortname.Fit(name, max(1, width-len(inlined))) + inlined
+		}
 	}
 	return names
 }

@@ -30,7 +30,8 @@ func TestWrite(t *testing.T) {
 		{"owners.txt", encodetest.Owners(), Options{}},
 		{"hostile.txt", encodetest.Hostile(), Options{}},
 		{"empty.txt", encodetest.Empty(), Options{}},
-		{"typical-largest.txt", encodetest.Typical(), Options{Largest: 2}},
+		{"typical-largest.txt", encodetest.Typical(), Options{Screen: Screen{Stacks: 2}}},
+		{"typical-40.txt", encodetest.Typical(), Options{Screen: Screen{Columns: 40}}},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			var out bytes.Buffer
@@ -280,4 +281,22 @@ func BenchmarkSummary(b *testing.B) {
 
 func TestWriteIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
+}
+
+// Functions and reasons are those of the thread that waited, not of the waker on top of it.
+func TestHottestOfWoken(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "waits", Unit: "count"})
+	var stack profile.StackID
+	for _, name := range []string{"main", "serve", "[epoll]", profile.WokenBy, "send", "client_main", "[client-7]"} {
+		kind := profile.KindUser
+		if name[0] == '[' {
+			kind = profile.KindMarker
+		}
+		stack = b.Push(stack, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Kind: kind}))
+	}
+	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1, Comm: "server"}), CPU: -1, Values: []int64{3}})
+	h := HottestOf(b.Profile(profile.Meta{}, profile.Losses{}), 5, 0)
+	if len(h.Programs) != 1 || h.Programs[0].Name != "serve" || len(h.Reasons) != 1 || h.Reasons[0].Name != "[epoll]" {
+		t.Errorf("got programs %+v and reasons %+v, want serve and [epoll]", h.Programs, h.Reasons)
+	}
 }

@@ -7,6 +7,10 @@ const WAITS_IN = /^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|\[vdso\])([-.].
 const SCHEDULER = /^(__|io_|preempt_)?schedule(_|$)/;
 const RUNTIME = /^(runtime|syscall|internal\/[\w/]+)\./;
 
+// WOKEN_BY is the note between the stack of a wait and the stack of the thread that ended it,
+// which is on top, upside down.
+const WOKEN_BY = '[woken by]';
+
 // NOT_CODE lists the kinds of the levels below all functions.
 const NOT_CODE = ['root', 'cpu', 'group', 'process'];
 
@@ -34,25 +38,36 @@ class Functions {
     for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
     return sums;
   }
-  // innermostSums returns by function the values of the stacks in which it is the
-  // innermost one of the program: neither of the kernel, nor of the C library or a
-  // runtime below it, nor a note. Stacks without such a function count for the innermost
-  // one in user space, or else in the kernel, if possible outside the scheduler.
-  innermostSums(weights) {
+  // waitSums returns by function the values of the stacks in which it is the innermost
+  // one of the program: neither of the kernel, nor of the C library or a runtime below
+  // it, nor a note. Stacks without such a function count for the innermost one in user
+  // space, or else in the kernel, if possible outside the scheduler. It also returns the
+  // values of the stacks that end in each function or note. Both leave out the threads
+  // that ended waits.
+  waitSums(weights) {
     const { ofFrame, tree: { count, first, parent, frame } } = this;
     const rank = this.ranks();
-    const sums = new Float64Array(this.frames.length);
-    const inner = [1, 2, 3, 4].map(() => new Int32Array(count).fill(-1)); // by rank and chain
+    const [inner, ends] = [0, 1].map(() => new Float64Array(this.frames.length));
+    const end = new Int32Array(count).fill(-1); // by chain
+    const woken = new Uint8Array(count);
+    const isWoken = this.frames.map((frame, f) => this.isNote(f) && this.data.strings[this.data.frames.name[frame]] === WOKEN_BY);
+    const ranked = [1, 2, 3, 4].map(() => new Int32Array(count).fill(-1)); // by rank and chain
     for (let k = 0; k < count; k++) {
-      for (const of of inner) if (k > 0) of[k] = of[parent[k]];
-      for (let n = first[k]; n < first[k + 1]; n++) {
+      if (k > 0) for (const of of [end, woken, ...ranked]) of[k] = of[parent[k]];
+      for (let n = first[k]; n < first[k + 1] && !woken[k]; n++) {
         const f = ofFrame[frame[n]];
-        if (rank[f] > 0) inner[rank[f] - 1][k] = f;
+        if (isWoken[f]) {
+          woken[k] = 1;
+          break;
+        }
+        end[k] = f;
+        if (rank[f] > 0) ranked[rank[f] - 1][k] = f;
       }
-      const best = inner.findLast((of) => of[k] >= 0);
-      if (best) sums[best[k]] += weights.self(k);
+      const best = ranked.findLast((of) => of[k] >= 0);
+      if (best) inner[best[k]] += weights.self(k);
+      if (end[k] >= 0) ends[end[k]] += weights.self(k);
     }
-    return sums;
+    return { inner, ends };
   }
   // ranks returns by function 4 if it belongs to the program, 3 if to a library that
   // programs wait in, 2 if to the kernel, 1 if to its scheduler, 0 if it is no function.

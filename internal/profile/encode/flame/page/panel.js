@@ -119,11 +119,12 @@ class Panel {
     // The stacks end in notes: waits or requests; or all in one function: an event's.
     hasNotes = true;
     const { values } = page.totalSums;
+    const waits = functions.waitSums(weights);
     const isFile = (f) => functions.isNote(f) && page.names.of(functions.frames[f]).startsWith('[/');
     this.panel.replaceChildren(
-      ...top('Hottest functions of programs', functions.innermostSums(weights), 12, isFunction),
+      ...top('Hottest functions of programs', waits.inner, 12, isFunction),
       ...top('Files', values, 8, isFile),
-      ...top('Reasons', self, 8, (f) => functions.isNote(f) && !isFile(f)));
+      ...top('Reasons', waits.ends, 8, (f) => functions.isNote(f) && !isFile(f)));
   }
 
   // list returns a list of [function, value], with modules if hasModules is set.
