@@ -36,6 +36,7 @@ var optionFlags = map[usage.Option]string{
 	usage.Kernel:         "--kernel",
 	usage.Key:            "--key",
 	usage.LLVM:           "--llvm",
+	usage.Listen:         "--listen",
 	usage.MaxDepth:       "--max-depth",
 	usage.MaxOverhead:    "--max-overhead",
 	usage.MaxProbes:      "--max-probes",

@@ -67,8 +67,8 @@ type Delivery struct {
 	stale    bool               // client has an old configuration
 	changed  context.CancelFunc // ends the attempt by an old configuration
 	ending   bool               // nothing more will be added
-	down     bool               // the back end did not accept the last message
-	full     bool               // the last work on the spool's files failed
+	reports  reports
+	full     bool // the spool's files could not be written
 
 	ready   chan struct{} // buffered: there may be something to send
 	unsaved chan struct{} // buffered: there may be work on files

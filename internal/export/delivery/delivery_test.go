@@ -3,10 +3,20 @@ package delivery
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
+	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +109,19 @@ func balance(t *testing.T, a Account) {
 	}
 }
 
+// distinct returns the number of distinct messages in requests, by the IDs of their profiles.
+func distinct(requests []*otlptest.Request) int {
+	ids := map[string]bool{}
+	for _, q := range requests {
+		ids[idOf(q)] = true
+	}
+	return len(ids)
+}
+
+func idOf(q *otlptest.Request) string {
+	return string(q.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].ProfileId)
+}
+
 // TestFaults sends to back ends that fail in turn.
 func TestFaults(t *testing.T) {
 	var mu sync.Mutex
@@ -107,7 +130,7 @@ func TestFaults(t *testing.T) {
 	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
 		mu.Lock()
 		defer mu.Unlock()
-		id := string(q.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].ProfileId)
+		id := idOf(q)
 		if tried[id]++; tried[id] == 1 {
 			n++
 		}
@@ -120,21 +143,106 @@ func TestFaults(t *testing.T) {
 			return otlptest.Reply{Rejected: 1, Message: "one too many"}
 		case n == 5:
 			return otlptest.Reply{Rejected: 4}
+		case n == 6 && tried[id] == 1:
+			return otlptest.Reply{Status: 429, Header: http.Header{"Retry-After": {"1"}}}
 		}
 		return otlptest.Reply{}
 	})
 	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, r.HTTP()))
-	for _, m := range messages(t, 6) {
+	for _, m := range messages(t, 7) {
 		d.Add(spool.Head{Samples: 10, Profiles: 4}, m)
 	}
 	d.Unrecorded(7)
 	a := d.finish(t)
-	if a.Taken != 67 || a.Acknowledged != 10+10+7+10 || a.Lost[Refused] != 10 || a.Lost[Rejected] != 3+10 || a.Lost[Unrecorded] != 7 || a.Retries != 1 {
+	if a.Taken != 77 || a.Acknowledged != 10+10+7+10+10 || a.Lost[Refused] != 10 || a.Lost[Rejected] != 3+10 || a.Lost[Unrecorded] != 7 || a.Retries != 2 {
 		t.Errorf("got %+v", a)
 	}
-	if tried[""] != 0 || len(tried) != 6 {
-		t.Errorf("got %d profile IDs, want 6", len(tried))
+	if n := distinct(r.Accepted()); tried[""] != 0 || len(tried) != 7 || n != 6 || n != len(r.Accepted()) {
+		t.Errorf("got %d profile IDs, %d of them accepted, in %d messages; want 7, 6, 6", len(tried), n, len(r.Accepted()))
 	}
+}
+
+// TestLate sends to a back end that accepts each message, but at first answers too late. The message
+// comes again, with the same IDs, and its samples count once.
+func TestLate(t *testing.T) {
+	var mu sync.Mutex
+	again := map[string]chan struct{}{} // closed at the second attempt
+	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
+		mu.Lock()
+		wait, known := again[idOf(q)]
+		if !known {
+			wait = make(chan struct{})
+			again[idOf(q)] = wait
+		}
+		mu.Unlock()
+		if known {
+			select {
+			case <-wait:
+			default:
+				close(wait)
+			}
+		}
+		<-wait
+		return otlptest.Reply{}
+	})
+	c := backEnd(t, r.HTTP())
+	c.Timeout = time.Second
+	d := start(t, spool.InMemory(), spool.Found{}, c)
+	const n = 2
+	for _, m := range messages(t, n) {
+		d.Add(spool.Head{Samples: 10}, m)
+	}
+	if a := d.finish(t); a.Acknowledged != 10*n || a.Retries < n {
+		t.Errorf("got %+v, want %d samples acknowledged, and each message sent again", a, 10*n)
+	}
+	if all := r.Await(2 * n); distinct(all) != n {
+		t.Errorf("got %d distinct messages in %d, want %d", distinct(all), len(all), n)
+	}
+}
+
+// TestWrongCertificate keeps profiles while the back end's certificate is wrong.
+func TestWrongCertificate(t *testing.T) {
+	r := otlptest.NewReceiver(t, nil)
+	s := httptest.NewUnstartedServer(r)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of each failed handshake
+	s.StartTLS()
+	defer s.Close()
+	c := backEnd(t, s.URL)
+	c.Certificate = filepath.Join(t.TempDir(), "ca.pem")
+	trust := func(certificate []byte) {
+		t.Helper()
+		if err := os.WriteFile(c.Certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(otherCertificate(t))
+	d := start(t, spool.InMemory(), spool.Found{}, c)
+	d.Add(spool.Head{Samples: 3}, messages(t, 1)[0])
+	for d.Account().Retries == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if a := d.Account(); a.Waiting.Samples != 3 || len(r.Accepted()) != 0 {
+		t.Errorf("got %+v and %d messages, want that the samples wait", a, len(r.Accepted()))
+	}
+	trust(s.Certificate().Raw)
+	if a := d.finish(t); a.Acknowledged != 3 {
+		t.Errorf("got %+v, want 3 samples acknowledged", a)
+	}
+}
+
+// otherCertificate returns a certificate that no server has.
+func otherCertificate(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }
 
 // TestOutage kills a run while the back end is down. The next run sends the waiting profiles,
@@ -295,7 +403,9 @@ func TestSavedLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(text string) { t.Log(text) })
+	var logged []string
+	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(text string) { logged = append(logged, text) })
+	d.Begin() // so that there is work that succeeds
 	if err := os.Mkdir(filepath.Join(dir, "incomplete"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -308,14 +418,17 @@ func TestSavedLater(t *testing.T) {
 		t.Fatal("got no error for a directory in place of the file")
 	}
 	d.Add(spool.Head{Samples: 8}, all[1])
+	if _, failed := d.saveAll(); !failed || len(logged) != 1 || !strings.Contains(logged[0], "kept in memory") {
+		t.Errorf("got failed %v and the messages %q, want another failure and one message", failed, logged)
+	}
 	if a := d.Account(); a.Waiting.Memory == 0 || a.Waiting.Files != 0 || a.Waiting.Samples != 12 {
 		t.Errorf("got %+v, want all in memory", a)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "incomplete")); err != nil {
 		t.Fatal(err)
 	}
-	if _, failed := d.saveAll(); failed {
-		t.Error("the directory still fails")
+	if _, failed := d.saveAll(); failed || len(logged) != 2 || !strings.Contains(logged[1], "written again") {
+		t.Errorf("got failed %v and the messages %q, want no failure and a second message", failed, logged)
 	}
 	if a := d.Account(); a.Waiting.Memory != 0 || a.Waiting.Samples != 12 {
 		t.Errorf("got %+v, want all in files", a)

@@ -39,10 +39,14 @@ func (d *Delivery) saveAll() (again <-chan time.Time, failed bool) {
 		err := work.Do()
 		d.mu.Lock()
 		d.overflow(work.Done(err))
-		if err != nil && !d.full {
+		switch {
+		case err != nil && !d.full:
+			d.full = true
 			d.log("spool: " + plain.Error(err) + "; windows are kept in memory")
+		case err == nil && d.full && work.Stores:
+			d.full = false
+			d.log("spool: windows are written again")
 		}
-		d.full = err != nil
 		d.mu.Unlock()
 		if err != nil {
 			return time.After(saveRetry), true

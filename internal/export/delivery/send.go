@@ -101,7 +101,7 @@ func (d *Delivery) send(ctx context.Context, e *spool.Entry, read func() ([]byte
 	default:
 		d.account.Lost[Refused] += e.Samples
 		d.account.Failures++
-		d.report(fmt.Sprintf("%s: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
+		d.report(refused, fmt.Sprintf("%s: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
 		d.remove(e)
 	}
 }
@@ -123,7 +123,7 @@ func (d *Delivery) retry(e *spool.Entry, err *otlpclient.Error) {
 		d.remove(e)
 		return
 	}
-	d.report(plain.Error(err) + "; trying again")
+	d.report(retried, plain.Error(err)+"; trying again")
 }
 
 // unread handles an entry whose file could not be read. If the file is corrupt, the entry is
@@ -148,19 +148,17 @@ func (d *Delivery) unread(e *spool.Entry, err error) {
 
 // accepted accounts for a message that the back end accepted, at least in part.
 func (d *Delivery) accepted(e *spool.Entry, answer otlpclient.Answer, size int) {
-	rejected := share(e.Samples, uint64(answer.Rejected), e.Profiles)
-	d.account.Lost[Rejected] += rejected
-	d.account.Acknowledged += e.Samples - rejected
+	missing := share(e.Samples, uint64(answer.Rejected), e.Profiles)
+	d.account.Lost[Rejected] += missing
+	d.account.Acknowledged += e.Samples - missing
 	d.account.Accepted++
 	d.account.Bytes += uint64(size)
 	d.schedule.accepted()
-	switch {
-	case answer.Rejected > 0:
-		d.report(fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
-	case d.down:
-		d.down = false
-		d.log("the back end accepts profiles again")
+	if answer.Rejected > 0 {
+		d.report(rejected, fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
+		return
 	}
+	d.report(accepted, "")
 }
 
 // share estimates the samples in the rejected profiles of a message, in proportion to the
@@ -173,10 +171,9 @@ func share(samples, rejected, profiles uint64) uint64 {
 	return (samples*rejected + profiles - 1) / profiles
 }
 
-// report logs a failure unless the last message failed too.
-func (d *Delivery) report(text string) {
-	if !d.down {
+// report logs the outcome of an attempt, see [reports].
+func (d *Delivery) report(o outcome, failure string) {
+	if text := d.reports.message(o, failure, time.Now()); text != "" {
 		d.log(text)
 	}
-	d.down = true
 }

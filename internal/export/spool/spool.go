@@ -192,10 +192,12 @@ func (s *Spool) Put(r Record) (lost []*Entry) {
 }
 
 // Work is work on files. Do does the work, and may run concurrently with all methods of the
-// spool. Call Done with the result of Do; it returns the evicted entries.
+// spool. Call Done with the result of Do; it returns the evicted entries. Stores is set for work
+// that writes an entry, and needs space.
 type Work struct {
-	Do   func() error
-	Done func(error) (lost []*Entry)
+	Do     func() error
+	Done   func(error) (lost []*Entry)
+	Stores bool
 }
 
 // Next returns the next work on files, or nil if there is none. Finish other work before.
@@ -207,14 +209,14 @@ func (s *Spool) Next() *Work {
 	case len(s.unused) > 0:
 		name := s.unused[0]
 		s.unused = s.unused[1:] // if removing fails, the next run finds the file and sends it again
-		return &Work{func() error { return s.root.Remove(name) }, nothingLost}
+		return &Work{Do: func() error { return s.root.Remove(name) }, Done: nothingLost}
 	case len(s.corrupt) > 0:
 		name := s.corrupt[0]
 		s.corrupt = s.corrupt[1:]
-		return &Work{func() error { return s.setAside(name) }, nothingLost}
+		return &Work{Do: func() error { return s.setAside(name) }, Done: nothingLost}
 	case s.silent:
 		s.silent = false
-		return &Work{s.touch, nothingLost}
+		return &Work{Do: s.touch, Done: nothingLost}
 	}
 	for _, e := range s.entries {
 		if e.data != nil {
@@ -229,7 +231,7 @@ func nothingLost(error) []*Entry { return nil }
 // store returns the work to write an entry's file.
 func (s *Spool) store(e *Entry) *Work {
 	data, name := e.data, fileName(e.number)
-	return &Work{func() error { return s.write(name, data) }, func(err error) []*Entry {
+	return &Work{Stores: true, Do: func() error { return s.write(name, data) }, Done: func(err error) []*Entry {
 		switch {
 		case err != nil:
 			return nil
@@ -246,7 +248,7 @@ func (s *Spool) store(e *Entry) *Work {
 func (s *Spool) write(name string, data []byte) (err error) {
 	f, err := s.root.OpenFile(freshName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", s.root.Name(), err)
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {

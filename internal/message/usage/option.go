@@ -33,6 +33,7 @@ const (
 	Kernel         Option = "the kernel"
 	Key            Option = "the field to compare"
 	LLVM           Option = "the LLVM version"
+	Listen         Option = "the address of the metrics"
 	MaxDepth       Option = "the maximum depth"
 	MaxOverhead    Option = "the maximum overhead"
 	MaxProbes      Option = "the limit of probes"

@@ -112,12 +112,22 @@ func (a *Agent) open() error {
 	if found.Entries > 0 {
 		a.warn(fmt.Sprintf("spool: %s of an earlier run will be sent", plain.Count(uint64(found.Entries), "window")))
 	}
-	if gap := a.started.Sub(found.Stopped); !found.Stopped.IsZero() {
-		a.gap = max(gap, 0)
-		a.warn(fmt.Sprintf("the last run ended without notice: nothing was measured from %s to %s", found.Stopped.Format(time.RFC3339), a.started.Format(time.RFC3339)))
+	if !found.Stopped.IsZero() {
+		gap, text := gapUntil(a.started, found.Stopped)
+		a.gap = gap
+		a.warn("the last run ended without notice: " + text)
 	}
 	a.delivery = delivery.New(store, found, a.options().BackEnd, a.warn)
 	return nil
+}
+
+// gapUntil returns the time without measurement between a run that was last alive at stopped, and
+// one that started, and describes it.
+func gapUntil(started, stopped time.Time) (gap time.Duration, text string) {
+	if stopped.After(started) {
+		return 0, "the clock was set back since, so it is not known how long nothing was measured"
+	}
+	return started.Sub(stopped), fmt.Sprintf("nothing was measured from %s to %s", stopped.Format(time.RFC3339), started.Format(time.RFC3339))
 }
 
 func (a *Agent) warn(text string) {

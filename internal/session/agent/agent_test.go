@@ -126,6 +126,17 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestGap describes the time without measurement, also if the clock was set back.
+func TestGap(t *testing.T) {
+	stopped := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	if gap, text := gapUntil(stopped.Add(90*time.Second), stopped); gap != 90*time.Second || !strings.HasSuffix(text, "from 2026-03-04T05:06:07Z to 2026-03-04T05:07:37Z") {
+		t.Errorf("got %s, %q, want 90 s", gap, text)
+	}
+	if gap, text := gapUntil(stopped.Add(-time.Hour), stopped); gap != 0 || !strings.Contains(text, "set back") {
+		t.Errorf("after the clock was set back: got %s, %q, want an unknown gap", gap, text)
+	}
+}
+
 // TestBadStart checks that a bad configuration fails at once, with the error's exit code.
 func TestBadStart(t *testing.T) {
 	bad := errors.New("bad")

@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/export/delivery"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
 
@@ -37,7 +38,7 @@ func (a *Agent) listen() (*server, error) {
 	}
 	l, err := net.Listen("tcp", a.options().Listen)
 	if err != nil {
-		return nil, fmt.Errorf("serve metrics: %w", err)
+		return nil, fmt.Errorf("serve metrics: %w; choose another address with %s", err, usage.Listen)
 	}
 	s := &server{served: make(chan error, 1), http: &http.Server{
 		Handler: a.handler(), ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,

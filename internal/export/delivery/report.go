@@ -1,0 +1,55 @@
+package delivery
+
+import "time"
+
+// outcome is the result of an attempt to send a message.
+type outcome int
+
+const (
+	accepted outcome = iota
+	rejected         // in part
+	retried
+	refused
+)
+
+// reports decides what to log about attempts: only changes of the outcome, and not too many of
+// them, since a back end may fail at every other message for days.
+type reports struct {
+	last   outcome
+	told   bool        // a failure was logged, and nothing since
+	recent []time.Time // when messages were logged, the oldest first
+}
+
+const (
+	// At most maxReports messages are logged in the time reportTime.
+	maxReports = 10
+	reportTime = time.Hour
+)
+
+// message returns the message to log after an attempt, empty for none. failure describes a failed
+// attempt.
+func (r *reports) message(o outcome, failure string, now time.Time) string {
+	if o == r.last {
+		return ""
+	}
+	r.last = o
+	if o == accepted {
+		failure = ""
+		if r.told {
+			failure = "the back end accepts profiles again"
+		}
+		r.told = false
+		return failure
+	}
+	for len(r.recent) > 0 && now.Sub(r.recent[0]) >= reportTime {
+		r.recent = r.recent[1:]
+	}
+	if len(r.recent) == maxReports {
+		return ""
+	}
+	r.recent, r.told = append(r.recent, now), true
+	if len(r.recent) == maxReports {
+		failure += "; no more messages like this for an hour"
+	}
+	return failure
+}
