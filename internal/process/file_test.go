@@ -291,9 +291,23 @@ func TestFileHungMountOverDisk(t *testing.T) {
 }
 
 // A file on a file system that responds is opened in the same round, no matter how many other
-// file systems hang.
+// file systems hang. Once these have used up the patience, it is refused if its process's
+// mappings are locked for a millisecond, as they are if the thread that changes them waits for
+// a CPU. So the test repeats the round until that does not happen.
 func TestFilesNoAnswer(t *testing.T) {
 	testenv.Root(t)
+	deadline := time.Now().Add(testenv.Patience(30 * time.Second))
+	for !openedAmongHanging(t) {
+		if time.Now().After(deadline) {
+			t.Fatal("no round opened all files that respond")
+		}
+	}
+}
+
+// openedAmongHanging opens files on a file system that responds, between files on file systems
+// that hang. It reports whether the former are all open after the round.
+func openedAmongHanging(t *testing.T) bool {
+	t.Helper()
 	dir := t.TempDir()
 	served := fusetest.File(t, "")
 	c := newFiles(10)
@@ -307,14 +321,14 @@ func TestFilesNoAnswer(t *testing.T) {
 		alive = append(alive, c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
 	}
 	c.openQueued()
+	all := true
 	for i := range dead {
 		if dead[i].isOpen() || !errors.Is(dead[i].err, safeopen.ErrNoAnswer) {
-			t.Errorf("file that hangs: got open %v, %v; want false, ErrNone", dead[i].isOpen(), dead[i].err)
+			t.Errorf("file that hangs: got open %v, %v; want false, ErrNoAnswer", dead[i].isOpen(), dead[i].err)
 		}
-		if !alive[i].isOpen() {
-			t.Errorf("file that responds: got open false, %v; want true", alive[i].err)
-		}
+		all = all && alive[i].isOpen()
 	}
+	return all
 }
 
 func TestFilesSweep(t *testing.T) {
