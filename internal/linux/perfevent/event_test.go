@@ -99,6 +99,7 @@ func TestSideband(t *testing.T) {
 			t.Fatal(err)
 		}
 		rings = append(rings, r)
+		requestBuildIDs(t, cpu)
 	}
 	before := monotonic.Now()
 	cmd := exec.Command("/bin/true")
@@ -148,6 +149,30 @@ func TestSideband(t *testing.T) {
 	}
 	if forks != 1 || execs != 1 || exits != 1 || mmaps != 1 {
 		t.Errorf("got %d forks, %d execs, %d mappings and %d exits, want one each", forks, execs, mmaps, exits)
+	}
+}
+
+// requestBuildIDs opens an event on a CPU as perf record --buildid-mmap does. It must not change the
+// records of other events.
+func requestBuildIDs(t *testing.T, cpu int) {
+	t.Helper()
+	const buildID = 1 << 34 // build_id of struct perf_event_attr, since Linux 5.12
+	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER7,
+		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | buildID,
+	}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		t.Logf("without build IDs: %v", err)
+		return
+	}
+	ring, err := unix.Mmap(fd, 0, 9*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Munmap(ring), unix.Close(fd)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
