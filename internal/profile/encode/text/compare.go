@@ -19,7 +19,8 @@ type CompareOptions struct {
 	// Shares shows percentages of either profile instead of amounts.
 	Shares bool
 	// Columns is the width of the terminal in characters, 0 if there is none. On a narrow one,
-	// the table has no total values, and names are cut to fit.
+	// the table has neither total values nor functions whose self value is the same, and names
+	// are cut to fit.
 	Columns int
 }
 
@@ -156,6 +157,14 @@ func writeChanges(w *strings.Builder, list []change, s scale, columns int) {
 		}
 		modules = min(modules, room*2/5)
 		names = max(min(names, room-modules), readable)
+	}
+	if !totals {
+		// Without totals, functions whose own value is the same did not change.
+		list = slices.DeleteFunc(list, func(c change) bool { return c.self.change() == 0 })
+		if len(list) == 0 {
+			fmt.Fprintln(w, "only totals changed; a wider terminal shows them")
+			return
+		}
 	}
 	width := len("function")
 	for i := range list {
