@@ -328,8 +328,9 @@ UNWIND_GLOBAL int label_stack(u32 tgid, u64 id, u64 bytes)
 	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
 		return 1;
 	process = bpf_map_lookup_elem(&label_processes, &tgid);
+	/* The process has ended. The stack is a snapshot's, and few of those wait. */
 	if (!process)
-		return 0;
+		return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) <= ring_wakeup;
 	if (process->generation != generation) {
 		process->generation = generation;
 		process->stacks = 0;

@@ -2,23 +2,29 @@ package oncpu
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// snapshots returns the snapshots sent since the previous call.
-func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
+// snapshots returns the snapshots sent since the previous call, with the given ID of labels.
+func (s *switches) snapshots(t *testing.T, labels uint64) (all []stacks.Snapshot) {
 	t.Helper()
 	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
 		if bpf.RecordType(r[0]) != bpf.RecordSnapshot {
 			return nil
 		}
+		r = slices.Clone(r)
+		stack := r[unsafe.Offsetof(bpf.Snapshot{}.Record):]
+		binary.NativeEndian.PutUint64(stack[unsafe.Offsetof(bpf.StackRecord{}.Labels):], labels)
 		sn, err := stacks.ParseSnapshot(r, stacks.Snapshot{})
 		all = append(all, sn)
 		return err
@@ -40,7 +46,7 @@ func TestSnapshots(t *testing.T) {
 			for range 5 {
 				s.tables.Reset()
 				unsampled := s.runAgain(t, pid)
-				taken := s.snapshots(t)
+				taken := s.snapshots(t, 0)
 				stopped, err := unwindtest.Open(files, pid)
 				if err != nil {
 					t.Fatal(err)
@@ -95,19 +101,21 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// Without a layout, a snapshot is walked by frame pointers, and the stack's end says so.
+// Without a layout, a snapshot is walked by frame pointers, and the stack's end says so. Labels of
+// a process that has ended remain: like it, this one has no entry among the processes with labels.
 func TestSnapshotWithoutLayout(t *testing.T) {
 	testenv.SlowInVM(t)
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 	s.tables.Reset()
+	const labels = 0x1235
 	pending := 0
 	var taken []stacks.Snapshot
 	for attempts, unsampled := 0, 1; unsampled > 0 && attempts < 20; attempts++ {
 		pending += len(taken)
 		unsampled = s.runAgain(t, pid)
-		taken = s.snapshots(t)
+		taken = s.snapshots(t, labels)
 	}
 	if len(taken) == 0 {
 		t.Fatal("got no snapshot")
@@ -137,6 +145,9 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	stats, err := s.Stats()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if lost := stats.Losses[profile.LossUnlabeled]; got[0].labels != labels || lost > 0 {
+		t.Errorf("got labels %#x and %d samples without theirs, want %#x and 0", got[0].labels, lost, labels)
 	}
 	if err := s.Counts().Finish(); err != nil {
 		t.Fatal(err)

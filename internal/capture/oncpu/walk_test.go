@@ -29,6 +29,7 @@ import (
 type walked struct {
 	frames []unwind.Frame
 	end    bpf.StackEnd
+	labels uint64 // the ID of the labels
 }
 
 // switches samples the threads of a process whenever they leave their CPU.
@@ -68,7 +69,7 @@ func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *s
 	}
 	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
 	s, err := Load(Options{Specs: []perfevent.Spec{spec}, Rate: Rate{Period: 1}, Options: probe.Options{
-		SkipKernel: true, Snapshots: snapshots,
+		SkipKernel: true, Snapshots: snapshots, Labels: snapshots,
 		MaxDepth: bpf.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
 		RingSize: 32 << 20, CountEntries: probe.DefaultCountEntries, SeenEntries: 1,
@@ -131,7 +132,7 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 			return err
 		}
 		tid := int(record.Tid)
-		w := walked{end: bpf.StackEnd(record.UserEnd)}
+		w := walked{end: bpf.StackEnd(record.UserEnd), labels: record.Labels}
 		for _, pc := range record.Frames[:int(record.KernelFrames)+int(record.UserFrames)] {
 			exact := len(w.frames) == 0 || pc&bpf.FrameExact != 0
 			w.frames = append(w.frames, unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: exact})
