@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	pb "github.com/google/pprof/profile"
 	service "go.opentelemetry.io/proto/slim/otlp/collector/profiles/v1development"
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
@@ -199,15 +198,7 @@ var attributeOf = map[string]string{
 // samplesOfPprof returns the same from a file in pprof's format.
 func samplesOfPprof(t *testing.T, file string) map[sampleOf]int64 {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := pb.Parse(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := readPprof(t, file)
 	sums := map[sampleOf]int64{}
 	for _, s := range p.Sample {
 		var labels []string

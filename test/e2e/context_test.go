@@ -128,15 +128,7 @@ func TestThreadContextOpened(t *testing.T) {
 // testdata/context.c. It checks the other labels.
 func contextSamples(t *testing.T, file string, value func(*pb.Sample) int64) map[string]int {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := pb.Parse(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := readPprof(t, file)
 	trace := map[string]string{"/cart": strings.Repeat("10", 16), "/search": strings.Repeat("11", 16)}
 	spans := map[string][]string{ // of the two threads
 		"/cart":   {strings.Repeat("20", 8), strings.Repeat("21", 8)},

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"unsafe"
 
-	pb "github.com/google/pprof/profile"
-
 	"fulgur/bpf"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
@@ -175,15 +173,7 @@ func TestUniqueLabels(t *testing.T) {
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.pb.gz")
 	r, printed := measureReady(t, exec.Command(program, "3", "unique"), "profile", "-F", "4999", "-o", file)
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := pb.Parse(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := readPprof(t, file)
 	labeled, unlabeled, own := map[string]int{}, 0, ownTimes(t, printed)
 	turns, sets, sent := map[string]bool{}, map[string]bool{}, 0
 	for _, s := range p.Sample {
