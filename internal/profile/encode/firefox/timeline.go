@@ -214,8 +214,9 @@ const (
 )
 
 // used yields points with the CPU time since the previous one. If all periods off the CPU
-// are known, that is the remaining time. Otherwise it is the weight of samples, limited
-// to the elapsed time.
+// are known, that is the remaining time. Otherwise a thread ran for at most the weight of a
+// sample, or for an interval without a sample before it waits, and not longer than the elapsed
+// time.
 func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		first, last := true, int64(0)
@@ -226,10 +227,12 @@ func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 			}
 			last = p.time
 			switch {
-			case p.cpu == asleep, p.cpu == switchedOut && !r.t.OffCPUWhole:
+			case p.cpu == asleep:
 				p.cpu = 0
 			case r.t.OffCPUWhole:
 				p.cpu = passed
+			case p.cpu == switchedOut:
+				p.cpu = min(passed, r.t.Interval)
 			default:
 				p.cpu = min(p.cpu, passed)
 			}
