@@ -83,6 +83,9 @@ func commandLine(k kernel, opt options) string {
 		"loglevel=5",
 		// A panic ends the machine, by -no-reboot.
 		"panic=-1",
+		// A soft lockup is reported after twice these seconds, not after 20. On a busy host,
+		// a VM has so little of a CPU that the kernel reports them even while it boots.
+		"watchdog_thresh=60",
 		"FULGUR_RIG=1",
 	}
 	if opt.run == "" && slices.Contains(opt.every, k.name) {
