@@ -129,7 +129,7 @@ func TestConvertLabels(t *testing.T) {
 // fulgur top shows groups before functions.
 func TestTopLabels(t *testing.T) {
 	testenv.Root(t)
-	program := exec.Command(buildLabels(t), "60")
+	program := exec.Command(buildLabels(t), "600")
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
