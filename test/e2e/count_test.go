@@ -493,6 +493,7 @@ func TestCountRefuses(t *testing.T) {
 		{[]string{"-e", "syscalls:openat"}, "did you mean syscalls:sys_enter_openat"},
 		{[]string{"-e", "openat"}, "the system call NAME is syscalls:sys_enter_NAME"},
 		{[]string{"-e", "sched:sched_swich"}, "did you mean sched:sched_switch"},
+		{[]string{"-e", "kporbe:vfs_read"}, "did you mean kprobe:vfs_read"},
 		{[]string{"-e", "uprobe:" + events + ":wor"}, "did you mean work"},
 		{[]string{"-e", "usdt:" + events + ":fulgur:tock"}, "did you mean fulgur:tick"},
 		{[]string{"-e", "uprobe:/nonexistent:work"}, "no such file"},

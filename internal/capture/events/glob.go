@@ -33,6 +33,9 @@ func Match(pattern, name string) bool {
 // nearestNames is the number of names that errors suggest.
 const nearestNames = 3
 
+// maxTypos is the distance up to which a group of tracepoints is taken for a misspelled kind.
+const maxTypos = 2
+
 // nearest collects the names that are most similar to a wrong one.
 type nearest struct {
 	to    string

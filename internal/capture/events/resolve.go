@@ -328,6 +328,11 @@ func (r *Resolver) tracepoints(p *Probe, q Query) error {
 	if err := r.findRawSyscalls(p, tracing); err != nil {
 		return fmt.Errorf("%s: %w", p.Event, err)
 	}
+	for _, kind := range []Kind{Kprobe, Kretprobe} {
+		if distance(p.Event.Group, kind.String(), maxTypos) <= maxTypos {
+			similar.add(kind.String() + ":" + p.Event.Name)
+		}
+	}
 	return p.complete(similar, "tracepoint")
 }
 
