@@ -16,7 +16,7 @@ type Builder struct {
 	mappings  map[Mapping]MappingID
 	functions map[Function]FunctionID
 	frames    map[Frame]FrameID
-	stacks    map[Stack]StackID
+	stacks    *Index[Stack, StackID]
 	tasks     map[Task]TaskID
 	owners    map[Owner]OwnerID
 	labels    map[string]LabelsID // by identity
@@ -54,7 +54,7 @@ func NewBuilder(types ...ValueType) *Builder {
 		mappings:  map[Mapping]MappingID{},
 		functions: map[Function]FunctionID{},
 		frames:    map[Frame]FrameID{},
-		stacks:    map[Stack]StackID{},
+		stacks:    NewIndex[Stack, StackID](Stack.pair),
 		tasks:     map[Task]TaskID{},
 		owners:    map[Owner]OwnerID{{}: 0},
 		labels:    map[string]LabelsID{"": 0},
@@ -120,7 +120,7 @@ func (b *Builder) Push(parent StackID, frame FrameID) StackID {
 	if b.IsCut(parent) {
 		return parent
 	}
-	id, ok := b.stacks[Stack{Parent: parent, Frame: frame}]
+	id, ok := b.stacks.Find(b.p.Stacks, Stack{Parent: parent, Frame: frame})
 	if ok {
 		return id
 	}
@@ -137,9 +137,7 @@ func (b *Builder) Push(parent StackID, frame FrameID) StackID {
 
 // push adds a stack.
 func (b *Builder) push(parent StackID, frame FrameID) StackID {
-	s := Stack{Parent: parent, Frame: frame}
-	id := add[StackID](&b.p.Stacks, s)
-	b.stacks[s] = id
+	id := b.stacks.Add(&b.p.Stacks, Stack{Parent: parent, Frame: frame})
 	b.depths = append(b.depths, b.depths[parent]+1)
 	return id
 }
@@ -153,7 +151,7 @@ func (b *Builder) IsCut(s StackID) bool {
 // Cut returns a stack that consists only of the truncation marker.
 func (b *Builder) Cut() StackID {
 	marker := b.marker()
-	if id, ok := b.stacks[Stack{Frame: marker}]; ok {
+	if id, ok := b.stacks.Find(b.p.Stacks, Stack{Frame: marker}); ok {
 		return id
 	}
 	return b.push(0, marker)

@@ -128,6 +128,8 @@ type Stack struct {
 	Frame  FrameID
 }
 
+func (s Stack) pair() (parent, label uint32) { return uint32(s.Parent), uint32(s.Frame) }
+
 // Task is a thread, or a process in profiles not by thread, with the labels of its code. A thread
 // with changing labels is several tasks.
 type Task struct {

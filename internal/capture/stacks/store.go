@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/containers"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/known"
 )
@@ -104,6 +105,8 @@ type Node struct {
 	Parent NodeID
 	Frame  FrameID
 }
+
+func (n Node) pair() (parent, label uint32) { return uint32(n.Parent), uint32(n.Frame) }
 
 // Trace is the stack of a stack ID.
 type Trace struct {
@@ -209,7 +212,7 @@ type Store struct {
 	joints    map[[2]TraceID]TraceID // by user and kernel half
 	codes     map[Code]CodeID
 	frames    map[Frame]FrameID
-	nodes     map[Node]NodeID
+	nodes     *profile.Index[Node, NodeID]
 	recent    []step           // nil before the first
 	shared    []sharedStep     // likewise
 	record    *bpf.StackRecord // a copy of the current record, nil before the first
@@ -267,7 +270,7 @@ func NewStore(r Resolver) *Store {
 		joints:      map[[2]TraceID]TraceID{},
 		codes:       map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:      map[Frame]FrameID{},
-		nodes:       map[Node]NodeID{},
+		nodes:       profile.NewIndex[Node, NodeID](Node.pair),
 		retries:     map[uint64]retry{},
 		now:         time.Now,
 	}
@@ -652,14 +655,12 @@ func (s *Store) full() bool { return s.MaxNodes > 0 && len(s.Nodes) >= s.MaxNode
 
 // node returns the ID of a node, or its parent's if there is no room for it.
 func (s *Store) node(n Node) NodeID {
-	id, ok := s.nodes[n]
+	id, ok := s.nodes.Find(s.Nodes, n)
 	if !ok && s.full() {
 		return n.Parent
 	}
 	if !ok {
-		id = NodeID(len(s.Nodes))
-		s.Nodes = append(s.Nodes, n)
-		s.nodes[n] = id
+		id = s.nodes.Add(&s.Nodes, n)
 	}
 	return id
 }

@@ -31,6 +31,8 @@ type node struct {
 	label  labelID
 }
 
+func (n node) pair() (parent, label uint32) { return uint32(n.parent), uint32(n.label) }
+
 // newTree merges the stacks of p. It relies on a stack's ID being larger than its
 // parent's.
 func newTree(p *profile.Profile, o Options) *tree {
@@ -48,8 +50,8 @@ func newTree(p *profile.Profile, o Options) *tree {
 		frames[i] = intern(name)
 	}
 
-	known := map[node]nodeID{}
-	push := func(n node) nodeID { return profile.Intern(&t.nodes, known, n) }
+	known := profile.NewIndex[node, nodeID](node.pair)
+	push := func(n node) nodeID { return known.Intern(&t.nodes, n) }
 	for i := 1; i < len(p.Stacks); i++ {
 		s := p.Stacks[i]
 		parent := t.stacks[s.Parent]
@@ -69,27 +71,18 @@ func entersKernel(p *profile.Profile, s profile.Stack) bool {
 
 // order returns the rank of each node, sorted by their labels from the root.
 func (t *tree) order() []int {
-	// Sorting by parent and label makes the children of a node adjacent.
-	sorted := make([]nodeID, 0, len(t.nodes)-1)
-	for i := 1; i < len(t.nodes); i++ {
-		sorted = append(sorted, nodeID(i))
-	}
-	rank := make([]int, len(t.labels))
+	rank := make([]labelID, len(t.labels))
 	for i, l := range sortedLabels(t.labels) {
-		rank[l] = i
+		rank[l] = labelID(i)
 	}
-	slices.SortFunc(sorted, func(a, b nodeID) int {
-		na, nb := t.nodes[a], t.nodes[b]
-		// Descending by label, since the children are popped from a stack.
-		return cmp.Or(cmp.Compare(na.parent, nb.parent), cmp.Compare(rank[nb.label], rank[na.label]))
-	})
-	first := make([]int, len(t.nodes)+1)
-	for _, id := range sorted {
-		first[t.nodes[id].parent+1]++
+	byLabel := make([]nodeID, len(t.nodes)-1)
+	for i := range byLabel {
+		byLabel[i] = nodeID(i + 1)
 	}
-	for i := 1; i < len(first); i++ {
-		first[i] += first[i-1]
-	}
+	// Descending by label, since the children are popped from a stack. The second sort is
+	// stable, and makes the children of a node adjacent.
+	byLabel, _ = sortedBy(byLabel, len(t.labels), func(id nodeID) int { return len(t.labels) - 1 - int(rank[t.nodes[id].label]) })
+	sorted, first := sortedBy(byLabel, len(t.nodes), func(id nodeID) int { return int(t.nodes[id].parent) })
 
 	order := make([]int, len(t.nodes))
 	for next, todo := 0, []nodeID{0}; len(todo) > 0; next++ {
@@ -116,4 +109,24 @@ func (t *tree) appendPath(dst []labelID, n nodeID) []labelID {
 		dst = append(dst, t.nodes[n].label)
 	}
 	return dst
+}
+
+// sortedBy returns nodes in the order of their keys, which are below limit, and the position of
+// the first node with each key or a greater one. It is stable, and takes linear time.
+func sortedBy(nodes []nodeID, limit int, key func(nodeID) int) (sorted []nodeID, first []int) {
+	first = make([]int, limit+1)
+	for _, id := range nodes {
+		first[key(id)+1]++
+	}
+	for i := range limit {
+		first[i+1] += first[i]
+	}
+	next := slices.Clone(first)
+	sorted = make([]nodeID, len(nodes))
+	for _, id := range nodes {
+		k := key(id)
+		sorted[next[k]] = id
+		next[k]++
+	}
+	return sorted, first
 }
