@@ -260,10 +260,16 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.warnings.warn(c.names.Warnings())
 	w.number++
 	w.missing.Add(c.names, samplesOf(c.store, w.events))
+	// The search for packages may take as long as building the profile.
+	var stripped chan profile.StrippedFiles
 	if w.every == 0 {
-		c.meta.Stripped = w.missing.Stripped(w.finder)
+		stripped = make(chan profile.StrippedFiles, 1)
+		go func() { stripped <- w.missing.Stripped(w.finder) }()
 	}
 	p := buildProfile(w.subject, c.store, c.lost, c.names, c.meta, c.losses, w.events)
+	if stripped != nil {
+		p.Meta.Stripped = <-stripped
+	}
 	p.Published = w.published.of(p)
 	w.last = Window{Number: w.number, Profile: p, Value: w.subject.Shown()}
 	if w.events != nil {
