@@ -15,7 +15,7 @@
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:
 //
-//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,minute,basic]
+//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-again] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,minute,basic]
 package main
 
 import (
@@ -36,6 +36,7 @@ type options struct {
 	rounds   int
 	seconds  int
 	dir      string
+	again    bool
 	subjects []subject
 	ways     []string // by the names of their files; none means all
 }
@@ -99,6 +100,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 9, "how often each binary runs")
 	f.IntVar(&o.seconds, "seconds", 60, "how long profiles take that have a time")
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
+	f.BoolVar(&o.again, "again", false, "use the optimized programs of an earlier run, for instance for more rounds")
 	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
 		o.subjects = nil
 		for name := range strings.SplitSeq(names, ",") {

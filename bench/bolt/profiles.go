@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -71,11 +72,17 @@ func (b *bench) build(ctx context.Context, p prepared, w way) (variant, error) {
 		return v, nil
 	}
 	base := filepath.Join(b.dir, p.name+"."+w.file)
+	v.binary = base + ".bolt"
+	if b.again {
+		v.note = "the profile of an earlier run"
+		_, err := os.Stat(v.binary)
+		return v, err
+	}
 	fdata, note, err := w.take(ctx, base)
 	if err != nil {
 		return v, err
 	}
-	v.note, v.binary = note, base+".bolt"
+	v.note = note
 	_, err = execute(ctx, append([]string{llvm + "llvm-bolt", p.binary, "-o", v.binary, "-data", fdata}, layout...)...)
 	return v, err
 }
