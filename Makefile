@@ -13,7 +13,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* test/rig/pmu/module/*.c))
+C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* bench/alloc/testdata/*.c test/rig/pmu/module/*.c))
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
@@ -183,6 +183,7 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/switches
 	$(GO) run ./bench/requests
 	$(GO) run ./bench/faults
+	$(GO) run ./bench/alloc
 
 .PHONY: bench-quick
 bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three to five minutes
