@@ -6,7 +6,8 @@
  * to its return, from a tracepoint to the next one of the same thread, or between two
  * events with the same value of a field. Each pair of events has its own maps.
  *
- * The time does not include the walk of the stack: it begins after it.
+ * The time does not include the walk of the stack: it begins after it. The time of a call does
+ * not include recursive calls, which have stacks of their own. The histogram has the whole times.
  */
 
 #include "kernel.h"
@@ -58,7 +59,13 @@ enum latency_match {
 /* Numbers that user space needs. */
 enum latency_limits {
 	LATENCY_SLOTS = 64,
+	LATENCY_SUM = LATENCY_SLOTS, /* index of the sum in the histogram */
 };
+
+/* An interval that has ended, but that the kernel did not delete. */
+#define INTERVAL_ENDED (~0ULL)
+
+#define ENOENT 2
 
 /* include/trace/events/lock.h */
 #define LCB_F_READ 0x02
@@ -107,9 +114,12 @@ struct interval_key {
 
 /* An interval in progress. */
 struct interval {
-	u64 since; /* CLOCK_MONOTONIC, ns */
+	u64 since; /* CLOCK_MONOTONIC, ns; or INTERVAL_ENDED */
 	u64 id; /* of the stack */
 	u64 detail;
+	u64 ip; /* of a call: the function's entry */
+	u64 outer; /* which is the call of the same function around it, plus 1; 0 if there is none */
+	u64 nested; /* ns in recursive calls */
 	u32 pid; /* thread group */
 	u32 tid;
 	u32 cpu;
@@ -170,10 +180,25 @@ struct timeline_event {
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
-/* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns. */
+/* A function that a thread or a goroutine executes. */
+struct function {
+	u64 of; /* as in struct interval_key */
+	u64 ip; /* of its entry */
+	u64 pid; /* thread group: goroutines of two processes can have the same address */
+};
+
+/* The innermost call in progress of a function: which of struct interval_key. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct function);
+	__type(value, u64);
+} innermost SEC(".maps");
+
+/* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, and LATENCY_SUM their time in ns. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LATENCY_SLOTS);
+	__uint(max_entries, LATENCY_SLOTS + 1);
 	__type(key, u32);
 	__type(value, u64);
 } histogram SEC(".maps");
@@ -266,6 +291,15 @@ static __always_inline u64 calls_leave(u64 task)
 	return depth;
 }
 
+static __always_inline u64 context_ip(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->rip;
+#else
+	return ((struct bpf_user_regs *)ctx)->pc;
+#endif
+}
+
 /*
  * The register of a Go program that has the goroutine, at least at the entries and returns of
  * compiled functions: Go's ABIInternal.
@@ -328,6 +362,14 @@ static __always_inline bool key_of(struct interval_key *key, void *ctx, struct t
 	return true;
 }
 
+/* Whether the interval of a key has ended. */
+static __always_inline bool has_ended(const struct interval_key *key)
+{
+	struct interval *found = bpf_map_lookup_elem(&intervals, key);
+
+	return !found || found->since == INTERVAL_ENDED;
+}
+
 /* Stores an interval that begins now. */
 static __always_inline void store(const struct interval_key *key, struct interval *interval)
 {
@@ -336,13 +378,83 @@ static __always_inline void store(const struct interval_key *key, struct interva
 	interval->since = bpf_ktime_get_ns();
 	err = bpf_map_update_elem(&intervals, key, interval, BPF_NOEXIST);
 	if (err == -EEXIST) {
-		if (keeps_first)
-			return;
-		stat_add(STAT_UNFINISHED, 1);
+		if (!has_ended(key)) {
+			if (keeps_first)
+				return;
+			stat_add(STAT_UNFINISHED, 1);
+		}
 		err = bpf_map_update_elem(&intervals, key, interval, BPF_ANY);
 	}
 	if (err)
 		stat_add(STAT_UNFOLLOWED, 1);
+}
+
+/* Whether the call around is around the call inside, in the same thread or goroutine. */
+static __always_inline bool is_around(u64 around, u64 inside)
+{
+	switch (match) {
+	case MATCH_USER_CALL:
+		return around > inside; /* stack pointers */
+	case MATCH_KERNEL_CALL:
+		return around < inside; /* depths */
+	case MATCH_GO_CALL:
+		return (u32)around < (u32)inside; /* distances from the end of the stack */
+	}
+	return false;
+}
+
+/* Calls to look at that were left without a return, such as by longjmp. */
+#define MAX_LEFT 8
+
+/* Finds the call of the same function around a call, and makes this call the innermost one. */
+static __always_inline void enter_call(const struct interval_key *key, struct interval *interval)
+{
+	struct function function = { .of = key->of, .ip = interval->ip, .pid = interval->pid };
+	u64 *innermost_call = bpf_map_lookup_elem(&innermost, &function);
+	struct interval_key around = { .of = key->of };
+	struct interval *found;
+	int i;
+
+	if (!innermost_call) {
+		bpf_map_update_elem(&innermost, &function, &key->which, BPF_ANY);
+		return;
+	}
+	around.which = *innermost_call;
+	*innermost_call = key->which;
+	for (i = 0; i < MAX_LEFT; i++) {
+		found = bpf_map_lookup_elem(&intervals, &around);
+		if (!found || found->ip != interval->ip || found->pid != interval->pid)
+			return;
+		if (is_around(around.which, key->which)) {
+			interval->outer = around.which + 1;
+			return;
+		}
+		if (!found->outer)
+			return;
+		around.which = found->outer - 1;
+	}
+}
+
+/* Returns the time of a call without recursive calls. time is the whole time. */
+static __always_inline u64 leave_call(const struct interval_key *key,
+				      const struct interval *interval, u64 time)
+{
+	struct function function = { .of = key->of, .ip = interval->ip, .pid = interval->pid };
+	struct interval_key around = { .of = key->of, .which = interval->outer - 1 };
+	struct interval *found;
+	u64 *innermost_call;
+
+	if (!interval->outer) {
+		bpf_map_delete_elem(&innermost, &function);
+	} else {
+		innermost_call = bpf_map_lookup_elem(&innermost, &function);
+		if (innermost_call)
+			*innermost_call = around.which;
+		found = bpf_map_lookup_elem(&intervals, &around);
+		if (found && found->ip == interval->ip && found->pid == interval->pid)
+			found->nested += time;
+	}
+	return interval->nested < time ? time - interval->nested : 0;
 }
 
 /* Prepares for the wakers of a thread whose wait begins. */
@@ -444,6 +556,10 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	interval.cpu = bpf_get_smp_processor_id();
 	if (by_waker)
 		await_waker(&key);
+	if (match >= MATCH_USER_CALL && in != IN_TRACEPOINT) {
+		interval.ip = context_ip(ctx);
+		enter_call(&key, &interval);
+	}
 	store(&key, &interval);
 }
 
@@ -560,14 +676,22 @@ static __always_inline void add(const struct interval *interval, u64 time,
 	count(&to, &value);
 }
 
+static __always_inline void histogram_add(u32 slot, u64 add)
+{
+	u64 *sum = bpf_map_lookup_elem(&histogram, &slot);
+
+	if (sum)
+		__sync_fetch_and_add(sum, add);
+}
+
 static __always_inline int end(void *ctx, enum context in)
 {
-	u64 now = bpf_ktime_get_ns(), field = 0, cookie, *in_slot;
+	u64 now = bpf_ktime_get_ns(), field = 0, cookie, time;
 	struct task_struct *task = current_task();
 	struct interval *found, interval;
 	struct waker waker = {};
 	struct interval_key key;
-	u32 slot;
+	int err; /* before 5.12, helpers do not extend the sign */
 
 	if (!counting)
 		return 0;
@@ -595,15 +719,23 @@ static __always_inline int end(void *ctx, enum context in)
 		return 0;
 	}
 	interval = *found;
-	if (bpf_map_delete_elem(&intervals, &key))
+	err = bpf_map_delete_elem(&intervals, &key);
+	if (err == -ENOENT)
 		return 0; /* another CPU was faster */
+	if (err) {
+		/* The kernel cannot change the map now. No later event may end the interval. */
+		found->since = INTERVAL_ENDED;
+		stat_add(STAT_CROWDED, 1);
+		return 0;
+	}
 	if (by_waker)
 		waker = take_waker(&key);
-	slot = slot_of(now - interval.since);
-	in_slot = bpf_map_lookup_elem(&histogram, &slot);
-	if (in_slot)
-		__sync_fetch_and_add(in_slot, 1);
-	add(&interval, now - interval.since, &waker);
+	time = now - interval.since;
+	histogram_add(slot_of(time), 1);
+	histogram_add(LATENCY_SUM, time);
+	if (match >= MATCH_USER_CALL)
+		time = leave_call(&key, &interval, time);
+	add(&interval, time, &waker);
 	return 0;
 }
 

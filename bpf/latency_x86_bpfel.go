@@ -35,6 +35,9 @@ type LatencyInterval struct {
 	Since  uint64
 	Id     uint64
 	Detail uint64
+	Ip     uint64
+	Outer  uint64
+	Nested uint64
 	Pid    uint32
 	Tid    uint32
 	Cpu    uint32
@@ -51,6 +54,7 @@ type LatencyLatencyLimits uint32
 
 const (
 	LatencyLatencyLimitsLATENCY_SLOTS LatencyLatencyLimits = 64
+	LatencyLatencyLimitsLATENCY_SUM   LatencyLatencyLimits = 64
 )
 
 type LatencyLatencyMatch uint32
@@ -106,6 +110,7 @@ const (
 	LatencyMapFields              = "fields"
 	LatencyMapFilter              = "filter"
 	LatencyMapHistogram           = "histogram"
+	LatencyMapInnermost           = "innermost"
 	LatencyMapIntervals           = "intervals"
 	LatencyMapLabelAny            = "label_any"
 	LatencyMapLabelProcesses      = "label_processes"
@@ -254,6 +259,7 @@ type LatencyMapSpecs struct {
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
 	Histogram        *ebpf.MapSpec `ebpf:"histogram"`
+	Innermost        *ebpf.MapSpec `ebpf:"innermost"`
 	Intervals        *ebpf.MapSpec `ebpf:"intervals"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
@@ -360,6 +366,7 @@ type LatencyMaps struct {
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
 	Histogram        *ebpf.Map `ebpf:"histogram"`
+	Innermost        *ebpf.Map `ebpf:"innermost"`
 	Intervals        *ebpf.Map `ebpf:"intervals"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
@@ -402,6 +409,7 @@ func (m *LatencyMaps) Close() error {
 		m.Fields,
 		m.Filter,
 		m.Histogram,
+		m.Innermost,
 		m.Intervals,
 		m.LabelAny,
 		m.LabelProcesses,

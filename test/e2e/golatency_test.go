@@ -79,7 +79,9 @@ func goCalls() {
 		}
 	})
 	elapsed, depth := time.Since(begin), func(i int) int { return 50 * (i + 1) }
+	begin = time.Now()
 	inEach(func(i int) { goGrow(depth(i)) })
+	grown := time.Since(begin)
 	inEach(func(int) {
 		for n := range goFails {
 			_ = goFail(n)
@@ -89,8 +91,8 @@ func goCalls() {
 	for i := range goroutines {
 		deepest += depth(i) + 1
 	}
-	fmt.Printf("naps %d\nnap_least %d\nnap_most %d\ngrows %d\nfails %d\npanics %d\nreturns %d\n",
-		naps, naps*int(time.Millisecond), goroutines*int(elapsed), deepest, goroutines*goFails,
+	fmt.Printf("naps %d\nnap_least %d\nnap_most %d\ngrows %d\nouter_most %d\nfails %d\npanics %d\nreturns %d\n",
+		naps, naps*int(time.Millisecond), goroutines*int(elapsed), deepest, goroutines*int(grown), goroutines*goFails,
 		goroutines*goFails/3, goroutines*(goFails-goFails/3))
 }
 
@@ -108,7 +110,7 @@ func TestLatencyGo(t *testing.T) {
 	const prefix = "fulgur/test/e2e."
 	intervals := []interval{
 		{"goNap", "naps", "", "nap_least", "nap_most", prefix + "goNap"},
-		{"goGrow", "grows", "", "", "", prefix + "goGrow"},
+		{"goGrow", "grows", "", "", "outer_most", prefix + "goGrow"},
 		{"goFail", "fails", "", "", "", prefix + "goFail"},
 		{"goPanic", "returns", "panics", "", "", prefix + "goPanic"},
 	}

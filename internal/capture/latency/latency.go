@@ -5,6 +5,7 @@ package latency
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -103,6 +104,9 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
 	}
 	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
+	if o.Match >= UserCall {
+		spec.Maps[bpf.LatencyMapInnermost].MaxEntries = max(o.PendingEntries, 1)
+	}
 	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1
 	if o.Match == KernelCall {
 		spec.Maps[bpf.LatencyMapCalls].MaxEntries = max(o.PendingEntries, 1)
@@ -210,13 +214,18 @@ func (s *Source) Owner(tid uint32) string {
 // Interval is an interval in progress.
 type Interval = bpf.LatencyInterval
 
+// ended is the beginning of an interval that the kernel side could not delete at its end.
+const ended = math.MaxUint64 // INTERVAL_ENDED of bpf/latency.bpf.c
+
 // InProgress returns the intervals in progress.
 func (s *Source) InProgress() (intervals []Interval, err error) {
 	var key bpf.LatencyIntervalKey
 	var value Interval
 	all := s.Maps[bpf.LatencyMapIntervals].Iterate()
 	for all.Next(&key, &value) {
-		intervals = append(intervals, value)
+		if value.Since != ended {
+			intervals = append(intervals, value)
+		}
 	}
 	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return intervals, fmt.Errorf("read which intervals are in progress: %w", err)
@@ -232,17 +241,18 @@ func (s *Source) Unfinished() (uint64, error) {
 }
 
 // Histogram returns the distribution of the intervals: slot i has the number of intervals of
-// 2^i to 2^(i+1)-1 ns.
-func (s *Source) Histogram() ([]uint64, error) {
-	slots := make([]uint64, bpf.LatencyLatencyLimitsLATENCY_SLOTS)
+// 2^i to 2^(i+1)-1 ns. sum is their time in ns, in which the time of a recursive call is also
+// part of the calls around it.
+func (s *Source) Histogram() (slots []uint64, sum uint64, err error) {
+	slots = make([]uint64, bpf.LatencyLatencyLimitsLATENCY_SUM+1)
 	for i := range slots {
 		var perCPU []uint64
 		if err := s.Maps[bpf.LatencyMapHistogram].Lookup(uint32(i), &perCPU); err != nil {
-			return nil, fmt.Errorf("read the histogram: %w", err)
+			return nil, 0, fmt.Errorf("read the histogram: %w", err)
 		}
 		for _, n := range perCPU {
 			slots[i] += n
 		}
 	}
-	return slots, nil
+	return slots[:bpf.LatencyLatencyLimitsLATENCY_SLOTS], slots[bpf.LatencyLatencyLimitsLATENCY_SUM], nil
 }

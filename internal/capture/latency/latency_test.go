@@ -57,7 +57,7 @@ func start(t *testing.T, match Match) *Source {
 // measured returns the number of intervals that ended.
 func measured(t *testing.T, s *Source) (sum uint64) {
 	t.Helper()
-	slots, err := s.Histogram()
+	slots, _, err := s.Histogram()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +65,33 @@ func measured(t *testing.T, s *Source) (sum uint64) {
 		sum += n
 	}
 	return sum
+}
+
+// An interval that has ended, but that the kernel did not delete, does not end again, is not in
+// progress, and is not replaced by the next one.
+func TestNotDeleted(t *testing.T) {
+	s := start(t, SameField)
+	key := bpf.LatencyIntervalKey{Of: closed}
+	for _, begins := range []bool{false, true} {
+		if err := s.Maps[bpf.LatencyMapIntervals].Put(key, Interval{Since: ended}); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.InProgress(); err != nil || len(all) != 0 {
+			t.Errorf("got the intervals in progress %v, %v, want none", all, err)
+		}
+		before, want := measured(t, s), uint64(0)
+		if begins {
+			want = 1
+			_ = unix.Fsync(closed)
+		}
+		_ = unix.Close(closed)
+		if got := measured(t, s) - before; got != want {
+			t.Errorf("begins %v: got %d intervals, want %d", begins, got, want)
+		}
+	}
+	if n, err := s.Unfinished(); err != nil || n != 0 {
+		t.Errorf("got %d unfinished intervals, %v, want none", n, err)
+	}
 }
 
 // closed is a descriptor that is not open.

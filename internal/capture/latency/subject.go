@@ -202,7 +202,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	}
 	for i, s := range m.sources {
 		unfinished, err := s.Unfinished()
-		slots, histogramErr := s.Histogram()
+		slots, sum, histogramErr := s.Histogram()
 		if err := errors.Join(err, histogramErr); err != nil {
 			return append(lines, plain.Error(err))
 		}
@@ -212,7 +212,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
 			lines = append(lines, plain.Terminal(m.pairs[i].name()))
 			lines = append(lines, drawn...)
-			lines = append(lines, average(store, uint8(i)))
+			lines = append(lines, average(slots, sum))
 		}
 	}
 	if table := m.matches().Table(store); len(table) > 0 {
@@ -221,14 +221,11 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	return lines
 }
 
-// average returns the average time of a source's intervals, in the words of bcc's
-// funclatency.
-func average(store *stacks.Store, index uint8) string {
-	var sum stacks.Values
-	for sample, counted := range store.Samples {
-		if sample.Source == index {
-			sum.Add(counted)
-		}
+// average returns the average time of intervals, in the words of bcc's funclatency.
+func average(slots []uint64, sum uint64) string {
+	count := uint64(0)
+	for _, n := range slots {
+		count += n
 	}
-	return fmt.Sprintf("avg = %d nsecs, total: %d nsecs, count: %d", sum[Time]/max(sum[Intervals], 1), sum[Time], sum[Intervals])
+	return fmt.Sprintf("avg = %d nsecs, total: %d nsecs, count: %d", sum/max(count, 1), sum, count)
 }

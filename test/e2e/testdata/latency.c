@@ -14,8 +14,8 @@
 #define SINK 77
 #define REQUESTS 20
 
-static long sleeps, unanswered, naps, nap_least, nap_most, calls, returned, jumped, writes,
-	requests, request_least, request_most;
+static long sleeps, unanswered, naps, nap_least, nap_most, calls, outer_least,
+	outer_most, whole_least, returned, jumped, writes, requests, request_least, request_most;
 static jmp_buf before;
 static int to_worker[2];
 
@@ -73,6 +73,8 @@ __attribute__((noinline)) int recurse(int depth)
 	calls++;
 	if (depth)
 		more = recurse(depth - 1) + 1;
+	else
+		sleep_ns(500000);
 	__asm__ volatile("");
 	return more;
 }
@@ -125,8 +127,12 @@ int main(void)
 	for (i = 0; i < 10; i++)
 		nap(1000000);
 	nap_most = now() - begin;
+	begin = now();
 	for (i = 0; i < 20; i++)
 		recurse(i % 8);
+	outer_least = i * 500000L;
+	whole_least = calls * 500000L;
+	outer_most = now() - begin;
 	for (i = 0; i < 30; i++)
 		if (!setjmp(before))
 			jump(i % 3 == 0);
@@ -149,9 +155,10 @@ int main(void)
 	pthread_join(worker, NULL);
 	request_most = requests * (now() - begin);
 	printf("sleeps %ld\nunanswered %ld\nnaps %ld\nnap_least %ld\nnap_most %ld\ncalls "
-	       "%ld\nreturned %ld\njumped %ld\nwrites "
+	       "%ld\nouter_least %ld\nouter_most %ld\nwhole_least %ld\nreturned %ld\njumped %ld\nwrites "
 	       "%ld\nrequests %ld\nrequest_least %ld\nrequest_most %ld\n",
-	       sleeps, unanswered, naps, nap_least, nap_most, calls, returned, jumped, writes,
-	       requests, request_least, request_most);
+	       sleeps, unanswered, naps, nap_least, nap_most, calls, outer_least,
+	       outer_most, whole_least, returned, jumped, writes, requests, request_least,
+	       request_most);
 	return 0;
 }
