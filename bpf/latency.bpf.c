@@ -118,7 +118,7 @@ struct interval {
 	u64 id; /* of the stack */
 	u64 detail;
 	u64 ip; /* of a call: the function's entry */
-	u64 outer; /* which is the call of the same function around it, plus 1; 0 if there is none */
+	u64 outer; /* 1 + which of the enclosing call of the same function; 0 for none */
 	u64 nested; /* ns in recursive calls */
 	u32 pid; /* thread group */
 	u32 tid;
