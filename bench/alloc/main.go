@@ -154,9 +154,12 @@ func (t tool) measure(ctx context.Context, load string, pairs int) (float64, err
 	if err := tracer.Start(); err != nil {
 		return 0, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
-	loaded, traced := make(chan error, 1), make(chan error, 1)
+	loaded, traced := make(chan error, 1), make(chan struct{})
 	go func() { loaded <- c.Wait() }()
-	go func() { traced <- tracer.Wait() }() // the exit code may report the interrupt
+	go func() {
+		_ = tracer.Wait() // the exit code may report the interrupt
+		close(traced)
+	}()
 	select {
 	case <-traced:
 		_ = c.Process.Kill() // it waits for the tool, or has ended meanwhile
