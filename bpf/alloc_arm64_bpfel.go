@@ -74,6 +74,7 @@ const (
 	AllocMapRing               = "ring"
 	AllocMapRuntimeAny         = "runtime_any"
 	AllocMapRuntimeProcesses   = "runtime_processes"
+	AllocMapRuntimePrograms    = "runtime_programs"
 	AllocMapSamples            = "samples"
 	AllocMapScratches          = "scratches"
 	AllocMapSeen               = "seen"
@@ -222,6 +223,7 @@ type AllocMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -320,6 +322,7 @@ type AllocMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Samples          *ebpf.Map `ebpf:"samples"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -362,6 +365,7 @@ func (m *AllocMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Samples,
 		m.Scratches,
 		m.Seen,

@@ -112,6 +112,7 @@ const (
 	BlockIOMapRing                = "ring"
 	BlockIOMapRuntimeAny          = "runtime_any"
 	BlockIOMapRuntimeProcesses    = "runtime_processes"
+	BlockIOMapRuntimePrograms     = "runtime_programs"
 	BlockIOMapScratches           = "scratches"
 	BlockIOMapSeen                = "seen"
 	BlockIOMapStats               = "stats"
@@ -237,6 +238,7 @@ type BlockIOMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -322,6 +324,7 @@ type BlockIOMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -356,6 +359,7 @@ func (m *BlockIOMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

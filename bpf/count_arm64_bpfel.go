@@ -135,6 +135,7 @@ const (
 	CountMapRing                = "ring"
 	CountMapRuntimeAny          = "runtime_any"
 	CountMapRuntimeProcesses    = "runtime_processes"
+	CountMapRuntimePrograms     = "runtime_programs"
 	CountMapScratches           = "scratches"
 	CountMapSeen                = "seen"
 	CountMapSkipped             = "skipped"
@@ -266,6 +267,7 @@ type CountMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
@@ -363,6 +365,7 @@ type CountMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Skipped          *ebpf.Map `ebpf:"skipped"`
@@ -401,6 +404,7 @@ func (m *CountMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Skipped,

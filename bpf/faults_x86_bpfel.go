@@ -99,6 +99,7 @@ const (
 	FaultsMapRing                = "ring"
 	FaultsMapRuntimeAny          = "runtime_any"
 	FaultsMapRuntimeProcesses    = "runtime_processes"
+	FaultsMapRuntimePrograms     = "runtime_programs"
 	FaultsMapScratches           = "scratches"
 	FaultsMapSeen                = "seen"
 	FaultsMapStats               = "stats"
@@ -223,6 +224,7 @@ type FaultsMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -311,6 +313,7 @@ type FaultsMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -347,6 +350,7 @@ func (m *FaultsMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

@@ -270,6 +270,7 @@ struct seqcount {
 };
 
 struct mm_struct {
+	unsigned long end_code, start_data, end_data;
 	struct rb_root mm_rb; /* before 6.1 */
 	struct seqcount mm_lock_seq;
 };

@@ -122,6 +122,7 @@ const (
 	LatencyMapRing                = "ring"
 	LatencyMapRuntimeAny          = "runtime_any"
 	LatencyMapRuntimeProcesses    = "runtime_processes"
+	LatencyMapRuntimePrograms     = "runtime_programs"
 	LatencyMapScratches           = "scratches"
 	LatencyMapSeen                = "seen"
 	LatencyMapSkipped             = "skipped"
@@ -271,6 +272,7 @@ type LatencyMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
@@ -378,6 +380,7 @@ type LatencyMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Skipped          *ebpf.Map `ebpf:"skipped"`
@@ -421,6 +424,7 @@ func (m *LatencyMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Skipped,

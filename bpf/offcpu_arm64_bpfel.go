@@ -108,6 +108,7 @@ const (
 	OffCPUMapRing                = "ring"
 	OffCPUMapRuntimeAny          = "runtime_any"
 	OffCPUMapRuntimeProcesses    = "runtime_processes"
+	OffCPUMapRuntimePrograms     = "runtime_programs"
 	OffCPUMapScratches           = "scratches"
 	OffCPUMapSeen                = "seen"
 	OffCPUMapStats               = "stats"
@@ -236,6 +237,7 @@ type OffCPUMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -328,6 +330,7 @@ type OffCPUMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -361,6 +364,7 @@ func (m *OffCPUMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

@@ -256,6 +256,7 @@ const (
 	OnCPUMapRing                = "ring"
 	OnCPUMapRuntimeAny          = "runtime_any"
 	OnCPUMapRuntimeProcesses    = "runtime_processes"
+	OnCPUMapRuntimePrograms     = "runtime_programs"
 	OnCPUMapScratches           = "scratches"
 	OnCPUMapSeen                = "seen"
 	OnCPUMapSnapshotBack        = "snapshot_back"
@@ -378,6 +379,7 @@ type OnCPUMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
@@ -470,6 +472,7 @@ type OnCPUMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
@@ -501,6 +504,7 @@ func (m *OnCPUMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.SnapshotBack,

@@ -222,8 +222,9 @@ UNWIND_GLOBAL u64 runtime_hash_text(u32 scratch, u64 at, u64 size, u64 hash)
 #include "v8.h"
 #include "hotspot.h"
 #include "ruby.h"
+#include "program.h"
 
-/* Whether any process has a runtime, so that runtime_walk() has something to look for. */
+/* Whether any process or program has a runtime, for runtime_walk() to look for. */
 static __always_inline bool runtime_exists(void)
 {
 	u32 zero = 0;
@@ -236,10 +237,11 @@ static __always_inline bool runtime_exists(void)
 }
 
 /*
- * Reads the current task's runtime frames, if it has a runtime. It is a function of its own
- * so that samples of other tasks do not load its code.
+ * Reads the current task's runtime frames, if it has a runtime. laid_out means that user space
+ * knows the process. It is a function of its own so that samples of other tasks do not load
+ * its code.
  */
-UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image)
+UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 {
 	struct stack_scratch *s = runtime_scratch(scratch);
 	const struct runtime_process *process;
@@ -247,27 +249,32 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image)
 
 	if (!s)
 		return 0;
+	w = &s->runtime_walk;
 	process = bpf_map_lookup_elem(&runtime_processes, &tgid);
-	if (!process || process->image != image)
-		return 0;
+	if (process && process->image == image && process->kind != RUNTIME_NONE) {
+		__builtin_memcpy(&w->process, process, sizeof(w->process));
+	} else {
+		if (laid_out && (!process || process->image != image))
+			return 0;
+		if (!program_process(scratch))
+			return 0;
+	}
 	s->runtime.groups = 0;
 	s->runtime.words = 0;
 	s->runtime.end = END_NONE;
 	s->runtime.during = RUNTIME_NONE;
 	s->runtime.code_size = 0;
 	s->runtime.present = 1;
-	w = &s->runtime_walk;
-	__builtin_memcpy(&w->process, process, sizeof(w->process));
 	w->tgid = tgid;
-	s->runtime.interpreter = process->interpreter;
-	s->runtime.interpreter_end = process->interpreter_end;
-	if (process->kind == RUNTIME_PYTHON)
+	s->runtime.interpreter = w->process.interpreter;
+	s->runtime.interpreter_end = w->process.interpreter_end;
+	if (w->process.kind == RUNTIME_PYTHON)
 		python_walk(scratch);
-	else if (process->kind == RUNTIME_RUBY)
+	else if (w->process.kind == RUNTIME_RUBY)
 		ruby_walk(scratch);
 	else
-		s->runtime.during = process->kind;
-	if (process->kind == RUNTIME_HOTSPOT)
+		s->runtime.during = w->process.kind;
+	if (w->process.kind == RUNTIME_HOTSPOT)
 		hotspot_begin(s);
 	return 0;
 }

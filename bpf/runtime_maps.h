@@ -138,7 +138,9 @@ struct ruby_process {
 /* The runtime of a process. */
 struct runtime_process {
 	u64 image; /* the process image that the entry is for */
-	u32 kind; /* enum runtime_kind */
+	/* enum runtime_kind; RUNTIME_NONE if the process runs a struct runtime_program, but has
+	 * not loaded the runtime yet. */
+	u32 kind;
 	u32 pad;
 	u64 interpreter; /* start and end address of the interpreter's function */
 	u64 interpreter_end;
@@ -146,6 +148,33 @@ struct runtime_process {
 	struct v8_process v8;
 	struct hotspot_process hotspot;
 	struct ruby_process ruby;
+};
+
+enum runtime_program_limit {
+	PROGRAM_HEAD = 1024, /* bytes at the start of a file that identify it */
+	PROGRAM_ADDRESSES = 8,
+};
+
+/* How to recognize a file that a process maps. */
+struct runtime_file {
+	u64 head; /* link-time address of the start of the file */
+	u64 hash; /* of its first PROGRAM_HEAD bytes */
+};
+
+/*
+ * A program whose processes have a runtime, in the program itself or in a library. The
+ * kernel side reads frames of a process that user space does not know yet by the entry of its
+ * program.
+ */
+struct runtime_program {
+	u64 end; /* link-time address of the end of the program's code */
+	/* Link-time address of the word that points to the dynamic loader's list of libraries
+	 * (DT_DEBUG), or 0 if the runtime is in the program. */
+	u64 libraries;
+	u64 dynamic; /* link-time address of the library's dynamic section */
+	struct runtime_file program, library;
+	u8 addresses[PROGRAM_ADDRESSES]; /* words of process that are addresses; 0 for none */
+	struct runtime_process process; /* with link-time addresses */
 };
 
 /* The frames of a runtime in a stack, leaf first. */
@@ -230,7 +259,15 @@ struct {
 	__type(value, struct runtime_process);
 } runtime_processes SEC(".maps");
 
-/* Whether runtime_processes had an entry since the start, which saves look-ups in it. */
+/* Programs whose processes have a runtime, by the key of program.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 128);
+	__type(key, u64);
+	__type(value, struct runtime_program);
+} runtime_programs SEC(".maps");
+
+/* Whether one of these maps had an entry since the start, which saves look-ups in them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

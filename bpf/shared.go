@@ -100,8 +100,24 @@ const (
 // RuntimeProcess describes the language runtime of a process to the kernel side.
 type RuntimeProcess = UnwindRuntimeProcess
 
+// RuntimeProgram describes the language runtime of a program's processes to the kernel side.
+type RuntimeProgram = UnwindRuntimeProgram
+
+// RuntimeFile describes how the kernel side recognizes a file that a process maps.
+type RuntimeFile = UnwindRuntimeFile
+
+// Limits of programs with a language runtime; see runtime_maps.h.
+const (
+	ProgramHead      = uint64(UnwindRuntimeProgramLimitPROGRAM_HEAD)
+	ProgramAddresses = int(UnwindRuntimeProgramLimitPROGRAM_ADDRESSES)
+)
+
 // RuntimeKind is the kind of a language runtime.
 type RuntimeKind = UnwindRuntimeKind
+
+// RuntimeNone is the kind of a process that has not loaded its program's runtime yet; see
+// struct runtime_process of runtime_maps.h.
+const RuntimeNone = UnwindRuntimeKindRUNTIME_NONE
 
 // RuntimePython is CPython; see enum runtime_kind of record.h.
 const RuntimePython = UnwindRuntimeKindRUNTIME_PYTHON

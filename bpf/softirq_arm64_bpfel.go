@@ -46,6 +46,7 @@ const (
 	SoftIRQMapRing             = "ring"
 	SoftIRQMapRuntimeAny       = "runtime_any"
 	SoftIRQMapRuntimeProcesses = "runtime_processes"
+	SoftIRQMapRuntimePrograms  = "runtime_programs"
 	SoftIRQMapScratches        = "scratches"
 	SoftIRQMapSeen             = "seen"
 	SoftIRQMapStats            = "stats"
@@ -152,6 +153,7 @@ type SoftIRQMapSpecs struct {
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -228,6 +230,7 @@ type SoftIRQMaps struct {
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -259,6 +262,7 @@ func (m *SoftIRQMaps) Close() error {
 		m.Ring,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

@@ -297,6 +297,7 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	struct stack_record *rec = &s->record;
 	struct unwind_walk *w = &s->walk;
 	u32 tgid = task_tgid(task);
+	bool laid_out;
 	u64 image;
 
 	runtime_reset(s);
@@ -307,11 +308,12 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 		return;
 	}
 	image = task_image(task);
+	laid_out = unwind_layout(tgid, image, &w->layout);
 	if (!w->copy && runtime_exists())
-		runtime_walk(s->index, tgid, image);
+		runtime_walk(s->index, tgid, image, laid_out);
 	if (!w->copy && labels_exist())
 		rec->labels = label_walk(s->index, rec->epoch, image, label_register(w));
-	if (unwind_layout(tgid, image, &w->layout)) {
+	if (laid_out) {
 		walk_from(&at, s, true);
 	} else {
 		w->layout = 0;

@@ -172,6 +172,12 @@ type UnwindRubyProcess struct {
 	Pad         [6]uint8
 }
 
+type UnwindRuntimeFile struct {
+	_    structs.HostLayout
+	Head uint64
+	Hash uint64
+}
+
 type UnwindRuntimeKind uint32
 
 const (
@@ -194,6 +200,24 @@ type UnwindRuntimeProcess struct {
 	Hotspot        UnwindHotspotProcess
 	Ruby           UnwindRubyProcess
 }
+
+type UnwindRuntimeProgram struct {
+	_         structs.HostLayout
+	End       uint64
+	Libraries uint64
+	Dynamic   uint64
+	Program   UnwindRuntimeFile
+	Library   UnwindRuntimeFile
+	Addresses [8]uint8
+	Process   UnwindRuntimeProcess
+}
+
+type UnwindRuntimeProgramLimit uint32
+
+const (
+	UnwindRuntimeProgramLimitPROGRAM_HEAD      UnwindRuntimeProgramLimit = 1024
+	UnwindRuntimeProgramLimitPROGRAM_ADDRESSES UnwindRuntimeProgramLimit = 8
+)
 
 type UnwindUnwindAsking struct {
 	_    structs.HostLayout
@@ -333,49 +357,53 @@ type UnwindV8Process struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	UnwindMapLabelAny                = "label_any"
-	UnwindMapLabelProcesses          = "label_processes"
-	UnwindMapRuntimeAny              = "runtime_any"
-	UnwindMapRuntimeProcesses        = "runtime_processes"
-	UnwindMapUnwindAsked             = "unwind_asked"
-	UnwindMapUnwindCache             = "unwind_cache"
-	UnwindMapUnwindMappings          = "unwind_mappings"
-	UnwindMapUnwindPageStates        = "unwind_page_states"
-	UnwindMapUnwindPages             = "unwind_pages"
-	UnwindMapUnwindProcesses         = "unwind_processes"
-	UnwindMapUnwindRequests          = "unwind_requests"
-	UnwindMapUnwindRules             = "unwind_rules"
-	UnwindProgUnwindFork             = "unwind_fork"
-	UnwindProgUnwindFree             = "unwind_free"
-	UnwindProgUnwindTasks            = "unwind_tasks"
-	UnwindVarUnusedHashConstant      = "unused_hash_constant"
-	UnwindVarUnusedHotspotBytes      = "unused_hotspot_bytes"
-	UnwindVarUnusedHotspotHeap       = "unused_hotspot_heap"
-	UnwindVarUnusedHotspotProcess    = "unused_hotspot_process"
-	UnwindVarUnusedLabelKind         = "unused_label_kind"
-	UnwindVarUnusedLabelProcess      = "unused_label_process"
-	UnwindVarUnusedPythonEntry       = "unused_python_entry"
-	UnwindVarUnusedPythonProcess     = "unused_python_process"
-	UnwindVarUnusedPythonThread      = "unused_python_thread"
-	UnwindVarUnusedRubyContext       = "unused_ruby_context"
-	UnwindVarUnusedRubyProcess       = "unused_ruby_process"
-	UnwindVarUnusedRuntimeKind       = "unused_runtime_kind"
-	UnwindVarUnusedRuntimeProcess    = "unused_runtime_process"
-	UnwindVarUnusedUnwindAsking      = "unused_unwind_asking"
-	UnwindVarUnusedUnwindKind        = "unused_unwind_kind"
-	UnwindVarUnusedUnwindLayoutBits  = "unused_unwind_layout_bits"
-	UnwindVarUnusedUnwindMapping     = "unused_unwind_mapping"
-	UnwindVarUnusedUnwindPageState   = "unused_unwind_page_state"
-	UnwindVarUnusedUnwindProcess     = "unused_unwind_process"
-	UnwindVarUnusedUnwindRequest     = "unused_unwind_request"
-	UnwindVarUnusedUnwindRequestType = "unused_unwind_request_type"
-	UnwindVarUnusedUnwindRows        = "unused_unwind_rows"
-	UnwindVarUnusedUnwindRule        = "unused_unwind_rule"
-	UnwindVarUnusedUnwindRuleIndex   = "unused_unwind_rule_index"
-	UnwindVarUnusedUnwindShift       = "unused_unwind_shift"
-	UnwindVarUnusedUnwindSlot        = "unused_unwind_slot"
-	UnwindVarUnusedUnwindTask        = "unused_unwind_task"
-	UnwindVarUnusedV8Process         = "unused_v8_process"
+	UnwindMapLabelAny                  = "label_any"
+	UnwindMapLabelProcesses            = "label_processes"
+	UnwindMapRuntimeAny                = "runtime_any"
+	UnwindMapRuntimeProcesses          = "runtime_processes"
+	UnwindMapRuntimePrograms           = "runtime_programs"
+	UnwindMapUnwindAsked               = "unwind_asked"
+	UnwindMapUnwindCache               = "unwind_cache"
+	UnwindMapUnwindMappings            = "unwind_mappings"
+	UnwindMapUnwindPageStates          = "unwind_page_states"
+	UnwindMapUnwindPages               = "unwind_pages"
+	UnwindMapUnwindProcesses           = "unwind_processes"
+	UnwindMapUnwindRequests            = "unwind_requests"
+	UnwindMapUnwindRules               = "unwind_rules"
+	UnwindProgUnwindFork               = "unwind_fork"
+	UnwindProgUnwindFree               = "unwind_free"
+	UnwindProgUnwindTasks              = "unwind_tasks"
+	UnwindVarUnusedHashConstant        = "unused_hash_constant"
+	UnwindVarUnusedHotspotBytes        = "unused_hotspot_bytes"
+	UnwindVarUnusedHotspotHeap         = "unused_hotspot_heap"
+	UnwindVarUnusedHotspotProcess      = "unused_hotspot_process"
+	UnwindVarUnusedLabelKind           = "unused_label_kind"
+	UnwindVarUnusedLabelProcess        = "unused_label_process"
+	UnwindVarUnusedPythonEntry         = "unused_python_entry"
+	UnwindVarUnusedPythonProcess       = "unused_python_process"
+	UnwindVarUnusedPythonThread        = "unused_python_thread"
+	UnwindVarUnusedRubyContext         = "unused_ruby_context"
+	UnwindVarUnusedRubyProcess         = "unused_ruby_process"
+	UnwindVarUnusedRuntimeFile         = "unused_runtime_file"
+	UnwindVarUnusedRuntimeKind         = "unused_runtime_kind"
+	UnwindVarUnusedRuntimeProcess      = "unused_runtime_process"
+	UnwindVarUnusedRuntimeProgram      = "unused_runtime_program"
+	UnwindVarUnusedRuntimeProgramLimit = "unused_runtime_program_limit"
+	UnwindVarUnusedUnwindAsking        = "unused_unwind_asking"
+	UnwindVarUnusedUnwindKind          = "unused_unwind_kind"
+	UnwindVarUnusedUnwindLayoutBits    = "unused_unwind_layout_bits"
+	UnwindVarUnusedUnwindMapping       = "unused_unwind_mapping"
+	UnwindVarUnusedUnwindPageState     = "unused_unwind_page_state"
+	UnwindVarUnusedUnwindProcess       = "unused_unwind_process"
+	UnwindVarUnusedUnwindRequest       = "unused_unwind_request"
+	UnwindVarUnusedUnwindRequestType   = "unused_unwind_request_type"
+	UnwindVarUnusedUnwindRows          = "unused_unwind_rows"
+	UnwindVarUnusedUnwindRule          = "unused_unwind_rule"
+	UnwindVarUnusedUnwindRuleIndex     = "unused_unwind_rule_index"
+	UnwindVarUnusedUnwindShift         = "unused_unwind_shift"
+	UnwindVarUnusedUnwindSlot          = "unused_unwind_slot"
+	UnwindVarUnusedUnwindTask          = "unused_unwind_task"
+	UnwindVarUnusedV8Process           = "unused_v8_process"
 )
 
 // LoadUnwind returns the embedded CollectionSpec for Unwind.
@@ -433,6 +461,7 @@ type UnwindMapSpecs struct {
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -447,34 +476,37 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
-	UnusedHashConstant      *ebpf.VariableSpec `ebpf:"unused_hash_constant"`
-	UnusedHotspotBytes      *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
-	UnusedHotspotHeap       *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
-	UnusedHotspotProcess    *ebpf.VariableSpec `ebpf:"unused_hotspot_process"`
-	UnusedLabelKind         *ebpf.VariableSpec `ebpf:"unused_label_kind"`
-	UnusedLabelProcess      *ebpf.VariableSpec `ebpf:"unused_label_process"`
-	UnusedPythonEntry       *ebpf.VariableSpec `ebpf:"unused_python_entry"`
-	UnusedPythonProcess     *ebpf.VariableSpec `ebpf:"unused_python_process"`
-	UnusedPythonThread      *ebpf.VariableSpec `ebpf:"unused_python_thread"`
-	UnusedRubyContext       *ebpf.VariableSpec `ebpf:"unused_ruby_context"`
-	UnusedRubyProcess       *ebpf.VariableSpec `ebpf:"unused_ruby_process"`
-	UnusedRuntimeKind       *ebpf.VariableSpec `ebpf:"unused_runtime_kind"`
-	UnusedRuntimeProcess    *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
-	UnusedUnwindAsking      *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
-	UnusedUnwindKind        *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
-	UnusedUnwindLayoutBits  *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
-	UnusedUnwindMapping     *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
-	UnusedUnwindPageState   *ebpf.VariableSpec `ebpf:"unused_unwind_page_state"`
-	UnusedUnwindProcess     *ebpf.VariableSpec `ebpf:"unused_unwind_process"`
-	UnusedUnwindRequest     *ebpf.VariableSpec `ebpf:"unused_unwind_request"`
-	UnusedUnwindRequestType *ebpf.VariableSpec `ebpf:"unused_unwind_request_type"`
-	UnusedUnwindRows        *ebpf.VariableSpec `ebpf:"unused_unwind_rows"`
-	UnusedUnwindRule        *ebpf.VariableSpec `ebpf:"unused_unwind_rule"`
-	UnusedUnwindRuleIndex   *ebpf.VariableSpec `ebpf:"unused_unwind_rule_index"`
-	UnusedUnwindShift       *ebpf.VariableSpec `ebpf:"unused_unwind_shift"`
-	UnusedUnwindSlot        *ebpf.VariableSpec `ebpf:"unused_unwind_slot"`
-	UnusedUnwindTask        *ebpf.VariableSpec `ebpf:"unused_unwind_task"`
-	UnusedV8Process         *ebpf.VariableSpec `ebpf:"unused_v8_process"`
+	UnusedHashConstant        *ebpf.VariableSpec `ebpf:"unused_hash_constant"`
+	UnusedHotspotBytes        *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
+	UnusedHotspotHeap         *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
+	UnusedHotspotProcess      *ebpf.VariableSpec `ebpf:"unused_hotspot_process"`
+	UnusedLabelKind           *ebpf.VariableSpec `ebpf:"unused_label_kind"`
+	UnusedLabelProcess        *ebpf.VariableSpec `ebpf:"unused_label_process"`
+	UnusedPythonEntry         *ebpf.VariableSpec `ebpf:"unused_python_entry"`
+	UnusedPythonProcess       *ebpf.VariableSpec `ebpf:"unused_python_process"`
+	UnusedPythonThread        *ebpf.VariableSpec `ebpf:"unused_python_thread"`
+	UnusedRubyContext         *ebpf.VariableSpec `ebpf:"unused_ruby_context"`
+	UnusedRubyProcess         *ebpf.VariableSpec `ebpf:"unused_ruby_process"`
+	UnusedRuntimeFile         *ebpf.VariableSpec `ebpf:"unused_runtime_file"`
+	UnusedRuntimeKind         *ebpf.VariableSpec `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeProcess      *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
+	UnusedRuntimeProgram      *ebpf.VariableSpec `ebpf:"unused_runtime_program"`
+	UnusedRuntimeProgramLimit *ebpf.VariableSpec `ebpf:"unused_runtime_program_limit"`
+	UnusedUnwindAsking        *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
+	UnusedUnwindKind          *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
+	UnusedUnwindLayoutBits    *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
+	UnusedUnwindMapping       *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
+	UnusedUnwindPageState     *ebpf.VariableSpec `ebpf:"unused_unwind_page_state"`
+	UnusedUnwindProcess       *ebpf.VariableSpec `ebpf:"unused_unwind_process"`
+	UnusedUnwindRequest       *ebpf.VariableSpec `ebpf:"unused_unwind_request"`
+	UnusedUnwindRequestType   *ebpf.VariableSpec `ebpf:"unused_unwind_request_type"`
+	UnusedUnwindRows          *ebpf.VariableSpec `ebpf:"unused_unwind_rows"`
+	UnusedUnwindRule          *ebpf.VariableSpec `ebpf:"unused_unwind_rule"`
+	UnusedUnwindRuleIndex     *ebpf.VariableSpec `ebpf:"unused_unwind_rule_index"`
+	UnusedUnwindShift         *ebpf.VariableSpec `ebpf:"unused_unwind_shift"`
+	UnusedUnwindSlot          *ebpf.VariableSpec `ebpf:"unused_unwind_slot"`
+	UnusedUnwindTask          *ebpf.VariableSpec `ebpf:"unused_unwind_task"`
+	UnusedV8Process           *ebpf.VariableSpec `ebpf:"unused_v8_process"`
 }
 
 // UnwindObjects contains all objects after they have been loaded into the kernel.
@@ -501,6 +533,7 @@ type UnwindMaps struct {
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
+	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -517,6 +550,7 @@ func (m *UnwindMaps) Close() error {
 		m.LabelProcesses,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
+		m.RuntimePrograms,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -532,34 +566,37 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
-	UnusedHashConstant      *ebpf.Variable `ebpf:"unused_hash_constant"`
-	UnusedHotspotBytes      *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
-	UnusedHotspotHeap       *ebpf.Variable `ebpf:"unused_hotspot_heap"`
-	UnusedHotspotProcess    *ebpf.Variable `ebpf:"unused_hotspot_process"`
-	UnusedLabelKind         *ebpf.Variable `ebpf:"unused_label_kind"`
-	UnusedLabelProcess      *ebpf.Variable `ebpf:"unused_label_process"`
-	UnusedPythonEntry       *ebpf.Variable `ebpf:"unused_python_entry"`
-	UnusedPythonProcess     *ebpf.Variable `ebpf:"unused_python_process"`
-	UnusedPythonThread      *ebpf.Variable `ebpf:"unused_python_thread"`
-	UnusedRubyContext       *ebpf.Variable `ebpf:"unused_ruby_context"`
-	UnusedRubyProcess       *ebpf.Variable `ebpf:"unused_ruby_process"`
-	UnusedRuntimeKind       *ebpf.Variable `ebpf:"unused_runtime_kind"`
-	UnusedRuntimeProcess    *ebpf.Variable `ebpf:"unused_runtime_process"`
-	UnusedUnwindAsking      *ebpf.Variable `ebpf:"unused_unwind_asking"`
-	UnusedUnwindKind        *ebpf.Variable `ebpf:"unused_unwind_kind"`
-	UnusedUnwindLayoutBits  *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`
-	UnusedUnwindMapping     *ebpf.Variable `ebpf:"unused_unwind_mapping"`
-	UnusedUnwindPageState   *ebpf.Variable `ebpf:"unused_unwind_page_state"`
-	UnusedUnwindProcess     *ebpf.Variable `ebpf:"unused_unwind_process"`
-	UnusedUnwindRequest     *ebpf.Variable `ebpf:"unused_unwind_request"`
-	UnusedUnwindRequestType *ebpf.Variable `ebpf:"unused_unwind_request_type"`
-	UnusedUnwindRows        *ebpf.Variable `ebpf:"unused_unwind_rows"`
-	UnusedUnwindRule        *ebpf.Variable `ebpf:"unused_unwind_rule"`
-	UnusedUnwindRuleIndex   *ebpf.Variable `ebpf:"unused_unwind_rule_index"`
-	UnusedUnwindShift       *ebpf.Variable `ebpf:"unused_unwind_shift"`
-	UnusedUnwindSlot        *ebpf.Variable `ebpf:"unused_unwind_slot"`
-	UnusedUnwindTask        *ebpf.Variable `ebpf:"unused_unwind_task"`
-	UnusedV8Process         *ebpf.Variable `ebpf:"unused_v8_process"`
+	UnusedHashConstant        *ebpf.Variable `ebpf:"unused_hash_constant"`
+	UnusedHotspotBytes        *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
+	UnusedHotspotHeap         *ebpf.Variable `ebpf:"unused_hotspot_heap"`
+	UnusedHotspotProcess      *ebpf.Variable `ebpf:"unused_hotspot_process"`
+	UnusedLabelKind           *ebpf.Variable `ebpf:"unused_label_kind"`
+	UnusedLabelProcess        *ebpf.Variable `ebpf:"unused_label_process"`
+	UnusedPythonEntry         *ebpf.Variable `ebpf:"unused_python_entry"`
+	UnusedPythonProcess       *ebpf.Variable `ebpf:"unused_python_process"`
+	UnusedPythonThread        *ebpf.Variable `ebpf:"unused_python_thread"`
+	UnusedRubyContext         *ebpf.Variable `ebpf:"unused_ruby_context"`
+	UnusedRubyProcess         *ebpf.Variable `ebpf:"unused_ruby_process"`
+	UnusedRuntimeFile         *ebpf.Variable `ebpf:"unused_runtime_file"`
+	UnusedRuntimeKind         *ebpf.Variable `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeProcess      *ebpf.Variable `ebpf:"unused_runtime_process"`
+	UnusedRuntimeProgram      *ebpf.Variable `ebpf:"unused_runtime_program"`
+	UnusedRuntimeProgramLimit *ebpf.Variable `ebpf:"unused_runtime_program_limit"`
+	UnusedUnwindAsking        *ebpf.Variable `ebpf:"unused_unwind_asking"`
+	UnusedUnwindKind          *ebpf.Variable `ebpf:"unused_unwind_kind"`
+	UnusedUnwindLayoutBits    *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`
+	UnusedUnwindMapping       *ebpf.Variable `ebpf:"unused_unwind_mapping"`
+	UnusedUnwindPageState     *ebpf.Variable `ebpf:"unused_unwind_page_state"`
+	UnusedUnwindProcess       *ebpf.Variable `ebpf:"unused_unwind_process"`
+	UnusedUnwindRequest       *ebpf.Variable `ebpf:"unused_unwind_request"`
+	UnusedUnwindRequestType   *ebpf.Variable `ebpf:"unused_unwind_request_type"`
+	UnusedUnwindRows          *ebpf.Variable `ebpf:"unused_unwind_rows"`
+	UnusedUnwindRule          *ebpf.Variable `ebpf:"unused_unwind_rule"`
+	UnusedUnwindRuleIndex     *ebpf.Variable `ebpf:"unused_unwind_rule_index"`
+	UnusedUnwindShift         *ebpf.Variable `ebpf:"unused_unwind_shift"`
+	UnusedUnwindSlot          *ebpf.Variable `ebpf:"unused_unwind_slot"`
+	UnusedUnwindTask          *ebpf.Variable `ebpf:"unused_unwind_task"`
+	UnusedV8Process           *ebpf.Variable `ebpf:"unused_v8_process"`
 }
 
 // UnwindPrograms contains all programs after they have been loaded into the kernel.

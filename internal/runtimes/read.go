@@ -14,16 +14,19 @@ type UnknownError string
 
 func (e UnknownError) Error() string { return string(e) }
 
-// Hash returns the upper half of the hash of words that the kernel side computes with
-// hash_step() of bpf/hash.h, starting from first.
-func Hash(first uint64, words ...uint64) uint32 {
+// Sum returns the hash of words that the kernel side computes with hash_step() of bpf/hash.h,
+// starting from first.
+func Sum(first uint64, words ...uint64) uint64 {
 	hash := first
 	for _, w := range words {
 		hash = (hash ^ w) * bpf.HashMultiplier
 		hash ^= hash >> 29
 	}
-	return uint32(hash >> 32)
+	return hash
 }
+
+// Hash returns the upper half of [Sum].
+func Hash(first uint64, words ...uint64) uint32 { return uint32(Sum(first, words...) >> 32) }
 
 // Memory reads the memory of a process.
 type Memory interface {

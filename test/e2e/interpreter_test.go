@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // interpreter is a program that runs code of another language, under test.
@@ -108,5 +110,41 @@ func streamedBy(t *testing.T, r result) iter.Seq2[string, streamed] {
 				return
 			}
 		}
+	}
+}
+
+// checkProcesses samples the short processes that cmd runs; see frames.py. Samples with a native
+// function that calls the language's functions must have frames of the language, and those of
+// burn_briefly the stack that the processes record themselves.
+func checkProcesses[F comparable](t *testing.T, cmd *exec.Cmd, native string, frames func(streamed) []F, name func(F) string) {
+	t.Helper()
+	// At this rate, most processes have one or two samples.
+	r, printed := measureReady(t, cmd, "profile", "--children", "-F", "29", "--stream", "--format", "jsonl")
+	var want []F
+	if err := json.Unmarshal([]byte(printed), &want); err != nil {
+		t.Fatalf("%v: the processes have different stacks: %s", err, printed)
+	}
+	samples, matched, missing := 0, 0, 0
+	for text, s := range streamedBy(t, r) {
+		chain := frames(s)
+		calls := slices.ContainsFunc(s.User, func(f streamedFrame) bool { return f.Function == native })
+		switch {
+		case s.PID == cmd.Process.Pid || !calls && len(chain) == 0:
+			continue // in the dynamic loader, for example
+		case len(chain) == 0:
+			missing++
+			t.Logf("no frames of the language in %s", text)
+		case name(chain[0]) != "burn_briefly":
+		case slices.Equal(chain[1:], want):
+			matched++
+		default:
+			t.Errorf("got %+v, want %+v", chain[1:], want)
+		}
+		samples++
+	}
+	t.Logf("%d samples, %d with the recorded stack, %d without frames of the language", samples, matched, missing)
+	// As in TestPythonCalls, the interpreter may be between two functions.
+	if most := stat.Binomial(samples, 0.002).High; matched < 5 || missing > most {
+		t.Errorf("%d of %d samples lack frames, want at most %d; %d have the recorded stack, want at least 5", missing, samples, most, matched)
 	}
 }

@@ -35,10 +35,12 @@ type streamed struct {
 	End          string
 	PID, TID     int
 	Weight       int64
-	Kernel, User []struct {
-		Address, Function, Module, File string
-		Line                            int
-	}
+	Kernel, User []streamedFrame
+}
+
+type streamedFrame struct {
+	Address, Function, Module, File string
+	Line                            int
 }
 
 // inTest reports whether a user frame is in a function of this test.

@@ -29,6 +29,14 @@ func pythons(t *testing.T) (list []python) {
 // start runs testdata/frames.py, and decodes the line that it prints into account.
 func (p python) start(t *testing.T, mode string, account any) *exec.Cmd {
 	t.Helper()
+	cmd := p.command(t, mode)
+	startAccounting(t, cmd, account)
+	return cmd
+}
+
+// command returns a command that runs testdata/frames.py.
+func (p python) command(t *testing.T, mode string) *exec.Cmd {
+	t.Helper()
 	source, err := os.ReadFile("testdata/frames.py")
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +50,7 @@ func (p python) start(t *testing.T, mode string, account any) *exec.Cmd {
 	if err := os.WriteFile(filepath.Join(p.root, script), source, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	startAccounting(t, cmd, account)
-	return cmd
+	return exec.Command(argv[0], argv[1:]...)
 }
 
 // pythonModule is the module of Python's frames.
@@ -70,10 +76,13 @@ func (s streamed) pyFrames() (chain []pyFrame) {
 	return chain
 }
 
+// pythonEval is the interpreter's function, which runs Python's.
+const pythonEval = "_PyEval_EvalFrameDefault"
+
 // entered reports whether each sequence of Python frames follows the interpreter's function.
 func (s streamed) entered() bool {
 	for i, f := range s.User {
-		if f.Module == pythonModule && (i == 0 || s.User[i-1].Module != pythonModule && s.User[i-1].Function != "_PyEval_EvalFrameDefault") {
+		if f.Module == pythonModule && (i == 0 || s.User[i-1].Module != pythonModule && s.User[i-1].Function != pythonEval) {
 			return false
 		}
 	}
@@ -228,6 +237,16 @@ func TestPythonCalls(t *testing.T) {
 			if len(made) < 10 {
 				t.Errorf("%d generated functions, want at least 10", len(made))
 			}
+		})
+	}
+}
+
+// Processes of a program that fulgur has seen before have Python frames from their first sample on.
+func TestPythonProcesses(t *testing.T) {
+	testenv.Root(t)
+	for _, p := range pythons(t) {
+		t.Run(p.name, func(t *testing.T) {
+			checkProcesses(t, p.command(t, "processes"), pythonEval, streamed.pyFrames, func(f pyFrame) string { return f.name })
 		})
 	}
 }

@@ -27,6 +27,14 @@ func rubies(t *testing.T) []interpreter {
 // startRuby runs testdata/frames.rb, and decodes the line that it prints into account.
 func startRuby(t *testing.T, i interpreter, mode string, account any) *exec.Cmd {
 	t.Helper()
+	cmd := rubyCommand(t, i, mode)
+	startAccounting(t, cmd, account)
+	return cmd
+}
+
+// rubyCommand returns a command that runs testdata/frames.rb.
+func rubyCommand(t *testing.T, i interpreter, mode string) *exec.Cmd {
+	t.Helper()
 	source, err := os.ReadFile("testdata/frames.rb")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +50,6 @@ func startRuby(t *testing.T, i interpreter, mode string, account any) *exec.Cmd 
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "LANG=C.UTF-8")
-	startAccounting(t, cmd, account)
 	return cmd
 }
 
@@ -247,6 +254,16 @@ func TestForgedRuby(t *testing.T) {
 			if seen == len(samples) {
 				t.Error("got no sample with the forged frames")
 			}
+		})
+	}
+}
+
+// Processes of a program that fulgur has seen before have Ruby frames from their first sample on.
+func TestRubyProcesses(t *testing.T) {
+	testenv.Root(t)
+	for _, i := range rubies(t) {
+		t.Run(i.name, func(t *testing.T) {
+			checkProcesses(t, rubyCommand(t, i, "processes"), "rb_ary_each", streamed.rubyFrames, func(f rubyFrame) string { return f.name })
 		})
 	}
 }

@@ -168,12 +168,15 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 	}
 	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
 	for _, pid := range busiest {
-		if maps := processes.Mappings(pid); len(maps) > 0 {
+		maps := processes.Mappings(pid)
+		if beginning {
+			libraries := Libraries(processes, pid)
+			u.Runtimes.Begins(maps, libraries)
+			u.loader.Prepare(libraries)
+		}
+		if len(maps) > 0 {
 			u.Runtimes.Mapped(pid, images[pid], maps)
 			u.loader.Expect(pid, images[pid], maps)
-		}
-		if beginning {
-			u.loader.Prepare(Libraries(processes, pid))
 		}
 	}
 	return nil

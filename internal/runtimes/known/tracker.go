@@ -30,13 +30,14 @@ type Tracker struct {
 	// files holds the searched files, by weak pointers.
 	files map[weak.Pointer[process.File]]file
 	// readers holds the readers of processes, by PID.
-	readers map[int]reader
-	kept    int // bytes that all readers cached, as of each one's last use
-	reads   budget
-	pruned  int // number of files after the last prune
-	unknown map[string]bool
-	failure error
-	now     func() time.Time
+	readers  map[int]reader
+	programs map[weak.Pointer[process.File]]programState
+	kept     int // bytes that all readers cached, as of each one's last use
+	reads    budget
+	pruned   int // number of files after the last prune
+	unknown  map[string]bool
+	failure  error
+	now      func() time.Time
 	// labeled holds the kernel side's entries of the processes whose labels it reads, by PID. It
 	// is nil if labels are not read.
 	labeled map[int]bpf.LabelProcess
@@ -79,12 +80,17 @@ type file struct {
 	context  *threadctx.Variable // nil if it has none
 	glibc    bool
 	segments []elffile.Segment // with code; nil without a runtime or context
+	image    *elfImage         // nil if not read or not an ELF file
+	imaged   bool              // image was read
 }
 
 // Processes is the kernel side's map of processes with a runtime.
 type Processes interface {
 	// Put sets the runtime of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
+	// PutProgram sets the runtime of processes that the kernel side does not know yet and that
+	// run a program. If there are too many programs, it does nothing.
+	PutProgram(key uint64, program bpf.RuntimeProgram) error
 	// PutLabels sets how process pid keeps its labels. What the kernel side counts in the entry
 	// of a process image stays.
 	PutLabels(pid int, labels bpf.LabelProcess) error
@@ -96,6 +102,7 @@ func NewTracker(processes Processes) *Tracker {
 		processes: processes,
 		files:     map[weak.Pointer[process.File]]file{},
 		readers:   map[int]reader{},
+		programs:  map[weak.Pointer[process.File]]programState{},
 		unknown:   map[string]bool{},
 		now:       time.Now,
 	}
@@ -111,16 +118,18 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		t.Forget(pid)
 	}
 	var found *runtimes.Build
+	var library *process.File // has found
 	var labels *bpf.LabelProcess
 	var context *threadctx.Variable
 	var bias, contextBias uint64
-	glibc := false
+	glibc, later := false, false
 	for _, m := range mappings {
 		if m.Kind != process.KindFile || m.File == nil {
 			continue
 		}
 		f := t.file(m.File)
 		glibc = glibc || f.glibc
+		later = later || t.starts(m.File)
 		labels = cmp.Or(labels, f.labels)
 		if f.context != nil && (context == nil || f.context.InProgram()) {
 			if at, ok := f.bias(m); ok {
@@ -131,7 +140,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 			continue
 		}
 		if at, ok := f.bias(m); ok {
-			found, bias = f.build, at
+			found, library, bias = f.build, m.File, at
 		}
 	}
 	switch {
@@ -143,6 +152,9 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		t.mapLabels(pid, context.Entry(image, contextBias, glibc))
 	}
 	if found == nil {
+		if later {
+			t.put(pid, bpf.RuntimeProcess{Image: image, Kind: uint32(bpf.RuntimeNone)})
+		}
 		return
 	}
 	if found.Unknown != "" {
@@ -156,9 +168,23 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		return
 	}
 	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
-	if err := t.processes.Put(pid, entry); err != nil && t.failure == nil {
-		t.failure = err
+	t.put(pid, entry)
+	t.addProgram(filesOf(mappings), library, found, glibc)
+}
+
+// put sets the kernel side's entry of process pid.
+func (t *Tracker) put(pid int, entry bpf.RuntimeProcess) {
+	t.failure = cmp.Or(t.failure, t.processes.Put(pid, entry))
+}
+
+// filesOf returns the files of mappings.
+func filesOf(mappings []process.Mapping) (files []*process.File) {
+	for _, m := range mappings {
+		if m.Kind == process.KindFile && m.File != nil {
+			files = append(files, m.File)
+		}
 	}
+	return files
 }
 
 // ReadLabels makes t look for labels, too. It has no effect on a nil Tracker.
@@ -312,6 +338,7 @@ func (t *Tracker) prune() {
 		return
 	}
 	maps.DeleteFunc(t.files, func(f weak.Pointer[process.File], _ file) bool { return f.Value() == nil })
+	maps.DeleteFunc(t.programs, func(f weak.Pointer[process.File], _ programState) bool { return f.Value() == nil })
 	t.pruned = len(t.files)
 }
 

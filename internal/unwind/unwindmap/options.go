@@ -85,6 +85,7 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 		bpf.UnwindMapUnwindRequests:   o.UnwindRequests,
 		bpf.UnwindMapUnwindCache:      o.UnwindCache,
 		bpf.UnwindMapRuntimeProcesses: o.RuntimeProcesses,
+		bpf.UnwindMapRuntimePrograms:  o.RuntimePrograms,
 		bpf.UnwindMapRuntimeAny:       o.RuntimeAny,
 		bpf.UnwindMapLabelProcesses:   o.LabelProcesses,
 		bpf.UnwindMapLabelAny:         o.LabelAny,

@@ -1,8 +1,11 @@
 package unwindmap
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"fulgur/bpf"
 	"fulgur/internal/testenv"
@@ -35,6 +38,29 @@ func TestRuntimes(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "more than 2048 processes have a language runtime") {
 		t.Errorf("a full map: got %v", err)
+	}
+}
+
+// Walks look for runtimes once a program has one. Programs that do not fit are left out.
+func TestPutProgram(t *testing.T) {
+	testenv.EveryKernel(t)
+	l := open(t, Options{Few: true})
+	runtimes, programs := l.Runtimes(), l.maps.objects.RuntimePrograms
+	for key := range uint64(programs.MaxEntries()) + 1 {
+		if err := runtimes.PutProgram(key, bpf.RuntimeProgram{End: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var looks uint32
+	if err := l.maps.objects.RuntimeAny.Lookup(uint32(0), &looks); err != nil || looks != 1 {
+		t.Errorf("got %d, error %v; want walks that look for runtimes", looks, err)
+	}
+	var got bpf.RuntimeProgram
+	if err := programs.Lookup(uint64(5), &got); err != nil || got.End != 5 {
+		t.Errorf("got %+v, error %v; want program 5", got, err)
+	}
+	if err := programs.Lookup(uint64(programs.MaxEntries()), &got); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Errorf("got error %v for the last program, want none in a full map", err)
 	}
 }
 

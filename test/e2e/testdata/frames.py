@@ -5,14 +5,20 @@ for ever. Prints {thread ID: [[qualified name, file, line], ...]}, leaf first.
 
 frames.py calls: traces one round of calls, prints which line of which function calls which
 other, and then calls on for ever.
+
+frames.py processes: prints "ready", waits for the end of its input, and then runs processes one
+after the other. Each notes its own stack, burns 50 ms of CPU time in the same place, and prints
+the stack. Prints each different stack.
 """
 import functools
 import hashlib
 import inspect
 import json
 import re
+import subprocess
 import sys
 import threading
+import time
 
 DATA = b"x" * 50000000
 noted, ready = {}, threading.Semaphore(0)
@@ -254,4 +260,21 @@ def calls():
         work()
 
 
-{"threads": threads, "calls": calls}[sys.argv[1]]()
+def burn_briefly():
+    end = time.process_time() + 0.05
+    while time.process_time() < end: pass
+
+
+def process():
+    [note(), burn_briefly()]
+    print(json.dumps(noted.popitem()[1]))
+
+
+def processes():
+    print("ready", flush=True)
+    sys.stdin.read()
+    stacks = {subprocess.check_output([sys.executable, sys.argv[0], "process"]).decode() for _ in range(30)}
+    print(*stacks, sep="", end="")
+
+
+{"threads": threads, "calls": calls, "process": process, "processes": processes}[sys.argv[1]]()

@@ -5,7 +5,12 @@
 #
 # frames.rb calls: traces one round of calls, prints which line of which function calls which
 # other, and then calls on for ever.
+#
+# frames.rb processes: prints "ready", waits for the end of its input, and then runs processes one
+# after the other. Each notes its own stack, burns 50 ms of CPU time in the same place, and prints
+# the stack. Prints each different stack.
 require "json"
+require "rbconfig"
 
 DATA_TEXT = "x" * 500_000
 
@@ -225,6 +230,24 @@ def calls
   while true
     work
   end
+end
+
+def burn_briefly
+  clock = Process::CLOCK_PROCESS_CPUTIME_ID
+  finish = Process.clock_gettime(clock) + 0.05
+  nil while Process.clock_gettime(clock) < finish
+end
+
+def process
+  [1].each { [note, burn_briefly] }
+  puts JSON.generate($noted.values[0])
+end
+
+def processes
+  puts "ready"
+  $stdout.flush
+  $stdin.read
+  print(*Array.new(30) { IO.popen([RbConfig.ruby, "--disable-gems", $0, "process"], &:read) }.uniq)
 end
 
 send(ARGV[0])

@@ -1,0 +1,203 @@
+package known
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"weak"
+
+	"fulgur/bpf"
+	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/testenv"
+)
+
+// segments returns addresses that the kernel keeps of a process's program: the end of its code,
+// and the start and the end of its data; see proc_pid_stat(5).
+func segments(t *testing.T, pid int) (endCode, startData, endData uint64) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	at := func(field int) uint64 {
+		n, err := strconv.ParseUint(string(fields[field-3]), 10, 64)
+		if err != nil || n == 0 {
+			t.Fatalf("field %d of the stat file: %d, error %v", field, n, err)
+		}
+		return n
+	}
+	return at(27), at(45), at(46)
+}
+
+// The kernel and the memory of a process confirm what identifies its program.
+func TestReadImage(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t) // other users do not see the addresses
+	sleep := exec.Command(testenv.Tool(t, "sleep"), "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleep.Process.Kill()
+		_ = sleep.Wait()
+	}()
+	table := process.NewTable(process.Options{})
+	defer table.Close()
+	for name, pid := range map[string]int{"this program": os.Getpid(), "sleep": sleep.Process.Pid} {
+		t.Run(name, func(t *testing.T) {
+			endCode, startData, endData := segments(t, pid)
+			var program *process.File
+			for _, m := range table.Mappings(pid) {
+				if m.Start < endCode && endCode <= m.Limit {
+					program = m.File
+				}
+			}
+			if program == nil {
+				t.Fatalf("got no file at the end of the code, %#x", endCode)
+			}
+			is, err := readImage(program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key := runtimes.Sum(0, startData-endCode, endData-endCode); is.key != key || !is.program {
+				t.Errorf("got key %#x, a program: %t; want key %#x of a program", is.key, is.program, key)
+			}
+			memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer memory.Close()
+			head := make([]byte, bpf.ProgramHead)
+			if _, err := memory.ReadAt(head, int64(endCode-is.end+is.Head)); err != nil {
+				t.Fatal(err)
+			}
+			if hash := hashOf(head); hash != is.Hash || !bytes.HasPrefix(head, []byte("\x7fELF")) {
+				t.Errorf("the memory has hash %#x and begins with %q, want hash %#x", hash, head[:4], is.Hash)
+			}
+		})
+	}
+}
+
+// programs notes the entries of processes and programs.
+type programs struct {
+	Processes
+	kinds    []runtimes.Kind
+	programs []bpf.RuntimeProgram
+}
+
+func (p *programs) Put(_ int, r bpf.RuntimeProcess) error {
+	p.kinds = append(p.kinds, runtimes.Kind(r.Kind))
+	return nil
+}
+
+func (p *programs) PutProgram(_ uint64, r bpf.RuntimeProgram) error {
+	p.programs = append(p.programs, r)
+	return nil
+}
+
+// Once a process of a program has a runtime, the kernel side knows the program, and looks for the
+// runtime in its other processes.
+func TestTrackerPrograms(t *testing.T) {
+	build := func(kind runtimes.Kind) *runtimes.Build {
+		return &runtimes.Build{
+			Entry: bpf.RuntimeProcess{Kind: uint32(kind), Interpreter: 0x100},
+			Place: func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
+				e.Interpreter += bias
+				e.Python.Runtime += bias
+				if glibc {
+					e.Python.Thread = 1
+				}
+			},
+		}
+	}
+	inMemory := build(bpf.RuntimeV8)
+	inMemory.Open = func(*bpf.RuntimeProcess, uint64, runtimes.Memory) (runtimes.Reader, error) { return noPlaces{}, nil }
+	unknown := &runtimes.Build{Unknown: "python 99"}
+	program := &elfImage{program: true, libraries: 0x3008, RuntimeFile: bpf.RuntimeFile{Head: 0x1000, Hash: 5}, end: 0x2000}
+	library := &elfImage{dynamic: 0x4000, RuntimeFile: bpf.RuntimeFile{Hash: 6}}
+	for name, tc := range map[string]struct {
+		program, library *elfImage
+		build            *runtimes.Build // in the library, or in the program if library is nil
+		known            bool
+	}{
+		"library":              {program, library, build(bpf.RuntimePython), true},
+		"program":              {program, nil, build(bpf.RuntimePython), true},
+		"static program":       {&elfImage{program: true}, nil, build(bpf.RuntimePython), true},
+		"static with library":  {&elfImage{program: true}, library, build(bpf.RuntimePython), false},
+		"library without list": {program, &elfImage{}, build(bpf.RuntimePython), false},
+		"no program":           {&elfImage{}, library, build(bpf.RuntimePython), false},
+		"no ELF file":          {nil, library, build(bpf.RuntimePython), false},
+		"by memory":            {program, library, inMemory, false},
+		"unknown version":      {program, library, unknown, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p programs
+			tracker := NewTracker(&p)
+			code := []elffile.Segment{{Offset: 0, FileSize: 0x1000, Addr: 0}}
+			add := func(is file) process.Mapping {
+				f := new(process.File)
+				is.segments, is.imaged, is.glibc = code, true, true
+				tracker.files[weak.Make(f)] = is
+				return process.Mapping{Kind: process.KindFile, File: f, Start: 0x50000}
+			}
+			mappings := []process.Mapping{add(file{image: tc.program}), add(file{image: &elfImage{}})}
+			if tc.library != nil {
+				mappings = append(mappings, add(file{image: tc.library, build: tc.build}))
+			} else {
+				mappings[0] = add(file{image: tc.program, build: tc.build})
+			}
+			tracker.Mapped(1, 7, mappings[:1])
+			tracker.Mapped(2, 7, mappings)
+			tracker.Mapped(3, 7, mappings)
+			before := len(p.kinds)
+			tracker.Mapped(4, 7, mappings[:1])
+			if !tc.known {
+				if len(p.programs) > 0 || tc.library != nil && len(p.kinds) != before {
+					t.Errorf("got programs %+v and entries of kinds %v, want none for process 4", p.programs, p.kinds)
+				}
+				return
+			}
+			want := bpf.RuntimeProgram{End: tc.program.end, Program: tc.program.RuntimeFile, Process: build(bpf.RuntimePython).Entry}
+			want.Process.Python.Thread = 1
+			want.Addresses[0], want.Addresses[1] = 2, 4
+			kind := bpf.RuntimePython
+			if tc.library != nil {
+				want.Libraries, want.Dynamic, want.Library = program.libraries, library.dynamic, library.RuntimeFile
+				kind = bpf.RuntimeNone
+			}
+			if len(p.programs) != 1 || p.programs[0] != want {
+				t.Errorf("got programs %+v, want one: %+v", p.programs, want)
+			}
+			if got := p.kinds[len(p.kinds)-1]; len(p.kinds) != before+1 || got != kind {
+				t.Errorf("got kinds %v of entries, want kind %d for process 4", p.kinds, kind)
+			}
+		})
+	}
+}
+
+// An entry with words that depend on the address in another way is not used for other processes.
+func TestAddressesOf(t *testing.T) {
+	for name, place := range map[string]func(e *bpf.RuntimeProcess, bias uint64){
+		"doubled":  func(e *bpf.RuntimeProcess, bias uint64) { e.Interpreter += 2 * bias },
+		"identity": func(e *bpf.RuntimeProcess, bias uint64) { e.Image += bias },
+		"too many": func(e *bpf.RuntimeProcess, bias uint64) {
+			for i := range e.Hotspot.Heaps {
+				e.Hotspot.Heaps[i].Low += bias
+				e.Hotspot.Heaps[i].High += bias
+				e.Hotspot.Heaps[i].Segments += bias
+			}
+		},
+	} {
+		b := &runtimes.Build{Place: func(e *bpf.RuntimeProcess, bias uint64, _ bool) { place(e, bias) }}
+		if _, _, err := addressesOf(b, false); !errors.Is(err, errNoProgram) {
+			t.Errorf("%s: got error %v, want %v", name, err, errNoProgram)
+		}
+	}
+}
