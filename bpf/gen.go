@@ -9,8 +9,9 @@
 // (events of a timeline), task.h (identity), target.h (which tasks), file.h (names of
 // files), orc.h (kernel stacks of threads that wait), snapshot.h (stacks to walk later),
 // hit.h (hits of events), field.h (their fields), runtime.h and python.h, v8.h, hotspot.h
-// and ruby.h (frames of language runtimes), program.h (runtimes of new processes), loss.h (what was lost). ksym.bpf.c is no probe:
-// it looks up kernel symbols. shared.go names the common parts of the families' bindings.
+// and ruby.h (frames of language runtimes), program.h (runtimes of new processes), loss.h
+// (what was lost). ksym.bpf.c is no probe: it looks up kernel symbols. shared.go names the
+// common parts of the families' bindings.
 package bpf
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type code_record -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type seen_set -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

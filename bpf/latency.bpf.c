@@ -62,7 +62,7 @@ enum latency_limits {
 	LATENCY_SUM = LATENCY_SLOTS, /* index of the sum in the histogram */
 };
 
-/* An interval that has ended, but that the kernel did not delete. */
+/* since of an interval that has ended, but that the kernel could not delete. */
 #define INTERVAL_ENDED (~0ULL)
 
 #define ENOENT 2
@@ -118,7 +118,7 @@ struct interval {
 	u64 id; /* of the stack */
 	u64 detail;
 	u64 ip; /* of a call: the function's entry */
-	u64 outer; /* 1 + which of the enclosing call of the same function; 0 for none */
+	u64 outer; /* which of the enclosing call of the same function, plus 1; 0 for none */
 	u64 nested; /* ns in recursive calls */
 	u32 pid; /* thread group */
 	u32 tid;
@@ -195,7 +195,7 @@ struct {
 	__type(value, u64);
 } innermost SEC(".maps");
 
-/* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, and LATENCY_SUM their time in ns. */
+/* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, LATENCY_SUM their total in ns. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, LATENCY_SLOTS + 1);
@@ -389,7 +389,7 @@ static __always_inline void store(const struct interval_key *key, struct interva
 		stat_add(STAT_UNFOLLOWED, 1);
 }
 
-/* Whether the call around is around the call inside, in the same thread or goroutine. */
+/* Whether the call around encloses the call inside, in the same thread or goroutine. */
 static __always_inline bool is_around(u64 around, u64 inside)
 {
 	switch (match) {
@@ -403,10 +403,10 @@ static __always_inline bool is_around(u64 around, u64 inside)
 	return false;
 }
 
-/* Calls to look at that were left without a return, such as by longjmp. */
+/* Maximum number of calls to skip that were left without a return, such as by longjmp. */
 #define MAX_LEFT 8
 
-/* Finds the call of the same function around a call, and makes this call the innermost one. */
+/* Finds the enclosing call of the same function, and makes this call the innermost one. */
 static __always_inline void enter_call(const struct interval_key *key, struct interval *interval)
 {
 	struct function function = { .of = key->of, .ip = interval->ip, .pid = interval->pid };
@@ -435,7 +435,7 @@ static __always_inline void enter_call(const struct interval_key *key, struct in
 	}
 }
 
-/* Returns the time of a call without recursive calls. time is the whole time. */
+/* Returns the time of a call without its recursive calls. time is the whole time. */
 static __always_inline u64 leave_call(const struct interval_key *key,
 				      const struct interval *interval, u64 time)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Language runtimes of processes that user space does not know yet. Another process has run the
- * same program before, or a command has been prepared, so its entry is in runtime_programs.
- * Samples of processes that user space knows do not need it.
+ * Language runtimes of processes that user space does not know yet. runtime_programs has an entry
+ * for a program if another process has run it before, or if fulgur is about to start it as its
+ * command. Samples of processes that user space knows do not need the entry.
  *
  * A program is found by the sizes of its segments, which the kernel keeps, and recognized by the
  * first bytes of its file in memory, with its headers and, in most files, its build ID. Neither
@@ -44,7 +44,7 @@ struct program_link {
 
 /*
  * Looks at the library at cframe in the loader's list, and steps to the next one. Returns 1 at
- * the end of the search, with the bias of the program's library in frame if it is this one.
+ * the end of the search. If this library is the program's, its bias is then in frame.
  */
 UNWIND_GLOBAL int program_library(u32 scratch, u64 key)
 {

@@ -238,7 +238,7 @@ static __always_inline bool runtime_exists(void)
 
 /*
  * Reads the current task's runtime frames, if it has a runtime. laid_out means that user space
- * knows the process. It is a function of its own so that samples of other tasks do not load
+ * knows the process. This is a function of its own so that samples of other tasks do not load
  * its code.
  */
 UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)

@@ -162,9 +162,9 @@ struct runtime_file {
 };
 
 /*
- * A program whose processes have a runtime, in the program itself or in a library. The
- * kernel side reads frames of a process that user space does not know yet by the entry of its
- * program.
+ * A program whose processes have a runtime, in the program itself or in a library. With its
+ * entry, the kernel side reads the frames of processes that run it and that user space does
+ * not know yet.
  */
 struct runtime_program {
 	u64 end; /* link-time address of the end of the program's code */

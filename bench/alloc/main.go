@@ -1,7 +1,7 @@
 // Alloc measures how much tools that find allocations slow down a program that does nothing but
-// allocate and free: fulgur alloc, bcc's memleak and heaptrack. The result is CPU time of the
-// program, so other work of the machine changes it little. fulgur samples, or measures every
-// allocation as the others do.
+// allocate and free: fulgur alloc, bcc's memleak and heaptrack. The result is the CPU time of the
+// program, so other work of the machine changes it little. fulgur samples or, like the others,
+// measures every allocation.
 //
 // It needs root, gcc and Go, and leaves out tools that are not installed or do not start. memleak
 // needs the kernel's headers: if the machine has none, set BCC_KERNEL_SOURCE to those of another
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string) (err error) {
 			times[i] = append(times[i], took/float64(*pairs))
 		}
 	}
-	fmt.Print("| tool | ns per malloc and free | ÷ without a tool |\n|---|---|---|\n")
+	fmt.Print("| tool | ns per malloc and free | slowdown |\n|---|---|---|\n")
 	alone := median(times[0])
 	for i, t := range all {
 		if len(times[i]) == 0 {

@@ -16,7 +16,7 @@ type interpreter struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stdout  hash.Hash
-	command string // format, of a file
+	command string // format; its argument is the path of a load
 }
 
 // startInterpreter returns a function that starts an interpreter with arguments. command

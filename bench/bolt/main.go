@@ -7,10 +7,11 @@
 //   - the same for a minute at an overhead of 10 %, as for a process in production,
 //   - fulgur bolt --basic, samples of cpu-clock for a minute.
 //
-// The programs are built from Debian's source with gcc -O2, whole functions and --emit-relocs. Each has a load
-// for the profiles, and another one with other numbers for the measurement. The binaries run
-// in turn in each round, and must all give the same results. Bolt also measures the cost of
-// stepping for the stepped process: the duration of a load with and without stepping, in turn.
+// The programs are built from Debian's source with gcc -O2, unsplit functions and --emit-relocs.
+// Each has a load for the profiles, and another one with other numbers for the measurement. The
+// binaries run in turn in each round, and must all give the same results. Bolt also measures the
+// cost of stepping for the stepped process: the duration of a load with and without stepping, in
+// turn.
 //
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:

@@ -29,8 +29,8 @@ type subject struct {
 	start func(ctx context.Context, binary string) (process, error)
 }
 
-// What llvm-bolt needs: functions in one piece, since it does not optimize a function that gcc
-// has split in a hot and a cold part, and the linker's relocations.
+// What llvm-bolt needs: the linker's relocations, and functions in one piece, since it does not
+// optimize a function that gcc has split into a hot and a cold part.
 const (
 	unsplit     = "-fno-reorder-blocks-and-partition"
 	relocations = "-Wl,--emit-relocs"

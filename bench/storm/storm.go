@@ -87,7 +87,7 @@ func (s Storm) run(ctx context.Context, args []string) (err error) {
 			rates[i] = append(rates[i], rate)
 		}
 	}
-	fmt.Printf("| tool | %s/s | ÷ without a tool | extra ns per %s |\n|---|---|---|---|\n", s.Operation, s.Event)
+	fmt.Printf("| tool | %s/s | slowdown | extra ns per %s |\n|---|---|---|---|\n", s.Operation, s.Event)
 	alone := median(rates[0])
 	for i, t := range tools {
 		if len(rates[i]) == 0 {

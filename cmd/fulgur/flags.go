@@ -208,7 +208,7 @@ func (e environment) complete(o *session.Options) {
 // shownStacks is the maximum number of stacks of a profile that a terminal shows.
 const shownStacks = 10
 
-// limits returns the limits of text on standard output, which has none if it is no terminal.
+// limits returns the limits of text on standard output: none unless it is a terminal.
 func (e environment) limits() text.Screen {
 	if !isTerminal(e.stdout) {
 		return text.Screen{}

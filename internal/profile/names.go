@@ -68,8 +68,8 @@ var Unnamed = []string{"[generated code]", "[no name]"}
 // which is on top, upside down.
 const WokenBy = "[woken by]"
 
-// Waiter returns the part of a stack that is of the thread that waited: without the thread that
-// ended the wait.
+// Waiter returns the part of a stack that belongs to the thread that waited, without the stack of
+// the thread that ended the wait.
 func (p *Profile) Waiter(stack StackID) StackID {
 	for id := stack; id != 0; id = p.Stacks[id].Parent {
 		if f := p.Stacks[id].Frame; p.Frames[f].Kind == KindMarker && p.FrameName(f) == WokenBy {

@@ -62,7 +62,7 @@ func TestThreadContext(t *testing.T) {
 	}
 }
 
-// musl has other descriptors and another vector of modules than glibc.
+// musl's TLS descriptors and vector of modules differ from glibc's.
 func TestThreadContextMusl(t *testing.T) {
 	testenv.SlowInVM(t)
 	testenv.Root(t)

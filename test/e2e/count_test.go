@@ -417,8 +417,8 @@ func attacher(t *testing.T, fulgur int) *os.Process {
 }
 
 // A target's program is probed while it is measured, and its code is restored when fulgur
-// ends, even by SIGKILL, also of the process that attaches uprobes. Without that process, the
-// measurement goes on.
+// ends, even if SIGKILL ends fulgur or the process that attaches uprobes. Without that process,
+// the measurement goes on.
 func TestCountRestoresCode(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")

@@ -23,8 +23,8 @@ type node struct {
 // measurement is a measurement of a node's executions.
 type measurement struct {
 	count float64
-	// relative is the uncertainty as a share of the executions, in addition to chance, and
-	// one the number of executions for which one counted event stands.
+	// relative is the uncertainty as a share of the executions, in addition to chance. one is
+	// the number of executions that one counted event stands for.
 	relative, one float64
 }
 

@@ -33,7 +33,7 @@ func Match(pattern, name string) bool {
 // nearestNames is the number of names that errors suggest.
 const nearestNames = 3
 
-// maxTypos is the distance up to which a group of tracepoints is taken for a misspelled kind.
+// maxTypos is the maximum edit distance between a kind of event and a misspelling of it.
 const maxTypos = 2
 
 // nearest collects the names that are most similar to a wrong one.

@@ -241,8 +241,8 @@ func (s *Source) Unfinished() (uint64, error) {
 }
 
 // Histogram returns the distribution of the intervals: slot i has the number of intervals of
-// 2^i to 2^(i+1)-1 ns. sum is their time in ns, in which the time of a recursive call is also
-// part of the calls around it.
+// 2^i to 2^(i+1)-1 ns. sum is their total time in ns; the time of a recursive call is also part of
+// the calls around it.
 func (s *Source) Histogram() (slots []uint64, sum uint64, err error) {
 	slots = make([]uint64, bpf.LatencyLatencyLimitsLATENCY_SUM+1)
 	for i := range slots {

@@ -17,11 +17,11 @@ const (
 type reports struct {
 	last   outcome
 	told   bool        // a failure was logged, and nothing since
-	recent []time.Time // when messages were logged, the oldest first
+	recent []time.Time // when failures were logged, oldest first
 }
 
 const (
-	// At most maxReports messages are logged in the time reportTime.
+	// At most maxReports failures are logged in the time reportTime.
 	maxReports = 10
 	reportTime = time.Hour
 )

@@ -125,9 +125,9 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 	switch typ {
 	case unix.PERF_RECORD_MMAP2:
 		// PERF_RECORD_MISC_MMAP_BUILD_ID means nothing here. [Attr] cannot request build IDs, and if
-		// a newer event of another program does (perf record --buildid-mmap), the kernel sets this
-		// bit in the records of older events, too, which still have a device and inode: see
-		// perf_event_mmap_output in the kernel's kernel/events/core.c.
+		// a newer event of another program does (perf record --buildid-mmap), the kernel also sets
+		// this bit in the records of older events, although these still have a device and inode:
+		// see perf_event_mmap_output in the kernel's kernel/events/core.c.
 		return Mmap2{
 			Stamp: stamp, PID: pid(body, 0), TID: pid(body, 4),
 			Addr: u64(body, 8), Len: u64(body, 16), Pgoff: u64(body, 24),

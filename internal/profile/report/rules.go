@@ -221,7 +221,7 @@ func kernel(f *facts) (Finding, bool) {
 	}
 	if called > 0 {
 		found.Numbers["caller_share"] = f.share(called)
-		found.marked += fmt.Sprintf("; the largest part, %s, is called by %s", percent(f.share(called)), named(caller))
+		found.marked += fmt.Sprintf("; calls by %s take the largest part, %s", named(caller), percent(f.share(called)))
 	}
 	found.marked += fmt.Sprintf(". Its hottest function, %s, takes %s.", named(function), percent(f.share(n)))
 	return found, true
@@ -263,7 +263,7 @@ func bpf(f *facts) (Finding, bool) {
 	}
 	return Finding{
 		Numbers: map[string]float64{"share": f.share(sum)},
-		marked:  fmt.Sprintf("BPF programs take %s, among them those that measure.", percent(f.share(sum))),
+		marked:  fmt.Sprintf("BPF programs take %s, including those that measure.", percent(f.share(sum))),
 	}, true
 }
 
@@ -352,7 +352,7 @@ func lost(f *facts) (Finding, bool) {
 	}
 	found := Finding{
 		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
-		marked:  fmt.Sprintf("%s not counted, beside %d that were.", plural(missing, "# sample was", "# samples were"), n),
+		marked:  fmt.Sprintf("%s not counted; %d were.", plural(missing, "# sample was", "# samples were"), n),
 	}
 	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}, describe.NounOfProfile(f.Profile)) {
 		found.Remedy = cmp.Or(found.Remedy, l.Remedy)

@@ -10,7 +10,7 @@ import (
 )
 
 // split finds the function where the calls branch: from the outermost functions, it follows the
-// callee with most of the value as long as that has nearly all of its caller's.
+// largest callee as long as that has most of its caller's value.
 func split(f *facts) (Finding, bool) {
 	if f.whole <= 0 {
 		return Finding{}, false

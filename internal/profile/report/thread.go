@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// usage is the time of a thread, or of a process in profiles not by thread.
+// usage is the time of a thread, or of a process in profiles without threads.
 type usage struct {
 	task     profile.Task
 	ran      int64
@@ -18,8 +18,8 @@ type usage struct {
 	byReason map[string]int64 // waited
 }
 
-// thread finds what the busiest thread or process waits for. Most waiting time is often that of
-// idle threads, which says nothing.
+// thread finds what the busiest thread or process waits for. The total waiting time says little,
+// since most of it is often that of idle threads.
 func thread(f *facts) (Finding, bool) {
 	on, off := f.find("cpu"), f.find("off-cpu")
 	if on < 0 || off < 0 {

@@ -88,8 +88,8 @@ type file struct {
 type Processes interface {
 	// Put sets the runtime of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
-	// PutProgram sets the runtime of processes that the kernel side does not know yet and that
-	// run a program. If there are too many programs, it does nothing.
+	// PutProgram sets the runtime of the processes that run a program and that the kernel side
+	// does not know yet. If there are too many programs, it does nothing.
 	PutProgram(key uint64, program bpf.RuntimeProgram) error
 	// PutLabels sets how process pid keeps its labels. What the kernel side counts in the entry
 	// of a process image stays.

@@ -31,8 +31,8 @@ func (l *Loader) Runtimes() *Runtimes {
 // Put sets the runtime of process pid. Until the first call, walks do not look for runtimes.
 func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error { return r.runtimes.put(pid, p) }
 
-// PutProgram sets the runtime of processes that the kernel side does not know yet and that run
-// a program; see bpf/program.h for the key. If the map is full, it does nothing: only the first
+// PutProgram sets the runtime of the processes that run a program and that the kernel side does
+// not know yet; see bpf/program.h for the key. If the map is full, it does nothing: only the first
 // samples of these processes lack frames.
 func (r *Runtimes) PutProgram(key uint64, p bpf.RuntimeProgram) error {
 	if err := r.runtimes.use(); err != nil {

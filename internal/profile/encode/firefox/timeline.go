@@ -214,9 +214,9 @@ const (
 )
 
 // used yields points with the CPU time since the previous one. If all periods off the CPU
-// are known, that is the remaining time. Otherwise a thread ran for at most the weight of a
-// sample, or for an interval without a sample before it waits, and not longer than the elapsed
-// time.
+// are known, that is the remaining time. Otherwise a thread ran for at most the weight of its
+// sample or, if it begins to wait without a sample, for at most an interval, and never for
+// longer than the elapsed time.
 func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		first, last := true, int64(0)
