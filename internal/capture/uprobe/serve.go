@@ -119,12 +119,7 @@ func (s *server) answer(r request, fds []int) error {
 			err = l.Close()
 		}
 	} else {
-		var l link.Link
-		if l, err = attach(r, lists, fds); err == nil {
-			s.last++
-			s.links[s.last], a.ID = l, s.last
-			given, err = descriptors(l)
-		}
+		a.ID, given, err = s.attach(r, lists, fds)
 	}
 	helper.Close(fds)
 	defer helper.Close(given)
@@ -140,6 +135,22 @@ func (s *server) answer(r request, fds []int) error {
 	}
 	a.Errno, a.Size = uint32(errno), uint32(len(text))
 	return helper.Send(s.conn, a, []byte(text), given...)
+}
+
+// attach attaches a program, and returns the ID of its link and copies of the descriptors that
+// keep it attached.
+func (s *server) attach(r request, lists [3][]uint64, fds []int) (id uint32, given []int, err error) {
+	l, err := attach(r, lists, fds)
+	if err != nil {
+		return 0, nil, err
+	}
+	if given, err = descriptors(l); err != nil {
+		helper.Close(given)
+		return 0, nil, errors.Join(err, l.Close())
+	}
+	s.last++
+	s.links[s.last] = l
+	return s.last, given, nil
 }
 
 // descriptors returns copies of the descriptors that keep a program attached.
