@@ -63,6 +63,13 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 		}
 	}
 	id, fds, err := p.ask(r, body, program.FD(), int(file.Fd()))
+	if errors.Is(err, errUnsent) { // it was killed since the last request
+		_ = p.release()
+		if p, err = acquire(); err != nil {
+			return nil, err
+		}
+		id, fds, err = p.ask(r, body, program.FD(), int(file.Fd()))
+	}
 	if err != nil {
 		return nil, errors.Join(err, p.release())
 	}
