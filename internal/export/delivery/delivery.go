@@ -68,7 +68,8 @@ type Delivery struct {
 	changed  context.CancelFunc // ends the attempt by an old configuration
 	ending   bool               // nothing more will be added
 	reports  reports
-	full     bool // the spool's files could not be written
+	full     bool // windows could not be written to the spool's files
+	broken   bool // other work on these files has failed, which is logged once
 
 	ready   chan struct{} // buffered: there may be something to send
 	unsaved chan struct{} // buffered: there may be work on files

@@ -17,6 +17,7 @@ const (
 type reports struct {
 	last   outcome
 	told   bool        // a failure was logged, and nothing since
+	owed   bool        // the last change was not logged, since there were too many
 	recent []time.Time // when failures were logged, oldest first
 }
 
@@ -29,10 +30,10 @@ const (
 // message returns the message to log after an attempt, empty for none. failure describes a failed
 // attempt.
 func (r *reports) message(o outcome, failure string, now time.Time) string {
-	if o == r.last {
+	if o == r.last && !r.owed {
 		return ""
 	}
-	r.last = o
+	r.last, r.owed = o, false
 	if o == accepted {
 		failure = ""
 		if r.told {
@@ -45,6 +46,7 @@ func (r *reports) message(o outcome, failure string, now time.Time) string {
 		r.recent = r.recent[1:]
 	}
 	if len(r.recent) == maxReports {
+		r.owed = true
 		return ""
 	}
 	r.recent, r.told = append(r.recent, now), true

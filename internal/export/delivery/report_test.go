@@ -46,3 +46,23 @@ func TestReportsFlapping(t *testing.T) {
 		t.Errorf("got %d failures and %d recoveries in %d hours, the last one %q", failures, recoveries, hours, last)
 	}
 }
+
+// An outage that begins when too many failures were logged is logged later.
+func TestReportsOutage(t *testing.T) {
+	var r reports
+	now := time.Unix(1000, 0)
+	for range maxReports {
+		r.message(retried, "no answer", now)
+		r.message(accepted, "", now)
+	}
+	logged := 0
+	for range 24 * 360 {
+		now = now.Add(10 * time.Second)
+		if r.message(retried, "no answer", now) != "" {
+			logged++
+		}
+	}
+	if logged != 1 {
+		t.Errorf("an outage of a day was logged %d times, want once", logged)
+	}
+}

@@ -40,9 +40,12 @@ func (d *Delivery) saveAll() (again <-chan time.Time, failed bool) {
 		d.mu.Lock()
 		d.overflow(work.Done(err))
 		switch {
-		case err != nil && !d.full:
+		case err != nil && work.Stores && !d.full:
 			d.full = true
 			d.log("spool: " + plain.Error(err) + "; windows are kept in memory")
+		case err != nil && !work.Stores && !d.broken:
+			d.broken = true
+			d.log("spool: " + plain.Error(err))
 		case err == nil && d.full && work.Stores:
 			d.full = false
 			d.log("spool: windows are written again")
