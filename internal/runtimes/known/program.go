@@ -1,6 +1,7 @@
 package known
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -15,10 +16,11 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// programState says whether the kernel side can recognize a program's processes.
+// programState says how the kernel side recognizes a program's processes.
 type programState struct {
 	library weak.Pointer[process.File] // the file that has the runtime
-	known   bool
+	glibc   bool                       // a process of the program has mapped glibc
+	entry   *bpf.RuntimeProgram        // nil if it cannot recognize them
 }
 
 // Begins prepares for a process that has just started with the given mappings, and is about to
@@ -38,8 +40,8 @@ func (t *Tracker) Begins(mappings []process.Mapping, libraries []*process.File) 
 	}
 }
 
-// starts reports whether f is a program that the kernel side knows.
-func (t *Tracker) starts(f *process.File) bool { return t.programs[weak.Make(f)].known }
+// starts reports whether f is a program that the kernel side can recognize.
+func (t *Tracker) starts(f *process.File) bool { return t.programs[weak.Make(f)].entry != nil }
 
 // addProgram adds the program among the files that a process maps to the kernel side's map.
 // library is the file that has the given build.
@@ -52,19 +54,23 @@ func (t *Tracker) addProgram(files []*process.File, library *process.File, build
 		if program == nil || !program.program {
 			continue
 		}
-		key, is := weak.Make(f), programState{library: weak.Make(library)}
-		if t.programs[key].library == is.library {
-			return
-		}
-		if found := t.image(library); found != nil {
-			p, err := newProgram(program, found, build, glibc)
-			if err == nil {
-				err = t.processes.PutProgram(program.key, p)
+		key, from := weak.Make(f), weak.Make(library)
+		is := t.programs[key]
+		// The loader may map glibc after the library.
+		if is.library != from || glibc && !is.glibc {
+			is = programState{library: from, glibc: glibc}
+			if found := t.image(library); found != nil {
+				p, err := newProgram(program, found, build, glibc)
+				if err == nil {
+					is.entry = &p
+				}
+				slog.Debug("program with a runtime", "path", f.Path, "library", library.Path, "error", err)
 			}
-			slog.Debug("program with a runtime", "path", f.Path, "library", library.Path, "error", err)
-			is.known = err == nil
+			t.programs[key] = is
 		}
-		t.programs[key] = is
+		if is.entry != nil {
+			t.failure = cmp.Or(t.failure, t.processes.PutProgram(program.key, *is.entry))
+		}
 		return
 	}
 }

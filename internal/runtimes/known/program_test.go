@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 	"weak"
@@ -89,7 +90,7 @@ func TestReadImage(t *testing.T) {
 type programs struct {
 	Processes
 	kinds    []runtimes.Kind
-	programs []bpf.RuntimeProgram
+	programs map[uint64]bpf.RuntimeProgram
 }
 
 func (p *programs) Put(_ int, r bpf.RuntimeProcess) error {
@@ -97,8 +98,8 @@ func (p *programs) Put(_ int, r bpf.RuntimeProcess) error {
 	return nil
 }
 
-func (p *programs) PutProgram(_ uint64, r bpf.RuntimeProgram) error {
-	p.programs = append(p.programs, r)
+func (p *programs) PutProgram(key uint64, r bpf.RuntimeProgram) error {
+	p.programs[key] = r
 	return nil
 }
 
@@ -138,23 +139,23 @@ func TestTrackerPrograms(t *testing.T) {
 		"unknown version":      {program, library, unknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p programs
+			p := programs{programs: map[uint64]bpf.RuntimeProgram{}}
 			tracker := NewTracker(&p)
 			code := []elffile.Segment{{Offset: 0, FileSize: 0x1000, Addr: 0}}
 			add := func(is file) process.Mapping {
 				f := new(process.File)
-				is.segments, is.imaged, is.glibc = code, true, true
+				is.segments, is.imaged = code, true
 				tracker.files[weak.Make(f)] = is
 				return process.Mapping{Kind: process.KindFile, File: f, Start: 0x50000}
 			}
-			mappings := []process.Mapping{add(file{image: tc.program}), add(file{image: &elfImage{}})}
+			mappings := []process.Mapping{add(file{image: tc.program}), add(file{image: &elfImage{}, glibc: true})}
 			if tc.library != nil {
 				mappings = append(mappings, add(file{image: tc.library, build: tc.build}))
 			} else {
 				mappings[0] = add(file{image: tc.program, build: tc.build})
 			}
 			tracker.Mapped(1, 7, mappings[:1])
-			tracker.Mapped(2, 7, mappings)
+			tracker.Mapped(2, 7, slices.Delete(slices.Clone(mappings), 1, 2)) // the C library comes last
 			tracker.Mapped(3, 7, mappings)
 			before := len(p.kinds)
 			tracker.Mapped(4, 7, mappings[:1])
@@ -172,7 +173,7 @@ func TestTrackerPrograms(t *testing.T) {
 				want.Libraries, want.Dynamic, want.Library = program.libraries, library.dynamic, library.RuntimeFile
 				kind = bpf.RuntimeNone
 			}
-			if len(p.programs) != 1 || p.programs[0] != want {
+			if len(p.programs) != 1 || p.programs[tc.program.key] != want {
 				t.Errorf("got programs %+v, want one: %+v", p.programs, want)
 			}
 			if got := p.kinds[len(p.kinds)-1]; len(p.kinds) != before+1 || got != kind {

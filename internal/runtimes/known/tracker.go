@@ -89,7 +89,8 @@ type Processes interface {
 	// Put sets the runtime of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
 	// PutProgram sets the runtime of the processes that run a program and that the kernel side
-	// does not know yet. If there are too many programs, it does nothing.
+	// does not know yet. The tracker calls it for each process that has the runtime. If there are
+	// too many programs, it forgets the one that was set the longest ago.
 	PutProgram(key uint64, program bpf.RuntimeProgram) error
 	// PutLabels sets how process pid keeps its labels. What the kernel side counts in the entry
 	// of a process image stays.

@@ -3,6 +3,7 @@ package unwindmap
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ import (
 // process that ends. It is not safe for concurrent use.
 type Runtimes struct {
 	runtimes, labels entries
-	programs         *ebpf.Map
+	programs         programs
 }
 
 // Runtimes returns the processes with a language runtime and the processes with labels.
@@ -24,7 +25,7 @@ func (l *Loader) Runtimes() *Runtimes {
 	return &Runtimes{
 		entries{processes: o.RuntimeProcesses, any: o.RuntimeAny, what: "a language runtime", beyond: "further ones show only native frames"},
 		entries{processes: o.LabelProcesses, any: o.LabelAny, what: "labels", beyond: "further ones show none"},
-		o.RuntimePrograms,
+		programs{entries: o.RuntimePrograms},
 	}
 }
 
@@ -32,13 +33,46 @@ func (l *Loader) Runtimes() *Runtimes {
 func (r *Runtimes) Put(pid int, p bpf.RuntimeProcess) error { return r.runtimes.put(pid, p) }
 
 // PutProgram sets the runtime of the processes that run a program and that the kernel side does
-// not know yet; see bpf/program.h for the key. If the map is full, it does nothing: only the first
-// samples of these processes lack frames.
+// not know yet; see bpf/program.h for the key. If there are too many programs, it removes the one
+// that was set the longest ago, even if to the same runtime.
 func (r *Runtimes) PutProgram(key uint64, p bpf.RuntimeProgram) error {
 	if err := r.runtimes.use(); err != nil {
 		return err
 	}
-	if err := r.programs.Put(key, p); err != nil && !errors.Is(err, unix.E2BIG) {
+	return r.programs.put(program{key, p})
+}
+
+// programs is the map of programs with a language runtime. A walk that reads an entry while it is
+// replaced checks what it finds in the memory of its process.
+type programs struct {
+	entries *ebpf.Map
+	list    []program // the contents of entries; the one that was set last is the last one
+}
+
+// program is an entry.
+type program struct {
+	key     uint64
+	runtime bpf.RuntimeProgram
+}
+
+func (ps *programs) put(p program) error {
+	at := slices.IndexFunc(ps.list, func(old program) bool { return old.key == p.key })
+	switch {
+	case at >= 0:
+		old := ps.list[at]
+		ps.list = append(slices.Delete(ps.list, at, at+1), p)
+		if old == p {
+			return nil
+		}
+	case len(ps.list) == int(ps.entries.MaxEntries()):
+		if err := ps.entries.Delete(ps.list[0].key); err != nil {
+			return fmt.Errorf("remove a program with a language runtime: %w", err)
+		}
+		ps.list = append(slices.Delete(ps.list, 0, 1), p)
+	default:
+		ps.list = append(ps.list, p)
+	}
+	if err := ps.entries.Put(p.key, p.runtime); err != nil {
 		return fmt.Errorf("note that a program has a language runtime: %w", err)
 	}
 	return nil

@@ -41,26 +41,37 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// Walks look for runtimes once a program has one. Programs that do not fit are left out.
+// Walks look for runtimes once a program has one. A new program takes the place of the one that was
+// set the longest ago.
 func TestPutProgram(t *testing.T) {
 	testenv.EveryKernel(t)
 	l := open(t, Options{Few: true})
 	runtimes, programs := l.Runtimes(), l.maps.objects.RuntimePrograms
-	for key := range uint64(programs.MaxEntries()) + 1 {
-		if err := runtimes.PutProgram(key, bpf.RuntimeProgram{End: key}); err != nil {
+	put := func(key, end uint64) {
+		t.Helper()
+		if err := runtimes.PutProgram(key, bpf.RuntimeProgram{End: end}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	most := uint64(programs.MaxEntries())
+	for key := range most {
+		put(key, key)
+	}
+	put(0, 0)      // again
+	put(1, 100)    // changed
+	put(most, 200) // instead of 2
 	var looks uint32
 	if err := l.maps.objects.RuntimeAny.Lookup(uint32(0), &looks); err != nil || looks != 1 {
 		t.Errorf("got %d, error %v; want walks that look for runtimes", looks, err)
 	}
 	var got bpf.RuntimeProgram
-	if err := programs.Lookup(uint64(5), &got); err != nil || got.End != 5 {
-		t.Errorf("got %+v, error %v; want program 5", got, err)
+	for key, end := range map[uint64]uint64{0: 0, 1: 100, 3: 3, most - 1: most - 1, most: 200} {
+		if err := programs.Lookup(key, &got); err != nil || got.End != end {
+			t.Errorf("program %d: got %+v, error %v; want End %d", key, got, err, end)
+		}
 	}
-	if err := programs.Lookup(uint64(programs.MaxEntries()), &got); !errors.Is(err, ebpf.ErrKeyNotExist) {
-		t.Errorf("got error %v for the last program, want none in a full map", err)
+	if err := programs.Lookup(uint64(2), &got); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Errorf("got error %v for the oldest program, want none", err)
 	}
 }
 
