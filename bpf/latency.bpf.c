@@ -184,7 +184,7 @@ const struct timeline_event *unused_timeline_event __attribute__((unused));
 struct function {
 	u64 of; /* as in struct interval_key */
 	u64 ip; /* of its entry */
-	u64 pid; /* thread group: goroutines of two processes can have the same address */
+	u64 pid; /* of a goroutine: those of two processes can have the same address; else 0 */
 };
 
 /* The innermost call in progress of a function: which of struct interval_key. */
@@ -406,21 +406,38 @@ static __always_inline bool is_around(u64 around, u64 inside)
 /* Maximum number of calls to skip that were left without a return, such as by longjmp. */
 #define MAX_LEFT 8
 
+/*
+ * The function that a call executes. A task that ends in a call leaves its entry to the next task
+ * at the same address, so that the entries of dead processes do not accumulate.
+ */
+static __always_inline struct function function_of(const struct interval_key *key,
+						   const struct interval *interval)
+{
+	return (struct function){ .of = key->of,
+				  .ip = interval->ip,
+				  .pid = match == MATCH_GO_CALL ? interval->pid : 0 };
+}
+
 /* Finds the enclosing call of the same function, and makes this call the innermost one. */
 static __always_inline void enter_call(const struct interval_key *key, struct interval *interval)
 {
-	struct function function = { .of = key->of, .ip = interval->ip, .pid = interval->pid };
+	struct function function = function_of(key, interval);
 	u64 *innermost_call = bpf_map_lookup_elem(&innermost, &function);
 	struct interval_key around = { .of = key->of };
 	struct interval *found;
 	int i;
 
 	if (!innermost_call) {
-		bpf_map_update_elem(&innermost, &function, &key->which, BPF_ANY);
+		if (bpf_map_update_elem(&innermost, &function, &key->which, BPF_ANY))
+			stat_add(STAT_UNFOLLOWED, 1); /* recursive calls count in it, too */
 		return;
 	}
 	around.which = *innermost_call;
 	*innermost_call = key->which;
+	/* This call takes the place of one that was left, and may be enclosed by the same one. */
+	found = bpf_map_lookup_elem(&intervals, key);
+	if (found && found->ip == interval->ip && found->pid == interval->pid && found->outer)
+		around.which = found->outer - 1;
 	for (i = 0; i < MAX_LEFT; i++) {
 		found = bpf_map_lookup_elem(&intervals, &around);
 		if (!found || found->ip != interval->ip || found->pid != interval->pid)
@@ -433,13 +450,15 @@ static __always_inline void enter_call(const struct interval_key *key, struct in
 			return;
 		around.which = found->outer - 1;
 	}
+	/* The next call continues from here. */
+	interval->outer = around.which + 1;
 }
 
 /* Returns the time of a call without its recursive calls. time is the whole time. */
 static __always_inline u64 leave_call(const struct interval_key *key,
 				      const struct interval *interval, u64 time)
 {
-	struct function function = { .of = key->of, .ip = interval->ip, .pid = interval->pid };
+	struct function function = function_of(key, interval);
 	struct interval_key around = { .of = key->of, .which = interval->outer - 1 };
 	struct interval *found;
 	u64 *innermost_call;
