@@ -57,6 +57,26 @@ func TestAttachAfterKill(t *testing.T) {
 // killHelper kills the helper process of this process, and waits until it has ended.
 func killHelper(t *testing.T) {
 	t.Helper()
+	pid := helperPID(t)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// helperPID returns the helper process of this process.
+func helperPID(t *testing.T) int {
+	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -70,24 +90,10 @@ func killHelper(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stat, err := procfs.Process(pid).Stat(); err != nil || stat.Parent != os.Getpid() {
-			continue
+		if stat, err := procfs.Process(pid).Stat(); err == nil && stat.Parent == os.Getpid() {
+			return pid
 		}
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Close(fd)
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
 	}
 	t.Fatal("there is no helper process")
+	return 0
 }
