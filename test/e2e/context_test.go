@@ -19,21 +19,22 @@ import (
 // any, is opened by the program, or with preload, loaded at its start.
 var contextPrograms = []struct {
 	name    string
+	long    bool // much like the others
 	preload bool
 	program []string // the compiler's arguments
 	library []string
 }{
 	{name: "program", program: []string{"-DVARIABLE", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"}},
-	{name: "static", program: []string{"-DVARIABLE", "-static-pie", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"}},
+	{name: "static", long: true, program: []string{"-DVARIABLE", "-static-pie", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"}},
 	{name: "descriptor", library: []string{"-mtls-dialect=gnu2"}},
-	{name: "descriptor at start", preload: true, library: []string{"-mtls-dialect=gnu2"}},
-	{name: "descriptor in a large library", library: []string{"-mtls-dialect=gnu2", "-DPAD=65536"}},
+	{name: "descriptor at start", long: true, preload: true, library: []string{"-mtls-dialect=gnu2"}},
+	{name: "descriptor in a large library", long: true, library: []string{"-mtls-dialect=gnu2", "-DPAD=65536"}},
 	{name: "descriptor without a symbol", library: []string{"-mtls-dialect=gnu2", "-DPAD=65536", "-DHIDDEN"}},
 	{name: "general dynamic", library: []string{"-mtls-dialect=gnu"}},
-	{name: "general dynamic at start", preload: true, library: []string{"-mtls-dialect=gnu"}},
-	{name: "general dynamic without a symbol", library: []string{"-mtls-dialect=gnu", "-DPAD=65536", "-DHIDDEN"}},
+	{name: "general dynamic at start", long: true, preload: true, library: []string{"-mtls-dialect=gnu"}},
+	{name: "general dynamic without a symbol", long: true, library: []string{"-mtls-dialect=gnu", "-DPAD=65536", "-DHIDDEN"}},
 	{name: "initial exec", preload: true, library: []string{"-ftls-model=initial-exec"}},
-	{name: "initial exec without a symbol", library: []string{"-ftls-model=initial-exec", "-DPAD=64", "-DHIDDEN"}},
+	{name: "initial exec without a symbol", long: true, library: []string{"-ftls-model=initial-exec", "-DPAD=64", "-DHIDDEN"}},
 }
 
 // The samples of a program are divided among the contexts of its threads as its CPU time is, by its
@@ -45,6 +46,9 @@ func TestThreadContext(t *testing.T) {
 	}
 	for _, test := range contextPrograms {
 		t.Run(test.name, func(t *testing.T) {
+			if test.long {
+				testenv.Long(t)
+			}
 			program := testenv.Compile(t, "context", "gcc", append([]string{"-O2", "testdata/context.c"}, test.program...)...)
 			cmd := exec.Command(program, "1.5")
 			if test.library != nil {
