@@ -63,7 +63,7 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 		}
 	}
 	id, fds, err := p.ask(r, body, program.FD(), int(file.Fd()))
-	if errors.Is(err, errUnsent) { // it was killed since the last request
+	if errors.Is(err, errEnded) { // and what it attached has gone with it
 		_ = p.release()
 		if p, err = acquire(); err != nil {
 			return nil, err
@@ -80,44 +80,64 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 func (l *Link) Close() error {
 	helper.Close(l.fds) // first, so that the helper closes the last one
 	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
-	if errors.Is(err, errUnsent) {
-		err = nil // the helper had ended, so that was the last one
+	if errors.Is(err, errEnded) {
+		err = nil // and so have its descriptors
 	}
 	return errors.Join(err, l.process.release())
 }
 
-// Keep keeps the helper process until release is called, between one [Attach] and the next.
+// Keep keeps a helper process until release is called, between one [Attach] and the next.
 func Keep() (release func() error, err error) {
-	p, err := acquire()
-	if err != nil {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if err := start(); err != nil {
 		return nil, err
 	}
-	return p.release, nil
+	shared.keepers++
+	return func() error {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.keepers--
+		if shared.process == nil {
+			return nil // it was killed
+		}
+		return shared.process.endUnused()
+	}, nil
 }
 
-// shared is the helper process in use. It ends when it has no more users.
+// shared is the helper process in use.
 var shared struct {
 	mu      sync.Mutex
-	process *process
+	process *process // or nil
+	keepers int      // calls of [Keep] that were not released
 }
 
 // process is a helper process.
 type process struct {
 	mu    sync.Mutex // one request at a time
 	conn  *net.UnixConn
-	users int // of shared.mu
+	users int // requests and links; of shared.mu
 }
 
-// acquire returns the helper process, which it starts if necessary.
+// start starts the shared helper process if there is none. shared.mu must be locked.
+func start() error {
+	if shared.process != nil {
+		return nil
+	}
+	conn, err := helper.Start(helperName)
+	if err != nil {
+		return fmt.Errorf("start a process to attach uprobes: %w", err)
+	}
+	shared.process = &process{conn: conn}
+	return nil
+}
+
+// acquire returns the shared helper process to a new user.
 func acquire() (*process, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.process == nil {
-		conn, err := helper.Start(helperName)
-		if err != nil {
-			return nil, fmt.Errorf("start a process to attach uprobes: %w", err)
-		}
-		shared.process = &process{conn: conn}
+	if err := start(); err != nil {
+		return nil, err
 	}
 	shared.process.users++
 	return shared.process, nil
@@ -127,17 +147,24 @@ func acquire() (*process, error) {
 func (p *process) release() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if p.users--; p.users > 0 {
+	p.users--
+	return p.endUnused()
+}
+
+// endUnused ends the process if nothing uses or keeps it. shared.mu must be locked.
+func (p *process) endUnused() error {
+	current := shared.process == p
+	if p.users > 0 || current && shared.keepers > 0 {
 		return nil
 	}
-	if shared.process == p {
+	if current {
 		shared.process = nil
 	}
 	return p.conn.Close()
 }
 
-// errUnsent means that the helper process had ended before it got a request.
-var errUnsent = errors.New("no process receives the request")
+// errEnded means that the helper process has ended, because it was killed.
+var errEnded = errors.New("the process that attaches uprobes has ended")
 
 // ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
 // thread later.
@@ -145,10 +172,10 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
-	if err = helper.Send(p.conn, r, body, given...); err != nil {
-		err = errors.Join(errUnsent, err)
-	} else if err = helper.Await(p.conn); err == nil {
-		fds, err = helper.Receive(p.conn, &a)
+	if err = helper.Send(p.conn, r, body, given...); err == nil {
+		if err = helper.Await(p.conn); err == nil {
+			fds, err = helper.Receive(p.conn, &a)
+		}
 	}
 	text := make([]byte, min(a.Size, maxText))
 	if err == nil {
@@ -161,7 +188,7 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 			shared.process = nil // the next user starts another one
 		}
 		shared.mu.Unlock()
-		return 0, nil, fmt.Errorf("the process that attaches uprobes has ended: %w", err)
+		return 0, nil, fmt.Errorf("%w: %w", errEnded, err)
 	}
 	if len(text) > 0 {
 		helper.Close(fds)

@@ -49,8 +49,12 @@ func TestAttachAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	samples[emulated]()
+	second := helperPID(t)
 	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+	if kept := helperPID(t); kept != second {
+		t.Errorf("process %d is kept, want %d", kept, second)
 	}
 }
 
