@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -59,8 +60,8 @@ func (r *Ring) unmap() error {
 // the number of records that the kernel dropped, according to the [Lost] records (which
 // fn receives too).
 //
-// A malformed record is skipped and reported. If its length is invalid, so is everything
-// after it.
+// Malformed records are skipped; err is the first one's problem and their number. If the length
+// of a record is invalid, so is everything after it.
 func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	// The load pairs with the kernel's barrier before it moves data_head: everything
 	// before head has been written. The store returns the space only after the last read
@@ -73,16 +74,24 @@ func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	if head-tail > size {
 		return 0, fmt.Errorf("perf ring: %d bytes in a ring of %d", head-tail, size)
 	}
+	var malformed int
+	defer func() {
+		if malformed > 1 {
+			err = fmt.Errorf("%w (and %d more malformed records)", err, malformed-1)
+		}
+	}()
 	for tail < head {
 		// Records are multiples of 8 bytes, so a header never wraps around.
 		at := tail % size
 		n := uint64(binary.NativeEndian.Uint16(r.data[at+6:]))
 		if n < headerSize || n > head-tail || n%8 != 0 {
-			return lost, fmt.Errorf("perf ring: record of %d bytes where %d are left", n, head-tail)
+			malformed++
+			return lost, cmp.Or(err, fmt.Errorf("perf ring: record of %d bytes where %d are left", n, head-tail))
 		}
 		rec, perr := ParseRecord(r.at(at, n), r.sampleID)
 		if perr != nil {
-			err = errors.Join(err, perr)
+			malformed++
+			err = cmp.Or(err, perr)
 		} else {
 			if l, ok := rec.(Lost); ok {
 				lost += l.N

@@ -2,6 +2,7 @@ package perfevent
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,6 +74,12 @@ func TestRingReadMalformed(t *testing.T) {
 		if tc.r.page.Data_tail != tc.r.page.Data_head {
 			t.Errorf("%s: the ring was not freed", tc.name)
 		}
+	}
+	// An error of many records is one line.
+	many := ring(256, 0, short, short, good, short)
+	if _, err := many.Read(func(Record) {}); err == nil || strings.Count(err.Error(), "perf record of type") != 1 ||
+		!strings.HasSuffix(err.Error(), "(and 2 more malformed records)") {
+		t.Errorf("three bad bodies: got %v", err)
 	}
 	r := ring(256, 0)
 	r.page.Data_head = 1 << 20

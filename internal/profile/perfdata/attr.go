@@ -7,6 +7,7 @@ type attr struct {
 	sampleType, readFormat, branchType uint64
 	userRegs                           uint64 // the sampled user registers
 	sampleIDAll                        bool
+	buildID                            bool // mappings have build IDs
 
 	// The sampled event, and its period or frequency; the other is 0.
 	typ                       uint32
@@ -18,6 +19,7 @@ const (
 	attrSampleIDAll  = 1 << 18 // in the flags
 	minAttr          = 64      // PERF_ATTR_SIZE_VER0
 	attrFreq         = 1 << 10 // in the flags
+	attrBuildID      = 1 << 34 // in the flags
 	offsetConfig     = 8
 	offsetPeriod     = 16
 	offsetSampleType = 24
@@ -45,6 +47,7 @@ func parseAttr(b []byte) (attr, bool) {
 		branchType:  at(offsetBranchType),
 		userRegs:    at(offsetUserRegs),
 		sampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
+		buildID:     at(offsetFlags)&attrBuildID != 0,
 	}, true
 }
 
@@ -53,6 +56,8 @@ type attrs struct {
 	all  []attr
 	byID map[uint64]int // event ID to index in all
 	ids  int            // total number added, including duplicates
+
+	buildID bool // mappings of some event have build IDs
 }
 
 // Limits on headers. A file with 1000 events on 1000 CPUs is within.
@@ -67,6 +72,7 @@ func (as *attrs) add(a attr, ids []byte) bool {
 		return false
 	}
 	as.ids += len(ids) / 8
+	as.buildID = as.buildID || a.buildID
 	if as.byID == nil {
 		as.byID = make(map[uint64]int)
 	}
@@ -129,12 +135,14 @@ func (a attr) trailer() (size, time int) {
 }
 
 // other returns the event of a record other than a sample. Its ID is at the end, or
-// before the CPU and identifier at the end.
+// before the CPU and identifier at the end. A record that perf synthesized has no event; its
+// layout is the first event's, and its mapping may have a build ID if any event's may.
 func (as *attrs) other(body []byte) (attr, bool) {
 	if len(as.all) == 0 {
 		return attr{}, false
 	}
 	first := as.all[0]
+	first.buildID = as.buildID
 	if len(as.all) == 1 || !first.sampleIDAll || len(body) < 8 || first.sampleType&unix.PERF_SAMPLE_IDENTIFIER == 0 {
 		return first, true
 	}
@@ -142,5 +150,5 @@ func (as *attrs) other(body []byte) (attr, bool) {
 	if i, ok := as.byID[f.u64()]; ok {
 		return as.all[i], true
 	}
-	return first, true // synthesized by perf, without an event
+	return first, true
 }

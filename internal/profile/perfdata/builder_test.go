@@ -72,8 +72,15 @@ func (b *builder) mmap(pid int32, start, size, offset uint64, path string) {
 	b.add(unix.PERF_RECORD_MMAP, 2, pid, append(words(pid, pid, start, size, offset), padded(path)...))
 }
 
+// requestBuildIDs sets the event's flag that makes the kernel write build IDs in place of inodes.
+func (b *builder) requestBuildIDs() {
+	flags := b.attr[offsetFlags:]
+	binary.NativeEndian.PutUint64(flags, binary.NativeEndian.Uint64(flags)|attrBuildID)
+}
+
 // mmapBuildID adds a record with a build ID in place of the inode.
 func (b *builder) mmapBuildID(pid int32, start, size, offset uint64, path, id string) {
+	b.requestBuildIDs()
 	raw, _ := hex.DecodeString(id)
 	body := append(words(pid, pid, start, size, offset, uint32(len(raw))), raw...)
 	body = append(body, make([]byte, 20-len(raw))...)

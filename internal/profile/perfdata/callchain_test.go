@@ -91,6 +91,7 @@ func chainFile() *builder {
 // Newer versions of perf record the kernel's build ID with its mapping.
 func TestKernelWithBuildID(t *testing.T) {
 	b := newChainBuilder()
+	b.requestBuildIDs()
 	raw, id := words(uint64(0x0123456789abcdef), uint64(1)), ""
 	for _, c := range raw {
 		id += fmt.Sprintf("%02x", c)
@@ -102,6 +103,29 @@ func TestKernelWithBuildID(t *testing.T) {
 	c := readChains(t, b.file(b.plain()))
 	if c.KernelBuildID != id || c.KernelText != kernelStart || c.Profile.Mappings[len(c.Profile.Mappings)-1].BuildID != id {
 		t.Errorf("got kernel %s at %#x, want %s at %#x", c.KernelBuildID, c.KernelText, id, uint64(kernelStart))
+	}
+}
+
+// If another program requests build IDs, the kernel marks records that have an inode as if they had a
+// build ID.
+func TestInodeMarkedAsBuildID(t *testing.T) {
+	const misc = 2 | unix.PERF_RECORD_MISC_MMAP_BUILD_ID
+	for _, requested := range []bool{false, true} {
+		b := newChainBuilder()
+		want := ""
+		if requested {
+			b.requestBuildIDs()
+			want = "010000004d000000"
+		}
+		b.exec(7, "sh")
+		body := words(int32(7), int32(7), uint64(0x400000), uint64(0x2000), uint64(0x1000))
+		body = append(body, words(uint32(8), uint32(1), uint64(77), uint64(0), uint32(unix.PROT_READ|unix.PROT_EXEC), uint32(2))...)
+		b.add(unix.PERF_RECORD_MMAP2, misc, 7, append(body, padded("/bin/sh")...))
+		b.chain(7, 7, modeUser, contextUser, 0x400010)
+		mappings := readChains(t, b.file(b.plain())).Profile.Mappings
+		if m := mappings[len(mappings)-1]; m.Path != "/bin/sh" || m.BuildID != want {
+			t.Errorf("build IDs requested: %v: got %s with build ID %q, want %q", requested, m.Path, m.BuildID, want)
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ func (cl *collection) sideband(rec record) error {
 	if cl.watch != nil {
 		cl.watch(rec, f, when)
 	}
-	if err := cl.event(rec, &f, when); err != nil {
+	if err := cl.event(a, rec, &f, when); err != nil {
 		return cl.check(rec, err)
 	}
 	if f.short {
@@ -199,10 +199,10 @@ func (cl *collection) headerAttr(rec record) error {
 }
 
 // event processes the body of a record about a process.
-func (cl *collection) event(rec record, f *fields, when uint64) error {
+func (cl *collection) event(a attr, rec record, f *fields, when uint64) error {
 	switch rec.typ {
 	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2:
-		return cl.mmap(rec, f, when)
+		return cl.mmap(a, rec, f, when)
 	case unix.PERF_RECORD_COMM:
 		if rec.misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0 {
 			return cl.procs.add(event{when: when, kind: eventExec, pid: int32(f.u32())})
@@ -228,7 +228,11 @@ func (cl *collection) event(rec record, f *fields, when uint64) error {
 const vdsoPath = "[vdso]"
 
 // mmap processes a mapping. It ignores data and mappings without a file.
-func (cl *collection) mmap(rec record, f *fields, when uint64) error {
+//
+// If the events of another program request build IDs, the kernel sets
+// PERF_RECORD_MISC_MMAP_BUILD_ID in the records of other events too, although these have a device
+// and inode: see perf_event_mmap_output in the kernel's kernel/events/core.c.
+func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
 	f.u32()
 	e := event{when: when, kind: eventMap, pid: pid, start: f.u64(), size: f.u64(), offset: f.u64()}
@@ -236,7 +240,7 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	var id string
 	if rec.typ == unix.PERF_RECORD_MMAP2 {
 		file := f.take(24) // device and inode, or the build ID
-		if rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
+		if a.buildID && rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
 			id = hex.EncodeToString(file[4 : 4+min(20, int(file[0]))])
 		}
 		executable = f.u32()&unix.PROT_EXEC != 0

@@ -159,7 +159,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossUntracked: {"child process not followed", "child processes not followed",
 		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone, Noun{}},
 	profile.LossUnlabeled: {"{sample} without its labels", "{samples} without their labels",
-		"a program makes new labels too fast, or too many", remedy{}, profile.EndNone, Noun{}},
+		"too many different labels, or the ring was full", do("for a full ring, raise %s", usage.RingSize), profile.EndNone, Noun{}},
 	profile.LossMissed: {"wait missed", "waits missed",
 		"not counted: the kernel did not report the end", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnfollowed: {"{sample} not tracked", "{samples} not tracked",
