@@ -66,7 +66,8 @@ func (s *Source) Stats() (probe.Stats, error) {
 		return st, err
 	}
 	st.Losses[profile.LossThrottled] = s.events.Throttled()
-	st.Losses[profile.LossSkipped], err = s.skipped()
+	skipped, err := s.skipped()
+	s.AddSkipped(&st, skipped)
 	return st, err
 }
 

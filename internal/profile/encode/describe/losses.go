@@ -74,7 +74,7 @@ func Losses(l profile.Losses, of Noun) []Loss {
 		}
 		c.one, c.many = strings.Replace(c.one, "{sample}", noun.one, 1), strings.Replace(c.many, "{samples}", noun.many, 1)
 		if profile.Loss(cause) == profile.LossSkipped && of != sample {
-			c.effect, c.remedy = "by the kernel, on any CPU: another BPF program ran", remedy{} // they have no rate
+			c.effect, c.remedy = "by the kernel, of any process: another BPF program ran", remedy{} // they have no rate
 		}
 		if frames := l[profile.LossUnresolvedFrames]; profile.Loss(cause) == profile.LossUnresolved && frames > 0 {
 			c.effect = "at " + counted(frames, "place", "places")
@@ -107,7 +107,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossUnsent: {"{sample} lost", "{samples} lost",
 		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
 	profile.LossSkipped: {"{sample} skipped", "{samples} skipped",
-		"by the kernel, on any CPU: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, Noun{}},
+		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, Noun{}},
 	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
 		"not counted", do("raise %s", usage.MaxRate), profile.EndNone, Noun{"hit", "hits"}},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
