@@ -91,7 +91,7 @@ type Probe struct {
 	memory  uint64
 	types   *btf.Cache // until LoadLater; may be nil
 
-	timeline   bool   // see [Options]
+	timeline   bool // see [Options]
 	scope      target.Scope
 	generation uint32 // of stack IDs
 }

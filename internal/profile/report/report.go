@@ -174,11 +174,33 @@ func (f *facts) first() (g text.Function, ofProgram, ok bool) {
 // share returns n as a share of the whole.
 func (f *facts) share(n int64) float64 { return float64(n) / float64(f.whole) }
 
-// paths returns the heaviest stacks.
+// sameFunctions returns for each stack the first one with the same functions.
+func (f *facts) sameFunctions() []profile.StackID {
+	type node struct {
+		parent profile.StackID
+		name   string
+	}
+	first, known := make([]profile.StackID, len(f.Stacks)), map[node]profile.StackID{}
+	names := make([]string, len(f.Frames))
+	for id := 1; id < len(first); id++ {
+		s := f.Stacks[id]
+		if names[s.Frame] == "" {
+			names[s.Frame] = f.FrameName(s.Frame)
+		}
+		key := node{first[s.Parent], names[s.Frame]}
+		if known[key] == 0 {
+			known[key] = profile.StackID(id)
+		}
+		first[id] = known[key]
+	}
+	return first
+}
+
+// paths returns the heaviest stacks. Stacks with the same functions count as one.
 func (f *facts) paths() []Path {
-	sums := map[profile.StackID]int64{}
+	sums, same := map[profile.StackID]int64{}, f.sameFunctions()
 	for _, s := range f.Samples {
-		sums[s.Stack] += s.Values[f.value]
+		sums[same[s.Stack]] += s.Values[f.value]
 	}
 	var ids []profile.StackID
 	for id, n := range sums {

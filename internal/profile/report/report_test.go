@@ -20,7 +20,6 @@ import (
 
 var (
 	counted = profile.ValueType{Type: "samples", Unit: "count"}
-	onCPU   = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	offCPU  = profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
 )
 
@@ -89,6 +88,24 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// A path is a list of functions, whatever the addresses in them.
+func TestPathsOfSameFunctions(t *testing.T) {
+	b := profile.NewBuilder(counted)
+	app := b.Mapping(profile.Mapping{Path: "/bin/app"})
+	frame := func(name string, address uint64) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Mapping: app, Address: address})
+	}
+	for i := range uint64(4) {
+		for _, leaf := range []string{"a", "b"}[:1+i%2] {
+			b.Add(profile.Sample{Stack: b.Push(b.Push(0, frame("main", i)), frame(leaf, 100+i)), Task: b.Task(profile.Task{Comm: "app"}), CPU: -1, Values: []int64{10}})
+		}
+	}
+	want := []Path{{[]string{"main", "a"}, 2. / 3}, {[]string{"main", "b"}, 1. / 3}}
+	if diff := cmp.Diff(want, New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 20).Paths); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
 // Each rule finds its condition, and is silent without it.
 func TestRules(t *testing.T) {
 	samples := []profile.ValueType{counted}
@@ -119,6 +136,9 @@ func TestRules(t *testing.T) {
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, "There are only 100 samples: a share of 50 % has a standard error of 5 points."},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
+		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 0, "There are only 3 samples: a share of 50 % has a standard error of 29 points."},
+		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 1, ""},
+		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{200_000_000, 0}}), 0, ""},
 		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "", 0, 0, []int64{10}})...), 0, "10.0 % is in functions without names, most of it in app (10.0 %)."},
 		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
 		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(10)...), 0, "1 sample was not counted; 100 were."},

@@ -92,6 +92,8 @@ func plural(n uint64, one, many string) string {
 	return strings.Replace(many, "#", fmt.Sprint(n), 1)
 }
 
+var onCPU = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+
 // find returns the index of a value in nanoseconds, or -1.
 func (f *facts) find(name string) int {
 	return slices.Index(f.ValueTypes, profile.ValueType{Type: name, Unit: "nanoseconds"})
@@ -296,6 +298,9 @@ func (f *facts) samples() (int64, bool) {
 
 func fewSamples(f *facts) (Finding, bool) {
 	n, ok := f.samples()
+	if rate := f.Meta.Frequency; !ok && f.ValueTypes[f.value] == onCPU && rate > 0 { // of a recording
+		n, ok = int64(math.Round(float64(f.whole)/1e9*float64(rate))), true
+	}
 	if !ok || n <= 0 || n >= manySamples {
 		return Finding{}, false
 	}

@@ -62,7 +62,7 @@ type diffFormat struct {
 
 var diffFormats = map[string]diffFormat{
 	"text": {write: func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
-		c := text.CompareOptions{Functions: o.Functions, Shares: o.Normalize}
+		c := text.CompareOptions{Functions: o.Functions, Shares: o.Normalize, Value: o.types[0].Type}
 		if output.IsStdout(o.Output) {
 			c.Columns = o.Columns
 		}

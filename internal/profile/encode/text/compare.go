@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 )
 
@@ -16,6 +17,8 @@ import (
 type CompareOptions struct {
 	// Functions is the maximum number of functions; 0 means all.
 	Functions int
+	// Value is the type of the values, such as "samples"; empty if unknown.
+	Value string
 	// Shares shows percentages of either profile instead of amounts.
 	Shares bool
 	// Columns is the width of the terminal in characters, 0 if there is none. On a narrow one,
@@ -33,6 +36,9 @@ func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	}
 	var out strings.Builder
 	amounts := amountsOf(p.ValueTypes[1].Unit)
+	if amounts.unit == "count" && o.Value != "" {
+		amounts.unit = plain.Terminal(o.Value)
+	}
 	fmt.Fprintf(&out, "base %s, new %s\n", amounts.text(p.Total(0)), amounts.text(p.Total(1)))
 	shown := [2]scale{amounts, amounts}
 	if o.Shares {
@@ -64,7 +70,7 @@ func amountsOf(unit string) scale {
 	case "bytes":
 		return scale{1.0 / 1024, "KiB", 1}
 	}
-	return scale{1, unit, 0}
+	return scale{1, plain.Terminal(unit), 0}
 }
 
 // amountsFrom returns the scale for amounts from the smallest, which is not 0, to the largest.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"testing"
 
 	"fulgur/internal/profile"
@@ -16,10 +17,10 @@ func TestCompare(t *testing.T) {
 		p *profile.Profile
 		o CompareOptions
 	}{
-		"compared.txt":        {encodetest.Compared(), CompareOptions{}},
+		"compared.txt":        {encodetest.Compared(), CompareOptions{Value: "samples"}},
 		"compared-60.txt":     {encodetest.Compared(), CompareOptions{Columns: 60}},
 		"compared-100.txt":    {encodetest.Compared(), CompareOptions{Columns: 100}},
-		"compared-shares.txt": {encodetest.Compared(), CompareOptions{Shares: true}},
+		"compared-shares.txt": {encodetest.Compared(), CompareOptions{Shares: true, Value: "samples"}},
 		"compared-times.txt":  {times, CompareOptions{Functions: 5}},
 		"compared-same.txt":   {profile.Diff(encodetest.Typical(), encodetest.Typical(), true), CompareOptions{}},
 		"compared-empty.txt":  {profile.Diff(encodetest.Empty(), encodetest.Empty(), true), CompareOptions{Shares: true}},
@@ -35,5 +36,24 @@ func TestCompare(t *testing.T) {
 	}
 	if err := Compare(encodetest.FullDisk{}, encodetest.Compared(), CompareOptions{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("got error %v, want the writer's", err)
+	}
+}
+
+// Names of values and units are untrusted, too.
+func TestCompareHostile(t *testing.T) {
+	for _, name := range encodetest.HostileNames {
+		for _, unit := range []string{"count", name} {
+			p := encodetest.Hostile().Only(0)
+			p.ValueTypes = []profile.ValueType{{Type: name, Unit: unit}}
+			var out bytes.Buffer
+			if err := Compare(&out, profile.Diff(p, p.Only(0), true), CompareOptions{Value: name}); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range out.String() {
+				if r != '\n' && !strconv.IsPrint(r) {
+					t.Fatalf("value %q, unit %q: got %q", name, unit, out.String())
+				}
+			}
+		}
 	}
 }
