@@ -13,7 +13,7 @@ const (
 	LossUnsent
 	// LossSkipped: samples, of the target or not, that the kernel did not take:
 	// another BPF program or operation ran on that CPU, or the timer was late by more
-	// than a period. It is 0 if the target had no sample at all.
+	// than a period.
 	LossSkipped
 	// LossLimited: hits of an event that were not counted, because they were above the
 	// limit of a second.

@@ -186,7 +186,7 @@ func (s *Source) Stats() (probe.Stats, error) {
 		if err != nil {
 			return st, fmt.Errorf("count page faults: %w", err)
 		}
-		s.AddSkipped(&st, skipped)
+		st.Losses[profile.LossSkipped] += skipped
 		st.Losses[profile.LossThrottled] += of.events.Throttled()
 	}
 	return st, nil

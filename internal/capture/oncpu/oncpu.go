@@ -66,8 +66,7 @@ func (s *Source) Stats() (probe.Stats, error) {
 		return st, err
 	}
 	st.Losses[profile.LossThrottled] = s.events.Throttled()
-	skipped, err := s.skipped()
-	s.AddSkipped(&st, skipped)
+	st.Losses[profile.LossSkipped], err = s.skipped()
 	return st, err
 }
 

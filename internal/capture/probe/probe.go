@@ -91,8 +91,7 @@ type Probe struct {
 	memory  uint64
 	types   *btf.Cache // until LoadLater; may be nil
 
-	timeline   bool // see [Options]
-	scope      target.Scope
+	timeline   bool   // see [Options]
 	generation uint32 // of stack IDs
 }
 
@@ -128,7 +127,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{Collection: loaded, timeline: o.Timeline, scope: o.Scope, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
+	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -348,14 +347,6 @@ func (p *Probe) Stats() (Stats, error) {
 	st.Losses[profile.LossUntracked] += p.targets.Untracked()
 	st.Losses[profile.LossRemaps] = p.remaps.lost
 	return st, errors.Join(errs...)
-}
-
-// AddSkipped adds to st the number of samples of any task that the kernel skipped. If a target
-// other than the whole system had no sample at all, they are not its own.
-func (p *Probe) AddSkipped(st *Stats, n uint64) {
-	if p.scope == target.System || st.Samples > 0 {
-		st.Losses[profile.LossSkipped] += n
-	}
 }
 
 // missedRuns returns how often the kernel skipped a program because it was already
