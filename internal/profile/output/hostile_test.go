@@ -12,11 +12,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 )
 
-// Names of functions, files, tasks, hosts and values reach no terminal, no markup and no
-// other line of any format.
+// Names of functions, files, tasks, owners, labels, machines and values reach no terminal, no markup
+// and no other line of any format.
 func TestHostileNames(t *testing.T) {
 	for _, name := range encodetest.HostileNames {
 		p := *encodetest.Hostile()
@@ -27,12 +28,20 @@ func TestHostileNames(t *testing.T) {
 				p.ValueTypes[i].Unit = name
 			}
 		}
+		encodetest.NameAll(&p, name)
 		for _, unit := range []string{"nanoseconds", "bytes", name} {
 			p.ValueTypes[0].Unit = unit
 			for _, f := range formats {
-				for _, o := range []Options{{}, {ShortNames: true, Annotate: true}} {
+				for _, c := range []struct {
+					Options
+					profile.Grouping
+				}{
+					{Options{}, profile.GroupNone}, {Options{}, profile.GroupLabel},
+					{Options{ShortNames: true, Annotate: true}, profile.GroupContainer},
+				} {
+					p.Meta.Grouping = c.Grouping
 					var out bytes.Buffer
-					if err := f.Write(&out, &p, nil, o, 0); err != nil {
+					if err := f.Write(&out, &p, nil, c.Options, 0); err != nil {
 						t.Fatalf("%s: %v", f.Name, err)
 					}
 					checkHarmless(t, f.Name, out.Bytes(), len(p.Samples))
@@ -49,7 +58,7 @@ func checkHarmless(t *testing.T, format string, out []byte, samples int) {
 		t.Helper()
 		for _, r := range text {
 			if r != '\n' && !unicode.IsPrint(r) || r == utf8.RuneError {
-				t.Fatalf("%s: got %q", format, r)
+				t.Fatalf("%s: got %q in %q", format, r, text[max(0, strings.IndexRune(text, r)-200):])
 			}
 		}
 	}

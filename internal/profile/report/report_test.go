@@ -296,6 +296,7 @@ func TestHostile(t *testing.T) {
 		}
 		p := made([]profile.ValueType{counted}, profile.Meta{Scope: name, Host: name, Stripped: profile.StrippedFiles{Files: []profile.Stripped{{Path: name, Remedy: name}}}},
 			profile.Losses{}, sample{name, name, profile.KindKernel, 0, []int64{3}}, sample{"b", "", 0, 0, []int64{1}})
+		encodetest.NameAll(p, name)
 		r := New(p, 0, 5)
 		var text, markdown, data bytes.Buffer
 		for write, out := range map[*bytes.Buffer]func() error{&text: func() error { return r.WriteText(&text) }, &markdown: func() error { return r.WriteMarkdown(&markdown) }, &data: func() error { return r.WriteJSON(&data) }} {

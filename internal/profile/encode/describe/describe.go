@@ -47,7 +47,11 @@ func Machine(m profile.Meta) string {
 		parts = append(parts, plain.Terminal(m.Host))
 	}
 	if m.Kernel != "" {
-		parts = append(parts, strings.TrimSpace("Linux "+plain.Terminal(m.Kernel)+" "+m.Arch))
+		system := "Linux " + plain.Terminal(m.Kernel)
+		if m.Arch != "" {
+			system += " " + plain.Terminal(m.Arch)
+		}
+		parts = append(parts, system)
 	}
 	if m.CPUs > 0 {
 		parts = append(parts, counted(uint64(m.CPUs), "CPU", "CPUs"))

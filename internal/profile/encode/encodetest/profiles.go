@@ -1,9 +1,9 @@
 package encodetest
 
 import (
-	"strings"
-
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/profile"
@@ -274,6 +274,20 @@ func Hostile() *profile.Profile {
 	m := meta
 	m.Command, m.Host, m.Scope = HostileNames[0], HostileNames[8], HostileNames[4]
 	return b.profile(m)
+}
+
+// NameAll gives the name to everything in p that [Hostile] does not name: owners and labels of tasks,
+// the machine, and files without symbols. It does not change tables that p shares.
+func NameAll(p *profile.Profile, name string) {
+	p.Owners = []profile.Owner{{}, {Unit: name, ContainerID: name, Container: name, Image: name, Runtime: name, Pod: name, Namespace: name, PodUID: name}}
+	p.Labels = []profile.Labels{nil, {{Key: name, Value: name}}}
+	p.Tasks = slices.Clone(p.Tasks)
+	for i := range p.Tasks {
+		p.Tasks[i].Owner, p.Tasks[i].Labels = 1, 1
+	}
+	m := &p.Meta
+	m.Command, m.Host, m.Kernel, m.Arch, m.CPUName, m.Event, m.Value, m.GroupLabel, m.Scope = name, name, name, name, name, name, name, name, name
+	m.Stripped = profile.StrippedFiles{Files: []profile.Stripped{{Path: "/tmp/" + name, BuildID: name, Samples: 1, Remedy: name}}}
 }
 
 // Empty returns a profile without samples.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"strconv"
 	"testing"
 
 	"fulgur/internal/profile"
@@ -49,11 +48,7 @@ func TestCompareHostile(t *testing.T) {
 			if err := Compare(&out, profile.Diff(p, p.Only(0), true), CompareOptions{Value: name}); err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range out.String() {
-				if r != '\n' && !strconv.IsPrint(r) {
-					t.Fatalf("value %q, unit %q: got %q", name, unit, out.String())
-				}
-			}
+			checkPrintable(t, out.String())
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/encodetest"
 )
 
@@ -81,6 +82,22 @@ func TestSummary(t *testing.T) {
 			encodetest.Golden(t, c.golden, out.Bytes())
 			checkPrintable(t, out.String())
 		})
+	}
+}
+
+// Everything that a file says about its run and machine is untrusted.
+func TestSummaryHostile(t *testing.T) {
+	for _, name := range encodetest.HostileNames {
+		p := *encodetest.Hostile()
+		encodetest.NameAll(&p, name)
+		p.Meta.Grouping = profile.GroupLabel
+		noun := describe.NounOfProfile(&p)
+		var out strings.Builder
+		if err := Summary(&out, &p, SummaryOptions{Functions: 20, All: true}); err != nil {
+			t.Fatal(err)
+		}
+		lines := append(Stripped(p.Meta.Stripped, noun), describe.Machine(p.Meta), describe.LabelHint(&p))
+		checkPrintable(t, out.String()+strings.Join(lines, "\n"))
 	}
 }
 
