@@ -43,7 +43,10 @@ func disk(t *testing.T) string {
 func loopDevice(t *testing.T) string {
 	t.Helper()
 	testenv.Root(t)
-	loadLoop(t)
+	// Elsewhere the kernel supports loop devices, or there are none.
+	if err := testenv.LoadModule("loop"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "disk"))
 	if err != nil {
 		t.Fatal(err)
@@ -75,27 +78,6 @@ func loopDevice(t *testing.T) string {
 	}
 	t.Setenv("WAITING_DEVICE", "/dev/"+name)
 	return name
-}
-
-// loadLoop loads the rig's module for loop devices. Elsewhere the kernel supports them,
-// or there are none.
-func loadLoop(t *testing.T) {
-	t.Helper()
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		t.Fatal(err)
-	}
-	module, err := os.Open("/lib/modules/" + unix.ByteSliceToString(uts.Release[:]) + "/loop.ko")
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer module.Close()
-	if err := unix.FinitModule(int(module.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		t.Fatalf("load the module for loop devices: %v", err)
-	}
 }
 
 // onDevice reports whether the workloads use a disk without a file system.

@@ -62,6 +62,9 @@ func MountMute(t *testing.T, path string) (file string, mute func()) {
 
 func mount(t *testing.T, path string) (file string, stop, mute func()) {
 	t.Helper()
+	if err := testenv.LoadModule("fuse"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		testenv.Skip(t, "needs FUSE: %v", err)

@@ -57,7 +57,7 @@ func Load(t testing.TB, o Options) {
 	if runtime.GOARCH != "amd64" {
 		testenv.Unsupported(t, "the rig's PMU is one of amd64")
 	}
-	err := load()
+	err := testenv.LoadModule(Module)
 	if errors.Is(err, fs.ErrNotExist) {
 		testenv.Unsupported(t, "the rig has no PMU for this kernel, as it says at its end")
 	}
@@ -75,24 +75,6 @@ func Load(t testing.TB, o Options) {
 			t.Error(err)
 		}
 	})
-}
-
-// load loads the module if needed.
-func load() error {
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		return fmt.Errorf("uname: %w", err)
-	}
-	release := unix.ByteSliceToString(uts.Release[:])
-	f, err := os.Open(path.Join("/lib/modules/"+release, Module+".ko"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("load %s: %w", f.Name(), err)
-	}
-	return nil
 }
 
 // reset discards prepared records. It waits for the last events to be freed, which
