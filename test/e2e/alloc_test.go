@@ -240,6 +240,6 @@ func TestAllocRestoresCode(t *testing.T) {
 		} else if r := interrupt(t, c); r.code != 0 {
 			t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 		}
-		awaitThat(t, func() bool { return fmt.Sprint(ask("b")) == fmt.Sprint(clean) }, describe)
+		testenv.Await(t, func() bool { return fmt.Sprint(ask("b")) == fmt.Sprint(clean) }, describe)
 	}
 }

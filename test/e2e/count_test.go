@@ -391,17 +391,6 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 	}
 }
 
-// awaitThat waits until a condition holds, or fails the test with the condition's
-// description.
-func awaitThat(t *testing.T, holds func() bool, what func() string) {
-	t.Helper()
-	for end := time.Now().Add(testenv.Patience(time.Minute)); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what())
-		}
-	}
-}
-
 // attacher returns the helper process of fulgur that attaches uprobes.
 func attacher(t *testing.T, fulgur int) *os.Process {
 	t.Helper()

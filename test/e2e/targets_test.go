@@ -30,7 +30,7 @@ func TestProfileExistingChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	var descendants []int
-	awaitThat(t, func() bool {
+	testenv.Await(t, func() bool {
 		var err error
 		if descendants, err = target.Descendants([]int{parent.Process.Pid}); err != nil {
 			t.Fatal(err)

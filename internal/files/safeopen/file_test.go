@@ -17,15 +17,26 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
+// openResponding opens a file on a file system that responds, at last if the machine is slow.
+func openResponding(t *testing.T, name string) (f *File) {
+	t.Helper()
+	var err error
+	testenv.Await(t, func() bool {
+		f, err = Open("/", name, Regular)
+		return !errors.Is(err, ErrNoAnswer)
+	}, func() string { return err.Error() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // Operations on a file system that hangs do not block.
 func TestNoAnswer(t *testing.T) {
 	testenv.Root(t)
 	content := fusetest.File(t, strings.Repeat("x", 4<<20))
 	file, stop := fusetest.Mount(t, content)
-	f, err := Open("/", file, Regular)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := openResponding(t, file)
 	b := make([]byte, 16)
 	if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || b[15] != 'x' {
 		t.Errorf("got %q, %v; want only x", b[:n], err)

@@ -93,6 +93,10 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 			t.Error(err)
 		}
 	})
+	file = filepath.Join(dir, "program")
+	if _, err := os.Stat(file); err != nil { // a server that has just started is slow to answer
+		t.Fatal(err)
+	}
 	signal := func(sig os.Signal) {
 		t.Helper()
 		if err := server.Process.Signal(sig); err != nil {
@@ -110,7 +114,7 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 			t.Fatal(err)
 		}
 	}
-	return filepath.Join(dir, "program"), stop, mute
+	return file, stop, mute
 }
 
 // muteSignal makes the server mute. The server then writes a byte to its standard output.
