@@ -140,7 +140,7 @@ func (p *program) count(t target.Target) (*jumps.Counter, error) {
 func start(t *testing.T, argv ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL} // also if the test's time limit ends this process
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -172,19 +172,23 @@ func windows(t *testing.T, c *jumps.Counter, n uint64) jumps.Stats {
 	if begin.Jumps == 0 {
 		t.Fatal("no jumps to count")
 	}
-	for {
-		if err := c.Err(); err != nil {
-			t.Fatal(err)
+	return awaitStats(t, c, fmt.Sprintf("%d windows", begin.Windows+n), func(s jumps.Stats) bool { return s.Windows >= begin.Windows+n })
+}
+
+// awaitStats waits until wanted returns true for the statistics, and returns them.
+func awaitStats(t *testing.T, c *jumps.Counter, what string, wanted func(jumps.Stats) bool) (s jumps.Stats) {
+	t.Helper()
+	testenv.Await(t, func() bool {
+		err := c.Err()
+		if err == nil {
+			s, err = c.Stats()
 		}
-		s, err := c.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Windows >= begin.Windows+n {
-			return s
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return wanted(s)
+	}, func() string { return fmt.Sprintf("got %+v, want %s", s, what) })
+	return s
 }
 
 // measure counts in n windows of a target or more, until there are as many outcomes, and stops. On a
@@ -396,6 +400,7 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 	helper := exec.Command("/proc/self/exe")
 	helper.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", helperVar, pid, p.path))
 	helper.Stderr = os.Stderr
+	helper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	out, err := helper.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -487,19 +492,12 @@ func TestTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for {
-		s, err := c.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
+	awaitStats(t, c, "two refused windows", func(s jumps.Stats) bool {
 		if s.Windows > 0 {
 			t.Fatal("a window was opened while the process was traced")
 		}
-		if s.Traced >= 2 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return s.Traced >= 2
+	})
 	if err := unix.PtraceInterrupt(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}

@@ -124,23 +124,10 @@ func TestChangedLater(t *testing.T) {
 	windows(t, c, 1)
 	changed.Store(true)
 	// One window may be open. Each further one would have changed jumps, which are few.
-	then, enough := uint64(0), uint64(2)
-	for {
-		s, err := c.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case s.Changed < enough:
-			time.Sleep(time.Millisecond)
-			continue
-		case then == 0:
-			then, enough = s.Windows, enough+30
-			continue
-		case s.Windows > then+1:
-			t.Errorf("got %d windows with changed code", s.Windows-then)
-		}
-		break
+	then := awaitStats(t, c, "changed jumps", func(s jumps.Stats) bool { return s.Changed >= 2 })
+	now := awaitStats(t, c, "more changed jumps", func(s jumps.Stats) bool { return s.Changed >= 2+30 })
+	if now.Windows > then.Windows+1 {
+		t.Errorf("got %d windows with changed code", now.Windows-then.Windows)
 	}
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)

@@ -27,15 +27,14 @@ func zombie(t *testing.T) int {
 	t.Cleanup(func() { _ = cmd.Wait() })
 	// The output ends before the process exits, so poll its state.
 	_, _ = out.Read(make([]byte, 1))
-	for {
+	testenv.Await(t, func() bool {
 		s, err := procfs.Process(cmd.Process.Pid).Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Exited() {
-			return cmd.Process.Pid
-		}
-	}
+		return s.Exited()
+	}, func() string { return "the process has not exited" })
+	return cmd.Process.Pid
 }
 
 // otherThread returns a thread of this process, not the first one.

@@ -26,6 +26,7 @@ import (
 	"fulgur/internal/export/spool"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/otlp"
+	"fulgur/internal/testenv"
 )
 
 // backEnd returns the configuration for a URL.
@@ -70,13 +71,22 @@ func start(t *testing.T, s *spool.Spool, found spool.Found, c otlpclient.Config)
 	return r
 }
 
+// await waits for an account.
+func (r *running) await(t *testing.T, what string, wanted func(Account) bool) {
+	t.Helper()
+	testenv.Await(t, func() bool { return wanted(r.Account()) }, func() string { return fmt.Sprintf("got %+v, want %s", r.Account(), what) })
+}
+
 // finish sends everything, and returns the final account.
 func (r *running) finish(t *testing.T) Account {
 	t.Helper()
 	r.End()
-	<-r.sent
-	r.stop()
-	return r.close(t)
+	select {
+	case <-r.sent:
+	case <-time.After(testenv.Patience(time.Minute)):
+		t.Errorf("timeout: not everything is sent: %+v", r.Account())
+	}
+	return r.kill(t)
 }
 
 // kill ends the delivery at once.
@@ -124,6 +134,7 @@ func idOf(q *otlptest.Request) string {
 
 // TestFaults sends to back ends that fail in turn.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	n := 0
 	tried := map[string]int{} // by profile ID
@@ -165,6 +176,7 @@ func TestFaults(t *testing.T) {
 // TestLate sends to a back end that accepts each message, but at first answers too late. The message
 // comes again, with the same IDs, and its samples count once.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	again := map[string]chan struct{}{} // closed at the second attempt
 	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
@@ -202,6 +214,7 @@ func TestLate(t *testing.T) {
 
 // TestWrongCertificate keeps profiles while the back end's certificate is wrong.
 func TestWrongCertificate(t *testing.T) {
+	t.Parallel()
 	r := otlptest.NewReceiver(t, nil)
 	s := httptest.NewUnstartedServer(r)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of each failed handshake
@@ -218,9 +231,7 @@ func TestWrongCertificate(t *testing.T) {
 	trust(otherCertificate(t))
 	d := start(t, spool.InMemory(), spool.Found{}, c)
 	d.Add(spool.Head{Samples: 3}, messages(t, 1)[0])
-	for d.Account().Retries == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	d.await(t, "a retry", func(a Account) bool { return a.Retries > 0 })
 	if a := d.Account(); a.Waiting.Samples != 3 || len(r.Accepted()) != 0 {
 		t.Errorf("got %+v and %d messages, want that the samples wait", a, len(r.Accepted()))
 	}
@@ -248,6 +259,7 @@ func otherCertificate(t *testing.T) []byte {
 // TestOutage kills a run while the back end is down. The next run sends the waiting profiles,
 // with the same IDs.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "spool")
 	store, found, err := spool.Open(dir, 1<<20)
 	if err != nil {
@@ -289,6 +301,7 @@ func TestOutage(t *testing.T) {
 
 // TestUse sends to another back end at once, although the first one asked to wait.
 func TestUse(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 100)
 	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
 		asked <- struct{}{}
@@ -306,6 +319,7 @@ func TestUse(t *testing.T) {
 
 // TestShutdown counts the samples that were only in memory.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 100)
 	busy := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
 		asked <- struct{}{}
@@ -323,6 +337,7 @@ func TestShutdown(t *testing.T) {
 
 // TestOverflow overfills a small spool.
 func TestOverflow(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "spool")
 	all := messages(t, 2)
 	store, found, err := spool.Open(dir, 1)
@@ -345,6 +360,7 @@ func TestOverflow(t *testing.T) {
 
 // TestCorruption damages a file in the spool.
 func TestCorruption(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "spool")
 	all := messages(t, 2)
 	store, found, err := spool.Open(dir, 1<<20)
@@ -376,6 +392,7 @@ func TestCorruption(t *testing.T) {
 // TestPoison checks that other windows are sent although one window always gets a 503
 // response.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	all := messages(t, 2)
 	r := otlptest.NewReceiver(t, func(q *otlptest.Request) otlptest.Reply {
 		if bytes.Equal(q.Body, all[0]) {
@@ -387,9 +404,7 @@ func TestPoison(t *testing.T) {
 	for _, m := range all {
 		d.Add(spool.Head{Samples: 1}, m)
 	}
-	for d.Account().Acknowledged == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	d.await(t, "a sample acknowledged", func(a Account) bool { return a.Acknowledged > 0 })
 	if a := d.kill(t); a.Acknowledged != 1 || a.Lost[Shutdown] != 1 {
 		t.Errorf("got %+v, want one sample acknowledged, and one that was not", a)
 	}
@@ -398,6 +413,7 @@ func TestPoison(t *testing.T) {
 // TestSavedLater checks that profiles in memory are written as soon as the directory is
 // writable again.
 func TestSavedLater(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "spool")
 	store, found, err := spool.Open(dir, 1<<20)
 	if err != nil {

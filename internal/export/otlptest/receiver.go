@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"fulgur/internal/testenv"
 )
 
 // Receiver is a back end. Its methods are safe for concurrent use.
@@ -31,7 +33,6 @@ type Receiver struct {
 	// accepted holds the accepted requests.
 	accepted []*Request
 	answer   func(*Request) Reply
-	arrived  chan struct{} // buffered
 }
 
 // Request is a request that a client sent.
@@ -62,7 +63,7 @@ func (r Reply) accepts() bool { return (r.Status == 0 || r.Status == http.Status
 
 // NewReceiver returns a back end. reply chooses the responses; nil accepts everything.
 func NewReceiver(t testing.TB, reply func(*Request) Reply) *Receiver {
-	return &Receiver{t: t, answer: reply, arrived: make(chan struct{}, 1)}
+	return &Receiver{t: t, answer: reply}
 }
 
 // Accepted returns the requests that were accepted so far.
@@ -73,18 +74,13 @@ func (r *Receiver) Accepted() []*Request {
 }
 
 // Await waits until n requests were accepted and returns them.
-func (r *Receiver) Await(n int) []*Request {
+func (r *Receiver) Await(n int) (all []*Request) {
 	r.t.Helper()
-	for {
-		if all := r.Accepted(); len(all) >= n {
-			return all
-		}
-		select {
-		case <-r.arrived:
-		case <-r.t.Context().Done():
-			r.t.Fatalf("got %d requests, want %d", len(r.Accepted()), n)
-		}
-	}
+	testenv.Await(r.t, func() bool {
+		all = r.Accepted()
+		return len(all) >= n
+	}, func() string { return fmt.Sprintf("got %d requests, want %d", len(all), n) })
+	return all
 }
 
 // receive decodes a request and returns the reply.
@@ -102,10 +98,6 @@ func (r *Receiver) receive(q *Request) Reply {
 		r.mu.Lock()
 		r.accepted = append(r.accepted, q)
 		r.mu.Unlock()
-		select {
-		case r.arrived <- struct{}{}:
-		default:
-		}
 	}
 	return a
 }

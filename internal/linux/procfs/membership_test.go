@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 func TestParseMemberships(t *testing.T) {
@@ -55,11 +57,10 @@ func TestArguments(t *testing.T) {
 	}
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	// The kernel says that the program was executed a moment before its arguments are there.
-	for {
-		if got, err := Process(cmd.Process.Pid).Arguments(100); err != nil || len(got) > 0 && got[0] == "sleep" {
-			break
-		}
-	}
+	testenv.Await(t, func() bool {
+		got, err := Process(cmd.Process.Pid).Arguments(100)
+		return err != nil || len(got) > 0 && got[0] == "sleep"
+	}, func() string { return "no arguments" })
 	for limit, want := range map[int64][]string{100: {"sleep", "1000"}, 8: {"sleep", "10"}} {
 		if got, err := Process(cmd.Process.Pid).Arguments(limit); err != nil || !slices.Equal(got, want) {
 			t.Errorf("limit %d: got %q, %v, want %q", limit, got, err, want)
