@@ -96,14 +96,21 @@ func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string
 	return run, workload
 }
 
+// allowMeasuring lets users other than root measure, as far as their capabilities permit.
+func allowMeasuring(t *testing.T) {
+	t.Helper()
+	testenv.Root(t)
+	unlimitLocked(t)
+	if b, err := os.ReadFile(paranoid); err == nil && len(b) > 0 && b[0] > '2' { // Debian's default
+		setParanoid(t, "2")
+	}
+}
+
 // unprivilegedRuns is like unprivileged, and returns another function that runs fulgur until
 // a process has worked for a while.
 func unprivilegedRuns(t *testing.T) (run func(capabilities []uintptr, args ...string) result, sample func(pid string, capabilities []uintptr, args ...string) result, workload string) {
 	t.Helper()
-	testenv.Root(t)
-	if b, err := os.ReadFile(paranoid); err == nil && len(b) > 0 && b[0] > '2' { // Debian's default
-		setParanoid(t, "2")
-	}
+	allowMeasuring(t)
 	dir := public(t)
 	bin := duplicate(t, program(t), dir)
 	unprivileged := func(capabilities []uintptr, args []string) *exec.Cmd {
@@ -339,24 +346,22 @@ func TestSetcapLine(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	testenv.EveryKernel(t)
 	run, workload := unprivileged(t)
-	// Before 5.11 BPF maps count against the limit on locked memory, which
-	// fulgur cannot raise without CAP_SYS_RESOURCE.
-	counts := kernelBefore(t, 5, 11)
 	for name, test := range map[string]struct {
 		capabilities []uintptr
-		locked       uint64 // limit on locked memory, in bytes
+		locked       uint64 // limit on locked memory, in bytes; 0: none
 		works        doctor.Works
 		because      string
 	}{
-		"none":        {nil, unix.RLIM_INFINITY, doctor.No, "cap_bpf cap_perfmon"},
-		"two":         {twoCapabilities, unix.RLIM_INFINITY, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
+		"none":        {nil, 0, doctor.No, "cap_bpf cap_perfmon"},
+		"two":         {twoCapabilities, 0, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
 		"two, 64 KiB": {twoCapabilities, 64 << 10, doctor.No, "memlock"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if counts {
+			if test.locked > 0 {
+				if !countsLocked(t) {
+					testenv.Unsupported(t, "needs Linux before 5.11, which counts BPF maps as locked memory")
+				}
 				limitLocked(t, test.locked)
-			} else if test.locked != unix.RLIM_INFINITY {
-				testenv.Unsupported(t, "needs Linux before 5.11, which counts BPF maps as locked memory")
 			}
 			r := run(test.capabilities, "doctor", "--json")
 			var report doctor.Report
@@ -389,6 +394,21 @@ func kernelBefore(t *testing.T, major, minor int) bool {
 		t.Fatalf("release %s: %v", unix.ByteSliceToString(name.Release[:]), err)
 	}
 	return version < major || version == major && patchlevel < minor
+}
+
+// countsLocked reports whether BPF maps count against the limit on locked memory, which fulgur
+// cannot raise without CAP_SYS_RESOURCE.
+func countsLocked(t *testing.T) bool {
+	t.Helper()
+	return kernelBefore(t, 5, 11)
+}
+
+// unlimitLocked lifts the limit, if BPF maps count against it, for commands that the test starts.
+func unlimitLocked(t *testing.T) {
+	t.Helper()
+	if countsLocked(t) {
+		limitLocked(t, unix.RLIM_INFINITY)
+	}
 }
 
 // limitLocked limits the locked memory of commands that the test starts.
