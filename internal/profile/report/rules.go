@@ -135,14 +135,15 @@ func waits(f *facts) (Finding, bool) {
 	numbers := map[string]float64{"waiting_seconds": float64(waited) / 1e9, "running_seconds": float64(ran) / 1e9, "share": share}
 	sentence := fmt.Sprintf("Threads waited for %s", describe.Quantity(waited, "nanoseconds"))
 	if on >= 0 {
-		sentence += fmt.Sprintf(" and ran for %s: %s of their time was waiting", describe.Quantity(ran, "nanoseconds"), percent(share))
+		sentence += fmt.Sprintf(", %s of their time, and ran for %s", percent(share), describe.Quantity(ran, "nanoseconds"))
 	}
+	sentence += "."
 	if reason, n := f.reason(off); n > 0 {
 		of := float64(n) / float64(waited)
 		numbers["reason_share"] = of
-		sentence += fmt.Sprintf(", most for %s (%s of the waits)", named(reason), percent(of))
+		sentence += fmt.Sprintf(" The main reason, %s, took %s of the waiting time.", named(reason), percent(of))
 	}
-	return Finding{Numbers: numbers, marked: sentence + "."}, true
+	return Finding{Numbers: numbers, marked: sentence}, true
 }
 
 // reason returns the most frequent note on top of the stacks of value v, "[futex]", and its
