@@ -76,21 +76,7 @@ func manyStacks(n int) *profile.Profile {
 //
 // MB is the size of the file.
 func BenchmarkMillionStacks(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "flame.html")
-	file, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := flame.WriteHTML(file, manyStacks(1_000_000), flame.Options{}); err != nil {
-		b.Fatal(err)
-	}
-	size, err := file.Seek(0, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		b.Fatal(err)
-	}
+	path, size := pageOfStacks(b, 1_000_000)
 	var cpu time.Duration // to open the page
 	times := map[string]time.Duration{}
 	for b.Loop() {
@@ -130,6 +116,53 @@ func BenchmarkMillionStacks(b *testing.B) {
 		b.ReportMetric(float64(d.Milliseconds())/float64(b.N), name+"-ms")
 	}
 	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms")
+	b.ReportMetric(float64(size)/1e6, "MB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// pageOfStacks writes a page with n distinct stacks, and returns its path and size in bytes.
+func pageOfStacks(b *testing.B, n int) (path string, size int64) {
+	b.Helper()
+	path = filepath.Join(b.TempDir(), "flame.html")
+	file, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := flame.WriteHTML(file, manyStacks(n), flame.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	if size, err = file.Seek(0, 1); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return path, size
+}
+
+// BenchmarkOpenStacks opens pages of 20 and of 150 000 distinct stacks in turn. Times are in ms:
+// open-ms until the page has drawn the graph, which includes the load of other programs, and
+// cpu-ms the CPU time of the page's thread. small-… are those of the small page.
+func BenchmarkOpenStacks(b *testing.B) {
+	small, _ := pageOfStacks(b, 20)
+	large, size := pageOfStacks(b, 150_000)
+	sums := map[string]time.Duration{}
+	for b.Loop() {
+		for prefix, path := range map[string]string{"small-": small, "": large} {
+			c, chromium := newChromiumTab(b)
+			chromium.call("Performance.enable", nil, nil)
+			start := time.Now()
+			c.open("file://" + path)
+			c.until(`document.documentElement?.dataset.ready`)
+			c.eval(`new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(0))))`, new(int))
+			sums[prefix+"open-ms"] += time.Since(start)
+			sums[prefix+"cpu-ms"] += chromium.threadTime()
+			expectClean(c)
+		}
+	}
+	for name, d := range sums {
+		b.ReportMetric(float64(d.Milliseconds())/float64(b.N), name)
+	}
 	b.ReportMetric(float64(size)/1e6, "MB")
 	b.ReportMetric(0, "ns/op")
 }

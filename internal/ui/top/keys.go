@@ -12,7 +12,7 @@ type keyHelp struct{ keys, word, description string }
 // has the same keys.
 var flameKeys = []keyHelp{
 	{"arrows", "move", "move through the graph"},
-	{"enter/esc", "zoom", "zoom into the box; leave search, zoom, the graph"},
+	{"enter/esc", "zoom", "zoom in; leave the search, zoom or graph"},
 	{"/", "search", "search for functions"},
 	{"n/N", "", "next and previous match"},
 	{"s/t", "table", "table of functions, by self or total"},
@@ -24,7 +24,7 @@ var flameKeys = []keyHelp{
 
 // listKeys are the keys of lists.
 var listKeys = []keyHelp{
-	{"enter/esc", "open/back", "open a function's stacks, a stack or a process; go back"},
+	{"enter/esc", "open/back", "open a function, stack or process; go back"},
 	{"s/t", "by self/total", "functions by self or total samples"},
 	{"f", "flame graph", "flame graph"},
 	{"p", "processes", "processes, or groups with --by"},

@@ -294,3 +294,16 @@ func TestGroups(t *testing.T) {
 		t.Errorf("got boxes %q, want %q", names, want)
 	}
 }
+
+// The list of keys fits a terminal of 60 columns.
+func TestKeysFit(t *testing.T) {
+	for _, v := range []view{flameView, functionsView} {
+		s := newState(encodetest.Typical())
+		s.view = v
+		for _, line := range s.keys() {
+			if n := terminal.Width(line.Text); n > 60 {
+				t.Errorf("got a line of %d columns: %q", n, line.Text)
+			}
+		}
+	}
+}
