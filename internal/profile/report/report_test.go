@@ -124,6 +124,8 @@ func TestRules(t *testing.T) {
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{},
 			sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 6_000_000_000}}, sample{"a", "[poll]", profile.KindMarker, 0, []int64{1, 0, 2_000_000_000}}, sample{"a", "f", 0, 0, []int64{1, 2_000_000_000, 0}}), 2,
 			"Threads waited for 8.0 s, 80.0 % of their time, and ran for 2.0 s. The main reason, [futex], took 75.0 % of the waiting time."},
+		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 2_000_000_000}}), 2,
+			"Threads waited for 2.0 s, and ran too briefly for a sample. The main reason, [futex], took 100.0 % of the waiting time."},
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 1}}, sample{"a", "f", 0, 0, []int64{1, 2, 0}}), 1, ""},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "hot", 0, 0, []int64{20}})...), 0, "hot of app takes 50.0 % of all samples by itself: 20 samples."},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, ""},

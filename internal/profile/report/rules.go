@@ -134,7 +134,10 @@ func waits(f *facts) (Finding, bool) {
 	}
 	numbers := map[string]float64{"waiting_seconds": float64(waited) / 1e9, "running_seconds": float64(ran) / 1e9, "share": share}
 	sentence := fmt.Sprintf("Threads waited for %s", describe.Quantity(waited, "nanoseconds"))
-	if on >= 0 {
+	switch {
+	case on >= 0 && ran == 0:
+		sentence += ", and ran too briefly for a sample"
+	case on >= 0:
 		sentence += fmt.Sprintf(", %s of their time, and ran for %s", percent(share), describe.Quantity(ran, "nanoseconds"))
 	}
 	sentence += "."
