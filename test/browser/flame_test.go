@@ -144,7 +144,7 @@ func TestFlamePage(t *testing.T) {
 	t.Run("facts", func(t *testing.T) {
 		expect(c, "#title", "fulgur profile -F 99 10")
 		expectContains(c, "#summary", "whole system", "100 samples", "10 s")
-		expectContains(c, "#facts", "fulgur profile -F 99 10", "example", "6.12.0 x86_64", "10 s", "cpu-clock, 99 Hz")
+		expectContains(c, "#facts", "fulgur profile -F 99 10", "example", "6.12.0 x86_64", "10 s", "cpu-clock, 99 Hz", "Samples100")
 		expectContains(c, "#lost", "3 samples lost", "3 user stacks truncated")
 		expectContains(c, "#remedies", "raise the ring size")
 		expect(c, "#legend", "ProcessUserInlinedKernelInterpreted, JITNo symbolNote")

@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/flame"
@@ -140,6 +141,20 @@ func TestHighlight(t *testing.T) {
 	expect(c, "#tip h2", "maina")
 	if got := painted(c, "#scroller .marks", "", 2); got > width/2+10 {
 		t.Errorf("%d of %d pixels of the row are highlighted, want half", got, width)
+	}
+	expectClean(c)
+}
+
+// The page of a recording does not add up CPU samples, waits and faults.
+func TestRecordingFacts(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"},
+		profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"})
+	f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "main"})})
+	b.Add(profile.Sample{Stack: b.Push(0, f), Task: b.Task(profile.Task{PID: 1, Comm: "app"}), CPU: -1, Values: []int64{9, 3_000_000, 5_000_000}})
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{Duration: time.Second}, profile.Losses{}), flame.Options{})
+	if got := c.text("#facts"); got != "Duration1 s" {
+		t.Errorf("got %q, want only the duration", got)
 	}
 	expectClean(c)
 }
