@@ -76,12 +76,15 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 	return &Link{p, id, fds}, nil
 }
 
-// Close detaches the program. When it returns, the breakpoints are gone.
+// Close detaches the program. When it returns without an error, the breakpoints are gone.
 func (l *Link) Close() error {
 	helper.Close(l.fds) // first, so that the helper closes the last one
 	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
-	if errors.Is(err, errEnded) {
-		err = nil // and so have its descriptors
+	switch {
+	case errors.Is(err, errUnsent):
+		err = nil // the helper had ended, so that was the last one
+	case errors.Is(err, errEnded):
+		err = fmt.Errorf("%w: breakpoints may stay in programs until these exit", err)
 	}
 	return errors.Join(err, l.process.release())
 }
@@ -163,8 +166,12 @@ func (p *process) endUnused() error {
 	return p.conn.Close()
 }
 
-// errEnded means that the helper process has ended, because it was killed.
-var errEnded = errors.New("the process that attaches uprobes has ended")
+// errEnded means that the helper process has ended, because it was killed; with errUnsent, before it
+// got the request.
+var (
+	errEnded  = errors.New("the process that attaches uprobes was killed")
+	errUnsent = fmt.Errorf("%w before", errEnded)
+)
 
 // ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
 // thread later.
@@ -172,7 +179,9 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
+	ended := errUnsent
 	if err = helper.Send(p.conn, r, body, given...); err == nil {
+		ended = errEnded
 		if err = helper.Await(p.conn); err == nil {
 			fds, err = helper.Receive(p.conn, &a)
 		}
@@ -188,7 +197,7 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 			shared.process = nil // the next user starts another one
 		}
 		shared.mu.Unlock()
-		return 0, nil, fmt.Errorf("%w: %w", errEnded, err)
+		return 0, nil, fmt.Errorf("%w: %w", ended, err)
 	}
 	if len(text) > 0 {
 		helper.Close(fds)
