@@ -309,9 +309,16 @@ func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	return &p
 }
 
-// counts returns the index of the first value that counts occurrences, or -1.
+// counts returns the index of the value that counts all samples, or -1: "samples", or else the first
+// value. A recording that was read from a file has only counts of its faults and events.
 func (p *Profile) counts() int {
-	return slices.IndexFunc(p.ValueTypes, func(v ValueType) bool { return v.Unit == "count" })
+	if i := slices.Index(p.ValueTypes, ValueType{Type: "samples", Unit: "count"}); i >= 0 {
+		return i
+	}
+	if len(p.ValueTypes) > 0 && p.ValueTypes[0].Unit == "count" {
+		return 0
+	}
+	return -1
 }
 
 // count returns how many occurrences s stands for: its value counts, or 1.

@@ -102,6 +102,19 @@ func TestNamed(t *testing.T) {
 	}
 }
 
+// The number of faults in a recording is not its number of samples.
+func TestCountUnnamedOfRecording(t *testing.T) {
+	b := NewBuilder(ValueType{Type: "cpu", Unit: "nanoseconds"}, ValueType{Type: "faults", Unit: "count"})
+	unnamed := b.Push(0, b.Frame(Frame{Mapping: b.Mapping(Mapping{Path: "/bin/a"}), Address: 1}))
+	for i, values := range [][]int64{{5_000_000, 0}, {0, 3}} {
+		b.Add(Sample{Stack: unnamed, CPU: i, Values: values})
+	}
+	p := b.Profile(Meta{}, Losses{LossUnresolved: 8})
+	if p.CountUnnamed(); p.Losses[LossUnresolved] != 8 {
+		t.Errorf("got %d samples without names, want the 8 of the recording", p.Losses[LossUnresolved])
+	}
+}
+
 // Only unnamed leaf functions count as places, not their callers.
 func TestCountUnnamed(t *testing.T) {
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
