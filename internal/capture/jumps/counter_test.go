@@ -219,20 +219,24 @@ func TestShares(t *testing.T) {
 	// On a crowded machine, the program may not run in a window in which a jump is counted.
 	seen, last := map[string]bool{}, jumps.Stats{}
 	testenv.Await(t, func() bool {
-		p, err := open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var c *jumps.Counter
-		c, last = measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 4, 1)
-		p.checkShares(t, c.Counts(), seen)
-		p.checkText(t, cmd.Process.Pid, path)
-		return seen["quarter"] && seen["choose"]
-	}, func() string { return fmt.Sprintf("got hits in %v, want in quarter and choose; last %+v", seen, last) })
+		t.Run("count", func(t *testing.T) {
+			p, err := open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var c *jumps.Counter
+			c, last = measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 4, 1)
+			p.checkShares(t, c.Counts(), seen)
+			p.checkText(t, cmd.Process.Pid, path)
+		})
+		return t.Failed() || seen["quarter"] && seen["choose"]
+	}, func() string {
+		return fmt.Sprintf("got %v with enough hits, want quarter and choose; last %+v", seen, last)
+	})
 }
 
-// checkShares compares the counted shares with the program's own, and adds the functions with hits
-// to seen.
+// checkShares compares the counted shares with the program's own, and adds the functions to seen that
+// have enough hits for that.
 func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[string]bool) {
 	t.Helper()
 	const threads = 2
@@ -242,7 +246,7 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 		slack := j.Windows * threads
 		switch {
 		case j.Address-quarter < quarterSize:
-			seen["quarter"] = seen["quarter"] || j.Hits > 0
+			seen["quarter"] = seen["quarter"] || j.Hits > 20*slack
 			quarter := j.Taken // of je, which is for the call in which i % 4 is 0
 			if j.Instruction.Condition&1 != 0 {
 				quarter = j.Hits - j.Taken // of jne
@@ -251,7 +255,7 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 				t.Errorf("quarter: %d of %d hits of %+v in %d windows were taken, want a quarter, or three of jne", j.Taken, j.Hits, j.Instruction, j.Windows)
 			}
 		case j.Address-choose < chooseSize && j.Instruction.Kind == instruction.IndirectJump:
-			seen["choose"] = seen["choose"] || j.Hits > 0
+			seen["choose"] = seen["choose"] || j.Hits > 20*slack
 			sum := uint64(0)
 			for to, n := range counts.Targets {
 				if to.From != j.Address {
@@ -341,9 +345,8 @@ func (p *program) rounds(t *testing.T, pid int) uint64 {
 // progresses waits until the program has gone on.
 func (p *program) progresses(t *testing.T, pid int) {
 	t.Helper()
-	for before := p.rounds(t, pid); p.rounds(t, pid) < before+2; {
-		time.Sleep(time.Millisecond)
-	}
+	before := p.rounds(t, pid)
+	testenv.Await(t, func() bool { return p.rounds(t, pid) >= before+2 }, func() string { return "the program does not go on" })
 }
 
 // Waits of processes that do not execute the code are no stalls by the probes.

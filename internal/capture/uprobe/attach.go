@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -38,6 +39,11 @@ type Link struct {
 	id      uint32
 	// fds keep the program attached if the helper process is killed.
 	fds []int
+
+	// What was attached, to attach it again.
+	request       request
+	body          []byte
+	program, file int // descriptors of its own
 }
 
 // Attach attaches a program to instructions of an executable file. Errors contain the errno of
@@ -45,11 +51,7 @@ type Link struct {
 // thread with a pending SIGKILL cannot remove breakpoints: the kernel would leave them in the
 // target's code if this process were killed at the wrong moment. The helper is not killed with
 // it. Both hold the link, so the program stays attached until both have closed it or ended.
-func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
-	p, err := acquire()
-	if err != nil {
-		return nil, err
-	}
+func Attach(file *os.File, program *ebpf.Program, o Options) (_ *Link, err error) {
 	r := request{Op: opAttach, PID: uint32(o.PID), Offsets: uint32(len(o.Offsets)), Semaphores: uint32(len(o.Semaphores)), Cookies: uint32(len(o.Cookies))}
 	for flag, set := range map[uint32]bool{flagReturns: o.Returns, flagMulti: o.Multi, flagUrgent: o.Urgent} {
 		if set {
@@ -62,31 +64,80 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (*Link, error) {
 			body = binary.NativeEndian.AppendUint64(body, n)
 		}
 	}
-	id, fds, err := p.ask(r, body, program.FD(), int(file.Fd()))
-	if errors.Is(err, errEnded) { // and what it attached has gone with it
-		_ = p.release()
-		if p, err = acquire(); err != nil {
-			return nil, err
-		}
-		id, fds, err = p.ask(r, body, program.FD(), int(file.Fd()))
+	l := &Link{request: r, body: body, program: -1, file: -1}
+	if l.program, err = unix.FcntlInt(uintptr(program.FD()), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		l.file, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.release())
+		err = os.NewSyscallError("fcntl", err)
+	} else {
+		err = l.attach()
 	}
-	return &Link{p, id, fds}, nil
+	if err != nil {
+		l.forget()
+		return nil, err
+	}
+	return l, nil
+}
+
+// attach attaches the program. If the helper process was killed, another one attaches at the same
+// places, and so adopts breakpoints that this one has left.
+func (l *Link) attach() error {
+	err := l.tryAttach()
+	if errors.Is(err, errUnsent) || errors.Is(err, errEnded) {
+		err = l.tryAttach()
+	}
+	return err
+}
+
+func (l *Link) tryAttach() (err error) {
+	if l.process, err = acquire(); err != nil {
+		return err
+	}
+	if l.id, l.fds, err = l.process.ask(l.request, l.body, l.program, l.file); err != nil {
+		err = errors.Join(err, l.process.release())
+	}
+	return err
+}
+
+// detach detaches the program.
+func (l *Link) detach() error {
+	helper.Close(l.fds) // first, so that the helper closes the last one
+	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
+	if errors.Is(err, errUnsent) {
+		err = nil // the helper had ended, so that was the last one
+	}
+	return errors.Join(err, l.process.release())
+}
+
+// forget closes the descriptors of what was attached.
+func (l *Link) forget() {
+	for _, fd := range []int{l.program, l.file} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // nothing was written
+		}
+	}
 }
 
 // Close detaches the program. When it returns without an error, the breakpoints are gone.
 func (l *Link) Close() error {
-	helper.Close(l.fds) // first, so that the helper closes the last one
-	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
-	switch {
-	case errors.Is(err, errUnsent):
-		err = nil // the helper had ended, so that was the last one
-	case errors.Is(err, errEnded):
-		err = fmt.Errorf("%w: breakpoints may stay in programs until these exit", err)
+	defer l.forget()
+	err := l.detach()
+	if !errors.Is(err, errEnded) {
+		return err
 	}
-	return errors.Join(err, l.process.release())
+	// It was killed while it detached, and may have left breakpoints. Whoever detaches a program from
+	// the same places removes them.
+	if err = l.attach(); errors.Is(err, unix.ESRCH) {
+		return nil // the process has exited
+	}
+	if err == nil {
+		err = l.detach()
+	}
+	if err != nil {
+		err = fmt.Errorf("remove breakpoints, which may stay in programs until these exit: %w", err)
+	}
+	return err
 }
 
 // Keep keeps a helper process until release is called, between one [Attach] and the next.
@@ -119,6 +170,7 @@ var shared struct {
 type process struct {
 	mu    sync.Mutex // one request at a time
 	conn  *net.UnixConn
+	ended <-chan struct{}
 	users int // requests and links; of shared.mu
 }
 
@@ -127,11 +179,11 @@ func start() error {
 	if shared.process != nil {
 		return nil
 	}
-	conn, err := helper.Start(helperName)
+	conn, ended, err := helper.Start(helperName)
 	if err != nil {
 		return fmt.Errorf("start a process to attach uprobes: %w", err)
 	}
-	shared.process = &process{conn: conn}
+	shared.process = &process{conn: conn, ended: ended}
 	return nil
 }
 
@@ -166,12 +218,15 @@ func (p *process) endUnused() error {
 	return p.conn.Close()
 }
 
-// errEnded means that the helper process has ended, because it was killed; with errUnsent, before it
-// got the request.
+// errUnsent means that the helper process had ended before it got a request, and errEnded, that it
+// ended before it answered: it was killed.
 var (
-	errEnded  = errors.New("the process that attaches uprobes was killed")
-	errUnsent = fmt.Errorf("%w before", errEnded)
+	errUnsent = errors.New("the process that attaches uprobes had ended")
+	errEnded  = errors.New("the process that attaches uprobes has ended without an answer")
 )
+
+// endTime limits the wait for a helper process that was killed.
+const endTime = 5 * time.Second
 
 // ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
 // thread later.
@@ -179,9 +234,9 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a answer
-	ended := errUnsent
+	problem := errUnsent
 	if err = helper.Send(p.conn, r, body, given...); err == nil {
-		ended = errEnded
+		problem = errEnded
 		if err = helper.Await(p.conn); err == nil {
 			fds, err = helper.Receive(p.conn, &a)
 		}
@@ -197,7 +252,11 @@ func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []in
 			shared.process = nil // the next user starts another one
 		}
 		shared.mu.Unlock()
-		return 0, nil, fmt.Errorf("%w: %w", ended, err)
+		select { // it may still remove its breakpoints
+		case <-p.ended:
+		case <-time.After(endTime):
+		}
+		return 0, nil, fmt.Errorf("%w: %w", problem, err)
 	}
 	if len(text) > 0 {
 		helper.Close(fds)

@@ -58,10 +58,100 @@ func TestAttachAfterKill(t *testing.T) {
 	}
 }
 
+// If the helper process is killed before it has carried out a request, another one does.
+func TestKillDuringRequest(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	memlock.Lift()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	offset, err := offsetOf(bodies[emulated])
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func() byte {
+		b := make([]byte, 1)
+		if _, err := unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{{Base: bodies[emulated], Len: 1}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		return b[0]
+	}
+	clean := code()
+	release, err := Keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = release() }()
+	var l *Link
+	killDuring(t, func() error {
+		l, err = Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
+		return err
+	})
+	if code() == clean {
+		t.Error("attached: there is no breakpoint")
+	}
+	samples[emulated]()
+	killDuring(t, func() error { return l.Close() })
+	if got := code(); got != clean {
+		t.Errorf("detached: the code is %#x, want %#x", got, clean)
+	}
+}
+
+// killDuring kills the helper process after it got a request, which it does not read.
+func killDuring(t *testing.T, request func() error) {
+	t.Helper()
+	pid := helperPID(t)
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, func() bool {
+		stat, err := procfs.Process(pid).Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat.State == 'T'
+	}, func() string { return "the helper process has not stopped" })
+	shared.mu.Lock()
+	conn := shared.process.conn
+	shared.mu.Unlock()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- request() }()
+	testenv.Await(t, func() bool {
+		unread := 0
+		if e := raw.Control(func(fd uintptr) { unread, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); e != nil || err != nil {
+			t.Fatal(e, err)
+		}
+		return unread > 0
+	}, func() string { return "no request" })
+	kill(t, pid)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // killHelper kills the helper process of this process, and waits until it has ended.
 func killHelper(t *testing.T) {
 	t.Helper()
-	pid := helperPID(t)
+	kill(t, helperPID(t))
+}
+
+// kill kills a process, and waits until it has ended.
+func kill(t *testing.T, pid int) {
+	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		t.Fatal(err)

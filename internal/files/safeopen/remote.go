@@ -80,7 +80,7 @@ func idleHelper() (*net.UnixConn, error) {
 	if helpers.all >= maxHelpers {
 		return nil, errHelpers
 	}
-	conn, err := helper.Start(helperName)
+	conn, _, err := helper.Start(helperName)
 	if err == nil {
 		helpers.all++
 	}

@@ -36,16 +36,16 @@ func Serve(name string, serve func(*net.UnixConn) error) {
 	os.Exit(0)
 }
 
-// Start starts the helper with the given name.
-func Start(name string) (*net.UnixConn, error) {
+// Start starts the helper with the given name. ended is closed when it has ended.
+func Start(name string) (conn *net.UnixConn, ended <-chan struct{}, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), name)
-	conn, err := connect(os.NewFile(uintptr(pair[0]), name))
+	conn, err = connect(os.NewFile(uintptr(pair[0]), name))
 	if err != nil {
-		return nil, errors.Join(err, theirs.Close())
+		return nil, nil, errors.Join(err, theirs.Close())
 	}
 	cmd := exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{name}, Dir: "/",
@@ -55,10 +55,14 @@ func Start(name string) (*net.UnixConn, error) {
 	}
 	err = cmd.Start()
 	if err := errors.Join(err, theirs.Close()); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
-	go func() { _ = cmd.Wait() }() // its exit status does not matter
-	return conn, nil
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its exit status does not matter
+		close(done)
+	}()
+	return conn, done, nil
 }
 
 // connect returns the connection of the socket file, and closes file.
@@ -88,7 +92,7 @@ func Send[T any](conn *net.UnixConn, header T, body []byte, fds ...int) error {
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
-	if err == nil {
+	if err == nil && len(body) > 0 {
 		_, err = conn.Write(body)
 	}
 	if errors.Is(err, unix.EPIPE) {
