@@ -283,7 +283,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, safeopen.ErrNoAnswer) {
-			t.Errorf("got error %v, want ErrNone", err)
+			t.Errorf("got error %v, want ErrNoAnswer", err)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("opening the file blocks")

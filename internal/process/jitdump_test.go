@@ -484,7 +484,7 @@ func TestJITDumpNoAnswer(t *testing.T) {
 	stop()
 	update()
 	if tables := dumps.Tables(); d.name(tables, 1) != "f" || !errors.Is(tables.Incomplete, safeopen.ErrNoAnswer) {
-		t.Errorf("got %q, %v; want the function and ErrNone", d.name(tables, 1), tables.Incomplete)
+		t.Errorf("got %q, %v; want the function and ErrNoAnswer", d.name(tables, 1), tables.Incomplete)
 	}
 }
 

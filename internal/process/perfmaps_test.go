@@ -262,7 +262,7 @@ func TestPerfMapNoAnswer(t *testing.T) {
 	}
 	stop()
 	if m.update() || !errors.Is(m.Incomplete(), safeopen.ErrNoAnswer) || m.kept.size != int64(len(line)) {
-		t.Errorf("got %d bytes kept, %v; want the line and ErrNone", m.kept.size, m.Incomplete())
+		t.Errorf("got %d bytes kept, %v; want the line and ErrNoAnswer", m.kept.size, m.Incomplete())
 	}
 }
 
@@ -283,7 +283,7 @@ func TestPerfMapsNoAnswer(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, pid := range pids {
 		if _, err := openPerfMap(nil, pid); !errors.Is(err, safeopen.ErrNoAnswer) {
-			t.Errorf("got error %v, want ErrNone", err)
+			t.Errorf("got error %v, want ErrNoAnswer", err)
 		}
 	}
 	// An open question uses two goroutines.

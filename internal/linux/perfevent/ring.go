@@ -60,8 +60,8 @@ func (r *Ring) unmap() error {
 // the number of records that the kernel dropped, according to the [Lost] records (which
 // fn receives too).
 //
-// Malformed records are skipped; err is the first one's problem and their number. If the length
-// of a record is invalid, so is everything after it.
+// Malformed records are skipped; err is the first one's problem and the number of others. If the
+// length of a record is invalid, the rest of the ring is dropped, and err says so too.
 func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	// The load pairs with the kernel's barrier before it moves data_head: everything
 	// before head has been written. The store returns the space only after the last read
@@ -74,24 +74,20 @@ func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	if head-tail > size {
 		return 0, fmt.Errorf("perf ring: %d bytes in a ring of %d", head-tail, size)
 	}
-	var malformed int
-	defer func() {
-		if malformed > 1 {
-			err = fmt.Errorf("%w (and %d more malformed records)", err, malformed-1)
-		}
-	}()
+	var first, dropped error
+	var malformed int // including the first
 	for tail < head {
 		// Records are multiples of 8 bytes, so a header never wraps around.
 		at := tail % size
 		n := uint64(binary.NativeEndian.Uint16(r.data[at+6:]))
 		if n < headerSize || n > head-tail || n%8 != 0 {
-			malformed++
-			return lost, cmp.Or(err, fmt.Errorf("perf ring: record of %d bytes where %d are left", n, head-tail))
+			dropped = fmt.Errorf("perf ring: dropped %d bytes, starting with a record of invalid length %d", head-tail, n)
+			break
 		}
 		rec, perr := ParseRecord(r.at(at, n), r.sampleID)
 		if perr != nil {
 			malformed++
-			err = cmp.Or(err, perr)
+			first = cmp.Or(first, perr)
 		} else {
 			if l, ok := rec.(Lost); ok {
 				lost += l.N
@@ -100,7 +96,16 @@ func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 		}
 		tail += n
 	}
-	return lost, err
+	switch {
+	case malformed == 2:
+		first = fmt.Errorf("%w (and 1 more malformed record)", first)
+	case malformed > 2:
+		first = fmt.Errorf("%w (and %d more malformed records)", first, malformed-1)
+	}
+	if first != nil && dropped != nil {
+		return lost, fmt.Errorf("%w; %w", dropped, first)
+	}
+	return lost, cmp.Or(first, dropped)
 }
 
 // at returns the n bytes at offset at, copied only if they wrap around the ring's end.

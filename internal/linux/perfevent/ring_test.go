@@ -2,7 +2,6 @@ package perfevent
 
 import (
 	"encoding/binary"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,11 +74,25 @@ func TestRingReadMalformed(t *testing.T) {
 			t.Errorf("%s: the ring was not freed", tc.name)
 		}
 	}
-	// An error of many records is one line.
-	many := ring(256, 0, short, short, good, short)
-	if _, err := many.Read(func(Record) {}); err == nil || strings.Count(err.Error(), "perf record of type") != 1 ||
-		!strings.HasSuffix(err.Error(), "(and 2 more malformed records)") {
-		t.Errorf("three bad bodies: got %v", err)
+	// An error of many records is one line, and does not hide that others were dropped.
+	const (
+		first   = "perf record of type 10: body of 0 bytes, want 64 at least"
+		dropped = "perf ring: dropped 48 bytes, starting with a record of invalid length 1"
+	)
+	for _, tc := range []struct {
+		want string
+		raw  [][]byte
+	}{
+		{first, [][]byte{short, good}},
+		{first + " (and 1 more malformed record)", [][]byte{short, good, short}},
+		{first + " (and 2 more malformed records)", [][]byte{short, short, good, short}},
+		{dropped, [][]byte{good, nonsense, good}},
+		{dropped + "; " + first, [][]byte{short, nonsense, good}},
+		{dropped + "; " + first + " (and 1 more malformed record)", [][]byte{short, short, nonsense, good}},
+	} {
+		if _, err := ring(256, 0, tc.raw...).Read(func(Record) {}); err == nil || err.Error() != tc.want {
+			t.Errorf("got error %v, want %s", err, tc.want)
+		}
 	}
 	r := ring(256, 0)
 	r.page.Data_head = 1 << 20

@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,7 +110,6 @@ func TestKernelWithBuildID(t *testing.T) {
 // If another program requests build IDs, the kernel marks records that have an inode as if they had a
 // build ID.
 func TestInodeMarkedAsBuildID(t *testing.T) {
-	const misc = 2 | unix.PERF_RECORD_MISC_MMAP_BUILD_ID
 	for _, requested := range []bool{false, true} {
 		b := newChainBuilder()
 		want := ""
@@ -117,14 +117,46 @@ func TestInodeMarkedAsBuildID(t *testing.T) {
 			b.requestBuildIDs()
 			want = "010000004d000000"
 		}
-		b.exec(7, "sh")
-		body := words(int32(7), int32(7), uint64(0x400000), uint64(0x2000), uint64(0x1000))
-		body = append(body, words(uint32(8), uint32(1), uint64(77), uint64(0), uint32(unix.PROT_READ|unix.PROT_EXEC), uint32(2))...)
-		b.add(unix.PERF_RECORD_MMAP2, misc, 7, append(body, padded("/bin/sh")...))
-		b.chain(7, 7, modeUser, contextUser, 0x400010)
-		mappings := readChains(t, b.file(b.plain())).Profile.Mappings
-		if m := mappings[len(mappings)-1]; m.Path != "/bin/sh" || m.BuildID != want {
-			t.Errorf("build IDs requested: %v: got %s with build ID %q, want %q", requested, m.Path, m.BuildID, want)
+		if got := idOfMarked(t, b, words(uint32(8), uint32(1), uint64(77), uint64(0))); got != want {
+			t.Errorf("build IDs requested: %v: got build ID %q, want %q", requested, got, want)
+		}
+	}
+}
+
+// idOfMarked returns the build ID of a mapping that is marked as having one in the given 24 bytes.
+func idOfMarked(t *testing.T, b *builder, file []byte) string {
+	t.Helper()
+	const misc = 2 | unix.PERF_RECORD_MISC_MMAP_BUILD_ID
+	b.exec(7, "sh")
+	body := words(int32(7), int32(7), uint64(0x400000), uint64(0x2000), uint64(0x1000))
+	body = append(append(body, file...), words(uint32(unix.PROT_READ|unix.PROT_EXEC), uint32(2))...)
+	b.add(unix.PERF_RECORD_MMAP2, misc, 7, append(body, padded("/bin/sh")...))
+	b.chain(7, 7, modeUser, contextUser, 0x400010)
+	mappings := readChains(t, b.file(b.plain())).Profile.Mappings
+	m := mappings[len(mappings)-1]
+	if m.Path != "/bin/sh" {
+		t.Fatalf("got a mapping of %s, want /bin/sh", m.Path)
+	}
+	return m.BuildID
+}
+
+// perf inject -B replaces the inodes of records by build IDs, but does not change their events.
+func TestInjectedBuildID(t *testing.T) {
+	const md5, sha1 = "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef01234567"
+	for _, c := range []struct{ file, want string }{
+		{"14000000" + sha1, sha1},
+		{"10000000" + md5 + "00000000", md5},
+		{"10000000" + md5 + "00000001", ""},
+		{"10010000" + md5 + "00000000", ""},
+		{"08000000" + "0123456789abcdef" + "000000000000000000000000", ""},
+		{"ff000000" + sha1, ""},
+	} {
+		file, err := hex.DecodeString(c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := idOfMarked(t, newChainBuilder(), file); got != c.want {
+			t.Errorf("%s: got build ID %q, want %q", c.file, got, c.want)
 		}
 	}
 }

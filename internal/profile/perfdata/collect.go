@@ -224,14 +224,30 @@ func (cl *collection) event(a attr, rec record, f *fields, when uint64) error {
 	return nil
 }
 
+// mappedBuildID returns the build ID in the 24 bytes of a mapping marked with
+// PERF_RECORD_MISC_MMAP_BUILD_ID, or "" if they are a device and inode. requested tells whether the
+// event requests build IDs.
+//
+// If it does not, the mark says little. Once another program requests build IDs, the kernel marks the
+// records of all events, although they have a device and inode: see perf_event_mmap_output in
+// kernel/events/core.c. But perf inject -B and --mmap2-buildid-all put build IDs in place of these
+// without setting the event's flag. So b has a build ID if its first bytes, the major number of a
+// device, are the size of a usual build ID, and the bytes behind it are 0.
+func mappedBuildID(b []byte, requested bool) string {
+	size, id := int(b[0]), b[4:]
+	if !requested {
+		const md5, sha1 = 16, 20
+		if size != md5 && size != sha1 || strings.Trim(string(b[1:4]), "\x00") != "" || strings.Trim(string(id[size:]), "\x00") != "" {
+			return ""
+		}
+	}
+	return hex.EncodeToString(id[:min(len(id), size)])
+}
+
 // vdsoPath is perf's name for the vDSO.
 const vdsoPath = "[vdso]"
 
 // mmap processes a mapping. It ignores data and mappings without a file.
-//
-// If the events of another program request build IDs, the kernel sets
-// PERF_RECORD_MISC_MMAP_BUILD_ID in the records of other events too, although these have a device
-// and inode: see perf_event_mmap_output in the kernel's kernel/events/core.c.
 func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
 	f.u32()
@@ -240,8 +256,8 @@ func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	var id string
 	if rec.typ == unix.PERF_RECORD_MMAP2 {
 		file := f.take(24) // device and inode, or the build ID
-		if a.buildID && rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
-			id = hex.EncodeToString(file[4 : 4+min(20, int(file[0]))])
+		if rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
+			id = mappedBuildID(file, a.buildID)
 		}
 		executable = f.u32()&unix.PROT_EXEC != 0
 		f.u32()
