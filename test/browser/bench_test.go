@@ -142,22 +142,23 @@ func pageOfStacks(b *testing.B, n int) (path string, size int64) {
 
 // BenchmarkOpenStacks opens pages of 20 and of 150 000 distinct stacks in turn. Times are in ms:
 // open-ms until the page has drawn the graph, which includes the load of other programs, and
-// cpu-ms the CPU time of the page's thread. small-… are those of the small page.
+// cpu-ms the CPU time of the page's thread. small-… is the small page.
 func BenchmarkOpenStacks(b *testing.B) {
 	small, _ := pageOfStacks(b, 20)
 	large, size := pageOfStacks(b, 150_000)
 	sums := map[string]time.Duration{}
 	for b.Loop() {
-		for prefix, path := range map[string]string{"small-": small, "": large} {
+		for _, page := range []struct{ prefix, path string }{{"small-", small}, {"", large}} {
 			c, chromium := newChromiumTab(b)
 			chromium.call("Performance.enable", nil, nil)
 			start := time.Now()
-			c.open("file://" + path)
+			c.open("file://" + page.path)
 			c.until(`document.documentElement?.dataset.ready`)
 			c.eval(`new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(0))))`, new(int))
-			sums[prefix+"open-ms"] += time.Since(start)
-			sums[prefix+"cpu-ms"] += chromium.threadTime()
+			sums[page.prefix+"open-ms"] += time.Since(start)
+			sums[page.prefix+"cpu-ms"] += chromium.threadTime()
 			expectClean(c)
+			chromium.close()
 		}
 	}
 	for name, d := range sums {

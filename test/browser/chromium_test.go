@@ -34,6 +34,7 @@ type devtools struct {
 	t       testing.TB
 	session string // empty: the browser itself
 	pressed bool   // the pointer's button
+	closed  bool
 }
 
 type devtoolsReply struct {
@@ -109,11 +110,19 @@ func openChromium(t testing.TB) *devtools {
 	var attached struct{ SessionID string }
 	d.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	d.session = attached.SessionID
-	t.Cleanup(func() { d.call("Page.close", nil, nil) })
+	t.Cleanup(d.close)
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		d.call(domain+".enable", nil, nil)
 	}
 	return d
+}
+
+// close closes the page, unless it is closed.
+func (d *devtools) close() {
+	if !d.closed {
+		d.closed = true
+		d.call("Page.close", nil, nil)
+	}
 }
 
 // newChromiumTab is newTab for tests that need DevTools.

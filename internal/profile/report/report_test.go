@@ -20,6 +20,7 @@ import (
 
 var (
 	counted = profile.ValueType{Type: "samples", Unit: "count"}
+	onCPU   = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	offCPU  = profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
 )
 
@@ -138,7 +139,7 @@ func TestRules(t *testing.T) {
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, "There are only 100 samples: a share of 50 % has a standard error of 5 points."},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
-		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 0, "There are only 3 samples: a share of 50 % has a standard error of 29 points."},
+		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 0, "There are only about 3 samples: a share of 50 % has a standard error of 29 points."},
 		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 1, ""},
 		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{200_000_000, 0}}), 0, ""},
 		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "", 0, 0, []int64{10}})...), 0, "10.0 % is in functions without names, most of it in app (10.0 %)."},
@@ -218,9 +219,9 @@ func TestStackRules(t *testing.T) {
 		want string
 	}{
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main", "work"), both(1, 1, 0, 4, "main", "read", "[disk]"), both(1, 1, 0, 2, "main", "[preempted]"), both(1, 2, 0, 90, "idle", "[futex]")),
-			"The busiest thread, app 1/1, ran for 3.0 s and waited for 6.0 s, most for [disk] (66.7 % of that). It was ready to run, but got no CPU, for 2.0 s."},
+			"The busiest thread, app 1/1, ran for 3.0 s and waited for 6.0 s. The main reason, [disk], took 66.7 % of the waiting time. The thread was ready to run, but got no CPU, for 2.0 s."},
 		{"thread", build(times, profile.Meta{}, both(1, 0, 0, 9, "main", "[wait for child]"), both(2, 0, 1, 2, "main", "[disk]")),
-			"The busiest process, app 2, ran for 1.0 s and waited for 2.0 s, most for [disk] (100.0 % of that)."},
+			"The busiest process, app 2, ran for 1.0 s and waited for 2.0 s. The main reason, [disk], took 100.0 % of the waiting time."},
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 1, 0, 4, "main", "[disk]")), ""},
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "main", "[disk]")), ""},
 		{"split", build(samples, profile.Meta{}, one(50, "_start", "main", "loop", "read", "parse"), one(30, "_start", "main", "loop", "write"), one(12, "_start", "main", "loop", "log"), one(5, "_start", "main", "loop"), one(3, "_start", "main", "exit")),

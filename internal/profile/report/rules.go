@@ -92,8 +92,6 @@ func plural(n uint64, one, many string) string {
 	return strings.Replace(many, "#", fmt.Sprint(n), 1)
 }
 
-var onCPU = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
-
 // find returns the index of a value in nanoseconds, or -1.
 func (f *facts) find(name string) int {
 	return slices.Index(f.ValueTypes, profile.ValueType{Type: name, Unit: "nanoseconds"})
@@ -144,9 +142,14 @@ func waits(f *facts) (Finding, bool) {
 	if reason, n := f.reason(off); n > 0 {
 		of := float64(n) / float64(waited)
 		numbers["reason_share"] = of
-		sentence += fmt.Sprintf(" The main reason, %s, took %s of the waiting time.", named(reason), percent(of))
+		sentence += mainReason(reason, of)
 	}
 	return Finding{Numbers: numbers, marked: sentence}, true
+}
+
+// mainReason returns the sentence about the main reason for waiting and its share of that time.
+func mainReason(reason string, share float64) string {
+	return fmt.Sprintf(" The main reason, %s, took %s of the waiting time.", named(reason), percent(share))
 }
 
 // reason returns the most frequent note on top of the stacks of value v, "[futex]", and its
@@ -302,8 +305,10 @@ func (f *facts) samples() (int64, bool) {
 
 func fewSamples(f *facts) (Finding, bool) {
 	n, ok := f.samples()
-	if rate := f.Meta.Frequency; !ok && f.ValueTypes[f.value] == onCPU && rate > 0 { // of a recording
+	about := ""
+	if rate := f.Meta.Frequency; !ok && f.value == f.find("cpu") && rate > 0 { // of a recording
 		n, ok = int64(math.Round(float64(f.whole)/1e9*float64(rate))), true
+		about = "about "
 	}
 	if !ok || n <= 0 || n >= manySamples {
 		return Finding{}, false
@@ -312,7 +317,7 @@ func fewSamples(f *facts) (Finding, bool) {
 	points := 50 / math.Sqrt(float64(n))
 	return Finding{
 		Numbers: map[string]float64{"samples": float64(n), "standard_error_points": points},
-		marked:  fmt.Sprintf("There %s: a share of 50 %% has a standard error of %.0f points.", plural(uint64(n), "is only # sample", "are only # samples"), points),
+		marked:  fmt.Sprintf("There %s: a share of 50 %% has a standard error of %.0f points.", plural(uint64(n), "is only "+about+"# sample", "are only "+about+"# samples"), points),
 		Remedy:  "measure longer, or at a higher rate",
 	}, true
 }

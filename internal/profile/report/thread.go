@@ -74,17 +74,16 @@ func thread(f *facts) (Finding, bool) {
 	ran, waited := describe.Quantity(busiest.ran, "nanoseconds"), describe.Quantity(busiest.waited, "nanoseconds")
 	found := Finding{
 		Numbers: map[string]float64{"running_seconds": float64(busiest.ran) / 1e9, "waiting_seconds": float64(busiest.waited) / 1e9},
-		marked:  fmt.Sprintf("The busiest %s, %s, ran for %s and waited for %s", what, named(name), ran, waited),
+		marked:  fmt.Sprintf("The busiest %s, %s, ran for %s and waited for %s.", what, named(name), ran, waited),
 	}
 	if n > 0 {
 		share := float64(n) / float64(busiest.waited)
 		found.Numbers["reason_share"] = share
-		found.marked += fmt.Sprintf(", most for %s (%s of that)", named(reason), percent(share))
+		found.marked += mainReason(reason, share)
 	}
-	found.marked += "."
 	if float64(busiest.ready) >= preemptedShare*float64(busiest.ran) {
 		found.Numbers["preempted_seconds"] = float64(busiest.ready) / 1e9
-		found.marked += fmt.Sprintf(" It was ready to run, but got no CPU, for %s.", describe.Quantity(busiest.ready, "nanoseconds"))
+		found.marked += fmt.Sprintf(" The %s was ready to run, but got no CPU, for %s.", what, describe.Quantity(busiest.ready, "nanoseconds"))
 	}
 	return found, true
 }

@@ -25,6 +25,8 @@ type header struct {
 	Values []valueType `json:"values"`
 	// Noun is the plural of the noun for a sample, if that is not "samples".
 	Noun string `json:"noun,omitempty"`
+	// Mixed is [describe.IsMixed]: the number of samples says nothing.
+	Mixed bool `json:"mixed,omitempty"`
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
@@ -131,6 +133,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Lost:       lost(t.losses(p), m.Stripped, noun),
 		Run:        json.RawMessage(runinfo.Text(p)),
 		Builds:     builds(p),
+		Mixed:      describe.IsMixed(p.ValueTypes),
 		Value:      o.Value,
 		Inverted:   o.Inverted,
 		ShortNames: o.ShortNames,

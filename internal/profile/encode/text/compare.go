@@ -39,7 +39,7 @@ func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	if amounts.unit == "count" && o.Value != "" {
 		amounts.unit = plain.Terminal(o.Value)
 	}
-	fmt.Fprintf(&out, "base %s, new %s\n", amounts.text(p.Total(0)), amounts.text(p.Total(1)))
+	fmt.Fprintf(&out, "base %.*f, new %s\n", amounts.decimals, amounts.of(p.Total(0)), amounts.text(p.Total(1)))
 	shown := [2]scale{amounts, amounts}
 	if o.Shares {
 		shown = [2]scale{sharesOf(p.Total(0)), sharesOf(p.Total(1))}
@@ -104,12 +104,13 @@ func (s scale) text(n int64) string {
 	return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit)
 }
 
-// columns returns the heading of columns in this scale.
-func (s scale) columns(what string) string {
-	if s.unit == "count" {
-		return what
+// columns returns the heading of columns in this scale, without the unit if that does not fit into
+// width characters.
+func (s scale) columns(what string, width int) string {
+	if long := what + ", in " + s.unit; s.unit != "count" && utf8.RuneCountInString(long) <= width {
+		return long
 	}
-	return what + ", in " + s.unit
+	return what
 }
 
 // change is a function with its values before and after.
@@ -153,7 +154,8 @@ func writeChanges(w *strings.Builder, list []change, s scale, columns int) {
 		fmt.Fprintln(w, "nothing changed")
 		return
 	}
-	const numbers, gap, readable = 32, 2, 16 // numbers are the width of self or total
+	const wide, gap, readable = 30, 2, 16
+	const numbers = wide + gap // the width of self or total
 	totals, names, modules := true, functionWidth, moduleWidth
 	if columns > 0 {
 		totals = columns >= 2*numbers+readable+gap+moduleWidth
@@ -178,9 +180,9 @@ func writeChanges(w *strings.Builder, list []change, s scale, columns int) {
 		list[i].module = cut(list[i].module, modules)
 		width = max(width, utf8.RuneCountInString(list[i].name))
 	}
-	heading, changed := fmt.Sprintf("%30s", s.columns("self")), fmt.Sprintf("%10s%10s%10s  ", "base", "new", "change")
+	heading, changed := fmt.Sprintf("%*s", wide, s.columns("self", wide)), fmt.Sprintf("%10s%10s%10s  ", "base", "new", "change")
 	if totals {
-		heading += fmt.Sprintf("  %30s", s.columns("total"))
+		heading += fmt.Sprintf("%*s", gap+wide, s.columns("total", wide))
 		changed += changed
 	}
 	fmt.Fprintf(w, "\n%s\n%s%-*s  module\n", heading, changed, width, "function")

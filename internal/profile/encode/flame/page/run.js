@@ -2,9 +2,7 @@
 
 function showRun(data) {
   const { meta: m, samples, values, losses } = data;
-  const times = (name) => values.some((v) => v.type === name && v.unit === 'nanoseconds');
-  // In a recording, most samples are waits and faults, so their number says nothing.
-  const counted = times('cpu') && times('off-cpu') ? -1 : values.findIndex((v) => v.unit === 'count');
+  const counted = data.mixed ? -1 : values.findIndex((v) => v.unit === 'count');
   const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
   const sum = (column) => {
     let all = 0;
