@@ -67,9 +67,9 @@ type Delivery struct {
 	stale    bool               // client has an old configuration
 	changed  context.CancelFunc // ends the attempt by an old configuration
 	ending   bool               // nothing more will be added
-	reports  reports
-	full     bool // windows could not be written to the spool's files
-	broken   bool // other work on these files has failed, which is logged once
+	sends    reports
+	stores   reports // of windows to the spool's files
+	broken   bool    // other work on these files has failed, which is logged once
 
 	ready   chan struct{} // buffered: there may be something to send
 	unsaved chan struct{} // buffered: there may be work on files
@@ -80,6 +80,7 @@ type Delivery struct {
 func New(s *spool.Spool, found spool.Found, c otlpclient.Config, log func(string)) *Delivery {
 	d := &Delivery{log: log, spool: s, config: c, ready: make(chan struct{}, 1), unsaved: make(chan struct{}, 1)}
 	d.schedule = newSchedule()
+	d.sends.again, d.stores.again = "the back end accepts profiles again", "spool: windows are written again"
 	d.account = Account{Found: found.Samples, CorruptFiles: uint64(found.Corrupt), Lost: map[Cause]uint64{}}
 	return d
 }

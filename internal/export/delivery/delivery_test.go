@@ -422,12 +422,22 @@ func TestSavedLater(t *testing.T) {
 	var logged []string
 	d := New(store, found, backEnd(t, otlptest.NewReceiver(t, nil).HTTP()), func(text string) { logged = append(logged, text) })
 	d.Begin() // so that there is work that succeeds
-	if err := os.Mkdir(filepath.Join(dir, "incomplete"), 0o700); err != nil {
-		t.Fatal(err)
+	block := func() {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, "incomplete"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "incomplete", "x"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "incomplete", "x"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	unblock := func() {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(dir, "incomplete")); err != nil {
+			t.Fatal(err)
+		}
 	}
+	block()
 	all := messages(t, 2)
 	d.Add(spool.Head{Samples: 4}, all[0])
 	if _, failed := d.saveAll(); !failed {
@@ -440,14 +450,26 @@ func TestSavedLater(t *testing.T) {
 	if a := d.Account(); a.Waiting.Memory == 0 || a.Waiting.Files != 0 || a.Waiting.Samples != 12 {
 		t.Errorf("got %+v, want all in memory", a)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "incomplete")); err != nil {
-		t.Fatal(err)
-	}
+	unblock()
 	if _, failed := d.saveAll(); failed || len(logged) != 2 || !strings.Contains(logged[1], "written again") {
 		t.Errorf("got failed %v and the messages %q, want no failure and a second message", failed, logged)
 	}
 	if a := d.Account(); a.Waiting.Memory != 0 || a.Waiting.Samples != 12 {
 		t.Errorf("got %+v, want all in files", a)
+	}
+	for range 2 * maxReports { // a disk that is full now and then
+		block()
+		d.Add(spool.Head{Samples: 1}, all[0])
+		if _, failed := d.saveAll(); !failed {
+			t.Fatal("got no error for a directory in place of the file")
+		}
+		unblock()
+		if _, failed := d.saveAll(); failed {
+			t.Fatal("got an error after the directory was removed")
+		}
+	}
+	if len(logged) != 2*maxReports {
+		t.Errorf("got %d messages, want %d: %q", len(logged), 2*maxReports, logged)
 	}
 	if _, err := d.Close(); err != nil {
 		t.Error(err)

@@ -2,7 +2,7 @@ package delivery
 
 import "time"
 
-// outcome is the result of an attempt to send a message.
+// outcome is the result of an attempt to send a message, or to write it to the spool.
 type outcome int
 
 const (
@@ -13,8 +13,10 @@ const (
 )
 
 // reports decides what to log about attempts: only changes of the outcome, and not too many of
-// them, since a back end may fail at every other message for days.
+// them, since a back end or a disk may fail at every other message for days.
 type reports struct {
+	// again is the message when attempts succeed again.
+	again  string
 	last   outcome
 	told   bool        // a failure was logged, and nothing since
 	owed   bool        // the last change was not logged, since there were too many
@@ -37,7 +39,7 @@ func (r *reports) message(o outcome, failure string, now time.Time) string {
 	if o == accepted {
 		failure = ""
 		if r.told {
-			failure = "the back end accepts profiles again"
+			failure = r.again
 		}
 		r.told = false
 		return failure

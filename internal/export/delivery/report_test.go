@@ -8,7 +8,7 @@ import (
 
 // TestReports checks that changes of the outcome are logged, and nothing else.
 func TestReports(t *testing.T) {
-	var r reports
+	r := reports{again: "the back end accepts profiles again"}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		outcome outcome
@@ -26,7 +26,7 @@ func TestReports(t *testing.T) {
 // TestReportsFlapping checks that a back end that fails at every other message causes few messages,
 // in pairs.
 func TestReportsFlapping(t *testing.T) {
-	var r reports
+	r := reports{again: "the back end accepts profiles again"}
 	now := time.Unix(1000, 0)
 	failures, recoveries, last := 0, 0, ""
 	const hours = 5
@@ -49,7 +49,7 @@ func TestReportsFlapping(t *testing.T) {
 
 // An outage that begins when too many failures were logged is logged later.
 func TestReportsOutage(t *testing.T) {
-	var r reports
+	r := reports{again: "the back end accepts profiles again"}
 	now := time.Unix(1000, 0)
 	for range maxReports {
 		r.message(retried, "no answer", now)

@@ -40,15 +40,13 @@ func (d *Delivery) saveAll() (again <-chan time.Time, failed bool) {
 		d.mu.Lock()
 		d.overflow(work.Done(err))
 		switch {
-		case err != nil && work.Stores && !d.full:
-			d.full = true
-			d.log("spool: " + plain.Error(err) + "; windows are kept in memory")
-		case err != nil && !work.Stores && !d.broken:
+		case err != nil && work.Stores:
+			d.report(&d.stores, retried, "spool: "+plain.Error(err)+"; windows are kept in memory")
+		case work.Stores:
+			d.report(&d.stores, accepted, "")
+		case err != nil && !d.broken:
 			d.broken = true
 			d.log("spool: " + plain.Error(err))
-		case err == nil && d.full && work.Stores:
-			d.full = false
-			d.log("spool: windows are written again")
 		}
 		d.mu.Unlock()
 		if err != nil {

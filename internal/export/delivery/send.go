@@ -101,7 +101,7 @@ func (d *Delivery) send(ctx context.Context, e *spool.Entry, read func() ([]byte
 	default:
 		d.account.Lost[Refused] += e.Samples
 		d.account.Failures++
-		d.report(refused, fmt.Sprintf("%s: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
+		d.report(&d.sends, refused, fmt.Sprintf("%s: dropped %s", plain.Error(err), plain.Count(e.Samples, "sample")))
 		d.remove(e)
 	}
 }
@@ -123,7 +123,7 @@ func (d *Delivery) retry(e *spool.Entry, err *otlpclient.Error) {
 		d.remove(e)
 		return
 	}
-	d.report(retried, plain.Error(err)+"; trying again")
+	d.report(&d.sends, retried, plain.Error(err)+"; trying again")
 }
 
 // unread handles an entry whose file could not be read. If the file is corrupt, the entry is
@@ -155,10 +155,10 @@ func (d *Delivery) accepted(e *spool.Entry, answer otlpclient.Answer, size int) 
 	d.account.Bytes += uint64(size)
 	d.schedule.accepted()
 	if answer.Rejected > 0 {
-		d.report(rejected, fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
+		d.report(&d.sends, rejected, fmt.Sprintf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message)))
 		return
 	}
-	d.report(accepted, "")
+	d.report(&d.sends, accepted, "")
 }
 
 // share estimates the samples in the rejected profiles of a message, in proportion to the
@@ -172,8 +172,8 @@ func share(samples, rejected, profiles uint64) uint64 {
 }
 
 // report logs the outcome of an attempt, see [reports].
-func (d *Delivery) report(o outcome, failure string) {
-	if text := d.reports.message(o, failure, time.Now()); text != "" {
+func (d *Delivery) report(r *reports, o outcome, failure string) {
+	if text := r.message(o, failure, time.Now()); text != "" {
 		d.log(text)
 	}
 }
