@@ -13,6 +13,10 @@
  *
  * A program for each layout of arguments decides whether an allocation is sampled, and
  * then jumps to the one that walks the stack: a large one, which the kernel verifies once.
+ *
+ * A program can sample its allocations itself, and report the samples by the USDT probes
+ * otel_memory:alloc and otel_memory:free, as OpenTelemetry's eBPF profiler expects them
+ * (design-docs/00003-memory-profiling in open-telemetry/opentelemetry-ebpf-profiler).
  */
 
 #include "kernel.h"
@@ -71,6 +75,8 @@ enum alloc_program {
 	ALLOC_GO,
 	ALLOC_FREE,
 	ALLOC_RETURN,
+	ALLOC_PROBE,
+	ALLOC_PROBE_FREE,
 	ALLOC_PROGRAMS,
 };
 
@@ -105,14 +111,6 @@ struct weight {
 	u64 bytes;
 };
 
-/* The samples whose stacks are being walked, by slot of scratch memory. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_HITS);
-	__type(key, u32);
-	__type(value, struct weight);
-} samples SEC(".maps");
-
 /* A sampled allocation. */
 struct allocation {
 	u64 id; /* of the stack */
@@ -120,6 +118,28 @@ struct allocation {
 	u32 tid;
 	u32 cpu;
 };
+
+struct address {
+	u64 image; /* of the process; see task_image() */
+	u64 at;
+};
+
+/* A sample whose stack is being walked. */
+struct sample {
+	struct weight weight;
+	struct address address; /* at is 0 if it is known when the function returns */
+	/* Memory for alloc_walk, whose stack is full. */
+	struct allocation made;
+	struct allocation before;
+};
+
+/* By slot of scratch memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_HITS);
+	__type(key, u32);
+	__type(value, struct sample);
+} samples SEC(".maps");
 
 /* The outermost call of an allocator's function in a thread. */
 struct call {
@@ -140,11 +160,6 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-struct address {
-	u64 image; /* of the process; see task_image() */
-	u64 at;
-};
-
 /* The sampled allocations that were not freed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -152,6 +167,52 @@ struct {
 	__type(key, struct address);
 	__type(value, struct allocation);
 } allocations SEC(".maps");
+
+/* Whether to measure probes. */
+volatile bool probes;
+
+/* How the allocations of a process are known. */
+enum sampler {
+	BY_FUNCTIONS,
+	BY_PROBES,
+};
+
+/* The processes that allocated memory, if there are probes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64); /* see task_image() */
+	__type(value, u32); /* enum sampler */
+} samplers SEC(".maps");
+
+/*
+ * Whether a process reports its allocations by probes, so that calls of functions do not
+ * count: another process, which maps the same files, may have no probes.
+ */
+static __always_inline bool samples_itself(struct task_struct *task)
+{
+	u64 image = task_image(task);
+	u32 by = BY_FUNCTIONS, *known = bpf_map_lookup_elem(&samplers, &image);
+
+	if (!known)
+		bpf_map_update_elem(&samplers, &image, &by, BPF_NOEXIST);
+	return known && *known == BY_PROBES;
+}
+
+/*
+ * Notes that a process reports its allocations. Returns whether functions counted them so
+ * far, and the one reported now, too.
+ */
+static __always_inline bool takes_over(struct task_struct *task)
+{
+	u64 image = task_image(task);
+	u32 by = BY_PROBES, *known = bpf_map_lookup_elem(&samplers, &image);
+
+	if (known && *known == BY_PROBES)
+		return false;
+	bpf_map_update_elem(&samplers, &image, &by, BPF_ANY);
+	return known;
+}
 
 /* Returns a random number less than n, which is less than 2^32. */
 static __always_inline u64 random_below(u64 n)
@@ -205,12 +266,11 @@ static __always_inline bool forget(const struct address *address, struct allocat
 	return true;
 }
 
-/* Remembers an allocation until it is freed. */
-static __always_inline void remember(const struct address *address, const struct allocation *a)
+/* Remembers an allocation until it is freed. before is memory for the one before it there. */
+static __always_inline void remember(const struct address *address, const struct allocation *a,
+				     struct allocation *before)
 {
-	struct allocation before;
-
-	forget(address, &before); /* the kernel skipped its free */
+	forget(address, before); /* the kernel skipped its free */
 	if (bpf_map_update_elem(&allocations, address, a, BPF_ANY))
 		stat_add(STAT_UNFOLLOWED, 1);
 	else
@@ -278,8 +338,9 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	struct task_struct *task = current_task();
 	struct trap_counts *traps = traps_here();
 	u64 thread = bpf_get_current_task();
+	struct sample *sample;
 	struct address old = {};
-	struct weight weight = {}, *sample;
+	struct weight weight = {};
 	struct call call = {};
 	bool is_sampled = false, waits;
 	u32 slot;
@@ -291,6 +352,8 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 		return 0;
 	}
 	traps->hits[r->by]++;
+	if (probes && samples_itself(task))
+		return 0;
 	if (r->size < MAX_SIZE && (r->size || !r->old)) /* otherwise it only frees */
 		is_sampled = sampled(r->size, &weight);
 	waits = !r->leaf || (live && is_sampled);
@@ -320,7 +383,8 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 		return 0;
 	sample = bpf_map_lookup_elem(&samples, &slot);
 	if (sample) {
-		*sample = weight;
+		sample->weight = weight;
+		sample->address.at = 0;
 		bpf_tail_call(ctx, &walk, 0);
 	}
 	hit_release(slot);
@@ -402,6 +466,62 @@ int alloc_go(void *ctx)
 	return enter(ctx, &(struct wanted){ .by = ALLOC_GO, .size = returned(ctx), .leaf = true });
 }
 
+/* An argument of the probe at which a run is that claimed a slot. */
+static __always_inline u64 probe_argument(void *ctx, u32 slot, u32 n)
+{
+	u32 place = cookie_of(ctx, current_task());
+
+	return field_number(slot, place * PLACE_FIELDS + FIRST_SHOWN + n);
+}
+
+/* Reads a sample that a program reports. Returns false if the numbers are impossible. */
+static __always_inline bool read_sample(void *ctx, u32 slot, struct sample *to)
+{
+	u64 size = probe_argument(ctx, slot, 1), bytes = probe_argument(ctx, slot, 2);
+
+	to->address.image = task_image(current_task());
+	to->address.at = probe_argument(ctx, slot, 0);
+	to->weight.bytes = bytes;
+	to->weight.objects = 1;
+	if (size >= MAX_SIZE || bytes >= MAX_SIZE)
+		return false;
+	if (!size || bytes <= size)
+		return true;
+	/* bytes / size, rounded so that the mean is exact. */
+	to->weight.objects = bytes / size;
+	if (size >> 32 == 0)
+		to->weight.objects += random_below(size) < bytes % size;
+	return true;
+}
+
+/* otel_memory:alloc(address, size, bytes): the sample stands for this many bytes. */
+SEC("kprobe")
+int alloc_probe(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct trap_counts *traps = traps_here();
+	struct sample *sample;
+	u32 slot;
+
+	if (!counting || !traps)
+		return 0;
+	if (!target_has(task)) {
+		traps->others++;
+		return 0;
+	}
+	traps->hits[ALLOC_PROBE]++;
+	if (takes_over(task))
+		return 0;
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
+		return 0;
+	sample = bpf_map_lookup_elem(&samples, &slot);
+	if (sample && read_sample(ctx, slot, sample))
+		bpf_tail_call(ctx, &walk, 0);
+	hit_release(slot);
+	return 0;
+}
+
 /* The slot that this run claimed before it jumped here. */
 static __always_inline u32 slot_of(void *ctx)
 {
@@ -417,7 +537,7 @@ static __always_inline u32 slot_of(void *ctx)
 }
 
 static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 id,
-				 const struct weight *weight, struct call *call)
+				 const struct weight *weight, struct allocation *made)
 {
 	struct count_key key = { .id = id };
 	struct count_value value = { .objects = weight->objects, .bytes = weight->bytes };
@@ -427,31 +547,37 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 id,
 	if (by_cpu)
 		key.cpu = cpu;
 	count(&key, &value);
-	if (!call)
+	if (!made)
 		return;
-	call->made.tid = key.tid;
-	call->made.cpu = key.cpu;
-	call->made.id = id;
-	call->made.weight = *weight;
+	made->tid = key.tid;
+	made->cpu = key.cpu;
+	made->id = id;
+	made->weight = *weight;
 }
 
 static __always_inline void walk_in(void *ctx, struct task_struct *task, u32 slot)
 {
 	struct stack_scratch *scratch = stack_scratch(slot);
-	struct weight *weight = bpf_map_lookup_elem(&samples, &slot);
+	struct sample *sample = bpf_map_lookup_elem(&samples, &slot);
 	u64 thread = bpf_get_current_task(), id;
 	struct call *call = NULL;
+	u32 cpu = bpf_get_smp_processor_id();
 
-	if (!scratch || !weight)
+	if (!scratch || !sample)
 		return;
-	stat_add(STAT_SAMPLES, weight->objects);
+	stat_add(STAT_SAMPLES, sample->weight.objects);
 	id = hit_stack(ctx, task, scratch, IN_PROGRAM);
+	if (live && sample->address.at) {
+		take(scratch, cpu, id, &sample->weight, &sample->made);
+		remember(&sample->address, &sample->made, &sample->before);
+		return;
+	}
 	if (live) {
 		call = bpf_map_lookup_elem(&calls, &thread);
 		if (call && (call->tid != scratch->record.tid || call->sp != context_sp(ctx)))
 			call = NULL;
 	}
-	take(scratch, bpf_get_smp_processor_id(), id, weight, call);
+	take(scratch, cpu, id, &sample->weight, call ? &call->made : NULL);
 }
 
 /* Walks the stack of a sampled allocation. The programs above jump here. */
@@ -476,6 +602,7 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 {
 	struct address address = { .image = task_image(task) };
 	u64 result = returned(ctx);
+	struct allocation before;
 
 	if (!call->out)
 		address.at = result;
@@ -483,11 +610,11 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 		address.at = 0;
 	if (address.at) {
 		if (call->made.weight.objects)
-			remember(&address, &call->made);
+			remember(&address, &call->made, &before);
 	} else if (call->freed.weight.objects && call->size) {
 		/* There is no room for a larger one: the old one remains. */
 		address.at = call->old;
-		remember(&address, &call->freed);
+		remember(&address, &call->freed, &before);
 	}
 }
 
@@ -515,26 +642,51 @@ int alloc_return(void *ctx)
 	return 0;
 }
 
+/* Forgets memory that is freed, by a program for that. */
+static __always_inline void release(u64 at, enum alloc_program by)
+{
+	struct task_struct *task = current_task();
+	struct address address = { .at = at };
+	struct trap_counts *traps = traps_here();
+	struct allocation freed;
+
+	if (!traps)
+		return;
+	/* A thread can free memory of another one, which is a target alone. */
+	if (target_has(task))
+		traps->hits[by]++;
+	else
+		traps->others++;
+	if (!at)
+		return;
+	address.image = task_image(task);
+	forget(&address, &freed);
+}
+
 /* free(address) */
 SEC("kprobe")
 int alloc_free(void *ctx)
 {
-	struct task_struct *task = current_task();
-	struct address address = { .at = argument(ctx, 0) };
-	struct trap_counts *traps = traps_here();
-	struct allocation freed;
+	if (counting)
+		release(argument(ctx, 0), ALLOC_FREE);
+	return 0;
+}
 
-	if (!counting || !traps)
+/* otel_memory:free(address) */
+SEC("kprobe")
+int alloc_probe_free(void *ctx)
+{
+	u32 slot;
+	u64 at;
+
+	if (!counting)
 		return 0;
-	/* A thread can free memory of another one, which is a target alone. */
-	if (target_has(task))
-		traps->hits[ALLOC_FREE]++;
-	else
-		traps->others++;
-	if (!address.at)
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
 		return 0;
-	address.image = task_image(task);
-	forget(&address, &freed);
+	at = probe_argument(ctx, slot, 0);
+	hit_release(slot);
+	release(at, ALLOC_PROBE_FREE);
 	return 0;
 }
 

@@ -26,7 +26,9 @@ const (
 	AllocAllocProgramALLOC_GO           AllocAllocProgram = 7
 	AllocAllocProgramALLOC_FREE         AllocAllocProgram = 8
 	AllocAllocProgramALLOC_RETURN       AllocAllocProgram = 9
-	AllocAllocProgramALLOC_PROGRAMS     AllocAllocProgram = 10
+	AllocAllocProgramALLOC_PROBE        AllocAllocProgram = 10
+	AllocAllocProgramALLOC_PROBE_FREE   AllocAllocProgram = 11
+	AllocAllocProgramALLOC_PROGRAMS     AllocAllocProgram = 12
 )
 
 type AllocCountKey struct {
@@ -46,7 +48,7 @@ type AllocCountValue struct {
 
 type AllocTrapCounts struct {
 	_       structs.HostLayout
-	Hits    [10]uint64
+	Hits    [12]uint64
 	Others  uint64
 	Walking uint64
 }
@@ -75,6 +77,7 @@ const (
 	AllocMapRuntimeAny         = "runtime_any"
 	AllocMapRuntimeProcesses   = "runtime_processes"
 	AllocMapRuntimePrograms    = "runtime_programs"
+	AllocMapSamplers           = "samplers"
 	AllocMapSamples            = "samples"
 	AllocMapScratches          = "scratches"
 	AllocMapSeen               = "seen"
@@ -99,6 +102,8 @@ const (
 	AllocProgAllocFree         = "alloc_free"
 	AllocProgAllocGo           = "alloc_go"
 	AllocProgAllocLeaf         = "alloc_leaf"
+	AllocProgAllocProbe        = "alloc_probe"
+	AllocProgAllocProbeFree    = "alloc_probe_free"
 	AllocProgAllocResize       = "alloc_resize"
 	AllocProgAllocResizeArray  = "alloc_resize_array"
 	AllocProgAllocReturn       = "alloc_return"
@@ -124,6 +129,7 @@ const (
 	AllocVarLive               = "live"
 	AllocVarMaxDepth           = "max_depth"
 	AllocVarMaxRate            = "max_rate"
+	AllocVarProbes             = "probes"
 	AllocVarRate               = "rate"
 	AllocVarReadLabels         = "read_labels"
 	AllocVarRingWakeup         = "ring_wakeup"
@@ -189,6 +195,8 @@ type AllocProgramSpecs struct {
 	AllocFree        *ebpf.ProgramSpec `ebpf:"alloc_free"`
 	AllocGo          *ebpf.ProgramSpec `ebpf:"alloc_go"`
 	AllocLeaf        *ebpf.ProgramSpec `ebpf:"alloc_leaf"`
+	AllocProbe       *ebpf.ProgramSpec `ebpf:"alloc_probe"`
+	AllocProbeFree   *ebpf.ProgramSpec `ebpf:"alloc_probe_free"`
 	AllocResize      *ebpf.ProgramSpec `ebpf:"alloc_resize"`
 	AllocResizeArray *ebpf.ProgramSpec `ebpf:"alloc_resize_array"`
 	AllocReturn      *ebpf.ProgramSpec `ebpf:"alloc_return"`
@@ -224,6 +232,7 @@ type AllocMapSpecs struct {
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
+	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
@@ -265,6 +274,7 @@ type AllocVariableSpecs struct {
 	Live               *ebpf.VariableSpec `ebpf:"live"`
 	MaxDepth           *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate            *ebpf.VariableSpec `ebpf:"max_rate"`
+	Probes             *ebpf.VariableSpec `ebpf:"probes"`
 	Rate               *ebpf.VariableSpec `ebpf:"rate"`
 	ReadLabels         *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup         *ebpf.VariableSpec `ebpf:"ring_wakeup"`
@@ -323,6 +333,7 @@ type AllocMaps struct {
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
+	Samplers         *ebpf.Map `ebpf:"samplers"`
 	Samples          *ebpf.Map `ebpf:"samples"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
@@ -366,6 +377,7 @@ func (m *AllocMaps) Close() error {
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
+		m.Samplers,
 		m.Samples,
 		m.Scratches,
 		m.Seen,
@@ -408,6 +420,7 @@ type AllocVariables struct {
 	Live               *ebpf.Variable `ebpf:"live"`
 	MaxDepth           *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate            *ebpf.Variable `ebpf:"max_rate"`
+	Probes             *ebpf.Variable `ebpf:"probes"`
 	Rate               *ebpf.Variable `ebpf:"rate"`
 	ReadLabels         *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup         *ebpf.Variable `ebpf:"ring_wakeup"`
@@ -435,6 +448,8 @@ type AllocPrograms struct {
 	AllocFree        *ebpf.Program `ebpf:"alloc_free"`
 	AllocGo          *ebpf.Program `ebpf:"alloc_go"`
 	AllocLeaf        *ebpf.Program `ebpf:"alloc_leaf"`
+	AllocProbe       *ebpf.Program `ebpf:"alloc_probe"`
+	AllocProbeFree   *ebpf.Program `ebpf:"alloc_probe_free"`
 	AllocResize      *ebpf.Program `ebpf:"alloc_resize"`
 	AllocResizeArray *ebpf.Program `ebpf:"alloc_resize_array"`
 	AllocReturn      *ebpf.Program `ebpf:"alloc_return"`
@@ -453,6 +468,8 @@ func (p *AllocPrograms) Close() error {
 		p.AllocFree,
 		p.AllocGo,
 		p.AllocLeaf,
+		p.AllocProbe,
+		p.AllocProbeFree,
 		p.AllocResize,
 		p.AllocResizeArray,
 		p.AllocReturn,

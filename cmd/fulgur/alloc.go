@@ -15,6 +15,8 @@ type allocCommand struct {
 	Rate        *size         `placeholder:"BYTES" group:"how" help:"Take one sample per this many allocated bytes, on average. 1 samples every allocation. Default: 512K."`
 	MaxOverhead *allocPercent `placeholder:"PERCENT" group:"how" help:"End the measurement early if uprobes take more than this share of the target's CPU time; 100 for no limit. Default: 20."`
 
+	NoProbes bool `group:"how" help:"Measure the functions of allocators, even if a program reports samples of its allocations itself (otel_memory)."`
+
 	profileFlags
 	PendingEntries *count `placeholder:"N" group:"limit" help:"With --live, maximum number of sampled allocations to track at a time. Default: 65536."`
 }
@@ -39,7 +41,8 @@ func (p *allocPercent) UnmarshalText(text []byte) error {
 func (*allocCommand) Help() string {
 	return `Measures the bytes that programs allocate, by stack. It samples calls of malloc, calloc,
 realloc and the like in the C library, or in a library or program that replaces them
-(jemalloc, tcmalloc), C++'s operator new, and Go's allocator. pprof files have the values
+(jemalloc, tcmalloc), C++'s operator new, and Go's allocator. If a program reports samples
+of its own by OpenTelemetry's probes (otel_memory), fulgur takes these instead. pprof files have the values
 of heap profiles: alloc_space (bytes) and alloc_objects (allocations); with --live also
 inuse_space and inuse_objects. The values are estimates; with --rate 1 they are exact. Each
 call enters the kernel, sampled or not, which takes a microsecond or more: see
@@ -66,6 +69,7 @@ func (c *allocCommand) run(ctx context.Context, env environment) (int, error) {
 		Rate:           uint32(orZero(c.Rate)),
 		Live:           c.Live,
 		MaxOverhead:    float64(orZero(c.MaxOverhead)),
+		NoProbes:       c.NoProbes,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
 	}))
 }

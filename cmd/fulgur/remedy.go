@@ -42,6 +42,7 @@ var optionFlags = map[usage.Option]string{
 	usage.MaxProbes:      "--max-probes",
 	usage.MaxRate:        "--max-rate",
 	usage.MaxStall:       "--max-stall",
+	usage.NoProbes:       "--no-probes",
 	usage.Optimize:       "--optimize",
 	usage.Output:         "-o",
 	usage.PendingEntries: "--pending-entries",

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,5 +30,48 @@ func TestAllocators(t *testing.T) {
 				t.Errorf("the program made %d calls of jemalloc's own functions", want["by_mallocx_objects"])
 			}
 		})
+	}
+}
+
+// A program that samples its own allocations, and reports them by the probes of otel_memory, is
+// measured by these. Its calls of malloc do not count, even if another process makes fulgur
+// measure malloc.
+func TestAllocProbes(t *testing.T) {
+	testenv.Root(t)
+	sampler, other := compile(t, "sampler.c", "sampler"), buildAlloc(t)
+	for name, test := range map[string]struct {
+		flags []string
+		other bool
+	}{
+		"allocated": {},
+		"live":      {flags: []string{"--live"}},
+		"beside":    {flags: []string{"--live", "--rate", "1"}, other: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid, ask := serve(t, sampler)
+			if test.other {
+				beside, _ := serve(t, other)
+				test.flags = append(test.flags, "-p", strconv.Itoa(beside))
+			}
+			got, want := allocations(t, pid, ask, "r", test.flags...)
+			if want["by_small_objects"] == 0 || want["by_large_bytes"] == 0 {
+				t.Fatalf("the program took no samples: %v", want)
+			}
+			if test.other {
+				// malloc counted the first allocation, of 8 bytes and a header of 16. So the
+				// sample of it, which stands for three, does not count.
+				want["by_small_objects"] -= 3 - 1
+				want["by_small_live_objects"] -= 3 - 1
+				want["by_small_bytes"] -= 3*8 - (8 + 16)
+				want["by_small_live_bytes"] -= 3*8 - (8 + 16)
+			}
+			same(t, got, want, test.flags != nil)
+			testenv.Await(t, func() bool { s := ask("s"); return s["alloc"]+s["free"] == 0 }, func() string { return "the probes are still in use" })
+		})
+	}
+	pid, ask := serve(t, sampler)
+	got, want := allocations(t, pid, ask, "r", "--rate", "1", "--no-probes")
+	if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
+		t.Errorf("--no-probes: got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
 	}
 }

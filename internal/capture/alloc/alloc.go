@@ -23,6 +23,7 @@ const DefaultRate = 512 << 10
 type Source struct {
 	attach.Source
 	live     bool // see [Config.Live]
+	probed   probed
 	target   target.Target
 	files    files
 	overhead overhead
@@ -46,11 +47,19 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if c.Live {
 		spec.Maps[bpf.AllocMapAllocations].MaxEntries = max(c.PendingEntries, 1)
 	}
+	spec.Maps[bpf.CountMapFields].MaxEntries = maxPlaces * uint32(bpf.CountFieldLimitsFIELD_PLACE_FIELDS)
 	s := &Source{live: c.Live}
 	s.overhead.max = c.MaxOverhead
+	if !c.NoProbes {
+		if s.probed.possible, err = attach.HasCookies(o.Types); err != nil {
+			return nil, err
+		}
+	}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o, map[string]any{
 		bpf.AllocVarRate: uint64(max(c.Rate, 1)),
 		bpf.AllocVarLive: c.Live,
+		// The places of the probes of several files.
+		bpf.CountVarByPlace: true,
 	}, counted)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,8 @@ var programs = [...]string{
 	bpf.AllocAllocProgramALLOC_GO:           bpf.AllocProgAllocGo,
 	bpf.AllocAllocProgramALLOC_FREE:         bpf.AllocProgAllocFree,
 	bpf.AllocAllocProgramALLOC_RETURN:       bpf.AllocProgAllocReturn,
+	bpf.AllocAllocProgramALLOC_PROBE:        bpf.AllocProgAllocProbe,
+	bpf.AllocAllocProgramALLOC_PROBE_FREE:   bpf.AllocProgAllocProbeFree,
 }
 
 // Short names of programs.
@@ -50,6 +52,8 @@ const (
 	inGo        = bpf.AllocAllocProgramALLOC_GO
 	free        = bpf.AllocAllocProgramALLOC_FREE
 	returns     = bpf.AllocAllocProgramALLOC_RETURN
+	sampled     = bpf.AllocAllocProgramALLOC_PROBE
+	released    = bpf.AllocAllocProgramALLOC_PROBE_FREE
 )
 
 // family are the functions of an allocator that C programs call. The names in jemalloc may

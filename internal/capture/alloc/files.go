@@ -19,48 +19,79 @@ import (
 
 // files are the files of the target.
 type files struct {
-	seen     map[process.FileKey]bool
+	seen     map[process.FileKey]*allocator
 	attached []string // names of files with an allocator
 	late     []string // names of files that were attached while counting
 	refused  []string // why others are not measured
 }
 
+// allocator is what a file has to measure.
+type allocator struct {
+	functions []function
+	probes    *probes // instead of functions
+	err       error   // why it cannot be measured
+	done      bool    // attached, or reported
+}
+
 // FollowsFiles returns true.
 func (*Source) FollowsFiles() bool { return true }
 
-// Follow attaches to the allocators in files, unless it did before.
+// Follow attaches to the allocators in the files that a process maps, unless it did before. If
+// the process reports samples itself, it attaches to the probes alone.
 func (s *Source) Follow(mapped []*process.File) error {
 	if s.files.seen == nil {
-		s.files.seen = map[process.FileKey]bool{}
+		s.files.seen = map[process.FileKey]*allocator{}
+	}
+	reports := false
+	for _, f := range mapped {
+		a := s.files.seen[f.Key]
+		if a == nil {
+			a = s.allocatorIn(f)
+			s.files.seen[f.Key] = a
+		}
+		reports = reports || a.probes != nil
 	}
 	for _, f := range mapped {
-		if s.files.seen[f.Key] {
+		a := s.files.seen[f.Key]
+		if a.done || reports && a.probes == nil {
 			continue
 		}
-		s.files.seen[f.Key] = true
-		found, err := s.allocatorIn(f)
-		if len(found) == 0 && err == nil {
-			continue
-		}
-		if err == nil {
-			err = s.attachTo(f, found)
-		}
-		switch {
-		case errors.As(err, new(*unreadable)):
-			slog.Debug("no look for an allocator", "path", f.Path, "error", err)
-			continue
-		case errors.Is(err, errGoLive) && s.target.Scope == target.Processes && !s.counting:
-			return usage.Errorf("%s is a Go program: %v", f.Path, err)
-		case errors.Is(err, fs.ErrPermission):
+		a.done = true
+		if err := s.attachTo(f, a); err != nil {
 			return err
-		case err != nil:
-			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s are not measured: %s", f.Path, plain.Error(err)))
-			continue
 		}
-		s.files.attached = append(s.files.attached, filepath.Base(f.Path))
-		if s.counting {
-			s.files.late = append(s.files.late, filepath.Base(f.Path))
-		}
+	}
+	return nil
+}
+
+// attachTo attaches to the allocator of a file. It notes the errors that concern the file alone.
+func (s *Source) attachTo(f *process.File, a *allocator) error {
+	err := a.err
+	if err == nil && a.probes == nil && len(a.functions) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = s.attachIn(f, a)
+	}
+	switch {
+	case errors.As(err, new(*unreadable)):
+		slog.Debug("no look for an allocator", "path", f.Path, "error", err)
+		return nil
+	case errors.Is(err, errGoLive) && s.target.Scope == target.Processes && !s.counting:
+		return usage.Errorf("%s is a Go program: %v", f.Path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
+		s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s are not measured: %s", f.Path, plain.Error(err)))
+		return nil
+	}
+	name := filepath.Base(f.Path)
+	if a.probes != nil {
+		s.probed.names = append(s.probed.names, name)
+	}
+	s.files.attached = append(s.files.attached, name)
+	if s.counting {
+		s.files.late = append(s.files.late, name)
 	}
 	return nil
 }
@@ -77,33 +108,42 @@ func (u *unreadable) Unwrap() error { return u.error }
 // errOtherMachine is the error for files that the processor runs in another mode.
 var errOtherMachine = errors.New("it is not a 64-bit program")
 
-// allocatorIn returns the functions of an allocator in a file, nil if there is none.
-func (s *Source) allocatorIn(f *process.File) ([]function, error) {
+// allocatorIn returns what a file has to measure.
+func (s *Source) allocatorIn(f *process.File) *allocator {
 	r, size, err := f.ReaderAt()
 	if err != nil {
-		return nil, &unreadable{err}
+		return &allocator{err: &unreadable{err}}
 	}
 	file, err := elffile.New(r, size, f.Path)
 	if err != nil {
-		return nil, &unreadable{err}
+		return &allocator{err: &unreadable{err}}
 	}
 	switch file.Machine() {
 	case elf.EM_X86_64, elf.EM_AARCH64:
 	default:
-		return nil, &unreadable{errOtherMachine}
+		return &allocator{err: &unreadable{errOtherMachine}}
 	}
-	found, err := find(file)
-	if err == nil && s.live && len(found) > 0 && found[0].program == inGo {
+	a := &allocator{}
+	if a.probes, err = s.probesIn(file, f.Path); err != nil {
+		s.files.refused = append(s.files.refused, fmt.Sprintf("%s: its own samples are not used: %s", f.Path, plain.Error(err)))
+	}
+	if a.probes != nil {
+		a.err = s.overhead.learn(file, a.probes.functions())
+		return a
+	}
+	a.functions, err = find(file)
+	if err == nil && s.live && len(a.functions) > 0 && a.functions[0].program == inGo {
 		err = errGoLive
 	}
-	if err == nil && len(found) > 0 {
-		err = s.overhead.learn(file, found)
+	if err == nil && len(a.functions) > 0 {
+		err = s.overhead.learn(file, a.functions)
 	}
-	return found, err
+	a.err = err
+	return a
 }
 
-// attachTo attaches the programs to functions in a file.
-func (s *Source) attachTo(f *process.File, found []function) error {
+// attachIn attaches the programs to the probes or the functions in a file.
+func (s *Source) attachIn(f *process.File, a *allocator) error {
 	o, err := safeopen.Open(f.Root(), f.Path, safeopen.Regular)
 	if err != nil {
 		return err
@@ -115,7 +155,14 @@ func (s *Source) attachTo(f *process.File, found []function) error {
 	case o.Remote():
 		// The kernel reads the instruction, and may wait for it forever.
 		return errors.New("the file is on a file system that may not respond (FUSE)")
+	case a.probes != nil:
+		return s.attachProbes(a.probes, o)
 	}
+	return s.attachFunctions(a.functions, f.Path, o)
+}
+
+// attachFunctions attaches the programs to functions in an open file.
+func (s *Source) attachFunctions(found []function, path string, o *safeopen.File) error {
 	point := func(fn function) events.Point {
 		return events.Point{Name: fn.name, Address: fn.offset}
 	}
@@ -124,7 +171,7 @@ func (s *Source) attachTo(f *process.File, found []function) error {
 			return nil
 		}
 		return s.Attached[program].AttachTo(&events.Probe{
-			Event:  events.Event{Kind: kind, Path: f.Path, Name: points[0].Name},
+			Event:  events.Event{Kind: kind, Path: path, Name: points[0].Name},
 			Points: points, Files: []*safeopen.File{o},
 		}, s.target)
 	}

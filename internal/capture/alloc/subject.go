@@ -29,6 +29,8 @@ type Config struct {
 	// MaxOverhead ends the measurement if uprobes take more of the target's CPU time, as a
 	// share from 0 to 1; 0 means [DefaultOverhead].
 	MaxOverhead float64
+	// NoProbes measures functions also if a program reports samples of its own by probes.
+	NoProbes bool
 	// PendingEntries limits the sampled allocations that are followed until they are
 	// freed; 0 means the default.
 	PendingEntries uint32
@@ -118,6 +120,9 @@ func (m *Subject) WhyNothing() string {
 	if len(m.source.files.attached) == 0 {
 		return "no allocator was found in the files of the target: programs that are linked statically need symbols"
 	}
+	if len(m.source.probed.names) > 0 {
+		return fmt.Sprintf("the target reported no samples by its %s probes: its own sampling may be off; try %s", provider, usage.NoProbes)
+	}
 	if m.Rate > 1 {
 		return "the target allocated nothing, or too little for a sample: choose a smaller rate"
 	}
@@ -133,6 +138,9 @@ func (m *Subject) Notes(*stacks.Store) []string {
 	}
 	if len(f.attached) > 0 {
 		lines = append(lines, plain.Terminal("allocators: "+list(f.attached)))
+	}
+	if names := m.source.probed.names; len(names) > 0 {
+		lines = append(lines, plain.Terminal(fmt.Sprintf("sampled by the program itself (%s), at its own rate: %s", provider, list(names))))
 	}
 	if len(f.late) > 0 {
 		lines = append(lines, plain.Terminal("mapped during the measurement, so the first allocations can be missing: "+list(f.late)))

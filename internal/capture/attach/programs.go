@@ -136,7 +136,7 @@ func checkPlaces(e *events.Probe, types *btf.Cache) error {
 	if !e.NeedsCookies() && !e.BySyscall() {
 		return nil
 	}
-	has, err := hasCookies(types)
+	has, err := HasCookies(types)
 	if err != nil || has {
 		return err
 	}
@@ -147,8 +147,8 @@ func checkPlaces(e *events.Probe, types *btf.Cache) error {
 	return nil
 }
 
-// hasCookies reports whether programs can know at which point they run.
-func hasCookies(types *btf.Cache) (bool, error) {
+// HasCookies reports whether programs can know at which point they run.
+func HasCookies(types *btf.Cache) (bool, error) {
 	kernel, err := probe.NewKernel(types)
 	if err != nil {
 		return false, err
@@ -163,7 +163,7 @@ func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe,
 	if err != nil || !p.ByPoint || !p.NeedsCookies() {
 		return p, err
 	}
-	has, err := hasCookies(r.Types)
+	has, err := HasCookies(r.Types)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}

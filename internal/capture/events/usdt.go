@@ -29,6 +29,20 @@ type usdtNote struct {
 	provider, name, operands string
 }
 
+// FindUSDT returns the places of the USDT probe e in a file, none if the file lacks it. If
+// before is not nil, the result has its Places, too, and may share them.
+func FindUSDT(e Event, f *elffile.File, q Query, before *Probe) (*Probe, error) {
+	p := &Probe{Event: e}
+	if before != nil {
+		p.Places = before.Places
+	}
+	if err := p.usdt(f, 0, q, &nearest{to: e.Group + ":" + e.Name}); err != nil {
+		return nil, err
+	}
+	p.unite()
+	return p, nil
+}
+
 // usdt finds USDT probes by their notes.
 func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error {
 	section := f.Section(usdtSection)

@@ -39,6 +39,7 @@ const (
 	MaxProbes      Option = "the limit of probes"
 	MaxRate        Option = "the limit of hits a second"
 	MaxStall       Option = "the longest stall"
+	NoProbes       Option = "without probes"
 	Optimize       Option = "the optimized file"
 	Output         Option = "the output"
 	PendingEntries Option = "the limit of pending entries"

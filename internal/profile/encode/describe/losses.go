@@ -167,7 +167,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
 		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone, Noun{}},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
-		"before its mappings were read", remedy{}, profile.EndNone, Noun{}},
+		"before the mappings were read", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnresolved: {"{sample} in an unnamed function", "{samples} in unnamed functions",
 		"shown by address", do("install debug symbols"), profile.EndNone, Noun{}},
 	profile.LossUnresolvedGenerated: {"{sample} in unnamed generated code", "{samples} in unnamed generated code",
