@@ -45,7 +45,7 @@ struct {
 } snapshot_back SEC(".maps");
 
 /* Fills in everything but the part of the copy beyond the given parts. */
-static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
+static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task, u64 image,
 					  const struct stack_scratch *scratch, u32 point,
 					  u64 weight, u32 parts)
 {
@@ -56,7 +56,7 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 	s->type = RECORD_SNAPSHOT;
 	s->cpu = bpf_get_smp_processor_id();
 	s->weight = weight;
-	s->image = task_image(task);
+	s->image = image;
 	s->layout = 0;
 	s->point = point;
 	s->copy_of = REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1);
@@ -83,12 +83,14 @@ snapshot_send(struct task_struct *task, const struct stack_scratch *scratch, u32
 	u64 beyond =
 		(REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1)) + SNAPSHOT_FEW_PARTS * SNAPSHOT_PART;
 	struct snapshot *s;
+	u64 image;
 	u8 byte;
 
 	if (waiting > ring_wakeup)
 		return false;
 	if (waiting > ring_wakeup / 2)
 		wakeup = BPF_RB_FORCE_WAKEUP;
+	image = task_image(task);
 	if (bpf_probe_read_user(&byte, 1, (void *)beyond)) {
 		s = bpf_ringbuf_reserve(&ring,
 					__builtin_offsetof(struct snapshot, copy) +
@@ -96,12 +98,12 @@ snapshot_send(struct task_struct *task, const struct stack_scratch *scratch, u32
 					0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, scratch, point, weight, SNAPSHOT_FEW_PARTS);
+		snapshot_fill(s, task, image, scratch, point, weight, SNAPSHOT_FEW_PARTS);
 	} else {
 		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, scratch, point, weight, SNAPSHOT_PARTS);
+		snapshot_fill(s, task, image, scratch, point, weight, SNAPSHOT_PARTS);
 	}
 	bpf_ringbuf_submit(s, wakeup);
 	return true;

@@ -115,7 +115,8 @@ int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 	u64 start = task_start(child);
 	u32 id = task_tgid(child);
 
-	if (task_tgid(parent) != task_tgid(child) && target_owns_process(parent) &&
+	if (task_tgid(parent) != task_tgid(child) &&
+	    target_owns(task_tgid(parent), process_start(parent)) &&
 	    bpf_map_update_elem(&target_ids, &id, &start, BPF_ANY))
 		stat_add(STAT_UNTRACKED, 1);
 	return 0;

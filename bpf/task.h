@@ -19,10 +19,22 @@
 /* Whether the kernel has a helper function, which the loader resolves. */
 #define has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
 
-/* A number in a task, of any size. */
+/* Whether a number in a task has the same size as in kernel.h. */
+#define same_size(task, field) (bpf_core_field_size((task)->field) == sizeof((task)->field))
+
+/*
+ * A number in a task, of any size. Most have the size in kernel.h, and need one load. All other
+ * code is in one place, since the verifier takes long to remove each piece that cannot run.
+ */
 #define task_number(task, field)                                                                   \
-	(has_helper(get_current_task_btf) ? BPF_CORE_READ_BITFIELD(task, field)                    \
-					  : BPF_CORE_READ_BITFIELD_PROBED(task, field))
+	(has_helper(get_current_task_btf) && same_size(task, field)                                \
+		 ? (task)->field                                                                   \
+		 : BPF_CORE_READ_BITFIELD_PROBED(task, field))
+
+/* The same, for a task that the verifier does not know. */
+#define copied_number(task, field)                                                                 \
+	(same_size(task, field) ? BPF_CORE_READ(task, field)                                       \
+				: BPF_CORE_READ_BITFIELD_PROBED(task, field))
 
 /* A pointer in a task. */
 #define task_pointer(task, field)                                                                  \
@@ -148,6 +160,30 @@ static __always_inline u64 task_image(struct task_struct *task)
 	struct task_struct *leader = task_leader(task);
 
 	return hash_step(hash_step(task_start(leader), task_number(leader, self_exec_id)),
+			 task_tgid(task));
+}
+
+/*
+ * The start of the process of task.
+ *
+ * This copies pointers rather than loading them, since the verifier takes milliseconds for
+ * each instruction that loads a pointer from a task: it searches all types of the kernel for
+ * a name, since Linux 6.2. The copies take longer in each run of a program.
+ */
+static __always_inline u64 process_start(struct task_struct *task)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	return copied_number(leader, start_boottime);
+}
+
+/* The same as task_image(), for programs that run rarely; see process_start(). */
+static __always_inline u64 process_image(struct task_struct *task)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	return hash_step(hash_step(copied_number(leader, start_boottime),
+				   copied_number(leader, self_exec_id)),
 			 task_tgid(task));
 }
 

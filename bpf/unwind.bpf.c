@@ -50,32 +50,34 @@ const enum unwind_layout_bits *unused_unwind_layout_bits __attribute__((unused))
 const enum hash_constant *unused_hash_constant __attribute__((unused));
 const enum unwind_request_type *unused_unwind_request_type __attribute__((unused));
 
-/* Gives a child its parent's runtime. */
-static __always_inline void runtime_fork(struct task_struct *parent, struct task_struct *child)
-{
-	u32 id = task_tgid(parent);
-	struct runtime_process *known = bpf_map_lookup_elem(&runtime_processes, &id), copy;
+/* A process that runs a program; see task_image(). */
+struct process {
+	u32 id;
+	u64 image;
+};
 
-	if (!known || known->image != task_image(parent))
+/* Gives a child its parent's runtime. */
+static __always_inline void runtime_fork(const struct process *parent, const struct process *child)
+{
+	struct runtime_process *known = bpf_map_lookup_elem(&runtime_processes, &parent->id), copy;
+
+	if (!known || known->image != parent->image)
 		return;
 	__builtin_memcpy(&copy, known, sizeof(copy));
-	copy.image = task_image(child);
-	id = task_tgid(child);
-	bpf_map_update_elem(&runtime_processes, &id, &copy, BPF_ANY);
+	copy.image = child->image;
+	bpf_map_update_elem(&runtime_processes, &child->id, &copy, BPF_ANY);
 }
 
 /* Gives a child its parent's labels. */
-static __always_inline void label_fork(struct task_struct *parent, struct task_struct *child)
+static __always_inline void label_fork(const struct process *parent, const struct process *child)
 {
-	u32 id = task_tgid(parent);
-	struct label_process *known = bpf_map_lookup_elem(&label_processes, &id), copy;
+	struct label_process *known = bpf_map_lookup_elem(&label_processes, &parent->id), copy;
 
-	if (!known || known->image != task_image(parent))
+	if (!known || known->image != parent->image)
 		return;
 	__builtin_memcpy(&copy, known, sizeof(copy));
-	copy.image = task_image(child);
-	id = task_tgid(child);
-	bpf_map_update_elem(&label_processes, &id, &copy, BPF_ANY);
+	copy.image = child->image;
+	bpf_map_update_elem(&label_processes, &child->id, &copy, BPF_ANY);
 }
 
 /*
@@ -83,25 +85,28 @@ static __always_inline void label_fork(struct task_struct *parent, struct task_s
  * context of the parent, before the child runs.
  */
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
+int BPF_PROG(unwind_fork, struct task_struct *parent_task, struct task_struct *child_task)
 {
-	u32 id = task_tgid(parent);
 	struct unwind_process *known, copy;
+	struct process parent, child;
 
-	if (task_pid(child) != task_tgid(child))
+	if (task_pid(child_task) != task_tgid(child_task))
 		return 0;
-	runtime_fork(parent, child);
-	label_fork(parent, child);
-	known = bpf_map_lookup_elem(&unwind_processes, &id);
+	parent.id = task_tgid(parent_task);
+	parent.image = process_image(parent_task);
+	child.id = task_tgid(child_task);
+	child.image = process_image(child_task);
+	runtime_fork(&parent, &child);
+	label_fork(&parent, &child);
+	known = bpf_map_lookup_elem(&unwind_processes, &parent.id);
 	if (!known)
 		return 0;
 	copy.layout = *(volatile u64 *)&known->layout;
 	copy.seal = *(volatile u64 *)&known->seal;
-	if (copy.seal != unwind_seal(task_image(parent), copy.layout))
+	if (copy.seal != unwind_seal(parent.image, copy.layout))
 		return 0;
-	id = task_tgid(child);
-	copy.seal = unwind_seal(task_image(child), copy.layout);
-	bpf_map_update_elem(&unwind_processes, &id, &copy, BPF_ANY);
+	copy.seal = unwind_seal(child.image, copy.layout);
+	bpf_map_update_elem(&unwind_processes, &child.id, &copy, BPF_ANY);
 	return 0;
 }
 
@@ -113,17 +118,19 @@ int BPF_PROG(unwind_free, struct task_struct *task)
 	struct label_process *labels;
 	struct unwind_process *known;
 	u32 id = task_pid(task);
+	u64 image;
 
 	if (task_pid(task) != task_tgid(task))
 		return 0;
+	image = process_image(task);
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
-	if (known && known->seal == unwind_seal(task_image(task), known->layout))
+	if (known && known->seal == unwind_seal(image, known->layout))
 		bpf_map_delete_elem(&unwind_processes, &id);
 	runtime = bpf_map_lookup_elem(&runtime_processes, &id);
-	if (runtime && runtime->image == task_image(task))
+	if (runtime && runtime->image == image)
 		bpf_map_delete_elem(&runtime_processes, &id);
 	labels = bpf_map_lookup_elem(&label_processes, &id);
-	if (labels && labels->image == task_image(task))
+	if (labels && labels->image == image)
 		bpf_map_delete_elem(&label_processes, &id);
 	return 0;
 }
@@ -138,7 +145,7 @@ int unwind_tasks(struct bpf_iter__task *ctx)
 	if (!task || task_pid(task) != task_tgid(task) || !task_has_user_stack(task))
 		return 0;
 	found.tgid = task_tgid(task);
-	found.image = task_image(task);
+	found.image = process_image(task);
 	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
 	return 0;
 }

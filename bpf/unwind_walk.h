@@ -214,27 +214,28 @@ static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u
 /* Searches for addr's rule in a layout. */
 UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 {
-	u32 first = layout & ((1U << UNWIND_LAYOUT_FIRST_BITS) - 1);
-	u32 lo = first, hi, rule;
+	u32 at = layout & ((1U << UNWIND_LAYOUT_FIRST_BITS) - 1), rule;
+	u32 n = layout >> UNWIND_LAYOUT_FIRST_BITS & ((1U << UNWIND_LAYOUT_COUNT_BITS) - 1);
 	const struct unwind_mapping *m;
 	u64 found;
 
-	hi = first + (layout >> UNWIND_LAYOUT_FIRST_BITS & ((1U << UNWIND_LAYOUT_COUNT_BITS) - 1));
-	for (int i = 0; i < UNWIND_LAYOUT_COUNT_BITS && lo < hi; i++) {
-		u32 mid = lo + (hi - lo) / 2;
+	/*
+	 * Search the last of n mappings that starts at or below the address. n does not depend
+	 * on the outcomes of the comparisons, since the verifier of Linux 6.12 would follow each
+	 * pair of bounds that the outcomes can lead to.
+	 */
+	for (int i = 0; i < UNWIND_LAYOUT_COUNT_BITS && n > 1; i++) {
+		u32 half = n / 2;
 
-		m = unwind_mapping_at(mid);
+		m = unwind_mapping_at(at + half);
 		if (!m)
 			return unwind_no_rule(END_NO_MAPPING);
 		if (m->start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
+			at += half;
+		n -= half;
 	}
-	if (lo == first)
-		return unwind_no_rule(END_NO_MAPPING);
-	m = unwind_mapping_at(lo - 1);
-	if (!m || addr >= m->end)
+	m = n ? unwind_mapping_at(at) : NULL;
+	if (!m || addr < m->start || addr >= m->end)
 		return unwind_no_rule(END_NO_MAPPING);
 	rule = m->fallback;
 	if (m->rows == UNWIND_NO_TABLE)
