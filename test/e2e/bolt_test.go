@@ -298,7 +298,7 @@ func TestBoltProcesses(t *testing.T) {
 	})
 	t.Run("binary", func(t *testing.T) {
 		first := running(t, program)
-		cmd := command(t, append([]string{"bolt", "--binary", program, "-o", out, "--llvm", "22", "60"}, stepFast...)...)
+		cmd := command(t, append([]string{"bolt", "--binary", program, "-o", out, "--llvm", "22", "600"}, stepFast...)...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -448,7 +448,7 @@ func TestBoltStepperKilled(t *testing.T) {
 	for work := 50 * time.Millisecond; ; work *= 2 {
 		pid := running(t, boltable(t, "branches"))
 		out := filepath.Join(t.TempDir(), "out.preagg")
-		cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "60"}, stepFast...)...)
+		cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "600"}, stepFast...)...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

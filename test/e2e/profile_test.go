@@ -209,7 +209,7 @@ func TestProfileTargetExits(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	victim := load(t, "shares")
-	cmd := command(t, "profile", "-p", strconv.Itoa(victim.Process.Pid), "-F", "997", "-f", "60")
+	cmd := command(t, "profile", "-p", strconv.Itoa(victim.Process.Pid), "-F", "997", "-f", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestProfileExistingChildren(t *testing.T) {
 		return len(descendants) == 1
 	}, func() string { return fmt.Sprintf("children of the shell = %v, want one", descendants) })
 	awaitWork(t, strconv.Itoa(descendants[0]), 50*time.Millisecond) // it is at work
-	cmd := command(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "60")
+	cmd := command(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
