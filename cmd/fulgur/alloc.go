@@ -41,12 +41,13 @@ func (p *allocPercent) UnmarshalText(text []byte) error {
 func (*allocCommand) Help() string {
 	return `Measures the bytes that programs allocate, by stack. It samples calls of malloc, calloc,
 realloc and the like in the C library, or in a library or program that replaces them
-(jemalloc, tcmalloc), C++'s operator new, and Go's allocator. If a program reports samples
-of its own by OpenTelemetry's probes (otel_memory), fulgur takes these instead. pprof files have the values
-of heap profiles: alloc_space (bytes) and alloc_objects (allocations); with --live also
-inuse_space and inuse_objects. The values are estimates; with --rate 1 they are exact. Each
-call enters the kernel, sampled or not, which takes a microsecond or more: see
---max-overhead. docs/alloc.md has the details.
+(jemalloc, tcmalloc), C++'s operator new, and Go's allocator. Each call enters the kernel,
+sampled or not, which takes a microsecond or more: see --max-overhead. The values are
+estimates; with --rate 1 they are exact. If a program reports samples of its own by
+OpenTelemetry's probes (otel_memory), fulgur uses these instead, and --rate does not apply.
+pprof files have the values of heap profiles: alloc_space (bytes) and alloc_objects
+(allocations); with --live also inuse_space and inuse_objects. docs/alloc.md has the
+details.
 
 Examples:
 

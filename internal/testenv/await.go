@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Await waits until holds returns true. If that takes longer than a minute, or in the rig's
-// VMs several, it fails the test with the text that why returns.
+// Await waits until holds returns true. After a minute, or several minutes in the rig's VMs,
+// it fails the test with the text that why returns.
 func Await(t testing.TB, holds func() bool, why func() string) {
 	t.Helper()
 	await(t, Patience(time.Minute), holds, why)

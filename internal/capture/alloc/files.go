@@ -25,7 +25,7 @@ type files struct {
 	refused  []string // why others are not measured
 }
 
-// allocator is what a file has to measure.
+// allocator has the places in a file that are measured.
 type allocator struct {
 	functions []function
 	probes    *probes // instead of functions
@@ -37,7 +37,7 @@ type allocator struct {
 func (*Source) FollowsFiles() bool { return true }
 
 // Follow attaches to the allocators in the files that a process maps, unless it did before. If
-// the process reports samples itself, it attaches to the probes alone.
+// one of the files has probes, Follow attaches to probes alone.
 func (s *Source) Follow(mapped []*process.File) error {
 	if s.files.seen == nil {
 		s.files.seen = map[process.FileKey]*allocator{}
@@ -75,7 +75,7 @@ func (s *Source) attachTo(f *process.File, a *allocator) error {
 	}
 	switch {
 	case errors.As(err, new(*unreadable)):
-		slog.Debug("no look for an allocator", "path", f.Path, "error", err)
+		slog.Debug("not searched for an allocator", "path", f.Path, "error", err)
 		return nil
 	case errors.Is(err, errGoLive) && s.target.Scope == target.Processes && !s.counting:
 		return usage.Errorf("%s is a Go program: %v", f.Path, err)
@@ -108,7 +108,7 @@ func (u *unreadable) Unwrap() error { return u.error }
 // errOtherMachine is the error for files that the processor runs in another mode.
 var errOtherMachine = errors.New("it is not a 64-bit program")
 
-// allocatorIn returns what a file has to measure.
+// allocatorIn finds the probes in a file, or else the functions of its allocator.
 func (s *Source) allocatorIn(f *process.File) *allocator {
 	r, size, err := f.ReaderAt()
 	if err != nil {

@@ -20,7 +20,7 @@ const provider = "otel_memory"
 // maxPlaces is the maximum number of different places of the probes' arguments.
 const maxPlaces = 64
 
-// probed are the probes of the target.
+// probed has the probes of the target.
 type probed struct {
 	possible bool // whether to look for probes
 	// last has the places of the arguments of all probes so far.
@@ -31,7 +31,7 @@ type probed struct {
 // probes are the probes of a file.
 type probes struct{ alloc, free *events.Probe }
 
-// probesIn returns the probes of a file, nil if it reports no samples.
+// probesIn returns the probes of a file, or nil if it has none or they are not measured.
 func (s *Source) probesIn(file *elffile.File, path string) (*probes, error) {
 	if !s.probed.possible {
 		return nil, nil

@@ -29,7 +29,7 @@ type Config struct {
 	// MaxOverhead ends the measurement if uprobes take more of the target's CPU time, as a
 	// share from 0 to 1; 0 means [DefaultOverhead].
 	MaxOverhead float64
-	// NoProbes measures functions also if a program reports samples of its own by probes.
+	// NoProbes measures functions even if a program reports samples of its own by probes.
 	NoProbes bool
 	// PendingEntries limits the sampled allocations that are followed until they are
 	// freed; 0 means the default.

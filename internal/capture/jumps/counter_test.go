@@ -191,7 +191,7 @@ func awaitStats(t *testing.T, c *jumps.Counter, what string, wanted func(jumps.S
 	return s
 }
 
-// measure counts in n windows of a target or more, until it has seen as many outcomes as wanted, and
+// measure counts a target in at least n windows, until it has seen as many outcomes as wanted, and
 // stops. On a crowded machine, the target does not run in each window.
 func measure(t *testing.T, p *program, of target.Target, n, outcomes uint64) (*jumps.Counter, jumps.Stats) {
 	t.Helper()

@@ -81,7 +81,7 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (_ *Link, err error
 }
 
 // attach attaches the program. If the helper process was killed, another one attaches at the same
-// places, and so adopts breakpoints that this one has left.
+// places, and so adopts breakpoints that the first one left.
 func (l *Link) attach() error {
 	err := l.tryAttach()
 	if errors.Is(err, errUnsent) || errors.Is(err, errEnded) {
@@ -126,8 +126,8 @@ func (l *Link) Close() error {
 	if !errors.Is(err, errEnded) {
 		return err
 	}
-	// It was killed while it detached, and may have left breakpoints. Whoever detaches a program from
-	// the same places removes them.
+	// The helper was killed while it detached, and may have left breakpoints. Attaching to the same
+	// places again and detaching removes them.
 	if err = l.attach(); errors.Is(err, unix.ESRCH) {
 		return nil // the process has exited
 	}
@@ -218,8 +218,8 @@ func (p *process) endUnused() error {
 	return p.conn.Close()
 }
 
-// errUnsent means that the helper process had ended before it got a request, and errEnded, that it
-// ended before it answered: it was killed.
+// If the helper process was killed, errUnsent means that it ended before it got a request, and
+// errEnded that it ended before it answered.
 var (
 	errUnsent = errors.New("the process that attaches uprobes had ended")
 	errEnded  = errors.New("the process that attaches uprobes has ended without an answer")

@@ -60,8 +60,8 @@ func (r *Ring) unmap() error {
 // the number of records that the kernel dropped, according to the [Lost] records (which
 // fn receives too).
 //
-// Malformed records are skipped; err is the first one's problem and the number of others. If the
-// length of a record is invalid, the rest of the ring is dropped, and err says so too.
+// Read skips malformed records; err describes the first one and counts the others. If the length
+// of a record is invalid, Read drops the rest of the ring, and err says so, too.
 func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	// The load pairs with the kernel's barrier before it moves data_head: everything
 	// before head has been written. The store returns the space only after the last read

@@ -7,7 +7,7 @@ type attr struct {
 	sampleType, readFormat, branchType uint64
 	userRegs                           uint64 // the sampled user registers
 	sampleIDAll                        bool
-	buildID                            bool // mappings have build IDs
+	buildID                            bool // the event requests build IDs of mappings
 
 	// The sampled event, and its period or frequency; the other is 0.
 	typ                       uint32
@@ -57,7 +57,7 @@ type attrs struct {
 	byID map[uint64]int // event ID to index in all
 	ids  int            // total number added, including duplicates
 
-	buildID bool // mappings of some event have build IDs
+	buildID bool // some event requests build IDs
 }
 
 // Limits on headers. A file with 1000 events on 1000 CPUs is within.
@@ -135,8 +135,8 @@ func (a attr) trailer() (size, time int) {
 }
 
 // other returns the event of a record other than a sample. Its ID is at the end, or
-// before the CPU and identifier at the end. A record that perf synthesized has no event; its
-// layout is the first event's, and its mapping may have a build ID if any event's may.
+// before the CPU and identifier at the end. A record that perf synthesized has no event: it
+// has the layout of the first event, and requests build IDs if any event does.
 func (as *attrs) other(body []byte) (attr, bool) {
 	if len(as.all) == 0 {
 		return attr{}, false

@@ -228,11 +228,11 @@ func (cl *collection) event(a attr, rec record, f *fields, when uint64) error {
 // PERF_RECORD_MISC_MMAP_BUILD_ID, or "" if they are a device and inode. requested tells whether the
 // event requests build IDs.
 //
-// If it does not, the mark says little. Once another program requests build IDs, the kernel marks the
-// records of all events, although they have a device and inode: see perf_event_mmap_output in
-// kernel/events/core.c. But perf inject -B and --mmap2-buildid-all put build IDs in place of these
-// without setting the event's flag. So b has a build ID if its first bytes, the major number of a
-// device, are the size of a usual build ID, and the bytes behind it are 0.
+// If it does not, the mark proves nothing: once another program requests build IDs, the kernel also
+// marks records that have a device and inode (see perf_event_mmap_output in kernel/events/core.c).
+// The mark can still be right, since perf inject -B and --mmap2-buildid-all add build IDs without
+// setting the event's flag. So b counts as a build ID if its first 4 bytes, otherwise the major number
+// of a device, are the usual size of a build ID, and the bytes after the build ID are 0.
 func mappedBuildID(b []byte, requested bool) string {
 	size, id := int(b[0]), b[4:]
 	if !requested {
