@@ -3,7 +3,7 @@
  * The few kernel types that the programs touch, instead of a vmlinux.h of a
  * hundred thousand lines: CO-RE moves every field to where the running kernel
  * has it, so only names have to be right here. The size of a number that differs
- * between kernels is looked up with BPF_CORE_READ_BITFIELD(): a plain load keeps
+ * between kernels is looked up, see task_number(): a plain load alone would keep
  * its width. A type with three underscores in its name is another kernel's form of
  * the type before them.
  */

@@ -38,6 +38,7 @@ func TestAllocators(t *testing.T) {
 // measure malloc.
 func TestAllocProbes(t *testing.T) {
 	testenv.Root(t)
+	needCookies(t)
 	sampler, other := compile(t, "sampler.c", "sampler"), buildAlloc(t)
 	for name, test := range map[string]struct {
 		flags []string
@@ -69,9 +70,21 @@ func TestAllocProbes(t *testing.T) {
 			testenv.Await(t, func() bool { s := ask("s"); return s["alloc"]+s["free"] == 0 }, func() string { return "the probes are still in use" })
 		})
 	}
-	pid, ask := serve(t, sampler)
-	got, want := allocations(t, pid, ask, "r", "--rate", "1", "--no-probes")
-	if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
-		t.Errorf("--no-probes: got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
+	byFunctions := func(how, program string, start func(), flags ...string) {
+		t.Run(how, func(t *testing.T) {
+			pid, ask := serve(t, program)
+			start()
+			got, want := allocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
+			if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
+				t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
+			}
+		})
 	}
+	byFunctions("without probes", sampler, func() {}, "--no-probes")
+	moved := duplicate(t, sampler, t.TempDir())
+	byFunctions("file replaced", moved, func() {
+		if err := os.Rename(duplicate(t, sampler, t.TempDir()), moved); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -49,25 +49,70 @@ func (s *Source) Follow(mapped []*process.File) error {
 			a = s.allocatorIn(f)
 			s.files.seen[f.Key] = a
 		}
+		if a.probes != nil && !a.done {
+			if err := s.attachToProbes(f, a); err != nil {
+				return err
+			}
+		}
 		reports = reports || a.probes != nil
 	}
 	for _, f := range mapped {
 		a := s.files.seen[f.Key]
-		if a.done || reports && a.probes == nil {
+		if a.done || reports {
 			continue
 		}
 		a.done = true
-		if err := s.attachTo(f, a); err != nil {
+		if err := s.attachToFunctions(f, a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attachTo attaches to the allocator of a file. It notes the errors that concern the file alone.
-func (s *Source) attachTo(f *process.File, a *allocator) error {
+// attachToProbes attaches to the probes of a file. If they cannot be used, the file has functions
+// alone.
+func (s *Source) attachToProbes(f *process.File, a *allocator) error {
 	err := a.err
-	if err == nil && a.probes == nil && len(a.functions) == 0 {
+	if err == nil {
+		err = s.attachIn(f, a)
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
+		s.refuseProbes(f, err)
+		file, err := openFile(f)
+		*a = allocator{err: err}
+		if err == nil {
+			a.functions, a.err = s.functionsIn(file)
+		}
+		return nil
+	}
+	a.done = true
+	s.probed.names = append(s.probed.names, filepath.Base(f.Path))
+	s.noteAttached(f)
+	return nil
+}
+
+// refuseProbes notes why the probes of a file are not used.
+func (s *Source) refuseProbes(f *process.File, err error) {
+	s.files.refused = append(s.files.refused, fmt.Sprintf("%s: its own samples are not used: %s", f.Path, plain.Error(err)))
+}
+
+// noteAttached notes that a file is measured.
+func (s *Source) noteAttached(f *process.File) {
+	name := filepath.Base(f.Path)
+	s.files.attached = append(s.files.attached, name)
+	if s.counting {
+		s.files.late = append(s.files.late, name)
+	}
+}
+
+// attachToFunctions attaches to the functions of a file's allocator. It notes the errors that
+// concern the file alone.
+func (s *Source) attachToFunctions(f *process.File, a *allocator) error {
+	err := a.err
+	if err == nil && len(a.functions) == 0 {
 		return nil
 	}
 	if err == nil {
@@ -76,22 +121,14 @@ func (s *Source) attachTo(f *process.File, a *allocator) error {
 	switch {
 	case errors.As(err, new(*unreadable)):
 		slog.Debug("not searched for an allocator", "path", f.Path, "error", err)
-		return nil
 	case errors.Is(err, errGoLive) && s.target.Scope == target.Processes && !s.counting:
 		return usage.Errorf("%s is a Go program: %v", f.Path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return err
 	case err != nil:
 		s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s are not measured: %s", f.Path, plain.Error(err)))
-		return nil
-	}
-	name := filepath.Base(f.Path)
-	if a.probes != nil {
-		s.probed.names = append(s.probed.names, name)
-	}
-	s.files.attached = append(s.files.attached, name)
-	if s.counting {
-		s.files.late = append(s.files.late, name)
+	default:
+		s.noteAttached(f)
 	}
 	return nil
 }
@@ -110,36 +147,49 @@ var errOtherMachine = errors.New("it is not a 64-bit program")
 
 // allocatorIn finds the probes in a file, or else the functions of its allocator.
 func (s *Source) allocatorIn(f *process.File) *allocator {
-	r, size, err := f.ReaderAt()
+	file, err := openFile(f)
 	if err != nil {
-		return &allocator{err: &unreadable{err}}
-	}
-	file, err := elffile.New(r, size, f.Path)
-	if err != nil {
-		return &allocator{err: &unreadable{err}}
-	}
-	switch file.Machine() {
-	case elf.EM_X86_64, elf.EM_AARCH64:
-	default:
-		return &allocator{err: &unreadable{errOtherMachine}}
+		return &allocator{err: err}
 	}
 	a := &allocator{}
 	if a.probes, err = s.probesIn(file, f.Path); err != nil {
-		s.files.refused = append(s.files.refused, fmt.Sprintf("%s: its own samples are not used: %s", f.Path, plain.Error(err)))
+		s.refuseProbes(f, err)
 	}
 	if a.probes != nil {
 		a.err = s.overhead.learn(file, a.probes.functions())
-		return a
+	} else {
+		a.functions, a.err = s.functionsIn(file)
 	}
-	a.functions, err = find(file)
-	if err == nil && s.live && len(a.functions) > 0 && a.functions[0].program == inGo {
-		err = errGoLive
-	}
-	if err == nil && len(a.functions) > 0 {
-		err = s.overhead.learn(file, a.functions)
-	}
-	a.err = err
 	return a
+}
+
+// openFile opens a file that a process maps.
+func openFile(f *process.File) (*elffile.File, error) {
+	r, size, err := f.ReaderAt()
+	if err != nil {
+		return nil, &unreadable{err}
+	}
+	file, err := elffile.New(r, size, f.Path)
+	if err != nil {
+		return nil, &unreadable{err}
+	}
+	switch file.Machine() {
+	case elf.EM_X86_64, elf.EM_AARCH64:
+		return file, nil
+	}
+	return nil, &unreadable{errOtherMachine}
+}
+
+// functionsIn finds the functions of a file's allocator, none if it has no allocator.
+func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
+	found, err := find(file)
+	switch {
+	case err != nil || len(found) == 0:
+		return nil, err
+	case s.live && found[0].program == inGo:
+		return nil, errGoLive
+	}
+	return found, s.overhead.learn(file, found)
 }
 
 // attachIn attaches the programs to the probes or the functions in a file.

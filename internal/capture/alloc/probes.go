@@ -32,10 +32,16 @@ type probed struct {
 type probes struct{ alloc, free *events.Probe }
 
 // probesIn returns the probes of a file, or nil if it has none or they are not measured.
-func (s *Source) probesIn(file *elffile.File, path string) (*probes, error) {
+func (s *Source) probesIn(file *elffile.File, path string) (found *probes, err error) {
 	if !s.probed.possible {
 		return nil, nil
 	}
+	before := s.probed.last
+	defer func() {
+		if found == nil {
+			s.probed.last = before // the places of its arguments are not used
+		}
+	}()
 	alloc, err := s.probe(file, path, "alloc", 3)
 	if err != nil || len(alloc.Points) == 0 {
 		return nil, err
@@ -56,6 +62,12 @@ func (s *Source) probe(file *elffile.File, path, name string, arguments int) (*e
 	p, err := events.FindUSDT(e, file, events.Query{Shown: true}, s.probed.last)
 	if err != nil {
 		return nil, err
+	}
+	if len(p.Points) > events.DefaultMaxProbes {
+		return nil, fmt.Errorf("its probe %s:%s is in %d places, more than %d", provider, name, len(p.Points), events.DefaultMaxProbes)
+	}
+	for reason := range p.LeftOut {
+		return nil, fmt.Errorf("a place of its probe %s:%s cannot be measured: %s", provider, name, reason)
 	}
 	for _, point := range p.Points {
 		for i := range arguments {

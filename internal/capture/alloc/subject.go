@@ -112,7 +112,10 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 
 // Describe implements [source.Subject].
 func (m *Subject) Describe(meta *profile.Meta) {
-	meta.Event, meta.Value, meta.Period = "allocations", m.Values(nil)[m.Shown()].Type, uint64(m.Rate)
+	meta.Event, meta.Value = "allocations", m.Values(nil)[m.Shown()].Type
+	if m.source == nil || len(m.source.probed.names) == 0 { // otherwise programs choose the rate
+		meta.Period = uint64(m.Rate)
+	}
 }
 
 // WhyNothing implements [source.Subject].
@@ -120,7 +123,7 @@ func (m *Subject) WhyNothing() string {
 	if len(m.source.files.attached) == 0 {
 		return "no allocator was found in the files of the target: programs that are linked statically need symbols"
 	}
-	if len(m.source.probed.names) > 0 {
+	if len(m.source.probed.names) == len(m.source.files.attached) {
 		return fmt.Sprintf("the target reported no samples by its %s probes: its own sampling may be off; try %s", provider, usage.NoProbes)
 	}
 	if m.Rate > 1 {

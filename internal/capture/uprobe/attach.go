@@ -112,9 +112,10 @@ func (l *Link) detach() error {
 
 // forget closes the descriptors of what was attached.
 func (l *Link) forget() {
-	for _, fd := range []int{l.program, l.file} {
-		if fd >= 0 {
-			_ = unix.Close(fd) // nothing was written
+	for _, fd := range []*int{&l.program, &l.file} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd) // nothing was written
+			*fd = -1
 		}
 	}
 }
@@ -123,12 +124,17 @@ func (l *Link) forget() {
 func (l *Link) Close() error {
 	defer l.forget()
 	err := l.detach()
-	if !errors.Is(err, errEnded) {
-		return err
+	if errors.Is(err, errEnded) { // it was killed while it detached
+		err = l.removeLeft()
 	}
-	// The helper was killed while it detached, and may have left breakpoints. Attaching to the same
-	// places again and detaching removes them.
-	if err = l.attach(); errors.Is(err, unix.ESRCH) {
+	return err
+}
+
+// removeLeft removes breakpoints that a helper process has left: detaching a program from the same
+// places removes them.
+func (l *Link) removeLeft() error {
+	err := l.attach()
+	if errors.Is(err, unix.ESRCH) {
 		return nil // the process has exited
 	}
 	if err == nil {

@@ -1,7 +1,9 @@
 package uprobe
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,7 +60,8 @@ func TestAttachAfterKill(t *testing.T) {
 	}
 }
 
-// If the helper process is killed before it has carried out a request, another one does.
+// If the helper process is killed before it has carried out a request, another one does. It also
+// removes a breakpoint that the first one has left.
 func TestKillDuringRequest(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -79,12 +82,17 @@ func TestKillDuringRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := func() byte {
-		b := make([]byte, 1)
-		if _, err := unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{{Base: bodies[emulated], Len: 1}}, 0); err != nil {
+	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	code := func() []byte {
+		b := make([]byte, 4)
+		if _, err := memory.ReadAt(b, int64(bodies[emulated])); err != nil {
 			t.Fatal(err)
 		}
-		return b[0]
+		return b
 	}
 	clean := code()
 	release, err := Keep()
@@ -97,13 +105,26 @@ func TestKillDuringRequest(t *testing.T) {
 		l, err = Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
 		return err
 	})
-	if code() == clean {
+	probed := code()
+	if bytes.Equal(probed, clean) {
 		t.Error("attached: there is no breakpoint")
 	}
 	samples[emulated]()
-	killDuring(t, func() error { return l.Close() })
-	if got := code(); got != clean {
-		t.Errorf("detached: the code is %#x, want %#x", got, clean)
+	killDuring(t, func() error {
+		if err := l.detach(); !errors.Is(err, errEnded) {
+			return fmt.Errorf("got error %w, want one about the helper process", err)
+		}
+		return nil
+	})
+	if _, err := memory.WriteAt(probed, int64(bodies[emulated])); err != nil { // as if it had been left
+		t.Fatal(err)
+	}
+	if err := l.removeLeft(); err != nil {
+		t.Fatal(err)
+	}
+	l.forget()
+	if got := code(); !bytes.Equal(got, clean) {
+		t.Errorf("detached: the code is %x, want %x", got, clean)
 	}
 }
 
