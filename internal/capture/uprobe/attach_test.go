@@ -116,15 +116,27 @@ func TestKillDuringRequest(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := memory.WriteAt(probed, int64(bodies[emulated])); err != nil { // as if it had been left
+	// As if it had been left. Linux can refuse to write to code through /proc.
+	protect(t, bodies[emulated], unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC)
+	if _, err := memory.WriteAt(probed, int64(bodies[emulated])); err != nil {
 		t.Fatal(err)
 	}
+	protect(t, bodies[emulated], unix.PROT_READ|unix.PROT_EXEC)
 	if err := l.removeLeft(); err != nil {
 		t.Fatal(err)
 	}
 	l.forget()
 	if got := code(); !bytes.Equal(got, clean) {
 		t.Errorf("detached: the code is %x, want %x", got, clean)
+	}
+}
+
+// protect sets the protection of the pages of an instruction.
+func protect(t *testing.T, at uintptr, protection uintptr) {
+	t.Helper()
+	page := uintptr(os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MPROTECT, at&^(page-1), 2*page, protection); errno != 0 {
+		t.Fatal(errno)
 	}
 }
 
