@@ -19,9 +19,9 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// If the helper process was killed, the next program is attached by another one.
-func TestAttachAfterKill(t *testing.T) {
-	testenv.EveryKernel(t)
+// attacher returns a function that attaches a program to an instruction of this process.
+func attacher(t *testing.T) func() (*Link, error) {
+	t.Helper()
 	testenv.Root(t)
 	memlock.Lift()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -30,23 +30,32 @@ func TestAttachAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer program.Close()
+	t.Cleanup(func() { _ = program.Close() })
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer self.Close()
+	t.Cleanup(func() { _ = self.Close() })
 	offset, err := offsetOf(bodies[emulated])
 	if err != nil {
 		t.Fatal(err)
 	}
+	return func() (*Link, error) {
+		return Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
+	}
+}
+
+// If the helper process was killed, the next program is attached by another one.
+func TestAttachAfterKill(t *testing.T) {
+	testenv.EveryKernel(t)
+	attach := attacher(t)
 	release, err := Keep()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = release() }()
 	killHelper(t)
-	l, err := Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
+	l, err := attach()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +73,7 @@ func TestAttachAfterKill(t *testing.T) {
 // removes a breakpoint that the first one has left.
 func TestKillDuringRequest(t *testing.T) {
 	testenv.EveryKernel(t)
-	testenv.Root(t)
-	memlock.Lift()
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer program.Close()
-	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer self.Close()
-	offset, err := offsetOf(bodies[emulated])
-	if err != nil {
-		t.Fatal(err)
-	}
+	attach := attacher(t)
 	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +94,7 @@ func TestKillDuringRequest(t *testing.T) {
 	defer func() { _ = release() }()
 	var l *Link
 	killDuring(t, func() error {
-		l, err = Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
+		l, err = attach()
 		return err
 	})
 	probed := code()
