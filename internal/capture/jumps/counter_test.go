@@ -490,8 +490,8 @@ func killHelper(t *testing.T) {
 			}
 		}
 	}
-	if killed != 1 {
-		t.Fatalf("got %d helper processes, want 1", killed)
+	if killed == 0 { // more than one if an earlier one still ends
+		t.Fatal("there is no helper process")
 	}
 }
 

@@ -130,8 +130,8 @@ func (l *Link) Close() error {
 	return err
 }
 
-// removeLeft removes breakpoints that a helper process has left: detaching a program from the same
-// places removes them.
+// removeLeft removes breakpoints that a helper process left, by attaching and detaching at the same
+// places.
 func (l *Link) removeLeft() error {
 	err := l.attach()
 	if errors.Is(err, unix.ESRCH) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestAttachAfterKill(t *testing.T) {
 }
 
 // If the helper process is killed before it has carried out a request, another one does. It also
-// removes a breakpoint that the first one has left.
+// removes a breakpoint that the first one left.
 func TestKillDuringRequest(t *testing.T) {
 	testenv.EveryKernel(t)
 	attach := attacher(t)
@@ -108,7 +109,7 @@ func TestKillDuringRequest(t *testing.T) {
 		}
 		return nil
 	})
-	// As if it had been left. Linux can refuse to write to code through /proc.
+	// Leave a breakpoint, as the helper process may. Linux can refuse to write to code through /proc.
 	protect(t, bodies[emulated], unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC)
 	if _, err := memory.WriteAt(probed, int64(bodies[emulated])); err != nil {
 		t.Fatal(err)
@@ -139,12 +140,15 @@ func killDuring(t *testing.T, request func() error) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Await(t, func() bool {
-		stat, err := procfs.Process(pid).Stat()
-		if err != nil {
-			t.Fatal(err)
+	testenv.Await(t, func() bool { // each of its threads may be the one that reads
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("no threads of the helper process: %v", err)
 		}
-		return stat.State == 'T'
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path + "/stat")
+			return err == nil && !bytes.Contains(stat, []byte(") T ")) // otherwise it has ended
+		})
 	}, func() string { return "the helper process has not stopped" })
 	shared.mu.Lock()
 	conn := shared.process.conn
@@ -193,8 +197,18 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// helperPID returns the helper process of this process.
+// helperPID returns the helper process of this process, after that of an earlier test has ended.
 func helperPID(t *testing.T) int {
+	t.Helper()
+	var all []int
+	testenv.Await(t, func() bool {
+		all = helperPIDs(t)
+		return len(all) == 1
+	}, func() string { return fmt.Sprintf("got helper processes %v, want one", all) })
+	return all[0]
+}
+
+func helperPIDs(t *testing.T) (all []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -210,9 +224,8 @@ func helperPID(t *testing.T) int {
 			t.Fatal(err)
 		}
 		if stat, err := procfs.Process(pid).Stat(); err == nil && stat.Parent == os.Getpid() {
-			return pid
+			all = append(all, pid)
 		}
 	}
-	t.Fatal("there is no helper process")
-	return 0
+	return all
 }
