@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -93,15 +95,33 @@ func Compile(t testing.TB, name, compiler string, args ...string) string {
 		}
 		return out
 	}
-	cmd := exec.Command(Tool(t, compiler), append([]string{"-o", out}, args...)...)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", r, err, text)
-	}
+	tool := Tool(t, compiler)
 	if err := r.listed(); err != nil {
 		t.Error(err)
 	}
+	// Each test has its own file, which it may change.
+	key, keyErr := r.Key(".")
+	if program, ok := compiled.Load(key); ok && keyErr == nil {
+		if err := WriteProgram(out, program.([]byte)); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if text, err := exec.Command(tool, append([]string{"-o", out}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", r, err, text)
+	}
+	if keyErr == nil {
+		program, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled.Store(key, program)
+	}
 	return out
 }
+
+// compiled holds the programs that this process has compiled, by [CompileRequest.Key].
+var compiled sync.Map
 
 // copy copies the precompiled program to the file out.
 func (r CompileRequest) copy(out string) error {
@@ -113,7 +133,16 @@ func (r CompileRequest) copy(out string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(out, program, 0o755)
+	return WriteProgram(out, program)
+}
+
+// WriteProgram writes an executable file. Until it is closed, this process does not fork: the
+// kernel refuses to execute a file that any process, such as another test's child before its own
+// exec, has open for writing (ETXTBSY).
+func WriteProgram(path string, program []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, program, 0o755)
 }
 
 // listed returns an error if the package's ProgramsFile lacks the request.

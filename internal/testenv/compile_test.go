@@ -53,3 +53,31 @@ func TestCompileRequestKey(t *testing.T) {
 		t.Error("got no error for a missing source")
 	}
 }
+
+// A program that was compiled before is a new file, and another source is another program.
+func TestCompileAgain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	compile := func(source string) (path, code string) {
+		t.Helper()
+		if err := os.WriteFile("a.c", []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path = Compile(t, "a.o", "gcc", "-c", "a.c")
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, string(b)
+	}
+	path, first := compile("int a;")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, second := compile("int a;")
+	if again == path || second != first {
+		t.Errorf("got %s again, with %d bytes, want a new file with %d bytes", again, len(second), len(first))
+	}
+	if _, third := compile("int b;"); third == first {
+		t.Error("got the program of another source")
+	}
+}

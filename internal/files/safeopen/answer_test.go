@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"fulgur/internal/testenv"
 )
 
 // The first question to a file system that hangs waits for the time limit, and its answer
@@ -99,6 +101,7 @@ func testVisit(t *testing.T) {
 
 // The number of threads that wait is limited, for any number of hanging file systems.
 func TestAskMany(t *testing.T) {
+	testenv.AnyKernel(t)
 	a := newAsker()
 	a.within = time.Microsecond
 	release, late := make(chan struct{}), make(chan error)
