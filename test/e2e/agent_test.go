@@ -160,6 +160,7 @@ func get(t *testing.T, url string) string {
 // TestAgent sends windows, changes the configuration while running, and ends. The back ends
 // receive every sample.
 func TestAgent(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	workload := load(t, "publishes").Process.Pid
@@ -226,6 +227,7 @@ func TestAgent(t *testing.T) {
 
 // TestAgentKilled checks that profiles that no back end has accepted survive SIGKILL.
 func TestAgentKilled(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	load(t, "shares")

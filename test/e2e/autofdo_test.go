@@ -19,6 +19,7 @@ import (
 
 // LLVM's own tool makes the same profile of the same recording, line by line.
 func TestConvertForClang(t *testing.T) {
+	parallel(t)
 	profgen := testenv.Tool(t, "llvm-profgen-19")
 	profdata := testenv.Tool(t, "llvm-profdata-19")
 	for name, r := range recordings(t) {
@@ -107,6 +108,7 @@ var applied = regexp.MustCompile(`remark: Applied [1-9]\d* samples from profile`
 
 // A command is profiled by stepping, and clang uses the profile.
 func TestAutoFDO(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	flags := []string{"-O2", "-g1", "-fdebug-info-for-profiling", "../../internal/autofdo/testdata/shapes.cc"}

@@ -29,13 +29,7 @@ func boltable(t *testing.T, name string, flags ...string) string {
 func running(t *testing.T, argv ...string) (pid string) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	startTarget(t, cmd)
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
@@ -128,6 +122,7 @@ func accepted(t *testing.T, version int, binary, profile string, flags ...string
 // Every kind of program is profiled until the profile is sufficient, and perf2bolt
 // accepts the profile.
 func TestBoltStepping(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}, "static-pie": {"-static-pie", "-Wl,--gc-sections"}} {
@@ -166,6 +161,7 @@ func TestBoltStepping(t *testing.T) {
 // Jumps are counted in programs at fixed and at random addresses, and perf2bolt accepts
 // the profile.
 func TestBoltCounting(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}} {
@@ -190,6 +186,7 @@ func TestBoltCounting(t *testing.T) {
 // Without branch records, the jumps of a command are counted, or it is stepped. It keeps
 // its exit code, and its program is optimized.
 func TestBoltOptimize(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
 	program, dir := boltable(t, "branches"), t.TempDir()
@@ -246,6 +243,7 @@ func TestBoltOptimizeRefused(t *testing.T) {
 
 // If a program is replaced while it runs, the running version is profiled and optimized.
 func TestBoltReplaced(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
 	program := boltable(t, "branches")
@@ -274,6 +272,7 @@ func TestBoltReplaced(t *testing.T) {
 // Children are stepped, the counts of several processes add up, and every process that
 // runs a binary is found, even if it starts later or in a cgroup.
 func TestBoltProcesses(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := boltable(t, "branches")
@@ -355,6 +354,7 @@ func leaveCgroup(t *testing.T, group, pid string) {
 
 // Libraries get profiles, too, even if they are loaded later.
 func TestBoltAllBinaries(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
@@ -377,6 +377,7 @@ func TestBoltAllBinaries(t *testing.T) {
 // Without branch hardware, fulgur can sample without branches, and perf2bolt accepts the
 // profile.
 func TestBoltBasic(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := boltable(t, "branches")
@@ -421,10 +422,15 @@ func TestBoltNoHardware(t *testing.T) {
 
 // The target survives if fulgur is killed.
 func TestBoltKilled(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := running(t, boltable(t, "branches"))
-	for range 20 {
+	rounds := 6
+	if testenv.IsLong() {
+		rounds = 60
+	}
+	for range rounds {
 		cmd := command(t, "bolt", "--branches", "stepping", "--max-overhead", "1000", "-p", pid)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -441,6 +447,7 @@ func TestBoltKilled(t *testing.T) {
 
 // If the stepper is killed, fulgur writes the records so far, and warns the user.
 func TestBoltStepperKilled(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	// On a busy machine, the stepper may not have taken a step by the time the target has

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,96 +69,6 @@ func trace(t *testing.T, program string) (values func() map[string]int) {
 			t.Fatalf("bpftrace: %v, %v: %s", err, lines.Err(), errors)
 		}
 		return values
-	}
-}
-
-// For each kind of event, fulgur and bpftrace count the same hits and sums in the same run of a
-// program, which are the program's own.
-func TestCountAgainstBpftrace(t *testing.T) {
-	testenv.Root(t)
-	events := compile(t, "events.c", "events")
-	pid, ask := serve(t, events)
-	tests := []struct {
-		flags  []string
-		probe  string // of bpftrace
-		action string
-		want   string // the program's name of the number
-	}{
-		{[]string{"-e", "uprobe:EVENTS:work"}, "uprobe:EVENTS:work", "count()", "calls"},
-		{[]string{"-e", "uprobe:EVENTS:work", "--weight", "arg0"}, "uprobe:EVENTS:work", "sum(arg0)", "sum"},
-		{[]string{"-e", "uprobe:EVENTS:work", "--filter", `arg1 == "beta"`}, `uprobe:EVENTS:work /str(arg1) == "beta"/`, "count()", "betas"},
-		{[]string{"-e", "uprobe:EVENTS:caller_*"}, "uprobe:EVENTS:caller_*", "count()", "callers"},
-		{[]string{"-e", "uretprobe:EVENTS:work"}, "uretprobe:EVENTS:work", "count()", "calls"},
-		{[]string{"-e", "uretprobe:EVENTS:work", "--weight", "retval"}, "uretprobe:EVENTS:work", "sum(retval)", "returns"},
-		{[]string{"-e", "usdt:EVENTS:fulgur:tick"}, "usdt:EVENTS:fulgur:tick", "count()", "ticks"},
-		{[]string{"-e", "usdt:EVENTS:fulgur:tick", "--weight", "arg0"}, "usdt:EVENTS:fulgur:tick", "sum(arg0)", "tick_sum"},
-		{[]string{"-e", "usdt:EVENTS:fulgur:tick", "--filter", "arg1 == 1"}, "usdt:EVENTS:fulgur:tick /arg1 == 1/", "count()", "odd"},
-		{[]string{"-e", "syscalls:sys_enter_write", "--filter", "fd == 77"}, "tracepoint:syscalls:sys_enter_write /args->fd == 77/", "count()", "writes"},
-		{[]string{"-e", "syscalls:sys_enter_write", "--weight", "count", "--filter", "fd == 77"}, "tracepoint:syscalls:sys_enter_write /args->fd == 77/", "sum(args->count)", "written"},
-		{[]string{"-e", "syscalls:sys_exit_write", "--weight", "ret", "--filter", "ret == 4097"}, "tracepoint:syscalls:sys_exit_write /args->ret == 4097/", "sum(args->ret)", "written"},
-		{[]string{"-e", "task:task_rename", "--filter", `newcomm == "renamed"`}, `tracepoint:task:task_rename /args->newcomm == "renamed"/`, "count()", "renames"},
-		{[]string{"-e", "kprobe:vfs_write", "--filter", "count == 4097"}, "kprobe:vfs_write /arg2 == 4097/", "count()", "writes"},
-		{[]string{"-e", "kretprobe:vfs_write", "--weight", "retval", "--filter", "retval == 4097"}, "kretprobe:vfs_write /retval == 4097/", "sum(retval)", "written"},
-	}
-	var program strings.Builder
-	for i, test := range tests {
-		if strings.HasPrefix(test.probe, "k") && !hasKprobes() {
-			continue
-		}
-		probe, condition, _ := strings.Cut(strings.ReplaceAll(test.probe, "EVENTS", events), " /")
-		if condition = strings.TrimSuffix(condition, "/"); condition != "" {
-			condition = " && " + condition
-		}
-		fmt.Fprintf(&program, "%s /pid == %d%s/ { @m%d = %s; }\n", probe, pid, condition, i, test.action)
-	}
-	values := trace(t, program.String())
-	var running []*exec.Cmd
-	for i, test := range tests {
-		args := []string{"count", "-o", filepath.Join(t.TempDir(), "out.folded"), "-p", strconv.Itoa(pid)}
-		for _, flag := range test.flags {
-			args = append(args, strings.ReplaceAll(flag, "EVENTS", events))
-		}
-		c := command(t, args...)
-		running = append(running, c)
-		if strings.HasPrefix(test.probe, "k") && !hasKprobes() {
-			continue
-		}
-		if err := c.Start(); err != nil {
-			t.Fatalf("%d: %v", i, err)
-		}
-	}
-	for _, c := range running {
-		if c.Process != nil {
-			awaitSampling(t, c)
-		}
-	}
-	own := ask("r")
-	theirs := values()
-	for _, c := range running { // together, since each takes a while to detach
-		if c.Process != nil {
-			_ = c.Process.Signal(os.Interrupt)
-		}
-	}
-	for i, c := range running {
-		name := strings.Join(tests[i].flags[1:], " ")
-		if c.Process == nil {
-			t.Logf("%s: the kernel has no kprobes", name)
-			continue
-		}
-		r := finish(t, c)
-		if r.code != 0 {
-			t.Fatalf("%s: exit code %d, want 0: %s", name, r.code, r.stderr)
-		}
-		most := 1
-		if tests[i].want == "written" {
-			most = own["written"] / own["writes"]
-		}
-		want := hits(own[tests[i].want], most, r.stderr)
-		got, peer := sum(readFolded(t, c.Args[3])), theirs[fmt.Sprintf("m%d", i)]
-		if !want.Has(got) || !want.Has(peer) || got == 0 {
-			t.Errorf("%s: got %d, bpftrace %d, want %s\n%s", name, got, peer, want, r.stderr)
-		}
-		t.Logf("%s: fulgur %d, bpftrace %d, program %d", name, got, peer, own[tests[i].want])
 	}
 }
 

@@ -82,19 +82,23 @@ func (c *collector) start(t *testing.T) bool {
 	c.ended = make(chan error, 1)
 	go func() { c.ended <- c.running.Wait() }()
 	for _, address := range []string{c.http, c.grpc} {
-		for {
-			connection, err := net.Dial("tcp", address)
-			if err == nil {
-				_ = connection.Close()
-				break
-			}
+		var err error
+		testenv.Await(t, func() bool {
 			select {
 			case err := <-c.ended:
 				t.Log(err)
 				c.running = nil
-				return false
-			case <-time.After(10 * time.Millisecond):
+				return true
+			default:
 			}
+			var connection net.Conn
+			if connection, err = net.Dial("tcp", address); err == nil {
+				_ = connection.Close()
+			}
+			return err == nil
+		}, func() string { return err.Error() })
+		if c.running == nil {
+			return false
 		}
 	}
 	return true

@@ -40,17 +40,25 @@ var contextPrograms = []struct {
 // The samples of a program are divided among the contexts of its threads as its CPU time is, by its
 // own account, however it accesses the thread-local variable.
 func TestThreadContext(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	if runtime.GOARCH != "amd64" {
 		testenv.Unsupported(t, "the compiler's arguments are for amd64")
+	}
+	seconds, frequency := "0.5", "2999"
+	if testenv.InVM() { // a sample takes long
+		seconds, frequency = "1.5", "997"
 	}
 	for _, test := range contextPrograms {
 		t.Run(test.name, func(t *testing.T) {
 			if test.long {
 				testenv.Long(t)
 			}
+			if test.library != nil {
+				testenv.SlowInVM(t) // the C library keeps the variables, not the kernel
+			}
 			program := testenv.Compile(t, "context", "gcc", append([]string{"-O2", "testdata/context.c"}, test.program...)...)
-			cmd := exec.Command(program, "1.5")
+			cmd := exec.Command(program, seconds)
 			if test.library != nil {
 				library := testenv.Compile(t, "contextlib.so", "gcc", append([]string{"-O2", "-shared", "-fPIC", "testdata/contextlib.c"}, test.library...)...)
 				if test.preload {
@@ -60,7 +68,7 @@ func TestThreadContext(t *testing.T) {
 				}
 			}
 			file := filepath.Join(t.TempDir(), "context.pb.gz")
-			_, own := measureReady(t, cmd, "profile", "-F", "997", "-o", file)
+			_, own := measureReady(t, cmd, "profile", "-F", frequency, "-o", file)
 			compareShares(t, contextSamples(t, file, func(s *pb.Sample) int64 { return s.Value[0] }), ownTimes(t, own))
 		})
 	}
@@ -68,6 +76,7 @@ func TestThreadContext(t *testing.T) {
 
 // musl's TLS descriptors and vector of modules differ from glibc's.
 func TestThreadContextMusl(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	testenv.Root(t)
 	if runtime.GOARCH != "amd64" {
@@ -85,7 +94,7 @@ func TestThreadContextMusl(t *testing.T) {
 	for _, dialect := range []string{"gnu", "gnu2"} {
 		library := compile(dialect+".so", "-shared", "-fPIC", "testdata/contextlib.c", "-mtls-dialect="+dialect, "-DPAD=65536")
 		file := filepath.Join(dir, dialect+".pb.gz")
-		_, own := measureReady(t, exec.Command(program, "1.5", library), "profile", "-F", "997", "-o", file)
+		_, own := measureReady(t, exec.Command(program, "0.5", library), "profile", "-F", "2999", "-o", file)
 		compareShares(t, contextSamples(t, file, func(s *pb.Sample) int64 { return s.Value[0] }), ownTimes(t, own))
 	}
 }
@@ -102,6 +111,7 @@ func TestThreadContextOffCPU(t *testing.T) {
 
 // A library is found that the program opens while it is sampled.
 func TestThreadContextOpened(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	program := testenv.Compile(t, "context", "gcc", "-O2", "testdata/context.c")
 	library := testenv.Compile(t, "contextlib.so", "gcc", "-O2", "-shared", "-fPIC", "testdata/contextlib.c", "-mtls-dialect=gnu2")

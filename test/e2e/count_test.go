@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // numbers parses lines of a name and a number.
@@ -49,16 +51,24 @@ func hasKprobes() bool {
 	return err == nil
 }
 
-// needCookies skips the test on kernels where programs cannot know at which point they run.
-func needCookies(t *testing.T) {
+// hasCookies reports whether programs can know at which point they run.
+func hasCookies(t *testing.T) bool {
 	t.Helper()
 	kernel, err := probe.NewKernel(btf.NewCache())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if has, err := kernel.HasHelper("bpf_get_attach_cookie"); err != nil {
+	has, err := kernel.HasHelper("bpf_get_attach_cookie")
+	if err != nil {
 		t.Fatal(err)
-	} else if !has {
+	}
+	return has
+}
+
+// needCookies skips the test on kernels where programs cannot know at which point they run.
+func needCookies(t *testing.T) {
+	t.Helper()
+	if !hasCookies(t) {
 		testenv.Unsupported(t, "the kernel has no attach cookies (Linux 5.15)")
 	}
 }
@@ -99,74 +109,143 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// eventTests are events of testdata/events.c, with the number that the program prints
-// for them. EVENTS stands for the program.
-var eventTests = []struct {
+// eventTest is an event of testdata/events.c, for which EVENTS stands.
+type eventTest struct {
 	flags []string
-	want  string
+	want  string // name of the number that the program prints
 	frame string // of all stacks
-}{
-	{[]string{"-e", "uprobe:EVENTS:work"}, "calls", "run"},
-	{[]string{"-e", "uprobe:EVENTS:work", "--weight", "arg0"}, "sum", "work"},
-	{[]string{"-e", "uprobe:EVENTS:work", "--filter", `arg1 == "beta"`}, "betas", "caller_two"},
-	{[]string{"-e", "uprobe:EVENTS:caller_*"}, "callers", "run"},
-	{[]string{"-e", "uprobe:EVENTS:caller_???", "--filter", "arg0 >= 0 || arg0 == -5"}, "callers", "run"},
-	{[]string{"-e", "uretprobe:EVENTS:work"}, "calls", "caller_"},
-	{[]string{"-e", "uretprobe:EVENTS:work", "--weight", "retval", "--filter", "retval > 0"}, "returns", "caller_"},
-	{[]string{"-e", "usdt:EVENTS:fulgur:tick"}, "ticks", "tick"},
-	{[]string{"-e", "usdt:EVENTS:ful*:t?ck", "--weight", "arg0"}, "tick_sum", "tick"},
-	{[]string{"-e", "usdt:EVENTS:fulgur:tick", "--filter", "!(arg1 != 1) && arg2 == 7"}, "odd", "tick"},
-	{[]string{"-e", "tracepoint:syscalls:sys_enter_write", "--filter", "fd == 77"}, "writes", "run"},
-	{[]string{"-e", "syscalls:sys_enter_write", "--weight", "field:count", "--filter", "fd == 77"}, "written", "run"},
-	{[]string{"-e", "syscalls:sys_exit_write", "--weight", "ret", "--filter", "ret == 4097"}, "written", "run"},
-	{[]string{"-e", "syscalls:sys_enter_openat", "--filter", `dfd == -100 && filename == "/nonexistent/fulgur"`}, "opens", "run"},
-	{[]string{"-e", "syscalls:sys_*", "--weight", "count", "--filter", "fd == 77"}, "written", "run"},
-	{[]string{"-e", "syscalls:sys_exit_*", "--filter", "ret == 4097"}, "writes", "run"},
-	{[]string{"-e", "task:task_rename", "--filter", `newcomm == "renamed"`}, "renames", "run"},
-	{[]string{"-e", "kprobe:vfs_write", "--filter", "count == 4097"}, "writes", "vfs_write"},
-	{[]string{"-e", "kprobe:vfs_write", "--weight", "arg2", "--filter", "count == 4097"}, "written", "run"},
-	{[]string{"-e", "kretprobe:vfs_write", "--filter", "retval == 4097"}, "writes", "run"},
-	{[]string{"-e", "kprobe:vfs_wri*", "--filter", "arg2 == 4097"}, "writes", "vfs_write"},
+	// probe is bpftrace's event, with its condition, and action what it does at each hit. They are
+	// empty if another test has the same for bpftrace.
+	probe, action string
 }
 
-// The sums and the hits that pass a filter equal the program's own.
+var eventTests = []eventTest{
+	{[]string{"-e", "uprobe:EVENTS:work"}, "calls", "run", "uprobe:EVENTS:work", "count()"},
+	{[]string{"-e", "uprobe:EVENTS:work", "--weight", "arg0"}, "sum", "work", "uprobe:EVENTS:work", "sum(arg0)"},
+	{[]string{"-e", "uprobe:EVENTS:work", "--filter", `arg1 == "beta"`}, "betas", "caller_two", `uprobe:EVENTS:work /str(arg1) == "beta"/`, "count()"},
+	{[]string{"-e", "uprobe:EVENTS:caller_*"}, "callers", "run", "uprobe:EVENTS:caller_*", "count()"},
+	{[]string{"-e", "uprobe:EVENTS:caller_???", "--filter", "arg0 >= 0 || arg0 == -5"}, "callers", "run", "", ""},
+	{[]string{"-e", "uretprobe:EVENTS:work"}, "calls", "caller_", "uretprobe:EVENTS:work", "count()"},
+	{[]string{"-e", "uretprobe:EVENTS:work", "--weight", "retval", "--filter", "retval > 0"}, "returns", "caller_", "uretprobe:EVENTS:work", "sum(retval)"},
+	{[]string{"-e", "usdt:EVENTS:fulgur:tick"}, "ticks", "tick", "usdt:EVENTS:fulgur:tick", "count()"},
+	{[]string{"-e", "usdt:EVENTS:ful*:t?ck", "--weight", "arg0"}, "tick_sum", "tick", "usdt:EVENTS:fulgur:tick", "sum(arg0)"},
+	{[]string{"-e", "usdt:EVENTS:fulgur:tick", "--filter", "!(arg1 != 1) && arg2 == 7"}, "odd", "tick", "usdt:EVENTS:fulgur:tick /arg1 == 1/", "count()"},
+	{[]string{"-e", "tracepoint:syscalls:sys_enter_write", "--filter", "fd == 77"}, "writes", "run", "tracepoint:syscalls:sys_enter_write /args->fd == 77/", "count()"},
+	{[]string{"-e", "syscalls:sys_enter_write", "--weight", "field:count", "--filter", "fd == 77"}, "written", "run", "tracepoint:syscalls:sys_enter_write /args->fd == 77/", "sum(args->count)"},
+	{[]string{"-e", "syscalls:sys_exit_write", "--weight", "ret", "--filter", "ret == 4097"}, "written", "run", "tracepoint:syscalls:sys_exit_write /args->ret == 4097/", "sum(args->ret)"},
+	{[]string{"-e", "syscalls:sys_enter_openat", "--filter", `dfd == -100 && filename == "/nonexistent/fulgur"`}, "opens", "run", "", ""},
+	{[]string{"-e", "syscalls:sys_*", "--weight", "count", "--filter", "fd == 77"}, "written", "run", "", ""},
+	{[]string{"-e", "syscalls:sys_exit_*", "--filter", "ret == 4097"}, "writes", "run", "", ""},
+	{[]string{"-e", "task:task_rename", "--filter", `newcomm == "renamed"`}, "renames", "run", `tracepoint:task:task_rename /args->newcomm == "renamed"/`, "count()"},
+	{[]string{"-e", "kprobe:vfs_write", "--filter", "count == 4097"}, "writes", "vfs_write", "kprobe:vfs_write /arg2 == 4097/", "count()"},
+	{[]string{"-e", "kprobe:vfs_write", "--weight", "arg2", "--filter", "count == 4097"}, "written", "run", "", ""},
+	{[]string{"-e", "kretprobe:vfs_write", "--weight", "retval", "--filter", "retval == 4097"}, "written", "run", "kretprobe:vfs_write /retval == 4097/", "sum(retval)"},
+	{[]string{"-e", "kprobe:vfs_wri*", "--filter", "arg2 == 4097"}, "writes", "vfs_write", "", ""},
+}
+
+// The sums and the hits that pass a filter equal the program's own, and bpftrace's, in one run of
+// the program.
 func TestCountFields(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
-	ran := map[string]bool{}
-	for _, test := range eventTests {
+	pid, ask := serve(t, events)
+	tests, ran := slices.Clone(eventTests), map[string]bool{}
+	tests = slices.DeleteFunc(tests, func(test eventTest) bool {
+		if strings.HasPrefix(test.flags[1], "k") && !hasKprobes() {
+			t.Logf("%s: the kernel has no kprobes", test.flags[1])
+			return true
+		}
+		if test.flags[1] == "syscalls:sys_*" && !hasCookies(t) {
+			t.Logf("%s: the fields are in two places, and the kernel has no attach cookies", test.flags[1])
+			return true
+		}
+		// The kernels differ in how they attach each kind of event, not in its fields.
+		kind, _, _ := strings.Cut(test.flags[1], ":")
+		again := ran[kind]
+		ran[kind] = true
+		return again && testenv.InVM() && !testenv.IsLong()
+	})
+	here := func(text string) string { return strings.ReplaceAll(text, "EVENTS", events) }
+	var theirs func() map[string]int
+	if _, err := exec.LookPath("bpftrace"); err == nil && !testenv.InVM() {
+		var program strings.Builder
+		for i, test := range tests {
+			if test.probe == "" {
+				continue
+			}
+			probe, condition, _ := strings.Cut(here(test.probe), " /")
+			if condition = strings.TrimSuffix(condition, "/"); condition != "" {
+				condition = " && " + condition
+			}
+			fmt.Fprintf(&program, "%s /pid == %d%s/ { @m%d = %s; }\n", probe, pid, condition, i, test.action)
+		}
+		theirs = trace(t, program.String())
+	}
+	wants := make([]stat.Range, len(tests))
+	batch := len(tests)
+	if testenv.InVM() { // it has little memory
+		batch = 6
+	}
+	before := map[string]int{}
+	for i := 0; i < len(tests); i += batch {
+		before = countBatch(t, tests[i:min(i+batch, len(tests))], wants[i:], events, pid, ask, before)
+	}
+	var peers map[string]int
+	if theirs != nil {
+		peers = theirs()
+	}
+	t.Run("bpftrace", func(t *testing.T) {
+		testenv.AnyKernel(t) // compiling its program takes too long in emulated VMs
+		testenv.Tool(t, "bpftrace")
+		for i, test := range tests {
+			if peer := peers[fmt.Sprintf("m%d", i)]; test.probe != "" && !wants[i].Has(peer) {
+				t.Errorf("%s: bpftrace has %d, want %s", test.probe, peer, wants[i])
+			}
+		}
+	})
+}
+
+// countBatch counts events of the same run of a program, and stores the wanted counts. before has
+// the program's numbers before the run, and the result those after it.
+func countBatch(t *testing.T, tests []eventTest, wants []stat.Range, events string, pid int, ask func(string) map[string]int, before map[string]int) (after map[string]int) {
+	t.Helper()
+	running, outs := make([]*exec.Cmd, len(tests)), make([]string, len(tests))
+	for i, test := range tests {
+		outs[i] = filepath.Join(t.TempDir(), "out.folded")
+		args := []string{"count", "-o", outs[i], "-p", strconv.Itoa(pid)}
+		for _, flag := range test.flags {
+			args = append(args, strings.ReplaceAll(flag, "EVENTS", events))
+		}
+		running[i] = command(t, args...)
+		if err := running[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range running {
+		awaitSampling(t, c)
+	}
+	after = ask("r")
+	own := func(name string) int { return after[name] - before[name] }
+	for _, c := range running { // together, since each takes a while to detach
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, test := range tests {
 		t.Run(strings.Join(test.flags[1:], " "), func(t *testing.T) {
-			if strings.HasPrefix(test.flags[1], "k") && !hasKprobes() {
-				testenv.Unsupported(t, "the kernel has no kprobes")
-			}
-			if test.flags[1] == "syscalls:sys_*" {
-				needCookies(t) // the fields are in two places
-			}
-			// The kernels differ in how they attach each kind of event, not in its fields.
-			kind, _, _ := strings.Cut(test.flags[1], ":")
-			if ran[kind] && testenv.InVM() && !testenv.IsLong() {
-				testenv.Unsupported(t, "one event of a kind is enough in emulated VMs")
-			}
-			ran[kind] = true
-			out := filepath.Join(t.TempDir(), "out.folded")
-			args := []string{"count", "-o", out}
-			for _, flag := range test.flags {
-				args = append(args, strings.ReplaceAll(flag, "EVENTS", events))
-			}
-			r := fulgur(t, append(args, "--", events)...)
+			r := finish(t, running[i])
 			if r.code != 0 {
 				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
-			stacks := readFolded(t, out)
-			own := numbers(t, r.stdout)
+			stacks := readFolded(t, outs[i])
 			most := 1
 			if test.want == "written" {
-				most = own["written"] / own["writes"]
+				most = own("written") / own("writes")
 			}
-			if got, want := sum(stacks), hits(own[test.want], most, r.stderr); !want.Has(got) || got == 0 {
-				t.Errorf("got %d, want %s (%s)\n%s", got, want, test.want, r.stderr)
+			wants[i] = hits(own(test.want), most, r.stderr)
+			if got := sum(stacks); !wants[i].Has(got) || got == 0 {
+				t.Errorf("got %d, want %s (%s)\n%s", got, wants[i], test.want, r.stderr)
 			}
-			// Some of the first stacks may not reach the program, which has just started.
 			if count(stacks, test.frame) == 0 {
 				t.Errorf("no stack has %s: %v", test.frame, stacks)
 			}
@@ -175,6 +254,7 @@ func TestCountFields(t *testing.T) {
 			}
 		})
 	}
+	return after
 }
 
 // With --every 10, a counted hit counts for 10. With --max-rate, the summary reports the
@@ -364,13 +444,7 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = server.Wait()
-	})
+	startTarget(t, server)
 	lines := bufio.NewReader(answers)
 	return server.Process.Pid, func(commands string) map[string]int {
 		t.Helper()

@@ -68,6 +68,7 @@ func total(stacks map[string]int) (sum int) {
 // in perf's profile of the same run by copies of the stack, although the two sample at
 // different moments.
 func TestStacksAsPerf(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")

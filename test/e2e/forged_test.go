@@ -18,7 +18,7 @@ func forged(t *testing.T, source, mode string, flags ...string) (samples []strea
 	cmd := exec.Command(compile(t, source, "forged", append(flags, "-rdynamic")...), mode)
 	start(t, cmd)
 	pid := strconv.Itoa(cmd.Process.Pid)
-	r := sampleWork(t, time.Second, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	r := sampleWork(t, 500*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
 	for _, s := range streamedBy(t, r) {
 		if slices.Contains([]string{"complete", "depth limit", "unreadable stack"}, s.End) {
 			samples = append(samples, s)
@@ -32,6 +32,7 @@ func forged(t *testing.T, source, mode string, flags ...string) (samples []strea
 
 // Endless frames are truncated at the limit of frames.
 func TestForgedCycle(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	samples, _ := forged(t, "forged.c", "cycle")
 	seen := 0
@@ -49,6 +50,7 @@ func TestForgedCycle(t *testing.T) {
 
 // An endless list of threads, and nonsensical offsets, cost at most the Python frames.
 func TestForgedRuntime(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	for name, test := range map[string]struct {
 		flags   []string
@@ -74,6 +76,7 @@ func TestForgedRuntime(t *testing.T) {
 // If a process creates code all the time, fulgur sends a limited part of the code, and
 // all samples: see code_allowed in bpf/runtime.h.
 func TestForgedCodes(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	const (
 		window = 1 << 27 * time.Nanosecond

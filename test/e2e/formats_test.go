@@ -47,6 +47,7 @@ func TestConvertFormats(t *testing.T) {
 
 // A profile for the Firefox Profiler has all samples.
 func TestProfileFirefox(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	to := filepath.Join(t.TempDir(), "out.json.gz")
@@ -89,6 +90,7 @@ func TestDiff(t *testing.T) {
 // fulgur unwinds the copied stacks of perf.data to the same callers as perf, from files of
 // the same build only.
 func TestConvertCopiedStacks(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")
@@ -154,6 +156,7 @@ func changeBuildID(t *testing.T, path string) {
 
 // perf.data has the same stacks as in perf's own output.
 func TestConvertPerfData(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")

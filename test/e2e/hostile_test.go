@@ -46,17 +46,15 @@ func once(t *testing.T, stderr, text string) {
 // garble overwrites size bytes of a file with nonsense.
 func garble(t *testing.T, path string, offset, size uint64) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	random := rand.New(rand.NewPCG(offset, size))
-	garbage := make([]byte, size)
-	for i := range garbage {
-		garbage[i] = byte(random.Uint32())
+	for i := range size {
+		content[offset+i] = byte(random.Uint32())
 	}
-	if _, err := f.WriteAt(garbage, int64(offset)); err != nil {
+	if err := testenv.WriteProgram(path, content); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -91,6 +89,7 @@ func sectionHeaders(t *testing.T, path string) uint64 {
 
 // Files with garbage in all parts that do not run cost at most their names.
 func TestHostileELF(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for _, test := range []struct {
@@ -128,6 +127,7 @@ func TestHostileELF(t *testing.T) {
 
 // File names that are not printable are shown with escapes, everywhere.
 func TestHostileNames(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	dir := t.TempDir() + "/a;b\nc 1\n\x1b[2J"
@@ -157,6 +157,7 @@ func TestHostileNames(t *testing.T) {
 
 // Anybody may have written a perf map.
 func TestHostilePerfMap(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
@@ -208,6 +209,7 @@ func TestHostilePerfMap(t *testing.T) {
 
 // Names in a jitdump file are untrusted.
 func TestHostileJITDump(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
@@ -239,6 +241,7 @@ func TestHostileJITDump(t *testing.T) {
 
 // A file system that stops answering does not stop the profile.
 func TestHostileMount(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program, stop := fusetest.Mount(t, os.Args[0])
@@ -258,6 +261,7 @@ func TestHostileMount(t *testing.T) {
 // A process with an open file on a file system that stops responding still exits:
 // the kernel closes its files without a request to the file system.
 func TestHostileMountHeld(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	cmd := command(t, "profile", "-F", "199", "-f") // exits after the file system, which may block it
@@ -316,6 +320,7 @@ func TestHostileMountHeld(t *testing.T) {
 
 // fulgur does not wait for a file system with a program's debug file, either.
 func TestHostileDebugDirectory(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	objcopy := testenv.Tool(t, "objcopy")

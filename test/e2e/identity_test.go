@@ -75,7 +75,7 @@ func TestExecNeverMixesStacks(t *testing.T) {
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			if names[0] != names[1] {
-				testenv.SlowInVM(t)
+				testenv.Long(t) // commands with equal names are the harder case
 			}
 			i := buildImages(t, names[0], names[1])
 			i.check(t, i.alpha, programs(), i.beta)
@@ -90,7 +90,7 @@ func TestPIDReuseNeverMixesStacks(t *testing.T) {
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			if names[0] != names[1] {
-				testenv.SlowInVM(t)
+				testenv.Long(t) // commands with equal names are the harder case
 			}
 			i := buildImages(t, names[0], names[1])
 			i.check(t, reuse, programs(), i.alpha, i.beta)

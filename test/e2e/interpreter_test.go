@@ -63,13 +63,7 @@ func startAccounting(t *testing.T, cmd *exec.Cmd, account any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	startTarget(t, cmd)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("%s: %v", cmd, err)
@@ -88,7 +82,7 @@ func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s stream
 		work *= 6
 	}
 	pid := strconv.Itoa(cmd.Process.Pid)
-	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "997", "--stream", "--format", "jsonl")
 	for text, s := range streamedBy(t, r) {
 		yield(text, s)
 	}

@@ -29,15 +29,12 @@ func javas(t *testing.T) (list []java) {
 // java.
 func (j java) command(t *testing.T, flags []string, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	classes := t.TempDir()
+	classes := filepath.Join(built, "classes")
 	inside := classes
 	if j.root != "" {
 		classes, inside = filepath.Join(j.root, "classes"), "/classes"
 	}
-	compile := exec.Command(testenv.Tool(t, "javac"), "-encoding", "UTF-8", "--release", "17", "-d", classes, "testdata/"+program+".java")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
+	compileJava(t, program, classes)
 	args = append(slices.Concat([]string{"-Xmx128m"}, flags, []string{"-cp", inside, program}), args...)
 	if j.root == "" {
 		return exec.Command(j.program, args...)
@@ -49,6 +46,24 @@ func (j java) command(t *testing.T, flags []string, program string, args ...stri
 	// The program finds its libraries by /proc/self/exe.
 	const script = `root=$1; shift; mount --bind /proc "$root/proc" && exec chroot "$root" "$@"`
 	return exec.Command(testenv.Tool(t, "unshare"), append([]string{"--mount", "sh", "-c", script, "sh", j.root, j.program}, args...)...)
+}
+
+// compiledJava holds the paths of compiled classes.
+var compiledJava = map[string]bool{}
+
+// compileJava compiles a program of testdata into a directory, if it is not there.
+func compileJava(t *testing.T, program, classes string) {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	if compiledJava[filepath.Join(classes, program)] {
+		return
+	}
+	compile := exec.Command(testenv.Tool(t, "javac"), "-encoding", "UTF-8", "--release", "17", "-d", classes, "testdata/"+program+".java")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	compiledJava[filepath.Join(classes, program)] = true
 }
 
 // start runs testdata/Frames.java, and decodes the line that it prints into account.
@@ -88,6 +103,7 @@ func shown(f pyFrame) pyFrame {
 // Samples of threads that stay in one place have the stacks that they recorded with
 // StackWalker, in interpreted and compiled methods.
 func TestJavaThreads(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for _, j := range javas(t) {
 		t.Run(j.name, func(t *testing.T) {
@@ -130,6 +146,7 @@ func TestJavaThreads(t *testing.T) {
 // A program that calls a few methods all the time, which HotSpot compiles and inlines: each
 // sample has a chain of calls of the program, and most have the innermost method.
 func TestJavaInlined(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	callers := map[string][]string{
 		"Frames.innermost": {"Frames.middle"}, "Frames.middle": {"Frames$$Lambda.applyAsInt"},
@@ -171,6 +188,7 @@ func TestJavaInlined(t *testing.T) {
 // HotSpot uses the memory of the methods of an unloaded class again: a sample has the names of
 // the class that its thread runs. The interpreter's frames have the address of a method.
 func TestJavaUnloaded(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	made := regexp.MustCompile(`^Made(\d+)\.(run|inner)(\d*)$`)
 	for _, j := range javas(t) {
@@ -209,6 +227,7 @@ func TestJavaUnloaded(t *testing.T) {
 // A stack of a virtual thread has all of its frames, or one that stands for those that HotSpot
 // keeps in its heap.
 func TestJavaVirtualThreads(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	const depth = 21
 	for _, j := range javas(t) {

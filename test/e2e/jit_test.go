@@ -177,6 +177,7 @@ func (r *jitRun) end(name string, written bool) {
 // TestProfileJIT replaces a JIT's code by other code at the same address: the names are
 // not mixed.
 func TestProfileJIT(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {

@@ -17,14 +17,23 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// buildLabels builds testdata/labels without symbols.
+// labelsPath is the path of testdata/labels.
+var labelsPath string
+
+// buildLabels builds testdata/labels without symbols, the first time, and returns its path.
 func buildLabels(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "labels")
+	building.Lock()
+	defer building.Unlock()
+	if labelsPath != "" {
+		return labelsPath
+	}
+	program := filepath.Join(built, "labels")
 	build := exec.Command(testenv.Tool(t, "go"), "build", "-ldflags=-s -w", "-o", program, "./testdata/labels")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
+	labelsPath = program
 	return program
 }
 
@@ -46,6 +55,7 @@ func ownTimes(t *testing.T, stdout string) map[string]float64 {
 
 // The samples of a Go program are divided among its labels as its CPU time is, by its own account.
 func TestLabels(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.folded")
@@ -76,6 +86,7 @@ func kindSamples(t *testing.T, file string) map[string]int {
 // Groups by one label need only its values: other labels that differ all the time cost nothing. A
 // hint names the keys of labels if none is the wanted one.
 func TestSingleLabel(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	program := buildLabels(t)
 	for key, hint := range map[string]string{"kind": "", "kin": "no sample has the label kin; some have kind, turn, worker"} {
@@ -96,6 +107,7 @@ func TestSingleLabel(t *testing.T) {
 // Labels survive conversions between formats that have them, and group the samples of stored
 // profiles.
 func TestConvertLabels(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	dir := t.TempDir()
 	first, second, third := filepath.Join(dir, "a.pb.gz"), filepath.Join(dir, "b.otlp"), filepath.Join(dir, "c.pb.gz")
@@ -128,6 +140,7 @@ func TestConvertLabels(t *testing.T) {
 
 // fulgur top shows groups before functions.
 func TestTopLabels(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	program := exec.Command(buildLabels(t), "600")
 	if err := program.Start(); err != nil {
@@ -169,6 +182,7 @@ func compareShares(t *testing.T, samples map[string]int, times map[string]float6
 // In a pprof file, samples have all labels of the program, even if each set is new. No sample is
 // lost, whether or not its labels fit.
 func TestUniqueLabels(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.pb.gz")

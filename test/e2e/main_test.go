@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"fulgur/internal/testenv"
@@ -35,13 +36,30 @@ func runTests(m *testing.M) int {
 // fulgurPath is the path of fulgur.
 var fulgurPath string
 
+// building is held while a program is built that several tests use.
+var building sync.Mutex
+
 // program returns the path of fulgur. The first call builds it.
 func program(t *testing.T) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	if fulgurPath == "" {
 		fulgurPath = testenv.Program(t, "fulgur/cmd/fulgur", built)
 	}
 	return fulgurPath
+}
+
+// parallel lets a test run beside others that call it, after all tests that do not. Such a
+// test measures processes or commands of its own, and compares shares or looks for functions:
+// neither the load of the machine nor another fulgur changes its result. A test that counts every
+// hit or event, changes the machine, or selects processes of the whole machine by their names
+// does not call it. The rig's VMs emulate one CPU at a time.
+func parallel(t *testing.T) {
+	t.Helper()
+	if !testenv.InVM() {
+		t.Parallel()
+	}
 }
 
 // compile builds the program called name from testdata/SOURCE, with frame

@@ -18,6 +18,7 @@ const jitModule = "[jit]"
 // Most samples of a short function are taken before its frame is complete, or after the
 // frame is gone. They have the function, and the builtin that called it.
 func TestNodeLeaf(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for name, program := range nodes(t) {
 		t.Run(name, func(t *testing.T) {

@@ -71,6 +71,7 @@ func (s streamed) replacing() bool {
 
 // Samples of threads that stay in one place have the stacks that V8 reports there.
 func TestNodeThreads(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for name, program := range nodes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +125,7 @@ var generated = regexp.MustCompile(`^(?:outer|inner)(\d+)$`)
 // A program that makes functions and moves them all the time: a sample has only functions of
 // one pair, with the right file.
 func TestNodeCalls(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for name, program := range nodes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +161,7 @@ func TestNodeCalls(t *testing.T) {
 // V8 uses the memory of a collected function again for one with the same shape: a sample has
 // the name of a function only while that function runs.
 func TestNodeCollected(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	// Clocks may be adjusted meanwhile. Functions run for longer.
 	const margin = 15 * time.Millisecond
@@ -212,6 +215,7 @@ func TestNodeCollected(t *testing.T) {
 // A program that calls a few functions all the time, which V8 compiles and inlines: each
 // sample has the whole chain of functions, and lines within them.
 func TestNodeInlined(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	callers := map[string][]string{
 		"innermost": {"middle"}, "middle": {"area"}, "area": {"(anonymous)"}, "(anonymous)": {"each"},

@@ -12,6 +12,7 @@ import (
 // Go's compiler uses the profile (go.dev/doc/pgo): it inlines calls that it does not
 // inline otherwise.
 func TestProfileGuidesGoBuild(t *testing.T) {
+	parallel(t)
 	testenv.Long(t) // builds the standard library twice
 	testenv.Root(t)
 	goTool := testenv.Tool(t, "go")

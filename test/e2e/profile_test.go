@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -33,7 +34,11 @@ func fulgur(t *testing.T, args ...string) result {
 // are workloads.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(program(t), args...)
+	ctx, stop := context.WithTimeout(context.Background(), timeLimit())
+	t.Cleanup(stop)
+	cmd := exec.CommandContext(ctx, program(t), args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // prints the goroutines
+	cmd.WaitDelay = testenv.Patience(time.Minute)
 	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
 	t.Cleanup(func() {
 		if cmd.Process != nil && cmd.ProcessState == nil { // the test gave up
@@ -64,13 +69,7 @@ func load(t *testing.T, mode string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+mode)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	startTarget(t, cmd)
 	return cmd
 }
 

@@ -107,6 +107,7 @@ const maxFrames = 127
 // Samples of threads that stay in one place have the stacks that the threads record
 // themselves, with Python and native frames in the right order.
 func TestPythonThreads(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for _, p := range pythons(t) {
 		t.Run(p.name, func(t *testing.T) {
@@ -155,6 +156,7 @@ func TestPythonThreads(t *testing.T) {
 // Samples of a program that calls functions all the time show only calls that it makes.
 // Functions that it creates all the time have their own names and files.
 func TestPythonCalls(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for _, p := range pythons(t) {
 		t.Run(p.name, func(t *testing.T) {

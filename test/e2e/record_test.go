@@ -109,6 +109,7 @@ func TestRecordTar(t *testing.T) {
 
 // A profile without names gets them later, from the files that it identifies.
 func TestNamesLater(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	dir := t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,18 +40,12 @@ func public(t *testing.T) string {
 // duplicate makes a copy of a program in dir that everyone may execute.
 func duplicate(t *testing.T, program, dir string) string {
 	t.Helper()
-	from, err := os.Open(program)
+	content, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer from.Close()
 	path := filepath.Join(dir, filepath.Base(program))
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close(), os.Chmod(path, 0o755)); err != nil {
+	if err := errors.Join(testenv.WriteProgram(path, content), os.Chmod(path, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -221,12 +214,12 @@ var rightsCommands = []struct {
 	{"bolt basic", []string{"bolt", "--basic"}, "\nS "},
 }
 
-// shellWork returns a script that keeps a shell busy for about a second, and makes it
+// shellWork returns a script that keeps a shell busy for a fraction of a second, and makes it
 // wait for a child.
 func shellWork() string {
-	rounds := 200000
+	rounds := 50000
 	if testenv.InVM() {
-		rounds /= 20 // emulated
+		rounds /= 5 // emulated
 	}
 	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i + 1)); done; sleep 0.1; :`, rounds)
 }

@@ -102,6 +102,7 @@ func (s streamed) executed() bool {
 // Samples of threads that stay in one place have the stacks that the threads record
 // themselves, with Ruby and native frames in the right order.
 func TestRubyThreads(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for _, i := range rubies(t) {
 		t.Run(i.name, func(t *testing.T) {
@@ -154,6 +155,7 @@ func TestRubyThreads(t *testing.T) {
 // Samples of a program that calls functions all the time show only calls that it makes.
 // Functions that it creates all the time have their own names and files.
 func TestRubyCalls(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	for _, i := range rubies(t) {
 		t.Run(i.name, func(t *testing.T) {
@@ -230,6 +232,7 @@ func TestRubyCalls(t *testing.T) {
 // Forged structures that never end are truncated at the limits. They spoil only Ruby's frames: if
 // the native stack is truncated, too, its reason is the stack's.
 func TestForgedRuby(t *testing.T) {
+	parallel(t)
 	testenv.SlowInVM(t)
 	for mode, want := range map[string]struct {
 		frames int

@@ -81,6 +81,7 @@ const rounds = "150"
 
 // Inlined functions are separate frames, for all sources of debug information.
 func TestInlines(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for _, b := range inlinesBuilds {
@@ -98,6 +99,7 @@ func TestInlines(t *testing.T) {
 
 // Flags choose names only, shorter names and raw names.
 func TestNameFlags(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
@@ -118,6 +120,7 @@ func TestNameFlags(t *testing.T) {
 
 // pprof gets lines, start lines and build IDs.
 func TestInlinesPprof(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
@@ -210,6 +213,7 @@ func TestNoSymbols(t *testing.T) {
 // The return address of a signal handler belongs to the trampoline, not to the
 // preceding function.
 func TestSignalHandler(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	trampoline := map[string]string{"amd64": "__restore_rt", "arm64": "__kernel_rt_sigreturn"}[runtime.GOARCH]
 	// With optimization, leaf functions have no frame.
@@ -222,6 +226,7 @@ func TestSignalHandler(t *testing.T) {
 
 // A server that does not answer delays the profile only until the user presses Ctrl-C.
 func TestDownloadInterrupted(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := inlines{}.build(t)

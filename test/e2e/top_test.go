@@ -213,6 +213,7 @@ func TestTop(t *testing.T) {
 
 // Without a terminal, fulgur writes the hottest functions of each interval.
 func TestTopAsText(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)

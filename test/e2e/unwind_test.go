@@ -201,6 +201,7 @@ func checkWhole(t *testing.T, e ends, want float64) {
 
 // A launched command is sampled completely, once its code is known.
 func TestUnwindCommand(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	for _, mode := range []string{"auto", "dwarf"} {
@@ -220,6 +221,7 @@ func TestUnwindCommand(t *testing.T) {
 
 // Frame pointers alone lead to the root of a program that keeps them.
 func TestUnwindByFramePointers(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid) // Go's programs keep them
@@ -301,6 +303,7 @@ func damage(t *testing.T, library, to string, change func(ehFrame []byte)) {
 // Libraries with broken unwind information affect only their own stacks, and the run
 // succeeds.
 func TestUnwindDamagedFiles(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
@@ -358,6 +361,7 @@ func TestUnwindDamagedFiles(t *testing.T) {
 
 // Libraries that repeatedly replace each other are unwound by their own tables.
 func TestUnwindPlugins(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	flags := []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
@@ -376,6 +380,7 @@ func TestUnwindPlugins(t *testing.T) {
 
 // Overwriting a library's unwind information, while it is used and read, does no harm.
 func TestUnwindChangingFile(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
@@ -501,6 +506,7 @@ func lastLine(s string) string {
 // If the memory is too small for all tables, fulgur loads them on demand, and the summary
 // has the remedy.
 func TestUnwindMemory(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	deep := buildDeep(t)

@@ -181,7 +181,7 @@ func awaitStat(t *testing.T, pid, text string) {
 func awaitTraced(t *testing.T, pid string) {
 	t.Helper()
 	traced := regexp.MustCompile(`\nTracerPid:\t[1-9]`)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(time.Millisecond) {
 		b, err := os.ReadFile("/proc/" + pid + "/status")
 		if err != nil {
 			t.Fatal(err)
