@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -157,9 +156,8 @@ func awaitFileClock(t *testing.T) {
 		}
 		return now
 	}
-	for before := coarse(); coarse() == before; {
-		time.Sleep(time.Millisecond)
-	}
+	before := coarse()
+	testenv.Await(t, func() bool { return coarse() != before }, func() string { return "the clock of file times stands still" })
 }
 
 // TestPerfMapOfParent checks that children without a perf map use their parent's from the

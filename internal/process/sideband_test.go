@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -303,9 +302,10 @@ func TestSidebandDeleted(t *testing.T) {
 		return slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
 	}
 	// Start returns after the exec, perhaps before the program is mapped.
-	for end := time.Now().Add(time.Minute); mapped() < 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	testenv.Await(t, func() bool {
 		drain()
-	}
+		return mapped() >= 0
+	}, func() string { return fmt.Sprintf("got no mapping of %s in %+v", path, table.images[pid]) })
 	seen := monotonic.Now()
 	if err := in.Close(); err != nil {
 		t.Fatal(err)

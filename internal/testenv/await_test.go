@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,5 +18,24 @@ func TestAwait(t *testing.T) {
 	})
 	if got.verdict != "fail" || got.reason != "timeout after 1ms: never" {
 		t.Errorf("got %s, %q; want a failure", got.verdict, got.reason)
+	}
+}
+
+func TestReceive(t *testing.T) {
+	c := make(chan int, 1)
+	c <- 5
+	if got := Receive(t, c, ""); got != 5 {
+		t.Errorf("got %d, want 5", got)
+	}
+	close(c)
+	if got := Receive(t, c, ""); got != 0 {
+		t.Errorf("got %d from a closed channel, want 0", got)
+	}
+	got := verdict(func(tb testing.TB) { receive(tb, time.Millisecond, make(chan int), "no number") })
+	if got.verdict != "fail" || got.reason != "timeout after 1ms: no number" {
+		t.Errorf("got %s, %q; want a failure", got.verdict, got.reason)
+	}
+	if !strings.Contains(got.log, "testenv.TestReceive") {
+		t.Errorf("got log %q, want the stacks of all goroutines", got.log)
 	}
 }

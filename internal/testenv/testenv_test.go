@@ -15,10 +15,12 @@ import (
 // and Fatalf do not return.
 type outcome struct {
 	testing.TB
-	verdict, reason string
+	verdict, reason, log string
 }
 
 func (o *outcome) Helper() {}
+
+func (o *outcome) Logf(format string, args ...any) { o.log += fmt.Sprintf(format, args...) }
 
 func (o *outcome) Skip(args ...any) {
 	o.verdict, o.reason = "skip", fmt.Sprint(args...)

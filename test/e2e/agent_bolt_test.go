@@ -5,9 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/export/otlptest"
 	"fulgur/internal/testenv"
@@ -29,13 +29,28 @@ func TestAgentBolt(t *testing.T) {
 	}
 	agent, log := startAgent(t, "--config", config)
 	name := regexp.MustCompile(`/branches\.\d{4}-\d\d-\d\d\.[0-9a-f]{40}\.preagg$`)
-	for added := false; !added; time.Sleep(50 * time.Millisecond) {
-		out := readLog(t, log)
-		if strings.Contains(out, "no branch profile of "+program) && strings.Contains(out, "cannot count jumps here") {
-			testenv.Unsupported(t, "%s", out)
-		}
-		url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(out)
-		added = url != "" && regexp.MustCompile(`\nfulgur_bolt_windows_total{result="added"} ([2-9]|\d\d+)\n`).MatchString(get(t, url))
+	windows := regexp.MustCompile(`\nfulgur_bolt_windows_total{result="added"} (\d+)\n`)
+	for n := range 2 {
+		var out string
+		testenv.Await(t, func() bool {
+			out = readLog(t, log)
+			if strings.Contains(out, "no branch profile of "+program) && strings.Contains(out, "cannot count jumps here") {
+				testenv.Unsupported(t, "%s", out)
+			}
+			url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(out)
+			if url == "" {
+				return false
+			}
+			m := windows.FindStringSubmatch(get(t, url))
+			if m == nil {
+				return false
+			}
+			added, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return added > n
+		}, func() string { return fmt.Sprintf("only %d windows were added: %s", n, out) })
 	}
 	receiver.Await(1)
 	stopAgent(t, agent, log)

@@ -64,11 +64,11 @@ func stopAgent(t *testing.T, agent *exec.Cmd, log string) map[string]int64 {
 // awaitCount waits until a log has text n times.
 func awaitCount(t *testing.T, log, text string, n int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); strings.Count(readLog(t, log), text) < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timeout: want %q %d times in %s", text, n, readLog(t, log))
-		}
-	}
+	var written string
+	testenv.Await(t, func() bool {
+		written = readLog(t, log)
+		return strings.Count(written, text) >= n
+	}, func() string { return fmt.Sprintf("want %q %d times in %s", text, n, written) })
 }
 
 func readLog(t *testing.T, log string) string {
@@ -177,8 +177,12 @@ func TestAgent(t *testing.T) {
 	agent, log := startAgent(t, "--config", config)
 	first.Await(2)
 	var own map[string]string
+	const enough = 100 // windows
 	in := int64(0)
 	for n := 1; own["service.name"] == "" || in == 0; n++ { // fulgur may look for both in a later window
+		if n > enough {
+			t.Fatalf("got the attributes %q and %d samples of the program in %d windows: %s", own, in, enough, readLog(t, log))
+		}
 		all := first.Await(n)
 		if own["service.name"] == "" {
 			own = attributesOf(all[n-1], workload)
@@ -211,6 +215,9 @@ func TestAgent(t *testing.T) {
 	write(fmt.Sprintf("frequency: 49\noffcpu: true\nmax-cpu: 0.0001%%\nendpoint: %s\nlisten: 127.0.0.1:0\n", second.HTTP()))
 	reload()
 	for n, slower, waits := 1, false, false; !slower || !waits; n++ {
+		if n > enough {
+			t.Fatalf("lower rate: %v, off-CPU time: %v, in %d windows: %s", slower, waits, enough, readLog(t, log))
+		}
 		q := second.Await(n)[n-1]
 		slower = slower || lowered(q)
 		waits = waits || strings.Contains(fmt.Sprint(q.Dictionary.StringTable), "off-cpu")

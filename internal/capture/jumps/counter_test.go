@@ -165,10 +165,7 @@ func needsUprobeMulti(t *testing.T) {
 // windows waits until c has opened n windows more.
 func windows(t *testing.T, c *jumps.Counter, n uint64) jumps.Stats {
 	t.Helper()
-	begin, err := c.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	begin := stats(t, c)
 	if begin.Jumps == 0 {
 		t.Fatal("no jumps to count")
 	}

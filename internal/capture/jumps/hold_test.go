@@ -2,6 +2,7 @@ package jumps_test
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -43,10 +44,18 @@ func TestHold(t *testing.T) {
 		}
 		return code
 	}
-	for done := false; !done; {
-		for bytes.Equal(read(), file) { // until there is a window
+	differs := func() bool { // a window may be short
+		for range 100 {
+			if !bytes.Equal(read(), file) {
+				return true
+			}
 			runtime.Gosched()
 		}
+		return false
+	}
+	done := false
+	testenv.Await(t, func() bool {
+		testenv.Await(t, differs, func() string { return fmt.Sprintf("no window changes the code: %+v", stats(t, c)) })
 		if err := unix.PtraceSeize(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +66,10 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The window closes if that had begun, and otherwise stays.
-		for !bytes.Equal(read(), file) && !done {
-			done = held(t, c)
-		}
+		testenv.Await(t, func() bool {
+			done = stats(t, c).Held > 0
+			return done || bytes.Equal(read(), file)
+		}, func() string { return fmt.Sprintf("the window neither closes nor is held: %+v", stats(t, c)) })
 		for range 150 {
 			if done && bytes.Equal(read(), file) {
 				t.Fatal("the probes of the held window are gone")
@@ -76,12 +86,9 @@ func TestHold(t *testing.T) {
 		if err := unix.PtraceDetach(pid); err != nil {
 			t.Fatal(err)
 		}
-	}
-	s, err := c.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
-	windows(t, c, s.Windows+2)
+		return done
+	}, func() string { return fmt.Sprintf("no window is held: %+v", stats(t, c)) })
+	windows(t, c, stats(t, c).Windows+2)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +96,14 @@ func TestHold(t *testing.T) {
 	p.progresses(t, pid)
 }
 
-func held(t *testing.T, c *jumps.Counter) bool {
+// stats returns the statistics of c.
+func stats(t *testing.T, c *jumps.Counter) jumps.Stats {
 	t.Helper()
 	s, err := c.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Held > 0
+	return s
 }
 
 // Jumps are not counted while their code in memory is not the file's.

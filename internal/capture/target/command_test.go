@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -226,9 +225,10 @@ func TestCommandTerminate(t *testing.T) {
 		: > "$0"; while :; do sleep 0.01; done`, ready, asked})
 	release(t, c)
 	for _, event := range []string{ready, asked} {
-		for _, err := os.Stat(event); err != nil; _, err = os.Stat(event) {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Await(t, func() bool {
+			_, err := os.Stat(event)
+			return err == nil
+		}, func() string { return "the command did not create the file " + filepath.Base(event) })
 		if err := c.Terminate(); err != nil {
 			t.Error(err)
 		}

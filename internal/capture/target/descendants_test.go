@@ -1,11 +1,13 @@
 package target
 
 import (
+	"fmt"
 	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
-	"time"
+
+	"fulgur/internal/testenv"
 )
 
 func TestDescendants(t *testing.T) {
@@ -19,14 +21,13 @@ func TestDescendants(t *testing.T) {
 	}()
 	pid := shell.Process.Pid
 	var found []int
-	// Wait for two sleeps and a shell.
-	for len(found) < 3 {
-		time.Sleep(time.Millisecond)
+	testenv.Await(t, func() bool {
 		var err error
 		if found, err = Descendants([]int{pid}); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return len(found) >= 3
+	}, func() string { return fmt.Sprintf("got the descendants %v, want two sleeps and a shell", found) })
 	if slices.Contains(found, pid) {
 		t.Errorf("got %d among its own descendants %v", pid, found)
 	}

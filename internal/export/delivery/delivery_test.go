@@ -81,11 +81,14 @@ func (r *running) await(t *testing.T, what string, wanted func(Account) bool) {
 func (r *running) finish(t *testing.T) Account {
 	t.Helper()
 	r.End()
-	select {
-	case <-r.sent:
-	case <-time.After(testenv.Patience(time.Minute)):
-		t.Errorf("timeout: not everything is sent: %+v", r.Account())
-	}
+	r.await(t, "everything sent", func(Account) bool {
+		select {
+		case <-r.sent:
+			return true
+		default:
+			return false
+		}
+	})
 	return r.kill(t)
 }
 
@@ -93,7 +96,7 @@ func (r *running) finish(t *testing.T) Account {
 func (r *running) kill(t *testing.T) Account {
 	t.Helper()
 	r.stop()
-	<-r.sent
+	testenv.Receive(t, r.sent, "the delivery goes on after its context was canceled")
 	return r.close(t)
 }
 
@@ -275,7 +278,7 @@ func TestOutage(t *testing.T) {
 	for _, m := range all {
 		d.Add(spool.Head{Samples: 5, Profiles: 4}, m)
 	}
-	<-refused
+	testenv.Receive(t, refused, "nothing is sent")
 	if a := d.kill(t); a.Waiting.Samples != 15 || a.Acknowledged != 0 {
 		t.Errorf("got %+v, want 15 samples that wait", a)
 	}
@@ -309,7 +312,7 @@ func TestUse(t *testing.T) {
 	})
 	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, busy.HTTP()))
 	d.Add(spool.Head{Samples: 3}, messages(t, 1)[0])
-	<-asked
+	testenv.Receive(t, asked, "nothing is sent")
 	r := otlptest.NewReceiver(t, nil)
 	d.Use(backEnd(t, r.HTTP()))
 	if a := d.finish(t); a.Acknowledged != 3 {
@@ -329,7 +332,7 @@ func TestShutdown(t *testing.T) {
 	for _, m := range messages(t, 2) {
 		d.Add(spool.Head{Samples: 3}, m)
 	}
-	<-asked
+	testenv.Receive(t, asked, "nothing is sent")
 	if a := d.kill(t); a.Lost[Shutdown] != 6 || a.Waiting.Samples != 0 {
 		t.Errorf("got %+v, want 6 samples lost", a)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // noting returns the paths of two scripts. Each appends its name, arguments and standard
@@ -109,15 +111,14 @@ func TestCheckEnds(t *testing.T) {
 			defer cancel()
 			if name == "time" {
 				c.atMost = 300 * time.Millisecond
-			} else {
-				go func() {
-					for len(noted()) < 2 {
-						time.Sleep(time.Millisecond)
-					}
-					cancel()
-				}()
 			}
-			if got := c.run(ctx); got.Verdict != notCompared || !strings.Contains(got.Reason, want) {
+			ran := make(chan comparison, 1)
+			go func() { ran <- c.run(ctx) }()
+			if name == "interrupt" {
+				testenv.Await(t, func() bool { return len(noted()) >= 2 }, func() string { return fmt.Sprintf("the program noted only %q", noted()) })
+				cancel()
+			}
+			if got := testenv.Receive(t, ran, "the check does not end"); got.Verdict != notCompared || !strings.Contains(got.Reason, want) {
 				t.Errorf("got %+v, want %q", got, want)
 			}
 			for _, line := range noted()[min(1, len(noted())):] {

@@ -94,7 +94,13 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 		}
 	})
 	file = filepath.Join(dir, "program")
-	if _, err := os.Stat(file); err != nil { // a server that has just started is slow to answer
+	// A server that has just started is slow to answer. If it never does, its end unblocks stat.
+	answer := make(chan error, 1)
+	go func() {
+		_, err := os.Stat(file)
+		answer <- err
+	}()
+	if err := testenv.Receive(t, answer, "the server does not answer its first request"); err != nil {
 		t.Fatal(err)
 	}
 	signal := func(sig os.Signal) {
@@ -110,7 +116,12 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 	mute = func() {
 		t.Helper()
 		signal(muteSignal)
-		if _, err := out.Read(make([]byte, 1)); err != nil {
+		isMute := make(chan error, 1)
+		go func() {
+			_, err := out.Read(make([]byte, 1))
+			isMute <- err
+		}()
+		if err := testenv.Receive(t, isMute, "the server does not become mute"); err != nil {
 			t.Fatal(err)
 		}
 	}
