@@ -252,7 +252,9 @@ func TestFileNoAnswer(t *testing.T) {
 	}
 	c := newFiles(10)
 	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, source{pid: os.Getpid()})
-	if got, err := contents(f); err != nil || got != content {
+	var got string
+	err := fusetest.UntilAnswered(t, safeopen.ErrNoAnswer, func() (err error) { got, err = contents(f); return err })
+	if err != nil || got != content {
 		t.Fatalf("got %q, %v; want %q", got, err, content)
 	}
 	stop()
@@ -272,7 +274,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 	over, stop := fusetest.Mount(t, fusetest.File(t, ""))
 	stop()
 	key := FileKey{Maj: 8, Min: 1, Ino: 42}
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		c := newFiles(10)
 		f := c.intern(key, over, source{pid: os.Getpid()})
@@ -280,13 +282,8 @@ func TestFileHungMountOverDisk(t *testing.T) {
 		_, err := contents(f)
 		done <- err
 	}()
-	select {
-	case err := <-done:
-		if !errors.Is(err, safeopen.ErrNoAnswer) {
-			t.Errorf("got error %v, want ErrNoAnswer", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("opening the file blocks")
+	if err := testenv.Receive(t, done, "opening the file blocks"); !errors.Is(err, safeopen.ErrNoAnswer) {
+		t.Errorf("got error %v, want ErrNoAnswer", err)
 	}
 }
 
@@ -296,12 +293,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 // a CPU. So the test repeats the round until that does not happen.
 func TestFilesNoAnswer(t *testing.T) {
 	testenv.Root(t)
-	deadline := time.Now().Add(testenv.Patience(30 * time.Second))
-	for !openedAmongHanging(t) {
-		if time.Now().After(deadline) {
-			t.Fatal("no round opened all files that respond")
-		}
-	}
+	testenv.Await(t, func() bool { return openedAmongHanging(t) }, func() string { return "no round opened all files that respond" })
 }
 
 // openedAmongHanging opens files on a file system that responds, between files on file systems

@@ -467,8 +467,8 @@ func TestJITDumpNoAnswer(t *testing.T) {
 	d.Load(1, codeAt, 0x10, 1, "f")
 	d.flush()
 	path, stop := fusetest.Mount(t, d.path)
-	file, err := d.table.Open(os.Getpid(), path)
-	if err != nil {
+	var file *File
+	if err := fusetest.UntilAnswered(t, safeopen.ErrNoAnswer, func() (err error) { file, err = d.table.Open(os.Getpid(), path); return err }); err != nil {
 		t.Fatal(err)
 	}
 	j := d.table.dumps
@@ -477,9 +477,12 @@ func TestJITDumpNoAnswer(t *testing.T) {
 		budget := int64(dumpStep)
 		j.update(dumps, &budget)
 	}
-	update()
-	if tables := dumps.Tables(); d.name(tables, 1) != "f" || tables.Incomplete != nil {
-		t.Fatalf("got %q, %v; want the function", d.name(tables, 1), tables.Incomplete)
+	err := fusetest.UntilAnswered(t, safeopen.ErrNoAnswer, func() error {
+		update()
+		return dumps.Tables().Incomplete
+	})
+	if name := d.name(dumps.Tables(), 1); name != "f" || err != nil {
+		t.Fatalf("got %q, %v; want the function", name, err)
 	}
 	stop()
 	update()

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -371,7 +370,7 @@ func TestLentPerfMaps(t *testing.T) {
 			l.t = t
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), jitVar+"="+strings.Repeat("keep - ", 400))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			testenv.DieWithTest(t, cmd)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

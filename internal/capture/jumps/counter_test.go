@@ -140,7 +140,8 @@ func (p *program) count(t target.Target) (*jumps.Counter, error) {
 func start(t *testing.T, argv ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL} // also if the test's time limit ends this process
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	testenv.DieWithTest(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +409,7 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 	helper := exec.Command("/proc/self/exe")
 	helper.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", helperVar, pid, p.path))
 	helper.Stderr = os.Stderr
-	helper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	testenv.DieWithTest(t, helper)
 	out, err := helper.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

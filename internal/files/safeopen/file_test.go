@@ -17,15 +17,10 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// untilAnswered repeats ask until a file system that responds has answered, and returns ask's error.
-// On a slow machine, an answer may take longer than its time limit.
-func untilAnswered(t *testing.T, ask func() error) (err error) {
+// untilAnswered repeats ask until a file system that responds has answered.
+func untilAnswered(t *testing.T, ask func() error) error {
 	t.Helper()
-	testenv.Await(t, func() bool {
-		err = ask()
-		return !errors.Is(err, ErrNoAnswer)
-	}, func() string { return err.Error() })
-	return err
+	return fusetest.UntilAnswered(t, ErrNoAnswer, ask)
 }
 
 // Operations on a file system that hangs do not block.
@@ -123,14 +118,18 @@ func TestReach(t *testing.T) {
 	file, _ := fusetest.Mount(t, fusetest.File(t, "x"))
 	shared := "/dev/shm" // tmpfs, which has an anonymous device number
 	for name, want := range map[string]standing{file: remote, filepath.Dir(file): remote, shared: onDisk, "/proc": elsewhere} {
-		on, err := Ask(Place{Near: t.Name()}, func(v *Visit) (standing, error) {
-			fd, err := Path(name, AsUser)
-			if err != nil {
-				return 0, err
-			}
-			defer unix.Close(fd)
-			return reach(v, fd)
-		}, func(standing, error) {})
+		var on standing
+		err := untilAnswered(t, func() (err error) {
+			on, err = Ask(Place{Near: t.Name()}, func(v *Visit) (standing, error) {
+				fd, err := Path(name, AsUser)
+				if err != nil {
+					return 0, err
+				}
+				defer unix.Close(fd)
+				return reach(v, fd)
+			}, func(standing, error) {})
+			return err
+		})
 		if err != nil || on != want {
 			t.Errorf("%s: got %v, %v, want %v", name, on, err, want)
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,7 +77,10 @@ func TestExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready, err := bufio.NewReader(out).ReadString('\n')
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
 	if ready != "ready\n" {
 		t.Fatalf("got %q, %v; want ready", ready, err)
 	}
@@ -86,14 +88,8 @@ func TestExit(t *testing.T) {
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		ended <- nil
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("the process has not exited after a minute")
+	if err := testenv.Receive(t, ended, "the process has not exited"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -120,7 +116,8 @@ func TestRemotely(t *testing.T) {
 		{root + "/dir/missing", os.ErrNotExist},
 		{root + "/dir/program/below", unix.ENOTDIR},
 	} {
-		f, err := Open("/", tt.name, Regular)
+		var f *File
+		err := untilAnswered(t, func() (err error) { f, err = Open("/", tt.name, Regular); return err })
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
@@ -128,7 +125,8 @@ func TestRemotely(t *testing.T) {
 			continue
 		}
 		b := make([]byte, 10)
-		n, _ := f.ReadAt(b, 2)
+		n := 0
+		_ = untilAnswered(t, func() (err error) { n, err = f.ReadAt(b, 2); return err }) // the end of the file
 		if info, _ := f.Stat(); string(b[:n]) != "rved" || info.Size() != 6 || info.Mode() != 0o755 || f.on != remote {
 			t.Errorf("%s: got %q, %+v, %v; want rved from 6 bytes, through a helper", tt.name, b[:n], info, f.on)
 		}

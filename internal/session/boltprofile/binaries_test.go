@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/safeopen"
@@ -53,18 +52,13 @@ func TestChooseNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		bs := &binaries{collector: bolt.NewCollector(bolt.Options{})}
 		done <- errors.Join(bs.choose("", []int{cmd.Process.Pid}), bs.close())
 	}()
-	select {
-	case err := <-done:
-		if !errors.Is(err, safeopen.ErrNoAnswer) {
-			t.Errorf("got error %v, want %v", err, safeopen.ErrNoAnswer)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the search blocks on the program")
+	if err := testenv.Receive(t, done, "the search blocks on the program"); !errors.Is(err, safeopen.ErrNoAnswer) {
+		t.Errorf("got error %v, want %v", err, safeopen.ErrNoAnswer)
 	}
 }
 

@@ -60,6 +60,17 @@ func MountMute(t *testing.T, path string) (file string, mute func()) {
 	return file, mute
 }
 
+// UntilAnswered repeats ask until its error is not noAnswer, and returns that error. Use it while
+// the server responds: on a slow machine, an answer may take longer than its time limit.
+func UntilAnswered(t *testing.T, noAnswer error, ask func() error) (err error) {
+	t.Helper()
+	testenv.Await(t, func() bool {
+		err = ask()
+		return !errors.Is(err, noAnswer)
+	}, func() string { return fmt.Sprintf("a file system that responds: %v", err) })
+	return err
+}
+
 func mount(t *testing.T, path string) (file string, stop, mute func()) {
 	t.Helper()
 	if err := testenv.LoadModule("fuse"); err != nil && !errors.Is(err, os.ErrNotExist) {
