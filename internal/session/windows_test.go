@@ -156,7 +156,7 @@ func TestWindowsDeliveryFails(t *testing.T) {
 func TestWindowsAfterFailure(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), func(Window) error { return errors.New("no room") })
 	go w.write(t.Context())
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		var errs []error
 		for range 4 { // more than the queue holds
@@ -165,13 +165,8 @@ func TestWindowsAfterFailure(t *testing.T) {
 		w.end()
 		done <- errors.Join(errs...)
 	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("turn blocks on a writer that has failed")
+	if err := testenv.Receive(t, done, "turn blocks on a writer that has failed"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -479,13 +474,8 @@ func TestSkipNames(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- w.measure(ctx, s, nil) }()
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Error(err)
-				}
-			case <-time.After(time.Minute):
-				t.Fatal("symbolization has not ended after a minute")
+			if err := testenv.Receive(t, done, "symbolization has not ended"); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -186,11 +186,7 @@ func (c *tab) until(condition string) {
 // waitFor waits for a condition. what describes it.
 func (c *tab) waitFor(condition func() bool, what string) {
 	c.t.Helper()
-	for deadline := time.Now().Add(stepTimeout); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("timeout: waited for %s", what)
-		}
-	}
+	testenv.Await(c.t, condition, func() string { return "waited for " + what })
 }
 
 // awaitLoad waits until the document that act opens has replaced the current one. Otherwise a

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
@@ -77,23 +76,22 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	// The process writes a file when it listens. A request before that finds no such file
 	// and removes leftovers, perhaps the new socket.
 	listens := filepath.Join(sessions, session+".json")
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
-		_, err := os.Stat(listens)
-		if err == nil {
-			_, err = f.run("status")
+	var failure error
+	testenv.Await(t, func() bool {
+		if _, failure = os.Stat(listens); failure == nil {
+			_, failure = f.run("status")
 		}
-		if err == nil {
-			return f
+		if failure == nil {
+			return true
 		}
 		select {
 		case <-gone:
-			t.Fatalf("load the profile: %v", err)
+			t.Fatalf("the front end exited before it loaded the profile: %v", failure)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("load the profile: timeout after %v: %v", stepTimeout, err)
-		}
-	}
+		return false
+	}, func() string { return fmt.Sprintf("load the profile: %v", failure) })
+	return f
 }
 
 // run runs a command of the front end and returns its output.

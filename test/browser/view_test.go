@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -320,14 +319,14 @@ func (f *frontEnd) function(name string) (handle string) {
 	var list struct {
 		Functions []struct{ FunctionHandle, Name string }
 	}
-	for deadline := time.Now().Add(stepTimeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	testenv.Await(f.t, func() bool {
 		f.ask(&list, "thread", "functions", "--search", name)
 		for _, fn := range list.Functions {
 			if strings.HasSuffix(fn.Name, name) {
-				return fn.FunctionHandle
+				handle = fn.FunctionHandle
 			}
 		}
-	}
-	f.t.Fatalf("no function %s in %+v", name, list)
-	return ""
+		return handle != ""
+	}, func() string { return fmt.Sprintf("no function %s in %+v", name, list) })
+	return handle
 }

@@ -6,11 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,15 +22,12 @@ import (
 func await(t *testing.T, path, text string) string {
 	t.Helper()
 	var last []byte
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(b), text) {
-			return string(b)
-		}
-		last = b
-	}
-	t.Fatalf("%s: want %q within the time limit, got %q", path, text, last)
-	return ""
+	testenv.Await(t, func() bool {
+		var err error
+		last, err = os.ReadFile(path)
+		return err == nil && strings.Contains(string(last), text)
+	}, func() string { return fmt.Sprintf("%s: got %q, want %q", path, last, text) })
+	return string(last)
 }
 
 // If the target exits before sampling begins, the profile is empty and the summary says
@@ -76,19 +73,16 @@ func TestTargetEndsDuringDelay(t *testing.T) {
 // proc_pid_fdinfo(5).
 func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	testenv.Await(t, func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", fulgur.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range files {
-			// A descriptor may be closed by now.
-			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "\nPid:\t"+pid+"\n") {
-				return
-			}
-		}
-	}
-	t.Fatalf("timeout: fulgur does not watch process %s: %s", pid, fulgur.Stderr)
+		return slices.ContainsFunc(files, func(file string) bool {
+			b, err := os.ReadFile(file) // a descriptor may be closed by now
+			return err == nil && strings.Contains(string(b), "\nPid:\t"+pid+"\n")
+		})
+	}, func() string { return fmt.Sprintf("fulgur does not watch process %s: %s", pid, fulgur.Stderr) })
 }
 
 // The summary of a profile without samples says why it has none. With -q there is no

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	service "go.opentelemetry.io/proto/slim/otlp/collector/profiles/v1development"
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
@@ -284,16 +283,6 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testenv.Patience(time.Minute)); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timeout: want that %s", what)
-		}
-	}
-}
-
 // TestCollectorAway ends a Collector while an agent sends to it, and starts it again. The Collector
 // writes each sample that the agent counts as acknowledged.
 func TestCollectorAway(t *testing.T) {
@@ -305,14 +294,14 @@ func TestCollectorAway(t *testing.T) {
 	var written []*otlptest.Request
 	const outages = 2
 	for n := range outages {
-		eventually(t, "a profile arrives", func() bool {
+		testenv.Await(t, func() bool {
 			info, err := os.Stat(c.file)
 			return err == nil && info.Size() > 0
-		})
+		}, func() string { return "no profile arrives: " + readLog(t, log) })
 		written = append(written, c.stop(t)...)
 		awaitCount(t, log, "; trying again", n+1)
 		// Another program may use the address for a while.
-		eventually(t, "the Collector starts again", func() bool { return c.start(t) })
+		testenv.Await(t, func() bool { return c.start(t) }, func() string { return "the Collector does not start again" })
 		awaitCount(t, log, "accepts profiles again", n+1)
 	}
 	account := stopAgent(t, agent, log)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	pb "github.com/google/pprof/profile"
 
@@ -120,21 +120,17 @@ func TestThreadContextOpened(t *testing.T) {
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(100 * time.Millisecond) {
-		windows, err := filepath.Glob(filepath.Join(dir, "*.folded"))
-		if err != nil {
+	var windows []string
+	testenv.Await(t, func() bool {
+		var err error
+		if windows, err = filepath.Glob(filepath.Join(dir, "*.folded")); err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(windows, func(window string) bool {
+		return slices.ContainsFunc(windows, func(window string) bool {
 			text, err := os.ReadFile(window)
 			return err == nil && strings.Contains(string(text), "/cart;")
-		}) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("timeout: no label in %d windows", len(windows))
-		}
-	}
+		})
+	}, func() string { return fmt.Sprintf("no label in %d windows: %s", len(windows), r.Stderr) })
 	interrupt(t, r)
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -431,17 +430,14 @@ func TestConvertInterrupted(t *testing.T) {
 // from the pipe.
 func awaitTemporary(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	testenv.Await(t, func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range files {
-			// A descriptor may be closed by now.
-			if to, err := os.Readlink(file); err == nil && strings.HasSuffix(to, " (deleted)") && !strings.HasPrefix(to, "/memfd:") {
-				return
-			}
-		}
-	}
-	t.Fatalf("timeout: fulgur does not read its input: %s", cmd.Stderr)
+		return slices.ContainsFunc(files, func(file string) bool {
+			to, err := os.Readlink(file) // a descriptor may be closed by now
+			return err == nil && strings.HasSuffix(to, " (deleted)") && !strings.HasPrefix(to, "/memfd:")
+		})
+	}, func() string { return fmt.Sprintf("fulgur does not read its input: %s", cmd.Stderr) })
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -492,15 +492,11 @@ func TestCountRestoresCode(t *testing.T) {
 	clean := ask("b")
 	restored := func(how string) {
 		t.Helper()
-		for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
-			got := ask("b")
-			if fmt.Sprint(got) == fmt.Sprint(clean) {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: the code is %v, want %v", how, got, clean)
-			}
-		}
+		var got map[string]int
+		testenv.Await(t, func() bool {
+			got = ask("b")
+			return maps.Equal(got, clean)
+		}, func() string { return fmt.Sprintf("%s: the code is %v, want %v", how, got, clean) })
 	}
 	before := 0
 	for _, how := range []string{"interrupt", "SIGKILL", "SIGKILL of both", "SIGKILL of the helper"} {
@@ -512,15 +508,11 @@ func TestCountRestoresCode(t *testing.T) {
 		}
 		awaitSampling(t, c)
 		// The counting begins after that: wait until the probes are there.
-		for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
-			got := ask("b")
-			if got["text"] != clean["text"] && got["semaphore"] == clean["semaphore"]+1 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the program is not probed: %v: %s", got, c.Stderr)
-			}
-		}
+		var got map[string]int
+		testenv.Await(t, func() bool {
+			got = ask("b")
+			return got["text"] != clean["text"] && got["semaphore"] == clean["semaphore"]+1
+		}, func() string { return fmt.Sprintf("the program is not probed: %v: %s", got, c.Stderr) })
 		if strings.HasPrefix(how, "SIGKILL of") {
 			// First: it must not die while it detaches because fulgur has ended.
 			if err := attacher(t, c.Process.Pid).Kill(); err != nil {

@@ -275,15 +275,9 @@ func TestHostileMountHeld(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	wait := func(what string, happened func() bool) {
 		t.Helper()
-		for !happened() {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout: waited until fulgur %s", what)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Await(t, happened, func() string { return "waited until fulgur " + what })
 	}
 	// Ignore files that are open only for a moment, for reading.
 	held, looks := "", 0

@@ -243,17 +243,17 @@ func TestLentDropped(t *testing.T) {
 }
 
 // openedByReader waits until a pipe is open for reading, and opens it.
-func openedByReader(t *testing.T, fifo string) *os.File {
+func openedByReader(t *testing.T, fifo string) (f *os.File) {
 	t.Helper()
-	for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
-		f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
-		if err == nil {
-			return f
+	testenv.Await(t, func() bool {
+		var err error
+		f, err = os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			t.Fatal(err)
 		}
-		if !errors.Is(err, unix.ENXIO) || time.Now().After(end) {
-			t.Fatalf("timeout: no reader of the pipe: %v", err)
-		}
-	}
+		return err == nil
+	}, func() string { return "the pipe has no reader" })
+	return f
 }
 
 // children returns the processes that a process has started.
@@ -286,11 +286,8 @@ func TestLentRecordingShown(t *testing.T) {
 	testenv.AnyKernel(t)
 	workload := duplicate(t, os.Args[0], filepath.Dir(l.own))
 	c := startOn(t, 100, 30, l.command("record", "-o", "r.json.gz", "--no-faults", "--", workload))
-	for end := time.Now().Add(time.Minute); !strings.Contains(c.written(), "Press Ctrl-C to stop."); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timeout: the recording is not shown: %s", c.written())
-		}
-	}
+	testenv.Await(t, func() bool { return strings.Contains(c.written(), "Press Ctrl-C to stop.") },
+		func() string { return "the recording is not shown: " + c.written() })
 	shown := children(t, c.cmd.Process.Pid)
 	if len(shown) != 1 {
 		t.Errorf("processes %v show the recording, want one", shown)

@@ -21,12 +21,10 @@ import (
 // awaitFile waits until a file exists.
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-	}
-	t.Fatalf("timeout: waited for the file %s", path)
+	testenv.Await(t, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}, func() string { return "waited for the file " + path })
 }
 
 // streamed is a line of --stream --format jsonl.
@@ -306,15 +304,10 @@ func TestWindowsEnd(t *testing.T) {
 		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
 		_ = shell.Wait()
 	})
-	children := func() bool {
+	testenv.Await(t, func() bool {
 		pids, err := target.Descendants([]int{shell.Process.Pid})
 		return err == nil && len(pids) > 0
-	}
-	for end := time.Now().Add(testenv.Patience(time.Minute)); !children(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timeout: the shell has no child")
-		}
-	}
+	}, func() string { return "the shell has no child" })
 	pid := strconv.Itoa(shell.Process.Pid)
 	awaitSleep(t, pid)
 	dir := t.TempDir()

@@ -243,7 +243,7 @@ func TestDownloadInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-asked
+	testenv.Receive(t, asked, "fulgur does not ask the server")
 	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL) {
 		t.Errorf("exit code %d, want 0 and a message about the server: %s", r.code, r.stderr)
 	}

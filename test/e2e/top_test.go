@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,20 +103,18 @@ func (c *console) drained() string {
 	if err := c.tty.Close(); err != nil { // the last one: reads fail after the rest
 		c.t.Fatal(err)
 	}
-	<-c.closed
+	testenv.Receive(c.t, c.closed, "a process keeps the terminal open")
 	return c.written()
 }
 
 // ended waits for the end of the summary, and returns the whole output.
-func (c *console) ended() string {
+func (c *console) ended() (out string) {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if out := c.written(); strings.Contains(out, "fulgur itself: ") {
-			return out
-		}
-	}
-	c.t.Fatalf("timeout: output = %q, want the summary", c.written())
-	return ""
+	testenv.Await(c.t, func() bool {
+		out = c.written()
+		return strings.Contains(out, "fulgur itself: ")
+	}, func() string { return fmt.Sprintf("output = %q, want the summary", out) })
+	return out
 }
 
 // escapes matches the control sequences that draw a screen.
@@ -125,20 +124,13 @@ var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]")
 func (c *console) await(texts ...string) {
 	c.t.Helper()
 	from := c.pressed
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	testenv.Await(c.t, func() bool {
 		screens := strings.Split(c.written()[from:], "\x1b[H")
-		for _, screen := range screens[1:] {
+		return slices.ContainsFunc(screens[1:], func(screen string) bool {
 			screen = escapes.ReplaceAllString(screen, "")
-			missing := false
-			for _, text := range texts {
-				missing = missing || !strings.Contains(screen, text)
-			}
-			if !missing {
-				return
-			}
-		}
-	}
-	c.t.Fatalf("timeout: got no screen with %q; output:\n%q", texts, c.written()[from:])
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(screen, text) })
+		})
+	}, func() string { return fmt.Sprintf("got no screen with %q; output:\n%q", texts, c.written()[from:]) })
 }
 
 // press presses keys.

@@ -181,17 +181,12 @@ func awaitStat(t *testing.T, pid, text string) {
 func awaitTraced(t *testing.T, pid string) {
 	t.Helper()
 	traced := regexp.MustCompile(`\nTracerPid:\t[1-9]`)
-	for end := time.Now().Add(testenv.Patience(time.Minute)); ; time.Sleep(time.Millisecond) {
+	testenv.Await(t, func() bool {
 		b, err := os.ReadFile("/proc/" + pid + "/status")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if traced.Match(b) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("timeout: process %s is not traced", pid)
-		}
-	}
+		return traced.Match(b)
+	}, func() string { return "process " + pid + " is not traced" })
 	awaitWork(t, pid, 50*time.Millisecond)
 }

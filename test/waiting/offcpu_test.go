@@ -155,11 +155,7 @@ func asleep(t *testing.T) *os.Process {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("read from the sleeping program: %q, %v", line, err)
 	}
-	for end := time.Now().Add(testenv.Patience(time.Minute)); !sleeps(sleeper.Process.Pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the program does not sleep")
-		}
-	}
+	testenv.Await(t, func() bool { return sleeps(sleeper.Process.Pid) }, func() string { return "the program does not sleep" })
 	return sleeper.Process
 }
 
@@ -271,16 +267,15 @@ func entryName(t *testing.T, path string) string {
 // awaitSleep waits until a process sleeps.
 func awaitSleep(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+	var stat []byte
+	testenv.Await(t, func() (asleep bool) {
+		var err error
+		if stat, err = os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil {
 			t.Fatal(err)
 		}
-		if _, state, found := bytes.Cut(b, []byte(") ")); found && state[0] == 'S' {
-			return
-		}
-	}
-	t.Fatal("the process does not sleep")
+		_, state, found := bytes.Cut(stat, []byte(") "))
+		return found && state[0] == 'S'
+	}, func() string { return fmt.Sprintf("the process does not sleep: %s", stat) })
 }
 
 // cgroup makes a group that contains the process. It skips the test if there is no cgroup

@@ -52,11 +52,10 @@ func TestRunQueue(t *testing.T) {
 	m := watch(t, func() truth {
 		awaitTurns(t, pids) // so that all waits began in the measurement
 		begin := runDelay(t, pids)
-		for end := time.Now().Add(time.Minute); inside < int64(300*time.Millisecond); time.Sleep(10 * time.Millisecond) {
-			if inside = runDelay(t, pids) - begin; time.Now().After(end) {
-				t.Fatalf("two programs on one CPU waited for %d ns in a minute, want 300 ms", inside)
-			}
-		}
+		testenv.Await(t, func() bool {
+			inside = runDelay(t, pids) - begin
+			return inside >= int64(300*time.Millisecond)
+		}, func() string { return fmt.Sprintf("two programs on one CPU waited for %d ns, want 300 ms", inside) })
 		return truth{}
 	}, "runq", "-p", fmt.Sprintf("%d,%d", pids[0], pids[1]))
 	awaitTurns(t, pids) // the kernel counts waits when they end
@@ -102,13 +101,9 @@ func awaitTurns(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		_, before := schedstat(t, pid)
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, now := schedstat(t, pid); now > before+1 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("process %d did not get a CPU twice in a minute", pid)
-			}
-		}
+		testenv.Await(t, func() bool {
+			_, now := schedstat(t, pid)
+			return now > before+1
+		}, func() string { return fmt.Sprintf("process %d did not get a CPU twice", pid) })
 	}
 }

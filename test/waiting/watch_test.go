@@ -72,26 +72,26 @@ func during(t *testing.T, f func(), args ...string) (stderr string, took time.Du
 
 // awaitLink waits until a process has attached a BPF program with one of the names. It
 // returns false if the process exits before.
-func awaitLink(t *testing.T, pid int, ended <-chan error, programs ...string) bool {
+func awaitLink(t *testing.T, pid int, ended <-chan error, programs ...string) (attached bool) {
 	t.Helper()
-	for end := time.Now().Add(testenv.Patience(time.Minute)); time.Now().Before(end); {
+	testenv.Await(t, func() bool {
 		select {
 		case <-ended:
-			return false
-		case <-time.After(20 * time.Millisecond):
+			return true
+		default:
 		}
 		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range descriptors {
-			if slices.Contains(programs, linkedProgram(d)) {
-				return true
-			}
+			attached = attached || slices.Contains(programs, linkedProgram(d))
 		}
-	}
-	t.Fatalf("process %d attached none of the BPF programs %s", pid, strings.Join(programs, ", "))
-	return false
+		return attached
+	}, func() string {
+		return fmt.Sprintf("process %d attached none of the BPF programs %s", pid, strings.Join(programs, ", "))
+	})
+	return attached
 }
 
 // linkedProgram returns the name of the program that a descriptor keeps attached, "" if

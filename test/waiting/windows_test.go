@@ -52,14 +52,10 @@ func TestAsleepInEveryWindow(t *testing.T) {
 	var least time.Duration
 	report, took := during(t, func() {
 		begin := time.Now()
-		for third := filepath.Join(dir, "out-0003.pb.gz"); ; time.Sleep(time.Millisecond) {
-			if _, err := os.Stat(third); err == nil {
-				break
-			}
-			if time.Since(begin) > time.Minute {
-				t.Fatal("timeout: got no third window")
-			}
-		}
+		testenv.Await(t, func() bool {
+			_, err := os.Stat(filepath.Join(dir, "out-0003.pb.gz"))
+			return err == nil
+		}, func() string { return "got no third window" })
 		least = time.Since(begin)
 	}, "profile", "--wall", "--interval", "0.2", "-o", filepath.Join(dir, "out.pb.gz"), "-p", strconv.Itoa(sleeper.Pid))
 	var whole int64

@@ -141,22 +141,24 @@ func (h *harness) poll(t *testing.T) {
 	}
 }
 
+// awaitWindows waits until the PMU has delivered all windows. Meanwhile, it calls poll often.
+func awaitWindows(t *testing.T, poll func()) {
+	t.Helper()
+	var status pmu.Status
+	testenv.Await(t, func() bool {
+		poll()
+		var err error
+		if status, err = pmu.ReadStatus(); err != nil {
+			t.Fatal(err)
+		}
+		return !status.Left()
+	}, func() string { return fmt.Sprintf("the PMU still has windows: %+v", status) })
+}
+
 // drain polls until the PMU has delivered all windows and stops sampling.
 func (h *harness) drain(t *testing.T) Stats {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		h.poll(t)
-		status, err := pmu.ReadStatus()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !status.Left() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the PMU still has windows after a minute: %+v", status)
-		}
-	}
+	awaitWindows(t, func() { h.poll(t) })
 	if err := h.Disable(); err != nil {
 		t.Fatal(err)
 	}
@@ -216,14 +218,7 @@ func TestLost(t *testing.T) {
 	p := load(t, 1)
 	prepare(t, p.pid, windows, 32)
 	h := start(t, Options{RingSize: 4096}, target.Target{Scope: target.Processes, PIDs: []int{p.pid}}, choose(t, 10000), p)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if status, err := pmu.ReadStatus(); err != nil || !status.Left() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the PMU still has windows")
-		}
-	}
+	awaitWindows(t, func() {})
 	stats := h.drain(t)
 	t.Logf("%+v", stats)
 	if stats.Lost == 0 || stats.Lost+uint64(len(h.samples)) != windows {

@@ -315,14 +315,10 @@ func (p *program) checkText(t *testing.T, pid int, path string) {
 			return memory[:n]
 		}
 		want := file[offset:min(offset+end-start, uint64(len(file)))]
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if compared = bytes.HasPrefix(read(), want); compared {
-				break
-			}
-		}
-		if !compared {
-			t.Errorf("the code of process %d differs from %s", pid, path)
-		}
+		testenv.Await(t, func() bool { return bytes.HasPrefix(read(), want) }, func() string {
+			return fmt.Sprintf("the code of process %d differs from %s", pid, path)
+		})
+		compared = true
 	}
 	if !compared {
 		t.Errorf("no code of %s in process %d is the same:\n%s", path, pid, maps)
@@ -369,7 +365,7 @@ func TestStallsOfOthers(t *testing.T) {
 	}()
 	defer func() {
 		close(stop)
-		<-waited
+		testenv.Receive(t, waited, "a wait does not end")
 	}()
 	_, s := measure(t, p, target.Target{Scope: target.System}, 3, 0) // the program does not run
 	if s.LongestStall != 0 {

@@ -44,18 +44,18 @@ func TestHold(t *testing.T) {
 		}
 		return code
 	}
-	differs := func() bool { // a window may be short
-		for range 100 {
-			if !bytes.Equal(read(), file) {
-				return true
-			}
-			runtime.Gosched()
-		}
-		return false
-	}
+	const enough = 100 // rounds
 	done := false
-	testenv.Await(t, func() bool {
-		testenv.Await(t, differs, func() string { return fmt.Sprintf("no window changes the code: %+v", stats(t, c)) })
+	for round := 0; !done; round++ {
+		if round == enough {
+			t.Fatalf("no window is held in %d rounds: %+v", enough, stats(t, c))
+		}
+		// Await would miss most of a window, which is short.
+		for end := time.Now().Add(testenv.Patience(time.Minute)); bytes.Equal(read(), file); runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("timeout: no window changes the code: %+v", stats(t, c))
+			}
+		}
 		if err := unix.PtraceSeize(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +86,7 @@ func TestHold(t *testing.T) {
 		if err := unix.PtraceDetach(pid); err != nil {
 			t.Fatal(err)
 		}
-		return done
-	}, func() string { return fmt.Sprintf("no window is held: %+v", stats(t, c)) })
+	}
 	windows(t, c, stats(t, c).Windows+2)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
 )
 
 // fake is a measurement without a kernel side. It records the loop's calls.
@@ -63,13 +64,7 @@ func measure(t *testing.T, ctx context.Context, l *Loop, f *fake, launched *targ
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- l.Measure(ctx, f, new(ProgressLine), launched) }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatal("the loop has not ended after a minute")
-		return nil
-	}
+	return testenv.Receive(t, done, "the loop has not ended")
 }
 
 // A measurement ends at its limit, not before.

@@ -1,6 +1,7 @@
 package oncpu
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,11 +24,7 @@ func TestSetFrequency(t *testing.T) {
 	}
 	await := func(n uint64) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); samples() < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout: got %d samples, want %d", samples(), n)
-			}
-		}
+		testenv.Await(t, func() bool { return samples() >= n }, func() string { return fmt.Sprintf("got %d samples, want %d", samples(), n) })
 	}
 	await(20)
 	low := samples()

@@ -1,10 +1,10 @@
 package oncpu
 
 import (
+	"fmt"
 	"io"
 	"os/exec"
 	"testing"
-	"time"
 
 	"fulgur/bpf"
 	"fulgur/internal/process"
@@ -51,17 +51,14 @@ func TestRequestPerLayout(t *testing.T) {
 		turn() // the next switch is the first with this layout
 		s.asked(t)
 		s.tables.Remap(pid, []process.Mapping{elsewhere, {Start: 1 << 30, Limit: 1 << 31, Kind: process.KindAnon}})
-		for deadline := time.Now().Add(time.Minute); ; {
+		var asked []unwindmap.Want
+		testenv.Await(t, func() bool {
 			turn()
-			if asked := s.asked(t); len(asked) > 0 {
-				if asked[0].PID != pid {
-					t.Errorf("got a request for process %d, want %d", asked[0].PID, pid)
-				}
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("layout %d: got no request for code that it lacks", 2*i+1)
-			}
+			asked = s.asked(t)
+			return len(asked) > 0
+		}, func() string { return fmt.Sprintf("layout %d: got no request for code that it lacks", 2*i+1) })
+		if asked[0].PID != pid {
+			t.Errorf("got a request for process %d, want %d", asked[0].PID, pid)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package oncpu
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
@@ -14,18 +14,14 @@ import (
 // await waits until met accepts the target set.
 func (h *harness) await(t *testing.T, want string, met func([]int) bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		ids, err := h.Targets()
-		if err != nil {
+	var ids []int
+	testenv.Await(t, func() bool {
+		var err error
+		if ids, err = h.Targets(); err != nil {
 			t.Fatal(err)
 		}
-		if met(ids) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("got target set %v, want %s", ids, want)
-		}
-	}
+		return met(ids)
+	}, func() string { return fmt.Sprintf("got target set %v, want %s", ids, want) })
 }
 
 // Children enter the target set and leave it when they exit, so it does not fill up. The

@@ -1,12 +1,12 @@
 package stepping
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -62,14 +62,9 @@ func (b *board) check(t *testing.T, pid int) {
 		t.Errorf("%d checks of the target failed, the last one was check %d", n, b.what.Load())
 	}
 	before := b.turns.Load()
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
-	for b.turns.Load() <= before+1 {
-		if time.Now().After(deadline) {
-			t.Errorf("the target makes no progress: state %c, traced by %d", stateOf(t, pid), tracerOf(t, pid))
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, func() bool { return b.turns.Load() > before+1 }, func() string {
+		return fmt.Sprintf("the target makes no progress: state %c, traced by %d", stateOf(t, pid), tracerOf(t, pid))
+	})
 }
 
 // hasEnded reports whether a child of the test has exited. The state in /proc does not

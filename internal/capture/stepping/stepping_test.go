@@ -326,13 +326,7 @@ func ignoresTrap(pid int) bool {
 // eventually waits until a condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatal("timeout: never ", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, is, func() string { return "never " + what })
 }
 
 // TestStopped stops the target by a signal while it is stepped. It stays stopped until
@@ -361,13 +355,9 @@ func TestStopped(t *testing.T) {
 // await waits until a process is in the given state.
 func await(t *testing.T, pid int, want byte) {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
-	for stateOf(t, pid) != want {
-		if time.Now().After(deadline) {
-			t.Fatalf("got target in state %c, want %c", stateOf(t, pid), want)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, func() bool { return stateOf(t, pid) == want }, func() string {
+		return fmt.Sprintf("got target in state %c, want %c", stateOf(t, pid), want)
+	})
 }
 
 // BenchmarkStep measures the cost of stepping for a thread. An operation is one sample.

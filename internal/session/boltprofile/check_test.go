@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fulgur/internal/testenv"
 )
 
@@ -127,25 +125,20 @@ func TestCheckEnds(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if !gone(pid) {
-						t.Errorf("process %d still runs", pid)
-					}
+					awaitDeath(t, pid)
 				}
 			}
 		})
 	}
 }
 
-// gone waits until a process has died, and reports whether it has.
-func gone(pid int) bool {
-	for range 10000 {
+// awaitDeath waits until a process has died.
+func awaitDeath(t *testing.T, pid int) {
+	t.Helper()
+	testenv.Await(t, func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return true
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	}, func() string { return fmt.Sprintf("process %d still runs", pid) })
 }
 
 // Standard input that cannot be read again is refused; a terminal becomes /dev/null.

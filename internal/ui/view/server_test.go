@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -584,11 +583,8 @@ func TestServe(t *testing.T) {
 	go func() {
 		ended <- Serve(ctx, Options{Input: p.input(t, decode.Firefox), NoOpen: true, Stderr: &stderr})
 	}()
-	for deadline := time.Now().Add(testenv.Patience(time.Minute)); !strings.Contains(stderr.String(), "Ctrl-C"); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got no page: %s", stderr.String())
-		}
-	}
+	testenv.Await(t, func() bool { return strings.Contains(stderr.String(), "Ctrl-C") },
+		func() string { return "got no page: " + stderr.String() })
 	link := regexp.MustCompile(`https://profiler\.firefox\.com/from-url/(\S+)/\?symbolServer=(\S+)`).FindStringSubmatch(stderr.String())
 	if link == nil {
 		t.Fatalf("got no link in %s", stderr.String())

@@ -80,18 +80,13 @@ func sleeper(t *testing.T) int {
 // settleAll waits until nothing is left to free.
 func (f *fixture) settleAll(t *testing.T) {
 	t.Helper()
-	for range 60_000 {
+	testenv.Await(t, func() bool {
 		f.AdoptChildren()
 		f.Settled(monotonic.Now() + 1)
 		f.mu.Lock()
-		done := len(f.retired) == 0 && !f.settling
-		f.mu.Unlock()
-		if done {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("layouts without processes are not freed")
+		defer f.mu.Unlock()
+		return len(f.retired) == 0 && !f.settling
+	}, func() string { return "layouts without processes are not freed" })
 }
 
 func (f *fixture) wait(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,11 +85,7 @@ func start(t *testing.T, cmd *exec.Cmd) workload {
 // until waits until a condition is true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience(time.Minute)); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: waited for %s", what)
-		}
-	}
+	testenv.Await(t, is, func() string { return "waited for " + what })
 }
 
 // run is a running fulgur bolt.

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -87,14 +86,10 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	proc := "/proc/" + strings.TrimSpace(string(out))
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(proc); os.IsNotExist(err) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s was not reaped", proc)
-		}
-	}
+	testenv.Await(t, func() bool {
+		_, err := os.Stat(proc)
+		return os.IsNotExist(err)
+	}, func() string { return proc + " was not reaped" })
 }
 
 func TestCPUClock(t *testing.T) {
