@@ -181,7 +181,7 @@ func TestTrackerFull(t *testing.T) {
 	tracker := newTestTracker(t, m, false)
 	begin, end := make(chan bool), make(chan bool)
 	tracker.work <- func() { close(begin); <-end }
-	<-begin
+	testenv.Receive(t, begin, "no work is done")
 	for len(tracker.work) < maxWaiting {
 		tracker.work <- func() {}
 	}

@@ -27,8 +27,11 @@ func init() {
 // outlive ends the first thread. The process ends at the end of its input.
 func outlive() {
 	go func() {
-		for lives(os.Getpid()) {
-			time.Sleep(time.Millisecond)
+		for end := time.Now().Add(time.Minute); lives(os.Getpid()); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				fmt.Println("timeout: the first thread still lives")
+				os.Exit(1)
+			}
 		}
 		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -91,7 +91,7 @@ func TestWindowsContents(t *testing.T) {
 		}
 	}
 	w.end()
-	<-written
+	testenv.Receive(t, written, "the writer does not end")
 	w.sources = nil
 	if len(got) != len(parts) {
 		t.Fatalf("got %d windows, want %d", len(got), len(parts))
@@ -328,7 +328,7 @@ func TestWholeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.end()
-	<-done
+	testenv.Receive(t, done, "the writer does not end")
 	if len(got) != 1 || got[0].Number != 1 || got[0].Profile.Total(0) != 5 || got[0].Timeline != nil {
 		t.Errorf("got windows %+v, want one with all samples", got)
 	}

@@ -181,18 +181,14 @@ func (p *bidi) call(method string, params map[string]any, result any) {
 	if err := websocket.JSON.Send(p.socket, map[string]any{"id": id, "method": method, "params": params}); err != nil {
 		p.t.Fatalf("%s: %v", method, err)
 	}
-	select {
-	case m := <-answer:
-		if m.Type == "error" {
-			p.t.Fatalf("%s: %s: %s", method, m.Error, m.Message)
+	m := testenv.Receive(p.t, answer, method+": no answer from the browser")
+	if m.Type == "error" {
+		p.t.Fatalf("%s: %s: %s", method, m.Error, m.Message)
+	}
+	if result != nil {
+		if err := json.Unmarshal(m.Result, result); err != nil {
+			p.t.Fatalf("%s: %v", method, err)
 		}
-		if result != nil {
-			if err := json.Unmarshal(m.Result, result); err != nil {
-				p.t.Fatalf("%s: %v", method, err)
-			}
-		}
-	case <-time.After(stepTimeout):
-		p.t.Fatalf("%s: no answer from the browser", method)
 	}
 }
 

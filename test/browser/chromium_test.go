@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -184,18 +183,14 @@ func (d *devtools) call(method string, params, result any) {
 	if _, err := d.out.Write(append(message, 0)); err != nil {
 		d.t.Fatalf("%s: %v", method, err)
 	}
-	select {
-	case r := <-answer:
-		if r.Error != nil {
-			d.t.Fatalf("%s: %s", method, r.Error.Message)
+	r := testenv.Receive(d.t, answer, method+": no answer from the browser")
+	if r.Error != nil {
+		d.t.Fatalf("%s: %s", method, r.Error.Message)
+	}
+	if result != nil {
+		if err := json.Unmarshal(r.Result, result); err != nil {
+			d.t.Fatalf("%s: %v", method, err)
 		}
-		if result != nil {
-			if err := json.Unmarshal(r.Result, result); err != nil {
-				d.t.Fatalf("%s: %v", method, err)
-			}
-		}
-	case <-time.After(stepTimeout):
-		d.t.Fatalf("%s: no answer from the browser", method)
 	}
 }
 

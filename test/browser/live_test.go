@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/testenv"
 	"fulgur/internal/ui/live"
 	"fulgur/internal/ui/localhttp"
 )
@@ -28,7 +29,7 @@ func serveLive(t *testing.T) (page *live.Page, url string, stop func()) {
 		t.Helper()
 		page.End()
 		cancel()
-		if err := <-served; err != nil {
+		if err := testenv.Receive(t, served, "the server does not end"); err != nil {
 			t.Error(err)
 		}
 		served <- nil

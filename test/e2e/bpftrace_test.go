@@ -64,7 +64,7 @@ func trace(t *testing.T, program string) (values func() map[string]int) {
 		if err := c.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		values := <-read
+		values := testenv.Receive(t, read, "bpftrace does not exit")
 		if err := c.Wait(); err != nil || lines.Err() != nil {
 			t.Fatalf("bpftrace: %v, %v: %s", err, lines.Err(), errors)
 		}

@@ -109,7 +109,7 @@ func (c *collector) stop(t *testing.T) (all []*otlptest.Request) {
 	if err := c.running.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-c.ended; err != nil {
+	if err := testenv.Receive(t, c.ended, "the Collector does not exit"); err != nil {
 		t.Fatalf("the Collector: %v", err)
 	}
 	c.running = nil

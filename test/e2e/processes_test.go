@@ -31,23 +31,13 @@ func start(t *testing.T, cmd *exec.Cmd) io.Closer {
 	return in
 }
 
-// timeLimit is the time after which a program that a test started is ended. A test that waits
-// for its output or its end then fails, and says why.
-func timeLimit() time.Duration {
-	limit := testenv.Patience(5 * time.Minute)
-	if testenv.IsLong() {
-		limit *= 4
-	}
-	return limit
-}
-
 // startTarget starts a program that is killed when the test ends or the time limit is over.
 func startTarget(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(timeLimit(), func() { _ = cmd.Process.Kill() })
+	limit := time.AfterFunc(testenv.TimeLimit(), func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		limit.Stop()
 		_ = cmd.Process.Kill()

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -34,18 +33,8 @@ func fulgur(t *testing.T, args ...string) result {
 // are workloads.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), timeLimit())
-	t.Cleanup(stop)
-	cmd := exec.CommandContext(ctx, program(t), args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // prints the goroutines
-	cmd.WaitDelay = testenv.Patience(time.Minute)
+	cmd := testenv.Command(t, program(t), args...)
 	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
-	t.Cleanup(func() {
-		if cmd.Process != nil && cmd.ProcessState == nil { // the test gave up
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	})
 	return cmd
 }
 

@@ -254,7 +254,7 @@ func TestAgainstBiolatency(t *testing.T) {
 	if err := peer.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	testenv.Receive(t, ended, "biolatency does not exit")
 	want := slots(out.String(), "disk = "+name)
 	var got []int
 	for _, operation := range []string{"read", "write", "flush"} {

@@ -3,7 +3,6 @@ package waiting
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ func TestKernelStacks(t *testing.T) {
 	testenv.Root(t)
 	file := filepath.Join(t.TempDir(), "out.pb.gz")
 	before := kernelStacks(t)
-	if report, err := exec.Command(program(t), "offcpu", "-K", "--per-thread", "-o", file, "0.3").CombinedOutput(); err != nil {
+	if report, err := testenv.Command(t, program(t), "offcpu", "-K", "--per-thread", "-o", file, "0.3").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, report)
 	}
 	after := kernelStacks(t)

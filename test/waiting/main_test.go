@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -90,7 +89,7 @@ func run(t *testing.T, mode, out string, args ...string) measured {
 func runUnder(t *testing.T, mode, out string, runner []string, args ...string) measured {
 	t.Helper()
 	testenv.Root(t)
-	cmd := exec.Command(program(t), slices.Concat(args, []string{"-o", out, "--"}, runner, []string{os.Args[0]})...)
+	cmd := testenv.Command(t, program(t), slices.Concat(args, []string{"-o", out, "--"}, runner, []string{os.Args[0]})...)
 	cmd.Env = environment(t, mode)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

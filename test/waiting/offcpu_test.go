@@ -231,7 +231,7 @@ func TestAsleepWithoutFramePointers(t *testing.T) {
 	}()
 	awaitSleep(t, sleeper.Process.Pid)
 	file := filepath.Join(t.TempDir(), "out.pb.gz")
-	report, err := exec.Command(program(t), "offcpu", "-o", file, "-p", strconv.Itoa(sleeper.Process.Pid), "0.2").CombinedOutput()
+	report, err := testenv.Command(t, program(t), "offcpu", "-o", file, "-p", strconv.Itoa(sleeper.Process.Pid), "0.2").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, report)
 	}
@@ -326,7 +326,7 @@ func TestAgainstOffcputime(t *testing.T) {
 	if err := peer.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	<-ended // its exit code may report the interrupt
+	testenv.Receive(t, ended, "offcputime does not exit") // its exit code may report the interrupt
 	// For processes that have exited, offcputime shows addresses.
 	want, ours := int64(0), m.sum(t, "off-cpu", "sleeper", "")
 	// A block of lines for each stack: its frames, "- NAME (PID)", microseconds.

@@ -3,7 +3,6 @@ package waiting
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func record(t *testing.T, mode string, args ...string) recorded {
 		t.Fatal(err)
 	}
 	r.Profile = firefoxtest.Check(t, b)
-	if report, err := exec.Command(program(t), "convert", "-q", "-o", sums, out).CombinedOutput(); err != nil {
+	if report, err := testenv.Command(t, program(t), "convert", "-q", "-o", sums, out).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, report)
 	}
 	r.profile = readProfile(t, sums)
@@ -218,7 +217,7 @@ func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
 func TestInterruptedRecording(t *testing.T) {
 	testenv.SlowInVM(t)
 	out := filepath.Join(t.TempDir(), "out.json.gz")
-	cmd := exec.Command(program(t), "record", "-o", out, "--", os.Args[0])
+	cmd := testenv.Command(t, program(t), "record", "-o", out, "--", os.Args[0])
 	cmd.Env = environment(t, "asleep")
 	ready, err := cmd.StdoutPipe()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 // alone runs a workload that fulgur did not start.
 func alone(t *testing.T, mode string) truth {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(t, os.Args[0])
 	cmd.Env = environment(t, mode)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.Output()
@@ -44,7 +43,7 @@ func watch(t *testing.T, f func() truth, args ...string) measured {
 func during(t *testing.T, f func(), args ...string) (stderr string, took time.Duration) {
 	t.Helper()
 	testenv.Root(t)
-	cmd := exec.Command(program(t), args...)
+	cmd := testenv.Command(t, program(t), args...)
 	var output bytes.Buffer
 	cmd.Stderr = &output
 	begin := time.Now()

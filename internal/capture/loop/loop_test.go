@@ -414,7 +414,7 @@ func TestAwait(t *testing.T) {
 			if err := launched.Release(); err != nil {
 				t.Fatal(err)
 			}
-			<-launched.Done()
+			testenv.Receive(t, launched.Done(), "the command does not end")
 			code, err := Await(t.Context(), launched, test.err, io.Discard, true)
 			if code != test.code || !errors.Is(err, test.err) {
 				t.Errorf("got exit code %d, %v; want %d, %v", code, err, test.code, test.err)

@@ -22,7 +22,7 @@ func TestSkippedSamples(t *testing.T) {
 	go func() { done <- readMap(stop) }()
 	h.run(t, time.Second, 100*time.Millisecond)
 	close(stop)
-	if err := <-done; err != nil {
+	if err := testenv.Receive(t, done, "the batch does not end"); err != nil {
 		t.Fatal(err)
 	}
 	stats, err := h.Stats()

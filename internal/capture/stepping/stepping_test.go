@@ -413,13 +413,14 @@ func TestDrop(t *testing.T) {
 	if err := s.Drop(pid); err != nil {
 		t.Fatal(err)
 	}
-	for quiet := false; !quiet; {
+	testenv.Await(t, func() bool {
 		select {
 		case <-s.Samples():
+			return false
 		case <-time.After(10 * rescan):
-			quiet = true
+			return true
 		}
-	}
+	}, func() string { return "the dropped process is still stepped" })
 	if err := s.Add(pid); err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func TestCommandKilledWhileStopped(t *testing.T) {
 	if err := c.Signal(os.Kill); err != nil {
 		t.Fatal(err)
 	}
-	<-c.Done()
+	testenv.Receive(t, c.Done(), "the command does not end")
 	if err := c.Release(); err != nil {
 		t.Error(err)
 	}
@@ -355,7 +355,7 @@ func TestSetuidCommand(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(out)) != strconv.Itoa(nobody) {
 		t.Errorf("got effective user %q, %v; want %d", out, err, nobody)
 	}
-	<-c.Done()
+	testenv.Receive(t, c.Done(), "the command does not end")
 }
 
 func TestWatch(t *testing.T) {
@@ -373,9 +373,10 @@ func TestWatch(t *testing.T) {
 	default:
 	}
 	_ = b.Close()
-	<-done
-	<-Watch(t.Context(), []int{a.PID(), b.PID()}) // both have exited
-	<-Watch(t.Context(), nil)
+	const late = "Watch does not end"
+	testenv.Receive(t, done, late)
+	testenv.Receive(t, Watch(t.Context(), []int{a.PID(), b.PID()}), late) // both have exited
+	testenv.Receive(t, Watch(t.Context(), nil), late)
 }
 
 func TestWatchThread(t *testing.T) {
@@ -407,8 +408,8 @@ func TestWatchThread(t *testing.T) {
 	default:
 	}
 	close(leave)
-	<-watched
-	<-polled
+	testenv.Receive(t, watched, "Watch does not end")
+	testenv.Receive(t, polled, "pollExit does not return")
 }
 
 func TestWatchCancelled(t *testing.T) {

@@ -167,7 +167,7 @@ func killDuring(t *testing.T, request func() error) {
 		return unread > 0
 	}, func() string { return "no request" })
 	kill(t, pid)
-	if err := <-done; err != nil {
+	if err := testenv.Receive(t, done, "the request does not end"); err != nil {
 		t.Fatal(err)
 	}
 }

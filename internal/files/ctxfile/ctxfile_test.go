@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 func TestRegular(t *testing.T) {
@@ -65,7 +67,7 @@ func TestPipe(t *testing.T) {
 		ended <- err
 	}()
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := testenv.Receive(t, ended, "Read does not end"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Read: got error %v, want %v", err, context.Canceled)
 	}
 }
@@ -105,7 +107,7 @@ func TestOpenUnwritten(t *testing.T) {
 		opened <- err
 	}()
 	cancel()
-	if err := <-opened; !errors.Is(err, context.Canceled) {
+	if err := testenv.Receive(t, opened, "Open does not end"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	// The open system call still blocks.

@@ -36,7 +36,7 @@ func TestAsk(t *testing.T) {
 		t.Errorf("other file system: got %q, %v; want now", got, err)
 	}
 	close(release)
-	if got := <-late; got != "late" {
+	if got := testenv.Receive(t, late, "no late answer"); got != "late" {
 		t.Errorf("got late answer %q, want late", got)
 	}
 	if got, err := ask(a, nil, stuck, now, nil); got != "now" || err != nil {
@@ -123,7 +123,7 @@ func TestAskMany(t *testing.T) {
 	}
 	close(release)
 	for range asked {
-		if err := <-late; err != nil {
+		if err := testenv.Receive(t, late, "a late answer is missing"); err != nil {
 			t.Error(err)
 		}
 	}

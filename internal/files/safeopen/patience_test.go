@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // A loop continues although many file systems hang, and gets the answers of the others.
@@ -151,7 +153,7 @@ func TestPatienceBusy(t *testing.T) {
 	}, func(_ int, err error) { late <- err }); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("got %v, want %v", err, ErrNoAnswer)
 	}
-	if err := errors.Join(w.Close(), <-late, r.Close()); err != nil {
+	if err := errors.Join(w.Close(), testenv.Receive(t, late, "no late answer"), r.Close()); err != nil {
 		t.Error(err)
 	}
 }

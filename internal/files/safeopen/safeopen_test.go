@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // TestOpen checks that only regular files are opened, for all kinds of paths.
@@ -128,5 +130,5 @@ func TestUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	<-opened
+	testenv.Receive(t, opened, "the writer is still blocked")
 }

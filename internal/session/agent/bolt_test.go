@@ -291,7 +291,7 @@ func TestBolterReload(t *testing.T) {
 	end := a.startBolter(t.Context())
 	defer end()
 	a.apply(Options{BackEnd: backEnd, Bolt: o})
-	if got := <-windows; got != o.Dir {
+	if got := testenv.Receive(t, windows, "no window"); got != o.Dir {
 		t.Errorf("got a window in %s, want %s", got, o.Dir)
 	}
 	// A window of the first configuration may already have begun. The next configuration has
@@ -301,9 +301,9 @@ func TestBolterReload(t *testing.T) {
 	before := o.Dir
 	o.Dir, o.Every = filepath.Join(t.TempDir(), "new"), time.Millisecond
 	a.apply(Options{BackEnd: backEnd, Bolt: o})
-	got := <-windows
+	got := testenv.Receive(t, windows, "no window after a change")
 	if got == before {
-		got = <-windows
+		got = testenv.Receive(t, windows, "no window in the new folder")
 	}
 	if got != o.Dir {
 		t.Errorf("got a window in %s, want %s", got, o.Dir)

@@ -146,7 +146,7 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	<-opened
+	testenv.Receive(t, opened, "the writer is still blocked")
 }
 
 // TestDevice checks that a device named by a binary is not opened.

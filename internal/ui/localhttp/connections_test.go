@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"fulgur/internal/testenv"
 )
 
 // dial connects to a server. The connection is closed at the end of the test.
@@ -47,7 +49,7 @@ func TestStrangersConnections(t *testing.T) {
 	go func() { served <- s.Serve(ctx) }()
 	defer func() {
 		cancel()
-		if err := <-served; err != nil {
+		if err := testenv.Receive(t, served, "the server does not end"); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -103,7 +105,7 @@ func TestDeniedConnectionCloses(t *testing.T) {
 	go func() { served <- s.Serve(ctx) }()
 	defer func() {
 		cancel()
-		<-served
+		testenv.Receive(t, served, "the server does not end")
 	}()
 	for _, host := range []string{"127.0.0.1", "example.org"} {
 		c := dial(t, s)

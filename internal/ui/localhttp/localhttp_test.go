@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulgur/internal/testenv"
 )
 
 // echo responds with the path of the request.
@@ -150,9 +152,9 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	<-begun
+	testenv.Receive(t, begun, "the handler is not called")
 	cancel()
-	if err := <-served; err != nil {
+	if err := testenv.Receive(t, served, "the server does not end"); err != nil {
 		t.Error(err)
 	}
 	if _, err := http.Get(s.URL()); err == nil {

@@ -158,7 +158,7 @@ func serve(t *testing.T, o Options) *site {
 	go func() { served <- server.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := errors.Join(<-served, library.Close()); err != nil {
+		if err := errors.Join(testenv.Receive(t, served, "the server does not end"), library.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -616,7 +616,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("reading the profile: %v", err)
 	}
 	cancel()
-	if err := <-ended; err != nil {
+	if err := testenv.Receive(t, ended, "the server does not end"); err != nil {
 		t.Errorf("got error %v", err)
 	}
 	if _, err := http.Get(address); err == nil {

@@ -97,12 +97,11 @@ type run struct {
 // begin starts fulgur bolt, waits until it samples, and lets processes run.
 func begin(t *testing.T, workloads []workload, args ...string) *run {
 	t.Helper()
-	r := &run{cmd: exec.Command(testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir()), append([]string{"bolt", "--llvm", "22", "--stats", "json", "-f", "2000"}, args...)...)}
+	r := &run{cmd: testenv.Command(t, testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir()), append([]string{"bolt", "--llvm", "22", "--stats", "json", "-f", "2000"}, args...)...)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	until(t, "events on all CPUs", func() bool { return status(t).Events >= runtime.NumCPU() })
 	for _, w := range workloads {
 		w.letGo()

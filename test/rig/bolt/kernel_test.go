@@ -80,7 +80,7 @@ func TestKernel(t *testing.T) {
 	}
 	live := filepath.Join(dir, "live")
 	fulgur := testenv.Program(t, "fulgur/cmd/fulgur", dir)
-	r := run{cmd: exec.Command(fulgur, "autofdo", "--kernel", "--binary", path, "--format", "text", "--stats", "json", "-f", "2000", "-o", live, "600")}
+	r := run{cmd: testenv.Command(t, fulgur, "autofdo", "--kernel", "--binary", path, "--format", "text", "--stats", "json", "-f", "2000", "-o", live, "600")}
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func TestProfile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out.folded")
 			var stderr bytes.Buffer
-			cmd := exec.Command(program, append([]string{"profile", "-e", "cpu-clock", "-F", "199", "-a", "-o", out}, args...)...)
+			cmd := testenv.Command(t, program, append([]string{"profile", "-e", "cpu-clock", "-F", "199", "-a", "-o", out}, args...)...)
 			cmd.Stderr = &stderr
 			cmd.Env = append(os.Environ(), workloadVar+"=1s")
 			if !slices.Contains(args, "--") {
