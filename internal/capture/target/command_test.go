@@ -46,6 +46,10 @@ func start(t *testing.T, argv []string, files ...*os.File) *Launched {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // if the test gave up
+		_ = c.Signal(os.Kill)
+		_ = c.Close()
+	})
 	return c
 }
 
