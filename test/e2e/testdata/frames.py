@@ -217,10 +217,11 @@ number = 0
 
 
 def generated():
-    # A function with its own name, file and address, which is freed at once.
+    # A function with its own name, file and address, which is freed at once. It takes long enough
+    # for many samples.
     global number
     number += 1
-    source = "\n" * (number % 7) + "def dyn%d():\n  return count(20)\ndyn%d()\n" % (number, number)
+    source = "\n" * (number % 7) + "def dyn%d():\n  return count(400)\ndyn%d()\n" % (number, number)
     exec(compile(source, "<generated%d>" % number, "exec"), {"count": count})
 
 

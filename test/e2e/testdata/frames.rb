@@ -200,9 +200,10 @@ def recurse(n)
 end
 
 def generated
-  # A function with its own name, file and address, which is freed at once.
+  # A function with its own name, file and address, which is freed at once. It takes long enough for
+  # many samples.
   $number = ($number || 0) + 1
-  eval("def dyn#{$number}\n  count(20)\nend\ndyn#{$number}\nundef dyn#{$number}", binding, "(generated#{$number})", 1 + $number % 7)
+  eval("def dyn#{$number}\n  count(300)\nend\ndyn#{$number}\nundef dyn#{$number}", binding, "(generated#{$number})", 1 + $number % 7)
 end
 
 # A function with many instructions and lines.
