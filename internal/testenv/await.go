@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// Await waits until holds returns true. After a minute, or several minutes in the rig's VMs,
-// it fails the test with the text that why returns. It pauses for a millisecond or more between
+// awaitLimit is the time limit of a wait, in which even a very busy machine gets there.
+const awaitLimit = 3 * time.Minute
+
+// Await waits until holds returns true. After three minutes, or a multiple in the rig's VMs, it
+// fails the test with the text that why returns. It pauses for a millisecond or more between
 // two calls of holds, so that holds uses at most a fifth of a CPU unless it is very slow.
 func Await(t testing.TB, holds func() bool, why func() string) {
 	t.Helper()
-	await(t, Patience(time.Minute), holds, why)
+	await(t, Patience(awaitLimit), holds, why)
 }
 
 // Receive returns the next value of a channel, or the zero value if it is closed. It waits as
@@ -19,7 +22,7 @@ func Await(t testing.TB, holds func() bool, why func() string) {
 // goroutines.
 func Receive[T any](t testing.TB, c <-chan T, why string) T {
 	t.Helper()
-	return receive(t, Patience(time.Minute), c, why)
+	return receive(t, Patience(awaitLimit), c, why)
 }
 
 func await(t testing.TB, patience time.Duration, holds func() bool, why func() string) {

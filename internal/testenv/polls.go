@@ -12,7 +12,7 @@ import (
 // fulgur opens one when it has begun to measure. It returns false if that takes too long.
 func AwaitPolls(t testing.TB, pid int) bool {
 	t.Helper()
-	for end := time.Now().Add(Patience(time.Minute)); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Patience(awaitLimit)); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil {
 			t.Fatal(err)
