@@ -25,6 +25,31 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/kernels/SERIES-ARCH.txt for the running kernel")
 
+// families holds the programs of each source file NAME.bpf.c.
+var families = map[string]func() (*ebpf.CollectionSpec, error){
+	"alloc": bpf.LoadAlloc, "blockio": bpf.LoadBlockIO, "branch": bpf.LoadBranch, "count": bpf.LoadCount,
+	"faults": bpf.LoadFaults, "jump": bpf.LoadJump, "ksym": bpf.LoadKSym, "latency": bpf.LoadLatency,
+	"offcpu": bpf.LoadOffCPU, "oncpu": bpf.LoadOnCPU, "softirq": bpf.LoadSoftIRQ, "unwind": bpf.LoadUnwind,
+}
+
+// TestKernelTypes checks the programs of all source files.
+func TestFamilies(t *testing.T) {
+	testenv.AnyKernel(t)
+	const suffix = ".bpf.c"
+	sources, err := filepath.Glob("*" + suffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sources) < len(families) {
+		t.Errorf("got %d source files, want %d or more", len(sources), len(families))
+	}
+	for _, source := range sources {
+		if families[strings.TrimSuffix(source, suffix)] == nil {
+			t.Errorf("%s is not in the list of families", source)
+		}
+	}
+}
+
 // TestKernelTypes compares all kernel types that the programs use with the kernel's BTF.
 // It reports each field that the programs would read wrongly:
 //
@@ -174,9 +199,7 @@ func kernelUses(t *testing.T) map[string]*use {
 	t.Helper()
 	uses := map[string]*use{}
 	fields := map[string]*field{}
-	for _, load := range []func() (*ebpf.CollectionSpec, error){
-		bpf.LoadOnCPU, bpf.LoadUnwind, bpf.LoadOffCPU, bpf.LoadFaults, bpf.LoadBlockIO, bpf.LoadSoftIRQ, bpf.LoadCount, bpf.LoadLatency, bpf.LoadAlloc, bpf.LoadBranch, bpf.LoadKSym,
-	} {
+	for _, load := range families {
 		spec, err := load()
 		if err != nil {
 			t.Fatal(err)

@@ -45,7 +45,9 @@ func (t *Table) Storms() []Storm {
 	var list []Storm
 	for s := range maps.Values(t.storms) {
 		if s.Skipped > 0 {
-			list = append(list, s.Storm)
+			one := s.Storm
+			one.PerSecond = max(one.PerSecond, s.rate(s.from)) // of an open window, at least this
+			list = append(list, one)
 		}
 	}
 	slices.SortFunc(list, func(a, b Storm) int {
@@ -77,14 +79,19 @@ func (t *Table) skip(pid int, time uint64) bool {
 	return true
 }
 
+// rate returns the records per second in the window, which is over at until or, if that is
+// sooner, after its length.
+func (s *storm) rate(until uint64) uint64 {
+	return uint64(s.records) * uint64(time.Second) / max(until-s.from, s.length)
+}
+
 // calm starts a new window of s.
 func (t *Table) calm(s *storm, now uint64) {
 	if !s.skipping {
 		s.from, s.length, s.records = now, stormWindow, 0
 		return
 	}
-	const second = uint64(time.Second)
-	s.PerSecond = max(s.PerSecond, uint64(s.records)*second/max(now-s.from, s.length))
+	s.PerSecond = max(s.PerSecond, s.rate(now))
 	s.skipping = false
 	i := t.image(s.PID)
 	s.from, s.records = now, 0

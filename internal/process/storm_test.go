@@ -7,6 +7,20 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
+// A storm that goes on at the end has a rate.
+func TestStormAtEnd(t *testing.T) {
+	table := NewTable(Options{})
+	defer table.Close()
+	table.Apply(exec(1, os.Getpid()))
+	for i := range uint64(2 * maxFollowed) {
+		table.Apply(mmap(2+i, os.Getpid(), 0x1000*(i+1), 0x1000*(i+2), 0, "//anon"))
+	}
+	storms := table.Storms()
+	if least := uint64(2*maxFollowed) * 10; len(storms) != 1 || storms[0].PerSecond != least {
+		t.Errorf("got %+v, want a storm of %d records per second", storms, least)
+	}
+}
+
 // A process that keeps mapping code is updated at a limited rate and reported. Other
 // processes are not affected.
 func TestStorm(t *testing.T) {
