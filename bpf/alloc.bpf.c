@@ -87,6 +87,7 @@ struct trap_counts {
 	u64 hits[ALLOC_PROGRAMS]; /* by the target */
 	u64 others; /* by other processes, which map the same files */
 	u64 walking; /* ns that walks of stacks took */
+	u64 impossible; /* samples that programs reported with impossible numbers */
 };
 
 const struct trap_counts *unused_trap_counts __attribute__((unused));
@@ -103,6 +104,21 @@ static __always_inline struct trap_counts *traps_here(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&traps, &zero);
+}
+
+/* Counts a hit of a program. Returns whether it is one of the target. */
+static __always_inline bool hit_by(struct task_struct *task, enum alloc_program by)
+{
+	struct trap_counts *traps = traps_here();
+
+	if (!counting || !traps)
+		return false;
+	if (!target_has(task)) {
+		traps->others++;
+		return false;
+	}
+	traps->hits[by]++;
+	return true;
 }
 
 /* Allocations that a sample stands for. */
@@ -174,10 +190,14 @@ volatile bool probes;
 /* How the allocations of a process are known. */
 enum sampler {
 	BY_FUNCTIONS,
-	BY_PROBES,
+	BY_PROBES, /* all of them */
+	TAKEN_OVER, /* by probes, since the first report of a sample */
 };
 
-/* The processes that allocated memory, if there are probes. */
+/*
+ * The processes that allocated memory, if there are probes. A process that is evicted is known
+ * by functions until its next report.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -186,32 +206,58 @@ struct {
 } samplers SEC(".maps");
 
 /*
+ * The threads whose last call of a function did not count, because their process was
+ * TAKEN_OVER.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64); /* address of the task */
+	__type(value, u8);
+} switched SEC(".maps");
+
+/* How the allocations of a process are known; first if that was not decided before. */
+static __always_inline u32 sampler_of(u64 image, u32 first)
+{
+	u32 *known = bpf_map_lookup_elem(&samplers, &image);
+
+	if (known)
+		return *known;
+	if (!bpf_map_update_elem(&samplers, &image, &first, BPF_NOEXIST))
+		return first;
+	known = bpf_map_lookup_elem(&samplers, &image); /* another CPU has decided */
+	return known ? *known : BY_FUNCTIONS;
+}
+
+/*
  * Whether a process reports its allocations by probes, so that calls of functions do not
  * count: another process, which maps the same files, may have no probes.
  */
 static __always_inline bool samples_itself(struct task_struct *task)
 {
-	u64 image = task_image(task);
-	u32 by = BY_FUNCTIONS, *known = bpf_map_lookup_elem(&samplers, &image);
+	u32 by = sampler_of(task_image(task), BY_FUNCTIONS);
+	u64 thread = bpf_get_current_task();
+	u8 *known, yes = 1;
 
-	if (!known)
-		bpf_map_update_elem(&samplers, &image, &by, BPF_NOEXIST);
-	return known && *known == BY_PROBES;
+	if (by == BY_PROBES)
+		return true;
+	known = bpf_map_lookup_elem(&switched, &thread);
+	if (by == TAKEN_OVER && !known && bpf_map_update_elem(&switched, &thread, &yes, BPF_ANY))
+		stat_add(STAT_UNFOLLOWED, 1);
+	if (by == BY_FUNCTIONS && known)
+		bpf_map_delete_elem(&switched, &thread);
+	return by == TAKEN_OVER;
 }
 
-/*
- * Notes that a process reports its allocations. Returns whether functions counted them so
- * far, and the one reported now, too.
- */
-static __always_inline bool takes_over(struct task_struct *task)
+/* Whether a sample that a thread reports counts: not if a function counted the allocation. */
+static __always_inline bool counts_report(struct task_struct *task)
 {
-	u64 image = task_image(task);
-	u32 by = BY_PROBES, *known = bpf_map_lookup_elem(&samplers, &image);
+	u64 image = task_image(task), thread = bpf_get_current_task();
+	u32 by = sampler_of(image, BY_PROBES), next = TAKEN_OVER;
 
-	if (known && *known == BY_PROBES)
-		return false;
-	bpf_map_update_elem(&samplers, &image, &by, BPF_ANY);
-	return known;
+	if (by == BY_FUNCTIONS && bpf_map_update_elem(&samplers, &image, &next, BPF_ANY))
+		stat_add(STAT_UNFOLLOWED, 1);
+	return by == BY_PROBES || (by == TAKEN_OVER && bpf_map_lookup_elem(&switched, &thread));
 }
 
 /* Returns a random number less than n, which is less than 2^32. */
@@ -336,7 +382,6 @@ struct {
 static __always_inline int enter(void *ctx, const struct wanted *r)
 {
 	struct task_struct *task = current_task();
-	struct trap_counts *traps = traps_here();
 	u64 thread = bpf_get_current_task();
 	struct sample *sample;
 	struct address old = {};
@@ -345,18 +390,15 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	bool is_sampled = false, waits;
 	u32 slot;
 
-	if (!counting || !traps)
+	if (!hit_by(task, r->by))
 		return 0;
-	if (!target_has(task)) {
-		traps->others++;
-		return 0;
-	}
-	traps->hits[r->by]++;
 	if (probes && samples_itself(task))
-		return 0;
-	if (r->size < MAX_SIZE && (r->size || !r->old)) /* otherwise it only frees */
-		is_sampled = sampled(r->size, &weight);
-	waits = !r->leaf || (live && is_sampled);
+		waits = live && r->old; /* a function may have counted it */
+	else {
+		if (r->size < MAX_SIZE && (r->size || !r->old)) /* otherwise it only frees */
+			is_sampled = sampled(r->size, &weight);
+		waits = !r->leaf || (live && is_sampled);
+	}
 	if (!is_sampled && !waits)
 		return 0;
 	call.sp = context_sp(ctx);
@@ -466,12 +508,20 @@ int alloc_go(void *ctx)
 	return enter(ctx, &(struct wanted){ .by = ALLOC_GO, .size = returned(ctx), .leaf = true });
 }
 
+#define ARGUMENTS 3 /* of a probe; a place has no other fields */
+
+enum probe_limits {
+	PROBE_ARGUMENTS = ARGUMENTS,
+};
+
+const enum probe_limits *unused_probe_limits __attribute__((unused));
+
 /* An argument of the probe at which a run is that claimed a slot. */
 static __always_inline u64 probe_argument(void *ctx, u32 slot, u32 n)
 {
 	u32 place = cookie_of(ctx, current_task());
 
-	return field_number(slot, place * PLACE_FIELDS + FIRST_SHOWN + n);
+	return field_number(slot, place * ARGUMENTS + n);
 }
 
 /* Reads a sample that a program reports. Returns false if the numbers are impossible. */
@@ -499,25 +549,21 @@ SEC("kprobe")
 int alloc_probe(void *ctx)
 {
 	struct task_struct *task = current_task();
-	struct trap_counts *traps = traps_here();
+	struct trap_counts *traps;
 	struct sample *sample;
 	u32 slot;
 
-	if (!counting || !traps)
-		return 0;
-	if (!target_has(task)) {
-		traps->others++;
-		return 0;
-	}
-	traps->hits[ALLOC_PROBE]++;
-	if (takes_over(task))
+	if (!hit_by(task, ALLOC_PROBE) || !counts_report(task))
 		return 0;
 	slot = hit_claim(ctx);
 	if (slot == SCRATCH_HITS)
 		return 0;
 	sample = bpf_map_lookup_elem(&samples, &slot);
+	traps = traps_here();
 	if (sample && read_sample(ctx, slot, sample))
 		bpf_tail_call(ctx, &walk, 0);
+	else if (traps)
+		traps->impossible++;
 	hit_release(slot);
 	return 0;
 }
@@ -622,17 +668,11 @@ SEC("kprobe")
 int alloc_return(void *ctx)
 {
 	struct task_struct *task = current_task();
-	struct trap_counts *traps = traps_here();
 	u64 thread = bpf_get_current_task();
 	struct call *call;
 
-	if (!counting || !traps)
+	if (!hit_by(task, ALLOC_RETURN))
 		return 0;
-	if (!target_has(task)) {
-		traps->others++;
-		return 0;
-	}
-	traps->hits[ALLOC_RETURN]++;
 	call = bpf_map_lookup_elem(&calls, &thread);
 	if (!call || call->tid != task_pid(task) || call->sp != context_sp(ctx) - RETURN_SIZE)
 		return 0;
@@ -647,16 +687,10 @@ static __always_inline void release(u64 at, enum alloc_program by)
 {
 	struct task_struct *task = current_task();
 	struct address address = { .at = at };
-	struct trap_counts *traps = traps_here();
 	struct allocation freed;
 
-	if (!traps)
-		return;
 	/* A thread can free memory of another one, which is a target alone. */
-	if (target_has(task))
-		traps->hits[by]++;
-	else
-		traps->others++;
+	hit_by(task, by);
 	if (!at)
 		return;
 	address.image = task_image(task);

@@ -46,11 +46,18 @@ type AllocCountValue struct {
 	LiveBytes   uint64
 }
 
+type AllocProbeLimits uint32
+
+const (
+	AllocProbeLimitsPROBE_ARGUMENTS AllocProbeLimits = 3
+)
+
 type AllocTrapCounts struct {
-	_       structs.HostLayout
-	Hits    [12]uint64
-	Others  uint64
-	Walking uint64
+	_          structs.HostLayout
+	Hits       [12]uint64
+	Others     uint64
+	Walking    uint64
+	Impossible uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -84,6 +91,7 @@ const (
 	AllocMapSkipped            = "skipped"
 	AllocMapSnapshotBack       = "snapshot_back"
 	AllocMapStats              = "stats"
+	AllocMapSwitched           = "switched"
 	AllocMapSyscalls           = "syscalls"
 	AllocMapTargetCgroup       = "target_cgroup"
 	AllocMapTargetIds          = "target_ids"
@@ -144,6 +152,7 @@ const (
 	AllocVarTargetCgroupId     = "target_cgroup_id"
 	AllocVarTimeline           = "timeline"
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
+	AllocVarUnusedProbeLimits  = "unused_probe_limits"
 	AllocVarUnusedTrapCounts   = "unused_trap_counts"
 	AllocVarUnwind             = "unwind"
 )
@@ -239,6 +248,7 @@ type AllocMapSpecs struct {
 	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
+	Switched         *ebpf.MapSpec `ebpf:"switched"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
@@ -289,6 +299,7 @@ type AllocVariableSpecs struct {
 	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
+	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.VariableSpec `ebpf:"unused_trap_counts"`
 	Unwind             *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -340,6 +351,7 @@ type AllocMaps struct {
 	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
+	Switched         *ebpf.Map `ebpf:"switched"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
@@ -384,6 +396,7 @@ func (m *AllocMaps) Close() error {
 		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
+		m.Switched,
 		m.Syscalls,
 		m.TargetCgroup,
 		m.TargetIds,
@@ -435,6 +448,7 @@ type AllocVariables struct {
 	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
 	Timeline           *ebpf.Variable `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
+	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.Variable `ebpf:"unused_trap_counts"`
 	Unwind             *ebpf.Variable `ebpf:"unwind"`
 }

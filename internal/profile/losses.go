@@ -18,6 +18,8 @@ const (
 	// LossLimited: hits of an event that were not counted, because they were above the
 	// limit of a second.
 	LossLimited
+	// LossImpossible: samples that a program reported with impossible numbers.
+	LossImpossible
 	// LossThrottled: pauses of sampling on a CPU by the kernel.
 	LossThrottled
 	// LossTraces: samples that were counted but whose stack never reached user space;
@@ -122,6 +124,7 @@ var lossNames = [NumLosses]string{
 	LossUnsent:              "unsent",
 	LossSkipped:             "skipped",
 	LossLimited:             "limited",
+	LossImpossible:          "impossible",
 	LossThrottled:           "throttled",
 	LossTraces:              "traces",
 	LossTruncatedUser:       "truncated_user",

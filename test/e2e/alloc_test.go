@@ -19,6 +19,13 @@ import (
 // measured, so that its unwind tables are ready and all stacks are whole.
 func allocations(t *testing.T, pid int, ask func(string) map[string]int, request string, flags ...string) (got, want map[string]int) {
 	t.Helper()
+	got, want, _ = summedAllocations(t, pid, ask, request, flags...)
+	return got, want
+}
+
+// summedAllocations also returns the summary.
+func summedAllocations(t *testing.T, pid int, ask func(string) map[string]int, request string, flags ...string) (got, want map[string]int, summary string) {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
 	c := command(t, append([]string{"alloc", "-o", out, "--ring-size", "64M", "--max-overhead", "100", "-p", strconv.Itoa(pid)}, flags...)...)
 	if err := c.Start(); err != nil {
@@ -33,7 +40,7 @@ func allocations(t *testing.T, pid int, ask func(string) map[string]int, request
 	if strings.Contains(r.stderr, "skipped") || strings.Contains(r.stderr, "not tracked") {
 		t.Errorf("allocations were lost: %s", r.stderr)
 	}
-	return allocatedBy(t, out), want
+	return allocatedBy(t, out), want, r.stderr
 }
 
 // allocatedBy returns the values of the functions by* in a heap profile.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // Every function of other allocators than the C library's counts once: also those of C++ and of
@@ -35,11 +36,28 @@ func TestAllocators(t *testing.T) {
 
 // A program that samples its own allocations, and reports them by the probes of otel_memory, is
 // measured by these. Its calls of malloc do not count, even if another process makes fulgur
-// measure malloc.
+// measure malloc. Older kernels measure malloc.
 func TestAllocProbes(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.Root(t)
-	needCookies(t)
-	sampler, other := compile(t, "sampler.c", "sampler"), buildAlloc(t)
+	sampler, other := compile(t, "sampler.c", "sampler", "-pthread"), buildAlloc(t)
+	byFunctions := func(how, program string, start func(), note string, flags ...string) {
+		t.Run(how, func(t *testing.T) {
+			pid, ask := serve(t, program)
+			start()
+			got, want, summary := summedAllocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
+			if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
+				t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
+			}
+			if !strings.Contains(summary, note) {
+				t.Errorf("the summary lacks %q: %s", note, summary)
+			}
+		})
+	}
+	if !hasCookies(t) {
+		byFunctions("no cookies", sampler, func() {}, "its own samples are not used: this needs Linux 5.15")
+		return
+	}
 	for name, test := range map[string]struct {
 		flags []string
 		other bool
@@ -51,8 +69,7 @@ func TestAllocProbes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pid, ask := serve(t, sampler)
 			if test.other {
-				beside, _ := serve(t, other)
-				test.flags = append(test.flags, "-p", strconv.Itoa(beside))
+				test.flags = append(test.flags, "-p", beside(t, other))
 			}
 			got, want := allocations(t, pid, ask, "r", test.flags...)
 			if want["by_small_objects"] == 0 || want["by_large_bytes"] == 0 {
@@ -66,25 +83,40 @@ func TestAllocProbes(t *testing.T) {
 				want["by_small_bytes"] -= 3*8 - (8 + 16)
 				want["by_small_live_bytes"] -= 3*8 - (8 + 16)
 			}
+			for _, name := range []string{"by_fraction_objects", "by_fraction_live_objects"} {
+				if strings.Contains(name, "live") && test.flags == nil {
+					continue
+				}
+				// Each sample stands for two and a half allocations, rounded up or down.
+				stat.Binomial(want[name], 0.5).Check(t, name+" above two for each sample", got[name]-2*want[name])
+				want[name] = got[name]
+			}
 			same(t, got, want, test.flags != nil)
 			testenv.Await(t, func() bool { s := ask("s"); return s["alloc"]+s["free"] == 0 }, func() string { return "the probes are still in use" })
 		})
 	}
-	byFunctions := func(how, program string, start func(), flags ...string) {
-		t.Run(how, func(t *testing.T) {
-			pid, ask := serve(t, program)
-			start()
-			got, want := allocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
-			if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
-				t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
-			}
-		})
-	}
-	byFunctions("without probes", sampler, func() {}, "--no-probes")
+	// Functions count all allocations before the first report, and probes all after it. Memory
+	// that functions counted can be freed later.
+	t.Run("taken over", func(t *testing.T) {
+		pid, ask := serve(t, sampler)
+		got, want, summary := summedAllocations(t, pid, ask, "t", "--live", "--rate", "1", "-p", beside(t, other))
+		same(t, got, want, true)
+		if !strings.Contains(summary, "1 allocation with impossible numbers") {
+			t.Errorf("the summary lacks the sample with impossible numbers: %s", summary)
+		}
+	})
+	byFunctions("without probes", sampler, func() {}, "", "--no-probes")
 	moved := duplicate(t, sampler, t.TempDir())
 	byFunctions("file replaced", moved, func() {
 		if err := os.Rename(duplicate(t, sampler, t.TempDir()), moved); err != nil {
 			t.Fatal(err)
 		}
-	})
+	}, "its own samples are not used: ")
+}
+
+// beside starts another program and returns its PID.
+func beside(t *testing.T, program string) string {
+	t.Helper()
+	pid, _ := serve(t, program)
+	return strconv.Itoa(pid)
 }

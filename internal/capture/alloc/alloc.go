@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 )
 
 // DefaultRate is the default of [Config.Rate], as in Go's and tcmalloc's heap profiles.
@@ -47,10 +48,10 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if c.Live {
 		spec.Maps[bpf.AllocMapAllocations].MaxEntries = max(c.PendingEntries, 1)
 	}
-	spec.Maps[bpf.CountMapFields].MaxEntries = maxPlaces * uint32(bpf.CountFieldLimitsFIELD_PLACE_FIELDS)
+	spec.Maps[bpf.CountMapFields].MaxEntries = uint32(maxPlaces * arguments)
 	s := &Source{live: c.Live}
 	s.overhead.max = c.MaxOverhead
-	if !c.NoProbes {
+	if s.probed.wanted = !c.NoProbes; s.probed.wanted {
 		if s.probed.possible, err = attach.HasCookies(o.Types); err != nil {
 			return nil, err
 		}
@@ -104,6 +105,14 @@ func (s *Source) Check() error { return s.overhead.check(s) }
 // Disable implements [source.Source].
 func (s *Source) Disable() error { return errors.Join(s.overhead.end(s), s.Source.Disable()) }
 
+// Stats implements [source.Source].
+func (s *Source) Stats() (probe.Stats, error) {
+	stats, err := s.Source.Stats()
+	traps, trapsErr := s.traps()
+	stats.Losses[profile.LossImpossible] = traps.Impossible
+	return stats, errors.Join(err, trapsErr)
+}
+
 // traps returns the number of hits so far.
 func (s *Source) traps() (sum bpf.AllocTrapCounts, err error) {
 	var perCPU []bpf.AllocTrapCounts
@@ -116,6 +125,7 @@ func (s *Source) traps() (sum bpf.AllocTrapCounts, err error) {
 		}
 		sum.Others += c.Others
 		sum.Walking += c.Walking
+		sum.Impossible += c.Impossible
 	}
 	return sum, nil
 }

@@ -3,9 +3,14 @@ package alloc
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -114,6 +119,59 @@ func TestOverhead(t *testing.T) {
 		}
 		if got := o.exceeded != ""; got != test.want {
 			t.Errorf("%s: exceeded is %v (%s), want %v", name, got, o.exceeded, test.want)
+		}
+	}
+}
+
+// A file can add a limited number of places, and only while there is room in total.
+func TestPlaces(t *testing.T) {
+	for _, test := range []struct {
+		before, added int
+		want          string
+	}{
+		{0, 0, ""},
+		{0, maxFilePlaces, ""},
+		{0, maxFilePlaces + 1, "in 65 different places, more than 64"},
+		{maxPlaces - maxFilePlaces, maxFilePlaces, ""},
+		{maxPlaces - 1, 1, ""},
+		{maxPlaces - 1, 2, "of all files are in more than 960"},
+	} {
+		var before *events.Probe
+		if test.before > 0 {
+			before = &events.Probe{}
+			before.Places = slices.Grow(before.Places, test.before)[:test.before]
+		}
+		all := &events.Probe{}
+		all.Places = slices.Grow(all.Places, test.before+test.added)[:test.before+test.added]
+		got := ""
+		if err := checkPlaces(all, before); err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%d places after %d: got error %q, want %q", test.added, test.before, got, test.want)
+		}
+	}
+}
+
+// Profiles have the rate of samples, unless programs choose it.
+func TestPeriod(t *testing.T) {
+	for _, test := range []struct {
+		config Config
+		probed []string
+		want   uint64
+	}{
+		{Config{}, nil, DefaultRate},
+		{Config{Rate: 1000}, nil, 1000},
+		{Config{Rate: 1000}, []string{"sampler"}, 0},
+	} {
+		m := New(test.config)
+		if err := m.Complete(source.Common{Target: &target.Target{}}); err != nil {
+			t.Fatal(err)
+		}
+		m.source = &Source{probed: probed{names: test.probed}}
+		var meta profile.Meta
+		if m.Describe(&meta); meta.Period != test.want {
+			t.Errorf("%+v, probes of %v: got the period %d, want %d", test.config, test.probed, meta.Period, test.want)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 /*
  * Samples its own allocations while a profiler reads them: one of three, which stands for
  * three. It reports them by OpenTelemetry's probes for memory. For each r on standard input it
- * allocates memory, frees some of it, and prints the sums of its samples by function. For each
- * s it prints the semaphores of the probes.
+ * allocates memory, frees some of it, and prints the sums of its samples by function. For a t,
+ * it allocates memory before and after its first report, and prints the sums if functions
+ * count the allocations before. For each s it prints the semaphores of the probes.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -39,7 +41,21 @@ struct block {
 	long size;
 };
 
-static struct account small, large;
+static struct account small, large, fraction;
+
+/* Reports a sample, which stands for an amount of bytes. */
+__attribute__((noinline)) void report(void *p, long size, long bytes)
+{
+	PROBE("alloc", WORD("0") " " WORD("1") " -" WORD("2"), "r"(p), "r"(size), "r"(bytes));
+}
+
+static void made(struct account *a, long objects, long bytes)
+{
+	a->objects += objects;
+	a->bytes += bytes;
+	a->live_objects += objects;
+	a->live_bytes += bytes;
+}
 
 __attribute__((noinline)) void *allocate(struct account *a, long size)
 {
@@ -51,13 +67,9 @@ __attribute__((noinline)) void *allocate(struct account *a, long size)
 	b->sampled = NULL;
 	b->size = size;
 	if (alloc_semaphore && turn++ % EVERY == 0) {
-		PROBE("alloc", WORD("0") " " WORD("1") " -" WORD("2"), "r"(b + 1), "r"(size),
-		      "r"(EVERY * size));
+		report(b + 1, size, EVERY * size);
 		b->sampled = a;
-		a->objects += EVERY;
-		a->bytes += EVERY * size;
-		a->live_objects += EVERY;
-		a->live_bytes += EVERY * size;
+		made(a, EVERY, EVERY * size);
 	}
 	return b + 1;
 }
@@ -86,6 +98,65 @@ __attribute__((noinline)) void release(void *p)
 ALLOCATES(small, 8 + round)
 ALLOCATES(large, 5000 * round)
 
+/* Reports each block, which stands for two and a half. The sums have the number of samples. */
+__attribute__((noinline)) void by_fraction(void)
+{
+	void *p = malloc(10);
+
+	if (!alloc_semaphore)
+		return;
+	report(p, 10, 25);
+	made(&fraction, 1, 25);
+}
+
+/* The sums of functions that allocate before the first report, at it, and around it. */
+static struct account kept, first, thread;
+
+__attribute__((noinline)) void *by_kept(void)
+{
+	made(&kept, 1, 1000);
+	return malloc(1000);
+}
+
+__attribute__((noinline)) void by_first(void)
+{
+	report(malloc(100), 100, EVERY * 100);
+	made(&first, 1, 100);
+}
+
+static pthread_barrier_t barrier;
+
+/* Its first allocation precedes the first report, and its second one follows. */
+__attribute__((noinline)) void *by_thread(void *unused)
+{
+	void *p = malloc(70);
+
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	report(p, 70, EVERY * 70);
+	made(&thread, 1, 70);
+	report(malloc(80), 80, EVERY * 80);
+	made(&thread, EVERY, EVERY * 80);
+	return unused;
+}
+
+static void take_over(void)
+{
+	pthread_t t;
+	void *p = by_kept();
+
+	if (pthread_barrier_init(&barrier, NULL, 2) || pthread_create(&t, NULL, by_thread, NULL))
+		abort();
+	pthread_barrier_wait(&barrier);
+	by_first();
+	pthread_barrier_wait(&barrier);
+	pthread_join(t, NULL);
+	p = realloc(p, 2000);
+	kept.live_objects--;
+	kept.live_bytes -= 1000;
+	report(p, 1L << 60, 1L << 60); /* impossible */
+}
+
 #define PRINT(name)                                                                                \
 	printf("by_" #name "_objects %ld\nby_" #name "_bytes %ld\nby_" #name                       \
 	       "_live_objects %ld\nby_" #name "_live_bytes %ld\n",                                 \
@@ -101,9 +172,16 @@ int main(int argc, char **argv)
 			for (int round = 0; round < 100; round++) {
 				by_small(round);
 				by_large(round);
+				by_fraction();
 			}
 			PRINT(small);
 			PRINT(large);
+			PRINT(fraction);
+		} else if (command == 't') {
+			take_over();
+			PRINT(kept);
+			PRINT(first);
+			PRINT(thread);
 		} else if (command == 's') {
 			printf("alloc %d\nfree %d\n", alloc_semaphore, free_semaphore);
 		}

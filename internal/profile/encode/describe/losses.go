@@ -110,6 +110,8 @@ var causes = [profile.NumLosses]cause{
 		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, Noun{}},
 	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
 		"not counted", do("raise %s", usage.MaxRate), profile.EndNone, Noun{"hit", "hits"}},
+	profile.LossImpossible: {"{sample} with impossible numbers", "{samples} with impossible numbers",
+		"not counted: reported so by the program", remedy{}, profile.EndNone, Noun{}},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
 		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone, Noun{}},
 	profile.LossTraces: {"{sample} without stack", "{samples} without stack",
