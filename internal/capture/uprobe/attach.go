@@ -84,8 +84,12 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (_ *Link, err error
 // places, and so adopts breakpoints that the first one left.
 func (l *Link) attach() error {
 	err := l.tryAttach()
-	if errors.Is(err, errUnsent) || errors.Is(err, errEnded) {
+	left := errors.Is(err, errEnded)
+	if left || errors.Is(err, errUnsent) {
 		err = l.tryAttach()
+	}
+	if left && err != nil {
+		err = errors.Join(err, l.removeLeft())
 	}
 	return err
 }
@@ -130,15 +134,18 @@ func (l *Link) Close() error {
 	return err
 }
 
-// removeLeft removes breakpoints that a helper process left, by attaching and detaching at the same
-// places.
+// removeLeft removes breakpoints that a helper process left. It attaches at the same places in the
+// new helper process, and detaches: then the kernel looks for breakpoints in all processes. The
+// process to attach in may have exited, but not its children, which inherit breakpoints.
 func (l *Link) removeLeft() error {
-	err := l.attach()
-	if errors.Is(err, unix.ESRCH) {
-		return nil // the process has exited
+	nowhere := *l
+	nowhere.request.Flags |= flagNowhere
+	err := nowhere.tryAttach()
+	if errors.Is(err, errUnsent) {
+		err = nowhere.tryAttach()
 	}
 	if err == nil {
-		err = l.detach()
+		err = nowhere.detach()
 	}
 	if err != nil {
 		err = fmt.Errorf("remove breakpoints, which may stay in programs until these exit: %w", err)

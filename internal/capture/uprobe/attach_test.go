@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,8 @@ func TestKillDuringRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	protect(t, bodies[emulated], unix.PROT_READ|unix.PROT_EXEC)
+	// The process to attach in may have exited: here it cannot exist.
+	l.request.PID = math.MaxInt32
 	if err := l.removeLeft(); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ const (
 	flagReturns = 1 << iota
 	flagMulti
 	flagUrgent
+	flagNowhere // in this process instead of the given one
 )
 
 // request is followed by the offsets, semaphores and cookies; see [Options].
@@ -218,6 +219,9 @@ func attach(r request, lists [3][]uint64, fds []int) (link.Link, error) {
 	file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", fds[1]))
 	if err != nil {
 		return nil, err
+	}
+	if r.Flags&flagNowhere != 0 {
+		r.PID = uint32(os.Getpid())
 	}
 	returns := r.Flags&flagReturns != 0
 	if r.Flags&flagMulti != 0 {
