@@ -549,7 +549,9 @@ func TestCountRefuses(t *testing.T) {
 		want  string
 	}{
 		{[]string{"-e", "syscalls:openat"}, "did you mean syscalls:sys_enter_openat"},
-		{[]string{"-e", "openat"}, "the system call NAME is syscalls:sys_enter_NAME"},
+		{[]string{"-e", "openat"}, "did you mean syscalls:sys_enter_openat?"},
+		{[]string{"-e", "sched_switch"}, "did you mean sched:sched_switch"},
+		{[]string{"-e", "nosuchthing"}, "the system call NAME is syscalls:sys_enter_NAME"},
 		{[]string{"-e", "sched:sched_swich"}, "did you mean sched:sched_switch"},
 		{[]string{"-e", "kporbe:vfs_read"}, "did you mean kprobe:vfs_read"},
 		{[]string{"-e", "uprobe:" + events + ":wor"}, "did you mean work"},

@@ -220,15 +220,15 @@ func Fill(maps map[string]*ebpf.Map, filter events.Filter, all ...*events.Probe)
 // MaxEvents is the maximum number of events: each has its own maps and values.
 const MaxEvents = 16
 
-// ParseEvents parses the names of events that are measured together; see [events.Parse].
+// ParseEvents parses the names of events that are measured together; see [events.ParseGiven].
 func ParseEvents(names []string) (all []events.Event, err error) {
 	if len(names) == 0 || len(names) > MaxEvents {
 		return nil, usage.Errorf("choose 1 to %d events with %s", MaxEvents, usage.Event)
 	}
 	for _, name := range names {
-		e, err := events.Parse(name)
+		e, err := events.ParseGiven(name)
 		if err != nil {
-			return nil, usage.Errorf("%v", err)
+			return nil, err
 		}
 		if slices.Contains(all, e) {
 			return nil, usage.Errorf("event %s is given twice", e)

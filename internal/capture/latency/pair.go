@@ -45,8 +45,8 @@ var wordPairs = [][2]string{
 func pairOf(begin events.Event, until, key string) (p Pair, err error) {
 	p.Begin = begin
 	if until != "" {
-		if p.End, err = events.Parse(until); err != nil {
-			return p, usage.Errorf("%v", err)
+		if p.End, err = events.ParseGiven(until); err != nil {
+			return p, err
 		}
 		err = p.setKey(key)
 		return p, err
