@@ -550,7 +550,9 @@ func TestCountRefuses(t *testing.T) {
 	}{
 		{[]string{"-e", "syscalls:openat"}, "did you mean syscalls:sys_enter_openat"},
 		{[]string{"-e", "openat"}, "did you mean syscalls:sys_enter_openat?"},
-		{[]string{"-e", "sched_switch"}, "did you mean sched:sched_switch"},
+		{[]string{"-e", "sched_switch"}, "did you mean sched:sched_switch?"},
+		{[]string{"-e", "sched_swich"}, "did you mean sched:sched_switch"},
+		{[]string{"-e", "sched_process_*"}, "did you mean sched:sched_process_*?"},
 		{[]string{"-e", "nosuchthing"}, "the system call NAME is syscalls:sys_enter_NAME"},
 		{[]string{"-e", "sched:sched_swich"}, "did you mean sched:sched_switch"},
 		{[]string{"-e", "kporbe:vfs_read"}, "did you mean kprobe:vfs_read"},

@@ -53,7 +53,21 @@ type candidate struct {
 }
 
 // add considers a name.
-func (n *nearest) add(name string) {
+func (n *nearest) add(name string) { n.addAs(name, name) }
+
+// dropOthers keeps only names that equal the wrong one, as compared. It returns false if there
+// are none.
+func (n *nearest) dropOthers() bool {
+	isOther := func(c candidate) bool { return c.distance > 0 }
+	if len(n.best) == 0 || isOther(n.best[0]) {
+		return false
+	}
+	n.best = slices.DeleteFunc(n.best, isOther)
+	return true
+}
+
+// addAs considers a name, of which it compares a part.
+func (n *nearest) addAs(name, compared string) {
 	if n.tried++; n.tried > maxTried {
 		return
 	}
@@ -61,9 +75,9 @@ func (n *nearest) add(name string) {
 	if len(n.best) == nearestNames {
 		limit = n.best[len(n.best)-1].distance - 1
 	}
-	d := distance(n.to, name, limit)
+	d := distance(n.to, compared, limit)
 	// A name that contains it counts like a name with one different letter.
-	if len(n.to) >= 4 && strings.Contains(name, n.to) {
+	if len(n.to) >= 4 && strings.Contains(compared, n.to) {
 		d = min(d, 1)
 	}
 	if len(n.part) >= 4 && strings.HasSuffix(name, n.part) {

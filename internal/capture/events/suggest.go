@@ -9,45 +9,56 @@ import (
 )
 
 // ParseGiven parses the name of an event that a user gave; see [Parse]. If the name lacks the
-// kind or the group, the error has the names of events that exist.
+// kind or the group, the error has the nearest names of events of the kernel that exist.
 func ParseGiven(s string) (Event, error) {
 	e, err := Parse(s)
 	if err == nil {
 		return e, nil
 	}
-	if all := complete(s); len(all) > 0 {
-		n := nearest{}
-		for _, name := range all[:min(len(all), nearestNames)] {
-			n.best = append(n.best, candidate{name: name})
-		}
-		return Event{}, usage.Errorf("event %q: the kind or the group is missing%s", s, &n)
+	if !isName(s) {
+		return Event{}, usage.Errorf("%v", err)
 	}
-	return Event{}, usage.Errorf("%v", err)
+	similar := &nearest{to: s}
+	similar.addTracepoints()
+	if !IsGlob(s) {
+		similar.addFunction()
+	}
+	if similar.dropOthers() {
+		return Event{}, usage.Errorf("event %q: the kind or the group is missing%s", s, similar)
+	}
+	return Event{}, usage.Errorf("%v%s", err, similar)
 }
 
-// complete returns the events of the kernel whose own name is name, or the entry of the
-// system call of that name: tracepoints first.
-func complete(name string) (all []string) {
-	if !isName(name) || IsGlob(name) {
-		return nil
-	}
+// addTracepoints adds the tracepoints whose names without the group are similar, and the entry of
+// the system call of that name. For a pattern, it adds the pattern in each group with a match.
+func (n *nearest) addTracepoints() {
 	r := Resolver{}
 	defer func() { _ = r.Close() }()
-	if tracing, err := r.tracefs(); err == nil {
-		names, _ := tracing.Tracepoints() // without them, the error has the forms
-		for _, full := range names {
-			group, own, _ := strings.Cut(full, ":")
-			if own == name || group == syscallGroup && own == "sys_enter_"+name {
-				all = append(all, full)
-			}
+	tracing, err := r.tracefs()
+	if err != nil {
+		return // the error has no suggestions
+	}
+	names, _ := tracing.Tracepoints()
+	for _, name := range names {
+		group, own, _ := strings.Cut(name, ":")
+		switch {
+		case group == syscallGroup && own == "sys_enter_"+n.to:
+			n.addAs(name, n.to)
+		case !IsGlob(n.to):
+			n.addAs(name, own)
+		case Match(n.to, own):
+			n.addAs(group+":"+n.to, n.to)
 		}
 	}
-	_ = symbolize.KernelFunctions(func(function []byte, _ uint64) bool {
-		if string(function) == name {
-			all = append(all, fmt.Sprintf("%s:%s", Kprobe, name))
-			return false
+}
+
+// addFunction adds the function of the kernel with this name.
+func (n *nearest) addFunction() {
+	_ = symbolize.KernelFunctions(func(name []byte, _ uint64) bool {
+		if string(name) != n.to {
+			return true
 		}
-		return true
-	})
-	return all
+		n.addAs(fmt.Sprintf("%s:%s", Kprobe, n.to), n.to)
+		return false
+	}) // otherwise the error has no such suggestion
 }

@@ -84,6 +84,25 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// Names without the group are compared with those that have one.
+func TestNearestPart(t *testing.T) {
+	for to, want := range map[string]string{
+		"sched_switch": "sched:sched_switch", "sched_swich": "sched:sched_switch", "switch": "sched:sched_switch", "nothing": "",
+	} {
+		n := nearest{to: to}
+		for _, name := range []string{"irq:irq_handler_entry", "other:sched_switch_more", "sched:sched_switch"} {
+			n.addAs(name, name[strings.Index(name, ":")+1:])
+		}
+		exact := n.dropOthers()
+		if exact != (to == "sched_switch") || exact && len(n.best) > 1 {
+			t.Errorf("%s: got %v, exact %v", to, n.best, exact)
+		}
+		if got := n.String(); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: got %q, want %q", to, got, want)
+		}
+	}
+}
+
 func TestIsEvent(t *testing.T) {
 	for s, want := range map[string]bool{
 		"cycles": false, "cycles:u": false, "instructions:ppp": false, "sched:sched_switch": true, "kprobe:vfs_read": true, "cpu/event=0x1/u": false,
