@@ -84,10 +84,10 @@ func (j *job) Prepare(context.Context) (err error) {
 	if err := doctor.CheckPrivileges(j.subject.Command(), j.options.Stderr, j.options.Quiet); err != nil {
 		return err
 	}
-	if err := j.subject.Choose(); err != nil {
+	if err := CheckTarget(&j.options.Target); err != nil {
 		return err
 	}
-	if err := CheckTarget(&j.options.Target); err != nil {
+	if err := j.subject.Choose(); err != nil {
 		return err
 	}
 	return j.output.Open()

@@ -576,4 +576,8 @@ func TestCountRefuses(t *testing.T) {
 			t.Errorf("%s: got code %d and %q, want 2 and %q", test.flags, r.code, r.stderr, test.want)
 		}
 	}
+	r := fulgur(t, "count", "-e", "uprobe:"+events+":work", "-p", "99999999", "1")
+	if want := "process 99999999: not found"; r.code != 1 || !strings.Contains(r.stderr, want) {
+		t.Errorf("without the process: got code %d and %q, want 1 and %q", r.code, r.stderr, want)
+	}
 }
