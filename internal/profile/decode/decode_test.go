@@ -22,7 +22,9 @@ import (
 	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/otelprofiles"
+	"fulgur/internal/profile/runinfo"
 	"fulgur/internal/profile/timeline/timelinetest"
+	"fulgur/internal/testenv"
 )
 
 // fold returns value v of a profile as folded stacks, with annotations.
@@ -467,16 +469,20 @@ func TestSniffOTLP(t *testing.T) {
 	}
 }
 
+// field returns a field of a protocol buffer message.
+func field(number int, parts ...[]byte) []byte {
+	body := slices.Concat(parts...)
+	return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(body))), body...)
+}
+
+// resource returns a resource with the contents of a scope.
+func resource(scope ...[]byte) []byte {
+	return field(otelprofiles.DataResource, field(otelprofiles.ResourceProfilesScope, scope...))
+}
+
 // Small files that describe much are refused, or read in bounded memory, until the context
 // is done.
 func TestHostileOTLP(t *testing.T) {
-	field := func(number int, parts ...[]byte) []byte {
-		body := slices.Concat(parts...)
-		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(body))), body...)
-	}
-	resource := func(profiles []byte) []byte {
-		return field(otelprofiles.DataResource, field(otelprofiles.ResourceProfilesScope, profiles))
-	}
 	one := func(number int) []byte { return []byte{byte(number << 3), 1} }
 	sample := field(otelprofiles.ProfileSample, one(otelprofiles.SampleStack), field(otelprofiles.SampleValues, []byte{1}))
 	value := field(otelprofiles.ProfileSampleType, one(otelprofiles.ValueTypeType))
@@ -507,6 +513,79 @@ func TestHostileOTLP(t *testing.T) {
 	if n > 1024 || c.err == nil {
 		t.Errorf("read %d fields after the end of the context, error %v", n, c.err)
 	}
+}
+
+// Rows and texts to which millions of places refer are read once.
+func TestHostileOTLPReferences(t *testing.T) {
+	const long, many = 1 << 14, 1 << 12 // fields of the row, and references to it
+	one := func(number int) []byte { return []byte{byte(number << 3), 1} }
+	none := func(table int) []byte { return field(table) }
+	row := func(table, number int) []byte { return field(table, bytes.Repeat(one(number), long)) }
+	sample := func(parts ...[]byte) []byte {
+		return resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, append(parts, field(otelprofiles.SampleValues, []byte{1}))...)))
+	}
+	for name, data := range map[string][]byte{
+		"functions": slices.Concat(sample(one(otelprofiles.SampleStack)), field(otelprofiles.DataDictionary,
+			none(otelprofiles.DictionaryString), none(otelprofiles.DictionaryString),
+			none(otelprofiles.DictionaryFunction), row(otelprofiles.DictionaryFunction, otelprofiles.FunctionName),
+			none(otelprofiles.DictionaryLocation), field(otelprofiles.DictionaryLocation, bytes.Repeat(field(otelprofiles.LocationLine, one(otelprofiles.LineFunction)), many)),
+			none(otelprofiles.DictionaryStack), field(otelprofiles.DictionaryStack, field(otelprofiles.StackLocations, []byte{1})))),
+		"links": slices.Concat(sample(bytes.Repeat(one(otelprofiles.SampleLink), many)), field(otelprofiles.DataDictionary,
+			none(otelprofiles.DictionaryLink), row(otelprofiles.DictionaryLink, 7))),
+		"attributes": slices.Concat(sample(field(otelprofiles.SampleAttributes, bytes.Repeat([]byte{1}, many))), field(otelprofiles.DataDictionary,
+			none(otelprofiles.DictionaryString), none(otelprofiles.DictionaryString),
+			none(otelprofiles.DictionaryAttribute), row(otelprofiles.DictionaryAttribute, otelprofiles.AttributeKey))),
+	} {
+		c := newOTLPReader(t.Context())
+		if _, err := c.read(data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if limit := long + 10*many; c.fields > limit {
+			t.Errorf("%s: read %d fields, want at most %d", name, c.fields, limit)
+		}
+	}
+}
+
+// A link of a sample stands for one trace and one span, and samples have few.
+func TestHostileOTLPLinks(t *testing.T) {
+	link := field(otelprofiles.DictionaryLink, bytes.Repeat(field(otelprofiles.LinkTraceID, []byte{1}), maxLabels+1), field(otelprofiles.LinkTraceID, []byte{2}))
+	for n, want := range map[int]string{1: "", maxLabels + 1: "links"} {
+		data := slices.Concat(
+			resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, bytes.Repeat([]byte{otelprofiles.SampleLink << 3, 1}, n), field(otelprofiles.SampleValues, []byte{1})))),
+			field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryLink), link))
+		p, err := newOTLPReader(t.Context()).read(data)
+		switch {
+		case want != "":
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d links: got error %v, want one about %s", n, err, want)
+			}
+		case err != nil:
+			t.Errorf("%d links: %v", n, err)
+		default:
+			if got := p.LabelsOf(p.Samples[0].Task); len(got) != 1 || got[0] != (profile.Label{Key: profile.TraceID, Value: "02"}) {
+				t.Errorf("got labels %v, want the link's last trace", got)
+			}
+		}
+	}
+}
+
+// Millions of attributes refer to one description of the run, which is parsed once.
+func TestBombOTLPRun(t *testing.T) {
+	testenv.Limited(t, 512<<20, 20*time.Second, func(t *testing.T) {
+		p := encodetest.Typical()
+		p.Meta.Command = strings.Repeat("x", profile.MaxName-1024)
+		text := runinfo.Text(p)
+		key := field(otelprofiles.KeyValueKey, []byte(otelprofiles.Run))
+		attribute := field(otelprofiles.ScopeAttributes, key, field(otelprofiles.KeyValueValue, []byte{otelprofiles.AnyStringIndex << 3, 1}))
+		data := slices.Concat(
+			resource(field(otelprofiles.ScopeProfilesScope, bytes.Repeat(attribute, 1<<20)),
+				field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, field(otelprofiles.SampleValues, []byte{1})))),
+			field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryString), field(otelprofiles.DictionaryString, []byte(text))))
+		got := decoded(t, data, OTLP)
+		if got.Meta.Command != p.Meta.Command || got.Meta.Converted {
+			t.Errorf("got a command of %d bytes, converted: %v; want the description's", len(got.Meta.Command), got.Meta.Converted)
+		}
+	})
 }
 
 // Owners are read back, as far as the format has them.

@@ -58,7 +58,9 @@ type otlpReader struct {
 	locations                               map[uint64][]profile.FrameID
 	stacks                                  map[uint64]profile.StackID
 	meta                                    profile.Meta
-	described                               *profile.Meta // by the run's description
+	functions                               map[uint64]profile.FunctionID
+	links                                   map[uint64][]profile.Label
+	run                                     string // the run's description
 	losses                                  profile.Losses
 	left                                    int // number of frames that may still be read
 	fields                                  int // number of fields that were read
@@ -72,11 +74,20 @@ func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &otlpReader{
+	return newOTLPReader(ctx).read(data)
+}
+
+func newOTLPReader(ctx context.Context) *otlpReader {
+	return &otlpReader{
 		collector: newCollector(), ctx: ctx, left: profile.MaxFrames,
 		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{}, values: map[otlpValueType]int{},
 		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
+		functions: map[uint64]profile.FunctionID{}, links: map[uint64][]profile.Label{},
 	}
+}
+
+// read reads ProfilesData.
+func (c *otlpReader) read(data []byte) (*profile.Profile, error) {
 	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.DataDictionary {
 			c.dictionary(f.data)
@@ -90,12 +101,13 @@ func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if c.described != nil {
-		c.meta = *c.described
+	described := false
+	if m, _, err := runinfo.Parse(c.run); err == nil { // otherwise not fulgur's
+		c.meta, described = m, true
 	}
 	p, err := c.profile(c.meta)
 	if err == nil {
-		p.Meta.Converted = c.described == nil
+		p.Meta.Converted = !described
 		p.Losses = p.Losses.Plus(c.losses)
 	}
 	return p, err
@@ -203,6 +215,7 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 			switch f.number {
 			case otelprofiles.AttributeKey:
 				a.key = row(c, c.strings, f.value)
+				a.key = a.key[:min(len(a.key), profile.MaxName+1)] // recognized as too long
 			case otelprofiles.AttributeValue:
 				c.anyValue(f.data, &a)
 			}
@@ -216,13 +229,6 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 func (c *otlpReader) resource(data []byte) {
 	var task profile.Task
 	var owner profile.Owner
-	names := map[string]*string{
-		otelprofiles.Executable:  &task.Comm,
-		otelprofiles.ContainerID: &owner.ContainerID, otelprofiles.ContainerName: &owner.Container,
-		otelprofiles.ContainerImage: &owner.Image, otelprofiles.ContainerRuntime: &owner.Runtime,
-		otelprofiles.PodName: &owner.Pod, otelprofiles.PodUID: &owner.PodUID, otelprofiles.PodNamespace: &owner.Namespace,
-		otelprofiles.PodContainer: &owner.Container, otelprofiles.Unit: &owner.Unit,
-	}
 	c.each(data, func(f protoField) {
 		if f.number != otelprofiles.ResourceProfilesResource {
 			return
@@ -240,10 +246,24 @@ func (c *otlpReader) resource(data []byte) {
 				c.meta.Arch = a.text
 			case otelprofiles.OSVersion:
 				c.meta.Kernel = a.text
-			default:
-				if name := names[a.key]; name != nil {
-					*name = a.text
-				}
+			case otelprofiles.Executable:
+				task.Comm = a.text
+			case otelprofiles.ContainerID:
+				owner.ContainerID = a.text
+			case otelprofiles.ContainerName, otelprofiles.PodContainer:
+				owner.Container = a.text
+			case otelprofiles.ContainerImage:
+				owner.Image = a.text
+			case otelprofiles.ContainerRuntime:
+				owner.Runtime = a.text
+			case otelprofiles.PodName:
+				owner.Pod = a.text
+			case otelprofiles.PodUID:
+				owner.PodUID = a.text
+			case otelprofiles.PodNamespace:
+				owner.Namespace = a.text
+			case otelprofiles.Unit:
+				owner.Unit = a.text
 			}
 		})
 	})
@@ -271,7 +291,7 @@ func (c *otlpReader) scope(data []byte, task profile.Task) {
 		case otelprofiles.ScopeProfilesScope:
 			c.each(f.data, func(f protoField) {
 				if f.number == otelprofiles.ScopeAttributes {
-					c.run(c.keyValue(f.data), &losses)
+					c.describe(c.keyValue(f.data), &losses)
 				}
 			})
 		case otelprofiles.ScopeProfilesProfile:
@@ -281,8 +301,8 @@ func (c *otlpReader) scope(data []byte, task profile.Task) {
 	c.losses = losses
 }
 
-// run reads an attribute of fulgur's scope. All scopes of a file have the same.
-func (c *otlpReader) run(a attribute, losses *profile.Losses) {
+// describe reads an attribute of fulgur's scope. All scopes of a file have the same.
+func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 	switch a.key {
 	case otelprofiles.Command:
 		c.meta.Command = a.text
@@ -291,9 +311,7 @@ func (c *otlpReader) run(a attribute, losses *profile.Losses) {
 	case otelprofiles.Target:
 		c.meta.Scope = a.text
 	case otelprofiles.Run:
-		if m, _, err := runinfo.Parse(a.text); err == nil { // otherwise not fulgur's
-			c.described = &m
-		}
+		c.run = a.text // parsed once: any number of attributes may refer to one long text
 	}
 	if name, ok := strings.CutPrefix(a.key, otelprofiles.LossPrefix); ok {
 		for cause := range losses {
@@ -375,7 +393,9 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 		case otelprofiles.SampleStack:
 			stack = f.value
 		case otelprofiles.SampleLink:
-			labels = append(labels, c.link(f.value)...)
+			if labels = append(labels, c.link(f.value)...); len(labels) > maxLabels {
+				c.fail(fmt.Errorf("a sample has more than %d links and attributes", maxLabels))
+			}
 		case otelprofiles.SampleAttributes:
 			for i := range f.list() {
 				a := c.attributeAt(i)
@@ -421,17 +441,28 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 const maxLabels = 1 << 10
 
 // link returns the labels that a link to a span stands for.
-func (c *otlpReader) link(i uint64) (labels []profile.Label) {
+func (c *otlpReader) link(i uint64) []profile.Label {
+	labels, ok := c.links[i]
+	if ok {
+		return labels
+	}
+	var trace, span string
 	c.each(row(c, c.linkRows, i), func(f protoField) {
 		id := hex.EncodeToString(f.data[:min(len(f.data), 16)])
 		switch {
 		case strings.Trim(id, "0") == "":
 		case f.number == otelprofiles.LinkTraceID:
-			labels = append(labels, profile.Label{Key: profile.TraceID, Value: id})
+			trace = id
 		case f.number == otelprofiles.LinkSpanID:
-			labels = append(labels, profile.Label{Key: profile.SpanID, Value: id})
+			span = id
 		}
 	})
+	for _, l := range []profile.Label{{Key: profile.TraceID, Value: trace}, {Key: profile.SpanID, Value: span}} {
+		if l.Value != "" {
+			labels = append(labels, l)
+		}
+	}
+	c.links[i] = labels
 	return labels
 }
 
@@ -543,7 +574,7 @@ func (c *otlpReader) line(data []byte, f *profile.Frame) {
 	c.each(data, func(field protoField) {
 		switch {
 		case field.number == otelprofiles.LineFunction && field.value > 0:
-			f.Function = c.function(row(c, c.functionRows, field.value))
+			f.Function = c.function(field.value)
 		case field.number == otelprofiles.LineLine && field.value < math.MaxInt32:
 			f.Line = int(field.value)
 		}
@@ -551,9 +582,12 @@ func (c *otlpReader) line(data []byte, f *profile.Frame) {
 }
 
 // function interns a function.
-func (c *otlpReader) function(data []byte) profile.FunctionID {
+func (c *otlpReader) function(i uint64) profile.FunctionID {
+	if id, ok := c.functions[i]; ok {
+		return id
+	}
 	var fn profile.Function
-	c.each(data, func(f protoField) {
+	c.each(row(c, c.functionRows, i), func(f protoField) {
 		switch f.number {
 		case otelprofiles.FunctionName:
 			fn.Name = row(c, c.strings, f.value)
@@ -568,7 +602,9 @@ func (c *otlpReader) function(data []byte) profile.FunctionID {
 		}
 	})
 	fn.SystemName = cmp.Or(fn.SystemName, fn.Name)
-	return c.Function(fn)
+	id := c.Function(fn)
+	c.functions[i] = id
+	return id
 }
 
 // otlpMapped is a mapping of the input.

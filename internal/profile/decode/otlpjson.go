@@ -2,7 +2,6 @@ package decode
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -30,7 +29,7 @@ func readOTLPJSON(ctx context.Context, r *bufio.Reader) (*profile.Profile, error
 	if err := c.message(new(pb.ProfilesData).ProtoReflect().Descriptor()); err != nil {
 		return nil, err
 	}
-	return readOTLP(ctx, bytes.NewReader(c.out))
+	return newOTLPReader(ctx).read(c.out)
 }
 
 // otlpTranscoder reads JSON as protocol buffers.
