@@ -18,6 +18,9 @@ type jsonReader struct {
 	r      *bufio.Reader
 	offset int64
 	buf    []byte
+	kept   []byte // the text from offset from on, up to keep bytes
+	from   int64
+	keep   int
 }
 
 // maxNested is the maximum nesting depth of skipped values.
@@ -39,6 +42,9 @@ func (j *jsonReader) byte() (byte, error) {
 		return 0, err
 	}
 	j.offset++
+	if len(j.kept) < j.keep && j.offset > j.from+int64(len(j.kept)) { // not after back
+		j.kept = append(j.kept, c)
+	}
 	return c, nil
 }
 
@@ -270,6 +276,18 @@ func (j *jsonReader) textOrNumber() (text string, number float64, err error) {
 	j.back()
 	number, _, err = j.number()
 	return "", number, err
+}
+
+// text returns a value of any kind as JSON, "" if that is longer than limit bytes.
+func (j *jsonReader) text(limit int) (string, error) {
+	j.kept, j.from, j.keep = nil, j.offset, limit
+	err := j.skip()
+	text, length := j.kept, j.offset-j.from
+	j.kept, j.keep = nil, 0
+	if length > int64(limit) {
+		return "", err
+	}
+	return string(text[:length]), err // without a byte that was unread
 }
 
 // skip skips a value of any kind.

@@ -7,12 +7,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 
 	"fulgur/internal/profile"
@@ -22,7 +19,8 @@ import (
 // Limits of a page's data, beyond the limits of profiles. No browser shows a page with more.
 const (
 	maxPageHeader = 64 << 20 // bytes
-	maxPageRows   = 1 << 24  // of a table
+	maxPageNames  = 1 << 22  // strings, frames or tasks of the header
+	maxPageRows   = 1 << 24  // of a table after the header
 	maxPageValues = 1 << 26  // numbers in all columns
 )
 
@@ -51,24 +49,6 @@ func readPage(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	}
 	p := pageReader{ctx: ctx, r: bufio.NewReaderSize(&limited{ctx, packed, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)}
 	return p.profile()
-}
-
-// pageHeader is the part of a page's header that is read, see package flame.
-type pageHeader struct {
-	Run    json.RawMessage
-	Builds map[string]string
-	Values []struct{ Type, Unit string }
-	Value  int
-	Kinds  []string
-	// Strings are the names to which the other tables refer.
-	Strings []string
-	Frames  struct {
-		Name, Module, File, Line, Kind, Inlined []int
-		Address                                 []string
-	}
-	Tasks                  struct{ Comm, PID, TID, Group []int }
-	Nodes, Chains, Samples int
-	Scales                 []int64
 }
 
 // pageReader reads a page's data, whose tables are described at writeData of package
@@ -112,7 +92,7 @@ func (c *pageReader) profile() (*profile.Profile, error) {
 	}
 	p, err := c.collector.profile(m)
 	if err == nil {
-		restore(p, string(h.Run))
+		restore(p, h.Run)
 	}
 	return p, err
 }
@@ -126,11 +106,7 @@ func (c *pageReader) readHeader() error {
 	if length > maxPageHeader {
 		return fmt.Errorf("its header has %d bytes, the maximum is %d", length, maxPageHeader)
 	}
-	text, err := io.ReadAll(io.LimitReader(c.r, int64(length)))
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, &c.header); err != nil {
+	if err := c.header.read(io.LimitReader(c.r, int64(length))); err != nil {
 		return fmt.Errorf("its header: %w", err)
 	}
 	h := &c.header
@@ -146,10 +122,7 @@ func (c *pageReader) readHeader() error {
 }
 
 // text returns the header's string i.
-func (c *pageReader) text(i int) (string, error) { return at(c.header.Strings, clamp(i), "strings") }
-
-// clamp returns an index as [at] takes it. Indexes that are too large stay invalid.
-func clamp(i int) int32 { return int32(max(-1, min(i, math.MaxInt32))) }
+func (c *pageReader) text(i int32) (string, error) { return at(c.header.Strings, i, "strings") }
 
 // makeFrames interns the frames.
 func (c *pageReader) makeFrames() error {
@@ -162,6 +135,9 @@ func (c *pageReader) makeFrames() error {
 	}
 	c.frames, c.cpus = make([]profile.FrameID, count), make([]int, count)
 	for i := range count {
+		if i%(1<<12) == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
 		if err := c.makeFrame(i); err != nil {
 			return fmt.Errorf("frame %d: %w", i, err)
 		}
@@ -173,21 +149,18 @@ func (c *pageReader) makeFrames() error {
 func (c *pageReader) makeFrame(i int) error {
 	t := &c.header.Frames
 	var texts [3]string
-	for k, index := range []int{t.Name[i], t.Module[i], t.File[i]} {
+	for k, index := range []int32{t.Name[i], t.Module[i], t.File[i]} {
 		var err error
 		if texts[k], err = c.text(index); err != nil {
 			return err
 		}
 	}
 	name, module, file := texts[0], texts[1], texts[2]
-	kind, err := at(c.header.Kinds, clamp(t.Kind[i]), "kinds")
+	kind, err := at(c.header.Kinds, t.Kind[i], "kinds")
 	if err != nil {
 		return err
 	}
-	address, err := strconv.ParseUint(t.Address[i], 16, 64)
-	if err != nil {
-		return err
-	}
+	address := t.Address[i]
 	c.cpus[i] = -1
 	f := profile.Frame{Address: address, Inlined: t.Inlined[i] != 0}
 	switch kind {
@@ -209,7 +182,7 @@ func (c *pageReader) makeFrame(i int) error {
 		f.Mapping = c.Mapping(profile.Mapping{Path: module, BuildID: c.header.Builds[module]})
 	}
 	if kind != "unresolved" || !strings.HasPrefix(name, "[") {
-		f.Function = c.Function(profile.Function{Name: name, SystemName: name, File: file, StartLine: max(t.Line[i], 0)})
+		f.Function = c.Function(profile.Function{Name: name, SystemName: name, File: file, StartLine: max(int(t.Line[i]), 0)})
 	}
 	c.frames[i] = c.Frame(f)
 	return nil
@@ -237,6 +210,9 @@ func (c *pageReader) makeTasks() error {
 	}
 	grouping, key := c.grouping()
 	for i, comm := range t.Comm {
+		if i%(1<<12) == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
 		name, err := c.text(comm)
 		if err != nil {
 			return fmt.Errorf("task %d: %w", i, err)
@@ -260,7 +236,7 @@ func (c *pageReader) makeTasks() error {
 
 // grouping returns the kind of the groups of tasks, and the key of labels.
 func (c *pageReader) grouping() (profile.Grouping, string) {
-	m, _, err := runinfo.Parse(string(c.header.Run))
+	m, _, err := runinfo.Parse(c.header.Run)
 	if err != nil {
 		return profile.GroupNone, "" // as if there were none
 	}

@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,6 +21,8 @@ import (
 	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
+	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/testenv"
 )
 
 // page returns the page of p.
@@ -164,9 +168,11 @@ func TestReadPageErrors(t *testing.T) {
 		"uneven frames":      {change(`"line":[0,0]`, `"line":[0]`), "columns of frames"},
 		"missing string":     {change(`"name":[0,1]`, `"name":[0,4294967296]`), "row 2147483647 of strings"},
 		"missing kind":       {change(`"kind":[0,1]`, `"kind":[0,-1]`), "row -1 of kinds"},
-		"no address":         {change(`["0","0"]`, `["0","x"]`), "invalid syntax"},
+		"no address":         {change(`["0","0"]`, `["0","x"]`), "is not an address"},
 		"uneven tasks":       {change(`"pid":[7]`, `"pid":[]`), "columns of tasks"},
 		"overflow":           {withData(t, strings.Replace(pageHead, `"scales":[3]`, `"scales":[9223372036854775807]`, 1), append(slices.Clone(pageColumns[:9]), 3)...), "is -2 times"},
+		"trailing text":      {withData(t, pageHead+"{}", pageColumns...), "after the end"},
+		"no integer":         {change(`"line":[0,0]`, `"line":[0,0.5]`), "is not an integer"},
 		"early end":          {withData(t, pageHead, pageColumns[:5]...), "unexpected EOF"},
 		"missing callee":     {column(2, 2), "number 2 where the maximum is 1"},
 		"long chain":         {column(3, 3), "number 3"},
@@ -183,6 +189,99 @@ func TestReadPageErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// The description of a run is kept unless it is too long.
+func TestReadPageRun(t *testing.T) {
+	run := `{"host":"a\"]}b", "cpus":[1,2,-3.5e1,true,null,{"x":[ ]}]}`
+	for _, c := range []struct{ value, want string }{
+		{run, run}, {`7`, "7"}, {`[` + strings.Repeat("1,", runinfo.MaxText/2-2) + `1]`, "1"}, {`[` + strings.Repeat("1,", runinfo.MaxText/2) + `1]`, ""},
+	} {
+		var h pageHeader
+		if err := h.read(strings.NewReader(`{"run":` + c.value + `,"value":1}`)); err != nil || h.Value != 1 {
+			t.Errorf("%.60s: got value %d, error %v", c.value, h.Value, err)
+		}
+		if want := c.value; c.want == "" && h.Run != "" || c.want != "" && h.Run != want {
+			t.Errorf("%.60s: got %.60q of %d bytes", c.value, h.Run, len(h.Run))
+		}
+	}
+}
+
+// endless is begin, followed by element without end.
+type endless struct {
+	begin, element string
+	read           int
+}
+
+func (e *endless) Read(b []byte) (n int, err error) {
+	n = copy(b, e.begin)
+	e.begin = e.begin[n:]
+	for n < len(b) && e.begin == "" {
+		part := e.element[e.read%len(e.element):]
+		k := copy(b[n:], part)
+		n, e.read = n+k, e.read+k
+	}
+	return n, nil
+}
+
+// Each table of a header is refused at its limit, before the rest is read.
+func TestReadPageTables(t *testing.T) {
+	for begin, c := range map[string]struct {
+		element string
+		limit   int
+	}{
+		`{"values":[{}`:                    {",{}", profile.MaxValues},
+		`{"kinds":[""`:                     {`,""`, maxPageKinds},
+		`{"strings":[""`:                   {`,""`, maxPageNames},
+		`{"frames":{"name":[0`:             {`,0`, maxPageNames},
+		`{"frames":{"address":["0"`:        {`,"0"`, maxPageNames},
+		`{"tasks":{"group":[0`:             {`,0`, maxPageNames},
+		`{"scales":[1`:                     {`,1`, 2 * profile.MaxValues},
+		`{"run":[[` + `"x"`:                {`,[`, maxNested},
+		`{"title":` + `[[[`:                {`[`, maxNested},
+		`{"nodes":1` + `,"builds":{"":"x"`: {"", maxPageNames / 4},
+	} {
+		r := &endless{begin: begin, element: c.element}
+		var from io.Reader = r
+		if c.element == "" { // keys must differ
+			var b strings.Builder
+			for i := range c.limit + sniffed {
+				fmt.Fprintf(&b, `,"%08x":""`, i)
+			}
+			r.element = b.String()
+		}
+		var h pageHeader
+		err := h.read(from)
+		if err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%s: got error %v", begin, err)
+		}
+		element := max(len(c.element), len(`,"00000000":""`)*(1-min(len(c.element), 1)))
+		if limit := c.limit*element + 2*sniffed; r.read > limit {
+			t.Errorf("%s: read %d bytes, want at most %d", begin, r.read, limit)
+		}
+	}
+}
+
+// A header of the maximum size that compresses to a few kilobytes takes little memory.
+func TestBombPageHeader(t *testing.T) {
+	for name, c := range map[string]struct{ begin, element, end string }{
+		"values":  {`{"values":[{}`, `,{}`, `]}`},
+		"strings": {`{"strings":[""`, `,""`, `]}`},
+		"columns": {`{"frames":{"name":[0`, `,0`, `]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Limited(t, 512<<20, 30*time.Second, func(t *testing.T) {
+				n := (maxPageHeader - 100) / len(c.element)
+				data := withData(t, c.begin+strings.Repeat(c.element, n)+c.end)
+				if len(data) > 128<<10 {
+					t.Fatalf("got a page of %d bytes", len(data))
+				}
+				if _, _, err := Read(t.Context(), bytes.NewReader(data), "input"); err == nil || !strings.Contains(err.Error(), "more than") {
+					t.Errorf("got error %v, want one about too many elements", err)
+				}
+			})
+		})
 	}
 }
 

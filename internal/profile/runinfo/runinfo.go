@@ -16,7 +16,8 @@ import (
 
 // Limits of a description, which is untrusted.
 const (
-	maxText  = 1 << 20
+	// MaxText is the maximum length of a description, in bytes.
+	MaxText  = 1 << 20
 	maxFiles = 100
 )
 
@@ -100,8 +101,8 @@ func ascii(text string) string {
 
 // Parse parses a description. It returns an error if it is malformed or too long.
 func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
-	if len(text) > maxText {
-		return m, l, fmt.Errorf("description of the run: more than %d bytes", maxText)
+	if len(text) > MaxText {
+		return m, l, fmt.Errorf("description of the run: more than %d bytes", MaxText)
 	}
 	var i info
 	if err := json.Unmarshal([]byte(text), &i); err != nil {

@@ -46,7 +46,7 @@ func TestRoundTrip(t *testing.T) {
 // A description that fulgur did not write changes nothing, or is clamped.
 func TestParseHostile(t *testing.T) {
 	for name, text := range map[string]string{
-		"no JSON": "fulgur", "another type": `{"cpus":"four"}`, "long": `{"command":"` + strings.Repeat("x", maxText) + `"}`,
+		"no JSON": "fulgur", "another type": `{"cpus":"four"}`, "long": `{"command":"` + strings.Repeat("x", MaxText) + `"}`,
 		"many files": `{"stripped":[{}` + strings.Repeat(",{}", maxFiles) + `]}`,
 	} {
 		p := full()
