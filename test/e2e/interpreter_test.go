@@ -82,7 +82,8 @@ func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s stream
 		work *= 6
 	}
 	pid := strconv.Itoa(cmd.Process.Pid)
-	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "997", "--stream", "--format", "jsonl")
+	// If fulgur does not run for seconds, a small ring has no room for the names of new code.
+	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "997", "--ring-size", "16M", "--stream", "--format", "jsonl")
 	for text, s := range streamedBy(t, r) {
 		yield(text, s)
 	}
