@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/session"
+	"fulgur/internal/ui/connlimit"
 )
 
 // idle returns an agent that does not measure, and the receiver of its messages.
@@ -50,7 +51,7 @@ func TestMetrics(t *testing.T) {
 	a.delivery.End()
 	a.delivery.Run(t.Context())
 	w := httptest.NewRecorder()
-	a.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	a.handler(connlimit.Limit(new(http.Server))).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := w.Body.String()
 	total := 2 * p.Total(0)
 	for _, want := range []string{

@@ -10,17 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/export/delivery"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/ui/connlimit"
 )
-
-// maxConnections limits the connections to the server.
-const maxConnections = 16
 
 // serverTimeout limits each step of a request.
 const serverTimeout = 10 * time.Second
@@ -41,10 +38,11 @@ func (a *Agent) listen() (*server, error) {
 		return nil, fmt.Errorf("serve metrics: %w; choose another address with %s", err, usage.Listen)
 	}
 	s := &server{served: make(chan error, 1), http: &http.Server{
-		Handler: a.handler(), ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+		ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 	}}
 	a.warn(fmt.Sprintf("metrics: http://%s/metrics", l.Addr()))
-	go func() { s.served <- s.http.Serve(netutil.LimitListener(l, maxConnections)) }()
+	s.http.Handler = a.handler(connlimit.Limit(s.http))
+	go func() { s.served <- s.http.Serve(l) }()
 	return s, nil
 }
 
@@ -63,7 +61,10 @@ func (s *server) stop() error {
 	return nil
 }
 
-func (a *Agent) handler() http.Handler {
+// handler answers requests. Anyone who can connect may ask, so only a connection whose
+// request is being answered is known: neither one without a request, nor one whose client
+// does not read the answer, shuts out others.
+func (a *Agent) handler(connections *connlimit.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if problem := a.problem(time.Now()); problem != "" {
@@ -72,9 +73,12 @@ func (a *Agent) handler() http.Handler {
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		connections.Know(r.Context())
+		text := a.metrics()
+		connections.Forget(r.Context())
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = w.Write([]byte(a.metrics()))
+		_, _ = w.Write([]byte(text))
 	})
 	return mux
 }

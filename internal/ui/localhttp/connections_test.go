@@ -3,7 +3,6 @@ package localhttp
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/ui/connlimit"
 )
 
 // dial connects to a server. The connection is closed at the end of the test.
@@ -71,7 +71,7 @@ func TestStrangersConnections(t *testing.T) {
 		"of another host": func(c net.Conn) { fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range maxConnections + 10 {
+			for range connlimit.Max + 10 {
 				stranger(dial(t, s))
 			}
 			// The request uses a new connection, like a new browser's.
@@ -116,57 +116,5 @@ func TestDeniedConnectionCloses(t *testing.T) {
 		if _, err := io.ReadAll(c); err != nil {
 			t.Errorf("host %s: the connection is still open: %v", host, err)
 		}
-	}
-}
-
-// TestYielding tests which connection gives way to a new one.
-func TestYielding(t *testing.T) {
-	const (
-		stranger = iota
-		known
-		knownIdle
-	)
-	for name, test := range map[string]struct {
-		held []int
-		want int // index, or the new connection's if all others are in use
-	}{
-		"the oldest stranger": {[]int{known, knownIdle, stranger, stranger}, 2},
-		"the oldest idle one": {[]int{known, knownIdle, knownIdle, known}, 1},
-		"the new one":         {[]int{known, known}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newConnections(len(test.held))
-			var peers []net.Conn
-			add := func() net.Conn {
-				ours, theirs := net.Pipe()
-				peers = append(peers, theirs)
-				t.Cleanup(func() { theirs.Close() })
-				c.note(ours, http.StateNew)
-				return ours
-			}
-			for _, kind := range test.held {
-				conn := add()
-				c.note(conn, http.StateActive)
-				if kind == stranger {
-					continue
-				}
-				c.know(c.context(t.Context(), conn))
-				if kind == knownIdle {
-					c.note(conn, http.StateIdle)
-				}
-			}
-			fresh := add()
-			for i, peer := range peers {
-				_ = peer.SetReadDeadline(time.Now()) // fails if the connection is closed
-				_, err := peer.Read(make([]byte, 1))
-				if closed := errors.Is(err, io.EOF); closed != (i == test.want) {
-					t.Errorf("connection %d of %d: got closed: %v, want the opposite", i, len(peers), closed)
-				}
-			}
-			c.note(fresh, http.StateClosed)
-			if _, held := c.held[fresh]; held || len(c.held) > len(test.held) {
-				t.Errorf("got %d connections, want the new one closed", len(c.held))
-			}
-		})
 	}
 }

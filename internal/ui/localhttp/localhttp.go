@@ -19,12 +19,11 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"fulgur/internal/ui/connlimit"
 )
 
 const (
-	// maxConnections limits open connections, so that a user who opens many does
-	// not use up the file descriptors that a profiler needs.
-	maxConnections = 256
 	// maxRequests limits concurrent requests. A browser opens six connections,
 	// and each open page may use one for events.
 	maxRequests = 64
@@ -64,10 +63,9 @@ type Options struct {
 
 // Server is a listening server.
 type Server struct {
-	listener    net.Listener
-	http        http.Server
-	connections *connections
-	guard       guard
+	listener net.Listener
+	http     http.Server
+	guard    guard
 }
 
 // New returns a server that listens on o.Host and o.Port.
@@ -82,12 +80,7 @@ func New(o Options) (*Server, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody
 	}
-	held := newConnections(maxConnections)
-	s := &Server{
-		listener:    listener,
-		connections: held,
-		guard:       guard{options: o, token: newToken(), slots: make(chan struct{}, maxRequests), know: held.know},
-	}
+	s := &Server{listener: listener, guard: guard{options: o, token: newToken(), slots: make(chan struct{}, maxRequests)}}
 	s.http = http.Server{
 		Handler:           &s.guard,
 		ReadHeaderTimeout: headerTimeout,
@@ -95,9 +88,10 @@ func New(o Options) (*Server, error) {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnState:         held.note,
-		ConnContext:       held.context,
 	}
+	// Every user of the machine can connect, but only users with the token get answers:
+	// they are known from their first request on.
+	s.guard.know = connlimit.Limit(&s.http).Know
 	return s, nil
 }
 

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/export/delivery"
+	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/export/spool"
+	"fulgur/internal/profile"
+	"fulgur/internal/testenv"
+	"fulgur/internal/ui/connlimit"
+)
+
+// Many connections, in any state, do not shut out requests for /healthz and /metrics.
+func TestStrangersConnections(t *testing.T) {
+	a := &Agent{log: t.Output(), started: time.Now(), governor: newGovernor(Budget{})}
+	a.inUse.Store(&Options{Listen: "127.0.0.1:0"})
+	a.losses.Store(new(profile.Losses))
+	a.bolter = newBolter(func() Bolt { return Bolt{} }, a.warn)
+	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, otlpclient.Config{}, a.warn)
+	var log strings.Builder
+	a.log = &log
+	s, err := a.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	_, rest, _ := strings.Cut(log.String(), "http://")
+	address, _, _ := strings.Cut(rest, "/")
+	for name, stranger := range map[string]func(net.Conn){
+		"silent":      func(net.Conn) {},
+		"slow":        func(c net.Conn) { fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n") },
+		"with a body": func(c net.Conn) { fmt.Fprint(c, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n") },
+		"answered": func(c net.Conn) {
+			fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+			_, _ = bufio.NewReader(c).ReadString('\n')
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range connlimit.Max + 10 {
+				c, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				stranger(c)
+			}
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenv.Patience(time.Minute)}
+			for path, want := range map[string]string{"/healthz": "ok", "/metrics": "fulgur_windows_total 0"} {
+				response, err := client.Get("http://" + address + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if err != nil || !strings.Contains(string(body), want) {
+					t.Errorf("%s: got %q, error %v; want %q in it", path, body, err, want)
+				}
+			}
+		})
+	}
+}
