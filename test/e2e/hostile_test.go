@@ -258,6 +258,37 @@ func TestHostileMount(t *testing.T) {
 	once(t, r.stderr, "does not answer")
 }
 
+// Jumps of a program on FUSE are not counted: the kernel would wait for the daemon.
+func TestHostileMountCounted(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	if runtime.GOARCH != "amd64" {
+		testenv.Unsupported(t, "fulgur counts no jumps on %s", runtime.GOARCH)
+	}
+	program, stop := fusetest.Mount(t, boltable(t, "branches"))
+	if _, err := os.ReadFile(program); err != nil { // into the page cache, from where it runs
+		t.Fatal(err)
+	}
+	pid := running(t, program)
+	awaitWork(t, pid, 100*time.Millisecond) // it is at work
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	for _, test := range []struct {
+		stopped bool
+		want    string
+	}{
+		{false, "may not respond (FUSE): copy the file to a local disk, and run the copy; or use --branches stepping\n"},
+		{true, "does not answer"},
+	} {
+		if test.stopped {
+			stop()
+		}
+		if r := fulgur(t, "bolt", "--branches", "counting", "-p", pid, "-o", out, "1"); r.code != 1 || !strings.Contains(r.stderr, test.want) {
+			t.Errorf("exit code %d, want 1 and %q: %s", r.code, test.want, r.stderr)
+		}
+	}
+}
+
 // A process with an open file on a file system that stops responding still exits:
 // the kernel closes its files without a request to the file system.
 func TestHostileMountHeld(t *testing.T) {

@@ -202,9 +202,6 @@ func (s *Source) attachIn(f *process.File, a *allocator) error {
 	switch {
 	case !f.Is(o):
 		return process.ErrFileReplaced
-	case o.Remote():
-		// The kernel reads the instruction, and may wait for it forever.
-		return errors.New("the file is on a file system that may not respond (FUSE)")
 	case a.probes != nil:
 		return s.attachProbes(a.probes, o)
 	}

@@ -104,15 +104,17 @@ func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) 
 		return l, err
 	}
 	pids := uprobe.Processes(t)
-	for i, f := range p.Files {
-		file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd()))
+	multi := attachType(p) == ebpf.AttachTraceUprobeMulti
+	if multi && len(pids) > 0 && pids[0] != 0 {
+		filters, err := uprobe.FiltersProcesses(program)
 		if err != nil {
 			return l, fmt.Errorf("attach %s: %w", p.Event, err)
 		}
-		multi := attachType(p) == ebpf.AttachTraceUprobeMulti
-		if multi && len(pids) > 0 && pids[0] != 0 && !uprobe.FiltersProcesses(file, program, p.Points[0].Address) {
+		if !filters {
 			pids = []int{0}
 		}
+	}
+	for i := range p.Files {
 		for _, pid := range pids {
 			if err := l.uprobes(p, i, pid, multi, program); err != nil {
 				return l, err
@@ -220,7 +222,7 @@ func (l *links) uprobes(p *events.Probe, file, pid int, multi bool, program *ebp
 		if semaphores {
 			o.Semaphores = all.Semaphores[i : i+part]
 		}
-		attached, err := uprobe.Attach(p.Files[file].OS(), program, o)
+		attached, err := uprobe.Attach(p.Files[file], program, o)
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", p.Event, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -93,17 +94,24 @@ func (p *Program) AttachTo(e *events.Probe, t target.Target) error {
 
 // Detach detaches the program. Tracepoints are detached in the background, until
 // [Program.Close]: the kernel takes about a tenth of a second for each, and code does not
-// change.
+// change. If the kernel does not detach uprobes in time, [Program.Close] returns the error: the
+// measurement is valid.
 func (p *Program) Detach() error {
 	missed, err := p.Missed()
 	if p.detached {
 		return err
 	}
 	p.missed, p.detached = missed, true
-	if p.event.Event.Kind != events.Tracepoint {
-		return errors.Join(err, p.links.Close())
-	}
 	p.closed = make(chan error, 1)
+	if p.event.Event.Kind != events.Tracepoint {
+		closeErr := p.links.Close()
+		if errors.Is(closeErr, uprobe.ErrNoAnswer) {
+			p.closed <- fmt.Errorf("detach %s: %w; breakpoints stay in programs until it does", p.event.Event, uprobe.ErrNoAnswer)
+			return err
+		}
+		p.closed <- nil
+		return errors.Join(err, closeErr)
+	}
 	go func() { p.closed <- p.links.Close() }()
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/disasm"
@@ -71,9 +72,8 @@ func (r *Resolver) open(p *Probe) error {
 			return usage.Errorf("%s: %v", p.Event, err)
 		}
 		p.Files = append(p.Files, f)
-		if f.Remote() {
-			// The kernel reads the instruction, and may wait for it forever.
-			return usage.Errorf("%s: the file is on a file system that may not respond (FUSE)", p.Event)
+		if err := uprobe.CheckFile(f); err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
 		}
 		last := len(p.Files) - 1
 		if slices.ContainsFunc(p.Files[:last], func(other *safeopen.File) bool { return same(f, other) }) {

@@ -44,13 +44,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/symbols/instruction"
 )
 
@@ -72,7 +72,7 @@ type Options struct {
 	// Program is the code of File, the binary whose jumps to count. The processes must
 	// map File itself, not a copy.
 	Program *cfg.Program
-	File    *os.File
+	File    *safeopen.File
 	// Offset returns the file offset of a link-time address.
 	Offset func(addr uint64) (uint64, bool)
 	// Compare reports whether the code at a link-time address is the same in memory as in
@@ -90,7 +90,6 @@ type Options struct {
 type Counter struct {
 	o      Options
 	source *source
-	file   *link.Executable
 	pids   []int
 
 	started bool
@@ -151,6 +150,9 @@ type Stats struct {
 	// end. Abandoned is set if it still was when the counting ended.
 	Held      uint64
 	Abandoned bool
+	// Unanswered is set if the kernel did not attach or detach probes in time, as on a file
+	// system that does not respond. This window is lost, and counting ended with it.
+	Unanswered bool
 	// Changed is the number of times that a jump was not counted in a window because its
 	// code in memory differed from the file.
 	Changed uint64
@@ -161,17 +163,15 @@ func New(o Options) (*Counter, error) {
 	if err := Check(); err != nil {
 		return nil, err
 	}
-	// The kernel follows this link to the open file, whatever happens to its path.
-	file, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", o.File.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("prepare to count jumps: %w", err)
+	if err := uprobe.CheckFile(o.File); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	s, err := load(o)
 	if err != nil {
 		return nil, err
 	}
 	return &Counter{
-		o: o, source: s, file: file, program: o.Program, group: largestGroup,
+		o: o, source: s, program: o.Program, group: largestGroup,
 		compared: map[*cfg.Function]bool{},
 		counts:   Counts{Targets: map[Target]uint64{}},
 		suspend:  make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
@@ -300,7 +300,14 @@ func (c *Counter) run() (err error) {
 			group = c.choose()
 		}
 		if len(group) > 0 {
-			if err := c.window(group); err != nil {
+			err := c.window(group)
+			if errors.Is(err, uprobe.ErrNoAnswer) {
+				c.mu.Lock()
+				c.stats.Unanswered = true
+				c.mu.Unlock()
+				return nil // the counts so far are valid
+			}
+			if err != nil {
 				return err
 			}
 			c.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
@@ -64,7 +65,7 @@ func countForever(of string) error {
 // program is a compiled program whose jumps are counted.
 type program struct {
 	path string
-	file *os.File
+	file *safeopen.File
 	elf  *elffile.File
 	*cfg.Program
 }
@@ -72,7 +73,7 @@ type program struct {
 func open(path string) (*program, error) {
 	p := &program{path: path}
 	var err error
-	if p.file, err = os.Open(path); err != nil {
+	if p.file, err = safeopen.OpenTrusted(path, safeopen.AsUser, safeopen.Regular); err != nil {
 		return nil, err
 	}
 	if p.elf, err = elffile.Open(path); err != nil {
@@ -447,7 +448,7 @@ func TestKillHelper(t *testing.T) {
 		awaitStats(t, c, "no more windows", func(s jumps.Stats) bool {
 			return s.Traced >= before.Traced+2 || s.Held > before.Held
 		})
-		killHelper(t)
+		signalHelper(t, unix.SIGKILL)
 		stopTracing(t, cmd.Process.Pid)
 	}
 	windows(t, c, 2)
@@ -458,14 +459,14 @@ func TestKillHelper(t *testing.T) {
 	p.progresses(t, cmd.Process.Pid)
 }
 
-// killHelper kills the process that attaches probes for this one.
-func killHelper(t *testing.T) {
+// signalHelper sends a signal to the process that attaches probes for this one.
+func signalHelper(t *testing.T, signal unix.Signal) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := 0
+	found := 0
 	for _, path := range all {
 		children, err := os.ReadFile(path)
 		if err != nil {
@@ -477,14 +478,14 @@ func killHelper(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), "fulgur-uprobes") {
-				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				if err := unix.Kill(pid, signal); err != nil {
 					t.Fatal(err)
 				}
-				killed++
+				found++
 			}
 		}
 	}
-	if killed == 0 { // more than one if an earlier one still ends
+	if found == 0 { // more than one if an earlier one still ends
 		t.Fatal("there is no helper process")
 	}
 }

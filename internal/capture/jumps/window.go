@@ -101,7 +101,7 @@ func (c *Counter) allowed(index uint32) bool {
 
 // window counts a group of jumps for a moment.
 func (c *Counter) window(group []uint32) error {
-	o := uprobe.Options{Multi: true, Urgent: true}
+	o := uprobe.Options{Multi: true, Urgent: true, Ending: c.stop}
 	before := make([]bpf.JumpJumpCount, len(group))
 	c.mu.Lock()
 	for i, index := range group {
@@ -124,9 +124,8 @@ func (c *Counter) window(group []uint32) error {
 	}
 	c.mu.Unlock()
 	if c.pids == nil {
-		c.pids = uprobe.Processes(c.o.Target)
-		if c.pids[0] != 0 && (len(c.pids) > 1 || !uprobe.FiltersProcesses(c.file, c.source.objects.JumpHit, o.Offsets[0])) {
-			c.pids = []int{0} // the kernel side selects
+		if err := c.chooseProcesses(); err != nil {
+			return err
 		}
 	}
 	o.PID = c.pids[0]
@@ -169,6 +168,22 @@ func (c *Counter) window(group []uint32) error {
 		return fmt.Errorf("count jumps: %w", err)
 	}
 	return c.record(group, before, open, disturbed)
+}
+
+// chooseProcesses chooses the process to attach probes in, 0 for all.
+func (c *Counter) chooseProcesses() error {
+	c.pids = uprobe.Processes(c.o.Target)
+	if c.pids[0] == 0 {
+		return nil
+	}
+	filters, err := uprobe.FiltersProcesses(c.source.objects.JumpHit)
+	if err != nil {
+		return fmt.Errorf("count jumps: %w", err)
+	}
+	if len(c.pids) > 1 || !filters {
+		c.pids = []int{0} // the kernel side selects
+	}
+	return nil
 }
 
 // hold closes a window during which a process began to be traced, once none is traced any

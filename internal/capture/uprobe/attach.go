@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/helper"
 )
 
@@ -31,6 +32,9 @@ type Options struct {
 	// Urgent prevents other threads from interrupting the attaching and detaching, since
 	// they hold the lock of the target's address space.
 	Urgent bool
+	// Ending is closed when the user ends the measurement, after which requests get little more
+	// time, or nil.
+	Ending <-chan struct{}
 }
 
 // Link is an attached program.
@@ -44,14 +48,19 @@ type Link struct {
 	request       request
 	body          []byte
 	program, file int // descriptors of its own
+	ending        <-chan struct{}
 }
 
-// Attach attaches a program to instructions of an executable file. Errors contain the errno of
-// the kernel, ESRCH if the process has exited. A helper process attaches and detaches, since a
+// Attach attaches a program to instructions of an executable file, for which [CheckFile] returns
+// no error. Errors contain the errno of the kernel, ESRCH if the process has exited, or
+// [ErrNoAnswer] if the kernel does not finish. A helper process attaches and detaches, since a
 // thread with a pending SIGKILL cannot remove breakpoints: the kernel would leave them in the
 // target's code if this process were killed at the wrong moment. The helper is not killed with
 // it. Both hold the link, so the program stays attached until both have closed it or ended.
-func Attach(file *os.File, program *ebpf.Program, o Options) (_ *Link, err error) {
+func Attach(file *safeopen.File, program *ebpf.Program, o Options) (_ *Link, err error) {
+	if err := CheckFile(file); err != nil {
+		return nil, err
+	}
 	r := request{Op: opAttach, PID: uint32(o.PID), Offsets: uint32(len(o.Offsets)), Semaphores: uint32(len(o.Semaphores)), Cookies: uint32(len(o.Cookies))}
 	for flag, set := range map[uint32]bool{flagReturns: o.Returns, flagMulti: o.Multi, flagUrgent: o.Urgent} {
 		if set {
@@ -64,9 +73,9 @@ func Attach(file *os.File, program *ebpf.Program, o Options) (_ *Link, err error
 			body = binary.NativeEndian.AppendUint64(body, n)
 		}
 	}
-	l := &Link{request: r, body: body, program: -1, file: -1}
+	l := &Link{request: r, body: body, program: -1, file: -1, ending: o.Ending}
 	if l.program, err = unix.FcntlInt(uintptr(program.FD()), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-		l.file, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		l.file, err = unix.FcntlInt(file.OS().Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	if err != nil {
 		err = os.NewSyscallError("fcntl", err)
@@ -88,7 +97,7 @@ func (l *Link) attach() error {
 	if left || errors.Is(err, errUnsent) {
 		err = l.tryAttach()
 	}
-	if left && err != nil {
+	if left && err != nil && !errors.Is(err, ErrNoAnswer) {
 		err = errors.Join(err, l.removeLeft())
 	}
 	return err
@@ -98,7 +107,7 @@ func (l *Link) tryAttach() (err error) {
 	if l.process, err = acquire(); err != nil {
 		return err
 	}
-	if l.id, l.fds, err = l.process.ask(l.request, l.body, l.program, l.file); err != nil {
+	if l.id, l.fds, err = l.process.ask(l.limit(), l.request, l.body, l.program, l.file); err != nil {
 		err = errors.Join(err, l.process.release())
 	}
 	return err
@@ -107,7 +116,7 @@ func (l *Link) tryAttach() (err error) {
 // detach detaches the program.
 func (l *Link) detach() error {
 	helper.Close(l.fds) // first, so that the helper closes the last one
-	_, _, err := l.process.ask(request{Op: opDetach, ID: l.id}, nil)
+	_, _, err := l.process.ask(l.limit(), request{Op: opDetach, ID: l.id}, nil)
 	if errors.Is(err, errUnsent) {
 		err = nil // the helper had ended, so that was the last one
 	}
@@ -124,7 +133,13 @@ func (l *Link) forget() {
 	}
 }
 
-// Close detaches the program. When it returns without an error, the breakpoints are gone.
+// limit returns the limit of the time of a request for the link.
+func (l *Link) limit() limit {
+	return limit{answerTime + time.Duration(l.request.Offsets)*answerTimeEach, l.ending}
+}
+
+// Close detaches the program. When it returns without an error, the breakpoints are gone. After
+// [ErrNoAnswer], the helper process removes them as soon as the kernel lets it.
 func (l *Link) Close() error {
 	defer l.forget()
 	err := l.detach()
@@ -185,6 +200,8 @@ type process struct {
 	conn  *net.UnixConn
 	ended <-chan struct{}
 	users int // requests and links; of shared.mu
+	// failed is the error of the first request that got no answer; of mu.
+	failed error
 }
 
 // start starts the shared helper process if there is none. shared.mu must be locked.
@@ -228,8 +245,15 @@ func (p *process) endUnused() error {
 	if current {
 		shared.process = nil
 	}
-	return p.conn.Close()
+	if err := p.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil // it has failed
 }
+
+// ErrNoAnswer means that the kernel did not attach or detach a program in time, for example since
+// the file's file system does not respond.
+var ErrNoAnswer = errors.New("the kernel does not finish; a file system may not respond")
 
 // If the helper process was killed, errUnsent means that it ended before it got a request, and
 // errEnded that it ended before it answered.
@@ -238,44 +262,107 @@ var (
 	errEnded  = errors.New("the process that attaches uprobes has ended without an answer")
 )
 
-// endTime limits the wait for a helper process that was killed.
-const endTime = 5 * time.Second
+// Limits of waits for a helper process.
+const (
+	// answerTime limits the wait for an answer, with answerTimeEach for each offset.
+	answerTime     = 20 * time.Second
+	answerTimeEach = time.Millisecond
+	// endingTime limits it once the user ends the measurement.
+	endingTime = 5 * time.Second
+	// endTime limits the wait for a process that was killed.
+	endTime = 5 * time.Second
+	// pause is the longest part of a wait that counts at once: if the machine stalls, the helper
+	// process makes no progress either.
+	pause = 50 * time.Millisecond
+)
+
+// limit limits the time of a request.
+type limit struct {
+	time   time.Duration
+	ending <-chan struct{} // see [Options.Ending]
+}
+
+// await waits for an answer on conn.
+func (l limit) await(conn *net.UnixConn) error {
+	for left := l.time; left > 0; left -= pause {
+		if ready, err := helper.AwaitFor(conn, pause); ready || err != nil {
+			return err
+		}
+		select {
+		case <-l.ending:
+			left = min(left, endingTime)
+			l.ending = nil
+		default:
+		}
+	}
+	return ErrNoAnswer
+}
 
 // ask sends a request and waits for its answer, in a system call: Go's scheduler may wake this
 // thread later.
-func (p *process) ask(r request, body []byte, given ...int) (id uint32, fds []int, err error) {
+func (p *process) ask(l limit, r request, body []byte, given ...int) (id uint32, fds []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var a answer
-	problem := errUnsent
-	if err = helper.Send(p.conn, r, body, given...); err == nil {
-		problem = errEnded
-		if err = helper.Await(p.conn); err == nil {
-			fds, err = helper.Receive(p.conn, &a)
-		}
+	if p.failed != nil {
+		return 0, nil, p.failed
 	}
-	text := make([]byte, min(a.Size, maxText))
-	if err == nil {
-		_, err = io.ReadFull(p.conn, text)
-	}
+	a, text, fds, err := p.exchange(l, r, body, given)
 	if err != nil {
 		helper.Close(fds)
-		shared.mu.Lock()
-		if shared.process == p {
-			shared.process = nil // the next user starts another one
-		}
-		shared.mu.Unlock()
-		select { // it may still remove its breakpoints
-		case <-p.ended:
-		case <-time.After(endTime):
-		}
-		return 0, nil, fmt.Errorf("%w: %w", problem, err)
+		return 0, nil, p.fail(err)
 	}
 	if len(text) > 0 {
 		helper.Close(fds)
 		return 0, nil, &remoteError{string(text), unix.Errno(a.Errno)}
 	}
 	return a.ID, fds, nil
+}
+
+// exchange sends a request and receives the answer, with its text. An error is about the process.
+func (p *process) exchange(l limit, r request, body []byte, given []int) (a answer, text []byte, fds []int, err error) {
+	problem := errUnsent
+	_ = p.conn.SetDeadline(time.Now().Add(l.time)) // an error follows
+	if err = helper.Send(p.conn, r, body, given...); err == nil {
+		problem = errEnded
+		if err = l.await(p.conn); err == nil {
+			_ = p.conn.SetDeadline(time.Now().Add(answerTime)) // likewise
+			fds, err = helper.Receive(p.conn, &a)
+		}
+	}
+	text = make([]byte, min(a.Size, maxText))
+	if err == nil {
+		_, err = io.ReadFull(p.conn, text)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNoAnswer), errors.Is(err, os.ErrDeadlineExceeded):
+		err = ErrNoAnswer
+	default:
+		err = fmt.Errorf("%w: %w", problem, err)
+	}
+	return a, text, fds, err
+}
+
+// fail gives the process up after an error, which it returns. The next user starts another one.
+func (p *process) fail(err error) error {
+	shared.mu.Lock()
+	if shared.process == p {
+		shared.process = nil
+	}
+	shared.mu.Unlock()
+	if errors.Is(err, ErrNoAnswer) {
+		// It may be in an uninterruptible wait. Then it detaches its programs and ends. Killed
+		// instead, it would leave its breakpoints.
+		_ = p.conn.Close() // nothing was written
+		p.failed = err
+		return err
+	}
+	select { // it was killed, and may still remove its breakpoints
+	case <-p.ended:
+	case <-time.After(endTime):
+	}
+	p.failed = errUnsent
+	return err
 }
 
 // remoteError is an error of the helper process.

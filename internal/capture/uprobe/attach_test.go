@@ -16,13 +16,15 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 // attacher returns a function that attaches a program to an instruction of this process.
-func attacher(t *testing.T) func() (*Link, error) {
+func attacher(t *testing.T) func(ending <-chan struct{}) (*Link, error) {
 	t.Helper()
 	testenv.Root(t)
 	memlock.Lift()
@@ -33,7 +35,7 @@ func attacher(t *testing.T) func() (*Link, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = program.Close() })
-	self, err := os.Open("/proc/self/exe")
+	self, err := safeopen.OpenTrusted("/proc/self/exe", safeopen.AsUser, safeopen.Regular)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +44,25 @@ func attacher(t *testing.T) func() (*Link, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() (*Link, error) {
-		return Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid()})
+	return func(ending <-chan struct{}) (*Link, error) {
+		return Attach(self, program, Options{Offsets: []uint64{offset}, PID: os.Getpid(), Ending: ending})
+	}
+}
+
+// codeReader returns a function that reads that instruction from memory.
+func codeReader(t *testing.T) func() []byte {
+	t.Helper()
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Close() })
+	return func() []byte {
+		b := make([]byte, 4)
+		if _, err := memory.ReadAt(b, int64(bodies[emulated])); err != nil {
+			t.Fatal(err)
+		}
+		return b
 	}
 }
 
@@ -57,7 +76,7 @@ func TestAttachAfterKill(t *testing.T) {
 	}
 	defer func() { _ = release() }()
 	killHelper(t)
-	l, err := attach()
+	l, err := attach(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +100,7 @@ func TestKillDuringRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer memory.Close()
-	code := func() []byte {
-		b := make([]byte, 4)
-		if _, err := memory.ReadAt(b, int64(bodies[emulated])); err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
+	code := codeReader(t)
 	clean := code()
 	release, err := Keep()
 	if err != nil {
@@ -96,7 +109,7 @@ func TestKillDuringRequest(t *testing.T) {
 	defer func() { _ = release() }()
 	var l *Link
 	killDuring(t, func() error {
-		l, err = attach()
+		l, err = attach(nil)
 		return err
 	})
 	probed := code()
@@ -127,6 +140,78 @@ func TestKillDuringRequest(t *testing.T) {
 	}
 }
 
+// A helper process that does not answer is not waited for. It ends once it can, without leaving
+// a breakpoint, and the next program is attached by another one.
+func TestNoAnswer(t *testing.T) {
+	testenv.EveryKernel(t)
+	attach := attacher(t)
+	code := codeReader(t)
+	clean := code()
+	ending := make(chan struct{})
+	close(ending)
+	for name, during := range map[string]func(l *Link) error{
+		"attach": func(*Link) error {
+			l, err := attach(ending)
+			if err == nil {
+				err = errors.Join(errors.New("attached"), l.Close())
+			}
+			return err
+		},
+		"detach": func(l *Link) error { return l.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := attach(ending)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.forget()
+			pid := helperPID(t)
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			stopHelper(t, pid)
+			if err := during(l); !errors.Is(err, ErrNoAnswer) {
+				t.Errorf("got error %v, want %v", err, ErrNoAnswer)
+			}
+			if err := l.Close(); name == "attach" && !errors.Is(err, ErrNoAnswer) {
+				t.Errorf("another link of the process: got error %v, want %v", err, ErrNoAnswer)
+			}
+			another, err := attach(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := another.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, fd)
+			if got := code(); !bytes.Equal(got, clean) {
+				t.Errorf("the code is %x, want %x", got, clean)
+			}
+		})
+	}
+}
+
+// Files on FUSE are refused.
+func TestRemote(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	path, stop := fusetest.Mount(t, fusetest.File(t, "program"))
+	file, err := safeopen.OpenTrusted(path, safeopen.AsUser, safeopen.Regular)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stop()
+	if l, err := Attach(file, nil, Options{Offsets: []uint64{0}}); l != nil || !errors.Is(err, errRemote) {
+		t.Errorf("got error %v, want %v", err, errRemote)
+	}
+}
+
 // protect sets the protection of the pages of an instruction.
 func protect(t *testing.T, at uintptr, protection uintptr) {
 	t.Helper()
@@ -140,19 +225,7 @@ func protect(t *testing.T, at uintptr, protection uintptr) {
 func killDuring(t *testing.T, request func() error) {
 	t.Helper()
 	pid := helperPID(t)
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Await(t, func() bool { // each of its threads may be the one that reads
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-		if err != nil || len(threads) == 0 {
-			t.Fatalf("no threads of the helper process: %v", err)
-		}
-		return !slices.ContainsFunc(threads, func(path string) bool {
-			stat, err := os.ReadFile(path + "/stat")
-			return err == nil && !bytes.Contains(stat, []byte(") T ")) // otherwise it has ended
-		})
-	}, func() string { return "the helper process has not stopped" })
+	stopHelper(t, pid)
 	shared.mu.Lock()
 	conn := shared.process.conn
 	shared.mu.Unlock()
@@ -175,6 +248,24 @@ func killDuring(t *testing.T, request func() error) {
 	}
 }
 
+// stopHelper stops the helper process.
+func stopHelper(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, func() bool { // each of its threads may be the one that reads
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("no threads of the helper process: %v", err)
+		}
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path + "/stat")
+			return err == nil && !bytes.Contains(stat, []byte(") T ")) // otherwise it has ended
+		})
+	}, func() string { return "the helper process has not stopped" })
+}
+
 // killHelper kills the helper process of this process, and waits until it has ended.
 func killHelper(t *testing.T) {
 	t.Helper()
@@ -192,7 +283,14 @@ func kill(t *testing.T, pid int) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+	awaitEnd(t, fd)
+}
+
+// awaitEnd waits until the process of a pidfd has ended.
+func awaitEnd(t *testing.T, fd int) {
+	t.Helper()
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
 		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 	}
 	if err != nil {

@@ -11,18 +11,35 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/files/safeopen"
 )
 
 // FiltersProcesses reports whether a link for a process is for all of its threads. Before
 // Linux 6.10 it is for the first one only. These kernels also look up a PID that cannot
-// exist instead of refusing it. program is of the type of such links, and offset the file
-// offset of an instruction in file.
-func FiltersProcesses(file *link.Executable, program *ebpf.Program, offset uint64) bool {
-	attached, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{offset}, PID: math.MaxUint32})
+// exist instead of refusing it. program is of the type of such links. The file does not
+// matter, and the file system of the target's own may not respond.
+func FiltersProcesses(program *ebpf.Program) (bool, error) {
+	file, err := link.OpenExecutable("/proc/self/exe")
+	if err != nil {
+		return false, err
+	}
+	attached, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{1}, PID: math.MaxUint32})
 	if err == nil {
 		_ = attached.Close() // in no process
 	}
-	return !errors.Is(err, fs.ErrNotExist)
+	return !errors.Is(err, fs.ErrNotExist), nil
+}
+
+// errRemote is the reason why a file is refused.
+var errRemote = errors.New("the file is on a file system that may not respond (FUSE): copy the file to a local disk, and run the copy")
+
+// CheckFile returns an error if programs must not be attached to instructions of a file: the kernel
+// reads the instructions, and may wait for them forever while it holds locks of the target.
+func CheckFile(file *safeopen.File) error {
+	if file.Remote() {
+		return errRemote
+	}
+	return nil
 }
 
 // Processes returns the processes to attach uprobes in, 0 for all. Other processes that map

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,18 +104,32 @@ func Send[T any](conn *net.UnixConn, header T, body []byte, fds ...int) error {
 
 // Await waits for a message in a system call. Waiting by [Receive] alone depends on Go's scheduler.
 func Await(conn *net.UnixConn) error {
+	_, err := poll(conn, -1)
+	return err
+}
+
+// AwaitFor is like [Await] for a limited time. It reports whether there is a message, or the
+// connection was closed.
+func AwaitFor(conn *net.UnixConn, limit time.Duration) (ready bool, err error) {
+	return poll(conn, int(limit.Milliseconds()))
+}
+
+// poll waits for a message for a time in milliseconds, -1 for any time.
+func poll(conn *net.UnixConn, milliseconds int) (ready bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if e := raw.Control(func(fd uintptr) {
+		n := 0
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, milliseconds)
 		}
+		ready = n > 0
 	}); e != nil {
-		return e
+		return false, e
 	}
-	return err
+	return ready, err
 }
 
 // Receive receives a header and descriptors, which belong to the caller. The body follows on conn.

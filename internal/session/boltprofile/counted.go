@@ -91,7 +91,7 @@ func (c *counted) attach(r *branchRun) (err error) {
 	}
 	c.options.Target = r.Target
 	c.options.Program = c.program
-	c.options.File = r.binaries.chosen.OS()
+	c.options.File = r.binaries.chosen
 	c.options.Offset = c.file.Offset
 	c.options.Compare = c.compare
 	c.counter, err = jumps.New(c.options)
@@ -242,6 +242,9 @@ func (c *counted) report(report *report) error {
 	})
 	report.lost("samples and targets of jumps: the tables were full", s.Lost)
 	report.lost("samples at addresses beyond the limit", c.crowded)
+	if s.Unanswered {
+		report.lost("window: the kernel did not attach or detach probes in time, and nothing was counted after that; a file system may not respond", 1)
+	}
 	report.leftOut("jumps beyond the limit", s.Crowded)
 	report.leftOut("outcomes of indirect jumps to targets beyond the limit", s.CrowdedTargets)
 	report.leftOut("windows while a process was traced, as by a debugger", s.Traced)

@@ -59,7 +59,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return newStepped(o), nil
 	case branchesCounting:
 		if err := jumps.Check(); err != nil {
-			return nil, fmt.Errorf("%w; use %s %s instead", err, usage.Branches, branchesStepping)
+			return nil, insteadOfCounting(err)
 		}
 		return newCounted(o), nil
 	}
@@ -81,6 +81,11 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: %s (%s %s, %s)\n", c, usage.Branches, branchesCounting, usage.MaxOverhead)
 	}
 	return c, nil
+}
+
+// insteadOfCounting adds to the error why jumps cannot be counted what can be done instead.
+func insteadOfCounting(why error) error {
+	return fmt.Errorf("%w; or use %s %s", why, usage.Branches, branchesStepping)
 }
 
 // withoutCounting returns the recorder for o if there is no hardware and counting is not

@@ -50,8 +50,12 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 	}
 	r.spaces.processes, r.spaces.binaries = r.Processes, bs
 	err = recorder.attach(r)
-	if o.Branches != branchesCounting && errors.Is(err, jumps.ErrUnsupported) {
-		err = r.fallBack(err)
+	if errors.Is(err, jumps.ErrUnsupported) {
+		if o.Branches == branchesCounting {
+			err = insteadOfCounting(err)
+		} else {
+			err = r.fallBack(err)
+		}
 	}
 	r.end()
 	return r, err
