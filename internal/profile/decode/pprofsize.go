@@ -31,7 +31,11 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := pprofSize(data); n > model.MaxTables {
+	n, err := pprofSize(data)
+	if err != nil {
+		return nil, err
+	}
+	if n > model.MaxTables {
 		return nil, fmt.Errorf("needs %d MiB in memory, more than %d", n>>20, model.MaxTables>>20)
 	}
 	return until(ctx, func() (*profile.Profile, error) {
@@ -62,50 +66,75 @@ const (
 	locationLine = 4
 )
 
-// Memory that pprof's parser takes for each element, in bytes, including its indexes and
-// growing slices. An element of any other kind takes no more than a mapping.
+// Memory that pprof's parser allocates for each element, in bytes, including its indexes and
+// what growing slices leave behind: a slice that grows by a quarter allocates five times
+// its size. An element of any other kind takes no more than a mapping.
 const (
 	pprofSampleSize   = 256
-	pprofNumberSize   = 32
-	pprofLabelSize    = 1024 // the first label of a sample makes three maps
+	pprofPackedSize   = 32 // a number in its sample's first list
+	pprofNumberSize   = 80
+	pprofLabelSize    = 1536 // the first label of a sample makes three maps
+	pprofMoreSize     = 768  // another label
 	pprofLocationSize = 256
 	pprofLineSize     = 80
 	pprofFunctionSize = 256
 	pprofOtherSize    = 384
-	pprofStringSize   = 64
+	pprofStringSize   = 128
+	pprofCommentSize  = 160
 )
 
 // pprofSize returns the maximum memory that pprof's parser takes for data. It reads
-// malformed data as far as the parser does.
-func pprofSize(data []byte) (size int64) {
-	eachField(data, func(f protoField) {
+// malformed data as far as the parser does. A location with too many lines is an error:
+// they share memory that doubles while it grows.
+func pprofSize(data []byte) (size int64, err error) {
+	scanFields(data, func(f protoField) bool {
 		switch f.number {
 		case profileSample:
-			size += pprofSampleSize
-			eachField(f.data, func(f protoField) {
-				switch f.number {
-				case sampleLocation, sampleValue:
-					size += pprofNumberSize * f.numbers()
-				case sampleLabel:
-					size += pprofLabelSize
-				}
-			})
+			size += pprofSampleSize + pprofSampleParts(f.data)
 		case profileLocation:
 			size += pprofLocationSize
+			lines := 0
 			eachField(f.data, func(f protoField) {
 				if f.number == locationLine {
-					size += pprofLineSize
+					lines++
 				}
 			})
+			if size += pprofLineSize * int64(lines); lines > model.MaxDepth {
+				err = fmt.Errorf("a location has more than %d lines", model.MaxDepth)
+			}
 		case profileFunction:
 			size += pprofFunctionSize
 		case profileString:
-			size += pprofStringSize + int64(len(f.data))
+			size += pprofStringSize + int64(len(f.data)) + int64(len(f.data))/4
 		case profileComment:
-			size += pprofNumberSize * f.numbers()
+			size += pprofCommentSize * f.numbers()
 		default:
 			size += pprofOtherSize
 		}
+		return err == nil
+	})
+	return size, err
+}
+
+// pprofSampleParts returns the memory for the locations, values and labels of a sample.
+func pprofSampleParts(data []byte) (size int64) {
+	var seen [sampleLabel + 1]bool
+	eachField(data, func(f protoField) {
+		switch f.number {
+		case sampleLocation, sampleValue:
+			each := int64(pprofNumberSize)
+			if f.packed && !seen[f.number] {
+				each = pprofPackedSize
+			}
+			size += each * f.numbers()
+		case sampleLabel:
+			if size += pprofMoreSize; !seen[f.number] {
+				size += pprofLabelSize - pprofMoreSize
+			}
+		default:
+			return
+		}
+		seen[f.number] = true
 	})
 	return size
 }
