@@ -139,14 +139,20 @@ func (f *Facts) explain(err error, doing string, needed ...capability.Capability
 	if len(causes) == 0 {
 		causes = []Problem{{
 			What:   fmt.Sprintf("refused (%v) although %s in effect", err, inEffect(needed)),
-			Remedy: unknownCause,
+			Remedy: f.unknownCause(),
 		}}
 	}
 	return &Error{Doing: doing, Problems: causes, Err: err}
 }
 
-// unknownCause is the remedy for a refusal that no check explains.
-var unknownCause = Remedy{Do: "a security module (SELinux, AppArmor) may forbid it; see dmesg and the audit log"}
+// unknownCause returns the remedy for a refusal that no check explains.
+func (f *Facts) unknownCause() Remedy {
+	if f.Lent != 0 {
+		// The file of this process's memory, which kprobes and uprobes need, and tracefs are root's.
+		return Remedy{Do: "run fulgur with sudo: the capabilities of its file are not enough"}
+	}
+	return Remedy{Do: "a security module (SELinux, AppArmor) may forbid it; see dmesg and the audit log"}
+}
 
 // refused reports whether err means that privileges are missing.
 func refused(err error) bool {

@@ -70,6 +70,23 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Capabilities of fulgur's file are not enough for everything that root can do. Neither the kernel
+// nor a security module is to blame.
+func TestExplainLent(t *testing.T) {
+	f := machine("Ubuntu's paranoia, root")
+	f.Lent = capability.SetOf(capability.DACReadSearch)
+	const want = "run fulgur with sudo: the capabilities of its file are not enough"
+	if err := f.explain(syscall.EACCES, "load BPF programs"); !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %q, want it to end with %q", err, want)
+	}
+	f.Tried = map[Probe]Outcome{ProbeUprobe: {Err: syscall.EACCES}}
+	for _, p := range problems(trials, f) {
+		if p.Check == "uprobe" && p.Remedy.Do != want {
+			t.Errorf("uprobe: got remedy %q, want %q", p.Remedy.Do, want)
+		}
+	}
+}
+
 // TestMain lets the test binary print the result of its own preflight, so that it can be
 // started with fewer rights.
 func TestMain(m *testing.M) {

@@ -110,10 +110,12 @@ func trial(p Probe, id string, failure fault) check {
 	failure.causes = func(f *Facts) []Problem { return f.causesOf(p) }
 	failure.remedy = func(f *Facts) Remedy {
 		switch {
+		case refused(f.Tried[p].Err) && f.Lent != 0:
+			return f.unknownCause()
 		case lacking != nil:
 			return lacking(f)
 		case refused(f.Tried[p].Err):
-			return unknownCause
+			return f.unknownCause()
 		case len(failure.stops) > 0:
 			return Remedy{Do: "on " + f.oldest() + " or newer, this is a bug: report it with the output of fulgur doctor --json"}
 		}

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -239,6 +241,41 @@ func TestLentDropped(t *testing.T) {
 			}
 			finish(t, cmd)
 		})
+	}
+}
+
+// The process that attaches uprobes has no capabilities of fulgur's file, whoever starts it, and
+// fulgur says that counting jumps needs root.
+func TestLentUprobes(t *testing.T) {
+	l := lend(t)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, theirs := os.NewFile(uintptr(pair[0]), "own"), os.NewFile(uintptr(pair[1]), "theirs")
+	defer own.Close() // ends the process
+	defer theirs.Close()
+	cmd := l.command()
+	cmd.Args, cmd.ExtraFiles = []string{"fulgur-uprobes"}, []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Once it has answered the request to detach a program that it does not know, it is ready.
+	request := make([]byte, 7*4)
+	binary.NativeEndian.PutUint32(request, 1)
+	if _, err := own.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(own, make([]byte, 3*4)); err != nil {
+		t.Fatal(err)
+	}
+	hasNone(t, cmd.Process.Pid)
+	if runtime.GOARCH != "amd64" {
+		return // fulgur counts no jumps there
+	}
+	r := l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
+	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
+		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
 	}
 }
 

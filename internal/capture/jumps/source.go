@@ -14,6 +14,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
 )
@@ -33,6 +34,9 @@ var ErrUnsupported = errors.New("cannot count jumps here")
 func Check() error {
 	if !machineSupported {
 		return fmt.Errorf("%w: it needs an x86-64 processor", ErrUnsupported)
+	}
+	if capability.Lent() {
+		return fmt.Errorf("%w: it needs root, the capabilities of fulgur's file are not enough", ErrUnsupported)
 	}
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {

@@ -60,7 +60,9 @@ const (
 func init() {
 	helper.Serve(helperName, func(conn *net.UnixConn) error {
 		runtime.LockOSThread() // for Urgently
-		if err := capability.Withhold(); err != nil {
+		// A user may run the helper too. Capabilities of fulgur's file do not suffice to load
+		// programs for uprobes, so the helper needs none of them.
+		if err := capability.Drop(); err != nil {
 			return err
 		}
 		s := server{conn: conn, links: map[uint32]io.Closer{}}

@@ -19,6 +19,13 @@ var measuring = SetOf(BPF, Perfmon, Syslog, SysAdmin, IPCLock, SysResource)
 // once, before anything else runs.
 var withheld Set
 
+// isLent is set if the executable file lent capabilities. Withhold sets it once, too.
+var isLent bool
+
+// Lent reports whether the executable file lent this process its capabilities, so that it has no
+// others.
+func Lent() bool { return isLent }
+
 // Withhold removes from the effective set of all threads the capabilities that open files
 // which the user may not open. [With] restores them where fulgur needs them. Call
 // Withhold before opening anything.
@@ -31,6 +38,7 @@ func Withhold() error {
 	if err != nil || now.permitted == 0 {
 		return err
 	}
+	isLent = true
 	keep := now
 	keep.effective = now.permitted & measuring
 	if err := keep.setEverywhere(); err != nil {

@@ -4,6 +4,7 @@ package tracefs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -35,6 +36,9 @@ func Open() (*FS, error) {
 					return &FS{dir}, nil
 				}
 			}
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("%w; run fulgur with sudo", err)
 		}
 		return nil, fmt.Errorf("open tracefs: %w", err)
 	}
