@@ -22,19 +22,25 @@ import (
 // and the start and the end of its data; see proc_pid_stat(5).
 func segments(t *testing.T, pid int) (endCode, startData, endData uint64) {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	at := func(field int) uint64 {
-		n, err := strconv.ParseUint(string(fields[field-3]), 10, 64)
-		if err != nil || n == 0 {
-			t.Fatalf("field %d of the stat file: %d, error %v", field, n, err)
+	var at [3]uint64
+	var problem error
+	// The values are 0 while the process executes its program, even after os/exec has started it.
+	testenv.Await(t, func() bool {
+		at, problem = [3]uint64{}, nil
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			problem = err
+			return false
 		}
-		return n
-	}
-	return at(27), at(45), at(46)
+		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		for i, field := range []int{27, 45, 46} {
+			if at[i], err = strconv.ParseUint(string(fields[field-3]), 10, 64); err != nil {
+				problem = err
+			}
+		}
+		return problem == nil && !slices.Contains(at[:], 0)
+	}, func() string { return fmt.Sprintf("got addresses %#x of process %d, error %v", at, pid, problem) })
+	return at[0], at[1], at[2]
 }
 
 // The kernel and the memory of a process confirm what identifies its program.
