@@ -43,6 +43,9 @@ func TestAllocProbes(t *testing.T) {
 	sampler, other := compile(t, "sampler.c", "sampler", "-pthread"), buildAlloc(t)
 	byFunctions := func(how, program string, start func(), note string, flags ...string) {
 		t.Run(how, func(t *testing.T) {
+			if hasCookies(t) {
+				testenv.SlowInVM(t)
+			}
 			pid, ask := serve(t, program)
 			start()
 			got, want, summary := summedAllocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
@@ -67,6 +70,9 @@ func TestAllocProbes(t *testing.T) {
 		"beside":    {flags: []string{"--live", "--rate", "1"}, other: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "allocated" {
+				testenv.SlowInVM(t) // a part of the others
+			}
 			pid, ask := serve(t, sampler)
 			if test.other {
 				test.flags = append(test.flags, "-p", beside(t, other))

@@ -169,7 +169,7 @@ func (r *jitRun) end(name string, written bool) {
 	r.await(unix.IN_ACCESS)
 	awaitWork(r.t, strconv.Itoa(r.pid), 100*time.Millisecond)
 	// It follows a jitdump file from the first sample on that it looks up.
-	awaitWork(r.t, strconv.Itoa(r.fulgur.Process.Pid), 20*time.Millisecond)
+	awaitWork(r.t, strconv.Itoa(r.fulgur.Process.Pid), 2*time.Millisecond)
 	if err := os.WriteFile(endOf(r.ends, name), nil, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
