@@ -32,7 +32,7 @@ var families = map[string]func() (*ebpf.CollectionSpec, error){
 	"offcpu": bpf.LoadOffCPU, "oncpu": bpf.LoadOnCPU, "softirq": bpf.LoadSoftIRQ, "unwind": bpf.LoadUnwind,
 }
 
-// TestKernelTypes checks the programs of all source files.
+// The list of families is complete, so that TestKernelTypes checks all programs.
 func TestFamilies(t *testing.T) {
 	testenv.AnyKernel(t)
 	const suffix = ".bpf.c"

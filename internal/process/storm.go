@@ -79,8 +79,8 @@ func (t *Table) skip(pid int, time uint64) bool {
 	return true
 }
 
-// rate returns the records per second in the window, which is over at until or, if that is
-// sooner, after its length.
+// rate returns the records per second in a window that ends at until, but is at least as long
+// as s.length.
 func (s *storm) rate(until uint64) uint64 {
 	return uint64(s.records) * uint64(time.Second) / max(until-s.from, s.length)
 }

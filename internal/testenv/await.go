@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// awaitLimit is the time limit of a wait, in which even a very busy machine gets there.
+// awaitLimit is the time limit of a wait. It allows for very busy machines.
 const awaitLimit = 3 * time.Minute
 
 // Await waits until holds returns true. After three minutes, or a multiple in the rig's VMs, it

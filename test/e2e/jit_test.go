@@ -168,7 +168,7 @@ func (r *jitRun) end(name string, written bool) {
 	}
 	r.await(unix.IN_ACCESS)
 	awaitWork(r.t, strconv.Itoa(r.pid), 100*time.Millisecond)
-	// It follows a jitdump file from the first sample on that it looks up.
+	// fulgur follows a jitdump file once it has looked up a sample in generated code.
 	awaitWork(r.t, strconv.Itoa(r.fulgur.Process.Pid), 2*time.Millisecond)
 	if err := os.WriteFile(endOf(r.ends, name), nil, 0o600); err != nil {
 		r.t.Fatal(err)

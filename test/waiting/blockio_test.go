@@ -212,8 +212,8 @@ func TestWriteback(t *testing.T) {
 	var m measured
 	var all, back int64
 	for range 10 {
-		// Data of other files that is written next to this file's becomes part of one request
-		// with it, which has one file.
+		// If the kernel also writes data of a file whose blocks are next to this file's, one request
+		// has the data of both, and counts for one of them.
 		unix.Sync()
 		m, all, back = watch(t, func() truth { return alone(t, "dirty") }, "blockio", "--weight", "bytes"), 0, 0
 		index := m.index(t, "bytes")

@@ -83,6 +83,16 @@ func open(path string) (*program, error) {
 	return p, err
 }
 
+// openJumps compiles and opens testdata/jumps.c.
+func openJumps(t *testing.T) *program {
+	t.Helper()
+	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // symbol returns the address of a symbol and its size.
 func (p *program) symbol(t *testing.T, name string) (addr, size uint64) {
 	t.Helper()
@@ -275,10 +285,7 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 // A counter that was not started can be stopped and closed.
 func TestStopEarly(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	c, err := jumps.New(p.options(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}))
 	if err != nil {
 		t.Fatal(err)
@@ -348,10 +355,7 @@ func (p *program) progresses(t *testing.T, pid int) {
 func TestStallsOfOthers(t *testing.T) {
 	testenv.EveryKernel(t)
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	stop, waited := make(chan struct{}), make(chan struct{})
 	go func() { // waits uninterruptibly, most of the time
 		defer close(waited)
@@ -381,10 +385,7 @@ const membarrierGlobal = 1
 // were.
 func TestKill(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	times := 3
 	if testenv.IsLong() {
@@ -428,10 +429,7 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 // are no requests while the program is traced.
 func TestKillHelper(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
 	if err != nil {
@@ -493,10 +491,7 @@ func signalHelper(t *testing.T, signal unix.Signal) {
 // There are no windows while a process is traced.
 func TestTraced(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -538,10 +533,7 @@ func stopTracing(t *testing.T, pid int) {
 // There are no probes while the counting process is suspended with Ctrl-Z.
 func TestSuspend(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	helper := p.helper(t, cmd.Process.Pid)
 	for range 5 {
@@ -588,10 +580,7 @@ func TestProcesses(t *testing.T) {
 func TestUnload(t *testing.T) {
 	testenv.Long(t)
 	needsUprobeMulti(t)
-	main, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	main := openJumps(t)
 	library, err := open(testenv.Compile(t, "libjumps.so", "gcc", "-O1", "-shared", "-fPIC", "testdata/library.c"))
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,7 @@ import (
 // tracer then restores a probe that it took for the program's code, which does no harm.
 func TestHold(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	pid := cmd.Process.Pid
 	runtime.LockOSThread() // the tracer is a thread
@@ -108,10 +105,7 @@ func stats(t *testing.T, c *jumps.Counter) jumps.Stats {
 // Jumps are not counted while their code in memory is not the file's.
 func TestChangedLater(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	o := p.options(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
 	addr, size := p.symbol(t, "quarter")

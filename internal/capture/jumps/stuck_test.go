@@ -19,10 +19,7 @@ import (
 // respond, the counting ends nevertheless, and the counts so far are valid.
 func TestStuckHelper(t *testing.T) {
 	needsUprobeMulti(t)
-	p, err := open(testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openJumps(t)
 	cmd := start(t, p.path, "threads")
 	pid := cmd.Process.Pid
 	o := p.options(target.Target{Scope: target.Processes, PIDs: []int{pid}})
