@@ -245,7 +245,7 @@ func TestLentDropped(t *testing.T) {
 }
 
 // The process that attaches uprobes has no capabilities of fulgur's file, whoever starts it, and
-// fulgur says that counting jumps needs root.
+// fulgur says that uprobes and counting jumps need root.
 func TestLentUprobes(t *testing.T) {
 	l := lend(t)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -270,10 +270,14 @@ func TestLentUprobes(t *testing.T) {
 		t.Fatal(err)
 	}
 	hasNone(t, cmd.Process.Pid)
+	r := l.run("count", "-e", "uprobe:"+cmd.Path+":main.main", "1")
+	if r.code == 0 || !strings.Contains(r.stderr, "uprobes need root") {
+		t.Errorf("exit code %d, want an error and that root is needed: %s", r.code, r.stderr)
+	}
 	if runtime.GOARCH != "amd64" {
 		return // fulgur counts no jumps there
 	}
-	r := l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
+	r = l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
 	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
 		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
 	}

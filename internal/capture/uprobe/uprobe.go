@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/capability"
 )
 
 // FiltersProcesses reports whether a link for a process is for all of its threads. Before
@@ -33,10 +34,17 @@ func FiltersProcesses(program *ebpf.Program) (bool, error) {
 // errRemote is the reason why a file is refused.
 var errRemote = errors.New("the file is on a file system that may not respond (FUSE): copy the file to a local disk, and run the copy")
 
-// CheckFile returns an error if programs must not be attached to instructions of a file: the kernel
-// reads the instructions, and may wait for them forever while it holds locks of the target.
+// errLent is the reason why users of file capabilities are refused.
+var errLent = errors.New("uprobes need root, the capabilities of fulgur's file are not enough: run fulgur with sudo")
+
+// CheckFile returns an error if programs must not be attached to instructions of a file. Capabilities
+// that the file of fulgur lends must not change other users' processes. On FUSE, the kernel may wait
+// for the instructions forever, while it holds locks of the target.
 func CheckFile(file *safeopen.File) error {
-	if file.Remote() {
+	switch {
+	case capability.Lent():
+		return errLent
+	case file.Remote():
 		return errRemote
 	}
 	return nil
