@@ -44,7 +44,7 @@ type streamedFrame struct {
 // inTest reports whether a user frame is in a function of this test.
 func (s streamed) inTest(function string) bool {
 	for _, f := range s.User {
-		if f.Function == "fulgur/test/e2e."+function && strings.HasSuffix(f.File, "workload_test.go") && f.Line > 0 {
+		if f.Function == "fulgur/test/e2e."+function && strings.HasSuffix(f.File, "_test.go") && f.Line > 0 {
 			return true
 		}
 	}
@@ -61,12 +61,15 @@ func TestStream(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
-	var lines, long, short int
+	var lines, all, long, short int
 	for text, s := range streamedBy(t, r) {
 		if s.PID != pid || s.TID == 0 || s.Weight == 0 || s.Time == "" || len(s.Kernel)+len(s.User) == 0 {
 			t.Fatalf("got an incomplete sample of process %d: %s", pid, text)
 		}
 		lines++
+		if s.inTest("TestMain") {
+			all++
+		}
 		if s.inTest("long") {
 			long++
 		}
@@ -77,7 +80,7 @@ func TestStream(t *testing.T) {
 	if !strings.HasPrefix(r.stderr, strconv.Itoa(lines)+" samples of pid") {
 		t.Errorf("got %d lines, want as many as in the summary:\n%s", lines, r.stderr)
 	}
-	checkShares(t, lines, long, short)
+	checkNumbers(t, all, long, short)
 }
 
 // A stream of text can be split into samples, and ends without a message when its reader
