@@ -26,8 +26,8 @@ func TestLatencyRecursion(t *testing.T) {
 			if r.code != 0 {
 				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 			}
-			own := numbers(t, r.stdout)
-			got := sum(readFolded(t, out)) * 1000
+			own, stacks := numbers(t, r.stdout), readFolded(t, out)
+			got := sum(stacks) * 1000
 			if m := regexp.MustCompile(`(\d+) intervals? not tracked`).FindStringSubmatch(r.stderr); m != nil {
 				// The kernel may free ended tasks late, but not all of them.
 				if n, err := strconv.Atoi(m[1]); err != nil || n >= children-pending {
@@ -35,8 +35,9 @@ func TestLatencyRecursion(t *testing.T) {
 				}
 				return
 			}
-			if most := own[name] + own[name+"_more"]; got > most || got < own[name]/2 {
-				t.Errorf("got %d ns in stacks, want about %d, at most %d\n%s", got, own[name], most, r.stderr)
+			// Each stack has whole microseconds.
+			if least, most := own[name+"_asleep"]-1000*len(stacks), own[name]+own[name+"_more"]; got < least || got > most {
+				t.Errorf("got %d ns in stacks, want %d to %d\n%s", got, least, most, r.stderr)
 			}
 		})
 	}

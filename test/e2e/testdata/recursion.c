@@ -1,6 +1,6 @@
 /*
  * Calls recursive functions, some of whose calls never return. It prints the elapsed time of the
- * outermost calls in ns, and how much more fulgur may count.
+ * outermost calls in ns, how much of it they slept at least, and how much more fulgur may count.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 static jmp_buf before;
 static long longest; /* of the leaves, in ns */
+static long asleep; /* since the start, in ns */
 
 static long now(void)
 {
@@ -25,6 +26,7 @@ static void sleep_ms(int ms)
 	struct timespec t = { 0, ms * 1000000L };
 
 	nanosleep(&t, NULL);
+	asleep += t.tv_nsec;
 }
 
 /* Ends the process at depth -1. */
@@ -85,10 +87,11 @@ int main(int argc, char **argv)
 	}
 	begin = now();
 	quit(7);
-	printf("quit %ld\nquit_more 0\n", now() - begin);
+	printf("quit %ld\nquit_asleep %ld\nquit_more 0\n", now() - begin, asleep);
+	asleep = 0;
 	begin = now();
 	parse(0);
 	/* The search for the enclosing call skips 8 calls at a time. */
-	printf("parse %ld\nparse_more %ld\n", now() - begin, 3 * longest);
+	printf("parse %ld\nparse_asleep %ld\nparse_more %ld\n", now() - begin, asleep, 3 * longest);
 	return 0;
 }
