@@ -33,17 +33,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// depth is the number of frames of readDeep on each of its stacks.
+// depth is the number of frames of readDeep on each stack of readZeros.
 const depth = 31
 
-// readDeep calls itself n times, and then reads zeros until the process has used the
-// given CPU time, most of it in the kernel.
+// readDeep calls itself n times, and then readZeros.
 //
 //go:noinline
 func readDeep(n int, until time.Duration) error {
 	if n > 0 {
 		return readDeep(n-1, until)
 	}
+	return readZeros(until)
+}
+
+// readZeros reads zeros until the process has used the given CPU time, most of it in the kernel.
+//
+//go:noinline
+func readZeros(until time.Duration) error {
 	zeros, err := os.Open("/dev/zero")
 	if err != nil {
 		return err
@@ -107,14 +113,14 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// checkFolded checks the stacks of readDeep in a file of folded stacks.
+// checkFolded checks the stacks of readZeros in a file of folded stacks.
 func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *bytes.Buffer) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, whole, inKernel := 0, 0, 0
+	samples, inKernel := 0, 0
 	for line := range strings.Lines(string(text)) {
 		i := strings.LastIndexByte(line, ' ')
 		n, err := strconv.Atoi(strings.TrimSpace(line[i+1:]))
@@ -122,21 +128,20 @@ func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *byte
 			t.Fatal(err)
 		}
 		frames := strings.Split(line[:i], ";")
+		// In a function that has not yet set up its frame, the frame pointer leads to its caller's
+		// caller. So readZeros may be missing, but no function before it.
+		if !slices.ContainsFunc(frames, func(f string) bool { return strings.HasSuffix(f, ".readZeros") }) {
+			continue
+		}
+		samples += n
 		deep := 0
 		for _, f := range frames {
 			if strings.HasSuffix(f, ".readDeep") {
 				deep++
 			}
 		}
-		if deep == 0 {
-			continue
-		}
-		all += n
-		if deep == depth {
-			whole += n
-		}
-		if !slices.Contains(frames, "runtime.main") {
-			t.Errorf("a stack of readDeep without runtime.main: %s", line)
+		if deep != depth || !slices.Contains(frames, "runtime.main") {
+			t.Errorf("a stack of readZeros has %d frames of readDeep, want %d and runtime.main: %s", deep, depth, line)
 		}
 		for _, f := range frames {
 			name, is := strings.CutSuffix(f, "_[k]")
@@ -149,10 +154,8 @@ func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *byte
 			}
 		}
 	}
-	// Stacks are shorter in the first microseconds, and where a function has not yet set
-	// up its frame.
-	if inKernel == 0 || whole == 0 || whole < all/2 {
-		t.Errorf("got %d samples of readDeep, %d of them with %d frames of it, and %d frames of the kernel, want at least half with all frames\n%s\n%s", all, whole, depth, inKernel, text, stderr)
+	if samples == 0 || inKernel == 0 {
+		t.Errorf("got %d samples of readZeros and %d frames of the kernel, want some\n%s\n%s", samples, inKernel, text, stderr)
 	}
 }
 
