@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"testing"
+	"time"
 
 	"fulgur/internal/linux/perfevent"
 )
@@ -35,15 +36,16 @@ func TestStorm(t *testing.T) {
 	table.Apply(mmap(now, pidB, 0x1000, 0x2000, 0, "b"))
 	for w := range windows {
 		for i := range each {
-			now += stormWindow / each
+			now += stormWindow / (each + 1)
 			name := []string{"//anon", "[vdso]"}[i%2] // they alternate at one place
 			table.Apply(mmap(now, self, 0x1000, 0x2000, 0, name))
 		}
+		now = table.storms[self].from + table.storms[self].length
 		table.calmAll(now) // like Applied, by the records' clock
 		table.Apply(mmap(now, pidB, 0x10000*uint64(w+1), 0x10000*uint64(w+1)+0x1000, 0, "b"))
 	}
-	if limit := windows * (maxFollowed + 1) * 3 / 2; followed[self] > limit {
-		t.Errorf("got %[2]d of %[1]d mappings followed, want at most %[3]d", windows*each, followed[self], limit)
+	if want := windows * (maxFollowed + 1); followed[self] != want {
+		t.Errorf("got %d of %d mappings followed, want %d", followed[self], windows*each, want)
 	}
 	if followed[pidB] != windows+1 {
 		t.Errorf("other process: got %[2]d of %[1]d mappings followed, want all", windows+1, followed[pidB])
@@ -57,11 +59,11 @@ func TestStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := storms[0]
-	if s.PID != self || s.Comm+"\n" != string(comm) || s.Skipped < windows*(each-maxFollowed)*9/10 || s.Skipped > windows*(each-maxFollowed) {
+	if s.PID != self || s.Comm+"\n" != string(comm) || s.Skipped != windows*(each-maxFollowed) {
 		t.Errorf("got %+v, want the name %q and %d records", s, comm, windows*(each-maxFollowed))
 	}
-	if wantRate := uint64(each * 10); s.PerSecond < wantRate*9/10 || s.PerSecond > wantRate*11/10 {
-		t.Errorf("got %d records per second, want %d", s.PerSecond, wantRate)
+	if want := uint64(time.Second) * each / stormWindow; s.PerSecond != want {
+		t.Errorf("got %d records per second, want %d", s.PerSecond, want)
 	}
 
 	// After the storm, the table matches /proc.
