@@ -83,6 +83,7 @@ func TestTracepoints(t *testing.T) {
 	if calls == 0 {
 		testenv.Unsupported(t, "the kernel has no tracepoints of system calls")
 	}
+	// This depends only on the kernel, which may be newer, or have names of its own.
 	if len(unknown) > calls/10 {
 		t.Errorf("most of the names should be known")
 	}

@@ -176,6 +176,8 @@ func TestAddr2line(t *testing.T) {
 			t.Logf("%#x: %s, addr2line has %s", a, got, want[2*i])
 		}
 	}
+	// Both numbers depend only on the compiler and on addr2line. Code of the C library written in
+	// assembly may have no names.
 	if named < len(addrs)/2 || named == 0 {
 		t.Errorf("got names for %d of %d addresses, want at least half", named, len(addrs))
 	}
