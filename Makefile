@@ -56,21 +56,29 @@ RACE := $(if $(shell command -v gcc),-race)
 # drops events of a tracepoint while another program attaches or detaches.
 ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe softirq) test/e2e/ test/waiting/,$(VM_PACKAGES))
 
+# The other packages that use concurrency run with the race detector, which takes many times
+# as much CPU time.
+RACED = $(if $(RACE),$(filter-out $(ALONE),$(sort $(dir $(shell grep -rlE --include='*.go' '\<go func\>|\.Go\>|\<(sync|atomic)\.' cmd internal)))))
+
 # The packages with tests that limit the resources of a program, which the race detector
 # multiplies: they also run without it.
 LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
 
 # The packages that would still run when all others have ended start first.
-SLOWEST := fulgur/test/browser fulgur/internal/capture/stepping
+SLOWEST := $(addsuffix /,test/browser internal/capture/stepping)
 
-# Most packages, in the order in which to test them.
-TOGETHER = $(SLOWEST) $(filter-out $(SLOWEST) $(ALONE:%/=fulgur/%),$(shell $(GO) list ./...))
+# All packages, and those of a list, in the order in which to test them.
+PACKAGES = $(patsubst fulgur/%,%/,$(shell $(GO) list ./...))
+ordered  = $(addprefix ./,$(filter $(1),$(SLOWEST)) $(filter-out $(SLOWEST),$(filter $(1),$(PACKAGES))))
+
+# golangci-lint runs vet. Without cgo, tests share compiled packages with fulgur and the rig.
+TEST := $(GO) test -count=1 -vet=off -timeout 20m
 
 .PHONY: test
 test: deps-test ## Run all tests that can run on this machine; fewer without root
-	GORACE=atexit_sleep_ms=0 $(GO) test -count=1 $(RACE) -timeout 20m $(TOGETHER)
-	$(GO) test -count=1 -timeout 20m -p 1 $(addprefix ./,$(ALONE))
-	$(GO) test -count=1 -timeout 20m $(addprefix ./,$(LIMITED))
+	$(if $(RACED),GORACE=atexit_sleep_ms=0 $(TEST) $(RACE) $(call ordered,$(RACED)))
+	CGO_ENABLED=0 $(TEST) $(call ordered,$(filter-out $(ALONE) $(filter-out $(LIMITED),$(RACED)),$(PACKAGES)))
+	CGO_ENABLED=0 $(TEST) -p 1 $(addprefix ./,$(ALONE))
 
 # Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000

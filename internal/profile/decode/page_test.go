@@ -227,6 +227,11 @@ func (e *endless) Read(b []byte) (n int, err error) {
 
 // Each table of a header is refused at its limit, before the rest is read.
 func TestReadPageTables(t *testing.T) {
+	testenv.Limited(t, 512<<20, 30*time.Second, testReadPageTables)
+}
+
+func testReadPageTables(t *testing.T) {
+	t.Helper()
 	for begin, c := range map[string]struct {
 		element string
 		limit   int

@@ -105,7 +105,7 @@ func TestDetect(t *testing.T) {
 	}
 	if _, err := exec.LookPath("gcc"); err == nil {
 		of := tests["amd64"]
-		of.sources, of.env = map[string]string{"main.go": program, "c.go": withC}, nil
+		of.sources, of.env = map[string]string{"main.go": program, "c.go": withC}, []string{"CGO_ENABLED=1"}
 		tests["with C"] = of
 		of.args = []string{"-buildmode=pie"}
 		tests["with C, position-independent"] = of
