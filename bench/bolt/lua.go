@@ -42,6 +42,6 @@ func buildLua(ctx context.Context, source, out string) error {
 var luaBenchmarks string
 
 // writeLua writes a script with a few classic benchmarks.
-func writeLua(w *bufio.Writer, random func(int) int) {
+func writeLua(w *bufio.Writer, _ int, random func(int) int) {
 	fmt.Fprintf(w, "local benchmarks = %s\nbenchmarks(%d)\n", luaBenchmarks, random(1<<30))
 }

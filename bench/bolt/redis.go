@@ -19,7 +19,7 @@ import (
 
 // redis is redis-server with a single client, which sends its commands without waiting
 // for replies.
-var redis = subject{name: "redis", source: "redis", build: buildRedis, writeLoad: writeCommands, start: startServer}
+var redis = subject{name: "redis", source: "redis", build: buildRedis, writeLoad: writeCommands, size: commands, start: startServer}
 
 func buildRedis(ctx context.Context, source, out string) error {
 	err := executeIn(ctx, source, "make", "-C", "src", "redis-server", "MALLOC=libc", "BUILD_TLS=no",
@@ -35,7 +35,7 @@ const commands = 400_000
 
 // writeCommands writes commands whose replies depend on nothing but the commands, in
 // redis's protocol.
-func writeCommands(w *bufio.Writer, random func(int) int) {
+func writeCommands(w *bufio.Writer, size int, random func(int) int) {
 	const keys = 5000
 	write := func(args ...any) {
 		fmt.Fprintf(w, "*%d\r\n", len(args))
@@ -47,7 +47,7 @@ func writeCommands(w *bufio.Writer, random func(int) int) {
 	key := func(kind string) string { return kind + ":" + strconv.Itoa(random(keys)) }
 	few := func(kind string) string { return kind + ":" + strconv.Itoa(random(keys/50)) } // larger values
 	write("FLUSHALL")
-	for range commands {
+	for range size {
 		switch random(20) {
 		case 0, 1, 2:
 			write("SET", key("string"), fmt.Sprintf("value %d", random(1<<30)))

@@ -76,6 +76,7 @@ func TestSummary(t *testing.T) {
 func TestLoads(t *testing.T) {
 	dir := t.TempDir()
 	for _, s := range subjects() {
+		s.size = 1000
 		load := func(name string, seed uint64) []byte {
 			path := filepath.Join(dir, name)
 			if err := s.write(path, seed); err != nil {

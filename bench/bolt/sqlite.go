@@ -8,7 +8,7 @@ import (
 
 // sqlite is the sqlite3 shell, with a database in memory.
 var sqlite = subject{
-	name: "sqlite", source: "sqlite3", build: buildSQLite, writeLoad: writeSQL,
+	name: "sqlite", source: "sqlite3", build: buildSQLite, writeLoad: writeSQL, size: transactions,
 	start: startInterpreter(".read %s", ":memory:"),
 }
 
@@ -30,7 +30,7 @@ func buildSQLite(ctx context.Context, source, out string) error {
 const transactions = 60_000
 
 // writeSQL writes accounts, transfers between them, and queries of balances.
-func writeSQL(w *bufio.Writer, random func(int) int) {
+func writeSQL(w *bufio.Writer, size int, random func(int) int) {
 	const accounts, branches = 2000, 50
 
 	fmt.Fprint(w, `DROP TABLE IF EXISTS account;
@@ -44,7 +44,7 @@ BEGIN;
 		fmt.Fprintf(w, "INSERT INTO account VALUES (%d, 'owner %d', %d, %d);\n", id, random(1000), random(1000), random(branches))
 	}
 	fmt.Fprintln(w, "COMMIT;")
-	for i := range transactions {
+	for i := range size {
 		source, target, amount := random(accounts), random(accounts), random(100)
 		fmt.Fprintf(w, `BEGIN;
 UPDATE account SET balance = balance - %[3]d WHERE id = %[1]d;

@@ -22,9 +22,10 @@ type subject struct {
 	// the root of the source.
 	source string
 	build  func(ctx context.Context, source, out string) error
-	// writeLoad writes a load: about a second of work, the same each time. The numbers in
-	// it come from random, which returns a number below n.
-	writeLoad func(w *bufio.Writer, random func(n int) int)
+	// writeLoad writes a load of the size, which is about a second of work, the same each
+	// time. The numbers in it come from random, which returns a number below n.
+	writeLoad func(w *bufio.Writer, size int, random func(n int) int)
+	size      int
 	// start starts the program, idle.
 	start func(ctx context.Context, binary string) (process, error)
 }
@@ -95,7 +96,7 @@ func (s subject) write(path string, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriter(f) // keeps its first error until Flush
-	s.writeLoad(w, rand.New(rand.NewPCG(seed, 0)).IntN)
+	s.writeLoad(w, s.size, rand.New(rand.NewPCG(seed, 0)).IntN)
 	return w.Flush()
 }
 
