@@ -61,13 +61,17 @@ func AnyKernel(t testing.TB) {
 // programs and kernel interfaces run there, and emulation is 20 times slower.
 func SlowInVM(t testing.TB) {
 	t.Helper()
-	if InVM() && !IsLong() {
+	if BriefInVM() {
 		Unsupported(t, "takes long in emulated VMs: make test-long runs it there")
 	}
 }
 
 // InVM reports whether the test runs in one of the rig's VMs.
 func InVM() bool { return os.Getenv(rigVar) == "1" }
+
+// BriefInVM reports whether tests of adjustable thoroughness should be brief: in the rig's VMs,
+// which are slow, unless long tests are enabled.
+func BriefInVM() bool { return InVM() && !IsLong() }
 
 // Patience returns d, or a multiple of it in the rig's VMs, which are emulated and slow.
 func Patience(d time.Duration) time.Duration {

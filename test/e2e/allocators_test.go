@@ -34,33 +34,38 @@ func TestAllocators(t *testing.T) {
 	}
 }
 
-// A program that samples its own allocations, and reports them by the probes of otel_memory, is
-// measured by these. Its calls of malloc do not count, even if another process makes fulgur
-// measure malloc. Older kernels measure malloc.
-func TestAllocProbes(t *testing.T) {
+// Before Linux 5.15, malloc is measured in a program that samples its own allocations.
+func TestAllocWithoutCookies(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
+	if hasCookies(t) {
+		testenv.Unsupported(t, "the kernel has attach cookies")
+	}
+	byFunctions(t, compile(t, "sampler.c", "sampler", "-pthread"), func() {}, "its own samples are not used: this needs Linux 5.15")
+}
+
+// byFunctions checks that fulgur alloc with flags measures malloc in the program, which samples its
+// own allocations, and that the summary has the note. It calls start before it measures.
+func byFunctions(t *testing.T, program string, start func(), note string, flags ...string) {
+	t.Helper()
+	pid, ask := serve(t, program)
+	start()
+	got, want, summary := summedAllocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
+	if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
+		t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
+	}
+	if !strings.Contains(summary, note) {
+		t.Errorf("the summary lacks %q: %s", note, summary)
+	}
+}
+
+// A program that samples its own allocations, and reports them by the probes of otel_memory, is
+// measured by these. Its calls of malloc do not count, even if another process makes fulgur
+// measure malloc.
+func TestAllocProbes(t *testing.T) {
+	testenv.Root(t)
+	needCookies(t)
 	sampler, other := compile(t, "sampler.c", "sampler", "-pthread"), buildAlloc(t)
-	byFunctions := func(how, program string, start func(), note string, flags ...string) {
-		t.Run(how, func(t *testing.T) {
-			if hasCookies(t) {
-				testenv.SlowInVM(t)
-			}
-			pid, ask := serve(t, program)
-			start()
-			got, want, summary := summedAllocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
-			if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
-				t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
-			}
-			if !strings.Contains(summary, note) {
-				t.Errorf("the summary lacks %q: %s", note, summary)
-			}
-		})
-	}
-	if !hasCookies(t) {
-		byFunctions("no cookies", sampler, func() {}, "its own samples are not used: this needs Linux 5.15")
-		return
-	}
 	for name, test := range map[string]struct {
 		flags []string
 		other bool
@@ -70,8 +75,8 @@ func TestAllocProbes(t *testing.T) {
 		"beside":    {flags: []string{"--live", "--rate", "1"}, other: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "allocated" {
-				testenv.SlowInVM(t) // a part of the others
+			if name != "live" {
+				testenv.SlowInVM(t) // the others are like it
 			}
 			pid, ask := serve(t, sampler)
 			if test.other {
@@ -111,13 +116,19 @@ func TestAllocProbes(t *testing.T) {
 			t.Errorf("the summary lacks the sample with impossible numbers: %s", summary)
 		}
 	})
-	byFunctions("without probes", sampler, func() {}, "", "--no-probes")
-	moved := duplicate(t, sampler, t.TempDir())
-	byFunctions("file replaced", moved, func() {
-		if err := os.Rename(duplicate(t, sampler, t.TempDir()), moved); err != nil {
-			t.Fatal(err)
-		}
-	}, "its own samples are not used: ")
+	t.Run("without probes", func(t *testing.T) {
+		testenv.SlowInVM(t)
+		byFunctions(t, sampler, func() {}, "", "--no-probes")
+	})
+	t.Run("file replaced", func(t *testing.T) {
+		testenv.SlowInVM(t)
+		moved := duplicate(t, sampler, t.TempDir())
+		byFunctions(t, moved, func() {
+			if err := os.Rename(duplicate(t, sampler, t.TempDir()), moved); err != nil {
+				t.Fatal(err)
+			}
+		}, "its own samples are not used: ")
+	})
 }
 
 // beside starts another program and returns its PID.

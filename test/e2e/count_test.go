@@ -163,7 +163,7 @@ func TestCountFields(t *testing.T) {
 		kind, _, _ := strings.Cut(test.flags[1], ":")
 		again := ran[kind]
 		ran[kind] = true
-		return again && testenv.InVM() && !testenv.IsLong()
+		return again && testenv.BriefInVM()
 	})
 	here := func(text string) string { return strings.ReplaceAll(text, "EVENTS", events) }
 	var theirs func() map[string]int
@@ -393,7 +393,6 @@ func TestCountAgainstStrace(t *testing.T) {
 // With many tracepoints of system calls, only calls of the 64-bit interface count, as with a
 // single tracepoint: call 64 is semget there, and getppid in the 32-bit interface.
 func TestCountInterfaces(t *testing.T) {
-	testenv.EveryKernel(t)
 	testenv.Root(t)
 	if runtime.GOARCH != "amd64" {
 		testenv.Unsupported(t, "a program of this architecture has one interface")

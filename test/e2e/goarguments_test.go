@@ -59,7 +59,6 @@ func goArguments() {
 // Arguments of Go functions are in the registers of Go's calling convention, and each call counts
 // once, also if Go executes the function again because the stack was too small.
 func TestCountGoArguments(t *testing.T) {
-	testenv.EveryKernel(t)
 	testenv.Root(t)
 	t.Setenv("E2E_WORKLOAD", "arguments")
 	program, err := os.Executable()

@@ -21,11 +21,14 @@ type interval struct {
 	frame                          string // of all stacks
 }
 
-var latencyTests = []struct {
+// latencyTest has the flags of a run and the intervals that it measures.
+type latencyTest struct {
 	flags     []string
 	long      bool
 	intervals []interval
-}{
+}
+
+var latencyTests = []latencyTest{
 	{
 		flags: []string{"-e", "uprobe:LATENCY:nap", "-e", "uprobe:LATENCY:recurs*", "-e", "uprobe:LATENCY:jump"},
 		intervals: []interval{
@@ -41,6 +44,19 @@ var latencyTests = []struct {
 		},
 	},
 	{
+		flags: []string{"-e", "uprobe:LATENCY:jump", "--filter", "arg0 == 0"}, long: true,
+		intervals: []interval{{"uprobe:LATENCY:jump", "returned", "", "", "", "jump"}},
+	},
+	{
+		flags: []string{"-e", "usdt:LATENCY:fulgur:request__start", "--until", "uprobe:LATENCY:request_done", "--key", "arg0=arg0"}, long: true,
+		intervals: []interval{
+			{"usdt:LATENCY:fulgur:request__start to uprobe:LATENCY:request_done", "requests", "unanswered", "request_least", "request_most", "request_start"},
+		},
+	},
+}
+
+var kernelLatencyTests = []latencyTest{
+	{
 		flags: []string{"-e", "syscalls:sys_enter_write", "--filter", "fd == 77"},
 		intervals: []interval{
 			{"tracepoint:syscalls:sys_enter_write to tracepoint:syscalls:sys_exit_write", "writes", "", "", "", "main"},
@@ -54,16 +70,6 @@ var latencyTests = []struct {
 		},
 	},
 	{
-		flags: []string{"-e", "uprobe:LATENCY:jump", "--filter", "arg0 == 0"}, long: true,
-		intervals: []interval{{"uprobe:LATENCY:jump", "returned", "", "", "", "jump"}},
-	},
-	{
-		flags: []string{"-e", "usdt:LATENCY:fulgur:request__start", "--until", "uprobe:LATENCY:request_done", "--key", "arg0=arg0"}, long: true,
-		intervals: []interval{
-			{"usdt:LATENCY:fulgur:request__start to uprobe:LATENCY:request_done", "requests", "unanswered", "request_least", "request_most", "request_start"},
-		},
-	},
-	{
 		flags: []string{"-e", "syscalls:sys_enter_clock_nanosleep", "-U"}, long: true,
 		intervals: []interval{
 			{"tracepoint:syscalls:sys_enter_clock_nanosleep to tracepoint:syscalls:sys_exit_clock_nanosleep", "sleeps", "", "nap_least", "", "sleep_ns"},
@@ -74,10 +80,19 @@ var latencyTests = []struct {
 // The intervals and their histogram equal the program's own, and their times
 // are within its own bounds.
 func TestLatency(t *testing.T) {
+	testLatency(t, latencyTests)
+}
+
+func TestLatencyKernel(t *testing.T) {
 	testenv.EveryKernel(t)
+	testLatency(t, kernelLatencyTests)
+}
+
+func testLatency(t *testing.T, tests []latencyTest) {
+	t.Helper()
 	testenv.Root(t)
 	latency := compile(t, "latency.c", "latency", "-pthread")
-	for _, test := range latencyTests {
+	for _, test := range tests {
 		t.Run(strings.Join(test.flags[1:], " "), func(t *testing.T) {
 			if strings.HasPrefix(test.flags[1], "k") && !hasKprobes() {
 				testenv.Unsupported(t, "the kernel has no kprobes")

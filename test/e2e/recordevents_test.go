@@ -50,7 +50,6 @@ func hitsOf(t *testing.T, p *firefoxtest.Profile) map[string][]hit {
 // Each hit of an event is a marker with its stack and fields, as often as the program counts
 // it.
 func TestRecordEvents(t *testing.T) {
-	testenv.EveryKernel(t)
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
 	out := filepath.Join(t.TempDir(), "out.json.gz")

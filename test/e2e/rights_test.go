@@ -350,41 +350,41 @@ func TestSetcapLine(t *testing.T) {
 // The doctor and fulgur profile agree whether profiling works, and so does the doctor's
 // exit code.
 func TestDoctor(t *testing.T) {
-	testenv.EveryKernel(t)
 	run, workload := unprivileged(t)
-	for name, test := range map[string]struct {
-		capabilities []uintptr
-		locked       uint64 // limit on locked memory, in bytes; 0: none
-		works        doctor.Works
-		because      string
-	}{
-		"none":        {nil, 0, doctor.No, "cap_bpf cap_perfmon"},
-		"two":         {twoCapabilities, 0, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
-		"two, 64 KiB": {twoCapabilities, 64 << 10, doctor.No, "memlock"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if test.locked > 0 {
-				if !countsLocked(t) {
-					testenv.Unsupported(t, "needs Linux before 5.11, which counts BPF maps as locked memory")
-				}
-				limitLocked(t, test.locked)
-			}
-			r := run(test.capabilities, "doctor", "--json")
-			var report doctor.Report
-			if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
-				t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
-			}
-			profile := report.Commands[0]
-			if profile.Works != test.works || !strings.HasPrefix(strings.Join(profile.Because, " "), test.because) {
-				t.Errorf("%+v, want %s because of %s", profile, test.works, test.because)
-			}
-			if (r.code == 0) != (test.works != doctor.No) {
-				t.Errorf("exit code %d, want 0 only if profiling works", r.code)
-			}
-			if got := run(test.capabilities, "profile", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
-				t.Errorf("exit code of the doctor %d, of a profile %d, want both 0 or none: %s", r.code, got.code, got.stderr)
-			}
-		})
+	t.Run("no capabilities", func(t *testing.T) { testDoctor(t, run, workload, nil, doctor.No, "cap_bpf cap_perfmon") })
+	t.Run("two capabilities", func(t *testing.T) {
+		testDoctor(t, run, workload, twoCapabilities, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search")
+	})
+}
+
+func TestDoctorLockedMemory(t *testing.T) {
+	testenv.EveryKernel(t)
+	if !countsLocked(t) {
+		testenv.Unsupported(t, "needs Linux before 5.11, which counts BPF maps as locked memory")
+	}
+	run, workload := unprivileged(t)
+	limitLocked(t, 64<<10)
+	testDoctor(t, run, workload, twoCapabilities, doctor.No, "memlock")
+}
+
+// testDoctor runs the doctor with capabilities. It checks its verdict on profiles, the first
+// reason for it, and that a profile then works or fails.
+func testDoctor(t *testing.T, run func([]uintptr, ...string) result, workload string, capabilities []uintptr, works doctor.Works, because string) {
+	t.Helper()
+	r := run(capabilities, "doctor", "--json")
+	var report doctor.Report
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	profile := report.Commands[0]
+	if profile.Works != works || !strings.HasPrefix(strings.Join(profile.Because, " "), because) {
+		t.Errorf("%+v, want %s because of %s", profile, works, because)
+	}
+	if (r.code == 0) != (works != doctor.No) {
+		t.Errorf("exit code %d, want 0 only if profiling works", r.code)
+	}
+	if got := run(capabilities, "profile", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
+		t.Errorf("exit code of the doctor %d, of a profile %d, want both 0 or none: %s", r.code, got.code, got.stderr)
 	}
 }
 

@@ -143,7 +143,6 @@ func TestKillDuringRequest(t *testing.T) {
 // A helper process that does not answer is not waited for. It ends once it can, without leaving
 // a breakpoint, and the next program is attached by another one.
 func TestNoAnswer(t *testing.T) {
-	testenv.EveryKernel(t)
 	attach := attacher(t)
 	code := codeReader(t)
 	clean := code()

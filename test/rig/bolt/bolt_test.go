@@ -300,7 +300,6 @@ func firstDifference(got, want string) string {
 // All threads of processes with a fixed address, in windows of all sizes, by interrupt
 // and by NMI, with and without --strict.
 func TestThreads(t *testing.T) {
-	testenv.EveryKernel(t)
 	for _, test := range []struct {
 		nmi    bool
 		window int
