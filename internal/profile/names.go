@@ -83,11 +83,14 @@ func (p *Profile) Waiter(stack StackID) StackID {
 // as "[vdso]" or an unknown one.
 func IsFile(path string) bool { return path != "" && path[0] != '[' }
 
+// UnknownModule is the name of the module of frames without a mapping.
+const UnknownModule = "unknown"
+
 // ModuleName returns the short name of mapping id: the last element of its
-// path without the brackets of a pseudo file, or "unknown" for 0.
+// path without the brackets of a pseudo file, or [UnknownModule] for 0.
 func (p *Profile) ModuleName(id MappingID) string {
 	if id == 0 {
-		return "unknown"
+		return UnknownModule
 	}
 	name := p.Mappings[id].Path
 	if n := len(name); n > 2 && name[0] == '[' && name[n-1] == ']' {

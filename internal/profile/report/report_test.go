@@ -89,6 +89,27 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// Profiles of folded stacks have no modules, and a profile may give no finding.
+func TestNoModules(t *testing.T) {
+	for hottest, want := range map[int64]string{
+		100:  "\nFunctions by samples\n   10.0 %  10.0 %  a\n",
+		1100: "\nFindings\n  a takes 55.0 % of all samples by itself: 1100 samples.\n",
+	} {
+		b := profile.NewBuilder(counted)
+		for i, n := range append([]int64{hottest}, slices.Repeat([]int64{100}, 9)...) {
+			f := profile.Frame{Function: b.Function(profile.Function{Name: string(rune('a' + i))})}
+			b.Add(profile.Sample{Stack: b.Push(0, b.Frame(f)), Task: b.Task(profile.Task{}), CPU: -1, Values: []int64{n}})
+		}
+		var text strings.Builder
+		if err := New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 1).WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(text.String(), want) {
+			t.Errorf("got %q, want the beginning %q", text.String(), want)
+		}
+	}
+}
+
 // A path is a list of functions, whatever the addresses in them.
 func TestPathsOfSameFunctions(t *testing.T) {
 	b := profile.NewBuilder(counted)
@@ -120,6 +141,7 @@ func TestRules(t *testing.T) {
 	}{
 		{"empty", made(samples, profile.Meta{}, profile.Losses{}), 0, "The profile is empty: the total of samples is 0."},
 		{"empty", made(samples, profile.Meta{}, profile.Losses{}, many(1)...), 0, ""},
+		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 15 * time.Millisecond}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 3_000_000}}), 1, "It used 0.20 CPUs on average: 3.0 ms of CPU time in 15.0 ms."},
 		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 10 * time.Second, CPUs: 4}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 12_500_000_000}}), 1, "It used 1.25 CPUs of 4 on average: 12.5 s of CPU time in 10.0 s."},
 		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 5}}), 1, ""},
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{},

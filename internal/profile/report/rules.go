@@ -107,14 +107,16 @@ func load(f *facts) (Finding, bool) {
 	if v < 0 || seconds <= 0 || f.Total(v) <= 0 {
 		return Finding{}, false
 	}
-	used := float64(f.Total(v)) / 1e9
+	busy := f.Total(v)
+	used := float64(busy) / 1e9
 	of := ""
 	numbers := map[string]float64{"cpu_seconds": used, "seconds": seconds, "cpus": used / seconds}
 	if f.Meta.CPUs > 0 {
 		of = fmt.Sprintf(" of %d", f.Meta.CPUs)
 		numbers["machine_cpus"] = float64(f.Meta.CPUs)
 	}
-	return Finding{Numbers: numbers, marked: fmt.Sprintf("It used %.2f CPUs%s on average: %.1f s of CPU time in %.1f s.", used/seconds, of, used, seconds)}, true
+	return Finding{Numbers: numbers, marked: fmt.Sprintf("It used %.2f CPUs%s on average: %s of CPU time in %s.",
+		used/seconds, of, describe.Quantity(busy, "nanoseconds"), describe.Quantity(f.Meta.Duration.Nanoseconds(), "nanoseconds"))}, true
 }
 
 func waits(f *facts) (Finding, bool) {
@@ -180,14 +182,17 @@ func hotFunction(f *facts) (Finding, bool) {
 	if !ok || f.share(g.Self) < hotShare {
 		return Finding{}, false
 	}
-	share := f.share(g.Self)
+	share, name := f.share(g.Self), named(g.Name)
+	if g.Module != profile.UnknownModule {
+		name += " of " + named(g.Module)
+	}
 	how := "takes %s of %s by itself: %s."
 	if ofProgram {
 		how = "is the innermost function of a program in %s of %s: %s."
 	}
 	return Finding{
 		Numbers: map[string]float64{"share": share, "value": float64(g.Self)},
-		marked:  fmt.Sprintf("%s of %s "+how, named(g.Name), named(g.Module), percent(share), f.all(), f.quantity(g.Self, f.ValueTypes[f.value])),
+		marked:  fmt.Sprintf("%s "+how, name, percent(share), f.all(), f.quantity(g.Self, f.ValueTypes[f.value])),
 	}, true
 }
 

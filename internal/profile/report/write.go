@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"fulgur/internal/profile"
 )
 
 // shownFrames limits the innermost frames of a path in text.
@@ -23,7 +25,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	return r.write(w, layout{
 		heading: func(s string) string { return "\n" + s + "\n" },
 		item:    func(s string) string { return "  " + strip(s) + "\n" },
-		row:     func(cells ...string) string { return fmt.Sprintf("  %7s %7s  %s (%s)\n", anys(cells)...) },
+		row: func(own, total, function, module string) string {
+			if module != profile.UnknownModule {
+				function += " (" + module + ")"
+			}
+			return fmt.Sprintf("  %7s %7s  %s\n", own, total, function)
+		},
 		columns: func(string) string { return "" },
 		name:    func(s string) string { return s },
 	})
@@ -35,7 +42,9 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return r.write(w, layout{
 		heading: func(s string) string { return "\n## " + s + "\n\n" },
 		item:    func(s string) string { return "- " + code(s) + "\n" },
-		row:     func(cells ...string) string { return fmt.Sprintf("| %s | %s | %s | %s |\n", anys(cells)...) },
+		row: func(own, total, function, module string) string {
+			return fmt.Sprintf("| %s | %s | %s | %s |\n", own, total, function, module)
+		},
 		columns: func(own string) string { return "| " + own + " | total | function | module |\n|---:|---:|---|---|\n" },
 		name:    func(s string) string { return span(s, true) },
 	})
@@ -45,7 +54,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 type layout struct {
 	heading func(string) string
 	item    func(string) string // of a text with marked names
-	row     func(cells ...string) string
+	row     func(own, total, function, module string) string
 	columns func(own string) string // heading of a table with a heading for the own share
 	name    func(string) string     // in a cell
 }
@@ -55,7 +64,9 @@ func (r *Report) write(w io.Writer, l layout) error {
 	if head := strings.Trim(r.Run+"; "+r.Machine, "; "); head != "" {
 		b.WriteString(strings.TrimLeft(l.item(begin+head+end), " -"))
 	}
-	b.WriteString(l.heading("Findings"))
+	if len(r.Findings) > 0 {
+		b.WriteString(l.heading("Findings"))
+	}
 	for _, f := range r.Findings {
 		text := f.marked
 		if f.Remedy != "" {
@@ -117,14 +128,6 @@ func visible[T any](list []T, share func(T) float64) []T {
 		return list
 	}
 	return list[:max(n, 1)]
-}
-
-func anys(cells []string) []any {
-	all := make([]any, len(cells))
-	for i, c := range cells {
-		all[i] = c
-	}
-	return all
 }
 
 // code turns the marked names of a text into code spans.
