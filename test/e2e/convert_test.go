@@ -312,6 +312,7 @@ func TestConvertErrors(t *testing.T) {
 
 // A binary of another build is rejected.
 func TestConvertWrongBuild(t *testing.T) {
+	parallel(t)
 	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")
 	old := compile(t, "shares.c", "shares", "-Wl,--build-id=0x1111111111111111111111111111111111111111")

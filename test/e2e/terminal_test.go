@@ -73,6 +73,7 @@ func TestLargestStacks(t *testing.T) {
 // The line of progress never wraps, however narrow the terminal is: the next one could not
 // overwrite it.
 func TestProgressFits(t *testing.T) {
+	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	c := onTerminal(t, 30, 10, "profile", "-o", filepath.Join(t.TempDir(), "p.folded"), "2")
