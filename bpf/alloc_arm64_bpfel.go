@@ -123,6 +123,7 @@ const (
 	AllocProgTargetFree        = "target_free"
 	AllocVarActive             = "active"
 	AllocVarAnyRemaps          = "any_remaps"
+	AllocVarAtEntry            = "at_entry"
 	AllocVarByCgroup           = "by_cgroup"
 	AllocVarByCpu              = "by_cpu"
 	AllocVarByPlace            = "by_place"
@@ -270,6 +271,7 @@ type AllocMapSpecs struct {
 type AllocVariableSpecs struct {
 	Active             *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps          *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry            *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup           *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu              *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace            *ebpf.VariableSpec `ebpf:"by_place"`
@@ -419,6 +421,7 @@ func (m *AllocMaps) Close() error {
 type AllocVariables struct {
 	Active             *ebpf.Variable `ebpf:"active"`
 	AnyRemaps          *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry            *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup           *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu              *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace            *ebpf.Variable `ebpf:"by_place"`

@@ -160,6 +160,7 @@ const (
 	CountProgTargetFree         = "target_free"
 	CountVarActive              = "active"
 	CountVarAnyRemaps           = "any_remaps"
+	CountVarAtEntry             = "at_entry"
 	CountVarByCgroup            = "by_cgroup"
 	CountVarByCpu               = "by_cpu"
 	CountVarByPlace             = "by_place"
@@ -292,6 +293,7 @@ type CountMapSpecs struct {
 type CountVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
@@ -430,6 +432,7 @@ func (m *CountMaps) Close() error {
 type CountVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`

@@ -20,6 +20,15 @@ enum scratch {
 };
 #define SCRATCHES SCRATCH_MAX
 
+#include "kernel.h"
+
+/*
+ * Whether all hits are at the entries of functions of programs, or at returns of Go. There,
+ * frame pointers lead to the caller's caller. With unwind tables, it applies only to code of
+ * Go, which has none.
+ */
+const volatile bool at_entry;
+
 #include "stack.h"
 #include "task.h"
 #include "field.h"

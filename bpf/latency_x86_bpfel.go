@@ -152,6 +152,7 @@ const (
 	LatencyProgTargetFree         = "target_free"
 	LatencyVarActive              = "active"
 	LatencyVarAnyRemaps           = "any_remaps"
+	LatencyVarAtEntry             = "at_entry"
 	LatencyVarByCgroup            = "by_cgroup"
 	LatencyVarByCpu               = "by_cpu"
 	LatencyVarByPlace             = "by_place"
@@ -298,6 +299,7 @@ type LatencyMapSpecs struct {
 type LatencyVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
@@ -451,6 +453,7 @@ func (m *LatencyMaps) Close() error {
 type LatencyVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`

@@ -78,6 +78,15 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return unwind;
 }
 
+static __always_inline bool unwind_at_entry(void)
+{
+#if defined(FULGUR_HIT_H)
+	return at_entry;
+#else
+	return false;
+#endif
+}
+
 /* Wakes user space at once: requests are rare, and each delays stacks. */
 static __always_inline bool unwind_ask(u32 type, u32 id, u64 image)
 {

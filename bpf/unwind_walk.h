@@ -86,6 +86,7 @@ static __always_inline const struct unwind_rule *unwind_rule_at(u32 index);
 static __always_inline const u32 *unwind_page_at(u32 page);
 static __always_inline u64 unwind_pc_bits(void);
 static __always_inline enum unwind_mode unwind_by(void);
+static __always_inline bool unwind_at_entry(void);
 
 #if defined(__TARGET_ARCH_x86)
 /* struct ucontext in the signal frame: gregs, from r8 on. */
@@ -362,6 +363,27 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 									   : UNWIND_BASE_UNKNOWN;
 }
 
+/*
+ * Steps from the entry of a function, which has no frame yet: the frame pointer is its
+ * caller's. At a return of Go, too.
+ */
+static __always_inline bool unwind_step_from_entry(struct unwind_walk *w)
+{
+	u64 ra = 0;
+
+#if defined(UNWIND_LINK)
+	if (!unwind_register(w, UNWIND_LINK, &ra))
+		return unwind_stop(w, END_REGISTER);
+#else
+	if (!unwind_load(w, w->sp, &ra))
+		return unwind_stop(w, END_FAULT);
+	w->sp += 8;
+#endif
+	w->pc = ra & unwind_pc_bits();
+	w->exact = 0;
+	return w->pc ? true : unwind_stop(w, END_COMPLETE);
+}
+
 /* Steps to the caller by a rule. */
 static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwind_rule *r)
 {
@@ -379,6 +401,8 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	case UNWIND_CHAIN:
 		if (unwind_by() == UNWIND_BY_TABLES)
 			return unwind_stop(w, END_NO_TABLE);
+		if (unwind_at_entry() && r->arg && w->exact && !w->by_signal)
+			return unwind_step_from_entry(w);
 		if (fp == 0)
 			return unwind_stop(w, END_FRAME_POINTER);
 		if (fp < UNWIND_LOWEST || fp & 7 || (fp < sp && !r->arg))
@@ -538,6 +562,10 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 
 	if (!unwind_keep(w, rec, i))
 		return 1;
+	if (unwind_at_entry() && w->exact) {
+		w->end = END_DEPTH;
+		return !unwind_step_from_entry(w);
+	}
 	w->end = END_FRAME_POINTER;
 	/* What another use of the register left there is mostly no address of a
 	 * frame. Each read that faults would cost as much as the whole walk. */

@@ -74,7 +74,7 @@ func needCookies(t *testing.T) {
 }
 
 // Every kind of event has exactly the counts of the program itself. Programs that unwind by
-// frame pointers load faster on old kernels.
+// frame pointers load faster on old kernels; at the entry of a function they find its caller.
 func TestCount(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -105,6 +105,11 @@ func TestCount(t *testing.T) {
 	for event, name := range kinds {
 		if got, want := count(stacks, "["+event+"]"), hits(own[name], 1, r.stderr); !want.Has(got) {
 			t.Errorf("%s: got %d hits, want %s\n%s", event, got, want, r.stderr)
+		}
+	}
+	for stack, n := range stacks {
+		if strings.HasSuffix(stack, ";[uprobe:"+events+":work]") && !strings.Contains(stack, ";caller_") {
+			t.Errorf("the caller is not in the stack of %d hits: %s", n, stack)
 		}
 	}
 }

@@ -129,3 +129,54 @@ func TestLatencyGoArguments(t *testing.T) {
 		t.Errorf("got %d intervals, want %s\n%s", got, want, r.stderr)
 	}
 }
+
+// The stack of a hit has the caller, although the function has no frame yet, and so does the stack
+// of an allocation.
+func TestGoCaller(t *testing.T) {
+	testenv.Root(t)
+	t.Setenv("E2E_WORKLOAD", "allocate")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prefix = ";fulgur/test/e2e."
+	count := []string{"count", "-e", "uprobe:" + program + ":fulgur/test/e2e.byBytes"}
+	for name, test := range map[string]struct {
+		args []string
+		want string // part of the stacks of byBytes
+	}{
+		"count":                   {count, prefix + "allocate" + prefix + "byBytes"},
+		"count by frame pointers": {append(count, "--unwind", "fp"), prefix + "allocate" + prefix + "byBytes"},
+		"alloc":                   {[]string{"alloc", "--rate", "1", "--max-overhead", "100"}, prefix + "byBytes;runtime.makeslice;runtime."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name != "count" {
+				testenv.SlowInVM(t)
+			}
+			pid, ask := serve(t, program)
+			out := filepath.Join(t.TempDir(), "out.folded")
+			c := command(t, append(test.args, "-o", out, "-p", strconv.Itoa(pid))...)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitSampling(t, c)
+			ask("r")
+			r := interrupt(t, c)
+			if r.code != 0 {
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+			}
+			all, whole := 0, 0
+			for stack, n := range readFolded(t, out) {
+				if strings.Contains(stack, prefix+"byBytes") {
+					all += n
+					if strings.Contains(stack, test.want) {
+						whole += n
+					}
+				}
+			}
+			if all == 0 || whole != all {
+				t.Errorf("%d of %d hits have the stack %s", whole, all, test.want)
+			}
+		})
+	}
+}

@@ -186,7 +186,7 @@ func Resolve(r *events.Resolver, e events.Event, q events.Query) (*events.Probe,
 }
 
 // Prepare makes the maps of bpf/field.h large enough for [Fill], and adds the variables there
-// that depend on the events. [Programs.Adapt] comes before.
+// that depend on the events, the first of which takes the stacks. [Programs.Adapt] comes before.
 func Prepare(spec *ebpf.CollectionSpec, variables map[string]any, all ...*events.Probe) {
 	fields, calls, byPlace := 0, 0, false
 	for i, e := range all {
@@ -198,6 +198,7 @@ func Prepare(spec *ebpf.CollectionSpec, variables map[string]any, all ...*events
 	spec.Maps[bpf.CountMapSyscalls].MaxEntries = uint32(max(calls, 1))
 	variables[bpf.CountVarByPlace] = byPlace || calls > 0
 	variables[bpf.CountVarBySyscall] = calls > 0
+	variables[bpf.CountVarAtEntry] = len(all) > 0 && all[0].AtEntry()
 }
 
 // Fill writes the fields of the events' places, one event after the other, the system calls

@@ -87,6 +87,12 @@ func (p *Probe) Close() error {
 // Returning reports whether the kernel has to replace return addresses.
 func (p *Probe) Returning() bool { return p.Event.Kind == Uretprobe && !p.Go }
 
+// AtEntry reports whether a function of a program has no frame at any of the points: they are its
+// entry, or the returns of a function of Go.
+func (p *Probe) AtEntry() bool {
+	return p.Event.Kind == Uprobe && p.Event.Offset == 0 || p.Event.Kind == Uretprobe && p.Go
+}
+
 // LeaveOut notes that a match is left out.
 func (p *Probe) LeaveOut(name, reason string) {
 	if p.LeftOut == nil {

@@ -126,6 +126,11 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return walking.mode;
 }
 
+static __always_inline bool unwind_at_entry(void)
+{
+	return false;
+}
+
 static u32 loop(struct unwind_walk *w, struct stack_record *record)
 {
 	u32 n = 0;
