@@ -338,7 +338,12 @@ func (p *program) rounds(t *testing.T, pid int) uint64 {
 	t.Helper()
 	at, _ := p.symbol(t, "rounds")
 	b := make([]byte, 8)
-	if _, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(at), Len: 8}}, 0); err != nil {
+	var err error
+	testenv.Await(t, func() bool { // in the middle of execve, its memory is empty
+		_, err = unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(at), Len: 8}}, 0)
+		return !errors.Is(err, unix.EFAULT)
+	}, func() string { return "the program cannot be read" })
+	if err != nil {
 		t.Fatalf("the program has ended: %v", err)
 	}
 	return binary.NativeEndian.Uint64(b)
