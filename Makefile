@@ -58,10 +58,10 @@ ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe soft
 
 # The other packages that use concurrency run with the race detector, which takes many times
 # as much CPU time.
-RACED = $(if $(RACE),$(filter-out $(ALONE),$(sort $(dir $(shell grep -rlE --include='*.go' '\<go func\>|\.Go\>|\<(sync|atomic)\.' cmd internal)))))
+RACED = $(if $(RACE),$(filter-out $(ALONE),$(sort $(dir $(shell grep -rlE --include='*.go' '\<go (func|[a-z]+\.[A-Za-z])|\.Go\>|\<(sync|atomic)\.|\<chan\>|\<AfterFunc\>' cmd internal)))))
 
 # The packages with tests that limit the resources of a program, which the race detector
-# multiplies: they also run without it.
+# multiplies: those of RACED also run without it.
 LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
 
 # The packages that would still run when all others have ended start first.

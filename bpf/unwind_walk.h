@@ -364,8 +364,8 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 }
 
 /*
- * Steps from the entry of a function, which has no frame yet: the frame pointer is its
- * caller's. At a return of Go, too.
+ * Steps from the entry of a function, where the frame pointer still points to the frame of
+ * its caller. The same holds at the return instruction of a Go function.
  */
 static __always_inline bool unwind_step_from_entry(struct unwind_walk *w)
 {
@@ -381,7 +381,9 @@ static __always_inline bool unwind_step_from_entry(struct unwind_walk *w)
 #endif
 	w->pc = ra & unwind_pc_bits();
 	w->exact = 0;
-	return w->pc ? true : unwind_stop(w, END_COMPLETE);
+	if (w->pc < UNWIND_LOWEST) /* a program's entry point has no caller */
+		return unwind_stop(w, END_FRAME_POINTER);
+	return true;
 }
 
 /* Steps to the caller by a rule. */
@@ -562,7 +564,8 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 
 	if (!unwind_keep(w, rec, i))
 		return 1;
-	if (unwind_at_entry() && w->exact) {
+	/* Without tables for it, another unwind mode does not know whether the code is of Go. */
+	if (unwind_at_entry() && unwind_by() == UNWIND_BY_FRAME_POINTERS && w->exact) {
 		w->end = END_DEPTH;
 		return !unwind_step_from_entry(w);
 	}

@@ -114,6 +114,43 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// A function jumps to its rarely executed part, whose symbol may match a pattern. It has no caller
+// at the top of the stack, and a uretprobe there would change other data of the program.
+func TestCountParts(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	cold := testenv.Compile(t, "cold", "gcc", "-O2", "-fno-omit-frame-pointer", "testdata/cold.c")
+	const callers = ";main;caller;"
+	for _, test := range []struct {
+		args []string
+		want map[string]int // hits of the ends of stacks; nil if the event is refused
+	}{
+		{[]string{"count", "-e", "uprobe:" + cold + ":work*"}, map[string]int{callers + "work": 100}},
+		{[]string{"count", "-e", "uprobe:" + cold + ":work.cold"}, map[string]int{callers + "work.cold": 50}},
+		{[]string{"count", "-e", "uretprobe:" + cold + ":work.cold"}, nil},
+		{[]string{"latency", "-e", "uprobe:" + cold + ":work.cold"}, nil},
+	} {
+		out := filepath.Join(t.TempDir(), "out.folded")
+		r := fulgur(t, append(test.args, "--unwind", "fp", "-o", out, "--", cold)...)
+		if test.want == nil {
+			if r.code != 2 || !strings.Contains(r.stderr, "work.cold: it is a part of a function") {
+				t.Errorf("%s: got code %d and %q, want a refusal", test.args, r.code, r.stderr)
+			}
+			continue
+		}
+		got := map[string]int{}
+		for stack, n := range readFolded(t, out) {
+			if i := strings.LastIndex(stack, callers); i >= 0 {
+				stack = stack[i:]
+			}
+			got[stack] += n
+		}
+		if !maps.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v\n%s", test.args, got, test.want, r.stderr)
+		}
+	}
+}
+
 // eventTest is an event of testdata/events.c, for which EVENTS stands.
 type eventTest struct {
 	flags []string

@@ -226,7 +226,7 @@ func TestNodeInlined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var account struct{ Lines map[string][2]int }
 			cmd := startNode(t, program, &account, "hot")
-			samples, innermost := 0, 0
+			samples, innermost, lines := 0, 0, 0
 			sampleProcess(t, cmd, func(text string, s streamed) {
 				chain := s.jsFrames()
 				if len(chain) == 0 || s.TID != cmd.Process.Pid || unread(chain) {
@@ -245,6 +245,9 @@ func TestNodeInlined(t *testing.T) {
 						t.Errorf("%s is called by another function: %+v", f.name, chain)
 						break
 					}
+					if f.line != 0 {
+						lines++
+					}
 					if r := account.Lines[f.name]; f.line != 0 && (f.line < r[0] || f.line > r[1]) {
 						t.Errorf("line %d in %s, want %d to %d", f.line, f.name, r[0], r[1])
 					}
@@ -253,8 +256,8 @@ func TestNodeInlined(t *testing.T) {
 			t.Logf("%s: %d samples, %d in the innermost function", name, samples, innermost)
 			// The loop of the innermost function takes most of the time. Without inlined
 			// functions, its samples would count as another's.
-			if least := max(1, stat.Binomial(samples, 0.5).Low); innermost < least {
-				t.Errorf("%d of %d samples are in the innermost function, want at least %d", innermost, samples, least)
+			if least := max(1, stat.Binomial(samples, 0.5).Low); innermost < least || lines == 0 {
+				t.Errorf("%d of %d samples are in the innermost function, want at least %d; %d frames have a line", innermost, samples, least, lines)
 			}
 		})
 	}

@@ -276,9 +276,9 @@ func TestAgainstBiolatency(t *testing.T) {
 			apart++
 		}
 	}
-	// Between the two programs' readings of the clock, the hypervisor may stop the CPU, for
-	// up to one in ten requests.
-	if most := stat.Binomial(len(got), 0.1).High; apart > most {
+	// Between the two programs' readings of the clock, the hypervisor may stop the CPU: on a
+	// busy host, for up to a quarter of the requests.
+	if most := stat.Binomial(len(got), 0.25).High; apart > most {
 		t.Errorf("%d of %d requests have a different latency, want at most %d\n%s\n%s", apart, len(got), most, m.stderr, &out)
 	}
 }

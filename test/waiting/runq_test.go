@@ -65,7 +65,7 @@ func TestRunQueue(t *testing.T) {
 	complete := m.missed()+m.skipped() == 0
 	got := m.sum(t, "runnable", "yes")
 	t.Logf("got %d ns in the run queue, the kernel %d to %d; complete: %t", got, inside, outside, complete)
-	if got == 0 || complete && got < inside-tolerance(inside, slack) || got > outside+tolerance(outside, slack) {
+	if got == 0 || complete && (got < inside-tolerance(inside, slack) || got > outside+tolerance(outside, slack)) {
 		t.Errorf("got %d ns in the run queue, want from %d to %d, as the kernel counts\n%s", got, inside, outside, m.stderr)
 	}
 	for _, s := range m.profile.Sample {

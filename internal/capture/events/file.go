@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -175,6 +176,8 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 				switch {
 				case sym.Type == elf.STT_GNU_IFUNC:
 					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
+				case isPart(name) && (isGlob || e.Kind == Uretprobe):
+					p.LeaveOut(name, "it is a part of a function, which jumps to it")
 				case isGlob && sym.Size == 0:
 					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
 				default:
@@ -197,6 +200,13 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 	slices.SortStableFunc(found, func(a, b function) int { return cmp.Compare(a.offset, b.offset) })
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
 }
+
+// part matches the names that compilers give to the rarely executed part of a function. Since the
+// function jumps there, the top of its stack is not a return address.
+var part = regexp.MustCompile(`\.cold(\.\d+)?$`)
+
+// isPart reports whether a function's name is of a part of a function.
+func isPart(name string) bool { return part.MatchString(name) }
 
 // maxFunctions limits the symbols that match, which a crafted file can have millions of.
 const maxFunctions = 1 << 20

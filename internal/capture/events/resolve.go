@@ -87,10 +87,10 @@ func (p *Probe) Close() error {
 // Returning reports whether the kernel has to replace return addresses.
 func (p *Probe) Returning() bool { return p.Event.Kind == Uretprobe && !p.Go }
 
-// AtEntry reports whether a function of a program has no frame at any of the points: they are its
-// entry, or the returns of a function of Go.
+// AtEntry reports whether, at each point, the function of a program has no frame: the point is
+// its entry, or a return of a Go function.
 func (p *Probe) AtEntry() bool {
-	return p.Event.Kind == Uprobe && p.Event.Offset == 0 || p.Event.Kind == Uretprobe && p.Go
+	return p.Event.Kind == Uprobe && p.Event.Offset == 0 && !isPart(p.Event.Name) || p.Event.Kind == Uretprobe && p.Go
 }
 
 // LeaveOut notes that a match is left out.
