@@ -2,6 +2,7 @@ package v8
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -146,8 +147,9 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 	if flags&scopeSavedClass != 0 {
 		at++
 	}
-	rest := make(words, 5*word)
-	if err := r.memory.Read(rest, scope-1+uint64(word*(1+at))); err != nil {
+	end := scope + uint64(word*(1+at))
+	rest, err := r.heap.read(end, 5*word)
+	if err != nil {
 		return "", 0, err
 	}
 	next, candidates := 0, []uint64(nil)
@@ -179,6 +181,9 @@ func (r *reader) scopeName(scope uint64) (name string, start int, err error) {
 	}
 	if name == "" {
 		name = anonymous
+	}
+	if err := errors.Join(r.still(scope, head), r.still(end, rest)); err != nil {
+		return "", 0, err
 	}
 	position := head.at(word * (1 + min(scopeStart, r.scopeFirst-1)))
 	if r.scopeFirst < scopeFirstWithStart {
@@ -226,6 +231,9 @@ func (r *reader) script(object uint64) (script, error) {
 	}
 	s.file = path(s.file)
 	if s.lines, err = r.lines(b); err != nil {
+		return script{}, err
+	}
+	if err := r.still(object, b); err != nil {
 		return script{}, err
 	}
 	r.keep(4 * len(s.lines))

@@ -1,6 +1,7 @@
 package v8
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 
 // errLayout is returned for data that V8 would not write.
 var errLayout = errors.New("unexpected V8 object")
+
+// errMoved is returned if the garbage collector may have moved an object while it was read.
+var errMoved = errors.New("V8 moved an object")
 
 // answered reports whether the memory could be read: err is nil or about its contents. After
 // other errors, a later attempt may succeed.
@@ -64,6 +68,16 @@ func (h *heap) read(object uint64, n int) (words, error) {
 	}
 	b := make(words, n)
 	return b, h.memory.Read(b, object-1)
+}
+
+// still returns an error unless an object still begins with the words. What was read at a pointer in
+// them is right if it is read before this check, since V8 updates pointers to objects that it moves.
+func (h *heap) still(object uint64, w words) error {
+	again, err := h.read(object, len(w))
+	if err == nil && !bytes.Equal(again, w) {
+		err = errMoved
+	}
+	return err
 }
 
 // instanceType returns the type of the object whose first word is given.

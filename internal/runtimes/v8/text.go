@@ -25,6 +25,11 @@ type piece struct {
 // src/objects/string.tq.
 func (h *heap) text(object uint64, limit int) (string, error) {
 	var out strings.Builder
+	type part struct {
+		object uint64
+		head   words
+	}
+	var parts []part
 	left := limit
 	todo := []piece{{object, 0, -1}}
 	for n := 0; len(todo) > 0 && left > 0; n++ {
@@ -37,6 +42,7 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		parts = append(parts, part{p.object, b})
 		is, err := h.instanceType(b.at(mapAt))
 		if err != nil {
 			return "", err
@@ -77,6 +83,11 @@ func (h *heap) text(object uint64, limit int) (string, error) {
 			return "", fmt.Errorf("%w: string of type %d", errLayout, is)
 		}
 		if err != nil {
+			return "", err
+		}
+	}
+	for _, p := range parts {
+		if err := h.still(p.object, p.head); err != nil {
 			return "", err
 		}
 	}

@@ -173,11 +173,17 @@ type fake struct {
 	sizes int
 	// fails is the number of the read that fails once, as if the process did not respond.
 	fails int
+	// moves is the number of the read before which move is called.
+	moves int
+	move  func()
 }
 
 func (f *fake) Read(b []byte, addr uint64) error {
 	f.reads++
 	f.sizes += len(b)
+	if f.reads == f.moves {
+		f.move()
+	}
 	if f.reads == f.fails {
 		return errors.New("no answer")
 	}
@@ -202,7 +208,10 @@ var testLayout = layout{
 }
 
 // builder makes objects in a fake heap.
-type builder struct{ fake }
+type builder struct {
+	fake
+	texts []uint64 // strings of characters
+}
 
 // object adds an object of a type, with the given words after its map, and returns it.
 func (b *builder) object(kind int, words ...uint64) uint64 {
@@ -230,6 +239,7 @@ func (b *builder) place(words ...any) uint64 {
 // text adds a string of Latin-1.
 func (b *builder) text(s string) uint64 {
 	object := b.object(8, uint64(len(s))<<32)
+	b.texts = append(b.texts, object)
 	b.bytes = append(b.bytes, s...)
 	for len(b.bytes)%8 != 0 || len(s) < 16 && len(b.bytes)%64 != 0 {
 		b.bytes = append(b.bytes, 0)
@@ -302,6 +312,50 @@ func TestPlacesLater(t *testing.T) {
 	}
 	if !strings.Contains(want, "/s.mjs 2 0 } 2") {
 		t.Errorf("got %s, want line 2", want)
+	}
+}
+
+// moveTexts moves all strings. Other strings take their places.
+func (b *builder) moveTexts() {
+	for _, from := range b.texts {
+		to := uint64(base + len(b.bytes) + 1)
+		old := b.bytes[from-1-base:][:testLayout.stringChars+16]
+		b.bytes = append(b.bytes, old...)
+		for at := 0; at < len(b.bytes); at += word {
+			if w := b.bytes[at:]; binary.LittleEndian.Uint64(w) == from {
+				binary.LittleEndian.PutUint64(w, to)
+			}
+		}
+		old = b.bytes[from-1-base:][:testLayout.stringChars+16] // append may have copied it
+		old[word] ^= 1                                          // the hash
+		for i := range old[testLayout.stringChars:] {
+			old[testLayout.stringChars+i] = '?'
+		}
+	}
+}
+
+// If V8 moves strings while a function is read, its places are not final, or they are right.
+func TestPlacesMoved(t *testing.T) {
+	for moves := 1; ; moves++ {
+		var b builder
+		id := b.function()
+		b.reads, b.moves, b.move = 0, moves, b.moveTexts
+		r := newReader(testLayout, &b)
+		f := runtimes.Frame{Identity: id, Position: testLayout.bytecodeData - 1}
+		places, final := r.Places(f)
+		if !final && len(places) == 0 {
+			if places, final = r.Places(f); !final {
+				t.Errorf("strings move before read %d, and the places are never final", moves)
+			}
+		}
+		want := runtimes.Code{Kind: bpf.RuntimeV8, Name: "name!", File: "/s.mjs", FirstLine: 2}
+		if len(places) != 1 || places[0].Function != want {
+			t.Errorf("strings move before read %d: got %+v, want %+v", moves, places, want)
+		}
+		if moves > b.reads {
+			t.Logf("%d reads", b.reads)
+			break
+		}
 	}
 }
 
