@@ -26,7 +26,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		heading: func(s string) string { return "\n" + s + "\n" },
 		item:    func(s string) string { return "  " + strip(s) + "\n" },
 		row: func(own, total, function, module string) string {
-			if module != profile.UnknownModule {
+			if module != "" {
 				function += " (" + module + ")"
 			}
 			return fmt.Sprintf("  %7s %7s  %s\n", own, total, function)
@@ -59,6 +59,14 @@ type layout struct {
 	name    func(string) string     // in a cell
 }
 
+// module returns the name of a module in a cell, or "" for none.
+func (l layout) module(s string) string {
+	if s == profile.UnknownModule {
+		return ""
+	}
+	return l.name(s)
+}
+
 func (r *Report) write(w io.Writer, l layout) error {
 	var b strings.Builder
 	if head := strings.Trim(r.Run+"; "+r.Machine, "; "); head != "" {
@@ -79,13 +87,13 @@ func (r *Report) write(w io.Writer, l layout) error {
 		b.WriteString(l.heading("Innermost functions of programs by " + r.Value))
 		b.WriteString(l.columns("inner"))
 		for _, f := range visible(r.Programs, func(f Program) float64 { return f.Inner }) {
-			b.WriteString(l.row(percent(f.Inner), percent(f.Total), l.name(f.Name), l.name(f.Module)))
+			b.WriteString(l.row(percent(f.Inner), percent(f.Total), l.name(f.Name), l.module(f.Module)))
 		}
 	case len(r.Functions) > 0:
 		b.WriteString(l.heading("Functions by " + r.Value))
 		b.WriteString(l.columns("self"))
 		for _, f := range visible(r.Functions, func(f Function) float64 { return f.Self }) {
-			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.name(f.Module)))
+			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.module(f.Module)))
 		}
 	}
 	if len(r.Reasons) > 0 {

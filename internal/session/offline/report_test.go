@@ -17,7 +17,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	const says = "takes 90.0 %"
-	for format, want := range map[string]string{"text": "  hot of unknown takes 90.0 %", "md": "- ` hot ` of ` unknown ` takes 90.0 %", "json": `"rule": "hot_function"`} {
+	for format, want := range map[string]string{"text": "  hot takes 90.0 %", "md": "- ` hot ` takes 90.0 %", "json": `"rule": "hot_function"`} {
 		var out, stderr strings.Builder
 		code, err := Report(t.Context(), ReportOptions{Input: input, Functions: 1, Format: format, Stdout: &out, Stderr: &stderr})
 		if err != nil || code != 0 {
