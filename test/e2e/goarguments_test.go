@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -60,11 +59,7 @@ func goArguments() {
 // once, also if Go executes the function again because the stack was too small.
 func TestCountGoArguments(t *testing.T) {
 	testenv.Root(t)
-	t.Setenv("E2E_WORKLOAD", "arguments")
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := asWorkload(t, "arguments")
 	for _, test := range []struct {
 		function, flag, value, want string
 		most                        int // of a call
@@ -111,11 +106,7 @@ func TestCountGoArguments(t *testing.T) {
 // A filter of calls of a Go function reads Go's registers.
 func TestLatencyGoArguments(t *testing.T) {
 	testenv.Root(t)
-	t.Setenv("E2E_WORKLOAD", "arguments")
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := asWorkload(t, "arguments")
 	r := fulgur(t, "latency", "--unwind", "fp", "-o", filepath.Join(t.TempDir(), "out.folded"),
 		"-e", "uprobe:"+program+":fulgur/test/e2e.goWords", "--filter", "arg3 == 6 && arg1 < -30", "--", program)
 	if r.code != 0 {
@@ -134,11 +125,7 @@ func TestLatencyGoArguments(t *testing.T) {
 // of an allocation.
 func TestGoCaller(t *testing.T) {
 	testenv.Root(t)
-	t.Setenv("E2E_WORKLOAD", "allocate")
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := asWorkload(t, "allocate")
 	const prefix = ";fulgur/test/e2e."
 	count := []string{"count", "-e", "uprobe:" + program + ":fulgur/test/e2e.byBytes"}
 	for name, test := range map[string]struct {

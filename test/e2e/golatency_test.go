@@ -101,11 +101,7 @@ func goCalls() {
 func TestLatencyGo(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
-	t.Setenv("E2E_WORKLOAD", "calls")
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := asWorkload(t, "calls")
 	args := []string{"latency", "--unwind", "fp"}
 	const prefix = "fulgur/test/e2e."
 	intervals := []interval{

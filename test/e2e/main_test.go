@@ -62,6 +62,18 @@ func parallel(t *testing.T) {
 	}
 }
 
+// asWorkload returns a Go program with functions of this package: the test itself, which executes
+// the workload of that name when it is started.
+func asWorkload(t *testing.T, name string) string {
+	t.Helper()
+	t.Setenv("E2E_WORKLOAD", name)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
 // compile builds the program called name from testdata/SOURCE, with frame
 // pointers. More flags for gcc may follow.
 func compile(t *testing.T, source, name string, flags ...string) string {

@@ -45,7 +45,7 @@ func Load(o Options) (*Source, error) {
 		bpf.CountVarMaxRate:  o.MaxRate,
 		bpf.CountVarFiltered: !o.Query.Filter.Empty(),
 		bpf.CountVarWeighed:  o.Query.Weight != "",
-		bpf.CountVarAtEntry:  true, // the most code, if there is no event
+		bpf.CountVarAtEntry:  true, // without an event, load all of the code
 	}
 	if o.Probe != nil {
 		if err := programs.Adapt(spec, o.Probe, o.Types); err != nil {

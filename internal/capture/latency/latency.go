@@ -102,7 +102,7 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarKeepsFirst: o.KeepsFirst,
 		bpf.LatencyVarByWaker:    o.Wakers,
 		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
-		bpf.CountVarAtEntry:      true, // the most code, if there is no event
+		bpf.CountVarAtEntry:      true, // without an event, load all of the code
 	}
 	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
 	if o.Match >= UserCall {
