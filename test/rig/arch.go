@@ -15,7 +15,7 @@ type arch struct {
 	// kernel is added to the common kernel command line.
 	kernel []string
 	// serial returns QEMU's arguments for two serial ports: the kernel's ttyS0
-	// on our standard output, and the console into a file.
+	// on our standard input and output, and the console into a file.
 	serial func(console string) []string
 	// compilers is the format of cross compilers' names.
 	compilers string

@@ -23,6 +23,12 @@ type testPackage struct {
 	rel   string // path relative to the module's root
 	dir   string
 	files []string // test files
+	size  int64    // of the test files, in bytes
+}
+
+// binary returns the path of the package's test binary in the archive.
+func (p testPackage) binary() string {
+	return path.Join("src", p.rel, path.Base(p.rel)+".test")
 }
 
 // buildInitramfs builds everything that runs in the machines and returns the
@@ -33,19 +39,13 @@ type testPackage struct {
 //	/usr and others what is in opt.debs
 //	/lib/modules    each kernel's modules, in a folder by release
 //	/programs       what tests have compiled (testenv.Compile)
-//	/src/PKG        each package's test binary, PKG.test, its testdata, and PKG.every,
-//	                which matches the tests that run under every kernel
-func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, opt options) (string, error) {
+//	/src/PKG        each package's test binary, PKG.test, and its testdata
+func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, packages []testPackage, opt options) (string, error) {
 	bin := filepath.Join(opt.dir, "bin")
 	// Do not test leftovers of an earlier run.
 	if err := os.RemoveAll(bin); err != nil {
 		return "", err
 	}
-	packages, err := listPackages(ctx, opt.arch.name, opt.packages)
-	if err != nil {
-		return "", err
-	}
-
 	initPath := filepath.Join(bin, "init")
 	if err := goBuild(ctx, opt.arch.name, initPath, "./test/rig/init", "build"); err != nil {
 		return "", err
@@ -87,21 +87,13 @@ func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, opt optio
 		add(addTool(ctx, c, name))
 	}
 	for _, p := range packages {
-		base := path.Base(p.rel) + ".test"
-		out := filepath.Join(bin, filepath.FromSlash(p.rel), base)
+		out := filepath.Join(bin, filepath.FromSlash(p.binary()))
 		test := []string{"test", "-c"}
 		if opt.cover {
 			test = append(test, "-cover", "-coverpkg=./...")
 		}
 		add(goBuild(ctx, opt.arch.name, out, p.dir, test...))
-		add(c.file(path.Join("src", p.rel, base), out))
-		every, err := p.every()
-		add(err)
-		if every != "" {
-			name := filepath.Join(bin, filepath.FromSlash(p.rel), path.Base(p.rel)+".every")
-			add(os.WriteFile(name, []byte(every), 0o644))
-			add(c.file(path.Join("src", p.rel, filepath.Base(name)), name))
-		}
+		add(c.file(p.binary(), out))
 		add(c.tree(path.Join("src", p.rel, "testdata"), filepath.Join(p.dir, "testdata")))
 		add(addPrograms(ctx, c, p, opt.arch, filepath.Join(opt.dir, "programs")))
 	}
@@ -129,9 +121,18 @@ func listPackages(ctx context.Context, arch string, patterns []string) ([]testPa
 	var list []testPackage
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
-		if len(f) == 4 {
-			list = append(list, testPackage{rel: strings.TrimPrefix(f[0], f[1]+"/"), dir: f[2], files: strings.Fields(f[3])})
+		if len(f) != 4 {
+			continue
 		}
+		p := testPackage{rel: strings.TrimPrefix(f[0], f[1]+"/"), dir: f[2], files: strings.Fields(f[3])}
+		for _, file := range p.files {
+			info, err := os.Stat(filepath.Join(p.dir, file))
+			if err != nil {
+				return nil, err
+			}
+			p.size += info.Size()
+		}
+		list = append(list, p)
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))

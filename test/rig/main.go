@@ -6,9 +6,10 @@
 //	go run ./test/rig [flags] PACKAGE...
 //
 // Each package's tests are built statically and run as root, with their testdata,
-// under every kernel of -kernels. The rig fails if a test fails, if the kernel
-// warns, or if a machine does not reach its end. Full logs are in the directory
-// given by -dir.
+// under every kernel of -kernels. Up to -machines machines run at a time: first one for
+// each kernel, then more of the kernels that have the most packages left. Machines of one
+// kernel share its packages. The rig fails if a test fails, if the kernel warns, or if a
+// machine does not reach its end. Full logs are in the directory given by -dir.
 //
 // Kernels come from several of Debian's suites (kernels.txt), through package lists
 // of the rig's own. Kernels that are unavailable there, and failures under a release
@@ -93,9 +94,9 @@ func parse(args []string) options {
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
 	every := fs.String("every", "", "kernel `series`, separated by commas, under which only those tests run that are to run under every kernel: they call testenv.EveryKernel")
 	list(&opt.args, "arg", "an `argument` for every test binary (repeatable)")
-	list(&opt.get, "get", "copy the machine's files that match a `glob` to -dir/RELEASE when the tests are over (repeatable)")
-	fs.BoolVar(&opt.cover, "cover", false, "write which statements of the module the tests of each package cover to -dir/RELEASE/out/PACKAGE.cover")
-	fs.IntVar(&opt.machines, "machines", runtime.NumCPU(), "`number` of machines that run side by side, each of which keeps one CPU busy")
+	list(&opt.get, "get", "copy files that match a `glob` from the machine to -dir/RELEASE, or from a kernel's second machine to -dir/RELEASE-2, when the tests are over (repeatable)")
+	fs.BoolVar(&opt.cover, "cover", false, "write which statements of the module the tests of each package cover to /out/PACKAGE.cover, and copy that file as -get does")
+	fs.IntVar(&opt.machines, "machines", runtime.NumCPU(), "`number` of machines that run side by side, each of which keeps one CPU busy: first one for each kernel, then more that share its packages")
 	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
 	fs.BoolVar(&opt.icount, "icount", false, "let each instruction take 1 ns of the machine's time, whatever it takes to emulate")
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
@@ -134,43 +135,36 @@ func run(ctx context.Context, opt options) error {
 	}
 	var notes notes
 	defer notes.print(os.Stdout)
-	kernels, initramfs, err := prepare(ctx, opt, &notes)
+	jobs, initramfs, err := prepare(ctx, opt, &notes)
 	if err != nil {
 		return err
 	}
-	out := &output{several: len(kernels) > 1}
-	reports := make([]*report, len(kernels))
-	errs := make([]error, len(kernels))
-	var machines sync.WaitGroup
-	free := make(chan struct{}, max(opt.machines, 1))
-	for i, k := range kernels {
-		free <- struct{}{}
-		machines.Go(func() {
-			defer func() { <-free }()
-			out.line(k, "kernel "+k.release)
-			if reports[i], errs[i] = boot(ctx, k, initramfs, opt, out); errs[i] != nil {
-				errs[i] = fmt.Errorf("boot kernel %s: %w", k.release, errs[i])
-			}
-		})
-	}
-	machines.Wait()
-	err = errors.Join(errs...)
+	out := &output{several: len(jobs) > 1}
+	runJobs(jobs, max(opt.machines, 1), func(m machine) (*report, error) {
+		out.line(m, "kernel "+m.release)
+		r, err := boot(ctx, m, initramfs, opt, out)
+		if err != nil {
+			err = fmt.Errorf("boot kernel %s: %w", m.release, err)
+		}
+		return r, err
+	})
 	var failed []string
-	for i, k := range kernels {
-		if reports[i] == nil {
+	for _, j := range jobs {
+		err = errors.Join(err, j.err)
+		if j.report.machines == 0 {
 			continue
 		}
-		fmt.Printf("\n== kernel %s\n", k.release)
-		reports[i].print(os.Stdout)
-		switch green := k.seenGreen(k.release); {
-		case reports[i].ok() && !green:
-			fmt.Printf("%s is newer than the last green release in kernels.txt\n", k.release)
-		case reports[i].ok():
+		fmt.Printf("\n== kernel %s\n", j.release)
+		j.report.print(os.Stdout)
+		switch green := j.seenGreen(j.release); {
+		case j.report.ok() && !green:
+			fmt.Printf("%s is newer than the last green release in kernels.txt\n", j.release)
+		case j.report.ok():
 		case green:
-			failed = append(failed, k.release)
+			failed = append(failed, j.release)
 		default:
 			notes.add("BROKEN kernel %s: %s, and it is newer than the last green release (%s)",
-				k.release, reports[i].failures(), cmp.Or(k.green, "no release of this series"))
+				j.release, j.report.failures(), cmp.Or(j.green, "no release of this series"))
 		}
 	}
 	if len(failed) > 0 {
@@ -181,15 +175,15 @@ func run(ctx context.Context, opt options) error {
 
 // output writes the lines of machines that run in parallel.
 type output struct {
-	several bool // machines
+	several bool // kernels
 	mu      sync.Mutex
 }
 
-func (o *output) line(k kernel, text string) {
+func (o *output) line(m machine, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.several {
-		fmt.Printf("%-5s| %s\n", k.name, text)
+	if o.several || m.number > 1 {
+		fmt.Printf("%-6s| %s\n", m.name+m.suffix(), text)
 	} else {
 		fmt.Println(text)
 	}
@@ -207,8 +201,9 @@ func (n *notes) print(w io.Writer) {
 	}
 }
 
-// prepare returns the kernels that can be booted and the archive with the tests.
-func prepare(ctx context.Context, opt options, notes *notes) ([]kernel, string, error) {
+// prepare returns the tests under each kernel that can be booted, and the archive with
+// the tests.
+func prepare(ctx context.Context, opt options, notes *notes) ([]*job, string, error) {
 	list, err := readSeries(kernelsFile)
 	if err != nil {
 		return nil, "", err
@@ -230,11 +225,23 @@ func prepare(ctx context.Context, opt options, notes *notes) ([]kernel, string, 
 	if err != nil || len(kernels) == 0 {
 		return nil, "", err
 	}
-	initramfs, err := buildInitramfs(ctx, apts, kernels, opt)
+	packages, err := listPackages(ctx, opt.arch.name, opt.packages)
+	if err != nil {
+		return nil, "", err
+	}
+	var jobs []*job
+	for _, k := range kernels {
+		q, err := newQueue(packages, k, opt)
+		if err := errors.Join(err, removeOld(opt.dir, k)); err != nil {
+			return nil, "", err
+		}
+		jobs = append(jobs, newJob(k, q))
+	}
+	initramfs, err := buildInitramfs(ctx, apts, kernels, packages, opt)
 	if err != nil {
 		return nil, "", fmt.Errorf("make the initramfs: %w", err)
 	}
-	return kernels, initramfs, nil
+	return jobs, initramfs, nil
 }
 
 // fetchKernels returns the kernels to run tests under, with their modules. It notes

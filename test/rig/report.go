@@ -13,6 +13,7 @@ import (
 
 // Markers in init's output.
 const (
+	markNext  = "rig: next"   // asks for the command of the next tests
 	markBegin = "rig: begin " // followed by the package
 	markEnd   = "rig: end "   // followed by the package and how it ended
 	markDone  = "rig: done"
@@ -21,8 +22,9 @@ const (
 	markFileEnd = "rig: end of file"
 )
 
-// report is the result of a machine's tests.
+// report is the result of a machine's tests, or of several machines'.
 type report struct {
+	machines int // that add has added
 	elapsed  time.Duration
 	passed   int // packages
 	tests    int // tests that passed, subtests not counted
@@ -30,7 +32,7 @@ type report struct {
 	problems []string // everything that makes the run fail
 	done     bool     // init reached its end
 
-	pkg  string            // running package
+	pkg  string            // running package, or ""
 	test string            // test that the next lines belong to
 	last map[string]string // each test's last line, which has the reason of a skip
 }
@@ -107,6 +109,24 @@ func (r *report) kernelLog(log string) {
 	}
 }
 
+// add adds the report of another machine that has ended.
+func (r *report) add(m *report) {
+	r.machines++
+	r.passed += m.passed
+	r.tests += m.tests
+	r.skipped = append(r.skipped, m.skipped...)
+	r.problems = append(r.problems, m.problems...)
+	switch {
+	case m.done:
+		return
+	case m.pkg != "":
+		r.problem("the machine did not reach its end: %s was running", m.pkg)
+	default:
+		r.problem("the machine did not reach its end")
+	}
+	r.done = false
+}
+
 // ok reports whether everything ran and succeeded.
 func (r *report) ok() bool {
 	return r.done && r.passed > 0 && len(r.problems) == 0
@@ -135,15 +155,15 @@ func (r *report) print(w io.Writer) {
 	for _, s := range r.problems {
 		fmt.Fprintln(w, "FAIL", s)
 	}
-	if !r.done {
-		fmt.Fprintln(w, "FAIL the machine did not reach its end")
-	}
-	verdict := "ok  "
+	verdict, machines := "ok  ", ""
 	if !r.ok() {
 		verdict = "FAIL"
 	}
-	fmt.Fprintf(w, "%s %d packages and %d tests passed, %d skipped, %.1fs\n",
-		verdict, r.passed, r.tests, len(r.skipped), r.elapsed.Seconds())
+	if r.machines > 1 {
+		machines = fmt.Sprintf(" in %d machines", r.machines)
+	}
+	fmt.Fprintf(w, "%s %d packages and %d tests passed, %d skipped, %.1fs%s\n",
+		verdict, r.passed, r.tests, len(r.skipped), r.elapsed.Seconds(), machines)
 }
 
 // few returns the first names of a list.

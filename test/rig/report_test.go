@@ -117,3 +117,30 @@ func TestNoTests(t *testing.T) {
 		t.Error("a run without tests is ok, want a failure")
 	}
 }
+
+// A report of several machines has the results of all.
+func TestAddReports(t *testing.T) {
+	one, two := &report{}, &report{}
+	for line := range strings.Lines(passingOutput + markDone + "\n") {
+		one.line(strings.TrimSuffix(line, "\n"))
+		two.line(strings.TrimSuffix(strings.ReplaceAll(line, "internal/a", "internal/b"), "\n"))
+	}
+	two.problem("a problem")
+	got := report{done: true}
+	got.add(one)
+	if !got.ok() {
+		t.Errorf("the report of the first machine is not ok: %v", got.problems)
+	}
+	got.add(two)
+	var text strings.Builder
+	got.print(&text)
+	want := `SKIP   2: needs root (internal/a TestThree/sub, internal/b TestThree/sub)
+SKIP   2: needs the program perf (internal/a TestTwo, internal/b TestTwo)
+SKIP   2: takes long (internal/a TestThree/last, internal/b TestThree/last)
+FAIL a problem
+FAIL 2 packages and 4 tests passed, 6 skipped, 0.0s in 2 machines
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

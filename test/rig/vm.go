@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,16 +14,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
-// boot runs the tests in a machine with kernel k, shows their output, and returns their
-// results. It keeps two files in opt.dir: RELEASE.log with the output of the tests, and
-// RELEASE.console with the kernel's. These are two serial ports, so that neither
-// interrupts the other's lines.
-func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *output) (*report, error) {
-	console := filepath.Join(opt.dir, k.release+".console")
-	log, err := os.Create(filepath.Join(opt.dir, k.release+".log"))
+// boot runs tests of the machine's queue, shows their output, and returns their results,
+// also with an error if it has some. It keeps two files in opt.dir: RELEASE.log with the
+// output of the tests, and RELEASE.console with the kernel's; for a second machine,
+// RELEASE-2.log and so on. These are two serial ports, so that neither interrupts the
+// other's lines.
+func boot(ctx context.Context, m machine, initramfs string, opt options, shown *output) (*report, error) {
+	console := m.path(opt.dir, ".console")
+	log, err := os.Create(m.path(opt.dir, ".log"))
 	if err != nil {
 		return nil, err
 	}
@@ -35,49 +37,50 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *o
 		// change), and the kernel dies of a breakpoint that it had removed.
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2048",
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
-		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(k, opt))
+		"-kernel", m.image, "-initrd", initramfs, "-append", commandLine(opt))
 	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
 	if opt.icount {
 		// When all CPUs are idle, time jumps to the next event.
 		cmd.Args = append(cmd.Args, "-icount", "shift=0,sleep=off")
 	}
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	r := &report{}
-	f := follower{log: log, report: r, dir: filepath.Join(opt.dir, k.release), show: func(line string) {
+	f := follower{queue: m.queue, answers: in, log: log, report: r, dir: m.path(opt.dir, ""), show: func(line string) {
 		if opt.verbose || !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "    --- PASS: ") {
-			shown.line(k, line)
+			shown.line(m, line)
 		}
 	}}
 	err = errors.Join(f.follow(out), cmd.Wait())
-	r.elapsed = time.Since(start)
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
 		r.problem("the machine was stopped after %v", opt.timeout)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, err
+		return r, err
 	}
 	kernelLog, err := os.ReadFile(console)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	r.kernelLog(string(kernelLog))
 	return r, nil
 }
 
 // commandLine returns the kernel's arguments. The kernel passes unknown ones to init as
-// its environment, and those after -- as its arguments, which init passes on to each test
-// binary.
-func commandLine(k kernel, opt options) string {
+// its environment, which the tests inherit.
+func commandLine(opt options) string {
 	args := []string{
 		// Warnings and worse: the rest would slow the boot down.
 		"loglevel=5",
@@ -88,39 +91,27 @@ func commandLine(k kernel, opt options) string {
 		"watchdog_thresh=60",
 		"FULGUR_RIG=1",
 	}
-	if opt.run == "" && slices.Contains(opt.every, k.name) {
-		args = append(args, "FULGUR_RIG_EVERY=1")
-	}
-	if opt.cover {
-		args = append(args, "FULGUR_RIG_COVER=1")
-	}
 	if len(opt.get) > 0 {
 		args = append(args, "FULGUR_RIG_GET="+strings.Join(opt.get, ","))
 	}
-	args = slices.Concat(args, opt.arch.kernel, opt.env)
-	args = append(args, "--", "-test.v", fmt.Sprintf("-test.timeout=%v", opt.timeout/2))
-	if opt.run != "" {
-		args = append(args, fmt.Sprintf("-test.run=%q", opt.run))
-	}
-	return strings.Join(append(args, opt.args...), " ")
+	return strings.Join(slices.Concat(args, opt.arch.kernel, opt.env), " ")
 }
 
-// coverFiles matches the coverage profiles that init makes the tests write.
-const coverFiles = "/out/*.cover"
-
-// follower processes a machine's output.
+// follower processes a machine's output, and tells the machine which tests to run.
 type follower struct {
-	log    io.Writer
-	report *report
-	show   func(line string)
-	dir    string // for files from the machine
+	queue   *queue
+	answers io.Writer // to the machine
+	log     io.Writer
+	report  *report
+	show    func(line string)
+	dir     string // for files from the machine
 
 	file    string // that comes, or ""
 	content strings.Builder
 }
 
-// follow passes each line of the output to the log, the report and show, except for the
-// lines of a file.
+// follow passes each line of the output to the log, the report and show, except for
+// requests and the lines of a file.
 func (f *follower) follow(out io.Reader) error {
 	lines := bufio.NewReader(out)
 	for {
@@ -156,11 +147,29 @@ func (f *follower) line(line string) error {
 	case f.file != "":
 		f.content.WriteString(line)
 		return nil
+	case line == markNext:
+		return f.answer()
 	}
 	if _, err := fmt.Fprintln(f.log, line); err != nil {
 		return err
 	}
 	f.report.line(line)
 	f.show(line)
+	return nil
+}
+
+// answer sends the machine the command of the next tests, an empty one if none are left.
+func (f *follower) answer() error {
+	t := f.queue.next()
+	// The machine may end before it says that they begin.
+	f.report.pkg = t.pkg
+	command, err := json.Marshal(append([]string{}, t.argv...)) // not null
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(f.answers, "%s\n", command); err != nil {
+		// The machine has ended. Its last output may say why.
+		f.report.problem("answer the machine, next are tests of %s: %v", cmp.Or(t.pkg, "no package"), err)
+	}
 	return nil
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/base64"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Files from a machine are neither shown nor logged.
@@ -27,25 +30,57 @@ func TestFollowFiles(t *testing.T) {
 	}
 }
 
-// Tests that call testenv.EveryKernel run under every kernel.
-func TestEvery(t *testing.T) {
-	dir := t.TempDir()
-	// Build the call from parts, because make looks for it in the source, too.
-	source := strings.ReplaceAll(`package p
-
-func TestA(t *testing.T) { MARK(t) }
-func TestB(t *testing.T) { other.Mark(t) }
-func TestC(t *testing.T) {
-	MARK(t)
-	t.Run("x", func(t *testing.T) {})
-}
-func helper(t *testing.T) { MARK(t) }
-`, "MARK", "testenv."+"EveryKernel")
-	if err := os.WriteFile(filepath.Join(dir, "a_test.go"), []byte(source), 0o600); err != nil {
+// Each request of a machine is answered with the next tests. Requests are neither shown
+// nor logged.
+func TestFollowRequests(t *testing.T) {
+	var answers, log, shown strings.Builder
+	f := follower{
+		queue: queueOf("a", "b"), answers: &answers, log: &log, report: &report{},
+		show: func(line string) { shown.WriteString(line + "\n") },
+	}
+	out := markNext + "\r\n" + markBegin + "a\n" + markEnd + "a ok\n" + markNext + "\n" + markBegin + "b\n" + markEnd + "b ok\n" + markNext + "\n" + markDone + "\n"
+	if err := f.follow(strings.NewReader(out)); err != nil {
 		t.Fatal(err)
 	}
-	p := testPackage{dir: dir, files: []string{"a_test.go"}}
-	if got, err := p.every(); got != "^(TestA|TestC)$" || err != nil {
-		t.Errorf("every() = %q, %v, want ^(TestA|TestC)$", got, err)
+	if want := `["/src/a/a.test","-test.v"]` + "\n" + `["/src/b/b.test","-test.v"]` + "\n[]\n"; answers.String() != want {
+		t.Errorf("answered %q, want %q", answers.String(), want)
+	}
+	want := strings.ReplaceAll(strings.ReplaceAll(out, "\r", ""), markNext+"\n", "")
+	if log.String() != want || shown.String() != want {
+		t.Errorf("logged %q, shown %q, want %q", log.String(), shown.String(), want)
+	}
+	if !f.report.ok() {
+		t.Errorf("the report is not ok: %v", f.report.problems)
+	}
+}
+
+// The tests that a machine got before its end did not run, even if it did not say that
+// they begin.
+func TestFollowToEarlyEnd(t *testing.T) {
+	var answers strings.Builder
+	f := follower{queue: queueOf("a", "b"), answers: &answers, log: io.Discard, report: &report{}, show: func(string) {}}
+	if err := f.follow(strings.NewReader(markNext + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	r := report{done: true}
+	r.add(f.report)
+	if diff := cmp.Diff([]string{"the machine did not reach its end: a was running"}, r.problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if got := r.failures(); !strings.Contains(got, "did not reach its end") {
+		t.Errorf("failures() = %q, want that the machine did not reach its end", got)
+	}
+}
+
+// A machine that ends before it gets its tests is a problem, but its output counts.
+func TestFollowWithoutAnswer(t *testing.T) {
+	read, write := io.Pipe()
+	read.Close()
+	f := follower{queue: queueOf("a"), answers: write, log: io.Discard, report: &report{}, show: func(string) {}}
+	if err := f.follow(strings.NewReader(markNext + "\n" + markBegin + "b\n" + markEnd + "b ok\n")); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.report.problems) != 1 || !strings.Contains(f.report.problems[0], "tests of a") || f.report.passed != 1 {
+		t.Errorf("got problems %q and %d packages, want one about a and 1", f.report.problems, f.report.passed)
 	}
 }

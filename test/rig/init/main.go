@@ -1,14 +1,15 @@
-// Command init is process 1 of the rig's machines. It mounts file systems, runs
-// every test binary below /src in its own directory with init's own arguments, and
-// powers the machine off. test/rig reads its output from the first serial port.
+// Command init is process 1 of the rig's machines. It mounts file systems, runs the
+// tests that test/rig tells it to, one package after the other, and powers the machine
+// off. On the first serial port, test/rig reads the output, and answers each request
+// for the next tests with their command.
 package main
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +35,7 @@ func run() error {
 	if err := setUp(); err != nil {
 		return err
 	}
-	port, err := os.OpenFile("/dev/ttyS0", os.O_WRONLY, 0)
+	port, err := openPort("/dev/ttyS0")
 	if err != nil {
 		return err
 	}
@@ -49,22 +50,19 @@ func run() error {
 		copied <- err
 	}()
 
-	tests, err := findTests("/src")
-	if err != nil {
-		return err
-	}
-	for _, test := range tests {
-		args, ok, err := arguments(test)
-		if err != nil {
-			return err
+	for commands := json.NewDecoder(port); ; {
+		fmt.Fprintln(w, "rig: next")
+		var argv []string
+		if err := commands.Decode(&argv); err != nil {
+			return fmt.Errorf("read the next command: %w", err)
 		}
-		if !ok {
-			continue
+		if len(argv) == 0 {
+			break
 		}
-		pkg := strings.TrimPrefix(filepath.Dir(test), "/src/")
+		pkg := strings.TrimPrefix(filepath.Dir(argv[0]), "/src/")
 		fmt.Fprintf(w, "rig: begin %s\n", pkg)
 		how := "ok"
-		if err := runTest(test, args, w); err != nil {
+		if err := runTest(argv, w); err != nil {
 			how = err.Error()
 		}
 		fmt.Fprintf(w, "\nrig: end %s %s\n", pkg, how)
@@ -79,25 +77,21 @@ func run() error {
 	return <-copied
 }
 
-// arguments returns the arguments of a test binary. ok is false if only tests for
-// every kernel should run, and the binary has none.
-func arguments(test string) (args []string, ok bool, err error) {
-	args = slices.Clone(os.Args[1:])
-	if os.Getenv("FULGUR_RIG_EVERY") == "1" {
-		every, err := os.ReadFile(strings.TrimSuffix(test, ".test") + ".every")
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, false, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		args = append(args, "-test.run="+string(every))
+// openPort opens a serial port to read and write lines of any length, without an echo.
+func openPort(name string) (*os.File, error) {
+	port, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
 	}
-	if os.Getenv("FULGUR_RIG_COVER") == "1" {
-		name := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(test), "/src/"), "/", "_")
-		args = append(args, "-test.coverprofile=/out/"+name+".cover")
+	mode, err := unix.IoctlGetTermios(int(port.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("get the mode of %s: %w", name, err)
 	}
-	return args, true, nil
+	mode.Iflag, mode.Lflag = 0, 0
+	if err := unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, mode); err != nil {
+		return nil, fmt.Errorf("set the mode of %s: %w", name, err)
+	}
+	return port, nil
 }
 
 // sendFiles writes the files that match the globs, which are separated by commas.
@@ -177,32 +171,17 @@ func loopbackUp() error {
 	return nil
 }
 
-// findTests returns the test binaries below dir, in the order of their names.
-func findTests(dir string) ([]string, error) {
-	var tests []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() && d.Name() == "testdata" {
-			return fs.SkipDir
-		}
-		if strings.HasSuffix(path, ".test") {
-			tests = append(tests, path)
-		}
-		return err
-	})
-	return tests, err
-}
-
 // runTest runs a test binary in its own directory and waits for it. Meanwhile it
 // reaps orphaned processes. In the end it kills the processes that the test left, so
 // that they do not disturb the next one.
-func runTest(path string, args []string, out *os.File) error {
+func runTest(argv []string, out *os.File) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	p, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{
-		Dir:   filepath.Dir(path),
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+		Dir:   filepath.Dir(argv[0]),
 		Files: []*os.File{null, out, out},
 	})
 	if err != nil {
