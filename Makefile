@@ -52,33 +52,45 @@ check-dist: dist deps-test ## Check the output of dist with Debian's tools
 # the end of each package.
 RACE := $(if $(shell command -v gcc),-race)
 
-# The packages whose tests measure the machine run alone, one after the other: the kernel
-# drops events of a tracepoint while another program attaches or detaches.
-ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe softirq) test/e2e/ test/waiting/,$(VM_PACKAGES))
+# The packages whose tests measure the machine run one after the other: the kernel drops events
+# of a tracepoint while another program attaches or detaches. The other packages run beside them.
+MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
 
-# The other packages that use concurrency run with the race detector, which takes many times
-# as much CPU time.
-RACED = $(if $(RACE),$(filter-out $(ALONE),$(sort $(dir $(shell grep -rlE --include='*.go' '\<go (func|[a-z]+\.[A-Za-z])|\.Go\>|\<(sync|atomic)\.|\<chan\>|\<AfterFunc\>' cmd internal)))))
+# The packages that use concurrency. Those without privileged tests run with the race detector,
+# which takes many times as much CPU time; make test-long has the others, except two that measure
+# the code of their tests.
+CONCURRENT = $(sort $(dir $(shell grep -rlE --include='*.go' '\<go (func|[a-z]+\.[A-Za-z])|\.Go\>|\<(sync|atomic)\.|\<chan\>|\<AfterFunc\>' cmd internal)))
+RACED      = $(if $(RACE),$(filter-out $(VM_PACKAGES),$(CONCURRENT)))
+RACED_LONG = $(if $(RACE),$(filter-out internal/capture/offcpu/ internal/capture/oncpu/,$(filter $(VM_PACKAGES),$(CONCURRENT))))
 
 # The packages with tests that limit the resources of a program, which the race detector
 # multiplies: those of RACED also run without it.
 LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
 
 # The packages that would still run when all others have ended start first.
-SLOWEST := $(addsuffix /,test/browser internal/capture/stepping)
+SLOWEST := $(addsuffix /,test/browser internal/capture/stepping test/e2e)
 
 # All packages, and those of a list, in the order in which to test them.
 PACKAGES = $(patsubst fulgur/%,%/,$(shell $(GO) list ./...))
 ordered  = $(addprefix ./,$(filter $(1),$(SLOWEST)) $(filter-out $(SLOWEST),$(filter $(1),$(PACKAGES))))
 
-# golangci-lint runs vet. Without cgo, tests share compiled packages with fulgur and the rig.
-TEST := $(GO) test -count=1 -vet=off -timeout 20m
+# golangci-lint runs vet. Without cgo, tests share compiled packages with fulgur and the rig. Debug
+# information that is not compressed is faster to link, and for fulgur to read.
+TEST := $(GO) test -count=1 -vet=off -timeout 20m -ldflags=-compressdwarf=false
 
 .PHONY: test
 test: deps-test ## Run all tests that can run on this machine; fewer without root
+	$(MAKE) --no-print-directory -j2 test-measuring test-others
+
+.PHONY: test-measuring test-others
+test-measuring:
+	CGO_ENABLED=0 $(TEST) -p 1 $(call ordered,$(MEASURING))
+
+# The others take the CPU time that these leave.
+test-others: TEST := nice -n 5 $(TEST)
+test-others:
+	CGO_ENABLED=0 $(TEST) $(call ordered,$(filter-out $(MEASURING) $(filter-out $(LIMITED),$(RACED)),$(PACKAGES)))
 	$(if $(RACED),GORACE=atexit_sleep_ms=0 $(TEST) $(RACE) $(call ordered,$(RACED)))
-	CGO_ENABLED=0 $(TEST) $(call ordered,$(filter-out $(ALONE) $(filter-out $(LIMITED),$(RACED)),$(PACKAGES)))
-	CGO_ENABLED=0 $(TEST) -p 1 $(addprefix ./,$(ALONE))
 
 # Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000
@@ -141,6 +153,7 @@ test-long: test-long-here test-collector test-unwind test-symbols test-long-vm t
 test-long-here: deps-test deps-symbols
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 $(RACE) -timeout 90m $(filter-out $(VM_PACKAGES:%/=fulgur/%),$(shell $(GO) list ./...))
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 -timeout 90m -p 1 $(addprefix ./,$(VM_PACKAGES))
+	$(if $(RACED_LONG),$(GO) test -count=1 $(RACE) -timeout 90m -p 1 $(addprefix ./,$(RACED_LONG)))
 
 .PHONY: test-long-vm test-long-vm-arm64
 test-long-vm test-long-vm-arm64: test-long-%:

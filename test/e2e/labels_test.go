@@ -59,7 +59,7 @@ func TestLabels(t *testing.T) {
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.folded")
-	_, own := measureReady(t, exec.Command(program, "3"), "profile", "-F", "997", "--by", "label=kind", "-o", file)
+	_, own := measureReady(t, exec.Command(program, "1"), "profile", "-F", "997", "--by", "label=kind", "-o", file)
 	compareShares(t, kindSamples(t, file), ownTimes(t, own))
 }
 
@@ -91,7 +91,7 @@ func TestSingleLabel(t *testing.T) {
 	program := buildLabels(t)
 	for key, hint := range map[string]string{"kind": "", "kin": "no sample has the label kin; some have kind, turn, worker"} {
 		file := filepath.Join(t.TempDir(), "labels.folded")
-		r, own := measureReady(t, exec.Command(program, "3", "unique"), "profile", "-F", "4999", "--by", "label="+key, "-o", file)
+		r, own := measureReady(t, exec.Command(program, "1", "unique"), "profile", "-F", "4999", "--by", "label="+key, "-o", file)
 		if strings.Contains(r.stderr, "without their labels") {
 			t.Error(r.stderr)
 		}
@@ -111,7 +111,7 @@ func TestConvertLabels(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	first, second, third := filepath.Join(dir, "a.pb.gz"), filepath.Join(dir, "b.otlp"), filepath.Join(dir, "c.pb.gz")
-	_, own := measureReady(t, exec.Command(buildLabels(t), "3"), "profile", "-F", "997", "-o", first)
+	_, own := measureReady(t, exec.Command(buildLabels(t), "1"), "profile", "-F", "997", "-o", first)
 	for _, files := range [][2]string{{first, second}, {second, third}} {
 		if c := fulgur(t, "convert", "-o", files[1], files[0]); c.code != 0 {
 			t.Fatalf("exit code %d: %s", c.code, c.stderr)
@@ -150,7 +150,7 @@ func TestTopLabels(t *testing.T) {
 		_ = program.Process.Kill()
 		_ = program.Wait()
 	}()
-	r := fulgur(t, "top", "-p", strconv.Itoa(program.Process.Pid), "-F", "997", "--by", "label=kind", "--interval", "1", "--rows", "9", "3")
+	r := fulgur(t, "top", "-p", strconv.Itoa(program.Process.Pid), "-F", "997", "--by", "label=kind", "--interval", "1", "--rows", "9", "1")
 	if r.code != 0 || !regexp.MustCompile(`(?m)^ *SAMPLES +SHARE +KIND\n +\d+ +\d+\.\d% +k5$`).MatchString(r.stdout) {
 		t.Errorf("exit code %d, got\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -186,7 +186,7 @@ func TestUniqueLabels(t *testing.T) {
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.pb.gz")
-	r, printed := measureReady(t, exec.Command(program, "3", "unique"), "profile", "-F", "4999", "-o", file)
+	r, printed := measureReady(t, exec.Command(program, "1", "unique"), "profile", "-F", "4999", "-o", file)
 	p := readPprof(t, file)
 	labeled, unlabeled, own := map[string]int{}, 0, ownTimes(t, printed)
 	turns, sets, sent := map[string]bool{}, map[string]bool{}, 0
