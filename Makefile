@@ -52,8 +52,9 @@ check-dist: dist deps-test ## Check the output of dist with Debian's tools
 # the end of each package.
 RACE := $(if $(shell command -v gcc),-race)
 
-# The packages whose tests measure the machine run one after the other: the kernel drops events
-# of a tracepoint while another program attaches or detaches. The other packages run beside them.
+# The packages whose tests attach BPF programs run one after the other: the kernel drops events of
+# a tracepoint while another program attaches or detaches. The other packages run beside them, and
+# stepping, which uses ptrace.
 MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
 
 # The packages that use concurrency. Those without privileged tests run with the race detector,
@@ -86,7 +87,7 @@ test: deps-test ## Run all tests that can run on this machine; fewer without roo
 test-measuring:
 	CGO_ENABLED=0 $(TEST) -p 1 $(call ordered,$(MEASURING))
 
-# The others take the CPU time that these leave.
+# Their lower priority keeps both CPUs busy to the end: test-measuring takes longest.
 test-others: TEST := nice -n 5 $(TEST)
 test-others:
 	CGO_ENABLED=0 $(TEST) $(call ordered,$(filter-out $(MEASURING) $(filter-out $(LIMITED),$(RACED)),$(PACKAGES)))

@@ -177,7 +177,7 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 				case sym.Type == elf.STT_GNU_IFUNC:
 					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
 				case isPart(name) && (isGlob || e.Kind == Uretprobe):
-					p.LeaveOut(name, "it is a part of a function, which jumps to it: count a uprobe of its full name")
+					p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
 				case isGlob && sym.Size == 0:
 					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
 				default:

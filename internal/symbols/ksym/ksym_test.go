@@ -74,7 +74,7 @@ func TestLookupBatch(t *testing.T) {
 	}
 	for i, addr := range addrs {
 		if generated[addr] && addr != own {
-			continue // it comes and goes with programs, even the same name at the same address
+			continue // programs come and go, and the same one can return to the same address
 		}
 		if addr == 1 || addr == ^uint64(0) {
 			if frames[i] != nil {
