@@ -48,25 +48,16 @@ check-dist: dist deps-test ## Check the output of dist with Debian's tools
 	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
 	$(GO) -C packaging/kubernetes test -count=1 ./... # a module of its own
 
-# The race detector needs a C compiler. Its runtime would sleep for a second at
-# the end of each package.
-RACE := $(if $(shell command -v gcc),-race)
-
 # The packages whose tests attach BPF programs run one after the other: the kernel drops events of
 # a tracepoint while another program attaches or detaches. The other packages run beside them, and
 # stepping, which uses ptrace.
 MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
 
-# The packages that use concurrency. Those without privileged tests run with the race detector,
-# which takes many times as much CPU time; make test-long has the others, except two that measure
-# the code of their tests.
+# The packages that use concurrency. Those without privileged tests run with the race detector in
+# make test-race, the others in make test-long, except two that measure the code of their tests.
 CONCURRENT = $(sort $(dir $(shell grep -rlE --include='*.go' '\<go (func|[a-z]+\.[A-Za-z])|\.Go\>|\<(sync|atomic)\.|\<chan\>|\<AfterFunc\>' cmd internal)))
-RACED      = $(if $(RACE),$(filter-out $(VM_PACKAGES),$(CONCURRENT)))
-RACED_LONG = $(if $(RACE),$(filter-out internal/capture/offcpu/ internal/capture/oncpu/,$(filter $(VM_PACKAGES),$(CONCURRENT))))
-
-# The packages with tests that limit the resources of a program, which the race detector
-# multiplies: those of RACED also run without it.
-LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
+RACED      = $(filter-out $(VM_PACKAGES),$(CONCURRENT))
+RACED_LONG = $(filter-out internal/capture/offcpu/ internal/capture/oncpu/,$(filter $(VM_PACKAGES),$(CONCURRENT)))
 
 # The packages that would still run when all others have ended start first.
 SLOWEST := $(addsuffix /,test/browser internal/capture/stepping test/e2e)
@@ -88,10 +79,14 @@ test-measuring:
 	CGO_ENABLED=0 $(TEST) -p 1 $(call ordered,$(MEASURING))
 
 # Their lower priority keeps both CPUs busy to the end: test-measuring takes longest.
-test-others: TEST := nice -n 5 $(TEST)
 test-others:
-	CGO_ENABLED=0 $(TEST) $(call ordered,$(filter-out $(MEASURING) $(filter-out $(LIMITED),$(RACED)),$(PACKAGES)))
-	$(if $(RACED),GORACE=atexit_sleep_ms=0 $(TEST) $(RACE) $(call ordered,$(RACED)))
+	CGO_ENABLED=0 nice -n 5 $(TEST) $(call ordered,$(filter-out $(MEASURING),$(PACKAGES)))
+
+# The race detector takes many times as much CPU time as the tests alone. Its runtime would sleep
+# for a second at the end of each package.
+.PHONY: test-race
+test-race: deps-test ## Run the unprivileged tests of packages that use concurrency with the race detector
+	GORACE=atexit_sleep_ms=0 $(TEST) -race $(call ordered,$(RACED))
 
 # Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000
@@ -148,13 +143,15 @@ test-collector: deps-test $(COLLECTOR) ## Send profiles to an OpenTelemetry Coll
 
 .PHONY: test-long
 # Run it with make -k, so that a failure does not skip the rest.
-test-long: test-long-here test-collector test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
+test-long: test-long-unprivileged test-long-privileged test-long-race test-collector test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
 
-.PHONY: test-long-here
-test-long-here: deps-test deps-symbols
-	FULGUR_TEST_LONG=1 $(GO) test -count=1 $(RACE) -timeout 90m $(filter-out $(VM_PACKAGES:%/=fulgur/%),$(shell $(GO) list ./...))
+.PHONY: test-long-unprivileged test-long-privileged test-long-race
+test-long-unprivileged: deps-test deps-symbols
+	FULGUR_TEST_LONG=1 $(GO) test -count=1 -race -timeout 90m $(addprefix ./,$(filter-out $(VM_PACKAGES),$(PACKAGES)))
+test-long-privileged: deps-test deps-symbols
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 -timeout 90m -p 1 $(addprefix ./,$(VM_PACKAGES))
-	$(if $(RACED_LONG),$(GO) test -count=1 $(RACE) -timeout 90m -p 1 $(addprefix ./,$(RACED_LONG)))
+test-long-race: deps-test
+	$(GO) test -count=1 -race -timeout 90m -p 1 $(addprefix ./,$(RACED_LONG))
 
 .PHONY: test-long-vm test-long-vm-arm64
 test-long-vm test-long-vm-arm64: test-long-%:
