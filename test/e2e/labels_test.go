@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
@@ -59,7 +60,7 @@ func TestLabels(t *testing.T) {
 	testenv.Root(t)
 	program := buildLabels(t)
 	file := filepath.Join(t.TempDir(), "labels.folded")
-	_, own := measureReady(t, exec.Command(program, "1"), "profile", "-F", "997", "--by", "label=kind", "-o", file)
+	_, own := measureReady(t, exec.Command(program, "0.5"), "profile", "-F", "997", "--by", "label=kind", "-o", file)
 	compareShares(t, kindSamples(t, file), ownTimes(t, own))
 }
 
@@ -91,7 +92,7 @@ func TestSingleLabel(t *testing.T) {
 	program := buildLabels(t)
 	for key, hint := range map[string]string{"kind": "", "kin": "no sample has the label kin; some have kind, turn, worker"} {
 		file := filepath.Join(t.TempDir(), "labels.folded")
-		r, own := measureReady(t, exec.Command(program, "1", "unique"), "profile", "-F", "4999", "--by", "label="+key, "-o", file)
+		r, own := measureReady(t, exec.Command(program, "0.5", "unique"), "profile", "-F", "4999", "--by", "label="+key, "-o", file)
 		if strings.Contains(r.stderr, "without their labels") {
 			t.Error(r.stderr)
 		}
@@ -111,7 +112,7 @@ func TestConvertLabels(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()
 	first, second, third := filepath.Join(dir, "a.pb.gz"), filepath.Join(dir, "b.otlp"), filepath.Join(dir, "c.pb.gz")
-	_, own := measureReady(t, exec.Command(buildLabels(t), "1"), "profile", "-F", "997", "-o", first)
+	_, own := measureReady(t, exec.Command(buildLabels(t), "0.5"), "profile", "-F", "997", "-o", first)
 	for _, files := range [][2]string{{first, second}, {second, third}} {
 		if c := fulgur(t, "convert", "-o", files[1], files[0]); c.code != 0 {
 			t.Fatalf("exit code %d: %s", c.code, c.stderr)
@@ -143,14 +144,10 @@ func TestTopLabels(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	program := exec.Command(buildLabels(t), "600")
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = program.Process.Kill()
-		_ = program.Wait()
-	}()
-	r := fulgur(t, "top", "-p", strconv.Itoa(program.Process.Pid), "-F", "997", "--by", "label=kind", "--interval", "1", "--rows", "9", "1")
+	startTarget(t, program)
+	pid := strconv.Itoa(program.Process.Pid)
+	r := sampleWork(t, time.Second, []string{pid}, "top", "-p", pid, "-F", "997", "--by", "label=kind", "--interval", "0.4", "--rows", "9")
+	// The label k5 has half of the time, but an interval may have few samples.
 	if r.code != 0 || !regexp.MustCompile(`(?m)^ *SAMPLES +SHARE +KIND\n +\d+ +\d+\.\d% +k5$`).MatchString(r.stdout) {
 		t.Errorf("exit code %d, got\n%s%s", r.code, r.stdout, r.stderr)
 	}

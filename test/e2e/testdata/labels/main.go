@@ -1,7 +1,7 @@
-// Labels prints "ready". When its standard input ends, it uses the CPU under known labels for some
-// seconds of wall-clock time, which is its argument, and prints the CPU time under each value of the
-// label "kind". All labels change all the time; with
-// the argument "unique", each set of labels is new.
+// Labels prints "ready". When its standard input ends, each of its two threads works under known
+// labels until it has used some seconds of CPU time, which is the argument. Then it prints the CPU
+// time under each value of the label "kind". All labels change all the time; with the argument
+// "unique", each set of labels is new.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	unique := len(os.Args) > 2 && os.Args[2] == "unique"
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	work := time.Duration(seconds * float64(time.Second))
 	totals := map[string]time.Duration{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -50,7 +50,8 @@ func main() {
 		wg.Go(func() {
 			runtime.LockOSThread()
 			sums := map[string]time.Duration{}
-			for i := 0; time.Now().Before(end); i++ {
+			end := threadTime() + work
+			for i := 0; threadTime() < end; i++ {
 				turn := i % 7
 				if unique {
 					turn = i
