@@ -70,7 +70,7 @@ func lentStepper(t *testing.T) string {
 	setcap := testenv.Tool(t, "setcap")
 	bin := duplicate(t, testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir()), publicDir(t), 0o755)
 	if out, err := exec.Command(setcap, "cap_sys_ptrace,cap_dac_read_search=ep", bin).CombinedOutput(); err != nil {
-		testenv.Unsupported(t, "needs a file system with capabilities: %v: %s", err, out)
+		testenv.Skip(t, "needs a file system with capabilities: %v: %s", err, out)
 	}
 	return bin
 }
