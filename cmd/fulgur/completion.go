@@ -16,9 +16,8 @@ type completionCommand struct {
 
 // Help returns the text of fulgur completion --help besides the arguments.
 func (*completionCommand) Help() string {
-	return `The script completes commands, flags and their values, and the command after "--". As
-root, it also completes the names of tracepoints.
-Packages of fulgur install it.
+	return `The script completes commands, flags and their values, names of events, and the command
+after "--". Completing tracepoints needs root. Packages of fulgur install it.
 
 Examples:
 

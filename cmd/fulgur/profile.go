@@ -62,9 +62,9 @@ func (*profileCommand) Help() string {
 	return `Samples the CPUs of the whole system, unless a flag chooses a target. With "-- COMMAND
 ARG..." at the end, it runs COMMAND, samples it, and exits with its exit code. Data
 goes to standard output or FILE, everything else to standard error. Ctrl-C ends the
-measurement, asks COMMAND to exit, and writes the result. While fulgur then looks up
-names, a second Ctrl-C skips the rest of the search; at other times it kills fulgur. If
-COMMAND runs longer than the duration, fulgur waits for it.
+measurement, asks COMMAND to exit, and writes the result. During the lookup of names,
+Ctrl-C skips the rest; at other times, a second Ctrl-C kills fulgur. If COMMAND runs
+longer than the duration, fulgur waits for it.
 
 Inlined functions, files and lines come from debug information: in the program, in the
 distribution's debug packages, or downloaded from the servers in DEBUGINFOD_URLS.
