@@ -226,7 +226,7 @@ func kernelNames() error {
 	return names.Close()
 }
 
-// sleepers checks whether the stacks of threads that do not run can be read.
+// contention checks whether the kernel reports waits for its locks.
 func contention() error {
 	kernel, err := probe.NewKernel(nil)
 	if err != nil {
@@ -239,6 +239,7 @@ func contention() error {
 	return err
 }
 
+// sleepers checks whether the stacks of threads that do not run can be read.
 func sleepers() error {
 	kernel, err := probe.NewKernel(nil)
 	if err != nil {
