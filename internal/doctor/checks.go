@@ -186,7 +186,7 @@ var grounds = []check{
 		faults: []fault{{
 			when: func(f *Facts) bool { return f.sysctl(sysctlParanoid, 2) > 2 && !f.Effective.Has(capability.SysAdmin) },
 			what: func(f *Facts) string {
-				return fmt.Sprintf("sysctl %s is %d, and kernels of Debian and Ubuntu require CAP_SYS_ADMIN above 2", sysctlParanoid, f.Sysctls[sysctlParanoid])
+				return fmt.Sprintf("sysctl %s is %d; above 2, kernels of Debian and Ubuntu require CAP_SYS_ADMIN", sysctlParanoid, f.Sysctls[sysctlParanoid])
 			},
 			lost:   "the kernel may refuse perf events (see the trials below)",
 			denies: capability.SetOf(capability.Perfmon),

@@ -11,13 +11,13 @@ import (
 // TestPage writes docs/machine.md from the checks and the problems of the test machines.
 func TestPage(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprint(&b, `# What fulgur needs from a machine
+	fmt.Fprint(&b, `# Problems that fulgur doctor can find
 
 `+"`fulgur doctor`"+` runs these checks, and reports the problems that it finds. Its `+"`--json`"+` output
 identifies a check by the ID in parentheses. A check lists the commands that it *stops*, which
 cannot work at all, and the commands that it *affects*, which work with the loss described.
-Values and error messages below are examples. `+"`go test ./internal/doctor -update`"+` writes this
-page.
+`+"`fulgur top` and `agent`"+` have the requirements of `+"`profile`"+`. Values and error messages below are
+examples. `+"`go test ./internal/doctor -update`"+` writes this page.
 `)
 	group := ""
 	for _, c := range slices.Concat(grounds, trials) {

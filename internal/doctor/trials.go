@@ -86,7 +86,7 @@ var trials = []check{
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
 		costs:  []Command{Bolt, AutoFDO},
-		lost:   "profiles are estimates from counted jumps, or come from single-stepping a command; both slow the target down",
+		lost:   "profiles are estimates from counted jumps, or come from single-stepping; both slow the target down",
 		remedy: do("run fulgur on the virtual machine's host or on another machine, or use --branches counting or stepping"),
 	}),
 	trial(ProbeJumps, "jump_counting", fault{
