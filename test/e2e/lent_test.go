@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/testenv"
 )
 
@@ -280,6 +283,18 @@ func TestLentUprobes(t *testing.T) {
 	r = l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
 	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
 		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
+	}
+	var report doctor.Report
+	if err := json.Unmarshal([]byte(l.run("doctor", "--json").stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"uprobe", "jump_counting"} {
+		i := slices.IndexFunc(report.Checks, func(c doctor.Result) bool { return c.ID == id })
+		if i < 0 || report.Checks[i].Problem == nil {
+			t.Errorf("%s: the doctor found no problem", id)
+		} else if p := report.Checks[i].Problem; !strings.HasPrefix(p.Remedy.Do, "run fulgur with sudo: ") {
+			t.Errorf("%s: got problem %q with remedy %q, want advice to use sudo", id, p.What, p.Remedy)
+		}
 	}
 }
 

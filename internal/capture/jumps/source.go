@@ -29,6 +29,9 @@ const (
 // ErrUnsupported means that this machine cannot count jumps.
 var ErrUnsupported = errors.New("cannot count jumps here")
 
+// ErrLent is the reason of [Check] for users of file capabilities.
+var ErrLent = errors.New("it needs root, the capabilities of fulgur's file are not enough")
+
 // Check returns an error that wraps [ErrUnsupported] if the machine or its kernel cannot
 // count jumps.
 func Check() error {
@@ -36,7 +39,7 @@ func Check() error {
 		return fmt.Errorf("%w: it needs an x86-64 processor", ErrUnsupported)
 	}
 	if capability.Lent() {
-		return fmt.Errorf("%w: it needs root, the capabilities of fulgur's file are not enough", ErrUnsupported)
+		return fmt.Errorf("%w: %w", ErrUnsupported, ErrLent)
 	}
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {

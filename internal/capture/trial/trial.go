@@ -286,7 +286,10 @@ func cycles() (string, error) {
 
 func jumpCounting() error {
 	err := jumps.Check()
-	if errors.Is(err, jumps.ErrUnsupported) {
+	switch {
+	case errors.Is(err, jumps.ErrLent):
+		return unix.EPERM // the doctor knows the remedy
+	case errors.Is(err, jumps.ErrUnsupported):
 		return doctor.ErrNoJumps
 	}
 	return err
