@@ -62,6 +62,14 @@ var machines = map[string]func(*Facts){
 	"CAP_BPF and CAP_PERFMON": func(f *Facts) {
 		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)
 	},
+	"file capabilities": func(f *Facts) {
+		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon, capability.SysPtrace,
+			capability.CheckpointRestore, capability.DACReadSearch, capability.Syslog)
+		f.Lent = f.Effective
+		for _, p := range []Probe{ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeJumps} {
+			f.Tried[p] = Outcome{Err: syscall.EACCES}
+		}
+	},
 	"CAP_SYS_ADMIN": func(f *Facts) { f.Effective = capability.SetOf(capability.SysAdmin) },
 	"CAP_BPF":       func(f *Facts) { f.Effective = capability.SetOf(capability.BPF) },
 	"before CAP_BPF": func(f *Facts) {

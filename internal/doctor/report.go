@@ -54,9 +54,11 @@ func Examine(f *Facts, version string) Report {
 	return r
 }
 
-// verdict returns how well c works. If something stops it, its losses do not matter.
+// verdict returns how well c works. If something stops it, its losses do not matter. Losses of all
+// kinds of events stop it, too.
 func (r *Report) verdict(c Command) Verdict {
-	var stops, costs []string
+	var stops, costs, events []string
+	kinds := 0
 	for _, result := range r.Checks {
 		if result.Problem == nil {
 			continue
@@ -67,11 +69,17 @@ func (r *Report) verdict(c Command) Verdict {
 			stops = add(stops, result.Problem.origins())
 		case cost:
 			costs = add(costs, result.Problem.origins())
+			if slices.Contains(eventKinds, result.Title) {
+				events = add(events, result.Problem.origins())
+				kinds++
+			}
 		}
 	}
 	switch {
 	case len(stops) > 0:
 		return Verdict{Command: c, Works: No, Because: stops}
+	case kinds == len(eventKinds):
+		return Verdict{Command: c, Works: No, Because: events}
 	case len(costs) > 0:
 		return Verdict{Command: c, Works: Partly, Because: costs}
 	}

@@ -95,6 +95,9 @@ var trials = []check{
 	}),
 }
 
+// eventKinds are the titles of the trials of the kinds of events that [Count] and [Latency] measure.
+var eventKinds = []string{string(ProbeKprobe), string(ProbeUprobe), string(ProbeTracepoint)}
+
 // programs returns a check that the programs of c load, which the others use, too.
 func programs(c Command, others ...Command) check {
 	return trial(ProbePrograms(c), string(c)+"_programs", fault{stops: append([]Command{c}, others...)})
