@@ -20,7 +20,7 @@ type Rights struct {
 	// file that has them.
 	Effective, Bounding capability.Set
 	// Lent is the subset of Effective that comes from fulgur's file rather than from its
-	// user, and that [capability.With] puts into effect.
+	// user.
 	Lent capability.Set
 	// Last is the highest capability that the kernel knows. CAP_BPF and CAP_PERFMON were
 	// split from CAP_SYS_ADMIN in Linux 5.8.
@@ -46,8 +46,10 @@ func readRights() (Rights, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, fmt.Errorf("read privileges: %w", err)
 	}
-	r.Lent = capability.Withheld()
-	r.Effective = capability.Set(status.CapEff) | r.Lent
+	r.Effective = capability.Set(status.CapEff) | capability.Withheld()
+	if capability.Lent() {
+		r.Lent = r.Effective
+	}
 	r.Bounding = capability.Set(status.CapBnd)
 	r.NoNewPrivs, r.Seccomp = status.NoNewPrivs, status.Seccomp
 	users, err := os.ReadFile("/proc/self/uid_map")

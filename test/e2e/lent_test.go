@@ -248,7 +248,7 @@ func TestLentDropped(t *testing.T) {
 }
 
 // The process that attaches uprobes has no capabilities of fulgur's file, whoever starts it, and
-// fulgur says that uprobes and counting jumps need root.
+// fulgur and its doctor say that uprobes and counting jumps need root.
 func TestLentUprobes(t *testing.T) {
 	l := lend(t)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -283,6 +283,10 @@ func TestLentUprobes(t *testing.T) {
 	r = l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
 	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
 		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
+	}
+	// The doctor says the same, even if the file has only the two capabilities that it needs.
+	if out, err := exec.Command(testenv.Tool(t, "setcap"), "cap_bpf,cap_perfmon=ep", l.program).CombinedOutput(); err != nil {
+		t.Fatalf("setcap: %v: %s", err, out)
 	}
 	var report doctor.Report
 	if err := json.Unmarshal([]byte(l.run("doctor", "--json").stdout), &report); err != nil {
