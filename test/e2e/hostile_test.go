@@ -138,12 +138,16 @@ func TestHostileNames(t *testing.T) {
 	}
 	pid := victim(t, named, "E2E_WORKLOAD=shares")
 	for _, args := range [][]string{{"-f"}, {}, {"--format", "html"}} {
-		r := fulgur(t, append(append([]string{"profile", "-p", pid, "-F", "199"}, args...), "0.3")...)
+		r := sampleWork(t, 100*time.Millisecond, []string{pid}, append([]string{"profile", "-p", pid, "-F", "199"}, args...)...)
 		if r.code != 0 || strings.Contains(r.stdout+r.stderr, "\x1b") {
 			t.Errorf("%q: exit code %d, want 0; %q, %q", args, r.code, r.stdout, r.stderr)
 		}
 		if slices.Contains(args, "-f") {
-			for stack := range folded(t, r.stdout) {
+			stacks := folded(t, r.stdout)
+			if len(stacks) == 0 {
+				t.Errorf("nothing was sampled: %s", r.stderr)
+			}
+			for stack := range stacks {
 				if task, _, _ := strings.Cut(stack, ";"); !strings.HasPrefix(task, `\x1b]0:\n7 1\n\a`) {
 					t.Errorf("stack %q has task %q, want an escaped name", stack, task)
 				}

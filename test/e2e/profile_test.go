@@ -251,13 +251,19 @@ func TestProfileUnwritable(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
-	for _, test := range []struct{ out, want string }{
-		{"/dev/full", "no space left on device"},
-		{"/no/such/directory/out.folded", "no such file or directory"},
+	for out, want := range map[string]string{
+		"/dev/full":                     "no space left on device",
+		"/no/such/directory/out.folded": "no such file or directory",
 	} {
-		r := fulgur(t, "profile", "-p", pid, "-F", "997", "-o", test.out, "0.2")
-		if r.code != 1 || !strings.Contains(r.stderr, test.want) {
-			t.Errorf("%s: exit code %d, want 1; %s", test.out, r.code, r.stderr)
+		args := []string{"profile", "-p", pid, "-F", "997", "-o", out}
+		var r result
+		if out == "/dev/full" {
+			r = sampleWork(t, 50*time.Millisecond, []string{pid}, args...)
+		} else {
+			r = fulgur(t, append(args, "0.2")...) // exits at once
+		}
+		if r.code != 1 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit code %d, want 1; %s", out, r.code, r.stderr)
 		}
 	}
 }

@@ -76,13 +76,14 @@ func TestProgressFits(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	c := onTerminal(t, 30, 10, "profile", "-o", filepath.Join(t.TempDir(), "p.folded"), "2")
-	out := c.ended()
-	progress := regexp.MustCompile(`[^\r\n]* samples?, \d+ stacks?[^\r\n]*`).FindAllString(out, -1)
-	if len(progress) == 0 {
-		t.Errorf("got %q, want progress", out)
+	c := onTerminal(t, 30, 10, "profile", "-o", filepath.Join(t.TempDir(), "p.folded"), "600")
+	progress := regexp.MustCompile(`[^\r\n]* samples?, \d+ stacks?[^\r\n]*`)
+	testenv.Await(t, func() bool { return progress.MatchString(c.written()) },
+		func() string { return fmt.Sprintf("got %q, want progress", c.written()) })
+	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
 	}
-	for _, line := range progress {
+	for _, line := range progress.FindAllString(c.ended(), -1) {
 		if !strings.HasPrefix(line, "\x1b[K\x1b[?7l") || !strings.HasSuffix(strings.TrimSuffix(line, "\r"), "\x1b[?7h") {
 			t.Errorf("got %q, want a line that the terminal cuts", line)
 		}
