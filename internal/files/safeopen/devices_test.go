@@ -29,3 +29,15 @@ func TestStandingOfMemfd(t *testing.T) {
 		t.Error("a helper was used")
 	}
 }
+
+// FUSE is recognized also on a disk, as ntfs-3g mounts it, and with a name of its own.
+func TestFUSEType(t *testing.T) {
+	for name, want := range map[string]bool{
+		"fuse": true, "fuse.sshfs": true, "fuseblk": true, "fuseblk.ntfs-3g": true, "virtiofs": true,
+		"ext4": false, "fusectl": false, "nfs4": false, "": false,
+	} {
+		if got := fuseType(name); got != want {
+			t.Errorf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
