@@ -3,6 +3,7 @@ package events
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulgur/bpf"
@@ -36,11 +37,29 @@ func TestParseUSDT(t *testing.T) {
 	}
 }
 
+// FuzzParseUSDT parses arbitrary notes. Descriptions written again are the same, and the operands are
+// in registers or at 32-bit displacements from them.
 func FuzzParseUSDT(f *testing.F) {
 	f.Add(note(1, 2, 3, "python\x00gc__start\x00-4@%eax 8@-16(%rbp) 4@$5\x00"))
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		for _, n := range parseUSDT(b) {
-			_, _ = parseOperand(n.operands) // must not panic
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list := parseUSDT(b)
+		var again []byte
+		for _, n := range list {
+			again = append(again, note(n.pc, n.base, n.semaphore, n.provider+"\x00"+n.name+"\x00"+n.operands+"\x00")...)
+			for _, operand := range strings.Fields(n.operands) {
+				field, ok := parseOperand(operand)
+				if !ok {
+					continue
+				}
+				isConstant := bpf.CountFieldFrom(field.From) == bpf.CountFieldFromFIELD_CONSTANT
+				if field.Offset > stackRegister || !slices.Contains([]uint16{1, 2, 4, 8}, field.Size) ||
+					!isConstant && int64(int32(field.Displacement)) != field.Displacement {
+					t.Errorf("%q: got %+v", operand, field)
+				}
+			}
+		}
+		if got := parseUSDT(again); !slices.Equal(got, list) {
+			t.Errorf("got %+v of the notes written again, want %+v", got, list)
 		}
 	})
 }

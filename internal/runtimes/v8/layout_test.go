@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"reflect"
 	"testing"
+	"unicode/utf8"
 
 	"fulgur/internal/runtimes"
 )
@@ -45,8 +46,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// FuzzLayout changes numbers of the layout and the memory. The reader returns and does not
-// panic, even for layouts that readLayout would reject.
+// FuzzLayout changes numbers of the layout and the memory, even to layouts that readLayout would
+// reject. Names remain valid text, and the number of frames and of reads is bounded.
 func FuzzLayout(f *testing.F) {
 	f.Add([]byte{}, uint16(0), []byte{})
 	f.Add([]byte{11, 200, 0, 16, 255, 255}, uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8})
@@ -67,8 +68,20 @@ func FuzzLayout(f *testing.F) {
 					id.Check = check
 				}
 			}
-			r.Places(runtimes.Frame{Identity: id, Position: 10})
-			r.Places(runtimes.Frame{Identity: id, Position: -1, PC: start + 10, Compiled: true})
+			for _, frame := range []runtimes.Frame{{Identity: id, Position: 10}, {Identity: id, Position: -1, PC: start + 10, Compiled: true}} {
+				places, _ := r.Places(frame)
+				if len(places) > maxDepth+1 {
+					t.Errorf("got %d frames, want at most %d", len(places), maxDepth+1)
+				}
+				for _, p := range places {
+					if !utf8.ValidString(p.Function.Name) || !utf8.ValidString(p.Function.File) || p.Line < 0 {
+						t.Errorf("got %+v", p)
+					}
+				}
+			}
+		}
+		if most := 4 * (40*maxDepth + 8*maxCandidates + 8*maxPieces); b.reads > most {
+			t.Errorf("got %d reads, want at most %d", b.reads, most)
 		}
 	})
 }
