@@ -261,13 +261,20 @@ func Resolver(t target.Target, maxProbes int) *events.Resolver {
 }
 
 // Notes returns lines for the summary about an event's places: their number if there are
-// several, and the matches of a pattern that are left out.
-func Notes(e *events.Probe) (lines []string) {
-	if len(e.Points) > 1 {
+// several, and the matches of a pattern that are left out. Lines that would be the same for call,
+// the probe of calls of the functions whose returns e counts, are omitted; call can be nil.
+func Notes(e, call *events.Probe) (lines []string) {
+	if call == nil {
+		call = new(events.Probe)
+	}
+	if len(e.Points) > 1 && len(e.Points) != len(call.Points) {
 		lines = append(lines, fmt.Sprintf("%s: %d places", plain.Terminal(e.Event.String()), len(e.Points)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(e.LeftOut)) {
-		out := e.LeftOut[reason]
+		out, known := e.LeftOut[reason], call.LeftOut[reason]
+		if out.Count == known.Count && slices.Equal(out.Names, known.Names) {
+			continue
+		}
 		shown := strings.Join(out.Names, ", ")
 		if more := out.Count - len(out.Names); more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)

@@ -178,6 +178,9 @@ func (m *Subject) WhyNothing() string {
 	if slices.ContainsFunc(m.events, func(e events.Event) bool { return !e.Kind.InKernel() }) {
 		why += "; uprobes count in this very file: programs may use another copy, such as another version of a library"
 	}
+	if slices.ContainsFunc(m.probes, func(p *events.Probe) bool { return p.Event.Kind == events.Kretprobe || p.Returning() }) {
+		why += "; returns of calls that were already in progress do not count"
+	}
 	return why
 }
 
@@ -185,7 +188,7 @@ func (m *Subject) WhyNothing() string {
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := m.matches().Table(store)
 	for _, p := range m.probes {
-		lines = append(lines, attach.Notes(p)...)
+		lines = append(lines, attach.Notes(p, nil)...)
 	}
 	if m.Every > 1 {
 		lines = append(lines, fmt.Sprintf("one of %d hits was counted, for all of them", m.Every))

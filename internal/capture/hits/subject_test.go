@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
@@ -50,5 +51,30 @@ func TestComplete(t *testing.T) {
 	of := &target.Target{CPUs: []int{0}}
 	if err := New(Config{Events: []string{"kprobe:a"}}).Complete(source.Common{Target: of}); err == nil {
 		t.Error("got no error for a choice of CPUs")
+	}
+}
+
+func TestWhyNothing(t *testing.T) {
+	const (
+		file    = "; uprobes count in this very file: programs may use another copy, such as another version of a library"
+		returns = "; returns of calls that were already in progress do not count"
+	)
+	for _, test := range []struct {
+		probe events.Probe
+		want  string
+	}{
+		{events.Probe{Event: events.Event{Kind: events.Tracepoint}}, ""},
+		{events.Probe{Event: events.Event{Kind: events.Kretprobe}}, returns},
+		{events.Probe{Event: events.Event{Kind: events.Uprobe}}, file},
+		{events.Probe{Event: events.Event{Kind: events.Uretprobe}}, file + returns},
+		{events.Probe{Event: events.Event{Kind: events.Uretprobe}, Go: true}, file},
+	} {
+		m := &Subject{
+			common: source.Common{Target: &target.Target{Scope: target.System}},
+			events: []events.Event{test.probe.Event}, probes: []*events.Probe{&test.probe},
+		}
+		if got, want := m.WhyNothing(), "nothing hit the event"+test.want; got != want {
+			t.Errorf("%v, of Go %v: got %q, want %q", test.probe.Event.Kind, test.probe.Go, got, want)
+		}
 	}
 }

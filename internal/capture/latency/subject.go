@@ -195,9 +195,13 @@ func (m *Subject) WhyNothing() string {
 func (m *Subject) Notes(store *stacks.Store) []string {
 	var lines []string
 	for _, p := range m.pairs {
-		lines = append(lines, attach.Notes(p.begin)...)
-		if p.Match != GoCall { // the returns of the same functions, which have no uretprobes
-			lines = append(lines, attach.Notes(p.end)...)
+		lines = append(lines, attach.Notes(p.begin, nil)...)
+		switch p.Match {
+		case GoCall: // the returns of the same functions, which have no uretprobes
+		case UserCall, KernelCall:
+			lines = append(lines, attach.Notes(p.end, p.begin)...)
+		default:
+			lines = append(lines, attach.Notes(p.end, nil)...)
 		}
 	}
 	for i, s := range m.sources {
