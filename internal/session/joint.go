@@ -1,8 +1,6 @@
 package session
 
 import (
-	"errors"
-
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
@@ -14,20 +12,22 @@ import (
 // source's.
 type joint []source.Subject
 
-// each calls f for all subjects.
-func (j joint) each(f func(source.Subject) error) error {
-	var errs []error
-	for _, s := range j {
-		errs = append(errs, f(s))
-	}
-	return errors.Join(errs...)
-}
-
 func (j joint) Complete(c source.Common) error {
 	return j.each(func(s source.Subject) error { return s.Complete(c) })
 }
 
 func (j joint) Choose() error { return j.each(source.Subject.Choose) }
+
+// each calls f for the subjects until it returns an error: what one of them lacks, such as a
+// privilege, others lack too.
+func (j joint) each(f func(source.Subject) error) error {
+	for _, s := range j {
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (j joint) Load(common probe.Options) ([]source.Source, error) {
 	return j.load(common, func(int, *probe.Options) {})

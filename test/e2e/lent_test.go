@@ -273,14 +273,15 @@ func TestLentUprobes(t *testing.T) {
 		t.Fatal(err)
 	}
 	hasNone(t, cmd.Process.Pid)
-	r := l.run("count", "-e", "uprobe:"+cmd.Path+":main.main", "1")
-	if r.code == 0 || !strings.Contains(r.stderr, "uprobes need root") {
-		t.Errorf("exit code %d, want an error and that root is needed: %s", r.code, r.stderr)
+	for _, args := range [][]string{{"count", "-e", "uprobe:" + cmd.Path + ":main.main", "1"}, {"alloc", "-p", strconv.Itoa(os.Getpid()), "1"}} {
+		if r := l.run(args...); r.code == 0 || !strings.Contains(r.stderr, "uprobes need root, the capabilities of fulgur's file are not enough: run fulgur with sudo\n") {
+			t.Errorf("%s: exit code %d, want an error and that root is needed: %s", args[0], r.code, r.stderr)
+		}
 	}
 	if runtime.GOARCH != "amd64" {
 		return // fulgur counts no jumps there
 	}
-	r = l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
+	r := l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
 	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
 		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
 	}

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -64,8 +65,8 @@ func (m *Subject) Complete(c source.Common) error {
 	return probe.CompleteSize(usage.PendingEntries, &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
 }
 
-// Choose does nothing: allocators are found when files are mapped.
-func (*Subject) Choose() error { return nil }
+// Choose implements [source.Subject]. Allocators are found later, when files are mapped.
+func (*Subject) Choose() error { return uprobe.CheckPrivileges() }
 
 // Timeline returns false, because recordings do not support allocations.
 func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }

@@ -2,6 +2,8 @@ package naming
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -86,12 +88,14 @@ func (l Lacking) Stripped(finder *debugfile.Finder) profile.StrippedFiles {
 
 // Problems returns why debug files of the files were not used, one line for each reason, the
 // most frequent first. A server that does not answer is one reason, regardless of the number
-// of files.
+// of files. [Names.Warnings] reports that the user interrupted the search.
 func (l Lacking) Problems() []string {
 	files := map[string]uint64{} // by reason
 	for _, h := range l {
 		for _, err := range h.by.problems {
-			files[plain.Error(err)]++
+			if !errors.Is(err, context.Canceled) {
+				files[plain.Error(err)]++
+			}
 		}
 	}
 	reasons := slices.SortedFunc(maps.Keys(files), func(a, b string) int {

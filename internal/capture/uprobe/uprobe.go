@@ -41,11 +41,19 @@ var errLent = errors.New("uprobes need root, the capabilities of fulgur's file a
 // that the file of fulgur lends must not change other users' processes. On FUSE, the kernel may wait
 // for the instructions forever, while it holds locks of the target.
 func CheckFile(file *safeopen.File) error {
-	switch {
-	case capability.Lent():
-		return errLent
-	case file.Remote():
+	if err := CheckPrivileges(); err != nil {
+		return err
+	}
+	if file.Remote() {
 		return errRemote
+	}
+	return nil
+}
+
+// CheckPrivileges returns an error if [CheckFile] would return one for any file.
+func CheckPrivileges() error {
+	if capability.Lent() {
+		return errLent
 	}
 	return nil
 }
