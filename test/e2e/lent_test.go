@@ -130,6 +130,8 @@ func TestLentFilesNamed(t *testing.T) {
 		"merged":               {"merge", "-o", "out.preagg", text},
 		"binary":               {"bolt", "--binary", l.secret("binary", secret), "--branches", "stepping", "1"},
 		"binary of perf.data":  {"convert", "--binary", filepath.Join(l.forbidden, "binary"), "-o", "out.preagg", mine},
+		"configuration":        {"agent", "--config", text},
+		"report":               {"report", text},
 		"other system's files": {"profile", "--symfs", filepath.Join(l.forbidden, "usr"), "-f", "--", workload},
 		// Files that only CAP_SYS_PTRACE gives access to.
 		"output in another's root":  {"profile", "-o", fmt.Sprintf("/proc/%d/root/tmp/out.txt", root), "--", workload},
