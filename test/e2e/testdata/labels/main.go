@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -33,6 +34,10 @@ func burn(n int) (x int) {
 	}
 	return x
 }
+
+// use uses the CPU for a time in proportion to units, on average: a constant time could be in
+// lockstep with the sampler's.
+func use(units int) { burn(units * (50_000 + rand.IntN(100_000))) }
 
 func main() {
 	seconds, err := strconv.ParseFloat(os.Args[1], 64)
@@ -60,11 +65,11 @@ func main() {
 					kind := "k" + strconv.Itoa(units)
 					before := threadTime()
 					labels := pprof.Labels("kind", kind, "worker", strconv.Itoa(worker), "turn", strconv.Itoa(turn))
-					pprof.Do(context.Background(), labels, func(context.Context) { burn(units * 100_000) })
+					pprof.Do(context.Background(), labels, func(context.Context) { use(units) })
 					sums[kind] += threadTime() - before
 				}
 				before := threadTime()
-				burn(200_000)
+				use(2)
 				sums["none"] += threadTime() - before
 			}
 			mu.Lock()
