@@ -3,7 +3,6 @@ package sampleprof
 import (
 	"bytes"
 	"cmp"
-	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/zlib"
 )
 
 // maxSections bounds the sections of a profile. LLVM writes seven or eight.

@@ -3,7 +3,6 @@ package decode
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -11,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/klauspost/compress/gzip"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/runinfo"

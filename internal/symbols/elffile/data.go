@@ -1,7 +1,6 @@
 package elffile
 
 import (
-	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
