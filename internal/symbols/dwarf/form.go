@@ -101,12 +101,12 @@ func (u *unit) indexedAddress(index uint64) (uint64, error) {
 	return p.word(u.root.addrBase+index*uint64(u.addrSize), u.addrSize)
 }
 
-// text resolves a value of class string.
+// text resolves a value of class string, truncated to maxString.
 func (u *unit) text(v value) (string, error) {
 	f := u.file
 	switch {
 	case v.form == formString:
-		return string(v.inline), nil
+		return string(v.inline[:min(len(v.inline), maxString)]), nil
 	case v.form == formStrp:
 		return f.strs.at(v.u)
 	case v.form == formLineStrp:

@@ -116,6 +116,33 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
+// TestLongNames gives all names of a file a megabyte of text, which they share. They are truncated.
+func TestLongNames(t *testing.T) {
+	const most = 8 << 10
+	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
+		s := seedSections(t, name)
+		text := &repeated{pattern: append(bytes.Repeat([]byte{'a'}, 1<<20-1), 0), size: 1 << 30}
+		s.Str, s.LineStr = text, text
+		d, err := Open(s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, longest := 0, 0
+		for _, addr := range codeAddresses(d) {
+			frames, _ := d.LookupBatch([]uint64{addr})
+			for _, f := range frames[0] {
+				// A path has a directory in the compilation directory.
+				if longest = max(longest, len(f.File)/3); f.Function != nil && f.Function.Name != "" {
+					names, longest = names+1, max(longest, len(f.Function.Name))
+				}
+			}
+		}
+		if names == 0 || longest < most/3 || longest > most {
+			t.Errorf("%s: got %d names of up to %d bytes, want at most %d", name, names, longest, most)
+		}
+	}
+}
+
 // TestMaxUnits checks that the limit allows the units of real files.
 func TestMaxUnits(t *testing.T) {
 	for _, test := range []struct {

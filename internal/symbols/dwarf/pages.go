@@ -11,8 +11,9 @@ import (
 const (
 	maxPages = 128 // 512 KiB of a section
 
-	// maxString bounds a name, in bytes. C++ templates reach about 100 KiB.
-	maxString = 1 << 20
+	// maxString bounds a name, in bytes, as in symbol tables. Longer names, which occur only
+	// with excessive templates and in crafted files, are truncated: many can share their text.
+	maxString = 8 << 10
 )
 
 // pages reads a section in any order through a small cache. It is safe for concurrent use.
@@ -79,12 +80,9 @@ func (p *pages) word(off uint64, size uint8) (uint64, error) {
 	return r.Word(size), nil
 }
 
-// cstring reads the NUL-terminated string at off.
+// cstring reads the NUL-terminated string at off, truncated to maxString.
 func (p *pages) cstring(off uint64) (string, error) {
-	b, ended, err := p.cache.CString(off, maxString)
-	if err == nil && !ended {
-		err = p.errorf(off, "string longer than %d bytes", maxString)
-	}
+	b, _, err := p.cache.CString(off, maxString)
 	return string(b), err
 }
 

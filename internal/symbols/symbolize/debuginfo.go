@@ -186,9 +186,9 @@ func describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 		switch {
 		case f.SystemName != "":
 		case c.Function.Linkage:
-			f.SystemName = bounded(c.Function.Name)
+			f.SystemName = c.Function.Name
 		default:
-			f.Name = valid(bounded(c.Function.Name))
+			f.Name = valid(c.Function.Name)
 			f.SystemName = f.Name
 		}
 	}

@@ -2,7 +2,6 @@ package symbolize
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,21 +61,5 @@ func TestDescribe(t *testing.T) {
 		if diff := cmp.Diff(test.want, frames[0]); diff != "" {
 			t.Errorf("%s:\n%s", test.name, diff)
 		}
-	}
-}
-
-// Names in debug information are as bounded as those in symbol tables. Demangling the whole of
-// this one would take a second, and of one of a megabyte, minutes.
-func TestLongLinkageName(t *testing.T) {
-	long := "_ZN" + strings.Repeat("1aUlvE_", 10_000) + "E"
-	for _, linkage := range []bool{true, false} {
-		function := &dwarf.Function{Name: long, Linkage: linkage}
-		frames := describe([]dwarf.Frame{{Function: function, Inlined: true}, {Function: function}}, []Frame{{SystemName: "main"}})
-		if got := max(len(frames[0].Name), len(frames[0].SystemName)); got != maxName {
-			t.Errorf("linker name %v: got %d bytes, want %d", linkage, got, maxName)
-		}
-	}
-	if got := NewFrame([]byte(long), 0, Options{}); len(got.SystemName) != maxName || len(got.Name) > maxName {
-		t.Errorf("got names of %d and %d bytes, want at most %d", len(got.Name), len(got.SystemName), maxName)
 	}
 }

@@ -28,14 +28,6 @@ func NewFrame(name []byte, offset uint64, opts Options) Frame {
 	return Frame{Name: n.shown, SystemName: n.system, Offset: offset}
 }
 
-// bounded truncates a name to maxName bytes, and does not keep the rest in memory.
-func bounded(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return strings.Clone(name[:maxName])
-}
-
 // valid converts a name to valid UTF-8, which outputs such as pprof require.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
@@ -45,7 +37,7 @@ type names struct{ shown, system string }
 // newNames returns the names of the function with the given linker name. The time to demangle a
 // name can grow with the square of its length.
 func newNames(linkage string, opts Options) names {
-	system := valid(bounded(linkage))
+	system := valid(linkage[:min(len(linkage), maxName)])
 	n := names{shown: system, system: system}
 	if !opts.NoDemangle {
 		n.shown = demangle.Filter(system, demangleOptions...)
