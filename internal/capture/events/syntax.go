@@ -118,11 +118,7 @@ func (e *Event) fill(s string) bool {
 		return isName(s)
 	case Uprobe:
 		e.Path, e.Name, complete = strings.Cut(s, ":")
-		if name, offset, ok := cutLast(e.Name, '+'); ok {
-			if n, err := strconv.ParseUint(offset, 0, 32); err == nil {
-				e.Name, e.Offset = name, n
-			}
-		}
+		e.Name, e.Offset, _ = cutOffset(e.Name)
 	case Uretprobe:
 		e.Path, e.Name, complete = strings.Cut(s, ":")
 	case USDT:
@@ -142,12 +138,17 @@ func isName(s string) bool {
 	return s != "" && !strings.ContainsAny(s, ":/+ ")
 }
 
-func cutLast(s string, sep byte) (before, after string, found bool) {
-	i := strings.LastIndexByte(s, sep)
+// cutOffset cuts the offset from the end of s, "f+4" or "f+0x4". found is false if there is none.
+func cutOffset(s string) (name string, offset uint64, found bool) {
+	i := strings.LastIndexByte(s, '+')
 	if i < 0 {
-		return s, "", false
+		return s, 0, false
 	}
-	return s[:i], s[i+1:], true
+	offset, err := strconv.ParseUint(s[i+1:], 0, 32)
+	if err != nil {
+		return s, 0, false
+	}
+	return s[:i], offset, true
 }
 
 // String returns the name in the form that [Parse] accepts.
@@ -161,7 +162,8 @@ func (e Event) String() string {
 		return e.Kind.String() + ":" + e.Path + ":" + e.Group + ":" + e.Name
 	}
 	s := e.Kind.String() + ":" + e.Path + ":" + e.Name
-	if e.Offset > 0 {
+	// Without an offset, the end of a name such as "f+4" would be taken for one.
+	if _, _, like := cutOffset(e.Name); e.Offset > 0 || like && e.Kind == Uprobe {
 		s += fmt.Sprintf("+%#x", e.Offset)
 	}
 	return s

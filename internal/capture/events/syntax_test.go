@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 
 // FuzzParse checks that the text of an event is parsed to the same event.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"a:b", "kprobe:x*", "uprobe:/a:b+0x1", "usdt:/a:b:c", "uretprobe:a:b"} {
+	for _, s := range []string{"a:b", "kprobe:x*", "uprobe:/a:b+0x1", "usdt:/a:b:c", "uretprobe:a:b", "uretprobe:a:b+1", "uprobe:/a:+0+0", "uprobe:/a:f+1+0", "uprobe:/a:operator++4"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
