@@ -106,7 +106,7 @@ func (u *unit) text(v value) (string, error) {
 	f := u.file
 	switch {
 	case v.form == formString:
-		return string(v.inline[:min(len(v.inline), maxString)]), nil
+		return f.strs.bounded(string(v.inline[:min(len(v.inline), maxString)])), nil
 	case v.form == formStrp:
 		return f.strs.at(v.u)
 	case v.form == formLineStrp:

@@ -251,3 +251,25 @@ func TestContextBetweenUnits(t *testing.T) {
 		t.Error("the second unit was read")
 	}
 }
+
+// TestManyLongNames reads long names that share their text until they are truncated.
+func TestManyLongNames(t *testing.T) {
+	short := strings.Repeat("b", maxShort-1)
+	text := append(append(bytes.Repeat([]byte{'a'}, maxString), 0), short...)
+	s := newStrings(&repeated{pattern: append(text, 0), size: 1 << 30}, "crafted", ".debug_str")
+	total, last := 0, 0
+	const names = 2 * maxLong / maxString
+	for i := range uint64(names) {
+		name, err := s.at(i/1024*uint64(len(text)+1) + i%1024)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, last = total+len(name), len(name)
+	}
+	if most := maxLong + names*maxShort; total < maxLong || total > most || last != maxShort {
+		t.Errorf("got %d bytes of names, the last of %d, want %d to %d, and %d", total, last, maxLong, most, maxShort)
+	}
+	if name, err := s.at(maxString + 1); err != nil || name != short {
+		t.Errorf("got %d bytes and error %v, want all %d bytes of a short name", len(name), err, len(short))
+	}
+}

@@ -2,7 +2,9 @@ package dwarf
 
 import (
 	"bytes"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // maxInterned bounds the names cached by a table, in bytes.
@@ -16,6 +18,8 @@ type stringTable struct {
 	mu    sync.Mutex
 	known map[uint64]string
 	used  int // bytes
+
+	long atomic.Int64 // bytes of the strings longer than maxShort that were read
 }
 
 func newStrings(sec Section, file, name string) *stringTable {
@@ -44,9 +48,14 @@ func (s *stringTable) at(off uint64) (string, error) {
 	return text, nil
 }
 
-// maxShort is the number of bytes to read of a string at first. Most names are shorter, and
-// too scattered for caching pages.
-const maxShort = 512
+const (
+	// maxShort is the number of bytes to read of a string at first. Most names are shorter, and
+	// too scattered for caching pages.
+	maxShort = 512
+	// maxLong is the number of bytes to read of longer strings. After that, they are truncated to
+	// maxShort: in a crafted file, millions of functions can share the text of their names.
+	maxLong = 64 << 20
+)
 
 var shortBuffers = sync.Pool{New: func() any { return new([maxShort]byte) }}
 
@@ -61,5 +70,14 @@ func (s *stringTable) read(off uint64) (string, error) {
 	if text, _, ok := bytes.Cut(b, []byte{0}); ok {
 		return string(text), nil
 	}
-	return s.cstring(off)
+	text, err := s.cstring(off)
+	return s.bounded(text), err
+}
+
+// bounded returns text, truncated if it is long and there was too much long text before.
+func (s *stringTable) bounded(text string) string {
+	if len(text) > maxShort && s.long.Add(int64(len(text))) > maxLong {
+		return strings.Clone(text[:maxShort])
+	}
+	return text
 }

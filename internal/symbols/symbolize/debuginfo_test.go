@@ -57,7 +57,7 @@ func TestDescribe(t *testing.T) {
 		},
 	} {
 		frames := [][]Frame{describe(test.chain, slices.Clone(test.symbol))}
-		nameFrames(frames, Options{})
+		nameFrames(t.Context(), frames, Options{})
 		if diff := cmp.Diff(test.want, frames[0]); diff != "" {
 			t.Errorf("%s:\n%s", test.name, diff)
 		}

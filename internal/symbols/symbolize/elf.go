@@ -18,6 +18,7 @@ import (
 type ELF struct {
 	file *elffile.File
 	opts Options
+	ctx  context.Context // stops lookups, see [ELF.Search]
 	// debugInfo returns the debug information of the file, reading it on the first call.
 	// It is never nil, but may be empty.
 	debugInfo func() (*debugInfo, error)
@@ -43,7 +44,7 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 
 // Search adds the files that finder finds for this one: separate debug files, files made by
 // dwz, and split DWARF. The search starts when an address first needs it. When ctx is done,
-// downloads and reading of debug information stop. root is the directory that serves as "/"
+// downloads, reading of debug information and demangling stop. root is the directory that serves as "/"
 // for the file, and path is its path there; see [debugfile.File].
 //
 // Search must be called before the first lookup.
@@ -52,6 +53,7 @@ func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path s
 }
 
 func (e *ELF) openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File) {
+	e.ctx = ctx
 	e.debugInfo = sync.OnceValues(func() (*debugInfo, error) {
 		var err error
 		e.opened, err = openDebugInfo(ctx, finder, binary, e.opts)
@@ -198,6 +200,6 @@ func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame) error {
 	err := e.lookupSymbols(addrs, frames)
 	d, debugErr := e.debugInfo()
 	err = errors.Join(err, debugErr, d.describe(addrs, frames))
-	nameFrames(frames, e.opts)
+	nameFrames(e.ctx, frames, e.opts)
 	return err
 }

@@ -20,6 +20,7 @@ const bpfModule = "bpf"
 type DebugKernel struct {
 	names Table
 	opts  Options
+	ctx   context.Context // stops lookups, see [NewDebugKernel]
 	// open returns the debug information of a module, or of the kernel if the name is
 	// empty, and its runtime offset from the link-time addresses. It returns nil if there
 	// is none, as on most machines.
@@ -28,10 +29,10 @@ type DebugKernel struct {
 
 // NewDebugKernel returns a table that adds debug information found by finder to names, a
 // table of functions and modules. The symbols in kallsyms, usually /proc/kallsyms,
-// provide the kernel's location. When ctx is done, downloads and reading of debug
-// information stop.
+// provide the kernel's location. When ctx is done, downloads, reading of debug information and
+// demangling stop.
 func NewDebugKernel(ctx context.Context, names Table, finder *debugfile.Finder, kallsyms string, opts Options) *DebugKernel {
-	return &DebugKernel{names: names, opts: opts, open: func(module string) (*debugInfo, uint64, error) {
+	return &DebugKernel{names: names, opts: opts, ctx: ctx, open: func(module string) (*debugInfo, uint64, error) {
 		if module == "" {
 			return openVmlinux(ctx, finder, kallsyms, opts)
 		}
@@ -56,7 +57,7 @@ func (k *DebugKernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	for _, module := range slices.Sorted(maps.Keys(modules)) {
 		errs = append(errs, k.describe(module, modules[module], addrs, frames))
 	}
-	nameFrames(frames, k.opts)
+	nameFrames(k.ctx, frames, k.opts)
 	return frames, errors.Join(errs...)
 }
 

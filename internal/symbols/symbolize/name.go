@@ -1,6 +1,7 @@
 package symbolize
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"sync"
@@ -53,8 +54,8 @@ const demangleAtOnce = 64
 
 // nameFrames demangles the names of frames that have only a linker name. Demangling is
 // the most expensive step, and frames share functions, so each name is demangled once, on
-// all CPUs.
-func nameFrames(frames [][]Frame, opts Options) {
+// all CPUs. When ctx is done, the rest keep their linker names.
+func nameFrames(ctx context.Context, frames [][]Frame, opts Options) {
 	known := map[string]*names{}
 	var distinct []*names
 	each := func(visit func(*Frame)) {
@@ -77,7 +78,9 @@ func nameFrames(frames [][]Frame, opts Options) {
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), 1+len(distinct)/demangleAtOnce) {
 		workers.Go(func() {
+			opts := opts
 			for i := next.Add(1) - 1; int(i) < len(distinct); i = next.Add(1) - 1 {
+				opts.NoDemangle = opts.NoDemangle || ctx.Err() != nil
 				*distinct[i] = newNames(distinct[i].system, opts)
 			}
 		})

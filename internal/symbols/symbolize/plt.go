@@ -39,7 +39,7 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	resolvers = slices.Compact(resolvers)
 	names := make([][]Frame, len(resolvers))
 	err = e.lookupSymbols(resolvers, names)
-	nameFrames(names, e.opts)
+	nameFrames(e.ctx, names, e.opts)
 	for i, addr := range addrs {
 		s := pltEntry(entries, addr)
 		if s == nil || s.Name != "" {
