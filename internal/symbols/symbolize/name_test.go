@@ -18,6 +18,7 @@ func TestLongName(t *testing.T) {
 func TestNameFramesCanceled(t *testing.T) {
 	const linkage = "_ZN1a1bEv"
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for _, want := range []string{"a::b", linkage} {
 		frames := [][]Frame{{{SystemName: linkage}}, {{SystemName: "_\xff"}}}
 		nameFrames(ctx, frames, Options{})
