@@ -2,8 +2,6 @@ package naming
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -88,14 +86,12 @@ func (l Lacking) Stripped(finder *debugfile.Finder) profile.StrippedFiles {
 
 // Problems returns why debug files of the files were not used, one line for each reason, the
 // most frequent first. A server that does not answer is one reason, regardless of the number
-// of files. [Names.Warnings] reports that the user interrupted the search.
+// of files.
 func (l Lacking) Problems() []string {
 	files := map[string]uint64{} // by reason
 	for _, h := range l {
 		for _, err := range h.by.problems {
-			if !errors.Is(err, context.Canceled) {
-				files[plain.Error(err)]++
-			}
+			files[plain.Error(err)]++
 		}
 	}
 	reasons := slices.SortedFunc(maps.Keys(files), func(a, b string) int {

@@ -1,7 +1,6 @@
 package naming
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,7 +55,7 @@ func TestStripped(t *testing.T) {
 		if code.Kind == stacks.CodeFile && code.File != m.files[0] {
 			n.stripped[id] = &stripped{Stripped: debugfile.Stripped{Path: code.File.Path, BuildID: fmt.Sprintf("ab%02x", id)}}
 			if code.File == m.files[6] {
-				n.stripped[id].problems = []error{errors.New("a.debug: build ID is wrong"), errors.New("debuginfod: b: failed\nc: failed"), fmt.Errorf("debuginfod: %w", context.Canceled)}
+				n.stripped[id].problems = []error{errors.New("a.debug: build ID is wrong"), errors.New("debuginfod: b: failed\nc: failed")}
 			}
 			if code.File == m.files[1] { // not among the files that are listed
 				n.stripped[id].problems = []error{errors.New("debuginfod: b: failed\nc: failed")}

@@ -152,6 +152,9 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
 		}
+		if errors.Is(err, context.Canceled) {
+			err = interrupted{}
+		}
 	}()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/buildid/"+id+"/debuginfo", http.NoBody)
@@ -180,6 +183,12 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	}
 	return d.store(id, io.TeeReader(response.Body, progressWriter{progress}))
 }
+
+// interrupted is [context.Canceled] in the user's words.
+type interrupted struct{}
+
+func (interrupted) Error() string { return "interrupted" }
+func (interrupted) Unwrap() error { return context.Canceled }
 
 func (d *downloads) tooLarge() error {
 	return fmt.Errorf("is larger than %d bytes (raise DEBUGINFOD_MAXSIZE)", d.maxSize)
