@@ -98,21 +98,18 @@ EVERY ?= 5.10,6.12,7.2
 VM_TIMEOUT ?= 60m
 
 # Programs of this machine, if installed, that the VMs have besides busybox.
-VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy
+VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy nm
 
 RIG := $(GO) run ./test/rig -timeout $(VM_TIMEOUT) -env FULGUR_NMIS=$(NMIS) $(addprefix -env ,$(filter FULGUR_TEST_LONG=1,FULGUR_TEST_LONG=$(FULGUR_TEST_LONG))) $(RIG_FLAGS)
-
-# Stepping has deadlines that emulation cannot meet.
-RIG_PACKAGES = $(filter-out internal/capture/stepping/,$(VM_PACKAGES))
 
 .PHONY: test-vm
 test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 kernel, some of them with 5.10, 6.12 and 7.2
 	$(RIG) -every '$(EVERY)' $(addprefix -tool ,$(VM_TOOLS)) $(addprefix -program ./,$(VM_PROGRAMS)) \
-		$(addprefix ./,$(RIG_PACKAGES))
+		$(addprefix ./,$(VM_PACKAGES))
 
 # The same for arm64, with dynamic linking and signed return addresses, and what
 # eu-stack needs there. Most of test/e2e needs compilers, and the PMU is amd64's.
-ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/capture/branch/,$(RIG_PACKAGES))
+ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/capture/branch/,$(VM_PACKAGES))
 ARM64_CC         ?= aarch64-linux-gnu-gcc-12
 ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
 ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed)

@@ -193,7 +193,7 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 // Linux 5.17 protects /proc/kallsyms.
 func namesKernel(t *testing.T) bool {
 	t.Helper()
-	return !kernelBefore(t, 5, 17)
+	return !testenv.KernelBefore(t, 5, 17)
 }
 
 const waitForChild = "[wait for child]"
@@ -388,25 +388,11 @@ func testDoctor(t *testing.T, run func([]uintptr, ...string) result, workload st
 	}
 }
 
-// kernelBefore reports whether the running kernel is older than major.minor.
-func kernelBefore(t *testing.T, major, minor int) bool {
-	t.Helper()
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		t.Fatal(err)
-	}
-	var version, patchlevel int
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &version, &patchlevel); err != nil {
-		t.Fatalf("release %s: %v", unix.ByteSliceToString(name.Release[:]), err)
-	}
-	return version < major || version == major && patchlevel < minor
-}
-
 // countsLocked reports whether BPF maps count against the limit on locked memory, which fulgur
 // cannot raise without CAP_SYS_RESOURCE.
 func countsLocked(t *testing.T) bool {
 	t.Helper()
-	return kernelBefore(t, 5, 11)
+	return testenv.KernelBefore(t, 5, 11)
 }
 
 // unlimitLocked lifts the limit, if BPF maps count against it, for commands that the test starts.

@@ -28,8 +28,10 @@ func floodTime() time.Duration {
 }
 
 // TestFloods disturbs a stepped program as much as possible with signals, threads and
-// execve. The program checks itself and must not be harmed.
+// execve. The program checks itself and must not be harmed. On all kernels of the rig, only the
+// first floods take place, in which the trap of a step can be pending when the thread is let go.
 func TestFloods(t *testing.T) {
+	testenv.EveryKernel(t)
 	tests := []struct {
 		name, mode string
 		// act disturbs the program once, and is called repeatedly.
@@ -54,9 +56,15 @@ func TestFloods(t *testing.T) {
 		{"execve by other threads than the first", "exec", idle},
 		{"execve and SIGCONT", "exec", continues},
 	}
+	if testenv.BriefInVM() {
+		tests = tests[:2]
+	}
 	bin := compile(t, "steadfast")
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			if test.mode == "takes" && testenv.KernelBefore(t, 5, 16) {
+				testenv.Unsupported(t, "the signal stays with the stepped thread before Linux 5.16")
+			}
 			b, cmd := steadfast(t, bin, test.mode)
 			pid := cmd.Process.Pid
 			s := start(t, Options{MaxOverhead: 1000}, pid)

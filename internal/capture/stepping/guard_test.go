@@ -307,9 +307,10 @@ func writeTo(t *testing.T, file, text string) {
 }
 
 // A process whose first thread has exited is stepped in its other threads. It looks like
-// a process in which another thread is executing a program.
+// a process in which another thread is executing a program. Linked dynamically, the program would
+// need libgcc_s.so.1 to end a thread.
 func TestFirstThreadEnded(t *testing.T) {
-	b, cmd := steadfast(t, compile(t, "steadfast"), "leaderless")
+	b, cmd := steadfast(t, compile(t, "steadfast", "-static"), "leaderless")
 	pid := cmd.Process.Pid
 	await(t, pid, 'Z')
 	s := start(t, Options{MaxOverhead: 1000}, pid)

@@ -85,7 +85,8 @@ func TestCycle(t *testing.T) {
 	}
 	stats, _ := s.Stats()
 	t.Logf("%+v", stats)
-	if stats.Records == 0 || stats.Full == 0 || stats.Steps < stats.Records || stats.Bursts < 20 {
+	full := stats.Full > 0 || testenv.InVM() // where steps are slow, the time of a burst ends first
+	if stats.Records == 0 || !full || stats.Steps < stats.Records || stats.Bursts < 20 {
 		t.Errorf("got statistics %+v, want records, full samples and 20 bursts", stats)
 	}
 }
@@ -108,6 +109,7 @@ var kills = flag.Int("kills", 10, "how often to kill the stepper's parent")
 
 // TestKilled kills the stepper's parent at random moments. The target must survive.
 func TestKilled(t *testing.T) {
+	testenv.SlowInVM(t)
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	for i := range *kills {
 		stderr := &bytes.Buffer{}
@@ -188,6 +190,7 @@ func stateOf(t *testing.T, pid int) byte {
 // must not change. The amount of stepping depends on the load of the machine, so the test
 // repeats until all kinds of bursts have occurred.
 func TestSameOutput(t *testing.T) {
+	testenv.SlowInVM(t)
 	bin := compile(t, "busy")
 	want, wantCode := runBusy(t, bin, nil)
 	var records, signal, sensitive, threads bool
@@ -288,6 +291,7 @@ func TestConfined(t *testing.T) {
 
 // A program that blocks or ignores SIGTRAP still does so after stepping.
 func TestTraps(t *testing.T) {
+	testenv.SlowInVM(t)
 	cmd := launch(t, compile(t, "traps"))
 	pid := cmd.Process.Pid
 	s := start(t, Options{MaxOverhead: 10}, pid)
@@ -332,6 +336,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestStopped stops the target by a signal while it is stepped. It stays stopped until
 // SIGCONT.
 func TestStopped(t *testing.T) {
+	testenv.EveryKernel(t)
 	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
 	pid := cmd.Process.Pid
 	s := start(t, Options{MaxOverhead: 1000}, pid)
