@@ -31,6 +31,7 @@ var (
 
 // TestLLVMBolt steps a program and has llvm-bolt optimize it with the recorded branches.
 func TestLLVMBolt(t *testing.T) {
+	testenv.AnyKernel(t)
 	const dir = "/usr/lib/llvm-22/bin/" // Debian's links in PATH have other names
 	perf2bolt, llvmBolt := testenv.Tool(t, dir+"perf2bolt"), testenv.Tool(t, dir+"llvm-bolt")
 	bin := compile(t, "interpreter", "-O2", "-Wl,--emit-relocs")
@@ -91,6 +92,7 @@ esac
 // TestPerf2bolt gives perf2bolt the stepped branches as perf would have recorded them,
 // and our profiles of the same branches. Its output must be the same, line by line.
 func TestPerf2bolt(t *testing.T) {
+	testenv.AnyKernel(t)
 	for name, flags := range map[string][]string{
 		"pie":        nil,
 		"no-pie":     {"-no-pie"},
