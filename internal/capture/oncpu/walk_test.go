@@ -137,6 +137,7 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 			exact := len(w.frames) == 0 || pc&bpf.FrameExact != 0
 			w.frames = append(w.frames, unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: exact})
 		}
+		w.frames = unwindtest.AsRecorded(w.frames)
 		taken[tid] = append(taken[tid], w)
 		return nil
 	}); err != nil {
@@ -221,7 +222,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 				testenv.Skip(t, "needs the right to trace processes: %v", err)
 			}
 			frames, end := w.Walk(regs, nil, bpf.MaxDepth)
-			threads[tid] = &stopped{regs, frames, end, map[string][]uint64{}}
+			threads[tid] = &stopped{regs, unwindtest.AsRecorded(frames), end, map[string][]uint64{}}
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -346,10 +347,10 @@ func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unw
 		if pc == 0 {
 			break
 		}
-		frames = append(frames, unwind.Frame{PC: pc &^ bpf.FrameExact})
+		frames = append(frames, unwind.Frame{PC: pc})
 		fp = binary.LittleEndian.Uint64(frame[:])
 	}
-	return frames
+	return unwindtest.AsRecorded(frames)
 }
 
 // compare compares the stack with want, as far as the tables are reliable.

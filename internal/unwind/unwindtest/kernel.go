@@ -235,9 +235,21 @@ func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memor
 	}
 	k.SetMemory(memory)
 	got, end := k.Walk(t, regs, layout, bpf.FrameExact-1, bpf.UnwindByBoth)
+	got, want = AsRecorded(got), AsRecorded(want)
 	if !slices.Equal(got, want) || end != Ends[wantEnd] {
 		t.Errorf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
 	}
+}
+
+// AsRecorded returns frames as a record yields them. It has no room for the highest bit of an
+// address, which takes the value of the one below. Some stacks end with such an address.
+func AsRecorded(frames []unwind.Frame) []unwind.Frame {
+	recorded := slices.Clone(frames)
+	for i := range recorded {
+		pc := &recorded[i].PC
+		*pc = *pc&^bpf.FrameExact | *pc<<1&bpf.FrameExact
+	}
+	return recorded
 }
 
 // Ends maps to the kernel's constants.
