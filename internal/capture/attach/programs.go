@@ -261,8 +261,8 @@ func Resolver(t target.Target, maxProbes int) *events.Resolver {
 }
 
 // Notes returns lines for the summary about an event's places: their number if there are
-// several, and the matches of a pattern that are left out. Lines that would be the same for call,
-// the probe of calls of the functions whose returns e counts, are omitted; call can be nil.
+// several, and the matches of a pattern that are left out. If e counts returns, call can be the
+// probe of the calls of the same functions, whose notes are not repeated. Otherwise it is nil.
 func Notes(e, call *events.Probe) (lines []string) {
 	if call == nil {
 		call = new(events.Probe)

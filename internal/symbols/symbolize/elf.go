@@ -44,8 +44,8 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 
 // Search adds the files that finder finds for this one: separate debug files, files made by
 // dwz, and split DWARF. The search starts when an address first needs it. When ctx is done,
-// downloads, reading of debug information and demangling stop. root is the directory that serves as "/"
-// for the file, and path is its path there; see [debugfile.File].
+// downloads, reading of debug information and demangling stop. root is the directory that serves
+// as "/" for the file, and path is its path there; see [debugfile.File].
 //
 // Search must be called before the first lookup.
 func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {
