@@ -2,7 +2,6 @@ package blockio
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"fulgur/internal/capture/mounts"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/source/sourcetest"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
@@ -107,19 +107,13 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// recorder notes what a source records.
+// recorder keeps the event that a source records.
 type recorder struct {
-	source.Recorder
+	sourcetest.Recorder
 	request profile.BlockIO
 	thread  profile.ThreadID
 }
 
-func (r *recorder) Stack(stacks.Key, stacks.Values) profile.StackID { return 3 }
-func (r *recorder) Thread(pid, tid uint32, _ uint64) profile.ThreadID {
-	return profile.ThreadID(pid*100 + tid)
-}
-func (r *recorder) Since(at uint64) int64 { return int64(at) - 1000 }
-func (r *recorder) File(id uint64) string { return fmt.Sprintf("/file%d", id) }
 func (r *recorder) AddBlockIO(thread profile.ThreadID, request profile.BlockIO) error {
 	r.thread, r.request = thread, request
 	return os.ErrClosed

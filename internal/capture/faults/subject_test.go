@@ -12,7 +12,7 @@ import (
 
 	"fulgur/internal/capture/mounts"
 	"fulgur/internal/capture/naming"
-	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/source/sourcetest"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/linux/procfs"
@@ -116,24 +116,13 @@ func TestUntimed(t *testing.T) {
 	}
 }
 
-// recorder notes what a source records.
+// recorder keeps the event that a source records.
 type recorder struct {
-	source.Recorder
-	key    stacks.Key
-	counts stacks.Values
+	sourcetest.Recorder
 	fault  profile.Fault
 	thread profile.ThreadID
 }
 
-func (r *recorder) Stack(key stacks.Key, v stacks.Values) profile.StackID {
-	r.key, r.counts = key, v
-	return 3
-}
-func (r *recorder) Thread(pid, tid uint32, _ uint64) profile.ThreadID {
-	return profile.ThreadID(pid*100 + tid)
-}
-func (r *recorder) Since(at uint64) int64 { return int64(at) - 1000 }
-func (r *recorder) File(id uint64) string { return fmt.Sprintf("/file%d", id) }
 func (r *recorder) AddFault(thread profile.ThreadID, f profile.Fault) error {
 	r.thread, r.fault = thread, f
 	return os.ErrClosed
@@ -156,8 +145,8 @@ func TestEvent(t *testing.T) {
 	if r.fault != want || r.thread != 708 {
 		t.Errorf("got %+v of thread %d, want %+v of 708", r.fault, r.thread, want)
 	}
-	if r.counts != (stacks.Values{Samples: 1, Major: 10, Handling: 3000, Faults: 10}) || r.key.ID != 1 {
-		t.Errorf("got counts %v of stack %d", r.counts, r.key.ID)
+	if r.Counts != (stacks.Values{Samples: 1, Major: 10, Handling: 3000, Faults: 10}) || r.Key.ID != 1 {
+		t.Errorf("got counts %v of stack %d", r.Counts, r.Key.ID)
 	}
 	if err := (&Source{}).Event(record[:len(record)-1], &r); err == nil {
 		t.Error("got no error for a cut record")
