@@ -120,15 +120,25 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 }
 
 /*
- * The maximum time for user space to answer, in ns: to compile tables, or to add new
- * mappings. An address outside of all code never gets an answer.
+ * The maximum time from a request to its result, in ns: tables, or new mappings. If user
+ * space has not read the request, because it gets no CPU time, new mappings may take as long
+ * as tables. An address outside of all code never gets one.
  */
 #define UNWIND_COMPILES (1000 * 1000 * 1000)
 #define UNWIND_TELLS (30 * 1000 * 1000)
 
+/* Whether user space has answered the requests of a time. */
+static __always_inline bool unwind_answered(u64 time)
+{
+	u32 last = UNWIND_ASKED;
+	struct unwind_asking *answered = bpf_map_lookup_elem(&unwind_asked, &last);
+
+	return answered && *(volatile u64 *)&answered->time > time;
+}
+
 /*
- * Requests the layout of a process, once for each key. Returns whether an
- * answer can still be expected.
+ * Requests the layout of a process, once for each key. Returns whether the result can
+ * still be expected.
  */
 static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patience)
 {
@@ -139,7 +149,8 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patien
 	if (!asked)
 		return false;
 	if (asked->key == key)
-		return now - asked->time < patience;
+		return now - asked->time <
+		       (unwind_answered(asked->time) ? patience : UNWIND_COMPILES);
 	if (!unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
 		return false;
 	asked->time = now;

@@ -209,12 +209,13 @@ struct {
 /*
  * Recent requests, by hash: images without a layout, and pages of addresses outside
  * of a layout's mappings. Set an entry to zero to allow the request again. A request
- * is not repeated unless another one displaces it.
+ * is not repeated unless another one displaces it. User space has answered the requests
+ * from before the time of the last entry.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, UNWIND_ASKED);
+	__uint(max_entries, UNWIND_ASKED + 1);
 	__type(key, u32);
 	__type(value, struct unwind_asking);
 } unwind_asked SEC(".maps");

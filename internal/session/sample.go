@@ -83,7 +83,7 @@ func (r *run) Poll() (busy bool, err error) {
 	}
 	r.Busy = false
 	r.Drain()
-	if err := r.unwinder.Update(r.Processes, requests); err != nil {
+	if err := r.unwinder.Update(r.Processes, requests, now); err != nil {
 		return r.Busy, err
 	}
 	tidy := now >= r.tidied+uint64(tidyEvery)
@@ -110,12 +110,13 @@ func (r *run) Poll() (busy bool, err error) {
 	if err := r.snapshots.Rewalk(now); err != nil {
 		return r.Busy, err
 	}
+	needed := min(now-loop.GraceForStacks, r.snapshots.Needed())
 	if now >= r.forgot+uint64(forgetEvery) {
 		r.forgot = now
-		r.Processes.Forget(now - loop.GraceForStacks)
+		r.Processes.Forget(needed)
 	}
 	if r.events != nil {
-		if err := r.events.poll(now, now-loop.GraceForStacks); err != nil {
+		if err := r.events.poll(now, needed); err != nil {
 			return r.Busy, err
 		}
 	}

@@ -30,7 +30,7 @@ func TestWithoutTables(t *testing.T) {
 			u.Mapped(1)
 			u.Wait(target.System)
 			called := false
-			err := errors.Join(u.Update(nil, 0), u.Problem(), u.WithFrozenTables(func() error {
+			err := errors.Join(u.Update(nil, 0, 0), u.Problem(), u.WithFrozenTables(func() error {
 				called = true
 				return nil
 			}), u.Close())

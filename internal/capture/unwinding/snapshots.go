@@ -1,10 +1,11 @@
 package unwinding
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
-	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
@@ -12,9 +13,8 @@ import (
 )
 
 const (
-	// patienceForTables is the maximum age of a snapshot, in ns. The mappings of
-	// its time must still be known when it is unwound.
-	patienceForTables = loop.GraceForStacks * 7 / 10
+	// patienceForTables is the maximum time that a snapshot waits, in ns.
+	patienceForTables = uint64(700 * time.Millisecond)
 	// snapshotMemory limits the waiting snapshots, in bytes. It holds most of a
 	// second of 2000 samples of new programs.
 	snapshotMemory = 16 << 20
@@ -32,6 +32,8 @@ type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
 	memory int // total, in bytes
+	// walked is the time of the oldest snapshot that the last Rewalk unwound, or 0.
+	walked uint64
 	// unneeded are snapshots whose memory is for the next ones.
 	unneeded []stacks.Snapshot
 }
@@ -54,6 +56,7 @@ type snapshotProcess struct {
 type waitingSnapshot struct {
 	stacks.Snapshot
 	source rewalker
+	since  uint64 // when it was added
 }
 
 // Add adds a snapshot that waits for the tables of its process's mappings.
@@ -81,9 +84,22 @@ func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table
 	}
 	p.maps = maps
 	source.CanRewalk() // begins to load it
-	p.waiting = append(p.waiting, waitingSnapshot{taken, source})
+	p.waiting = append(p.waiting, waitingSnapshot{taken, source, monotonic.Now()})
 	s.memory += taken.Size()
 	return nil
+}
+
+// Needed returns the oldest time whose mappings are still needed, or math.MaxUint64: the time
+// of a snapshot that waits, or that the last Rewalk unwound, because its stack arrives with the
+// next records.
+func (s *Snapshots) Needed() uint64 {
+	oldest := cmp.Or(s.walked, math.MaxUint64)
+	for _, p := range s.of {
+		for _, w := range p.waiting {
+			oldest = min(oldest, w.Time)
+		}
+	}
+	return oldest
 }
 
 // Waiting reports whether any snapshot is waiting.
@@ -93,8 +109,9 @@ func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
 // long, or all if there are too many.
 func (s *Snapshots) Rewalk(now uint64) error {
 	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
+	s.walked = 0
 	for key, p := range s.of {
-		due := tooMany || p.waiting[0].Time < before
+		due := tooMany || p.waiting[0].since < before
 		if !due && slices.ContainsFunc(p.waiting, func(w waitingSnapshot) bool { return !w.source.CanRewalk() }) {
 			continue
 		}
@@ -118,6 +135,7 @@ func (s *Snapshots) Rewalk(now uint64) error {
 		}
 		for _, w := range p.waiting {
 			s.memory -= w.Size()
+			s.walked = min(cmp.Or(s.walked, w.Time), w.Time)
 			if len(s.unneeded) < maxUnneeded {
 				s.unneeded = append(s.unneeded, w.Snapshot)
 			}

@@ -1,11 +1,14 @@
 package unwinding
 
 import (
+	"math"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 )
 
@@ -46,5 +49,22 @@ func TestSnapshotsReuse(t *testing.T) {
 		if got := *(*byte)(unsafe.Pointer(&back.Copy)); got != byte(i+1) {
 			t.Errorf("snapshot %d has the contents of %d", i+1, got)
 		}
+	}
+}
+
+// A snapshot that was read late waits for tables like others, and the mappings of its time are
+// kept meanwhile.
+func TestSnapshotsLate(t *testing.T) {
+	now := monotonic.Now()
+	late := waitingSnapshot{stacks.Snapshot{Time: now - uint64(time.Hour)}, patient{}, now}
+	s := Snapshots{of: map[snapshotKey]*snapshotProcess{{1, 7}: {waiting: []waitingSnapshot{late}}}}
+	if err := s.Rewalk(now + patienceForTables); err != nil || !s.Waiting() {
+		t.Errorf("got %v, waiting: %v; want it to wait", err, s.Waiting())
+	}
+	if got := s.Needed(); got != late.Time {
+		t.Errorf("needs the mappings from %d on, want %d", got, late.Time)
+	}
+	if got := new(Snapshots).Needed(); got != math.MaxUint64 {
+		t.Errorf("without snapshots: needs the mappings from %d on", got)
 	}
 }

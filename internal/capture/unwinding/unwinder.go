@@ -260,9 +260,10 @@ func (d departure) later(now uint64) departure {
 	return departure{now + rest, rest}
 }
 
-// Update handles the requests before the given position, and sends changes to the
-// kernel side. The table of processes must be up to date.
-func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
+// Update handles the requests before the given position, which include all from before a
+// time (CLOCK_MONOTONIC, ns), and sends changes to the kernel side. The table of processes
+// must be up to date.
+func (u *Unwinder) Update(processes *process.Table, requests, until uint64) error {
 	if u.loader == nil {
 		return nil
 	}
@@ -285,6 +286,7 @@ func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
 	}
 	u.loader.AdoptChildren()
 	u.layOut(processes)
+	u.loader.Answered(until)
 	return nil
 }
 

@@ -134,6 +134,8 @@ func (k *fakeKernel) forgetProcesses() error {
 
 func (k *fakeKernel) forgetRequests() { k.forgotten++ }
 
+func (k *fakeKernel) answered(until uint64) {}
+
 func (k *fakeKernel) wait() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

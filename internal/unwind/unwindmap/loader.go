@@ -373,6 +373,11 @@ func (l *Loader) Reset() {
 	l.kernel.forgetRequests()
 }
 
+// Answered notes that all requests of the kernel from before a time (CLOCK_MONOTONIC, ns)
+// were passed to [Loader.Request] or are queued. Until then, the kernel waits longer for new
+// mappings.
+func (l *Loader) Answered(until uint64) { l.kernel.answered(until) }
+
 // Reload brings back a page that the kernel requested.
 func (l *Loader) Reload(page uint32) {
 	l.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -331,6 +332,11 @@ func (k *kernelMaps) forgetProcesses() error {
 
 // forgetRequests implements kernel.
 func (k *kernelMaps) forgetRequests() { clear(k.asked) }
+
+// answered implements kernel.
+func (k *kernelMaps) answered(until uint64) {
+	atomic.StoreUint64(&k.asked[len(k.asked)-1].Time, until)
+}
 
 // wait implements kernel.
 func (k *kernelMaps) wait() error { return rcu.Wait() }
