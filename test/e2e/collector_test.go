@@ -252,10 +252,10 @@ func difference(a, b map[sampleOf]int64) (list []sampleOf) {
 // TestCollector sends a profile to a Collector. What the Collector writes has the samples that the
 // profile has in pprof's format.
 func TestCollector(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
-			testenv.Root(t)
-			testenv.AnyKernel(t)
 			c := newCollector(t)
 			load(t, "shares")
 			file := filepath.Join(t.TempDir(), "cpu.pb.gz")

@@ -52,6 +52,7 @@ func TestForgedCycle(t *testing.T) {
 func TestForgedRuntime(t *testing.T) {
 	parallel(t)
 	testenv.SlowInVM(t)
+	testenv.Root(t)
 	for name, test := range map[string]struct {
 		flags   []string
 		summary string

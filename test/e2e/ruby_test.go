@@ -234,6 +234,7 @@ func TestRubyCalls(t *testing.T) {
 func TestForgedRuby(t *testing.T) {
 	parallel(t)
 	testenv.SlowInVM(t)
+	testenv.Root(t)
 	for mode, want := range map[string]struct {
 		frames int
 		end    string
