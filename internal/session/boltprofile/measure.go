@@ -291,6 +291,7 @@ func (j *job) finish(interruptible context.Context, bs *binaries, m measurement,
 	if err := m.describeTo(report); err != nil {
 		return err
 	}
+	report.suggestOthers(&j.options.ProfileOptions)
 	switch {
 	case j.optimizer != nil:
 		err = j.optimizer.optimize(ctx, bs, j.out.path, report)

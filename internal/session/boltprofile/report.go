@@ -195,6 +195,31 @@ func addCause(causes []cause, why string, n uint64) []cause {
 	return append(causes, cause{why, n})
 }
 
+// fewInside is the share in the profiled files below which other files are suggested.
+const fewInside = 0.2
+
+// suggestOthers adds a warning if most of the code that ran is in files that o leaves out.
+func (r *report) suggestOthers(o *ProfileOptions) {
+	if o.AllBinaries || o.Kernel || r.Samples+r.Records == 0 || r.InsideShare >= fewInside {
+		return
+	}
+	choice := fmt.Sprintf("choose one with %s", usage.Binary)
+	if r.Counting == nil { // which needs one binary
+		choice += fmt.Sprintf(", or all with %s", usage.AllBinaries)
+	} else if r.InsideShare == 0 {
+		return // it has its own warning
+	}
+	r.warn("most of the %s are in other files, such as libraries: %s", r.what(), choice)
+}
+
+// what returns the noun for what the report counts.
+func (r *report) what() string {
+	if r.basic || r.Counting != nil {
+		return "samples"
+	}
+	return "branches"
+}
+
 func (r *report) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
@@ -217,9 +242,8 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 
 func (r *report) text() string {
 	var b strings.Builder
-	what := "branches"
-	if r.basic || r.Counting != nil {
-		what = "samples"
+	what := r.what()
+	if what == "samples" {
 		fmt.Fprintf(&b, "%s\n", plain.Count(r.Samples, "sample"))
 	} else {
 		fmt.Fprintf(&b, "%s, %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Records, "branch record"))

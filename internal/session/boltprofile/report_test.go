@@ -1,6 +1,7 @@
 package boltprofile
 
 import (
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -89,6 +90,28 @@ app (build ID 0123)
 `
 	if got := r.text(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestSuggestOthers(t *testing.T) {
+	const inLibraries = "most of the %s are in other files, such as libraries: choose one with the binary"
+	for name, test := range map[string]struct {
+		report  report
+		options ProfileOptions
+		want    string
+	}{
+		"a library works":  {report{Samples: 1, Records: 9, InsideShare: 0.1}, ProfileOptions{}, fmt.Sprintf(inLibraries, "branches") + ", or all with all binaries"},
+		"counted":          {report{Samples: 9, InsideShare: 0.1, Counting: &countingReport{}}, ProfileOptions{}, fmt.Sprintf(inLibraries, "samples")},
+		"nothing counted":  {report{Samples: 9, Counting: &countingReport{}}, ProfileOptions{}, ""},
+		"enough":           {report{Samples: 1, Records: 9, InsideShare: 0.2}, ProfileOptions{}, ""},
+		"nothing":          {report{}, ProfileOptions{}, ""},
+		"all binaries":     {report{Samples: 1, Records: 9}, ProfileOptions{AllBinaries: true}, ""},
+		"the kernel alone": {report{Samples: 1, Records: 9}, ProfileOptions{Kernel: true}, ""},
+	} {
+		test.report.suggestOthers(&test.options)
+		if got := strings.Join(test.report.Warnings, "\n"); got != test.want {
+			t.Errorf("%s: got warnings %q, want %q", name, got, test.want)
+		}
 	}
 }
 
