@@ -284,7 +284,7 @@ func TestLentUprobes(t *testing.T) {
 		return // fulgur counts no jumps there
 	}
 	r := l.run("bolt", "--branches", "counting", "-p", strconv.Itoa(os.Getpid()), "1")
-	if r.code != 1 || !strings.Contains(r.stderr, "it needs root, the capabilities of fulgur's file are not enough; or use --branches stepping") {
+	if r.code != 1 || !strings.Contains(r.stderr, "uprobes need root, the capabilities of fulgur's file are not enough: run fulgur with sudo; or use --branches stepping") {
 		t.Errorf("exit code %d, want 1 and that root is needed: %s", r.code, r.stderr)
 	}
 	// The doctor says the same, even if the file has only the two capabilities that it needs.

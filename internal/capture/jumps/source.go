@@ -14,7 +14,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/linux/capability"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
 )
@@ -29,17 +29,14 @@ const (
 // ErrUnsupported means that this machine cannot count jumps.
 var ErrUnsupported = errors.New("cannot count jumps here")
 
-// ErrLent is the reason of [Check] for users of file capabilities.
-var ErrLent = errors.New("it needs root, the capabilities of fulgur's file are not enough")
-
 // Check returns an error that wraps [ErrUnsupported] if the machine or its kernel cannot
-// count jumps.
+// count jumps, or the user may not; then it also wraps [uprobe.ErrLent].
 func Check() error {
 	if !machineSupported {
 		return fmt.Errorf("%w: it needs an x86-64 processor", ErrUnsupported)
 	}
-	if capability.Lent() {
-		return fmt.Errorf("%w: %w", ErrUnsupported, ErrLent)
+	if err := uprobe.CheckPrivileges(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {

@@ -23,6 +23,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/sources"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
@@ -41,7 +42,7 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeIterator:              quietly(iterator),
 	doctor.ProbeFentry:                quietly(fentry),
 	doctor.ProbeKprobe:                quietly(kprobe),
-	doctor.ProbeUprobe:                quietly(uprobe),
+	doctor.ProbeUprobe:                quietly(ownUprobe),
 	doctor.ProbeTracepoint:            quietly(tracepoint),
 	doctor.ProbeContention:            quietly(contention),
 	doctor.ProbeKernelNames:           quietly(kernelNames),
@@ -156,8 +157,8 @@ func kprobe() error {
 	})
 }
 
-// uprobe attaches to the first instruction of this program, in this process only.
-func uprobe() error {
+// ownUprobe attaches to the first instruction of this program, in this process only.
+func ownUprobe() error {
 	own, err := elffile.Open("/proc/self/exe")
 	if err != nil {
 		return err
@@ -287,7 +288,7 @@ func cycles() (string, error) {
 func jumpCounting() error {
 	err := jumps.Check()
 	switch {
-	case errors.Is(err, jumps.ErrLent):
+	case errors.Is(err, uprobe.ErrLent):
 		return unix.EPERM // the doctor knows the remedy
 	case errors.Is(err, jumps.ErrUnsupported):
 		return doctor.ErrNoJumps

@@ -34,8 +34,8 @@ func FiltersProcesses(program *ebpf.Program) (bool, error) {
 // errRemote is the reason why a file is refused.
 var errRemote = errors.New("the file is on a file system that may not respond (FUSE): copy the file to a local disk, and run the copy")
 
-// errLent is the reason why users of file capabilities are refused.
-var errLent = errors.New("uprobes need root, the capabilities of fulgur's file are not enough: run fulgur with sudo")
+// ErrLent is the reason why users of file capabilities are refused.
+var ErrLent = errors.New("uprobes need root, the capabilities of fulgur's file are not enough: run fulgur with sudo")
 
 // CheckFile returns an error if programs must not be attached to instructions of a file. Capabilities
 // that the file of fulgur lends must not change other users' processes. On FUSE, the kernel may wait
@@ -50,10 +50,10 @@ func CheckFile(file *safeopen.File) error {
 	return nil
 }
 
-// CheckPrivileges returns an error if [CheckFile] would return one for any file.
+// CheckPrivileges returns [ErrLent] if [CheckFile] would return it for any file.
 func CheckPrivileges() error {
 	if capability.Lent() {
-		return errLent
+		return ErrLent
 	}
 	return nil
 }
