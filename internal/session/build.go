@@ -62,17 +62,14 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
 			losses[profile.LossUnlabeled] += value.Samples()
 		}
-		if cause, ok := p.Unresolved(trace.Leaf); ok {
-			losses[cause] += value.Samples()
-			if cause == profile.LossUnresolved {
-				unnamed[store.Nodes[trace.Leaf].Frame] = true
-			}
+		if cause, _ := p.Unresolved(trace.Leaf); cause == profile.LossUnresolved {
+			unnamed[store.Nodes[trace.Leaf].Frame] = true
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
 			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner), Labels: set}),
 			CPU:    cpu(counted.CPU),
-			End:    end(p, trace, value.Samples(), &losses),
+			End:    account(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, counted.Detail, value),
 		})
 	}
@@ -99,6 +96,15 @@ func samplesOf(store *stacks.Store, recorded *events) iter.Seq2[stacks.Sample, s
 		return recorded.samples()
 	}
 	return maps.All(store.Samples)
+}
+
+// account adds to losses the samples of a trace whose stack is truncated or lacks names, and
+// returns the reason why the stack ends.
+func account(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
+	if cause, ok := p.Unresolved(trace.Leaf); ok {
+		losses[cause] += samples
+	}
+	return end(p, trace, samples, losses)
 }
 
 // end converts the reason why a stack ended, and counts the samples of

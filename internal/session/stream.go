@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"iter"
 	"time"
 
 	"fulgur/internal/capture/naming"
@@ -18,7 +18,6 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/samples"
-	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 )
 
@@ -91,8 +90,9 @@ type streaming struct {
 
 	batch *batch // filled by the current poll
 
-	// Numbers of samples. written belongs to the writer.
-	written, dropped, lost uint64
+	dropped uint64 // samples
+
+	written totals // belongs to the writer
 }
 
 func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batch) error) *streaming {
@@ -101,6 +101,7 @@ func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batc
 		run: r, out: out, encode: encode,
 		known: naming.NewSymbolCache(), warnings: warnOnce{options: r.options},
 		sinceBoot: now.Add(-time.Duration(monotonic.At(now))), batch: newBatch(),
+		written: newTotals(),
 	}
 	s.queue = newQueue(maxWaiting, s.writeBatch)
 	r.event = s.handleEvent
@@ -141,7 +142,6 @@ func (s *streaming) handleEvent(_ int, record []byte) error {
 		taken.trace = s.batch.store.Adopt(s.store, id)
 	} else {
 		taken.lost = true
-		s.lost++
 	}
 	s.batch.events = append(s.batch.events, taken)
 	return nil
@@ -198,18 +198,31 @@ func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	names.Cache, names.Snapshots, names.Later = s.known, b.snapshots, s.options.NoSymbols
 	names.Symbolize(ctx)
 	s.warnings.warn(names.Warnings())
-	if err := errors.Join(s.encode(s.out, s.name(b, names)), s.known.Trim()); err != nil {
+	samples, losses := s.name(b, names)
+	if err := errors.Join(s.encode(s.out, samples), s.known.Trim()); err != nil {
 		return err
 	}
-	s.written += uint64(len(b.events))
+	s.written.add(uint64(len(b.events)), losses)
+	s.written.missing.Add(names, b.samples())
 	return nil
 }
 
-// name symbolizes a batch.
-func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
+// samples yields the samples with a stack.
+func (b *batch) samples() iter.Seq2[stacks.Sample, stacks.Values] {
+	return func(yield func(stacks.Sample, stacks.Values) bool) {
+		for _, e := range b.events {
+			if !e.lost && !yield(stacks.Sample{Trace: e.trace}, stacks.Values{1}) {
+				return
+			}
+		}
+	}
+}
+
+// name symbolizes a batch, and returns what its samples lack.
+func (s *streaming) name(b *batch, names *naming.Names) (made samples.Batch, losses profile.Losses) {
 	builder := profile.NewBuilder()
 	placed := naming.NewStackBuilder(builder, b.store, names)
-	made := samples.Batch{Dropped: b.dropped}
+	made.Dropped = b.dropped
 	for _, e := range b.events {
 		task := profile.Task{PID: int(e.Pid), TID: int(e.Tid), Comm: "[unknown]"}
 		sample := samples.Sample{
@@ -218,17 +231,18 @@ func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 		}
 		if e.lost {
 			sample.Stack = placed.Mark(0, stackLost)
+			losses[profile.LossTraces]++
 		} else {
 			trace := b.store.Traces[e.trace]
 			task.Comm = trace.Name()
 			sample.Stack = placed.Trace(e.trace)
-			sample.End = end(placed, trace, 1, new(profile.Losses))
+			sample.End = account(placed, trace, 1, &losses)
 		}
 		sample.Task = builder.Task(task)
 		made.Samples = append(made.Samples, sample)
 	}
 	made.Profile = builder.Profile(profile.Meta{}, profile.Losses{})
-	return made
+	return made, losses
 }
 
 // conclude prints the run's closing summary.
@@ -240,15 +254,8 @@ func (s *streaming) conclude() error {
 	if err != nil {
 		return err
 	}
-	losses[profile.LossTraces] = s.lost
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
-	if s.dropped > 0 {
-		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", plain.Count(s.dropped, "sample"))
-	}
-	b.WriteString(text.Losses(losses, s.noun()))
-	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {
-		fmt.Fprintf(&b, "  nothing was sampled: %s\n", s.whyNothing())
-	}
-	return s.run.conclude(b.String(), nil, s.options.Output)
+	all := s.written
+	all.lost, all.dropped = all.lost.Plus(losses), s.dropped
+	headline := fmt.Sprintf("%s of %s", s.noun().Count(all.samples), plain.Terminal(s.options.Target.String()))
+	return s.concludeParts(headline, all, s.options.Output)
 }

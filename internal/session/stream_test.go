@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"fulgur/bpf"
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/samples"
+	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // newTestStreaming returns a stream to w that has a store's stacks.
@@ -86,22 +90,74 @@ func TestStreamWrites(t *testing.T) {
 	s.end()
 	s.write(t.Context())
 	got := out.String()
-	for text, want := range map[string]int{
+	for line, want := range map[string]int{
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
 		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
 		"[stack lost]": 1,
 		"fulgur/internal/capture/stacks/stackstest.NewStore+0": 4, // two frames in each sample
 		"traces.go:": 4,
 	} {
-		if n := strings.Count(got, text); n != want {
-			t.Errorf("got %d times %q, want %d, in:\n%s", n, text, want, got)
+		if n := strings.Count(got, line); n != want {
+			t.Errorf("got %d times %q, want %d, in:\n%s", n, line, want, got)
 		}
 	}
-	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
-		t.Errorf("got %d written, %d lost, %d dropped; want 3, 1, 0", s.written, s.lost, s.dropped)
+	if lost := s.written.lost[profile.LossTraces]; s.written.samples != 3 || lost != 1 || s.dropped != 0 {
+		t.Errorf("got %d written, %d lost, %d dropped; want 3, 1, 0", s.written.samples, lost, s.dropped)
 	}
 	if err := s.handleEvent(0, event(1)[:20]); err == nil {
 		t.Error("got no error for half a record")
+	}
+}
+
+// The closing report of a stream has the same losses as a profile of the same samples: truncated
+// stacks, and code without names, among it functions of language runtimes.
+func TestStreamLosses(t *testing.T) {
+	python := []uint64{1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimePython)<<bpf.FrameKindShift | 0x5000, bpf.FrameEntered}
+	table := process.NewTable(process.Options{})
+	t.Cleanup(func() { table.Close() })
+	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "app"}},
+		stackstest.Trace{ID: 1, PID: 7, Comm: "test", User: append(python, stackstest.VoidAt), End: stackstest.Cut},
+		stackstest.Trace{ID: 2, PID: 7, Comm: "test", User: []uint64{stackstest.JitAt}, End: stackstest.Faulted},
+		stackstest.Trace{ID: 3, PID: 7, Comm: "test", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 8}, End: stackstest.Ended},
+	)
+	*store.Unkept = 5
+	taken := map[uint64]uint64{1: 1, 2: 2, 3: 4, 99: 8} // by stack; 99 is lost
+	var report strings.Builder
+	s := newTestStreaming(t, store, io.Discard)
+	s.options.Stderr, s.subject, s.unkept, s.Processes = &report, clock(t), store.Unkept, table
+	counts := map[stacks.Key]stacks.Values{}
+	for id, n := range taken {
+		counts[stacks.Key{ID: id}] = stacks.Values{n}
+		for range n {
+			if err := s.handleEvent(0, event(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.hand() // each batch has a part of the samples
+	}
+	s.end()
+	s.write(t.Context())
+	if err := s.conclude(); err != nil {
+		t.Fatal(err)
+	}
+
+	names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+	names.Symbolize(t.Context())
+	store.Count(counts)
+	want := buildProfile(clock(t), store, counts, names, profile.Meta{}, profile.Losses{}, nil).Losses
+	for _, cause := range []profile.Loss{profile.LossTruncatedUser, profile.LossBrokenGenerated, profile.LossUnresolved, profile.LossUnresolvedGenerated, profile.LossTraces} {
+		if want[cause] == 0 {
+			t.Errorf("the profile has no loss %q: %+v", cause, want)
+		}
+	}
+	want[profile.LossUnresolvedFrames] = 0 // batches share functions, so there is no sum
+	if s.written.lost != want {
+		t.Errorf("got losses %+v, want the profile's: %+v", s.written.lost, want)
+	}
+	for _, line := range append(strings.Split(text.Losses(want, s.noun()), "\n"), unkeptLines(5)...) {
+		if !strings.Contains(report.String(), line) {
+			t.Errorf("got a report without %q:\n%s", line, report.String())
+		}
 	}
 }
 
@@ -126,8 +182,8 @@ func TestStreamDrops(t *testing.T) {
 	poll(2)
 	s.end()
 	s.write(t.Context())
-	if s.dropped != 7 || s.written != 5 {
-		t.Errorf("got %d dropped and %d written, want 7 and 5", s.dropped, s.written)
+	if s.dropped != 7 || s.written.samples != 5 {
+		t.Errorf("got %d dropped and %d written, want 7 and 5", s.dropped, s.written.samples)
 	}
 	before, after, ok := strings.Cut(out.String(), "[7 samples dropped")
 	if n, m := strings.Count(before, "COMM"), strings.Count(after, "COMM"); !ok || n != 3 || m != 2 {
@@ -146,8 +202,8 @@ func TestStreamLargePoll(t *testing.T) {
 	s.hand()
 	s.end()
 	s.write(t.Context())
-	if s.dropped != 0 || s.written != maxWaiting+1 {
-		t.Errorf("got %d dropped and %d written, want 0 and all", s.dropped, s.written)
+	if s.dropped != 0 || s.written.samples != maxWaiting+1 {
+		t.Errorf("got %d dropped and %d written, want 0 and all", s.dropped, s.written.samples)
 	}
 }
 
@@ -164,8 +220,8 @@ func TestStreamFails(t *testing.T) {
 	}
 	s.end()
 	s.write(t.Context())
-	if err := s.failed(); !errors.Is(err, broken) || s.written != 0 {
-		t.Errorf("got error %v, %d written; want the output's error, 0", err, s.written)
+	if err := s.failed(); !errors.Is(err, broken) || s.written.samples != 0 {
+		t.Errorf("got error %v, %d written; want the output's error, 0", err, s.written.samples)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
@@ -53,6 +54,45 @@ func (r *run) summary(w Window) (string, error) {
 		fmt.Fprintf(&b, "  %s\n", hint)
 	}
 	return b.String(), nil
+}
+
+// totals has the sums over the parts of a run whose samples are written before it ends.
+type totals struct {
+	samples, dropped uint64
+	lost             profile.Losses
+	missing          naming.Lacking
+}
+
+func newTotals() totals { return totals{missing: naming.Lacking{}} }
+
+// add adds the samples and losses of a part.
+func (t *totals) add(samples uint64, losses profile.Losses) {
+	t.samples += samples
+	t.lost = t.lost.Plus(losses)
+	t.lost[profile.LossUnresolvedFrames] = 0 // parts share functions, so there is no sum
+}
+
+// concludeParts prints the closing summary of a run whose samples were written before it
+// ended: the headline, losses or why there are no samples, and hints.
+func (r *run) concludeParts(headline string, t totals, written string) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, headline)
+	if t.dropped > 0 {
+		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", r.noun().Count(t.dropped))
+	}
+	b.WriteString(text.Losses(t.lost, r.noun()))
+	if t.samples+t.dropped == 0 && t.lost.Uncounted() == 0 {
+		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
+	}
+	if problem := r.unwinder.Problem(); problem != nil {
+		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
+	}
+	return r.conclude(b.String(), r.strippedLines(t.missing.Stripped(r.finder), t.missing), written)
+}
+
+// strippedLines describes files without symbols, and why their debug files were not used.
+func (r *run) strippedLines(s profile.StrippedFiles, missing naming.Lacking) []string {
+	return append(text.Stripped(s, r.noun()), missing.Problems()...)
 }
 
 // noun returns the noun for the samples of the run.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"fulgur/internal/capture/loop"
@@ -19,7 +18,6 @@ import (
 	"fulgur/internal/linux/timerslack"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/encode/text"
 )
 
 // MinWindow is the shortest window. Each window has a fixed cost, however short
@@ -51,10 +49,7 @@ type windows struct {
 	number      int            // closed windows
 	before      profile.Losses // up to the start of the window
 
-	// Totals of the written windows, and the last one.
-	samples int64
-	lost    profile.Losses
-	missing naming.Lacking
+	written totals // of the windows
 	last    Window
 }
 
@@ -70,7 +65,7 @@ type closedWindow struct {
 func newWindows(r *run, to Sink) *windows {
 	w := &windows{
 		run: r, every: r.options.Every, sink: to,
-		warnings: warnOnce{options: r.options}, missing: naming.Lacking{},
+		warnings: warnOnce{options: r.options}, written: newTotals(),
 	}
 	w.queue = newQueue(1, w.writeWindow)
 	var meta profile.Meta
@@ -259,12 +254,12 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.symbolize(ctx, c.names)
 	w.warnings.warn(c.names.Warnings())
 	w.number++
-	w.missing.Add(c.names, samplesOf(c.store, w.events))
+	w.written.missing.Add(c.names, samplesOf(c.store, w.events))
 	// The search for packages may take as long as building the profile.
 	var stripped chan profile.StrippedFiles
 	if w.every == 0 {
 		stripped = make(chan profile.StrippedFiles, 1)
-		go func() { stripped <- w.missing.Stripped(w.finder) }()
+		go func() { stripped <- w.written.missing.Stripped(w.finder) }()
 	}
 	p := buildProfile(w.subject, c.store, c.lost, c.names, c.meta, c.losses, w.events)
 	if stripped != nil {
@@ -277,9 +272,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 			return err
 		}
 	}
-	w.samples += p.Total(0)
-	w.lost = w.lost.Plus(p.Losses)
-	w.lost[profile.LossUnresolvedFrames] = 0 // windows share functions, so there is no sum
+	w.written.add(uint64(p.Total(0)), p.Losses)
 	return errors.Join(w.sink.Write(w.last), w.tidy())
 }
 
@@ -327,22 +320,9 @@ func (w *windows) conclude() error {
 		if err != nil {
 			return err
 		}
-		hints := slices.Concat(w.subject.Notes(w.store), w.strippedLines(w.last.Profile.Meta.Stripped))
+		hints := slices.Concat(w.subject.Notes(w.store), w.strippedLines(w.last.Profile.Meta.Stripped, w.written.missing))
 		return w.run.conclude(text, hints, w.options.Output)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s of %s\n", w.noun().Count(uint64(w.samples)), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
-	b.WriteString(text.Losses(w.lost, w.noun()))
-	if w.samples == 0 && w.lost.Uncounted() == 0 {
-		fmt.Fprintf(&b, "  %s: %s\n", w.noun().Nothing(), w.whyNothing())
-	}
-	if problem := w.unwinder.Problem(); problem != nil {
-		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
-	}
-	return w.run.conclude(b.String(), w.strippedLines(w.missing.Stripped(w.finder)), "") // the sink has named the files
-}
-
-// strippedLines describes files without symbols, and why their debug files were not used.
-func (w *windows) strippedLines(s profile.StrippedFiles) []string {
-	return append(text.Stripped(s, w.noun()), w.missing.Problems()...)
+	headline := fmt.Sprintf("%s, %s of %s", w.noun().Count(w.written.samples), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	return w.concludeParts(headline, w.written, "") // the sink has named the files
 }

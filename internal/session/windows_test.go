@@ -112,8 +112,8 @@ func TestWindowsContents(t *testing.T) {
 			t.Errorf("window %d: got %v, want stack 1 only where it counts", i+1, lines(p))
 		}
 	}
-	if w.samples != 14 || w.lost[profile.LossSideband] != 4 || w.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
-		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.samples, w.lost, w.number, w.waiting.Load())
+	if w.written.samples != 14 || w.written.lost[profile.LossSideband] != 4 || w.written.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
+		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.written.samples, w.written.lost, w.number, w.waiting.Load())
 	}
 }
 
@@ -384,8 +384,8 @@ func TestWindowsUnresolvedFrames(t *testing.T) {
 			t.Errorf("window %d: got %d functions without names, want 1", i+1, n)
 		}
 	}
-	if w.lost[profile.LossUnresolvedFrames] != 0 || w.lost[profile.LossUnresolved] != 2 {
-		t.Errorf("all windows: got %+v, want no functions and 2 samples without names", w.lost)
+	if w.written.lost[profile.LossUnresolvedFrames] != 0 || w.written.lost[profile.LossUnresolved] != 2 {
+		t.Errorf("all windows: got %+v, want no functions and 2 samples without names", w.written.lost)
 	}
 }
 
