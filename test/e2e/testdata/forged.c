@@ -92,10 +92,14 @@ __attribute__((noinline)) int _PyEval_EvalFrameDefault(const char *mode)
 
 int main(int argc, char **argv)
 {
+	volatile char *table = lines.data;
+
 	_Static_assert(__builtin_offsetof(typeof(code), version) == 92 &&
 			       __builtin_offsetof(typeof(code), file) == 112 &&
 			       __builtin_offsetof(typeof(name), text) == 40 &&
 			       __builtin_offsetof(typeof(_PyRuntime), interpreter) == 808,
 		       "layout");
+	for (int i = 0; i < LINES; i++) /* fulgur reads only pages in memory */
+		table[i] = table[i];
 	return argc < 2 || _PyEval_EvalFrameDefault(argv[1]);
 }
