@@ -48,20 +48,24 @@ func TestForgedCycle(t *testing.T) {
 	}
 }
 
-// An endless list of threads, and nonsensical offsets, cost at most the Python frames.
+// An endless list of threads, nonsensical offsets, and versions that fulgur does not know, cost at
+// most the Python frames. The summary names such versions.
 func TestForgedRuntime(t *testing.T) {
 	parallel(t)
 	testenv.SlowInVM(t)
 	testenv.Root(t)
 	for name, test := range map[string]struct {
+		mode    string
 		flags   []string
 		summary string
 	}{
-		"threads": {},
-		"garbage": {[]string{"-DGARBAGE"}, "python 3.14.0: its layout is not known"},
+		"threads":       {mode: "threads"},
+		"garbage":       {"threads", []string{"-DGARBAGE"}, "python 3.14.0: its layout is not known"},
+		"free-threaded": {"codes", []string{"-DFREE_THREADED=1"}, "python 3.14, free-threaded: not supported yet"},
+		"newer":         {"codes", []string{"-DVERSION=0x031000a1"}, "python 3.16: not supported yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			samples, summary := forged(t, "forged.c", "threads", test.flags...)
+			samples, summary := forged(t, "forged.c", test.mode, test.flags...)
 			for _, s := range samples {
 				if s.End != "complete" || len(s.pyFrames()) != 0 {
 					t.Fatalf("got end %s, frames %+v, want a complete stack without Python frames", s.End, s.pyFrames())

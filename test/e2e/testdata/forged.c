@@ -3,13 +3,20 @@
  * Pretends to be CPython 3.14 with forged frames, and works in one function until its
  * standard input ends: "cycle" has a frame that is its own caller, "threads" has an endless
  * list of threads, and "codes" always has new code, with the largest possible line table.
- * With -DGARBAGE, the offsets of fields are nonsense. The layouts are arbitrary, because
- * fulgur takes them from the offsets in _PyRuntime.
+ * With -DGARBAGE, the offsets of fields are nonsense. With -DFREE_THREADED=1, it pretends to be
+ * a free-threaded build, and with -DVERSION=N another version (PY_VERSION_HEX). The layouts are
+ * arbitrary, because fulgur takes them from the offsets in _PyRuntime.
  */
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
 
+#ifndef VERSION
+#define VERSION 0x030e00f0
+#endif
+#ifndef FREE_THREADED
+#define FREE_THREADED 0
+#endif
 #define LINES 16384
 #define FROM_C 3 /* owner of a frame without code */
 
@@ -64,7 +71,7 @@ struct {
 	.offsets = { [0] = 0x030e00f0, [2 ... 98] = -1 },
 #else
 	.offsets = {
-		[0] = 0x030e00f0, [5 - 1] = 800, /* the cookie is word 0 */
+		[0] = VERSION, [2 - 1] = FREE_THREADED, [5 - 1] = 800, /* the cookie is word 0 */
 		[26 - 1] = 8, [27 - 1] = 16, /* thread state */
 		[32 - 1] = 8, [33 - 1] = 0, [34 - 1] = 16, [36 - 1] = 24, /* frame */
 		[40 - 1] = 112, [42 - 1] = 128, [43 - 1] = 136, [44 - 1] = 72, [48 - 1] = 200, /* code */
