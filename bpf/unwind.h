@@ -122,7 +122,7 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 /*
  * The maximum time from a request to its result, in ns: tables, or new mappings. If user
  * space has not read the request, because it gets no CPU time, new mappings may take as long
- * as tables. An address outside of all code never gets one.
+ * as tables. An address outside of all code never gets a result.
  */
 #define UNWIND_COMPILES (1000 * 1000 * 1000)
 #define UNWIND_TELLS (30 * 1000 * 1000)
@@ -144,16 +144,16 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patien
 {
 	u32 index = key % UNWIND_ASKED;
 	struct unwind_asking *asked = bpf_map_lookup_elem(&unwind_asked, &index);
-	u64 now = bpf_ktime_get_ns();
 
 	if (!asked)
 		return false;
 	if (asked->key == key)
-		return now - asked->time <
+		return bpf_ktime_get_ns() - asked->time <
 		       (unwind_answered(asked->time) ? patience : UNWIND_COMPILES);
 	if (!unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
 		return false;
-	asked->time = now;
+	/* Not earlier: user space answers the requests that are in the ring at a time. */
+	asked->time = bpf_ktime_get_ns();
 	asked->key = key;
 	return true;
 }

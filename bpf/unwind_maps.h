@@ -209,8 +209,10 @@ struct {
 /*
  * Recent requests, by hash: images without a layout, and pages of addresses outside
  * of a layout's mappings. Set an entry to zero to allow the request again. A request
- * is not repeated unless another one displaces it. User space has answered the requests
- * from before the time of the last entry.
+ * is not repeated unless another one displaces it.
+ *
+ * The last entry is different: its time says that user space has answered all earlier
+ * requests.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

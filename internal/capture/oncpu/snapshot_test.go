@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindtest"
@@ -160,4 +163,52 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	if want := stats.Samples - uint64(pending+len(taken)-1); counted > want || counted == 0 {
 		t.Errorf("got %d samples counted, want 1 to %d", counted, want)
 	}
+}
+
+// Until user space has answered a request for new mappings, the kernel side sends snapshots of
+// stacks that end at the address. After that, it soon gives up, as at addresses without code.
+func TestSnapshotsUntilAnswered(t *testing.T) {
+	testenv.SlowInVM(t)
+	testenv.Root(t)
+	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
+	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
+	image, ok := s.tables.Image(pid)
+	if !ok {
+		t.Fatal("the process has no layout")
+	}
+	const (
+		after = 60 * time.Millisecond  // twice the time that an answer leaves
+		limit = 800 * time.Millisecond // after a second, the kernel side gives up in any case
+	)
+	// Both results must come before the limit, which a busy machine may exceed.
+	for try := range 100 {
+		s.tables.Reset()
+		s.tables.Expect(pid, image, []process.Mapping{{Start: 0x1000, Limit: 0x2000, Kind: process.KindAnon}})
+		begin := time.Now()
+		s.runAgain(t, pid)
+		asked := len(s.snapshots(t, 0))
+		time.Sleep(after)
+		missed := s.runAgain(t, pid)
+		late := len(s.snapshots(t, 0))
+		if asked == 0 || missed > 0 || time.Since(begin) > limit {
+			continue
+		}
+		if late == 0 {
+			t.Fatalf("got no snapshot %v after the request, which was not answered", after)
+		}
+		// The process may stop in other pages, which the kernel side requests then.
+		for time.Since(begin) < limit {
+			s.tables.Answered(monotonic.Now())
+			time.Sleep(after)
+			s.tables.Answered(monotonic.Now())
+			s.runAgain(t, pid)
+			for _, stack := range s.take(t)[pid] {
+				if stack.end == bpf.EndNoMapping && time.Since(begin) < limit {
+					t.Logf("try %d: gave up after the answer", try+1)
+					return
+				}
+			}
+		}
+	}
+	t.Error("got snapshots after the requests were answered")
 }

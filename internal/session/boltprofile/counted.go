@@ -259,6 +259,7 @@ func (c *counted) report(report *report) error {
 			report.Counting.UncountedShare += float64(n)
 		}
 	}
+	report.located = inside+c.outside > 0
 	if inside > 0 {
 		report.InsideShare = float64(inside) / float64(inside+c.outside)
 		report.Counting.UncountedShare /= float64(inside)

@@ -43,6 +43,7 @@ type report struct {
 	Warnings []string       `json:"warnings"`
 
 	basic   bool
+	located bool   // InsideShare is a share of something
 	nothing string // why there are no samples, if known
 }
 
@@ -108,6 +109,7 @@ func newReport(c *bolt.Collector, w *profileWriter, paths map[*bolt.Binary]strin
 		MispredictedShare: s.MispredictedShare(),
 		Warnings:          []string{},
 		basic:             w.options.Basic,
+		located:           s.Inside+s.Foreign > 0,
 	}
 	r.leftOut("kernel branch records", s.Kernel)
 	r.leftOut("empty branch records", s.Empty)
@@ -198,18 +200,19 @@ func addCause(causes []cause, why string, n uint64) []cause {
 // fewInside is the share in the profiled files below which other files are suggested.
 const fewInside = 0.2
 
-// suggestOthers adds a warning if most of the code that ran is in files that o leaves out.
+// suggestOthers adds a warning if most of the code that ran is outside of the files that o
+// selects.
 func (r *report) suggestOthers(o *ProfileOptions) {
-	if o.AllBinaries || o.Kernel || r.Samples+r.Records == 0 || r.InsideShare >= fewInside {
+	if o.AllBinaries || o.Kernel || !r.located || r.InsideShare >= fewInside {
 		return
 	}
-	choice := fmt.Sprintf("choose one with %s", usage.Binary)
+	choice := fmt.Sprintf("choose another file with %s", usage.Binary)
 	if r.Counting == nil { // which needs one binary
 		choice += fmt.Sprintf(", or all with %s", usage.AllBinaries)
 	} else if r.InsideShare == 0 {
 		return // it has its own warning
 	}
-	r.warn("most of the %s are in other files, such as libraries: %s", r.what(), choice)
+	r.warn("most of the %s are outside of the profiled file, for example in libraries: %s", r.what(), choice)
 }
 
 // what returns the noun for what the report counts.

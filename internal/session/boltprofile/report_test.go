@@ -94,19 +94,19 @@ app (build ID 0123)
 }
 
 func TestSuggestOthers(t *testing.T) {
-	const inLibraries = "most of the %s are in other files, such as libraries: choose one with the binary"
+	const outside = "most of the %s are outside of the profiled file, for example in libraries: choose another file with the binary"
 	for name, test := range map[string]struct {
 		report  report
 		options ProfileOptions
 		want    string
 	}{
-		"a library works":  {report{Samples: 1, Records: 9, InsideShare: 0.1}, ProfileOptions{}, fmt.Sprintf(inLibraries, "branches") + ", or all with all binaries"},
-		"counted":          {report{Samples: 9, InsideShare: 0.1, Counting: &countingReport{}}, ProfileOptions{}, fmt.Sprintf(inLibraries, "samples")},
-		"nothing counted":  {report{Samples: 9, Counting: &countingReport{}}, ProfileOptions{}, ""},
-		"enough":           {report{Samples: 1, Records: 9, InsideShare: 0.2}, ProfileOptions{}, ""},
-		"nothing":          {report{}, ProfileOptions{}, ""},
-		"all binaries":     {report{Samples: 1, Records: 9}, ProfileOptions{AllBinaries: true}, ""},
-		"the kernel alone": {report{Samples: 1, Records: 9}, ProfileOptions{Kernel: true}, ""},
+		"a library works":   {report{located: true, InsideShare: 0.1}, ProfileOptions{}, fmt.Sprintf(outside, "branches") + ", or all with all binaries"},
+		"counted":           {report{located: true, InsideShare: 0.1, Counting: &countingReport{}}, ProfileOptions{}, fmt.Sprintf(outside, "samples")},
+		"nothing counted":   {report{located: true, Counting: &countingReport{}}, ProfileOptions{}, ""},
+		"enough":            {report{located: true, InsideShare: 0.2}, ProfileOptions{}, ""},
+		"nothing but drops": {report{Samples: 1, Records: 9}, ProfileOptions{}, ""},
+		"all binaries":      {report{located: true}, ProfileOptions{AllBinaries: true}, ""},
+		"the kernel alone":  {report{located: true}, ProfileOptions{Kernel: true}, ""},
 	} {
 		test.report.suggestOthers(&test.options)
 		if got := strings.Join(test.report.Warnings, "\n"); got != test.want {

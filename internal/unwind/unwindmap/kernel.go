@@ -22,7 +22,7 @@ type kernel interface {
 	forgetProcesses() error
 	// forgetRequests makes programs repeat their earlier requests.
 	forgetRequests()
-	// answered notes that the requests from before a time (CLOCK_MONOTONIC, ns) were answered.
+	// answered implements [Loader.Answered].
 	answered(until uint64)
 	// wait returns when all programs that were running at the call have ended.
 	wait() error

@@ -373,9 +373,8 @@ func (l *Loader) Reset() {
 	l.kernel.forgetRequests()
 }
 
-// Answered notes that all requests of the kernel from before a time (CLOCK_MONOTONIC, ns)
-// were passed to [Loader.Request] or are queued. Until then, the kernel waits longer for new
-// mappings.
+// Answered notes that the kernel's requests from before a time (CLOCK_MONOTONIC, ns) were read.
+// For new mappings, the kernel waits longer than usual if a request was not.
 func (l *Loader) Answered(until uint64) { l.kernel.answered(until) }
 
 // Reload brings back a page that the kernel requested.
