@@ -97,6 +97,7 @@ func (r *run) Poll() (busy bool, err error) {
 		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
 			return r.Busy, err
 		}
+		slog.Debug("code replaced", "pid", pid)
 	}
 	clear(r.remapped)
 	if err := r.followMapped(); err != nil {

@@ -2,9 +2,12 @@
 /*
  * plugins TURNS LIBRARY...: loads the libraries in turn, TURNS times each, at the
  * same address. The first works for 150 ms, each further one for 150 ms longer.
- * Prints for each turn the address of the library's code, the CPU time in its
- * function and the elapsed time, both in ns, and the number of context switches
- * meanwhile.
+ * Prints for each turn the CPU time in the library's function and the elapsed time,
+ * both in ns, and the number of context switches meanwhile.
+ *
+ * It waits for a byte on its standard input before it loads a library and, after it
+ * has printed the address of the library's code, before it works. If there is none, it
+ * waits for 400 ms before it works.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,29 +35,39 @@ static long switches(void)
 int main(int argc, char **argv)
 {
 	/*
-	 * The profiler takes a few milliseconds to learn about new code. This test
-	 * is about the time after that.
+	 * The profiler takes a few milliseconds to learn about new code. These tests
+	 * are about the time after that.
 	 */
 	const struct timespec heard = { .tv_nsec = 400000000 };
 
 	for (int turn = 0; turn < atoi(argv[1]) * (argc - 2); turn++) {
 		int which = turn % (argc - 2);
-		void *library = dlopen(argv[2 + which], RTLD_NOW);
-		void (*work)(void) = library ? (void (*)(void))dlsym(library, "work") : NULL;
+		void (*work)(void);
+		void *library;
 		long begin, start, left;
 
+		getchar();
+		library = dlopen(argv[2 + which], RTLD_NOW);
+		work = library ? (void (*)(void))dlsym(library, "work") : NULL;
 		if (!work) {
 			fprintf(stderr, "%s\n", dlerror());
 			return 1;
 		}
-		nanosleep(&heard, NULL);
+		if (!feof(stdin)) {
+			printf("%p\n", (void *)work);
+			fflush(stdout);
+			getchar();
+		}
+		if (feof(stdin))
+			nanosleep(&heard, NULL);
 		left = switches();
 		begin = now(CLOCK_MONOTONIC);
 		start = now(CLOCK_PROCESS_CPUTIME_ID);
 		while (now(CLOCK_PROCESS_CPUTIME_ID) - start < 150000000L * (which + 1))
 			work();
-		printf("%p %ld %ld %ld\n", (void *)work, now(CLOCK_PROCESS_CPUTIME_ID) - start,
+		printf("%ld %ld %ld\n", now(CLOCK_PROCESS_CPUTIME_ID) - start,
 		       now(CLOCK_MONOTONIC) - begin, switches() - left);
+		fflush(stdout);
 		dlclose(library);
 	}
 	return 0;
