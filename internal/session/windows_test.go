@@ -342,6 +342,7 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 	w := newTestWindows(t, 0, stackstest.Own(t), new(collected).take)
 	self := os.Getpid()
 	path := fmt.Sprintf("/tmp/perf-%d.map", self)
+	_ = os.Remove(path) // of an earlier process with this PID
 	t.Cleanup(func() { _ = os.Remove(path) })
 	w.Processes.Apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 1}, PID: self, Exec: true})
 	w.Processes.Apply(perfevent.Mmap2{Stamp: perfevent.Stamp{Time: 2}, PID: self, Addr: 0x1000, Len: 0x1000, Filename: "//anon"})
