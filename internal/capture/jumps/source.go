@@ -38,6 +38,7 @@ func Check() error {
 	if err := uprobe.CheckPrivileges(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
+	memlock.Lift() // the kernel has to load a program for the answer
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%w: it needs Linux 6.6 or newer (uprobe_multi links)", ErrUnsupported)
