@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
@@ -65,6 +66,7 @@ func Load(o probe.Options, c Config) (*Source, error) {
 // kernel supports, and the name of the other; see bpf/faults.bpf.c.
 func chooseWalk() (use, drop string, err error) {
 	byHelper, byTree := bpf.FaultsProgFaultWalk, bpf.FaultsProgFaultWalkByTree
+	memlock.Lift() // the kernel has to load a program for the answer
 	err = features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma)
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported):
