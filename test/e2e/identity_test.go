@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,23 +113,9 @@ func TestRemapNeverMixesStacks(t *testing.T) {
 	dir := t.TempDir()
 	profile, log := filepath.Join(dir, "out.folded"), filepath.Join(dir, "log")
 	cmd := command(t, "profile", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-o", profile, "--log", log, "--", compile(t, "plugins.c", "plugins", "-ldl"), "2", alpha, beta)
-	cmd.Stdout = nil
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newDialog(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
-	}
-	proceed := func() {
-		t.Helper()
-		if _, err := in.Write([]byte("\n")); err != nil {
-			t.Fatal(err)
-		}
 	}
 	replaced := func() int {
 		t.Helper()
@@ -142,28 +127,19 @@ func TestRemapNeverMixesStacks(t *testing.T) {
 	}
 	works := map[string]work{}
 	place := ""
-	lines := bufio.NewScanner(out)
-	line := func() string {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("got no line, error %v: %s", lines.Err(), cmd.Stderr)
-		}
-		return lines.Text()
-	}
 	for i, name := range []string{"alpha", "beta", "alpha", "beta"} {
 		before := replaced()
-		proceed()
-		at := line()
+		d.proceed(t)
+		at := d.line(t)
 		if i == 0 {
 			place = at
 		} else if at != place {
 			testenv.Unsupported(t, "the loader gave the libraries different places: %s and %s", place, at)
 		}
-		// The profiler takes a few milliseconds to learn about new code, or longer on a busy
-		// machine. This test is about the time after that.
+		// This test is about the time after fulgur has seen the library.
 		testenv.Await(t, func() bool { return i == 0 || replaced() > before }, func() string { return "fulgur does not see the library " + name })
-		proceed()
-		w := parseWork(t, line())
+		d.proceed(t)
+		w := parseWork(t, d.line(t))
 		w.add(works[name])
 		works[name] = w
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -37,19 +36,10 @@ func TestMappedWhileStopped(t *testing.T) {
 func stopWhileMapping(t *testing.T, program, library string) result {
 	t.Helper()
 	cmd := exec.Command(program, library)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, lines := start(t, cmd), bufio.NewScanner(out)
-	next := func(want string) {
-		t.Helper()
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("got line %q, want %q", lines.Text(), want)
-		}
-	}
-	next("ready")
-	// A snapshot takes up to 34 KiB, and the ring is half full of them at most.
+	d := newDialog(t, cmd)
+	startTarget(t, cmd)
+	d.line(t) // "ready"
+	// Snapshots of up to 34 KiB fill at most half of the ring.
 	f := command(t, "profile", "-F", "999", "--ring-size", "32M", "--format", "text", "--no-inlines", "-p", strconv.Itoa(cmd.Process.Pid))
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
@@ -66,10 +56,8 @@ func stopWhileMapping(t *testing.T, program, library string) result {
 		stat, err := procfs.Process(f.Process.Pid).Stat()
 		return err == nil && stat.State == 'T'
 	}, func() string { return "fulgur does not stop" })
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
-	next("done")
+	d.proceed(t)
+	d.line(t) // "done"
 	signal(syscall.SIGCONT)
 	return interrupt(t, f)
 }

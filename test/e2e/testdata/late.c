@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * late LIBRARY: prints "ready", waits for the end of its standard input, loads the library, and
- * works in it for a quarter of a second, or half a second on a busy machine. Then it prints
- * "done" and sleeps.
+ * late LIBRARY: prints "ready", waits for a byte on its standard input, loads the library, and
+ * works in it for 250 ms of CPU time, or for 500 ms on a busy machine. Then it prints "done"
+ * and sleeps.
  */
 #include <dlfcn.h>
 #include <stdio.h>
