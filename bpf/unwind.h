@@ -152,7 +152,7 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patien
 		       (unwind_answered(asked->time) ? patience : UNWIND_COMPILES);
 	if (!unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
 		return false;
-	/* Not earlier: user space answers the requests that are in the ring at a time. */
+	/* Taken when the request is in the ring: otherwise it could seem answered unread. */
 	asked->time = bpf_ktime_get_ns();
 	asked->key = key;
 	return true;

@@ -564,7 +564,10 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 
 	if (!unwind_keep(w, rec, i))
 		return 1;
-	/* Without tables for it, another unwind mode does not know whether the code is of Go. */
+	/*
+	 * In other modes, this step is for Go code alone. Only tables identify it, and a
+	 * process that comes here in such a mode has none yet.
+	 */
 	if (unwind_at_entry() && unwind_by() == UNWIND_BY_FRAME_POINTERS && w->exact) {
 		w->end = END_DEPTH;
 		return !unwind_step_from_entry(w);

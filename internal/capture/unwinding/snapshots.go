@@ -89,9 +89,9 @@ func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table
 	return nil
 }
 
-// Needed returns the oldest time whose mappings are still needed, or math.MaxUint64: the time
-// of a snapshot that waits, or that the last Rewalk unwound, because its stack arrives with the
-// next records.
+// Needed returns the time of the oldest snapshot that still needs the mappings of its time, or
+// math.MaxUint64 if there is none. A snapshot needs them while it waits and, after Rewalk has
+// unwound it, until its stack arrives with the next records.
 func (s *Snapshots) Needed() uint64 {
 	oldest := cmp.Or(s.walked, math.MaxUint64)
 	for _, p := range s.of {

@@ -260,9 +260,9 @@ func (d departure) later(now uint64) departure {
 	return departure{now + rest, rest}
 }
 
-// Update handles the requests before the given position, which include all from before a
-// time (CLOCK_MONOTONIC, ns), and sends changes to the kernel side. The table of processes
-// must be up to date.
+// Update handles the requests before a position, which was taken after the time until
+// (CLOCK_MONOTONIC, ns), and sends changes to the kernel side. The table of processes must be
+// up to date.
 func (u *Unwinder) Update(processes *process.Table, requests, until uint64) error {
 	if u.loader == nil {
 		return nil

@@ -43,7 +43,7 @@ type report struct {
 	Warnings []string       `json:"warnings"`
 
 	basic   bool
-	located bool   // InsideShare is a share of something
+	located bool   // some of what InsideShare counts was found in a file or elsewhere
 	nothing string // why there are no samples, if known
 }
 
@@ -215,9 +215,12 @@ func (r *report) suggestOthers(o *ProfileOptions) {
 	r.warn("most of the %s are outside of the profiled file, for example in libraries: %s", r.what(), choice)
 }
 
+// countsSamples reports whether the report is about samples, and not about branches.
+func (r *report) countsSamples() bool { return r.basic || r.Counting != nil }
+
 // what returns the noun for what the report counts.
 func (r *report) what() string {
-	if r.basic || r.Counting != nil {
+	if r.countsSamples() {
 		return "samples"
 	}
 	return "branches"
@@ -246,7 +249,7 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 func (r *report) text() string {
 	var b strings.Builder
 	what := r.what()
-	if what == "samples" {
+	if r.countsSamples() {
 		fmt.Fprintf(&b, "%s\n", plain.Count(r.Samples, "sample"))
 	} else {
 		fmt.Fprintf(&b, "%s, %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Records, "branch record"))

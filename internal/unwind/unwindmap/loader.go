@@ -374,7 +374,7 @@ func (l *Loader) Reset() {
 }
 
 // Answered notes that the kernel's requests from before a time (CLOCK_MONOTONIC, ns) were read.
-// For new mappings, the kernel waits longer than usual if a request was not.
+// The kernel waits longer for the result of a request that was not.
 func (l *Loader) Answered(until uint64) { l.kernel.answered(until) }
 
 // Reload brings back a page that the kernel requested.
