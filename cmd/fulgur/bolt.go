@@ -16,7 +16,7 @@ type boltCommand struct {
 
 	Output   string   `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Optimize string   `name:"optimize" placeholder:"FILE" group:"output" help:"Optimize the binary with the installed llvm-bolt, and write it to FILE. The profile is kept only with -o."`
-	Check    *seconds `placeholder:"TIME" group:"output" help:"With --optimize and a command, run the command with the original and the optimized program in turn, for at most TIME in all, and compare their CPU time. Default: 2 minutes; 0 leaves it out."`
+	Check    *seconds `placeholder:"TIME" group:"output" help:"With --optimize and a command, run the command with the original and the optimized program in turn, for at most TIME in all, and compare their CPU time. Default: 2 minutes; 0 skips this."`
 	LLVM     string   `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	branchReportFlags
 }
@@ -38,7 +38,8 @@ its symbol table. fulgur leaves out functions that it cannot safely probe, and t
 names them. While probes are attached or detached, threads may wait briefly in the kernel.
 fulgur measures how much time the target loses, and pauses between counting to keep the
 loss below --max-overhead. If a thread waits for longer than --max-stall, fulgur counts
-fewer jumps at a time. The kernel removes the probes when fulgur exits, even after SIGKILL.
+fewer jumps at a time. A helper process removes the probes when fulgur exits, even after
+SIGKILL.
 
 With --branches stepping, a separate process stops one running thread of the target
 (ptrace), single-steps it for a few milliseconds, until it has taken 32 branches, and lets

@@ -28,7 +28,7 @@ type offCPUCommand struct {
 // Help returns the text of fulgur offcpu --help besides the flags.
 func (*offCPUCommand) Help() string {
 	return `Measures off-CPU time: the time from when a thread leaves the CPU until it runs again,
-by the stack in which it left, with the reason on top, such as [futex] or [disk read].
+by its stack when it left, with the reason on top, such as [futex] or [disk read].
 The time consists of sleeping and, after the wake-up, waiting for a CPU. Text, folded
 stacks and flame graphs show the sum; pprof files have all values. A wait that begins
 before the measurement or ends after it counts only for the time within it.

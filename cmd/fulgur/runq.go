@@ -19,7 +19,7 @@ type runQCommand struct {
 // Help returns the text of fulgur runq --help besides the flags.
 func (*runQCommand) Help() string {
 	return `Measures run-queue latency: the time from when a thread is woken, or preempted, until
-it runs, by the stack in which it left the CPU, with the reason on top: [preempted],
+it runs, by its stack when it left the CPU, with the reason on top: [preempted],
 [futex], [disk read]. It is the runnable part of the time that fulgur offcpu measures.
 pprof files also have the number of waits.
 
