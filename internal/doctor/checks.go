@@ -105,7 +105,7 @@ var grounds = []check{
 	capabilityCheck(capability.Perfmon, fault{stops: Commands}),
 	capabilityCheck(capability.SysPtrace, fault{
 		costs: Commands,
-		lost:  "functions in other users' processes, and in more privileged processes, may have no names: fulgur cannot read the mappings, or the files in containers",
+		lost:  "functions in other users' processes, and in more privileged processes, may have no names: fulgur cannot read their mappings, nor their files in containers",
 	}),
 	capabilityCheck(capability.CheckpointRestore, fault{
 		costs: Commands,
