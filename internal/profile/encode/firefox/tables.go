@@ -166,8 +166,8 @@ func (t *tables) label(name string, category, sub int) int32 {
 	return int32(len(t.frames) - 1)
 }
 
-// labelled returns the row of a stack with a frame on top.
-func (t *tables) labelled(s stack) int32 {
+// labeled returns the row of a stack with a frame on top.
+func (t *tables) labeled(s stack) int32 {
 	row, ok := t.notes[s]
 	if !ok {
 		row = int32(len(t.stacks))

@@ -204,7 +204,7 @@ func (r *recording) row(p point) int32 {
 		note = r.tables.label("[off-CPU: "+reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, reason))
 		r.notes[reason] = note
 	}
-	return r.tables.labelled(stack{note, row})
+	return r.tables.labeled(stack{note, row})
 }
 
 // Placeholders for the CPU usage in off-CPU points, until [recording.used] computes it.
