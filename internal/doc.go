@@ -1,19 +1,19 @@
-// Package internal is fulgur but for its command line. Each folder is an area, and
+// Package internal is fulgur without its command line and kernel side. Each folder is an area, and
 // imports only from areas above it in this list, as areas_test.go checks:
 //
-//	testenv    what tests need from a machine
+//	testenv    requirements of tests on the machine
 //	linux      the kernel's interfaces: perf events, rings, procfs, capabilities
-//	files      foreign files, opened and read within time limits; files that appear whole
+//	files      foreign files, opened and read within time limits; complete output files
 //	message    text for users that is safe to print, and usage errors
 //	symbols    from a file and an address to functions and lines
-//	process    which processes run, and what they map
-//	unwind     tables for unwinding stacks, and their way into the kernel
-//	runtimes   the runtimes of languages: which a process has, names and lines of their functions
+//	process    running processes, and their mappings
+//	unwind     stack unwinding: tables, and how they get into the kernel
+//	runtimes   language runtimes: finding them in processes, names and lines of their functions
 //	bolt       branch records, and profiles for llvm-bolt
 //	autofdo    sample profiles for clang, from branches and debug information
 //	profile    the model of a profile; its encoders and decoders
-//	containers which container, pod and unit a process belongs to
-//	doctor     what fulgur needs from a machine
+//	containers the container, pod and unit of each process
+//	doctor     fulgur's requirements on the machine
 //	capture    the sources of samples, from the kernel's events to named stacks
 //	ui         pages, the terminal, manual pages
 //	export     profiles on their way to a back end
