@@ -72,6 +72,7 @@ func newWindows(r *run, to Sink) *windows {
 	w.subject.Describe(&meta)
 	w.asked = meta.Frequency
 	w.pace(w.asked)
+	w.MemoryLimited = w.options.Limits != nil
 	if w.options.Owners {
 		w.published = newPublished()
 	}

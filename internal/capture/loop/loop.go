@@ -17,10 +17,11 @@ import (
 // Values for [debug.SetGCPercent]. Before and after sampling, most allocations are
 // short-lived: 22 collections took a quarter of the startup time. While sampling, the
 // live data, stacks and counts, grow slowly, so frequent collections are cheap and keep
-// memory low.
+// memory low. A measurement for months has more live data, and the caller limits its memory.
 const (
 	GCPercentAtStart = 200
 	gcPercent        = 40
+	gcPercentLimited = 100
 	gcPercentAtEnd   = 100
 )
 
@@ -86,6 +87,9 @@ type Loop struct {
 	// Alert is the time after the start during which polls are as frequent as
 	// possible.
 	Alert time.Duration
+	// MemoryLimited means that the caller limits the memory with [debug.SetMemoryLimit]. Then
+	// collections are rarer.
+	MemoryLimited bool
 
 	// Start is when sampling began, and Duration how long it ran.
 	Start    time.Time
@@ -110,7 +114,11 @@ func (l *Loop) Pace(rate uint64) {
 // Measure enables the events and polls until the measurement ends. The caller must
 // poll once more for the remaining data.
 func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, launched *target.Launched) error {
-	debug.SetGCPercent(gcPercent)
+	percent := gcPercent
+	if l.MemoryLimited {
+		percent = gcPercentLimited
+	}
+	debug.SetGCPercent(percent)
 	defer debug.SetGCPercent(gcPercentAtEnd)
 	// Watching ends with sampling, even if ctx does not end.
 	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))

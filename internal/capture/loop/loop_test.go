@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +124,27 @@ func TestEnough(t *testing.T) {
 	}
 	if f.polls != 3 || l.Duration >= l.Limit {
 		t.Errorf("got %d polls in %s, want 3 before the limit", f.polls, l.Duration)
+	}
+}
+
+// Garbage collections are rarer during a measurement whose memory is limited otherwise.
+func TestMemoryLimited(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	for limited, want := range map[bool]uint64{false: gcPercent, true: gcPercentLimited} {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		l := newLoop()
+		l.MemoryLimited = limited
+		l.Enough = func() bool {
+			metrics.Read(sample)
+			return true
+		}
+		if err := measure(t, t.Context(), l, new(fake), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := sample[0].Value.Uint64(); got != want {
+			t.Errorf("limited: %v: a collection starts after growth of %d %%, want %d %%", limited, got, want)
+		}
 	}
 }
 
