@@ -135,7 +135,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
 		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken, Noun{}},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
-		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java, use -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
+		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java methods without names, use -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
 	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
 		"not loaded yet; frame pointers may not reach the root", remedy{}, profile.EndNotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
