@@ -110,6 +110,9 @@ type Frame struct {
 	Line    int
 	Kind    Kind
 	Inlined bool
+	// AtFunction reports that Address is the start of the function, because the instruction is
+	// unknown, as in flame graph pages.
+	AtFunction bool
 }
 
 // Call returns an address within the instruction that the frame is at, which is what

@@ -33,7 +33,7 @@ type Counts struct {
 	Lines map[Line]Weight
 	// Places are the instructions, in every function into which this one was inlined. They
 	// count once for each sample, too. Self includes samples of an instruction that belongs
-	// to code inlined into this function.
+	// to code inlined into this function. Frames that do not know the instruction are left out.
 	Places map[Place]Weight
 }
 
@@ -95,7 +95,9 @@ func (c *counter) add(s *profile.Sample) {
 		f := c.p.Frames[id]
 		if c.is[id] {
 			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
-			c.addPlace(Place{f.Mapping, f.Call()}, n, leaf)
+			if !f.AtFunction {
+				c.addPlace(Place{f.Mapping, f.Call()}, n, leaf)
+			}
 		}
 		leaf = leaf && f.Inlined
 	}

@@ -109,3 +109,14 @@ func TestFunction(t *testing.T) {
 		})
 	}
 }
+
+// A frame without an instruction counts for the function, and for no place.
+func TestFunctionAlone(t *testing.T) {
+	c := newCode()
+	c.sample(c.task, 1, c.Frame(profile.Frame{Function: c.work, Mapping: c.mapping, Address: 0x100, AtFunction: true}))
+	work := func(id profile.FrameID) bool { return id == 1 }
+	got := annotate.Function(c.Profile(profile.Meta{}, profile.Losses{}), work, annotate.Options{})
+	if got.Weight != (annotate.Weight{Self: 1, Total: 1}) || len(got.Places) > 0 {
+		t.Errorf("got %+v with places %v, want 1, 1 without places", got.Weight, got.Places)
+	}
+}

@@ -183,6 +183,7 @@ func (c *pageReader) makeFrame(i int) error {
 		f.Mapping = c.Mapping(profile.Mapping{Path: module, BuildID: c.header.Builds[module]})
 	}
 	if kind != "unresolved" || !strings.HasPrefix(name, "[") {
+		f.AtFunction = address != 0
 		f.Function = c.Function(profile.Function{Name: name, SystemName: name, File: file, StartLine: max(int(t.Line[i]), 0)})
 	}
 	c.frames[i] = c.Frame(f)

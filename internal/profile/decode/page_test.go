@@ -62,6 +62,11 @@ func TestReadPage(t *testing.T) {
 					t.Errorf("got mapping %s with build ID %q, want one of the profile's", m.Path, m.BuildID)
 				}
 			}
+			for _, f := range got.Frames[1:] {
+				if f.Function != 0 && f.AtFunction != (f.Address != 0) {
+					t.Errorf("%s at %#x: got an exact address: %v, want none", got.Functions[f.Function].Name, f.Address, !f.AtFunction)
+				}
+			}
 			// The page of the page is the same.
 			if again := decoded(t, page(t, got, flame.Options{}), Page); !slices.Equal(sortedLines(t, got, 0), sortedLines(t, again, 0)) {
 				t.Error("the page of the page has other stacks")
