@@ -57,6 +57,26 @@ func contents(f *File) (string, error) {
 	return string(b), err
 }
 
+// A file that is opened before it is mapped has the path of its mappings.
+func TestOpenPath(t *testing.T) {
+	dir := t.TempDir()
+	m := mapped(t, filepath.Join(dir, "lib.so.1.2"), "code")
+	for _, link := range [][2]string{{"lib.so.1.2", "lib.so.1"}, {".", "here"}} {
+		if err := os.Symlink(link[0], filepath.Join(dir, link[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"lib.so.1.2", "lib.so.1", "here/lib.so.1"} {
+		f, err := NewTable(Options{}).Open(os.Getpid(), filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Path != m.Name {
+			t.Errorf("%s: got path %s, want the mapping's %s", path, f.Path, m.Name)
+		}
+	}
+}
+
 func TestFileOpen(t *testing.T) {
 	self := os.Getpid()
 	path := filepath.Join(t.TempDir(), "code")

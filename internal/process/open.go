@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -78,27 +79,33 @@ func (s source) open(v *safeopen.Visit, key FileKey, path string) (opened, error
 }
 
 // Open returns the regular file at a path as process pid sees it. A mapping of that file
-// will have the same File.
+// will have the same File, so Open gives it the path that the kernel gives mappings: without
+// symbolic links.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	key, err := safeopen.AskPatiently(t.files.patience, near(pid), func(v *safeopen.Visit) (FileKey, error) {
+	type visited struct {
+		key  FileKey
+		path string
+	}
+	file, err := safeopen.AskPatiently(t.files.patience, near(pid), func(v *safeopen.Visit) (visited, error) {
 		fd, err := openInRoot(v, pid, path)
 		if err != nil {
-			return FileKey{}, err
+			return visited{}, err
 		}
 		defer func() { _ = unix.Close(fd) }()
 		st, err := safeopen.Look(v, fd)
 		if err != nil {
-			return FileKey{}, fmt.Errorf("stat %s: %w", path, err)
+			return visited{}, fmt.Errorf("stat %s: %w", path, err)
 		}
-		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
-	}, func(FileKey, error) {}) // O_PATH
+		key := FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}
+		return visited{key, mappedPath(pid, fd, path)}, safeopen.Regular(&st)
+	}, func(visited, error) {}) // O_PATH
 	switch {
 	case errors.Is(err, safeopen.ErrNoAnswer):
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	case err != nil:
 		return nil, err
 	}
-	f := t.files.intern(key, path, source{pid: pid})
+	f := t.files.intern(file.key, file.path, source{pid: pid})
 	t.files.openQueued()
 	return f, nil
 }
@@ -204,6 +211,24 @@ func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
 	}
 	defer func() { _ = unix.Close(root) }()
 	return safeopen.At(v, root, path)
+}
+
+// mappedPath returns the path of an open file as mappings of process pid show it, or path if it
+// is not known.
+func mappedPath(pid, fd int, path string) string {
+	root, err := procfs.Readlink(pid, "root")
+	if err != nil {
+		return path
+	}
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return path
+	}
+	below, found := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/")
+	if !found {
+		return path
+	}
+	return "/" + below
 }
 
 // rootOf opens the root of process pid, or ours if pid is 0, as an O_PATH descriptor.
