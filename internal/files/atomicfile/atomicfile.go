@@ -29,7 +29,7 @@ type File struct {
 	// target is the file that Commit puts in place: path with its links followed. It is
 	// empty if f is written directly.
 	target string
-	// temporary is the data's name until Commit, or empty.
+	// temporary is the data's name in target's directory until Commit, or empty.
 	temporary string
 	standard  bool // f belongs to the process and stays open
 	fresh     bool // target must not exist
@@ -43,7 +43,8 @@ type File struct {
 // In a directory that others can write to, anyone who guesses a name can take it first.
 // There, another user's file is replaced by our own, with our owner and permissions.
 // Another user's links, pipes and devices are rejected, and so is a file that the kernel
-// would not let us replace (the sticky bit).
+// would not let us replace (the sticky bit). On the way to the directory, another user's
+// links in sticky directories are rejected.
 //
 // "-" and /dev/stdout mean standard output, /dev/stderr standard error. These, pipes,
 // terminals and other devices are written immediately.
@@ -136,7 +137,7 @@ func (f *File) openDirectly(old fs.FileInfo, in folder) error {
 
 // followLinks returns the file that path leads to. It need not exist.
 func followLinks(path string) (string, error) {
-	for range 40 { // the kernel's limit
+	for range maxLinks {
 		link, err := readLink(path)
 		if errors.Is(err, errNoLink) || errors.Is(err, fs.ErrNotExist) {
 			return path, nil
@@ -171,29 +172,34 @@ func (f *File) openTemporary() error {
 	if strings.HasSuffix(f.target, "/") {
 		return unix.EISDIR
 	}
-	var err error
-	f.f, err = os.OpenFile(directory(f.target), os.O_WRONLY|unix.O_TMPFILE, 0o644)
+	dir, err := enter(directory(f.target))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // O_PATH
+	f.f, err = os.OpenFile(below(dir, ""), os.O_WRONLY|unix.O_TMPFILE, 0o644)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
-		return f.openNamed()
+		return f.openNamed(dir)
 	}
 	return err
 }
 
-func (f *File) openNamed() error {
+// openNamed opens a file with a temporary name in the target's directory.
+func (f *File) openNamed(dir *os.File) error {
 	name := f.temporaryName()
 	var err error
-	f.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f.f, err = os.OpenFile(below(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err == nil {
 		f.temporary = name
 	}
 	return err
 }
 
-// temporaryName returns an unused name next to the target. It truncates the target's own
+// temporaryName returns an unused name for the target's directory. It truncates the target's own
 // name to fit any file system.
 func (f *File) temporaryName() string {
 	base := filepath.Base(f.target)
-	return directory(f.target) + "/." + base[:min(len(base), 200)] + "." +
+	return "." + base[:min(len(base), 200)] + "." +
 		strconv.FormatUint(rand.Uint64(), 36) + ".tmp"
 }
 
@@ -229,11 +235,21 @@ func (f *File) commit() error {
 	if err := f.w.Flush(); err != nil {
 		return err
 	}
-	if f.target != "" && f.temporary == "" {
+	if f.target == "" {
+		return f.close()
+	}
+	// Not the directory of open: it may have been replaced.
+	at, err := enter(directory(f.target))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }() // O_PATH
+	dir, base := int(at.Fd()), filepath.Base(f.target)
+	if f.temporary == "" {
 		name := f.temporaryName()
 		// Unprivileged processes can link an open file only through /proc.
 		open := fmt.Sprintf("/proc/self/fd/%d", f.f.Fd())
-		if err := unix.Linkat(unix.AT_FDCWD, open, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		if err := unix.Linkat(unix.AT_FDCWD, open, dir, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 			return err
 		}
 		f.temporary = name
@@ -241,23 +257,20 @@ func (f *File) commit() error {
 	if err := f.close(); err != nil {
 		return err
 	}
-	if f.target == "" {
-		return nil
-	}
 	if f.fresh {
-		return f.place()
+		return f.place(dir, base)
 	}
 	// Not a link to its own name, which works only while the name is free.
-	if err := os.Rename(f.temporary, f.target); err != nil {
+	if err := unix.Renameat(dir, f.temporary, dir, base); err != nil {
 		return err
 	}
 	f.temporary = ""
 	return nil
 }
 
-// place gives the file its name, which must be free.
-func (f *File) place() error {
-	err := unix.Renameat2(unix.AT_FDCWD, f.temporary, unix.AT_FDCWD, f.target, unix.RENAME_NOREPLACE)
+// place gives the file its name in the directory dir, which must be free.
+func (f *File) place(dir int, base string) error {
+	err := unix.Renameat2(dir, f.temporary, dir, base, unix.RENAME_NOREPLACE)
 	if !errors.Is(err, unix.EINVAL) {
 		if err == nil {
 			f.temporary = ""
@@ -265,7 +278,7 @@ func (f *File) place() error {
 		return err
 	}
 	// Network file systems do not support RENAME_NOREPLACE, but they do support links.
-	if err := unix.Link(f.temporary, f.target); err != nil {
+	if err := unix.Linkat(dir, f.temporary, dir, base, 0); err != nil {
 		return err
 	}
 	return f.Abort() // removes the temporary name
@@ -279,9 +292,17 @@ func (f *File) Abort() error {
 	if f.temporary == "" {
 		return nil
 	}
-	name := f.temporary
+	name, in := f.temporary, directory(f.target)
 	f.temporary = ""
-	return os.Remove(name)
+	dir, err := enter(in)
+	if err == nil {
+		err = unix.Unlinkat(int(dir.Fd()), name, 0)
+		_ = dir.Close() // O_PATH
+	}
+	if err != nil {
+		return &fs.PathError{Op: "remove", Path: in + "/" + name, Err: err}
+	}
+	return nil
 }
 
 // close closes f once. A network file system may report a full disk only here.

@@ -185,7 +185,12 @@ func TestNamedTemporary(t *testing.T) {
 	open := func() *File {
 		path := filepath.Join(dir, strings.Repeat("o", 255))
 		f := &File{path: path, target: path}
-		if err := f.openNamed(); err != nil {
+		in, err := enter(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		if err := f.openNamed(in); err != nil {
 			t.Fatal(err)
 		}
 		f.w = bufio.NewWriter(f.f)

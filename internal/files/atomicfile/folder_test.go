@@ -156,6 +156,54 @@ func TestStrangersLinksAndPipes(t *testing.T) {
 	}
 }
 
+// A link that a stranger created in a shared folder is not followed on the way to the output,
+// even if it appears after Create.
+func TestStrangersWay(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	for name, test := range map[string]struct {
+		owner, folderOwner int
+		mode               uint32
+		follows            bool
+	}{
+		"stranger's":                     {stranger, 0, 0o1777, false},
+		"stranger's, in a closed folder": {stranger, 0, 0o755, true},
+		"root's":                         {0, 0, 0o1777, true},
+		"the folder's owner's":           {stranger, stranger, 0o1777, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			way := filepath.Join(dir, "way")
+			if err := errors.Join(os.Chown(dir, test.folderOwner, test.folderOwner), unix.Chmod(dir, test.mode), os.Mkdir(way, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			late, err := Create(way + "/late")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Remove(way), os.Symlink(elsewhere, way), os.Lchown(way, test.owner, test.owner)); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{}
+			if test.follows {
+				want = map[string]string{"late": "", "out": "new", "below": "new"}
+			}
+			// With fs.protected_symlinks, the kernel refuses the link first.
+			refused := func(err error) bool { return errors.Is(err, errStrangersWay) || errors.Is(err, unix.EACCES) }
+			inner := filepath.Join(dir, "inner") // our own link, which leads through the other one
+			if err := os.Symlink("way", inner); err != nil {
+				t.Fatal(err)
+			}
+			for what, err := range map[string]error{"late": late.Commit(), "out": replace(way + "/out"), "below": replace(inner + "/below")} {
+				if test.follows && err != nil || !test.follows && !refused(err) {
+					t.Errorf("%s: got error %v, want it followed: %v", what, err, test.follows)
+				}
+			}
+			wantFiles(t, elsewhere, want)
+		})
+	}
+}
+
 // Create fails at once, not at the first write, if the file cannot be replaced.
 func TestStrangersFileStays(t *testing.T) {
 	const ask = "ATOMICFILE_OUT"
