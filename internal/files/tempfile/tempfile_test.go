@@ -4,7 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 func TestCreate(t *testing.T) {
@@ -35,5 +40,22 @@ func TestCreate(t *testing.T) {
 	t.Setenv("TMPDIR", dir+"/missing")
 	if f, err := Create(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing directory: got %v, %v; want %v", f, err, fs.ErrNotExist)
+	}
+}
+
+// A file system that does not respond is not waited for.
+func TestCreateNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	file, stop := fusetest.Mount(t, fusetest.File(t, "x"))
+	stop()
+	t.Setenv("TMPDIR", filepath.Dir(file))
+	created := make(chan error, 1)
+	go func() {
+		_, err := Create()
+		created <- err
+	}()
+	if err := testenv.Receive(t, created, "Create waits for the file system"); !errors.Is(err, safeopen.ErrNoAnswer) {
+		t.Errorf("got error %v, want %v", err, safeopen.ErrNoAnswer)
 	}
 }
