@@ -8,14 +8,26 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"fulgur/internal/files/atomicfile"
+	"fulgur/internal/files/safeopen"
 )
 
 // cache is the download directory shared with elfutils' debuginfod client. BUILDID/debuginfo
 // is a debug file; an empty one means that no server had the file at its modification time.
 // Control files in the directory set the cache's intervals, in seconds.
-type cache struct{ dir string }
+//
+// The directory is the user's choice, and may be on a file system that does not respond. The
+// methods used by [downloads] wait for it only briefly. Once it did not respond, they return
+// the same error without waiting: the run goes on without the cache.
+type cache struct {
+	dir  string
+	mu   sync.Mutex
+	lost error
+}
 
 // The control files, and the defaults without them.
 const (
@@ -25,12 +37,16 @@ const (
 	debugInfoName, maxControlFile = "debuginfo", 64
 )
 
+// cleanWait is the time that a search waits until the cache is clean.
+const cleanWait = 2 * time.Second
+
 // newCache returns the cache selected by the environment.
-func newCache(getenv func(string) string) (cache, error) {
+func newCache(getenv func(string) string) (*cache, error) {
 	dir := getenv("DEBUGINFOD_CACHE_PATH")
 	home := getenv("HOME")
 	if old := filepath.Join(home, ".debuginfod_client_cache"); dir == "" && home != "" {
-		if info, err := os.Stat(old); err == nil && info.IsDir() {
+		info, err := safeopen.Attempt(home, func() (fs.FileInfo, error) { return os.Stat(old) }, func(fs.FileInfo, error) {})
+		if err == nil && info.IsDir() {
 			dir = old
 		}
 	}
@@ -41,19 +57,55 @@ func newCache(getenv func(string) string) (cache, error) {
 		dir = filepath.Join(home, ".cache", "debuginfod_client")
 	}
 	if dir == "" {
-		return cache{}, errors.New("debuginfod: no place for downloads; set DEBUGINFOD_CACHE_PATH, XDG_CACHE_HOME or HOME")
+		return nil, errors.New("debuginfod: no place for downloads; set DEBUGINFOD_CACHE_PATH, XDG_CACHE_HOME or HOME")
 	}
 	dir, err := filepath.Abs(dir)
-	return cache{dir}, err
+	return &cache{dir: dir}, err
+}
+
+// using runs use, which accesses the cache, with a time limit if the cache is not on a local
+// disk. A later result goes to late.
+func using[T any](c *cache, use func() (T, error), late func(T)) (got T, err error) {
+	if err := c.isLost(); err != nil {
+		return got, err
+	}
+	got, err = safeopen.Attempt(c.dir, use, func(got T, err error) {
+		if err == nil {
+			late(got)
+		}
+	})
+	return got, c.note(err)
+}
+
+// isLost returns the error of a cache that did not respond.
+func (c *cache) isLost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+// note records that the cache did not respond if err says so, and returns err.
+func (c *cache) note(err error) error {
+	if errors.Is(err, safeopen.ErrNoAnswer) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lost = err
+	}
+	return err
 }
 
 // path returns the path of the debug file with the given build ID.
-func (c cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
+func (c *cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
 
 // lookup returns the path of the debug file with the given build ID, or "" if it is not
 // cached. It returns an error if the file cannot be read, or if the cache records that no
 // server has it.
-func (c cache) lookup(id string) (string, error) {
+func (c *cache) lookup(id string) (string, error) {
+	return using(c, func() (string, error) { return c.find(id) }, func(string) {})
+}
+
+// find is [cache.lookup] without a time limit.
+func (c *cache) find(id string) (string, error) {
 	name := c.path(id)
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,18 +122,36 @@ func (c cache) lookup(id string) (string, error) {
 	if time.Since(info.ModTime()) <= c.control(missFile, defaultMiss) {
 		return "", fmt.Errorf("no server had the file at %s (cached in %s)", info.ModTime().Format(time.TimeOnly), name)
 	}
-	c.remove(name)
+	c.erase(name)
 	return "", nil
 }
 
 // prepare creates the directory for the debug file with the given build ID.
-func (c cache) prepare(id string) (string, error) {
+func (c *cache) prepare(id string) (string, error) {
 	name := c.path(id)
 	return name, os.MkdirAll(filepath.Dir(name), 0o700)
 }
 
+// create creates the debug file with the given build ID. The file appears when it is
+// committed.
+func (c *cache) create(id string) (*atomicfile.File, error) {
+	return using(c, func() (*atomicfile.File, error) {
+		name, err := c.prepare(id)
+		if err != nil {
+			return nil, err
+		}
+		return atomicfile.Create(name)
+	}, func(file *atomicfile.File) { _ = file.Abort() }) // nobody waited for it
+}
+
 // miss records that no server has the debug file with the given build ID.
-func (c cache) miss(id string) error {
+func (c *cache) miss(id string) error {
+	_, err := using(c, func() (struct{}, error) { return struct{}{}, c.touch(id) }, func(struct{}) {})
+	return err
+}
+
+// touch creates an empty file for the given build ID.
+func (c *cache) touch(id string) error {
 	name, err := c.prepare(id)
 	if err != nil {
 		return err
@@ -98,14 +168,36 @@ func (c cache) miss(id string) error {
 
 // remove removes a file from the cache, and its directory if that is then empty. Files
 // that cannot be removed are left for another time.
-func (c cache) remove(name string) {
+func (c *cache) remove(name string) {
+	_, _ = using(c, func() (struct{}, error) { c.erase(name); return struct{}{}, nil }, func(struct{}) {})
+}
+
+// erase is [cache.remove] without a time limit.
+func (c *cache) erase(name string) {
 	_ = os.Remove(name)
 	_ = os.Remove(filepath.Dir(name))
 }
 
+// cleanBriefly cleans the cache, and waits for that only briefly: a large cache on a network
+// file system takes long. The rest is cleaned in the background.
+func (c *cache) cleanBriefly() {
+	if c.isLost() != nil || c.note(safeopen.Answer(c.dir)) != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.clean()
+	}()
+	select {
+	case <-done:
+	case <-time.After(cleanWait):
+	}
+}
+
 // clean removes files that have not been used for long, at intervals. Errors cost disk
 // space but no symbols.
-func (c cache) clean() {
+func (c *cache) clean() {
 	control := filepath.Join(c.dir, cleanFile)
 	info, err := os.Stat(control)
 	if err != nil {
@@ -123,7 +215,7 @@ func (c cache) clean() {
 	_ = filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() && c.isArtifact(name) {
 			if info, err := entry.Info(); err == nil && time.Since(lastUse(info)) > maxAge {
-				c.remove(name)
+				c.erase(name)
 			}
 		}
 		return nil // skip unreadable files
@@ -132,7 +224,7 @@ func (c cache) clean() {
 
 // isArtifact reports whether name is a file downloaded by any client: a name that begins
 // with a known kind, in a directory named by a build ID.
-func (c cache) isArtifact(name string) bool {
+func (c *cache) isArtifact(name string) bool {
 	rel, err := filepath.Rel(c.dir, name)
 	if err != nil {
 		return false
@@ -161,7 +253,7 @@ func lastUse(info fs.FileInfo) time.Time {
 }
 
 // control returns the duration in a control file.
-func (c cache) control(name string, otherwise int64) time.Duration {
+func (c *cache) control(name string, otherwise int64) time.Duration {
 	b, err := os.ReadFile(filepath.Join(c.dir, name))
 	if err != nil || len(b) > maxControlFile {
 		return time.Duration(otherwise) * time.Second

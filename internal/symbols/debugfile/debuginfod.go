@@ -33,7 +33,7 @@ var errMissing = errors.New("the server does not have the file")
 type downloads struct {
 	servers []string
 	client  *http.Client
-	cache   cache
+	cache   *cache
 	timeout time.Duration // 0 means none
 	maxTime time.Duration // for a whole file; 0 means none
 	maxSize int64         // of a file, in bytes
@@ -117,7 +117,7 @@ func (d *downloads) debugInfo(ctx context.Context, id string) (string, error) {
 	if name != "" || err != nil {
 		return name, err
 	}
-	d.cache.clean()
+	d.cache.cleanBriefly()
 	var errs []error
 	missing := true
 	for _, server := range d.servers {
@@ -181,7 +181,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	if response.ContentLength > d.maxSize {
 		return "", d.tooLarge()
 	}
-	return d.store(id, io.TeeReader(response.Body, progressWriter{progress}))
+	return d.store(ctx, id, io.TeeReader(response.Body, progressWriter{progress}))
 }
 
 // interrupted is [context.Canceled] in the user's words.
@@ -194,27 +194,48 @@ func (d *downloads) tooLarge() error {
 	return fmt.Errorf("is larger than %d bytes (raise DEBUGINFOD_MAXSIZE)", d.maxSize)
 }
 
-// store writes a file into the cache, where it appears complete or not at all.
-func (d *downloads) store(id string, body io.Reader) (string, error) {
-	name, err := d.cache.prepare(id)
+// store writes a file into the cache, where it appears complete or not at all. It returns soon
+// after ctx is done, even if the cache does not respond: then nothing reads from body, and so
+// ctx ends for lack of progress.
+func (d *downloads) store(ctx context.Context, id string, body io.Reader) (string, error) {
+	file, err := d.cache.create(id)
 	if err != nil {
 		return "", err
 	}
-	file, err := atomicfile.Create(name)
+	written := make(chan error, 1)
+	go func() { written <- d.write(file, body) }()
+	select {
+	case err = <-written:
+	case <-ctx.Done():
+		// Usually reading fails now, and nothing is left behind.
+		select {
+		case err = <-written:
+		case <-time.After(abortWait):
+			err = ctx.Err()
+		}
+	}
 	if err != nil {
 		return "", err
 	}
+	return d.cache.path(id), nil
+}
+
+// abortWait is the time that an interrupted download waits until its file is removed.
+const abortWait = 2 * time.Second
+
+// write writes a file of the cache and commits it.
+func (d *downloads) write(file *atomicfile.File, body io.Reader) error {
 	defer func() { _ = file.Abort() }()
 	n, err := io.Copy(file, io.LimitReader(body, d.maxSize+1))
 	switch {
 	case err != nil:
-		return "", err
+		return err
 	case n > d.maxSize:
-		return "", d.tooLarge()
+		return d.tooLarge()
 	case n == 0:
-		return "", errors.New("the server sent an empty file") // an empty file in the cache means that no server has it
+		return errors.New("the server sent an empty file") // an empty file in the cache means that no server has it
 	}
-	return name, file.Commit()
+	return file.Commit()
 }
 
 // watch cancels a download that makes no progress.

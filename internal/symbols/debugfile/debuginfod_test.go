@@ -1,6 +1,10 @@
 package debugfile
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 // server is a debuginfod server that counts requests.
@@ -235,7 +241,7 @@ func TestCacheTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := cache{tree{
+	c := &cache{dir: tree{
 		missFile:          "100\n",
 		id + "/debuginfo": "", "bb/debuginfo": "used", "cc/debuginfo": "unused", "cc/keep": "not ours",
 		"dd/executable": "unused", "notes/debuginfo": "not ours",
@@ -277,6 +283,79 @@ func TestCacheTimes(t *testing.T) {
 	c.clean()
 	exist("bb/debuginfo cc/keep notes/debuginfo")
 }
+
+// TestCacheNoAnswer checks that the finder does not wait for a cache whose file system does not
+// respond, and that it goes on without it.
+func TestCacheNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	s := newServer(t, serve(image(t, id, debugInfo("right"))))
+	file, stop := fusetest.Mount(t, fusetest.File(t, "x"))
+	stop()
+	dead := filepath.Dir(file)
+	for _, tt := range []struct{ variable, value string }{
+		{"DEBUGINFOD_CACHE_PATH", dead},
+		{"XDG_CACHE_HOME", dead},
+		{"HOME", dead},
+	} {
+		t.Run(tt.variable, func(t *testing.T) {
+			vars := environment(map[string]string{"DEBUGINFOD_URLS": s.URL, tt.variable: tt.value})
+			done := make(chan [2]error, 1)
+			b := binaryAt(t, "", image(t, id))
+			host := t.TempDir()
+			go func() {
+				f, err := New(Config{Getenv: vars, Host: host, Release: "test"})
+				if err != nil {
+					done <- [2]error{err, err}
+					return
+				}
+				_, first := f.Debug(t.Context(), b)
+				_, second := f.Debug(t.Context(), b)
+				done <- [2]error{first, second}
+			}()
+			got := testenv.Receive(t, done, "the finder waits for the cache")
+			for _, err := range got {
+				if !errors.Is(err, ErrNotFound) || !errors.Is(err, safeopen.ErrNoAnswer) || !strings.Contains(err.Error(), "debuginfod: open "+dead) {
+					t.Errorf("got error %v, want %v and %v", err, ErrNotFound, safeopen.ErrNoAnswer)
+				}
+			}
+			if fmt.Sprint(got[0]) != fmt.Sprint(got[1]) {
+				t.Errorf("got errors %q and %q, want the same, which is reported once", got[0], got[1])
+			}
+		})
+	}
+	if n := s.requests.Load(); n != 0 {
+		t.Errorf("got %d requests, want 0", n)
+	}
+}
+
+// TestStuck checks that a download ends with its context, even if it cannot go on: the cache may
+// stop responding meanwhile.
+func TestStuck(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hang := make(chan struct{})
+	defer close(hang)
+	d := &downloads{cache: &cache{dir: t.TempDir()}, maxSize: maxDownload}
+	stored := make(chan error, 1)
+	go func() {
+		_, err := d.store(ctx, id, readerFunc(func([]byte) (int, error) {
+			cancel()
+			<-hang
+			return 0, io.EOF
+		}))
+		stored <- err
+	}()
+	if err := testenv.Receive(t, stored, "the download goes on after its context"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // TestSharedCache checks that elfutils' client and the finder use each other's downloads.
 func TestSharedCache(t *testing.T) {
