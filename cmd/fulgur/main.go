@@ -154,7 +154,9 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 	}
 	ctx, restore := until(ctx)
 	defer restore()
-	code, err = c.run(ctx, env)
+	if err = awaitOutputs(ctx, c, env.stderr); err == nil {
+		code, err = c.run(ctx, env)
+	}
 	slog.Debug("end", "exit", code, "error", err)
 	return code, errors.Join(err, stop())
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -371,4 +372,64 @@ func TestHostileDebugDirectory(t *testing.T) {
 	}
 	checkTask(t, folded(t, r.stdout), "endless")
 	once(t, r.stderr, "does not answer")
+}
+
+// fulgur does not wait for a file system with its cache of debug files, and goes on without it.
+func TestHostileCache(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	path := compile(t, "endless.c", "endless")
+	tool(t, "objcopy", "--strip-all", path)
+	file, stop := fusetest.Mount(t, os.Args[0])
+	stop()
+	pid := victim(t, path)
+	cmd := command(t, "profile", "-p", pid, "-F", "199", "-f")
+	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=http://127.0.0.1:9", "DEBUGINFOD_CACHE_PATH=", "XDG_CACHE_HOME="+filepath.Dir(file)+"/c")
+	r := sampleWorkBy(t, cmd, 200*time.Millisecond, pid)
+	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	once(t, r.stderr, "does not answer")
+}
+
+// While the file system of an output does not respond, Ctrl-C ends fulgur at once.
+func TestHostileOutput(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	file, stop := fusetest.Mount(t, os.Args[0])
+	stop()
+	out := filepath.Dir(file) + "/out.html"
+	stderr, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd := command(t, "profile", "-o", out)
+	cmd.Stderr = in
+	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 10)
+	go func() {
+		defer close(lines)
+		for all := bufio.NewScanner(stderr); all.Scan(); {
+			lines <- all.Text()
+		}
+	}()
+	for i, want := range []string{out + ": its file system does not answer; waiting", "fulgur: open " + out + ": its file system does not answer"} {
+		if got := testenv.Receive(t, lines, "fulgur does not report the file system"); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if i > 0 {
+			continue
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("got %v, want exit code 1", err)
+	}
 }
