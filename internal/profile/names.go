@@ -68,15 +68,26 @@ var Unnamed = []string{"[generated code]", "[no name]"}
 // which is on top, upside down.
 const WokenBy = "[woken by]"
 
-// Waiter returns the part of a stack that belongs to the thread that waited, without the stack of
-// the thread that ended the wait.
-func (p *Profile) Waiter(stack StackID) StackID {
-	for id := stack; id != 0; id = p.Stacks[id].Parent {
-		if f := p.Stacks[id].Frame; p.Frames[f].Kind == KindMarker && p.FrameName(f) == WokenBy {
-			return p.Stacks[id].Parent
+// Waiters returns for each stack the part that belongs to the thread that waited, without the stack
+// of the thread that ended the wait.
+func (p *Profile) Waiters() []StackID {
+	wakes := make([]bool, len(p.Frames))
+	for id := 1; id < len(wakes); id++ {
+		wakes[id] = p.Frames[id].Kind == KindMarker && p.FrameName(FrameID(id)) == WokenBy
+	}
+	list := make([]StackID, len(p.Stacks))
+	for id := 1; id < len(list); id++ {
+		s := p.Stacks[id]
+		switch {
+		case wakes[s.Frame]:
+			list[id] = s.Parent
+		case list[s.Parent] != s.Parent:
+			list[id] = list[s.Parent] // on top of the note
+		default:
+			list[id] = StackID(id)
 		}
 	}
-	return stack
+	return list
 }
 
 // IsFile reports whether a mapping with this path is of a file, rather than of a region such

@@ -107,7 +107,7 @@ func New(p *profile.Profile, value, n int) *Report {
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	f := &facts{Profile: p, value: value, whole: p.Total(value), hottest: text.HottestOf(p, n, value)}
+	f := &facts{Profile: p, value: value, whole: p.Total(value), hottest: text.HottestOf(p, n, value), waiters: p.Waiters()}
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
@@ -155,7 +155,11 @@ type facts struct {
 	value   int
 	whole   int64 // total of the value
 	hottest text.Hottest
+	waiters []profile.StackID // see [profile.Profile.Waiters]
 }
+
+// leaf returns the leaf of a stack, without a waker.
+func (f *facts) leaf(s profile.StackID) profile.FrameID { return f.Stacks[f.waiters[s]].Frame }
 
 // first returns the hottest function of programs that has a name, if stacks end in notes or in a
 // few functions, or else the hottest function with a name. ok is false if there is none.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -381,4 +382,33 @@ func outside(line string) string {
 		line = rest
 	}
 	return b.String()
+}
+
+// The cost of a report does not depend on the depth of stacks: here, every function of a chain
+// of calls has a sample.
+func TestDeep(t *testing.T) {
+	cost := func(depth int) (perStack uint64) {
+		b := profile.NewBuilder(counted)
+		task := b.Task(profile.Task{PID: 1, Comm: "deep"})
+		var f [3]profile.FrameID
+		for i := range f {
+			f[i] = b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f" + string(rune('0'+i))})})
+		}
+		var s profile.StackID
+		for i := range depth {
+			s = b.Push(s, f[i%3])
+			b.Add(profile.Sample{Stack: s, Task: task, CPU: -1, Values: []int64{1}})
+		}
+		p := b.Profile(profile.Meta{}, profile.Losses{})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if r := New(p, 0, 10); r.Functions[0].Total != 1 {
+			t.Errorf("%d functions: got %+v first, want all samples in f0", depth, r.Functions[0])
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(depth)
+	}
+	if small, large := cost(500), cost(5000); large > 2*small {
+		t.Errorf("%d bytes are allocated for a stack of a deep profile, %d of a shallow one", large, small)
+	}
 }

@@ -159,7 +159,7 @@ func mainReason(reason string, share float64) string {
 func (f *facts) reason(v int) (note string, sum int64) {
 	return most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			if leaf := f.Stacks[f.Waiter(s.Stack)].Frame; leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker {
+			if leaf := f.leaf(s.Stack); leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker {
 				add(f.FrameName(leaf), s.Values[v])
 			}
 		}
@@ -210,16 +210,17 @@ func flat(f *facts) (Finding, bool) {
 
 func kernel(f *facts) (Finding, bool) {
 	var sum int64
+	callers := f.callers()
 	caller, called := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			if by := f.caller(s.Stack); by != 0 {
+			if by := callers[s.Stack]; by != 0 && f.Frames[f.Stacks[s.Stack].Frame].Kind == profile.KindKernel {
 				add(f.GroupName(by), s.Values[f.value])
 			}
 		}
 	})
 	function, n := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			leaf := f.Stacks[f.Waiter(s.Stack)].Frame
+			leaf := f.leaf(s.Stack)
 			if leaf != 0 && f.Frames[leaf].Kind == profile.KindKernel {
 				sum += s.Values[f.value]
 				add(f.GroupName(leaf), s.Values[f.value])
@@ -241,19 +242,19 @@ func kernel(f *facts) (Finding, bool) {
 	return found, true
 }
 
-// caller returns the function that called the kernel in a stack that ends there, or 0: a
-// function of the program or of the C library, not one inlined into it.
-func (f *facts) caller(s profile.StackID) profile.FrameID {
-	if leaf := f.Stacks[s].Frame; leaf == 0 || f.Frames[leaf].Kind != profile.KindKernel {
-		return 0
-	}
-	for ; s != 0; s = f.Stacks[s].Parent {
-		id := f.Stacks[s].Frame
-		if frame := f.Frames[id]; frame.Kind != profile.KindKernel && frame.Kind != profile.KindMarker && !frame.Inlined {
-			return id
+// callers returns for each stack the innermost function of the program or of the C library, not one
+// inlined into it: in a stack that ends in the kernel, the one that called the kernel. It is 0 if
+// there is none.
+func (f *facts) callers() []profile.FrameID {
+	list := make([]profile.FrameID, len(f.Stacks))
+	for id := 1; id < len(list); id++ {
+		s := f.Stacks[id]
+		list[id] = list[s.Parent]
+		if frame := f.Frames[s.Frame]; frame.Kind != profile.KindKernel && frame.Kind != profile.KindMarker && !frame.Inlined {
+			list[id] = s.Frame
 		}
 	}
-	return 0
+	return list
 }
 
 // bpf finds the cost of BPF programs, which includes fulgur's own.
@@ -331,7 +332,7 @@ func unnamed(f *facts) (Finding, bool) {
 	var sum, generated int64
 	module, n := most(func(add func(string, int64)) {
 		for _, s := range f.Samples {
-			leaf := f.Stacks[f.Waiter(s.Stack)].Frame
+			leaf := f.leaf(s.Stack)
 			if leaf == 0 || f.Frames[leaf].Kind == profile.KindMarker || f.Named(leaf) {
 				continue
 			}

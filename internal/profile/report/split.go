@@ -21,27 +21,22 @@ func split(f *facts) (Finding, bool) {
 			group[id] = f.GroupName(profile.FrameID(id))
 		}
 	}
-	type stack struct {
-		frames []profile.FrameID // outermost first
-		value  int64
-	}
-	var stacks []stack
+	above := make([]int64, len(f.Stacks)) // by stack
 	for _, s := range f.Samples {
-		if s.Values[f.value] > 0 {
-			frames := f.AppendFrames(nil, s.Stack)
-			slices.Reverse(frames)
-			stacks = append(stacks, stack{frames, s.Values[f.value]})
-		}
+		above[s.Stack] += max(s.Values[f.value], 0)
 	}
-	trunk, sum := profile.FrameID(0), f.whole
-	for depth := 0; ; depth++ {
+	f.AddUp(above)
+	callees := f.Callees()
+	trunk, sum := "", f.whole
+	for at := []profile.StackID{0}; ; {
+		byName := map[string][]profile.StackID{}
 		sums := map[string]int64{}
-		frameOf := map[string]profile.FrameID{}
-		for _, s := range stacks {
-			if depth < len(s.frames) && group[s.frames[depth]] != "" {
-				name := group[s.frames[depth]]
-				sums[name] += s.value
-				frameOf[name] = s.frames[depth]
+		for _, caller := range at {
+			for id := callees.First[caller]; id != 0; id = callees.Next[id] {
+				if name := group[f.Stacks[id].Frame]; name != "" && above[id] > 0 {
+					byName[name] = append(byName[name], id)
+					sums[name] += above[id]
+				}
 			}
 		}
 		names := make([]string, 0, len(sums))
@@ -50,12 +45,11 @@ func split(f *facts) (Finding, bool) {
 		}
 		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
 		if len(names) > 0 && float64(sums[names[0]]) >= trunkShare*float64(sum) {
-			trunk, sum = frameOf[names[0]], sums[names[0]]
-			stacks = slices.DeleteFunc(stacks, func(s stack) bool { return depth >= len(s.frames) || group[s.frames[depth]] != names[0] })
+			trunk, sum, at = names[0], sums[names[0]], byName[names[0]]
 			continue
 		}
 		large := slices.DeleteFunc(names, func(name string) bool { return f.share(sums[name]) < splitShare })
-		if trunk == 0 || len(large) < 2 {
+		if trunk == "" || len(large) < 2 {
 			return Finding{}, false
 		}
 		found := Finding{Numbers: map[string]float64{"share": f.share(sum)}}
@@ -64,7 +58,7 @@ func split(f *facts) (Finding, bool) {
 			parts = append(parts, fmt.Sprintf("%s (%s)", named(name), percent(f.share(sums[name]))))
 			found.Numbers[fmt.Sprintf("callee_%d_share", i+1)] = f.share(sums[name])
 		}
-		found.marked = fmt.Sprintf("The calls branch in %s (%s): it calls %s and %s.", named(group[trunk]), percent(f.share(sum)),
+		found.marked = fmt.Sprintf("The calls branch in %s (%s): it calls %s and %s.", named(trunk), percent(f.share(sum)),
 			strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
 		return found, true
 	}

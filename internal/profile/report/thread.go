@@ -42,7 +42,7 @@ func thread(f *facts) (Finding, bool) {
 		}
 		u.ran += s.Values[on]
 		u.waited += s.Values[off]
-		if leaf := f.Stacks[f.Waiter(s.Stack)].Frame; leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker && s.Values[off] > 0 {
+		if leaf := f.leaf(s.Stack); leaf != 0 && f.Frames[leaf].Kind == profile.KindMarker && s.Values[off] > 0 {
 			reason := f.FrameName(leaf)
 			u.byReason[reason] += s.Values[off]
 			if strings.Contains(reason, "preempted") {

@@ -125,7 +125,8 @@ func (p pair) change() float64 { return p.after - p.before }
 
 // changes returns the functions that changed, in the scales of both profiles.
 func changes(p *profile.Profile, shown [2]scale) []change {
-	before, after := tally(p, 0, leaf), tally(p, 1, leaf)
+	own := leaf(p)
+	before, after := tally(p, 0, own), tally(p, 1, own)
 	var list []change
 	for i, b := range before {
 		a := after[i]

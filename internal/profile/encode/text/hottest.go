@@ -74,7 +74,7 @@ func functions(rows []row, n int) (list []Function) {
 // hottest returns up to n rows of p with the highest self value, hottest first, without
 // rows whose self value is 0.
 func hottest(p *profile.Profile, n, value int) []row {
-	return sorted(tally(p, value, leaf), n)
+	return sorted(tally(p, value, leaf(p)), n)
 }
 
 // sorted returns up to n rows with the highest self value, hottest first, without rows
@@ -88,35 +88,49 @@ func sorted(rows []row, n int) []row {
 	return rows[:min(n, len(rows))]
 }
 
-// leaf returns the leaf of a stack.
-func leaf(frames []profile.FrameID) (profile.FrameID, bool) { return frames[0], true }
+// leaf returns the leaf of each stack.
+func leaf(p *profile.Profile) []profile.FrameID {
+	list := make([]profile.FrameID, len(p.Stacks))
+	for id, s := range p.Stacks {
+		list[id] = s.Frame
+	}
+	return list
+}
 
 // tally returns all rows of p with their sums of a value, in an order independent of the
-// value. own returns the frame of a stack, given innermost first and without its waker, whose
-// function has the value as its self value.
-func tally(p *profile.Profile, value int, own func([]profile.FrameID) (f profile.FrameID, ok bool)) []row {
+// value. own holds for each stack the frame whose function has the value as its self value, 0 if
+// there is none; stacks with a waker have that of the waiter. The time does not depend on the
+// depth of stacks.
+func tally(p *profile.Profile, value int, own []profile.FrameID) []row {
 	rows, rowOf := newRows(p)
-	// counted holds the last sample, numbered from 1, that each row's total includes.
-	counted := make([]int, len(rows))
-	var frames, waiter []profile.FrameID
-	for i, s := range p.Samples {
-		frames = p.AppendFrames(frames[:0], s.Stack)
-		if len(frames) == 0 {
+	sums := make([]int64, len(p.Stacks))
+	waiters := p.Waiters()
+	for _, s := range p.Samples {
+		waiter := waiters[s.Stack]
+		if waiter == 0 {
 			continue
 		}
-		if waiter = p.AppendFrames(waiter[:0], p.Waiter(s.Stack)); len(waiter) == 0 {
-			continue
-		}
-		if f, ok := own(waiter); ok {
+		sums[s.Stack] += s.Values[value]
+		if f := own[waiter]; f != 0 {
 			rows[rowOf[f]].self += s.Values[value]
 		}
-		for _, f := range frames {
-			r := rowOf[f]
-			if counted[r] != i+1 {
-				counted[r] = i + 1
-				rows[r].total += s.Values[value]
-			}
+	}
+	p.AddUp(sums)
+	// A function that calls itself counts once.
+	active := make([]int, len(rows))
+	callees := p.Callees()
+	for id := callees.First[0]; id != 0; {
+		r := rowOf[p.Stacks[id].Frame]
+		if active[r] == 0 {
+			rows[r].total += sums[id]
 		}
+		active[r]++
+		next := callees.First[id]
+		for next == 0 && id != 0 {
+			active[rowOf[p.Stacks[id].Frame]]--
+			next, id = callees.Next[id], p.Stacks[id].Parent
+		}
+		id = next
 	}
 	return rows
 }

@@ -37,21 +37,23 @@ func innermost(p *profile.Profile, value int) []row {
 	for id := 1; id < len(p.Frames); id++ {
 		ranks[id] = rankOf(p, profile.FrameID(id))
 	}
-	rows := tally(p, value, func(frames []profile.FrameID) (best profile.FrameID, ok bool) {
-		for _, f := range frames {
-			if ranks[f] > ranks[best] {
-				best = f
-			}
+	own := make([]profile.FrameID, len(p.Stacks))
+	for id := 1; id < len(own); id++ {
+		s := p.Stacks[id]
+		own[id] = own[s.Parent]
+		if r := ranks[s.Frame]; r > rankNone && r >= ranks[own[id]] {
+			own[id] = s.Frame
 		}
-		return best, ranks[best] > rankNone
-	})
+	}
+	rows := tally(p, value, own)
 	return sorted(rows, len(rows))
 }
 
 // endsInPrograms reports whether a stack with a value ends in a program's function.
 func endsInPrograms(p *profile.Profile, value int) bool {
+	waiters := p.Waiters()
 	return slices.ContainsFunc(p.Samples, func(s profile.Sample) bool {
-		return s.Values[value] != 0 && s.Stack != 0 && rankOf(p, p.Stacks[p.Waiter(s.Stack)].Frame) == rankOwn
+		return s.Values[value] != 0 && s.Stack != 0 && rankOf(p, p.Stacks[waiters[s.Stack]].Frame) == rankOwn
 	})
 }
 
