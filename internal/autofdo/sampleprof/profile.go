@@ -145,32 +145,6 @@ func (p *Profile) Function(name string) *Function {
 	return f
 }
 
-// Add adds the counts of o to p. Afterwards the two may share memory.
-func (p *Profile) Add(o *Profile) {
-	p.Flow = p.Flow || o.Flow
-	for name := range o.Symbols {
-		p.addSymbol(name)
-	}
-	for name, f := range o.Functions {
-		p.Function(name).add(f)
-	}
-}
-
-// add adds the counts of o. Readers have bounded its depth.
-func (f *Function) add(o *Function) {
-	f.Total, f.Head = Sum(f.Total, o.Total), Sum(f.Head, o.Head)
-	for l, record := range o.Body {
-		r := f.At(l)
-		r.Samples = Sum(r.Samples, record.Samples)
-		for name, count := range record.Targets {
-			r.AddTarget(name, count)
-		}
-	}
-	for c, callee := range o.Inlined {
-		f.Call(c).add(callee)
-	}
-}
-
 // sorted returns the names of functions in the order of LLVM's writer: by descending samples.
 func (p *Profile) sorted() []string {
 	return slices.SortedFunc(maps.Keys(p.Functions), func(a, b string) int {

@@ -2,6 +2,7 @@ package sampleprof
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,32 +57,39 @@ func isBinary(head []byte) bool {
 	return len(head) >= len(firstBytes) && bytes.Equal(head[2:len(firstBytes)], firstBytes[2:])
 }
 
-// Read reads a profile in either format. name is used in errors.
-func Read(r io.Reader, name string) (*Profile, Format, error) {
+// Read adds the counts of a profile in either format to p. name is used in errors, which leave
+// a part of the counts in p.
+func (p *Profile) Read(ctx context.Context, r io.Reader, name string) (Format, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	if len(data) > maxBytes {
-		return nil, "", &SyntaxError{name, "at its start", fmt.Sprintf("more than %d bytes", maxBytes)}
+		return "", &SyntaxError{name, "at its start", fmt.Sprintf("more than %d bytes", maxBytes)}
 	}
-	var p *Profile
-	format := Text
+	format, read := Text, readText
 	if isBinary(data) {
-		format = Binary
-		p, err = readBinary(data)
-	} else {
-		p, err = readText(data)
+		format, read = Binary, readBinary
 	}
+	err = read(&builder{ctx: ctx, profile: p}, data)
 	if syntax := new(SyntaxError); errors.As(err, &syntax) {
 		syntax.File = name
 	}
-	return p, format, err
+	return format, err
 }
 
-// builder builds a profile and bounds its size.
+// atPlace returns err as an error of the input, unless the context ended.
+func atPlace(place string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &SyntaxError{At: place, Problem: err.Error()}
+}
+
+// builder adds to a profile, and bounds how much.
 type builder struct {
-	profile Profile
+	ctx     context.Context
+	profile *Profile
 	counts  int
 }
 
@@ -90,6 +98,10 @@ var errCounts = fmt.Errorf("more than %d counts", maxCounts)
 
 // reserve makes room for n more counts.
 func (b *builder) reserve(n int) error {
+	const checked = 1 << 12 // counts
+	if before := b.counts / checked; (b.counts+n)/checked > before && b.ctx.Err() != nil {
+		return b.ctx.Err()
+	}
 	if b.counts += n; b.counts > maxCounts {
 		return errCounts
 	}

@@ -21,20 +21,20 @@ const maxSections = 64
 var errShort = errors.New("cut short")
 
 // readBinary reads the extensible binary format.
-func readBinary(data []byte) (*Profile, error) {
+func readBinary(b *builder, data []byte) error {
 	sections, err := readSections(data)
 	if err != nil {
-		return nil, &SyntaxError{At: "header", Problem: err.Error()}
+		return atPlace("header", err)
 	}
-	r := binaryReader{}
+	r := binaryReader{builder: b}
 	// Names come before the sections that refer to them.
 	slices.SortStableFunc(sections, func(a, b section) int { return cmp.Compare(rank(a.kind), rank(b.kind)) })
 	for _, s := range sections {
 		if err := r.section(s); err != nil {
-			return nil, &SyntaxError{At: fmt.Sprintf("section of kind %d", s.kind), Problem: err.Error()}
+			return atPlace(fmt.Sprintf("section of kind %d", s.kind), err)
 		}
 	}
-	return &r.profile, nil
+	return nil
 }
 
 // rank is the order in which to read sections.
@@ -154,7 +154,7 @@ func (c *cursor) count() int {
 
 // binaryReader reads sections.
 type binaryReader struct {
-	builder
+	*builder
 	names []string
 }
 

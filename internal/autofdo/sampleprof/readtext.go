@@ -10,8 +10,8 @@ import (
 
 // readText reads the text format. A line without indentation begins a function. A line
 // indented by n spaces belongs to the n-th nested call.
-func readText(data []byte) (*Profile, error) {
-	r := textReader{}
+func readText(b *builder, data []byte) error {
+	r := textReader{builder: b}
 	number := 0
 	for len(data) > 0 {
 		var line []byte
@@ -22,17 +22,17 @@ func readText(data []byte) (*Profile, error) {
 			continue
 		}
 		if err := r.line(text); err != nil {
-			return nil, &SyntaxError{At: fmt.Sprintf("line %d", number), Problem: err.Error()}
+			return atPlace(fmt.Sprintf("line %d", number), err)
 		}
 	}
-	if len(r.profile.Functions) == 0 {
-		return nil, &SyntaxError{At: "line 1", Problem: "no functions: not a sample profile"}
+	if r.counts == 0 {
+		return &SyntaxError{At: "line 1", Problem: "no functions: not a sample profile"}
 	}
-	return &r.profile, nil
+	return nil
 }
 
 type textReader struct {
-	builder
+	*builder
 	stack []*Function // the nested calls of the current line, outermost first
 }
 

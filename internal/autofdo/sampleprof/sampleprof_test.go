@@ -3,7 +3,10 @@ package sampleprof_test
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -36,11 +39,19 @@ main:12:0
 
 func read(t testing.TB, data string) *sampleprof.Profile {
 	t.Helper()
-	p, _, err := sampleprof.Read(strings.NewReader(data), "in")
+	p := &sampleprof.Profile{}
+	add(t, p, data)
+	return p
+}
+
+// add adds a profile to p, and returns its format.
+func add(t testing.TB, p *sampleprof.Profile, data string) sampleprof.Format {
+	t.Helper()
+	format, err := p.Read(t.Context(), strings.NewReader(data), "in")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return format
 }
 
 func write(t testing.TB, p *sampleprof.Profile, f sampleprof.Format) string {
@@ -74,9 +85,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 	p.Flow = true
 	p.Symbols = map[string]struct{}{"main": {}, "unused": {}}
-	q, format, err := sampleprof.Read(strings.NewReader(write(t, p, sampleprof.Binary)), "in")
-	if err != nil || format != sampleprof.Binary {
-		t.Fatalf("got format %q, error %v", format, err)
+	q := &sampleprof.Profile{}
+	if format := add(t, q, write(t, p, sampleprof.Binary)); format != sampleprof.Binary {
+		t.Fatalf("got format %q", format)
 	}
 	if d := cmp.Diff(p, q); d != "" {
 		t.Errorf("binary (-want +got):\n%s", d)
@@ -120,13 +131,13 @@ func TestAgainstProfdata(t *testing.T) {
 	if d := cmp.Diff(show(theirs), show(asBinary)); d != "" {
 		t.Errorf("LLVM's view of the binary format (-of its file +of fulgur's):\n%s", d)
 	}
-	q := read(t, "_Z3hotv:50:1\n 1: 5\n 2.3: 1 _Z3fooi:9\n 5: other:2\n  0: 2\nnew:1:1\n 0: 1\n")
-	run("merge", "--sample", "--text", "-o", theirs, asBinary, file("more", write(t, q, sampleprof.Binary)))
+	more := write(t, read(t, "_Z3hotv:50:1\n 1: 5\n 2.3: 1 _Z3fooi:9\n 5: other:2\n  0: 2\nnew:1:1\n 0: 1\n"), sampleprof.Binary)
+	run("merge", "--sample", "--text", "-o", theirs, asBinary, file("more", more))
 	want, err := os.ReadFile(theirs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Add(q)
+	add(t, p, more)
 	if d := cmp.Diff(string(want), write(t, p, sampleprof.Text)); d != "" {
 		t.Errorf("sum (-LLVM's +fulgur's):\n%s", d)
 	}
@@ -135,7 +146,7 @@ func TestAgainstProfdata(t *testing.T) {
 // Counts stop at the largest number instead of wrapping around.
 func TestSaturation(t *testing.T) {
 	p := read(t, "f:18446744073709551615:3\n 1: 18446744073709551615 g:5\n")
-	p.Add(read(t, "f:2:18446744073709551614\n 1: 1 g:18446744073709551615\n"))
+	add(t, p, "f:2:18446744073709551614\n 1: 1 g:18446744073709551615\n")
 	want := "f:18446744073709551615:18446744073709551615\n 1: 18446744073709551615 g:18446744073709551615\n"
 	if got := write(t, p, sampleprof.Text); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -221,7 +232,7 @@ func TestMalformed(t *testing.T) {
 		"size too large":      {sections(2, 1, compressed(1<<40)), "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := sampleprof.Read(strings.NewReader(test.data), "in"); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "in: ") {
+			if _, err := new(sampleprof.Profile).Read(t.Context(), strings.NewReader(test.data), "in"); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "in: ") {
 				t.Errorf("got error %v, want one about %q", err, test.want)
 			}
 		})
@@ -235,9 +246,7 @@ func TestLongLine(t *testing.T) {
 		data := "f:1:3\n" + first + strings.Repeat(word, words) + "\n"
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, _, err := sampleprof.Read(strings.NewReader(data), "in"); err != nil {
-			t.Fatal(err)
-		}
+		add(t, new(sampleprof.Profile), data)
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
@@ -248,6 +257,22 @@ func TestLongLine(t *testing.T) {
 			t.Errorf("allocated %d bytes for %d words, and %d for a comment as long", targets, words, comment)
 		}
 	})
+}
+
+// Reading ends soon after the context.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := &sampleprof.Profile{}
+	for i := range 10_000 {
+		p.Function(fmt.Sprint("f", i)).Total = 1
+	}
+	for _, format := range []sampleprof.Format{sampleprof.Text, sampleprof.Binary} {
+		var got sampleprof.Profile
+		if _, err := got.Read(ctx, strings.NewReader(write(t, p, format)), "in"); !errors.Is(err, context.Canceled) || len(got.Functions) > 5000 {
+			t.Errorf("%s: got error %v and %d functions", format, err, len(got.Functions))
+		}
+	}
 }
 
 // Names may contain Unicode white space.
@@ -291,8 +316,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(write(f, read(f, text), sampleprof.Binary)))
 	f.Add([]byte(sections(2, 0, "\x01f\x00", 3, 0, "a\x00b\x00", 32, 0, "\x01\x00\x05\x01\x02\x03\x04\x01\x00\x09\x01\x01\x02\x00\x01\x00\x00")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, _, err := sampleprof.Read(bytes.NewReader(data), "in")
-		if err != nil {
+		p := &sampleprof.Profile{}
+		if _, err := p.Read(t.Context(), bytes.NewReader(data), "in"); err != nil {
 			return
 		}
 		if q := read(t, write(t, p, sampleprof.Binary)); !cmp.Equal(p, q) {

@@ -62,7 +62,7 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	if samples {
-		err = mergeSamples(output.Until(ctx, out), inputs, o.Samples)
+		err = mergeSamples(ctx, output.Until(ctx, out), inputs, o.Samples)
 	} else {
 		err = bolt.Merge(output.Until(ctx, out), inputs, bolt.MergeOptions{Force: o.Force})
 	}
@@ -146,15 +146,14 @@ func peek(in *bolt.Input) ([]byte, error) {
 }
 
 // mergeSamples writes the sum of sample profiles to w.
-func mergeSamples(w io.Writer, inputs []bolt.Input, format sampleprof.Format) error {
+func mergeSamples(ctx context.Context, w io.Writer, inputs []bolt.Input, format sampleprof.Format) error {
 	sum := &sampleprof.Profile{}
 	for _, in := range inputs {
-		p, found, err := sampleprof.Read(in.R, in.Name)
+		found, err := sum.Read(ctx, in.R, in.Name)
 		if err != nil {
 			return err
 		}
 		format = cmp.Or(format, found)
-		sum.Add(p)
 	}
 	return sum.Write(w, format)
 }
