@@ -108,10 +108,14 @@ static __always_inline bool target_has_other(struct task_struct *task)
 	return target_lists(task);
 }
 
-/* Attached only if children belong to the target too. */
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
+/*
+ * Attached only if children belong to the target too. Runs in the context of the
+ * parent, before the child runs; see unwind_fork().
+ */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(target_fork, struct task_struct *child)
 {
+	struct task_struct *parent = current_task();
 	u64 start = task_start(child);
 	u32 id = task_tgid(child);
 

@@ -82,11 +82,14 @@ static __always_inline void label_fork(const struct process *parent, const struc
 
 /*
  * A child starts with its parent's address space, or a copy of it. Runs in the
- * context of the parent, before the child runs.
+ * context of the parent, before the child runs. Not at sched_process_fork: since Linux
+ * 7.0, a program at that tracepoint can be preempted, and the kernel then skips it for
+ * other forks on the CPU. Here, the kernel holds a lock of the scheduler.
  */
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(unwind_fork, struct task_struct *parent_task, struct task_struct *child_task)
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(unwind_fork, struct task_struct *child_task)
 {
+	struct task_struct *parent_task = current_task();
 	struct unwind_process *known, copy;
 	struct process parent, child;
 
