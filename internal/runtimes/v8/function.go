@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fulgur/bpf"
 	"fulgur/internal/runtimes"
@@ -248,7 +249,7 @@ func path(name string) string {
 		return name
 	}
 	if p, err := url.PathUnescape(rest); err == nil {
-		return p
+		return strings.ToValidUTF8(p, string(utf8.RuneError))
 	}
 	return name
 }

@@ -364,6 +364,7 @@ func TestPlacesMoved(t *testing.T) {
 func FuzzPlaces(f *testing.F) {
 	f.Add(uint16(0), []byte{}, uint16(0))
 	f.Add(uint16(100), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint16(300))
+	f.Add(uint16(200), []byte("%80"), uint16(487)) // in the file's URL
 	f.Fuzz(func(t *testing.T, at uint16, change []byte, more uint16) {
 		var b builder
 		id := b.function()

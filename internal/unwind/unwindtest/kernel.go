@@ -241,13 +241,19 @@ func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memor
 	}
 }
 
-// AsRecorded returns frames as a record yields them. It has no room for the highest bit of an
-// address, which takes the value of the one below. Some stacks end with such an address.
+// AsRecorded returns frames as a record yields them. It has no room for the six highest bits of
+// an address: the second one stands for all if it is set, otherwise the highest is lost. Some
+// stacks end with such an address.
 func AsRecorded(frames []unwind.Frame) []unwind.Frame {
+	const native = bpf.FrameExact | 1<<bpf.FrameRuntimeShift | bpf.FrameKinds<<bpf.FrameKindShift
 	recorded := slices.Clone(frames)
 	for i := range recorded {
 		pc := &recorded[i].PC
-		*pc = *pc&^bpf.FrameExact | *pc<<1&bpf.FrameExact
+		if *pc&(1<<bpf.FrameRuntimeShift) != 0 {
+			*pc |= native
+		} else {
+			*pc &^= bpf.FrameExact
+		}
 	}
 	return recorded
 }
