@@ -87,8 +87,8 @@ type Loop struct {
 	// Alert is the time after the start during which polls are as frequent as
 	// possible.
 	Alert time.Duration
-	// MemoryLimited means that the caller limits the memory with [debug.SetMemoryLimit]. Then
-	// collections are rarer.
+	// MemoryLimited means that the caller decides about the limit of memory, with
+	// [debug.SetMemoryLimit]. Then collections are rarer.
 	MemoryLimited bool
 
 	// Start is when sampling began, and Duration how long it ran.

@@ -26,9 +26,13 @@ func Libraries(processes *process.Table, pid int) []*process.File {
 		}
 	}
 	known := len(files)
+	found := make([]string, known) // the directories in which the files were found
+	for i, f := range files {
+		found[i] = path.Dir(f.Path)
+	}
 	seen := map[string]bool{}
 	for i := 0; i < len(files) && len(files) < maxLibraries; i++ {
-		names, dirs := imports(files[i])
+		names, dirs := imports(files[i], found[i])
 		if i == 0 {
 			names = append(names, preloaded()...)
 		}
@@ -42,8 +46,9 @@ func Libraries(processes *process.Table, pid int) []*process.File {
 				in = []string{"/"}
 			}
 			for _, dir := range in {
-				if f, err := processes.Open(pid, path.Join(dir, name)); err == nil {
-					files = append(files, f)
+				at := path.Join(dir, name)
+				if f, err := processes.Open(pid, at); err == nil {
+					files, found = append(files, f), append(found, path.Dir(at))
 					break
 				}
 			}
@@ -58,8 +63,9 @@ func preloaded() []string {
 }
 
 // imports returns the names of the libraries that a file needs, and the directories
-// to search; see ld.so(8).
-func imports(f *process.File) (names, dirs []string) {
+// to search; see ld.so(8). The dynamic loader found the file in the directory origin, even if that
+// has only a link to it.
+func imports(f *process.File, origin string) (names, dirs []string) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
 		return nil, nil
@@ -77,8 +83,8 @@ func imports(f *process.File) (names, dirs []string) {
 			continue
 		}
 		for _, p := range paths {
-			origin := strings.NewReplacer("$ORIGIN", path.Dir(f.Path), "${ORIGIN}", path.Dir(f.Path))
-			dirs = append(dirs, filepath.SplitList(origin.Replace(p))...)
+			inOrigin := strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin)
+			dirs = append(dirs, filepath.SplitList(inOrigin.Replace(p))...)
 		}
 	}
 	dirs = append(dirs, filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)

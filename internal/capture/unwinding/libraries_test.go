@@ -47,6 +47,12 @@ func TestLibraries(t *testing.T) {
 	build("int far(void) { return 1; }", "-shared", "-fPIC", "-Wl,-soname,libfar.so", "-o", "far/libfar.so")
 	build("int far(void); int near(void) { return far(); }", "-shared", "-fPIC", "-Wl,-soname,libnear.so", "-o", "near/libnear.so",
 		"-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../far", "far/libfar.so", "-lm")
+	// $ORIGIN is the directory of the link, not of the file.
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "real", "deep"), 0o755),
+		os.Rename(filepath.Join(dir, "near", "libnear.so"), filepath.Join(dir, "real", "deep", "libnear.so.1")),
+		os.Symlink("../real/deep/libnear.so.1", filepath.Join(dir, "near", "libnear.so"))); err != nil {
+		t.Fatal(err)
+	}
 	build("int near(void); int main(void) { return near(); }", "-o", "program",
 		"-Wl,-rpath,/nowhere:$ORIGIN/near", "-Wl,-rpath-link,far", "near/libnear.so")
 

@@ -249,7 +249,7 @@ func (f *File) commit() error {
 		name := f.temporaryName()
 		// Unprivileged processes can link an open file only through /proc.
 		open := fmt.Sprintf("/proc/self/fd/%d", f.f.Fd())
-		if err := unix.Linkat(unix.AT_FDCWD, open, dir, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		if err := again(func() error { return unix.Linkat(unix.AT_FDCWD, open, dir, name, unix.AT_SYMLINK_FOLLOW) }); err != nil {
 			return err
 		}
 		f.temporary = name
@@ -261,7 +261,7 @@ func (f *File) commit() error {
 		return f.place(dir, base)
 	}
 	// Not a link to its own name, which works only while the name is free.
-	if err := unix.Renameat(dir, f.temporary, dir, base); err != nil {
+	if err := again(func() error { return unix.Renameat(dir, f.temporary, dir, base) }); err != nil {
 		return err
 	}
 	f.temporary = ""
@@ -270,7 +270,7 @@ func (f *File) commit() error {
 
 // place gives the file its name in the directory dir, which must be free.
 func (f *File) place(dir int, base string) error {
-	err := unix.Renameat2(dir, f.temporary, dir, base, unix.RENAME_NOREPLACE)
+	err := again(func() error { return unix.Renameat2(dir, f.temporary, dir, base, unix.RENAME_NOREPLACE) })
 	if !errors.Is(err, unix.EINVAL) {
 		if err == nil {
 			f.temporary = ""
@@ -278,7 +278,7 @@ func (f *File) place(dir int, base string) error {
 		return err
 	}
 	// Network file systems do not support RENAME_NOREPLACE, but they do support links.
-	if err := unix.Linkat(dir, f.temporary, dir, base, 0); err != nil {
+	if err := again(func() error { return unix.Linkat(dir, f.temporary, dir, base, 0) }); err != nil {
 		return err
 	}
 	return f.Abort() // removes the temporary name
@@ -296,7 +296,7 @@ func (f *File) Abort() error {
 	f.temporary = ""
 	dir, err := enter(in)
 	if err == nil {
-		err = unix.Unlinkat(int(dir.Fd()), name, 0)
+		err = again(func() error { return unix.Unlinkat(int(dir.Fd()), name, 0) })
 		_ = dir.Close() // O_PATH
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func folderOf(path string) (f folder, err error) {
 
 // describe returns the directory dir.
 func describe(dir *os.File) (f folder, err error) {
-	err = unix.Fstat(int(dir.Fd()), &f.stat)
+	err = again(func() error { return unix.Fstat(int(dir.Fd()), &f.stat) })
 	return f, err
 }
 
@@ -103,7 +103,11 @@ func readLink(path string) (string, error) {
 // textOf returns the target of the symbolic link fd.
 func textOf(fd int) (string, error) {
 	var to [unix.PathMax]byte
-	n, err := unix.Readlinkat(fd, "", to[:])
+	n := 0
+	err := again(func() (err error) {
+		n, err = unix.Readlinkat(fd, "", to[:])
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

@@ -64,10 +64,24 @@ func step(dir int, name string) (fd int, link string, err error) {
 // openDirectory opens a directory as an O_PATH descriptor, with additional flags. O_DIRECTORY
 // makes the kernel mount what autofs mounts there.
 func openDirectory(dir int, name string, flags int) (int, error) {
+	return openPath(dir, name, unix.O_DIRECTORY|flags)
+}
+
+// openPath opens a file as an O_PATH descriptor, with additional flags.
+func openPath(dir int, name string, flags int) (fd int, err error) {
+	err = again(func() error {
+		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+		return err
+	})
+	return fd, err
+}
+
+// again calls call until no signal interrupts it, as package os does: on FUSE, signals of Go's
+// runtime interrupt system calls.
+func again(call func() error) error {
 	for {
-		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
-		if err != unix.EINTR {
-			return fd, err
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
 		}
 	}
 }
@@ -75,15 +89,21 @@ func openDirectory(dir int, name string, flags int) (int, error) {
 // follow follows the link called name in the directory dir: it returns the link's target, or
 // the directory to which the kernel itself leads.
 func follow(dir int, name string) (fd int, target string, err error) {
-	link, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	link, err := openPath(dir, name, unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, "", err
 	}
 	defer func() { _ = unix.Close(link) }() // O_PATH
 	var is, in unix.Stat_t
 	var on unix.Statfs_t
-	if err := errors.Join(unix.Fstat(link, &is), unix.Fstat(dir, &in), unix.Fstatfs(link, &on)); err != nil {
-		return -1, "", err
+	for _, call := range []func() error{
+		func() error { return unix.Fstat(link, &is) },
+		func() error { return unix.Fstat(dir, &in) },
+		func() error { return unix.Fstatfs(link, &on) },
+	} {
+		if err := again(call); err != nil {
+			return -1, "", err
+		}
 	}
 	switch {
 	case is.Mode&unix.S_IFMT != unix.S_IFLNK:

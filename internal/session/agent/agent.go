@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/otlp"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 )
 
@@ -61,6 +62,11 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 	o, err := load()
 	if err != nil {
 		return 2, err
+	}
+	for _, dir := range []string{o.Spool, o.Bolt.Dir} {
+		if err := output.Await(ctx, dir, log); err != nil {
+			return 1, err
+		}
 	}
 	a := &Agent{log: log, started: time.Now(), governor: newGovernor(o.Budget)}
 	a.inUse.Store(&o)
