@@ -418,7 +418,7 @@ func TestHostileOutput(t *testing.T) {
 			lines <- all.Text()
 		}
 	}()
-	for i, want := range []string{out + ": its file system does not answer; waiting", "fulgur: open " + out + ": its file system does not answer"} {
+	for i, want := range []string{"fulgur: " + out + ": its file system does not answer; waiting", "fulgur: open " + out + ": its file system does not answer"} {
 		if got := testenv.Receive(t, lines, "fulgur does not report the file system"); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -16,6 +16,6 @@ func Await(ctx context.Context, path string, stderr io.Writer) error {
 		return nil
 	}
 	return safeopen.Await(ctx, path, func() {
-		_, _ = fmt.Fprintf(stderr, "%s: its file system does not answer; waiting until it does, or until Ctrl-C\n", plain.Terminal(path))
+		_, _ = fmt.Fprintf(stderr, "fulgur: %s: its file system does not answer; waiting until it does, or until Ctrl-C\n", plain.Terminal(path))
 	})
 }
