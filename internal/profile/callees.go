@@ -17,7 +17,7 @@ func (p *Profile) Callees() Callees {
 	return c
 }
 
-// AddUp adds to the sum of each stack the sums of all stacks above it.
+// AddUp adds to the sum of each stack the sums of all stacks above it. sums is indexed by stack.
 func (p *Profile) AddUp(sums []int64) {
 	for id := len(p.Stacks) - 1; id > 0; id-- { // a stack's parent has a lower ID
 		sums[p.Stacks[id].Parent] += sums[id]

@@ -241,9 +241,9 @@ func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memor
 	}
 }
 
-// AsRecorded returns frames as a record yields them. It has no room for the six highest bits of
-// an address: the second one stands for all if it is set, otherwise the highest is lost. Some
-// stacks end with such an address.
+// AsRecorded returns frames as a record yields them. Records use the six highest bits of an
+// address otherwise: if bit 62 is set, all six come back set; if not, bit 63 is lost. Some stacks
+// end with such an address.
 func AsRecorded(frames []unwind.Frame) []unwind.Frame {
 	const native = bpf.FrameExact | 1<<bpf.FrameRuntimeShift | bpf.FrameKinds<<bpf.FrameKindShift
 	recorded := slices.Clone(frames)
