@@ -95,7 +95,7 @@ func (c *counter) add(s *profile.Sample) {
 		f := c.p.Frames[id]
 		if c.is[id] {
 			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
-			if !f.AtFunction {
+			if !f.AtFunction && f.Address != 0 {
 				c.addPlace(Place{f.Mapping, f.Call()}, n, leaf)
 			}
 		}

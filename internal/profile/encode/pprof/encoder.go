@@ -118,7 +118,9 @@ func (e *encoder) writeLocations() {
 		f := e.p.Frames[frames[0]]
 		e.body.Int(locationID, int64(id))
 		e.body.Uint(locationMappingID, uint64(f.Mapping))
-		e.body.Uint(locationAddress, f.Call())
+		if !f.AtFunction || !e.p.Named(frames[0]) { // without a name, tools need the function's address
+			e.body.Uint(locationAddress, f.Call())
+		}
 		lines := 0
 		for _, frame := range frames {
 			f := e.p.Frames[frame]

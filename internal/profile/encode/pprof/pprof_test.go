@@ -298,3 +298,24 @@ func BenchmarkWrite(b *testing.B) {
 func TestWriteIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
 }
+
+// The start of a named function is not written as the address of an instruction.
+func TestWriteFunctions(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	f := b.Frame(profile.Frame{
+		Function: b.Function(profile.Function{Name: "work"}), Mapping: b.Mapping(profile.Mapping{Path: "/bin/work"}),
+		Address: 0x100, AtFunction: true,
+	})
+	b.Add(profile.Sample{Stack: b.Push(0, f), Task: b.Task(profile.Task{PID: 1, Comm: "work"}), CPU: -1, Values: []int64{1}})
+	var out bytes.Buffer
+	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pb.Parse(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := p.Location[0]; l.Address != 0 || l.Line[0].Function.Name != "work" {
+		t.Errorf("got address %#x of %s, want none of work", l.Address, l.Line[0].Function.Name)
+	}
+}
