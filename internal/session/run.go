@@ -40,6 +40,7 @@ type run struct {
 	process.Tracker
 	loop.Loop
 	owners    *containers.Tracker // nil unless asked for
+	keys      *otelcontext.Keys   // nil unless labels are asked for
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
 	children  *childWatch
@@ -79,7 +80,8 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	common := o.probe(cgroup, &r.unwinder, types)
 	if o.wantsLabels() {
 		common.Labels, common.LabelKey = r.unwinder.HasTables(), o.onlyLabel()
-		r.unwinder.Runtimes.ReadLabels()
+		r.keys = otelcontext.NewKeys()
+		r.unwinder.Runtimes.ReadLabels(r.keys.Expect)
 	}
 	if as, ok := what.Timeline(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
@@ -155,8 +157,8 @@ func (r *run) newStore() *stacks.Store {
 	if r.unwinder.Runtimes != nil {
 		store.Readers = r.unwinder.Runtimes.Reader
 	}
-	if r.options.wantsLabels() {
-		store.Keys = otelcontext.NewKeys().Of
+	if r.keys != nil {
+		store.Keys = r.keys.Of
 	}
 	if r.options.Interpreters == interpretersOnly {
 		store.Hides = r.unwinder.Runtimes.Has

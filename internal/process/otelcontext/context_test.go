@@ -90,7 +90,7 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// Keys are read when an attribute needs them, but not all the time.
+// Keys are read when they are expected or an attribute needs them, but not all the time.
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, asked, published := NewKeys(), 0, []string{"a"}
@@ -117,11 +117,20 @@ func TestKeys(t *testing.T) {
 		published = []string{"other"}
 		of(1, 1, 3, "a", "b")
 		of(2, 0, 4, "other") // the process executed another program
+		published = nil // not yet
+		keys.Expect(5, 3)
+		published = []string{"c"}
+		of(3, 0, 6, "c")
+		keys.Expect(5, 4)
+		published = nil // the process has ended
+		of(4, 0, 7, "c")
+		time.Sleep(retryKeys)
+		of(4, 0, 7, "c")
 		asked = 0
 		const many = 1 << 14 // processes that lack keys
 		begin := time.Now()
 		for pid := range many {
-			keys.Of(pid, 3, 7)
+			keys.Of(pid, 5, 7)
 		}
 		if spent, most := time.Since(begin), maxAsking*askingShare/(askingShare-1)+10*time.Millisecond; spent > most || asked < 100 {
 			t.Errorf("asked %d of %d processes for %v, want at most %v", asked, many, spent, most)

@@ -50,10 +50,27 @@ func NewKeys() *Keys {
 	return k
 }
 
+// Expect reads the keys of process pid, which runs the image with the given epoch. It may have ended
+// when they are needed.
+func (k *Keys) Expect(pid int, epoch uint64) {
+	is := k.image(pid, epoch)
+	k.read(pid, is, 0)
+	if len(is.keys) == 0 {
+		is.next = time.Time{} // it may publish them just before their first use
+	}
+}
+
 // Of returns the keys of the attributes of threads of process pid, which runs the image with the
 // given epoch. If there are only n or fewer, it reads them again, unless it did so recently. The
 // keys of an image only ever increase.
 func (k *Keys) Of(pid int, epoch uint64, n int) []string {
+	is := k.image(pid, epoch)
+	k.read(pid, is, n)
+	return is.keys
+}
+
+// image returns the state of a process image.
+func (k *Keys) image(pid int, epoch uint64) *image {
 	is := k.known[pid]
 	if is == nil || is.epoch != epoch {
 		if len(k.known) >= maxKnown {
@@ -62,14 +79,19 @@ func (k *Keys) Of(pid int, epoch uint64, n int) []string {
 		is = &image{epoch: epoch}
 		k.known[pid] = is
 	}
+	return is
+}
+
+// read reads the keys of process pid, unless more than n are known, or it did so recently.
+func (k *Keys) read(pid int, is *image, n int) {
 	if len(is.keys) > n {
-		return is.keys
+		return
 	}
 	now := time.Now()
 	k.spent = max(k.spent-now.Sub(k.last)/askingShare, 0)
 	k.last = now
 	if now.Before(is.next) || k.spent >= maxAsking {
-		return is.keys
+		return
 	}
 	is.next = now.Add(retryKeys)
 	before := is.keys
@@ -78,5 +100,4 @@ func (k *Keys) Of(pid int, epoch uint64, n int) []string {
 	if len(is.keys) < len(before) {
 		is.keys = before // the process has ended, or did not answer
 	}
-	return is.keys
 }

@@ -41,6 +41,7 @@ type Tracker struct {
 	// labeled holds the kernel side's entries of the processes whose labels it reads, by PID. It
 	// is nil if labels are not read.
 	labeled map[int]bpf.LabelProcess
+	expect  func(pid int, image uint64) // see ReadLabels
 }
 
 const (
@@ -188,10 +189,11 @@ func filesOf(mappings []process.Mapping) (files []*process.File) {
 	return files
 }
 
-// ReadLabels makes t look for labels, too. It has no effect on a nil Tracker.
-func (t *Tracker) ReadLabels() {
+// ReadLabels makes t look for labels, too. Unless it is nil, t calls expect before the kernel side
+// reads the contexts of threads of a process image. ReadLabels has no effect on a nil Tracker.
+func (t *Tracker) ReadLabels(expect func(pid int, image uint64)) {
 	if t != nil {
-		t.labeled = map[int]bpf.LabelProcess{}
+		t.labeled, t.expect = map[int]bpf.LabelProcess{}, expect
 	}
 }
 
@@ -201,6 +203,9 @@ func (t *Tracker) mapLabels(pid int, entry bpf.LabelProcess) {
 		return
 	}
 	slog.Debug("labels", "pid", pid, "kind", entry.Kind, "labels", entry.Labels, "threadOffset", entry.ThreadOffset, "slot", entry.Slot, "offset", int64(entry.Offset))
+	if t.expect != nil && entry.Kind >= uint32(bpf.LabelsContextOffset) {
+		t.expect(pid, entry.Image)
+	}
 	if err := t.processes.PutLabels(pid, entry); err != nil {
 		t.failure = cmp.Or(t.failure, err)
 		return

@@ -179,7 +179,13 @@ func TestTrackerContext(t *testing.T) {
 	glibc, inGo := file{glibc: true}, file{labels: &bpf.LabelProcess{Kind: uint32(bpf.LabelsGoSlice)}}
 	var l labeling
 	tracker := NewTracker(&l)
-	tracker.ReadLabels()
+	expected := 0 // processes with contexts of threads
+	tracker.ReadLabels(func(pid int, image uint64) {
+		if pid != 5 || image != 7 || len(l.images) != expected {
+			t.Errorf("process %d, image %d is expected after %d changes, want process 5, image 7 after %d", pid, image, len(l.images), expected)
+		}
+		expected++
+	})
 	var mappings []process.Mapping
 	for i, step := range []struct {
 		file  file
@@ -202,6 +208,9 @@ func TestTrackerContext(t *testing.T) {
 			t.Errorf("step %d: got entry %+v after %d changes, want kind %d, shift %d, %d changes", i, l.last, len(l.images), step.kind, step.shift, step.puts)
 		}
 	}
+	if expected != 3 {
+		t.Errorf("a process with contexts of threads is expected %d times, want 3", expected)
+	}
 }
 
 // The kernel side's entry of a process counts what the process has sent, so it is set only once,
@@ -214,7 +223,7 @@ func TestTrackerLabels(t *testing.T) {
 		var l labeling
 		tracker, want := NewTracker(&l), []uint64(nil)
 		if read {
-			tracker.ReadLabels()
+			tracker.ReadLabels(nil)
 			want = []uint64{7, 8, 8}
 		}
 		tracker.Mapped(pid, 7, mappings)
