@@ -66,6 +66,7 @@ type tracer struct {
 	text [maxInstruction]byte
 
 	tid      int       // the thread that may have been stepped
+	pc       uint64    // its program counter before its last step
 	mask     *uint64   // its original signal mask, if changed
 	stranded bool      // a SIGTRAP is pending that another thread may wait for
 	freed    time.Time // when the last tracee was detached or ended
@@ -159,7 +160,7 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 		t.out.stats.Sensitive++
 		return nil
 	}
-	t.tid = j.tid
+	t.tid, t.pc = j.tid, r.pc
 	t.clearMask()
 	t.steps(j.tid, r.pc, deadline)
 	t.out.ended = monotonic.Now() // before the thread can unmap the code that it ran
@@ -189,7 +190,7 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 			stats.Sensitive++
 			return
 		}
-		to, ok := t.step(tid)
+		to, ok := t.step(tid, pc)
 		if !ok {
 			stats.Signal++
 			return
@@ -211,29 +212,48 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 	}
 }
 
-// step lets the thread execute one instruction and returns its new program counter. ok is
-// false if the thread has stopped for another reason, before or after the instruction, or
-// has ended.
-func (t *tracer) step(tid int) (pc uint64, ok bool) {
+// step lets the thread execute the instruction at its program counter, pc, and returns the new
+// program counter. ok is false if the thread has stopped for another reason, before or after the
+// instruction, or has ended.
+func (t *tracer) step(tid int, pc uint64) (to uint64, ok bool) {
+	t.pc = pc
 	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
 		return 0, false
 	}
 	stop, err := wait(0)
-	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !isStepOf(stop) {
+	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !t.hasStepped(stop) {
 		return 0, false
 	}
-	pc, err = readPC(tid)
-	return pc, err == nil
+	to, err = readPC(tid)
+	return to, err == nil
 }
 
-// isStepOf reports whether a stepped thread has stopped for the trap of the step, rather
-// than for the program's own SIGTRAP.
-func isStepOf(stop status) bool {
+// hasStepped reports whether the stepped thread has stopped for the trap of its step, rather than
+// for the program's own SIGTRAP.
+func (t *tracer) hasStepped(stop status) bool {
 	if stop.signal() != unix.SIGTRAP {
 		return false
 	}
 	info, err := deliveredInfo(stop.pid)
-	return err == nil && info.isStep()
+	return err == nil && t.isStep(info)
+}
+
+// isStep reports whether a SIGTRAP for the stopped thread is the trap of its step.
+func (t *tracer) isStep(trap siginfo) bool {
+	switch trap.code {
+	case trapTrace:
+		return true
+	case trapBreakpoint, fromUser:
+	default:
+		return false
+	}
+	// Other signals with these codes stop the thread before the instruction: the trap of a step is
+	// the thread's own, and comes before those for the process.
+	if pc, err := readPC(t.tid); err != nil || pc != t.pc {
+		return err == nil
+	}
+	// The instruction jumps to itself if it has a uprobe now. It had none before the step.
+	return decode(readText(t.tid, t.pc, t.text[:]), t.pc).kind == sensitive
 }
 
 // letGo detaches from the thread as soon as it stops, passing on the signal for which it
@@ -252,7 +272,7 @@ func (t *tracer) letGo() {
 		}
 		mine := t.tid == stop.pid
 		var signal unix.Signal
-		if !stop.event() && !(mine && isStepOf(stop)) {
+		if !stop.event() && !(mine && t.hasStepped(stop)) {
 			signal = stop.signal()
 		}
 		request := unix.PTRACE_DETACH
@@ -274,7 +294,7 @@ func (t *tracer) letGo() {
 // the program. So the thread continues with its trap flag cleared until it stops for that
 // trap: it cannot return to the program's code before.
 func (t *tracer) release() (request int) {
-	if trap, found := ownQueue.trap(t.tid); found && trap.isStep() {
+	if trap, found := ownQueue.trap(t.tid); found && t.isStep(trap) {
 		return unix.PTRACE_CONT
 	}
 	if t.mask != nil {

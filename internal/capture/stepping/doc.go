@@ -23,7 +23,9 @@
 // The trap of a step is a signal. While it is pending, the thread may stop for another
 // reason: ptrace's own stops, for example on SIGCONT, and the stops of SIGSTOP come
 // before signals. So a stepped thread is detached only when its queue holds no trap of ours; see
-// [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered.
+// [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered. So has
+// the trap of an instruction that got a uprobe just before its step, but not at the same point;
+// see [tracer.hasStepped].
 //
 // A thread that stops for the delivery of a signal keeps the signal until it continues
 // (WNOWAIT), so that the signal is delivered even if the stepper is killed.

@@ -9,9 +9,14 @@ import (
 // Most calls below bypass Go's scheduler (RawSyscall): they return at once, and there are
 // several for each instruction.
 
-// trapTrace is TRAP_TRACE, the si_code of a single-step trap. A process cannot send a
-// signal with it to another process.
-const trapTrace = 2
+// The si_codes of the trap of a step. A process cannot send a signal with the first two to another
+// process. If the instruction has a uprobe, the kernel sends the trap as if by kill(2), which is
+// otherwise for the whole process.
+const (
+	trapTrace      = 2 // TRAP_TRACE
+	trapBreakpoint = 1 // TRAP_BRKPT: of a step if the processor gave no reason for the trap
+	fromUser       = 0 // SI_USER
+)
 
 // siginfo is a siginfo_t: int si_signo, si_errno, si_code, padding, and fields that
 // depend on the signal: for SIGCHLD pid, uid and status.
@@ -20,9 +25,6 @@ type siginfo struct {
 	pid, _, status    int32
 	_                 [128 - 7*4]byte
 }
-
-// isStep reports whether the signal is a single-step trap.
-func (i *siginfo) isStep() bool { return i.signo == int32(unix.SIGTRAP) && i.code == trapTrace }
 
 // ptrace makes a request without an address.
 func ptrace(request int, tid int, data uintptr) error {

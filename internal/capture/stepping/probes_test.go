@@ -1,0 +1,141 @@
+package stepping
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// TestProbes steps a program while uprobes on its instructions come and go, as those of other
+// tools, or of fulgur itself. The kernel reports the step of an instruction with a probe by
+// another signal than other steps.
+func TestProbes(t *testing.T) {
+	testenv.Root(t)
+	testenv.EveryKernel(t)
+	uprobes := readUprobeType(t)
+	bin := compile(t, "probed", "-no-pie")
+	offsets := probeOffsets(t, bin)
+	for name, act := range map[string]func(t *testing.T, b *board, pid int){"alone": nil, "SIGCONT": continues} {
+		t.Run(name, func(t *testing.T) {
+			cmd := launch(t, bin)
+			pid := cmd.Process.Pid
+			s := start(t, Options{MaxOverhead: 1000}, pid)
+			go func() {
+				for range s.Samples() {
+				}
+			}()
+			steps := func() uint64 {
+				stats, _ := s.Stats()
+				return stats.Steps
+			}
+			testenv.Await(t, func() bool { return steps() > 0 }, func() string { return "no step" })
+			var probing sync.WaitGroup
+			end := time.Now().Add(floodTime())
+			for _, offset := range offsets { // side by side, because removal takes long
+				probing.Go(func() {
+					for time.Now().Before(end) {
+						err := blinkUprobe(uprobes, bin, offset, pid)
+						if errors.Is(err, unix.ESRCH) {
+							return // the target has ended
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			for act != nil && time.Now().Before(end) && !hasEnded(t, pid) {
+				act(t, nil, pid)
+			}
+			probing.Wait()
+			before := steps()
+			testenv.Await(t, func() bool { return steps() > before || hasEnded(t, pid) }, func() string { return "no more steps" })
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if hasEnded(t, pid) {
+				state, err := cmd.Process.Wait()
+				t.Fatalf("the target ended: %v, %v", state, err)
+			}
+			if tracer := tracerOf(t, pid); tracer != 0 {
+				t.Errorf("the target is still traced by process %d", tracer)
+			}
+			stats, refused := s.Stats()
+			t.Logf("%+v %v", stats, refused)
+		})
+	}
+}
+
+// readUprobeType returns the type of perf events for uprobes.
+func readUprobeType(t *testing.T) uint32 {
+	t.Helper()
+	text, err := os.ReadFile("/sys/bus/event_source/devices/uprobe/type")
+	if errors.Is(err, fs.ErrNotExist) {
+		testenv.Unsupported(t, "the kernel has no uprobes")
+	}
+	number, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(number)
+}
+
+// probeOffsets returns the file offsets of the instructions of testdata/probed.c.
+func probeOffsets(t *testing.T, bin string) (offsets []uint64) {
+	t.Helper()
+	f, err := elf.Open(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if strings.HasPrefix(s.Name, "probe_") {
+			section := f.Sections[s.Section]
+			offsets = append(offsets, s.Value-section.Addr+section.Offset)
+		}
+	}
+	slices.Sort(offsets)
+	if len(offsets) != 5 {
+		t.Fatalf("got %d instructions to probe, want 5", len(offsets))
+	}
+	return offsets
+}
+
+// blinkUprobe puts a uprobe on an instruction of a process, and removes it.
+func blinkUprobe(uprobes uint32, bin string, offset uint64, pid int) error {
+	path, err := unix.BytePtrFromString(bin)
+	if err != nil {
+		return err
+	}
+	attr := unix.PerfEventAttr{
+		Type: uprobes,
+		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Ext1: uint64(uintptr(unsafe.Pointer(path))), // uprobe_path
+		Ext2: offset,                                // probe_offset
+	}
+	fd, err := unix.PerfEventOpen(&attr, pid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	runtime.KeepAlive(path)
+	if err != nil {
+		return fmt.Errorf("open a uprobe: %w", err)
+	}
+	return unix.Close(fd)
+}
