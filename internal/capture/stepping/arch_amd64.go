@@ -11,6 +11,9 @@ const maxInstruction = maxX86
 
 func decode(text []byte, addr uint64) instruction { return decodeX86(text, addr) }
 
+// losesSteps means that a thread may go on after a step, without a trap.
+const losesSteps = false
+
 const (
 	userCode64 = 0x33   // __USER_CS: the code segment of 64-bit code
 	trapFlag   = 1 << 8 // X86_EFLAGS_TF

@@ -11,6 +11,11 @@ const maxInstruction = maxA64
 
 func decode(text []byte, addr uint64) instruction { return decodeA64(text, addr) }
 
+// losesSteps means that a thread may go on after a step, without a trap: the kernel does not resume
+// stepping after an instruction with a uprobe that the thread executed elsewhere
+// (arch_uprobe_post_xol).
+const losesSteps = true
+
 const (
 	ntPrstatus = 1      // NT_PRSTATUS: the general registers
 	mode32     = 1 << 4 // PSR_MODE32_BIT: AArch32 code

@@ -66,6 +66,9 @@
 // If the stepper lacks CAP_SYS_PTRACE and the target executes a set-user-ID program just
 // as it is being stopped, the program gains no privileges, as under any debugger.
 //
+// The kernel of arm64 logs a warning when a thread that once executed a uprobe is stepped, by
+// anyone.
+//
 // Bursts end at system calls, so code right after one is seen less often than other code.
 // Transactions, restartable sequences and, on arm64, load-exclusive loops are not seen
 // from the inside.
