@@ -109,6 +109,7 @@ func profile(t *testing.T, flags []string, argv ...string) map[string]int {
 	if r.code != 0 {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
+	t.Log(r.stderr) // in case of a failure
 	return readFolded(t, out)
 }
 
