@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// patienceForTables is the maximum time that a snapshot waits, in ns.
-	patienceForTables = uint64(700 * time.Millisecond)
-	// snapshotMemory limits the waiting snapshots, in bytes. It holds most of a
+	// patienceForTables is the maximum time that a snapshot waits, and patienceAtEnd that after
+	// the end of sampling, in ns. On a busy machine, making tables takes seconds.
+	patienceForTables = uint64(5 * time.Second)
+	patienceAtEnd     = uint64(700 * time.Millisecond)
+	// snapshotMemory limits the waiting snapshots, in bytes. It holds more than a
 	// second of 2000 samples of new programs.
-	snapshotMemory = 16 << 20
+	snapshotMemory = 32 << 20
 )
 
 // rewalker is a source.
@@ -107,8 +109,12 @@ func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
 
 // Rewalk unwinds the snapshots whose tables are ready and those that have waited too
 // long, or all if there are too many.
-func (s *Snapshots) Rewalk(now uint64) error {
-	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
+func (s *Snapshots) Rewalk(now uint64) error { return s.rewalk(now - patienceForTables) }
+
+// rewalk unwinds the snapshots whose tables are ready and those that were added before a time, or
+// all if there are too many.
+func (s *Snapshots) rewalk(before uint64) error {
+	tooMany := s.memory > snapshotMemory
 	s.walked = 0
 	for key, p := range s.of {
 		due := tooMany || p.waiting[0].since < before
@@ -151,10 +157,14 @@ const restForTables = time.Millisecond
 
 // Finish waits for the tables that are still being built.
 func (s *Snapshots) Finish() error {
-	for {
-		if err := s.Rewalk(monotonic.Now()); err != nil || !s.Waiting() {
+	for end := monotonic.Now() + patienceAtEnd; ; time.Sleep(restForTables) {
+		now := monotonic.Now()
+		before := now - patienceForTables
+		if now > end {
+			before = math.MaxUint64 // all
+		}
+		if err := s.rewalk(before); err != nil || !s.Waiting() {
 			return err
 		}
-		time.Sleep(restForTables)
 	}
 }

@@ -117,7 +117,7 @@ func TestKeys(t *testing.T) {
 		published = []string{"other"}
 		of(1, 1, 3, "a", "b")
 		of(2, 0, 4, "other") // the process executed another program
-		published = nil // not yet
+		published = nil      // not yet
 		keys.Expect(5, 3)
 		published = []string{"c"}
 		of(3, 0, 6, "c")
