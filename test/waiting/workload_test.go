@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -316,15 +317,22 @@ func touch(t *truth) error {
 		return err
 	}
 	t.Anonymous, t.File = pages, file.Name()
-	return thread("toucher", func() {
+	var masked error
+	return errors.Join(thread("toucher", func() {
 		read := ioCounter("read_bytes")
+		// Without signals of Go's scheduler, whose handler has page faults of its own.
+		var all unix.Sigset_t
+		for i := range all.Val {
+			all.Val[i] = math.MaxUint64
+		}
+		masked = unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil) // the thread ends after this
 		minor, major := faults()
 		touchPages(memory, mapped)
 		minorAfter, majorAfter := faults()
 		t.Counted = ioCounter("read_bytes") - read
 		t.Major = majorAfter - major
 		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
-	})
+	}), masked)
 }
 
 // touchPages causes only the faults of the pages that it touches.
