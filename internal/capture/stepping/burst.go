@@ -1,6 +1,7 @@
 package stepping
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -68,11 +69,12 @@ type tracer struct {
 	out  outcome // of the current burst
 	text [maxInstruction]byte
 
-	tid      int       // the thread that may have been stepped
-	pc       uint64    // its program counter before its last step
-	mask     *uint64   // its original signal mask, if changed
-	stranded bool      // a SIGTRAP is pending that another thread may wait for
-	freed    time.Time // when the last tracee was detached or ended
+	pid, tid int         // the thread that may have been stepped
+	pc       uint64      // its program counter before its last step
+	in       instruction // the instruction there
+	mask     *uint64     // its original signal mask, if changed
+	stranded bool        // a SIGTRAP is pending that another thread may wait for
+	freed    time.Time   // when the last tracee was detached or ended
 }
 
 // burst steps a running thread through a number of branches.
@@ -156,14 +158,13 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	// If a thread blocks SIGTRAP, as signal handlers do, the kernel forces the trap of a
 	// step on it: it unblocks the signal and resets its action for good, and the next
 	// SIGTRAP kills the program. So the signal is unblocked during the burst. There is no
-	// burst if one is pending already, for the thread to unblock it or for another thread
-	// to take it.
-	if now.SigBlk&trapSignal != 0 &&
-		((now.SigPnd|now.ShdPnd)&trapSignal != 0 || decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive) {
+	// burst if one is pending already: it is the program's, but may look like that of a step.
+	if (now.SigPnd|now.ShdPnd)&trapSignal != 0 ||
+		now.SigBlk&trapSignal != 0 && decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive {
 		t.out.stats.Sensitive++
 		return nil
 	}
-	t.tid, t.pc = j.tid, r.pc
+	t.pid, t.tid = j.pid, j.tid
 	t.clearMask()
 	t.steps(j.tid, r.pc, deadline)
 	t.out.ended = monotonic.Now() // before the thread can unmap the code that it ran
@@ -193,7 +194,8 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 			stats.Sensitive++
 			return
 		}
-		to, ok := t.step(tid, pc)
+		t.pc, t.in = pc, in
+		to, ok := t.step(tid)
 		if !ok {
 			stats.Signal++
 			return
@@ -215,11 +217,10 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 	}
 }
 
-// step lets the thread execute the instruction at its program counter, pc, and returns the new
-// program counter. ok is false if the thread has stopped for another reason, before or after the
-// instruction, or has ended.
-func (t *tracer) step(tid int, pc uint64) (to uint64, ok bool) {
-	t.pc = pc
+// step lets the thread execute one instruction and returns its new program counter. ok is
+// false if the thread has stopped for another reason, before or after the instruction, or
+// has ended.
+func (t *tracer) step(tid int) (pc uint64, ok bool) {
 	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
 		return 0, false
 	}
@@ -227,8 +228,8 @@ func (t *tracer) step(tid int, pc uint64) (to uint64, ok bool) {
 	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !t.hasStepped(stop) {
 		return 0, false
 	}
-	to, err = readPC(tid)
-	return to, err == nil
+	pc, err = readPC(tid)
+	return pc, err == nil
 }
 
 // awaitStep waits until a thread stops after its step. If the step takes long, that may be for
@@ -258,22 +259,24 @@ func (t *tracer) hasStepped(stop status) bool {
 	return err == nil && t.isStep(info)
 }
 
-// isStep reports whether a SIGTRAP for the stopped thread is the trap of its step.
+// isStep reports whether a SIGTRAP for the stopped thread, which was not pending before the burst,
+// is the trap of its step.
 func (t *tracer) isStep(trap siginfo) bool {
 	switch trap.code {
-	case trapTrace:
+	case trapTrace, trapBreakpoint:
 		return true
-	case trapBreakpoint, fromUser:
+	case fromUser:
 	default:
 		return false
 	}
-	// Other signals with these codes stop the thread before the instruction: the trap of a step is
-	// the thread's own, and comes before those for the process.
-	if pc, err := readPC(t.tid); err != nil || pc != t.pc {
-		return err == nil
+	now, err := procfs.Process(t.pid).Status()
+	if err != nil || int(trap.pid) != cmp.Or(now.NSPID, t.pid) {
+		return false // sent by another process
 	}
-	// The instruction jumps to itself if it has a uprobe now. It had none before the step.
-	return decode(readText(t.tid, t.pc, t.text[:]), t.pc).kind == sensitive
+	// Another thread may have sent it. If so, this thread has stopped before the instruction: the
+	// trap of a step is the thread's own, and comes before signals for the process.
+	pc, err := readPC(t.tid)
+	return err == nil && (pc != t.pc || t.in.repeats(pc))
 }
 
 // letGo detaches from the thread as soon as it stops, passing on the signal for which it

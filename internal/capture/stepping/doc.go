@@ -24,8 +24,8 @@
 // reason: ptrace's own stops, for example on SIGCONT, and the stops of SIGSTOP come
 // before signals. So a stepped thread is detached only when its queue holds no trap of ours; see
 // [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered. So has
-// the trap of an instruction that got a uprobe just before its step, but not at the same point;
-// see [tracer.hasStepped].
+// the trap of an instruction that got a uprobe just before its step, but the sender and the program
+// counter tell it apart; see [tracer.isStep].
 //
 // A thread that stops for the delivery of a signal keeps the signal until it continues
 // (WNOWAIT), so that the signal is delivered even if the stepper is killed.
@@ -62,6 +62,10 @@
 // while another of its threads is stepped, it gets the default action instead. Before
 // Linux 5.16, a SIGTRAP sent to a whole process stays with the stepped thread if that
 // normally blocks it.
+//
+// If another thread sends a SIGTRAP to its own process (kill) while the stepped thread is at an
+// instruction that may lead to itself (rep movs), the signal may be taken for the trap of that
+// instruction with a uprobe, and lost.
 //
 // If the stepper lacks CAP_SYS_PTRACE and the target executes a set-user-ID program just
 // as it is being stopped, the program gains no privileges, as under any debugger.

@@ -4,8 +4,10 @@ package stepping
 type kind uint8
 
 const (
-	// plain continues at the next instruction, or repeats (rep movs).
+	// plain continues at the next instruction.
 	plain kind = iota
+	// repeating continues at the next instruction, or at itself (rep movs).
+	repeating
 	// jump always leaves: a jump, call or return.
 	jump
 	// conditional jumps to its target or continues at the next instruction.
@@ -23,6 +25,10 @@ type instruction struct {
 	// target is the target of the branch, or 0 if it is not in the instruction.
 	target uint64
 }
+
+// repeats reports whether the instruction, at addr, may lead to itself. Indirect jumps are assumed
+// not to.
+func (i instruction) repeats(addr uint64) bool { return i.kind == repeating || i.target == addr }
 
 // step is the effect of an instruction that a thread executed.
 type step uint8

@@ -38,7 +38,9 @@ func TestDecodeX86(t *testing.T) {
 		"call far [rax]":   {"ff18", instruction{kind: sensitive}},
 		"jmp far [rax]":    {"48ff28", instruction{kind: sensitive}},
 		"retfq":            {"48cb", instruction{kind: sensitive}},
-		"rep movsb":        {"f3a4", instruction{}},
+		"movsb":            {"a4", instruction{}},
+		"rep movsb":        {"f3a4", instruction{kind: repeating}},
+		"repnz scasq":      {"f248af", instruction{kind: repeating}},
 		"vzeroupper":       {"c5f877", instruction{}},
 		"evex":             {"62f17c48100f", instruction{}},
 		"syscall":          {"0f05", instruction{kind: sensitive}},
@@ -194,6 +196,8 @@ func TestObjdumpX86(t *testing.T) {
 			return instruction{kind: conditional, next: d.addr + uint64(len(d.text)), target: d.target()}
 		case m == "syscall", strings.HasPrefix(m, "int"), m == "pushf", m == "popf", m == "xbegin", strings.HasPrefix(m, "iret"):
 			return instruction{kind: sensitive}
+		case m == "rep", strings.HasPrefix(m, "cmps") && !strings.Contains(d.operands, "xmm"), strings.HasPrefix(m, "scas"):
+			return instruction{kind: repeating}
 		}
 		return instruction{}
 	})

@@ -142,3 +142,63 @@ func blinkUprobe(uprobes uint32, bin string, offset uint64, pid int) error {
 	}
 	return unix.Close(fd)
 }
+
+// A SIGTRAP of the program that is pending when a burst begins is delivered.
+func TestPending(t *testing.T) {
+	cmd := launch(t, compile(t, "icebp"))
+	s := start(t, Options{MaxOverhead: 1000}, cmd.Process.Pid)
+	time.Sleep(testenv.Patience(200 * time.Millisecond))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if hasEnded(t, cmd.Process.Pid) {
+		state, err := cmd.Process.Wait()
+		t.Errorf("the target ended: %v, %v", state, err)
+	}
+}
+
+// A stopped thread may be where its step began because the instruction leads to itself.
+func TestIsStep(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	if err := seize(pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := ptrace(unix.PTRACE_INTERRUPT, pid, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(0); err != nil {
+		t.Fatal(err)
+	}
+	pc, err := readPC(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, other := int32(pid), int32(os.Getpid())
+	for name, test := range map[string]struct {
+		code, sender int32
+		from         uint64
+		in           instruction
+		want         bool
+	}{
+		"step":                {trapTrace, 0, pc - 1, instruction{}, true},
+		"repetition":          {trapTrace, 0, pc, instruction{kind: repeating}, true},
+		"no reason":           {trapBreakpoint, 0, pc - 1, instruction{}, true},
+		"repetition, none":    {trapBreakpoint, 0, pc, instruction{kind: repeating}, true},
+		"uprobe":              {fromUser, own, pc - 1, instruction{}, true},
+		"repetition, uprobe":  {fromUser, own, pc, instruction{kind: repeating}, true},
+		"jump to itself":      {fromUser, own, pc, instruction{kind: jump, target: pc}, true},
+		"another thread":      {fromUser, own, pc, instruction{}, false},
+		"and a jump":          {fromUser, own, pc, instruction{kind: jump}, false},
+		"another process":     {fromUser, other, pc, instruction{kind: repeating}, false},
+		"breakpoint":          {0x80, 0, pc - 1, instruction{}, false}, // SI_KERNEL
+		"tgkill":              {-6, own, pc - 1, instruction{}, false},
+		"hardware breakpoint": {4, 0, pc - 1, instruction{}, false}, // TRAP_HWBKPT
+	} {
+		tr := tracer{pid: pid, tid: pid, pc: test.from, in: test.in}
+		if got := tr.isStep(siginfo{signo: int32(unix.SIGTRAP), code: test.code, pid: test.sender}); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}

@@ -10,8 +10,8 @@ import (
 // several for each instruction.
 
 // The si_codes of the trap of a step. A process cannot send a signal with the first two to another
-// process. If the instruction has a uprobe, the kernel sends the trap as if by kill(2), which is
-// otherwise for the whole process.
+// process. If the instruction has a uprobe, the kernel sends the trap as if the process itself had
+// called kill(2), but to the thread alone.
 const (
 	trapTrace      = 2 // TRAP_TRACE
 	trapBreakpoint = 1 // TRAP_BRKPT: of a step if the processor gave no reason for the trap

@@ -1,6 +1,9 @@
 package stepping
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // maxX86 is the length of the longest x86 instruction, in bytes.
 const maxX86 = 15
@@ -46,6 +49,10 @@ func decodeX86(text []byte, addr uint64) instruction {
 		return instruction{kind: sensitive}
 	case b == 0x8e && op.reg(1) == 2: // MOV SS: inhibits the trap after it
 		return instruction{kind: sensitive}
+	case b >= 0xa4 && b <= 0xa7, b >= 0xaa && b <= 0xaf: // string instructions
+		if bytes.IndexByte(text[:n], 0xf2) >= 0 || bytes.IndexByte(text[:n], 0xf3) >= 0 {
+			return instruction{kind: repeating}
+		}
 	case b == 0xc7 && op.at(1) == 0xf8: // XBEGIN
 		return instruction{kind: sensitive}
 	}
