@@ -73,6 +73,9 @@
 // The kernel of arm64 logs a warning when a thread that once executed a uprobe is stepped, by
 // anyone.
 //
+// Jumps to the kernel's own pages for uprobes, such as that of a function whose return is probed,
+// are recorded. Bursts end there, since these pages cannot be read.
+//
 // Bursts end at system calls, so code right after one is seen less often than other code.
 // Transactions, restartable sequences and, on arm64, load-exclusive loops are not seen
 // from the inside.

@@ -31,7 +31,7 @@ func TestProbes(t *testing.T) {
 	}
 	uprobes := readUprobeType(t)
 	bin := compile(t, "probed", "-no-pie")
-	offsets := probeOffsets(t, bin)
+	offsets := probeOffsets(t, bin, 5)
 	for name, act := range map[string]func(t *testing.T, b *board, pid int){"alone": nil, "SIGCONT": continues} {
 		t.Run(name, func(t *testing.T) {
 			cmd := launch(t, bin)
@@ -98,8 +98,8 @@ func readUprobeType(t *testing.T) uint32 {
 	return uint32(number)
 }
 
-// probeOffsets returns the file offsets of the instructions of testdata/probed.c.
-func probeOffsets(t *testing.T, bin string) (offsets []uint64) {
+// probeOffsets returns the file offsets of a program's symbols that begin with "probe_".
+func probeOffsets(t *testing.T, bin string, want int) (offsets []uint64) {
 	t.Helper()
 	f, err := elf.Open(bin)
 	if err != nil {
@@ -117,30 +117,80 @@ func probeOffsets(t *testing.T, bin string) (offsets []uint64) {
 		}
 	}
 	slices.Sort(offsets)
-	if len(offsets) != 5 {
-		t.Fatalf("got %d instructions to probe, want 5", len(offsets))
+	if len(offsets) != want {
+		t.Fatalf("got %d instructions to probe, want %d", len(offsets), want)
 	}
 	return offsets
 }
 
 // blinkUprobe puts a uprobe on an instruction of a process, and removes it.
 func blinkUprobe(uprobes uint32, bin string, offset uint64, pid int) error {
-	path, err := unix.BytePtrFromString(bin)
+	fd, err := openUprobe(uprobes, 0, bin, offset, pid)
 	if err != nil {
 		return err
 	}
-	attr := unix.PerfEventAttr{
-		Type: uprobes,
-		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Ext1: uint64(uintptr(unsafe.Pointer(path))), // uprobe_path
-		Ext2: offset,                                // probe_offset
+	return unix.Close(fd)
+}
+
+// returnProbe is the flag of a uprobe on the return of a function.
+const returnProbe = 1
+
+// openUprobe puts a uprobe on an instruction of a process, until the result is closed.
+func openUprobe(uprobes uint32, flags uint64, bin string, offset uint64, pid int) (fd int, err error) {
+	path, err := unix.BytePtrFromString(bin)
+	if err != nil {
+		return 0, err
 	}
-	fd, err := unix.PerfEventOpen(&attr, pid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	attr := unix.PerfEventAttr{
+		Type:   uprobes,
+		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Config: flags,
+		Ext1:   uint64(uintptr(unsafe.Pointer(path))), // uprobe_path
+		Ext2:   offset,                                // probe_offset
+	}
+	fd, err = unix.PerfEventOpen(&attr, pid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	runtime.KeepAlive(path)
 	if err != nil {
-		return fmt.Errorf("open a uprobe: %w", err)
+		return 0, fmt.Errorf("open a uprobe: %w", err)
 	}
-	return unix.Close(fd)
+	return fd, nil
+}
+
+// TestReturnProbe steps a program while the kernel makes a function return to a page of its own,
+// whose instructions are not the program's.
+func TestReturnProbe(t *testing.T) {
+	testenv.Root(t)
+	testenv.EveryKernel(t)
+	if runtime.GOARCH == "arm64" {
+		testenv.Unsupported(t, "arm64's kernel warns of each step of a thread that executed a uprobe")
+	}
+	uprobes := readUprobeType(t)
+	bin := compile(t, "returned", "-no-pie")
+	cmd := launch(t, bin)
+	pid := cmd.Process.Pid
+	fd, err := openUprobe(uprobes, returnProbe, bin, probeOffsets(t, bin, 1)[0], pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	const limit = 1 << 24 // above the program, which is at a fixed address
+	end := time.Now().Add(floodTime())
+	for returned := false; !returned || time.Now().Before(end); {
+		for _, e := range collect(t, s, 1)[0].Entries {
+			if e.From >= limit {
+				t.Fatalf("got a branch from %#x, outside of the program", e.From)
+			}
+			returned = returned || e.To >= limit
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if hasEnded(t, pid) {
+		state, err := cmd.Process.Wait()
+		t.Errorf("the target ended: %v, %v", state, err)
+	}
 }
 
 // A SIGTRAP of the program that is pending when a burst begins is delivered.
