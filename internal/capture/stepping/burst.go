@@ -20,9 +20,6 @@ const maxRepeats = 64
 // maxPause bounds the time until the stop of a thread is noticed.
 const maxPause = 200 * time.Microsecond
 
-// longStep is the time after which a step is taken to be lost, see losesSteps.
-const longStep = 10 * time.Millisecond
-
 // job is an attempt at a burst.
 type job struct {
 	pid, tid int
@@ -224,29 +221,12 @@ func (t *tracer) step(tid int) (pc uint64, ok bool) {
 	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
 		return 0, false
 	}
-	stop, err := awaitStep(tid)
+	stop, err := wait(0)
 	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !t.hasStepped(stop) {
 		return 0, false
 	}
 	pc, err = readPC(tid)
 	return pc, err == nil
-}
-
-// awaitStep waits until a thread stops after its step. If the step takes long, that may be for
-// another reason than the step.
-func awaitStep(tid int) (status, error) {
-	if !losesSteps {
-		return wait(0)
-	}
-	begin := time.Now()
-	for pause := time.Microsecond; time.Since(begin) < longStep; pause = min(2*pause, maxPause) {
-		if stop, err := wait(unix.WNOHANG); err != nil || !stop.none() {
-			return stop, err
-		}
-		sleep(pause)
-	}
-	_ = ptrace(unix.PTRACE_INTERRUPT, tid, 0) // it may have ended
-	return wait(0)
 }
 
 // hasStepped reports whether the stepped thread has stopped for the trap of its step, rather than

@@ -62,6 +62,10 @@ func (ts *tracers) burst(pid, tid int) *outcome {
 			return &out
 		case <-timer.C:
 		}
+		if losesSteps {
+			// It may run freely, although it is attached. ptrace reports SIGCONT, so it stops.
+			_ = unix.Tgkill(pid, tid, unix.SIGCONT)
+		}
 	}
 	ts.busy[pid] = j
 	return nil
