@@ -123,6 +123,7 @@ func TestKeys(t *testing.T) {
 		of(3, 0, 6, "c")
 		keys.Expect(5, 4)
 		published = nil // the process has ended
+		of(3, 0, 7, "c")
 		of(4, 0, 7, "c")
 		time.Sleep(retryKeys)
 		of(4, 0, 7, "c")

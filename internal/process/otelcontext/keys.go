@@ -14,30 +14,36 @@ const (
 	// 1/askingShare of the elapsed time.
 	maxAsking   = 250 * time.Millisecond
 	askingShare = 8
-	// maxKnown limits the remembered processes.
+	// maxKnown limits the remembered images.
 	maxKnown = 1 << 12
 )
 
 // Keys finds the keys of the attributes of threads, which refer to them by index. It is not safe
 // for concurrent use.
 type Keys struct {
-	known    map[int]*image
+	known    map[imageKey]*image
 	patience *safeopen.Patience
 	spent    time.Duration // of the time for asking, as of last
 	last     time.Time
 	ask      func(pid int, k *known, now time.Time) // for tests
 }
 
+// imageKey identifies a process image. Samples of a process's last image may arrive after the first
+// of the next one.
+type imageKey struct {
+	pid   int
+	epoch uint64
+}
+
 // image is the state of a process image.
 type image struct {
 	known
-	epoch uint64
-	next  time.Time // when to ask again
+	next time.Time // when to ask again
 }
 
 // NewKeys returns a Keys that knows no process yet.
 func NewKeys() *Keys {
-	k := &Keys{known: map[int]*image{}, patience: safeopen.NewPatience()}
+	k := &Keys{known: map[imageKey]*image{}, patience: safeopen.NewPatience()}
 	k.ask = func(pid int, of *known, now time.Time) {
 		memory := process.NewMemory(pid, k.patience)
 		if of.address != 0 {
@@ -71,13 +77,14 @@ func (k *Keys) Of(pid int, epoch uint64, n int) []string {
 
 // image returns the state of a process image.
 func (k *Keys) image(pid int, epoch uint64) *image {
-	is := k.known[pid]
-	if is == nil || is.epoch != epoch {
+	key := imageKey{pid, epoch}
+	is := k.known[key]
+	if is == nil {
 		if len(k.known) >= maxKnown {
 			clear(k.known)
 		}
-		is = &image{epoch: epoch}
-		k.known[pid] = is
+		is = new(image)
+		k.known[key] = is
 	}
 	return is
 }
