@@ -1,7 +1,8 @@
 /*
  * Contends for a lock of the kernel: the lock of a file, which a thread holds nearly all of
- * the time because it writes much. And for a futex, on which a thread waits a known number of
- * times until another one wakes it. It contends for each line on standard input, or once
+ * the time because it writes much. Another one writes until it has slept a known number of times.
+ * And contends for a futex, on which a thread waits a known number of times until another one
+ * wakes it. It contends for each line on standard input, or once
  * without arguments, and prints its own counts.
  */
 #define _GNU_SOURCE
@@ -10,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WRITES 20
+#define WRITES 20 /* that sleep */
+#define MAX_WRITES 10000
 #define SIZE (32L << 20)
 #define WAKES 20
 
@@ -68,16 +71,29 @@ static void *sleeper(void *unused)
 	return unused;
 }
 
+/* How often this thread has slept. */
+static long slept(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
 static void run(void)
 {
 	pthread_t thread;
-	int i;
+	int i, writes = 0;
 
 	done = 0;
 	pthread_create(&thread, NULL, holder, NULL);
-	for (i = 0; i < WRITES; i++) {
-		usleep(1000); /* so that the holder gets the lock */
+	for (i = 0; i < MAX_WRITES && writes < WRITES; i++) {
+		long before;
+
+		usleep(1000); /* so that the holder gets the lock, if it gets a CPU */
+		before = slept();
 		waits();
+		writes += slept() > before;
 	}
 	done = 1;
 	pthread_join(thread, NULL);
@@ -85,7 +101,7 @@ static void run(void)
 	for (i = 0; i < WAKES; i++)
 		wakes();
 	pthread_join(thread, NULL);
-	printf("writes %d\nwakes %d\nend 0\n", WRITES, WAKES);
+	printf("writes %d\nwakes %d\nend 0\n", writes, WAKES);
 	fflush(stdout);
 }
 
