@@ -24,7 +24,7 @@ type truth struct {
 	Waited  int64 // for others
 	Times   int64
 	Elapsed int64
-	// Page faults of fresh memory, one per page, and of a file, and the major faults of
+	// Page faults of fresh memory and of a file, and the major faults of
 	// the file, as the kernel counts them for the thread.
 	Anonymous, Mapped, Major int64
 	File                     string
@@ -316,7 +316,7 @@ func touch(t *truth) error {
 	if err := unix.Madvise(mapped, unix.MADV_RANDOM); err != nil {
 		return err
 	}
-	t.Anonymous, t.File = pages, file.Name()
+	t.File = file.Name()
 	var masked error
 	return errors.Join(thread("toucher", func() {
 		read := ioCounter("read_bytes")
@@ -326,22 +326,27 @@ func touch(t *truth) error {
 			all.Val[i] = math.MaxUint64
 		}
 		masked = unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil) // the thread ends after this
-		minor, major := faults()
-		touchPages(memory, mapped)
-		minorAfter, majorAfter := faults()
+		touchPages(t, memory, mapped)
 		t.Counted = ioCounter("read_bytes") - read
-		t.Major = majorAfter - major
-		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
 	}), masked)
 }
 
-// touchPages causes only the faults of the pages that it touches.
+// touchPages causes only the faults of the pages that it touches, and counts them. One fault may
+// be for several pages.
 //
 //go:norace
 //go:noinline
-func touchPages(to, from []byte) {
+func touchPages(t *truth, to, from []byte) {
+	faults() // fetches the page of its code
 	for at := 0; at < len(to); at += os.Getpagesize() {
-		to[at] = from[at]
+		minor, major := faults()
+		value := from[at]
+		minorRead, majorRead := faults()
+		to[at] = value
+		minorWritten, majorWritten := faults()
+		t.Mapped += minorRead - minor + majorRead - major
+		t.Major += majorRead - major
+		t.Anonymous += minorWritten - minorRead + majorWritten - majorRead
 	}
 }
 
@@ -385,6 +390,8 @@ func uncached(size int) (*os.File, error) {
 }
 
 // faults returns the number of page faults of this thread.
+//
+//go:norace
 func faults() (minor, major int64) {
 	var used unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel supports it
