@@ -345,9 +345,7 @@ func TestStopped(t *testing.T) {
 		cmd.Process.Signal(unix.SIGSTOP)
 		await(t, pid, 'T')
 		time.Sleep(20 * time.Millisecond) // the stepper checks it several times
-		if s := stateOf(t, pid); s != 'T' {
-			t.Fatalf("got the stopped target in state %c, want T", s)
-		}
+		await(t, pid, 'T')                // if the stepper attaches just now, it is in state R or t for a moment
 		cmd.Process.Signal(unix.SIGCONT)
 		await(t, pid, 'R')
 	}
