@@ -195,6 +195,9 @@ func TestReturnProbe(t *testing.T) {
 
 // A SIGTRAP of the program that is pending when a burst begins is delivered.
 func TestPending(t *testing.T) {
+	if testenv.InVM() {
+		testenv.Unsupported(t, "QEMU's processor lacks INT1")
+	}
 	cmd := launch(t, compile(t, "icebp"))
 	s := start(t, Options{MaxOverhead: 1000}, cmd.Process.Pid)
 	time.Sleep(testenv.Patience(200 * time.Millisecond))

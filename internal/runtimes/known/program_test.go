@@ -55,6 +55,15 @@ func TestReadImage(t *testing.T) {
 		_ = sleep.Process.Kill()
 		_ = sleep.Wait()
 	}()
+	// The process has the memory of this program for a moment, even after os/exec has started it.
+	program := func(pid int) string {
+		path, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // fails while it executes
+		return path
+	}
+	testenv.Await(t, func() bool {
+		path := program(sleep.Process.Pid)
+		return path != "" && path != program(os.Getpid())
+	}, func() string { return "sleep is not executed" })
 	table := process.NewTable(process.Options{})
 	defer table.Close()
 	for name, pid := range map[string]int{"this program": os.Getpid(), "sleep": sleep.Process.Pid} {
