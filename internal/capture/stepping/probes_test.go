@@ -165,7 +165,7 @@ func TestReturnProbe(t *testing.T) {
 		testenv.Unsupported(t, "arm64's kernel warns of each step of a thread that executed a uprobe")
 	}
 	uprobes := readUprobeType(t)
-	bin := compile(t, "returned", "-no-pie")
+	bin := compile(t, "returned", "-static", "-no-pie") // no loader, which runs first
 	cmd := launch(t, bin)
 	pid := cmd.Process.Pid
 	fd, err := openUprobe(uprobes, returnProbe, bin, probeOffsets(t, bin, 1)[0], pid)
