@@ -11,7 +11,7 @@ const maxInstruction = maxX86
 
 func decode(text []byte, addr uint64) instruction { return decodeX86(text, addr) }
 
-// losesSteps means that a thread may go on after a step, without a trap.
+// losesSteps means that a thread may run on after a step, without a trap.
 const losesSteps = false
 
 const (

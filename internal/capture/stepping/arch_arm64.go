@@ -11,8 +11,8 @@ const maxInstruction = maxA64
 
 func decode(text []byte, addr uint64) instruction { return decodeA64(text, addr) }
 
-// losesSteps means that a thread may go on after a step, without a trap: the kernel does not resume
-// stepping after an instruction with a uprobe that the thread executed elsewhere
+// losesSteps means that a thread may run on after a step, without a trap. If an instruction has a
+// uprobe, the kernel executes a copy of it, and does not resume stepping afterwards
 // (arch_uprobe_post_xol).
 const losesSteps = true
 

@@ -155,7 +155,7 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	// If a thread blocks SIGTRAP, as signal handlers do, the kernel forces the trap of a
 	// step on it: it unblocks the signal and resets its action for good, and the next
 	// SIGTRAP kills the program. So the signal is unblocked during the burst. There is no
-	// burst if one is pending already: it is the program's, but may look like that of a step.
+	// burst if one is pending already: it is the program's, but may look like the trap of a step.
 	if (now.SigPnd|now.ShdPnd)&trapSignal != 0 ||
 		now.SigBlk&trapSignal != 0 && decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive {
 		t.out.stats.Sensitive++

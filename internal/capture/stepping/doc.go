@@ -23,9 +23,9 @@
 // The trap of a step is a signal. While it is pending, the thread may stop for another
 // reason: ptrace's own stops, for example on SIGCONT, and the stops of SIGSTOP come
 // before signals. So a stepped thread is detached only when its queue holds no trap of ours; see
-// [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered. So has
-// the trap of an instruction that got a uprobe just before its step, but the sender and the program
-// counter tell it apart; see [tracer.isStep].
+// [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered. The trap
+// of an instruction that got a uprobe just before its step has another si_code, too: its sender and
+// the program counter show whose it is; see [tracer.isStep].
 //
 // A thread that stops for the delivery of a signal keeps the signal until it continues
 // (WNOWAIT), so that the signal is delivered even if the stepper is killed.
@@ -70,11 +70,11 @@
 // If the stepper lacks CAP_SYS_PTRACE and the target executes a set-user-ID program just
 // as it is being stopped, the program gains no privileges, as under any debugger.
 //
-// The kernel of arm64 logs a warning when a thread that once executed a uprobe is stepped, by
-// anyone.
+// On arm64, the kernel logs a warning for each step of a thread that has executed a uprobe before,
+// whoever steps it.
 //
-// Jumps to the kernel's own pages for uprobes, such as that of a function whose return is probed,
-// are recorded. Bursts end there, since these pages cannot be read.
+// If the return of a function has a uprobe, the function returns to a page of the kernel. This jump
+// is recorded, and the burst ends there, since the page cannot be read.
 //
 // Bursts end at system calls, so code right after one is seen less often than other code.
 // Transactions, restartable sequences and, on arm64, load-exclusive loops are not seen

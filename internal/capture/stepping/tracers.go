@@ -63,7 +63,8 @@ func (ts *tracers) burst(pid, tid int) *outcome {
 		case <-timer.C:
 		}
 		if losesSteps {
-			// It may run freely, although it is attached. ptrace reports SIGCONT, so it stops.
+			// The thread may run on, although it is attached. It stops for SIGCONT, which ptrace
+			// reports.
 			_ = unix.Tgkill(pid, tid, unix.SIGCONT)
 		}
 	}

@@ -28,8 +28,8 @@ type Keys struct {
 	ask      func(pid int, k *known, now time.Time) // for tests
 }
 
-// imageKey identifies a process image. Samples of a process's last image may arrive after the first
-// of the next one.
+// imageKey identifies a process image. Samples of an image may arrive after the first ones of the
+// process's next image.
 type imageKey struct {
 	pid   int
 	epoch uint64
@@ -56,13 +56,13 @@ func NewKeys() *Keys {
 	return k
 }
 
-// Expect reads the keys of process pid, which runs the image with the given epoch. It may have ended
-// when they are needed.
+// Expect reads the keys of process pid, which runs the image with the given epoch. When they are
+// needed, the process may have ended.
 func (k *Keys) Expect(pid int, epoch uint64) {
 	is := k.image(pid, epoch)
 	k.read(pid, is, 0)
 	if len(is.keys) == 0 {
-		is.next = time.Time{} // it may publish them just before their first use
+		is.next = time.Time{} // a process may publish them just before their first use
 	}
 }
 

@@ -189,8 +189,8 @@ func filesOf(mappings []process.Mapping) (files []*process.File) {
 	return files
 }
 
-// ReadLabels makes t look for labels, too. Unless it is nil, t calls expect before the kernel side
-// reads the contexts of threads of a process image. ReadLabels has no effect on a nil Tracker.
+// ReadLabels makes t look for labels, too. Before the kernel side reads the contexts of threads of a
+// process image, t calls expect, unless it is nil. ReadLabels has no effect on a nil Tracker.
 func (t *Tracker) ReadLabels(expect func(pid int, image uint64)) {
 	if t != nil {
 		t.labeled, t.expect = map[int]bpf.LabelProcess{}, expect

@@ -1,9 +1,9 @@
 /*
  * Contends for a lock of the kernel: the lock of a file, which a thread holds nearly all of
- * the time because it writes much. Another one writes until it has slept a known number of times.
- * And contends for a futex, on which a thread waits a known number of times until another one
- * wakes it. It contends for each line on standard input, or once
- * without arguments, and prints its own counts.
+ * the time because it writes much. Another thread writes, too, until it has slept a known number
+ * of times. Then it contends for a futex, on which a thread waits a known number of times until
+ * another one wakes it. It does both for each line on standard input, or once without arguments,
+ * and prints its own counts.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
