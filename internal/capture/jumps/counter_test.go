@@ -96,16 +96,7 @@ func openJumps(t *testing.T) *program {
 // symbol returns the address of a symbol and its size.
 func (p *program) symbol(t *testing.T, name string) (addr, size uint64) {
 	t.Helper()
-	f, err := elf.Open(p.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range symbols {
+	for _, s := range testenv.Symbols(t, p.path) {
 		if s.Name == name {
 			return s.Value, s.Size
 		}

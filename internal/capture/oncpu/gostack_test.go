@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )
 
@@ -32,15 +33,7 @@ var stackSwitches = []string{
 // the caller of the interrupted function.
 func untilSwitch(t *testing.T, program string) knowledge {
 	t.Helper()
-	f, err := elf.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	symbols := testenv.Symbols(t, program)
 	symbols = slices.DeleteFunc(symbols, func(s elf.Symbol) bool {
 		return !slices.Contains(stackSwitches, strings.TrimSuffix(s.Name, ".abi0"))
 	})

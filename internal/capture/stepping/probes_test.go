@@ -1,7 +1,6 @@
 package stepping
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )
 
@@ -105,19 +105,18 @@ func readUprobeType(t *testing.T) uint32 {
 // probeOffsets returns the file offsets of a program's symbols that begin with "probe_".
 func probeOffsets(t *testing.T, bin string, want int) (offsets []uint64) {
 	t.Helper()
-	f, err := elf.Open(bin)
+	f, err := elffile.Open(bin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range symbols {
+	for _, s := range testenv.Symbols(t, bin) {
 		if strings.HasPrefix(s.Name, "probe_") {
-			section := f.Sections[s.Section]
-			offsets = append(offsets, s.Value-section.Addr+section.Offset)
+			offset, ok := f.Offset(s.Value)
+			if !ok {
+				t.Fatalf("%s is not in the file", s.Name)
+			}
+			offsets = append(offsets, offset)
 		}
 	}
 	slices.Sort(offsets)

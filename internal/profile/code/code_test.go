@@ -53,16 +53,7 @@ func build(t *testing.T, flags ...string) program {
 	}
 	p := program{dir: dir, path: filepath.Join(dir, "work")}
 	run(t, cc, append(flags, "-g", "-O2", "-Wl,--build-id", "-o", p.path, filepath.Join(dir, "work.c"))...)
-	f, err := elf.Open(p.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range symbols {
+	for _, s := range testenv.Symbols(t, p.path) {
 		if s.Name == "work" {
 			p.work = s
 		}
