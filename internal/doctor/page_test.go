@@ -14,8 +14,8 @@ func TestPage(t *testing.T) {
 	fmt.Fprint(&b, `# Problems that fulgur doctor can find
 
 `+"`fulgur doctor`"+` runs these checks, and reports the problems that it finds. Its `+"`--json`"+` output
-identifies a check by the ID in parentheses. A problem *stops* commands, which then cannot work at
-all, or *affects* commands, which then work with the loss described.
+identifies a check by the ID in parentheses. A problem *stops* commands (they cannot work at all)
+or *affects* them (they work, with the loss described).
 `+"`fulgur top` and `agent`"+` have the requirements of `+"`profile`"+`. Values and error messages below are
 examples. `+"`go test ./internal/doctor -update`"+` writes this page.
 `)

@@ -38,7 +38,7 @@ var trials = []check{
 	trial(ProbeFentry, "fentry", fault{
 		costs:  []Command{Faults, Record},
 		lost:   "page faults are shown without latency",
-		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4 or newer"),
+		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS; on arm64, Linux 6.4 or newer"),
 	}),
 	trial(ProbeKprobe, "kprobe", fault{
 		costs:  []Command{Count, Latency},
