@@ -9,7 +9,7 @@
 //
 // # Safety
 //
-// If the stepper dies in the middle of a burst, the next trap kills the thread. Therefore
+// If the stepper dies in the middle of a burst, the next trap kills the target. Therefore
 // it ends only between bursts, when the pipe from its parent closes, however the parent
 // ended. It ignores every signal that can be ignored, and asks the kernel to spare it
 // when memory runs out. SIGKILL of the stepper in the middle of a burst does kill the
@@ -41,8 +41,8 @@
 // of SS, far calls and jumps, the beginning of a hardware transaction. So no signal
 // frame, child or executed program ever contains the flag, and no thread is held in a
 // system call. If a thread blocks SIGTRAP, the signal is unblocked during its burst; a
-// thread that ignores SIGTRAP is refused. A burst also ends when a signal arrives, which
-// is delivered on detaching, when the kernel moves the thread elsewhere (restartable
+// thread that ignores SIGTRAP is refused. A burst also ends when a signal arrives (it
+// is delivered on detaching), when the kernel moves the thread elsewhere (restartable
 // sequences), and when a repeated instruction takes too long (rep movs).
 //
 // # Remaining side effects
@@ -53,19 +53,19 @@
 // thread may enter such a call; [Stats.Interrupted] counts this. A thread that copies
 // data in the kernel is in state R too. Large reads and writes of pipes, sockets and some
 // devices then return early with a partial count, as they do on a signal. This is not
-// counted. The kernel rejects a debugger that attaches during a burst, which has to try
-// again, and also PTRACE_TRACEME.
+// counted. During a burst, the kernel rejects PTRACE_TRACEME, and a debugger that
+// attaches; the debugger has to try again.
 //
 // The kernel keeps a single pending SIGTRAP for a thread. If another thread sends one to
 // exactly this thread (pthread_kill) in the microseconds between a step and the stop for
 // its trap, the two are merged and one is lost. If a program sets SIGTRAP to be ignored
 // while another of its threads is stepped, it gets the default action instead. Before
 // Linux 5.16, a SIGTRAP sent to a whole process stays with the stepped thread if that
-// normally blocks it.
+// thread normally blocks it.
 //
 // If another thread sends a SIGTRAP to its own process (kill) while the stepped thread is at an
-// instruction that may lead to itself (rep movs), the signal may be taken for the trap of that
-// instruction with a uprobe, and lost.
+// instruction that may repeat or jump to itself (rep movs), the signal may be taken for the trap of
+// a step over a uprobe, and lost.
 //
 // If the stepper lacks CAP_SYS_PTRACE and the target executes a set-user-ID program just
 // as it is being stopped, the program gains no privileges, as under any debugger.
@@ -89,7 +89,7 @@
 // a time, so ten threads at 10 % keep the stepper busy; with more, each gets less.
 //
 // PTRACE_SINGLEBLOCK would stop only at taken branches, but does not report their source,
-// and virtual machines, the main use of this package, ignore it: of 10000 such stops here
+// and virtual machines, the main use of this package, ignore it: of 10000 such stops in one,
 // 641 were jumps, as with single steps. A stop at a debug register costs 1.1 times a
 // step, so it would pay to run from branch to branch over code that has been stepped
 // before. It is not done because a breakpoint that is missed, after the code has changed,
