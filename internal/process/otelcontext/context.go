@@ -74,7 +74,7 @@ const attempts = 3
 // errWriting is returned while the process is writing its context.
 var errWriting = errors.New("the process is writing its context")
 
-// read reads the context at an address. It returns no content if it has not changed since it was
+// read reads the context at an address. It returns no content if the context is still the one
 // published at time known. Errors other than errWriting mean that there is no valid context.
 func read(from reader, addr, known uint64) (published uint64, is content, err error) {
 	head := make([]byte, headerSize)

@@ -67,8 +67,8 @@ func (k *Keys) Expect(pid int, epoch uint64) {
 }
 
 // Of returns the keys of the attributes of threads of process pid, which runs the image with the
-// given epoch. If there are only n or fewer, it reads them again, unless it did so recently. The
-// keys of an image only ever increase.
+// given epoch. If it knows only n or fewer, it reads them again, unless it did so recently. The
+// number of keys of an image never decreases.
 func (k *Keys) Of(pid int, epoch uint64, n int) []string {
 	is := k.image(pid, epoch)
 	k.read(pid, is, n)

@@ -40,8 +40,8 @@ const (
 	// Of mappings.
 	GNUBuildID = "process.executable.build_id.gnu"
 
-	// Of the scope: the command line, the event, what was measured, and before the name of
-	// a loss how often it happened. Run is the whole description of the run, see package
+	// Of the scope: the command line, the event and what was measured. LossPrefix and the name
+	// of a loss form the key of its count. Run is the whole description of the run, see package
 	// runinfo. RequestedFrequency, in Hz, and NamesOmitted are set if the rate was lowered,
 	// or functions were not looked up, to save CPU time or memory.
 	Command    = "fulgur.command"
@@ -59,7 +59,7 @@ var OwnAttributes = []string{
 	"cpu.", "container.", "fulgur.", "host.", "k8s.", "label.", "os.", "process.", "profile.", "service.", "telemetry.", "thread.",
 }
 
-// labelPrefix is before keys of labels that begin with one of [OwnAttributes].
+// labelPrefix precedes keys of labels that begin with one of [OwnAttributes].
 const labelPrefix = "label."
 
 // LabelAttribute returns the key of the attribute for a program's label.
@@ -70,8 +70,8 @@ func LabelAttribute(key string) string {
 	return key
 }
 
-// AttributeLabel returns the key of the label that an attribute of a sample is for. It is "" for
-// attributes that are not a program's.
+// AttributeLabel returns the key of the label that an attribute of a sample stands for, or "" if the
+// attribute is not a program's.
 func AttributeLabel(key string) string {
 	if label, ok := strings.CutPrefix(key, labelPrefix); ok {
 		return label
