@@ -85,7 +85,7 @@
 // Nearly all of the cost is the stop for each instruction, two context switches: 28 to 35
 // µs on a small virtual machine (AMD EPYC). The 32 branches of a sample take about 3 ms
 // in tight code, and 10 ms if every tenth instruction is a taken branch. At an overhead
-// of 10 % this makes 300 to 400 branches per second and thread. One thread is stepped at
+// of 10 %, the latter makes 300 to 400 branches per second and thread. One thread is stepped at
 // a time, so ten threads at 10 % keep the stepper busy; with more, each gets less.
 //
 // PTRACE_SINGLEBLOCK would stop only at taken branches, but does not report their source,
