@@ -11,10 +11,10 @@ import (
 
 // fulgur's requirements on the kernel.
 const (
-	wantedStack   = bpf.MaxDepth // frames
-	wantedRate    = 1000         // Hz; higher frequencies are rare
-	sidebandPages = 129          // locked per CPU: a ring of internal/process/tracker.go and its header
-	mapMemory     = 64 << 20     // bytes, for the BPF maps of a large measurement
+	wantedStack = bpf.MaxDepth // frames
+	wantedRate  = 1000         // Hz; higher frequencies are rare
+	lockedPages = 64 + 32 + 2  // per CPU: the rings of internal/process/tracker.go and their headers
+	mapMemory   = 64 << 20     // bytes, for the BPF maps of a large measurement
 )
 
 // Groups of checks, used as headings in the report.
@@ -136,7 +136,7 @@ var grounds = []check{
 			what:  always("the ring buffers of perf events exceed the limit on locked memory"),
 			stops: Commands,
 			remedy: func(f *Facts) Remedy {
-				return Remedy{Paste: fmt.Sprintf("sudo sysctl %s=%d", sysctlMlock, sidebandPages*f.PageSize>>10)}
+				return Remedy{Paste: fmt.Sprintf("sudo sysctl %s=%d", sysctlMlock, lockedPages*f.PageSize>>10)}
 			},
 		}, {
 			when: func(f *Facts) bool {
@@ -411,7 +411,7 @@ func lacksLockedMemory(f *Facts) bool {
 	if !known || f.Can(capability.IPCLock) || f.sysctl(sysctlParanoid, 2) < 0 {
 		return false
 	}
-	beyond := (sidebandPages*f.PageSize - perCPU<<10) * f.CPUs
+	beyond := (lockedPages*f.PageSize - perCPU<<10) * f.CPUs
 	return beyond > 0 && uint64(beyond) > f.Memlock
 }
 

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Sideband receives the mapping, fork, exec and exit records of all processes, from a
-// dummy software event and its ring on each CPU. The zero Sideband listens on no CPU. It
+// Sideband receives the mapping, fork, exec and exit records of all processes, from dummy
+// software events and their rings on each CPU. The zero Sideband listens on no CPU. It
 // is not safe for concurrent use.
 type Sideband struct {
 	pages   int
@@ -23,14 +23,20 @@ type Sideband struct {
 	pending []perfevent.Record // read, but not yet in order
 }
 
-type listener struct {
+// listener receives the records of a CPU. Mappings have a ring of their own: a process that
+// maps code as fast as it can fills it, but crowds out no names, forks, execs and exits.
+type listener struct{ mappings, tasks channel }
+
+// channel is an event and its ring.
+type channel struct {
 	event *perfevent.Event
 	ring  *perfevent.Ring
 }
 
 // OpenSideband starts to listen on the given CPUs, each with a ring of pages data pages (a
-// power of two). CPUs that have gone offline are skipped. If cgroups is set, it also receives
-// [perfevent.Cgroup] records, where the kernel has them.
+// power of two, at least 2) for mappings, and half of it for other records. CPUs that have gone
+// offline are skipped. If cgroups is set, it also receives [perfevent.Cgroup] records, where the
+// kernel has them.
 func OpenSideband(cpus []int, pages int, cgroups bool) (*Sideband, error) {
 	s := &Sideband{pages: pages, cgroups: cgroups, cpus: map[int]listener{}}
 	for _, cpu := range cpus {
@@ -44,31 +50,75 @@ func OpenSideband(cpus []int, pages int, cgroups bool) (*Sideband, error) {
 // AddCPU starts to listen on cpu, which came online. It also replaces an existing
 // listener, because the kernel stops the events of a CPU that goes offline.
 func (s *Sideband) AddCPU(cpu int) error {
-	event, err := perfevent.Open(perfevent.Attr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
-		Mmap2: true, Comm: true, CommExec: true, Task: true, Cgroup: s.cgroups,
-		SampleIDAll: true, MonotonicClock: true,
-		Watermark: uint32(s.pages * os.Getpagesize() / 2),
-	}, -1, cpu)
+	l, err := openListener(cpu, s.pages, s.cgroups)
 	if err != nil {
 		return fmt.Errorf("listen to processes on CPU %d: %w", cpu, err)
 	}
-	ring, err := event.Map(s.pages)
-	if err != nil {
-		return errors.Join(fmt.Errorf("listen to processes on CPU %d: %w", cpu, err), event.Close())
-	}
 	old, again := s.cpus[cpu]
-	s.cpus[cpu] = listener{event, ring}
+	s.cpus[cpu] = l
 	if again {
 		return s.end(old)
 	}
 	return nil
 }
 
+func openListener(cpu, pages int, cgroups bool) (l listener, err error) {
+	if l.tasks, err = openChannel(cpu, pages/2, perfevent.Attr{Comm: true, CommExec: true, Task: true, Cgroup: cgroups}); err != nil {
+		return listener{}, err
+	}
+	if l.mappings, err = openChannel(cpu, pages, perfevent.Attr{Mmap2: true}); err != nil {
+		return listener{}, errors.Join(err, l.tasks.event.Close())
+	}
+	return l, nil
+}
+
+// openChannel opens an event for the records that attr requests.
+func openChannel(cpu, pages int, attr perfevent.Attr) (channel, error) {
+	attr.Type, attr.Config = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_DUMMY
+	attr.SampleIDAll, attr.MonotonicClock = true, true
+	attr.Watermark = uint32(pages * os.Getpagesize() / 2)
+	event, err := perfevent.Open(attr, -1, cpu)
+	if err != nil {
+		return channel{}, err
+	}
+	ring, err := event.Map(pages)
+	if err != nil {
+		return channel{}, errors.Join(err, event.Close())
+	}
+	return channel{event, ring}, nil
+}
+
+func (l listener) close() error {
+	return errors.Join(l.mappings.event.Close(), l.tasks.event.Close())
+}
+
+// stalled reports whether the kernel has stopped an event of l, because its CPU went offline.
+func (l listener) stalled() bool { return l.mappings.event.Stalled() || l.tasks.event.Stalled() }
+
+// read stores the records of l, and returns the number of records that the kernel dropped.
+func (s *Sideband) read(l listener) (lost uint64, err error) {
+	lost, err = l.tasks.ring.Read(s.keep)
+	n, mappingsErr := l.mappings.ring.Read(s.keepMappings)
+	return lost + n, errors.Join(err, mappingsErr)
+}
+
+// keep stores a record until it can be ordered.
+func (s *Sideband) keep(r perfevent.Record) { s.pending = append(s.pending, r) }
+
+// keepMappings is like keep, but drops forks and exits. An event that requests mappings also
+// receives those, see perf_event_task_match in the kernel's kernel/events/core.c.
+func (s *Sideband) keepMappings(r perfevent.Record) {
+	switch r.(type) {
+	case perfevent.Fork, perfevent.Exit:
+	default:
+		s.keep(r)
+	}
+}
+
 // end drains a listener and closes it.
 func (s *Sideband) end(l listener) error {
-	_, err := l.ring.Read(s.keep)
-	return errors.Join(err, l.event.Close())
+	_, err := s.read(l)
+	return errors.Join(err, l.close())
 }
 
 // FollowCPUs starts to listen on CPUs that came online, restarts CPUs that were briefly
@@ -87,7 +137,7 @@ func (s *Sideband) FollowCPUs(online []int) error {
 		}
 	}
 	for _, cpu := range online {
-		if l, ok := s.cpus[cpu]; ok && !l.event.Stalled() {
+		if l, ok := s.cpus[cpu]; ok && !l.stalled() {
 			continue
 		}
 		if err := s.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -101,9 +151,9 @@ func (s *Sideband) FollowCPUs(online []int) error {
 // half full. A wake-up for every record would cost an interrupt each, on a machine that
 // may fork a thousand times a second. To see records sooner, call Drain regularly.
 func (s *Sideband) FDs() []int {
-	fds := make([]int, 0, len(s.cpus))
+	fds := make([]int, 0, 2*len(s.cpus))
 	for _, l := range s.cpus {
-		fds = append(fds, l.event.FD())
+		fds = append(fds, l.mappings.event.FD(), l.tasks.event.FD())
 	}
 	slices.Sort(fds) // the same each time, so that a set of them need not be changed
 	return fds
@@ -117,7 +167,7 @@ func (s *Sideband) Drain(fn func(perfevent.Record)) (lost uint64, err error) {
 	// read can be ordered now.
 	until := monotonic.Now()
 	for cpu, l := range s.cpus {
-		n, rerr := l.ring.Read(s.keep)
+		n, rerr := s.read(l)
 		lost += n
 		if rerr != nil {
 			err = errors.Join(err, fmt.Errorf("sideband of CPU %d: %w", cpu, rerr))
@@ -133,14 +183,11 @@ func (s *Sideband) Drain(fn func(perfevent.Record)) (lost uint64, err error) {
 	return lost, err
 }
 
-// keep stores a record until it can be ordered.
-func (s *Sideband) keep(r perfevent.Record) { s.pending = append(s.pending, r) }
-
 // Close stops listening.
 func (s *Sideband) Close() error {
 	var err error
 	for _, l := range s.cpus {
-		err = errors.Join(err, l.event.Close())
+		err = errors.Join(err, l.close())
 	}
 	s.cpus = nil
 	return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -151,8 +152,8 @@ func openSideband(t *testing.T, pages int) *Sideband {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(s.FDs()); got != len(cpus) {
-		t.Errorf("got %d descriptors, want %d", got, len(cpus))
+	if got := len(s.FDs()); got != 2*len(cpus) {
+		t.Errorf("got %d descriptors, want %d", got, 2*len(cpus))
 	}
 	return s
 }
@@ -365,6 +366,86 @@ func TestSidebandForks(t *testing.T) {
 	}
 }
 
+// executable returns a function that makes memory executable and undoes it, which causes a
+// mapping record.
+func executable(t *testing.T) func() {
+	t.Helper()
+	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return func() {
+		t.Helper()
+		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+			testenv.Skip(t, "needs the right to make memory executable: %v", err)
+		}
+		if err := unix.Mprotect(mem, unix.PROT_READ); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSidebandStorm checks that a process that maps code without end crowds out no records of
+// names, forks, execs and exits.
+func TestSidebandStorm(t *testing.T) {
+	testenv.EveryKernel(t)
+	const pages, recordSize, name = 128, 64, "after the storm" // the smallest record is larger
+	s := openSideband(t, pages)
+	defer s.Close()
+	toggle := executable(t)
+	for range len(s.FDs()) * pages * os.Getpagesize() / recordSize {
+		toggle()
+	}
+	runtime.LockOSThread() // not unlocked: its name has changed
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(name+"\x00"))), 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	named, executed, forks, exits := false, map[int]int{}, map[int]int{}, map[int]int{}
+	drain := func() (lost uint64) {
+		lost, err := s.Drain(func(r perfevent.Record) {
+			switch r := r.(type) {
+			case perfevent.Comm:
+				named = named || r.TID == unix.Gettid() && r.Comm == name
+				if r.Exec {
+					executed[r.PID]++
+				}
+			case perfevent.Fork:
+				forks[r.TID]++
+			case perfevent.Exit:
+				exits[r.TID]++
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return lost
+	}
+	run := func() (pid int) {
+		cmd := osexec.Command(testenv.Tool(t, "true"))
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd.Process.Pid
+	}
+	during := run()
+	testenv.Await(t, func() bool {
+		lost := drain()
+		toggle() // the kernel reports a loss before the next record on the same CPU
+		return lost > 0
+	}, func() string { return "no mapping record was lost" })
+	after := run() // now both rings have room
+	drain()
+	if !named {
+		t.Error("got no record of the new name")
+	}
+	for _, pid := range []int{during, after} {
+		if forks[pid] != 1 || executed[pid] != 1 || exits[pid] != 1 {
+			t.Errorf("got %d forks, %d execs and %d exits, want one of each", forks[pid], executed[pid], exits[pid])
+		}
+	}
+}
+
 // TestSidebandQuiet checks the cost for watched processes: a ring wakes its reader, with
 // an interrupt on the process's CPU, not for each record but when it is half full, while
 // there is room for more.
@@ -377,22 +458,14 @@ func TestSidebandQuiet(t *testing.T) {
 	for _, fd := range s.FDs() {
 		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
-	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(mem) }()
+	toggle := executable(t)
 	const recordSize = 120 // maximum for anonymous memory
 	enough := pages * os.Getpagesize() / recordSize * len(fds)
 	made, ready := 0, 0
 	for ready == 0 && made < enough {
-		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
-			testenv.Skip(t, "needs the right to make memory executable: %v", err)
-		}
-		if err := unix.Mprotect(mem, unix.PROT_READ); err != nil {
-			t.Fatal(err)
-		}
+		toggle()
 		made++
+		var err error
 		if ready, err = unix.Poll(fds, 0); errors.Is(err, unix.EINTR) {
 			ready = 0
 		} else if err != nil {

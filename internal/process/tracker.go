@@ -7,10 +7,11 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// sidebandPages is the size of each CPU's sideband ring: room for half a second of a busy
-// build's forks and mappings, or for a few polls of a program that constantly makes
-// memory executable.
-const sidebandPages = 128
+// sidebandPages is the size of each CPU's ring for mappings; the ring for forks, execs and exits
+// is half as large. Each has room for half a second of a busy build, or for a few polls of a
+// program that constantly makes memory executable. With their headers, they stay below the default
+// limit on locked memory, 516 KiB for each CPU.
+const sidebandPages = 64
 
 // Tracker tracks the mappings of the machine's processes from before the first sample: it
 // feeds a [Table] with the records of a [Sideband]. The zero value is ready for
