@@ -98,7 +98,7 @@ EVERY ?= 5.10,6.12,7.2
 VM_TIMEOUT ?= 60m
 
 # Programs of this machine, if installed, that the VMs have besides busybox.
-VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy nm
+VM_TOOLS := perf sleep cat biolatency offcputime taskset unshare setcap strip objcopy nm
 
 RIG := $(GO) run ./test/rig -timeout $(VM_TIMEOUT) -env FULGUR_NMIS=$(NMIS) $(addprefix -env ,$(filter FULGUR_TEST_LONG=1,FULGUR_TEST_LONG=$(FULGUR_TEST_LONG))) $(RIG_FLAGS)
 
