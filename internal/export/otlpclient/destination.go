@@ -18,11 +18,11 @@ import (
 // oneProfile is the time limit for sending one profile from the command line.
 const oneProfile = time.Minute
 
-// Create is like [output.Create], but if path is a URL, it sends the data there. ctx cancels
+// Create is like [output.Create], but if path is a URL, it sends the data there. ctx also ends
 // sending. warn receives warnings about the connection.
 func Create(ctx context.Context, path string, stdout io.Writer, warn func(string)) (output.Output, error) {
 	if !output.IsURL(path) {
-		return output.Create(path, stdout)
+		return output.Create(ctx, path, stdout)
 	}
 	c, err := Configure(path, "", os.Getenv)
 	if err != nil {

@@ -3,8 +3,10 @@ package atomicfile
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/ctxfile"
 )
 
 // File is an output that is being written. It is not safe for concurrent use.
@@ -47,13 +51,18 @@ type File struct {
 // links in sticky directories are rejected.
 //
 // "-" and /dev/stdout mean standard output, /dev/stderr standard error. These, pipes,
-// terminals and other devices are written immediately.
-func Create(path string) (*File, error) {
+// terminals and other devices are written immediately. Once ctx is done, Create and all writes
+// no longer wait for a reader, see [ctxfile.Writer].
+func Create(ctx context.Context, path string) (*File, error) {
 	f := &File{path: path}
-	if err := f.open(); err != nil {
+	if err := f.open(ctx); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, reason(err))
 	}
-	f.w = bufio.NewWriterSize(f.f, 64<<10)
+	var to io.Writer = f.f
+	if f.target == "" {
+		to = ctxfile.NewWriter(ctx, f.f)
+	}
+	f.w = bufio.NewWriterSize(to, 64<<10)
 	return f, nil
 }
 
@@ -63,7 +72,7 @@ func CreateNew(path string) (*File, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("create %s: %w", path, fs.ErrExist)
 	}
-	f, err := Create(path)
+	f, err := Create(context.Background(), path) // a new file has no reader
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +80,7 @@ func CreateNew(path string) (*File, error) {
 	return f, nil
 }
 
-func (f *File) open() error {
+func (f *File) open(ctx context.Context) error {
 	switch f.path {
 	case "":
 		return unix.ENOENT
@@ -95,7 +104,7 @@ func (f *File) open() error {
 		return err
 	}
 	if old != nil && !old.Mode().IsRegular() {
-		return f.openDirectly(old, in)
+		return f.openDirectly(ctx, old, in)
 	}
 	if old != nil {
 		// rename(2) does not check whether the old file is writable.
@@ -120,11 +129,11 @@ func (f *File) open() error {
 }
 
 // openDirectly opens a pipe, terminal or other device in the given directory.
-func (f *File) openDirectly(old fs.FileInfo, in folder) error {
+func (f *File) openDirectly(ctx context.Context, old fs.FileInfo, in folder) error {
 	if in.letsIn(old) {
 		return errStrangersPipe
 	}
-	file, err := os.OpenFile(f.path, os.O_WRONLY, 0)
+	file, err := ctxfile.OpenPipe(ctx, f.path)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // write creates path, writes text and commits.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	f, err := Create(path)
+	f, err := Create(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func put(t *testing.T, path, text string, mode fs.FileMode) {
 func TestCommit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
-	f, err := Create(path)
+	f, err := Create(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAbort(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o644)
-	f, err := Create(path)
+	f, err := Create(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("link %s: got target %q, %v; want %q", link, got, err, to)
 		}
 	}
-	if _, err := Create(dir + "/a/loop"); !errors.Is(err, syscall.ELOOP) {
+	if _, err := Create(t.Context(), dir+"/a/loop"); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("a loop of links: got error %v, want %v", err, syscall.ELOOP)
 	}
 }
@@ -318,7 +318,7 @@ func TestCreateErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Create(test.path)
+			_, err := Create(t.Context(), test.path)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got error %v, want %v", err, test.want)
 			}
@@ -335,20 +335,20 @@ func TestUnwritable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o444)
-	if _, err := Create(path); !errors.Is(err, fs.ErrPermission) {
+	if _, err := Create(t.Context(), path); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("read-only file: got error %v, want %v", err, fs.ErrPermission)
 	}
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // so that it can be removed
-	if _, err := Create(filepath.Join(dir, "new")); !errors.Is(err, fs.ErrPermission) {
+	if _, err := Create(t.Context(), filepath.Join(dir, "new")); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("read-only directory: got error %v, want %v", err, fs.ErrPermission)
 	}
 }
 
 func TestFullDevice(t *testing.T) {
-	f, err := Create(testenv.File(t, "/dev/full"))
+	f, err := Create(t.Context(), testenv.File(t, "/dev/full"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestFullDisk(t *testing.T) {
 	defer unix.Unmount(dir, 0)
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o644)
-	f, err := Create(path)
+	f, err := Create(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

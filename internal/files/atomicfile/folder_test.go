@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -38,7 +39,7 @@ func putAs(t *testing.T, path string, owner int, mode os.FileMode) {
 
 // replace writes an output and commits it.
 func replace(path string) error {
-	f, err := Create(path)
+	f, err := Create(context.Background(), path)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func TestStrangersWay(t *testing.T) {
 			if err := errors.Join(os.Chown(dir, test.folderOwner, test.folderOwner), unix.Chmod(dir, test.mode), os.Mkdir(way, 0o755)); err != nil {
 				t.Fatal(err)
 			}
-			late, err := Create(way + "/late")
+			late, err := Create(t.Context(), way+"/late")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +209,7 @@ func TestStrangersWay(t *testing.T) {
 func TestStrangersFileStays(t *testing.T) {
 	const ask = "ATOMICFILE_OUT"
 	if path := os.Getenv(ask); path != "" {
-		if _, err := Create(path); !errors.Is(err, errStrangersFile) {
+		if _, err := Create(t.Context(), path); !errors.Is(err, errStrangersFile) {
 			t.Errorf("got error %v, want %v", err, errStrangersFile)
 		}
 		return

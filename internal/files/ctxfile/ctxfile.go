@@ -1,5 +1,5 @@
-// Package ctxfile reads files until a context is done, so that Ctrl-C interrupts reading
-// gigabytes or waiting for the other end of a pipe.
+// Package ctxfile reads and writes files until a context is done, so that Ctrl-C interrupts
+// reading gigabytes or waiting for the other end of a pipe.
 package ctxfile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/files/tempfile"
 )
 
-// pollMillis is the time that a read may block before it checks the context again.
+// pollMillis is the time that a read or a write may block before it checks the context again.
 const pollMillis = 100
 
 // File is a file whose reads fail with the context's error once the context is done.
@@ -31,23 +31,23 @@ func Open(ctx context.Context, path string) (*File, error) {
 	if path == "-" {
 		return newFile(ctx, os.Stdin, "standard input")
 	}
-	f, err := open(ctx, path)
+	f, err := open(ctx, path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	return newFile(ctx, f, path)
 }
 
-// open opens the file at path. Opening a named pipe blocks until it has a writer or ctx
-// is done.
-func open(ctx context.Context, path string) (*os.File, error) {
+// open opens the file at path. Opening a named pipe blocks until its other end is open, too, or
+// ctx is done.
+func open(ctx context.Context, path string, flag int) (*os.File, error) {
 	type opened struct {
 		f   *os.File
 		err error
 	}
 	done := make(chan opened)
 	go func() {
-		f, err := os.Open(path)
+		f, err := os.OpenFile(path, flag, 0)
 		select {
 		case done <- opened{f, err}:
 		case <-ctx.Done():
@@ -120,14 +120,32 @@ func (f *File) wait() error {
 		if err := f.ctx.Err(); err != nil || !f.waits {
 			return err
 		}
-		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(f.f.Fd()), Events: unix.POLLIN}}, pollMillis)
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		ready, err := poll(f.f, unix.POLLIN)
+		if err != nil {
 			return os.NewSyscallError("poll "+f.name, err)
 		}
-		if ready > 0 {
+		if ready {
 			return nil
 		}
 	}
+}
+
+// poll waits for events of f, but not longer than pollMillis.
+func poll(f *os.File, events int16) (ready bool, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var n int
+	var failed error
+	// Fd would make f block, and with it all that share its open file.
+	err = conn.Control(func(fd uintptr) {
+		n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, pollMillis)
+	})
+	if failed != nil && !errors.Is(failed, unix.EINTR) {
+		return false, failed
+	}
+	return n > 0, err
 }
 
 // ReadAt implements io.ReaderAt.

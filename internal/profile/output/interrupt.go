@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"fulgur/internal/files/ctxfile"
 )
 
 // errInterrupted is the error of a run that writes complete files only, when the user
 // interrupts it.
 var errInterrupted = errors.New("interrupted: incomplete output was not written")
 
-// OrInterrupted returns err, or errInterrupted if ctx is done and caused it.
+// OrInterrupted returns err, or errInterrupted if ctx is done and caused it. It keeps errors
+// that say what a wait left unwritten.
 func OrInterrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.As(err, new(ctxfile.GaveUp)) {
 		return errInterrupted
 	}
 	return err

@@ -1,12 +1,14 @@
 package output
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"fulgur/internal/files/atomicfile"
+	"fulgur/internal/files/ctxfile"
 )
 
 // Output is the destination of a profile, see [atomicfile.File].
@@ -36,12 +38,16 @@ func IsStream(path string) bool {
 }
 
 // Create opens the output at path, where "-" or "" means stdout. Call it before measuring
-// or reading anything, so that an output that is not writable fails at once.
-func Create(path string, stdout io.Writer) (Output, error) {
+// or reading anything, so that an output that is not writable fails at once. Once ctx is done,
+// it and the output no longer wait for a reader.
+func Create(ctx context.Context, path string, stdout io.Writer) (Output, error) {
 	if path == "" || path == "-" {
+		if f, ok := stdout.(*os.File); ok {
+			stdout = ctxfile.NewWriter(ctx, f)
+		}
 		return stream{w: stdout}, nil
 	}
-	f, err := atomicfile.Create(path)
+	f, err := atomicfile.Create(ctx, path)
 	if err != nil {
 		return nil, err // rather than a nil *File, which would be a non-nil Output
 	}

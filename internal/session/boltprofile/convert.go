@@ -116,7 +116,7 @@ func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
 			return err
 		}
 	}
-	w, err := openWriter(l, &o.ProfileOptions, o.Output, o.Stdout)
+	w, err := openWriter(ctx, l, &o.ProfileOptions, o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (o *ConvertOptions) convertPreagg(ctx context.Context) (err error) {
 	if isDirectory(o.Output) {
 		o.Output = filepath.Join(o.Output, o.profileName(b))
 	}
-	w, err := openWriter(llvm{}, &o.ProfileOptions, o.Output, o.Stdout)
+	w, err := openWriter(ctx, llvm{}, &o.ProfileOptions, o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}

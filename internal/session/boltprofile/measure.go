@@ -172,7 +172,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 		j.stdin = again(os.Stdin)
 		path = cmp.Or(o.Output, j.optimizer.path("profile."+Format))
 	}
-	j.out, err = openWriter(l, &o.ProfileOptions, path, o.Stdout)
+	j.out, err = openWriter(ctx, l, &o.ProfileOptions, path, o.Stdout)
 	return err
 }
 

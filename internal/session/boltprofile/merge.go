@@ -56,7 +56,7 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	if !samples && o.Samples != "" {
 		return usage.Errorf("%s is only for sample profiles of clang", usage.Format)
 	}
-	out, err := output.Create(o.Output, o.Stdout)
+	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ type profileWriter struct {
 	// Otherwise path is the path of the only profile, and out its output.
 	path string
 	out  output.Output
+	// waits ends waits for the readers of outputs.
+	waits context.Context
 	// open opens the file of a binary, which the caller closes. nil means by
 	// name.
 	open func(*bolt.Binary) (*elffile.File, error)
@@ -43,16 +45,16 @@ type profileWriter struct {
 	samples map[*bolt.Binary]sampleStats
 }
 
-// openWriter opens the outputs.
-func openWriter(l llvm, o *ProfileOptions, path string, stdout io.Writer) (*profileWriter, error) {
-	w := &profileWriter{llvm: l, options: o}
+// openWriter opens the outputs. Once ctx is done, they no longer wait for readers.
+func openWriter(ctx context.Context, l llvm, o *ProfileOptions, path string, stdout io.Writer) (*profileWriter, error) {
+	w := &profileWriter{llvm: l, options: o, waits: ctx}
 	if o.AllBinaries {
 		w.dir = path
 		return w, os.MkdirAll(path, 0o755)
 	}
 	w.path = path
 	var err error
-	w.out, err = output.Create(path, stdout)
+	w.out, err = output.Create(ctx, path, stdout)
 	return w, err
 }
 
@@ -83,7 +85,7 @@ func (w *profileWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt
 			return nil
 		}
 		paths[b] = filepath.Join(w.dir, unusedName(w.options.profileName(b), taken))
-		out, err := atomicfile.Create(paths[b])
+		out, err := atomicfile.Create(w.waits, paths[b])
 		if err != nil {
 			return err
 		}

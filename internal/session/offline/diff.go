@@ -131,7 +131,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 			o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit), usage.Value)
 	}
 	o.types, o.base = sides[1].ValueTypes, sides[0].Meta
-	out, err := output.Create(o.Output, o.Stdout)
+	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
@@ -139,5 +139,8 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	if err := format.write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && format.amounts), &o); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
-	return 0, out.Commit()
+	if err := out.Commit(); err != nil {
+		return 1, err
+	}
+	return 0, nil
 }

@@ -43,7 +43,7 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	out, err := output.Create(o.Output, o.Stdout)
+	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
@@ -62,7 +62,10 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if err := write(output.Until(ctx, out)); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
-	return 0, out.Commit()
+	if err := out.Commit(); err != nil {
+		return 1, err
+	}
+	return 0, nil
 }
 
 // wrapped writes a report to a terminal with the given number of columns.

@@ -1,6 +1,7 @@
 package debugfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -140,7 +141,7 @@ func (c *cache) create(id string) (*atomicfile.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return atomicfile.Create(name)
+		return atomicfile.Create(context.Background(), name) // never a pipe
 	}, func(file *atomicfile.File) { _ = file.Abort() }) // nobody waited for it
 }
 
