@@ -43,7 +43,7 @@ func (c *profileCommand) explore(ctx context.Context, env environment, o session
 		return exitUsage, usageError{errNoScreen}
 	}
 	var taken *profile.Profile
-	code, err := session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
+	code, err := session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(_ context.Context, w session.Window) error {
 		taken = w.Profile.Only(w.Value)
 		return nil
 	}))

@@ -78,7 +78,7 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 				exitCode, err = exitFailed, errors.Join(err, failed)
 			}
 		}()
-		to = append(to, session.SinkFunc(func(w session.Window) error {
+		to = append(to, session.SinkFunc(func(_ context.Context, w session.Window) error {
 			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted})
 		}))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
 	"fulgur/internal/ui/top"
@@ -72,8 +73,8 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	title := o.Target.String()
 	out, ok := env.screen()
 	if !ok {
-		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
-			return top.WriteText(env.stdout, title, w.Profile, int(c.Rows))
+		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(ctx context.Context, w session.Window) error {
+			return top.WriteText(output.WaitUntil(ctx, env.stdout), title, w.Profile, int(c.Rows))
 		}))
 	}
 	windows := max(int(c.Last/c.Interval), 1)
@@ -121,7 +122,7 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 	}
 	measured := make(chan outcome, 1)
 	go func() {
-		code, err := session.Run(measuring, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
+		code, err := session.Run(measuring, &o.Options, o.Subject(), session.SinkFunc(func(_ context.Context, w session.Window) error {
 			select {
 			case windows <- w.Profile:
 			case <-measuring.Done(): // nobody is looking any more

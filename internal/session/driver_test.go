@@ -87,12 +87,12 @@ type fakeSink struct {
 	err   error
 }
 
-func (s fakeSink) Open() error {
+func (s fakeSink) Open(context.Context) error {
 	s.calls.WriteString(s.name + " open\n")
 	return s.err
 }
 
-func (s fakeSink) Write(Window) error {
+func (s fakeSink) Write(context.Context, Window) error {
 	s.calls.WriteString(s.name + " write\n")
 	return s.err
 }
@@ -113,7 +113,7 @@ func TestSinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls bytes.Buffer
 			s := Sinks{fakeSink{"a", &calls, test.err}, fakeSink{"b", &calls, nil}}
-			for _, err := range []error{s.Open(), s.Write(Window{}), s.Close()} {
+			for _, err := range []error{s.Open(t.Context()), s.Write(t.Context(), Window{}), s.Close()} {
 				if !errors.Is(err, test.err) {
 					t.Errorf("got error %v, want %v", err, test.err)
 				}

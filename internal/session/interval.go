@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,7 +88,7 @@ func (n *numbered) highest() (int, error) {
 }
 
 // write writes a window and removes surplus files.
-func (n *numbered) write(w Window) error {
+func (n *numbered) write(_ context.Context, w Window) error {
 	n.last++
 	path := n.path(n.last)
 	err := n.create(path, w)

@@ -70,7 +70,7 @@ func TestKeep(t *testing.T) {
 	}
 	window := func(n int) {
 		t.Helper()
-		if err := files.Write(Window{Number: n, Profile: encodetest.Typical()}); err != nil {
+		if err := files.Write(t.Context(), Window{Number: n, Profile: encodetest.Typical()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestTwoRuns(t *testing.T) {
 	}
 	for n := range 3 {
 		for _, files := range runs {
-			if err := files.Write(Window{Number: n + 1, Profile: encodetest.Typical()}); err != nil {
+			if err := files.Write(t.Context(), Window{Number: n + 1, Profile: encodetest.Typical()}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -122,9 +122,10 @@ type Options struct {
 	// Columns is the width of Stderr's terminal, to which the summary is wrapped; 0 if it is
 	// none.
 	Columns int
-	// Interruptible derives a context for symbolization that ends when the
-	// user interrupts again, after an interrupt has ended the measurement.
-	// If nil, symbolization cannot be interrupted.
+	// Interruptible derives a context that ends when the user interrupts
+	// next, for symbolization after an interrupt has ended the measurement,
+	// and for waits for the reader of the output. If nil, neither can be
+	// interrupted.
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line, as recorded in the profile.
 	Args []string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -32,11 +33,12 @@ type run struct {
 	finder  *debugfile.Finder
 	sources []source.Source
 	store   *stacks.Store
-	unkept  *uint64 // see [stacks.Store.Unkept]; nil until sampling starts
-	events  *events // nil unless times are recorded
-	ended   uint64  // end of sampling, CLOCK_MONOTONIC in ns
-	tidied  uint64  // when it was last tidied up, likewise
-	forgot  uint64  // when ended processes were last forgotten, likewise
+	unkept  *uint64       // see [stacks.Store.Unkept]; nil until sampling starts
+	events  *events       // nil unless times are recorded
+	sampled chan struct{} // closed at the end of sampling; nil means never
+	ended   uint64        // end of sampling, CLOCK_MONOTONIC in ns
+	tidied  uint64        // when it was last tidied up, likewise
+	forgot  uint64        // when ended processes were last forgotten, likewise
 	process.Tracker
 	loop.Loop
 	owners    *containers.Tracker // nil unless asked for
@@ -258,6 +260,38 @@ func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) 
 		return ctx, func() {}
 	}
 	return r.options.Interruptible(ctx)
+}
+
+// patiently runs write with a context that ends with the user's first interrupt while it
+// runs, except for the interrupt that ends sampling.
+func (r *run) patiently(write func(context.Context) error) error {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	if r.options.Interruptible == nil {
+		return write(ctx)
+	}
+	listen := func() (stop func()) {
+		again, stop := r.options.Interruptible(ctx)
+		context.AfterFunc(again, giveUp)
+		return stop
+	}
+	select {
+	case <-r.sampled:
+		defer listen()()
+	default:
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			select {
+			case <-r.sampled:
+				defer listen()()
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
+		})
+		defer waiting.Wait()
+		defer giveUp()
+	}
+	return write(ctx)
 }
 
 // stats sums the kernel side's counters.

@@ -48,7 +48,7 @@ type job struct {
 
 // destination is what pipelines write to.
 type destination interface {
-	Open() error
+	Open(context.Context) error
 	Close() error
 }
 
@@ -74,7 +74,7 @@ func drive(ctx context.Context, o *Options, what source.Subject, to destination,
 }
 
 // Prepare implements [Job].
-func (j *job) Prepare(context.Context) (err error) {
+func (j *job) Prepare(ctx context.Context) (err error) {
 	if err := j.options.complete(j.subject); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (j *job) Prepare(context.Context) (err error) {
 	if err := j.subject.Choose(); err != nil {
 		return err
 	}
-	return j.output.Open()
+	return j.output.Open(ctx)
 }
 
 // Measure implements [Job].
@@ -113,18 +113,22 @@ func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error
 // Close implements [Job].
 func (j *job) Close() error { return j.output.Close() }
 
-// measure samples until the measurement ends, and writes everything.
+// measure samples until the measurement ends, and writes everything. The user's first interrupt
+// ends sampling, and each later one what it meets: the lookup of names, or a wait for the reader
+// of the output. A second one during a wait for a file system kills fulgur.
 func (r *run) measure(ctx context.Context, c pipeline, launched *target.Launched) error {
 	// Symbolization goes on until everything is written, unless the user
 	// interrupts again.
 	names, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	written := make(chan struct{})
+	r.sampled = make(chan struct{})
 	go func() {
 		defer close(written)
 		c.write(names)
 	}()
 	err := r.sample(ctx, c, launched)
+	close(r.sampled)
 	if err == nil {
 		err = c.finish()
 	}

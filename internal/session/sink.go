@@ -24,24 +24,27 @@ type Window struct {
 // Sink receives the profiles of a session: a file, a page, a terminal.
 type Sink interface {
 	// Open is called before a command is launched, so that an output that
-	// is not writable fails at once.
-	Open() error
+	// is not writable fails at once. Once ctx is done, it no longer waits for
+	// a reader.
+	Open(ctx context.Context) error
 	// Write writes a window. If it takes longer than a window lasts, the
-	// next window is longer. An error ends the measurement.
-	Write(Window) error
+	// next window is longer. An error ends the measurement. Once ctx is done,
+	// it no longer waits for a reader or a back end, but writes files
+	// nonetheless: the user has interrupted it, after the measurement.
+	Write(ctx context.Context, w Window) error
 	// Close releases everything and discards incomplete output. It is
 	// called whether or not Open fails.
 	Close() error
 }
 
 // SinkFunc is a [Sink] that only writes.
-type SinkFunc func(Window) error
+type SinkFunc func(context.Context, Window) error
 
 // Open does nothing.
-func (SinkFunc) Open() error { return nil }
+func (SinkFunc) Open(context.Context) error { return nil }
 
 // Write calls f.
-func (f SinkFunc) Write(w Window) error { return f(w) }
+func (f SinkFunc) Write(ctx context.Context, w Window) error { return f(ctx, w) }
 
 // Close does nothing.
 func (SinkFunc) Close() error { return nil }
@@ -50,13 +53,22 @@ func (SinkFunc) Close() error { return nil }
 type outputFile struct {
 	options *Options
 	output.Output
+	giveUp context.CancelFunc // ends its waits
 }
 
 // Open creates the file, which appears, or is sent, when it is committed.
-func (f *outputFile) Open() (err error) {
-	// The user's first interrupt ends the measurement, and the second one fulgur.
-	f.Output, err = otlpclient.Create(context.Background(), f.options.Output, f.options.Stdout, f.options.warn)
+func (f *outputFile) Open(ctx context.Context) (err error) {
+	f.Output, f.giveUp, err = output.Outlive(ctx, func(waits context.Context) (output.Output, error) {
+		return otlpclient.Create(waits, f.options.Output, f.options.Stdout, f.options.warn)
+	})
 	return err
+}
+
+// until runs write, which writes the file. Once ctx is done, it no longer waits for a reader or
+// a back end.
+func (f *outputFile) until(ctx context.Context, write func() error) error {
+	defer context.AfterFunc(ctx, f.giveUp)()
+	return write()
 }
 
 // Close discards the file unless it was committed.
@@ -80,22 +92,26 @@ func newProfileFile(o *Options) (*profileFile, error) {
 }
 
 // Write writes the profile, with times if they were recorded.
-func (f *profileFile) Write(w Window) error {
-	if err := f.format.Write(f.Output, w.Profile, w.Timeline, f.options.output(), w.Value); err != nil {
-		return err
-	}
-	return f.Commit()
+func (f *profileFile) Write(ctx context.Context, w Window) error {
+	return f.until(ctx, func() error {
+		if err := f.format.Write(f.Output, w.Profile, w.Timeline, f.options.output(), w.Value); err != nil {
+			return err
+		}
+		return f.Commit()
+	})
 }
 
 // Sinks is a [Sink] that writes each window to several.
 type Sinks []Sink
 
 // Open opens all.
-func (s Sinks) Open() error { return s.each(Sink.Open) }
+func (s Sinks) Open(ctx context.Context) error {
+	return s.each(func(to Sink) error { return to.Open(ctx) })
+}
 
 // Write writes to one after the other, until an error.
-func (s Sinks) Write(w Window) error {
-	return s.each(func(to Sink) error { return to.Write(w) })
+func (s Sinks) Write(ctx context.Context, w Window) error {
+	return s.each(func(to Sink) error { return to.Write(ctx, w) })
 }
 
 // Close closes all.

@@ -48,9 +48,6 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	if output.IsStream(o.Output) {
-		o.Interruptible = nil // a second interrupt kills fulgur, even if nobody reads its output
-	}
 	out := &outputFile{options: &o.Options}
 	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) pipeline {
 		return newStreaming(r, out, write)
@@ -81,7 +78,7 @@ func (m streamed) Load(common probe.Options) ([]source.Source, error) {
 type streaming struct {
 	*run
 	*queue[*batch]
-	out      output.Output
+	out      *outputFile
 	encode   func(io.Writer, samples.Batch) error
 	known    *naming.SymbolCache
 	warnings warnOnce
@@ -95,7 +92,7 @@ type streaming struct {
 	written totals // belongs to the writer
 }
 
-func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batch) error) *streaming {
+func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch) error) *streaming {
 	now := time.Now()
 	s := &streaming{
 		run: r, out: out, encode: encode,
@@ -110,7 +107,8 @@ func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batc
 
 // close also commits the output: lines before an error are valid.
 func (s *streaming) close() error {
-	return errors.Join(s.known.Close(), s.run.close(), s.out.Commit())
+	committed := s.patiently(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
+	return errors.Join(s.known.Close(), s.run.close(), committed)
 }
 
 // batch holds the samples of one poll, with a store of its own, so that they
@@ -199,7 +197,10 @@ func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	names.Symbolize(ctx)
 	s.warnings.warn(names.Warnings())
 	samples, losses := s.name(b, names)
-	if err := errors.Join(s.encode(s.out, samples), s.known.Trim()); err != nil {
+	written := s.patiently(func(ctx context.Context) error {
+		return s.out.until(ctx, func() error { return s.encode(s.out, samples) })
+	})
+	if err := errors.Join(written, s.known.Trim()); err != nil {
 		return err
 	}
 	s.written.add(uint64(len(b.events)), losses)

@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/samples"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/symbolize"
 )
@@ -27,7 +28,7 @@ import (
 func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	t.Helper()
 	o := &Options{Stderr: io.Discard}
-	s := newStreaming(&run{options: o, finder: debugfiletest.NewFinder(t), store: store}, uncommitted{w}, samples.WriteText)
+	s := newStreaming(&run{options: o, finder: debugfiletest.NewFinder(t), store: store}, outputTo(uncommitted{w}), samples.WriteText)
 	s.sinceBoot = time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local)
 	t.Cleanup(func() {
 		if err := s.known.Close(); err != nil {
@@ -36,6 +37,9 @@ func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming
 	})
 	return s
 }
+
+// outputTo returns an open output.
+func outputTo(out output.Output) *outputFile { return &outputFile{Output: out, giveUp: func() {}} }
 
 // uncommitted is an output without a commit step.
 type uncommitted struct{ io.Writer }
@@ -58,7 +62,7 @@ func (c *counted) Commit() error {
 func TestStreamCommits(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	out := &counted{uncommitted: uncommitted{io.Discard}}
-	s.out, s.Sideband = out, new(process.Sideband)
+	s.out, s.Sideband = outputTo(out), new(process.Sideband)
 	if err := s.close(); err != nil || out.commits != 1 {
 		t.Errorf("got %d commits, error %v; want 1", out.commits, err)
 	}

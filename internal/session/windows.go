@@ -274,7 +274,8 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		}
 	}
 	w.written.add(uint64(p.Total(0)), p.Losses)
-	return errors.Join(w.sink.Write(w.last), w.tidy())
+	written := w.patiently(func(ctx context.Context) error { return w.sink.Write(ctx, w.last) })
+	return errors.Join(written, w.tidy())
 }
 
 // tidy frees memory between windows.

@@ -40,7 +40,7 @@ func newTestWindows(t *testing.T, every time.Duration, store *stacks.Store, writ
 		subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
 		Tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
 		Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
-	}, SinkFunc(write))
+	}, SinkFunc(func(_ context.Context, w Window) error { return write(w) }))
 	t.Cleanup(func() {
 		if err := w.close(); err != nil {
 			t.Error(err)

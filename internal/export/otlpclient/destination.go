@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile/output"
@@ -17,6 +18,9 @@ import (
 
 // oneProfile is the time limit for sending one profile from the command line.
 const oneProfile = time.Minute
+
+// errUnsent is the error of a profile that an interrupt kept from being sent.
+const errUnsent ctxfile.GaveUp = "the back end has not taken the profile: write it to a file, and send that later (fulgur convert)"
 
 // Create is like [output.Create], but if path is a URL, it sends the data there. ctx also ends
 // sending. warn receives warnings about the connection.
@@ -48,6 +52,8 @@ func (d *destination) Commit() error {
 		d.warn(plain.Error(err) + "; trying again")
 	})
 	switch {
+	case err != nil && d.ctx.Err() != nil:
+		err = fmt.Errorf("send to %s: %w", d.client.config.URL.Host, errUnsent)
 	case err == nil && answer.Rejected > 0:
 		err = fmt.Errorf("the back end rejected %s: %s", plain.Count(uint64(answer.Rejected), "profile"), plain.Terminal(answer.Message))
 	case err == nil && answer.Message != "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 
 	"fulgur/internal/files/ctxfile"
 )
@@ -19,6 +20,24 @@ func OrInterrupted(ctx context.Context, err error) error {
 		return errInterrupted
 	}
 	return err
+}
+
+// Outlive opens the output of a measurement with create. Until it is open, the context of its
+// waits ends with ctx. Then only giveUp ends it: the interrupt that ends the measurement does not
+// end waits for the reader of the result, or for a back end.
+func Outlive(ctx context.Context, create func(waits context.Context) (Output, error)) (out Output, giveUp context.CancelFunc, err error) {
+	waits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, giveUp)()
+	out, err = create(waits)
+	return out, giveUp, err
+}
+
+// WaitUntil returns a writer to w that no longer waits for a reader once ctx is done.
+func WaitUntil(ctx context.Context, w io.Writer) io.Writer {
+	if f, ok := w.(*os.File); ok {
+		return ctxfile.NewWriter(ctx, f)
+	}
+	return w
 }
 
 // Until returns a writer that fails once ctx is done.

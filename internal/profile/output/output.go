@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"fulgur/internal/files/atomicfile"
-	"fulgur/internal/files/ctxfile"
 )
 
 // Output is the destination of a profile, see [atomicfile.File].
@@ -42,10 +41,7 @@ func IsStream(path string) bool {
 // it and the output no longer wait for a reader.
 func Create(ctx context.Context, path string, stdout io.Writer) (Output, error) {
 	if path == "" || path == "-" {
-		if f, ok := stdout.(*os.File); ok {
-			stdout = ctxfile.NewWriter(ctx, f)
-		}
-		return stream{w: stdout}, nil
+		return stream{w: WaitUntil(ctx, stdout)}, nil
 	}
 	f, err := atomicfile.Create(ctx, path)
 	if err != nil {

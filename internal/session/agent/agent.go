@@ -245,7 +245,7 @@ func (a *Agent) announce() {
 }
 
 // add hands a window to the delivery.
-func (a *Agent) add(w session.Window) error {
+func (a *Agent) add(_ context.Context, w session.Window) error {
 	p := w.Profile
 	all := a.losses.Load().Plus(p.Losses)
 	a.losses.Store(&all)

@@ -44,7 +44,7 @@ func TestMetrics(t *testing.T) {
 	p := encodetest.Typical()
 	p.Losses = profile.Losses{profile.LossSamples: 3, profile.LossTruncatedUser: 2}
 	for range 2 {
-		if err := a.add(session.Window{Profile: p}); err != nil {
+		if err := a.add(t.Context(), session.Window{Profile: p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestSplit(t *testing.T) {
 		b.Add(profile.Sample{Stack: b.Push(0, f), Task: b.Task(profile.Task{PID: 1, Comm: "a"}), CPU: -1, Values: []int64{1}})
 	}
 	p := b.Profile(profile.Meta{}, profile.Losses{profile.LossTruncatedUser: 5})
-	if err := a.add(session.Window{Profile: p}); err != nil {
+	if err := a.add(t.Context(), session.Window{Profile: p}); err != nil {
 		t.Fatal(err)
 	}
 	a.delivery.End()
