@@ -51,7 +51,7 @@ func measureBranches(ctx context.Context, env environment, options func() (boltp
 		return exitUsage, usageError{err}
 	}
 	o.Stdout, o.Stderr = env.stdout, env.stderr
-	o.Progress = !o.Quiet && isScreen(env.stderr)
+	o.Progress, o.Interruptible = !o.Quiet && isScreen(env.stderr), interruptible
 	return boltprofile.Measure(ctx, o)
 }
 

@@ -25,7 +25,7 @@ func OrInterrupted(ctx context.Context, err error) error {
 // Outlive opens the output of a measurement with create. Until it is open, the context of its
 // waits ends with ctx. Then only giveUp ends it: the interrupt that ends the measurement does not
 // end waits for the reader of the result, or for a back end.
-func Outlive(ctx context.Context, create func(waits context.Context) (Output, error)) (out Output, giveUp context.CancelFunc, err error) {
+func Outlive[T any](ctx context.Context, create func(waits context.Context) (T, error)) (out T, giveUp context.CancelFunc, err error) {
 	waits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, giveUp)()
 	out, err = create(waits)

@@ -21,6 +21,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 )
 
@@ -70,6 +71,9 @@ type Options struct {
 	// Quiet suppresses the summary, Verbose describes the measurement at its
 	// start, Progress shows a progress line on Stderr.
 	Quiet, Verbose, Progress bool
+	// Interruptible is as in [session.Options]. If nil, nothing ends waits for the
+	// reader of the output and for llvm-bolt.
+	Interruptible func(context.Context) (ctx context.Context, stop func())
 
 	unattended bool // see [Collect]
 }
@@ -133,7 +137,8 @@ type job struct {
 	optimizer *optimizer               // nil if there is nothing to optimize
 	stdin     func() (*os.File, error) // opens the command's standard input again
 	out       *profileWriter
-	report    *report // when done
+	giveUp    context.CancelFunc // ends waits for readers of out
+	report    *report            // when done
 }
 
 // Prepare implements [session.Job].
@@ -172,7 +177,9 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 		j.stdin = again(os.Stdin)
 		path = cmp.Or(o.Output, j.optimizer.path("profile."+Format))
 	}
-	j.out, err = openWriter(ctx, l, &o.ProfileOptions, path, o.Stdout)
+	j.out, j.giveUp, err = output.Outlive(ctx, func(waits context.Context) (*profileWriter, error) {
+		return openWriter(waits, l, &o.ProfileOptions, path, o.Stdout)
+	})
 	return err
 }
 
@@ -282,6 +289,13 @@ func (j *job) attach(bs *binaries) (measurement, error) {
 // finish writes the profiles, optimizes, and prints the summary.
 func (j *job) finish(interruptible context.Context, bs *binaries, m measurement, launched *target.Launched) error {
 	ctx := context.WithoutCancel(interruptible) // an interrupt of the measurement does not cancel this
+	waits := ctx
+	if j.options.Interruptible != nil {
+		var stop func()
+		waits, stop = j.options.Interruptible(ctx)
+		defer stop()
+	}
+	defer context.AfterFunc(waits, j.giveUp)()
 	j.out.open = bs.open
 	paths, err := j.out.write(ctx, bs.collector)
 	if err != nil {
@@ -294,7 +308,7 @@ func (j *job) finish(interruptible context.Context, bs *binaries, m measurement,
 	report.suggestOthers(&j.options.ProfileOptions)
 	switch {
 	case j.optimizer != nil:
-		err = j.optimizer.optimize(ctx, bs, j.out.path, report)
+		err = j.optimizer.optimize(waits, bs, j.out.path, report)
 		if err == nil && j.options.Check > 0 {
 			j.check(interruptible, bs, launched, report)
 		}

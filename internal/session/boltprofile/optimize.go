@@ -119,9 +119,12 @@ func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, rep
 // call runs a BOLT program and returns its output.
 func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// Ctrl-C ends the measurement only.
+	// Ctrl-C may end only the measurement.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	output, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("interrupted: %s has not finished, so %s was not written", argv[0], z.output)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(output))
 	}

@@ -1,10 +1,15 @@
 package boltprofile
 
 import (
+	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/testenv"
@@ -116,5 +121,28 @@ func TestNext(t *testing.T) {
 		if !strings.HasPrefix(strings.Join(got, "\n"), test.want) {
 			t.Errorf("%+v: got\n%s\nwant it to begin with\n%s", test, strings.Join(got, "\n"), test.want)
 		}
+	}
+}
+
+// An interrupt ends llvm-bolt.
+func TestOptimizeInterrupted(t *testing.T) {
+	testenv.Tool(t, "sh")
+	fifo := filepath.Join(t.TempDir(), "started")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := (&optimizer{output: "server.bolt"}).call(ctx, []string{"sh", "-c", `: > "$0"; exec sleep 1000`, fifo})
+		ended <- err
+	}()
+	if _, err := os.ReadFile(fifo); err != nil { // once it runs
+		t.Fatal(err)
+	}
+	interrupt()
+	want := "interrupted: sh has not finished, so server.bolt was not written"
+	if err := testenv.Receive(t, ended, "the program still runs"); err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
