@@ -61,7 +61,7 @@ and why, whether the profile is sufficient, and the commands to run next.
 The output goes to standard output or FILE, which appears complete or not at all. If FILE
 is a URL, fulgur sends the profile by OTLP; the standard variables OTEL_EXPORTER_OTLP_...
 set the protocol, headers, certificates and so on. If the back end cannot be reached or
-asks for a retry, fulgur retries for up to a minute.
+asks for a retry, fulgur retries for up to a minute, or until Ctrl-C.
 
 Examples:
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -119,6 +120,41 @@ func TestProfileUnread(t *testing.T) {
 				t.Errorf("got error %v, want %v", err, ctxfile.ErrUnread)
 			}
 		})
+	}
+}
+
+// The same applies to a stream.
+func TestStreamUnread(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	fill(t, w)
+	k := newKeyboard()
+	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
+	s.options.Stdout, s.options.Interruptible, s.out.options = w, k.interruptible, s.options
+	if err := s.out.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sampled = make(chan struct{})
+	if err := s.handleEvent(0, event(1)); err != nil {
+		t.Fatal(err)
+	}
+	s.hand()
+	s.end()
+	ended := make(chan struct{})
+	go func() {
+		s.write(t.Context())
+		close(ended)
+	}()
+	close(s.sampled)
+	testenv.Receive(t, k.listens, "nothing can interrupt the wait for the reader")
+	k.interrupt()
+	testenv.Receive(t, ended, "the wait for the reader has not ended")
+	if err := s.failed(); !errors.Is(err, ctxfile.ErrUnread) {
+		t.Errorf("got error %v, want %v", err, ctxfile.ErrUnread)
 	}
 }
 

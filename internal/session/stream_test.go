@@ -39,7 +39,9 @@ func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming
 }
 
 // outputTo returns an open output.
-func outputTo(out output.Output) *outputFile { return &outputFile{Output: out, giveUp: func() {}} }
+func outputTo(out output.Output) *outputFile {
+	return &outputFile{Output: out, giveUp: func() {}}
+}
 
 // uncommitted is an output without a commit step.
 type uncommitted struct{ io.Writer }
