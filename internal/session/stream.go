@@ -90,6 +90,7 @@ type streaming struct {
 	dropped uint64 // samples
 
 	written totals // belongs to the writer
+	broken  bool   // likewise: the output cannot be written
 }
 
 func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch) error) *streaming {
@@ -108,6 +109,9 @@ func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch)
 // close also commits the output: lines before an error are valid.
 func (s *streaming) close() error {
 	committed := s.patiently(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
+	if s.broken {
+		committed = nil // the same error as writeBatch's
+	}
 	return errors.Join(s.known.Close(), s.run.close(), committed)
 }
 
@@ -200,6 +204,7 @@ func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	written := s.patiently(func(ctx context.Context) error {
 		return s.out.until(ctx, func() error { return s.encode(s.out, samples) })
 	})
+	s.broken = written != nil
 	if err := errors.Join(written, s.known.Trim()); err != nil {
 		return err
 	}

@@ -70,6 +70,32 @@ func TestStreamCommits(t *testing.T) {
 	}
 }
 
+// full is an output without room.
+type full struct{ uncommitted }
+
+var errFull = errors.New("no room")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+func (full) Commit() error             { return errFull }
+
+// The error of an output is reported once.
+func TestStreamFull(t *testing.T) {
+	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
+	s.out, s.Sideband = outputTo(full{}), new(process.Sideband)
+	if err := s.handleEvent(0, event(1)); err != nil {
+		t.Fatal(err)
+	}
+	s.hand()
+	s.end()
+	s.write(t.Context())
+	if err := s.failed(); !errors.Is(err, errFull) {
+		t.Errorf("got error %v, want %v", err, errFull)
+	}
+	if err := s.close(); err != nil {
+		t.Errorf("got another error %v", err)
+	}
+}
+
 // event returns the record of a sample.
 func event(id uint64) []byte {
 	e := oncpu.Event{
