@@ -40,8 +40,8 @@ func TestPipeUnread(t *testing.T) {
 				testenv.Root(t)
 			}
 			args := strings.NewReplacer("PIPE", pipe, "LINK", link, "IN", in).Replace(args)
-			if strings.Contains(args, "PID") {
-				args = strings.Replace(args, "PID", strconv.Itoa(load(t, "shares").Process.Pid), 1)
+			if before, after, ok := strings.Cut(args, "PID"); ok {
+				args = before + strconv.Itoa(load(t, "shares").Process.Pid) + after
 			}
 			cmd := command(t, strings.Fields(args)...)
 			if err := cmd.Start(); err != nil {

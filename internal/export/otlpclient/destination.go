@@ -20,7 +20,7 @@ import (
 const oneProfile = time.Minute
 
 // errUnsent is the error of a profile that an interrupt kept from being sent.
-const errUnsent ctxfile.GaveUp = "the back end has not taken the profile: write it to a file, and send that later (fulgur convert)"
+const errUnsent ctxfile.GaveUpError = "the back end has not taken the profile: write it to a file, and send that later (fulgur convert)"
 
 // Create is like [output.Create], but if path is a URL, it sends the data there. ctx also ends
 // sending. warn receives warnings about the connection.

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GaveUp is the error of a wait that a context has ended. It says what was not written.
-type GaveUp string
+// GaveUpError is the error of a wait that a context has ended. It says what was not written.
+type GaveUpError string
 
-func (g GaveUp) Error() string { return "interrupted: " + string(g) }
+func (g GaveUpError) Error() string { return "interrupted: " + string(g) }
 
 const (
 	// ErrNoReader is the error of [OpenPipe].
-	ErrNoReader GaveUp = "nothing has opened it for reading, so nothing was written: start its reader first, or choose a file"
+	ErrNoReader GaveUpError = "nothing has opened it for reading, so nothing was written: start its reader first, or choose a file"
 	// ErrUnread is the error of a [Writer].
-	ErrUnread GaveUp = "its reader does not read, so the rest was not written: choose a file instead"
+	ErrUnread GaveUpError = "its reader does not read, so the rest was not written: choose a file instead"
 )
 
 // lastWait is how long a [Writer] waits for a reader after the context is done. A reader that

@@ -16,7 +16,7 @@ var errInterrupted = errors.New("interrupted: incomplete output was not written"
 // OrInterrupted returns err, or errInterrupted if ctx is done and caused it. It keeps errors
 // that say what a wait left unwritten.
 func OrInterrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !errors.As(err, new(ctxfile.GaveUp)) {
+	if err != nil && ctx.Err() != nil && !errors.As(err, new(ctxfile.GaveUpError)) {
 		return errInterrupted
 	}
 	return err
