@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 )
@@ -19,12 +20,17 @@ type Builder struct {
 	stacks    *Index[Stack, StackID]
 	tasks     map[Task]TaskID
 	owners    map[Owner]OwnerID
-	labels    map[string]LabelsID // by identity
+	labels    map[string]LabelsID // by the numbers of the labels in labelRows
 	samples   map[sampleKey]int
+
+	// Each label is kept once, in any number of sets.
+	labelIDs  map[Label]uint32
+	labelRows []Label
 
 	left      budget
 	depths    []uint16 // by StackID
 	longNames uint64   // number of truncated names
+	unlabeled uint64   // number of sets of labels without room
 	// Replacements for rows without room, 0 if there was always room. The frame differs
 	// from every frame that was read, even if it looks the same.
 	noFunction FunctionID
@@ -59,6 +65,7 @@ func NewBuilder(types ...ValueType) *Builder {
 		owners:    map[Owner]OwnerID{{}: 0},
 		labels:    map[string]LabelsID{"": 0},
 		samples:   map[sampleKey]int{},
+		labelIDs:  map[Label]uint32{},
 		left:      budget{bytes: MaxTables, frames: MaxFrames},
 		depths:    make([]uint16, 1),
 	}
@@ -209,25 +216,41 @@ func (b *Builder) Owner(o Owner) OwnerID {
 
 // Labels returns the ID of a set of labels, or 0 if there is no room for another one.
 func (b *Builder) Labels(l Labels) LabelsID {
-	l = slices.Clone(l)
-	size := 0
-	for i := range l {
-		b.names(&l[i].Key, &l[i].Value)
-		size += sizeLabel + len(l[i].Key) + len(l[i].Value)
-	}
-	key := l.Identity()
-	id, ok := b.labels[key]
-	if !ok {
-		if !b.left.take(size) {
+	var key []byte
+	set := make(Labels, 0, len(l))
+	for _, label := range l {
+		id, ok := b.label(label)
+		if !ok {
+			b.unlabeled++
 			return 0
 		}
-		for i := range l {
-			own(&l[i].Key, &l[i].Value)
+		key = binary.NativeEndian.AppendUint32(key, id)
+		set = append(set, b.labelRows[id])
+	}
+	id, ok := b.labels[string(key)]
+	if !ok {
+		if !b.left.take(sizeLabels + sizeLabelOf*len(set)) {
+			b.unlabeled++
+			return 0
 		}
-		id = add[LabelsID](&b.p.Labels, l)
-		b.labels[key] = id
+		id = add[LabelsID](&b.p.Labels, set)
+		b.labels[string(key)] = id
 	}
 	return id
+}
+
+// label returns the number of a label, and false if there is no room for another one.
+func (b *Builder) label(l Label) (id uint32, ok bool) {
+	b.names(&l.Key, &l.Value)
+	if id, ok = b.labelIDs[l]; !ok {
+		if !b.left.take(sizeLabel + len(l.Key) + len(l.Value)) {
+			return 0, false
+		}
+		own(&l.Key, &l.Value)
+		id = add[uint32](&b.labelRows, l)
+		b.labelIDs[l] = id
+	}
+	return id, true
 }
 
 func (b *Builder) markerTask() TaskID {
@@ -304,6 +327,7 @@ func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	p := b.p
 	p.Meta, p.Losses = m, l
 	p.Losses[LossLongNames] += b.longNames
+	p.Losses[LossUnlabeled] += b.unlabeled
 	b.countCut(&p)
 	*b = Builder{} // the interning maps are larger than the profile
 	return &p

@@ -35,6 +35,30 @@ func TestBuilderLabels(t *testing.T) {
 	}
 }
 
+// Labels without room are left out and counted.
+func TestBuilderLabelsBounded(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	set := Labels{{"a", strings.Repeat("x", 1000)}, {"b", strings.Repeat("y", 1000)}}
+	b.left.bytes = 5000
+	known := b.Labels(set)
+	if known == 0 || b.left.bytes < 2000 {
+		t.Errorf("got ID %d, and %d bytes left; want the text to count once", known, b.left.bytes)
+	}
+	for i := range 4 {
+		set[0].Value = strings.Repeat("z", 1000+i)
+		b.Labels(set)
+	}
+	b.left.bytes = 0
+	set[0].Value = strings.Repeat("x", 1000)
+	if again := b.Labels(set); again != known {
+		t.Errorf("got ID %d, want the known %d", again, known)
+	}
+	if got := b.Profile(Meta{}, Losses{}).Losses[LossUnlabeled]; got != 3 {
+		t.Errorf("got %d sets without room, want 3", got)
+	}
+}
+
 // Samples that differ in their labels stay separate, and the group of a label is its value.
 func TestGroupLabel(t *testing.T) {
 	t.Parallel()

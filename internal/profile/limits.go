@@ -62,7 +62,9 @@ const (
 	sizeStack    = 48
 	sizeTask     = 120
 	sizeOwner    = 400
-	sizeLabel    = 100
+	sizeLabel    = 160
+	sizeLabels   = 120
+	sizeLabelOf  = 40 // a label in a set
 	sizeSample   = 200
 )
 

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"fulgur/internal/profile"
@@ -14,6 +15,30 @@ type collector struct{ *profile.Collector }
 func newCollector(types ...profile.ValueType) *collector {
 	return &collector{profile.NewCollector(types...)}
 }
+
+// maxLabels is the maximum number of labels of a sample.
+const maxLabels = 1 << 10
+
+// errLabels is the error of a sample with more labels.
+var errLabels = fmt.Errorf("a sample has more than %d labels", maxLabels)
+
+// sampleLabels are the labels of a sample that is being read.
+type sampleLabels []profile.Label
+
+// add adds a label, unless its key is empty.
+func (l *sampleLabels) add(key, value string) error {
+	switch {
+	case key == "":
+		return nil
+	case len(*l) == maxLabels:
+		return errLabels
+	}
+	*l = append(*l, profile.Label{Key: key, Value: value})
+	return nil
+}
+
+// set returns the ID of the labels, of which it keeps the first with each key.
+func (c *collector) set(l sampleLabels) profile.LabelsID { return c.Labels(profile.NewLabels(l)) }
 
 // errEmpty is the error of an input without samples.
 var errEmpty = errors.New("no stacks in it")

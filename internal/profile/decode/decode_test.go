@@ -549,7 +549,7 @@ func TestHostileOTLPReferences(t *testing.T) {
 // A link of a sample stands for one trace and one span, and samples have few.
 func TestHostileOTLPLinks(t *testing.T) {
 	link := field(otelprofiles.DictionaryLink, bytes.Repeat(field(otelprofiles.LinkTraceID, []byte{1}), maxLabels+1), field(otelprofiles.LinkTraceID, []byte{2}))
-	for n, want := range map[int]string{1: "", maxLabels + 1: "links"} {
+	for n, want := range map[int]string{1: "", maxLabels + 1: "labels"} {
 		data := slices.Concat(
 			resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, bytes.Repeat([]byte{otelprofiles.SampleLink << 3, 1}, n), field(otelprofiles.SampleValues, []byte{1})))),
 			field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryLink), link))

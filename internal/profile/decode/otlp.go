@@ -387,14 +387,14 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	var sum, times int64
 	valued := false
 	var stack uint64
-	var labels []profile.Label
+	var labels sampleLabels
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.SampleStack:
 			stack = f.value
 		case otelprofiles.SampleLink:
-			if labels = append(labels, c.link(f.value)...); len(labels) > maxLabels {
-				c.fail(fmt.Errorf("a sample has more than %d links and attributes", maxLabels))
+			for _, l := range c.link(f.value) {
+				c.fail(labels.add(l.Key, l.Value))
 			}
 		case otelprofiles.SampleAttributes:
 			for i := range f.list() {
@@ -402,12 +402,10 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 				if c.apply(a, &at, &task) {
 					continue
 				}
-				key := otelprofiles.AttributeLabel(a.key)
-				if key == "" || a.text == "" {
-					continue
+				if a.text != "" {
+					c.fail(labels.add(otelprofiles.AttributeLabel(a.key), a.text))
 				}
-				if labels = append(labels, profile.Label{Key: key, Value: a.text}); len(labels) > maxLabels {
-					c.fail(fmt.Errorf("a sample has more than %d attributes", maxLabels))
+				if c.err != nil {
 					break
 				}
 			}
@@ -429,16 +427,13 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	if !valued {
 		sum = times
 	}
-	task.Labels = c.Labels(profile.NewLabels(labels))
+	task.Labels = c.set(labels)
 	at.Task = c.Task(task)
 	at.Stack = c.stack(stack)
 	if c.err == nil {
 		c.Count(at, value, sum)
 	}
 }
-
-// maxLabels limits the labels of a sample.
-const maxLabels = 1 << 10
 
 // link returns the labels that a link to a span stands for.
 func (c *otlpReader) link(i uint64) []profile.Label {

@@ -37,7 +37,10 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		at := c.place(s)
+		at, err := c.place(s)
+		if err != nil {
+			return nil, err
+		}
 		for v, n := range s.Value {
 			c.Count(at, v, n)
 		}
@@ -92,8 +95,8 @@ func pprofMeta(in *profile.Profile) model.Meta {
 }
 
 // place interns a sample's stack and task.
-func (c *pprofReader) place(s *profile.Sample) model.Sample {
-	at := model.Sample{CPU: -1, End: model.ParseEnd(text(s, "stack_end"))}
+func (c *pprofReader) place(s *profile.Sample) (at model.Sample, err error) {
+	at = model.Sample{CPU: -1, End: model.ParseEnd(text(s, "stack_end"))}
 	task := model.Task{Comm: text(s, "comm"), PID: int(number(s, "pid", 0)), TID: int(number(s, "tid", 0))}
 	if task.Comm == "" {
 		task.Comm = c.program
@@ -102,13 +105,13 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 		Container: text(s, "container"), ContainerID: text(s, "container_id"), Image: text(s, "image"),
 		Pod: text(s, "pod"), Namespace: text(s, "namespace"), Unit: text(s, "unit"),
 	})
-	var labels []model.Label
+	var labels sampleLabels
 	for key := range s.Label {
-		if label := model.FromPprofLabel(key); label != "" {
-			labels = append(labels, model.Label{Key: label, Value: text(s, key)})
+		if err := labels.add(model.FromPprofLabel(key), text(s, key)); err != nil {
+			return at, err
 		}
 	}
-	task.Labels = c.Labels(model.NewLabels(labels))
+	task.Labels = c.set(labels)
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
@@ -124,7 +127,7 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 			}
 		}
 	}
-	return at
+	return at, nil
 }
 
 // frames interns the frames of a location.

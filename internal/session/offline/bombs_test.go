@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/proto"
 	"fulgur/internal/testenv"
 )
 
@@ -113,6 +115,60 @@ func TestBombPprofEmptySamples(t *testing.T) {
 			t.Errorf("got error %v, want %q in it", err, "in memory")
 		}
 	})
+}
+
+// A sample of a pprof profile has 200 000 labels with one long value, and all samples of another
+// have the same thousand long labels and one of their own. Each label is in memory once.
+func TestBombPprofLabels(t *testing.T) {
+	const many, shared, samples = 200_000, 1000, 100
+	long := strings.Repeat("x", profile.MaxName)
+	for name, test := range map[string]struct {
+		labels, samples int
+		want            string // in the error
+	}{
+		"one sample": {many, 1, "more than 1024 labels"}, "many samples": {shared, samples, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Limited(t, 512<<20, bombCPU, func(t *testing.T) {
+				var p, kind, label proto.Message
+				kind.Int(1, 1)
+				kind.Int(2, 2)
+				p.Message(1, kind)
+				for i := range test.samples {
+					var s proto.Message
+					s.Int(2, 1) // its value
+					for k := range test.labels {
+						label = label[:0]
+						label.Int(1, int64(5+test.samples+k))
+						label.Int(2, 3)
+						s.Message(3, label)
+					}
+					label = label[:0]
+					label.Int(1, 4)
+					label.Int(2, int64(5+i))
+					s.Message(3, label)
+					p.Message(2, s)
+				}
+				for _, text := range []string{"", "samples", "count", long, "own"} {
+					p.String(6, text)
+				}
+				for i := range test.samples {
+					p.String(6, fmt.Sprint(i))
+				}
+				for k := range test.labels {
+					p.String(6, fmt.Sprint("k", k))
+				}
+				path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { w.Write(p) })
+				got, err := convertTo(t, path, "folded")
+				switch {
+				case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+					t.Errorf("got error %v, want %q in it", err, test.want)
+				case test.want == "" && (err != nil || got != fmt.Sprintf("\"\" %d\n", test.samples)):
+					t.Errorf("got %.100q, error %v, want %d samples", got, err, test.samples)
+				}
+			})
+		})
+	}
 }
 
 // A Firefox profile of a few kilobytes has millions of samples, which take no more memory
