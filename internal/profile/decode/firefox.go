@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if f.version < minFirefoxVersion || f.version > firefoxVersion {
 		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)
 	}
-	c := &firefoxReader{collector: newCollector(), ctx: ctx, in: f}
+	c := &firefoxReader{collector: newCollector(), ctx: ctx, in: f, idle: int32(slices.Index(f.categories, "Idle"))}
 	if withTimes {
 		c.keep = parser.keep
 	}
@@ -91,8 +92,9 @@ type firefoxReader struct {
 	ctx      context.Context
 	in       *firefoxProfile
 	libs     []profile.MappingID
-	threads  bool // profile by thread
-	relative bool // see [Decoded]
+	idle     int32 // the category of waits, -1 if there is none
+	threads  bool  // profile by thread
+	relative bool  // see [Decoded]
 	// keep reserves n bytes of memory for the times. It is nil if they are not wanted.
 	keep func(n int) error
 }
@@ -148,12 +150,6 @@ func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
 			c.libs = append(c.libs, c.Mapping(profile.Mapping{Path: l.path, BuildID: l.codeID}))
 		}
 	}
-	idle := int32(-1)
-	for i, name := range c.in.categories {
-		if name == "Idle" {
-			idle = int32(i)
-		}
-	}
 	table := &s.table
 	if len(table.frame) != len(table.prefix) {
 		return nil, fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
@@ -179,7 +175,7 @@ func (c *firefoxReader) stacks(t *firefoxTables) (*firefoxStacks, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.idle[i] = k != null && k == idle || k == null && wasIdle
+		s.idle[i] = k != null && k == c.idle || k == null && wasIdle
 		if s.idle[i] && c.keep != nil {
 			if err := c.keepReason(s, row); err != nil {
 				return nil, err

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -88,6 +87,23 @@ func (p *firefoxParser) keep(n int) error {
 	return nil
 }
 
+// array reads an array whose elements take size bytes each, in addition to their texts.
+func (p *firefoxParser) array(size int, element func() error) error {
+	return p.jsonReader.array(func() error {
+		if err := p.keep(size); err != nil {
+			return err
+		}
+		return element()
+	})
+}
+
+// Memory of elements that are structures, in bytes. Growing slices leave as much behind.
+const (
+	firefoxLibSize      = 128
+	firefoxCategorySize = 64
+	firefoxThreadSize   = 1000
+)
+
 // members reads an object with a reader for each known member. It skips others.
 func (p *firefoxParser) members(readers map[string]func() error) error {
 	return p.object(func(key string) error {
@@ -104,7 +120,7 @@ func (p *firefoxParser) parse() error {
 	return p.members(map[string]func() error{
 		"meta": p.meta,
 		"libs": func() error {
-			return p.array(func() error {
+			return p.array(firefoxLibSize, func() error {
 				var l firefoxLib
 				err := p.members(map[string]func() error{"path": p.text(&l.path), "codeId": p.text(&l.codeID)})
 				f.libs = append(f.libs, l)
@@ -116,7 +132,7 @@ func (p *firefoxParser) parse() error {
 			readers["sources"] = func() error { return p.members(map[string]func() error{"filename": p.column(&f.sources)}) }
 			return p.members(readers)
 		},
-		"threads": func() error { return p.array(p.thread) },
+		"threads": func() error { return p.array(firefoxThreadSize, p.thread) },
 	})
 }
 
@@ -158,7 +174,7 @@ func (p *firefoxParser) meta() error {
 		"fulgurRun": p.text(&f.run), "startTimeAsClockMonotonicNanosecondsSinceBoot": p.real(&f.monotonic),
 		"extra": p.extra,
 		"categories": func() error {
-			return p.array(func() error {
+			return p.array(firefoxCategorySize, func() error {
 				name := ""
 				err := p.members(map[string]func() error{"name": p.text(&name)})
 				f.categories = append(f.categories, name)
@@ -173,9 +189,9 @@ const aggregatedNote = "aggregated:"
 
 // extra looks for [aggregatedNote] in the additional information.
 func (p *firefoxParser) extra() error {
-	return p.array(func() error {
+	return p.array(0, func() error { // none is kept
 		return p.members(map[string]func() error{"entries": func() error {
-			return p.array(func() error {
+			return p.array(0, func() error {
 				value := ""
 				err := p.members(map[string]func() error{"value": p.text(&value)})
 				p.profile.aggregated = p.profile.aggregated || strings.HasPrefix(value, aggregatedNote)
@@ -198,14 +214,14 @@ func (p *firefoxParser) thread() error {
 	maps.Copy(readers, map[string]func() error{
 		"name": p.text(&t.name), "processName": p.text(&t.processName),
 		"pid": func() error {
-			text, number, err := p.textOrNumber()
-			if t.pid = text; text == "" && err == nil {
+			text, number, err := p.id()
+			if t.pid = text; text == "" {
 				t.pid = strconv.Itoa(number32(number))
 			}
-			return errors.Join(err, p.keep(len(t.pid)))
+			return err
 		},
 		"tid": func() (err error) {
-			t.tid, t.tidNumber, err = p.textOrNumber()
+			t.tid, t.tidNumber, err = p.id()
 			return err
 		},
 		"samples": func() error {
@@ -223,9 +239,16 @@ func (p *firefoxParser) thread() error {
 	if err := p.members(readers); err != nil {
 		return err
 	}
-	const size = 800
 	p.profile.threads = append(p.profile.threads, t)
-	return p.keep(size)
+	return nil
+}
+
+// id reads the ID of a process or thread, a text or a number.
+func (p *firefoxParser) id() (text string, number float64, err error) {
+	if text, number, err = p.textOrNumber(); err != nil {
+		return "", 0, err
+	}
+	return text, number, p.keep(len(text))
 }
 
 // text reads a string into s.
@@ -242,7 +265,7 @@ func (p *firefoxParser) text(s *string) func() error {
 // texts reads an array of strings.
 func (p *firefoxParser) texts(list *[]string) error {
 	*list = nil
-	return p.array(func() error {
+	return p.array(0, func() error { // text counts them
 		s := ""
 		err := p.text(&s)()
 		*list = append(*list, s)
@@ -281,13 +304,10 @@ func (p *firefoxParser) int32() (int32, error) {
 func (p *firefoxParser) column(list *[]int32) func() error {
 	return func() error {
 		*list = nil
-		return p.array(func() error {
+		return p.array(4, func() error {
 			v, err := p.int32()
-			if err != nil {
-				return err
-			}
 			*list = append(*list, v)
-			return p.keep(4)
+			return err
 		})
 	}
 }
@@ -296,16 +316,13 @@ func (p *firefoxParser) column(list *[]int32) func() error {
 func (p *firefoxParser) addresses(list *[]int64) func() error {
 	return func() error {
 		*list = nil
-		return p.array(func() error {
+		return p.array(8, func() error {
 			v, isNull, err := p.number()
-			if err != nil {
-				return err
-			}
 			if isNull || v < 0 || v >= 1<<63 {
 				v = -1
 			}
 			*list = append(*list, int64(v))
-			return p.keep(8)
+			return err
 		})
 	}
 }
@@ -315,11 +332,8 @@ func (p *firefoxParser) timeColumn(t *firefoxThread, deltas bool) func() error {
 	return func() error {
 		t.time = nil
 		last := 0.0
-		return p.array(func() error {
+		return p.array(8, func() error {
 			v, isNull, err := p.number()
-			if err != nil {
-				return err
-			}
 			switch {
 			case isNull:
 				v = last
@@ -328,7 +342,7 @@ func (p *firefoxParser) timeColumn(t *firefoxThread, deltas bool) func() error {
 			}
 			last = min(max(v, last), maxFirefoxTime)
 			t.time = append(t.time, last)
-			return p.keep(8)
+			return err
 		})
 	}
 }
@@ -344,12 +358,9 @@ func (p *firefoxParser) weights(t *firefoxThread) error {
 	}
 	p.back()
 	t.weighs = true
-	return p.array(func() error {
+	return p.array(8, func() error {
 		v, _, err := p.number()
-		if err != nil {
-			return err
-		}
 		t.weight = append(t.weight, v)
-		return p.keep(8)
+		return err
 	})
 }

@@ -189,6 +189,48 @@ func TestBombFirefoxRows(t *testing.T) {
 	})
 }
 
+// A Firefox profile of a few kilobytes has millions of elements that are nearly empty, or long
+// texts that are not names.
+func TestBombFirefoxElements(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, element, after string
+		n                      int
+	}{
+		"libs":       {`{"libs":[`, `{}`, `]}`, 40 << 20},
+		"categories": {`{"meta":{"categories":[`, `{}`, `]}}`, 80 << 20},
+		"threads":    {`{"threads":[`, `{"tid":"` + strings.Repeat("1", 16000) + `"}`, `]}`, 80_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
+				path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
+					w.WriteString(test.before + test.element)
+					repeat(w, ","+test.element, test.n-1)
+					w.WriteString(test.after)
+				})
+				if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "tables take more than 512 MiB") {
+					t.Errorf("got error %v, want one about the size of tables", err)
+				}
+			})
+		})
+	}
+}
+
+// A Firefox profile has millions of categories, which are not searched for each of its threads.
+func TestBombFirefoxCategories(t *testing.T) {
+	testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
+		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
+			w.WriteString(`{"meta":{"preprocessedProfileVersion":50,"categories":[{}`)
+			repeat(w, `,{}`, 4_000_000)
+			w.WriteString(`]},"threads":[{}`)
+			repeat(w, `,{"stackTable":{}}`, 200_000)
+			w.WriteString(`]}`)
+		})
+		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "no stacks") {
+			t.Errorf("got error %v, want %q in it", err, "no stacks")
+		}
+	})
+}
+
 // The stack table of a Firefox profile has millions of rows that are the same wait. They take
 // no more memory than the numbers in the file, with and without times.
 func TestBombFirefoxWaits(t *testing.T) {
