@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -515,6 +516,50 @@ func TestHostileOTLP(t *testing.T) {
 	}
 }
 
+// Reading a list ends with the context, and a list of attributes is short.
+func TestHostileOTLPLists(t *testing.T) {
+	list := make([]byte, 1<<20)
+	for name, read := range map[string]func(c *otlpReader) error{
+		"attributes": func(c *otlpReader) error {
+			c.sample(field(otelprofiles.SampleAttributes, list), profile.Task{}, c.value(otlpValueType{}))
+			return c.err
+		},
+		"attributes of a location": func(c *otlpReader) error {
+			c.locationRows = [][]byte{field(otelprofiles.LocationAttributes, list)}
+			c.frames(0)
+			return c.err
+		},
+		"attributes of a mapping": func(c *otlpReader) error {
+			c.mappingRows = [][]byte{nil, field(otelprofiles.MappingAttributes, list)}
+			c.mapping(1)
+			return c.err
+		},
+		"values": func(c *otlpReader) error {
+			c.sample(field(otelprofiles.SampleValues, list), profile.Task{}, c.value(otlpValueType{}))
+			return c.err
+		},
+		"locations": func(c *otlpReader) error {
+			c.stackRows = [][]byte{field(otelprofiles.StackLocations, list)}
+			c.stack(0)
+			return c.err
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := newOTLPReader(ctx)
+		if err := read(c); !errors.Is(err, context.Canceled) || c.items > 2048 {
+			t.Errorf("%s: read %d fields and numbers after the end of the context, error %v", name, c.items, err)
+		}
+		if !strings.HasPrefix(name, "attributes") {
+			continue
+		}
+		c = newOTLPReader(t.Context())
+		if err := read(c); err == nil || !strings.Contains(err.Error(), "attributes") || c.items > 2*maxReferences {
+			t.Errorf("%s: read %d fields and numbers, error %v; want one about attributes", name, c.items, err)
+		}
+	}
+}
+
 // Rows and texts to which millions of places refer are read once.
 func TestHostileOTLPReferences(t *testing.T) {
 	const long, many = 1 << 14, 1 << 12 // fields of the row, and references to it
@@ -540,8 +585,8 @@ func TestHostileOTLPReferences(t *testing.T) {
 		if _, err := c.read(data); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if limit := long + 10*many; c.fields > limit {
-			t.Errorf("%s: read %d fields, want at most %d", name, c.fields, limit)
+		if limit := long + 10*many; c.items > limit {
+			t.Errorf("%s: read %d fields and numbers, want at most %d", name, c.items, limit)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ type otlpReader struct {
 	run                                     string // the run's description
 	losses                                  profile.Losses
 	left                                    int // number of frames that may still be read
-	fields                                  int // number of fields that were read
+	items                                   int // number of fields and elements of lists that were read
 	err                                     error
 }
 
@@ -146,14 +147,50 @@ func (c *otlpReader) dictionary(data []byte) {
 // each calls yield with the fields of a message, up to the first malformed one or error.
 func (c *otlpReader) each(data []byte, yield func(protoField)) {
 	scanFields(data, func(f protoField) bool {
-		if c.fields++; c.fields%1024 == 0 {
-			c.fail(c.ctx.Err())
-		}
-		if c.err == nil {
+		if c.next() {
 			yield(f)
 		}
 		return c.err == nil
 	})
+}
+
+// list returns the numbers in a field of repeated numbers, up to the first error.
+func (c *otlpReader) list(f protoField) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for n := range f.list() {
+			if !c.next() || !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// next counts a field or an element of a list, and reports whether to go on.
+func (c *otlpReader) next() bool {
+	if c.items++; c.items%1024 == 0 {
+		c.fail(c.ctx.Err())
+	}
+	return c.err == nil
+}
+
+// maxReferences is the maximum number of attributes to which a list refers: all labels that a
+// sample may have, and a few others.
+const maxReferences = 4 * maxLabels
+
+// referred returns the attributes to which a field refers.
+func (c *otlpReader) referred(f protoField) iter.Seq[attribute] {
+	return func(yield func(attribute) bool) {
+		n := 0
+		for i := range c.list(f) {
+			if n++; n > maxReferences {
+				c.fail(fmt.Errorf("a list of more than %d attributes", maxReferences))
+				return
+			}
+			if !yield(c.attributeAt(i)) {
+				return
+			}
+		}
+	}
 }
 
 // fail keeps the first error.
@@ -397,20 +434,13 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 				c.fail(labels.add(l.Key, l.Value))
 			}
 		case otelprofiles.SampleAttributes:
-			for i := range f.list() {
-				a := c.attributeAt(i)
-				if c.apply(a, &at, &task) {
-					continue
-				}
-				if a.text != "" {
+			for a := range c.referred(f) {
+				if !c.apply(a, &at, &task) && a.text != "" {
 					c.fail(labels.add(otelprofiles.AttributeLabel(a.key), a.text))
-				}
-				if c.err != nil {
-					break
 				}
 			}
 		case otelprofiles.SampleValues:
-			for n := range f.list() {
+			for n := range c.list(f) {
 				valued = true
 				if next := sum + int64(n); next >= sum == (int64(n) >= 0) {
 					sum = next
@@ -492,10 +522,9 @@ func (c *otlpReader) stack(i uint64) (s profile.StackID) {
 	var path []uint64
 	c.each(row(c, c.stackRows, i), func(f protoField) {
 		if f.number == otelprofiles.StackLocations {
-			for at := range f.list() {
+			for at := range c.list(f) {
 				if path = append(path, at); len(path) > maxLocations {
 					c.fail(fmt.Errorf("a stack has more than %d locations", maxLocations))
-					break
 				}
 			}
 		}
@@ -537,8 +566,8 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 				c.fail(fmt.Errorf("a location has more than %d lines", profile.MaxDepth))
 			}
 		case otelprofiles.LocationAttributes:
-			for i := range field.list() {
-				if a := c.attributeAt(i); a.key == otelprofiles.FrameType {
+			for a := range c.referred(field) {
+				if a.key == otelprofiles.FrameType {
 					kind = a.text
 				}
 			}
@@ -628,8 +657,8 @@ func (c *otlpReader) mapping(i uint64) otlpMapped {
 		case otelprofiles.MappingFilename:
 			m.Path = row(c, c.strings, f.value)
 		case otelprofiles.MappingAttributes:
-			for i := range f.list() {
-				if a := c.attributeAt(i); a.key == otelprofiles.GNUBuildID {
+			for a := range c.referred(f) {
+				if a.key == otelprofiles.GNUBuildID {
 					m.BuildID = a.text
 				}
 			}

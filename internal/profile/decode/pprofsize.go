@@ -31,14 +31,14 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := pprofSize(data)
-	if err != nil {
-		return nil, err
-	}
-	if n > model.MaxTables {
-		return nil, fmt.Errorf("needs %d MiB in memory, more than %d", n>>20, model.MaxTables>>20)
-	}
 	return until(ctx, func() (*profile.Profile, error) {
+		n, err := pprofSize(data)
+		if err != nil {
+			return nil, err
+		}
+		if n > model.MaxTables {
+			return nil, fmt.Errorf("needs %d MiB in memory, more than %d", n>>20, model.MaxTables>>20)
+		}
 		p, err := profile.ParseUncompressed(data)
 		switch {
 		case err == nil:
