@@ -62,19 +62,30 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	}
 	r.stacks = make([]profile.StackID, len(p.Stacks))
 	for id := 1; id < len(p.Stacks); id++ { // a stack's parent has a lower identifier
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		at := r.stacks[p.Stacks[id].Parent]
 		for _, f := range r.frames[p.Stacks[id].Frame] {
 			at = r.out.Push(at, f)
 		}
 		r.stacks[id] = at
 	}
+	tasks := make([]profile.TaskID, len(p.Tasks))
+	for id, task := range p.Tasks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		task.Owner = r.out.Owner(p.Owner(profile.TaskID(id)))
+		task.Labels = r.out.Labels(p.LabelsOf(profile.TaskID(id)))
+		tasks[id] = r.out.Task(task)
+	}
 	for _, s := range p.Samples {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		at := s
-		at.Stack = r.stacks[s.Stack]
-		task := p.Tasks[s.Task]
-		task.Owner = r.out.Owner(p.Owner(s.Task))
-		task.Labels = r.out.Labels(p.LabelsOf(s.Task))
-		at.Task = r.out.Task(task)
+		at.Stack, at.Task = r.stacks[s.Stack], tasks[s.Task]
 		for v, n := range s.Values {
 			r.out.Count(at, v, n)
 		}

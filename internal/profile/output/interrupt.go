@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"fulgur/internal/files/ctxfile"
 )
@@ -40,15 +41,38 @@ func WaitUntil(ctx context.Context, w io.Writer) io.Writer {
 	return w
 }
 
-// Until returns a writer that fails once ctx is done.
-func Until(ctx context.Context, w io.Writer) io.Writer { return untilWriter{ctx, w} }
+// Until calls write, which writes to w, until ctx is done. Of a large profile, encoders build
+// tables for a minute before they write anything, mostly in sorting and marshaling, which
+// nothing can interrupt. So write then continues in the background, but no more reaches w.
+// It may still read the profile, which must not be changed.
+func Until(ctx context.Context, w io.Writer, write func(io.Writer) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	u := &untilWriter{ctx: ctx, w: w}
+	done := make(chan error, 1)
+	go func() { done <- write(u) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		u.mu.Lock() // until no write is in progress
+		defer u.mu.Unlock()
+		return ctx.Err()
+	}
+}
 
+// untilWriter is a writer that fails once ctx is done.
 type untilWriter struct {
 	ctx context.Context
+	mu  sync.Mutex
 	w   io.Writer
 }
 
-func (u untilWriter) Write(b []byte) (int, error) {
+// Write implements io.Writer.
+func (u *untilWriter) Write(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}

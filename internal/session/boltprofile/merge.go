@@ -61,11 +61,12 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if samples {
-		err = mergeSamples(ctx, output.Until(ctx, out), inputs, o.Samples)
-	} else {
-		err = bolt.Merge(output.Until(ctx, out), inputs, bolt.MergeOptions{Force: o.Force})
-	}
+	err = output.Until(ctx, out, func(w io.Writer) error {
+		if samples {
+			return mergeSamples(ctx, w, inputs, o.Samples)
+		}
+		return bolt.Merge(w, inputs, bolt.MergeOptions{Force: o.Force})
+	})
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,8 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 			return 1, output.OrInterrupted(ctx, err)
 		}
 	}
-	if err := format.Write(output.Until(ctx, out), p, in.line, opts, v); err != nil {
+	err = output.Until(ctx, out, func(w io.Writer) error { return format.Write(w, p, in.line, opts, v) })
+	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {

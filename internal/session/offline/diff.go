@@ -119,24 +119,28 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		sides[i] = p
 	}
 	value := comparedValue(o.Value, sides[0], sides[1])
+	var values [2]int
 	for i, p := range sides {
-		v, err := chooseValue(p, value)
-		if err != nil {
+		if values[i], err = chooseValue(p, value); err != nil {
 			return 2, err
 		}
-		sides[i] = p.Only(v)
 	}
-	if a, b := sides[0].ValueTypes[0], sides[1].ValueTypes[0]; a.Unit != b.Unit {
+	a, b := sides[0].ValueTypes[values[0]], sides[1].ValueTypes[values[1]]
+	if a.Unit != b.Unit {
 		return 2, usage.Errorf("%s has %s and %s has %s: choose the value to compare with %s",
 			o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit), usage.Value)
 	}
-	o.types, o.base = sides[1].ValueTypes, sides[0].Meta
+	o.types, o.base = []profile.ValueType{b}, sides[0].Meta
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := format.write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize && format.amounts), &o); err != nil {
+	err = output.Until(ctx, out, func(w io.Writer) error {
+		base, changed := sides[0].Only(values[0]), sides[1].Only(values[1])
+		return format.write(w, profile.Diff(base, changed, o.Normalize && format.amounts), &o)
+	})
+	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {

@@ -48,24 +48,26 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	r := report.New(p, value, o.Functions)
-	write := r.WriteText
-	if output.IsStdout(o.Output) && o.Columns > 0 {
-		write = func(w io.Writer) error { return wrapped(w, r, o.Columns) }
-	}
-	switch o.Format {
-	case "md":
-		write = r.WriteMarkdown
-	case "json":
-		write = r.WriteJSON
-	}
-	if err := write(output.Until(ctx, out)); err != nil {
+	if err := output.Until(ctx, out, func(w io.Writer) error { return o.write(w, report.New(p, value, o.Functions)) }); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// write writes a report in the chosen format.
+func (o *ReportOptions) write(w io.Writer, r *report.Report) error {
+	switch {
+	case o.Format == "md":
+		return r.WriteMarkdown(w)
+	case o.Format == "json":
+		return r.WriteJSON(w)
+	case output.IsStdout(o.Output) && o.Columns > 0:
+		return wrapped(w, r, o.Columns)
+	}
+	return r.WriteText(w)
 }
 
 // wrapped writes a report to a terminal with the given number of columns.

@@ -1,0 +1,39 @@
+package output
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+)
+
+// The end of the context ends the wait for an encoder that has written nothing yet, and what it
+// writes later goes nowhere.
+func TestUntil(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	release, late := make(chan struct{}), make(chan error)
+	err := Until(ctx, &out, func(w io.Writer) error {
+		cancel()
+		<-release // as if it built its tables
+		_, err := w.Write([]byte("late"))
+		late <- err
+		return err
+	})
+	close(release)
+	if lateErr := <-late; !errors.Is(err, context.Canceled) || !errors.Is(lateErr, context.Canceled) || out.Len() > 0 {
+		t.Errorf("got errors %v and %v, and output %q; want the context's errors", err, lateErr, out.String())
+	}
+	if err := Until(ctx, &out, func(io.Writer) error { panic("called") }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v after the end, want the context's", err)
+	}
+	failed := errors.New("failed")
+	err = Until(t.Context(), &out, func(w io.Writer) error {
+		_, err := w.Write([]byte("text"))
+		return errors.Join(err, failed)
+	})
+	if !errors.Is(err, failed) || out.String() != "text" {
+		t.Errorf("got error %v and output %q, want those of the encoder", err, out.String())
+	}
+}
