@@ -10,35 +10,48 @@ import (
 )
 
 // collector builds a profile as it is read.
-type collector struct{ *profile.Collector }
+type collector struct {
+	*profile.Collector
+	labels    []profile.Label // of the sample that is being read
+	labelText int64           // what the labels of all samples may still have, in bytes
+}
 
 func newCollector(types ...profile.ValueType) *collector {
-	return &collector{profile.NewCollector(types...)}
+	return &collector{Collector: profile.NewCollector(types...), labelText: profile.MaxUnpacked}
 }
 
 // maxLabels is the maximum number of labels of a sample.
 const maxLabels = 1 << 10
 
-// errLabels is the error of a sample with more labels.
-var errLabels = fmt.Errorf("a sample has more than %d labels", maxLabels)
+// Errors of inputs with too many labels.
+var (
+	errLabels    = fmt.Errorf("a sample has more than %d labels", maxLabels)
+	errLabelText = fmt.Errorf("the labels of its samples have more than %d GiB of text", profile.MaxUnpacked>>30)
+)
 
-// sampleLabels are the labels of a sample that is being read.
-type sampleLabels []profile.Label
-
-// add adds a label, unless its key is empty.
-func (l *sampleLabels) add(key, value string) error {
+// label adds a label to the sample that is being read, unless the key is empty. Any number of
+// samples may refer to the same long text, which takes time for each.
+func (c *collector) label(key, value string) error {
 	switch {
 	case key == "":
 		return nil
-	case len(*l) == maxLabels:
+	case len(c.labels) == maxLabels:
 		return errLabels
 	}
-	*l = append(*l, profile.Label{Key: key, Value: value})
+	if c.labelText -= int64(len(key) + len(value)); c.labelText < 0 {
+		return errLabelText
+	}
+	c.labels = append(c.labels, profile.Label{Key: key, Value: value})
 	return nil
 }
 
-// set returns the ID of the labels, of which it keeps the first with each key.
-func (c *collector) set(l sampleLabels) profile.LabelsID { return c.Labels(profile.NewLabels(l)) }
+// labelSet returns the ID of the labels of a sample, of which it keeps the first with each key,
+// and begins the next sample.
+func (c *collector) labelSet() profile.LabelsID {
+	id := c.Labels(profile.NewLabels(c.labels))
+	c.labels = c.labels[:0]
+	return id
+}
 
 // errEmpty is the error of an input without samples.
 var errEmpty = errors.New("no stacks in it")

@@ -614,6 +614,21 @@ func TestHostileOTLPLinks(t *testing.T) {
 	}
 }
 
+// Any number of samples may refer to the same long labels.
+func TestLabelText(t *testing.T) {
+	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
+	c.labelText = 10
+	if err := c.label("key", "value"); err != nil {
+		t.Error(err)
+	}
+	if id := c.labelSet(); id == 0 || c.labelSet() != 0 {
+		t.Errorf("got ID %d, want one for the first sample only", id)
+	}
+	if err := c.label("key", "value"); !errors.Is(err, errLabelText) {
+		t.Errorf("got error %v, want %v", err, errLabelText)
+	}
+}
+
 // Millions of attributes refer to one description of the run, which is parsed once.
 func TestBombOTLPRun(t *testing.T) {
 	testenv.Limited(t, 512<<20, 20*time.Second, func(t *testing.T) {

@@ -424,19 +424,18 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	var sum, times int64
 	valued := false
 	var stack uint64
-	var labels sampleLabels
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.SampleStack:
 			stack = f.value
 		case otelprofiles.SampleLink:
 			for _, l := range c.link(f.value) {
-				c.fail(labels.add(l.Key, l.Value))
+				c.fail(c.label(l.Key, l.Value))
 			}
 		case otelprofiles.SampleAttributes:
 			for a := range c.referred(f) {
 				if !c.apply(a, &at, &task) && a.text != "" {
-					c.fail(labels.add(otelprofiles.AttributeLabel(a.key), a.text))
+					c.fail(c.label(otelprofiles.AttributeLabel(a.key), a.text))
 				}
 			}
 		case otelprofiles.SampleValues:
@@ -457,7 +456,7 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	if !valued {
 		sum = times
 	}
-	task.Labels = c.set(labels)
+	task.Labels = c.labelSet()
 	at.Task = c.Task(task)
 	at.Stack = c.stack(stack)
 	if c.err == nil {

@@ -105,13 +105,12 @@ func (c *pprofReader) place(s *profile.Sample) (at model.Sample, err error) {
 		Container: text(s, "container"), ContainerID: text(s, "container_id"), Image: text(s, "image"),
 		Pod: text(s, "pod"), Namespace: text(s, "namespace"), Unit: text(s, "unit"),
 	})
-	var labels sampleLabels
 	for key := range s.Label {
-		if err := labels.add(model.FromPprofLabel(key), text(s, key)); err != nil {
+		if err := c.label(model.FromPprofLabel(key), text(s, key)); err != nil {
 			return at, err
 		}
 	}
-	task.Labels = c.set(labels)
+	task.Labels = c.labelSet()
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
