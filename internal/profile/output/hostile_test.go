@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/testenv"
 )
 
 // Names of functions, files, tasks, owners, labels, machines and values reach no terminal, no markup
@@ -104,5 +107,30 @@ func checkHarmless(t *testing.T, format string, out []byte, samples int) {
 		if n := strings.Count(string(out), "<script"); n != 2 {
 			t.Fatalf("html: got %d scripts, want the data and the page's own", n)
 		}
+	}
+}
+
+// Many tasks have the same thousand labels, which are in memory once.
+func TestBombLabels(t *testing.T) {
+	for _, f := range formats {
+		if !f.HasLabels() || f.Name == "otlp-json" { // which is made of otlp
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			testenv.Limited(t, 640<<20, time.Minute, func(t *testing.T) {
+				b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+				var list []profile.Label
+				for i := range 1000 {
+					list = append(list, profile.Label{Key: fmt.Sprint("key", i), Value: "value"})
+				}
+				labels := b.Labels(profile.NewLabels(list))
+				for i := range 60_000 {
+					b.Add(profile.Sample{Task: b.Task(profile.Task{PID: 1, TID: 1 + i, Labels: labels}), CPU: -1, Values: []int64{1}})
+				}
+				if err := f.Write(io.Discard, b.Profile(profile.Meta{}, profile.Losses{}), nil, Options{}, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

@@ -27,6 +27,7 @@ type encoder struct {
 	stacks, mappings, functions []int32
 	locations                   []int32 // by identifier
 	tasks                       map[taskKey]context
+	labels                      map[profile.LabelsID]*labels
 }
 
 // taskKey holds the inputs of a sample's attributes.
@@ -39,13 +40,29 @@ type taskKey struct {
 // context is what a sample has except for its stack and values: rows of the dictionary.
 type context struct {
 	attributes []int32
-	link       int32
+	*labels
+}
+
+// labels are the labels of any number of tasks: rows of the dictionary. text has the same rows.
+type labels struct {
+	rows []int32
+	text string
+	link int32
+}
+
+// text returns a text that differs between different lists of rows.
+func text(rows []int32) string {
+	var b []byte
+	for _, r := range rows {
+		b = binary.BigEndian.AppendUint32(b, uint32(r))
+	}
+	return string(b)
 }
 
 func newEncoder(p *profile.Profile, o Options) *encoder {
 	unknown := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
 	return &encoder{
-		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey]context{},
+		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey]context{}, labels: map[profile.LabelsID]*labels{},
 		stacks: unknown(len(p.Stacks)), mappings: unknown(len(p.Mappings)), functions: unknown(len(p.Functions)),
 		locations: []int32{0},
 	}
@@ -127,8 +144,8 @@ func identifier(dictionary []byte, scope, resource, body proto.Message) proto.Me
 // one process without a PID, so that the file describes the measurement and its losses.
 func (e *encoder) processes() []process {
 	type identity struct {
-		stack, link int32
-		attributes  string
+		stack, link        int32
+		attributes, labels string
 	}
 	byKey := map[processKey]*process{}
 	known := map[processKey]map[identity]int{} // index of the sample
@@ -139,11 +156,7 @@ func (e *encoder) processes() []process {
 		}
 		p := byKey[of]
 		c := e.context(s)
-		var key []byte
-		for _, a := range c.attributes {
-			key = binary.BigEndian.AppendUint32(key, uint32(a))
-		}
-		id := identity{e.stack(s.Stack), c.link, string(key)}
+		id := identity{e.stack(s.Stack), c.link, text(c.attributes), c.text}
 		i, ok := known[of][id]
 		if !ok {
 			known[of][id] = len(p.samples)
@@ -175,7 +188,7 @@ func (e *encoder) context(s profile.Sample) context {
 	if ok {
 		return c
 	}
-	d, task, labels := e.dictionary, e.p.Tasks[s.Task], e.p.LabelsOf(s.Task)
+	d, task := e.dictionary, e.p.Tasks[s.Task]
 	add := func(key string, value proto.Message) { c.attributes = append(c.attributes, d.attribute(key, value)) }
 	add(otelprofiles.ThreadName, anyText(task.Comm))
 	if task.TID != 0 {
@@ -187,31 +200,47 @@ func (e *encoder) context(s profile.Sample) context {
 	if key.end != profile.EndNone {
 		add(otelprofiles.StackEnd, anyText(key.end.String()))
 	}
-	trace, span, linked := labels.IDs()
-	if linked {
-		c.link = d.link(trace, span)
-	}
-	for _, label := range labels {
-		name := valid(label.Key)
-		if name != "" && !(linked && (name == profile.TraceID || name == profile.SpanID)) {
-			add(otelprofiles.LabelAttribute(name), anyText(label.Value))
-		}
-	}
+	c.labels = e.labelsAt(task.Labels)
 	e.tasks[key] = c
 	return c
+}
+
+// labelsAt returns the labels with an ID.
+func (e *encoder) labelsAt(id profile.LabelsID) *labels {
+	made, ok := e.labels[id]
+	if ok {
+		return made
+	}
+	made = &labels{}
+	list := e.p.LabelsAt(id)
+	trace, span, linked := list.IDs()
+	if linked {
+		made.link = e.dictionary.link(trace, span)
+	}
+	for _, label := range list {
+		name := valid(label.Key)
+		if name != "" && !(linked && (name == profile.TraceID || name == profile.SpanID)) {
+			made.rows = append(made.rows, e.dictionary.attribute(otelprofiles.LabelAttribute(name), anyText(label.Value)))
+		}
+	}
+	made.text = text(made.rows)
+	e.labels[id] = made
+	return made
 }
 
 // profile encodes one value of a process's samples.
 func (e *encoder) profile(p process, value int) (m proto.Message) {
 	meta, v := e.p.Meta, e.p.ValueTypes[value]
 	m.Message(otelprofiles.ProfileSampleType, e.valueType(v))
+	var attributes []int32
 	for _, s := range p.samples {
 		if s.values[value] == 0 && value > 0 {
 			continue // the first profile has all samples
 		}
 		var row proto.Message
 		row.Int(otelprofiles.SampleStack, int64(s.stack))
-		proto.Packed(&row, otelprofiles.SampleAttributes, s.attributes)
+		attributes = append(append(attributes[:0], s.attributes...), s.rows...)
+		proto.Packed(&row, otelprofiles.SampleAttributes, attributes)
 		row.Int(otelprofiles.SampleLink, int64(s.link))
 		proto.Packed(&row, otelprofiles.SampleValues, s.values[value:value+1])
 		m.Message(otelprofiles.ProfileSample, row)

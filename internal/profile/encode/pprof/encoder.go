@@ -102,11 +102,11 @@ func (e *encoder) appendValueType(m proto.Message, v profile.ValueType) proto.Me
 }
 
 func (e *encoder) writeSamples() {
-	labels := labeler{p: e.p, strings: e.strings, seen: map[labelKey]proto.Message{}}
+	labels := labeler{p: e.p, strings: e.strings, seen: map[labelKey]proto.Message{}, programs: map[profile.LabelsID]proto.Message{}}
 	for _, s := range e.p.Samples {
 		proto.Packed(&e.body, sampleLocationID, e.locations.Stack(s.Stack))
 		proto.Packed(&e.body, sampleValue, s.Values)
-		e.body = append(e.body, labels.of(s)...)
+		e.body = labels.appendTo(e.body, s)
 		e.end(profileSample)
 	}
 }

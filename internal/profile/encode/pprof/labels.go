@@ -12,20 +12,34 @@ type labelKey struct {
 	end  profile.End
 }
 
-// labeler encodes labels once for all samples with the same labelKey.
+// labeler encodes labels once for all samples with the same labelKey, and those of programs once
+// for all tasks with the same ones.
 type labeler struct {
-	p       *profile.Profile
-	strings *stringTable
-	seen    map[labelKey]proto.Message
+	p        *profile.Profile
+	strings  *stringTable
+	seen     map[labelKey]proto.Message
+	programs map[profile.LabelsID]proto.Message
 }
 
-// of returns the encoded labels of s.
-func (l labeler) of(s profile.Sample) proto.Message {
+// appendTo appends the encoded labels of s to m.
+func (l labeler) appendTo(m proto.Message, s profile.Sample) proto.Message {
 	key := labelKey{s.Task, s.CPU, s.End}
-	made, ok := l.seen[key]
-	if ok {
-		return made
+	own, ok := l.seen[key]
+	if !ok {
+		own = l.own(s)
+		l.seen[key] = own
 	}
+	id := l.p.Tasks[s.Task].Labels
+	programs, ok := l.programs[id]
+	if !ok {
+		programs = l.ofPrograms(l.p.LabelsAt(id))
+		l.programs[id] = programs
+	}
+	return append(append(m, own...), programs...)
+}
+
+// own returns the encoded labels of s that do not come from programs.
+func (l labeler) own(s profile.Sample) (made proto.Message) {
 	task, owner := l.p.Tasks[s.Task], l.p.Owner(s.Task)
 	if task.Comm != "" { // An empty string would mean no label.
 		l.text(&made, "comm", task.Comm)
@@ -48,12 +62,16 @@ func (l labeler) of(s profile.Sample) proto.Message {
 	if s.End.Cut() {
 		l.text(&made, "stack_end", s.End.String())
 	}
-	for _, label := range l.p.LabelsOf(s.Task) {
+	return made
+}
+
+// ofPrograms returns encoded labels.
+func (l labeler) ofPrograms(labels profile.Labels) (made proto.Message) {
+	for _, label := range labels {
 		if label.Key != "" && label.Value != "" { // An empty string would mean no label.
 			l.text(&made, profile.PprofLabel(label.Key), label.Value)
 		}
 	}
-	l.seen[key] = made
 	return made
 }
 
