@@ -24,6 +24,7 @@ type Recorder struct {
 	byTID     map[key]profile.ThreadID
 	names     []string
 	nameIDs   map[string]uint64
+	renamed   int // number of names of all processes and threads
 	counters  map[counterKey]*counter
 	order     []counterKey // of the counters, by first use
 	types     []profile.MarkerType
@@ -120,8 +121,12 @@ func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile
 	if len(names) > 0 && profile.LastName(names) == name {
 		return names
 	}
+	r.renamed++
 	return append(names, profile.Name{At: at, Name: r.names[r.name(name)]})
 }
+
+// Rows returns the number of processes, threads and their names that are in memory.
+func (r *Recorder) Rows() int { return len(r.processes) + len(r.threads) + r.renamed }
 
 // name returns the index of a name.
 func (r *Recorder) name(s string) uint64 { return profile.Intern(&r.names, r.nameIDs, s) }

@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
+	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/testenv"
 )
 
@@ -338,4 +339,27 @@ func TestBombThreads(t *testing.T) {
 			t.Errorf("got %d bytes, error %v; want a whole page", len(got), err)
 		}
 	})
+}
+
+// The samples of perf.data with times have few threads and names, since each stays in memory.
+func TestBombPerfTimes(t *testing.T) {
+	for name, sample := range map[string]func(i int) perfdata.ChainSample{
+		"threads": func(i int) perfdata.ChainSample { return perfdata.ChainSample{PID: 1, TID: i, Main: true} },
+		"names":   func(i int) perfdata.ChainSample { return perfdata.ChainSample{PID: 1, TID: 2, Comm: fmt.Sprint(i % 2)} },
+	} {
+		times, err := newPerfTimes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		times.rows = 100
+		for i := 0; err == nil && i < 2*times.rows; i++ {
+			err = times.add(sample(i))
+		}
+		if err == nil || !strings.Contains(err.Error(), "more than 100 processes, threads and names") {
+			t.Errorf("%s: got error %v, want one about their number", name, err)
+		}
+		if err := times.recorder.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"fulgur/internal/capture/naming"
@@ -68,9 +69,14 @@ func truncated(p *profile.Profile) (l profile.Losses) {
 	return l
 }
 
+// maxTimedRows limits the processes, threads and names of a recording made from a file, which take
+// a gigabyte.
+const maxTimedRows = 1 << 22
+
 // perfTimes makes a recording of the samples in perf.data.
 type perfTimes struct {
 	recorder    *timeline.Recorder
+	rows        int // limit of the recorder's rows
 	first, last int64
 	weights     int64 // of the main event, their sum and number
 	samples     int64
@@ -82,11 +88,14 @@ func newPerfTimes() (*perfTimes, error) {
 	// The start is known only at the end: samples are not sorted in the
 	// file.
 	recorder, err := timeline.NewRecorder(0)
-	return &perfTimes{recorder: recorder, first: math.MaxInt64, types: map[profile.ValueType]profile.MarkerTypeID{}}, err
+	return &perfTimes{recorder: recorder, rows: maxTimedRows, first: math.MaxInt64, types: map[profile.ValueType]profile.MarkerTypeID{}}, err
 }
 
 // add records a sample: of the main event as time on the CPU, of the others as markers.
 func (t *perfTimes) add(s perfdata.ChainSample) error {
+	if t.recorder.Rows() > t.rows {
+		return fmt.Errorf("more than %d processes, threads and names: choose a format without times, such as pprof", t.rows)
+	}
 	t.first, t.last = min(t.first, s.Time), max(t.last, s.Time)
 	process := t.recorder.Process(s.PID, 0)
 	thread := t.recorder.Thread(process, s.TID, 0)
