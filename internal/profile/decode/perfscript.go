@@ -40,9 +40,12 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		case line[0] != '\t' && isHeader(line):
 			c.perfSample(s)
 			s = c.parseHeader(line)
-		case isFrame(line):
+		default:
 			f, ok := parseFrame(line)
-			if !ok || s == nil {
+			if !ok {
+				continue
+			}
+			if s == nil {
 				return nil, in.errorf("a frame without a sample: %.60q", line)
 			}
 			c.add(s, f)
@@ -54,17 +57,9 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 // frame, or the head of a sample.
 const maxEventLine = 1 << 20
 
-// Lines of perf script. The task's name may contain spaces, so they are recognized by
-// what follows: process and thread IDs, an optional CPU, and a time or an event.
-var (
-	perfHeader = regexp.MustCompile(`^\s*(\S.*?)\s+(-?\d+)(?:/(\d+))?\s+(?:\[(\d+)\]\s+)?(?:[.\w]{4,}\s+)?(?:(\d+\.\d+):\s*)?(?:(\d+)\s+)?(\S+?):(?:\s+(.*))?$`)
-	// perfFrame matches an address, a symbol with its offset, and the file if shown. perf
-	// script indents frames by a tab, and tasks by spaces.
-	perfFrame = regexp.MustCompile(`^\s+([0-9a-f]{1,16}) (.+?)(?: \(([^()]*(?:\([^()]*\))?[^()]*)\))?$`)
-	// symbolOffset matches the offset after a function's name, hexadecimal in perf and
-	// decimal in bpftrace.
-	symbolOffset = regexp.MustCompile(`\+(0x[0-9a-f]+|[0-9]+)$`)
-)
+// perfHeader matches the head of a sample. The task's name may contain spaces, so it is
+// recognized by what follows: process and thread IDs, an optional CPU, and a time or an event.
+var perfHeader = regexp.MustCompile(`^\s*(\S.*?)\s+(-?\d+)(?:/(\d+))?\s+(?:\[(\d+)\]\s+)?(?:[.\w]{4,}\s+)?(?:(\d+\.\d+):\s*)?(?:(\d+)\s+)?(\S+?):(?:\s+(.*))?$`)
 
 // isHeader reports whether a line begins a sample.
 func isHeader(line string) bool {
@@ -76,7 +71,10 @@ func isHeader(line string) bool {
 }
 
 // isFrame reports whether a line is a frame.
-func isFrame(line string) bool { return perfFrame.MatchString(line) }
+func isFrame(line string) bool {
+	_, ok := parseFrame(line)
+	return ok
+}
 
 // perfSample is a partially read sample.
 type perfSample struct {
@@ -140,15 +138,17 @@ func (c *collector) add(s *perfSample, f perfScriptFrame) {
 	s.frames = append(s.frames, readFrame{made, f.file != ""})
 }
 
-// parseFrame parses a line of a call chain.
+// parseFrame parses a line of a call chain: an address, a symbol with its offset, and the file
+// if shown. perf script indents frames by a tab, and tasks by spaces.
 func parseFrame(line string) (f perfScriptFrame, ok bool) {
-	m := perfFrame.FindStringSubmatch(line)
-	if m == nil {
+	text := strings.TrimLeft(line, " \t\r\n\f")
+	address, symbol, _ := strings.Cut(text, " ")
+	if len(text) == len(line) || symbol == "" || !isDigits(address, hexDigits) || len(address) > 16 {
 		return f, false
 	}
-	f.address, _ = strconv.ParseUint(m[1], 16, 64) // at most 16 digits
-	f.name, f.file = strings.TrimSpace(m[2]), m[3]
-	f.name, f.offset = cutOffset(f.name)
+	f.address, _ = strconv.ParseUint(address, 16, 64) // at most 16 digits
+	symbol, f.file = cutFile(symbol)
+	f.name, f.offset = cutOffset(strings.TrimSpace(symbol))
 	if f.file == "inlined" {
 		f.file, f.inlined = "", true
 	}
@@ -158,17 +158,52 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	return f, true
 }
 
-// cutOffset splits the offset off a symbol.
+const (
+	decimalDigits = "0123456789"
+	hexDigits     = decimalDigits + "abcdef"
+)
+
+// isDigits reports whether text consists of the given digits.
+func isDigits(text, digits string) bool { return text != "" && strings.Trim(text, digits) == "" }
+
+// cutFile splits the file in parentheses off a symbol. The file may contain one pair of them:
+// "f (/bin/x (deleted))".
+func cutFile(text string) (symbol, file string) {
+	inside, ok := strings.CutSuffix(text, ")")
+	if !ok {
+		return text, ""
+	}
+	open := strings.LastIndexAny(inside, "()")
+	if open >= 0 && inside[open] == ')' {
+		open = strings.LastIndexAny(inside[:open], "()")
+		if open < 0 || inside[open] == ')' {
+			return text, ""
+		}
+		open = strings.LastIndexAny(inside[:open], "()")
+	}
+	if open < 2 || inside[open] == ')' || inside[open-1] != ' ' {
+		return text, ""
+	}
+	return inside[:open-1], inside[open+1:]
+}
+
+// cutOffset splits the offset off a symbol, which is hexadecimal in perf and decimal in
+// bpftrace.
 func cutOffset(symbol string) (name string, offset uint64) {
-	digits := symbolOffset.FindString(symbol)
-	if digits == "" || digits == symbol {
+	plus := strings.LastIndexByte(symbol, '+')
+	if plus <= 0 {
 		return symbol, 0
 	}
-	offset, err := strconv.ParseUint(digits[1:], 0, 64)
+	text := symbol[plus+1:]
+	hex, isHex := strings.CutPrefix(text, "0x")
+	if isHex && !isDigits(hex, hexDigits) || !isHex && !isDigits(text, decimalDigits) {
+		return symbol, 0
+	}
+	offset, err := strconv.ParseUint(text, 0, 64)
 	if err != nil {
 		return symbol, 0
 	}
-	return strings.TrimSuffix(symbol, digits), offset
+	return symbol[:plus], offset
 }
 
 // perfSample adds a sample, unless it is nil.
