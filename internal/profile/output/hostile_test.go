@@ -110,6 +110,32 @@ func checkHarmless(t *testing.T, format string, out []byte, samples int) {
 	}
 }
 
+// Formats with a thread or a profile for each value of each task refuse too many of them.
+func TestBombValuesOfTasks(t *testing.T) {
+	for _, f := range formats {
+		if f.Name != "firefox" && !f.HasOwners() {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			testenv.Limited(t, 512<<20, time.Minute, func(t *testing.T) {
+				var types []profile.ValueType
+				for i := range profile.MaxValues {
+					types = append(types, profile.ValueType{Type: fmt.Sprint("event", i), Unit: "count"})
+				}
+				values := slices.Repeat([]int64{1}, len(types))
+				b := profile.NewBuilder(types...)
+				for i := range 4000 {
+					b.Add(profile.Sample{Task: b.Task(profile.Task{PID: 1 + i, Comm: "task"}), CPU: -1, Values: values})
+				}
+				err := f.Write(io.Discard, b.Profile(profile.Meta{}, profile.Losses{}), nil, Options{}, 0)
+				if err == nil || !strings.Contains(err.Error(), "with their values: choose one value") {
+					t.Errorf("got error %v, want one about their number", err)
+				}
+			})
+		})
+	}
+}
+
 // Many tasks have the same thousand labels, which are in memory once.
 func TestBombLabels(t *testing.T) {
 	for _, f := range formats {

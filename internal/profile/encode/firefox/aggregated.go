@@ -34,7 +34,10 @@ func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
 		p: p, interval: interval(p.Meta),
 		notes: []string{"aggregated: times in the timeline are shares, in no order"},
 	}
-	tracks := a.tracks()
+	tracks, err := a.tracks()
+	if err != nil {
+		return err
+	}
 	// The front end drops samples at the very end.
 	d.end = max(int64(p.Meta.Duration), a.longest()+d.interval)
 	return write(j, a.tables, d, tracks, nil)
@@ -52,7 +55,7 @@ func interval(m profile.Meta) int64 {
 // tracks returns a thread for each task, weighted by the value to show first, and a
 // pseudo-thread for each other value. The first value to show is the time or, without
 // one, the first value. A sample count beside it is omitted as redundant.
-func (a *aggregate) tracks() []*track {
+func (a *aggregate) tracks() ([]*track, error) {
 	first := max(0, a.time())
 	var tracks []*track
 	pids, seen := map[string]bool{}, map[string]int{}
@@ -64,6 +67,9 @@ func (a *aggregate) tracks() []*track {
 		}
 		samples := rest[:n]
 		rest = rest[n:]
+		if len(tracks) > maxTracks {
+			return nil, fmt.Errorf("more than %d threads with their values: choose one value, or another format", maxTracks)
+		}
 		t := a.p.Tasks[task]
 		tid := unique(strconv.Itoa(cmp.Or(t.TID, t.PID)), seen)
 		k := a.track(t, tid, samples, first)
@@ -79,8 +85,11 @@ func (a *aggregate) tracks() []*track {
 			tracks = append(tracks, k)
 		}
 	}
-	return tracks
+	return tracks, nil
 }
+
+// maxTracks limits threads and pseudo-threads, since each task has one for each value.
+const maxTracks = 1 << 18
 
 // unique returns name, with a number appended if it was seen before.
 func unique(name string, seen map[string]int) string {

@@ -87,6 +87,11 @@ type processKey struct {
 	owner profile.OwnerID
 }
 
+// keyOf returns the process of a sample.
+func keyOf(p *profile.Profile, s profile.Sample) processKey {
+	return processKey{p.Tasks[s.Task].PID, p.Tasks[s.Task].Owner}
+}
+
 // encode returns the parts of the file.
 func (e *encoder) encode() []proto.Message {
 	var bodies [][]proto.Message // by process and value
@@ -150,7 +155,7 @@ func (e *encoder) processes() []process {
 	byKey := map[processKey]*process{}
 	known := map[processKey]map[identity]int{} // index of the sample
 	for _, s := range e.p.Samples {
-		of := processKey{e.p.Tasks[s.Task].PID, e.p.Tasks[s.Task].Owner}
+		of := keyOf(e.p, s)
 		if byKey[of] == nil {
 			byKey[of], known[of] = &process{processKey: of}, map[identity]int{}
 		}

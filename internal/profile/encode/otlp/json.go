@@ -22,6 +22,9 @@ import (
 // except that IDs are hexadecimal and enumerations are numbers; see
 // https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
 func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
+	if hasTooMany(p) {
+		return errTooMany
+	}
 	message, _ := Message(p, o)
 	text, err := appendObject(nil, message, new(pb.ProfilesData).ProtoReflect().Descriptor())
 	if err == nil {

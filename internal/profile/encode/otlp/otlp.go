@@ -41,6 +41,9 @@ type Options struct {
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.
 //   - Invalid UTF-8 is replaced by U+FFFD.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
+	if hasTooMany(p) {
+		return errTooMany
+	}
 	e := newEncoder(p, o)
 	for _, head := range e.encode() {
 		if _, err := w.Write(head); err != nil {
@@ -48,6 +51,23 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		}
 	}
 	return nil
+}
+
+// maxProfiles limits the profiles of a file, since each process has one for each type of value.
+const maxProfiles = 1 << 20
+
+var errTooMany = fmt.Errorf("write OTLP profile: more than %d processes with their values: choose one value, or another format", maxProfiles)
+
+// hasTooMany reports whether p has more processes with their values than maxProfiles.
+func hasTooMany(p *profile.Profile) bool {
+	known := map[processKey]bool{}
+	for _, s := range p.Samples {
+		known[keyOf(p, s)] = true
+		if len(known)*len(p.ValueTypes) > maxProfiles {
+			return true
+		}
+	}
+	return false
 }
 
 // Message returns what [Write] writes, and the number of OTLP profiles in it: one for each
