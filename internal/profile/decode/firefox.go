@@ -247,7 +247,7 @@ func (s *firefoxStacks) lib(frame int32) (int32, error) {
 
 // interrupted returns the context's error, checking it at intervals.
 func (c *firefoxReader) interrupted(i int) error {
-	if i%(1<<16) == 0 {
+	if i%(1<<10) == 0 { // names of a row may have MaxName bytes
 		return c.ctx.Err()
 	}
 	return nil

@@ -1,9 +1,12 @@
 package decode
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,5 +82,32 @@ func TestUnknownInterval(t *testing.T) {
 				t.Errorf("samples at %s ms: got %+v, %v; want a weight of %d", times, e, err, want)
 			}
 		}
+	}
+}
+
+// countingContext counts how often it is asked whether it is done.
+type countingContext struct {
+	context.Context
+	asked int
+}
+
+func (c *countingContext) Err() error {
+	c.asked++
+	return c.Context.Err()
+}
+
+// Each thousand rows, whose names may be long, are read only if the context is not done.
+func TestFirefoxHeedsContext(t *testing.T) {
+	const rows = 8 << 10
+	zeros := strings.Repeat(",0", rows-1)
+	text := `{"meta":{"preprocessedProfileVersion":50},"threads":[{"stringArray":["f"],"funcTable":{"name":[0],"resource":[-1]},` +
+		`"frameTable":{"func":[0],"category":[null],"address":[-1],"line":[null]},"stackTable":{"frame":[0` + zeros + `],"prefix":[null` + strings.Repeat(",null", rows-1) + `]},` +
+		`"samples":{"stack":[0` + zeros + `]}}]}`
+	ctx := &countingContext{Context: t.Context()}
+	if _, err := readFirefox(ctx, bufio.NewReader(strings.NewReader(text)), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * rows >> 10; ctx.asked < want {
+		t.Errorf("asked the context %d times for %d rows and as many samples, want at least %d", ctx.asked, rows, want)
 	}
 }
