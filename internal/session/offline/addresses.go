@@ -15,6 +15,10 @@ import (
 // that: addresses in missing files stay unchanged.
 func linkAddresses(ctx context.Context, d decode.Decoded) {
 	p, format := d.Profile, d.Format
+	framesOf := make([][]profile.FrameID, len(p.Mappings))
+	for id, f := range p.Frames {
+		framesOf[f.Mapping] = append(framesOf[f.Mapping], profile.FrameID(id))
+	}
 	for id := 1; id < len(p.Mappings); id++ {
 		m := &p.Mappings[id]
 		fromBase, fromFile := format == decode.Firefox, format == decode.Pprof && m.Start != 0
@@ -26,10 +30,9 @@ func linkAddresses(ctx context.Context, d decode.Decoded) {
 			continue // symbolization reports the reason
 		}
 		m.Base = file.Base()
-		for i := range p.Frames {
+		for _, i := range framesOf[id] {
 			f := &p.Frames[i]
 			switch {
-			case f.Mapping != profile.MappingID(id):
 			case fromBase && f.Function == 0 && !d.Relative: // its name has the whole address
 			case fromBase:
 				f.Address += m.Base

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/proto"
 	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/testenv"
@@ -362,4 +363,24 @@ func TestBombPerfTimes(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Many mappings of a file that exists are looked up, but not all frames for each of them.
+func TestBombMappings(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU/2, func(t *testing.T) {
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const mappings, frames = 20_000, 4_000_000
+		p := &profile.Profile{Mappings: make([]profile.Mapping, 1), Frames: make([]profile.Frame, frames)}
+		for i := range mappings {
+			p.Mappings = append(p.Mappings, profile.Mapping{Path: program, Start: uint64(1+i) << 20})
+		}
+		p.Frames[frames-1] = profile.Frame{Mapping: mappings, Address: 1}
+		linkAddresses(t.Context(), decode.Decoded{Profile: p, Format: decode.Firefox, Relative: true})
+		if got, want := p.Frames[frames-1].Address, 1+p.Mappings[mappings].Base; got != want {
+			t.Errorf("got address %#x, want %#x", got, want)
+		}
+	})
 }
