@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -58,7 +59,7 @@ func Until(ctx context.Context, w io.Writer, write func(io.Writer) error) error 
 	case <-ctx.Done():
 		u.mu.Lock() // until no write is in progress
 		defer u.mu.Unlock()
-		return ctx.Err()
+		return cmp.Or(u.err, ctx.Err())
 	}
 }
 
@@ -67,6 +68,7 @@ type untilWriter struct {
 	ctx context.Context
 	mu  sync.Mutex
 	w   io.Writer
+	err error // of a write, which may say that a wait for the reader ended
 }
 
 // Write implements io.Writer.
@@ -76,5 +78,7 @@ func (u *untilWriter) Write(b []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.w.Write(b)
+	n, err := u.w.Write(b)
+	u.err = cmp.Or(u.err, err)
+	return n, err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"fulgur/internal/files/ctxfile"
 )
 
 // The end of the context ends the wait for an encoder that has written nothing yet, and what it
@@ -36,4 +38,24 @@ func TestUntil(t *testing.T) {
 	if !errors.Is(err, failed) || out.String() != "text" {
 		t.Errorf("got error %v and output %q, want those of the encoder", err, out.String())
 	}
+}
+
+// If a write is waiting for its reader when the context ends, the error says so.
+func TestUntilUnread(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := Until(ctx, unread{cancel}, func(w io.Writer) error {
+		_, err := w.Write([]byte("text"))
+		return err
+	})
+	if err := OrInterrupted(ctx, err); !errors.Is(err, ctxfile.ErrUnread) {
+		t.Errorf("got error %v, want %v", err, ctxfile.ErrUnread)
+	}
+}
+
+// unread is an output whose reader does not read until an interrupt.
+type unread struct{ interrupt context.CancelFunc }
+
+func (u unread) Write([]byte) (int, error) {
+	u.interrupt()
+	return 0, ctxfile.ErrUnread
 }
