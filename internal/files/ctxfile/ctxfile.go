@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/files/tempfile"
 )
 
-// pollMillis is the time that a read or a write may block before it checks the context again.
+// pollMillis is the time that a read may block before it checks the context again.
 const pollMillis = 100
 
 // File is a file whose reads fail with the context's error once the context is done.
@@ -120,7 +120,7 @@ func (f *File) wait() error {
 		if err := f.ctx.Err(); err != nil || !f.waits {
 			return err
 		}
-		ready, err := poll(f.f, unix.POLLIN)
+		ready, err := poll(f.f)
 		if err != nil {
 			return os.NewSyscallError("poll "+f.name, err)
 		}
@@ -130,8 +130,8 @@ func (f *File) wait() error {
 	}
 }
 
-// poll waits for events of f, but not longer than pollMillis.
-func poll(f *os.File, events int16) (ready bool, err error) {
+// poll waits until f can be read, but not longer than pollMillis.
+func poll(f *os.File) (ready bool, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return false, err
@@ -140,7 +140,7 @@ func poll(f *os.File, events int16) (ready bool, err error) {
 	var failed error
 	// Fd would make f block, and with it all that share its open file.
 	err = conn.Control(func(fd uintptr) {
-		n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, pollMillis)
+		n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, pollMillis)
 	})
 	if failed != nil && !errors.Is(failed, unix.EINTR) {
 		return false, failed

@@ -26,8 +26,8 @@ const (
 // is only slow gets everything.
 const lastWait = time.Second
 
-// atOnce is the number of bytes that a write to a pipe does not block for if poll reports room:
-// PIPE_BUF.
+// atOnce is the number of bytes of one write. A reader that takes at least that many a second is
+// only slow.
 const atOnce = 4096
 
 // OpenPipe opens a pipe or device for writing. A named pipe blocks until it has a reader. If ctx
@@ -44,11 +44,19 @@ func OpenPipe(ctx context.Context, path string) (*os.File, error) {
 	return f, err
 }
 
-// Writer writes to an open file. Once ctx is done, it gives up if a pipe or terminal has no room
-// for a second.
+// Writer writes to an open file. Once ctx is done, it gives up if a pipe or terminal does not take
+// a few KiB in a second.
 type Writer struct {
-	ctx context.Context
-	f   *os.File
+	ctx   context.Context
+	f     *os.File
+	chunk []byte // what is being written, perhaps still after Write has given up
+	done  chan result
+	err   error
+}
+
+// result is what a write system call returned.
+type result struct {
+	n   int
 	err error
 }
 
@@ -58,40 +66,40 @@ func NewWriter(ctx context.Context, f *os.File) io.Writer {
 	if err != nil || info.Mode().IsRegular() {
 		return f // a write does not wait for a reader, and reports the error
 	}
-	return &Writer{ctx: ctx, f: f}
+	return &Writer{ctx: ctx, f: f, done: make(chan result, 1)}
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. After it has given up, it returns [ErrUnread], as all later calls do.
 func (w *Writer) Write(b []byte) (written int, err error) {
-	for written < len(b) {
-		if err := w.wait(); err != nil {
-			return written, err
-		}
-		n, err := w.f.Write(b[written:min(len(b), written+atOnce)])
+	for written < len(b) && err == nil {
+		var n int
+		n, err = w.write(b[written:min(len(b), written+atOnce)])
 		written += n
-		if err != nil {
-			return written, err
-		}
 	}
-	return written, nil
+	return written, err
 }
 
-// wait returns when there is room, or with [ErrUnread], as all later calls do.
-func (w *Writer) wait() error {
-	var end time.Time
-	for w.err == nil {
-		ready, err := poll(w.f, unix.POLLOUT)
-		switch {
-		case err != nil:
-			return os.NewSyscallError("poll", err)
-		case ready:
-			return nil
-		case w.ctx.Err() == nil:
-		case end.IsZero():
-			end = time.Now().Add(lastWait)
-		case time.Now().After(end):
-			w.err = ErrUnread
-		}
+// write writes a few bytes. A goroutine waits for room: poll already returns when a terminal has
+// room for one byte, and a write of more then blocks.
+func (w *Writer) write(b []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
 	}
-	return w.err
+	w.chunk = append(w.chunk[:0], b...)
+	go func() {
+		n, err := w.f.Write(w.chunk)
+		w.done <- result{n, err}
+	}()
+	select {
+	case r := <-w.done:
+		return r.n, r.err
+	case <-w.ctx.Done():
+	}
+	select {
+	case r := <-w.done:
+		return r.n, r.err
+	case <-time.After(lastWait):
+		w.err = ErrUnread
+		return 0, w.err
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,8 +15,9 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// more is more than a pipe holds.
-var more = bytes.Repeat([]byte("0123456789"), 100_000)
+// more is more than a pipe holds. A terminal writes each newline as two bytes, and so may have room
+// for a part of a write.
+var more = bytes.Repeat([]byte("012345678\n"), 100_000)
 
 // Opening a named pipe without a reader blocks until the context ends.
 func TestOpenUnread(t *testing.T) {
@@ -41,7 +43,7 @@ func TestOpenUnread(t *testing.T) {
 	r.Close()
 }
 
-// A write to a full pipe ends with the context, and so does the next one.
+// A write to a full pipe or terminal ends with the context, and so does the next one.
 func TestWriterUnread(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -49,20 +51,47 @@ func TestWriterUnread(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	out := NewWriter(ctx, w)
-	written := make(chan error)
-	write := func() {
-		_, err := out.Write(more)
-		written <- err
+	for name, f := range map[string]*os.File{"pipe": w, "terminal": terminal(t)} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			out := NewWriter(ctx, f)
+			written := make(chan error)
+			write := func() {
+				_, err := out.Write(more)
+				written <- err
+			}
+			cancel()
+			for range 2 {
+				go write()
+				if err := testenv.Receive(t, written, "Write does not end"); !errors.Is(err, ErrUnread) {
+					t.Errorf("got %v, want %v", err, ErrUnread)
+				}
+			}
+		})
 	}
-	cancel()
-	for range 2 {
-		go write()
-		if err := testenv.Receive(t, written, "Write does not end"); !errors.Is(err, ErrUnread) {
-			t.Errorf("got %v, want %v", err, ErrUnread)
-		}
+}
+
+// terminal returns a terminal whose output nothing reads.
+func terminal(t *testing.T) *os.File {
+	t.Helper()
+	reader, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { reader.Close() })
+	if err := unix.IoctlSetPointerInt(int(reader.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_WRONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty.Fd() // makes writes block, as those to standard output do
+	return tty
 }
 
 // A reader that reads gets everything even after the context has ended.
