@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 
 	"fulgur/internal/files/ctxfile"
@@ -51,11 +53,20 @@ func Until(ctx context.Context, w io.Writer, write func(io.Writer) error) error 
 		return err
 	}
 	u := &untilWriter{ctx: ctx, w: w}
-	done := make(chan error, 1)
-	go func() { done <- write(u) }()
+	done, crashed := make(chan error, 1), make(chan string, 1)
+	go func() {
+		defer func() {
+			if bug := recover(); bug != nil {
+				crashed <- fmt.Sprintf("%v\n%s", bug, debug.Stack())
+			}
+		}()
+		done <- write(u)
+	}()
 	select {
 	case err := <-done:
 		return err
+	case bug := <-crashed:
+		panic(bug) // where the caller's deferred functions run
 	case <-ctx.Done():
 		u.mu.Lock() // until no write is in progress
 		defer u.mu.Unlock()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"fulgur/internal/files/ctxfile"
@@ -38,6 +40,16 @@ func TestUntil(t *testing.T) {
 	if !errors.Is(err, failed) || out.String() != "text" {
 		t.Errorf("got error %v and output %q, want those of the encoder", err, out.String())
 	}
+}
+
+// A panic of an encoder is the caller's, which can report it.
+func TestUntilPanics(t *testing.T) {
+	defer func() {
+		if bug := fmt.Sprint(recover()); !strings.Contains(bug, "a bug") || !strings.Contains(bug, "TestUntilPanics") {
+			t.Errorf("got panic %q, want the encoder's with its stack", bug)
+		}
+	}()
+	_ = Until(t.Context(), io.Discard, func(io.Writer) error { panic("a bug") })
 }
 
 // If a write is waiting for its reader when the context ends, the error says so.

@@ -56,6 +56,9 @@ func interval(m profile.Meta) int64 {
 // pseudo-thread for each other value. The first value to show is the time or, without
 // one, the first value. A sample count beside it is omitted as redundant.
 func (a *aggregate) tracks() ([]*track, error) {
+	if a.tasks()*len(a.p.ValueTypes) > maxTracks {
+		return nil, fmt.Errorf("more than %d threads with their values: choose one value, or another format", maxTracks)
+	}
 	first := max(0, a.time())
 	var tracks []*track
 	pids, seen := map[string]bool{}, map[string]int{}
@@ -67,9 +70,6 @@ func (a *aggregate) tracks() ([]*track, error) {
 		}
 		samples := rest[:n]
 		rest = rest[n:]
-		if len(tracks) > maxTracks {
-			return nil, fmt.Errorf("more than %d threads with their values: choose one value, or another format", maxTracks)
-		}
 		t := a.p.Tasks[task]
 		tid := unique(strconv.Itoa(cmp.Or(t.TID, t.PID)), seen)
 		k := a.track(t, tid, samples, first)
@@ -88,8 +88,19 @@ func (a *aggregate) tracks() ([]*track, error) {
 	return tracks, nil
 }
 
-// maxTracks limits threads and pseudo-threads, since each task has one for each value.
-const maxTracks = 1 << 18
+// maxTracks limits threads and pseudo-threads, since each task has one for each value. They take
+// about 1 KiB each.
+const maxTracks = 1 << 20
+
+// tasks returns the number of tasks that have samples.
+func (a *aggregate) tasks() (n int) {
+	for i, sample := range a.order {
+		if i == 0 || a.p.Samples[sample].Task != a.p.Samples[a.order[i-1]].Task {
+			n++
+		}
+	}
+	return n
+}
 
 // unique returns name, with a number appended if it was seen before.
 func unique(name string, seen map[string]int) string {
