@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -54,7 +53,7 @@ func TestParseFdinfo(t *testing.T) {
 func TestPerf(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "perf")
-	busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	busy := testenv.Command(t, testenv.Tool(t, "sh"), "-c", "while :; do :; done") // until the test ends
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}
