@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -113,6 +114,27 @@ func TestRemapNeverMixesStacks(t *testing.T) {
 	dir := t.TempDir()
 	profile, log := filepath.Join(dir, "out.folded"), filepath.Join(dir, "log")
 	cmd := command(t, "profile", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-o", profile, "--log", log, "--", compile(t, "plugins.c", "plugins", "-ldl"), "2", alpha, beta)
+	works := map[string]work{}
+	for i, w := range replacing(t, cmd, log, 4) {
+		name := []string{"alpha", "beta"}[i%2]
+		w.add(works[name])
+		works[name] = w
+	}
+	written, err := os.ReadFile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stacks := folded(t, string(written))
+	for name, w := range works {
+		checkTicks(t, name, count(stacks, ";"+name+"_works"), w, frequency, fmt.Sprint(cmd.Stderr))
+	}
+}
+
+// replacing runs fulgur with a debug log, and the program plugins for some turns. Each of them
+// works only once fulgur has seen that its library replaced the previous one. It returns what
+// the turns used.
+func replacing(t *testing.T, cmd *exec.Cmd, log string, turns int) (works []work) {
+	t.Helper()
 	d := newDialog(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -125,33 +147,24 @@ func TestRemapNeverMixesStacks(t *testing.T) {
 		}
 		return strings.Count(string(written), `msg="code replaced"`)
 	}
-	works := map[string]work{}
 	place := ""
-	for i, name := range []string{"alpha", "beta", "alpha", "beta"} {
+	for turn := range turns {
 		before := replaced()
 		d.proceed(t)
 		at := d.line(t)
-		if i == 0 {
+		if turn == 0 {
 			place = at
 		} else if at != place {
 			testenv.Unsupported(t, "the loader gave the libraries different places: %s and %s", place, at)
 		}
-		// This test is about the time after fulgur has seen the library.
-		testenv.Await(t, func() bool { return i == 0 || replaced() > before }, func() string { return "fulgur does not see the library " + name })
+		testenv.Await(t, func() bool { return turn == 0 || replaced() > before }, func() string {
+			return fmt.Sprintf("fulgur does not see the library of turn %d", turn+1)
+		})
 		d.proceed(t)
-		w := parseWork(t, d.line(t))
-		w.add(works[name])
-		works[name] = w
+		works = append(works, parseWork(t, d.line(t)))
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, cmd.Stderr)
 	}
-	written, err := os.ReadFile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stacks := folded(t, string(written))
-	for name, w := range works {
-		checkTicks(t, name, count(stacks, ";"+name+"_works"), w, frequency, fmt.Sprint(cmd.Stderr))
-	}
+	return works
 }
