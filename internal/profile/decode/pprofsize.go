@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"fulgur/internal/files/ctxfile"
 	model "fulgur/internal/profile"
 )
 
@@ -31,7 +32,7 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return until(ctx, func() (*profile.Profile, error) {
+	return ctxfile.Run(ctx, func() (*profile.Profile, error) {
 		n, err := pprofSize(data)
 		if err != nil {
 			return nil, err

@@ -62,24 +62,3 @@ func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	tooLong := fmt.Errorf("more than %d MiB unpacked", profile.MaxHeld>>20)
 	return io.ReadAll(&limited{ctx, r, profile.MaxHeld, tooLong})
 }
-
-// until returns the result of f, or the error of ctx if it is done first. f then
-// continues in the background.
-func until[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := f()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
-}

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"sync"
 
 	"fulgur/internal/files/ctxfile"
@@ -53,25 +51,13 @@ func Until(ctx context.Context, w io.Writer, write func(io.Writer) error) error 
 		return err
 	}
 	u := &untilWriter{ctx: ctx, w: w}
-	done, crashed := make(chan error, 1), make(chan string, 1)
-	go func() {
-		defer func() {
-			if bug := recover(); bug != nil {
-				crashed <- fmt.Sprintf("%v\n%s", bug, debug.Stack())
-			}
-		}()
-		done <- write(u)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case bug := <-crashed:
-		panic(bug) // where the caller's deferred functions run
-	case <-ctx.Done():
+	_, err := ctxfile.Run(ctx, func() (struct{}, error) { return struct{}{}, write(u) })
+	if err != nil && errors.Is(err, ctx.Err()) {
 		u.mu.Lock() // until no write is in progress
 		defer u.mu.Unlock()
-		return cmp.Or(u.err, ctx.Err())
+		return cmp.Or(u.err, err)
 	}
+	return err
 }
 
 // untilWriter is a writer that fails once ctx is done.

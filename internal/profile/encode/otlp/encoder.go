@@ -43,15 +43,15 @@ type context struct {
 	*labels
 }
 
-// labels are the labels of any number of tasks: rows of the dictionary. text has the same rows.
+// labels are the labels of any number of tasks: rows of the dictionary, and their key.
 type labels struct {
 	rows []int32
-	text string
+	key  string
 	link int32
 }
 
-// text returns a text that differs between different lists of rows.
-func text(rows []int32) string {
+// key returns a key of a map for rows of the dictionary.
+func key(rows []int32) string {
 	var b []byte
 	for _, r := range rows {
 		b = binary.BigEndian.AppendUint32(b, uint32(r))
@@ -161,7 +161,7 @@ func (e *encoder) processes() []process {
 		}
 		p := byKey[of]
 		c := e.context(s)
-		id := identity{e.stack(s.Stack), c.link, text(c.attributes), c.text}
+		id := identity{e.stack(s.Stack), c.link, key(c.attributes), c.key}
 		i, ok := known[of][id]
 		if !ok {
 			known[of][id] = len(p.samples)
@@ -228,7 +228,7 @@ func (e *encoder) labelsAt(id profile.LabelsID) *labels {
 			made.rows = append(made.rows, e.dictionary.attribute(otelprofiles.LabelAttribute(name), anyText(label.Value)))
 		}
 	}
-	made.text = text(made.rows)
+	made.key = key(made.rows)
 	e.labels[id] = made
 	return made
 }
