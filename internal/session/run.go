@@ -61,7 +61,7 @@ type run struct {
 // Times are recorded if both the format and the subject support them.
 func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}, mapped: map[int]bool{}}
-	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
+	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -197,6 +197,13 @@ func (r *run) each(f func(source.Source) error) error {
 		errs = append(errs, f(s))
 	}
 	return errors.Join(errs...)
+}
+
+// settle frees memory that only the start needs.
+func (r *run) settle() {
+	for _, s := range r.sources {
+		s.Settle()
+	}
 }
 
 func (r *run) close() error {

@@ -25,6 +25,10 @@ const (
 	gcPercentAtEnd   = 100
 )
 
+// settleAfter is how long after the start the memory that only the start needs is returned to the
+// kernel. By then, most unwind tables are ready. Shorter runs save the work.
+const settleAfter = time.Second
+
 // PollAtMost is the minimum time between polls, unless a measurement sets another.
 // While processes start, exit or map files, it is also the interval of polls, so
 // that files are opened while they exist. A wakeup for each record would cost those
@@ -84,6 +88,9 @@ type Loop struct {
 	Enough func() bool
 	// Due, if not nil, returns the latest time for the next poll.
 	Due func() time.Time
+	// Settle, if not nil, drops what only the start needs. It is called once, a second after the
+	// start. Then the memory is returned to the kernel.
+	Settle func()
 	// Alert is the time after the start during which polls are as frequent as
 	// possible.
 	Alert time.Duration
@@ -203,7 +210,7 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		ready.Interrupt()
 	}()
 
-	polled, followed, busy := time.Now(), time.Now(), false
+	polled, followed, busy, settled := time.Now(), time.Now(), false, false
 	for l.Limit == 0 || time.Since(l.Start) < l.Limit {
 		wait, rest := l.waits(busy)
 		select {
@@ -230,6 +237,10 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		if l.Enough != nil && l.Enough() {
 			return nil
 		}
+		if !settled && time.Since(l.Start) >= settleAfter {
+			settled = true
+			l.settle()
+		}
 		if time.Since(followed) >= followEvery {
 			followed = time.Now()
 			online, err := perfevent.OnlineCPUs()
@@ -243,6 +254,14 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		line.show(m)
 	}
 	return nil
+}
+
+// settle frees the memory that only the start needs.
+func (l *Loop) settle() {
+	if l.Settle != nil {
+		l.Settle()
+	}
+	go debug.FreeOSMemory() // collects garbage, for which no poll should wait
 }
 
 // waits returns the longest time until the next poll, and the shortest one between polls.

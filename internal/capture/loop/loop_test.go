@@ -148,6 +148,31 @@ func TestMemoryLimited(t *testing.T) {
 	}
 }
 
+// Some time after the start, memory is returned to the kernel, once.
+func TestSettle(t *testing.T) {
+	forced := func() uint64 {
+		sample := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before, settled, after := forced(), 0, 0
+	l := newLoop()
+	l.Limit, l.Every = time.Minute, time.Millisecond
+	l.Settle = func() { settled++ }
+	l.Enough = func() bool {
+		if settled > 0 && forced() > before {
+			after++
+		}
+		return after > 10
+	}
+	if err := measure(t, t.Context(), l, new(fake), nil); err != nil {
+		t.Fatal(err)
+	}
+	if settled != 1 || forced() != before+1 {
+		t.Errorf("Settle was called %d times, and %d collections were forced, want once each", settled, forced()-before)
+	}
+}
+
 // During a measurement, the loop follows CPUs that go online or offline.
 func TestFollowsCPUs(t *testing.T) {
 	l, f := newLoop(), new(fake)

@@ -89,7 +89,7 @@ type Probe struct {
 	links   []link.Link     // to tracepoints
 	traced  []*ebpf.Program // that were attached to tracepoints
 	memory  uint64
-	types   *btf.Cache // until LoadLater; may be nil
+	types   *btf.Cache // until LoadLater or Settle; may be nil
 
 	timeline   bool   // see [Options]
 	generation uint32 // of stack IDs
@@ -128,6 +128,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		return nil, err
 	}
 	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
+	number := o.Source // without the rest of o, which has the kernel's types
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -135,7 +136,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		Inserted: p.Variables[bpf.VarInserted],
 	}, func(k K, v V) (stacks.Key, stacks.Values) {
 		key, values := convert(k, v)
-		key.Source = o.Source
+		key.Source = number
 		return key, values
 	})
 	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.MapRing]); err == nil && o.Scope == target.Cgroup {
@@ -170,6 +171,10 @@ func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) *Later {
 	}()
 	return l
 }
+
+// Settle frees the types of the kernel, which take megabytes. If [Probe.LoadLater] still follows,
+// it parses them again.
+func (p *Probe) Settle() { p.types = nil }
 
 // Done reports whether the programs are loaded, or cannot be.
 func (l *Later) Done() bool {

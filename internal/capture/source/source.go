@@ -112,6 +112,8 @@ type Source interface {
 	// Disable stops the measurement. Running programs may still run for a
 	// moment.
 	Disable() error
+	// Settle is called a second after Enable. It frees memory that only the start needs.
+	Settle()
 	// Check is called periodically.
 	Check() error
 	// FollowCPUs is called when CPUs come online or go offline.
