@@ -39,7 +39,7 @@ func TestWindowsLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sources = nil
-		if err := w.writeWindow(t.Context(), (<-w.items).item); err != nil {
+		if err := (<-w.items).item(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,10 +35,11 @@ const maxStacks = 1 << 17
 // time.
 type windows struct {
 	*run
-	*queue[closedWindow]
+	*queue[func(context.Context) error]
 	every    time.Duration // 0 if the whole run is one window
 	sink     Sink
-	known    *naming.SymbolCache // nil if the whole run is one window
+	known    *naming.SymbolCache
+	ahead    ahead // unless there are windows
 	warnings warnOnce
 	// published has the attributes that processes publish; nil unless asked for.
 	published *published
@@ -67,7 +68,8 @@ func newWindows(r *run, to Sink) *windows {
 		run: r, every: r.options.Every, sink: to,
 		warnings: warnOnce{options: r.options}, written: newTotals(),
 	}
-	w.queue = newQueue(1, w.writeWindow)
+	w.queue = newQueue(1, func(ctx context.Context, work func(context.Context) error) error { return work(ctx) })
+	w.known = naming.NewSymbolCache()
 	var meta profile.Meta
 	w.subject.Describe(&meta)
 	w.asked = meta.Frequency
@@ -77,7 +79,6 @@ func newWindows(r *run, to Sink) *windows {
 		w.published = newPublished()
 	}
 	if w.every > 0 {
-		w.known = naming.NewSymbolCache()
 		w.Due = func() time.Time { return w.next }
 	}
 	return w
@@ -137,7 +138,9 @@ func (w *windows) Enable() error {
 // Poll reads the kernel side's data, and closes the window when it is due.
 func (w *windows) Poll() (busy bool, err error) {
 	busy, err = w.run.Poll()
-	if err := errors.Join(err, w.failed()); err != nil || !w.due(time.Now()) {
+	now := time.Now()
+	if err := errors.Join(err, w.failed()); err != nil || !w.due(now) {
+		w.nameAhead(now)
 		return busy, err
 	}
 	return busy, w.turn()
@@ -206,7 +209,7 @@ func (w *windows) turnAt(end time.Time) error {
 	w.store = w.store.Next(pending...)
 	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
-	w.put(c, 1)
+	w.putWindow(c)
 	return w.limit()
 }
 
@@ -218,8 +221,13 @@ func (w *windows) finish() error {
 		return err
 	}
 	w.store.Seal()
-	w.put(c, 1)
+	w.putWindow(c)
 	return nil
+}
+
+// putWindow hands a window to the writer.
+func (w *windows) putWindow(c closedWindow) {
+	w.put(func(ctx context.Context) error { return w.writeWindow(ctx, c) }, 1)
 }
 
 // pending returns the IDs of the stacks of waits in progress.
@@ -252,7 +260,13 @@ func (w *windows) cut(end time.Time) (c closedWindow, losses profile.Losses, err
 
 // writeWindow names a window and writes it to the sink.
 func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
+	if w.every == 0 {
+		w.known.Last()
+	}
 	w.symbolize(ctx, c.names)
+	if err := w.unwinder.Problem(); w.every == 0 && err != nil && !w.options.Quiet && !c.names.Reports(err) {
+		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
+	}
 	w.warnings.warn(c.names.Warnings())
 	w.number++
 	w.written.missing.Add(c.names, samplesOf(c.store, w.events))
@@ -287,7 +301,7 @@ func (w *windows) tidy() error {
 	return w.known.Shrink()
 }
 
-// symbolize finds the names. For a whole run it shows progress if that takes
+// symbolize finds the names. Once a whole run has been sampled, it shows progress if that takes
 // long.
 func (w *windows) symbolize(ctx context.Context, names *naming.Names) {
 	if w.every > 0 {
@@ -301,14 +315,16 @@ func (w *windows) symbolize(ctx context.Context, names *naming.Names) {
 	}()
 	select {
 	case <-done:
+		return
+	case <-w.sampled:
+	}
+	select {
+	case <-done:
 	case <-time.After(loop.QuietWait):
 		if what := names.Reading(); what != "" && !w.options.Quiet {
 			fmt.Fprintf(w.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C skips it)\n", plain.Terminal(what))
 		}
 		<-done
-	}
-	if err := w.unwinder.Problem(); err != nil && !w.options.Quiet && !names.Reports(err) {
-		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 }
 

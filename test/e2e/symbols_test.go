@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bufio"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -237,30 +240,60 @@ func TestSignalHandler(t *testing.T) {
 	}
 }
 
-// A server that does not answer delays the profile only until the user presses Ctrl-C.
+// A server that does not answer delays the profile only until the user presses Ctrl-C: once more
+// if fulgur was asking while it sampled.
 func TestDownloadInterrupted(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
-	asked := make(chan struct{}, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		<-r.Context().Done()
-	}))
-	defer server.Close()
-	out := filepath.Join(t.TempDir(), "out.folded")
-	cmd := command(t, "profile", "-F", "997", "-U", "-o", out, "--", program, rounds)
-	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+server.URL, "DEBUGINFOD_CACHE_PATH="+t.TempDir())
-	if err := cmd.Start(); err != nil {
+	target := exec.Command(program, "1000000000")
+	testenv.DieWithTest(t, target)
+	if err := target.Start(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Receive(t, asked, "fulgur does not ask the server")
-	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL+": interrupted") {
-		t.Errorf("exit code %d, want 0 and that the server was not waited for: %s", r.code, r.stderr)
-	}
-	if stacks := readFolded(t, out); len(stacks) == 0 {
-		t.Error("got no stacks")
+	t.Cleanup(func() {
+		_ = target.Process.Kill()
+		_ = target.Wait()
+	})
+	for name, duration := range map[string]string{"after sampling": "0.3", "while sampling": "1h"} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan struct{}, 100)
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				asked <- struct{}{}
+				<-r.Context().Done()
+			}))
+			defer server.Close()
+			out := filepath.Join(t.TempDir(), "out.folded")
+			cmd := command(t, "profile", "-F", "997", "-U", "-o", out, "-p", strconv.Itoa(target.Process.Pid), duration)
+			cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+server.URL, "DEBUGINFOD_CACHE_PATH="+t.TempDir())
+			cmd.Stderr = nil
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Receive(t, asked, "fulgur does not ask the server")
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			var said strings.Builder
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				fmt.Fprintln(&said, lines.Text())
+				if strings.Contains(lines.Text(), "(Ctrl-C skips it)") {
+					_ = cmd.Process.Signal(os.Interrupt) // it may have ended
+				}
+			}
+			_ = cmd.Wait() // the exit code is checked
+			if code := cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(said.String(), "debuginfod: "+server.URL+": interrupted") {
+				t.Errorf("exit code %d, want 0 and that the server was not waited for: %s", code, &said)
+			}
+			if stacks := readFolded(t, out); len(stacks) == 0 {
+				t.Error("got no stacks")
+			}
+		})
 	}
 }

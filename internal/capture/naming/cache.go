@@ -2,6 +2,7 @@ package naming
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -35,6 +36,7 @@ type SymbolCache struct {
 	tables map[*process.File]*knownTable
 	kernel symbolize.Table // nil before first use
 	round  uint64
+	last   bool // see Last
 }
 
 // knownFrame identifies a frame across stores.
@@ -57,6 +59,8 @@ type knownNames struct {
 	lacks   *stripped // nil if the file has symbols
 	// left means that the frame was not looked up, see [Names.Later].
 	left bool
+	// canceled is the error of an interrupt before all names were found, nil if there was none.
+	canceled error
 }
 
 // knownTable is an open table.
@@ -75,8 +79,16 @@ func NewSymbolCache() *SymbolCache {
 	}
 }
 
-// recall names a frame of n from the cache, if possible.
-func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
+// Last means that one more [Names] will use the cache: nothing new is worth keeping.
+func (k *SymbolCache) Last() {
+	if k != nil {
+		k.last = true
+	}
+}
+
+// recall names a frame of n from the cache, if possible. Only after an interrupt, it uses what
+// an interrupt left.
+func (k *SymbolCache) recall(ctx context.Context, n *Names, id stacks.FrameID) bool {
 	if k == nil {
 		return false
 	}
@@ -88,27 +100,29 @@ func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 		}
 		k.young[key] = is
 	}
-	if is.left && !n.Later {
+	if is.left && !n.Later || is.canceled != nil && ctx.Err() == nil {
 		return false
 	}
 	code := n.store.Frames[id].Code
 	n.found[id], n.shown[id] = is.found, is.shown
 	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
+	n.problems[code] = cmp.Or(n.problems[code], is.canceled)
 	return true
 }
 
 // remember caches the names of frames, all of the same code. It also caches that a
 // frame has no name, unless it may get one later.
 func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
-	if k == nil {
+	if k == nil || k.last {
 		return
 	}
 	for _, id := range frames {
 		code := n.store.Frames[id].Code
-		if n.problems[code] != nil {
+		problem := n.problems[code]
+		if problem != nil && !errors.Is(problem, context.Canceled) {
 			continue
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code], n.left(id)}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code], n.left(id), problem}
 	}
 	if len(k.young) > maxKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young
@@ -144,9 +158,9 @@ func (k *SymbolCache) table(file *process.File) (*symbolize.ELF, *stripped) {
 }
 
 // keep caches a file's table and its missing symbols. It closes the table at once if
-// k is nil.
+// nothing will use it again.
 func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
-	if k == nil {
+	if k == nil || k.last {
 		return elf.Close()
 	}
 	k.mu.Lock()

@@ -69,6 +69,55 @@ func TestSymbolCache(t *testing.T) {
 	}
 }
 
+// Names that were found while sampling went on are used afterwards. Files that were not begun by
+// the end of sampling are looked up then, and an interrupt keeps what was found before it.
+func TestSymbolCacheAhead(t *testing.T) {
+	store := stackstest.Own(t)
+	going, over := make(chan struct{}), make(chan struct{})
+	close(over)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, test := range map[string]struct {
+		ahead       chan struct{}
+		before, ctx context.Context
+		want        bool // names
+		canceled    bool
+	}{
+		"named ahead":                 {ahead: going, before: t.Context(), ctx: ended, want: true},
+		"not begun":                   {ahead: over, before: t.Context(), ctx: t.Context(), want: true},
+		"not begun, interrupted":      {ahead: over, before: t.Context(), ctx: ended, canceled: true},
+		"interrupted ahead":           {ahead: going, before: ended, ctx: ended, canceled: true},
+		"interrupted, not afterwards": {ahead: going, before: ended, ctx: t.Context(), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := NewSymbolCache()
+			t.Cleanup(func() {
+				if err := k.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			n := New(store.Lasting(0), debugfiletest.NewFinder(t), symbolize.Options{})
+			n.Cache, n.Ahead = k, test.ahead
+			n.Symbolize(test.before)
+			k.Last()
+			n = New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+			n.Cache = k
+			n.Symbolize(test.ctx)
+			for i, f := range store.Frames {
+				if store.Codes[f.Code].Kind != stacks.CodeFile {
+					continue
+				}
+				if got := len(n.found[i]) > 0; got != test.want {
+					t.Errorf("frame %d of %s has names: %v, want %v", i, store.Codes[f.Code].File.Path, got, test.want)
+				}
+				if got := errors.Is(n.problems[f.Code], context.Canceled); got != test.canceled {
+					t.Errorf("got problem %v, want an interrupt: %v", n.problems[f.Code], test.canceled)
+				}
+			}
+		})
+	}
+}
+
 // Frames that are not looked up keep names that are known, and the others get theirs as soon as
 // they are looked up.
 func TestSymbolCacheLater(t *testing.T) {

@@ -62,6 +62,9 @@ type Names struct {
 
 	// Cache holds names from earlier profiles; nil for a single profile.
 	Cache *SymbolCache
+	// Ahead, if not nil, means that samples are still being taken: one goroutine looks up the
+	// names, and begins no file after Ahead is closed. Frames without names are not cached.
+	Ahead <-chan struct{}
 	// Snapshots holds copies of files from when the store was complete, for a profile
 	// that is built while they grow; nil for a profile that is built afterwards.
 	Snapshots *Snapshots
@@ -94,6 +97,9 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 	}
 }
 
+// errSampled means that sampling ended before a code was looked up.
+var errSampled = errors.New("sampling has ended")
+
 // Symbolize names every frame of the store, files in parallel. It stops when ctx
 // ends; the remaining frames stay without names.
 func (n *Names) Symbolize(ctx context.Context) {
@@ -101,15 +107,23 @@ func (n *Names) Symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
 		n.shown[i] = shownFrame{f.Address, f.Return}
-		if !n.Cache.recall(n, stacks.FrameID(i)) {
+		if !n.Cache.recall(ctx, n, stacks.FrameID(i)) {
 			byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		}
 	}
+	goroutines := runtime.GOMAXPROCS(0)
+	if n.Ahead != nil {
+		goroutines = 1
+	}
 	work := make(chan stacks.CodeID)
 	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range goroutines {
 		workers.Go(func() {
 			for code := range work {
+				if n.sampled() {
+					n.problems[code] = errSampled
+					continue
+				}
 				n.problems[code] = n.resolve(ctx, code, byCode[code])
 			}
 		})
@@ -121,6 +135,16 @@ func (n *Names) Symbolize(ctx context.Context) {
 	workers.Wait()
 	for _, frames := range byCode {
 		n.Cache.remember(n, frames)
+	}
+}
+
+// sampled reports whether to begin no more files, see Ahead.
+func (n *Names) sampled() bool {
+	select {
+	case <-n.Ahead:
+		return true
+	default:
+		return false
 	}
 }
 

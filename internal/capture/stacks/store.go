@@ -279,6 +279,29 @@ func NewStore(r Resolver) *Store {
 	return s
 }
 
+// Lasting returns a store with the code and the frames of s, from frame first on, whose names do not
+// change while processes run: in files, the vdso and the kernel. It has nothing else, and does not
+// change with s.
+func (s *Store) Lasting(first int) *Store {
+	part, codes := new(Store), map[CodeID]CodeID{}
+	for _, f := range s.Frames[first:] {
+		switch s.Codes[f.Code].Kind {
+		case CodeKernel, CodeFile, CodeVDSO:
+		default:
+			continue
+		}
+		id, known := codes[f.Code]
+		if !known {
+			id = CodeID(len(part.Codes))
+			part.Codes, part.Ranges = append(part.Codes, s.Codes[f.Code]), append(part.Ranges, s.Ranges[f.Code])
+			codes[f.Code] = id
+		}
+		f.Code = id
+		part.Frames = append(part.Frames, f)
+	}
+	return part
+}
+
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
 	s.functions, s.labels, s.retries = functions{}, labels{}, nil

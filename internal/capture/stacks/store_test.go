@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -335,5 +336,27 @@ func TestStoreSharesFiles(t *testing.T) {
 	}
 	if leaf[7] == leaf[9] || s.Codes[s.Frames[s.Nodes[leaf[9]].Frame].Code].File != other {
 		t.Error("processes with different files share a stack")
+	}
+}
+
+// Lasting has the frames whose names do not change, with their code.
+func TestLasting(t *testing.T) {
+	file := new(process.File)
+	s := &Store{
+		Codes:  []Code{{Kind: CodeKernel}, {Kind: CodeBroken}, {Kind: CodeJIT, PID: 1}, {Kind: CodeFile, File: file}, {Kind: CodeRuntime}, {Kind: CodeVDSO}, {Kind: CodeUnknown}},
+		Ranges: []Range{{}, {}, {}, {Start: 3}, {}, {Start: 5}, {}},
+		Frames: []Frame{{Code: 3, Address: 1}, {Code: 1}, {Code: 2, Address: 2}, {Code: 5, Address: 3, Return: true}, {Code: 0, Address: 4}, {Code: 3, Address: 5}, {Code: 4}, {Code: 6}},
+	}
+	got := s.Lasting(1)
+	want := &Store{
+		Codes:  []Code{{Kind: CodeVDSO}, {Kind: CodeKernel}, {Kind: CodeFile, File: file}},
+		Ranges: []Range{{Start: 5}, {}, {Start: 3}},
+		Frames: []Frame{{Code: 0, Address: 3, Return: true}, {Code: 1, Address: 4}, {Code: 2, Address: 5}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if all := s.Lasting(0); len(all.Frames) != 4 || len(s.Lasting(len(s.Frames)).Frames) != 0 {
+		t.Errorf("got %d frames from the first one on, and %d after the last one, want 4 and 0", len(all.Frames), len(s.Lasting(len(s.Frames)).Frames))
 	}
 }

@@ -1,0 +1,62 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"fulgur/internal/capture/naming"
+)
+
+const (
+	// aheadAfter is the time after the start of sampling before the first frames are named.
+	// Shorter runs name all frames afterwards.
+	aheadAfter = time.Second
+	// aheadRest is the shortest rest after naming, as a multiple of the time that it took.
+	aheadRest = 4
+	// aheadShare is the part of a run of known length that is left for the last frames.
+	aheadShare = 10
+)
+
+// ahead decides when to name frames while sampling goes on, so that little is left to do
+// afterwards. Each time, symbol tables are read again, so it waits until there are half as many
+// new frames as old ones.
+type ahead struct {
+	frames int       // of the store that are named
+	rest   time.Time // none are named before
+	last   bool      // none are named after this
+}
+
+// due reports whether to name the new ones of n frames of a run that lasts from start to end, which
+// is zero if it is unknown.
+func (a *ahead) due(n int, now, start, end time.Time) bool {
+	if a.last || n == a.frames || now.Before(a.rest) || now.Sub(start) < aheadAfter {
+		return false
+	}
+	if !end.IsZero() && end.Sub(now) <= end.Sub(start)/aheadShare {
+		a.last = true
+		return true
+	}
+	return n-a.frames > a.frames/2
+}
+
+// nameAhead names the new frames of a whole run, if it is time. Their names and symbol tables are
+// cached.
+func (w *windows) nameAhead(now time.Time) {
+	var end time.Time
+	if w.Limit > 0 {
+		end = w.Start.Add(w.Limit)
+	}
+	// waiting is 0 when the writer has finished.
+	if w.every > 0 || w.options.NoSymbols || w.waiting.Load() > 0 || !w.ahead.due(len(w.store.Frames), now, w.Start, end) {
+		return
+	}
+	names := naming.New(w.store.Lasting(w.ahead.frames), w.finder, w.options.symbolize())
+	names.Cache, names.Ahead = w.known, w.sampled
+	w.ahead.frames = len(w.store.Frames)
+	w.put(func(ctx context.Context) error {
+		began := time.Now()
+		w.symbolize(ctx, names)
+		w.ahead.rest = time.Now().Add(aheadRest * time.Since(began))
+		return w.known.Trim()
+	}, 1)
+}
