@@ -54,6 +54,8 @@ type options struct {
 	get      []string      // globs of files to copy out of the machine
 	cover    bool          // measure test coverage
 	machines int           // number that run side by side
+	cpus     int           // of each machine
+	memory   int           // of each machine, in MiB
 	timeout  time.Duration // of one machine
 	icount   bool          // time is the number of instructions
 	verbose  bool          // show all output of go test -v
@@ -97,6 +99,8 @@ func parse(args []string) options {
 	list(&opt.get, "get", "copy files that match a `glob` from the machine to -dir/RELEASE, or from a kernel's second machine to -dir/RELEASE-2, when the tests are over (repeatable)")
 	fs.BoolVar(&opt.cover, "cover", false, "write which statements of the module the tests of each package cover to /out/PACKAGE.cover, and copy that file as -get does")
 	fs.IntVar(&opt.machines, "machines", runtime.NumCPU(), "`number` of machines that run side by side, each of which keeps one CPU busy: first one for each kernel, then more that share its packages")
+	fs.IntVar(&opt.cpus, "cpus", 2, "`number` of CPUs of each machine; all of them together get the time of one of this machine's")
+	fs.IntVar(&opt.memory, "memory", 2048, "memory of each machine in `MiB`")
 	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
 	fs.BoolVar(&opt.icount, "icount", false, "let each instruction take 1 ns of the machine's time, whatever it takes to emulate")
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
@@ -116,7 +120,7 @@ func parse(args []string) options {
 		opt.get = append(opt.get, coverFiles)
 	}
 	opt.cache, opt.packages = cmp.Or(opt.cache, filepath.Join(opt.dir, "downloads")), fs.Args()
-	if len(opt.packages) == 0 {
+	if len(opt.packages) == 0 || opt.cpus < 1 || opt.memory < 1 {
 		fs.Usage()
 		os.Exit(2)
 	}

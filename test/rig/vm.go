@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,18 +32,9 @@ func boot(ctx context.Context, m machine, initramfs string, opt options, shown *
 
 	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, opt.arch.qemu,
-		// Use one thread for both CPUs: with a thread each, a CPU sometimes runs an
-		// instruction that the other one has patched (static keys, which perf events
-		// change), and the kernel dies of a breakpoint that it had removed.
-		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2048",
-		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
-		"-kernel", m.image, "-initrd", initramfs, "-append", commandLine(opt))
-	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
-	if opt.icount {
-		// When all CPUs are idle, time jumps to the next event.
-		cmd.Args = append(cmd.Args, "-icount", "shift=0,sleep=off")
-	}
+	cmd := exec.CommandContext(ctx, opt.arch.qemu, emulator(opt)...)
+	cmd.Args = append(cmd.Args, "-kernel", m.image, "-initrd", initramfs, "-append", commandLine(opt))
+	cmd.Args = append(cmd.Args, opt.arch.serial(console)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -76,6 +68,23 @@ func boot(ctx context.Context, m machine, initramfs string, opt options, shown *
 	}
 	r.kernelLog(string(kernelLog))
 	return r, nil
+}
+
+// emulator returns QEMU's arguments for the hardware of a machine, except its serial ports.
+func emulator(opt options) []string {
+	args := []string{
+		// Use one thread for all CPUs: with a thread each, a CPU sometimes runs an
+		// instruction that another one has patched (static keys, which perf events
+		// change), and the kernel dies of a breakpoint that it had removed.
+		"-accel", "tcg,thread=single",
+		"-smp", strconv.Itoa(opt.cpus), "-m", strconv.Itoa(opt.memory),
+		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
+	}
+	if opt.icount {
+		// When all CPUs are idle, time jumps to the next event.
+		args = append(args, "-icount", "shift=0,sleep=off")
+	}
+	return append(args, opt.arch.machine...)
 }
 
 // commandLine returns the kernel's arguments. The kernel passes unknown ones to init as

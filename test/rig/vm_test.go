@@ -54,6 +54,18 @@ func TestFollowRequests(t *testing.T) {
 	}
 }
 
+// A machine has the CPUs and the memory of the flags.
+func TestEmulator(t *testing.T) {
+	args := strings.Join(emulator(parse([]string{"-cpus", "16", "-memory", "4096", "pkg"})), " ")
+	if !strings.Contains(args, "-smp 16 -m 4096") {
+		t.Errorf("QEMU's arguments are %s, want 16 CPUs and 4096 MiB", args)
+	}
+	args = strings.Join(emulator(parse([]string{"pkg"})), " ")
+	if !strings.Contains(args, "-smp 2 -m 2048") {
+		t.Errorf("by default, QEMU's arguments are %s, want 2 CPUs and 2048 MiB", args)
+	}
+}
+
 // The tests that a machine got before its end did not run, even if it did not say that
 // they begin.
 func TestFollowToEarlyEnd(t *testing.T) {
