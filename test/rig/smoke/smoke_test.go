@@ -109,8 +109,8 @@ func TestCPUClock(t *testing.T) {
 func TestHotplug(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.VM(t)
-	if n := runtime.NumCPU(); n != 2 {
-		t.Fatalf("got %d CPUs, want 2", n)
+	if n := runtime.NumCPU(); n < 2 {
+		t.Fatalf("got %d CPUs, want at least 2", n)
 	}
 	write(t, cpu1, "0")
 	if fd, err := openCPUClock(1); !errors.Is(err, unix.ENODEV) {

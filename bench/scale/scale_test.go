@@ -1,0 +1,81 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// The rig runs tests only, so this test also measures, in a machine with 16 CPUs for example:
+//
+//	go run ./test/rig -kernels 6.12 -cpus 16 -memory 4096 -program ./cmd/fulgur -v -timeout 30m \
+//		-arg -processes=100,1000,5000 -arg -forks=0,100 ./bench/scale
+var (
+	processes = flag.String("processes", "20", "as the command's flag")
+	forks     = flag.String("forks", "0", "as the command's flag")
+	command   = flag.String("command", strings.Join(defaultCommand, " "), "fulgur's arguments")
+	settle    = flag.Duration("settle", time.Second, "as the command's flag")
+	observe   = flag.Duration("observe", time.Second, "as the command's flag")
+)
+
+// Each CPU costs three perf events and their rings, and no other descriptors.
+func TestPerCPU(t *testing.T) {
+	testenv.Root(t)
+	runtime.LockOSThread() // for measure
+	defer runtime.UnlockOSThread()
+	loads, err := parseLoads(*processes, *forks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	helper := testenv.Compile(t, "processes", "gcc", "testdata/processes.c", "-O2", "-static")
+	fulgur := testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir())
+	results, err := measureAll(t.Context(), append([]string{fulgur}, strings.Fields(*command)...), helper, loads,
+		times{*settle, *observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	if err := write(&table, results); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+	if *command != strings.Join(defaultCommand, " ") {
+		return
+	}
+	for _, r := range results {
+		if got, want := r.Held.Files[perfEvents], 3*r.CPUs; got != want {
+			t.Errorf("%+v: %d perf events on %d CPUs, want %d", r.Load, got, r.CPUs, want)
+		}
+		// Rings of 64, 32 and 1 pages, each with a page for its header.
+		if got, want := r.Held.Rings, uint64(r.CPUs*100*os.Getpagesize()); got != want {
+			t.Errorf("%+v: rings of %d bytes on %d CPUs, want %d", r.Load, got, r.CPUs, want)
+		}
+		if r.Held.Layouts < r.Load.Processes {
+			t.Errorf("%+v: %d processes have unwind tables, want all", r.Load, r.Held.Layouts)
+		}
+	}
+}
+
+// Each number of processes is combined with each number of forks.
+func TestParseLoads(t *testing.T) {
+	got, err := parseLoads("1,20", "0,3")
+	if want := []load{{1, 0}, {1, 3}, {20, 0}, {20, 3}}; err != nil || len(got) != len(want) {
+		t.Fatalf("got %v, %v, want %v", got, err, want)
+	} else {
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+	}
+	for _, bad := range []string{"", "x", "1,", "-1"} {
+		if _, err := parseLoads(bad, "0"); err == nil {
+			t.Errorf("%q: got no error", bad)
+		}
+	}
+}
