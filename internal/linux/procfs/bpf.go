@@ -10,7 +10,7 @@ import (
 
 // BPF is the cost of the BPF programs and maps that a process has open.
 type BPF struct {
-	// Programs and Maps are the numbers of open descriptors.
+	// Programs and Maps are their numbers. One with several descriptors counts once.
 	Programs, Maps int
 	// Memory is the memory of the maps and programs in bytes, as the kernel accounts for
 	// it: before Linux 6.4 an estimate.
@@ -27,21 +27,37 @@ func (t Task) BPF() (sum BPF, err error) {
 	if err != nil {
 		return sum, err
 	}
+	seen := map[string]bool{}
 	for _, fd := range fds {
 		to, err := os.Readlink(string(t) + "/fd/" + fd.Name())
 		if err != nil || to != "anon_inode:bpf-prog" && to != "anon_inode:bpf-map" {
 			continue // closed meanwhile, or another file
 		}
-		one, err := read(t, "fdinfo/"+fd.Name(), ParseBPF)
-		if err != nil {
-			continue // closed meanwhile
+		var id string
+		one, err := read(t, "fdinfo/"+fd.Name(), func(text []byte) (BPF, error) {
+			id = to + string(field(text, "prog_id")) + string(field(text, "map_id"))
+			return ParseBPF(text)
+		})
+		if err != nil || seen[id] {
+			continue // closed meanwhile, or another descriptor of the same
 		}
+		seen[id] = true
 		sum.Programs += one.Programs
 		sum.Maps += one.Maps
 		sum.Memory += one.Memory
 		sum.RunTime += one.RunTime
 	}
 	return sum, nil
+}
+
+// field returns the value of a field of an fdinfo file, nil if there is none.
+func field(text []byte, name string) []byte {
+	for line := range bytes.Lines(text) {
+		if value, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
+			return bytes.TrimSpace(value)
+		}
+	}
+	return nil
 }
 
 // ParseBPF parses the fdinfo file of a BPF program or map. Other fdinfo files have neither.
