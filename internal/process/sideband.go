@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -20,6 +21,8 @@ type Sideband struct {
 	pages   int
 	cgroups bool
 	cpus    map[int]listener
+	fds     []int // of cpus, sorted; nil if they have changed
+	stalls  perfevent.Stalls
 	pending []perfevent.Record // read, but not yet in order
 }
 
@@ -55,7 +58,7 @@ func (s *Sideband) AddCPU(cpu int) error {
 		return fmt.Errorf("listen to processes on CPU %d: %w", cpu, err)
 	}
 	old, again := s.cpus[cpu]
-	s.cpus[cpu] = l
+	s.cpus[cpu], s.fds = l, nil
 	if again {
 		return s.end(old)
 	}
@@ -92,9 +95,6 @@ func (l listener) close() error {
 	return errors.Join(l.mappings.event.Close(), l.tasks.event.Close())
 }
 
-// stalled reports whether the kernel has stopped an event of l, because its CPU went offline.
-func (l listener) stalled() bool { return l.mappings.event.Stalled() || l.tasks.event.Stalled() }
-
 // read stores the records of l, and returns the number of records that the kernel dropped.
 func (s *Sideband) read(l listener) (lost uint64, err error) {
 	lost, err = l.tasks.ring.Read(s.keep)
@@ -121,8 +121,13 @@ func (s *Sideband) end(l listener) error {
 	return errors.Join(err, l.close())
 }
 
+// stalled reports whether the kernel has stopped the events of cpu, because it went offline. Both
+// stop then.
+func (s *Sideband) stalled(cpu int) bool { return s.cpus[cpu].tasks.event.Stalled() }
+
 // FollowCPUs starts to listen on CPUs that came online, restarts CPUs that were briefly
-// offline, and stops on CPUs that are offline.
+// offline, and stops on CPUs that are offline. With many CPUs, a call does not find all CPUs that
+// were briefly offline.
 func (s *Sideband) FollowCPUs(online []int) error {
 	if s.pages == 0 {
 		return nil
@@ -132,12 +137,14 @@ func (s *Sideband) FollowCPUs(online []int) error {
 			continue
 		}
 		delete(s.cpus, cpu)
+		s.fds = nil
 		if err := s.end(l); err != nil {
 			return err
 		}
 	}
+	stalled := s.stalls.Find(slices.Sorted(maps.Keys(s.cpus)), s.stalled)
 	for _, cpu := range online {
-		if l, ok := s.cpus[cpu]; ok && !l.stalled() {
+		if _, ok := s.cpus[cpu]; ok && !slices.Contains(stalled, cpu) {
 			continue
 		}
 		if err := s.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -149,14 +156,17 @@ func (s *Sideband) FollowCPUs(online []int) error {
 
 // FDs returns descriptors, in ascending order, that poll as readable when a ring is
 // half full. A wake-up for every record would cost an interrupt each, on a machine that
-// may fork a thousand times a second. To see records sooner, call Drain regularly.
+// may fork a thousand times a second. To see records sooner, call Drain regularly. The caller
+// must not change the descriptors.
 func (s *Sideband) FDs() []int {
-	fds := make([]int, 0, 2*len(s.cpus))
-	for _, l := range s.cpus {
-		fds = append(fds, l.mappings.event.FD(), l.tasks.event.FD())
+	if s.fds == nil {
+		s.fds = make([]int, 0, 2*len(s.cpus))
+		for _, l := range s.cpus {
+			s.fds = append(s.fds, l.mappings.event.FD(), l.tasks.event.FD())
+		}
+		slices.Sort(s.fds) // the same each time, so that a set of them need not be changed
 	}
-	slices.Sort(fds) // the same each time, so that a set of them need not be changed
-	return fds
+	return slices.Clip(s.fds)
 }
 
 // Drain calls fn with all records from before the call, in order of time across the CPUs.
@@ -189,6 +199,6 @@ func (s *Sideband) Close() error {
 	for _, l := range s.cpus {
 		err = errors.Join(err, l.close())
 	}
-	s.cpus = nil
+	s.cpus, s.fds = nil, nil
 	return err
 }

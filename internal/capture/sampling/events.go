@@ -5,6 +5,7 @@ package sampling
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,7 @@ type Events struct {
 	config  Config
 	perCPU  map[int]*cpuEvents
 	enabled bool
+	stalls  perfevent.Stalls
 
 	throttled uint64
 	closed    map[int]closedEvents // by CPU
@@ -92,12 +94,15 @@ func (e *Events) attr(spec perfevent.Spec) perfevent.Attr {
 
 // Follow opens events on CPUs that have none, closes the events of CPUs that went
 // offline, and replaces events that stopped because their CPU was offline for a
-// moment. The events must be enabled or new.
+// moment; with many CPUs, not in each call. The events must be enabled or new.
 func (e *Events) Follow(online []int) error {
-	for cpu, on := range e.perCPU {
-		if !slices.Contains(online, cpu) || slices.ContainsFunc(on.open, (*perfevent.Event).Stalled) {
+	for cpu := range e.perCPU {
+		if !slices.Contains(online, cpu) {
 			e.drop(cpu)
 		}
+	}
+	for _, cpu := range e.stalls.Find(slices.Sorted(maps.Keys(e.perCPU)), e.stalled) {
+		e.drop(cpu)
 	}
 	for _, cpu := range online {
 		if _, open := e.perCPU[cpu]; open || len(e.config.CPUs) > 0 && !slices.Contains(e.config.CPUs, cpu) {
@@ -115,6 +120,13 @@ func (e *Events) Follow(online []int) error {
 		}
 	}
 	return nil
+}
+
+// stalled reports whether the kernel has stopped the events of cpu, because it went offline. All
+// of them stop then.
+func (e *Events) stalled(cpu int) bool {
+	on := e.perCPU[cpu]
+	return len(on.open) > 0 && on.open[0].Stalled()
 }
 
 // SetRate replaces the open events by events with another rate. No time is sampled twice; the
