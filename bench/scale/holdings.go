@@ -18,6 +18,7 @@ type holdings struct {
 	Files     map[string]int // descriptors by kind
 	Rings     uint64         // mapped rings of perf events
 	Anonymous uint64         // resident memory of its own
+	Threads   int
 	BPF       procfs.BPF
 	PerCPU    uint64 // the part of BPF.Memory in maps with a value for each CPU
 	Layouts   int    // processes in the kernel's map of unwind tables
@@ -34,6 +35,11 @@ func hold(pid int) (h holdings, err error) {
 	if h.Anonymous, err = anonymous(pid); err != nil {
 		return h, err
 	}
+	stat, err := procfs.Process(pid).Stat()
+	if err != nil {
+		return h, err
+	}
+	h.Threads = stat.Threads
 	if h.BPF, err = procfs.Process(pid).BPF(); err != nil {
 		return h, err
 	}
@@ -115,6 +121,7 @@ func (h *holdings) maps(pid int) error {
 	if err != nil {
 		return err
 	}
+	seen := map[uint64]bool{} // one may have several descriptors
 	for _, e := range entries {
 		if to, err := os.Readlink(dir + "fd/" + e.Name()); err != nil || to != "anon_inode:bpf-map" {
 			continue
@@ -128,6 +135,10 @@ func (h *holdings) maps(pid int) error {
 		if err != nil {
 			return fmt.Errorf("the number of a BPF map: %w", err)
 		}
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
 		if err := h.add(ebpf.MapID(id), text); err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"runtime"
 	"runtime/debug"
 
 	"fulgur/internal/capture/loop"
@@ -40,6 +42,7 @@ type Driver struct {
 // command, or 1 with an error.
 func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
 	debug.SetGCPercent(loop.GCPercentAtStart)
+	limitProcessors()
 	defer func() { err = errors.Join(err, j.Close()) }()
 	if err := j.Prepare(ctx); err != nil {
 		return 1, err
@@ -56,4 +59,17 @@ func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// maxProcessors is the number of CPUs that fulgur uses at the same time while it measures.
+const maxProcessors = 16
+
+// limitProcessors leaves the other CPUs of a large machine to the programs that are measured. By
+// default, fulgur would make as many unwind tables at the same time as there are CPUs, and read as
+// many files with names, each with memory of its own; Go would collect garbage on a quarter of
+// the CPUs, and keep free memory for each CPU that ran Go code. GOMAXPROCS takes precedence.
+func limitProcessors() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcessors {
+		runtime.GOMAXPROCS(maxProcessors)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -41,6 +42,31 @@ func (j *fakeJob) Measure(_ context.Context, launched *target.Launched) error {
 func (j *fakeJob) Close() error {
 	j.calls = append(j.calls, "close")
 	return j.close
+}
+
+// Measurements use a limited number of CPUs, unless the user chooses another.
+func TestDriverProcessors(t *testing.T) {
+	original := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(original) })
+	for _, test := range []struct {
+		processors  int
+		environment string
+		want        int
+	}{
+		{2, "", 2},
+		{maxProcessors, "", maxProcessors},
+		{256, "", maxProcessors},
+		{256, "256", 256},
+	} {
+		t.Setenv("GOMAXPROCS", test.environment)
+		runtime.GOMAXPROCS(test.processors)
+		if _, err := (Driver{Target: &target.Target{}}).Run(t.Context(), &fakeJob{target: &target.Target{}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := runtime.GOMAXPROCS(0); got != test.want {
+			t.Errorf("%+v: got %d processors", test, got)
+		}
+	}
 }
 
 func TestDriver(t *testing.T) {
