@@ -18,6 +18,7 @@ type holdings struct {
 	Files     map[string]int // descriptors by kind
 	Rings     uint64         // mapped rings of perf events
 	Anonymous uint64         // resident memory of its own
+	Resident  uint64
 	Threads   int
 	BPF       procfs.BPF
 	PerCPU    uint64 // the part of BPF.Memory in maps with a value for each CPU
@@ -35,6 +36,11 @@ func hold(pid int) (h holdings, err error) {
 	if h.Anonymous, err = anonymous(pid); err != nil {
 		return h, err
 	}
+	status, err := procfs.Process(pid).Status()
+	if err != nil {
+		return h, err
+	}
+	h.Resident = status.Resident
 	stat, err := procfs.Process(pid).Stat()
 	if err != nil {
 		return h, err

@@ -2,16 +2,39 @@ package process
 
 import (
 	"errors"
+	"os"
 
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 )
 
-// sidebandPages is the size of each CPU's ring for mappings; the ring for forks, execs and exits
-// is half as large. Each has room for half a second of a busy build, or for a few polls of a
-// program that constantly makes memory executable. With their headers, they stay below the default
-// limit on locked memory, 516 KiB for each CPU.
-const sidebandPages = 64
+// Sizes in bytes of each CPU's ring for mappings; the ring for forks, execs and exits is half as
+// large. The usual size has room for half a second of a busy build, or for a few polls of a program
+// that constantly makes memory executable.
+//
+// The rings are smaller if those of a CPU, with the one for throttling, would exceed the default
+// limit on locked memory: pages of 64 KiB have large headers. On machines with many CPUs, they are
+// smaller so that all of them together stay below ringsOfAll, down to the smallest size. That one
+// still has room for some 80 starts of programs on its CPU. When a ring is half full, it is read at
+// once.
+const (
+	usualRing    = 256 << 10
+	smallestRing = 64 << 10
+	ringsOfCPU   = 516 << 10
+	ringsOfAll   = 32 << 20
+)
+
+// sidebandPages returns the number of data pages of the ring for mappings, a power of two.
+func sidebandPages(cpus, pageSize int) int {
+	size := usualRing
+	for size > smallestRing && (rings(size, pageSize)+2*pageSize > ringsOfCPU || cpus*rings(size, pageSize) > ringsOfAll) {
+		size /= 2
+	}
+	return max(size/pageSize, 2)
+}
+
+// rings returns the size of the two rings of a CPU, with their headers.
+func rings(size, pageSize int) int { return size + size/2 + 2*pageSize }
 
 // Tracker tracks the mappings of the machine's processes from before the first sample: it
 // feeds a [Table] with the records of a [Sideband]. The zero value is ready for
@@ -39,7 +62,7 @@ func (t *Tracker) Listen(pids []int) error {
 	if err != nil {
 		return err
 	}
-	if t.Sideband, err = OpenSideband(online, sidebandPages, t.Cgroups); err != nil {
+	if t.Sideband, err = OpenSideband(online, sidebandPages(len(online), os.Getpagesize()), t.Cgroups); err != nil {
 		return err
 	}
 	t.Processes = NewTable(Options{Sync: t.Drain})
