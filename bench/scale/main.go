@@ -35,14 +35,14 @@ var defaultCommand = []string{"profile", "--no-inlines", "-q", "-f", "-o", "/dev
 func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	processes := f.String("processes", "100,1000,5000", "`numbers` of processes that sleep")
-	forks := f.String("forks", "0,1000", "`numbers` of programs that start each second")
+	perSecond := f.String("forks", "0,1000", "`numbers` of programs that start each second")
 	t := times{}
 	f.DurationVar(&t.settle, "settle", 3*time.Second, "time to settle after sampling has begun")
 	f.DurationVar(&t.observe, "observe", 10*time.Second, "time to count after that")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	loads, err := parseLoads(*processes, *forks)
+	loads, err := parseLoads(*processes, *perSecond)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,7 @@ var columns = []struct {
 	{"CPUs", func(r result) any { return r.CPUs }},
 	{"processes", func(r result) any { return r.Load.Processes }},
 	{"forks/s", func(r result) any { return r.Load.Forks }},
+	{"of the machine", func(r result) any { return r.Forks }},
 	{"perf events", func(r result) any { return r.Held.Files[perfEvents] }},
 	{"files", func(r result) any { return r.Held.Files[regularFiles] }},
 	{"other descriptors", func(r result) any { return r.Held.Files[others] }},

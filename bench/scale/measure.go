@@ -52,6 +52,7 @@ type result struct {
 	Load               load
 	CPUs               int    // with events that sample
 	Start, Steady, End counts // Steady: per second
+	Forks              uint64 // of processes and threads on the whole machine, per second of Steady
 	Held               holdings
 }
 
@@ -108,6 +109,10 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 	if before, err = c.read(); err != nil {
 		return r, err
 	}
+	forked, err := forks()
+	if err != nil {
+		return r, err
+	}
 	if err := pause(t.observe); err != nil {
 		return r, err
 	}
@@ -115,9 +120,14 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 	if err != nil {
 		return r, err
 	}
-	r.Steady = after.less(before)
+	now, err := forks()
+	if err != nil {
+		return r, err
+	}
+	rate := func(n uint64) uint64 { return uint64(float64(n)/time.Since(began).Seconds() + 0.5) }
+	r.Forks, r.Steady = rate(now-forked), after.less(before)
 	for name, n := range r.Steady {
-		r.Steady[name] = uint64(float64(n)/time.Since(began).Seconds() + 0.5)
+		r.Steady[name] = rate(n)
 	}
 	if r.Held, err = hold(p.Pid); err != nil {
 		return r, err
@@ -134,4 +144,15 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 	end, err := c.read()
 	r.End = end.less(after)
 	return r, err
+}
+
+// forks returns the number of forks since the machine started.
+func forks() (uint64, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	_, value, _ := strings.Cut(string(stat), "\nprocesses ")
+	value, _, _ = strings.Cut(value, "\n")
+	return strconv.ParseUint(value, 10, 64)
 }

@@ -17,7 +17,7 @@ import (
 //		-arg -processes=100,1000,5000 -arg -forks=0,100 ./bench/scale
 var (
 	processes = flag.String("processes", "20", "as the command's flag")
-	forks     = flag.String("forks", "0", "as the command's flag")
+	perSecond = flag.String("forks", "0", "as the command's flag")
 	command   = flag.String("command", strings.Join(defaultCommand, " "), "fulgur's arguments")
 	settle    = flag.Duration("settle", time.Second, "as the command's flag")
 	observe   = flag.Duration("observe", time.Second, "as the command's flag")
@@ -29,7 +29,7 @@ func TestPerCPU(t *testing.T) {
 	testenv.Root(t)
 	runtime.LockOSThread() // for measure
 	defer runtime.UnlockOSThread()
-	loads, err := parseLoads(*processes, *forks)
+	loads, err := parseLoads(*processes, *perSecond)
 	if err != nil {
 		t.Fatal(err)
 	}
