@@ -206,6 +206,10 @@ const (
 	MapRemaps       = OnCPUMapRemaps
 	MapTargetIDs    = OnCPUMapTargetIds
 	MapTargetCgroup = OnCPUMapTargetCgroup
+
+	MapUnwindCache    = OnCPUMapUnwindCache
+	MapCodeScratch    = OnCPUMapCodeScratch
+	MapLabelScratches = OnCPUMapLabelScratches
 )
 
 // The variables that all families but branch.bpf.c have.

@@ -110,6 +110,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	for name, m := range o.Tables {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
+	shrinkUnused(spec, o)
 	for _, vs := range []map[string]any{common(spec, o), variables} {
 		for name, value := range vs {
 			if err := spec.Variables[name].Set(value); err != nil {

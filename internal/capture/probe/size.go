@@ -1,6 +1,11 @@
 package probe
 
-import "fulgur/internal/message/usage"
+import (
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/message/usage"
+)
 
 // MaxEntries is the maximum number of entries of a map that users may request. A
 // count map of this size takes about 1 GiB.
@@ -16,4 +21,20 @@ func CompleteSize(option usage.Option, size *uint32, preset, minimum, maximum ui
 		return usage.Errorf("%s %d is out of range: give %d to %d", option, *size, minimum, maximum)
 	}
 	return nil
+}
+
+// shrinkUnused makes the values small in maps that the programs do not use with the given options.
+// These maps have a large value for each CPU that the kernel expects to ever have, and virtual
+// machines may expect hundreds. The verifier removes the code that uses them.
+func shrinkUnused(spec *ebpf.CollectionSpec, o Options) {
+	for name, used := range map[string]bool{
+		bpf.MapUnwindCache:    o.Unwind != bpf.UnwindByFramePointers,
+		bpf.MapCodeScratch:    !o.SkipRuntimes,
+		bpf.MapLabelScratches: o.Labels,
+	} {
+		if m := spec.Maps[name]; m != nil && !used {
+			m.ValueSize = 8
+			m.Key, m.Value = nil, nil // its BTF has the usual size
+		}
+	}
 }
