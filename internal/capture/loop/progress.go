@@ -3,6 +3,7 @@ package loop
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"fulgur/internal/message/plain"
@@ -17,9 +18,16 @@ type ProgressLine struct {
 	shown time.Time
 }
 
-// show updates the line twice a second, if it is wanted.
+// progressEvery returns the time between two updates of the line: half a second, longer on machines
+// with many CPUs. To count skipped samples, the line reads an event of each CPU, which interrupts the
+// CPU.
+func progressEvery(cpus int) time.Duration {
+	return max(500*time.Millisecond, time.Duration(cpus)*20*time.Millisecond)
+}
+
+// show updates the line, if it is wanted and old.
 func (p *ProgressLine) show(m Measurement) {
-	if !p.Wanted || time.Since(p.shown) < 500*time.Millisecond {
+	if !p.Wanted || time.Since(p.shown) < progressEvery(runtime.NumCPU()) {
 		return
 	}
 	p.shown = time.Now()

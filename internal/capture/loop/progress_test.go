@@ -3,12 +3,22 @@ package loop
 import (
 	"bytes"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"fulgur/internal/capture/target"
 )
+
+// The line reads at most 50 CPUs a second, and changes at most twice.
+func TestProgressEvery(t *testing.T) {
+	for cpus, want := range map[int]time.Duration{1: 500 * time.Millisecond, 25: 500 * time.Millisecond, 256: 256 * time.Second / 50} {
+		if got := progressEvery(cpus); got != want {
+			t.Errorf("%d CPUs: got %v, want %v", cpus, got, want)
+		}
+	}
+}
 
 // The progress line is written at most twice a second, always to the same line, and is
 // erased at the end.
@@ -24,10 +34,10 @@ func TestProgressLine(t *testing.T) {
 	if got := out.String(); got != "\r\x1b[K\x1b[?7lso far\x1b[?7h" {
 		t.Errorf("got %q, want the line once", got)
 	}
-	line.shown = line.shown.Add(-time.Second)
+	line.shown = line.shown.Add(-progressEvery(runtime.NumCPU()))
 	line.show(new(fake))
 	if got := out.String(); got != strings.Repeat("\r\x1b[K\x1b[?7lso far\x1b[?7h", 2) {
-		t.Errorf("got %q after a second, want the line twice", got)
+		t.Errorf("got %q after a while, want the line twice", got)
 	}
 	out.Reset()
 	line.clear()

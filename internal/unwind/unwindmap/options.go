@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/symbols/debugfile"
 )
@@ -42,6 +43,20 @@ var (
 
 const mappingsEach = 1 << 13
 
+// maxProcesses bounds the processes that have layouts. Each takes about 90 bytes of the kernel's
+// memory, whether or not it exists.
+const maxProcesses = 1 << 17
+
+// sizesFor returns the sizes for the whole system, in which a number of processes run now: there is
+// room for twice as many.
+func sizesFor(running int) sizes {
+	s := systemSizes
+	for s.processes < uint32(min(2*running, maxProcesses)) {
+		s.processes *= 2
+	}
+	return s
+}
+
 // settleInterval is the time between two releases of space. Short-lived processes leave a few
 // hundred mappings in that time.
 const settleInterval = time.Second
@@ -49,9 +64,10 @@ const settleInterval = time.Second
 // New loads the maps, and follows forks and exits of all processes. Errors come from the
 // kernel, as returned by cilium/ebpf.
 func New(o Options) (*Loader, error) {
-	c := config{mode: o.Mode, settleInterval: settleInterval, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
-	if o.Few {
-		c.sizes = fewSizes
+	c := config{mode: o.Mode, settleInterval: settleInterval, memory: o.Memory, sizes: fewSizes, mappingsEach: mappingsEach, finder: o.Finder}
+	if !o.Few {
+		running, _ := procfs.Processes() // without them, the usual sizes do
+		c.sizes = sizesFor(len(running))
 	}
 	if c.memory == 0 {
 		c.memory = DefaultMemory
