@@ -28,7 +28,7 @@ func CompleteSize(option usage.Option, size *uint32, preset, minimum, maximum ui
 // machines may expect hundreds. The verifier removes the code that uses them.
 func shrinkUnused(spec *ebpf.CollectionSpec, o Options) {
 	for name, used := range map[string]bool{
-		bpf.MapUnwindCache:    o.Unwind != bpf.UnwindByFramePointers,
+		bpf.MapUnwindCache:    o.Unwind != bpf.UnwindByFramePointers || o.Tables != nil,
 		bpf.MapCodeScratch:    !o.SkipRuntimes,
 		bpf.MapLabelScratches: o.Labels,
 	} {
