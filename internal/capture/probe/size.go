@@ -2,6 +2,7 @@ package probe
 
 import (
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 
 	"fulgur/bpf"
 	"fulgur/internal/message/usage"
@@ -27,14 +28,23 @@ func CompleteSize(option usage.Option, size *uint32, preset, minimum, maximum ui
 // These maps have a large value for each CPU that the kernel expects to ever have, and virtual
 // machines may expect hundreds. The verifier removes the code that uses them.
 func shrinkUnused(spec *ebpf.CollectionSpec, o Options) {
-	for name, used := range map[string]bool{
-		bpf.MapUnwindCache:    o.Unwind != bpf.UnwindByFramePointers || o.Tables != nil,
-		bpf.MapCodeScratch:    !o.SkipRuntimes,
-		bpf.MapLabelScratches: o.Labels,
-	} {
-		if m := spec.Maps[name]; m != nil && !used {
+	unused := map[string]bool{bpf.MapLabelScratches: !o.Labels}
+	if verifiesCalledOnly() {
+		unused[bpf.MapUnwindCache] = o.Unwind == bpf.UnwindByFramePointers && o.Tables == nil
+		unused[bpf.MapCodeScratch] = o.SkipRuntimes
+	}
+	for name, shrink := range unused {
+		if m := spec.Maps[name]; m != nil && shrink {
 			m.ValueSize = 8
 			m.Key, m.Value = nil, nil // its BTF has the usual size
 		}
 	}
+}
+
+// verifiesCalledOnly reports whether the kernel verifies only the global functions that a program
+// calls with its options: since Linux 6.8. Earlier ones verify all of them, and refuse accesses
+// behind the end of a value.
+func verifiesCalledOnly() bool {
+	version, err := features.LinuxVersionCode()
+	return err == nil && version >= 6<<16|8<<8
 }

@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// What the programs do not use with the given options takes no memory for each CPU. They load
-// anyway.
+// What the programs do not use with the given options takes no memory for each CPU, as far as the
+// kernel allows that. They load anyway.
 func TestUnusedMaps(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -37,8 +37,9 @@ func TestUnusedMaps(t *testing.T) {
 			defer s.Close()
 			for _, name := range []string{bpf.MapUnwindCache, bpf.MapCodeScratch, bpf.MapLabelScratches} {
 				m := s.Maps[name]
-				if used := m.ValueSize() > unused; m.Type() != ebpf.PerCPUArray || used != test.used[name] {
-					t.Errorf("%s, a %v with values of %d bytes: used: %v, want %v", name, m.Type(), m.ValueSize(), used, test.used[name])
+				want := test.used[name] || name != bpf.MapLabelScratches && testenv.KernelBefore(t, 6, 8)
+				if used := m.ValueSize() > unused; m.Type() != ebpf.PerCPUArray || used != want {
+					t.Errorf("%s, a %v with values of %d bytes: used: %v, want %v", name, m.Type(), m.ValueSize(), used, want)
 				}
 			}
 		})
