@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/testenv"
@@ -473,7 +474,8 @@ func TestCountDynamicString(t *testing.T) {
 }
 
 // serve starts a program that takes commands on standard input, and answers with names and
-// numbers. It returns the program's PID, and a function that sends commands.
+// numbers. It waits until the program has loaded its libraries and reads commands, and returns its
+// PID and a function that sends commands.
 func serve(t *testing.T, program string) (pid int, ask func(commands string) map[string]int) {
 	t.Helper()
 	server := exec.Command(program, "serve")
@@ -486,6 +488,9 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 		t.Fatal(err)
 	}
 	startTarget(t, server)
+	testenv.Await(t, func() bool {
+		return waitsIn(server.Process.Pid, unix.SYS_READ, func(arguments []uint64) bool { return arguments[0] == 0 })
+	}, func() string { return "the program does not read commands" })
 	lines := bufio.NewReader(answers)
 	return server.Process.Pid, func(commands string) map[string]int {
 		t.Helper()

@@ -57,17 +57,30 @@ func TestPipeUnread(t *testing.T) {
 
 // opensForWriting reports whether a thread of a process waits in open(2), for writing.
 func opensForWriting(pid int) bool {
+	return waitsIn(pid, unix.SYS_OPENAT, func(arguments []uint64) bool { // directory, path, flags, …
+		return arguments[2]&unix.O_ACCMODE == unix.O_WRONLY
+	})
+}
+
+// waitsIn reports whether a thread of a process waits in a system call with certain arguments.
+func waitsIn(pid, number int, certain func(arguments []uint64) bool) bool {
 	calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	for _, path := range calls {
 		call, err := os.ReadFile(path)
 		if err != nil {
 			continue // the thread has ended
 		}
-		f := strings.Fields(string(call)) // number, directory, path, flags …
-		if len(f) < 4 || f[0] != strconv.Itoa(unix.SYS_OPENAT) {
+		f := strings.Fields(string(call)) // number, 6 arguments, stack pointer, program counter
+		if len(f) < 9 || f[0] != strconv.Itoa(number) {
 			continue
 		}
-		if flags, err := strconv.ParseUint(f[3], 0, 64); err == nil && flags&unix.O_ACCMODE == unix.O_WRONLY {
+		arguments := make([]uint64, 6)
+		for i := range arguments {
+			if arguments[i], err = strconv.ParseUint(f[1+i], 0, 64); err != nil {
+				break
+			}
+		}
+		if err == nil && certain(arguments) {
 			return true
 		}
 	}

@@ -113,8 +113,10 @@ func TestRecordEvents(t *testing.T) {
 	if c := fulgur(t, "convert", "--value", "uprobe:"+events+":work", "-o", folded, out); c.code != 0 || sum(readFolded(t, folded)) != own["calls"] {
 		t.Errorf("got %d calls after conversion, want %d: %s", sum(readFolded(t, folded)), own["calls"], c.stderr)
 	}
-	for _, what := range []string{"above the limit", "lost"} {
-		if strings.Contains(r.stderr, what) {
+	for line := range strings.Lines(r.stderr) {
+		// Records of mappings get lost while other processes map much code.
+		lost := strings.Contains(line, " lost ") && !strings.Contains(line, "mapping record")
+		if lost || strings.Contains(line, "above the limit") {
 			t.Errorf("hits are missing: %s", r.stderr)
 		}
 	}
