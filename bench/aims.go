@@ -27,11 +27,19 @@ func (v verdict) String() string {
 // aim is a goal of fulgur in some scenarios.
 type aim struct {
 	what  string
-	judge func(medians, scenario) verdict
+	judge func(outcomes, scenario) verdict
 }
 
-// medians holds the medians of one scenario by tool name.
-type medians map[string]cost
+// outcomes holds the runs of one scenario by tool name.
+type outcomes map[string][]cost
+
+// median returns the median of a tool's runs, and false if there are none.
+func (o outcomes) median(name string) (of cost, known bool) {
+	if len(o[name]) == 0 {
+		return cost{}, false
+	}
+	return median(o[name]), true
+}
 
 // Limits of the aims, for one process and for the whole system: CPU time and time to the
 // result in seconds, memory in bytes.
@@ -59,8 +67,8 @@ var aims = slices.Concat(
 )
 
 // judgeAgent judges the cost of an agent in its steady state.
-func judgeAgent(m medians, s scenario) verdict {
-	c, known := m[nameAgent]
+func judgeAgent(o outcomes, s scenario) verdict {
+	c, known := o.median(nameAgent)
 	limit := agentSteady
 	if s.Churn {
 		limit = agentChurn
@@ -73,57 +81,57 @@ func judgeAgent(m medians, s scenario) verdict {
 func aimsOf(name string) []aim {
 	tables := name == nameTables
 	list := []aim{
-		{"samples within 1 % of perf record's", func(m medians, s scenario) verdict {
-			of, known := ratio(m, name, namePerf, func(c cost) float64 { return float64(c.Samples) })
-			return verdict{known && !s.Churn, math.Abs(of-1) <= samplesWithin, fmt.Sprintf("%+.2f %%", 100*(of-1))}
+		{"samples within 1 % of perf record's", func(o outcomes, s scenario) verdict {
+			of, known := ratio(o, name, namePerf, func(c cost) float64 { return float64(c.Samples) })
+			return verdict{known && !s.Churn, math.Abs(of.median-1) <= samplesWithin, fmt.Sprintf("%+.2f %%", 100*(of.median-1))}
 		}},
-		{"no sample lost, none without its stack", func(m medians, _ scenario) verdict {
-			c, known := m[name]
+		{"no sample lost, none without its stack", func(o outcomes, _ scenario) verdict {
+			c, known := o.median(name)
 			lost := c.Lost + c.Stackless
 			return verdict{known, lost == 0, fmt.Sprint(lost)}
 		}},
-		{"BPF time a sample, of bcc's: " + bpfAim(tables), func(m medians, s scenario) verdict {
-			of, known := ratio(m, name, nameBCC, func(c cost) float64 { return c.perSample(s) })
-			return verdict{known && !s.Churn, of <= bpfLimit(tables, s), times(of)}
+		{"BPF time a sample, of bcc's: " + bpfAim(tables), func(o outcomes, s scenario) verdict {
+			of, known := ratio(o, name, nameBCC, func(c cost) float64 { return c.perSample(s) })
+			return verdict{known && !s.Churn, of.median <= bpfLimit(tables, s), of.String()}
 		}},
-		{"CPU at most perf record's" + withScript(tables), func(m medians, s scenario) verdict {
+		{"CPU at most perf record's" + withScript(tables), func(o outcomes, s scenario) verdict {
 			// perf script finds the names; fulgur's time includes that.
-			of, known := ratioOf(m, name, namePerf,
+			of, known := ratioOf(o, name, namePerf,
 				func(c cost) float64 { return c.CPU },
 				func(c cost) float64 { return c.script(tables || s.Churn) })
-			return verdict{known && (!s.Churn || s.Frequency == 99), of <= 1, times(of)}
+			return verdict{known && (!s.Churn || s.Frequency == 99), of.median <= 1, of.String()}
 		}},
-		{"CPU to the first sample at most 0.10 s (one process), 0.25 s (system)", func(m medians, s scenario) verdict {
-			c, known := m[name]
+		{"CPU to the first sample at most 0.10 s (one process), 0.25 s (system)", func(o outcomes, s scenario) verdict {
+			c, known := o.median(name)
 			limit := startSystem
 			if s.OnePID {
 				limit = startOnePID
 			}
 			return verdict{known, c.StartCPU <= limit, fmt.Sprintf("%.2f s", c.StartCPU)}
 		}},
-		{"end to result at most 0.15 s (system)", func(m medians, s scenario) verdict {
-			c, known := m[name]
+		{"end to result at most 0.15 s (system)", func(o outcomes, s scenario) verdict {
+			c, known := o.median(name)
 			return verdict{known && !s.OnePID && !s.Churn, c.Result <= resultSystem, fmt.Sprintf("%.3f s", c.Result)}
 		}},
-		{"anonymous memory and BPF maps at most 16 MB (one process), 28 MB (system)", func(m medians, s scenario) verdict {
-			c, known := m[name]
+		{"anonymous memory and BPF maps at most 16 MB (one process), 28 MB (system)", func(o outcomes, s scenario) verdict {
+			c, known := o.median(name)
 			limit := uint64(memorySystem)
 			if s.OnePID {
 				limit = memoryOnePID
 			}
 			return verdict{known && !s.Churn, c.Anonymous+c.Maps <= limit, megabytes(c.Anonymous) + " + " + megabytes(c.Maps) + " MB"}
 		}},
-		{"short processes, steady state: at most 1 % of a CPU at 19 Hz, " + churnAim(tables) + " at 999 Hz", func(m medians, s scenario) verdict {
-			c, known := m[name]
+		{"short processes, steady state: at most 1 % of a CPU at 19 Hz, " + churnAim(tables) + " at 999 Hz", func(o outcomes, s scenario) verdict {
+			c, known := o.median(name)
 			limit, judged := churnLimit(tables, s.Frequency)
 			return verdict{known && s.Churn && judged && c.Steady > 0, c.Steady <= limit, fmt.Sprintf("%.1f %%", 100*c.Steady)}
 		}},
-		{"short processes, steady state at most perf record's", func(m medians, s scenario) verdict {
-			of, known := ratio(m, name, namePerf, func(c cost) float64 { return c.Steady })
-			return verdict{known && s.Churn && s.Frequency == 19, of <= 1, times(of)}
+		{"short processes, steady state at most perf record's", func(o outcomes, s scenario) verdict {
+			of, known := ratio(o, name, namePerf, func(c cost) float64 { return c.Steady })
+			return verdict{known && s.Churn && s.Frequency == 19, of.median <= 1, of.String()}
 		}},
-		{"short processes, CPU after the last sample at most 0.15 s", func(m medians, s scenario) verdict {
-			c, known := m[name]
+		{"short processes, CPU after the last sample at most 0.15 s", func(o outcomes, s scenario) verdict {
+			c, known := o.median(name)
 			return verdict{known && s.Churn && s.Frequency == 19, c.EndCPU <= churnEnd, fmt.Sprintf("%.2f s", c.EndCPU)}
 		}},
 	}
@@ -198,19 +206,21 @@ func growth(short, long cost) verdict {
 			megabytes(short.RSS), megabytes(long.RSS), megabytes(short.Maps), megabytes(long.Maps))}
 }
 
-// ratio returns the figure of a tool as a multiple of the peer's.
-func ratio(m medians, name, peer string, figure func(cost) float64) (of float64, known bool) {
-	return ratioOf(m, name, peer, figure, figure)
+// ratio returns the figure of a tool as a multiple of the peer's, by round.
+func ratio(o outcomes, name, peer string, figure func(cost) float64) (of spread, known bool) {
+	return ratioOf(o, name, peer, figure, figure)
 }
 
 // ratioOf is like ratio with another figure of the peer.
-func ratioOf(m medians, name, peer string, figure, peers func(cost) float64) (of float64, known bool) {
-	ours, haveOurs := m[name]
-	theirs, haveTheirs := m[peer]
-	if !haveOurs || !haveTheirs || peers(theirs) <= 0 {
-		return 0, false
+func ratioOf(o outcomes, name, peer string, figure, peers func(cost) float64) (of spread, known bool) {
+	var ratios []float64
+	for _, ours := range o[name] {
+		i := slices.IndexFunc(o[peer], func(c cost) bool { return c.Round == ours.Round })
+		if i >= 0 && peers(o[peer][i]) > 0 {
+			ratios = append(ratios, figure(ours)/peers(o[peer][i]))
+		}
 	}
-	return figure(ours) / peers(theirs), true
+	return spreadOf(ratios), len(ratios) > 0
 }
 
 // perSample returns the BPF run time per sample, in nanoseconds.

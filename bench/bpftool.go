@@ -25,6 +25,12 @@ func fulgur(name, version, program, unwind string) tool {
 	}}
 }
 
+// stackStorage is the number of stacks for which bcc has memory. It does not store a stack whose
+// hash has the same slot as another's. With its default of 1024, it drops a quarter of the samples
+// of the first load at 4999 Hz, which costs less time than to store them. With this number, it drops
+// less than 1 %, and the map takes 140 MB.
+const stackStorage = 131072
+
 // bcc finds bcc's profile: libbpf-tools' version, or else the Python version under
 // Debian's name.
 func bcc() (tool, error) {
@@ -42,8 +48,8 @@ func bcc() (tool, error) {
 		if name == "profile-bpfcc" {
 			shown += " (Python)"
 		}
-		return tool{name: shown, version: "bcc's " + version(program), run: func(ctx context.Context, j job) (cost, error) {
-			argv := []string{program, "-F", strconv.Itoa(j.Frequency), "-f"}
+		return tool{name: shown, version: fmt.Sprintf("bcc's %s with --stack-storage-size %d", version(program), stackStorage), run: func(ctx context.Context, j job) (cost, error) {
+			argv := []string{program, "-F", strconv.Itoa(j.Frequency), "-f", "--stack-storage-size", strconv.Itoa(stackStorage)}
 			if j.OnePID {
 				argv = append(argv, "-p", strconv.Itoa(j.pid))
 			}

@@ -72,6 +72,7 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 				c.noteFailure(t, s, err)
 				continue
 			}
+			got.Round = round
 			results[i].Runs = append(results[i].Runs, got)
 		}
 	}

@@ -2,8 +2,34 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
+
+// spread holds the median and the range of the ratios of two figures, by round. What changes the
+// machine's speed from round to round changes the figures more than their ratio.
+type spread struct {
+	median, low, high float64
+	rounds            int
+}
+
+// spreadOf returns the spread of ratios, which it sorts.
+func spreadOf(ratios []float64) spread {
+	n := len(ratios)
+	if n == 0 {
+		return spread{}
+	}
+	slices.Sort(ratios)
+	return spread{(ratios[(n-1)/2] + ratios[n/2]) / 2, ratios[0], ratios[n-1], n}
+}
+
+// String returns the spread as a cell of a table.
+func (s spread) String() string {
+	if s.rounds == 1 {
+		return fmt.Sprintf("%.2f×", s.median)
+	}
+	return fmt.Sprintf("%.2f× [%.2f–%.2f]", s.median, s.low, s.high)
+}
 
 // median returns the median of each figure of runs. For losses it returns the maximum:
 // one run with losses is too many.

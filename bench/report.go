@@ -16,7 +16,7 @@ func (c *comparison) write(w io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	c.writeCosts(out)
-	fmt.Fprint(out, "\nfulgur's figures divided by each peer's:\n\n")
+	fmt.Fprint(out, "\nfulgur's figures divided by each peer's: the median of the rounds' ratios, and their range:\n\n")
 	c.writeRatios(out)
 	fmt.Fprint(out, "\nAims:\n\n")
 	c.writeAims(out)
@@ -55,7 +55,7 @@ func (c *comparison) writeRatios(w io.Writer) {
 		if r.Tool == nameFulgur || len(r.Runs) == 0 {
 			continue
 		}
-		m := c.medians(r.Scenario)
+		runs := c.outcomes(r.Scenario)
 		row := []string{r.Scenario.title(), r.Tool}
 		for _, figure := range []func(cost) float64{
 			func(c cost) float64 { return float64(c.Samples) },
@@ -68,8 +68,8 @@ func (c *comparison) writeRatios(w io.Writer) {
 			func(c cost) float64 { return c.perSample(r.Scenario) },
 		} {
 			cell := "–"
-			if of, known := ratio(m, nameFulgur, r.Tool, figure); known {
-				cell = times(of)
+			if of, known := ratio(runs, nameFulgur, r.Tool, figure); known {
+				cell = of.String()
 			}
 			row = append(row, cell)
 		}
@@ -89,7 +89,7 @@ func (c *comparison) writeAims(w io.Writer) {
 	for _, a := range aims {
 		row, judged := []string{a.what}, false
 		for _, s := range scenarios {
-			v := a.judge(c.medians(s), s)
+			v := a.judge(c.outcomes(s), s)
 			row, judged = append(row, v.String()), judged || v.known
 		}
 		if judged {
@@ -102,7 +102,7 @@ func (c *comparison) writeAims(w io.Writer) {
 	row = []string{fmt.Sprintf("no growth from %d s to %d s", c.Seconds, c.Growth)}
 	for _, s := range scenarios {
 		v := verdict{}
-		if short, ok := c.medians(s)[nameFulgur]; ok && s == c.LongScenario {
+		if short, ok := c.outcomes(s).median(nameFulgur); ok && s == c.LongScenario {
 			v = growth(short, *c.Long)
 		}
 		row = append(row, v.String())
@@ -121,15 +121,15 @@ func (c *comparison) scenarios() []scenario {
 	return all
 }
 
-// medians returns the medians of all tools in s.
-func (c *comparison) medians(s scenario) medians {
-	m := medians{}
+// outcomes returns the runs of all tools in s.
+func (c *comparison) outcomes(s scenario) outcomes {
+	o := outcomes{}
 	for _, r := range c.Results {
-		if r.Scenario == s && len(r.Runs) > 0 {
-			m[r.Tool] = median(r.Runs)
+		if r.Scenario == s {
+			o[r.Tool] = r.Runs
 		}
 	}
-	return m
+	return o
 }
 
 func writeRow(w io.Writer, cells ...string) {
@@ -141,7 +141,5 @@ func writeRow(w io.Writer, cells ...string) {
 func writeRule(w io.Writer, text, numbers int) {
 	fmt.Fprintf(w, "|%s%s\n", strings.Repeat("---|", text), strings.Repeat("---:|", numbers))
 }
-
-func times(of float64) string { return fmt.Sprintf("%.2f×", of) }
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }

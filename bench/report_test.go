@@ -24,11 +24,14 @@ func example() *comparison {
 		Results: []result{
 			{system, nameFulgur, []cost{
 				{Samples: 49990, CPU: 0.1, Start: 0.02, Result: 0.1, RSS: 30 << 20, Maps: 8 << 20, BPF: 0.05, Runs: 50000},
-				{Samples: 49000, Lost: 3, CPU: 0.3, Start: 0.03, Result: 0.3, RSS: 50 << 20, Maps: 8 << 20, BPF: 0.06, Runs: 50000},
-				{Samples: 49980, CPU: 0.2, Start: 0.04, Result: 0.2, RSS: 35 << 20, Maps: 8 << 20, BPF: 0.07, Runs: 50000},
+				{Round: 1, Samples: 49000, Lost: 3, CPU: 0.3, Start: 0.03, Result: 0.3, RSS: 50 << 20, Maps: 8 << 20, BPF: 0.06, Runs: 50000},
+				{Round: 2, Samples: 49980, CPU: 0.2, Start: 0.04, Result: 0.2, RSS: 35 << 20, Maps: 8 << 20, BPF: 0.07, Runs: 50000},
 			}},
 			{system, namePerf, []cost{{Samples: 50000, CPU: 0.25, CPUAfter: 2, Start: 0.2, Result: 3, RSS: 70 << 20}}},
-			{system, nameBCC, []cost{{Samples: 44000, Stackless: 2000, CPU: 0.1, Start: 0.1, Result: 0.4, RSS: 14 << 20, Maps: 2 << 20, BPF: 0.05, Runs: 50000}}},
+			{system, nameBCC, []cost{
+				{Samples: 44000, Stackless: 2000, CPU: 0.1, Start: 0.1, Result: 0.4, RSS: 14 << 20, Maps: 2 << 20, BPF: 0.05, Runs: 50000},
+				{Round: 2, Samples: 44000, CPU: 0.1, Start: 0.1, Result: 0.4, RSS: 14 << 20, Maps: 2 << 20, BPF: 0.10, Runs: 50000},
+			}},
 			{system, "bpftrace", nil},
 			{churn, nameTables, []cost{{Samples: 495, CPU: 0.9, StartCPU: 0.2, EndCPU: 0.3, Steady: 0.02, RSS: 40 << 20, Anonymous: 18 << 20, Maps: 9 << 20, BPF: 0.001, Runs: 495}}},
 			{churn, nameAgent, []cost{{Samples: 855, CPU: 0.9, StartCPU: 0.3, EndCPU: 0.1, Steady: 0.0085, RSS: 40 << 20, Anonymous: 18 << 20, Maps: 9 << 20, BPF: 0.045, BPFShare: 0.001, Runs: 855}}},
@@ -87,5 +90,20 @@ func TestGrowth(t *testing.T) {
 		if got := growth(short, tt.long); got.met != tt.met {
 			t.Errorf("%+v: got %v, want it met: %t", tt.long, got, tt.met)
 		}
+	}
+}
+
+// A tool that failed in a round has no ratio in it.
+func TestRatioByRound(t *testing.T) {
+	o := outcomes{
+		nameFulgur: {{CPU: 1}, {Round: 1, CPU: 9}, {Round: 2, CPU: 3}, {Round: 3, CPU: 4}},
+		namePerf:   {{CPU: 2}, {Round: 2, CPU: 2}, {Round: 3, CPU: 4}, {Round: 4, CPU: 1}},
+	}
+	got, known := ratio(o, nameFulgur, namePerf, func(c cost) float64 { return c.CPU })
+	if want := (spread{1, 0.5, 1.5, 3}); !known || got != want {
+		t.Errorf("got %v, %t; want %v", got, known, want)
+	}
+	if _, known := ratio(o, nameFulgur, nameBCC, func(c cost) float64 { return c.CPU }); known {
+		t.Error("there is a ratio to a tool that did not run")
 	}
 }

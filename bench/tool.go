@@ -20,6 +20,8 @@ type job struct {
 // cost holds the cost and the result of a tool's run. Times are in seconds, memory is in
 // bytes.
 type cost struct {
+	// Round is the round of the run.
+	Round int
 	// Samples is the number of samples in the result, without samples of idle CPUs.
 	Samples uint64
 	// Lost is the number of lost samples that the tool reports, and Stackless the number
