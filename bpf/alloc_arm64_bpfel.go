@@ -151,6 +151,8 @@ const (
 	AllocVarSnapshots          = "snapshots"
 	AllocVarTarget             = "target"
 	AllocVarTargetCgroupId     = "target_cgroup_id"
+	AllocVarTargetOnly         = "target_only"
+	AllocVarTargetOnlyStart    = "target_only_start"
 	AllocVarTimeline           = "timeline"
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
 	AllocVarUnusedProbeLimits  = "unused_probe_limits"
@@ -299,6 +301,8 @@ type AllocVariableSpecs struct {
 	Snapshots          *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target             *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly         *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart    *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
@@ -449,6 +453,8 @@ type AllocVariables struct {
 	Snapshots          *ebpf.Variable `ebpf:"snapshots"`
 	Target             *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly         *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart    *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline           *ebpf.Variable `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`

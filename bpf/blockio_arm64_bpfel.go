@@ -155,6 +155,8 @@ const (
 	BlockIOVarSkipUserStack       = "skip_user_stack"
 	BlockIOVarTarget              = "target"
 	BlockIOVarTargetCgroupId      = "target_cgroup_id"
+	BlockIOVarTargetOnly          = "target_only"
+	BlockIOVarTargetOnlyStart     = "target_only_start"
 	BlockIOVarTimeline            = "timeline"
 	BlockIOVarUnusedLatency       = "unused_latency"
 	BlockIOVarUnusedLatencyKey    = "unused_latency_key"
@@ -278,6 +280,8 @@ type BlockIOVariableSpecs struct {
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedLatency       *ebpf.VariableSpec `ebpf:"unused_latency"`
 	UnusedLatencyKey    *ebpf.VariableSpec `ebpf:"unused_latency_key"`
@@ -400,6 +404,8 @@ type BlockIOVariables struct {
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedLatency       *ebpf.Variable `ebpf:"unused_latency"`
 	UnusedLatencyKey    *ebpf.Variable `ebpf:"unused_latency_key"`

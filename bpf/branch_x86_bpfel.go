@@ -37,6 +37,8 @@ const (
 	BranchVarRingWakeup       = "ring_wakeup"
 	BranchVarTarget           = "target"
 	BranchVarTargetCgroupId   = "target_cgroup_id"
+	BranchVarTargetOnly       = "target_only"
+	BranchVarTargetOnlyStart  = "target_only_start"
 	BranchVarUnusedBranchHead = "unused_branch_head"
 )
 
@@ -107,6 +109,8 @@ type BranchVariableSpecs struct {
 	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	Target           *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly       *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart  *ebpf.VariableSpec `ebpf:"target_only_start"`
 	UnusedBranchHead *ebpf.VariableSpec `ebpf:"unused_branch_head"`
 }
 
@@ -156,6 +160,8 @@ type BranchVariables struct {
 	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
 	Target           *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly       *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart  *ebpf.Variable `ebpf:"target_only_start"`
 	UnusedBranchHead *ebpf.Variable `ebpf:"unused_branch_head"`
 }
 

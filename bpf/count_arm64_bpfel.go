@@ -186,6 +186,8 @@ const (
 	CountVarSnapshots           = "snapshots"
 	CountVarTarget              = "target"
 	CountVarTargetCgroupId      = "target_cgroup_id"
+	CountVarTargetOnly          = "target_only"
+	CountVarTargetOnlyStart     = "target_only_start"
 	CountVarTimeline            = "timeline"
 	CountVarUnusedFieldCompare  = "unused_field_compare"
 	CountVarUnusedFieldFrom     = "unused_field_from"
@@ -319,6 +321,8 @@ type CountVariableSpecs struct {
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedFieldCompare  *ebpf.VariableSpec `ebpf:"unused_field_compare"`
 	UnusedFieldFrom     *ebpf.VariableSpec `ebpf:"unused_field_from"`
@@ -458,6 +462,8 @@ type CountVariables struct {
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedFieldCompare  *ebpf.Variable `ebpf:"unused_field_compare"`
 	UnusedFieldFrom     *ebpf.Variable `ebpf:"unused_field_from"`

@@ -21,6 +21,12 @@ struct {
 /* Avoids the lookup in every sample while no process was remapped. */
 volatile u32 any_remaps;
 
+/* The image of task, which has this epoch. */
+static __always_inline u64 epoch_image(struct task_struct *task, u64 epoch)
+{
+	return any_remaps ? task_image(task) : epoch;
+}
+
 /* Identifies the meaning of the process's addresses. */
 static __always_inline u64 task_epoch(struct task_struct *task)
 {

@@ -142,6 +142,8 @@ const (
 	FaultsVarSkipUserStack       = "skip_user_stack"
 	FaultsVarTarget              = "target"
 	FaultsVarTargetCgroupId      = "target_cgroup_id"
+	FaultsVarTargetOnly          = "target_only"
+	FaultsVarTargetOnlyStart     = "target_only_start"
 	FaultsVarTimeline            = "timeline"
 	FaultsVarUnusedFileRecord    = "unused_file_record"
 	FaultsVarUnusedPageKind      = "unused_page_kind"
@@ -266,6 +268,8 @@ type FaultsVariableSpecs struct {
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedFileRecord    *ebpf.VariableSpec `ebpf:"unused_file_record"`
 	UnusedPageKind      *ebpf.VariableSpec `ebpf:"unused_page_kind"`
@@ -393,6 +397,8 @@ type FaultsVariables struct {
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedFileRecord    *ebpf.Variable `ebpf:"unused_file_record"`
 	UnusedPageKind      *ebpf.Variable `ebpf:"unused_page_kind"`

@@ -76,6 +76,8 @@ const (
 	JumpVarLongestStall     = "longest_stall"
 	JumpVarTarget           = "target"
 	JumpVarTargetCgroupId   = "target_cgroup_id"
+	JumpVarTargetOnly       = "target_only"
+	JumpVarTargetOnlyStart  = "target_only_start"
 	JumpVarUnusedJumpCookie = "unused_jump_cookie"
 )
 
@@ -153,6 +155,8 @@ type JumpVariableSpecs struct {
 	LongestStall     *ebpf.VariableSpec `ebpf:"longest_stall"`
 	Target           *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly       *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart  *ebpf.VariableSpec `ebpf:"target_only_start"`
 	UnusedJumpCookie *ebpf.VariableSpec `ebpf:"unused_jump_cookie"`
 }
 
@@ -212,6 +216,8 @@ type JumpVariables struct {
 	LongestStall     *ebpf.Variable `ebpf:"longest_stall"`
 	Target           *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly       *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart  *ebpf.Variable `ebpf:"target_only_start"`
 	UnusedJumpCookie *ebpf.Variable `ebpf:"unused_jump_cookie"`
 }
 

@@ -184,6 +184,8 @@ const (
 	LatencyVarSnapshots           = "snapshots"
 	LatencyVarTarget              = "target"
 	LatencyVarTargetCgroupId      = "target_cgroup_id"
+	LatencyVarTargetOnly          = "target_only"
+	LatencyVarTargetOnlyStart     = "target_only_start"
 	LatencyVarTimeline            = "timeline"
 	LatencyVarUnusedInterval      = "unused_interval"
 	LatencyVarUnusedLatencyLimits = "unused_latency_limits"
@@ -331,6 +333,8 @@ type LatencyVariableSpecs struct {
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedInterval      *ebpf.VariableSpec `ebpf:"unused_interval"`
 	UnusedLatencyLimits *ebpf.VariableSpec `ebpf:"unused_latency_limits"`
@@ -485,6 +489,8 @@ type LatencyVariables struct {
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedInterval      *ebpf.Variable `ebpf:"unused_interval"`
 	UnusedLatencyLimits *ebpf.Variable `ebpf:"unused_latency_limits"`

@@ -10,19 +10,31 @@
 #include "record.h"
 #include <bpf/bpf_helpers.h>
 
+struct stats {
+	u64 n[STAT_MAX];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, STAT_MAX);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct stats);
 } stats SEC(".maps");
 
-static __always_inline void stat_add(u32 index, u64 add)
+/* The counters of this CPU. */
+static __always_inline struct stats *cpu_stats(void)
 {
-	u64 *n = bpf_map_lookup_elem(&stats, &index);
+	u32 zero = 0;
 
-	if (n)
-		__sync_fetch_and_add(n, add);
+	return bpf_map_lookup_elem(&stats, &zero);
+}
+
+static __always_inline void stat_add(enum stat index, u64 add)
+{
+	struct stats *s = cpu_stats();
+
+	if (s)
+		__sync_fetch_and_add(&s->n[index], add);
 }
 
 #endif

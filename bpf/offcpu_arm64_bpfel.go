@@ -160,6 +160,8 @@ const (
 	OffCPUVarSwitchHasState      = "switch_has_state"
 	OffCPUVarTarget              = "target"
 	OffCPUVarTargetCgroupId      = "target_cgroup_id"
+	OffCPUVarTargetOnly          = "target_only"
+	OffCPUVarTargetOnlyStart     = "target_only_start"
 	OffCPUVarTimeline            = "timeline"
 	OffCPUVarUnusedStateClass    = "unused_state_class"
 	OffCPUVarUnusedThreadKind    = "unused_thread_kind"
@@ -288,6 +290,8 @@ type OffCPUVariableSpecs struct {
 	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
@@ -416,6 +420,8 @@ type OffCPUVariables struct {
 	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedStateClass    *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedThreadKind    *ebpf.Variable `ebpf:"unused_thread_kind"`

@@ -94,7 +94,7 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 		key.tid = rec->tid;
 	if (by_cpu)
 		key.cpu = cpu;
-	count(&key, &value);
+	count_as(&key, &value, scratch->fresh);
 }
 
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)
@@ -109,11 +109,19 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	u64 weight = ctx->sample_period;
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
+	struct stats *stats;
 
-	stat_add(STAT_RUNS, 1);
-	stat_add(STAT_PERIODS, weight);
+	/*
+	 * Only this program changes these counters, and it does not interrupt itself. So they need
+	 * no atomic additions, which would wait for each read from memory.
+	 */
+	stats = cpu_stats();
+	if (!stats)
+		return 0;
+	stats->n[STAT_RUNS]++;
+	stats->n[STAT_PERIODS] += weight;
 	if (task_pid(task) == 0 && !include_idle) {
-		stat_add(STAT_IDLE_PERIODS, weight);
+		stats->n[STAT_IDLE_PERIODS] += weight;
 		return 0;
 	}
 	if (!target_has(task))
@@ -123,9 +131,9 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	rec = &scratch->record;
 
-	stat_add(STAT_SAMPLES, 1);
+	stats->n[STAT_SAMPLES]++;
 	stack_begin(rec, task);
-	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	task_comm(task, rec->comm);
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task)) {

@@ -314,6 +314,8 @@ const (
 	OnCPUVarSnapshots           = "snapshots"
 	OnCPUVarTarget              = "target"
 	OnCPUVarTargetCgroupId      = "target_cgroup_id"
+	OnCPUVarTargetOnly          = "target_only"
+	OnCPUVarTargetOnlyStart     = "target_only_start"
 	OnCPUVarTimeline            = "timeline"
 	OnCPUVarUnusedCodeRecord    = "unused_code_record"
 	OnCPUVarUnusedFrameBit      = "unused_frame_bit"
@@ -439,6 +441,8 @@ type OnCPUVariableSpecs struct {
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedCodeRecord    *ebpf.VariableSpec `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.VariableSpec `ebpf:"unused_frame_bit"`
@@ -565,6 +569,8 @@ type OnCPUVariables struct {
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedCodeRecord    *ebpf.Variable `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.Variable `ebpf:"unused_frame_bit"`

@@ -19,7 +19,8 @@
 #endif
 
 struct stack_scratch {
-	u64 index; /* its own */
+	u32 index; /* its own */
+	u32 fresh; /* whether the stack was not in seen */
 	struct stack_record record;
 	struct unwind_walk walk;
 	struct runtime_stack runtime;

@@ -193,6 +193,7 @@ const (
 	StatNegative     = OnCPUStatSTAT_NEGATIVE
 	StatCrowded      = OnCPUStatSTAT_CROWDED
 	StatUnlabeled    = OnCPUStatSTAT_UNLABELED
+	StatMax          = int(OnCPUStatSTAT_MAX) // the number of counters
 )
 
 // The maps that all families have, except that branch.bpf.c neither interns nor
@@ -233,6 +234,7 @@ const (
 	VarSkipUserStack  = OnCPUVarSkipUserStack
 	VarTarget         = OnCPUVarTarget
 	VarTargetCgroupID = OnCPUVarTargetCgroupId
+	VarTargetOnly     = OnCPUVarTargetOnly
 	VarTimeline       = OnCPUVarTimeline
 	VarUnwind         = OnCPUVarUnwind
 )

@@ -83,6 +83,8 @@ const (
 	SoftIRQVarSkipUserStack    = "skip_user_stack"
 	SoftIRQVarTarget           = "target"
 	SoftIRQVarTargetCgroupId   = "target_cgroup_id"
+	SoftIRQVarTargetOnly       = "target_only"
+	SoftIRQVarTargetOnlyStart  = "target_only_start"
 	SoftIRQVarTimeline         = "timeline"
 	SoftIRQVarUnwind           = "unwind"
 )
@@ -173,27 +175,29 @@ type SoftIRQMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftIRQVariableSpecs struct {
-	Active         *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps      *ebpf.VariableSpec `ebpf:"any_remaps"`
-	ByCgroup       *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu          *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread       *ebpf.VariableSpec `ebpf:"by_thread"`
-	Generation     *ebpf.VariableSpec `ebpf:"generation"`
-	Inserted       *ebpf.VariableSpec `ebpf:"inserted"`
-	LabelKey       *ebpf.VariableSpec `ebpf:"label_key"`
-	LabelKeySize   *ebpf.VariableSpec `ebpf:"label_key_size"`
-	MaxDepth       *ebpf.VariableSpec `ebpf:"max_depth"`
-	ReadLabels     *ebpf.VariableSpec `ebpf:"read_labels"`
-	RingWakeup     *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask       *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipRuntimes   *ebpf.VariableSpec `ebpf:"skip_runtimes"`
-	SkipSpanId     *ebpf.VariableSpec `ebpf:"skip_span_id"`
-	SkipTraceId    *ebpf.VariableSpec `ebpf:"skip_trace_id"`
-	SkipUserStack  *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Target         *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	Timeline       *ebpf.VariableSpec `ebpf:"timeline"`
-	Unwind         *ebpf.VariableSpec `ebpf:"unwind"`
+	Active          *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps       *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu           *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread        *ebpf.VariableSpec `ebpf:"by_thread"`
+	Generation      *ebpf.VariableSpec `ebpf:"generation"`
+	Inserted        *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey        *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize    *ebpf.VariableSpec `ebpf:"label_key_size"`
+	MaxDepth        *ebpf.VariableSpec `ebpf:"max_depth"`
+	ReadLabels      *ebpf.VariableSpec `ebpf:"read_labels"`
+	RingWakeup      *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask        *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipRuntimes    *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId      *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId     *ebpf.VariableSpec `ebpf:"skip_trace_id"`
+	SkipUserStack   *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Target          *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId  *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly      *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart *ebpf.VariableSpec `ebpf:"target_only_start"`
+	Timeline        *ebpf.VariableSpec `ebpf:"timeline"`
+	Unwind          *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // SoftIRQObjects contains all objects after they have been loaded into the kernel.
@@ -283,27 +287,29 @@ func (m *SoftIRQMaps) Close() error {
 //
 // It can be passed to LoadSoftIRQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftIRQVariables struct {
-	Active         *ebpf.Variable `ebpf:"active"`
-	AnyRemaps      *ebpf.Variable `ebpf:"any_remaps"`
-	ByCgroup       *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu          *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread       *ebpf.Variable `ebpf:"by_thread"`
-	Generation     *ebpf.Variable `ebpf:"generation"`
-	Inserted       *ebpf.Variable `ebpf:"inserted"`
-	LabelKey       *ebpf.Variable `ebpf:"label_key"`
-	LabelKeySize   *ebpf.Variable `ebpf:"label_key_size"`
-	MaxDepth       *ebpf.Variable `ebpf:"max_depth"`
-	ReadLabels     *ebpf.Variable `ebpf:"read_labels"`
-	RingWakeup     *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask       *ebpf.Variable `ebpf:"seen_mask"`
-	SkipRuntimes   *ebpf.Variable `ebpf:"skip_runtimes"`
-	SkipSpanId     *ebpf.Variable `ebpf:"skip_span_id"`
-	SkipTraceId    *ebpf.Variable `ebpf:"skip_trace_id"`
-	SkipUserStack  *ebpf.Variable `ebpf:"skip_user_stack"`
-	Target         *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId *ebpf.Variable `ebpf:"target_cgroup_id"`
-	Timeline       *ebpf.Variable `ebpf:"timeline"`
-	Unwind         *ebpf.Variable `ebpf:"unwind"`
+	Active          *ebpf.Variable `ebpf:"active"`
+	AnyRemaps       *ebpf.Variable `ebpf:"any_remaps"`
+	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu           *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread        *ebpf.Variable `ebpf:"by_thread"`
+	Generation      *ebpf.Variable `ebpf:"generation"`
+	Inserted        *ebpf.Variable `ebpf:"inserted"`
+	LabelKey        *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize    *ebpf.Variable `ebpf:"label_key_size"`
+	MaxDepth        *ebpf.Variable `ebpf:"max_depth"`
+	ReadLabels      *ebpf.Variable `ebpf:"read_labels"`
+	RingWakeup      *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask        *ebpf.Variable `ebpf:"seen_mask"`
+	SkipRuntimes    *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId      *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId     *ebpf.Variable `ebpf:"skip_trace_id"`
+	SkipUserStack   *ebpf.Variable `ebpf:"skip_user_stack"`
+	Target          *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId  *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly      *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart *ebpf.Variable `ebpf:"target_only_start"`
+	Timeline        *ebpf.Variable `ebpf:"timeline"`
+	Unwind          *ebpf.Variable `ebpf:"unwind"`
 }
 
 // SoftIRQPrograms contains all programs after they have been loaded into the kernel.

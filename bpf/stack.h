@@ -123,24 +123,33 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
- * Hashes the next frames of a stack, from first on. A block of them is a global function,
- * which the verifier checks once rather than for each block: it follows all iterations
- * of a loop.
+ * Hashes the next frames of a stack, from first on, in four parts that a processor computes at
+ * the same time. The words after the last frame are 0, up to a multiple of four.
+ *
+ * A block of frames is a global function, which the verifier checks once rather than for each
+ * block: it follows all iterations of a loop.
  */
 #define HASH_BLOCK 32
 __noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
 {
 	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	const struct stack_record *rec;
+	u64 b = 0, c = 0, d = 0;
 	u32 frames, i;
 
 	if (!s)
 		return 0;
 	rec = &s->record;
 	frames = rec->kernel_frames + rec->user_frames;
-	for (i = 0; i < HASH_BLOCK && first < MAX_FRAME_WORDS && first < frames; i++)
-		hash = hash_step(hash, rec->frames[first++]);
-	return hash;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HASH_BLOCK / 4 && first <= MAX_FRAME_WORDS - 4 && first < frames; i++) {
+		hash = hash_step(hash, rec->frames[first]);
+		b = hash_step(b, rec->frames[first + 1]);
+		c = hash_step(c, rec->frames[first + 2]);
+		d = hash_step(d, rec->frames[first + 3]);
+		first += 4;
+	}
+	return hash_step(hash_step(hash_step(hash, b), c), d);
 }
 
 /*
@@ -149,8 +158,8 @@ __noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
  */
 __noinline u64 stack_id(u32 scratch)
 {
-	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	const struct stack_record *rec;
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct stack_record *rec;
 	const u64 *comm;
 	u32 frames, i;
 	u64 hash;
@@ -168,6 +177,13 @@ __noinline u64 stack_id(u32 scratch)
 		hash = hash_step(hash, rec->cgroup);
 	if (read_labels)
 		hash = hash_step(hash, rec->labels);
+	for (i = 0; i < 3; i++) {
+		u32 at = frames + i;
+
+		barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
+		if (at < MAX_FRAME_WORDS)
+			rec->frames[at] = 0;
+	}
 	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
 		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;
@@ -190,12 +206,14 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 	u64 flags;
 	u32 index = id & seen_mask;
 
+	s->fresh = 0;
 	set = bpf_map_lookup_elem(&seen, &index);
 	if (!set)
 		return id;
 	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
 		return id;
 
+	s->fresh = 1;
 	rec->type = RECORD_STACK;
 	rec->id = id;
 	if (!rec->time)

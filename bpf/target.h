@@ -41,13 +41,28 @@ struct {
 	__type(value, u64); /* the owner's start_boottime; 0: the first task seen */
 } target_ids SEC(".maps");
 
+/*
+ * If the set never has another member, its ID, which saves a look-up; else 0. User space sets
+ * it after filling the set.
+ */
+volatile u32 target_only;
+u64 target_only_start; /* as in target_ids */
+#define TARGET_GONE (~(u64)0)
+
 /* Whether the task or thread group with this ID and start is in the set. */
 static __always_inline bool target_owns(u32 id, u64 start)
 {
-	u64 *owner = bpf_map_lookup_elem(&target_ids, &id);
+	u32 only = target_only;
+	u64 *owner = &target_only_start;
 
-	if (!owner)
-		return false;
+	if (only) {
+		if (id != only)
+			return false;
+	} else {
+		owner = bpf_map_lookup_elem(&target_ids, &id);
+		if (!owner)
+			return false;
+	}
 	if (*owner == 0)
 		*owner = start; /* several CPUs may, and then store the same */
 	return *owner == start;
@@ -136,8 +151,10 @@ int BPF_PROG(target_free, struct task_struct *task)
 	u32 id = task_pid(task);
 
 	if ((target == TARGET_THREADS || task_pid(task) == task_tgid(task)) &&
-	    target_owns(id, task_start(task)))
+	    target_owns(id, task_start(task))) {
 		bpf_map_delete_elem(&target_ids, &id);
+		target_only_start = TARGET_GONE;
+	}
 	return 0;
 }
 

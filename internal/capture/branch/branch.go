@@ -133,7 +133,7 @@ func (s *Source) prepare(o Options, inner *ebpf.MapSpec) error {
 
 // Attach opens disabled events on the target's CPUs and attaches the program.
 func (s *Source) Attach(t target.Target, e Event) (err error) {
-	if s.targets, err = sampling.FillTargets(t, s.objects.TargetIds, s.objects.TargetFork, s.objects.TargetFree); err != nil {
+	if s.targets, err = sampling.FillTargets(t, s.objects.TargetIds, s.objects.TargetOnly, s.objects.TargetFork, s.objects.TargetFree); err != nil {
 		return err
 	}
 	s.events, err = sampling.Open(sampling.Config{
@@ -259,11 +259,7 @@ func (s *Source) Stats() (Stats, error) {
 
 // statPerCPU reads a counter of the kernel side, by CPU.
 func (s *Source) statPerCPU(i bpf.Stat) ([]uint64, error) {
-	var perCPU []uint64
-	if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {
-		return nil, fmt.Errorf("read the branch program's counters: %w", err)
-	}
-	return perCPU, nil
+	return sampling.StatPerCPU(s.objects.Stats, i)
 }
 
 // Close detaches the events and unloads the kernel side.

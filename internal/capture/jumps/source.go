@@ -99,7 +99,7 @@ func load(o Options) (_ *source, err error) {
 		return nil, fmt.Errorf("map the counts of jumps: %w", err)
 	}
 	s.counts = unsafe.Slice((*bpf.JumpJumpCount)(unsafe.Pointer(&s.mapped[0])), maxJumps)
-	if s.targets, err = sampling.FillTargets(o.Target, s.objects.TargetIds, s.objects.TargetFork, s.objects.TargetFree); err != nil {
+	if s.targets, err = sampling.FillTargets(o.Target, s.objects.TargetIds, s.objects.TargetOnly, s.objects.TargetFork, s.objects.TargetFree); err != nil {
 		return nil, err
 	}
 	if s.stalls, err = link.AttachTracing(link.TracingOptions{Program: s.objects.JumpStall}); err != nil {
@@ -155,9 +155,9 @@ func (s *source) progress() (sums [2]uint64, err error) {
 // lost returns the number of samples and of targets of indirect jumps for which the
 // kernel side had no room.
 func (s *source) lost() (sum uint64, err error) {
-	var perCPU []uint64
-	if err := s.objects.Stats.Lookup(uint32(bpf.StatLost), &perCPU); err != nil {
-		return 0, fmt.Errorf("read the losses: %w", err)
+	perCPU, err := sampling.StatPerCPU(s.objects.Stats, bpf.StatLost)
+	if err != nil {
+		return 0, err
 	}
 	for _, n := range perCPU {
 		sum += n

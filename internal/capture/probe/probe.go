@@ -282,7 +282,7 @@ func (p *Probe) Renew() error {
 // FillTargets adds the target to the kernel side's set, and tracks its forks and
 // exits.
 func (p *Probe) FillTargets(t target.Target) (err error) {
-	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIDs], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
+	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIDs], p.Variables[bpf.VarTargetOnly], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
 	return err
 }
 
@@ -367,11 +367,7 @@ func missedRuns(program *ebpf.Program) (uint64, error) {
 
 // StatPerCPU reads a counter of the kernel side, by CPU.
 func (p *Probe) StatPerCPU(i bpf.Stat) ([]uint64, error) {
-	var perCPU []uint64
-	if err := p.Maps[bpf.MapStats].Lookup(uint32(i), &perCPU); err != nil {
-		return nil, fmt.Errorf("read the counters of a BPF program: %w", err)
-	}
-	return perCPU, nil
+	return sampling.StatPerCPU(p.Maps[bpf.MapStats], i)
 }
 
 // StatSum reads a counter of the kernel side, summed over CPUs.

@@ -35,16 +35,17 @@ type TargetSet struct {
 
 // FillTargets adds the processes or threads of t to the set ids. The programs fork
 // and free track their exits and, if children belong to the target, their forks.
-// FillTargets also searches for existing children.
-func FillTargets(t target.Target, ids *ebpf.Map, fork, free *ebpf.Program) (*TargetSet, error) {
+// FillTargets also searches for existing children. If the set cannot get other members, it sets
+// only to its one member.
+func FillTargets(t target.Target, ids *ebpf.Map, only *ebpf.Variable, fork, free *ebpf.Program) (*TargetSet, error) {
 	s := &TargetSet{ids: ids}
-	if err := s.fill(t, fork, free); err != nil {
+	if err := s.fill(t, only, fork, free); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
+func (s *TargetSet) fill(t target.Target, only *ebpf.Variable, fork, free *ebpf.Program) error {
 	ids := t.PIDs
 	if t.Scope == target.Threads {
 		ids = t.TIDs
@@ -63,8 +64,14 @@ func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
 		}
 		s.links = append(s.links, l)
 	}
-	if err := s.add(ids); err != nil || !t.Children {
+	if err := s.add(ids); err != nil {
 		return err
+	}
+	if !t.Children {
+		if len(ids) == 1 {
+			return only.Set(uint32(ids[0]))
+		}
+		return nil
 	}
 	for known := slices.Clone(ids); ; {
 		// Repeat until no child is new: one may have forked before it was in

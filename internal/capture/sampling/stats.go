@@ -1,0 +1,22 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+)
+
+// StatPerCPU reads a counter of the kernel side, by CPU. The map stats is from bpf/loss.h.
+func StatPerCPU(stats *ebpf.Map, i bpf.Stat) ([]uint64, error) {
+	var perCPU [][bpf.StatMax]uint64
+	if err := stats.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read the counters of a BPF program: %w", err)
+	}
+	counts := make([]uint64, len(perCPU))
+	for cpu, all := range perCPU {
+		counts[cpu] = all[i]
+	}
+	return counts, nil
+}
