@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Counters of samples and losses. They are per CPU, but still updated
- * atomically: an NMI between a plain load and store would lose its own
+ * Counters of samples and losses. They are per CPU, but stat_add() still updates
+ * them atomically: an NMI between a plain load and store would lose its own
  * increment.
  */
 #ifndef FULGUR_LOSS_H

@@ -123,33 +123,24 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
- * Hashes the next frames of a stack, from first on, in four parts that a processor computes at
- * the same time. The words after the last frame are 0, up to a multiple of four.
- *
- * A block of frames is a global function, which the verifier checks once rather than for each
- * block: it follows all iterations of a loop.
+ * Hashes the next frames of a stack, from first on. A block of them is a global function,
+ * which the verifier checks once rather than for each block: it follows all iterations
+ * of a loop.
  */
 #define HASH_BLOCK 32
 __noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
 {
 	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	const struct stack_record *rec;
-	u64 b = 0, c = 0, d = 0;
 	u32 frames, i;
 
 	if (!s)
 		return 0;
 	rec = &s->record;
 	frames = rec->kernel_frames + rec->user_frames;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HASH_BLOCK / 4 && first <= MAX_FRAME_WORDS - 4 && first < frames; i++) {
-		hash = hash_step(hash, rec->frames[first]);
-		b = hash_step(b, rec->frames[first + 1]);
-		c = hash_step(c, rec->frames[first + 2]);
-		d = hash_step(d, rec->frames[first + 3]);
-		first += 4;
-	}
-	return hash_step(hash_step(hash_step(hash, b), c), d);
+	for (i = 0; i < HASH_BLOCK && first < MAX_FRAME_WORDS && first < frames; i++)
+		hash = hash_step(hash, rec->frames[first++]);
+	return hash;
 }
 
 /*
@@ -158,8 +149,8 @@ __noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
  */
 __noinline u64 stack_id(u32 scratch)
 {
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	struct stack_record *rec;
+	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	const struct stack_record *rec;
 	const u64 *comm;
 	u32 frames, i;
 	u64 hash;
@@ -177,13 +168,6 @@ __noinline u64 stack_id(u32 scratch)
 		hash = hash_step(hash, rec->cgroup);
 	if (read_labels)
 		hash = hash_step(hash, rec->labels);
-	for (i = 0; i < 3; i++) {
-		u32 at = frames + i;
-
-		barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
-		if (at < MAX_FRAME_WORDS)
-			rec->frames[at] = 0;
-	}
 	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
 		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;

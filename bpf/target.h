@@ -153,7 +153,7 @@ int BPF_PROG(target_free, struct task_struct *task)
 	if ((target == TARGET_THREADS || task_pid(task) == task_tgid(task)) &&
 	    target_owns(id, task_start(task))) {
 		bpf_map_delete_elem(&target_ids, &id);
-		target_only_start = TARGET_GONE;
+		target_only_start = TARGET_GONE; /* even before user space sets target_only */
 	}
 	return 0;
 }

@@ -233,16 +233,6 @@ UNWIND_GLOBAL int unwind_next_mixed(u32 scratch, u32 i, bool by_layout)
 	return end;
 }
 
-/* unwind_run() in an entry of scratches, after i frames. */
-UNWIND_GLOBAL u32 unwind_several(u32 scratch, u32 i)
-{
-	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	u32 zero = 0;
-	struct unwind_cache *cache = bpf_map_lookup_elem(&unwind_cache, &zero);
-
-	return s && cache ? unwind_run(i, max_depth, &s->walk, &s->record, cache) : 0;
-}
-
 /*
  * Steps to the end and returns the number of steps. The verifier checks each
  * iteration, so a step is a global function, which it checks once. The loop is one,
@@ -251,25 +241,20 @@ UNWIND_GLOBAL u32 unwind_several(u32 scratch, u32 i)
 UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
-	u32 k, i = 0;
 	bool runtime;
+	u32 i;
+	int end;
 
 	if (!s)
 		return 0;
 	runtime = runtime_present(s);
-	if (runtime || !by_layout || unwind == UNWIND_BY_FRAME_POINTERS) {
-		for (; i < MAX_DEPTH && i < max_depth; i++) {
-			if (runtime ? unwind_next_mixed(scratch, i, by_layout)
-				    : unwind_next(scratch, i, false))
-				return i + 1;
-		}
-		return i;
-	}
-	for (k = 0; k < MAX_DEPTH && i < max_depth; k++) {
-		if (unwind_next(scratch, i++, true))
-			break;
-		/* A comparison would be another path for the verifier. */
-		i += unwind_several(scratch, i) & (2 * UNWIND_RUN - 1);
+	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
+		if (!__builtin_expect(runtime, 0))
+			end = unwind_next(scratch, i, by_layout);
+		else
+			end = unwind_next_mixed(scratch, i, by_layout);
+		if (end)
+			return i + 1;
 	}
 	return i;
 }

@@ -131,16 +131,10 @@ static __always_inline void unwind_begin_with_base(struct unwind_walk *w, u64 pc
 	w->base_state = UNWIND_BASE_UNKNOWN;
 }
 
-/* Whether the word at addr is aligned, and in the block. */
-static __always_inline bool unwind_in_block(u64 block_at, u64 addr)
-{
-	return (addr & ~(u64)(UNWIND_BLOCK_BYTES - 8)) == block_at;
-}
-
 /* Reads the word at addr. A misaligned one bypasses the block. */
 static __always_inline bool unwind_load(struct unwind_walk *w, u64 addr, u64 *value)
 {
-	if (!unwind_in_block(w->block_at, addr)) {
+	if ((addr & ~(u64)(UNWIND_BLOCK_BYTES - 8)) != w->block_at) {
 		u64 at = addr & ~(u64)(UNWIND_BLOCK_BYTES - 1);
 
 		if (addr & 7)
@@ -295,12 +289,6 @@ static __always_inline u32 unwind_shorten(u32 index)
 	       r->cfa / 8 << UNWIND_SHORT_CFA_SHIFT | saved;
 }
 
-/* What makes the addresses of a layout different to the cache. */
-static __always_inline u64 unwind_salt(u64 layout)
-{
-	return layout >> (64 - UNWIND_LAYOUT_SALT_BITS) << (64 - UNWIND_LAYOUT_SALT_BITS);
-}
-
 /*
  * Finds the rule for addr in a layout, possibly in its short form, which lacks
  * the base register. What is missing or not loaded is not cached, since it may
@@ -308,7 +296,8 @@ static __always_inline u64 unwind_salt(u64 layout)
  */
 static __always_inline u64 unwind_find(struct unwind_cache *cache, u64 layout, u64 addr)
 {
-	u64 hash = (addr ^ unwind_salt(layout)) * HASH_MULTIPLIER;
+	u64 salt = layout >> (64 - UNWIND_LAYOUT_SALT_BITS) << (64 - UNWIND_LAYOUT_SALT_BITS);
+	u64 hash = (addr ^ salt) * HASH_MULTIPLIER;
 	u64 *entry = &cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
 	u64 tag = hash << UNWIND_CACHE_SHIFT >> 24 << 24;
 	/* A single word, so that an interrupting program replaces all of it or
@@ -563,64 +552,6 @@ static __always_inline int unwind_by_tables(u32 i, struct unwind_walk *w, struct
 		return 1;
 	}
 	return !unwind_step(w, r);
-}
-
-/* The most steps of unwind_run(), all of which the verifier checks. A power of two. */
-#define UNWIND_RUN 8
-
-/*
- * Stores frames and steps to the next by tables, from the i-th up to depth, as long as their rules
- * are in the cache in the short form and what they restore is in the block. Everything else it
- * leaves to unwind_by_tables(). Returns the number of steps.
- */
-static __always_inline u32 unwind_run(u32 i, u32 depth, struct unwind_walk *w,
-				      struct stack_record *rec, const struct unwind_cache *cache)
-{
-	u64 pc = w->pc, sp = w->sp, fp = w->fp, block_at = w->block_at;
-	u64 salt = unwind_salt(w->layout);
-	u32 first = w->first + i, n;
-
-	if (w->exact || w->base_state != UNWIND_BASE_IGNORED)
-		return 0;
-#pragma clang loop unroll(disable)
-	for (n = 0; n < UNWIND_RUN && i + n < depth; n++) {
-		u64 hash = ((pc - 1) ^ salt) * HASH_MULTIPLIER;
-		u64 rule =
-			*(volatile const u64 *)&cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
-		u64 saved = 8 * (rule & UNWIND_SHORT_SAVED_MAX);
-		u64 cfa = rule & UNWIND_SHORT_FP ? fp : sp, at, ra;
-		u32 frame = first + n;
-
-		barrier_var(frame); /* keeps the bounds check before the pointer arithmetic */
-		if (rule >> 24 != hash << UNWIND_CACHE_SHIFT >> 24 || !(rule & UNWIND_SHORT))
-			break;
-		cfa += 8 * (rule >> UNWIND_SHORT_CFA_SHIFT & UNWIND_SHORT_CFA_MAX);
-		if (cfa <= sp || pc >> FRAME_RUNTIME_SHIFT || frame >= MAX_FRAME_WORDS)
-			break;
-#if defined(UNWIND_LINK)
-		at = cfa - saved + 8;
-#else
-		at = cfa - 8;
-#endif
-		if (!unwind_in_block(block_at, at))
-			break;
-		ra = w->block[at % UNWIND_BLOCK_BYTES / 8] & unwind_pc_bits();
-		if (!ra)
-			break;
-		if (saved) {
-			at = cfa - saved;
-			if (!unwind_in_block(block_at, at))
-				break;
-			fp = w->block[at % UNWIND_BLOCK_BYTES / 8];
-		}
-		rec->frames[frame] = pc;
-		pc = ra;
-		sp = cfa;
-	}
-	w->pc = pc;
-	w->sp = sp;
-	w->fp = fp;
-	return n;
 }
 
 /*

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define barrier_var(variable) /* for the verifier */
 #include "../../../bpf/unwind_walk.h"
 
 enum command {
@@ -144,8 +143,6 @@ static u32 loop(struct unwind_walk *w, struct stack_record *record)
 		n++;
 		if (last)
 			break;
-		if (walking.mode != UNWIND_BY_FRAME_POINTERS)
-			n += unwind_run(n, walking.limit, w, record, &cache);
 	}
 	return n;
 }
