@@ -69,7 +69,7 @@ static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *
 	return err == -EEXIST && count_hit(counts, key, add);
 }
 
-/* If fresh is set, the map has no entry of the key yet, unless another CPU has inserted one. */
+/* If fresh is set, the map has no entry for the key yet, except one that another CPU inserted. */
 static __always_inline void count_as(struct count_key *key, const struct count_value *add,
 				     bool fresh)
 {

@@ -21,7 +21,7 @@ struct {
 /* Avoids the lookup in every sample while no process was remapped. */
 volatile u32 any_remaps;
 
-/* The image of task, which has this epoch. */
+/* The image of a task with this epoch. Without remaps, they are equal. */
 static __always_inline u64 epoch_image(struct task_struct *task, u64 epoch)
 {
 	return any_remaps ? task_image(task) : epoch;

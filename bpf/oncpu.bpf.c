@@ -112,8 +112,8 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	struct stats *stats;
 
 	/*
-	 * Only this program changes these counters, and it does not interrupt itself. So they need
-	 * no atomic additions, which would wait for each read from memory.
+	 * Only this program changes these counters, and it does not interrupt itself. An atomic
+	 * addition would stall until its cache line arrives.
 	 */
 	stats = cpu_stats();
 	if (!stats)

@@ -20,7 +20,7 @@
 
 struct stack_scratch {
 	u32 index; /* its own */
-	u32 fresh; /* whether the stack was not in seen */
+	u32 fresh; /* whether the stack is new: not in seen */
 	struct stack_record record;
 	struct unwind_walk walk;
 	struct runtime_stack runtime;

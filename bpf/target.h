@@ -42,8 +42,8 @@ struct {
 } target_ids SEC(".maps");
 
 /*
- * If the set never has another member, its ID, which saves a look-up; else 0. User space sets
- * it after filling the set.
+ * The ID of the only member, if the set never gets another; else 0. It saves a lookup. User
+ * space sets it after filling the set.
  */
 volatile u32 target_only;
 u64 target_only_start; /* as in target_ids */
@@ -153,7 +153,7 @@ int BPF_PROG(target_free, struct task_struct *task)
 	if ((target == TARGET_THREADS || task_pid(task) == task_tgid(task)) &&
 	    target_owns(id, task_start(task))) {
 		bpf_map_delete_elem(&target_ids, &id);
-		target_only_start = TARGET_GONE; /* even before user space sets target_only */
+		target_only_start = TARGET_GONE; /* even if target_only is not set yet */
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ type holdings struct {
 	Layouts   int    // processes in the kernel's map of unwind tables
 }
 
-// hold returns what process pid holds now.
+// hold returns the holdings of process pid holds now.
 func hold(pid int) (h holdings, err error) {
 	if h.Files, err = descriptors(pid); err != nil {
 		return h, err
@@ -49,7 +50,8 @@ func hold(pid int) (h holdings, err error) {
 	if h.BPF, err = procfs.Process(pid).BPF(); err != nil {
 		return h, err
 	}
-	return h, h.maps(pid)
+	err = h.maps(pid)
+	return h, err
 }
 
 // kinds of descriptors.
@@ -155,8 +157,11 @@ func (h *holdings) maps(pid int) error {
 // add adds a map with its fdinfo.
 func (h *holdings) add(id ebpf.MapID, fdinfo []byte) error {
 	m, err := ebpf.NewMapFromID(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // closed meanwhile
+	}
 	if err != nil {
-		return nil //nolint:nilerr // closed meanwhile
+		return err
 	}
 	defer m.Close()
 	if m.Type() == ebpf.PerCPUArray {

@@ -105,8 +105,9 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 	if err := pause(t.settle); err != nil {
 		return r, err
 	}
-	began, before := time.Now(), counts(nil)
-	if before, err = c.read(); err != nil {
+	began := time.Now()
+	before, err := c.read()
+	if err != nil {
 		return r, err
 	}
 	forked, err := forks()

@@ -122,12 +122,12 @@ func (s *Sideband) end(l listener) error {
 }
 
 // stalled reports whether the kernel has stopped the events of cpu, because it went offline. Both
-// stop then.
+// stop then, so it looks at one.
 func (s *Sideband) stalled(cpu int) bool { return s.cpus[cpu].tasks.event.Stalled() }
 
 // FollowCPUs starts to listen on CPUs that came online, restarts CPUs that were briefly
-// offline, and stops on CPUs that are offline. With many CPUs, a call does not find all CPUs that
-// were briefly offline.
+// offline, and stops on CPUs that are offline. With many CPUs, it may take several calls to
+// find a CPU that was briefly offline.
 func (s *Sideband) FollowCPUs(online []int) error {
 	if s.pages == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (s *Sideband) FollowCPUs(online []int) error {
 // FDs returns descriptors, in ascending order, that poll as readable when a ring is
 // half full. A wake-up for every record would cost an interrupt each, on a machine that
 // may fork a thousand times a second. To see records sooner, call Drain regularly. The caller
-// must not change the descriptors.
+// must not modify the slice.
 func (s *Sideband) FDs() []int {
 	if s.fds == nil {
 		s.fds = make([]int, 0, 2*len(s.cpus))

@@ -8,20 +8,19 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Sizes in bytes of each CPU's ring for mappings; the ring for forks, execs and exits is half as
-// large. The usual size has room for half a second of a busy build, or for a few polls of a program
-// that constantly makes memory executable.
-//
-// The rings are smaller if those of a CPU, with the one for throttling, would exceed the default
-// limit on locked memory: pages of 64 KiB have large headers. On machines with many CPUs, they are
-// smaller so that all of them together stay below ringsOfAll, down to the smallest size. That one
-// still has room for some 80 starts of programs on its CPU. When a ring is half full, it is read at
-// once.
+// Sizes in bytes. The ring for forks, execs and exits is half as large as the one for mappings. A
+// ring that is half full is read at once.
 const (
-	usualRing    = 256 << 10
+	// usualRing is the size of each CPU's ring for mappings. It has room for half a second of a busy
+	// build, or for a few polls of a program that constantly makes memory executable.
+	usualRing = 256 << 10
+	// smallestRing has room for some 80 starts of programs on its CPU.
 	smallestRing = 64 << 10
-	ringsOfCPU   = 516 << 10
-	ringsOfAll   = 32 << 20
+	// ringsOfCPU is the default limit on locked memory for each CPU. With pages of 64 KiB, whose
+	// headers are large, rings of the usual size would exceed it.
+	ringsOfCPU = 516 << 10
+	// ringsOfAll is the limit for the rings of all CPUs, unless they have the smallest size.
+	ringsOfAll = 32 << 20
 )
 
 // sidebandPages returns the number of data pages of the ring for mappings, a power of two.

@@ -2,8 +2,8 @@ package process
 
 import "testing"
 
-// The memory of the rings is bounded for any number of CPUs that machines have, and does not depend
-// on the size of pages.
+// The rings of a CPU stay below the default limit on locked memory, and those of up to 256 CPUs below
+// a limit for all.
 func TestSidebandPages(t *testing.T) {
 	for _, test := range []struct{ cpus, pageSize, want int }{
 		{1, 4 << 10, 64},

@@ -11,9 +11,9 @@ const (
 	// aheadAfter is the time after the start of sampling before the first frames are named.
 	// Shorter runs name all frames afterwards.
 	aheadAfter = time.Second
-	// aheadRest is the shortest rest after naming, as a multiple of the time that it took.
+	// aheadRest is the minimum rest after naming, as a multiple of the time that naming took.
 	aheadRest = 4
-	// aheadShare is the part of a run of known length that is left for the last frames.
+	// In the last 1/aheadShare of a run of known length, frames are named for the last time.
 	aheadShare = 10
 )
 
@@ -21,13 +21,13 @@ const (
 // afterwards. Each time, symbol tables are read again, so it waits until there are half as many
 // new frames as old ones.
 type ahead struct {
-	frames int       // of the store that are named
-	rest   time.Time // none are named before
-	last   bool      // none are named after this
+	frames int       // number of frames of the store that were named
+	rest   time.Time // no naming before this time
+	last   bool      // the last naming has begun
 }
 
-// due reports whether to name the new ones of n frames of a run that lasts from start to end, which
-// is zero if it is unknown.
+// due reports whether to name new frames now, when the store has n. The run lasts from start to end,
+// which is zero if it is unknown.
 func (a *ahead) due(n int, now, start, end time.Time) bool {
 	if a.last || n == a.frames || now.Before(a.rest) || now.Sub(start) < aheadAfter {
 		return false
@@ -46,7 +46,7 @@ func (w *windows) nameAhead(now time.Time) {
 	if w.Limit > 0 {
 		end = w.Start.Add(w.Limit)
 	}
-	// waiting is 0 when the writer has finished.
+	// The writer is idle when waiting is 0.
 	if w.every > 0 || w.options.NoSymbols || w.waiting.Load() > 0 || !w.ahead.due(len(w.store.Frames), now, w.Start, end) {
 		return
 	}

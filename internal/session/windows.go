@@ -39,7 +39,7 @@ type windows struct {
 	every    time.Duration // 0 if the whole run is one window
 	sink     Sink
 	known    *naming.SymbolCache
-	ahead    ahead // unless there are windows
+	ahead    ahead // used if the whole run is one window
 	warnings warnOnce
 	// published has the attributes that processes publish; nil unless asked for.
 	published *published

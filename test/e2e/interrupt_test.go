@@ -62,8 +62,9 @@ func opensForWriting(pid int) bool {
 	})
 }
 
-// waitsIn reports whether a thread of a process waits in a system call with certain arguments.
-func waitsIn(pid, number int, certain func(arguments []uint64) bool) bool {
+// waitsIn reports whether a thread of a process waits in a system call for whose arguments matches
+// returns true.
+func waitsIn(pid, number int, matches func(arguments []uint64) bool) bool {
 	calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	for _, path := range calls {
 		call, err := os.ReadFile(path)
@@ -80,7 +81,7 @@ func waitsIn(pid, number int, certain func(arguments []uint64) bool) bool {
 				break
 			}
 		}
-		if err == nil && certain(arguments) {
+		if err == nil && matches(arguments) {
 			return true
 		}
 	}

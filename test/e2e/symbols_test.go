@@ -240,8 +240,8 @@ func TestSignalHandler(t *testing.T) {
 	}
 }
 
-// A server that does not answer delays the profile only until the user presses Ctrl-C: once more
-// if fulgur was asking while it sampled.
+// A server that does not answer delays the profile only until the user presses Ctrl-C. If fulgur
+// asked the server while it sampled, that is the second Ctrl-C.
 func TestDownloadInterrupted(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)

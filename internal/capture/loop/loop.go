@@ -25,8 +25,8 @@ const (
 	gcPercentAtEnd   = 100
 )
 
-// settleAfter is how long after the start the memory that only the start needs is returned to the
-// kernel. By then, most unwind tables are ready. Shorter runs save the work.
+// settleAfter is the time after the start at which the memory of the start is returned to the kernel.
+// Most unwind tables are ready by then. Shorter runs save the work.
 const settleAfter = time.Second
 
 // PollAtMost is the minimum time between polls, unless a measurement sets another.
@@ -88,8 +88,8 @@ type Loop struct {
 	Enough func() bool
 	// Due, if not nil, returns the latest time for the next poll.
 	Due func() time.Time
-	// Settle, if not nil, drops what only the start needs. It is called once, a second after the
-	// start. Then the memory is returned to the kernel.
+	// Settle, if not nil, drops data that only the start needs. The loop calls it once, a second
+	// after the start, and then returns free memory to the kernel.
 	Settle func()
 	// Alert is the time after the start during which polls are as frequent as
 	// possible.
@@ -261,7 +261,7 @@ func (l *Loop) settle() {
 	if l.Settle != nil {
 		l.Settle()
 	}
-	go debug.FreeOSMemory() // collects garbage, for which no poll should wait
+	go debug.FreeOSMemory() // collects garbage first, and no poll should wait for that
 }
 
 // waits returns the longest time until the next poll, and the shortest one between polls.

@@ -25,7 +25,7 @@ func progressEvery(cpus int) time.Duration {
 	return max(500*time.Millisecond, time.Duration(cpus)*20*time.Millisecond)
 }
 
-// show updates the line, if it is wanted and old.
+// show updates the line, if it is wanted and due.
 func (p *ProgressLine) show(m Measurement) {
 	if !p.Wanted || time.Since(p.shown) < progressEvery(runtime.NumCPU()) {
 		return

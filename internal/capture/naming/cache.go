@@ -59,7 +59,7 @@ type knownNames struct {
 	lacks   *stripped // nil if the file has symbols
 	// left means that the frame was not looked up, see [Names.Later].
 	left bool
-	// canceled is the error of an interrupt before all names were found, nil if there was none.
+	// canceled is the context's error if an interrupt came before all names were found, else nil.
 	canceled error
 }
 
@@ -79,15 +79,15 @@ func NewSymbolCache() *SymbolCache {
 	}
 }
 
-// Last means that one more [Names] will use the cache: nothing new is worth keeping.
+// Last declares that only one more [Names] will use the cache, so that it keeps nothing new.
 func (k *SymbolCache) Last() {
 	if k != nil {
 		k.last = true
 	}
 }
 
-// recall names a frame of n from the cache, if possible. Only after an interrupt, it uses what
-// an interrupt left.
+// recall names a frame of n from the cache, if possible. It uses an incomplete result of an
+// interrupted lookup only if ctx has ended, too.
 func (k *SymbolCache) recall(ctx context.Context, n *Names, id stacks.FrameID) bool {
 	if k == nil {
 		return false
@@ -157,8 +157,8 @@ func (k *SymbolCache) table(file *process.File) (*symbolize.ELF, *stripped) {
 	return nil, nil
 }
 
-// keep caches a file's table and its missing symbols. It closes the table at once if
-// nothing will use it again.
+// keep caches a file's table and its missing symbols. It closes the table at once if k is nil or
+// will not be used again.
 func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
 	if k == nil || k.last {
 		return elf.Close()

@@ -69,8 +69,8 @@ func TestSymbolCache(t *testing.T) {
 	}
 }
 
-// Names that were found while sampling went on are used afterwards. Files that were not begun by
-// the end of sampling are looked up then, and an interrupt keeps what was found before it.
+// Names found during sampling are used afterwards. Files that were not begun before sampling ended
+// are looked up then. After an interrupt, names that were found earlier are kept.
 func TestSymbolCacheAhead(t *testing.T) {
 	store := stackstest.Own(t)
 	going, over := make(chan struct{}), make(chan struct{})

@@ -62,8 +62,8 @@ type Names struct {
 
 	// Cache holds names from earlier profiles; nil for a single profile.
 	Cache *SymbolCache
-	// Ahead, if not nil, means that samples are still being taken: one goroutine looks up the
-	// names, and begins no file after Ahead is closed. Frames without names are not cached.
+	// Ahead, if not nil, is closed when sampling ends. Until then, one goroutine looks up names;
+	// afterwards, it begins no more files. Frames that it does not reach are not cached.
 	Ahead <-chan struct{}
 	// Snapshots holds copies of files from when the store was complete, for a profile
 	// that is built while they grow; nil for a profile that is built afterwards.
@@ -138,7 +138,7 @@ func (n *Names) Symbolize(ctx context.Context) {
 	}
 }
 
-// sampled reports whether to begin no more files, see Ahead.
+// sampled reports whether sampling has ended; see Ahead.
 func (n *Names) sampled() bool {
 	select {
 	case <-n.Ahead:

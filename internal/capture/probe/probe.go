@@ -129,7 +129,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		return nil, err
 	}
 	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
-	number := o.Source // without the rest of o, which has the kernel's types
+	number := o.Source // a copy: the function must not keep o, which holds the kernel's types
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -173,8 +173,8 @@ func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) *Later {
 	return l
 }
 
-// Settle frees the types of the kernel, which take megabytes. If [Probe.LoadLater] still follows,
-// it parses them again.
+// Settle frees the types of the kernel, which take megabytes. If [Probe.LoadLater] is called
+// afterwards, it parses them again.
 func (p *Probe) Settle() { p.types = nil }
 
 // Done reports whether the programs are loaded, or cannot be.

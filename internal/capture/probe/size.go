@@ -24,9 +24,9 @@ func CompleteSize(option usage.Option, size *uint32, preset, minimum, maximum ui
 	return nil
 }
 
-// shrinkUnused makes the values small in maps that the programs do not use with the given options.
-// These maps have a large value for each CPU that the kernel expects to ever have, and virtual
-// machines may expect hundreds. The verifier removes the code that uses them.
+// shrinkUnused shrinks the values of maps that the programs do not use with these options. The maps
+// have a large value for each possible CPU, and virtual machines may have hundreds. The verifier
+// removes the code that uses the maps.
 func shrinkUnused(spec *ebpf.CollectionSpec, o Options) {
 	unused := map[string]bool{bpf.MapLabelScratches: !o.Labels}
 	if verifiesCalledOnly() {
@@ -43,7 +43,7 @@ func shrinkUnused(spec *ebpf.CollectionSpec, o Options) {
 
 // verifiesCalledOnly reports whether the kernel verifies only the global functions that a program
 // calls with its options: since Linux 6.8. Earlier ones verify all of them, and refuse accesses
-// behind the end of a value.
+// past the end of a value.
 func verifiesCalledOnly() bool {
 	version, err := features.LinuxVersionCode()
 	return err == nil && version >= 6<<16|8<<8

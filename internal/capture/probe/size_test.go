@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// What the programs do not use with the given options takes no memory for each CPU, as far as the
-// kernel allows that. They load anyway.
+// Maps that the programs do not use have tiny values where the kernel allows it, and the programs
+// load anyway.
 func TestUnusedMaps(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)

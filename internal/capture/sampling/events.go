@@ -94,7 +94,7 @@ func (e *Events) attr(spec perfevent.Spec) perfevent.Attr {
 
 // Follow opens events on CPUs that have none, closes the events of CPUs that went
 // offline, and replaces events that stopped because their CPU was offline for a
-// moment; with many CPUs, not in each call. The events must be enabled or new.
+// moment. With many CPUs, a call looks for the latter on some of them only. The events must be enabled or new.
 func (e *Events) Follow(online []int) error {
 	for cpu := range e.perCPU {
 		if !slices.Contains(online, cpu) {
@@ -123,7 +123,7 @@ func (e *Events) Follow(online []int) error {
 }
 
 // stalled reports whether the kernel has stopped the events of cpu, because it went offline. All
-// of them stop then.
+// of them stop then, so it looks at one.
 func (e *Events) stalled(cpu int) bool {
 	on := e.perCPU[cpu]
 	return len(on.open) > 0 && on.open[0].Stalled()

@@ -8,7 +8,7 @@ import (
 	"fulgur/bpf"
 )
 
-// StatPerCPU reads a counter of the kernel side, by CPU. The map stats is from bpf/loss.h.
+// StatPerCPU returns counter i of each CPU, from the map stats of bpf/loss.h.
 func StatPerCPU(stats *ebpf.Map, i bpf.Stat) ([]uint64, error) {
 	var perCPU [][bpf.StatMax]uint64
 	if err := stats.Lookup(uint32(0), &perCPU); err != nil {

@@ -35,8 +35,8 @@ type TargetSet struct {
 
 // FillTargets adds the processes or threads of t to the set ids. The programs fork
 // and free track their exits and, if children belong to the target, their forks.
-// FillTargets also searches for existing children. If the set cannot get other members, it sets
-// only to its one member.
+// FillTargets also searches for existing children. If the set has one member and cannot get others,
+// FillTargets stores its ID in the variable only.
 func FillTargets(t target.Target, ids *ebpf.Map, only *ebpf.Variable, fork, free *ebpf.Program) (*TargetSet, error) {
 	s := &TargetSet{ids: ids}
 	if err := s.fill(t, only, fork, free); err != nil {

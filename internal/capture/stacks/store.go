@@ -279,9 +279,9 @@ func NewStore(r Resolver) *Store {
 	return s
 }
 
-// Lasting returns a store with the code and the frames of s, from frame first on, whose names do not
-// change while processes run: in files, the vdso and the kernel. It has nothing else, and does not
-// change with s.
+// Lasting returns a store that has only the frames of s, from first on, whose names stay the same
+// while processes run (in files, the vdso and the kernel), and their code. Later changes to s do not
+// affect it.
 func (s *Store) Lasting(first int) *Store {
 	part, codes := new(Store), map[CodeID]CodeID{}
 	for _, f := range s.Frames[first:] {

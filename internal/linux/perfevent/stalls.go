@@ -6,24 +6,23 @@ import "slices"
 // The zero value is ready for use.
 //
 // To read an event of another CPU, the kernel interrupts that CPU and waits for its answer,
-// which takes long if the CPU sleeps. With hundreds of CPUs, reading an event of each every
-// second would take some percent of a CPU, and wake all of them up. So each search looks at a
-// few CPUs, in turn.
+// which takes long if the CPU sleeps. Reading one event of each of hundreds of CPUs every second
+// would take some percent of a CPU, and wake all of them up. So each search looks at a few CPUs,
+// in turn.
 type Stalls struct {
 	last int // CPU at which the last search ended
-	all  int // number of searches that look at all CPUs
+	all  int // remaining searches that look at all CPUs
 }
 
-// stallsAtOnce is the number of CPUs that a search looks at. A CPU's turn comes every N
-// searches, where N is the number of CPUs divided by this.
+// stallsAtOnce is the number of CPUs that a search looks at. With N CPUs, each has its turn every
+// N/stallsAtOnce searches.
 const stallsAtOnce = 8
 
 // Find returns the CPUs of the sorted list for which stalled returns true. It calls
 // stalled for a few CPUs only.
 //
-// Once it has found one, it looks at all CPUs twice: when a machine wakes up from suspend, all
-// CPUs but the first have been offline, and an event is known to have stalled at the second
-// look.
+// After it has found one, the next two searches look at all CPUs: after a suspend, all CPUs but the
+// first were offline, and an event counts as stalled only at the second look.
 func (s *Stalls) Find(cpus []int, stalled func(cpu int) bool) []int {
 	var found []int
 	everywhere := s.all > 0

@@ -10,7 +10,8 @@ import (
 
 // BPF is the cost of the BPF programs and maps that a process has open.
 type BPF struct {
-	// Programs and Maps are their numbers. One with several descriptors counts once.
+	// Programs and Maps are the numbers of programs and maps. Each counts once, even with several
+	// descriptors.
 	Programs, Maps int
 	// Memory is the memory of the maps and programs in bytes, as the kernel accounts for
 	// it: before Linux 6.4 an estimate.

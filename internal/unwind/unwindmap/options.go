@@ -43,12 +43,12 @@ var (
 
 const mappingsEach = 1 << 13
 
-// maxProcesses bounds the processes that have layouts. Each takes about 90 bytes of the kernel's
-// memory, whether or not it exists.
+// maxProcesses limits the number of processes with layouts. Each entry takes about 90 bytes of the
+// kernel's memory, used or not.
 const maxProcesses = 1 << 17
 
-// sizesFor returns the sizes for the whole system, in which a number of processes run now: there is
-// room for twice as many.
+// sizesFor returns the sizes for the whole system: there is room for at least twice the running
+// processes.
 func sizesFor(running int) sizes {
 	s := systemSizes
 	for s.processes < uint32(min(2*running, maxProcesses)) {
@@ -66,7 +66,7 @@ const settleInterval = time.Second
 func New(o Options) (*Loader, error) {
 	c := config{mode: o.Mode, settleInterval: settleInterval, memory: o.Memory, sizes: fewSizes, mappingsEach: mappingsEach, finder: o.Finder}
 	if !o.Few {
-		running, _ := procfs.Processes() // without them, the usual sizes do
+		running, _ := procfs.Processes() // if this fails, the usual sizes do
 		c.sizes = sizesFor(len(running))
 	}
 	if c.memory == 0 {
