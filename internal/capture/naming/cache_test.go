@@ -118,6 +118,33 @@ func TestSymbolCacheAhead(t *testing.T) {
 	}
 }
 
+// Frames that an interrupt leaves without names have their addresses in the file, whether or not
+// other frames of the file were named before.
+func TestInterruptedPlaces(t *testing.T) {
+	store := stackstest.Own(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	named := New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+	named.Symbolize(t.Context())
+	for _, first := range []int{0, 1, len(store.Frames)} {
+		k := NewSymbolCache()
+		n := New(store.Lasting(first), debugfiletest.NewFinder(t), symbolize.Options{})
+		n.Cache = k
+		n.Symbolize(t.Context())
+		n = New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+		n.Cache = k
+		n.Symbolize(ended)
+		for i, f := range store.Frames {
+			if store.Codes[f.Code].Kind == stacks.CodeFile && n.shown[i] != named.shown[i] {
+				t.Errorf("%d frames not named before: frame %d is %+v, want %+v", first, i, n.shown[i], named.shown[i])
+			}
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Frames that are not looked up keep names that are known, and the others get theirs as soon as
 // they are looked up.
 func TestSymbolCacheLater(t *testing.T) {

@@ -239,11 +239,11 @@ func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 		n.nameFunction(code.Function, frames)
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	n.begin(id)
 	defer n.end(id)
+	if err := ctx.Err(); err != nil {
+		return errors.Join(n.placeInFile(id, frames), err)
+	}
 	return errors.Join(n.read(ctx, id, frames), ctx.Err())
 }
 
@@ -360,6 +360,30 @@ func (n *Names) debugKernel(ctx context.Context, names symbolize.Table) symboliz
 func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	return n.lookUp(e, frames, func(f stacks.Frame) (call uint64, shown shownFrame, ok bool) { return inELF(e, f) })
+}
+
+// placeInFile records the file of code id, if it is one, and the addresses of frames in it. Without
+// them, frames that are named later would have offsets in the file instead of addresses.
+func (n *Names) placeInFile(id stacks.CodeID, frames []stacks.FrameID) error {
+	file := n.store.Codes[id].File
+	if file == nil {
+		return nil
+	}
+	if elf, lacks := n.Cache.table(file); elf != nil {
+		n.stripped[id] = lacks
+		n.placeInELF(id, elf, frames)
+		return nil
+	}
+	r, size, err := file.ReaderAt()
+	if err != nil {
+		return err
+	}
+	elf, err := symbolize.OpenELF(r, size, file.Path, n.options)
+	if err != nil {
+		return err
+	}
+	n.placeInELF(id, elf, frames)
+	return elf.Close()
 }
 
 // placeInELF records the file of code id, and the addresses of frames in it.
