@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/target"
 )
 
 const (
@@ -47,7 +48,7 @@ func (w *windows) nameAhead(now time.Time) {
 		end = w.Start.Add(w.Limit)
 	}
 	// The writer is idle when waiting is 0.
-	if w.every > 0 || w.options.NoSymbols || w.waiting.Load() > 0 || !w.ahead.due(len(w.store.Frames), now, w.Start, end) {
+	if w.every > 0 || w.options.NoSymbols || w.measuresItself() || w.waiting.Load() > 0 || !w.ahead.due(len(w.store.Frames), now, w.Start, end) {
 		return
 	}
 	names := naming.New(w.store.Lasting(w.ahead.frames), w.finder, w.options.symbolize())
@@ -59,4 +60,14 @@ func (w *windows) nameAhead(now time.Time) {
 		w.ahead.rest = time.Now().Add(aheadRest * time.Since(began))
 		return w.known.Trim()
 	}, 1)
+}
+
+// measuresItself reports whether work of fulgur falsifies the result: its disk requests, page faults
+// and system calls would outweigh those of other programs. In CPU samples, it shows as the share of the
+// CPUs that it takes.
+func (w *windows) measuresItself() bool {
+	if scope := w.options.Target.Scope; scope != target.System && scope != target.Cgroup {
+		return false
+	}
+	return len(w.sources) != 1 || w.asked == 0
 }

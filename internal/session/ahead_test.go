@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
 )
 
@@ -91,17 +92,33 @@ func TestNameAhead(t *testing.T) {
 // With windows, without symbols, and while the writer is busy, no frames are named ahead.
 func TestNoNamesAhead(t *testing.T) {
 	for name, change := range map[string]func(*windows){
-		"windows":         func(w *windows) { w.every = time.Second },
-		"no symbols":      func(w *windows) { w.options.NoSymbols = true },
-		"writer is busy":  func(w *windows) { w.waiting.Store(1) },
-		"sampling starts": func(w *windows) { w.Start = time.Now() },
+		"windows":                     func(w *windows) { w.every = time.Second },
+		"no symbols":                  func(w *windows) { w.options.NoSymbols = true },
+		"writer is busy":              func(w *windows) { w.waiting.Store(1) },
+		"sampling starts":             func(w *windows) { w.Start = time.Now() },
+		"events of the whole machine": func(w *windows) { w.asked = 0 },
+		"waits, too, of a cgroup": func(w *windows) {
+			w.Loop.Target.Scope, w.options.Target.Scope = target.Cgroup, target.Cgroup
+			w.sources = make([]source.Source, 2)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestWindows(t, 0, stackstest.Own(t), nil)
+			w.sources, w.Start = make([]source.Source, 1), time.Now().Add(-time.Hour)
 			change(w)
-			if w.nameAhead(w.Start.Add(time.Millisecond)); len(w.items) > 0 {
+			defer func() { w.sources = nil }()
+			if w.nameAhead(time.Now()); len(w.items) > 0 {
 				t.Error("frames are named")
 			}
 		})
+	}
+}
+
+// Events of processes never include fulgur's own.
+func TestNamesAheadOfProcesses(t *testing.T) {
+	w := newTestWindows(t, 0, stackstest.Own(t), nil)
+	w.asked, w.options.Target.Scope = 0, target.Processes
+	if w.nameAhead(time.Now()); len(w.items) != 1 {
+		t.Error("no frames are named")
 	}
 }

@@ -40,6 +40,7 @@ type windows struct {
 	sink     Sink
 	known    *naming.SymbolCache
 	ahead    ahead // used if the whole run is one window
+	slow     bool  // the user knows that looking up names takes long
 	warnings warnOnce
 	// published has the attributes that processes publish; nil unless asked for.
 	published *published
@@ -321,7 +322,8 @@ func (w *windows) symbolize(ctx context.Context, names *naming.Names) {
 	select {
 	case <-done:
 	case <-time.After(loop.QuietWait):
-		if what := names.Reading(); what != "" && !w.options.Quiet {
+		if what := names.Reading(); what != "" && !w.options.Quiet && !w.slow {
+			w.slow = true
 			fmt.Fprintf(w.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C skips it)\n", plain.Terminal(what))
 		}
 		<-done

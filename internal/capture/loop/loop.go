@@ -26,8 +26,8 @@ const (
 )
 
 // settleAfter is the time after the start at which the memory of the start is returned to the kernel.
-// Most unwind tables are ready by then. Shorter runs save the work.
-const settleAfter = time.Second
+// By then, most unwind tables are ready, and the first names are known. Shorter runs save the work.
+const settleAfter = 2 * time.Second
 
 // PollAtMost is the minimum time between polls, unless a measurement sets another.
 // While processes start, exit or map files, it is also the interval of polls, so
@@ -88,7 +88,7 @@ type Loop struct {
 	Enough func() bool
 	// Due, if not nil, returns the latest time for the next poll.
 	Due func() time.Time
-	// Settle, if not nil, drops data that only the start needs. The loop calls it once, a second
+	// Settle, if not nil, drops data that only the start needs. The loop calls it once, two seconds
 	// after the start, and then returns free memory to the kernel.
 	Settle func()
 	// Alert is the time after the start during which polls are as frequent as

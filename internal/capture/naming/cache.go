@@ -122,6 +122,9 @@ func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 		if problem != nil && !errors.Is(problem, context.Canceled) {
 			continue
 		}
+		if n.Ahead != nil && n.store.Codes[code].Kind == stacks.CodeKernel && !named(n.found[id]) {
+			continue // code that the kernel is loading may get a name
+		}
 		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code], n.left(id), problem}
 	}
 	if len(k.young) > maxKnown {

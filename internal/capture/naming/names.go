@@ -63,7 +63,7 @@ type Names struct {
 	// Cache holds names from earlier profiles; nil for a single profile.
 	Cache *SymbolCache
 	// Ahead, if not nil, is closed when sampling ends. Until then, one goroutine looks up names;
-	// afterwards, it begins no more files. Frames that it does not reach are not cached.
+	// afterwards, it begins no more files. Files that it does not begin are not cached.
 	Ahead <-chan struct{}
 	// Snapshots holds copies of files from when the store was complete, for a profile
 	// that is built while they grow; nil for a profile that is built afterwards.

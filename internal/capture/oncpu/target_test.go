@@ -3,7 +3,6 @@ package oncpu
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"syscall"
@@ -64,60 +63,38 @@ func TestTargetSet(t *testing.T) {
 
 // A process that gets the PID of a target that has exited is not sampled.
 func TestTargetReused(t *testing.T) {
-	testenv.Root(t)
+	testenv.VM(t) // elsewhere, other tests would get PIDs that have just been used
 	const lastPID = "/proc/sys/kernel/ns_last_pid"
-	if _, err := os.Stat(lastPID); err != nil {
-		testenv.Unsupported(t, "the kernel cannot choose PIDs: %v", err)
+	first := command(t, "deep")
+	pid := first.Process.Pid
+	h := start(t, Options{Options: roomy}, target.Target{Scope: target.Processes, PIDs: []int{pid}}, Rate{Frequency: 997})
+	samples := func() uint64 {
+		t.Helper()
+		stats, err := h.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.Samples
 	}
-	for name, others := range map[string]int{"the only target": 0, "one of two": 1} {
-		t.Run(name, func(t *testing.T) {
-			first := command(t, "deep")
-			pid := first.Process.Pid
-			pids := []int{pid}
-			for range others {
-				// It waits for input, so it is never sampled.
-				other := exec.Command(testenv.Tool(t, "cat"))
-				if _, err := other.StdinPipe(); err != nil {
-					t.Fatal(err)
-				}
-				testenv.DieWithTest(t, other)
-				if err := other.Start(); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _, _ = other.Process.Kill(), other.Wait() })
-				pids = append(pids, other.Process.Pid)
-			}
-			h := start(t, Options{Options: roomy}, target.Target{Scope: target.Processes, PIDs: pids}, Rate{Frequency: 997})
-			samples := func() uint64 {
-				t.Helper()
-				stats, err := h.Stats()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return stats.Samples
-			}
-			testenv.Await(t, func() bool { return samples() > 0 }, func() string { return "the target is not sampled" })
-			if err := first.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = first.Wait() // it was killed
-			h.await(t, "without the target", func(ids []int) bool { return !slices.Contains(ids, pid) })
-			before := samples()
-			var second *exec.Cmd
-			testenv.Await(t, func() bool {
-				if err := os.WriteFile(lastPID, []byte(strconv.Itoa(pid-1)), 0); err != nil {
-					t.Fatal(err)
-				}
-				second = command(t, "deep")
-				if second.Process.Pid != pid {
-					_ = second.Process.Kill() // another process was faster
-				}
-				return second.Process.Pid == pid
-			}, func() string { return "no process gets the PID again" })
-			testenv.AwaitCPUTime(t, pid, 100*time.Millisecond)
-			if after := samples(); after != before {
-				t.Errorf("got %d samples of another process with the target's PID", after-before)
-			}
-		})
+	testenv.Await(t, func() bool { return samples() > 0 }, func() string { return "the target is not sampled" })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // it was killed
+	h.await(t, "without the target", func(ids []int) bool { return !slices.Contains(ids, pid) })
+	before := samples()
+	testenv.Await(t, func() bool {
+		if err := os.WriteFile(lastPID, []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Fatal(err)
+		}
+		second := command(t, "deep")
+		if second.Process.Pid != pid {
+			_ = second.Process.Kill() // another process was faster
+		}
+		return second.Process.Pid == pid
+	}, func() string { return "no process gets the PID again" })
+	testenv.AwaitCPUTime(t, pid, 100*time.Millisecond)
+	if after := samples(); after != before {
+		t.Errorf("got %d samples of another process with the target's PID", after-before)
 	}
 }

@@ -112,7 +112,7 @@ type Source interface {
 	// Disable stops the measurement. Running programs may still run for a
 	// moment.
 	Disable() error
-	// Settle frees memory that only the start needs. It is called once, a second after Enable.
+	// Settle frees memory that only the start needs. It is called once, soon after Enable.
 	Settle()
 	// Check is called periodically.
 	Check() error
