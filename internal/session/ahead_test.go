@@ -98,7 +98,7 @@ func TestNoNamesAhead(t *testing.T) {
 		"sampling starts":             func(w *windows) { w.Start = time.Now() },
 		"events of the whole machine": func(w *windows) { w.asked = 0 },
 		"waits, too, of a cgroup": func(w *windows) {
-			w.Loop.Target.Scope, w.options.Target.Scope = target.Cgroup, target.Cgroup
+			w.options.Target.Scope = target.Cgroup
 			w.sources = make([]source.Source, 2)
 		},
 	} {
