@@ -77,7 +77,8 @@ func TestStacksAsPerf(t *testing.T) {
 	ours := map[string]int{}
 	for stack, n := range profile(t, []string{"-e", "cpu-clock:u", "-F", "499"},
 		perf, "record", "-q", "-e", "cpu-clock:u", "-F", "499", "--call-graph", "dwarf,65528", "-o", data, program, "800") {
-		if frames := strings.Split(stack, ";"); frames[0] == "paths" {
+		// The time to load tables depends on the load of the machine.
+		if frames := strings.Split(stack, ";"); frames[0] == "paths" && !slices.Contains(frames, notReady) {
 			ours[onPaths(frames[1:])] += n
 		}
 	}
