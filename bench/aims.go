@@ -33,7 +33,7 @@ type aim struct {
 // outcomes holds the runs of one scenario by tool name.
 type outcomes map[string][]cost
 
-// median returns the median of a tool's runs, and false if there are none.
+// median returns the median of a tool's runs. It returns false if the tool has no runs.
 func (o outcomes) median(name string) (of cost, known bool) {
 	if len(o[name]) == 0 {
 		return cost{}, false
@@ -206,7 +206,7 @@ func growth(short, long cost) verdict {
 			megabytes(short.RSS), megabytes(long.RSS), megabytes(short.Maps), megabytes(long.Maps))}
 }
 
-// ratio returns the figure of a tool as a multiple of the peer's, by round.
+// ratio returns the spread, over the rounds, of a tool's figure divided by the peer's.
 func ratio(o outcomes, name, peer string, figure func(cost) float64) (of spread, known bool) {
 	return ratioOf(o, name, peer, figure, figure)
 }

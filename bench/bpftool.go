@@ -25,10 +25,10 @@ func fulgur(name, version, program, unwind string) tool {
 	}}
 }
 
-// stackStorage is the number of stacks for which bcc has memory. It does not store a stack whose
-// hash has the same slot as another's. With its default of 1024, it drops a quarter of the samples
-// of the first load at 4999 Hz, which costs less time than to store them. With this number, it drops
-// less than 1 %, and its maps take 131 MB.
+// stackStorage is the number of stacks that bcc can store. It drops a stack whose hash falls into the
+// same slot as another's, and dropping takes less time than storing. With the default of 1024, it drops
+// a quarter of the samples of the first load at 4999 Hz; with this number, less than 1 %, and its maps
+// take 131 MB.
 const stackStorage = 131072
 
 // bcc finds bcc's profile: libbpf-tools' version, or else the Python version under

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// spread holds the median and the range of the ratios of two figures, by round. What changes the
-// machine's speed from round to round changes the figures more than their ratio.
+// spread holds the median and the range of the ratios of two figures, by round. A change in the
+// machine's speed between rounds affects the figures more than their ratio.
 type spread struct {
 	median, low, high float64
 	rounds            int

@@ -16,7 +16,7 @@ func (c *comparison) write(w io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	c.writeCosts(out)
-	fmt.Fprint(out, "\nfulgur's figures divided by each peer's: the median of the rounds' ratios, and their range:\n\n")
+	fmt.Fprint(out, "\nfulgur's figures divided by each peer's: the median ratio of the rounds, and the range:\n\n")
 	c.writeRatios(out)
 	fmt.Fprint(out, "\nAims:\n\n")
 	c.writeAims(out)

@@ -14,8 +14,8 @@ import (
 // counts are numbers of events of a program, by name.
 type counts map[string]uint64
 
-// less returns c less earlier.
-func (c counts) less(earlier counts) counts {
+// sub returns c minus earlier.
+func (c counts) sub(earlier counts) counts {
 	diff := counts{}
 	for name, n := range c {
 		diff[name] = n - earlier[name]
@@ -23,7 +23,7 @@ func (c counts) less(earlier counts) counts {
 	return diff
 }
 
-// Names in counts, besides those of system calls.
+// Names of counts other than system calls.
 const (
 	allCalls      = "system calls"
 	switches      = "context switches"
@@ -31,15 +31,15 @@ const (
 	enabledEvents = "enabled events"
 )
 
-// calls are the system calls that are counted by themselves.
+// calls are the system calls that are also counted one by one.
 var calls = map[string]int{
 	"read": unix.SYS_READ, "openat": unix.SYS_OPENAT, "bpf": unix.SYS_BPF,
 	"perf_event_open": unix.SYS_PERF_EVENT_OPEN, "epoll_pwait": unix.SYS_EPOLL_PWAIT,
 	"epoll_ctl": unix.SYS_EPOLL_CTL, "futex": unix.SYS_FUTEX, "membarrier": unix.SYS_MEMBARRIER,
 }
 
-// counters count what programs do that are started by the calling thread, and their
-// children, from the exec on.
+// counters count events of the programs that the calling thread starts, and of their children, from
+// the exec on.
 type counters map[string]int // descriptors of perf events
 
 // openCounters opens the counters. The caller's goroutine must be locked to its thread.

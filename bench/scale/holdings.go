@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// holdings are what a program holds at a point in time. Sizes are in bytes.
+// holdings are the resources that a program holds at one time. Sizes are in bytes.
 type holdings struct {
 	Files     map[string]int // descriptors by kind
 	Rings     uint64         // mapped rings of perf events
@@ -26,7 +26,7 @@ type holdings struct {
 	Layouts   int    // processes in the kernel's map of unwind tables
 }
 
-// hold returns the holdings of process pid holds now.
+// hold returns the holdings of process pid.
 func hold(pid int) (h holdings, err error) {
 	if h.Files, err = descriptors(pid); err != nil {
 		return h, err
@@ -54,7 +54,7 @@ func hold(pid int) (h holdings, err error) {
 	return h, err
 }
 
-// kinds of descriptors.
+// Kinds of descriptors.
 const (
 	perfEvents   = "perf events"
 	regularFiles = "files"
@@ -122,14 +122,14 @@ func anonymous(pid int) (uint64, error) {
 	return n << 10, err
 }
 
-// maps reads the BPF maps of process pid.
+// maps adds the BPF maps of process pid to h.
 func (h *holdings) maps(pid int) error {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	entries, err := os.ReadDir(dir + "fdinfo")
 	if err != nil {
 		return err
 	}
-	seen := map[uint64]bool{} // one may have several descriptors
+	seen := map[uint64]bool{} // a map may have several descriptors
 	for _, e := range entries {
 		if to, err := os.Readlink(dir + "fd/" + e.Name()); err != nil || to != "anon_inode:bpf-map" {
 			continue
@@ -141,7 +141,7 @@ func (h *holdings) maps(pid int) error {
 		_, value, _ := strings.Cut(string(text), "\nmap_id:")
 		id, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(value, "\n", 2)[0]), 10, 32)
 		if err != nil {
-			return fmt.Errorf("the number of a BPF map: %w", err)
+			return fmt.Errorf("parse the ID of a BPF map: %w", err)
 		}
 		if seen[id] {
 			continue

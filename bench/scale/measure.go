@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-// load is what else runs on the machine.
-type load struct{ Processes, Forks int } // alive, and a second
+// load describes the other programs on the machine.
+type load struct {
+	Processes int // that sleep
+	Forks     int // per second
+}
 
-// start starts the load by the program testdata/processes.c, and returns when all processes
-// are alive. The caller's goroutine must be locked to its thread, with which the load ends.
+// start runs testdata/processes.c, and returns once all processes exist. The load ends with the calling
+// thread, so the caller must lock its goroutine to its thread.
 func (l load) start(ctx context.Context, program string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, program, strconv.Itoa(l.Processes), strconv.Itoa(l.Forks))
@@ -43,11 +46,11 @@ func (l load) start(ctx context.Context, program string) (stop func(), err error
 	return stop, nil
 }
 
-// times are the phases of a run: it settles after it began to sample, and then it is
+// times are the lengths of a run's phases: it settles after sampling has begun, and then it is
 // observed.
 type times struct{ settle, observe time.Duration }
 
-// result is what a run of fulgur did and held.
+// result is the counts and holdings of a run of fulgur.
 type result struct {
 	Load               load
 	CPUs               int    // with events that sample
@@ -57,7 +60,7 @@ type result struct {
 }
 
 // measure runs fulgur's command argv under a load. Its goroutine must be locked to its
-// thread, which must have started nothing but loads.
+// thread, from which nothing but loads has been started.
 func measure(ctx context.Context, argv []string, cpus int, t times) (r result, err error) {
 	c, err := openCounters()
 	if err != nil {
@@ -80,10 +83,10 @@ func measure(ctx context.Context, argv []string, cpus int, t times) (r result, e
 	return r, nil
 }
 
-// errEnded means that a run ended before it was asked to.
+// errEnded means that a run ended before its interrupt.
 var errEnded = errors.New("ended early")
 
-// follow reads the counters at the limits of the phases.
+// follow reads the counters at the boundaries of the phases.
 func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (r result, err error) {
 	pause := func(d time.Duration) error {
 		select {
@@ -126,7 +129,7 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 		return r, err
 	}
 	rate := func(n uint64) uint64 { return uint64(float64(n)/time.Since(began).Seconds() + 0.5) }
-	r.Forks, r.Steady = rate(now-forked), after.less(before)
+	r.Forks, r.Steady = rate(now-forked), after.sub(before)
 	for name, n := range r.Steady {
 		r.Steady[name] = rate(n)
 	}
@@ -143,7 +146,7 @@ func follow(p *os.Process, c counters, cpus int, t times, exited <-chan error) (
 		return r, err
 	}
 	end, err := c.read()
-	r.End = end.less(after)
+	r.End = end.sub(after)
 	return r, err
 }
 

@@ -56,28 +56,17 @@ func TestSidebandHotplug(t *testing.T) {
 	if !heard() {
 		t.Fatal("no fork is reported at first")
 	}
-	setOnline(t, "0")
+	testenv.SetOnline(t, false)
 	follow()
-	setOnline(t, "1")
+	testenv.SetOnline(t, true)
 	follow()
 	if !heard() {
 		t.Error("no fork is reported after CPU 1 came back")
 	}
-	setOnline(t, "0")
-	setOnline(t, "1")
+	testenv.SetOnline(t, false)
+	testenv.SetOnline(t, true)
 	testenv.Await(t, func() bool {
 		follow()
 		return heard()
 	}, func() string { return "no fork is reported after CPU 1 was away for a moment" })
-}
-
-func setOnline(t *testing.T, online string) {
-	t.Helper()
-	const file = "/sys/devices/system/cpu/cpu1/online"
-	if err := os.WriteFile(file, []byte(online), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if online == "0" {
-		t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0o644) })
-	}
 }

@@ -285,8 +285,11 @@ func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 
 // readFile names the frames of a mapped file.
 func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+	if n.Later {
+		return n.placeInFile(id, frames)
+	}
 	file := n.store.Codes[id].File
-	if elf, lacks := n.Cache.table(file); elf != nil && !n.Later {
+	if elf, lacks := n.Cache.table(file); elf != nil {
 		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
@@ -297,10 +300,6 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	elf, err := symbolize.OpenELF(r, size, file.Path, n.options)
 	if err != nil {
 		return err
-	}
-	if n.Later {
-		n.placeInELF(id, elf, frames)
-		return elf.Close()
 	}
 	root := file.Root()
 	began := time.Now()

@@ -1,7 +1,6 @@
 package oncpu
 
 import (
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -51,30 +50,19 @@ func TestHotplug(t *testing.T) {
 	}
 	sampled("at first")
 
-	setOnline(t, "0")
+	testenv.SetOnline(t, false)
 	follow()
 	if n, want := h.events.CPUs(), runtime.NumCPU()-1; n != want {
 		t.Errorf("got events on %d CPUs, want %d", n, want)
 	}
-	setOnline(t, "1")
+	testenv.SetOnline(t, true)
 	sampled("after it came back")
 
-	setOnline(t, "0")
-	setOnline(t, "1")
+	testenv.SetOnline(t, false)
+	testenv.SetOnline(t, true)
 	sampled("after a moment away")
 	h.run(t, 0, time.Second)
 	if _, err := h.Stats(); err != nil {
 		t.Error(err)
-	}
-}
-
-func setOnline(t *testing.T, online string) {
-	t.Helper()
-	const file = "/sys/devices/system/cpu/cpu1/online"
-	if err := os.WriteFile(file, []byte(online), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if online == "0" {
-		t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0o644) })
 	}
 }
