@@ -54,11 +54,11 @@ static __always_inline bool count_hit(void *counts, struct count_key *key,
 }
 
 static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *key,
-				     const struct count_value *add, bool fresh)
+				     const struct count_value *add)
 {
 	int err; /* before 5.12, helpers do not extend the sign */
 
-	if (!fresh && count_hit(counts, key, add))
+	if (count_hit(counts, key, add))
 		return true;
 	err = bpf_map_update_elem(counts, key, add, BPF_NOEXIST);
 	if (!err) {
@@ -69,16 +69,14 @@ static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *
 	return err == -EEXIST && count_hit(counts, key, add);
 }
 
-/* If fresh is set, the map has no entry for the key yet, except one that another CPU inserted. */
-static __always_inline void count_as(struct count_key *key, const struct count_value *add,
-				     bool fresh)
+static __always_inline void count(struct count_key *key, const struct count_value *add)
 {
 	bool counted;
 
 	if (active == 0)
-		counted = count_in(&counts_0, &inserted[0], key, add, fresh);
+		counted = count_in(&counts_0, &inserted[0], key, add);
 	else
-		counted = count_in(&counts_1, &inserted[1], key, add, fresh);
+		counted = count_in(&counts_1, &inserted[1], key, add);
 	if (!counted) {
 		struct event_record event = {
 			.type = RECORD_EVENT,
@@ -88,11 +86,6 @@ static __always_inline void count_as(struct count_key *key, const struct count_v
 
 		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT, 1);
 	}
-}
-
-static __always_inline void count(struct count_key *key, const struct count_value *add)
-{
-	count_as(key, add, false);
 }
 
 #endif

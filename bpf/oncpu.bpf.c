@@ -73,9 +73,16 @@ const struct snapshot *unused_snapshot __attribute__((unused));
 static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 weight)
 {
 	struct count_value value = { .samples = 1, .weight = weight };
-	struct count_key key = { .id = stack_intern(scratch) };
-	const struct stack_record *rec = &scratch->record;
+	struct stack_record *rec = &scratch->record;
+	struct count_key key = {};
 
+	if (by_thread)
+		key.tid = rec->tid;
+	if (by_cpu)
+		key.cpu = cpu;
+	if (!timeline)
+		rec->first = (struct stack_count){ key.tid, key.cpu, weight };
+	key.id = stack_intern(scratch);
 	if (timeline) {
 		struct timeline_event event = {
 			.type = RECORD_TIMELINE,
@@ -90,11 +97,12 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 		event_send(&event, sizeof(event));
 		return;
 	}
-	if (by_thread)
-		key.tid = rec->tid;
-	if (by_cpu)
-		key.cpu = cpu;
-	count_as(&key, &value, scratch->fresh);
+	/*
+	 * Most stacks occur once until user space drains the counts. Their records count
+	 * them, which saves an entry in the map.
+	 */
+	if (!scratch->sent || !weight)
+		count(&key, &value);
 }
 
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)

@@ -116,7 +116,7 @@ type OnCPUSnapshot struct {
 		Pc     uint64
 		Pstate uint64
 	}
-	Record  [1096]uint8
+	Record  [1112]uint8
 	Runtime struct {
 		_              structs.HostLayout
 		Groups         uint32
@@ -173,7 +173,13 @@ type OnCPUStackRecord struct {
 	UserEnd      uint8
 	Pad          [6]uint8
 	Comm         [16]uint8
-	Frames       [508]uint64
+	First        struct {
+		_      structs.HostLayout
+		Tid    uint32
+		Cpu    uint32
+		Weight uint64
+	}
+	Frames [508]uint64
 }
 
 type OnCPUStat uint32

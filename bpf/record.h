@@ -83,6 +83,16 @@ enum runtime_kind {
 };
 
 /*
+ * A sample that the record of its stack counts. The first two are 0 if not counted
+ * separately.
+ */
+struct stack_count {
+	u32 tid;
+	u32 cpu;
+	u64 weight; /* its period; 0 if the record counts no sample */
+};
+
+/*
  * The frames of a stack, sent once per ID: kernel frames, then user frames,
  * each leaf first. Frames of runtimes follow the native frames that run them. Only the
  * used prefix of frames crosses the ring.
@@ -102,6 +112,7 @@ struct stack_record {
 	u8 user_end; /* enum stack_end */
 	u8 pad[6];
 	u8 comm[TASK_COMM_LEN];
+	struct stack_count first;
 	u64 frames[MAX_FRAME_WORDS];
 };
 

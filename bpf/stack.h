@@ -88,6 +88,7 @@ static __always_inline void stack_begin(struct stack_record *rec, struct task_st
 	rec->kernel_end = END_NONE;
 	rec->user_frames = 0;
 	rec->user_end = END_NONE;
+	rec->first.weight = 0;
 	((u64 *)rec->comm)[0] = 0;
 	((u64 *)rec->comm)[1] = 0;
 }
@@ -190,14 +191,13 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 	u64 flags;
 	u32 index = id & seen_mask;
 
-	s->fresh = 0;
+	s->sent = 0;
 	set = bpf_map_lookup_elem(&seen, &index);
 	if (!set)
 		return id;
 	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
 		return id;
 
-	s->fresh = 1;
 	rec->type = RECORD_STACK;
 	rec->id = id;
 	if (!rec->time)
@@ -210,11 +210,13 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 	 */
 	barrier_var(size);
 	size &= MAX_STACK_RECORD;
-	if (size > sizeof(*rec) || bpf_ringbuf_output(&ring, rec, size, flags))
+	if (size > sizeof(*rec) || bpf_ringbuf_output(&ring, rec, size, flags)) {
 		stat_add(STAT_RETRY, 1);
-	else
-		/* The victim is chosen by bits that did not choose the set. */
-		set->ids[(id >> 60) % SEEN_WAYS] = id;
+		return id;
+	}
+	s->sent = 1;
+	/* The victim is chosen by bits that did not choose the set. */
+	set->ids[(id >> 60) % SEEN_WAYS] = id;
 	return id;
 }
 

@@ -159,7 +159,7 @@ func (r *run) record(i int, record []byte) error {
 	}
 	switch kind {
 	case bpf.RecordStack:
-		return r.store.Add(record)
+		return r.addStack(s.Counts(), record)
 	case bpf.RecordEvent:
 		return s.Counts().AddRecord(record)
 	case bpf.RecordFile:
@@ -174,6 +174,17 @@ func (r *run) record(i int, record []byte) error {
 		return r.event(i, record)
 	}
 	return fmt.Errorf("%w: type %d", ringbuf.ErrRecord, kind)
+}
+
+// addStack adds the trace of a stack record, and the sample that the record counts.
+func (r *run) addStack(counts *stacks.Counts, record []byte) error {
+	if err := r.store.Add(record); err != nil {
+		return err
+	}
+	if key, value, ok := counts.First(record); ok && !r.store.CountFinal(key, value) {
+		counts.Add(key, value)
+	}
+	return nil
 }
 
 // Progress describes the samples so far.

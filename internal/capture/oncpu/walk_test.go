@@ -131,6 +131,9 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 		if err := ringbuf.Copy(&record, r, unsafe.Offsetof(record.Frames)); err != nil {
 			return err
 		}
+		if key, value, ok := s.Counts().First(r); ok {
+			s.Counts().Add(key, value)
+		}
 		tid := int(record.Tid)
 		w := walked{end: bpf.StackEnd(record.UserEnd), labels: record.Labels}
 		for _, pc := range record.Frames[:int(record.KernelFrames)+int(record.UserFrames)] {

@@ -129,17 +129,12 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		return nil, err
 	}
 	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
-	number := o.Source // a copy: the function must not keep o, which holds the kernel's types
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
 		Active:   p.Variables[bpf.VarActive],
 		Inserted: p.Variables[bpf.VarInserted],
-	}, func(k K, v V) (stacks.Key, stacks.Values) {
-		key, values := convert(k, v)
-		key.Source = number
-		return key, values
-	})
+	}, o.Source, convert)
 	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.MapRing]); err == nil && o.Scope == target.Cgroup {
 		if err = p.Maps[bpf.MapTargetCgroup].Put(uint32(0), uint32(o.Cgroup)); err != nil {
 			err = fmt.Errorf("target the cgroup: %w", err)

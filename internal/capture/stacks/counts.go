@@ -54,6 +54,7 @@ func (v *Values) Add(w Values) {
 // entries. Programs write one map while the other is drained; see bpf/count.h for
 // the reason.
 type Counts struct {
+	source   uint8 // as in Key
 	maps     [2]*ebpf.Map
 	active   *ebpf.Variable
 	inserted *ebpf.Variable
@@ -69,14 +70,15 @@ type Maps struct {
 	Active, Inserted *ebpf.Variable
 }
 
-// NewCounts returns the counts of a loaded probe. K and V are the types of keys and
-// values in its maps, which convert decodes.
-func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Values)) *Counts {
+// NewCounts returns the counts of a loaded probe, the source with the given index in its run. K
+// and V are the types of keys and values in its maps, which convert decodes, except for the source.
+func NewCounts[K, V any](m Maps, source uint8, convert func(K, V) (Key, Values)) *Counts {
 	return &Counts{
+		source:   source,
 		maps:     [2]*ebpf.Map{m.First, m.Second},
 		active:   m.Active,
 		inserted: m.Inserted,
-		rows:     &rowsOf[K, V]{keys: make([]K, drainBatch), values: make([]V, drainBatch), convert: convert},
+		rows:     &rowsOf[K, V]{keys: make([]K, drainBatch), values: make([]V, drainBatch), source: source, convert: convert},
 		total:    map[Key]Values{},
 	}
 }

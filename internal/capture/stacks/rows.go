@@ -28,6 +28,7 @@ type rows interface {
 type rowsOf[K, V any] struct {
 	keys    []K
 	values  []V
+	source  uint8 // as in Key
 	convert func(K, V) (Key, Values)
 }
 
@@ -44,7 +45,13 @@ func (r *rowsOf[K, V]) grow(limit int) bool {
 	return true
 }
 
-func (r *rowsOf[K, V]) at(i int) (Key, Values) { return r.convert(r.keys[i], r.values[i]) }
+func (r *rowsOf[K, V]) at(i int) (Key, Values) { return r.decode(r.keys[i], r.values[i]) }
+
+func (r *rowsOf[K, V]) decode(key K, value V) (Key, Values) {
+	k, v := r.convert(key, value)
+	k.Source = r.source
+	return k, v
+}
 
 func (r *rowsOf[K, V]) parse(record []byte) (Key, Values, error) {
 	type event struct {
@@ -56,6 +63,6 @@ func (r *rowsOf[K, V]) parse(record []byte) (Key, Values, error) {
 	if err != nil {
 		return Key{}, Values{}, err
 	}
-	k, v := r.convert(e.Key, e.Value)
+	k, v := r.decode(e.Key, e.Value)
 	return k, v, nil
 }

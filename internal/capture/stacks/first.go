@@ -1,0 +1,37 @@
+package stacks
+
+import (
+	"unsafe"
+
+	"fulgur/bpf"
+)
+
+// First returns the sample that a valid stack record of the probe counts, or false if it counts
+// none; see struct stack_count of bpf/record.h.
+func (c *Counts) First(record []byte) (_ Key, _ Values, ok bool) {
+	var r bpf.StackRecord // only for its layout
+	at := unsafe.Offsetof(r.First)
+	weight := field[uint64](record, at+unsafe.Offsetof(r.First.Weight))
+	if weight == 0 {
+		return Key{}, Values{}, false
+	}
+	return Key{
+		Source: c.source,
+		ID:     field[uint64](record, unsafe.Offsetof(r.Id)),
+		TID:    field[uint32](record, at+unsafe.Offsetof(r.First.Tid)),
+		CPU:    field[uint32](record, at+unsafe.Offsetof(r.First.Cpu)),
+	}, Values{1, weight}, true
+}
+
+// CountFinal counts a value in [Store.Samples], unless the trace of the key may still change. Then
+// it returns false, and the caller leaves the value to [Store.Count].
+func (s *Store) CountFinal(key Key, value Values) bool {
+	if _, unfinished := s.retries[key.ID]; unfinished {
+		return false
+	}
+	sample, ok := s.Sample(key)
+	if ok {
+		s.CountSample(sample, value)
+	}
+	return ok
+}
