@@ -323,7 +323,7 @@ func TestHostileNamesAddNoMarkup(t *testing.T) {
 		if bytes.ContainsFunc(page, func(r rune) bool { return r == '\u2028' }) {
 			t.Error("got an unescaped line separator in the page")
 		}
-		page = bytes.Replace(page, []byte(pageJS), nil, 1)
+		page = bytes.Replace(page, []byte(pageJS()), nil, 1)
 		var got []string
 		for _, tag := range regexp.MustCompile(`<[!/a-zA-Z][^ >]*`).FindAll(page, -1) {
 			got = append(got, string(tag))

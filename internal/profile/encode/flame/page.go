@@ -10,6 +10,7 @@ import (
 	"html"
 	"io"
 	"strings"
+	"sync"
 )
 
 //go:embed page/page.html
@@ -22,8 +23,8 @@ var pageCSS string
 var pageScripts embed.FS
 
 // pageJS is the page's script: the files of directory page in a common scope, starting
-// with those that others use while loading.
-var pageJS = func() string {
+// with those that others use while loading. Most runs write no page and do not need it.
+var pageJS = sync.OnceValue(func() string {
 	var b strings.Builder
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
@@ -38,7 +39,7 @@ var pageJS = func() string {
 	}
 	b.WriteString("})();\n")
 	return b.String()
-}()
+})
 
 // writePage fills page.html, whose variable parts are written "{{name}}". Errors stick to
 // the buffer and are returned by Flush, as everywhere in this package.
@@ -58,7 +59,7 @@ func writePage(w io.Writer, h header, t *tree) error {
 			// No trusted types are allowed, so text cannot become markup.
 			fmt.Fprintf(out, "default-src 'none'; script-src %s; style-src %s; base-uri 'none'; form-action 'none'; "+
 				"require-trusted-types-for 'script'; trusted-types 'none'",
-				sourceHash(pageJS), sourceHash(pageCSS))
+				sourceHash(pageJS()), sourceHash(pageCSS))
 			if h.Listings != "" {
 				out.WriteString("; connect-src 'self'")
 			}
@@ -67,7 +68,7 @@ func writePage(w io.Writer, h header, t *tree) error {
 		case "style":
 			out.WriteString(pageCSS)
 		case "script":
-			out.WriteString(pageJS)
+			out.WriteString(pageJS())
 		case "data":
 			if err := embedData(out, h, t); err != nil {
 				return err
