@@ -3,6 +3,7 @@
  * Interned stacks. A stack is walked into scratch and identified by a hash of
  * the process epoch, the task's name, its cgroup and its labels if asked for, its
  * frames and the reasons for their ends. Its frames cross the ring once; then counts change.
+ * The record with the frames may count the first sample.
  *
  * Everything here may be interrupted in NMI context on the same CPU, but not by
  * the same family: if that samples by NMI, it is not interrupted by itself (the
