@@ -26,7 +26,9 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 // describe signal trampolines. addSynthetic reports whether it found signal trampolines.
 func (b *builder) addSynthetic(opt Options) (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
-	trampolines = b.addSigreturn(s)
+	if opt.Go || !b.needsLibc() {
+		trampolines = b.addSigreturn(s)
+	}
 	b.addPLT(s)
 	b.addEntry(s)
 	b.addStartContext(s)
@@ -96,6 +98,13 @@ const (
 	maxScan   = 4 << 20
 	maxGoScan = 128 << 20
 )
+
+// needsLibc reports whether the file needs a C library, which has the signal trampolines of the
+// process. Go programs that need one have their own as well.
+func (b *builder) needsLibc() bool {
+	needs, err := b.file.Needs("libc.")
+	return err == nil && needs
+}
 
 // addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
 // do. It reports whether there are any.

@@ -150,27 +150,17 @@ func hashOf(b []byte) uint64 {
 	return runtimes.Sum(0, words...)
 }
 
-// maxDynamic is the maximum size of the dynamic section, in bytes. Large programs have a few
-// hundred entries of 16 bytes.
-const maxDynamic = 64 << 10
-
 // readDynamic finds the dynamic section, and in programs DT_DEBUG, which linkers only add there.
 func (is *elfImage) readDynamic(e *elffile.File) error {
-	for _, s := range e.Segments() {
-		if s.Type != elf.PT_DYNAMIC {
-			continue
+	entries, err := e.Dynamic()
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	is.dynamic = entries[0].Addr
+	for _, entry := range entries {
+		if entry.Tag == elf.DT_DEBUG {
+			is.libraries = entry.Addr + 8
 		}
-		b, err := e.Bytes(int64(s.Offset), min(s.FileSize, maxDynamic), "the dynamic section")
-		if err != nil {
-			return err
-		}
-		is.dynamic = s.Addr
-		for i := 0; i+16 <= len(b); i += 16 {
-			if elf.DynTag(e.Word(b[i:])) == elf.DT_DEBUG {
-				is.libraries = s.Addr + uint64(i) + 8
-			}
-		}
-		return nil
 	}
 	return nil
 }
