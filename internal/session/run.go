@@ -39,6 +39,7 @@ type run struct {
 	ended   uint64        // end of sampling, CLOCK_MONOTONIC in ns
 	tidied  uint64        // when it was last tidied up, likewise
 	forgot  uint64        // when ended processes were last forgotten, likewise
+	closing uint64        // end of the window that is being closed, likewise; 0 if there is none
 	process.Tracker
 	loop.Loop
 	owners    *containers.Tracker // nil unless asked for

@@ -176,12 +176,18 @@ func (r *run) record(i int, record []byte) error {
 	return fmt.Errorf("%w: type %d", ringbuf.ErrRecord, kind)
 }
 
-// addStack adds the trace of a stack record, and the sample that the record counts.
+// addStack adds the trace of a stack record, and the sample that the record counts. While a
+// window is closing, records of the next one arrive, too.
 func (r *run) addStack(counts *stacks.Counts, record []byte) error {
 	if err := r.store.Add(record); err != nil {
 		return err
 	}
-	if key, value, ok := counts.First(record); ok && !r.store.CountFinal(key, value) {
+	key, value, ok := counts.First(record)
+	switch {
+	case !ok:
+	case r.closing != 0 && stacks.TimeOf(record) > r.closing:
+		counts.AddNext(key, value)
+	case !r.store.CountFinal(key, value):
 		counts.Add(key, value)
 	}
 	return nil

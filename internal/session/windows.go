@@ -185,7 +185,10 @@ func (w *windows) turn() error {
 	if err := w.each(func(s source.Source) error { return s.Counts().Flip() }); err != nil {
 		return err
 	}
-	if _, err := w.run.Poll(); err != nil {
+	w.closing = at
+	_, err := w.run.Poll()
+	w.closing = 0
+	if err != nil {
 		return err
 	}
 	for !w.next.After(now) {

@@ -17,6 +17,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
@@ -114,6 +115,95 @@ func TestWindowsContents(t *testing.T) {
 	}
 	if w.written.samples != 14 || w.written.lost[profile.LossSideband] != 4 || w.written.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
 		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.written.samples, w.written.lost, w.number, w.waiting.Load())
+	}
+}
+
+// Records of the next window that arrive while a window closes count in the next window.
+func TestWindowsClosing(t *testing.T) {
+	const end = 100
+	var got collected
+	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
+	c := newCounting(0, 0)
+	w.sources = []source.Source{c}
+	w.closing = end
+	for id, at := range map[uint64]uint64{2: end - 1, 3: end, 4: end + 1} {
+		record := stackstest.Trace{ID: id, Time: at, Kernel: []uint64{0xffff0000 + id}, KernelEnd: stackstest.Ended}.Record(t)
+		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.First)+unsafe.Offsetof(bpf.StackRecord{}.First.Weight):], id)
+		if err := w.addStack(&c.counts, record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.closing = 0
+	for range 3 {
+		if err := errors.Join(w.turnAt(time.Now()), (<-w.items).item(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.sources = nil
+	for i, want := range []struct{ samples, weight int64 }{{2, 2 + 3}, {1, 4}, {0, 0}} {
+		if p := got[i].Profile; p.Total(0) != want.samples || p.Total(1) != want.weight || p.Losses[profile.LossTraces] != 0 {
+			t.Errorf("window %d: got %d samples, a weight of %d and %d lost traces, want %+v", i+1, p.Total(0), p.Total(1), p.Losses[profile.LossTraces], want)
+		}
+	}
+}
+
+// renewing is a source that calls renewed after it has renewed the IDs of stacks.
+type renewing struct {
+	source.Source
+	renewed func()
+}
+
+func (r renewing) Renew() error {
+	defer r.renewed()
+	return r.Source.Renew()
+}
+
+// A sample that is taken while a window closes counts in the next one.
+func TestTurnSamples(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	o := &ProfileOptions{
+		Options: Options{
+			Target: target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}, Format: "folded", Stderr: io.Discard,
+			Every: time.Hour, Unwind: "fp",
+		},
+		Config: oncpu.Config{Event: "cpu-clock", Frequency: 999},
+	}
+	what := o.Subject()
+	if err := what.Choose(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := attach(what, &o.Options, debugfiletest.NewFinder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWindows(r, SinkFunc(func(context.Context, Window) error { return nil }))
+	defer func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := w.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	sampled := func() {
+		before, err := w.stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.Await(t, func() bool {
+			for range 1 << 20 { // CPU time
+			}
+			now, err := w.stats()
+			return err != nil || now.Samples > before.Samples
+		}, func() string { return "no sample" })
+	}
+	w.sources[0] = renewing{w.sources[0], sampled}
+	if err := w.turn(); err != nil {
+		t.Fatal(err)
+	}
+	if next := w.sources[0].Counts().Total(); len(next) == 0 {
+		t.Error("got no sample in the next window")
 	}
 }
 

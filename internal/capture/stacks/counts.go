@@ -62,6 +62,7 @@ type Counts struct {
 	current  int
 	rows     rows
 	total    map[Key]Values
+	next     map[Key]Values // see AddNext; nil if none
 }
 
 // Maps holds the parts of bpf/count.h in a loaded collection.
@@ -97,11 +98,24 @@ func (c *Counts) AddRecord(record []byte) error {
 	return nil
 }
 
-// Take returns [Counts.Total] and starts over.
+// Take returns [Counts.Total] and starts over with the counts of [Counts.AddNext].
 func (c *Counts) Take() map[Key]Values {
 	total := c.total
-	c.total = map[Key]Values{}
+	c.total, c.next = c.next, nil
+	if c.total == nil {
+		c.total = map[Key]Values{}
+	}
 	return total
+}
+
+// AddNext adds a count that belongs to the total after the next [Counts.Take].
+func (c *Counts) AddNext(k Key, v Values) {
+	if c.next == nil {
+		c.next = map[Key]Values{}
+	}
+	sum := c.next[k]
+	sum.Add(v)
+	c.next[k] = sum
 }
 
 // Add adds a count that did not come from the maps.
