@@ -98,8 +98,8 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 		return;
 	}
 	/*
-	 * Most stacks occur once until user space drains the counts. Their records count
-	 * them, which saves an entry in the map.
+	 * In a program with many paths, most stacks occur only once. The record counts that
+	 * sample, so they take no entry in the map.
 	 */
 	if (!scratch->sent || !weight)
 		count(&key, &value);

@@ -83,8 +83,8 @@ enum runtime_kind {
 };
 
 /*
- * A sample that the record of its stack counts. The first two are 0 if not counted
- * separately.
+ * A sample that the record of its stack counts. tid and cpu are 0 if threads and CPUs are
+ * not counted separately.
  */
 struct stack_count {
 	u32 tid;

@@ -181,8 +181,8 @@ __noinline u64 stack_id(u32 scratch)
 
 /*
  * Sends the stack in s with its ID. Its frames reach user space before the ID is
- * marked as seen, and the ID is marked before it is counted. If the ring is
- * full the ID stays unmarked and the next sample tries again.
+ * marked as seen, and the ID is marked before it is counted in a map. If the ring
+ * is full the ID stays unmarked and the next sample tries again.
  */
 static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 {
