@@ -28,6 +28,7 @@ import (
 	"fulgur/internal/linux/timerslack"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
+	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/testenv"
 )
@@ -144,6 +145,39 @@ func TestWindowsClosing(t *testing.T) {
 		if p := got[i].Profile; p.Total(0) != want.samples || p.Total(1) != want.weight || p.Losses[profile.LossTraces] != 0 {
 			t.Errorf("window %d: got %d samples, a weight of %d and %d lost traces, want %+v", i+1, p.Total(0), p.Total(1), p.Losses[profile.LossTraces], want)
 		}
+	}
+}
+
+// silent is a reader of functions of a process that does not answer.
+type silent struct{}
+
+func (silent) Places(runtimes.Frame) ([]runtimes.Place, bool) { return nil, false }
+
+func (silent) Kept() int { return 0 }
+
+// A stack whose process does not name its functions yet counts when the window ends.
+func TestWindowsUnfinished(t *testing.T) {
+	store := stacks.NewStore(stackstest.Layout{})
+	store.Readers = func(int, uint64) runtimes.Reader { return silent{} }
+	var got collected
+	w := newTestWindows(t, time.Second, store, got.take)
+	c := newCounting(0, 0)
+	w.sources = []source.Source{c}
+	frame := []uint64{1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimeV8)<<bpf.FrameKindShift | 0x5000, 1 << 32}
+	record := stackstest.Trace{ID: 2, PID: 1, User: frame, End: stackstest.Ended}.Record(t)
+	binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.First)+unsafe.Offsetof(bpf.StackRecord{}.First.Weight):], 7)
+	if err := w.addStack(&c.counts, record); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(store.Samples); n != 0 {
+		t.Errorf("got %d samples before the end of the window, want 0", n)
+	}
+	if err := errors.Join(w.turnAt(time.Now()), (<-w.items).item(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w.sources = nil
+	if p := got[0].Profile; p.Total(0) != 1 || p.Total(1) != 7 {
+		t.Errorf("got %d samples with a weight of %d, want 1 and 7", p.Total(0), p.Total(1))
 	}
 }
 
