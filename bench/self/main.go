@@ -1,12 +1,13 @@
 // Self profiles fulgur with fulgur, and writes a flame graph page of fulgur's CPU time by phase: the
-// start, up to the attached BPF programs; sampling; and the end, from the last sample to the exit. It
-// also prints the time of each phase. BPF programs are not part of fulgur's CPU time.
+// start, until the BPF programs are attached; sampling; and the end, from the last sample to the exit.
+// It also prints the duration and the CPU time of each phase. The time of BPF programs is not part of
+// fulgur's CPU time.
 //
 // It needs root and Go. Usage, at the root of the repository:
 //
 //	go run ./bench/self [-o self.html] [-frequency 999] [arguments of fulgur]
 //
-// Without arguments, fulgur profiles the whole machine for five seconds, at 99 Hz.
+// Without arguments, fulgur profiles the whole machine for five seconds, at 49 Hz.
 package main
 
 import (
@@ -30,7 +31,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
 	page := f.String("o", "self.html", "`FILE` for the page")
-	frequency := f.Int("frequency", 999, "samples of fulgur a second on each CPU")
+	frequency := f.Int("frequency", 999, "samples per second on each CPU")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -70,12 +71,12 @@ func run(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("make the page: %w\n%s", err, out)
 	}
 	fmt.Print(b.table(p))
-	fmt.Printf("\n%s shows what takes the time.\n", *page)
+	fmt.Printf("\n%s shows the CPU time of each function.\n", *page)
 	return nil
 }
 
-// observe runs fulgur with the given arguments, and writes its samples to the file samples, as lines
-// of JSON.
+// observe runs fulgur with the given arguments under a second fulgur, which writes samples of the first
+// to the file samples, as JSON lines.
 func observe(ctx context.Context, fulgur string, frequency int, args []string, samples string) error {
 	out, err := os.Create(samples)
 	if err != nil {

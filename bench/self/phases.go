@@ -20,10 +20,10 @@ const (
 
 func (p phase) String() string { return [...]string{"start", "sampling", "end"}[p] }
 
-// phases holds when each phase began, and the exit.
+// phases holds the time at which each phase began, and the time of the exit.
 type phases [phaseCount + 1]time.Time
 
-// of returns the phase at a time.
+// of returns the phase that contains t.
 func (p phases) of(t time.Time) phase {
 	for at := end; at > start; at-- {
 		if !t.Before(p[at]) {
@@ -41,12 +41,12 @@ var boundaries = [phaseCount + 1]string{"start", "attached", "sampling ended", "
 
 var logLine = regexp.MustCompile(`^time=(\S+) level=\S+ msg=(?:"([^"]*)"|(\S+))`)
 
-// readPhases reads the phases from fulgur's log. The first message of a kind counts, and "end" is
-// the last line.
+// readPhases reads the phases from fulgur's log. If a message occurs several times, the first one
+// counts.
 func readPhases(log string) (p phases, err error) {
 	f, err := os.Open(log)
 	if err != nil {
-		return p, fmt.Errorf("read the log of fulgur: %w", err)
+		return p, fmt.Errorf("read fulgur's log: %w", err)
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -61,13 +61,13 @@ func readPhases(log string) (p phases, err error) {
 				continue
 			}
 			if p[i], err = time.Parse(time.RFC3339Nano, m[1]); err != nil {
-				return p, fmt.Errorf("read the log of fulgur: %w", err)
+				return p, fmt.Errorf("read fulgur's log: %w", err)
 			}
 		}
 	}
 	for i, t := range p {
 		if t.IsZero() {
-			return p, fmt.Errorf("the log of fulgur has no message %q", boundaries[i])
+			return p, fmt.Errorf("fulgur's log has no message %q", boundaries[i])
 		}
 	}
 	return p, lines.Err()

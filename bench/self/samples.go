@@ -19,7 +19,7 @@ type sample struct {
 	Weight  uint64 // ns
 	Kernel  []frame
 	User    []frame
-	Dropped uint64 // in place of all others
+	Dropped uint64 // the only field of its line
 }
 
 type frame struct{ Address, Function, Module string }
@@ -33,7 +33,7 @@ func (f frame) name() string {
 	return strings.ReplaceAll(name, ";", ":")
 }
 
-// stacks holds the samples of fulgur.
+// stacks holds the samples of a run of fulgur.
 type stacks struct {
 	samples map[string]int     // by folded stack, whose first frame is the phase
 	cpu     [phaseCount]uint64 // ns
@@ -53,7 +53,7 @@ func readSamples(path string, p phases) (s stacks, err error) {
 		if err := lines.Decode(&next); errors.Is(err, io.EOF) {
 			return s, nil
 		} else if err != nil {
-			return s, fmt.Errorf("read the samples of fulgur: %w", err)
+			return s, fmt.Errorf("read fulgur's samples: %w", err)
 		}
 		s.dropped += next.Dropped
 		if next.Weight > 0 {
@@ -82,7 +82,7 @@ func (s *stacks) folded() []byte {
 	return b.Bytes()
 }
 
-// table returns the time of each phase, as Markdown.
+// table returns the duration and the CPU time of each phase as a Markdown table.
 func (s *stacks) table(p phases) string {
 	var b strings.Builder
 	b.WriteString("| phase | time s | CPU s |\n|---|---:|---:|\n")
