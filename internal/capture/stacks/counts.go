@@ -62,7 +62,7 @@ type Counts struct {
 	current  int
 	rows     rows
 	total    map[Key]Values
-	next     map[Key]Values // see AddNext; nil if none
+	next     map[Key]Values // see AddNext; nil if there are none
 }
 
 // Maps holds the parts of bpf/count.h in a loaded collection.
@@ -71,8 +71,9 @@ type Maps struct {
 	Active, Inserted *ebpf.Variable
 }
 
-// NewCounts returns the counts of a loaded probe, the source with the given index in its run. K
-// and V are the types of keys and values in its maps, which convert decodes, except for the source.
+// NewCounts returns the counts of a loaded probe. source is the index of the probe in its run. K and
+// V are the types of the keys and values in its maps; convert decodes them, and need not set
+// [Key.Source].
 func NewCounts[K, V any](m Maps, source uint8, convert func(K, V) (Key, Values)) *Counts {
 	return &Counts{
 		source:   source,
@@ -98,7 +99,7 @@ func (c *Counts) AddRecord(record []byte) error {
 	return nil
 }
 
-// Take returns [Counts.Total] and starts over with the counts of [Counts.AddNext].
+// Take returns [Counts.Total], and begins a new total with the counts from [Counts.AddNext].
 func (c *Counts) Take() map[Key]Values {
 	total := c.total
 	c.total, c.next = c.next, nil
@@ -108,7 +109,7 @@ func (c *Counts) Take() map[Key]Values {
 	return total
 }
 
-// AddNext adds a count that belongs to the total after the next [Counts.Take].
+// AddNext adds a count to the total that the next [Counts.Take] begins.
 func (c *Counts) AddNext(k Key, v Values) {
 	if c.next == nil {
 		c.next = map[Key]Values{}
