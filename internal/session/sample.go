@@ -177,7 +177,7 @@ func (r *run) record(i int, record []byte) error {
 }
 
 // addStack adds the trace of a stack record, and the sample that the record counts. While a
-// window is closing, records of the next one arrive, too.
+// window is closing, records of the next window may arrive, too.
 func (r *run) addStack(counts *stacks.Counts, record []byte) error {
 	if err := r.store.Add(record); err != nil {
 		return err

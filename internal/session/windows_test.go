@@ -119,7 +119,7 @@ func TestWindowsContents(t *testing.T) {
 	}
 }
 
-// Records of the next window that arrive while a window closes count in the next window.
+// Records of the next window that arrive while a window is closing count in that next window.
 func TestWindowsClosing(t *testing.T) {
 	const end = 100
 	var got collected
@@ -148,14 +148,14 @@ func TestWindowsClosing(t *testing.T) {
 	}
 }
 
-// silent is a reader of functions of a process that does not answer.
+// silent is a reader for a process that never answers.
 type silent struct{}
 
 func (silent) Places(runtimes.Frame) ([]runtimes.Place, bool) { return nil, false }
 
 func (silent) Kept() int { return 0 }
 
-// A stack whose process does not name its functions yet counts when the window ends.
+// A stack whose process has not yet named its functions is counted when the window ends.
 func TestWindowsUnfinished(t *testing.T) {
 	store := stacks.NewStore(stackstest.Layout{})
 	store.Readers = func(int, uint64) runtimes.Reader { return silent{} }
@@ -192,7 +192,7 @@ func (r renewing) Renew() error {
 	return r.Source.Renew()
 }
 
-// A sample that is taken while a window closes counts in the next one.
+// A sample that is taken while a window is closing counts in the next one.
 func TestTurnSamples(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -226,7 +226,7 @@ func TestTurnSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		testenv.Await(t, func() bool {
-			for range 1 << 20 { // CPU time
+			for range 1 << 20 { // use CPU time
 			}
 			now, err := w.stats()
 			return err != nil || now.Samples > before.Samples

@@ -188,7 +188,7 @@ func TestFlipCountsOnce(t *testing.T) {
 			all, known := h.counted()
 			t.Logf("%d samples, %d counted, %d of them by records of stacks, %d with a trace, %d stacks, %d flips, losses %+v", stats.Samples, all, h.first, known, len(h.store.Traces), h.flips, stats.Losses)
 			if h.first == 0 {
-				t.Errorf("got none of %d samples counted by the record of its stack", stats.Samples)
+				t.Errorf("none of %d samples was counted by the record of its stack", stats.Samples)
 			}
 			if all+stats.Losses[profile.LossSamples] != stats.Samples {
 				t.Errorf("got %d counted and %d lost, want %d in all", all, stats.Losses[profile.LossSamples], stats.Samples)
