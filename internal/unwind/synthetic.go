@@ -99,8 +99,8 @@ const (
 	maxGoScan = 128 << 20
 )
 
-// needsLibc reports whether the file needs a C library, which has the signal trampolines of the
-// process. Go programs that need one have their own as well.
+// needsLibc reports whether the file needs a C library. If it does, the C library has the signal
+// trampolines of the process, and only Go programs have their own as well.
 func (b *builder) needsLibc() bool {
 	needs, err := b.file.Needs("libc.")
 	return err == nil && needs

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxDynamic is the maximum size of the dynamic section that is read, in bytes. Large programs have
+// maxDynamic is the maximum number of bytes that are read of the dynamic section. Large programs have
 // a few hundred entries of 16 bytes.
 const maxDynamic = 64 << 10
 
@@ -16,7 +16,7 @@ type DynamicEntry struct {
 	Value uint64
 }
 
-// Dynamic returns the entries of the dynamic section (PT_DYNAMIC) up to DT_NULL. It returns none if
+// Dynamic returns the entries of the dynamic section (PT_DYNAMIC) before DT_NULL. It returns none if
 // the file has no such section, and omits entries after the first 64 KiB.
 func (f *File) Dynamic() (entries []DynamicEntry, err error) {
 	for _, s := range f.segments {

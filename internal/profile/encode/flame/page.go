@@ -23,7 +23,7 @@ var pageCSS string
 var pageScripts embed.FS
 
 // pageJS is the page's script: the files of directory page in a common scope, starting
-// with those that others use while loading. Most runs write no page and do not need it.
+// with those that others use while loading. It is put together on first use, since most runs write no page.
 var pageJS = sync.OnceValue(func() string {
 	var b strings.Builder
 	b.WriteString("'use strict';\n(() => {\n")
