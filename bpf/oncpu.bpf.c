@@ -99,7 +99,7 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 	}
 	/*
 	 * In a program with many paths, most stacks occur only once. The record counts that
-	 * sample, so they take no entry in the map.
+	 * sample, so such a stack takes no entry in the map. With a weight of 0, it counts none.
 	 */
 	if (!scratch->sent || !weight)
 		count(&key, &value);

@@ -83,7 +83,7 @@ enum runtime_kind {
 };
 
 /*
- * A sample that the record of its stack counts. tid and cpu are 0 if threads and CPUs are
+ * The sample that a stack record counts. tid and cpu are 0 if threads and CPUs are
  * not counted separately.
  */
 struct stack_count {

@@ -20,7 +20,7 @@
 
 struct stack_scratch {
 	u32 index; /* its own */
-	u32 sent; /* whether the record of the last stack was just sent */
+	u32 sent; /* whether the last stack_intern() sent the record */
 	struct stack_record record;
 	struct unwind_walk walk;
 	struct runtime_stack runtime;

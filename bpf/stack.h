@@ -2,8 +2,8 @@
 /*
  * Interned stacks. A stack is walked into scratch and identified by a hash of
  * the process epoch, the task's name, its cgroup and its labels if asked for, its
- * frames and the reasons for their ends. Its frames cross the ring once; then counts change.
- * The record with the frames may count the first sample.
+ * frames and the reasons for their ends. Its frames cross the ring once, in a record that may
+ * count the first sample. Later samples only change counts.
  *
  * Everything here may be interrupted in NMI context on the same CPU, but not by
  * the same family: if that samples by NMI, it is not interrupted by itself (the
@@ -181,8 +181,8 @@ __noinline u64 stack_id(u32 scratch)
 
 /*
  * Sends the stack in s with its ID. Its frames reach user space before the ID is
- * marked as seen, and the ID is marked before it is counted in a map. If the ring
- * is full the ID stays unmarked and the next sample tries again.
+ * marked as seen, and the ID is marked before a map counts it. If the ring is
+ * full, the ID stays unmarked and the next sample tries again.
  */
 static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 {

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	subject := f.Args()
 	if len(subject) == 0 {
-		subject = []string{"profile", "-q", "-f", "-o", filepath.Join(dir, "page.html"), "5"}
+		subject = []string{"profile", "-q", "-o", filepath.Join(dir, "page.html"), "5"}
 	}
 	fulgur, log, samples := filepath.Join(dir, "fulgur"), filepath.Join(dir, "log"), filepath.Join(dir, "samples")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
