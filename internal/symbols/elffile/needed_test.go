@@ -1,11 +1,14 @@
 package elffile
 
 import (
+	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
 
+	"fulgur/internal/symbols/elffile/elftest"
 	"fulgur/internal/testenv"
 )
 
@@ -60,4 +63,49 @@ func checkNeeds(t *testing.T, path string) (needs int) {
 		}
 	}
 	return needs
+}
+
+// FuzzNeeds reads dynamic sections with any entries. A linear search through the same entries must
+// give the same answer.
+func FuzzNeeds(f *testing.F) {
+	entry := func(tag elf.DynTag, value uint64) []byte { return elftest.Struct([]uint64{uint64(tag), value}) }
+	f.Add(slices.Concat(entry(elf.DT_NEEDED, 1), entry(elf.DT_NULL, 0), entry(elf.DT_NEEDED, 6)), []byte("\x00libm\x00libc.so.6"), "libc.")
+	f.Add(slices.Concat(entry(elf.DT_NEEDED, 6), entry(elf.DT_NEEDED, 1<<40)), []byte("\x00libm\x00libc.so.6"), "libc.")
+	f.Add(entry(elf.DT_NEEDED, 3)[:15], []byte("libc"), "")
+	f.Fuzz(func(t *testing.T, dynamic, names []byte, prefix string) {
+		const at = 0x5000
+		if len(names) > maxString || len(dynamic) > maxDynamic/2 || len(names) == 0 || prefix == "" {
+			return // beyond the limits
+		}
+		table := slices.Concat(entry(elf.DT_STRTAB, at), entry(elf.DT_STRSZ, uint64(len(names))), dynamic)
+		content := elftest.File{
+			Segments: []elftest.Segment{{Type: elf.PT_DYNAMIC, Section: 1}, {Type: elf.PT_LOAD, Section: 2}},
+			Sections: []elftest.Section{{Name: ".dynamic", Addr: 0x4000, Content: table}, {Name: ".dynstr", Addr: at, Content: names}},
+		}.Bytes()
+		file, err := New(bytes.NewReader(content), int64(len(content)), "fuzz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		want := false
+		for e := range slices.Chunk(dynamic, 16) {
+			if len(e) < 16 {
+				break
+			}
+			tag, value := elf.DynTag(binary.LittleEndian.Uint64(e)), binary.LittleEndian.Uint64(e[8:])
+			if tag == elf.DT_NULL {
+				break
+			}
+			if tag == elf.DT_STRTAB || tag == elf.DT_STRSZ {
+				return // a second table of names
+			}
+			if tag == elf.DT_NEEDED && value < uint64(len(names)) {
+				name, _, _ := bytes.Cut(names[value:], []byte{0})
+				want = want || strings.HasPrefix(string(name), prefix)
+			}
+		}
+		if got, err := file.Needs(prefix); got != want || err != nil {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	})
 }
