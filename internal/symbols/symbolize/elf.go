@@ -22,7 +22,8 @@ type ELF struct {
 	// debugInfo returns the debug information of the file, reading it on the first call.
 	// It is never nil, but may be empty.
 	debugInfo func() (*debugInfo, error)
-	opened    *debugInfo // nil before the first call of debugInfo
+	opened    *debugInfo         // nil before the first call of debugInfo
+	plt       []elffile.PLTEntry // nil if not kept; see pltEntries
 }
 
 // NewELF returns a table of file's code that uses only file itself.

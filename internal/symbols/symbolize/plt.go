@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"fulgur/internal/symbols/elffile"
 )
@@ -18,7 +19,7 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	if !e.inPLT(addrs) {
 		return nil
 	}
-	entries, err := e.file.PLT()
+	entries, err := e.pltEntries()
 	if err != nil {
 		return err
 	}
@@ -55,6 +56,29 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 		frames[i] = []Frame{newStubFrame(f)}
 	}
 	return err
+}
+
+// maxKeptPLT limits the memory of the stubs that an [ELF] keeps, in bytes.
+const maxKeptPLT = 256 << 10
+
+// pltEntries returns the stubs of the procedure linkage table. Finding them takes a pass over all
+// relocations, so e keeps them for later lookups, unless there are very many.
+func (e *ELF) pltEntries() ([]elffile.PLTEntry, error) {
+	if e.plt != nil {
+		return e.plt, nil
+	}
+	entries, err := e.file.PLT()
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, s := range entries {
+		size += int(unsafe.Sizeof(s)) + len(s.Name)
+	}
+	if size <= maxKeptPLT {
+		e.plt = entries
+	}
+	return entries, nil
 }
 
 // newStubFrame returns the frame of a stub that calls the function in f.

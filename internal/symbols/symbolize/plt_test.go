@@ -2,6 +2,8 @@ package symbolize
 
 import (
 	"debug/elf"
+	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -147,5 +149,53 @@ func TestLibcWithDebugFile(t *testing.T) {
 		if f := lookup(t, e, s.addr); f.Name != "write" {
 			t.Errorf("got %s, want write", f.Name)
 		}
+	}
+}
+
+// rangeReader counts the reads in a range of offsets.
+type rangeReader struct {
+	io.ReaderAt
+	low, high int64
+	reads     int
+}
+
+func (r *rangeReader) ReadAt(b []byte, off int64) (int, error) {
+	if off < r.high && off+int64(len(b)) > r.low {
+		r.reads++
+	}
+	return r.ReaderAt.ReadAt(b, off)
+}
+
+// The relocations that name stubs are read once, however often stubs are looked up.
+func TestPLTReadOnce(t *testing.T) {
+	path := compile(t, "a.c", `int puts(const char *); int start(void) { return puts(""); }`, "gcc", "-O1", "-shared", "-fPIC", "-o", "OUT", "IN")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rangeReader{ReaderAt: f}
+	e, err := OpenELF(r, info.Size(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	entries, err := e.File().PLT()
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("got %v, %v, want stubs", entries, err)
+	}
+	relocations := e.File().Section(".rela.plt")
+	r.low, r.high = int64(relocations.Offset), int64(relocations.Offset+relocations.Size)
+	for range 3 {
+		if f := lookup(t, e, entries[0].Addr); f.Name == "" {
+			t.Error("got no name")
+		}
+	}
+	if r.reads != 1 {
+		t.Errorf("the relocations were read %d times, want once", r.reads)
 	}
 }
