@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"fulgur/bench/program"
@@ -54,7 +55,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
 		return fmt.Errorf("build fulgur: %w\n%s", err, out)
 	}
-	if err := observe(ctx, fulgur, *frequency, append(subject, "--log", log), samples); err != nil {
+	// After the command's name: what follows the flags may be a program with arguments of its own.
+	if err := observe(ctx, fulgur, *frequency, slices.Insert(subject, 1, "--log", log), samples); err != nil {
 		return err
 	}
 	p, err := readPhases(log)
