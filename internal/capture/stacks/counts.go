@@ -114,16 +114,17 @@ func (c *Counts) AddNext(k Key, v Values) {
 	if c.next == nil {
 		c.next = map[Key]Values{}
 	}
-	sum := c.next[k]
-	sum.Add(v)
-	c.next[k] = sum
+	addTo(c.next, k, v)
 }
 
 // Add adds a count that did not come from the maps.
-func (c *Counts) Add(k Key, v Values) {
-	sum := c.total[k]
+func (c *Counts) Add(k Key, v Values) { addTo(c.total, k, v) }
+
+// addTo adds v to the sum for k.
+func addTo[K comparable](sums map[K]Values, k K, v Values) {
+	sum := sums[k]
 	sum.Add(v)
-	c.total[k] = sum
+	sums[k] = sum
 }
 
 // NearlyFull reports whether the active map is at least 70 % full.

@@ -330,11 +330,7 @@ func (s *Store) Count(counts map[Key]Values) {
 }
 
 // CountSample adds a value to [Store.Samples].
-func (s *Store) CountSample(sample Sample, value Values) {
-	sum := s.Samples[sample]
-	sum.Add(value)
-	s.Samples[sample] = sum
-}
+func (s *Store) CountSample(sample Sample, value Values) { addTo(s.Samples, sample, value) }
 
 // Sample returns the sample of a key, or false if one of its traces has not arrived.
 func (s *Store) Sample(key Key) (Sample, bool) {
