@@ -42,7 +42,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Makes bpf2go generate Go types. */
 const struct stack_record *unused_stack_record __attribute__((unused));
-const struct code_record *unused_code_record __attribute__((unused));
+const struct code_head *unused_code_head __attribute__((unused));
 const struct label *unused_label __attribute__((unused));
 const struct label_record *unused_label_record __attribute__((unused));
 const struct thread_context *unused_thread_context __attribute__((unused));

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type OnCPUCodeRecord struct {
+type OnCPUCodeHead struct {
 	_         structs.HostLayout
 	Type      uint32
 	Pid       uint32
@@ -33,11 +33,10 @@ type OnCPUCodeRecord struct {
 		Length uint32
 		Width  uint32
 	}
-	Lines     uint32
-	Pad       uint32
-	NameText  [256]uint8
-	FileText  [256]uint8
-	LineTable [16384]uint8
+	Lines    uint32
+	Pad      uint32
+	NameText [256]uint8
+	FileText [256]uint8
 }
 
 type OnCPUCountKey struct {
@@ -323,7 +322,7 @@ const (
 	OnCPUVarTargetOnly          = "target_only"
 	OnCPUVarTargetOnlyStart     = "target_only_start"
 	OnCPUVarTimeline            = "timeline"
-	OnCPUVarUnusedCodeRecord    = "unused_code_record"
+	OnCPUVarUnusedCodeHead      = "unused_code_head"
 	OnCPUVarUnusedFrameBit      = "unused_frame_bit"
 	OnCPUVarUnusedLabel         = "unused_label"
 	OnCPUVarUnusedLabelRecord   = "unused_label_record"
@@ -450,7 +449,7 @@ type OnCPUVariableSpecs struct {
 	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
 	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedCodeRecord    *ebpf.VariableSpec `ebpf:"unused_code_record"`
+	UnusedCodeHead      *ebpf.VariableSpec `ebpf:"unused_code_head"`
 	UnusedFrameBit      *ebpf.VariableSpec `ebpf:"unused_frame_bit"`
 	UnusedLabel         *ebpf.VariableSpec `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.VariableSpec `ebpf:"unused_label_record"`
@@ -578,7 +577,7 @@ type OnCPUVariables struct {
 	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
 	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
-	UnusedCodeRecord    *ebpf.Variable `ebpf:"unused_code_record"`
+	UnusedCodeHead      *ebpf.Variable `ebpf:"unused_code_head"`
 	UnusedFrameBit      *ebpf.Variable `ebpf:"unused_frame_bit"`
 	UnusedLabel         *ebpf.Variable `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.Variable `ebpf:"unused_label_record"`

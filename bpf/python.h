@@ -186,34 +186,35 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 		return 0;
 	w = &s->runtime_walk;
 	p = &w->process.python;
-	rec->pid = w->tgid;
-	rec->epoch = s->record.epoch;
-	rec->address = address;
-	rec->check = check;
-	rec->kind = RUNTIME_PYTHON;
-	rec->version = p->minor;
-	rec->first_line = RUNTIME_AT(w->code_words, u32, p->code_line);
+	rec->head.pid = w->tgid;
+	rec->head.epoch = s->record.epoch;
+	rec->head.address = address;
+	rec->head.check = check;
+	rec->head.kind = RUNTIME_PYTHON;
+	rec->head.version = p->minor;
+	rec->head.first_line = RUNTIME_AT(w->code_words, u32, p->code_line);
 
-	if (!python_string(p, RUNTIME_AT(w->code_words, u64, p->code_name), &rec->name, &at, &hash))
+	if (!python_string(p, RUNTIME_AT(w->code_words, u64, p->code_name), &rec->head.name, &at,
+			   &hash))
 		return 0;
-	size = (u64)rec->name.length * rec->name.width;
+	size = (u64)rec->head.name.length * rec->head.name.width;
 	if (size > CODE_TEXT)
 		size = CODE_TEXT;
 	barrier_var(size);
 	size &= 0x1ff;
-	if (size > CODE_TEXT || bpf_probe_read_user(rec->name_text, size, (void *)at))
+	if (size > CODE_TEXT || bpf_probe_read_user(rec->head.name_text, size, (void *)at))
 		return 0;
 
-	rec->file.length = 0;
-	if (python_string(p, RUNTIME_AT(w->code_words, u64, p->code_file), &rec->file, &at,
+	rec->head.file.length = 0;
+	if (python_string(p, RUNTIME_AT(w->code_words, u64, p->code_file), &rec->head.file, &at,
 			  &hash)) {
-		size = (u64)rec->file.length * rec->file.width;
+		size = (u64)rec->head.file.length * rec->head.file.width;
 		if (size > CODE_TEXT)
 			size = CODE_TEXT;
 		barrier_var(size);
 		size &= 0x1ff;
-		if (size > CODE_TEXT || bpf_probe_read_user(rec->file_text, size, (void *)at))
-			rec->file.length = 0;
+		if (size > CODE_TEXT || bpf_probe_read_user(rec->head.file_text, size, (void *)at))
+			rec->head.file.length = 0;
 	}
 
 	lines = 0;

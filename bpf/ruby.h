@@ -236,7 +236,7 @@ UNWIND_GLOBAL int ruby_copy_string(u32 scratch, u64 at, bool file)
 
 	if (!s || !rec)
 		return 1;
-	text = file ? &rec->file : &rec->name;
+	text = file ? &rec->head.file : &rec->head.name;
 	text->length = 0;
 	text->width = CODE_UTF8;
 	if (ruby_find_text(scratch, at))
@@ -251,7 +251,8 @@ UNWIND_GLOBAL int ruby_copy_string(u32 scratch, u64 at, bool file)
 	barrier_var(size);
 	size &= 0x1ff;
 	if (size > CODE_TEXT ||
-	    bpf_probe_read_user(file ? rec->file_text : rec->name_text, size, (void *)at)) {
+	    bpf_probe_read_user(file ? rec->head.file_text : rec->head.name_text, size,
+				(void *)at)) {
 		text->length = 0;
 		return 1;
 	}
@@ -321,13 +322,13 @@ UNWIND_GLOBAL int ruby_send(u32 scratch, u64 address, u32 check)
 	if (!s || !rec)
 		return 0;
 	w = &s->runtime_walk;
-	rec->pid = w->tgid;
-	rec->epoch = s->record.epoch;
-	rec->address = address;
-	rec->check = check;
-	rec->kind = RUNTIME_RUBY;
-	rec->version = w->process.ruby.minor;
-	rec->first_line = w->body[RUBY_BODY_LINE] >> (w->process.ruby.line_shift & 1);
+	rec->head.pid = w->tgid;
+	rec->head.epoch = s->record.epoch;
+	rec->head.address = address;
+	rec->head.check = check;
+	rec->head.kind = RUNTIME_RUBY;
+	rec->head.version = w->process.ruby.minor;
+	rec->head.first_line = w->body[RUBY_BODY_LINE] >> (w->process.ruby.line_shift & 1);
 	ruby_copy_string(scratch, w->body[RUBY_BODY_PATH], true);
 	if (ruby_copy_string(scratch, w->body[RUBY_BODY_LABEL], false))
 		return 0;

@@ -114,10 +114,10 @@ UNWIND_GLOBAL int code_send(u32 scratch, u64 key, u64 lines)
 	u64 size = __builtin_offsetof(struct code_record, line_table) + lines;
 	u64 flags = ring_flags();
 
-	if (!rec || !code_allowed(rec->pid, size))
+	if (!rec || !code_allowed(rec->head.pid, size))
 		return 0;
-	rec->type = RECORD_CODE;
-	rec->lines = lines;
+	rec->head.type = RECORD_CODE;
+	rec->head.lines = lines;
 	barrier_var(size);
 	size &= 0x7fff;
 	if (size <= sizeof(*rec) && bpf_ringbuf_output(&ring, rec, size, flags) == 0)
@@ -268,12 +268,16 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 	w->tgid = tgid;
 	s->runtime.interpreter = w->process.interpreter;
 	s->runtime.interpreter_end = w->process.interpreter_end;
-	if (w->process.kind == RUNTIME_PYTHON)
+	if (w->process.kind == RUNTIME_PYTHON) {
 		python_walk(scratch);
-	else if (w->process.kind == RUNTIME_RUBY)
+		/* Many programs contain CPython and rarely run it: walk them like native ones. */
+		if (!s->runtime.groups && !s->runtime.words && !s->runtime.end)
+			s->runtime.present = 0;
+	} else if (w->process.kind == RUNTIME_RUBY) {
 		ruby_walk(scratch);
-	else
+	} else {
 		s->runtime.during = w->process.kind;
+	}
 	if (w->process.kind == RUNTIME_HOTSPOT)
 		hotspot_begin(s);
 	return 0;

@@ -230,8 +230,8 @@ struct code_text {
 	u32 width;
 };
 
-/* A function of a runtime, sent before the first stack that contains it. */
-struct code_record {
+/* A function of a runtime. */
+struct code_head {
 	u32 type;
 	u32 pid;
 	u64 epoch;
@@ -245,6 +245,11 @@ struct code_record {
 	u32 pad;
 	u8 name_text[CODE_TEXT];
 	u8 file_text[CODE_TEXT];
+};
+
+/* A function with its line table, sent before the first stack that contains it. */
+struct code_record {
+	struct code_head head;
 	u8 line_table[CODE_LINES]; /* the first bytes */
 };
 

@@ -11,8 +11,8 @@ type (
 	FileRecord = FaultsFileRecord
 	// Snapshot is struct snapshot of snapshot.h.
 	Snapshot = OnCPUSnapshot
-	// CodeRecord is struct code_record of runtime_maps.h.
-	CodeRecord = OnCPUCodeRecord
+	// CodeHead is struct code_head of runtime_maps.h. In a record, a line table follows.
+	CodeHead = OnCPUCodeHead
 	// LabelRecord is struct label_record of label_maps.h.
 	LabelRecord = OnCPULabelRecord
 	// ThreadContext is struct thread_context of label_maps.h.

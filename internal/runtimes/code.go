@@ -34,15 +34,16 @@ type Identity struct {
 	Check          uint32
 }
 
-const codeHeader = unsafe.Offsetof(bpf.CodeRecord{}.LineTable)
+const codeHead = int(unsafe.Sizeof(bpf.CodeHead{}))
 
-// ParseCode parses a bpf.CodeRecord.
+// ParseCode parses a bpf.CodeHead and the line table that follows it.
 func ParseCode(record []byte) (Identity, Code, error) {
-	r, err := ringbuf.As[bpf.CodeRecord](record, codeHeader)
+	r, err := ringbuf.As[bpf.CodeHead](record, uintptr(codeHead))
 	if err != nil {
 		return Identity{}, Code{}, err
 	}
-	if n := uintptr(len(record)) - codeHeader; uintptr(r.Lines) > min(n, uintptr(len(r.LineTable))) {
+	lines := record[codeHead:]
+	if uint64(r.Lines) > uint64(len(lines)) {
 		return Identity{}, Code{}, fmt.Errorf("%w: %d bytes of lines in %d bytes", ringbuf.ErrRecord, r.Lines, len(record))
 	}
 	return Identity{r.Epoch, r.Address, r.Check}, Code{
@@ -51,7 +52,7 @@ func ParseCode(record []byte) (Identity, Code, error) {
 		File:      Text(r.FileText[:], r.File.Length, r.File.Width),
 		FirstLine: int(max(int32(r.FirstLine), 0)),
 		Version:   r.Version,
-		Lines:     string(r.LineTable[:r.Lines]),
+		Lines:     string(lines[:r.Lines]),
 	}, nil
 }
 

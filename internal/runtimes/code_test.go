@@ -1,8 +1,8 @@
 package runtimes
 
 import (
-	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -12,23 +12,22 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// record returns a code record with the given number of bytes of lines.
-func record(fill func(r *bpf.CodeRecord), lines int) []byte {
-	r := new(bpf.CodeRecord)
+// record returns a code record with lines as its line table.
+func record(fill func(r *bpf.CodeHead), lines []byte) []byte {
+	r := new(bpf.CodeHead)
 	fill(r)
-	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))[:int(codeHeader)+lines])
+	return slices.Concat(unsafe.Slice((*byte)(unsafe.Pointer(r)), codeHead), lines)
 }
 
 func TestParseCode(t *testing.T) {
-	b := record(func(r *bpf.CodeRecord) {
+	b := record(func(r *bpf.CodeHead) {
 		r.Epoch, r.Address, r.Check, r.Kind, r.Version, r.FirstLine = 1, 2, 3, 4, 5, 6
 		r.Name.Length, r.Name.Width = 5, 2
 		copy(r.NameText[:], "f\x00\xfc\x00n\x00\x00\xd8\x51\x20")
 		r.File.Length, r.File.Width = 300, 1
 		copy(r.FileText[:], strings.Repeat("\xe9", 256))
 		r.Lines = 3
-		copy(r.LineTable[:], "abcd")
-	}, 3)
+	}, []byte("abc"))
 	id, code, err := ParseCode(b)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +36,7 @@ func TestParseCode(t *testing.T) {
 	if (id != Identity{1, 2, 3}) || code != want {
 		t.Errorf("got %+v, %+v, want %+v", id, code, want)
 	}
-	for _, b := range [][]byte{nil, b[:codeHeader-1], b[:len(b)-1]} {
+	for _, b := range [][]byte{nil, b[:codeHead-1], b[:len(b)-1]} {
 		if _, _, err := ParseCode(b); !errors.Is(err, ringbuf.ErrRecord) {
 			t.Errorf("%d bytes: got error %v, want %v", len(b), err, ringbuf.ErrRecord)
 		}
@@ -73,17 +72,17 @@ func FuzzParseCode(f *testing.F) {
 	f.Add(uint32(3), uint32(1), uint32(9), []byte("name"))
 	f.Add(uint32(1<<31), uint32(1<<31), uint32(1<<31), []byte{0xff, 0xd8, 0, 0})
 	f.Fuzz(func(t *testing.T, length, width, lines uint32, text []byte) {
-		b := record(func(r *bpf.CodeRecord) {
+		b := record(func(r *bpf.CodeHead) {
 			r.Name.Length, r.Name.Width, r.File.Length, r.File.Width = length, width, width, length
 			copy(r.NameText[:], text)
 			copy(r.FileText[:], text)
 			r.Lines = lines
-		}, len(text)%100)
+		}, text[:len(text)%100])
 		_, code, err := ParseCode(b)
 		if (err == nil) != (int(lines) <= len(text)%100) {
 			t.Errorf("got error %v, want one if the record is too short for the lines", err)
 		}
-		if !utf8.ValidString(code.Name) || len(code.Name) > 4*len(bpf.CodeRecord{}.NameText) {
+		if !utf8.ValidString(code.Name) || len(code.Name) > 4*len(bpf.CodeHead{}.NameText) {
 			t.Errorf("got name %q, want bounded UTF-8", code.Name)
 		}
 	})

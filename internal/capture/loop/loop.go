@@ -14,17 +14,6 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Values for [debug.SetGCPercent]. Before and after sampling, most allocations are
-// short-lived: 22 collections took a quarter of the startup time. While sampling, the
-// live data, stacks and counts, grow slowly, so frequent collections are cheap and keep
-// memory low. A measurement for months has more live data, and the caller limits its memory.
-const (
-	GCPercentAtStart = 200
-	gcPercent        = 40
-	gcPercentLimited = 100
-	gcPercentAtEnd   = 100
-)
-
 // settleAfter is the time after the start at which the memory of the start is returned to the kernel.
 // By then, most unwind tables are ready, and the first names are known. Shorter runs save the work.
 const settleAfter = 2 * time.Second
@@ -121,11 +110,8 @@ func (l *Loop) Pace(rate uint64) {
 // Measure enables the events and polls until the measurement ends. The caller must
 // poll once more for the remaining data.
 func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, launched *target.Launched) error {
-	percent := gcPercent
-	if l.MemoryLimited {
-		percent = gcPercentLimited
-	}
-	debug.SetGCPercent(percent)
+	garbage := newCollector(l.MemoryLimited)
+	garbage.adjust()
 	defer debug.SetGCPercent(gcPercentAtEnd)
 	// Watching ends with sampling, even if ctx does not end.
 	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -136,7 +122,7 @@ func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, l
 	if err := l.begin(ctx, m, launched, gone); err != nil {
 		return err
 	}
-	err := l.collect(ctx, m, line, gone)
+	err := l.collect(ctx, m, garbage, line, gone)
 	l.Duration, l.Interrupted = time.Since(l.Start), ctx.Err() != nil
 	return err
 }
@@ -187,7 +173,7 @@ func (l *Loop) begin(ctx context.Context, m Measurement, launched *target.Launch
 }
 
 // collect polls until the end of the duration, ctx or the target.
-func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, gone <-chan struct{}) error {
+func (l *Loop) collect(ctx context.Context, m Measurement, garbage *collector, line *ProgressLine, gone <-chan struct{}) error {
 	ready, err := epoll.New()
 	if err != nil {
 		return err
@@ -243,6 +229,7 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		}
 		if time.Since(followed) >= followEvery {
 			followed = time.Now()
+			garbage.adjust()
 			online, err := perfevent.OnlineCPUs()
 			if err != nil {
 				return err

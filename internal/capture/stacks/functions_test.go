@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"unsafe"
@@ -14,14 +13,14 @@ import (
 // code returns the record of a Python 3.9 function of process 7. Each line spans two
 // positions, and the first line is first.
 func code(address uint64, check uint32, name string, first uint32) []byte {
-	r := new(bpf.CodeRecord)
+	r := new(bpf.CodeHead)
 	r.Type, r.Address, r.Check = uint32(bpf.RecordCode), address, check
 	r.Kind, r.Version, r.FirstLine = uint32(bpf.RuntimePython), 9, first
 	r.Name.Length, r.Name.Width = uint32(copy(r.NameText[:], name)), 1
 	r.File.Length, r.File.Width = uint32(copy(r.FileText[:], "a.py")), 1
-	r.Lines = uint32(copy(r.LineTable[:], "\x02\x01\x02\x01"))
-	b := unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
-	return bytes.Clone(b[:unsafe.Offsetof(r.LineTable)+uintptr(r.Lines)])
+	lines := "\x02\x01\x02\x01"
+	r.Lines = uint32(len(lines))
+	return append(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r)), lines...)
 }
 
 // python returns the words of a Python frame in a stack record.
@@ -111,8 +110,8 @@ func TestStoreHides(t *testing.T) {
 func TestStoreInternal(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	shim := code(0x5000, 1, "__init__", 0)
-	copy(shim[unsafe.Offsetof(bpf.CodeRecord{}.FileText):], "__init__")
-	shim[unsafe.Offsetof(bpf.CodeRecord{}.File)] = 8
+	copy(shim[unsafe.Offsetof(bpf.CodeHead{}.FileText):], "__init__")
+	shim[unsafe.Offsetof(bpf.CodeHead{}.File)] = 8
 	give(t, s, shim, code(0x6000, 1, "__init__", 3), record(1, nil, slices.Concat([]uint64{0x100}, python(0x6000, 1, -1), python(0x5000, 1, 2))))
 	if want := []shown{{"", 0x100}, {"__init__", 3}}; !slices.Equal(s.shown(t, 1), want) {
 		t.Errorf("got %+v, want %+v", s.shown(t, 1), want)
