@@ -60,7 +60,7 @@ func NewBuilder(types ...ValueType) *Builder {
 		mappings:  map[Mapping]MappingID{},
 		functions: map[Function]FunctionID{},
 		frames:    map[Frame]FrameID{},
-		stacks:    NewIndex[Stack, StackID](Stack.pair),
+		stacks:    NewIndex[Stack, StackID](Stack.words),
 		tasks:     map[Task]TaskID{},
 		owners:    map[Owner]OwnerID{{}: 0},
 		labels:    map[string]LabelsID{"": 0},

@@ -5,75 +5,76 @@ import (
 	"math/rand/v2"
 )
 
-// Index finds the nodes of a prefix tree of stacks, which are the rows of a table, each with
-// its parent and a label. It takes about 8 bytes per node, less than half of a map's memory,
-// and finds a node in less than half of the time, since few cache lines are touched.
+// Index finds the rows of a table: interned rows that are equal only to themselves. It takes about
+// 8 bytes per row, less than half of a map's memory, and finds a row in less than half of the time,
+// since few cache lines are touched.
 //
-// The zero value is not usable; see [NewIndex]. Row 0 is the root, which is not in the index.
-type Index[Node comparable, ID ~uint32] struct {
-	pair  func(Node) (parent, label uint32)
-	slots []ID // open addressing; 0 is free
+// The zero value is not usable; see [NewIndex]. Rows that were not added, such as the root of a prefix
+// tree, are not in the index.
+type Index[Row comparable, ID ~uint32] struct {
+	words func(Row) (a, b uint64)
+	slots []ID // open addressing; 1 plus the ID, or 0 if free
 	used  int
-	// seed and factor are random, so that nobody can choose nodes that collide.
-	seed, factor uint64
+	// seeds are random, so that nobody can choose rows that collide.
+	seeds [2]uint64
 }
 
-// NewIndex returns an empty index. pair returns the parent and the label of a node, which
-// identify it.
-func NewIndex[Node comparable, ID ~uint32](pair func(Node) (parent, label uint32)) *Index[Node, ID] {
-	return &Index[Node, ID]{pair: pair, seed: rand.Uint64(), factor: rand.Uint64() | 1}
+// NewIndex returns an empty index. words returns numbers that differ for different rows; most
+// rows of a table should differ in the first one.
+func NewIndex[Row comparable, ID ~uint32](words func(Row) (a, b uint64)) *Index[Row, ID] {
+	return &Index[Row, ID]{words: words, seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
 
 // firstSlots is the initial number of slots, a power of two like every later one.
 const firstSlots = 1 << 6
 
-// Find returns the ID of a node, which is its row in table, or false if it is not there.
-func (x *Index[Node, ID]) Find(table []Node, n Node) (id ID, ok bool) {
+// Find returns the ID of a row, which is its index in table, or false if it was not added.
+func (x *Index[Row, ID]) Find(table []Row, row Row) (id ID, ok bool) {
 	if len(x.slots) == 0 {
 		return 0, false
 	}
-	id = x.slots[x.slot(table, n)]
-	return id, id != 0
+	found := x.slots[x.slot(table, row)]
+	return found - 1, found != 0
 }
 
-// Add appends a node to table, which must not have it, and returns its ID.
-func (x *Index[Node, ID]) Add(table *[]Node, n Node) ID {
+// Add appends a row to table, which must not have it, and returns its ID.
+func (x *Index[Row, ID]) Add(table *[]Row, row Row) ID {
 	if x.used++; 4*x.used > 3*len(x.slots) {
 		x.grow(*table)
 	}
 	id := ID(len(*table))
-	x.slots[x.slot(*table, n)] = id
-	*table = append(*table, n)
+	x.slots[x.slot(*table, row)] = id + 1
+	*table = append(*table, row)
 	return id
 }
 
-// Intern returns the ID of a node, and appends it to table if it is new.
-func (x *Index[Node, ID]) Intern(table *[]Node, n Node) ID {
-	if id, ok := x.Find(*table, n); ok {
+// Intern returns the ID of a row, and appends it to table if it is new.
+func (x *Index[Row, ID]) Intern(table *[]Row, row Row) ID {
+	if id, ok := x.Find(*table, row); ok {
 		return id
 	}
-	return x.Add(table, n)
+	return x.Add(table, row)
 }
 
-// slot returns the slot of a node, or the free one where it belongs.
-func (x *Index[Node, ID]) slot(table []Node, n Node) int {
-	parent, label := x.pair(n)
-	hi, lo := bits.Mul64(uint64(parent)<<32|uint64(label)^x.seed, x.factor)
+// slot returns the slot of a row, or the free one where it belongs.
+func (x *Index[Row, ID]) slot(table []Row, row Row) int {
+	a, b := x.words(row)
+	hi, lo := bits.Mul64(a^x.seeds[0], b^x.seeds[1])
 	mask := len(x.slots) - 1
 	at := int(hi^lo) & mask
-	for x.slots[at] != 0 && table[x.slots[at]] != n {
+	for x.slots[at] != 0 && table[x.slots[at]-1] != row {
 		at = (at + 1) & mask
 	}
 	return at
 }
 
 // grow doubles the number of slots.
-func (x *Index[Node, ID]) grow(table []Node) {
+func (x *Index[Row, ID]) grow(table []Row) {
 	old := x.slots
 	x.slots = make([]ID, max(2*len(old), firstSlots))
 	for _, id := range old {
 		if id != 0 {
-			x.slots[x.slot(table, table[id])] = id
+			x.slots[x.slot(table, table[id-1])] = id
 		}
 	}
 }

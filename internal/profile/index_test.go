@@ -16,7 +16,7 @@ func TestIndex(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, want := make([]Stack, 1), map[Stack]StackID{}
-			x := NewIndex[Stack, StackID](Stack.pair)
+			x := NewIndex[Stack, StackID](Stack.words)
 			for i := range uint32(5000) {
 				n := node(i)
 				id, known := x.Find(table, n)
@@ -39,7 +39,7 @@ func TestIndex(t *testing.T) {
 // A search touches few slots.
 func TestIndexIsSparse(t *testing.T) {
 	table := make([]Stack, 1)
-	x := NewIndex[Stack, StackID](Stack.pair)
+	x := NewIndex[Stack, StackID](Stack.words)
 	for i := range 100_000 {
 		x.Add(&table, Stack{StackID(i / 2), FrameID(i % 2)})
 		if 4*x.used > 3*len(x.slots) {
@@ -53,7 +53,7 @@ func TestIndexIsSparse(t *testing.T) {
 
 func BenchmarkIndex(b *testing.B) {
 	table := make([]Stack, 1)
-	x := NewIndex[Stack, StackID](Stack.pair)
+	x := NewIndex[Stack, StackID](Stack.words)
 	nodes := make([]Stack, 100_000)
 	for i := range nodes {
 		nodes[i] = Stack{StackID(rand.N(uint32(i) + 1)), FrameID(rand.N(10_000))}

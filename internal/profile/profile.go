@@ -131,7 +131,7 @@ type Stack struct {
 	Frame  FrameID
 }
 
-func (s Stack) pair() (parent, label uint32) { return uint32(s.Parent), uint32(s.Frame) }
+func (s Stack) words() (a, b uint64) { return uint64(s.Parent)<<32 | uint64(s.Frame), 0 }
 
 // Task is a thread, or a process in profiles not by thread, with the labels of its code. A thread
 // with changing labels is several tasks.

@@ -92,6 +92,14 @@ type Frame struct {
 	Return bool
 }
 
+func (f Frame) words() (a, b uint64) {
+	b = uint64(f.Epoch)<<32 | uint64(f.Code)<<1
+	if f.Return {
+		b++
+	}
+	return f.Address, b
+}
+
 // Call returns an address inside the frame's instruction, for looking up names.
 func (f Frame) Call() uint64 {
 	if f.Return && f.Address > 0 {
@@ -106,7 +114,7 @@ type Node struct {
 	Frame  FrameID
 }
 
-func (n Node) pair() (parent, label uint32) { return uint32(n.Parent), uint32(n.Frame) }
+func (n Node) words() (a, b uint64) { return uint64(n.Parent)<<32 | uint64(n.Frame), 0 }
 
 // Trace is the stack of a stack ID.
 type Trace struct {
@@ -211,7 +219,7 @@ type Store struct {
 	traces    map[Trace]TraceID
 	joints    map[[2]TraceID]TraceID // by user and kernel half
 	codes     map[Code]CodeID
-	frames    map[Frame]FrameID
+	frames    *profile.Index[Frame, FrameID]
 	nodes     *profile.Index[Node, NodeID]
 	recent    []step           // nil before the first
 	shared    []sharedStep     // likewise
@@ -269,8 +277,8 @@ func NewStore(r Resolver) *Store {
 		traces:      map[Trace]TraceID{},
 		joints:      map[[2]TraceID]TraceID{},
 		codes:       map[Code]CodeID{{Kind: CodeKernel}: 0},
-		frames:      map[Frame]FrameID{},
-		nodes:       profile.NewIndex[Node, NodeID](Node.pair),
+		frames:      profile.NewIndex[Frame, FrameID](Frame.words),
+		nodes:       profile.NewIndex[Node, NodeID](Node.words),
 		retries:     map[uint64]retry{},
 		now:         time.Now,
 	}
@@ -658,14 +666,12 @@ func (s *Store) code(c Code, r Range) CodeID {
 // push returns the stack of a frame called from parent, or parent if there is no
 // room.
 func (s *Store) push(parent NodeID, f Frame) NodeID {
-	frame, ok := s.frames[f]
+	frame, ok := s.frames.Find(s.Frames, f)
 	if !ok && s.full() {
 		return parent
 	}
 	if !ok {
-		frame = FrameID(len(s.Frames))
-		s.Frames = append(s.Frames, f)
-		s.frames[f] = frame
+		frame = s.frames.Add(&s.Frames, f)
 	}
 	return s.node(Node{Parent: parent, Frame: frame})
 }

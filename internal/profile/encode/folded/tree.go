@@ -31,7 +31,7 @@ type node struct {
 	label  labelID
 }
 
-func (n node) pair() (parent, label uint32) { return uint32(n.parent), uint32(n.label) }
+func (n node) words() (a, b uint64) { return uint64(n.parent)<<32 | uint64(n.label), 0 }
 
 // newTree merges the stacks of p. It relies on a stack's ID being larger than its
 // parent's.
@@ -50,7 +50,7 @@ func newTree(p *profile.Profile, o Options) *tree {
 		frames[i] = intern(name)
 	}
 
-	known := profile.NewIndex[node, nodeID](node.pair)
+	known := profile.NewIndex[node, nodeID](node.words)
 	push := func(n node) nodeID { return known.Intern(&t.nodes, n) }
 	for i := 1; i < len(p.Stacks); i++ {
 		s := p.Stacks[i]
