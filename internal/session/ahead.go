@@ -41,7 +41,7 @@ func (a *ahead) due(n int, now, start, end time.Time) bool {
 }
 
 // nameAhead names the new frames of a whole run, if it is time. Their names and symbol tables are
-// cached.
+// cached, and so are the packages of files without symbols.
 func (w *windows) nameAhead(now time.Time) {
 	var end time.Time
 	if w.Limit > 0 {
@@ -57,6 +57,7 @@ func (w *windows) nameAhead(now time.Time) {
 	w.put(func(ctx context.Context) error {
 		began := time.Now()
 		w.symbolize(ctx, names)
+		names.FindPackages()
 		w.ahead.rest = time.Now().Add(aheadRest * time.Since(began))
 		return w.known.Trim()
 	}, 1)

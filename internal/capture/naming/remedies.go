@@ -17,6 +17,10 @@ import (
 // maxRemedies limits the files without symbols that are listed.
 const maxRemedies = 5
 
+// maxFindable limits the files without symbols whose packages are found before it is known which
+// files are listed.
+const maxFindable = 50
+
 // maxLacking limits the files without symbols that are counted.
 const maxLacking = 1000
 
@@ -54,6 +58,20 @@ func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) 
 		case len(l) < maxLacking:
 			l[key] = &hurt{by, samples}
 		}
+	}
+}
+
+// FindPackages finds the packages of the files of n that lack symbols, so that
+// [Lacking.Stripped] need not search them. It ignores files above maxFindable.
+func (n *Names) FindPackages() {
+	var files []debugfile.Stripped
+	for _, s := range n.stripped {
+		if s != nil && len(files) < maxFindable {
+			files = append(files, s.Stripped)
+		}
+	}
+	if len(files) > 0 {
+		n.finder.Remedies(files)
 	}
 }
 

@@ -61,12 +61,13 @@ type Finder struct {
 	root, host string
 	release    string
 	downloads  *downloads // nil if disabled
+	owners     *owners
 }
 
 // New returns a finder for c. It fails if the environment's settings for downloads are
 // invalid.
 func New(c Config) (*Finder, error) {
-	f := &Finder{root: c.Root, host: c.Host, release: c.Release}
+	f := &Finder{root: c.Root, host: c.Host, release: c.Release, owners: newOwners()}
 	if f.host == "" {
 		f.host = "/"
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"fulgur/internal/files/safeopen"
 )
@@ -21,23 +22,54 @@ type Stripped struct{ Root, Path, BuildID string }
 // Remedies returns a remedy for each file, as the end of a sentence: "install libfoo1-dbgsym
 // or set DEBUGINFOD_URLS". The name of the debug package follows the rules of Debian and its
 // derivatives. It is derived from the package that owns the file, according to dpkg's
-// database below the file's root. The database is read once for all files of a root.
+// database below the file's root. The database is read once for all files of a root, and not
+// again for the same files.
 func (f *Finder) Remedies(files []Stripped) []string {
-	byRoot := map[string][]string{}
-	for _, b := range files {
-		byRoot[b.Root] = append(byRoot[b.Root], b.Path)
-	}
-	owners := map[string]map[string]string{}
-	for root, paths := range byRoot {
-		if root != "" {
-			owners[root] = packages(root, paths)
-		}
-	}
 	remedies := make([]string, len(files))
-	for i, b := range files {
-		remedies[i] = f.remedy(owners[b.Root][b.Path], b.BuildID)
+	for i, owner := range f.owners.of(files) {
+		remedies[i] = f.remedy(owner, files[i].BuildID)
 	}
 	return remedies
+}
+
+// maxOwners limits the files whose packages are kept.
+const maxOwners = 1000
+
+// owners finds and keeps the packages of files. It is safe for concurrent use.
+type owners struct {
+	mu    sync.Mutex
+	known map[owned]string // "" if no package owns the file
+}
+
+// owned is a file as in [Stripped], whatever its build ID.
+type owned struct{ root, path string }
+
+func newOwners() *owners { return &owners{known: map[owned]string{}} }
+
+// of returns the packages that own files, "" for those that none owns.
+func (o *owners) of(files []Stripped) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.known) > maxOwners {
+		clear(o.known)
+	}
+	byRoot := map[string][]string{}
+	for _, f := range files {
+		if _, known := o.known[owned{f.Root, f.Path}]; !known && f.Root != "" {
+			byRoot[f.Root] = append(byRoot[f.Root], f.Path)
+		}
+	}
+	for root, paths := range byRoot {
+		found := packages(root, paths)
+		for _, path := range paths {
+			o.known[owned{root, path}] = found[path]
+		}
+	}
+	all := make([]string, len(files))
+	for i, f := range files {
+		all[i] = o.known[owned{f.Root, f.Path}]
+	}
+	return all
 }
 
 // remedy returns the remedy for a file with the given package and build ID, either of
