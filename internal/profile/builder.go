@@ -71,6 +71,14 @@ func NewBuilder(types ...ValueType) *Builder {
 	}
 }
 
+// Expect makes room for about this many frames and samples. The builder must be empty.
+func (b *Builder) Expect(frames, samples int) {
+	b.frames = make(map[Frame]FrameID, frames)
+	b.p.Frames = slices.Grow(b.p.Frames, frames)
+	b.samples = make(map[sampleKey]int, samples)
+	b.p.Samples = slices.Grow(b.p.Samples, samples)
+}
+
 // add appends v to table and returns its ID.
 func add[ID ~uint32, V any](table *[]V, v V) ID {
 	*table = append(*table, v)

@@ -33,14 +33,15 @@ func cached[K comparable, V any](f func(K) V) func(K) V {
 // counts without a trace. recorded, if not nil, adds its stacks to the profile.
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	values := what.Values(store)
-	sums := func(source uint8, detail uint64, counted stacks.Values) []int64 {
-		all := make([]int64, len(values))
+	all := make([]int64, len(values))
+	sums := func(source uint8, detail uint64, counted stacks.Values) []int64 { // until the next call
 		for i, v := range values {
 			all[i] = v.Sum(source, detail, counted)
 		}
 		return all
 	}
 	b := profile.NewBuilder(source.Types(values)...)
+	b.Expect(len(store.Frames), len(store.Samples))
 	p := naming.NewStackBuilder(b, store, names)
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
