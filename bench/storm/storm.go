@@ -40,6 +40,8 @@ type Storm struct {
 	// Tools returns the tools. fulgur is fulgur's path, and dir a directory for the
 	// tools' output. Tools that are not installed, or exit at once, are left out.
 	Tools func(fulgur, dir string) []Tool
+	// Prepare, if it is not nil, makes files in dir that the load needs.
+	Prepare func(ctx context.Context, dir string) error
 	// Load runs the load and returns its operations per second. dir is a
 	// directory for its files.
 	Load func(ctx context.Context, dir string) (float64, error)
@@ -71,6 +73,11 @@ func (s Storm) run(ctx context.Context, args []string) (err error) {
 	tools, err := s.find(ctx, dir)
 	if err != nil {
 		return err
+	}
+	if s.Prepare != nil {
+		if err := s.Prepare(ctx, dir); err != nil {
+			return err
+		}
 	}
 	rates := make([][]float64, len(tools))
 	for range *rounds {

@@ -1,9 +1,9 @@
 // Switches measures the cost of tracing context switches for processes that make as many
-// as possible: two processes on one CPU that send each other a byte (perf bench sched
-// pipe), alone and under fulgur offcpu, libbpf-tools' offcputime and a bpftrace script
-// with the same stacks. See package storm.
+// as possible: two processes on one CPU that send each other a byte, alone and under fulgur
+// offcpu, libbpf-tools' offcputime and a bpftrace script with the same stacks. See package
+// storm.
 //
-// It needs root, perf, taskset, chrt and Go, and for bpftrace tracefs. It leaves out
+// It needs root, gcc, taskset, chrt and Go, and for bpftrace tracefs. It leaves out
 // tools that are not installed.
 // Usage, at the root of the repository:
 //
@@ -11,12 +11,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"fulgur/bench/storm"
 )
@@ -30,8 +33,9 @@ func main() {
 		Flags: func(f *flag.FlagSet) {
 			f.IntVar(&operations, "operations", 400_000, "how often a byte goes to and fro")
 		},
-		Tools: tools,
-		Load:  func(ctx context.Context, _ string) (float64, error) { return pipe(ctx, operations) },
+		Tools:   tools,
+		Prepare: build,
+		Load:    func(ctx context.Context, dir string) (float64, error) { return pipe(ctx, dir, operations) },
 	}.Main()
 }
 
@@ -58,18 +62,27 @@ func tools(fulgur, _ string) []storm.Tool {
 	}
 }
 
-var perSecond = regexp.MustCompile(`(\d+) ops/sec`)
+//go:embed workload/pingpong.c
+var source []byte
+
+// build compiles the load.
+func build(ctx context.Context, dir string) error {
+	cmd := exec.CommandContext(ctx, "gcc", "-O2", "-o", load(dir), "-x", "c", "-")
+	cmd.Stdin = bytes.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the load: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func load(dir string) string { return filepath.Join(dir, "pingpong") }
 
 // pipe runs the two processes, with a real-time priority, so that other work of the
 // machine does not interrupt them.
-func pipe(ctx context.Context, operations int) (float64, error) {
-	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "chrt", "-f", "1", "perf", "bench", "sched", "pipe", "-l", strconv.Itoa(operations)).CombinedOutput()
+func pipe(ctx context.Context, dir string, operations int) (float64, error) {
+	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "chrt", "-f", "1", load(dir), strconv.Itoa(operations)).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("perf bench: %w\n%s", err, out)
+		return 0, fmt.Errorf("the load: %w\n%s", err, out)
 	}
-	found := perSecond.FindSubmatch(out)
-	if found == nil {
-		return 0, fmt.Errorf("perf bench reports no rate: %s", out)
-	}
-	return strconv.ParseFloat(string(found[1]), 64)
+	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
