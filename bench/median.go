@@ -45,6 +45,7 @@ func median(runs []cost) cost {
 		StartCPU:  middle(runs, func(c cost) float64 { return c.StartCPU }),
 		EndCPU:    middle(runs, func(c cost) float64 { return c.EndCPU }),
 		Steady:    middle(runs, func(c cost) float64 { return c.Steady }),
+		Running:   middle(runs, func(c cost) float64 { return c.Running }),
 		RSS:       middle(runs, func(c cost) uint64 { return c.RSS }),
 		Anonymous: middle(runs, func(c cost) uint64 { return c.Anonymous }),
 		Maps:      middle(runs, func(c cost) uint64 { return c.Maps }),

@@ -31,7 +31,8 @@ const runLimit = 3 * time.Minute
 // observed holds the observations of a program from its start to its end. Points in time
 // are on CLOCK_MONOTONIC.
 type observed struct {
-	started, firstRun, ended time.Duration // firstRun: 0 if it ran no BPF program
+	// firstRun is the first run of a BPF program, or the first sample of another tool; 0 if unknown.
+	started, firstRun, ended time.Duration
 	cpu                      time.Duration // user and system
 	rss, anonymous           uint64        // peaks, bytes
 	maps                     uint64        // bytes
@@ -76,6 +77,7 @@ func (o observed) cost(seconds int) cost {
 	if o.firstRun != 0 {
 		c.StartCPU = o.usedBy(o.firstRun).Seconds()
 		c.EndCPU = (o.cpu - o.usedBy(o.firstRun+sampled)).Seconds()
+		c.Running = (c.CPU - c.StartCPU) / sampled.Seconds()
 	}
 	return c
 }

@@ -31,8 +31,8 @@ func TestObservedCost(t *testing.T) {
 		started: 10 * time.Second, firstRun: 11 * time.Second, cpu: 1000 * time.Millisecond,
 		used: []used{at(10.5, 100), at(11, 200), at(12, 300), at(14, 350), at(15, 400), at(16, 410), at(16.5, 900)},
 	}
-	if got := o.cost(5); got.StartCPU != 0.2 || got.EndCPU != 0.59 || math.Abs(got.Steady-0.1/3) > 1e-9 {
-		t.Errorf("got %+v, want 0.2 s for the start, 0.59 s for the end and a thirtieth of a CPU between", got)
+	if got := o.cost(5); got.StartCPU != 0.2 || got.EndCPU != 0.59 || math.Abs(got.Steady-0.1/3) > 1e-9 || math.Abs(got.Running-0.16) > 1e-9 {
+		t.Errorf("got %+v, want 0.2 s for the start, 0.59 s for the end, a thirtieth of a CPU between, and 0.16 s per second after the start", got)
 	}
 	if got := o.cost(2); got.Steady != 0 {
 		t.Errorf("a run of 2 s has a steady state: %+v", got)

@@ -69,6 +69,7 @@ func perfScript(ctx context.Context, program, data string, record observed, j jo
 	if f.stacks.samples == 0 {
 		return cost{}, errors.New("perf record took no sample")
 	}
+	record.firstRun = f.stacks.first
 	c = record.cost(j.seconds)
 	c.CPUAfter = script.cpu.Seconds()
 	c.RSS, c.Anonymous = max(record.rss, script.rss), max(record.anonymous, script.anonymous)
