@@ -39,14 +39,16 @@ type Memory interface {
 // identifies functions. It is not safe for concurrent use.
 type Reader interface {
 	// Places returns the functions of a frame, innermost first: several if the compiler
-	// inlined calls. It returns none if the function is gone. final is false if a later call
-	// may return more, because the memory could not be read in time.
+	// inlined calls. It returns none if the function is gone, or if the frame has no identity
+	// and the runtime has no name for such code. final is false if a later call may return
+	// more, because the memory could not be read in time.
 	Places(f Frame) (places []Place, final bool)
 	// Kept returns the approximate size of the reader's caches, in bytes.
 	Kept() int
 }
 
-// Frame is a frame of a runtime as the kernel side records it.
+// Frame is a frame of a runtime as the kernel side records it. A native frame in code that is not
+// in a file, and that the kernel side did not identify, has no address.
 type Frame struct {
 	Identity
 	// Position is the position in the code, or -1 if it is unknown.

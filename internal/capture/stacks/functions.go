@@ -157,6 +157,20 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 	return at, at == parent
 }
 
+// strayFrame returns the stack of native code that is not in a file, and that the kernel side did
+// not identify, called from parent; 0 if no reader has a name for it.
+func (s *Store) strayFrame(parent NodeID, pid int, time, epoch, pc uint64) NodeID {
+	r := s.reader(pid, time)
+	if r == nil || s.functions.full() {
+		return 0
+	}
+	places, _ := r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: epoch}, Position: -1, PC: pc, Compiled: true})
+	if len(places) == 0 {
+		return 0
+	}
+	return s.push(parent, Frame{Code: s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(places[0].Function)}, Range{})})
+}
+
 // reader returns the reader of a process's functions, or nil; see [Store.Readers].
 func (s *Store) reader(pid int, time uint64) runtimes.Reader {
 	if s.Readers == nil {

@@ -157,3 +157,40 @@ func TestStoreUnkept(t *testing.T) {
 		t.Errorf("got %d functions that were not kept, want 2", *s.Unkept)
 	}
 }
+
+// Code without a file and without an identity shows by the reader's name, whatever its address,
+// and otherwise by its address.
+func TestStoreStray(t *testing.T) {
+	s := NewStore(mapped(process.KindAnon))
+	s.Readers = func(int, uint64) runtimes.Reader { return strays{} }
+	give(t, s, record(1, nil, []uint64{0x1010, 0x3000}), record(2, nil, []uint64{0x1020, 0x3000}), record(3, nil, []uint64{0x2000, 0x3000}))
+	for id, want := range map[uint64][]shown{
+		1: {{"(RegExp)", 0}, {"", 0x3000}}, 2: {{"(RegExp)", 0}, {"", 0x3000}}, 3: {{"", 0x2000}, {"", 0x3000}},
+	} {
+		if got := s.shown(t, id); !slices.Equal(got, want) {
+			t.Errorf("stack %d: got %+v, want %+v", id, got, want)
+		}
+	}
+	if n := len(s.Traces); n != 2 {
+		t.Errorf("got %d traces, want one for both addresses of the same code, and one", n)
+	}
+}
+
+// strays is a reader that names the code from 0x1000 to 0x1fff.
+type strays struct{}
+
+func (strays) Places(f runtimes.Frame) ([]runtimes.Place, bool) {
+	if f.Address != 0 || !f.Compiled || f.PC < 0x1000 || f.PC >= 0x2000 {
+		return nil, true
+	}
+	return []runtimes.Place{{Function: runtimes.Code{Kind: bpf.RuntimeV8, Name: "(RegExp)"}}}, true
+}
+
+func (strays) Kept() int { return 0 }
+
+// mapped resolves all addresses to mappings of a kind.
+type mapped process.Kind
+
+func (m mapped) Resolve(_ int, addr, _ uint64) process.Location {
+	return process.Location{Kind: process.Kind(m), Offset: addr}
+}

@@ -504,6 +504,11 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
+			if at.Kind == process.KindAnon {
+				if stray := s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
+					return stray
+				}
+			}
 			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) })
 		})
 		trace.Broken = trace.Broken || trace.Leaf == s.broken

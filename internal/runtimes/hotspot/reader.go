@@ -92,6 +92,9 @@ type class struct{ name, file string }
 
 // Places implements [runtimes.Reader].
 func (r *reader) Places(f runtimes.Frame) (places []runtimes.Place, final bool) {
+	if f.Address == 0 {
+		return nil, true // the kernel side identifies all code
+	}
 	id := identity{f.Address, f.Check}
 	if f.Check&1 == 0 {
 		m, err := r.methodOf(id)

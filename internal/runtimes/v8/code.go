@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"fulgur/bpf"
 	"fulgur/internal/runtimes"
 )
 
@@ -19,6 +20,7 @@ const (
 	maxTable      = 1 << 20 // bytes of a table
 	maxDepth      = 64      // nested inlined calls
 	maxMisses     = 64      // failed searches for code in missesTime
+	maxStrays     = 8       // the same for code that may be of no function
 	missesTime    = time.Second
 	checkedTime   = 10 * time.Millisecond // how long code counts as unchanged
 	scanBytes     = 4 << 10               // bytes to read at once: a page, since the next page may be unreadable
@@ -35,7 +37,7 @@ type codeLayout struct {
 	flags, size   int
 	inline        bool // the instructions follow the Code object
 	kindMask      int
-	baseline      int // kind of code without inlined calls; larger kinds are optimized
+	baseline      int // kind of functions' code without inlined calls; larger kinds are optimized
 	inlinedCount  int // index in the deoptimization data
 	literals      int
 	shared        int
@@ -58,6 +60,7 @@ type compiled struct {
 	start      uint64 // of the instructions
 	size       uint64 // in bytes
 	table      []byte // the source position table
+	kind       int    // as in the flags
 	optimized  bool
 	deoptimize uint64
 	inlinings  words // pairs of a position and the index of a function
@@ -69,8 +72,31 @@ type compiled struct {
 // inliningSize is the size of an InliningPosition in bytes; see src/codegen/source-position.h.
 const inliningSize = 16
 
-// codeAt returns the code that contains an address.
-func (r *reader) codeAt(pc uint64) (*compiled, error) {
+// The kinds of code of regular expressions: one up to V8 11, the other in later versions. The
+// other one is of builtins or WebAssembly then, whose code is not in the heap. See
+// src/objects/code-kind.h.
+const (
+	regexpKind = iota + 3
+	laterRegexpKind
+)
+
+// regexp is the name of compiled regular expressions. V8's profiles have the pattern, too, but no
+// object leads to it from the code.
+const regexp = "(RegExp)"
+
+// stray returns what code is that belongs to no function: compiled regular expressions. It returns
+// none if it is other code.
+func (r *reader) stray(pc uint64) ([]runtimes.Place, error) {
+	c, err := r.codeAt(pc, maxStrays)
+	if err != nil || c.kind != regexpKind && c.kind != laterRegexpKind {
+		return nil, err
+	}
+	return []runtimes.Place{{Function: runtimes.Code{Kind: bpf.RuntimeV8, Name: regexp}}}, nil
+}
+
+// codeAt returns the code that contains an address. It searches for unknown code only below a
+// number of failed searches.
+func (r *reader) codeAt(pc uint64, misses int) (*compiled, error) {
 	byStart := func(c *compiled, pc uint64) int {
 		if c.start > pc {
 			return 1
@@ -85,7 +111,7 @@ func (r *reader) codeAt(pc uint64) (*compiled, error) {
 		r.kept -= r.codes[i-1].bytes()
 		r.codes = slices.Delete(r.codes, i-1, i)
 	}
-	if err := r.maySearch(pc); err != nil {
+	if err := r.maySearch(pc, misses); err != nil {
 		return nil, err
 	}
 	c, err := r.findCode(pc)
@@ -107,12 +133,12 @@ func (c *compiled) bytes() int { return len(c.contents) + len(c.table) + len(c.i
 
 // maySearch returns an error if a search for the code of the address, or too many searches,
 // failed lately. A failed search costs up to 130 reads.
-func (r *reader) maySearch(pc uint64) error {
+func (r *reader) maySearch(pc uint64, misses int) error {
 	if now := r.now(); now.Sub(r.missed) >= missesTime {
 		clear(r.misses)
 		r.missed = now
 	}
-	if r.misses[pc] || len(r.misses) >= maxMisses {
+	if r.misses[pc] || len(r.misses) >= misses {
 		return fmt.Errorf("%w: no code found recently", errLayout)
 	}
 	return nil
@@ -188,7 +214,7 @@ func (r *reader) compiled(object, pc uint64) (c *compiled, err error) {
 	if !l.inline && c.contents.at(l.start) != c.start || pc < c.start || pc-c.start >= c.size {
 		return nil, fmt.Errorf("%w: code elsewhere", errLayout)
 	}
-	if int(c.contents.uint32(l.flags))&l.kindMask <= l.baseline {
+	if c.kind = int(c.contents.uint32(l.flags)) & l.kindMask; c.kind <= l.baseline {
 		return c, nil
 	}
 	c.optimized = true
@@ -243,7 +269,7 @@ func (r *reader) unwrap(w uint64) (uint64, error) {
 // It returns none if the code has no list of inlined calls or belongs to another function,
 // and an error if the code is gone or could not be read.
 func (r *reader) inlined(f runtimes.Frame, own *function) ([]runtimes.Place, error) {
-	c, err := r.codeAt(f.PC)
+	c, err := r.codeAt(f.PC, maxMisses)
 	if err != nil || !c.optimized {
 		return nil, err
 	}

@@ -105,6 +105,52 @@ func TestInlined(t *testing.T) {
 	}
 }
 
+// Code of regular expressions has a name, and other code without a function has none. Searches for
+// it in vain leave searches for functions' code.
+func TestStray(t *testing.T) {
+	var b builder
+	outer, inner := b.function(), b.function()
+	stray := func(r *reader, pc uint64) ([]runtimes.Place, bool) {
+		return r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: outer.Epoch}, Position: -1, PC: pc, Compiled: true})
+	}
+	codes := map[uint64]uint64{} // by kind
+	for kind := range uint64(13) {
+		codes[kind] = b.compiled(outer, inner, kind)
+	}
+	for kind, start := range codes {
+		want := ""
+		if kind == regexpKind || kind == laterRegexpKind {
+			want = regexp
+		}
+		got, final := stray(newReader(testLayout, &b), start+10)
+		if name := firstName(got); name != want || len(got) > 1 || !final {
+			t.Errorf("code of kind %d: got %+v, %t; want %q", kind, got, final, want)
+		}
+	}
+	r := newReader(testLayout, &b)
+	empty := base + uint64(len(b.bytes)) + maxBefore
+	b.bytes = append(b.bytes, make([]byte, 2*maxBefore)...)
+	for i := range uint64(maxMisses) {
+		if got, _ := stray(r, empty+8*i); len(got) != 0 {
+			t.Errorf("no code: got %+v", got)
+		}
+	}
+	if got, _ := stray(r, codes[regexpKind]+10); len(got) != 0 {
+		t.Errorf("after %d searches in vain: got %+v", maxMisses, got)
+	}
+	if got, _ := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: codes[12] + 10, Compiled: true}); len(got) != 2 {
+		t.Errorf("a function's code after searches for other code: got %+v, want the inlined call", got)
+	}
+}
+
+// firstName returns the name of the first place, or "".
+func firstName(places []runtimes.Place) string {
+	if len(places) == 0 {
+		return ""
+	}
+	return places[0].Function.Name
+}
+
 // FuzzInlined modifies the memory of a process with compiled code. The work and the number of
 // functions stay bounded, and the outermost function is right.
 func FuzzInlined(f *testing.F) {
