@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,6 +50,39 @@ func TestNodeLeaf(t *testing.T) {
 			// Up to one sample in 20 is in code that V8 has just replaced.
 			if most := stat.Binomial(leaves, 0.05).High; called == 0 || unnamed > most || leaves-called > most {
 				t.Errorf("got %d samples in the function, %d called by a builtin, and %d without a name; want all but %d called by a builtin, and with a name", leaves, called, unnamed, most)
+			}
+		})
+	}
+}
+
+// Compiled regular expressions have a name, whatever the instruction.
+func TestNodeRegExp(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	script, err := filepath.Abs("testdata/regexp.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(program, script)
+			startAccounting(t, cmd, &struct{}{})
+			var named, unnamed int
+			sampleProcess(t, cmd, func(_ string, s streamed) {
+				if s.TID != cmd.Process.Pid || len(s.User) == 0 {
+					return
+				}
+				switch leaf := s.User[0]; {
+				case leaf.Module == jsModule && leaf.Function == "(RegExp)":
+					named++
+				case leaf.Module == jitModule && named > 0: // fulgur knows V8 by then
+					unnamed++
+				}
+			})
+			t.Logf("%s: %d samples in regular expressions, %d without a name", name, named, unnamed)
+			// Up to one sample in 20 is in code that V8 has just replaced.
+			if most := stat.Binomial(named, 0.05).High; named == 0 || unnamed > most {
+				t.Errorf("got %d samples in regular expressions, and %d without a name; want some, and at most %d", named, unnamed, most)
 			}
 		})
 	}
