@@ -151,9 +151,10 @@ func TestStreamLosses(t *testing.T) {
 		stackstest.Trace{ID: 1, PID: 7, Comm: "test", User: append(python, stackstest.VoidAt), End: stackstest.Cut},
 		stackstest.Trace{ID: 2, PID: 7, Comm: "test", User: []uint64{stackstest.JitAt}, End: stackstest.Faulted},
 		stackstest.Trace{ID: 3, PID: 7, Comm: "test", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 8}, End: stackstest.Ended},
+		stackstest.Trace{ID: 4, PID: 7, Comm: "test", User: []uint64{stackstest.FileAt}, End: stackstest.Ended},
 	)
 	*store.Unkept = 5
-	taken := map[uint64]uint64{1: 1, 2: 2, 3: 4, 99: 8} // by stack; 99 is lost
+	taken := map[uint64]uint64{1: 1, 2: 2, 3: 4, 4: 16, 99: 8} // by stack; 99 is lost
 	var report strings.Builder
 	s := newTestStreaming(t, store, io.Discard)
 	s.options.Stderr, s.subject, s.unkept, s.Processes = &report, clock(t), store.Unkept, table

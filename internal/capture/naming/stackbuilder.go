@@ -125,7 +125,7 @@ func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.St
 // it was looked up; ok is false if all have one.
 func (p *StackBuilder) Unresolved(node stacks.NodeID) (cause profile.Loss, ok bool) {
 	if frame := p.Store.Nodes[node].Frame; p.unresolved[node] && p.names.lacks(frame) {
-		if p.Store.Codes[p.Store.Frames[frame].Code].Kind == stacks.CodeJIT {
+		if frameKind(p.Store.Codes[p.Store.Frames[frame].Code].Kind) == profile.KindJIT {
 			return profile.LossUnresolvedGenerated, true
 		}
 		return profile.LossUnresolved, true

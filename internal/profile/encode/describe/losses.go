@@ -173,7 +173,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossUnresolved: {"{sample} in an unnamed function", "{samples} in unnamed functions",
 		"shown by address", do("install debug symbols"), profile.EndNone, Noun{}},
 	profile.LossUnresolvedGenerated: {"{sample} in unnamed generated code", "{samples} in unnamed generated code",
-		"of a JIT compiler or an emulator", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone, Noun{}},
+		"of a JIT compiler or an emulator, or not read in time", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone, Noun{}},
 	profile.LossUnresolvedCallers: {"{sample} with unnamed callers", "{samples} with unnamed callers",
 		"their own functions have names", remedy{}, profile.EndNone, Noun{}},
 	profile.LossOverflows: {"{sample} sent through the ring", "{samples} sent through the ring",
