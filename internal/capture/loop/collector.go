@@ -21,6 +21,10 @@ const (
 // processes run.
 const collectAfter = 4 << 20
 
+// smallestHeap is the size in bytes below which the runtime does not collect garbage at 100 %. At other
+// percentages, it is in proportion: 16 MB at 400 %.
+const smallestHeap = 4 << 20
+
 // collector sets the percentage by which the heap grows between garbage collections.
 type collector struct {
 	usual int // minimum percentage
@@ -39,15 +43,23 @@ func newCollector(limited bool) *collector {
 // adjust sets the percentage for the current size of the heap.
 func (c *collector) adjust() {
 	metrics.Read(c.live)
-	percent := growth(c.live[0].Value.Uint64(), c.usual)
-	// Each change stops all goroutines.
-	if differs := percent - c.now; max(differs, -differs) > c.now/4 {
+	if percent, changes := c.next(c.live[0].Value.Uint64()); changes {
 		debug.SetGCPercent(percent)
 		c.now = percent
 	}
 }
 
-// growth returns the percentage for a heap with live bytes that survived the last collection.
-func growth(live uint64, usual int) int {
-	return max(usual, int(100*collectAfter/max(live, collectAfter/4)))
+// next returns the percentage for a heap with live bytes that survived the last collection, and whether
+// to set it. Each change stops all goroutines, so a small one is only made back to the usual percentage:
+// a heap that goes on growing would never get there otherwise.
+func (c *collector) next(live uint64) (percent int, changes bool) {
+	percent = max(c.usual, growth(live))
+	differs := percent - c.now
+	return percent, percent == c.usual && differs != 0 || max(differs, -differs) > c.now/4
+}
+
+// growth returns the percentage at which a heap with live bytes grows by collectAfter.
+func growth(live uint64) int {
+	// The runtime applies the percentage to the live bytes and to smallestHeap, and takes the larger result.
+	return int(min(100*(live+collectAfter)/smallestHeap, 100*collectAfter/max(live, 1)))
 }
