@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"fulgur/internal/files/safeopen"
 )
@@ -26,11 +27,15 @@ type Stripped struct{ Root, Path, BuildID string }
 // again for the same files.
 func (f *Finder) Remedies(files []Stripped) []string {
 	remedies := make([]string, len(files))
-	for i, owner := range f.owners.of(files) {
+	for i, owner := range f.owners.of(files, nil) {
 		remedies[i] = f.remedy(owner, files[i].BuildID)
 	}
 	return remedies
 }
+
+// FindPackages finds the packages of files, for later calls of [Finder.Remedies]. Once stop is
+// closed, it reads no further database.
+func (f *Finder) FindPackages(files []Stripped, stop <-chan struct{}) { f.owners.of(files, stop) }
 
 // maxOwners limits the files whose packages are kept.
 const maxOwners = 1000
@@ -39,37 +44,84 @@ const maxOwners = 1000
 type owners struct {
 	mu    sync.Mutex
 	known map[owned]string // "" if no package owns the file
+	roots map[string]directory
 }
 
+// directory identifies a root: /proc/PID/root is the same directory for most processes, and another
+// one for a later process with the same ID.
+type directory struct{ device, inode uint64 }
+
 // owned is a file as in [Stripped], whatever its build ID.
-type owned struct{ root, path string }
+type owned struct {
+	root directory
+	path string
+}
 
-func newOwners() *owners { return &owners{known: map[owned]string{}} }
+func newOwners() *owners { return &owners{known: map[owned]string{}, roots: map[string]directory{}} }
 
-// of returns the packages that own files, "" for those that none owns.
-func (o *owners) of(files []Stripped) []string {
+// of returns the packages that own files, "" for those that none owns. Once stop is closed, it
+// begins no search.
+func (o *owners) of(files []Stripped, stop <-chan struct{}) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.known) > maxOwners {
 		clear(o.known)
+		clear(o.roots)
 	}
-	byRoot := map[string][]string{}
+	names := o.identify(files)
+	byRoot := map[directory][]string{}
 	for _, f := range files {
-		if _, known := o.known[owned{f.Root, f.Path}]; !known && f.Root != "" {
-			byRoot[f.Root] = append(byRoot[f.Root], f.Path)
+		root := o.roots[f.Root]
+		if _, known := o.known[owned{root, f.Path}]; !known {
+			byRoot[root] = append(byRoot[root], f.Path)
 		}
 	}
-	for root, paths := range byRoot {
-		found := packages(root, paths)
-		for _, path := range paths {
-			o.known[owned{root, path}] = found[path]
+	for root, name := range names {
+		paths := byRoot[root]
+		if len(paths) == 0 || closed(stop) {
+			continue
+		}
+		if found, err := packages(name, paths); err == nil {
+			for _, path := range paths {
+				o.known[owned{root, path}] = found[path]
+			}
 		}
 	}
 	all := make([]string, len(files))
 	for i, f := range files {
-		all[i] = o.known[owned{f.Root, f.Path}]
+		all[i] = o.known[owned{o.roots[f.Root], f.Path}]
 	}
 	return all
+}
+
+// identify finds the roots of files, and returns a name of each that is accessible. The others may be
+// those of processes that have exited, and keep their identity.
+func (o *owners) identify(files []Stripped) map[directory]string {
+	names, asked := map[directory]string{}, map[string]bool{"": true}
+	for _, f := range files {
+		if asked[f.Root] {
+			continue
+		}
+		asked[f.Root] = true
+		found, err := safeopen.StatRoot(f.Root)
+		if err != nil {
+			continue
+		}
+		if st, ok := found.Sys().(*syscall.Stat_t); ok {
+			root := directory{st.Dev, st.Ino}
+			o.roots[f.Root], names[root] = root, f.Root
+		}
+	}
+	return names
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // remedy returns the remedy for a file with the given package and build ID, either of
@@ -108,22 +160,22 @@ func debugPackage(owner string) string {
 
 // packages returns the packages that own paths, according to dpkg's database below root:
 // /var/lib/dpkg/info has a file NAME[:ARCH].list for each package, with a path in each line.
-// The result is empty without the database. The name of a package contains the architecture
-// only if it is a foreign one.
-func packages(root string, paths []string) map[string]string {
+// It fails without the database. The name of a package contains the architecture only if it is a
+// foreign one.
+func packages(root string, paths []string) (map[string]string, error) {
 	owners := make(map[string]string, len(paths))
 	paths = slices.DeleteFunc(slices.Clone(paths), isLocal)
 	if len(paths) == 0 {
-		return owners
+		return owners, nil
 	}
 	dir, err := safeopen.Open(root, "/var/lib/dpkg/info", safeopen.Directory)
 	if err != nil {
-		return owners
+		return nil, err
 	}
 	defer func() { _ = dir.Close() }()
 	names, err := dir.Names(maxPackages * 8) // a package has several files
 	if err != nil {
-		return owners
+		return nil, err
 	}
 	wanted := make(map[string]string, len(paths))
 	for _, p := range paths {
@@ -141,7 +193,7 @@ func packages(root string, paths []string) map[string]string {
 			owners[p] = strings.TrimSuffix(owner, ":"+runtime.GOARCH) // Debian's names for architectures equal Go's
 		}
 	}
-	return owners
+	return owners, nil
 }
 
 // isLocal reports whether a path is reserved for local files, according to the Filesystem

@@ -1,7 +1,10 @@
 package debugfile
 
 import (
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -64,6 +67,75 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
+// The packages of files are found once, by whatever name their root has.
+func TestRemediesKept(t *testing.T) {
+	owns, bare := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n/usr/bin/other\n"}.write(t), t.TempDir()
+	list := filepath.Join(owns, "var/lib/dpkg/info/app.list")
+	alias := filepath.Join(t.TempDir(), "root")
+	lead := func(to string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(alias), os.Symlink(to, alias)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finder := newFinder(t, Config{Getenv: environment(nil)})
+	check := func(root, path, want string) {
+		t.Helper()
+		if got := finder.Remedies([]Stripped{{root, path, ""}}); got[0] != want {
+			t.Errorf("%s below %s: got %q, want %q", path, root, got[0], want)
+		}
+	}
+	const found, none = "install app-dbgsym", "build it with -g, or do not strip it"
+	lead(owns)
+	check(owns, "/usr/bin/app", found)
+	if err := os.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	check(owns, "/usr/bin/app", found)
+	check(alias, "/usr/bin/app", found)
+	lead(filepath.Join(bare, "gone"))
+	check(alias, "/usr/bin/app", found) // its process has exited
+	lead(bare)
+	check(alias, "/usr/bin/app", none) // another process has its number
+	check(owns, "/usr/bin/app", found)
+	check(owns, "/usr/bin/other", none) // it was not asked for in time
+}
+
+// A search for packages that nobody needs any longer does not begin.
+func TestFindPackages(t *testing.T) {
+	owns := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n"}.write(t)
+	for name, needed := range map[string]bool{"needed": true, "not needed": false} {
+		t.Run(name, func(t *testing.T) {
+			finder, stop := newFinder(t, Config{Getenv: environment(nil)}), make(chan struct{})
+			if !needed {
+				close(stop)
+			}
+			finder.FindPackages([]Stripped{{owns, "/usr/bin/app", ""}}, stop)
+			if got := len(finder.owners.known) > 0; got != needed {
+				t.Errorf("got searched: %t, want %t", got, needed)
+			}
+		})
+	}
+}
+
+// A database that cannot be read does not mean that a file has no package.
+func TestRemediesUnread(t *testing.T) {
+	owns := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n"}.write(t)
+	info, moved := filepath.Join(owns, "var/lib/dpkg/info"), filepath.Join(owns, "moved")
+	finder := newFinder(t, Config{Getenv: environment(nil)})
+	for _, step := range []struct{ from, to, want string }{
+		{info, moved, "build it with -g, or do not strip it"},
+		{moved, info, "install app-dbgsym"},
+	} {
+		if err := os.Rename(step.from, step.to); err != nil {
+			t.Fatal(err)
+		}
+		if got := finder.Remedies([]Stripped{{owns, "/usr/bin/app", ""}}); got[0] != step.want {
+			t.Errorf("database in %s: got %q, want %q", step.to, got[0], step.want)
+		}
+	}
+}
+
 // A file built on this machine has no package, even if a package list contains its path.
 // The lists are not sorted by path.
 func TestPackages(t *testing.T) {
@@ -71,9 +143,9 @@ func TestPackages(t *testing.T) {
 		"/var/lib/dpkg/info/a.list":   "/usr/local/bin/tool\n/usr/bin/zig\n",
 		"/var/lib/dpkg/info/zig.list": "/usr/bin/other\n",
 	}.write(t)
-	got := packages(root, []string{"/usr/local/bin/tool", "/usr/bin/zig"})
-	if len(got) != 1 || got["/usr/bin/zig"] != "a" {
-		t.Errorf("got %v, want only zig's package", got)
+	got, err := packages(root, []string{"/usr/local/bin/tool", "/usr/bin/zig"})
+	if err != nil || len(got) != 1 || got["/usr/bin/zig"] != "a" {
+		t.Errorf("got %v, %v, want only zig's package", got, err)
 	}
 	names := []string{"apt.list", "bash.list", "libc6:amd64.list", "libcurl4:amd64.list", "zlib1g.list"}
 	if got := likelyFirst(names, []string{"/lib/libcurl.so.4", "/bin/bash"}); got[0] != "libcurl4:amd64.list" || got[1] != "bash.list" {
@@ -94,8 +166,8 @@ func TestDpkg(t *testing.T) {
 		want, _, _ := strings.Cut(string(out), ": ")
 		want = strings.TrimSuffix(want, ":"+runtime.GOARCH)
 		for _, alias := range usrMerged(name) {
-			if got := packages("/", []string{alias})[alias]; got != want {
-				t.Errorf("%s: got %q, want dpkg's %s", alias, got, want)
+			if got, err := packages("/", []string{alias}); err != nil || got[alias] != want {
+				t.Errorf("%s: got %q, %v, want dpkg's %s", alias, got[alias], err, want)
 			}
 		}
 	}
