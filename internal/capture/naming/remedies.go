@@ -42,9 +42,11 @@ type hurt struct {
 // Add adds the files of n, with the samples that they affect. If there are already
 // maxLacking files, it ignores new ones.
 func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
-	for code, samples := range n.unnamedSamples(samples) {
-		by := n.stripped[code]
-		if by == nil {
+	unnamed := n.unnamedSamples(samples)
+	// Of equal files, the first one counts, as in [Names.FindPackages].
+	for code, by := range n.stripped {
+		samples, hurts := unnamed[stacks.CodeID(code)]
+		if by == nil || !hurts {
 			continue
 		}
 		key := by.known()
@@ -62,17 +64,21 @@ func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) 
 }
 
 // FindPackages finds the packages of the files of n that lack symbols, so that
-// [Lacking.Stripped] need not search them. It ignores files above maxFindable.
+// [Lacking.Stripped] need not search them, until sampling ends. It ignores files above maxFindable.
 func (n *Names) FindPackages() {
 	var files []debugfile.Stripped
+	listed := map[debugfile.Stripped]bool{}
 	for _, s := range n.stripped {
-		if s != nil && len(files) < maxFindable {
-			files = append(files, s.Stripped)
+		if s == nil || listed[s.known()] {
+			continue
 		}
+		if len(files) == maxFindable {
+			break
+		}
+		listed[s.known()] = true
+		files = append(files, s.Stripped)
 	}
-	if len(files) > 0 {
-		n.finder.Remedies(files)
-	}
+	n.finder.FindPackages(files, n.Ahead)
 }
 
 // known returns the identity of a file: a build is the same in all containers.

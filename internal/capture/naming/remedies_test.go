@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,5 +97,77 @@ func TestStripped(t *testing.T) {
 	lacks.Add(n, maps.All(store.Samples))
 	if twice := lacks.Stripped(n.finder); len(twice.Files) != len(want.Files) || twice.Files[0].Path != "/srv/lib7.so" || twice.Files[0].Samples != 142 {
 		t.Errorf("after two windows: got %+v, want the sum for lib7.so first", twice)
+	}
+}
+
+// Packages are found ahead for the files that the summary lists. A build is the same in all containers,
+// so only one of their databases is read.
+func TestFindPackages(t *testing.T) {
+	const unnamed, name = 0x10, "/usr/bin/app"
+	m, trace := manyFiles{}, stackstest.Trace{ID: 1, PID: 1, End: stackstest.Ended}
+	for file := range uint64(8) {
+		m.files = append(m.files, &process.File{Path: name})
+		trace.User = append(trace.User, file<<16+unnamed)
+	}
+	store := stackstest.NewStore(t, m, trace)
+	store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
+	n := Given(store, debugfiletest.NewFinder(t), nil)
+	var lists []string
+	for id, code := range store.Codes {
+		if code.Kind != stacks.CodeFile {
+			continue
+		}
+		container := t.TempDir()
+		list := filepath.Join(container, "var/lib/dpkg/info", fmt.Sprintf("app%d.list", len(lists)))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, []byte(name+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, list)
+		n.stripped[id] = &stripped{Stripped: debugfile.Stripped{Root: container, Path: name, BuildID: "abcd"}}
+	}
+	n.FindPackages()
+	for _, list := range lists {
+		if err := os.Remove(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want, none = "install app0-dbgsym or set DEBUGINFOD_URLS", "set DEBUGINFOD_URLS"
+	lacks := Lacking{}
+	lacks.Add(n, maps.All(store.Samples))
+	if got := lacks.Stripped(n.finder); len(got.Files) != 1 || got.Files[0].Remedy != want {
+		t.Errorf("got %+v, want a file with the remedy %q", got, want)
+	}
+	var all []debugfile.Stripped
+	for _, s := range n.stripped {
+		if s != nil {
+			all = append(all, s.Stripped)
+		}
+	}
+	for i, remedy := range n.finder.Remedies(all) {
+		if i > 0 && remedy != none {
+			t.Errorf("the database of container %d was read: got %q, want %q", i, remedy, none)
+		}
+	}
+}
+
+// Nothing is searched once sampling has ended.
+func TestFindPackagesLate(t *testing.T) {
+	n := Given(stackstest.NewStore(t, manyFiles{}), debugfiletest.NewFinder(t), nil)
+	container := t.TempDir()
+	info := filepath.Join(container, "var/lib/dpkg/info")
+	if err := errors.Join(os.MkdirAll(info, 0o755), os.WriteFile(filepath.Join(info, "app.list"), []byte("/usr/bin/app\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	file := debugfile.Stripped{Root: container, Path: "/usr/bin/app"}
+	n.stripped = []*stripped{nil, {Stripped: file}}
+	sampled := make(chan struct{})
+	close(sampled)
+	n.Ahead = sampled
+	n.FindPackages()
+	if err := os.RemoveAll(info); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.finder.Remedies([]debugfile.Stripped{file}); got[0] != "build it with -g, or do not strip it" {
+		t.Errorf("got remedy %q, want none from a database that was not read", got[0])
 	}
 }
