@@ -36,6 +36,33 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// The first row of a table can be found, and rows whose words are equal are distinct.
+func TestIndexRows(t *testing.T) {
+	for name, words := range map[string]func(Stack) (a, b uint64){
+		"different words": Stack.words,
+		"equal words":     func(Stack) (a, b uint64) { return 0, 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var table []Stack
+			x := NewIndex[Stack, StackID](words)
+			for i := range StackID(200) {
+				row := Stack{Frame: FrameID(i)}
+				if id, ok := x.Find(table, row); ok {
+					t.Fatalf("found row %d before it was added, at %d", i, id)
+				}
+				if id := x.Intern(&table, row); id != i {
+					t.Fatalf("row %d was added at %d", i, id)
+				}
+			}
+			for i := range StackID(200) {
+				if id, ok := x.Find(table, Stack{Frame: FrameID(i)}); !ok || id != i {
+					t.Errorf("row %d: got %d, %t", i, id, ok)
+				}
+			}
+		})
+	}
+}
+
 // A search touches few slots.
 func TestIndexIsSparse(t *testing.T) {
 	table := make([]Stack, 1)
