@@ -41,10 +41,14 @@ int main(int argc, char **argv)
 	case -1:
 		return 1;
 	case 0:
+		close(there[1]); /* the end of one process ends the other */
+		close(back[0]);
 		for (i = 0; i < operations; i++)
 			pass(there[0], back[1]);
 		return 0;
 	}
+	close(there[0]);
+	close(back[1]);
 	if (write(there[1], "", 1) != 1)
 		return 1;
 	for (i = 1; i < operations; i++)
