@@ -5,7 +5,7 @@
  * frames of a group. A group's entry is an address in that native frame's part of the
  * stack. During the native walk, runtime_merge() inserts each group after the native frame
  * that contains its entry. runtime_rest() appends the remaining groups. The native walk of a
- * process without a runtime calls none of them.
+ * process without a runtime, or of a thread without Python frames, calls none of them.
  *
  * Code crosses the ring once, before the first stack that contains it.
  */

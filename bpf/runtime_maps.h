@@ -185,7 +185,7 @@ struct runtime_stack {
 	u32 end; /* enum stack_end if frames are missing, otherwise END_NONE */
 	u32 during; /* enum runtime_kind, if its frames are read during the native walk */
 	u32 urgent; /* a frame has a function that was not seen before */
-	u32 present; /* the process has a runtime; otherwise no other field but urgent is set */
+	u32 present; /* the stack may have frames of a runtime; otherwise only urgent is set */
 	u32 pad;
 	u64 interpreter; /* as in runtime_process */
 	u64 interpreter_end;
