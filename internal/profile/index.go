@@ -19,8 +19,8 @@ type Index[Row comparable, ID ~uint32] struct {
 	seeds [2]uint64
 }
 
-// NewIndex returns an empty index. words returns numbers that differ for different rows; most
-// rows of a table should differ in the first one.
+// NewIndex returns an empty index. words returns the numbers by which it searches for a row. Different
+// rows with the same numbers make searches slower.
 func NewIndex[Row comparable, ID ~uint32](words func(Row) (a, b uint64)) *Index[Row, ID] {
 	return &Index[Row, ID]{words: words, seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
