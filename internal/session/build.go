@@ -34,7 +34,8 @@ func cached[K comparable, V any](f func(K) V) func(K) V {
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	values := what.Values(store)
 	all := make([]int64, len(values))
-	sums := func(source uint8, detail uint64, counted stacks.Values) []int64 { // until the next call
+	// The result of sums is valid until the next call.
+	sums := func(source uint8, detail uint64, counted stacks.Values) []int64 {
 		for i, v := range values {
 			all[i] = v.Sum(source, detail, counted)
 		}
