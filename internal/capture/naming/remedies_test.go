@@ -118,7 +118,7 @@ func TestFindPackages(t *testing.T) {
 			continue
 		}
 		container := t.TempDir()
-		list := filepath.Join(container, "var/lib/dpkg/info", fmt.Sprintf("app%d.list", len(lists)))
+		list := filepath.Join(container, "var", "lib", "dpkg", "info", fmt.Sprintf("app%d.list", len(lists)))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, []byte(name+"\n"), 0o644)); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestFindPackages(t *testing.T) {
 func TestFindPackagesLate(t *testing.T) {
 	n := Given(stackstest.NewStore(t, manyFiles{}), debugfiletest.NewFinder(t), nil)
 	container := t.TempDir()
-	info := filepath.Join(container, "var/lib/dpkg/info")
+	info := filepath.Join(container, "var", "lib", "dpkg", "info")
 	if err := errors.Join(os.MkdirAll(info, 0o755), os.WriteFile(filepath.Join(info, "app.list"), []byte("/usr/bin/app\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func TestRemedies(t *testing.T) {
 // The packages of files are found once, by whatever name their root has.
 func TestRemediesKept(t *testing.T) {
 	owns, bare := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n/usr/bin/other\n"}.write(t), t.TempDir()
-	list := filepath.Join(owns, "var/lib/dpkg/info/app.list")
+	list := filepath.Join(owns, "var", "lib", "dpkg", "info", "app.list")
 	alias := filepath.Join(t.TempDir(), "root")
 	lead := func(to string) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestFindPackages(t *testing.T) {
 // A database that cannot be read does not mean that a file has no package.
 func TestRemediesUnread(t *testing.T) {
 	owns := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n"}.write(t)
-	info, moved := filepath.Join(owns, "var/lib/dpkg/info"), filepath.Join(owns, "moved")
+	info, moved := filepath.Join(owns, "var", "lib", "dpkg", "info"), filepath.Join(owns, "moved")
 	finder := newFinder(t, Config{Getenv: environment(nil)})
 	for _, step := range []struct{ from, to, want string }{
 		{info, moved, "build it with -g, or do not strip it"},
