@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -127,10 +128,14 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// Garbage collections are rarer during a measurement whose memory is limited otherwise.
+// Garbage collections of a large heap are rarer during a measurement whose memory is limited otherwise.
+// Afterwards, they are as frequent as usual.
 func TestMemoryLimited(t *testing.T) {
-	before := debug.SetGCPercent(100)
+	before := debug.SetGCPercent(gcPercentAtEnd + 1)
 	defer debug.SetGCPercent(before)
+	large := make([]byte, 4*collectAfter)
+	defer runtime.KeepAlive(large)
+	runtime.GC()
 	for limited, want := range map[bool]uint64{false: gcPercent, true: gcPercentLimited} {
 		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 		l := newLoop()
@@ -144,6 +149,10 @@ func TestMemoryLimited(t *testing.T) {
 		}
 		if got := sample[0].Value.Uint64(); got != want {
 			t.Errorf("limited: %v: a collection starts after growth of %d %%, want %d %%", limited, got, want)
+		}
+		metrics.Read(sample)
+		if got := sample[0].Value.Uint64(); got != gcPercentAtEnd {
+			t.Errorf("limited: %v: after the measurement, a collection starts after growth of %d %%, want %d %%", limited, got, gcPercentAtEnd)
 		}
 	}
 }
