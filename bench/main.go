@@ -9,8 +9,8 @@
 // all others together.
 //
 // Short processes are a separate load, which runs three times as long. fulgur agent always
-// runs for 45 s. The benchmark needs root, Go and g++, and takes less than twenty minutes. Times are meaningful only on an
-// idle machine.
+// runs for 45 s. The benchmark needs root, Go and g++, and takes less than twenty minutes.
+// Times are meaningful only on an idle machine.
 //
 // Usage, at the root of the repository:
 //

@@ -34,10 +34,11 @@ type cost struct {
 	// from the last sample to the written stacks.
 	Start, Result float64
 	// StartCPU is the part of CPU before the first sample, and EndCPU the part after the
-	// last; 0 if unknown. Steady is the share of a CPU that the tool used in between.
+	// last; 0 if unknown. Steady is the share of a CPU that the tool used in between, in its
+	// steady state; 0 if that was too short.
 	StartCPU, EndCPU, Steady float64
 	// Running is the CPU time from the first sample to the end, for each second of sampling;
-	// 0 if unknown. perf record does a part of its work at the end.
+	// 0 if unknown. perf record does part of its work at the end.
 	Running float64
 	// RSS is the peak resident memory of the tool or its second program, Anonymous its
 	// peak anonymous memory, and Maps the memory of its BPF maps.

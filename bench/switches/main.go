@@ -3,8 +3,9 @@
 // offcpu, libbpf-tools' offcputime and a bpftrace script with the same stacks. See package
 // storm.
 //
-// It needs root, gcc, taskset, chrt and Go, and for bpftrace tracefs. It leaves out
+// It needs root, gcc, taskset, chrt and Go, and tracefs for bpftrace. It leaves out
 // tools that are not installed.
+//
 // Usage, at the root of the repository:
 //
 //	go run ./bench/switches [-rounds 3] [-operations 400000]
@@ -82,7 +83,7 @@ func load(dir string) string { return filepath.Join(dir, "pingpong") }
 func pipe(ctx context.Context, dir string, operations int) (float64, error) {
 	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "chrt", "-f", "1", load(dir), strconv.Itoa(operations)).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("the load: %w\n%s", err, out)
+		return 0, fmt.Errorf("run the load: %w\n%s", err, out)
 	}
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }

@@ -1,6 +1,6 @@
 /*
  * Two processes that send each other a byte through two pipes, as in perf bench sched pipe.
- * Debian links perf with libpython, so it is not a load without a language runtime.
+ * perf itself would be a load with a language runtime: Debian links it with libpython.
  *
  * Usage: pingpong OPERATIONS
  *
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	case -1:
 		return 1;
 	case 0:
-		close(there[1]); /* the end of one process ends the other */
+		close(there[1]); /* so that the end of one process ends the other */
 		close(back[0]);
 		for (i = 0; i < operations; i++)
 			pass(there[0], back[1]);
