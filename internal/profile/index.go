@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Index finds the rows of a table: interned rows that are equal only to themselves. It takes about
-// 8 bytes per row, less than half of a map's memory, and finds a row in less than half of the time,
-// since few cache lines are touched.
+// Index finds the rows of a table in which no two rows are equal. It takes about 8 bytes per row, less
+// than half of a map's memory, and finds a row in less than half of the time, since few cache lines are
+// touched.
 //
 // The zero value is not usable; see [NewIndex]. Rows that were not added, such as the root of a prefix
 // tree, are not in the index.
@@ -19,8 +19,8 @@ type Index[Row comparable, ID ~uint32] struct {
 	seeds [2]uint64
 }
 
-// NewIndex returns an empty index. words returns the numbers by which it searches for a row. Different
-// rows with the same numbers make searches slower.
+// NewIndex returns an empty index. words returns the numbers that the index hashes to find a row.
+// Different rows with the same numbers make searches slower.
 func NewIndex[Row comparable, ID ~uint32](words func(Row) (a, b uint64)) *Index[Row, ID] {
 	return &Index[Row, ID]{words: words, seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
@@ -37,7 +37,7 @@ func (x *Index[Row, ID]) Find(table []Row, row Row) (id ID, ok bool) {
 	return found - 1, found != 0
 }
 
-// Add appends a row to table, which must not have it, and returns its ID.
+// Add appends a row to table, which must not contain it, and returns its ID.
 func (x *Index[Row, ID]) Add(table *[]Row, row Row) ID {
 	if x.used++; 4*x.used > 3*len(x.slots) {
 		x.grow(*table)

@@ -17,12 +17,12 @@ const (
 )
 
 // collectAfter is the minimum growth of the heap, in bytes, from one garbage collection to the next.
-// A percentage of a heap of 3 MB would be a collection for each megabyte: 3 per second while short
-// processes run.
+// Otherwise, a heap of 3 MB would be collected once for each megabyte that it grows: 3 times per second
+// while short processes run.
 const collectAfter = 4 << 20
 
-// smallestHeap is the size in bytes below which the runtime does not collect garbage at 100 %. At other
-// percentages, it is in proportion: 16 MB at 400 %.
+// smallestHeap is the size in bytes below which the runtime does not collect garbage at 100 %. This size
+// is proportional to the percentage: 16 MB at 400 %.
 const smallestHeap = 4 << 20
 
 // collector sets the percentage by which the heap grows between garbage collections.
@@ -49,9 +49,9 @@ func (c *collector) adjust() {
 	}
 }
 
-// next returns the percentage for a heap with live bytes that survived the last collection, and whether
-// to set it. Each change stops all goroutines, so a small one is only made back to the usual percentage:
-// a heap that goes on growing would never get there otherwise.
+// next returns the percentage for a heap of which live bytes survived the last collection, and whether
+// to set it. Setting it stops all goroutines, so small changes are left out, except the one to the usual
+// percentage, which a growing heap would otherwise never reach.
 func (c *collector) next(live uint64) (percent int, changes bool) {
 	percent = max(c.usual, growth(live))
 	differs := percent - c.now

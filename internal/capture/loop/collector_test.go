@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A small heap grows by collectAfter, or little more for stacks and globals, from one collection to
+// A small heap grows by collectAfter, or a little more for stacks and globals, from one collection to
 // the next: the runtime's minimum for the size of the heap grows with the percentage.
 func TestCollectorGoal(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
@@ -21,7 +21,7 @@ func TestCollectorGoal(t *testing.T) {
 	}
 }
 
-// The percentage falls to the usual one as the heap grows, in few steps.
+// The percentage falls to the usual one as the heap grows, in a few steps.
 func TestCollectorSteps(t *testing.T) {
 	for limited, usual := range map[bool]int{false: gcPercent, true: gcPercentLimited} {
 		c, steps := newCollector(limited), 0

@@ -128,7 +128,7 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// Garbage collections of a large heap are rarer during a measurement whose memory is limited otherwise.
+// Garbage collections of a large heap are rarer during a measurement whose memory the caller limits.
 // Afterwards, they are as frequent as usual.
 func TestMemoryLimited(t *testing.T) {
 	before := debug.SetGCPercent(gcPercentAtEnd + 1)

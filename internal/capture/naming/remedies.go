@@ -17,8 +17,8 @@ import (
 // maxRemedies limits the files without symbols that are listed.
 const maxRemedies = 5
 
-// maxFindable limits the files without symbols whose packages are found before it is known which
-// files are listed.
+// maxFindable limits the files without symbols whose packages FindPackages finds, before it is known
+// which files are listed.
 const maxFindable = 50
 
 // maxLacking limits the files without symbols that are counted.
@@ -63,8 +63,8 @@ func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) 
 	}
 }
 
-// FindPackages finds the packages of the files of n that lack symbols, so that
-// [Lacking.Stripped] need not search them, until sampling ends. It ignores files above maxFindable.
+// FindPackages finds the packages of the files of n that lack symbols, at most maxFindable, so that
+// [Lacking.Stripped] need not search for them. Once sampling has ended, it begins no search.
 func (n *Names) FindPackages() {
 	var files []debugfile.Stripped
 	listed := map[debugfile.Stripped]bool{}

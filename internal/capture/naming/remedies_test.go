@@ -100,7 +100,7 @@ func TestStripped(t *testing.T) {
 	}
 }
 
-// Packages are found ahead for the files that the summary lists. A build is the same in all containers,
+// Packages of the files that the summary lists are found ahead of it. A build is the same in all containers,
 // so only one of their databases is read.
 func TestFindPackages(t *testing.T) {
 	const unnamed, name = 0x10, "/usr/bin/app"

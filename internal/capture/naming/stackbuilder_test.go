@@ -11,7 +11,7 @@ import (
 )
 
 // The advice for a function without a name depends on its code: debug symbols help only for files.
-// It is the same for the profile as it was taken and as its frames tell.
+// Unresolved and CountUnnamed agree on it.
 func TestUnresolved(t *testing.T) {
 	const python = 1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimePython)<<bpf.FrameKindShift | 0x5000
 	for _, test := range []struct {

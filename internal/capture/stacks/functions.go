@@ -158,7 +158,7 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 }
 
 // strayFrame returns the stack of native code that is not in a file, and that the kernel side did
-// not identify, called from parent; 0 if no reader has a name for it.
+// not identify, called from parent, or 0 if no reader has a name for it.
 func (s *Store) strayFrame(parent NodeID, pid int, time, epoch, pc uint64) NodeID {
 	r := s.reader(pid, time)
 	if r == nil || s.functions.full() {

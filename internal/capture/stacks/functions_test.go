@@ -158,8 +158,8 @@ func TestStoreUnkept(t *testing.T) {
 	}
 }
 
-// Code without a file and without an identity shows by the reader's name, whatever its address,
-// and otherwise by its address.
+// Code that has neither a file nor an identity has the reader's name, whatever its address. If the
+// reader has none, its address stands for it.
 func TestStoreStray(t *testing.T) {
 	s := NewStore(mapped(process.KindAnon))
 	s.Readers = func(int, uint64) runtimes.Reader { return strays{} }
@@ -172,7 +172,7 @@ func TestStoreStray(t *testing.T) {
 		}
 	}
 	if n := len(s.Traces); n != 2 {
-		t.Errorf("got %d traces, want one for both addresses of the same code, and one", n)
+		t.Errorf("got %d traces, want one for both addresses of the named code, and one for the other", n)
 	}
 }
 

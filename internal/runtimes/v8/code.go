@@ -20,7 +20,7 @@ const (
 	maxTable      = 1 << 20 // bytes of a table
 	maxDepth      = 64      // nested inlined calls
 	maxMisses     = 64      // failed searches for code in missesTime
-	maxStrays     = 8       // the same for code that may be of no function
+	maxStrays     = 8       // the same, for code that may belong to no function
 	missesTime    = time.Second
 	checkedTime   = 10 * time.Millisecond // how long code counts as unchanged
 	scanBytes     = 4 << 10               // bytes to read at once: a page, since the next page may be unreadable
@@ -72,20 +72,20 @@ type compiled struct {
 // inliningSize is the size of an InliningPosition in bytes; see src/codegen/source-position.h.
 const inliningSize = 16
 
-// The kinds of code of regular expressions: one up to V8 11, the other in later versions. The
-// other one is of builtins or WebAssembly then, whose code is not in the heap. See
+// The kinds of regular expressions' code, up to V8 11 and in later versions. In each version, the
+// other kind is that of WebAssembly or of builtins, whose code is not in the heap. See
 // src/objects/code-kind.h.
 const (
 	regexpKind = iota + 3
 	laterRegexpKind
 )
 
-// regexp is the name of compiled regular expressions. V8's profiles have the pattern, too, but no
-// object leads to it from the code.
+// regexp is the name of compiled regular expressions. V8's profiles also have the pattern, but
+// no object leads from the code to it.
 const regexp = "(RegExp)"
 
-// stray returns what code is that belongs to no function: compiled regular expressions. It returns
-// none if it is other code.
+// stray returns the place of code that belongs to no function: a compiled regular expression. It
+// returns none for other code.
 func (r *reader) stray(pc uint64) ([]runtimes.Place, error) {
 	c, err := r.codeAt(pc, maxStrays)
 	if err != nil || c.kind != regexpKind && c.kind != laterRegexpKind {
@@ -94,8 +94,8 @@ func (r *reader) stray(pc uint64) ([]runtimes.Place, error) {
 	return []runtimes.Place{{Function: runtimes.Code{Kind: bpf.RuntimeV8, Name: regexp}}}, nil
 }
 
-// codeAt returns the code that contains an address. It searches for unknown code only below a
-// number of failed searches.
+// codeAt returns the code that contains an address. It searches for unknown code only if
+// fewer than misses searches failed lately.
 func (r *reader) codeAt(pc uint64, misses int) (*compiled, error) {
 	byStart := func(c *compiled, pc uint64) int {
 		if c.start > pc {

@@ -105,8 +105,8 @@ func TestInlined(t *testing.T) {
 	}
 }
 
-// Code of regular expressions has a name, and other code without a function has none. Searches for
-// it in vain leave searches for functions' code.
+// Code of regular expressions has a name, and other code without a function has none. Failed
+// searches for such code leave some for functions' code.
 func TestStray(t *testing.T) {
 	var b builder
 	outer, inner := b.function(), b.function()
@@ -136,7 +136,7 @@ func TestStray(t *testing.T) {
 		}
 	}
 	if got, _ := stray(r, codes[regexpKind]+10); len(got) != 0 {
-		t.Errorf("after %d searches in vain: got %+v", maxMisses, got)
+		t.Errorf("after %d failed searches: got %+v", maxMisses, got)
 	}
 	if got, _ := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: codes[12] + 10, Compiled: true}); len(got) != 2 {
 		t.Errorf("a function's code after searches for other code: got %+v, want the inlined call", got)

@@ -34,7 +34,7 @@ func (f *Finder) Remedies(files []Stripped) []string {
 }
 
 // FindPackages finds the packages of files, for later calls of [Finder.Remedies]. Once stop is
-// closed, it reads no further database.
+// closed, it reads no more databases.
 func (f *Finder) FindPackages(files []Stripped, stop <-chan struct{}) { f.owners.of(files, stop) }
 
 // maxOwners limits the files whose packages are kept.
@@ -47,11 +47,11 @@ type owners struct {
 	roots map[string]directory
 }
 
-// directory identifies a root: /proc/PID/root is the same directory for most processes, and another
-// one for a later process with the same ID.
+// directory identifies a root: /proc/PID/root is the same directory for most processes, and can
+// be another one for a later process with the same ID.
 type directory struct{ device, inode uint64 }
 
-// owned is a file as in [Stripped], whatever its build ID.
+// owned identifies a file, whatever its build ID.
 type owned struct {
 	root directory
 	path string
@@ -59,7 +59,7 @@ type owned struct {
 
 func newOwners() *owners { return &owners{known: map[owned]string{}, roots: map[string]directory{}} }
 
-// of returns the packages that own files, "" for those that none owns. Once stop is closed, it
+// of returns the package that owns each file, or "" if none does. Once stop is closed, it
 // begins no search.
 func (o *owners) of(files []Stripped, stop <-chan struct{}) []string {
 	o.mu.Lock()
@@ -94,8 +94,8 @@ func (o *owners) of(files []Stripped, stop <-chan struct{}) []string {
 	return all
 }
 
-// identify finds the roots of files, and returns a name of each that is accessible. The others may be
-// those of processes that have exited, and keep their identity.
+// identify finds the directories of the files' roots, and returns a name of each one that is accessible.
+// The others, whose processes may have exited, keep the directory that was found earlier.
 func (o *owners) identify(files []Stripped) map[directory]string {
 	names, asked := map[directory]string{}, map[string]bool{"": true}
 	for _, f := range files {

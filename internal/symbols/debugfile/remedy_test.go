@@ -96,12 +96,12 @@ func TestRemediesKept(t *testing.T) {
 	lead(filepath.Join(bare, "gone"))
 	check(alias, "/usr/bin/app", found) // its process has exited
 	lead(bare)
-	check(alias, "/usr/bin/app", none) // another process has its number
+	check(alias, "/usr/bin/app", none) // another process has its ID
 	check(owns, "/usr/bin/app", found)
-	check(owns, "/usr/bin/other", none) // it was not asked for in time
+	check(owns, "/usr/bin/other", none) // it was not asked for while there was a list
 }
 
-// A search for packages that nobody needs any longer does not begin.
+// A search for packages that nobody needs any more does not begin.
 func TestFindPackages(t *testing.T) {
 	owns := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n"}.write(t)
 	for name, needed := range map[string]bool{"needed": true, "not needed": false} {
@@ -112,7 +112,7 @@ func TestFindPackages(t *testing.T) {
 			}
 			finder.FindPackages([]Stripped{{owns, "/usr/bin/app", ""}}, stop)
 			if got := len(finder.owners.known) > 0; got != needed {
-				t.Errorf("got searched: %t, want %t", got, needed)
+				t.Errorf("searched: got %t, want %t", got, needed)
 			}
 		})
 	}
