@@ -133,8 +133,12 @@ func TestPerfMap(t *testing.T) {
 				if got := versionsOf(t, maps[i]); !slices.Equal(got, want) {
 					t.Errorf("step %d: got %q, want %q", i, got, want)
 				}
-				if again := table.Resolve(self, addr, times[i]).PerfMap; again != maps[i] {
+				again := table.Resolve(self, addr, times[i])
+				if again.PerfMap != maps[i] {
 					t.Errorf("step %d: got another map at the second request", i)
+				}
+				if got := again.Described(); got == slices.Equal(want, []string{"none"}) {
+					t.Errorf("step %d: got Described %t for the map %q", i, got, want)
 				}
 			}
 			// Lost records may hide replaced memory.

@@ -59,6 +59,16 @@ type Location struct {
 	JITDumps *JITDumps
 }
 
+// Described reports whether the process has a perf map or a jitdump file, which may name the code.
+func (l Location) Described() bool {
+	for m := l.PerfMap; m != nil; m = m.next {
+		if m.kept.size > 0 {
+			return true
+		}
+	}
+	return l.JITDumps != nil
+}
+
 // NewTable returns an empty table.
 func NewTable(o Options) *Table {
 	t := &Table{

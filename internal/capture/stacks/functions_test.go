@@ -176,6 +176,23 @@ func TestStoreStray(t *testing.T) {
 	}
 }
 
+// The process's own description of its code counts more than a reader's name.
+func TestStoreStrayDescribed(t *testing.T) {
+	s := NewStore(jitted{})
+	s.Readers = func(int, uint64) runtimes.Reader { return strays{} }
+	give(t, s, record(1, nil, []uint64{0x1010}))
+	if got, want := s.shown(t, 1), []shown{{"", 0x1010}}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v, which the jitdump file names", got, want)
+	}
+}
+
+// jitted resolves all addresses to JIT code of a process with a jitdump file.
+type jitted struct{}
+
+func (jitted) Resolve(_ int, addr, _ uint64) process.Location {
+	return process.Location{Kind: process.KindAnon, Offset: addr, JITDumps: &process.JITDumps{}}
+}
+
 // strays is a reader that names the code from 0x1000 to 0x1fff.
 type strays struct{}
 

@@ -504,7 +504,7 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
-			if at.Kind == process.KindAnon {
+			if at.Kind == process.KindAnon && !at.Described() { // a perf map has more: patterns of regular expressions
 				if stray := s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
 					return stray
 				}
