@@ -116,7 +116,7 @@ func (r *reader) codeAt(pc uint64, misses int) (*compiled, error) {
 	}
 	c, err := r.findCode(pc)
 	if err != nil {
-		if errors.Is(err, errLayout) {
+		if answered(err) {
 			r.misses[pc] = true
 		}
 		return nil, err

@@ -194,31 +194,36 @@ func TestInlinedMoved(t *testing.T) {
 	}
 }
 
-// Failed searches for code are not repeated for some time, and limited in number.
+// Failed searches for code are not repeated for some time, and limited in number, also if they end
+// at the beginning of the memory, as in the first functions of WebAssembly.
 func TestMisses(t *testing.T) {
-	var b builder
-	id := b.function()
-	b.bytes = append(b.bytes, make([]byte, 1<<20)...)
-	r := newReader(testLayout, &b)
-	now := time.Unix(0, 0)
-	r.now = func() time.Time { return now }
-	search := func(n int) int {
-		before := b.reads
-		for i := range n {
-			r.Places(runtimes.Frame{Identity: id, Position: -1, PC: base + 1<<19 + uint64(i), Compiled: true})
-		}
-		return b.reads - before
-	}
-	if first, again := search(1), search(1); again >= first || again != 0 {
-		t.Errorf("%d reads, %d again", first, again)
-	}
-	search(maxMisses)
-	if n := search(100 * maxMisses); n != 0 {
-		t.Errorf("%d reads after %d failed searches", n, maxMisses)
-	}
-	now = now.Add(missesTime)
-	if n := search(1); n == 0 {
-		t.Error("no search later")
+	for name, pc := range map[string]uint64{"no code": base + 1<<19, "memory begins": base + 1<<15} {
+		t.Run(name, func(t *testing.T) {
+			var b builder
+			id := b.function()
+			b.bytes = append(b.bytes, make([]byte, 1<<20)...)
+			r := newReader(testLayout, &b)
+			now := time.Unix(0, 0)
+			r.now = func() time.Time { return now }
+			search := func(n int) int {
+				before := b.reads
+				for i := range n {
+					r.Places(runtimes.Frame{Identity: id, Position: -1, PC: pc + uint64(i), Compiled: true})
+				}
+				return b.reads - before
+			}
+			if first, again := search(1), search(1); again >= first || again != 0 {
+				t.Errorf("%d reads, %d again", first, again)
+			}
+			search(maxMisses)
+			if n := search(100 * maxMisses); n != 0 {
+				t.Errorf("%d reads after %d failed searches", n, maxMisses)
+			}
+			now = now.Add(missesTime)
+			if n := search(1); n == 0 {
+				t.Error("no search later")
+			}
+		})
 	}
 }
 
