@@ -158,17 +158,18 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 }
 
 // strayFrame returns the stack of native code that is not in a file, and that the kernel side did
-// not identify, called from parent, or 0 if no reader has a name for it.
-func (s *Store) strayFrame(parent NodeID, pid int, time, epoch, pc uint64) NodeID {
+// not identify, called from parent, or 0 if no reader has a name for it. final is false if a reader may
+// have one later.
+func (s *Store) strayFrame(parent NodeID, pid int, time, epoch, pc uint64) (at NodeID, final bool) {
 	r := s.reader(pid, time)
 	if r == nil || s.functions.full() {
-		return 0
+		return 0, true
 	}
-	places, _ := r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: epoch}, Position: -1, PC: pc, Compiled: true})
+	places, final := r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: epoch}, Position: -1, PC: pc, Compiled: true})
 	if len(places) == 0 {
-		return 0
+		return 0, final
 	}
-	return s.push(parent, Frame{Code: s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(places[0].Function)}, Range{})})
+	return s.push(parent, Frame{Code: s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(places[0].Function)}, Range{})}), true
 }
 
 // reader returns the reader of a process's functions, or nil; see [Store.Readers].

@@ -499,18 +499,29 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 		if interpreted && s.hides(pid, frame, r.Time) {
 			continue
 		}
+		var unnamed NodeID // not cached, because a reader may name it later
 		trace.Leaf = s.step(step{epoch: r.Epoch, addr: frame.Address, parent: trace.Leaf, isReturn: frame.Return}, func(f step) NodeID {
 			at := s.resolver.Resolve(pid, frame.Call(), r.Time)
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
+			final := true
 			if at.Kind == process.KindAnon && !at.Described() { // a perf map has more: patterns of regular expressions
-				if stray := s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
+				var stray NodeID
+				if stray, final = s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
 					return stray
 				}
 			}
-			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) })
+			node := s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) })
+			if !final {
+				s.unfinished, unnamed = true, node
+				return 0
+			}
+			return node
 		})
+		if unnamed != 0 {
+			trace.Leaf = unnamed
+		}
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
 	}

@@ -57,6 +57,25 @@ func TestStoreUnfinished(t *testing.T) {
 	}
 }
 
+// The same holds for code that the kernel side does not identify.
+func TestStoreStrayUnfinished(t *testing.T) {
+	s := NewStore(mapped(process.KindAnon))
+	now := time.Unix(0, 0)
+	s.now = func() time.Time { return now }
+	r := &answers{after: 1}
+	s.Readers = func(int, uint64) runtimes.Reader { return r }
+	give(t, s, record(1, nil, []uint64{0x1000}))
+	for i, want := range []shown{{"", 0x1000}, {"f0", 0}} {
+		if got := s.shown(t, 1); !slices.Equal(got, []shown{want}) {
+			t.Errorf("attempt %d: got %+v, want %+v", i+1, got, want)
+		}
+		now = now.Add(retryTime)
+	}
+	if n := len(s.retries); n != 0 {
+		t.Errorf("got %d stacks to read again, want 0", n)
+	}
+}
+
 // The stacks that are kept to read their functions again are limited in number, and in
 // attempts.
 func TestStoreUnfinishedLimit(t *testing.T) {
