@@ -113,8 +113,8 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 		return at, at == parent
 	}
 	key := step{epoch: epoch, addr: w.first, second: w.second &^ bpf.FrameEntered, parent: parent}
-	at = s.step(key, func(step) NodeID {
-		return s.push(parent, Frame{Code: code, Address: uint64(known.Line(function, w.position()))})
+	at = s.step(key, func(step) (NodeID, bool) {
+		return s.push(parent, Frame{Code: code, Address: uint64(known.Line(function, w.position()))}), true
 	})
 	return at, at == parent
 }
@@ -124,10 +124,8 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 // its native frame, whose code is in no file if compiled is set. cut means that the stack lacks frames because there was no room.
 func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
 	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
-	pushed := parent
-	at = s.step(key, func(step) NodeID {
+	at = s.step(key, func(step) (pushed NodeID, final bool) {
 		var places []runtimes.Place
-		final := false
 		if r := s.reader(pid, time); r != nil {
 			places, final = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
 		}
@@ -138,6 +136,7 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 		if len(places) == 0 {
 			places, final = []runtimes.Place{{Function: runtimes.Code{Kind: w.kind()}}}, false
 		}
+		pushed = parent
 		for _, p := range slices.Backward(places) {
 			code := s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(p.Function)}, Range{})
 			below := pushed
@@ -145,15 +144,9 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 				break
 			}
 		}
-		if !final {
-			s.unfinished = true
-			return 0 // do not cache the step
-		}
-		return pushed
+		s.unfinished = s.unfinished || !final
+		return pushed, final
 	})
-	if at == 0 {
-		at = pushed
-	}
 	return at, at == parent
 }
 

@@ -499,29 +499,21 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 		if interpreted && s.hides(pid, frame, r.Time) {
 			continue
 		}
-		var unnamed NodeID // not cached, because a reader may name it later
-		trace.Leaf = s.step(step{epoch: r.Epoch, addr: frame.Address, parent: trace.Leaf, isReturn: frame.Return}, func(f step) NodeID {
+		trace.Leaf = s.step(step{epoch: r.Epoch, addr: frame.Address, parent: trace.Leaf, isReturn: frame.Return}, func(f step) (NodeID, bool) {
 			at := s.resolver.Resolve(pid, frame.Call(), r.Time)
 			if mapped && at.Kind == process.KindUnknown {
-				return s.broken
+				return s.broken, true
 			}
 			final := true
 			if at.Kind == process.KindAnon && !at.Described() { // a perf map has more: patterns of regular expressions
 				var stray NodeID
 				if stray, final = s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
-					return stray
+					return stray, true
 				}
 			}
-			node := s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) })
-			if !final {
-				s.unfinished, unnamed = true, node
-				return 0
-			}
-			return node
+			s.unfinished = s.unfinished || !final
+			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at, r) }), final
 		})
-		if unnamed != 0 {
-			trace.Leaf = unnamed
-		}
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
 	}
@@ -547,8 +539,8 @@ func (s *Store) endsInFile(pid int, time uint64) bool {
 func (s *Store) addKernel(trace *Trace, frames []uint64) {
 	for i := len(frames) - 1; i >= 0 && !trace.Cut; i-- {
 		below := trace.Leaf
-		trace.Leaf = s.step(step{addr: frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
-			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
+		trace.Leaf = s.step(step{addr: frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) (NodeID, bool) {
+			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn}), true
 		})
 		trace.Cut = trace.Leaf == below
 	}
@@ -609,8 +601,9 @@ func (s *Store) trace(b Trace) TraceID {
 	return id
 }
 
-// step returns the stack for key. If the step is not cached, node finds it.
-func (s *Store) step(key step, node func(step) NodeID) NodeID {
+// step returns the stack for key. If the step is not cached, node finds it, and reports whether a later
+// call would find the same.
+func (s *Store) step(key step, node func(step) (at NodeID, final bool)) NodeID {
 	if s.recent == nil {
 		s.recent = make([]step, recentSteps)
 	}
@@ -618,8 +611,10 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	kept := &s.recent[hash>>32%recentSteps]
 	key.node = kept.node
 	if kept.node == 0 || *kept != key {
-		key.node = node(key)
-		*kept = key
+		var final bool
+		if key.node, final = node(key); final {
+			*kept = key
+		}
 	}
 	return key.node
 }
