@@ -121,7 +121,8 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 
 // readFrame returns the stack of w, a frame whose functions a reader of process pid reads,
 // at a time in ns (CLOCK_MONOTONIC), called from parent. pc is an address in the instruction of
-// its native frame, whose code is in no file if compiled is set. cut means that the stack lacks frames because there was no room.
+// its native frame, whose code is in no file if compiled is set. cut means that the stack lacks frames
+// because there was no room.
 func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord, pc uint64, compiled bool) (at NodeID, cut bool) {
 	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
 	at = s.step(key, func(step) (pushed NodeID, final bool) {
