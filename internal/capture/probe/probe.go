@@ -26,7 +26,7 @@ import (
 // they are full.
 const (
 	DefaultRingSize     = 1 << 20 // bytes
-	DefaultCountEntries = 1 << 14 // per count map; fewer at low rates
+	DefaultCountEntries = 1 << 14 // per count map
 	DefaultSeenEntries  = 1 << 16 // stack ids
 )
 
