@@ -157,6 +157,38 @@ func TestMemoryLimited(t *testing.T) {
 	}
 }
 
+// While the heap grows during a measurement, the percentage falls to the usual one.
+func TestGrowingHeap(t *testing.T) {
+	before := debug.SetGCPercent(gcPercentAtEnd)
+	defer debug.SetGCPercent(before)
+	runtime.GC()
+	var large []byte
+	defer func() { runtime.KeepAlive(large) }()
+	percent := func() uint64 {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	l := newLoop()
+	l.Limit, l.Every = time.Minute, time.Millisecond
+	l.Enough = func() bool {
+		if large == nil {
+			if got := percent(); got <= gcPercent {
+				t.Errorf("a collection of a small heap starts after growth of %d %%, want more than %d %%", got, gcPercent)
+			}
+			large = make([]byte, 4*collectAfter)
+			runtime.GC()
+		}
+		return percent() == gcPercent
+	}
+	if err := measure(t, t.Context(), l, new(fake), nil); err != nil {
+		t.Fatal(err)
+	}
+	if l.Duration >= l.Limit {
+		t.Errorf("after %s, a collection of a large heap does not start after growth of %d %%", l.Duration, gcPercent)
+	}
+}
+
 // Some time after the start, memory is returned to the kernel, once.
 func TestSettle(t *testing.T) {
 	forced := func() uint64 {

@@ -151,10 +151,10 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 	return at, at == parent
 }
 
-// strayFrame returns the stack of native code that is not in a file, and that the kernel side did
+// unidentifiedFrame returns the stack of native code that is not in a file, and that the kernel side did
 // not identify, called from parent, or 0 if no reader has a name for it. final is false if a reader may
 // have one later.
-func (s *Store) strayFrame(parent NodeID, pid int, time, epoch, pc uint64) (at NodeID, final bool) {
+func (s *Store) unidentifiedFrame(parent NodeID, pid int, time, epoch, pc uint64) (at NodeID, final bool) {
 	r := s.reader(pid, time)
 	if r == nil || s.functions.full() {
 		return 0, true

@@ -160,9 +160,9 @@ func TestStoreUnkept(t *testing.T) {
 
 // Code that has neither a file nor an identity has the reader's name, whatever its address. If the
 // reader has none, its address stands for it.
-func TestStoreStray(t *testing.T) {
+func TestStoreUnidentified(t *testing.T) {
 	s := NewStore(mapped(process.KindAnon))
-	s.Readers = func(int, uint64) runtimes.Reader { return strays{} }
+	s.Readers = func(int, uint64) runtimes.Reader { return named{} }
 	give(t, s, record(1, nil, []uint64{0x1010, 0x3000}), record(2, nil, []uint64{0x1020, 0x3000}), record(3, nil, []uint64{0x2000, 0x3000}))
 	for id, want := range map[uint64][]shown{
 		1: {{"(RegExp)", 0}, {"", 0x3000}}, 2: {{"(RegExp)", 0}, {"", 0x3000}}, 3: {{"", 0x2000}, {"", 0x3000}},
@@ -177,9 +177,9 @@ func TestStoreStray(t *testing.T) {
 }
 
 // The process's own description of its code counts more than a reader's name.
-func TestStoreStrayDescribed(t *testing.T) {
+func TestStoreUnidentifiedDescribed(t *testing.T) {
 	s := NewStore(jitted{})
-	s.Readers = func(int, uint64) runtimes.Reader { return strays{} }
+	s.Readers = func(int, uint64) runtimes.Reader { return named{} }
 	give(t, s, record(1, nil, []uint64{0x1010}))
 	if got, want := s.shown(t, 1), []shown{{"", 0x1010}}; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v, which the jitdump file names", got, want)
@@ -193,17 +193,17 @@ func (jitted) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindAnon, Offset: addr, JITDumps: &process.JITDumps{}}
 }
 
-// strays is a reader that names the code from 0x1000 to 0x1fff.
-type strays struct{}
+// named is a reader that names the code from 0x1000 to 0x1fff.
+type named struct{}
 
-func (strays) Places(f runtimes.Frame) ([]runtimes.Place, bool) {
+func (named) Places(f runtimes.Frame) ([]runtimes.Place, bool) {
 	if f.Address != 0 || !f.Compiled || f.PC < 0x1000 || f.PC >= 0x2000 {
 		return nil, true
 	}
 	return []runtimes.Place{{Function: runtimes.Code{Kind: bpf.RuntimeV8, Name: "(RegExp)"}}}, true
 }
 
-func (strays) Kept() int { return 0 }
+func (named) Kept() int { return 0 }
 
 // mapped resolves all addresses to mappings of a kind.
 type mapped process.Kind

@@ -506,9 +506,9 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 			}
 			final := true
 			if at.Kind == process.KindAnon && !at.Described() { // a perf map has more: patterns of regular expressions
-				var stray NodeID
-				if stray, final = s.strayFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); stray != 0 {
-					return stray, true
+				var named NodeID
+				if named, final = s.unidentifiedFrame(f.parent, pid, r.Time, r.Epoch, frame.Call()); named != 0 {
+					return named, true
 				}
 			}
 			s.unfinished = s.unfinished || !final

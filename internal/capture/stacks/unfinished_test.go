@@ -58,7 +58,7 @@ func TestStoreUnfinished(t *testing.T) {
 }
 
 // The same holds for code that the kernel side does not identify.
-func TestStoreStrayUnfinished(t *testing.T) {
+func TestStoreUnidentifiedUnfinished(t *testing.T) {
 	s := NewStore(mapped(process.KindAnon))
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }

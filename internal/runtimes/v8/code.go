@@ -13,17 +13,17 @@ import (
 
 // Limits on compiled code. V8 inlines a few dozen calls into a function at most.
 const (
-	maxBefore     = 256 << 10 // bytes to search before an address
-	maxCandidates = 64        // words that may be the object before the instructions
-	maxCodes      = 1 << 12
-	maxElements   = 1 << 14 // of an array
-	maxTable      = 1 << 20 // bytes of a table
-	maxDepth      = 64      // nested inlined calls
-	maxMisses     = 64      // failed searches for code in missesTime
-	maxStrays     = 8       // the same, for code that may belong to no function
-	missesTime    = time.Second
-	checkedTime   = 10 * time.Millisecond // how long code counts as unchanged
-	scanBytes     = 4 << 10               // bytes to read at once: a page, since the next page may be unreadable
+	maxBefore       = 256 << 10 // bytes to search before an address
+	maxCandidates   = 64        // words that may be the object before the instructions
+	maxCodes        = 1 << 12
+	maxElements     = 1 << 14 // of an array
+	maxTable        = 1 << 20 // bytes of a table
+	maxDepth        = 64      // nested inlined calls
+	maxMisses       = 64      // failed searches for code in missesTime
+	maxRegexpMisses = 8       // the same, for code that may belong to no function
+	missesTime      = time.Second
+	checkedTime     = 10 * time.Millisecond // how long code counts as unchanged
+	scanBytes       = 4 << 10               // bytes to read at once: a page, since the next page may be unreadable
 )
 
 // codeLayout has the offsets in a Code object, which describes compiled code. Up to V8 11.2,
@@ -84,10 +84,10 @@ const (
 // no object leads from the code to it.
 const regexp = "(RegExp)"
 
-// stray returns the place of code that belongs to no function: a compiled regular expression. It
-// returns none for other code.
-func (r *reader) stray(pc uint64) ([]runtimes.Place, error) {
-	c, err := r.codeAt(pc, maxStrays)
+// regexpAt returns the place of the compiled regular expression that contains an address, and none if
+// other code contains it.
+func (r *reader) regexpAt(pc uint64) ([]runtimes.Place, error) {
+	c, err := r.codeAt(pc, maxRegexpMisses)
 	if err != nil || c.kind != regexpKind && c.kind != laterRegexpKind {
 		return nil, err
 	}

@@ -107,10 +107,10 @@ func TestInlined(t *testing.T) {
 
 // Code of regular expressions has a name, and other code without a function has none. Failed
 // searches for such code leave some for functions' code.
-func TestStray(t *testing.T) {
+func TestRegexpAt(t *testing.T) {
 	var b builder
 	outer, inner := b.function(), b.function()
-	stray := func(r *reader, pc uint64) ([]runtimes.Place, bool) {
+	at := func(r *reader, pc uint64) ([]runtimes.Place, bool) {
 		return r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: outer.Epoch}, Position: -1, PC: pc, Compiled: true})
 	}
 	codes := map[uint64]uint64{} // by kind
@@ -122,7 +122,7 @@ func TestStray(t *testing.T) {
 		if kind == regexpKind || kind == laterRegexpKind {
 			want = regexp
 		}
-		got, final := stray(newReader(testLayout, &b), start+10)
+		got, final := at(newReader(testLayout, &b), start+10)
 		if name := firstName(got); name != want || len(got) > 1 || !final {
 			t.Errorf("code of kind %d: got %+v, %t; want %q", kind, got, final, want)
 		}
@@ -131,11 +131,11 @@ func TestStray(t *testing.T) {
 	empty := base + uint64(len(b.bytes)) + maxBefore
 	b.bytes = append(b.bytes, make([]byte, 2*maxBefore)...)
 	for i := range uint64(maxMisses) {
-		if got, _ := stray(r, empty+8*i); len(got) != 0 {
+		if got, _ := at(r, empty+8*i); len(got) != 0 {
 			t.Errorf("no code: got %+v", got)
 		}
 	}
-	if got, _ := stray(r, codes[regexpKind]+10); len(got) != 0 {
+	if got, _ := at(r, codes[regexpKind]+10); len(got) != 0 {
 		t.Errorf("after %d failed searches: got %+v", maxMisses, got)
 	}
 	if got, _ := r.Places(runtimes.Frame{Identity: outer, Position: -1, PC: codes[12] + 10, Compiled: true}); len(got) != 2 {

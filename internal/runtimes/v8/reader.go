@@ -64,7 +64,7 @@ func (r *reader) Kept() int {
 // Places implements [runtimes.Reader].
 func (r *reader) Places(f runtimes.Frame) (places []runtimes.Place, final bool) {
 	if f.Address == 0 {
-		places, err := r.stray(f.PC)
+		places, err := r.regexpAt(f.PC)
 		return places, answered(err)
 	}
 	own, err := r.function(f.Identity)
