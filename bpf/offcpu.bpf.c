@@ -100,6 +100,16 @@ volatile u64 cut;
 /* Whether an iterator may be counting partial times. */
 volatile bool cutting;
 
+/*
+ * To save time, one of this many waits is measured, and its time counts as many times; a power
+ * of two, or 0 for all waits. After a long wait, a thread's next wait is always measured: the
+ * cost is in threads that switch often, and threads that mostly sleep keep their exact time.
+ * The choice does not depend on the wait itself, so sums remain correct on average.
+ */
+volatile u32 reduction;
+
+#define LONG_WAIT 100000000 /* ns */
+
 enum thread_time {
 	UNKNOWN_TIME = ~0ULL, /* In place of a time: the thread came back at an unknown time. */
 };
@@ -119,8 +129,11 @@ struct thread {
 	u64 woken; /* when it was woken; 0 if it was not */
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the waker's stack */
+	u64 left; /* when it last left its CPU, measured or not; 0 if unknown */
+	u64 last; /* length of its previous wait, in ns */
 	u32 cpu;
-	u32 state; /* enum state_class, the state in which it left its CPU */
+	u16 weight; /* how many waits this one counts as */
+	u16 state; /* enum state_class, the state in which it left its CPU */
 	u32 waker_pid; /* the waker, for timelines */
 	u32 waker_tid;
 };
@@ -280,7 +293,7 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 	}
 	if (t->owner != owner) {
 		t->owner = owner;
-		t->since = t->woken = 0;
+		t->since = t->woken = t->last = 0;
 	}
 	if (thread_is_off(t))
 		stat_add(STAT_MISSED, 1);
@@ -382,6 +395,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	 * it no longer ran, but sched_switch had not reported that yet.
 	 */
 	value.waiting = off - value.sleeping;
+	value.sleeping *= t->weight;
+	value.waiting *= t->weight;
 	stat_add(STAT_SAMPLES, 1);
 	if (timeline) {
 		struct timeline_event event = {
@@ -453,6 +468,16 @@ static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 a
 	return true;
 }
 
+/* How many waits the next one of a thread counts as; 0 if it is not to be measured. */
+static __always_inline u32 thread_weight(const struct thread *t)
+{
+	u32 n = reduction;
+
+	if (n <= 1 || t->last >= LONG_WAIT)
+		return 1;
+	return bpf_get_prandom_u32() & (n - 1) ? 0 : n;
+}
+
 /* Counts the period off the CPU of task, if it has begun, at its end. */
 static __always_inline void thread_back(struct task_struct *task, u64 now)
 {
@@ -460,8 +485,13 @@ static __always_inline void thread_back(struct task_struct *task, u64 now)
 	struct stack_scratch *scratch;
 	u64 since;
 
-	if (!t || !t->since)
+	if (!t)
 		return;
+	t->last = now - t->left;
+	if (!t->since) {
+		t->woken = 0;
+		return;
+	}
 	scratch = stack_scratch(SCRATCH_SWITCH);
 	if (!scratch)
 		return;
@@ -488,10 +518,16 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	else /* perhaps it is already being woken: STATE_OTHER */
 		state = class_of(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
-		t->id = current_stack(ctx, prev, false);
-		t->cpu = bpf_get_smp_processor_id();
-		t->state = state;
-		t->since = now;
+		t->left = now;
+		t->weight = thread_weight(t);
+		if (t->weight) {
+			t->id = current_stack(ctx, prev, false);
+			t->cpu = bpf_get_smp_processor_id();
+			t->state = state;
+			t->since = now;
+		} else {
+			t->since = 0;
+		}
 	}
 	thread_back(next, end ?: now);
 	return 0;
@@ -608,6 +644,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	first.owner = task_start(task);
 	first.since = began;
 	first.id = stack_intern(scratch);
+	first.weight = 1;
 	first.cpu = task_number(task, wake_cpu);
 	first.state = state;
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);

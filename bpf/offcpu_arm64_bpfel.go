@@ -53,8 +53,11 @@ type OffCPUThread struct {
 	Woken    uint64
 	Id       uint64
 	Waker    uint64
+	Left     uint64
+	Last     uint64
 	Cpu      uint32
-	State    uint32
+	Weight   uint16
+	State    uint16
 	WakerPid uint32
 	WakerTid uint32
 }
@@ -149,6 +152,7 @@ const (
 	OffCPUVarLongest             = "longest"
 	OffCPUVarMaxDepth            = "max_depth"
 	OffCPUVarReadLabels          = "read_labels"
+	OffCPUVarReduction           = "reduction"
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
@@ -279,6 +283,7 @@ type OffCPUVariableSpecs struct {
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
+	Reduction           *ebpf.VariableSpec `ebpf:"reduction"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
@@ -409,6 +414,7 @@ type OffCPUVariables struct {
 	Longest             *ebpf.Variable `ebpf:"longest"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
+	Reduction           *ebpf.Variable `ebpf:"reduction"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`

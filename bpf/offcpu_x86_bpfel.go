@@ -53,8 +53,11 @@ type OffCPUThread struct {
 	Woken    uint64
 	Id       uint64
 	Waker    uint64
+	Left     uint64
+	Last     uint64
 	Cpu      uint32
-	State    uint32
+	Weight   uint16
+	State    uint16
 	WakerPid uint32
 	WakerTid uint32
 }
@@ -151,6 +154,7 @@ const (
 	OffCPUVarMaxDepth            = "max_depth"
 	OffCPUVarOrcNothing          = "orc_nothing"
 	OffCPUVarReadLabels          = "read_labels"
+	OffCPUVarReduction           = "reduction"
 	OffCPUVarRingWakeup          = "ring_wakeup"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
@@ -283,6 +287,7 @@ type OffCPUVariableSpecs struct {
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	OrcNothing          *ebpf.VariableSpec `ebpf:"orc_nothing"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
+	Reduction           *ebpf.VariableSpec `ebpf:"reduction"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
@@ -416,6 +421,7 @@ type OffCPUVariables struct {
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	OrcNothing          *ebpf.Variable `ebpf:"orc_nothing"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
+	Reduction           *ebpf.Variable `ebpf:"reduction"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`

@@ -293,6 +293,9 @@ type Meta struct {
 	// Frequency is the requested rate in Hz, or 0 if Period was requested. If fulgur lowered
 	// the rate to save CPU time, Frequency is the lower rate, and RequestedFrequency is not 0.
 	Frequency, RequestedFrequency uint64
+	// Reduction is not 0 if fulgur measured less than requested to save CPU time: samples were rarer by
+	// about this factor, and so were waits, except those after long ones. Each has more weight.
+	Reduction uint64
 	// NamesOmitted is set if fulgur did not look up functions, to save CPU time or memory.
 	NamesOmitted bool
 	// Period is the requested number of events between samples, or 0 if Frequency was

@@ -10,14 +10,14 @@ import (
 	"fulgur/internal/capture/stacks/stackstest"
 )
 
-// rated is a source that records its rates.
-type rated struct {
+// reducible is a source that records its reductions.
+type reducible struct {
 	*counting
-	rates *[]uint64
+	reductions *[]uint64
 }
 
-func (r rated) SetFrequency(hz uint64) error {
-	*r.rates = append(*r.rates, hz)
+func (r reducible) Reduce(by uint64) error {
+	*r.reductions = append(*r.reductions, by)
 	return nil
 }
 
@@ -28,11 +28,11 @@ func TestWindowsLimits(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	next := Limits{}
 	w.options.Limits = func() Limits { return next }
-	var rates []uint64
-	source := []source.Source{rated{newCounting(1, 5), &rates}}
+	var reductions []uint64
+	source := []source.Source{reducible{newCounting(1, 5), &reductions}}
 	begin := time.Now()
 	w.begin = begin
-	for i, l := range []Limits{{Frequency: 9}, {Frequency: 9, NoSymbols: true, LessMemory: true}, {NoSymbols: true}, {}, {}} {
+	for i, l := range []Limits{{Reduction: 4}, {Reduction: 4, NoSymbols: true, LessMemory: true}, {NoSymbols: true}, {}, {}} {
 		next = l
 		w.sources = source
 		if err := w.turnAt(begin.Add(time.Duration(i+1) * time.Second)); err != nil {
@@ -43,15 +43,15 @@ func TestWindowsLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []uint64{9, 49}; !slices.Equal(rates, want) {
-		t.Errorf("got the rates %d, want %d", rates, want)
+	if want := []uint64{4, 1}; !slices.Equal(reductions, want) {
+		t.Errorf("got the reductions %d, want %d", reductions, want)
 	}
 	var texts []string
 	for _, w := range got {
 		m := w.Profile.Meta
-		texts = append(texts, fmt.Sprint(m.Frequency, m.RequestedFrequency, m.NamesOmitted))
+		texts = append(texts, fmt.Sprint(m.Frequency, m.RequestedFrequency, m.Reduction, m.NamesOmitted))
 	}
-	if want := []string{"49 0 false", "9 49 false", "9 49 true", "49 0 true", "49 0 false"}; !slices.Equal(texts, want) {
+	if want := []string{"49 0 0 false", "13 49 4 false", "13 49 4 true", "49 0 0 true", "49 0 0 false"}; !slices.Equal(texts, want) {
 		t.Errorf("got windows with %q, want %q", texts, want)
 	}
 }

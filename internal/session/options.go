@@ -139,9 +139,8 @@ type Options struct {
 // Limits reduce what a measurement with windows costs while it runs. The zero value reduces
 // nothing.
 type Limits struct {
-	// Frequency is the rate in samples per second and CPU, 0 for the requested one. It applies
-	// to sources that sample at a rate.
-	Frequency uint64
+	// Reduction makes sources measure less, see [source.Source.Reduce]; 0 or 1 for no reduction.
+	Reduction uint64
 	// NoSymbols skips symbolization, as in [Options], except for names that are still known.
 	NoSymbols bool
 	// LessMemory keeps few symbol tables between windows, and in the kernel only the unwind

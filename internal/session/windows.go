@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
@@ -98,22 +98,18 @@ func (w *windows) limit() error {
 	if w.options.Limits == nil {
 		return nil
 	}
-	before := w.frequency()
+	before := w.limits.Reduction
 	w.limits = w.options.Limits()
-	now := w.frequency()
-	if now == before {
+	if w.limits.Reduction == before {
 		return nil
 	}
-	w.pace(now)
-	return w.each(func(s source.Source) error { return s.SetFrequency(now) })
+	w.pace(w.frequency())
+	return w.each(func(s source.Source) error { return s.Reduce(max(w.limits.Reduction, 1)) })
 }
 
 // frequency returns the rate of the open window, 0 if there is none.
 func (w *windows) frequency() uint64 {
-	if w.asked == 0 {
-		return 0
-	}
-	return cmp.Or(w.limits.Frequency, w.asked)
+	return sampling.Rate{Frequency: w.asked}.Reduced(w.limits.Reduction).Frequency
 }
 
 func (w *windows) close() error { return errors.Join(w.known.Close(), w.run.close()) }
@@ -205,12 +201,13 @@ func (w *windows) turnAt(end time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.names.Snapshots = naming.SnapshotsOf(w.store)
 	pending, err := w.pending()
 	if err != nil {
 		return err
 	}
-	w.store = w.store.Next(pending...)
+	w.store = c.store.Next(pending...) // may add pending stacks to c.store
+	c.names = w.names(c.store)
+	c.names.Snapshots = naming.SnapshotsOf(c.store)
 	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.putWindow(c)
@@ -224,6 +221,7 @@ func (w *windows) finish() error {
 	if err != nil {
 		return err
 	}
+	c.names = w.names(c.store)
 	w.store.Seal()
 	w.putWindow(c)
 	return nil
@@ -244,7 +242,7 @@ func (w *windows) pending() (all []uint64, err error) {
 	return all, err
 }
 
-// cut returns the window's data, up to the given time, and the run's losses.
+// cut returns the window's data, up to the given time, without names, and the run's losses.
 func (w *windows) cut(end time.Time) (c closedWindow, losses profile.Losses, err error) {
 	if losses, err = w.losses(); err != nil {
 		return c, losses, err
@@ -256,10 +254,16 @@ func (w *windows) cut(end time.Time) (c closedWindow, losses profile.Losses, err
 	if rate := w.frequency(); rate != w.asked {
 		c.meta.Frequency, c.meta.RequestedFrequency = rate, w.asked
 	}
+	c.meta.Reduction = w.limits.Reduction
 	c.meta.NamesOmitted = w.limits.NoSymbols
-	c.names = naming.New(w.store, w.finder, w.options.symbolize())
-	c.names.Cache, c.names.Later = w.known, w.options.NoSymbols || w.limits.NoSymbols
 	return c, losses, nil
+}
+
+// names returns names for a window's store, which must be complete.
+func (w *windows) names(store *stacks.Store) *naming.Names {
+	n := naming.New(store, w.finder, w.options.symbolize())
+	n.Cache, n.Later = w.known, w.options.NoSymbols || w.limits.NoSymbols
+	return n
 }
 
 // writeWindow names a window and writes it to the sink.

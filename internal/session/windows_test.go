@@ -436,6 +436,37 @@ func TestWindowsPending(t *testing.T) {
 	}
 }
 
+// waiting is a counting source with a stack that is pending at the end of each window.
+type waiting struct {
+	*counting
+	id *uint64
+}
+
+func (s waiting) Pending() ([]uint64, error) { return []uint64{*s.id}, nil }
+
+// A stack that is pending at the end of a window may be known from the window before only. The
+// closed window gets its frames, too, which then need names.
+func TestWindowsPendingFromBefore(t *testing.T) {
+	var got collected
+	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
+	begin, none := time.Now(), uint64(0)
+	w.begin = begin
+	for i, id := range []uint64{none, 1, 1} {
+		w.sources = []source.Source{waiting{newCounting(1, 0), &id}}
+		err := w.turnAt(begin.Add(time.Duration(i+1) * time.Second))
+		w.sources = nil
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (<-w.items).item(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, kept := w.store.Find(1); len(got) != 3 || !kept {
+		t.Errorf("got %d windows, and a pending stack that is kept: %t", len(got), kept)
+	}
+}
+
 // Without windows, the whole run is one window, even with many stacks.
 func TestWholeRun(t *testing.T) {
 	var got collected

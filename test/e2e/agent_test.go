@@ -131,11 +131,13 @@ func attributesOf(q *otlptest.Request, pid int) map[string]string {
 func lowered(q *otlptest.Request) bool {
 	for _, r := range q.ResourceProfiles {
 		for _, s := range r.ScopeProfiles {
+			numbers := map[string]int64{}
 			for _, a := range s.Scope.Attributes {
-				requested := a.Value.GetIntValue()
-				if a.Key == otelprofiles.RequestedFrequency && requested > 0 && s.Profiles[0].Period > int64(time.Second)/requested {
-					return true
-				}
+				numbers[a.Key] = a.Value.GetIntValue()
+			}
+			requested := numbers[otelprofiles.RequestedFrequency]
+			if requested > 0 && numbers[otelprofiles.Reduction] > 1 && s.Profiles[0].Period > int64(time.Second)/requested {
+				return true
 			}
 		}
 	}
@@ -224,6 +226,9 @@ func TestAgent(t *testing.T) {
 	}
 	if m := regexp.MustCompile(`\nfulgur_sampling_frequency_hertz (\d+)\n`).FindStringSubmatch(get(t, url)); len(m) != 2 || m[1] == "49" {
 		t.Errorf("got metrics with %q, want a lower rate", m)
+	}
+	if m := get(t, url); !strings.Contains(m, "\nfulgur_waits_measured_ratio 0.") {
+		t.Errorf("got the metrics %s, want fewer waits", m)
 	}
 	account := stopAgent(t, agent, log)
 	samples, _ := received(append(first.Accepted(), second.Accepted()...), "")

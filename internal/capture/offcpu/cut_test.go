@@ -33,6 +33,8 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 		sleepers = 4
 		cuts     = 100
 		nap      = 50_000 // ns
+		backlog  = 50_000 // unread waits, of which the ring holds more than three times as many
+		pause    = 200 * nap
 	)
 	s, err := Load(probe.Options{
 		MaxDepth: 1, SkipUser: true, Timeline: true, Scope: target.Processes,
@@ -53,6 +55,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	var switches [sleepers]int
 	var tids [sleepers]uint32
 	var stop atomic.Bool
+	var unread atomic.Int64
 	var started, running sync.WaitGroup
 	started.Add(sleepers)
 	for i := range sleepers {
@@ -63,7 +66,11 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			times[i].begin, before = switchesUntil(t)
 			started.Done()
 			for !stop.Load() {
-				_ = unix.Nanosleep(&unix.Timespec{Nsec: nap}, nil)
+				long := int64(nap)
+				if unread.Add(1) > backlog {
+					long = pause // the reader waits for a CPU
+				}
+				_ = unix.Nanosleep(&unix.Timespec{Nsec: long}, nil)
 			}
 			times[i].end, switches[i] = switchesUntil(t)
 			switches[i] -= before
@@ -80,6 +87,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			unread.Add(-1)
 			intervals[e.Tid] = append(intervals[e.Tid], interval{e.Time, e.Time + e.Duration})
 			return nil
 		})

@@ -155,6 +155,14 @@ func (s *Source) Enable() error {
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
 }
 
+// Reduce implements [source.Source]. Waits in progress keep their weights.
+func (s *Source) Reduce(by uint64) error {
+	if err := s.Variables[bpf.OffCPUVarReduction].Set(uint32(by)); err != nil {
+		return fmt.Errorf("reduce the number of measured waits: %w", err)
+	}
+	return nil
+}
+
 // Disable stops measuring. Waits in progress count until now.
 func (s *Source) Disable() error {
 	err := s.mark(bpf.OffCPUVarEnded, monotonic.Now())

@@ -111,8 +111,8 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 // a moment, and removes those that went offline. The source must be enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
-// SetFrequency implements [source.Source]. Samples keep the weights that they were taken with.
-func (s *Source) SetFrequency(hz uint64) error { return s.events.SetRate(Rate{Frequency: hz}) }
+// Reduce implements [source.Source]. Samples keep the weights that they were taken with.
+func (s *Source) Reduce(by uint64) error { return s.events.SetRate(s.options.Rate.Reduced(by)) }
 
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Snapshots.Close()) }

@@ -30,6 +30,18 @@ func (r Rate) String() string {
 	return fmt.Sprintf("every %d events", r.Period)
 }
 
+// Reduced returns a rate that is lower by a factor. Frequencies become odd, like the default, to avoid
+// lockstep with timers of round rates.
+func (r Rate) Reduced(by uint64) Rate {
+	switch {
+	case by <= 1:
+		return r
+	case r.Period > 0:
+		return Rate{Period: r.Period * by}
+	}
+	return Rate{Frequency: min(r.Frequency/by|1, r.Frequency)}
+}
+
 // Config selects the events to open.
 type Config struct {
 	// Specs are the events to sample. A hybrid machine has several, one per kind

@@ -118,9 +118,10 @@ type Source interface {
 	Check() error
 	// FollowCPUs is called when CPUs come online or go offline.
 	FollowCPUs(online []int) error
-	// SetFrequency changes the rate to hz samples per second on each CPU. Sources without a
-	// rate ignore it.
-	SetFrequency(hz uint64) error
+	// Reduce makes the source measure less from now on, to save time: samples at a rate that is
+	// lower by a factor, or one of so many short waits. The weight of each grows accordingly. by
+	// is a power of two; 1 restores the requested rate. Sources that cannot measure less ignore it.
+	Reduce(by uint64) error
 	// FollowsFiles reports whether the source depends on the files that the target maps.
 	FollowsFiles() bool
 	// Follow is called if FollowsFiles, with the files that processes of the target map
@@ -212,8 +213,8 @@ func (Base) Check() error { return nil }
 // FollowCPUs does nothing, because tracepoints fire on all CPUs.
 func (Base) FollowCPUs([]int) error { return nil }
 
-// SetFrequency does nothing, because the events set the rate.
-func (Base) SetFrequency(uint64) error { return nil }
+// Reduce does nothing, because the events set the rate.
+func (Base) Reduce(uint64) error { return nil }
 
 // FollowsFiles returns false.
 func (Base) FollowsFiles() bool { return false }

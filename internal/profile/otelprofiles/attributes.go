@@ -42,8 +42,8 @@ const (
 
 	// Of the scope: the command line, the event and what was measured. LossPrefix and the name
 	// of a loss form the key of its count. Run is the whole description of the run, see package
-	// runinfo. RequestedFrequency, in Hz, and NamesOmitted are set if the rate was lowered,
-	// or functions were not looked up, to save CPU time or memory.
+	// runinfo. RequestedFrequency, in Hz, Reduction and NamesOmitted are set if the rate was lowered,
+	// less was measured, or functions were not looked up, to save CPU time or memory.
 	Command    = "fulgur.command"
 	Event      = "fulgur.event"
 	Target     = "fulgur.target"
@@ -51,6 +51,7 @@ const (
 	Run        = "fulgur.run"
 
 	RequestedFrequency = "fulgur.frequency.requested"
+	Reduction          = "fulgur.reduction"
 	NamesOmitted       = "fulgur.names.omitted"
 )
 

@@ -31,6 +31,7 @@ type info struct {
 	Event     string            `json:"event,omitempty"`
 	Frequency uint64            `json:"frequency,omitempty"`
 	Requested uint64            `json:"requested_frequency,omitempty"`
+	Reduction uint64            `json:"reduction,omitempty"`
 	Unnamed   bool              `json:"names_omitted,omitempty"`
 	Period    uint64            `json:"period,omitempty"`
 	PerCPU    bool              `json:"per_cpu,omitempty"`
@@ -61,7 +62,7 @@ type stripped struct {
 func Text(p *profile.Profile) string {
 	m := p.Meta
 	i := info{
-		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Unnamed: m.NamesOmitted,
+		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Reduction: m.Reduction, Unnamed: m.NamesOmitted,
 		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(), Label: m.GroupLabel,
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
 		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
@@ -112,7 +113,7 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		return m, l, fmt.Errorf("description of the run: %d files without symbols, the maximum is %d", len(i.Stripped), maxFiles)
 	}
 	m = profile.Meta{
-		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, NamesOmitted: i.Unnamed,
+		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, Reduction: i.Reduction, NamesOmitted: i.Unnamed,
 		Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping), GroupLabel: i.Label,
 		Duration: time.Duration(max(i.Duration, 0)), Host: i.Host, Kernel: i.Kernel, Arch: i.Arch,
 		CPUs: max(i.CPUs, 0), CPUName: i.CPUName, Memory: i.Memory,

@@ -158,7 +158,7 @@ func (a *Agent) measure(ctx context.Context, load func() (Options, error), reloa
 		go func() {
 			o := a.options().Measure
 			o.Limits = func() session.Limits {
-				limits, _ := a.governor.limits(o.Frequency)
+				limits, _ := a.governor.limits()
 				return limits
 			}
 			o.Ready = func() {
@@ -251,10 +251,20 @@ func (a *Agent) add(_ context.Context, w session.Window) error {
 	a.losses.Store(&all)
 	a.delivery.Unrecorded(p.Losses.Uncounted())
 	a.send(p)
-	a.warn(a.governor.decide(a.options(), uint64(p.Total(0))))
+	a.warn(a.governor.decide(a.options(), samplesOfCPUs(p)))
 	a.windows.Add(1)
 	a.window.Store(int64(time.Since(a.started)))
 	return nil
+}
+
+// samplesOfCPUs returns the number of CPU samples in p, which may also have waits.
+func samplesOfCPUs(p *profile.Profile) uint64 {
+	for i, v := range p.ValueTypes {
+		if v.Type == "cpu" {
+			return uint64(float64(p.Total(i)) * float64(p.Meta.Frequency) / 1e9)
+		}
+	}
+	return uint64(p.Total(0))
 }
 
 // maxMessage is the size of messages, in bytes, above which they are split: gRPC's servers

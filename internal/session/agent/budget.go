@@ -58,11 +58,11 @@ const (
 // CPU time is a token bucket: unused time adds up to a credit. When it is used up, the agent
 // takes a step down; when it is full, a step up. So the nearer its use is to the budget,
 // the longer the agent waits before it tries more.
-func (s state) next(b Budget, f uint64, u consumed) state {
+func (s state) next(b Budget, u consumed) state {
 	if s.credit += u.elapsed; b.CPU > 0 {
 		s.credit -= time.Duration(min(u.cpu/b.CPU*float64(u.elapsed), float64(10*maxCredit)))
 	}
-	last := len(steps(f)) - 1
+	last := len(steps) - 1
 	switch {
 	case b.CPU == 0:
 		s.step, s.credit = 0, maxCredit
@@ -71,9 +71,9 @@ func (s state) next(b Budget, f uint64, u consumed) state {
 	case s.credit < 0:
 		s.step, s.credit = last, 0 // no debts: there is nothing left to save
 	case s.credit >= maxCredit && s.step > 0:
-		s.step, s.credit = min(s.step, last+1)-1, maxCredit
+		s.step, s.credit = s.step-1, maxCredit
 	default:
-		s.step, s.credit = min(s.step, last), min(s.credit, maxCredit)
+		s.credit = min(s.credit, maxCredit)
 	}
 	if s.calm += u.elapsed; float64(u.memory) > calmShare*float64(b.Memory) {
 		s.calm = 0
@@ -92,31 +92,14 @@ func (s state) next(b Budget, f uint64, u consumed) state {
 	return s
 }
 
-// limits returns how an agent with the requested rate f measures in a state.
-func (s state) limits(f uint64) session.Limits {
-	all := steps(f)
-	l := all[min(s.step, len(all)-1)]
+// limits returns how an agent measures in a state.
+func (s state) limits() session.Limits {
+	l := steps[s.step]
 	l.LessMemory = s.shed >= shedCaches
 	l.NoSymbols = l.NoSymbols || s.shed >= shedNames
 	return l
 }
 
-// lowestShare is the lowest rate, as a share of the requested one.
-const lowestShare = 8
-
-// steps returns the steps that save CPU time, from nothing to all. f is the requested rate in
-// Hz. Each step halves the rate, down to an eighth, and the last one omits names. Like the
-// default, rates are odd to avoid lockstep with timers of round rates.
-func steps(f uint64) (all []session.Limits) {
-	all = []session.Limits{{}}
-	rate := f
-	for divisor := uint64(2); divisor <= lowestShare; divisor *= 2 {
-		if lower := f/divisor | 1; lower < rate {
-			rate = lower
-			all = append(all, session.Limits{Frequency: rate})
-		}
-	}
-	last := all[len(all)-1]
-	last.NoSymbols = true
-	return append(all, last)
-}
+// steps are the steps that save CPU time, from nothing to all. Each halves the number of samples and
+// measured waits, and the last one omits names.
+var steps = []session.Limits{{}, {Reduction: 2}, {Reduction: 4}, {Reduction: 8}, {Reduction: 8, NoSymbols: true}}

@@ -4,24 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"fulgur/internal/capture/sampling"
 	"fulgur/internal/session"
 )
-
-// TestSteps lists the steps for some rates.
-func TestSteps(t *testing.T) {
-	for f, want := range map[uint64][]session.Limits{
-		19: {{}, {Frequency: 9}, {Frequency: 5}, {Frequency: 3}, {Frequency: 3, NoSymbols: true}},
-		99: {{}, {Frequency: 49}, {Frequency: 25}, {Frequency: 13}, {Frequency: 13, NoSymbols: true}},
-		2:  {{}, {Frequency: 1}, {Frequency: 1, NoSymbols: true}},
-		1:  {{}, {NoSymbols: true}},
-	} {
-		if diff := cmp.Diff(want, steps(f)); diff != "" {
-			t.Errorf("%d Hz: -want +got:\n%s", f, diff)
-		}
-	}
-}
 
 // budget is 1 % of the CPUs and 100 bytes.
 var budget = Budget{CPU: 0.01, Memory: 100}
@@ -34,25 +19,23 @@ func TestNextCPU(t *testing.T) {
 		use    float64
 		want   state
 	}{
-		"within":              {state{credit: time.Minute}, 0.005, state{credit: 65 * time.Second}},
-		"full credit":         {state{credit: maxCredit}, 0, state{credit: maxCredit}},
-		"a burst":             {state{credit: maxCredit}, 0.2, state{credit: maxCredit - 190*time.Second}},
-		"a step down":         {state{credit: 5 * time.Second}, 0.02, state{step: 1, credit: stepTime}}, // -5 s
-		"at once":             {state{credit: maxCredit}, 1, state{step: 1, credit: stepTime}},
-		"at the last step":    {state{step: 4}, 0.05, state{step: 4}},
-		"not yet up":          {state{step: 2, credit: maxCredit - window}, 0.0001, state{step: 2, credit: maxCredit - 100*time.Millisecond}},
-		"a step up":           {state{step: 2, credit: maxCredit - window}, 0, state{step: 1, credit: maxCredit}},
-		"up from the last":    {state{step: 4, credit: maxCredit}, 0, state{step: 3, credit: maxCredit}},
-		"up from far beyond":  {state{step: 9, credit: maxCredit}, 0, state{step: 4, credit: maxCredit}},
-		"fewer steps than it": {state{step: 9, credit: 5 * time.Second}, 0.01, state{step: 4, credit: 5 * time.Second}},
+		"within":           {state{credit: time.Minute}, 0.005, state{credit: 65 * time.Second}},
+		"full credit":      {state{credit: maxCredit}, 0, state{credit: maxCredit}},
+		"a burst":          {state{credit: maxCredit}, 0.2, state{credit: maxCredit - 190*time.Second}},
+		"a step down":      {state{credit: 5 * time.Second}, 0.02, state{step: 1, credit: stepTime}}, // -5 s
+		"at once":          {state{credit: maxCredit}, 1, state{step: 1, credit: stepTime}},
+		"at the last step": {state{step: 4}, 0.05, state{step: 4}},
+		"not yet up":       {state{step: 2, credit: maxCredit - window}, 0.0001, state{step: 2, credit: maxCredit - 100*time.Millisecond}},
+		"a step up":        {state{step: 2, credit: maxCredit - window}, 0, state{step: 1, credit: maxCredit}},
+		"up from the last": {state{step: 4, credit: maxCredit}, 0, state{step: 3, credit: maxCredit}},
 	} {
-		got := c.before.next(budget, 19, consumed{elapsed: window, cpu: c.use})
+		got := c.before.next(budget, consumed{elapsed: window, cpu: c.use})
 		c.want.calm = window
 		if got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
-	if got := (state{step: 3}).next(Budget{}, 19, consumed{elapsed: window, cpu: 1}); got != (state{credit: maxCredit}) {
+	if got := (state{step: 3}).next(Budget{}, consumed{elapsed: window, cpu: 1}); got != (state{credit: maxCredit}) {
 		t.Errorf("without a budget: got %+v", got)
 	}
 }
@@ -76,12 +59,12 @@ func TestNextMemory(t *testing.T) {
 		"calm":           {state{shed: shedNames, calm: calmTime}, 70, state{shed: shedCaches}},
 		"calm again":     {state{shed: shedCaches, calm: calmTime}, 70, state{}},
 	} {
-		got := c.before.next(budget, 19, consumed{elapsed: window, memory: c.memory})
+		got := c.before.next(budget, consumed{elapsed: window, memory: c.memory})
 		if c.want.credit = window; got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
-	if got := (state{shed: shedNames}).next(Budget{}, 19, consumed{elapsed: time.Minute, memory: 1000}); got.shed != shedNothing {
+	if got := (state{shed: shedNames}).next(Budget{}, consumed{elapsed: time.Minute, memory: 1000}); got.shed != shedNothing {
 		t.Errorf("without a budget: got %+v", got)
 	}
 }
@@ -106,18 +89,13 @@ func TestGovern(t *testing.T) {
 			b.CPU = 0
 		}
 		s := state{credit: maxCredit}
-		rate := func() uint64 {
-			if f := s.limits(19).Frequency; f > 0 {
-				return f
-			}
-			return 19
-		}
+		rate := func() uint64 { return sampling.Rate{Frequency: 19}.Reduced(s.limits().Reduction).Frequency }
 		changes, total := 0, 0.0
 		const hours = 12
 		for i := range hours * 360 {
 			use := c.base + c.each*float64(rate())
 			before := s.step
-			s = s.next(b, 19, consumed{elapsed: window, cpu: use})
+			s = s.next(b, consumed{elapsed: window, cpu: use})
 			total += use
 			if i < 360 {
 				continue // until it has settled
@@ -136,9 +114,9 @@ func TestGovern(t *testing.T) {
 			t.Errorf("%s: got %d changes in %d hours", name, changes, hours)
 		}
 		for range 360 {
-			s = s.next(b, 19, consumed{elapsed: window})
+			s = s.next(b, consumed{elapsed: window})
 		}
-		if l := s.limits(19); l != (session.Limits{}) {
+		if l := s.limits(); l != (session.Limits{}) {
 			t.Errorf("%s: got %+v after a quiet hour, want no limits", name, l)
 		}
 	}

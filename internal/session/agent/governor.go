@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/sampling"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/session"
@@ -20,11 +20,18 @@ import (
 
 // Costs of the BPF programs, in place of the kernel's own measurement, which is usually off:
 // `sysctl kernel.bpf_stats_enabled=1` and `bpftool prog` showed 14 µs for a sample at 19
-// Hz, and with off-CPU time 5.2 µs for a switch of threads, two thirds of which counted.
+// Hz. With off-CPU time, a switch of threads took 1.5 to 2 µs, with short processes or without, and
+// 0.4 times as long while one in 8 waits was measured.
 const (
 	costOfSample = 15 * time.Microsecond
-	costOfSwitch = 4 * time.Microsecond
+	costOfWait   = 1500 * time.Nanosecond
+	costOfNoWait = 500 * time.Nanosecond
 )
+
+// costOfSwitch returns the cost of a switch of threads while one in reduction waits is measured.
+func costOfSwitch(reduction uint64) time.Duration {
+	return costOfNoWait + costOfWait/time.Duration(max(reduction, 1))
+}
 
 // governor keeps an agent within its budget.
 type governor struct {
@@ -86,8 +93,9 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// since returns the use between two readings. samples were taken meanwhile.
-func (r reading) since(before reading, cpus int, samples uint64) consumed {
+// since returns the use between two readings. CPU samples were taken meanwhile, and one in reduction
+// waits was measured.
+func (r reading) since(before reading, cpus int, samples, reduction uint64) consumed {
 	used := r.self - before.self
 	switch {
 	case r.measured && r.bpf.RunTime >= before.bpf.RunTime:
@@ -97,7 +105,7 @@ func (r reading) since(before reading, cpus int, samples uint64) consumed {
 	default:
 		used += time.Duration(samples) * costOfSample
 		if before.switches > 0 && r.switches > before.switches {
-			used += time.Duration(r.switches-before.switches) * costOfSwitch
+			used += time.Duration(r.switches-before.switches) * costOfSwitch(reduction)
 		}
 	}
 	u := consumed{elapsed: r.at.Sub(before.at), memory: r.resident + r.bpf.Memory}
@@ -117,18 +125,17 @@ func (g *governor) decide(o Options, samples uint64) (news string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := read(o.Measure, g.before)
-	used := now.since(g.before, cpus, samples)
+	used := now.since(g.before, cpus, samples, g.state.limits().Reduction)
 	old := g.state
-	g.state, g.before, g.share = old.next(o.Budget, o.Measure.Frequency, used), now, used.cpu
+	g.state, g.before, g.share = old.next(o.Budget, used), now, used.cpu
 	limitHeap(o.Budget.Memory, now)
 	return describe(old, g.state, o, used)
 }
 
 // describe returns the difference between two states, with the reason; "" if there is none.
 func describe(old, now state, o Options, u consumed) string {
-	f := o.Measure.Frequency
-	after := now.limits(f)
-	if old.limits(f) == after {
+	after := now.limits()
+	if old.limits() == after {
 		return ""
 	}
 	text := fmt.Sprintf("within the budget again (%.2f %% of the CPUs, %.1f MiB)", 100*u.cpu, mebibytes(u.memory))
@@ -138,7 +145,10 @@ func describe(old, now state, o Options, u consumed) string {
 	case now.shed > old.shed:
 		text = fmt.Sprintf("above the limit of %.1f MiB (%.1f MiB)", mebibytes(o.Budget.Memory), mebibytes(u.memory))
 	}
-	text += fmt.Sprintf(": sampling at %d Hz", cmp.Or(after.Frequency, f))
+	text += fmt.Sprintf(": sampling at %d Hz", frequency(o, after))
+	if after.Reduction > 1 && !o.Measure.NoOffCPU {
+		text += fmt.Sprintf(", measuring one in %d waits", after.Reduction)
+	}
 	if after.LessMemory {
 		text += ", with small caches"
 	}
@@ -148,18 +158,22 @@ func describe(old, now state, o Options, u consumed) string {
 	return text
 }
 
+// frequency returns the rate in Hz under the limits l.
+func frequency(o Options, l session.Limits) uint64 {
+	return sampling.Rate{Frequency: o.Measure.Frequency}.Reduced(l.Reduction).Frequency
+}
+
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }
 
 // limits returns the limits of the measurement, and the share of the CPU time that the agent
 // used lately.
-func (g *governor) limits(f uint64) (l session.Limits, share float64) {
+func (g *governor) limits() (l session.Limits, share float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.state.limits(f), g.share
+	return g.state.limits(), g.share
 }
 
-// minHeap is the smallest limit of Go's memory, in bytes. Below the memory in use, the garbage
-// collector would run all the time.
+// minHeap is the smallest limit of Go's memory, in bytes.
 const minHeap = 24 << 20
 
 // limitHeap gives Go the rest of the limit besides BPF maps and the files that are mapped,
@@ -172,11 +186,28 @@ func limitHeap(limit uint64, now reading) {
 		debug.SetMemoryLimit(math.MaxInt64)
 		return
 	}
-	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	sample := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
+	}
 	metrics.Read(sample)
+	bytes := func(i int) uint64 { return sample[i].Value.Uint64() }
 	others := now.bpf.Memory
-	if own := sample[0].Value.Uint64() - sample[1].Value.Uint64(); now.resident > own {
+	own := bytes(0) - bytes(1)
+	if now.resident > own {
 		others += now.resident - own
 	}
-	debug.SetMemoryLimit(int64(max(limit, others+minHeap) - others))
+	fixed := own - min(own, bytes(2)+bytes(3)+bytes(4))
+	debug.SetMemoryLimit(int64(heapLimit(limit, others, fixed, bytes(5))))
+}
+
+// heapLimit returns the limit of Go's memory, in bytes. others is the memory that does not belong to Go,
+// fixed is Go's memory besides the heap, and live is what the last garbage collection left of the heap.
+//
+// The limit never stops the heap from growing by half. The nearer the limit is to the live memory, the
+// more often the collector runs: it would take up to half of a CPU, to no avail, while the governor's
+// reductions make live memory smaller.
+func heapLimit(limit, others, fixed, live uint64) uint64 {
+	return max(limit-min(limit, others), minHeap, fixed+live+live/2)
 }

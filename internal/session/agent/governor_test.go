@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
 	"fulgur/internal/session"
 )
 
@@ -15,21 +16,23 @@ func TestSince(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after reading
 		samples       uint64
+		reduction     uint64
 		cpu           float64
 	}{
-		"estimated":           {reading{self: time.Second}, reading{self: 3 * time.Second}, 1_000_000 / 15, 0.15},
-		"with switches":       {reading{switches: 1}, reading{switches: 1_000_001}, 0, 0.2},
-		"first with switches": {reading{}, reading{switches: 1_000_000}, 0, 0},
-		"measured":            {reading{bpf: ran(time.Second)}, reading{bpf: ran(2 * time.Second), measured: true, self: time.Second}, 1_000_000, 0.1},
-		"loaded again":        {reading{bpf: ran(time.Minute)}, reading{bpf: ran(time.Second), measured: true}, 1_000_000, 0.05},
+		"estimated":           {reading{self: time.Second}, reading{self: 3 * time.Second}, 1_000_000 / 15, 0, 0.15},
+		"with switches":       {reading{switches: 1}, reading{switches: 1_000_001}, 0, 0, 0.1},
+		"fewer waits":         {reading{switches: 1}, reading{switches: 1_000_001}, 0, 8, 0.034375},
+		"first with switches": {reading{}, reading{switches: 1_000_000}, 0, 0, 0},
+		"measured":            {reading{bpf: ran(time.Second)}, reading{bpf: ran(2 * time.Second), measured: true, self: time.Second}, 1_000_000, 0, 0.1},
+		"loaded again":        {reading{bpf: ran(time.Minute)}, reading{bpf: ran(time.Second), measured: true}, 1_000_000, 0, 0.05},
 	} {
 		c.before.at, c.after.at, c.after.resident, c.after.bpf.Memory = at, at.Add(10*time.Second), 12, 30
-		got := c.after.since(c.before, 2, c.samples)
+		got := c.after.since(c.before, 2, c.samples, c.reduction)
 		if d := got.cpu - c.cpu; d < -1e-4 || d > 1e-4 || got.elapsed != 10*time.Second || got.memory != 42 {
 			t.Errorf("%s: got %+v, want a CPU share of %v, 10s and 42 bytes", name, got, c.cpu)
 		}
 	}
-	if u := (reading{at: at}).since(reading{at: at}, 0, 1); u.cpu != 0 {
+	if u := (reading{at: at}).since(reading{at: at}, 0, 1, 0); u.cpu != 0 {
 		t.Errorf("without time: got %+v", u)
 	}
 }
@@ -51,7 +54,9 @@ func TestReadBPF(t *testing.T) {
 
 // TestDescribe describes changes only.
 func TestDescribe(t *testing.T) {
-	o := Options{Budget: Budget{CPU: 0.01, Memory: 128 << 20}, Measure: session.RecordOptions{Frequency: 19}}
+	o := Options{Budget: Budget{CPU: 0.01, Memory: 128 << 20}, Measure: session.RecordOptions{Frequency: 19, NoOffCPU: true}}
+	waits := o
+	waits.Measure.NoOffCPU = false
 	u := consumed{cpu: 0.0153, memory: 140 << 20}
 	for _, c := range []struct {
 		old, now state
@@ -67,5 +72,32 @@ func TestDescribe(t *testing.T) {
 		if got := describe(c.old, c.now, o, u); got != c.want {
 			t.Errorf("from %+v to %+v: got %q, want %q", c.old, c.now, got, c.want)
 		}
+	}
+	if got, want := describe(state{step: 1}, state{step: 2}, waits, u), "above the limit of 1 % of the CPUs (1.53 %): sampling at 5 Hz, measuring one in 4 waits"; got != want {
+		t.Errorf("with waits: got %q, want %q", got, want)
+	}
+}
+
+// TestHeapLimit gives Go what is left of a limit of 128 MiB, but always room to grow.
+func TestHeapLimit(t *testing.T) {
+	const mib = 1 << 20
+	for name, c := range map[string]struct{ others, fixed, live, want uint64 }{
+		"small":               {40 * mib, 8 * mib, 10 * mib, 88 * mib},
+		"nearly at the limit": {60 * mib, 8 * mib, 50 * mib, 83 * mib},
+		"above the limit":     {200 * mib, 8 * mib, 20 * mib, 38 * mib},
+		"hardly used":         {200 * mib, 2 * mib, 2 * mib, minHeap},
+	} {
+		if got := heapLimit(128*mib, c.others, c.fixed, c.live); got != c.want {
+			t.Errorf("%s: got %d MiB, want %d", name, got/mib, c.want/mib)
+		}
+	}
+}
+
+// Waits are no CPU samples, whose cost is estimated.
+func TestSamplesOfCPUs(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	b.Add(profile.Sample{CPU: -1, Values: []int64{1000 + 190, 10e9}})
+	if got := samplesOfCPUs(b.Profile(profile.Meta{Frequency: 19}, profile.Losses{})); got != 190 {
+		t.Errorf("got %d samples, want 190", got)
 	}
 }

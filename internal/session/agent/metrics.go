@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,12 +157,15 @@ func (a *Agent) metrics() string {
 // governed reports the budget and its effects.
 func (a *Agent) governed(one func(name, kind, help string, value any)) {
 	o := a.options()
-	limits, share := a.governor.limits(o.Measure.Frequency)
+	limits, share := a.governor.limits()
 	number := map[bool]int{true: 1}
 	one("fulgur_cpu_limit_ratio", "gauge", "Limit of fulgur_cpu_ratio; 0 means none.", o.Budget.CPU)
 	one("fulgur_cpu_ratio", "gauge", "CPU time of the agent and its BPF programs in the last window, as a share of the time of all CPUs. The part of BPF programs is an estimate unless the kernel measures it.", share)
 	one("fulgur_memory_limit_bytes", "gauge", "Limit of the agent's resident memory and fulgur_bpf_memory_bytes together; 0 means none.", o.Budget.Memory)
-	one("fulgur_sampling_frequency_hertz", "gauge", "Samples per second on each CPU.", cmp.Or(limits.Frequency, o.Measure.Frequency))
+	one("fulgur_sampling_frequency_hertz", "gauge", "Samples per second on each CPU.", frequency(o, limits))
+	if !o.Measure.NoOffCPU {
+		one("fulgur_waits_measured_ratio", "gauge", "Share of waits that are measured; 1 unless CPU time is above the limit.", 1/float64(max(limits.Reduction, 1)))
+	}
 	one("fulgur_caches_reduced", "gauge", "1 if caches are kept small to save memory.", number[limits.LessMemory])
 	one("fulgur_names_omitted", "gauge", "1 if functions are not looked up, to save CPU time or memory.", number[limits.NoSymbols])
 }

@@ -421,6 +421,9 @@ func (e *encoder) scope() (m proto.Message) {
 	if meta.RequestedFrequency > 0 {
 		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.RequestedFrequency, anyNumber(int64(meta.RequestedFrequency)))
 	}
+	if meta.Reduction > 0 {
+		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.Reduction, anyNumber(int64(min(meta.Reduction, math.MaxInt64))))
+	}
 	if meta.NamesOmitted {
 		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.NamesOmitted, anyFlag(true))
 	}

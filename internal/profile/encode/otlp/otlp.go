@@ -36,8 +36,8 @@ type Options struct {
 //   - The period is set if it is the same for all samples, as in pprof's format.
 //   - The scope's attributes are the command line, the event, what was measured, and what
 //     was lost, "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
-//     ("fulgur.frequency.requested") if the rate was lowered, and "fulgur.names.omitted" if
-//     functions were not looked up.
+//     ("fulgur.frequency.requested") if the rate was lowered, "fulgur.reduction" if samples and waits
+//     were taken this many times less often, and "fulgur.names.omitted" if functions were not looked up.
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.
 //   - Invalid UTF-8 is replaced by U+FFFD.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
