@@ -1,9 +1,13 @@
 package containers
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
@@ -194,7 +198,11 @@ func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 		return m
 	}
 	all, err := procfs.Process(pid).Memberships()
-	if err != nil || startedAfter(pid, at) {
+	gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && startedAfter(pid, at)
+	if gone {
+		t.byProcess.put(key, nil) // it does not come back
+	}
+	if gone || err != nil {
 		return nil
 	}
 	m := t.ofPaths(distinctPaths(all))

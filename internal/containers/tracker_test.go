@@ -169,6 +169,9 @@ func TestTrackerVersion1(t *testing.T) {
 	if got := tracker.Of(noProcess, anyEpoch, 1, monotonic.Now()).Owner(); got != (profile.Owner{Unknown: true}) {
 		t.Errorf("got %+v for another one in the root of version 2, want an unknown owner", got)
 	}
+	if m, known := tracker.byProcess.get(programKey{noProcess, anyEpoch}); m != nil || !known {
+		t.Errorf("got %v and %t, want the process that is gone to be remembered", m, known)
+	}
 	other := process(t, dir)
 	if got := tracker.Of(other.Pid, anyEpoch, 1, monotonic.Now()/2).Owner(); got != (profile.Owner{Unknown: true}) {
 		t.Errorf("got %+v for a process that ran before this one got its ID, want an unknown owner", got)
