@@ -412,7 +412,11 @@ func (c *otlpReader) readValueType(data []byte) (v otlpValueType) {
 func (c *otlpReader) value(v otlpValueType) int {
 	i, ok := c.values[v]
 	if !ok {
-		i = c.Value(profile.ValueType{Type: row(c, c.strings, v.name), Unit: row(c, c.strings, v.unit)})
+		of := profile.ValueType{Type: row(c, c.strings, v.name), Unit: row(c, c.strings, v.unit)}
+		if of.Type == otelprofiles.OffCPU {
+			of.Type = "off-cpu"
+		}
+		i = c.Value(of)
 		c.values[v] = i
 	}
 	return i

@@ -90,6 +90,9 @@ func isOwn(key string) bool {
 // Scope is the name of fulgur's scope.
 const Scope = "fulgur"
 
+// OffCPU is OpenTelemetry's name of the value off-cpu.
+const OffCPU = "off_cpu"
+
 // Values of [FrameType].
 const (
 	FrameKernel = "kernel"

@@ -254,12 +254,36 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 		m.Fixed64(otelprofiles.ProfileTime, uint64(meta.Start.UnixNano()))
 	}
 	m.Uint(otelprofiles.ProfileDuration, uint64(max(meta.Duration, 0)))
-	m.Message(otelprofiles.ProfilePeriodType, e.valueType(e.p.ValueTypes[e.p.Weight()]))
-	m.Int(otelprofiles.ProfilePeriod, e.p.Period())
+	if of, period := e.period(value); of != (profile.ValueType{}) {
+		m.Message(otelprofiles.ProfilePeriodType, e.valueType(of))
+		m.Int(otelprofiles.ProfilePeriod, period)
+	}
 	return m
 }
 
+// period returns the type and the length of a value's period. Readers multiply counts of samples
+// by it, so if these include waits, they have a period of 1 of their own, and so has everything
+// that was not sampled. Times off the CPU have none.
+func (e *encoder) period(value int) (profile.ValueType, int64) {
+	v := e.p.ValueTypes[value]
+	waits := slices.ContainsFunc(e.p.ValueTypes, isOffCPU)
+	switch {
+	case isOffCPU(v):
+		return profile.ValueType{}, 0
+	case e.p.Period() == 0 || waits && v.Unit == "count":
+		return v, 1
+	}
+	return e.p.ValueTypes[e.p.Weight()], e.p.Period()
+}
+
+func isOffCPU(v profile.ValueType) bool {
+	return v == profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+}
+
 func (e *encoder) valueType(v profile.ValueType) (m proto.Message) {
+	if isOffCPU(v) {
+		v.Type = otelprofiles.OffCPU
+	}
 	m.Int(otelprofiles.ValueTypeType, e.dictionary.text(v.Type))
 	m.Int(otelprofiles.ValueTypeUnit, e.dictionary.text(v.Unit))
 	return m

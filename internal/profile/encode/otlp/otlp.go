@@ -33,7 +33,10 @@ type Options struct {
 //     address is within the instruction: for callers, the return address minus one.
 //   - Addresses in files are link-time addresses. Mappings of files therefore span the
 //     whole address space. They have the attribute process.executable.build_id.gnu.
-//   - The period is set if it is the same for all samples, as in pprof's format.
+//   - The period is that of pprof's format, with two exceptions. Readers multiply counts of
+//     samples by it, so if these include waits, they have a period of 1 of their own, and so do
+//     values without a known period. The value off-cpu has OpenTelemetry's name, off_cpu, and no
+//     period.
 //   - The scope's attributes are the command line, the event, what was measured, and what
 //     was lost, "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
 //     ("fulgur.frequency.requested") if the rate was lowered, "fulgur.reduction" if samples and waits

@@ -84,6 +84,45 @@ func TestNoSamples(t *testing.T) {
 	}
 }
 
+// TestPeriod checks that a count times its period is never more time than was measured, although
+// counts can include waits.
+func TestPeriod(t *testing.T) {
+	samples, waits := profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "waits", Unit: "count"}
+	cpu, off := profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+	for name, test := range map[string]struct {
+		values []profile.ValueType
+		hz     uint64
+		want   []string
+	}{
+		"samples": {[]profile.ValueType{samples, cpu}, 100, []string{"samples count, 10000000 cpu nanoseconds", "cpu nanoseconds, 10000000 cpu nanoseconds"}},
+		"both":    {[]profile.ValueType{samples, cpu, off}, 100, []string{"samples count, 1 samples count", "cpu nanoseconds, 10000000 cpu nanoseconds", "off_cpu nanoseconds, 0"}},
+		"waits": {
+			[]profile.ValueType{waits, {Type: "runnable", Unit: "nanoseconds"}, off}, 0,
+			[]string{"waits count, 1 waits count", "runnable nanoseconds, 1 runnable nanoseconds", "off_cpu nanoseconds, 0"},
+		},
+		"unknown": {[]profile.ValueType{samples}, 0, []string{"samples count, 1 samples count"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := profile.NewBuilder(test.values...)
+			data := written(t, b.Profile(profile.Meta{Frequency: test.hz, Value: "cpu"}, profile.Losses{}))
+			var got []string
+			for _, p := range data.ResourceProfiles[0].ScopeProfiles[0].Profiles {
+				of := func(v *pb.ValueType) string {
+					return data.Dictionary.StringTable[v.TypeStrindex] + " " + data.Dictionary.StringTable[v.UnitStrindex]
+				}
+				text := fmt.Sprintf("%s, %d", of(p.SampleType), p.Period)
+				if p.PeriodType != nil {
+					text += " " + of(p.PeriodType)
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestReduced checks that the scope's attributes show what was left out to save CPU time and
 // memory.
 func TestReduced(t *testing.T) {
