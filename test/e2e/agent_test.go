@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	profiles "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
-
 	"fulgur/internal/export/otlptest"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile/otelprofiles"
@@ -132,16 +130,19 @@ func attributesOf(q *otlptest.Request, pid int) map[string]string {
 // lowered reports whether a profile says that its rate is lower than the one requested, and has
 // the period of a lower rate.
 func lowered(q *otlptest.Request) bool {
+	d := q.Dictionary
 	for _, r := range q.ResourceProfiles {
 		for _, s := range r.ScopeProfiles {
-			numbers := map[string]int64{}
-			for _, a := range s.Scope.Attributes {
-				numbers[a.Key] = a.Value.GetIntValue()
-			}
-			requested := numbers[otelprofiles.RequestedFrequency]
-			longer := func(p *profiles.Profile) bool { return p.Period > int64(time.Second)/requested }
-			if requested > 0 && numbers[otelprofiles.Reduction] > 1 && slices.ContainsFunc(s.Profiles, longer) {
-				return true
+			for _, p := range s.Profiles {
+				numbers := map[string]int64{}
+				for _, i := range p.AttributeIndices {
+					a := d.AttributeTable[i]
+					numbers[d.StringTable[a.KeyStrindex]] = a.Value.GetIntValue()
+				}
+				requested := numbers[otelprofiles.RequestedFrequency]
+				if requested > 0 && numbers[otelprofiles.Reduction] > 1 && p.Period > int64(time.Second)/requested {
+					return true
+				}
 			}
 		}
 	}

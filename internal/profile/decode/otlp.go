@@ -332,13 +332,14 @@ func (c *otlpReader) scope(data []byte, task profile.Task) {
 				}
 			})
 		case otelprofiles.ScopeProfilesProfile:
-			c.profileOf(f.data, task)
+			c.profileOf(f.data, task, &losses)
 		}
 	})
 	c.losses = losses
 }
 
-// describe reads an attribute of fulgur's scope. All scopes of a file have the same.
+// describe reads an attribute of the run, which is one of the profile or, in older files, of the
+// scope. All profiles and scopes of a file have the same.
 func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 	switch a.key {
 	case otelprofiles.Command:
@@ -360,7 +361,7 @@ func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 }
 
 // profileOf reads a profile of a process.
-func (c *otlpReader) profileOf(data []byte, task profile.Task) {
+func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.Losses) {
 	var value, period otlpValueType
 	var every int64
 	c.each(data, func(f protoField) {
@@ -377,6 +378,10 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task) {
 			period = c.readValueType(f.data)
 		case otelprofiles.ProfilePeriod:
 			every = int64(f.value)
+		case otelprofiles.ProfileAttributes:
+			for a := range c.referred(f) {
+				c.describe(a, losses)
+			}
 		}
 	})
 	if every > 0 && row(c, c.strings, period.unit) == "nanoseconds" {

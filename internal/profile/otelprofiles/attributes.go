@@ -40,13 +40,15 @@ const (
 	// Of mappings.
 	GNUBuildID = "process.executable.build_id.gnu"
 
-	// Of the scope: the command line, the event and what was measured. LossPrefix and the name
-	// of a loss form the key of its count. Run is the whole description of the run, see package
-	// runinfo. RequestedFrequency, in Hz, Reduction and NamesOmitted are set if the rate was lowered,
-	// less was measured, or functions were not looked up, to save CPU time or memory.
-	Command    = "fulgur.command"
-	Event      = "fulgur.event"
-	Target     = "fulgur.target"
+	// Of the scope: the command line, the event and what was measured.
+	Command = "fulgur.command"
+	Event   = "fulgur.event"
+	Target  = "fulgur.target"
+
+	// Of profiles, or of the scope in older files: LossPrefix and the name of a loss form the key
+	// of its count. Run is the whole description of the run, see package runinfo. RequestedFrequency,
+	// in Hz, Reduction and NamesOmitted are set if the rate was lowered, less was measured, or functions
+	// were not looked up, to save CPU time or memory.
 	LossPrefix = "fulgur.lost."
 	Run        = "fulgur.run"
 

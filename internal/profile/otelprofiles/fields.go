@@ -31,6 +31,7 @@ const (
 	ProfilePeriodType = 5
 	ProfilePeriod     = 6
 	ProfileID         = 7
+	ProfileAttributes = 11
 
 	LinkTraceID = 1
 	LinkSpanID  = 2

@@ -110,8 +110,9 @@ func TestSplit(t *testing.T) {
 			t.Errorf("got a message of %d bytes", len(q.Body))
 		}
 		s := q.ResourceProfiles[0].ScopeProfiles[0]
-		for _, attribute := range s.Scope.Attributes {
-			if attribute.Key == "fulgur.lost.truncated_user" {
+		for _, row := range s.Profiles[0].AttributeIndices {
+			attribute := q.Dictionary.AttributeTable[row]
+			if q.Dictionary.StringTable[attribute.KeyStrindex] == "fulgur.lost.truncated_user" {
 				losses += attribute.Value.GetIntValue()
 			}
 		}

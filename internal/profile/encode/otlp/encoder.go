@@ -26,6 +26,7 @@ type encoder struct {
 	// The rows of the profile's own tables in the dictionary; -1 if not yet known.
 	stacks, mappings, functions []int32
 	locations                   []int32 // by identifier
+	run                         []int32 // attributes of all profiles: rows of the dictionary
 	tasks                       map[taskKey]context
 	labels                      map[profile.LabelsID]*labels
 }
@@ -96,6 +97,7 @@ func keyOf(p *profile.Profile, s profile.Sample) processKey {
 func (e *encoder) encode() []proto.Message {
 	var bodies [][]proto.Message // by process and value
 	processes := e.processes()
+	e.run = e.describeRun()
 	for _, p := range processes {
 		var list []proto.Message
 		for v := range e.p.ValueTypes {
@@ -258,6 +260,7 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 		m.Message(otelprofiles.ProfilePeriodType, e.valueType(of))
 		m.Int(otelprofiles.ProfilePeriod, period)
 	}
+	proto.Packed(&m, otelprofiles.ProfileAttributes, e.run)
 	return m
 }
 
@@ -441,20 +444,28 @@ func (e *encoder) scope() (m proto.Message) {
 			keyValue(&m, otelprofiles.ScopeAttributes, a[0], anyText(a[1]))
 		}
 	}
-	keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.Run, anyText(runinfo.Text(e.p)))
+	return m
+}
+
+// describeRun returns the attributes that all profiles have: rows of the dictionary. They differ
+// between windows, so back ends that store profiles by attributes of the scope must not see them
+// there.
+func (e *encoder) describeRun() []int32 {
+	meta := e.p.Meta
+	rows := []int32{e.dictionary.attribute(otelprofiles.Run, anyText(runinfo.Text(e.p)))}
 	if meta.RequestedFrequency > 0 {
-		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.RequestedFrequency, anyNumber(int64(meta.RequestedFrequency)))
+		rows = append(rows, e.dictionary.attribute(otelprofiles.RequestedFrequency, anyNumber(int64(meta.RequestedFrequency))))
 	}
 	if meta.Reduction > 0 {
-		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.Reduction, anyNumber(int64(min(meta.Reduction, math.MaxInt64))))
+		rows = append(rows, e.dictionary.attribute(otelprofiles.Reduction, anyNumber(int64(min(meta.Reduction, math.MaxInt64)))))
 	}
 	if meta.NamesOmitted {
-		keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.NamesOmitted, anyFlag(true))
+		rows = append(rows, e.dictionary.attribute(otelprofiles.NamesOmitted, anyFlag(true)))
 	}
 	for cause, n := range e.p.Losses {
 		if n > 0 {
-			keyValue(&m, otelprofiles.ScopeAttributes, otelprofiles.LossPrefix+profile.Loss(cause).String(), anyNumber(int64(n)))
+			rows = append(rows, e.dictionary.attribute(otelprofiles.LossPrefix+profile.Loss(cause).String(), anyNumber(int64(n))))
 		}
 	}
-	return m
+	return rows
 }

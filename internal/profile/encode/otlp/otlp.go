@@ -37,8 +37,9 @@ type Options struct {
 //     samples by it, so if these include waits, they have a period of 1 of their own, and so do
 //     values without a known period. The value off-cpu has OpenTelemetry's name, off_cpu, and no
 //     period.
-//   - The scope's attributes are the command line, the event, what was measured, and what
-//     was lost, "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
+//   - The scope's attributes are the command line, the event and what was measured. Each profile has
+//     the attributes of the run: its description ("fulgur.run"), and what was lost,
+//     "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
 //     ("fulgur.frequency.requested") if the rate was lowered, "fulgur.reduction" if samples and waits
 //     were taken this many times less often, and "fulgur.names.omitted" if functions were not looked up.
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
@@ -74,13 +75,28 @@ func TestNoSamples(t *testing.T) {
 	p := encodetest.Empty()
 	p.Losses[profile.LossSamples] = 7
 	lost := int64(0)
-	for _, a := range written(t, p).ResourceProfiles[0].ScopeProfiles[0].Scope.Attributes {
-		if a.Key == "fulgur.lost.samples" {
+	data := written(t, p)
+	for _, row := range data.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].AttributeIndices {
+		if a := data.Dictionary.AttributeTable[row]; data.Dictionary.StringTable[a.KeyStrindex] == "fulgur.lost.samples" {
 			lost = a.Value.GetIntValue()
 		}
 	}
 	if lost != 7 {
 		t.Errorf("got %d lost samples, want 7", lost)
+	}
+}
+
+// TestScope checks that the scope is the same in all windows of a measurement: back ends make
+// its attributes labels of time series.
+func TestScope(t *testing.T) {
+	p := encodetest.Typical()
+	scope := func() string { return written(t, p).ResourceProfiles[0].ScopeProfiles[0].Scope.String() }
+	first := scope()
+	p.Meta.Start = p.Meta.Start.Add(time.Minute)
+	p.Meta.Duration++
+	p.Losses[profile.LossSamples]++
+	if diff := cmp.Diff(first, scope()); diff != "" {
+		t.Errorf("(-first window +second):\n%s", diff)
 	}
 }
 
@@ -123,19 +139,23 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// TestReduced checks that the scope's attributes show what was left out to save CPU time and
+// TestReduced checks that the attributes of profiles show what was left out to save CPU time and
 // memory.
 func TestReduced(t *testing.T) {
 	p := encodetest.Typical()
-	p.Meta.RequestedFrequency, p.Meta.NamesOmitted = 999, true
-	found := 0
-	for _, a := range written(t, p).ResourceProfiles[0].ScopeProfiles[0].Scope.Attributes {
-		if a.Key == otelprofiles.RequestedFrequency && a.Value.GetIntValue() == 999 || a.Key == otelprofiles.NamesOmitted && a.Value.GetBoolValue() {
-			found++
-		}
+	p.Meta.RequestedFrequency, p.Meta.Reduction, p.Meta.NamesOmitted = 999, 8, true
+	data := written(t, p)
+	got := map[string]string{}
+	for _, row := range data.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].AttributeIndices {
+		a := data.Dictionary.AttributeTable[row]
+		got[data.Dictionary.StringTable[a.KeyStrindex]] = a.Value.String()
 	}
-	if found != 2 {
-		t.Errorf("got %d attributes, want 2", found)
+	for key, want := range map[string]string{
+		otelprofiles.RequestedFrequency: "int_value:999", otelprofiles.Reduction: "int_value:8", otelprofiles.NamesOmitted: "bool_value:true",
+	} {
+		if got[key] != want {
+			t.Errorf("%s: got %q, want %q", key, got[key], want)
+		}
 	}
 }
 
