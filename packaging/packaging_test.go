@@ -195,3 +195,28 @@ func TestThirdParties(t *testing.T) {
 		t.Error("number of times each library is named (-want +got):\n" + d)
 	}
 }
+
+// The unit has no settings that keep fulgur from reading files, and lets it write temporary ones.
+func TestUnit(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fulgur-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	for line := range strings.Lines(string(unit)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			settings[name] = value
+		}
+	}
+	for _, name := range []string{"ProtectKernelModules", "ProtectProc", "RestrictSUIDSGID"} {
+		if value, ok := settings[name]; ok {
+			t.Errorf("got %s=%s, want it not set", name, value)
+		}
+	}
+	if settings["ProtectSystem"] == "strict" && settings["PrivateTmp"] != "yes" {
+		t.Error("/var/tmp is read-only")
+	}
+	if d := cmp.Diff(settings["CapabilityBoundingSet"], settings["AmbientCapabilities"]); d != "" {
+		t.Errorf("capabilities (-bounding +ambient):\n%s", d)
+	}
+}
