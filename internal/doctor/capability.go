@@ -59,6 +59,15 @@ func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 	}
 }
 
+// paranoidRemedy returns how to use perf events in spite of kernel.perf_event_paranoid.
+func paranoidRemedy(f *Facts) Remedy {
+	r := Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}
+	if !f.Bounding.Has(capability.SysAdmin) {
+		r.Do = "add it to the capabilities of the systemd service (CapabilityBoundingSet=, AmbientCapabilities=) or of the container, or"
+	}
+	return r
+}
+
 // setcap returns the shell command that gives fulgur's file the useful capabilities.
 // It leaves out capabilities that the bounding set lacks: with them, the kernel
 // would refuse to execute the file.

@@ -190,7 +190,7 @@ var grounds = []check{
 			},
 			lost:   "the kernel may refuse perf events (see the trials below)",
 			denies: capability.SetOf(capability.Perfmon),
-			remedy: always(Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}),
+			remedy: paranoidRemedy,
 		}},
 	},
 	{

@@ -42,14 +42,15 @@ func TestExplain(t *testing.T) {
 			machine: "before CAP_BPF", err: refused,
 			want: "load BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or run once: sudo setcap cap_sys_admin,",
 		},
-		"user namespace":  {machine: "a rootless container", err: refused, want: "load BPF programs: fulgur runs in a user namespace"},
-		"bounding set":    {machine: "a container", err: refused, want: "needs CAP_BPF and CAP_PERFMON: neither sudo nor setcap helps here"},
-		"lockdown":        {machine: "confidentiality", err: refused, want: "locked down in confidentiality mode"},
-		"paranoia":        {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3; above 2, kernels of Debian and Ubuntu require CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
-		"above paranoia":  {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
-		"security module": {machine: "a security module", err: refused, want: "a security module may confine fulgur (its label is \"system_u:system_r:container_t:s0\")"},
-		"locked memory":   {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
-		"no refusal":      {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
+		"user namespace":    {machine: "a rootless container", err: refused, want: "load BPF programs: fulgur runs in a user namespace"},
+		"bounding set":      {machine: "a container", err: refused, want: "needs CAP_BPF and CAP_PERFMON: neither sudo nor setcap helps here"},
+		"lockdown":          {machine: "confidentiality", err: refused, want: "locked down in confidentiality mode"},
+		"paranoia":          {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3; above 2, kernels of Debian and Ubuntu require CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
+		"paranoia, service": {machine: "Debian's paranoia, a service", err: refused, want: "require CAP_SYS_ADMIN: add it to the capabilities of the systemd service (CapabilityBoundingSet=, AmbientCapabilities=) or of the container, or: sudo sysctl kernel.perf_event_paranoid=2"},
+		"above paranoia":    {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
+		"security module":   {machine: "a security module", err: refused, want: "a security module may confine fulgur (its label is \"system_u:system_r:container_t:s0\")"},
+		"locked memory":     {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
+		"no refusal":        {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

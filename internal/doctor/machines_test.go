@@ -114,6 +114,14 @@ var machines = map[string]func(*Facts){
 			f.Tried[p] = Outcome{Err: syscall.EACCES}
 		}
 	},
+	"Debian's paranoia, a service": func(f *Facts) {
+		f.Sysctls[sysctlParanoid], f.NoNewPrivs = 3, true
+		f.Effective = without(capability.SysAdmin)
+		f.Bounding = f.Effective
+		for _, p := range []Probe{ProbePerfEvent, ProbeCycles, ProbeBranchRecords} {
+			f.Tried[p] = Outcome{Err: syscall.EACCES}
+		}
+	},
 	"Ubuntu's paranoia, root": func(f *Facts) { f.Sysctls[sysctlParanoid] = 4 },
 	"a stock kernel's paranoia": func(f *Facts) {
 		f.Sysctls[sysctlParanoid], f.Effective = 3, without(capability.SysAdmin)
