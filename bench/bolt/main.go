@@ -17,6 +17,7 @@
 // takes about half an hour. Usage, at the root of the repository:
 //
 //	go run ./bench/bolt [-rounds 9] [-seconds 60] [-again] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,minute,basic]
+//	go run ./bench/bolt -cost [-rounds 9] [-seconds 20]
 package main
 
 import (
@@ -38,6 +39,7 @@ type options struct {
 	seconds  int
 	dir      string
 	again    bool
+	cost     bool
 	subjects []subject
 	ways     []string // by the names of their files; none means all
 }
@@ -57,6 +59,13 @@ func measure(ctx context.Context, args []string) error {
 	b, err := prepare(ctx, o)
 	if err != nil {
 		return err
+	}
+	if o.cost {
+		c, err := b.measureCost(ctx)
+		if err != nil {
+			return err
+		}
+		return c.write(os.Stdout, describeMachine(ctx), o.seconds)
 	}
 	r := report{machine: describeMachine(ctx), rounds: o.rounds}
 	for _, s := range o.subjects {
@@ -102,6 +111,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.seconds, "seconds", 60, "how long profiles take that have a time")
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
 	f.BoolVar(&o.again, "again", false, "use the optimized programs of an earlier run, for instance for more rounds")
+	f.BoolVar(&o.cost, "cost", false, "measure the cost of counting for redis instead: the latency of requests, and the work while it is busy")
 	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
 		o.subjects = nil
 		for name := range strings.SplitSeq(names, ",") {
