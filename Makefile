@@ -39,14 +39,13 @@ build-%:
 		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
 
 .PHONY: dist
-dist: build ## Make tarballs, Debian packages and a container image with checksums in build/dist/
+dist: build ## Make tarballs, packages and a container image with checksums in build/dist/
 	rm -rf $(BUILD)/dist
-	$(GO) run ./packaging -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' -programs $(BUILD) -o $(BUILD)/dist $(ARCHES)
+	$(GO) -C packaging run . -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' $(ARCHES) # a module of its own
 
 .PHONY: check-dist
 check-dist: dist deps-test ## Check the output of dist with Debian's tools
-	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
-	$(GO) -C packaging/kubernetes test -count=1 ./... # a module of its own
+	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) -C packaging test -count=1 ./...
 
 # The packages whose tests attach BPF programs run one after the other: the kernel drops events of
 # a tracepoint while another program attaches or detaches. The other packages run beside them, and

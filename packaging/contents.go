@@ -18,6 +18,7 @@ type contents struct {
 	manuals     []entry // pages of section 1
 	completions map[string]entry
 	documents   []entry // README.md and what it links to, and examples
+	unit        entry   // of systemd
 	changelog   entry
 	licenses    []entry
 }
@@ -46,7 +47,7 @@ func readContents(root string) (*contents, error) {
 		*into = append(*into, entry{as, 0o644, data})
 		return err
 	}
-	var changelog []entry
+	var changelog, unit []entry
 	for _, file := range []struct {
 		into     *[]entry
 		name, as string
@@ -55,7 +56,7 @@ func readContents(root string) (*contents, error) {
 		{&c.licenses, "bpf/LICENSE", "LICENSE.bpf"},
 		{&c.documents, "README.md", "README.md"},
 		{&c.documents, "SECURITY.md", "SECURITY.md"},
-		{&c.documents, "packaging/systemd/fulgur-agent.service", "examples/fulgur-agent.service"},
+		{&unit, "packaging/systemd/fulgur-agent.service", "fulgur-agent.service"},
 		{&c.documents, "packaging/kubernetes/fulgur-agent.yaml", "examples/fulgur-agent.yaml"},
 		{&changelog, "CHANGELOG.md", "CHANGELOG.md"},
 	} {
@@ -63,7 +64,7 @@ func readContents(root string) (*contents, error) {
 			return nil, err
 		}
 	}
-	c.changelog = changelog[0]
+	c.changelog, c.unit = changelog[0], unit[0]
 	err = fs.WalkDir(os.DirFS(root), "docs", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d.IsDir():
@@ -80,6 +81,7 @@ func readContents(root string) (*contents, error) {
 func (c *contents) tarball(program []byte) []entry {
 	list := []entry{{"fulgur", 0o755, program}, c.changelog}
 	list = append(list, c.documents...)
+	list = append(list, below("examples", []entry{c.unit})...)
 	list = append(list, c.licenses...)
 	list = append(list, below("man/man1", c.manuals)...)
 	for _, shell := range []string{"bash", "fish", "zsh"} {
@@ -88,30 +90,34 @@ func (c *contents) tarball(program []byte) []entry {
 	return list
 }
 
-// debian returns the files of a Debian package with a program, at the paths that Debian's
-// policy wants.
-func (c *contents) debian(program []byte, version string, at time.Time) ([]entry, error) {
+// packaged returns the files of a package with a program, at the paths that the policies of the
+// distributions with the format want.
+func (c *contents) packaged(format string, program []byte, version string, at time.Time) ([]entry, error) {
 	const doc = "usr/share/doc/fulgur"
+	zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[format]
 	list := []entry{
 		{"usr/bin/fulgur", 0o755, program},
 		{"usr/share/bash-completion/completions/fulgur", 0o644, c.completions["bash"].data},
 		{"usr/share/fish/vendor_completions.d/fulgur.fish", 0o644, c.completions["fish"].data},
-		{"usr/share/zsh/vendor-completions/_fulgur", 0o644, c.completions["zsh"].data},
+		{"usr/share/zsh/" + zsh + "/_fulgur", 0o644, c.completions["zsh"].data},
 	}
+	list = append(list, below("usr/lib/systemd/system", []entry{c.unit})...)
 	list = append(list, below(doc, c.documents)...)
 	var copyright bytes.Buffer
-	copyright.WriteString("fulgur is distributed under the Apache License 2.0, which is in\n/usr/share/common-licenses/Apache-2.0, the programs that it loads into the\nkernel under the second of these, and the libraries that it is built with under\nthe others.\n")
+	where := map[string]string{"deb": "in\n/usr/share/common-licenses/Apache-2.0", "rpm": "below"}[format]
+	copyright.WriteString("fulgur is distributed under the Apache License 2.0, which is " + where + ", the programs that it loads into the\nkernel under the second of these, and the libraries that it is built with under\nthe others.\n")
 	for _, l := range c.licenses {
-		if l.name != "LICENSE" { // common-licenses has it
+		if l.name != "LICENSE" || format != "deb" {
 			fmt.Fprintf(&copyright, "\n== %s\n\n%s", l.name, l.data)
 		}
 	}
-	list = append(list, entry{doc + "/copyright", 0o644, copyright.Bytes()},
-		entry{"usr/share/lintian/overrides/fulgur", 0o644, []byte(lintianOverrides)})
+	list = append(list, entry{doc + "/copyright", 0o644, copyright.Bytes()})
 
-	entries := []entry{
-		{doc + "/changelog", 0o644, c.changelog.data},
-		{doc + "/changelog.Debian", 0o644, fmt.Appendf(nil, "fulgur (%s) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n", version, maintainer, at.UTC().Format(time.RFC1123Z))},
+	entries := []entry{{doc + "/changelog", 0o644, c.changelog.data}}
+	if format == "deb" {
+		list = append(list, entry{"usr/share/lintian/overrides/fulgur", 0o644, []byte(lintianOverrides)})
+		text := fmt.Appendf(nil, "fulgur (%s-%s) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n", version, revision, maintainer, at.UTC().Format(time.RFC1123Z))
+		entries = append(entries, entry{doc + "/changelog.Debian", 0o644, text})
 	}
 	for _, e := range append(entries, below("usr/share/man/man1", c.manuals)...) {
 		data, err := compressed(e.data)
@@ -141,11 +147,14 @@ func compressed(data []byte) ([]byte, error) {
 
 // lintianOverrides lists the warnings of Debian's checker that do not apply: the program
 // is static to run everywhere, it reads dpkg's database to find the packages with
-// symbols, the package is not uploaded to Debian, and a library's license contains the
-// Apache License for a part of it.
+// symbols, the package is not uploaded to Debian, a library's license contains the
+// Apache License for a part of it, and deb-systemd-invoke is not everywhere.
 const lintianOverrides = `fulgur: statically-linked-binary [usr/bin/fulgur]
 fulgur: uses-dpkg-database-directly [usr/bin/fulgur]
 fulgur: copyright-file-contains-full-apache-2-license
+fulgur: maintainer-script-calls-systemctl [postinst:5]
+fulgur: maintainer-script-calls-systemctl [postinst:6]
+fulgur: maintainer-script-calls-systemctl [prerm:6]
 fulgur: initial-upload-closes-no-bugs [usr/share/doc/fulgur/changelog.Debian.gz:1]
 `
 

@@ -1,5 +1,5 @@
-// Command packaging builds the files of a release: for each architecture a tarball and a
-// Debian package, a container image for all of them, and SHA256SUMS. It needs only Go and
+// Command packaging builds the files of a release: for each architecture a tarball, a
+// Debian package and an RPM, a container image for all of them, and SHA256SUMS. It needs only Go and
 // the programs that make build has built. The same commit makes the same bytes,
 // with the same version of Go, whenever and wherever it is run.
 package main
@@ -19,11 +19,12 @@ import (
 )
 
 func main() {
-	r := release{root: "."}
+	var r release
+	flag.StringVar(&r.root, "root", "..", "root of the source tree")
 	flag.StringVar(&r.version, "version", "", "what git describe says of the commit")
 	epoch := flag.Int64("epoch", 0, "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
-	flag.StringVar(&r.programs, "programs", "build", "directory of fulgur-linux-ARCH")
-	flag.StringVar(&r.out, "o", "build/dist", "directory to write to")
+	flag.StringVar(&r.programs, "programs", "../build", "directory of fulgur-linux-ARCH")
+	flag.StringVar(&r.out, "o", "../build/dist", "directory to write to")
 	flag.Parse()
 	r.at = time.Unix(*epoch, 0)
 	if err := r.make(flag.Args()); err != nil {
@@ -79,27 +80,26 @@ func (r *release) make(architectures []string) error {
 
 // makeFor makes the packages for an architecture and adds their checksums up.
 func (r *release) makeFor(arch string, program []byte, c *contents, sums *strings.Builder) error {
-	var tarball, deb bytes.Buffer
+	var tarball bytes.Buffer
 	name := fmt.Sprintf("fulgur-%s-linux-%s", strings.TrimPrefix(r.version, "v"), arch)
 	if err := writeTarball(&tarball, name+"/", c.tarball(program), r.at); err != nil {
 		return fmt.Errorf("tarball for %s: %w", arch, err)
 	}
-	version := debVersion(r.version, r.at)
-	entries, err := c.debian(program, version, r.at)
-	if err != nil {
+	if err := r.add(name+".tar.gz", tarball.Bytes(), sums); err != nil {
 		return err
 	}
-	if err := writeDeb(&deb, version, arch, entries, r.at); err != nil {
-		return fmt.Errorf("package for %s: %w", arch, err)
-	}
-	for _, file := range []struct {
-		name string
-		data []byte
-	}{
-		{fmt.Sprintf("fulgur_%s_%s.deb", version, arch), deb.Bytes()},
-		{name + ".tar.gz", tarball.Bytes()},
-	} {
-		if err := r.add(file.name, file.data, sums); err != nil {
+	version := packageVersion(r.version, r.at)
+	for _, format := range formats {
+		entries, err := c.packaged(format, program, version, r.at)
+		if err != nil {
+			return err
+		}
+		var file bytes.Buffer
+		name, err := writePackage(&file, format, version, arch, entries, r.at)
+		if err != nil {
+			return err
+		}
+		if err := r.add(name, file.Bytes(), sums); err != nil {
 			return err
 		}
 	}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,21 +20,21 @@ import (
 
 var commitTime = time.Unix(1_700_000_000, 0)
 
-func TestDebVersion(t *testing.T) {
+func TestPackageVersion(t *testing.T) {
 	// Each version is newer than the previous one.
 	described := []struct{ git, want string }{
-		{"0123456", "0~20231114221320.0123456-1"},
-		{"0123456-dirty", "0~20231114221320.0123456+dirty-1"},
-		{"v0.1.0", "0.1.0-1"},
-		{"v0.1.0-5-g0123456", "0.1.0+5.g0123456-1"},
-		{"v0.1.0-5-g0123456-dirty", "0.1.0+5.g0123456.dirty-1"},
-		{"v0.2.0", "0.2.0-1"},
-		{"v0.10.0", "0.10.0-1"},
+		{"0123456", "0~20231114221320.0123456"},
+		{"0123456-dirty", "0~20231114221320.0123456+dirty"},
+		{"v0.1.0", "0.1.0"},
+		{"v0.1.0-5-g0123456", "0.1.0+5.g0123456"},
+		{"v0.1.0-5-g0123456-dirty", "0.1.0+5.g0123456.dirty"},
+		{"v0.2.0", "0.2.0"},
+		{"v0.10.0", "0.10.0"},
 	}
 	dpkg := testenv.Tool(t, "dpkg")
 	before := "0~1"
 	for _, d := range described {
-		got := debVersion(d.git, commitTime)
+		got := packageVersion(d.git, commitTime)
 		if got != d.want {
 			t.Errorf("%s: got %s, want %s", d.git, got, d.want)
 		}
@@ -42,8 +45,8 @@ func TestDebVersion(t *testing.T) {
 	}
 }
 
-// files have odd and even sizes, shared directories and a long path.
-var files = []entry{
+// sampleFiles have odd and even sizes, shared directories and a long path.
+var sampleFiles = []entry{
 	{"usr/bin/tool", 0o755, []byte("#!/bin/sh\necho tool\n")},
 	{"usr/share/doc/tool/odd", 0o644, []byte("1")},
 	{"usr/share/doc/tool/" + strings.Repeat("long/", 40) + "even", 0o644, []byte("12")},
@@ -54,8 +57,8 @@ func TestDeb(t *testing.T) {
 	dpkg := testenv.Tool(t, "dpkg-deb")
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
-		if err := writeDeb(b, "1.2.3-1", "amd64", files, commitTime); err != nil {
-			t.Fatal(err)
+		if name, err := writePackage(b, "deb", "1.2.3", "amd64", sampleFiles, commitTime); err != nil || name != "fulgur_1.2.3-1_amd64.deb" {
+			t.Fatal(name, err)
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
@@ -65,11 +68,11 @@ func TestDeb(t *testing.T) {
 	if err := os.WriteFile(deb, first.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := output(t, dpkg, "--field", deb, "Package", "Version", "Architecture", "Installed-Size"), "Package: fulgur\nVersion: 1.2.3-1\nArchitecture: amd64\nInstalled-Size: 3\n"; got != want {
+	if got, want := output(t, dpkg, "--field", deb, "Package", "Version", "Architecture"), "Package: fulgur\nVersion: 1.2.3-1\nArchitecture: amd64\n"; got != want {
 		t.Errorf("got description %q, want %q", got, want)
 	}
 	output(t, dpkg, "--raw-extract", deb, root)
-	for _, e := range files {
+	for _, e := range sampleFiles {
 		path := filepath.Join(root, e.name)
 		info, err := os.Stat(path)
 		if err != nil {
@@ -84,6 +87,38 @@ func TestDeb(t *testing.T) {
 	sums.Dir = root
 	if out, err := sums.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// rpm reads the package, whose files have the same contents, modes and times.
+func TestRPM(t *testing.T) {
+	rpm := testenv.Tool(t, "rpm")
+	var first, second bytes.Buffer
+	for _, b := range []*bytes.Buffer{&first, &second} {
+		if name, err := writePackage(b, "rpm", "1.2.3", "arm64", sampleFiles, commitTime); err != nil || name != "fulgur-1.2.3-1.aarch64.rpm" {
+			t.Fatal(name, err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two packages with the same content differ")
+	}
+	file := filepath.Join(t.TempDir(), "tool.rpm")
+	if err := os.WriteFile(file, first.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	query := []string{"--query", "--package", "--nosignature", "--queryformat"}
+	want := "fulgur 1.2.3 1 aarch64 root\n"
+	if got := output(t, rpm, append(query, "%{NAME} %{VERSION} %{RELEASE} %{ARCH} %{FILEUSERNAME}\n", file)...); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var lines []string
+	for _, e := range sampleFiles {
+		lines = append(lines, fmt.Sprintf("/%s %x %o %d\n", e.name, sha256.Sum256(e.data), 0o100000|e.mode, commitTime.Unix()))
+	}
+	slices.Sort(lines)
+	got := slices.Sorted(strings.Lines(output(t, rpm, append(query, "[%{FILENAMES} %{FILEDIGESTS} %{FILEMODES:octal} %{FILEMTIMES}\n]", file)...)))
+	if d := cmp.Diff(lines, got); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
 	}
 }
 
@@ -134,6 +169,9 @@ func TestDist(t *testing.T) {
 				}
 			}
 			same(t, filepath.Join(unpacked, "fulgur"), root+"/usr/bin/fulgur")
+			same(t, "systemd/fulgur-agent.service", filepath.Join(unpacked, "examples/fulgur-agent.service"))
+			same(t, "systemd/fulgur-agent.service", root+"/usr/lib/systemd/system/fulgur-agent.service")
+			one(t, filepath.Join(dist, "fulgur-*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]+".rpm"))
 			if arch != runtime.GOARCH {
 				return
 			}
@@ -196,7 +234,8 @@ func TestThirdParties(t *testing.T) {
 	}
 }
 
-// The unit has no settings that keep fulgur from reading files, and lets it write temporary ones.
+// The unit has no settings that keep fulgur from reading files, lets it write temporary ones, and is as
+// confined as systemd expects.
 func TestUnit(t *testing.T) {
 	unit, err := os.ReadFile("systemd/fulgur-agent.service")
 	if err != nil {
@@ -216,6 +255,7 @@ func TestUnit(t *testing.T) {
 	if settings["ProtectSystem"] == "strict" && settings["PrivateTmp"] != "yes" {
 		t.Error("/var/tmp is read-only")
 	}
+	output(t, testenv.Tool(t, "systemd-analyze"), "security", "--offline=yes", "--threshold=50", "systemd/fulgur-agent.service")
 	if d := cmp.Diff(settings["CapabilityBoundingSet"], settings["AmbientCapabilities"]); d != "" {
 		t.Errorf("capabilities (-bounding +ambient):\n%s", d)
 	}

@@ -68,6 +68,8 @@ test      fish                            fish
 test      groff                           groff-base
 test      mandoc                          mandoc
 test      shellcheck                      shellcheck
+test      rpm                             rpm
+test      systemd-analyze                 systemd
 test      gcc-12                          gcc-12
 test      musl-gcc                        musl-tools
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1

@@ -348,6 +348,9 @@ type Profile struct {
 	// Published are the attributes that processes publish about themselves, by PID. They are
 	// untrusted.
 	Published map[int][]Attribute
+	// Executables are the paths of the programs of processes, by PID, as far as known. They are
+	// untrusted.
+	Executables map[int]string
 }
 
 // Attribute is an attribute in the sense of OpenTelemetry.

@@ -3,32 +3,47 @@ package session
 import (
 	"slices"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process/otelcontext"
 	"fulgur/internal/profile"
 )
 
-// published finds the attributes that the processes of a profile publish. A nil published
-// finds nothing.
+// published finds the attributes that processes publish. A nil published finds nothing.
 type published struct{ tracker *otelcontext.Tracker }
 
 func newPublished() *published { return &published{otelcontext.NewTracker()} }
 
-// of returns the attributes of the processes that have samples and still run.
-func (p *published) of(from *profile.Profile) map[int][]profile.Attribute {
+// of returns the attributes of those of the processes that still run.
+func (p *published) of(pids []int) map[int][]profile.Attribute {
 	if p == nil {
 		return nil
 	}
-	var pids []int
-	for _, s := range from.Samples {
-		if pid := from.Tasks[s.Task].PID; pid > 0 {
+	all := map[int][]profile.Attribute{}
+	for pid, attributes := range p.tracker.Attributes(pids) {
+		for _, a := range attributes {
+			all[pid] = append(all[pid], profile.Attribute(a))
+		}
+	}
+	return all
+}
+
+// processesOf returns the processes that have samples, sorted.
+func processesOf(p *profile.Profile) (pids []int) {
+	for _, s := range p.Samples {
+		if pid := p.Tasks[s.Task].PID; pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
-	all := map[int][]profile.Attribute{}
-	for pid, attributes := range p.tracker.Attributes(slices.Compact(pids)) {
-		for _, a := range attributes {
-			all[pid] = append(all[pid], profile.Attribute(a))
+	return slices.Compact(pids)
+}
+
+// executables returns the paths of the programs of those of the processes that still run.
+func executables(pids []int) map[int]string {
+	all := map[int]string{}
+	for _, pid := range pids {
+		if path, err := procfs.Executable(pid); err == nil {
+			all[pid] = path
 		}
 	}
 	return all

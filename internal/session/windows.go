@@ -288,7 +288,10 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	if stripped != nil {
 		p.Meta.Stripped = <-stripped
 	}
-	p.Published = w.published.of(p)
+	if w.owners != nil {
+		pids := processesOf(p)
+		p.Published, p.Executables = w.published.of(pids), executables(pids)
+	}
 	w.last = Window{Number: w.number, Profile: p, Value: w.subject.Shown()}
 	if w.events != nil {
 		if w.last.Timeline, err = w.events.finish(p, w.ended); err != nil {

@@ -1,5 +1,4 @@
-// Package kubernetes checks the manifests for Kubernetes. It is a module of its own, so that
-// fulgur does not depend on Kubernetes' libraries.
+// Package kubernetes checks the manifests for Kubernetes.
 package kubernetes
 
 import (

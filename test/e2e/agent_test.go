@@ -196,6 +196,9 @@ func TestAgent(t *testing.T) {
 		}
 		_, in = received(all, ".long")
 	}
+	if path := own[otelprofiles.ExecutablePath]; !filepath.IsAbs(path) || own[otelprofiles.Executable] != filepath.Base(path) {
+		t.Errorf("got the executable %q at %q", own[otelprofiles.Executable], path)
+	}
 	if own["service.name"] != "checkout" || own["deployment.environment.name"] != "test" || own["host.name"] == "forged" || own["container.id"] == "forged" {
 		t.Errorf("got the attributes %q, want those that the process publishes, without the host's and the container's", own)
 	}

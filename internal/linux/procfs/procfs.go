@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"fulgur/internal/linux/capability"
 )
@@ -19,6 +20,13 @@ var inspect = capability.SetOf(capability.SysPtrace)
 // Path returns the path of elements below /proc/ID for a process or thread.
 func Path(id int, elements ...string) string {
 	return "/proc/" + filepath.Join(strconv.Itoa(id), filepath.Join(elements...))
+}
+
+// Executable returns the path of the program that a process executes, in the mount namespace of the
+// process. Kernel threads have none. It does not follow the path.
+func Executable(pid int) (string, error) {
+	path, err := Readlink(pid, "exe")
+	return strings.TrimSuffix(path, " (deleted)"), err
 }
 
 // Readlink returns the target of a link below /proc/ID.

@@ -9,12 +9,13 @@ import (
 // conventions, https://opentelemetry.io/docs/specs/semconv/.
 const (
 	// Of resources.
-	PID        = "process.pid"
-	Executable = "process.executable.name"
-	HostName   = "host.name"
-	HostArch   = "host.arch"
-	OSType     = "os.type"
-	OSVersion  = "os.version"
+	PID            = "process.pid"
+	Executable     = "process.executable.name"
+	ExecutablePath = "process.executable.path"
+	HostName       = "host.name"
+	HostArch       = "host.arch"
+	OSType         = "os.type"
+	OSVersion      = "os.version"
 
 	// Of resources in containers, pods and units.
 	ServiceName      = "service.name"

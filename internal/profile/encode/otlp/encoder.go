@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
+	"path"
 	"slices"
 
 	"fulgur/internal/profile"
@@ -79,6 +80,7 @@ type sample struct {
 // process is the samples of a process.
 type process struct {
 	processKey
+	comm    string // of its main thread, "" if unknown
 	samples []sample
 }
 
@@ -162,6 +164,9 @@ func (e *encoder) processes() []process {
 			byKey[of], known[of] = &process{processKey: of}, map[identity]int{}
 		}
 		p := byKey[of]
+		if task := e.p.Tasks[s.Task]; task.PID != 0 && task.TID == task.PID {
+			p.comm = task.Comm
+		}
 		c := e.context(s)
 		id := identity{e.stack(s.Stack), c.link, key(c.attributes), c.key}
 		i, ok := known[of][id]
@@ -399,6 +404,10 @@ func (e *encoder) resource(p process) (m proto.Message) {
 	}
 	maps.Copy(machine, e.options.Resource)
 	maps.Copy(machine, ownerAttributes(e.p.OwnerAt(p.owner)))
+	machine[otelprofiles.Executable] = p.comm
+	if file := e.p.Executables[p.pid]; file != "" {
+		machine[otelprofiles.ExecutablePath], machine[otelprofiles.Executable] = file, path.Base(file)
+	}
 	all := map[string]proto.Message{otelprofiles.PID: {}} // already there
 	for key, value := range machine {
 		if value != "" {

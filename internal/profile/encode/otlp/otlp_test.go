@@ -197,6 +197,36 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestExecutable checks that processes have the name and the path of their programs, or the name of their
+// main thread, if it has samples.
+func TestExecutable(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for _, task := range []profile.Task{
+		{PID: 7, TID: 8, Comm: "worker"}, {PID: 7, TID: 7, Comm: "truncated-name"}, {PID: 9, TID: 9, Comm: "gone"}, {PID: 10, TID: 11, Comm: "worker"},
+	} {
+		b.Add(profile.Sample{Task: b.Task(task), CPU: -1, Values: []int64{1}})
+	}
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	p.Executables = map[int]string{7: "/usr/bin/truncated-name-of-a-program"}
+	var got []string
+	for _, r := range written(t, p).ResourceProfiles {
+		text := ""
+		for _, a := range r.Resource.Attributes {
+			switch a.Key {
+			case otelprofiles.PID:
+				text += fmt.Sprint(a.Value.GetIntValue())
+			case otelprofiles.Executable, otelprofiles.ExecutablePath:
+				text += " " + a.Value.GetStringValue()
+			}
+		}
+		got = append(got, text)
+	}
+	want := []string{"7 truncated-name-of-a-program /usr/bin/truncated-name-of-a-program", "9 gone", "10"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestLabels checks that labels of programs are attributes of samples, and do not replace others.
 func TestLabels(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
