@@ -169,7 +169,7 @@ func TestDist(t *testing.T) {
 				}
 			}
 			same(t, filepath.Join(unpacked, "fulgur"), root+"/usr/bin/fulgur")
-			same(t, "systemd/fulgur-agent.service", filepath.Join(unpacked, "examples/fulgur-agent.service"))
+			same(t, "systemd/fulgur-agent.service", unpacked+"/examples/fulgur-agent.service")
 			same(t, "systemd/fulgur-agent.service", root+"/usr/lib/systemd/system/fulgur-agent.service")
 			one(t, filepath.Join(dist, "fulgur-*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]+".rpm"))
 			if arch != runtime.GOARCH {

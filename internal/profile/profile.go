@@ -369,6 +369,9 @@ func (p *Profile) Total(i int) int64 {
 	return sum
 }
 
+// OffCPUTime is the value for the duration of waits.
+var OffCPUTime = ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+
 // Weight returns the index of the value that weighs samples: the one to show first, or else
 // the last. It is -1 if there are no values.
 func (p *Profile) Weight() int {
@@ -383,7 +386,7 @@ func (p *Profile) Weight() int {
 func (p *Profile) Period() int64 {
 	w := p.Weight()
 	switch {
-	case w < 0:
+	case w < 0 || p.ValueTypes[w] == OffCPUTime: // waits are measured, not sampled
 		return 0
 	case p.Meta.Period > 0:
 		return int64(p.Meta.Period)

@@ -24,3 +24,22 @@ func TestLossNames(t *testing.T) {
 		seen[l.String()] = l
 	}
 }
+
+// Off-CPU time has no period, even if the profile also has samples.
+func TestPeriodOfWaits(t *testing.T) {
+	cpu := ValueType{Type: "cpu", Unit: "nanoseconds"}
+	for name, c := range map[string]struct {
+		values []ValueType
+		shown  string
+		want   int64
+	}{
+		"samples":          {[]ValueType{cpu}, "", 1e9 / 50},
+		"both, CPU first":  {[]ValueType{cpu, OffCPUTime}, "cpu", 1e9 / 50},
+		"both, waits last": {[]ValueType{cpu, OffCPUTime}, "", 0},
+	} {
+		p := NewBuilder(c.values...).Profile(Meta{Frequency: 50, Value: c.shown}, Losses{})
+		if got := p.Period(); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}

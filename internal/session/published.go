@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process/otelcontext"
@@ -38,11 +39,12 @@ func processesOf(p *profile.Profile) (pids []int) {
 	return slices.Compact(pids)
 }
 
-// executables returns the paths of the programs of those of the processes that still run.
+// executables returns the paths of the programs of those of the processes that still run. Programs in
+// memory, such as the copy of itself that runc executes, have none.
 func executables(pids []int) map[int]string {
 	all := map[int]string{}
 	for _, pid := range pids {
-		if path, err := procfs.Executable(pid); err == nil {
+		if path, err := procfs.Executable(pid); err == nil && !strings.HasPrefix(path, "/memfd:") {
 			all[pid] = path
 		}
 	}

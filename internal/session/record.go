@@ -106,7 +106,7 @@ func (m *recording) choose(chosen []string) {
 		}},
 		{o.NoOffCPU, part{
 			Subject: offcpu.New(offcpu.Config{Shortest: o.Shortest, WakerStacks: o.WakerStacks}),
-			values:  []partValue{{profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, offcpu.OffCPU}},
+			values:  []partValue{{profile.OffCPUTime, offcpu.OffCPU}},
 		}},
 		{o.NoBlockIO, part{
 			Subject: blockio.New(blockio.Config{}),

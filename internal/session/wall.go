@@ -46,7 +46,7 @@ func (*wall) Values(*stacks.Store) []source.Value {
 	return []source.Value{
 		{ValueType: profile.ValueType{Type: "samples", Unit: "count"}, Of: [][]int{{oncpu.Samples}, {offcpu.Waits}}},
 		{ValueType: profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Of: [][]int{on}},
-		{ValueType: profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, Of: [][]int{nil, off}},
+		{ValueType: profile.OffCPUTime, Of: [][]int{nil, off}},
 		{ValueType: profile.ValueType{Type: "wall", Unit: "nanoseconds"}, Of: [][]int{on, off}},
 	}
 }

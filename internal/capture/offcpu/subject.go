@@ -101,7 +101,7 @@ func (m *Subject) Values(*stacks.Store) []source.Value {
 		profile.ValueType{Type: "waits", Unit: "count"},
 		profile.ValueType{Type: "sleeping", Unit: "nanoseconds"},
 		profile.ValueType{Type: "runnable", Unit: "nanoseconds"},
-		profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"},
+		profile.OffCPUTime,
 	)
 	if m.RunQueue {
 		return []source.Value{values[Waits], values[Runnable]}

@@ -411,7 +411,7 @@ func (t *firefoxThread) values() (value, off profile.ValueType, scale float64) {
 		return value, value, scale
 	}
 	if t.weightType == "tracing-ms" {
-		return value, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, scale
+		return value, profile.OffCPUTime, scale
 	}
 	return value, value, scale
 }

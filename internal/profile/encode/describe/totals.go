@@ -19,7 +19,7 @@ func IsMixed(types []profile.ValueType) bool {
 // The values of profiles with several kinds of events.
 var (
 	onCPU  = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
-	offCPU = profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
+	offCPU = profile.OffCPUTime
 )
 
 // phrases are the values of recordings in words, in the order of the text.

@@ -59,7 +59,7 @@ type timedProfile struct {
 var timedValues = [...]profile.ValueType{
 	valueEvents: {Type: "samples", Unit: "count"},
 	valueCPU:    {Type: "cpu", Unit: "nanoseconds"},
-	valueOffCPU: {Type: "off-cpu", Unit: "nanoseconds"},
+	valueOffCPU: profile.OffCPUTime,
 	valueWall:   {Type: "wall", Unit: "nanoseconds"},
 	valueBytes:  {Type: "block-io", Unit: "bytes"},
 	valueIOTime: {Type: "block-io-time", Unit: "nanoseconds"},

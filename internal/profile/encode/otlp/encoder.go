@@ -274,9 +274,9 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 // that was not sampled. Times off the CPU have none.
 func (e *encoder) period(value int) (profile.ValueType, int64) {
 	v := e.p.ValueTypes[value]
-	waits := slices.ContainsFunc(e.p.ValueTypes, isOffCPU)
+	waits := slices.Contains(e.p.ValueTypes, profile.OffCPUTime)
 	switch {
-	case isOffCPU(v):
+	case v == profile.OffCPUTime:
 		return profile.ValueType{}, 0
 	case e.p.Period() == 0 || waits && v.Unit == "count":
 		return v, 1
@@ -284,12 +284,8 @@ func (e *encoder) period(value int) (profile.ValueType, int64) {
 	return e.p.ValueTypes[e.p.Weight()], e.p.Period()
 }
 
-func isOffCPU(v profile.ValueType) bool {
-	return v == profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
-}
-
 func (e *encoder) valueType(v profile.ValueType) (m proto.Message) {
-	if isOffCPU(v) {
+	if v == profile.OffCPUTime {
 		v.Type = otelprofiles.OffCPU
 	}
 	m.Int(otelprofiles.ValueTypeType, e.dictionary.text(v.Type))
