@@ -174,7 +174,9 @@ check-generate: generate ## Fail if the committed BPF objects differ from the ou
 .PHONY: lint
 lint: deps-lint $(GOLANGCI) ## Check Go with golangci-lint, C with clang-format, shell with shellcheck
 	$(GO) mod tidy -diff
+	$(GO) -C packaging mod tidy -diff
 	$(GOLANGCI) run ./...
+	cd packaging && $(CURDIR)/$(GOLANGCI) run ./...
 	$(if $(C_SOURCES),clang-format-19 --dry-run -Werror $(C_SOURCES))
 	shellcheck $(SH_SOURCES)
 
