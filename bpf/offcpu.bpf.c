@@ -102,9 +102,11 @@ volatile bool cutting;
 
 /*
  * To save time, one of this many waits is measured, and its time counts as many times; a power
- * of two, or 0 for all waits. After a long wait, a thread's next wait is always measured: the
+ * of two, or 0 for all waits. After a long wait, a thread's next waits are always measured: the
  * cost is in threads that switch often, and threads that mostly sleep keep their exact time.
- * The choice does not depend on the wait itself, so sums remain correct on average.
+ * The choice does not depend on the wait itself, so sums remain correct on average. At the end of
+ * each window, an iterator finds the waits that are not measured. From then on, all waits in
+ * progress count once.
  */
 volatile u32 reduction;
 
@@ -126,11 +128,14 @@ struct thread {
 	 */
 	u64 cut_since;
 	u64 cut_at;
+	/* Likewise: the user half of the stack of the period that began at found_since. */
+	u64 found_since;
+	u64 found;
 	u64 woken; /* when it was woken; 0 if it was not */
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the waker's stack */
 	u64 left; /* when it last left its CPU, measured or not; 0 if unknown */
-	u64 last; /* length of its previous wait, in ns */
+	u64 last; /* length of its previous wait or, if longer, half of the value before, in ns */
 	u32 cpu;
 	u16 weight; /* how many waits this one counts as */
 	u16 state; /* enum state_class, the state in which it left its CPU */
@@ -362,16 +367,22 @@ static __always_inline bool time_wanted(u64 since, u64 until)
 	return off >= shortest && off <= longest;
 }
 
+/* The ID of the user half of the stack of the period off the CPU that began at since. */
+static __always_inline u64 thread_stack(const struct thread *t, u64 since)
+{
+	return t->found_since == since ? t->found : t->id;
+}
+
 /*
- * Counts the period of thread t of task, which left its CPU at since and has not run
- * since then, until now. kernel is the kernel half of its stack; in_switch
+ * Counts the period of thread t of task, which left its CPU at began_at and has not run
+ * since then, from since until now. kernel is the kernel half of its stack; in_switch
  * distinguishes sched_switch from the iterator.
  */
 static __always_inline void thread_count(struct thread *t, struct task_struct *task, u64 kernel,
-					 u64 since, u64 now, bool in_switch)
+					 u64 began_at, u64 since, u64 now, bool in_switch)
 {
 	struct count_value value = { .times = 1 };
-	struct count_key key = { .id = t->id, .kernel = kernel };
+	struct count_key key = { .id = thread_stack(t, began_at), .kernel = kernel };
 	u64 off = now > since ? now - since : 0;
 	u64 woken;
 
@@ -395,8 +406,10 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	 * it no longer ran, but sched_switch had not reported that yet.
 	 */
 	value.waiting = off - value.sleeping;
-	value.sleeping *= t->weight;
-	value.waiting *= t->weight;
+	if (since == began_at) {
+		value.sleeping *= t->weight;
+		value.waiting *= t->weight;
+	}
 	stat_add(STAT_SAMPLES, 1);
 	if (timeline) {
 		struct timeline_event event = {
@@ -483,12 +496,13 @@ static __always_inline void thread_back(struct task_struct *task, u64 now)
 {
 	struct thread *t = thread_find(task);
 	struct stack_scratch *scratch;
-	u64 since;
+	u64 since, began_at;
 
 	if (!t)
 		return;
-	t->last = now - t->left;
-	if (!t->since) {
+	t->last = t->last / 2 > now - t->left ? t->last / 2 : now - t->left;
+	began_at = t->since;
+	if (!began_at) {
 		t->woken = 0;
 		return;
 	}
@@ -497,7 +511,7 @@ static __always_inline void thread_back(struct task_struct *task, u64 now)
 		return;
 	since = time_end(t, task_pid(task));
 	if (since < now && time_wanted(since, now))
-		thread_count(t, task, kernel_half(task, scratch), since, now, true);
+		thread_count(t, task, kernel_half(task, scratch), began_at, since, now, true);
 	thread_forget_waker(t);
 }
 
@@ -518,16 +532,13 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	else /* perhaps it is already being woken: STATE_OTHER */
 		state = class_of(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
-		t->left = now;
 		t->weight = thread_weight(t);
-		if (t->weight) {
+		if (t->weight)
 			t->id = current_stack(ctx, prev, false);
-			t->cpu = bpf_get_smp_processor_id();
-			t->state = state;
-			t->since = now;
-		} else {
-			t->since = 0;
-		}
+		t->cpu = bpf_get_smp_processor_id();
+		t->state = state;
+		t->left = now;
+		t->since = t->weight ? now : 0;
 	}
 	thread_back(next, end ?: now);
 	return 0;
@@ -603,9 +614,31 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 }
 
 /*
- * Finds the threads that are off their CPU when the measurement begins. Because it
- * sleeps, changes of unwind tables do not wait for it; user space makes none while
- * it runs.
+ * Makes the period off the CPU of task measured, which began at left without being measured: from
+ * the cut on, with the user stack id. It writes since alone of the fields that the thread's own CPU
+ * writes. If the thread came back meanwhile, the next switch or cut finds a return that was not
+ * reported.
+ */
+static __always_inline void thread_adopt(struct thread *t, struct task_struct *task, u64 left,
+					 u64 id)
+{
+	if (t->since || *(volatile u64 *)&t->left != left)
+		return;
+	t->found = id;
+	t->found_since = left;
+	*(volatile u64 *)&t->cut_at = cut;
+	*(volatile u64 *)&t->cut_since = left;
+	if (*(volatile u64 *)&t->since || *(volatile u64 *)&t->left != left || task_on_cpu(task))
+		return;
+	*(volatile u64 *)&t->since = left;
+	if (task_on_cpu(task)) /* nothing may end its period */
+		*(volatile u64 *)&t->cut_at = UNKNOWN_TIME;
+}
+
+/*
+ * Finds the threads that are off their CPU when the measurement begins and, if not all waits are
+ * measured, at the end of each window. Because it sleeps, changes of unwind tables do not wait
+ * for it; user space makes none while it runs.
  */
 SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
@@ -617,14 +650,21 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	struct thread first = {};
 	struct thread *t;
 	u32 zero = 0, state, tid;
+	u64 left = 0, id;
 	long err;
 
 	if (!task || task_on_cpu(task))
 		return 0;
 	tid = task_pid(task);
 	state = class_of(task_state(task));
-	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
+	if (!thread_wanted(task, state) || !target_has_other(task))
 		return 0;
+	t = thread_find(task);
+	if (t) {
+		left = t->left;
+		if (t->since || !left || !cut)
+			return 0;
+	}
 	/* A command is stopped before its first instruction until its release. */
 	if (state == STATE_TRACED && task_tgid(task->parent) == bpf_get_current_pid_tgid() >> 32)
 		return 0;
@@ -641,9 +681,14 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 		else
 			rec->user_end = END_UNSEEN;
 	}
+	id = stack_intern(scratch);
+	if (t) {
+		thread_adopt(t, task, left, id);
+		return 0;
+	}
 	first.owner = task_start(task);
-	first.since = began;
-	first.id = stack_intern(scratch);
+	first.since = cut ?: began;
+	first.id = id;
 	first.weight = 1;
 	first.cpu = task_number(task, wake_cpu);
 	first.state = state;
@@ -697,6 +742,6 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	kernel = kernel_half(task, scratch);
 	/* All of this is valid only if it has not come back meanwhile. */
 	if (time_cut(t, task_pid(task), since, until))
-		thread_count(&part, task, kernel, rest, until, false);
+		thread_count(&part, task, kernel, since, rest, until, false);
 	return 0;
 }

@@ -45,21 +45,23 @@ const (
 )
 
 type OffCPUThread struct {
-	_        structs.HostLayout
-	Owner    uint64
-	Since    uint64
-	CutSince uint64
-	CutAt    uint64
-	Woken    uint64
-	Id       uint64
-	Waker    uint64
-	Left     uint64
-	Last     uint64
-	Cpu      uint32
-	Weight   uint16
-	State    uint16
-	WakerPid uint32
-	WakerTid uint32
+	_          structs.HostLayout
+	Owner      uint64
+	Since      uint64
+	CutSince   uint64
+	CutAt      uint64
+	FoundSince uint64
+	Found      uint64
+	Woken      uint64
+	Id         uint64
+	Waker      uint64
+	Left       uint64
+	Last       uint64
+	Cpu        uint32
+	Weight     uint16
+	State      uint16
+	WakerPid   uint32
+	WakerTid   uint32
 }
 
 type OffCPUThreadKind uint32

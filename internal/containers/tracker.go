@@ -198,11 +198,14 @@ func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 		return m
 	}
 	all, err := procfs.Process(pid).Memberships()
-	gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && startedAfter(pid, at)
-	if gone {
+	later := false
+	if err == nil {
+		later, err = startedAfter(pid, at)
+	}
+	if later || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		t.byProcess.put(key, nil) // it does not come back
 	}
-	if gone || err != nil {
+	if later || err != nil {
 		return nil
 	}
 	m := t.ofPaths(distinctPaths(all))
@@ -212,12 +215,12 @@ func (t *Tracker) ofProcess(pid int, epoch, at uint64) *Membership {
 	return m
 }
 
-// startedAfter reports whether a process is gone or started after a time in ns
-// (CLOCK_MONOTONIC). At that time, another process had its ID.
-func startedAfter(pid int, at uint64) bool {
+// startedAfter reports whether a process started after a time in ns (CLOCK_MONOTONIC). At that
+// time, another process had its ID.
+func startedAfter(pid int, at uint64) (bool, error) {
 	age, err := procfs.Process(pid).Age()
 	now := monotonic.Now()
-	return err != nil || at < now && age+procfs.Tick < time.Duration(now-at)
+	return at < now && age+procfs.Tick < time.Duration(now-at), err
 }
 
 // distinctPaths returns the distinct paths of a process's cgroups, beginning with the version

@@ -47,6 +47,8 @@ const (
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
+	// reducing is whether waits are left out, and reduced whether some of those in progress may be.
+	reducing, reduced bool
 }
 
 // orcSymbols are the symbols whose addresses bpf/orc.h needs: the kernel's unwind
@@ -155,8 +157,10 @@ func (s *Source) Enable() error {
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
 }
 
-// Reduce implements [source.Source]. Waits in progress keep their weights.
+// Reduce implements [source.Source]. Waits in progress keep their weights until the next cut.
 func (s *Source) Reduce(by uint64) error {
+	s.reducing = by > 1
+	s.reduced = s.reduced || s.reducing
 	if err := s.Variables[bpf.OffCPUVarReduction].Set(uint32(by)); err != nil {
 		return fmt.Errorf("reduce the number of measured waits: %w", err)
 	}
@@ -186,12 +190,17 @@ func (s *Source) BeginCut() error {
 
 // Cut counts the waits in progress up to at, in CLOCK_MONOTONIC ns. The rest of each
 // counts as a wait of its own. Limits on the length of waits then apply to the
-// parts.
+// parts. From then on, waits in progress count once, also those that a reduction left out.
 func (s *Source) Cut(at uint64) error {
 	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
 		return err
 	}
-	return errors.Join(s.iterate(bpf.OffCPUProgOffcpuCut), s.Variables[bpf.OffCPUVarCutting].Set(false))
+	err := s.iterate(bpf.OffCPUProgOffcpuCut)
+	if s.reduced && s.Programs[bpf.OffCPUProgOffcpuBegin] != nil {
+		err = errors.Join(err, s.iterate(bpf.OffCPUProgOffcpuBegin))
+		s.reduced = s.reducing
+	}
+	return errors.Join(err, s.Variables[bpf.OffCPUVarCutting].Set(false))
 }
 
 // pendingBatch is the number of threads that one system call reads.
@@ -210,6 +219,9 @@ func (s *Source) Pending() (ids []uint64, err error) {
 		}
 		for _, t := range threads[:n] {
 			if t.Since != 0 && (t.CutSince != t.Since || t.CutAt != uint64(bpf.OffCPUThreadTimeUNKNOWN_TIME)) {
+				if t.FoundSince == t.Since {
+					t.Id = t.Found
+				}
 				ids = append(ids, t.Id)
 			}
 		}

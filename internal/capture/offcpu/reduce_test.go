@@ -1,9 +1,13 @@
 package offcpu
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,6 +66,95 @@ func TestReduce(t *testing.T) {
 	})
 }
 
+// Threads that block for good while waits are left out are all measured from the end of the window on, each
+// with its own time.
+func TestReduceBlocked(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	const threads = 16
+	s := loadReduced(t, 8)
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	tids := make(chan int, threads)
+	var ended sync.WaitGroup
+	for range threads {
+		ended.Go(func() {
+			runtime.LockOSThread() // never unlocked: the thread ends here
+			for range 20 {
+				_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
+			}
+			tids <- unix.Gettid()
+			_, _ = unix.Read(pipe[0], make([]byte, 1)) // until the pipe is closed
+		})
+	}
+	blocked := map[uint32]bool{}
+	for range threads {
+		tid := testenv.Receive(t, tids, "a thread did not start")
+		testenv.Await(t, func() bool {
+			call, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
+			return err == nil && strings.HasPrefix(string(call), fmt.Sprintf("%d 0x%x ", unix.SYS_READ, pipe[0]))
+		}, func() string { return "a thread does not block" })
+		blocked[uint32(tid)] = true
+	}
+	if err := s.BeginCut(); err != nil {
+		t.Fatal(err)
+	}
+	begin := monotonic.Now()
+	if err := errors.Join(s.Cut(begin), s.Counts().Flip()); err != nil {
+		t.Fatal(err)
+	}
+	s.Counts().Take()
+	time.Sleep(50 * time.Millisecond)
+	least := monotonic.Now()
+	if err := errors.Join(s.Disable(), s.Counts().Finish()); err != nil {
+		t.Fatal(err)
+	}
+	most := monotonic.Now()
+	for k, v := range s.Counts().Total() {
+		if blocked[k.TID] {
+			if v[OffCPU] < least-begin || v[OffCPU] > most-begin {
+				t.Errorf("got %d ns, want from %d to %d", v[OffCPU], least-begin, most-begin)
+			}
+			delete(blocked, k.TID)
+		}
+	}
+	if len(blocked) > 0 {
+		t.Errorf("%d of %d blocked threads were not measured", len(blocked), threads)
+	}
+	if err := errors.Join(unix.Close(pipe[1]), unix.Close(pipe[0])); err != nil {
+		t.Error(err)
+	}
+	ended.Wait()
+}
+
+// loadReduced loads and attaches a source for this process that measures one in so many waits.
+func loadReduced(t *testing.T, reduction uint64) *Source {
+	t.Helper()
+	s, err := Load(probe.Options{
+		MaxDepth: 1, SkipUser: true, Scope: target.Processes, RingSize: 1 << 20, CountEntries: 1 << 10, ByThread: true,
+	}, Config{States: AllStates, PendingEntries: DefaultPendingEntries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Attach(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reduce(reduction); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // slept is what a thread that only sleeps did, and what was measured.
 type slept struct {
 	inside, around int // switches from its CPU while it slept, and from before the measurement to after it
@@ -73,19 +166,7 @@ type slept struct {
 
 // measureSleeper measures the waits of a thread that sleeps n times.
 func measureSleeper(t *testing.T, reduction uint64, n int, each time.Duration) (result slept) {
-	s, err := Load(probe.Options{
-		MaxDepth: 1, SkipUser: true, Scope: target.Processes, RingSize: 1 << 20, CountEntries: 1 << 10, ByThread: true,
-	}, Config{States: AllStates, PendingEntries: DefaultPendingEntries})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Attach(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Reduce(reduction); err != nil {
-		t.Fatal(err)
-	}
+	s := loadReduced(t, reduction)
 	const starting, sleeping, done, ended = 1, 2, 3, 4
 	var state, switches atomic.Int64
 	var tid uint32

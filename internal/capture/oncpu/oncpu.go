@@ -71,21 +71,25 @@ func (s *Source) Stats() (probe.Stats, error) {
 }
 
 func (s *Source) skipped() (uint64, error) {
-	runs, err := s.StatPerCPU(bpf.StatRuns)
+	runs, periods, idle, err := s.counters()
 	if err != nil {
 		return 0, err
-	}
-	periods, err := s.StatPerCPU(bpf.StatPeriods)
-	if err != nil {
-		return 0, err
-	}
-	var idle []uint64
-	if s.clocks && !s.options.Idle {
-		if idle, err = s.StatPerCPU(bpf.StatIdlePeriods); err != nil {
-			return 0, err
-		}
 	}
 	return s.events.Skipped(runs, periods, idle)
+}
+
+// counters returns the arguments of [sampling.Events.Skipped].
+func (s *Source) counters() (runs, periods, idle []uint64, err error) {
+	if runs, err = s.StatPerCPU(bpf.StatRuns); err != nil {
+		return nil, nil, nil, err
+	}
+	if periods, err = s.StatPerCPU(bpf.StatPeriods); err != nil {
+		return nil, nil, nil, err
+	}
+	if s.clocks && !s.options.Idle {
+		idle, err = s.StatPerCPU(bpf.StatIdlePeriods)
+	}
+	return runs, periods, idle, err
 }
 
 // Attach opens disabled events on the target's CPUs and attaches the program.
@@ -112,7 +116,16 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
 // Reduce implements [source.Source]. Samples keep the weights that they were taken with.
-func (s *Source) Reduce(by uint64) error { return s.events.SetRate(s.options.Rate.Reduced(by)) }
+func (s *Source) Reduce(by uint64) error {
+	if err := s.events.SetRate(s.options.Rate.Reduced(by)); err != nil {
+		return err
+	}
+	runs, periods, idle, err := s.counters()
+	if err != nil {
+		return err
+	}
+	return s.events.Mark(runs, periods, idle)
+}
 
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Snapshots.Close()) }

@@ -67,13 +67,22 @@ type Events struct {
 	throttled uint64
 	closed    map[int]closedEvents // by CPU
 
-	idleBefore map[int]uint64 // idle times when the events were enabled
+	idleBefore map[int]uint64 // idle times when the events were enabled, or their rate last changed
+	// Up to the last change of the rate: what Skipped was given and returned, and the events then.
+	before counters
 }
 
 // cpuEvents are a CPU's events and the rings that show their throttling.
 type cpuEvents struct {
 	open  []*perfevent.Event
 	rings []*perfevent.Ring
+}
+
+// counters are the counters of events and of their program, by CPU.
+type counters struct {
+	skipped                    uint64
+	runs, periods, idlePeriods []uint64
+	counted, closed            map[int]uint64 // counts, and the number of closed events
 }
 
 // closedEvents are a CPU's events that were closed, and the sum of their counts.
@@ -329,20 +338,51 @@ func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 	if idlePeriods != nil {
 		idle, _ = procfs.IdleTimes()
 	}
-	var skipped uint64
+	skipped := e.before.skipped
 	for cpu, count := range counted {
-		if cpu >= len(runs) || runs[cpu] == 0 {
+		if cpu >= len(runs) || runs[cpu] == at(e.before.runs, cpu) {
 			continue
 		}
-		mean := periods[cpu] / runs[cpu]
+		all := periods[cpu] - at(e.before.periods, cpu)
+		mean := all / (runs[cpu] - at(e.before.runs, cpu))
 		// The last period of a closed event had not ended.
-		known := periods[cpu] + mean*e.closed[cpu].events
+		known := all + mean*(e.closed[cpu].events-e.before.closed[cpu])
 		if now, before := idle[cpu], e.idleBefore[cpu]; now > before {
-			known += unseen(now-before, idlePeriods[cpu])
+			known += unseen(now-before, idlePeriods[cpu]-at(e.before.idlePeriods, cpu))
 		}
-		skipped += missing(count, known, mean)
+		skipped += missing(count-e.before.counted[cpu], known, mean)
 	}
 	return skipped, nil
+}
+
+// Mark is called after the rate has changed, with the arguments of [Events.Skipped]. The length of
+// skipped periods is estimated by their mean, so samples of different rates must not be mixed.
+func (e *Events) Mark(runs, periods, idlePeriods []uint64) error {
+	skipped, err := e.Skipped(runs, periods, idlePeriods)
+	if err != nil {
+		return err
+	}
+	counted, err := e.countedByCPU()
+	if err != nil {
+		return err
+	}
+	closed := map[int]uint64{}
+	for cpu, events := range e.closed {
+		closed[cpu] = events.events
+	}
+	e.before = counters{skipped, runs, periods, idlePeriods, counted, closed}
+	if idlePeriods != nil {
+		e.idleBefore, _ = procfs.IdleTimes()
+	}
+	return nil
+}
+
+// at returns element i of values, 0 if there is none.
+func at(values []uint64, i int) uint64 {
+	if i < len(values) {
+		return values[i]
+	}
+	return 0
 }
 
 // unseen returns the idle time of a CPU that has no samples of the idle task, in ns.

@@ -67,6 +67,7 @@ type Delivery struct {
 	stale    bool               // client has an old configuration
 	changed  context.CancelFunc // ends the attempt by an old configuration
 	ending   bool               // nothing more will be added
+	sent     time.Time          // when the last attempt began
 	sends    reports
 	stores   reports // of windows to the spool's files
 	broken   bool    // other work on these files has failed, which is logged once

@@ -320,6 +320,38 @@ func TestUse(t *testing.T) {
 	}
 }
 
+// TestPace sends waiting messages one after the other, not all at once.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	asked := make(chan time.Time, n)
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- time.Now()
+		return otlptest.Reply{}
+	})
+	d := New(spool.InMemory(), spool.Found{}, backEnd(t, r.HTTP()), func(text string) { t.Log(text) })
+	for _, m := range messages(t, n) {
+		d.Add(spool.Head{Samples: 3}, m)
+	}
+	began := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	running := &running{d, stop, make(chan struct{})}
+	go func() {
+		defer close(running.sent)
+		running.Run(ctx)
+	}()
+	var last time.Time
+	for range n {
+		last = testenv.Receive(t, asked, "a message is not sent")
+	}
+	if took := last.Sub(began); took < (n-1)*pace {
+		t.Errorf("%d messages were sent in %s, want at least %s", n, took, (n-1)*pace)
+	}
+	if a := running.finish(t); a.Acknowledged != 3*n {
+		t.Errorf("got %+v, want %d samples acknowledged", a, 3*n)
+	}
+}
+
 // TestShutdown counts the samples that were only in memory.
 func TestShutdown(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package delivery
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // outcome is the result of an attempt to send a message, or to write it to the spool.
 type outcome int
@@ -12,12 +15,13 @@ const (
 	refused
 )
 
-// reports decides what to log about attempts: only changes of the outcome, and not too many of
-// them, since a back end or a disk may fail at every other message for days.
+// reports decides what to log about attempts: only changes of the outcome or the cause, and not too many
+// of them, since a back end or a disk may fail at every other message for days.
 type reports struct {
 	// again is the message when attempts succeed again.
 	again  string
 	last   outcome
+	cause  string      // of it, without digits: numbers of ports and samples change each time
 	told   bool        // a failure was logged, and nothing since
 	owed   bool        // the last change was not logged, since there were too many
 	recent []time.Time // when failures were logged, oldest first
@@ -32,10 +36,11 @@ const (
 // message returns the message to log after an attempt, empty for none. failure describes a failed
 // attempt.
 func (r *reports) message(o outcome, failure string, now time.Time) string {
-	if o == r.last && !r.owed {
+	cause := strings.Map(withoutDigits, failure)
+	if o == r.last && cause == r.cause && !r.owed {
 		return ""
 	}
-	r.last, r.owed = o, false
+	r.last, r.cause, r.owed = o, cause, false
 	if o == accepted {
 		failure = ""
 		if r.told {
@@ -56,4 +61,12 @@ func (r *reports) message(o outcome, failure string, now time.Time) string {
 		failure += "; no more messages like this for an hour"
 	}
 	return failure
+}
+
+// withoutDigits drops the digits of a text.
+func withoutDigits(r rune) rune {
+	if '0' <= r && r <= '9' {
+		return -1
+	}
+	return r
 }

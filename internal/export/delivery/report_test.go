@@ -66,3 +66,22 @@ func TestReportsOutage(t *testing.T) {
 		t.Errorf("an outage of a day was logged %d times, want once", logged)
 	}
 }
+
+// A new cause of the same outcome is logged; numbers that differ are not a new cause.
+func TestReportsCause(t *testing.T) {
+	r, now := reports{again: "again"}, time.Now()
+	for _, step := range []struct {
+		outcome       outcome
+		failure, want string
+	}{
+		{refused, "HTTP status 500 Internal Server Error: dropped 12 samples", "HTTP status 500 Internal Server Error: dropped 12 samples"},
+		{refused, "HTTP status 500 Internal Server Error: dropped 7 samples", ""},
+		{refused, "HTTP status 404 Not Found: dropped 7 samples", "HTTP status 404 Not Found: dropped 7 samples"},
+		{accepted, "", "again"},
+		{accepted, "", ""},
+	} {
+		if got := r.message(step.outcome, step.failure, now); got != step.want {
+			t.Errorf("%q: got %q, want %q", step.failure, got, step.want)
+		}
+	}
+}

@@ -31,14 +31,21 @@ func (d *Delivery) Run(ctx context.Context) {
 	}
 }
 
+// pace is the time between two attempts, except at the end. After a long outage, thousands of windows wait.
+// To send them at once would take a CPU for many seconds, on all machines of a fleet at the same time.
+const pace = 50 * time.Millisecond
+
 // next sends an entry, or waits until there may be one to send. It returns false at the end.
 func (d *Delivery) next(ctx context.Context) bool {
 	d.mu.Lock()
 	now := time.Now()
 	e, at := d.schedule.next(d.spool.All(), now, d.ending)
 	var read func() ([]byte, error)
+	if paced := d.sent.Add(pace); !d.ending && at.Before(paced) {
+		at = paced
+	}
 	if e != nil && !at.After(now) {
-		read = d.spool.Reader(e)
+		read, d.sent = d.spool.Reader(e), now
 	}
 	ending := d.ending
 	d.mu.Unlock()

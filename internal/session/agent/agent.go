@@ -220,7 +220,7 @@ func (a *Agent) await(load func() (Options, error), reload <-chan os.Signal, end
 // apply takes over the parts of a configuration that can change.
 func (a *Agent) apply(o Options) {
 	now := a.options()
-	bolts := !reflect.DeepEqual(now.Bolt, o.Bolt)
+	bolts, backEnd := !reflect.DeepEqual(now.Bolt, o.Bolt), !reflect.DeepEqual(now.BackEnd, o.BackEnd)
 	now.Measure, now.BackEnd, now.Budget, now.Bolt = o.Measure, o.BackEnd, o.Budget, o.Bolt
 	a.inUse.Store(&now)
 	if bolts {
@@ -228,7 +228,9 @@ func (a *Agent) apply(o Options) {
 	}
 	a.warn(o.BackEnd.Warning())
 	a.warn("using the new configuration")
-	a.delivery.Use(o.BackEnd)
+	if backEnd { // or a request in flight would be sent again
+		a.delivery.Use(o.BackEnd)
+	}
 }
 
 // sameMeasure reports whether two configurations measure the same.

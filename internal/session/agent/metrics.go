@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,7 @@ func (s *server) stop() error {
 // does not read the answer, shuts out others.
 func (a *Agent) handler(connections *connlimit.Limiter) http.Handler {
 	mux := http.NewServeMux()
+	page := &page{make: a.metrics}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if problem := a.problem(time.Now()); problem != "" {
 			http.Error(w, problem, http.StatusServiceUnavailable)
@@ -74,12 +76,30 @@ func (a *Agent) handler(connections *connlimit.Limiter) http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		connections.Know(r.Context())
-		text := a.metrics()
+		text := page.get(time.Now())
 		connections.Forget(r.Context())
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write([]byte(text))
 	})
 	return mux
+}
+
+// page is a text that is made at most once a second: it takes milliseconds of CPU time, which count
+// against the budget, and anyone may ask for it at any rate.
+type page struct {
+	make func() string
+	mu   sync.Mutex
+	text string
+	at   time.Time
+}
+
+func (p *page) get(now time.Time) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.text == "" || now.Sub(p.at) >= time.Second {
+		p.text, p.at = p.make(), now
+	}
+	return p.text
 }
 
 // patience is the time that a window may take longer than its interval.

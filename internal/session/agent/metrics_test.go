@@ -71,3 +71,18 @@ func TestStrangersConnections(t *testing.T) {
 		})
 	}
 }
+
+// The text is made again only after a second.
+func TestPage(t *testing.T) {
+	made := 0
+	p := &page{make: func() string { made++; return fmt.Sprint(made) }}
+	now := time.Now()
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "1"}, {999 * time.Millisecond, "1"}, {time.Second, "2"}, {1500 * time.Millisecond, "2"}, {2 * time.Second, "3"}} {
+		if got := p.get(now.Add(c.after)); got != c.want {
+			t.Errorf("after %s: got %s, want %s", c.after, got, c.want)
+		}
+	}
+}
