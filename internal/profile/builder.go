@@ -87,13 +87,13 @@ func add[ID ~uint32, V any](table *[]V, v V) ID {
 
 // Mapping returns the ID of m, or 0 if there is no room for another one.
 func (b *Builder) Mapping(m Mapping) MappingID {
-	b.names(&m.Path, &m.BuildID)
+	b.names(&m.Path, &m.BuildID, &m.GoBuildID, &m.Hash)
 	id, ok := b.mappings[m]
 	if !ok {
-		if !b.left.take(sizeMapping + len(m.Path) + len(m.BuildID)) {
+		if !b.left.take(sizeMapping + len(m.Path) + len(m.BuildID) + len(m.GoBuildID) + len(m.Hash)) {
 			return 0
 		}
-		own(&m.Path, &m.BuildID)
+		own(&m.Path, &m.BuildID, &m.GoBuildID, &m.Hash)
 		id = add[MappingID](&b.p.Mappings, m)
 		b.mappings[m] = id
 	}

@@ -64,6 +64,8 @@ type Mapping struct {
 	// BuildID is the GNU build ID in lowercase hex, or empty if there is none or the file
 	// could not be opened.
 	BuildID string
+	// GoBuildID is the build ID of the Go linker, and Hash OpenTelemetry's hash of the file, "" if unknown.
+	GoBuildID, Hash string
 	// Start is the lowest virtual address of the mapping, Limit one past the highest, and
 	// Offset the file offset of Start. If several processes map the file, this may be any
 	// one of their mappings.

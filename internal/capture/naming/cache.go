@@ -52,11 +52,10 @@ type knownFrame struct {
 
 // knownNames is the cached result for a frame.
 type knownNames struct {
-	found   []symbolize.Frame
-	shown   shownFrame
-	buildID string
-	base    uint64
-	lacks   *stripped // nil if the file has symbols
+	found []symbolize.Frame
+	shown shownFrame
+	file  *fileID   // see [Names]
+	lacks *stripped // nil if the file has symbols
 	// left means that the frame was not looked up, see [Names.Later].
 	left bool
 	// canceled is the context's error if an interrupt came before all names were found, else nil.
@@ -105,7 +104,7 @@ func (k *SymbolCache) recall(ctx context.Context, n *Names, id stacks.FrameID) b
 	}
 	code := n.store.Frames[id].Code
 	n.found[id], n.shown[id] = is.found, is.shown
-	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
+	n.files[code], n.stripped[code] = is.file, is.lacks
 	n.problems[code] = cmp.Or(n.problems[code], is.canceled)
 	return true
 }
@@ -125,7 +124,7 @@ func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 		if n.Ahead != nil && n.store.Codes[code].Kind == stacks.CodeKernel && !named(n.found[id]) {
 			continue // code that the kernel is loading may get a name
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code], n.left(id), problem}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.files[code], n.stripped[code], n.left(id), problem}
 	}
 	if len(k.young) > maxKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young

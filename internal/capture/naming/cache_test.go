@@ -38,7 +38,7 @@ func TestSymbolCache(t *testing.T) {
 		for i, f := range s.Frames {
 			if len(n.found[i]) > 0 && s.Codes[f.Code].Kind == stacks.CodeFile {
 				named++
-				if n.shown[i].address == 0 || n.buildIDs[f.Code] == "" && n.bases[f.Code] == 0 {
+				if n.shown[i].address == 0 || n.files[f.Code] == nil {
 					t.Errorf("frame %d of %s has a name, but neither an address in a file nor a file", i, s.Codes[f.Code].File.Path)
 				}
 			}

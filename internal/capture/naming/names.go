@@ -26,6 +26,7 @@ import (
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/known"
 	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/ksym"
 	"fulgur/internal/symbols/symbolize"
 )
@@ -46,9 +47,8 @@ type Names struct {
 	// none if it was not resolved.
 	found [][]symbolize.Frame
 	// shown holds the frames as in outputs: with link-time addresses for files.
-	shown    []shownFrame
-	buildIDs []string // by code of the store
-	bases    []uint64 // likewise, the lowest addresses of ELF files
+	shown []shownFrame
+	files []*fileID // by code of the store, nil except for ELF files
 	// stripped holds, by code of the store, the file if it lacks symbols.
 	stripped []*stripped
 	// problems holds errors by code, nil on success.
@@ -75,6 +75,17 @@ type Names struct {
 	busy []stacks.CodeID // codes in progress, the oldest first
 }
 
+// fileID identifies an ELF file.
+type fileID struct {
+	elffile.IDs
+	hash string // see [elffile.File.Hash]
+	base uint64 // lowest address
+}
+
+func identify(e *symbolize.ELF) *fileID {
+	return &fileID{e.File().IDs(), e.File().Hash(), e.File().Base()}
+}
+
 // shownFrame holds the properties of a [profile.Frame] that its names share.
 type shownFrame struct {
 	address  uint64
@@ -91,8 +102,7 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 		kernelIDs: map[string]string{},
 		found:     make([][]symbolize.Frame, len(store.Frames)),
 		shown:     make([]shownFrame, len(store.Frames)),
-		buildIDs:  make([]string, len(store.Codes)),
-		bases:     make([]uint64, len(store.Codes)),
+		files:     make([]*fileID, len(store.Codes)),
 		problems:  make([]error, len(store.Codes)),
 	}
 }
@@ -357,7 +367,7 @@ func (n *Names) debugKernel(ctx context.Context, names symbolize.Table) symboliz
 
 // lookUpELF looks up frames in e, the ELF file of code id.
 func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
-	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
+	n.files[id] = identify(e)
 	return n.lookUp(e, frames, func(f stacks.Frame) (call uint64, shown shownFrame, ok bool) { return inELF(e, f) })
 }
 
@@ -387,7 +397,7 @@ func (n *Names) placeInFile(id stacks.CodeID, frames []stacks.FrameID) error {
 
 // placeInELF records the file of code id, and the addresses of frames in it.
 func (n *Names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
-	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
+	n.files[id] = identify(e)
 	for _, frame := range frames {
 		if _, shown, ok := inELF(e, n.store.Frames[frame]); ok {
 			n.shown[frame] = shown
@@ -462,7 +472,10 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 // mapping describes the code that holds a frame.
 func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mapping {
 	code, at := n.store.Codes[id], n.store.Ranges[id]
-	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset, Base: n.bases[id]}
+	m := profile.Mapping{Start: at.Start, Limit: at.Limit, Offset: at.Offset}
+	if file := n.files[id]; file != nil {
+		m.BuildID, m.GoBuildID, m.Hash, m.Base = file.GNU, file.Go, file.hash, file.base
+	}
 	switch code.Kind {
 	case stacks.CodeKernel:
 		m.Path = profile.KernelPath

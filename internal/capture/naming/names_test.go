@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -26,7 +27,7 @@ func TestPlace(t *testing.T) {
 		{Name: "outer()", SystemName: "_Z5outer", File: "b.cc", StartLine: 20, Line: 22, Offset: 1},
 	}})
 	leaf := store.Nodes[store.Traces[0].Leaf].Frame
-	names.buildIDs[store.Frames[leaf].Code] = "c0ffee"
+	names.files[store.Frames[leaf].Code] = &fileID{IDs: elffile.IDs{GNU: "c0ffee"}}
 	names.shown[leaf].address = 0x1234
 	b := profile.NewBuilder()
 	placed := names.place(b, leaf)

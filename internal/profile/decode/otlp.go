@@ -666,8 +666,13 @@ func (c *otlpReader) mapping(i uint64) otlpMapped {
 			m.Path = row(c, c.strings, f.value)
 		case otelprofiles.MappingAttributes:
 			for a := range c.referred(f) {
-				if a.key == otelprofiles.GNUBuildID {
+				switch a.key {
+				case otelprofiles.GNUBuildID:
 					m.BuildID = a.text
+				case otelprofiles.GoBuildID:
+					m.GoBuildID = a.text
+				case otelprofiles.FileHash:
+					m.Hash = a.text
 				}
 			}
 		}

@@ -40,6 +40,8 @@ const (
 
 	// Of mappings.
 	GNUBuildID = "process.executable.build_id.gnu"
+	GoBuildID  = "process.executable.build_id.go"
+	FileHash   = "process.executable.build_id.htlhash"
 
 	// Of the scope: the command line, the event and what was measured.
 	Command = "fulgur.command"

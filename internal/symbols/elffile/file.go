@@ -47,7 +47,8 @@ type File struct {
 	segments []Segment
 	sections sectionTable
 
-	buildID  func() string
+	ids      func() IDs
+	hash     func() string
 	embedded func() (*File, error)
 
 	limit  uint64  // maximum size of a decompressed section, in bytes
@@ -118,7 +119,7 @@ func FromFile(file Opened) (*File, error) {
 // errors.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed, budget: &temporaryBudget, ctx: context.Background()}
-	f.buildID = sync.OnceValue(f.findBuildID)
+	f.ids, f.hash = sync.OnceValue(f.findIDs), sync.OnceValue(f.sumUp)
 	f.embedded = sync.OnceValues(f.openEmbedded)
 	var ident [64]byte
 	n := min(size, int64(len(ident)))

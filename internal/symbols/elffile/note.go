@@ -1,6 +1,7 @@
 package elffile
 
 import (
+	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,53 +11,68 @@ import (
 const (
 	maxNotes   = 64 << 10
 	maxBuildID = 64
+	maxGoID    = 256
 )
 
-// BuildID returns the GNU build ID in lowercase hex, or "" if the file has no readable one.
-func (f *File) BuildID() string { return f.buildID() }
+// IDs identify a build of a file.
+type IDs struct {
+	// GNU is the GNU build ID in lowercase hex, and Go the build ID of the Go linker; "" if the file
+	// has no readable one.
+	GNU, Go string
+}
 
-// findBuildID looks for the build ID in the note segments, and then in the note sections. A
-// separate debug file has only the latter.
-func (f *File) findBuildID() string {
+// IDs returns the build IDs in the file's notes.
+func (f *File) IDs() IDs { return f.ids() }
+
+// BuildID returns the GNU build ID in lowercase hex, or "" if the file has no readable one.
+func (f *File) BuildID() string { return f.ids().GNU }
+
+// findIDs looks for build IDs in the note segments, and for those that are not there in the note
+// sections. A separate debug file has only the latter.
+func (f *File) findIDs() (ids IDs) {
 	for _, s := range f.segments {
 		if s.Type == elf.PT_NOTE {
-			if id := f.noteBuildID(s.Offset, s.FileSize, s.Align); id != "" {
-				return id
-			}
+			f.noteIDs(&ids, s.Offset, s.FileSize, s.Align)
 		}
+	}
+	if ids.GNU != "" {
+		return ids
 	}
 	sections, err := f.Sections()
 	if err != nil {
-		return ""
+		return ids
 	}
 	for _, s := range sections {
 		if s.Type == elf.SHT_NOTE {
-			if id := f.noteBuildID(s.Offset, s.Size, s.Align); id != "" {
-				return id
-			}
+			f.noteIDs(&ids, s.Offset, s.Size, s.Align)
 		}
 	}
-	return ""
+	return ids
 }
 
-// noteBuildID looks for the build ID in size bytes of notes at off. It returns no error,
-// because symbols are useful without a build ID.
-func (f *File) noteBuildID(off, size, align uint64) string {
+// noteIDs looks for build IDs in size bytes of notes at off. It returns no error, because symbols
+// are useful without a build ID.
+func (f *File) noteIDs(ids *IDs, off, size, align uint64) {
 	if size > maxNotes {
-		return ""
+		return
 	}
-	notes, err := f.Bytes(int64(off), size, "notes")
-	if err != nil {
-		return ""
+	if notes, err := f.Bytes(int64(off), size, "notes"); err == nil {
+		ids.read(notes, align)
 	}
-	return NoteBuildID(notes, align)
 }
 
 // NoteBuildID returns the GNU build ID in a sequence of ELF notes in lowercase hex, or ""
 // if there is none. The parts of a note are aligned to align bytes: 8, or else 4. The
 // notes may come from a file, or from /sys for the kernel and its modules.
 func NoteBuildID(notes []byte, align uint64) string {
-	const headerSize, ntGNUBuildID = 12, 3
+	var ids IDs
+	ids.read(notes, align)
+	return ids.GNU
+}
+
+// read sets the IDs that are in a sequence of ELF notes and are not known yet.
+func (ids *IDs) read(notes []byte, align uint64) {
+	const headerSize, ntGNUBuildID, ntGoBuildID = 12, 3, 4 // the last one: cmd/link's ELF_NOTE_GOBUILDID_TAG
 	if align != 8 {
 		align = 4
 	}
@@ -67,13 +83,33 @@ func NoteBuildID(notes []byte, align uint64) string {
 		typ := binary.LittleEndian.Uint32(notes[8:])
 		desc := round(headerSize + namesz)
 		if desc+descsz > uint64(len(notes)) {
-			return ""
+			return
 		}
-		name := notes[headerSize : headerSize+namesz]
-		if typ == ntGNUBuildID && string(name) == "GNU\x00" && descsz <= maxBuildID {
-			return hex.EncodeToString(notes[desc : desc+descsz])
+		name := string(notes[headerSize : headerSize+namesz])
+		switch {
+		case ids.GNU == "" && typ == ntGNUBuildID && name == "GNU\x00" && descsz <= maxBuildID:
+			ids.GNU = hex.EncodeToString(notes[desc : desc+descsz])
+		case ids.Go == "" && typ == ntGoBuildID && name == "Go\x00\x00" && descsz <= maxGoID:
+			ids.Go = string(notes[desc : desc+descsz])
 		}
 		notes = notes[min(round(desc+descsz), uint64(len(notes))):]
 	}
-	return ""
+}
+
+// Hash returns a hash of the file's size and of its first and last 4096 bytes, in lowercase hex:
+// OpenTelemetry's process.executable.build_id.htlhash,
+// https://opentelemetry.io/docs/specs/otel/profiles/mappings/. It is "" if the file cannot be read.
+func (f *File) Hash() string { return f.hash() }
+
+func (f *File) sumUp() string {
+	const part = 4096
+	n := min(f.size, part)
+	b := make([]byte, 2*n, 2*n+8)
+	for i, off := range []int64{0, f.size - n} {
+		if got, _ := f.r.ReadAt(b[int64(i)*n:int64(i+1)*n], off); int64(got) < n {
+			return ""
+		}
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(f.size)))
+	return hex.EncodeToString(sum[:16])
 }

@@ -361,9 +361,13 @@ func (e *encoder) mapping(id profile.MappingID) int32 {
 		row.Uint(otelprofiles.MappingLimit, math.MaxUint64)
 	}
 	row.Int(otelprofiles.MappingFilename, d.text(m.Path))
-	if m.BuildID != "" {
-		proto.Packed(&row, otelprofiles.MappingAttributes, []int32{d.attribute(otelprofiles.GNUBuildID, anyText(m.BuildID))})
+	var ids []int32
+	for _, id := range [][2]string{{otelprofiles.GNUBuildID, m.BuildID}, {otelprofiles.GoBuildID, m.GoBuildID}, {otelprofiles.FileHash, m.Hash}} {
+		if id[1] != "" {
+			ids = append(ids, d.attribute(id[0], anyText(id[1])))
+		}
 	}
+	proto.Packed(&row, otelprofiles.MappingAttributes, ids)
 	e.mappings[id] = d.mappings.id(row)
 	return e.mappings[id]
 }

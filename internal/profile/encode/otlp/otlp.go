@@ -32,7 +32,8 @@ type Options struct {
 //   - A frame and the frames inlined into it are one location with several lines. Its
 //     address is within the instruction: for callers, the return address minus one.
 //   - Addresses in files are link-time addresses. Mappings of files therefore span the
-//     whole address space. They have the attribute process.executable.build_id.gnu.
+//     whole address space. They have the attributes process.executable.build_id.gnu,
+//     .go and .htlhash, as far as known.
 //   - The period is that of pprof's format, with two exceptions. Readers multiply counts of
 //     samples by it, so if these include waits, they have a period of 1 of their own, and so do
 //     values without a known period. The value off-cpu has OpenTelemetry's name, off_cpu, and no
