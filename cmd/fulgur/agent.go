@@ -29,7 +29,7 @@ type agentCommand struct {
 	Headers  string `name:"headers-file" placeholder:"FILE" complete:"file" group:"server" help:"Send the headers in FILE with every request: one NAME=VALUE per line. Other users must have no access to FILE."`
 	Spool    string `placeholder:"DIR" group:"server" help:"Keep profiles in DIR until they are sent, even if fulgur is killed. Without this flag, up to 16 MiB of profiles wait in memory."`
 	Size     size   `name:"spool-size" default:"256M" placeholder:"BYTES" group:"server" help:"Maximum size of all files in the spool; fulgur removes the oldest to stay below it. Default: 256M."`
-	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS; off disables it. Default: 127.0.0.1:9464."`
+	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS: HOST:PORT or unix:PATH; off disables it. Default: 127.0.0.1:9464."`
 	Config   string `placeholder:"FILE" complete:"file" group:"server" help:"Read flags that are not on the command line from FILE, in YAML: lines NAME: VALUE, with names without --. SIGHUP reads FILE again."`
 
 	Bolt       []string `placeholder:"PROGRAM" group:"branches" help:"Take branch profiles of these executables, for llvm-bolt and clang. Give absolute paths, as ls -l /proc/PID/exe shows them. fulgur uses the processor's branch records or counts jumps, and never single-steps."`

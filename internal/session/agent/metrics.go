@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"fulgur/internal/export/delivery"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/ui/connlimit"
@@ -33,17 +36,60 @@ func (a *Agent) listen() (*server, error) {
 	if a.options().Listen == "" {
 		return &server{}, nil
 	}
-	l, err := net.Listen("tcp", a.options().Listen)
+	l, err := listenAt(a.options().Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w; choose another address with %s", err, usage.Listen)
 	}
 	s := &server{served: make(chan error, 1), http: &http.Server{
 		ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 	}}
-	a.warn(fmt.Sprintf("metrics: http://%s/metrics", l.Addr()))
+	if l.Addr().Network() == "unix" {
+		a.warn(fmt.Sprintf("metrics: /metrics at the socket %s", plain.Terminal(l.Addr().String())))
+	} else {
+		a.warn(fmt.Sprintf("metrics: http://%s/metrics", l.Addr()))
+	}
 	s.http.Handler = a.handler(connlimit.Limit(s.http))
 	go func() { s.served <- s.http.Serve(l) }()
 	return s, nil
+}
+
+// socketPrefix begins the address of a Unix socket.
+const socketPrefix = "unix:"
+
+// listenAt listens at an address: HOST:PORT, or unix:PATH for a socket that only the user of the
+// process can connect to.
+func listenAt(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, socketPrefix)
+	if !ok {
+		return net.Listen("tcp", address)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that a process left when it was killed, at which nobody listens.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return nil // listening fails if something else is there
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		return errors.Join(fmt.Errorf("%s: another process listens there", path), c.Close())
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
 }
 
 func (s *server) stop() error {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +86,41 @@ func TestPage(t *testing.T) {
 		if got := p.get(now.Add(c.after)); got != c.want {
 			t.Errorf("after %s: got %s, want %s", c.after, got, c.want)
 		}
+	}
+}
+
+// A socket belongs to the user alone. What a killed process left does not prevent a new start; a socket
+// in use and other files do.
+func TestListenAtSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	killed, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := killed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenAt("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v, want mode 0600", info, err)
+	}
+	if _, err := listenAt("unix:" + path); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("in use: got %v, want an error", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenAt("unix:" + path); err == nil {
+		t.Error("a file: got no error")
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "data" {
+		t.Errorf("the file has %q, %v, want it unchanged", data, err)
 	}
 }
