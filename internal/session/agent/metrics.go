@@ -79,8 +79,13 @@ func listenAt(address string) (net.Listener, error) {
 // removeStale removes a socket that a process left when it was killed, at which nobody listens.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket {
-		return nil // listening fails if something else is there
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s: not a socket", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
