@@ -155,6 +155,8 @@ fulgur: copyright-file-contains-full-apache-2-license
 fulgur: maintainer-script-calls-systemctl [postinst:5]
 fulgur: maintainer-script-calls-systemctl [postinst:6]
 fulgur: maintainer-script-calls-systemctl [prerm:6]
+fulgur: maintainer-script-calls-systemctl [postrm:6]
+fulgur: maintainer-script-calls-systemctl [postrm:7]
 fulgur: initial-upload-closes-no-bugs [usr/share/doc/fulgur/changelog.Debian.gz:1]
 `
 

@@ -78,7 +78,11 @@ func writePackage(w io.Writer, format, version, arch string, entries []entry, at
 	for _, script := range []struct {
 		name, text string
 		path       *string
-	}{{"postinst", afterInstall, &info.Scripts.PostInstall}, {"prerm", beforeRemoval, &info.Scripts.PreRemove}} {
+	}{
+		{"postinst", afterInstall, &info.Scripts.PostInstall},
+		{"prerm", beforeRemoval, &info.Scripts.PreRemove},
+		{"postrm", afterRemoval, &info.Scripts.PostRemove},
+	} {
 		if *script.path, err = stage(script.name, []byte(script.text)); err != nil {
 			return "", err
 		}
@@ -94,8 +98,8 @@ func writePackage(w io.Writer, format, version, arch string, entries []entry, at
 	return name, nil
 }
 
-// afterInstall and beforeRemoval are scripts of the packages. Their first argument is the action, in
-// deb, or the number of versions that remain, in rpm.
+// afterInstall, beforeRemoval and afterRemoval are scripts of the packages. Their first argument is the
+// action, in deb, or the number of versions that remain, in rpm.
 const (
 	afterInstall = `#!/bin/sh
 # After an upgrade, an agent that runs continues with the new program.
@@ -110,5 +114,13 @@ set -e
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0
 systemctl --no-reload disable --now fulgur-agent.service
+`
+	afterRemoval = `#!/bin/sh
+# systemd forgets the unit, even if the agent had failed.
+set -e
+case "$1" in remove | 0) ;; *) exit 0 ;; esac
+[ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
+systemctl reset-failed fulgur-agent.service 2>/dev/null || true # an error if nothing failed
 `
 )
