@@ -306,3 +306,17 @@ func TestCreateInterrupted(t *testing.T) {
 		t.Errorf("got error %v, want %v", err, errUnsent)
 	}
 }
+
+// A web page is no acknowledgment, whatever its status.
+func TestWebPage(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte("<html>Please log in"))
+	}))
+	defer s.Close()
+	_, err := dial(t, s.URL, HTTP).Send(t.Context(), message(t))
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Retry || !strings.Contains(err.Error(), "web page") {
+		t.Errorf("got error %v, want the page to be refused", err)
+	}
+}

@@ -82,8 +82,11 @@ func (h *httpConnection) send(ctx context.Context, message []byte) (answer Answe
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // only the status matters
 	if response.StatusCode >= 200 && response.StatusCode <= 299 {
-		if isProtobuf(response.Header) {
+		switch mediaType(response.Header) {
+		case contentType:
 			answer = parseAnswer(text)
+		case "text/html": // a login page, or the page of a server that is no back end
+			return answer, &Error{Err: fmt.Errorf("answer %q with a web page: nothing at this URL takes profiles", response.Status)}
 		}
 		return answer, nil
 	}
@@ -107,9 +110,13 @@ func withoutURL(err error) error {
 	return err
 }
 
-func isProtobuf(h http.Header) bool {
+// mediaType returns the media type of a response, "" if unknown.
+func mediaType(h http.Header) string {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && kind == contentType
+	if err != nil {
+		return ""
+	}
+	return kind
 }
 
 // maxExplanation limits the bytes of a server's text in a message.
@@ -118,7 +125,7 @@ const maxExplanation = 200
 // explanation returns the explanation in the body of a failed request, for an error message.
 func explanation(h http.Header, body []byte) string {
 	text := string(body)
-	if isProtobuf(h) {
+	if mediaType(h) == contentType {
 		text = parseStatus(body)
 	}
 	text = strings.TrimSpace(text)
