@@ -86,14 +86,15 @@ func TestManifest(t *testing.T) {
 	if len(unit) != 2 {
 		t.Fatal("the systemd unit has no capabilities")
 	}
-	want := strings.Fields(strings.ReplaceAll(string(unit[1]), "CAP_", ""))
+	// Few nodes run Debian's kernels, so the manifest only names the capability that these need.
+	want := slices.DeleteFunc(strings.Fields(strings.ReplaceAll(string(unit[1]), "CAP_", "")), func(c string) bool { return c == "SYS_ADMIN" })
 	var got []string
 	for _, c := range agent.SecurityContext.Capabilities.Add {
 		got = append(got, string(c))
 	}
 	slices.Sort(want)
 	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Errorf("got capabilities %q, want the systemd unit's %q", got, want)
+		t.Errorf("got capabilities %q, want the systemd unit's except SYS_ADMIN, %q", got, want)
 	}
 
 	volumes := map[string]bool{}
