@@ -41,7 +41,7 @@ type agentCommand struct {
 
 	NoInlines bool `group:"output" help:"Send function names only, without inlined functions, files and lines. Takes less time and memory."`
 	logFlag
-	MaxCPU    limit[percent] `name:"max-cpu" default:"1%" placeholder:"PERCENT" group:"limit" help:"Stay below this share of all CPUs' time on average, if possible; off for no limit. Above it, fulgur lowers the rate, then omits names. Default: 1%."`
+	MaxCPU    limit[percent] `name:"max-cpu" default:"1%" placeholder:"PERCENT" group:"limit" help:"Stay below this share of all CPUs' time on average, if possible; off for no limit. Above it, fulgur lowers the rate and measures fewer waits, then omits names. Default: 1%."`
 	MaxMemory limit[size]    `name:"max-memory" default:"128M" placeholder:"BYTES" group:"limit" help:"Stay below this much memory, BPF maps included, if possible; off for no limit. Above it, fulgur drops caches, then omits names. Unwind tables in the kernel take up to a quarter of it, unless --unwind-memory is given. Default: 128M."`
 	limitFlags
 }
