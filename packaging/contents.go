@@ -18,7 +18,7 @@ type contents struct {
 	manuals     []entry // pages of section 1
 	completions map[string]entry
 	documents   []entry // README.md and what it links to, and examples
-	unit        entry   // of systemd
+	unit        entry   // for systemd
 	changelog   entry
 	licenses    []entry
 }
@@ -90,8 +90,8 @@ func (c *contents) tarball(program []byte) []entry {
 	return list
 }
 
-// packaged returns the files of a package with a program, at the paths that the policies of the
-// distributions with the format want.
+// packaged returns the files of a package with a program, at the paths that distributions with
+// this package format use.
 func (c *contents) packaged(format string, program []byte, version string, at time.Time) ([]entry, error) {
 	const doc = "usr/share/doc/fulgur"
 	zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[format]
@@ -148,7 +148,7 @@ func compressed(data []byte) ([]byte, error) {
 // lintianOverrides lists the warnings of Debian's checker that do not apply: the program
 // is static to run everywhere, it reads dpkg's database to find the packages with
 // symbols, the package is not uploaded to Debian, a library's license contains the
-// Apache License for a part of it, and deb-systemd-invoke is not everywhere.
+// Apache License for a part of it, and rpm systems have no deb-systemd-invoke.
 const lintianOverrides = `fulgur: statically-linked-binary [usr/bin/fulgur]
 fulgur: uses-dpkg-database-directly [usr/bin/fulgur]
 fulgur: copyright-file-contains-full-apache-2-license

@@ -1,5 +1,5 @@
-// Command packaging builds the files of a release: for each architecture a tarball, a
-// Debian package and an RPM, a container image for all of them, and SHA256SUMS. It needs only Go and
+// Command packaging builds the files of a release: for each architecture a tarball, a deb and
+// an rpm package, then a container image for all of them, and SHA256SUMS. It needs only Go and
 // the programs that make build has built. The same commit makes the same bytes,
 // with the same version of Go, whenever and wherever it is run.
 package main

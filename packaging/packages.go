@@ -27,12 +27,12 @@ Profiler, folded stacks and text, and profiles of branches for llvm-bolt.
 It needs Linux 5.10 or newer (6.1 on arm64) and no changes to the programs that it looks at.
 `
 
-// formats are the package formats, by the names of nfpm and of file extensions.
+// formats are the package formats, by nfpm's names, which are also the file extensions.
 var formats = []string{"deb", "rpm"}
 
-// packageVersion returns the upstream version of a package that sorts as the releases do, in
-// deb-version(7) and rpm-version(7), for what git describe says: "v1.2.3" is 1.2.3, five commits
-// later is 1.2.3+5.g0123456. A commit before the first release sorts by its time.
+// packageVersion returns the upstream version of a package for what git describe says: 1.2.3 for
+// "v1.2.3", and 1.2.3+5.g0123456 five commits later. Versions sort as the releases do, by the rules
+// of deb-version(7) and rpm-version(7). Commits before the first release sort by their time.
 func packageVersion(described string, at time.Time) string {
 	version, release := strings.CutPrefix(described, "v")
 	if !release {
@@ -45,8 +45,8 @@ func packageVersion(described string, at time.Time) string {
 // revision is the packages' revision of a version.
 const revision = "1"
 
-// writePackage writes a package of the entries, which are paths below the root directory, in a
-// format, for an architecture of Go's. It returns the name that the format wants for the file.
+// writePackage writes a package in a format, for a GOARCH. The names of entries are relative to the root
+// directory. It returns the conventional name of the package file.
 func writePackage(w io.Writer, format, version, arch string, entries []entry, at time.Time) (name string, err error) {
 	dir, err := os.MkdirTemp("", "fulgur-packaging-") // nfpm reads files
 	if err != nil {
@@ -64,7 +64,7 @@ func writePackage(w io.Writer, format, version, arch string, entries []entry, at
 		License: "Apache-2.0", DisableGlobbing: true, MTime: at,
 	}
 	info.Recommends = []string{"ca-certificates"}
-	info.RPM.BuildHost = "localhost" // not that of the build
+	info.RPM.BuildHost = "localhost" // in place of the name of the building machine
 	for _, e := range entries {
 		source, err := stage(e.name, e.data)
 		if err != nil {
@@ -99,24 +99,24 @@ func writePackage(w io.Writer, format, version, arch string, entries []entry, at
 }
 
 // afterInstall, beforeRemoval and afterRemoval are scripts of the packages. Their first argument is the
-// action, in deb, or the number of versions that remain, in rpm.
+// action in a deb package, and the number of versions that remain in an rpm package.
 const (
 	afterInstall = `#!/bin/sh
-# After an upgrade, an agent that runs continues with the new program.
+# After an upgrade, restart the agent if it runs.
 set -e
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 systemctl try-restart fulgur-agent.service
 `
 	beforeRemoval = `#!/bin/sh
-# An agent does not outlive its program.
+# Stop the agent before its program is removed.
 set -e
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0
 systemctl --no-reload disable --now fulgur-agent.service
 `
 	afterRemoval = `#!/bin/sh
-# systemd forgets the unit, even if the agent had failed.
+# Make systemd forget the unit, even if the agent has failed.
 set -e
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0

@@ -90,7 +90,7 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// rpm reads the package, whose files have the same contents, modes and times.
+// rpm can read the package, and finds the files with their contents, modes and times.
 func TestRPM(t *testing.T) {
 	rpm := testenv.Tool(t, "rpm")
 	var first, second bytes.Buffer
@@ -234,8 +234,8 @@ func TestThirdParties(t *testing.T) {
 	}
 }
 
-// The unit has no settings that keep fulgur from reading files, lets it write temporary ones, and is as
-// confined as systemd expects.
+// The unit has no settings that keep fulgur from reading files. It lets fulgur write temporary files, and
+// systemd-analyze finds it confined enough.
 func TestUnit(t *testing.T) {
 	unit, err := os.ReadFile("systemd/fulgur-agent.service")
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 // requestsPerSecond is the rate of the requests whose latency is measured. redis is mostly idle.
 const requestsPerSecond = 5000
 
-// cost is the cost of counting for redis, by pairs of periods: one alone, and one while fulgur counts
-// its branches, in turn.
+// cost is the cost of counting for redis, measured in pairs of periods: in one of them redis runs alone,
+// and in the other one fulgur counts its branches.
 type cost struct {
 	latency  [2][]latencies // alone, counted
-	work     [2][]float64   // commands per second while redis is busy, likewise
+	work     [2][]float64   // commands per second while redis is busy; likewise
 	reported []float64      // loss of progress that fulgur reports for the busy periods
 	stalls   []float64      // longest stalls that fulgur reports, in seconds
 	outcomes []float64
@@ -148,7 +148,7 @@ func (s *server) requests(commands [][]byte, end <-chan struct{}) (l latencies, 
 	}
 }
 
-// skipReply reads a reply: a line, a string of a given length, or an array of such.
+// skipReply reads a reply: a line, a string of a given length, or an array of these.
 func skipReply(r *bufio.Reader) error {
 	for left := 1; left > 0; left-- {
 		line, err := r.ReadString('\n')
@@ -179,7 +179,7 @@ func (s *server) saturate(load string, end <-chan struct{}) (rate float64, err e
 		}
 		done <- err
 	}()
-	time.Sleep(time.Second) // fulgur reads the program
+	time.Sleep(time.Second) // meanwhile, fulgur reads the program
 	before, err := s.commands()
 	start := time.Now()
 	if err == nil {
