@@ -101,12 +101,12 @@ volatile u64 cut;
 volatile bool cutting;
 
 /*
- * To save time, one of this many waits is measured, and its time counts as many times; a power
- * of two, or 0 for all waits. After a long wait, a thread's next waits are always measured: the
- * cost is in threads that switch often, and threads that mostly sleep keep their exact time.
- * The choice does not depend on the wait itself, so sums remain correct on average. At the end of
- * each window, an iterator finds the waits that are not measured. From then on, all waits in
- * progress count once.
+ * To save CPU time, only one in this many waits is measured, and its time is multiplied by this
+ * number: a power of two, or 0 for all waits. After a long wait, a thread's next waits are always
+ * measured: the cost is in threads that switch often, and threads that mostly sleep keep their
+ * exact time. The choice does not depend on the wait itself, so sums remain correct on average. At
+ * the end of each window, an iterator finds the waits that are not measured. From then on, all
+ * waits in progress count once.
  */
 volatile u32 reduction;
 
@@ -481,7 +481,7 @@ static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 a
 	return true;
 }
 
-/* How many waits the next one of a thread counts as; 0 if it is not to be measured. */
+/* Returns how many waits the thread's next wait counts as; 0 if it is not to be measured. */
 static __always_inline u32 thread_weight(const struct thread *t)
 {
 	u32 n = reduction;
@@ -614,9 +614,9 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 }
 
 /*
- * Makes the period off the CPU of task measured, which began at left without being measured: from
- * the cut on, with the user stack id. It writes since alone of the fields that the thread's own CPU
- * writes. If the thread came back meanwhile, the next switch or cut finds a return that was not
+ * Measures, from the cut on, the period off the CPU of task that began at left and was not measured
+ * so far. id is the user stack. Of the fields that the thread's own CPU writes, it writes only
+ * since. If the thread came back meanwhile, the next switch or cut finds a return that was not
  * reported.
  */
 static __always_inline void thread_adopt(struct thread *t, struct task_struct *task, u64 left,

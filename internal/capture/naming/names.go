@@ -48,7 +48,7 @@ type Names struct {
 	found [][]symbolize.Frame
 	// shown holds the frames as in outputs: with link-time addresses for files.
 	shown []shownFrame
-	files []*fileID // by code of the store, nil except for ELF files
+	files []*fileID // by code of the store; nil if the code is not in an ELF file
 	// stripped holds, by code of the store, the file if it lacks symbols.
 	stripped []*stripped
 	// problems holds errors by code, nil on success.

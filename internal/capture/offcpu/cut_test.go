@@ -33,7 +33,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 		sleepers = 4
 		cuts     = 100
 		nap      = 50_000 // ns
-		backlog  = 50_000 // unread waits, of which the ring holds more than three times as many
+		backlog  = 50_000 // unread waits; the ring has room for more than three times as many
 		pause    = 200 * nap
 	)
 	s, err := Load(probe.Options{

@@ -47,7 +47,8 @@ const (
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
-	// reducing is whether waits are left out, and reduced whether some of those in progress may be.
+	// reducing is set while not all waits are measured, and reduced if waits in progress may be among
+	// those that are not.
 	reducing, reduced bool
 }
 
@@ -190,7 +191,7 @@ func (s *Source) BeginCut() error {
 
 // Cut counts the waits in progress up to at, in CLOCK_MONOTONIC ns. The rest of each
 // counts as a wait of its own. Limits on the length of waits then apply to the
-// parts. From then on, waits in progress count once, also those that a reduction left out.
+// parts. From then on, waits in progress count once, including those that a reduction left out.
 func (s *Source) Cut(at uint64) error {
 	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// With a reduction, one in so many short waits is measured and counts as many times, and waits that
-// follow a long one are all measured and count once.
+// With a reduction of n, one in n short waits is measured and counts n times, and all waits that follow a
+// long one are measured and count once.
 func TestReduce(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -66,8 +66,8 @@ func TestReduce(t *testing.T) {
 	})
 }
 
-// Threads that block for good while waits are left out are all measured from the end of the window on, each
-// with its own time.
+// Even with a reduction, all blocked threads are measured from the end of the window on, each with its own
+// time.
 func TestReduceBlocked(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -132,7 +132,7 @@ func TestReduceBlocked(t *testing.T) {
 	ended.Wait()
 }
 
-// loadReduced loads and attaches a source for this process that measures one in so many waits.
+// loadReduced loads and attaches a source for this process that measures one in reduction waits.
 func loadReduced(t *testing.T, reduction uint64) *Source {
 	t.Helper()
 	s, err := Load(probe.Options{

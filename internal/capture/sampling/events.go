@@ -68,7 +68,8 @@ type Events struct {
 	closed    map[int]closedEvents // by CPU
 
 	idleBefore map[int]uint64 // idle times when the events were enabled, or their rate last changed
-	// Up to the last change of the rate: what Skipped was given and returned, and the events then.
+	// before holds the arguments and the result of Skipped, and the counts of the events, at the last
+	// change of the rate.
 	before counters
 }
 

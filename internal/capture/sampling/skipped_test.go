@@ -2,8 +2,8 @@ package sampling
 
 import "testing"
 
-// The part of a period that has passed since the last sample is not a skipped sample, even if it is
-// longer than the periods of the rate before.
+// The time since the last sample is not a skipped sample, even if it is longer than the period of the
+// previous rate.
 func TestSkippedByRate(t *testing.T) {
 	const ms = 1_000_000
 	e := &Events{closed: map[int]closedEvents{0: {events: 1, count: 1000*50*ms + 30*ms}}}

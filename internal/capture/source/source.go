@@ -118,9 +118,10 @@ type Source interface {
 	Check() error
 	// FollowCPUs is called when CPUs come online or go offline.
 	FollowCPUs(online []int) error
-	// Reduce makes the source measure less from now on, to save time: samples at a rate that is
-	// lower by a factor, or one of so many short waits. The weight of each grows accordingly. by
-	// is a power of two; 1 restores the requested rate. Sources that cannot measure less ignore it.
+	// Reduce makes the source measure less from now on, to save time: it divides the rate of
+	// samples by a factor, or measures one in that many short waits. The weight of each sample or
+	// wait grows accordingly. The factor is a power of two; 1 restores the requested rate. Sources
+	// that cannot measure less ignore it.
 	Reduce(by uint64) error
 	// FollowsFiles reports whether the source depends on the files that the target maps.
 	FollowsFiles() bool
@@ -213,7 +214,7 @@ func (Base) Check() error { return nil }
 // FollowCPUs does nothing, because tracepoints fire on all CPUs.
 func (Base) FollowCPUs([]int) error { return nil }
 
-// Reduce does nothing, because the events set the rate.
+// Reduce does nothing, because most sources cannot measure less.
 func (Base) Reduce(uint64) error { return nil }
 
 // FollowsFiles returns false.
