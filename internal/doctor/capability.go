@@ -59,7 +59,7 @@ func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 	}
 }
 
-// paranoidRemedy returns how to use perf events in spite of kernel.perf_event_paranoid.
+// paranoidRemedy returns how to get access to perf events despite kernel.perf_event_paranoid.
 func paranoidRemedy(f *Facts) Remedy {
 	r := Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}
 	if !f.Bounding.Has(capability.SysAdmin) {

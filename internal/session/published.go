@@ -14,7 +14,7 @@ type published struct{ tracker *otelcontext.Tracker }
 
 func newPublished() *published { return &published{otelcontext.NewTracker()} }
 
-// of returns the attributes of those of the processes that still run.
+// of returns the attributes of the processes among pids that still run.
 func (p *published) of(pids []int) map[int][]profile.Attribute {
 	if p == nil {
 		return nil
@@ -39,8 +39,8 @@ func processesOf(p *profile.Profile) (pids []int) {
 	return slices.Compact(pids)
 }
 
-// executables returns the paths of the programs of those of the processes that still run. Programs in
-// memory, such as the copy of itself that runc executes, have none.
+// executables returns the paths of the programs of the processes among pids that still run. Programs in
+// memory, such as the copy of itself that runc executes, have no path.
 func executables(pids []int) map[int]string {
 	all := map[int]string{}
 	for _, pid := range pids {

@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Each process has the program of its own, once.
+// Each process that runs has the path of its program, even if it occurs several times.
 func TestExecutables(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	const none = 1 << 30

@@ -444,8 +444,8 @@ type waiting struct {
 
 func (s waiting) Pending() ([]uint64, error) { return []uint64{*s.id}, nil }
 
-// A stack that is pending at the end of a window may be known from the window before only. The
-// closed window gets its frames, too, which then need names.
+// A stack that is pending at the end of a window may be known only from the previous one. The
+// closed window then gets its frames, too, and they need names.
 func TestWindowsPendingFromBefore(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)

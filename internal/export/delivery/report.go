@@ -15,13 +15,13 @@ const (
 	refused
 )
 
-// reports decides what to log about attempts: only changes of the outcome or the cause, and not too many
-// of them, since a back end or a disk may fail at every other message for days.
+// reports decides what to log about attempts: only changes of the outcome or of its cause, and not too
+// many of them, since a back end or a disk may fail at every other message for days.
 type reports struct {
 	// again is the message when attempts succeed again.
 	again  string
 	last   outcome
-	cause  string      // of it, without digits: numbers of ports and samples change each time
+	cause  string      // of last, without digits: ports and numbers of samples change each time
 	told   bool        // a failure was logged, and nothing since
 	owed   bool        // the last change was not logged, since there were too many
 	recent []time.Time // when failures were logged, oldest first

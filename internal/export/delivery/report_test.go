@@ -67,7 +67,7 @@ func TestReportsOutage(t *testing.T) {
 	}
 }
 
-// A new cause of the same outcome is logged; numbers that differ are not a new cause.
+// A new cause of the same outcome is logged. A cause is not new if only its numbers differ.
 func TestReportsCause(t *testing.T) {
 	r, now := reports{again: "again"}, time.Now()
 	for _, step := range []struct {

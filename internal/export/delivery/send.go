@@ -32,7 +32,7 @@ func (d *Delivery) Run(ctx context.Context) {
 }
 
 // pace is the time between two attempts, except at the end. After a long outage, thousands of windows wait.
-// To send them at once would take a CPU for many seconds, on all machines of a fleet at the same time.
+// Sending them all at once would take a CPU for many seconds, on all machines of a fleet at the same time.
 const pace = 50 * time.Millisecond
 
 // next sends an entry, or waits until there may be one to send. It returns false at the end.

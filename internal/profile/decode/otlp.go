@@ -338,8 +338,8 @@ func (c *otlpReader) scope(data []byte, task profile.Task) {
 	c.losses = losses
 }
 
-// describe reads an attribute of the run, which is one of the profile or, in older files, of the
-// scope. All profiles and scopes of a file have the same.
+// describe reads an attribute of the run. Profiles have these attributes; in older files, scopes have
+// them. They are the same in all profiles and scopes of a file.
 func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 	switch a.key {
 	case otelprofiles.Command:

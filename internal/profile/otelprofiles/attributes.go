@@ -48,10 +48,10 @@ const (
 	Event   = "fulgur.event"
 	Target  = "fulgur.target"
 
-	// Of profiles, or of the scope in older files: LossPrefix and the name of a loss form the key
-	// of its count. Run is the whole description of the run, see package runinfo. RequestedFrequency,
-	// in Hz, Reduction and NamesOmitted are set if the rate was lowered, less was measured, or functions
-	// were not looked up, to save CPU time or memory.
+	// Of profiles, or of the scope in older files. LossPrefix and the name of a loss form the key
+	// of its count. Run is the whole description of the run, see package runinfo. To save CPU time or
+	// memory, fulgur may have lowered the rate (RequestedFrequency, in Hz), measured less (Reduction),
+	// or not looked up functions (NamesOmitted).
 	LossPrefix = "fulgur.lost."
 	Run        = "fulgur.run"
 
@@ -95,7 +95,7 @@ func isOwn(key string) bool {
 // Scope is the name of fulgur's scope.
 const Scope = "fulgur"
 
-// OffCPU is OpenTelemetry's name of the value off-cpu.
+// OffCPU is OpenTelemetry's name for the value off-cpu.
 const OffCPU = "off_cpu"
 
 // Values of [FrameType].

@@ -228,7 +228,7 @@ func (a *Agent) apply(o Options) {
 	}
 	a.warn(o.BackEnd.Warning())
 	a.warn("using the new configuration")
-	if backEnd { // or a request in flight would be sent again
+	if backEnd { // if nothing changed, Use would needlessly repeat the request in flight
 		a.delivery.Use(o.BackEnd)
 	}
 }
@@ -259,7 +259,7 @@ func (a *Agent) add(_ context.Context, w session.Window) error {
 	return nil
 }
 
-// samplesOfCPUs returns the number of CPU samples in p, which may also have waits.
+// samplesOfCPUs returns the number of CPU samples in p, without waits.
 func samplesOfCPUs(p *profile.Profile) uint64 {
 	for i, v := range p.ValueTypes {
 		if v.Type == "cpu" {

@@ -100,6 +100,6 @@ func (s state) limits() session.Limits {
 	return l
 }
 
-// steps are the steps that save CPU time, from nothing to all. Each halves the number of samples and
-// measured waits, and the last one omits names.
+// steps are the steps that save CPU time, from none to all. Each of the first three halves the number of
+// samples and measured waits, and the last one omits names.
 var steps = []session.Limits{{}, {Reduction: 2}, {Reduction: 4}, {Reduction: 8}, {Reduction: 8, NoSymbols: true}}

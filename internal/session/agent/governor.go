@@ -20,15 +20,15 @@ import (
 
 // Costs of the BPF programs, in place of the kernel's own measurement, which is usually off:
 // `sysctl kernel.bpf_stats_enabled=1` and `bpftool prog` showed 14 µs for a sample at 19
-// Hz. With off-CPU time, a switch of threads took 1.5 to 2 µs, with short processes or without, and
-// 0.4 times as long while one in 8 waits was measured.
+// Hz. With off-CPU time, a context switch took 1.5 to 2 µs, with short processes or without, and 0.4
+// times as long while one in 8 waits was measured.
 const (
 	costOfSample = 15 * time.Microsecond
 	costOfWait   = 1500 * time.Nanosecond
 	costOfNoWait = 500 * time.Nanosecond
 )
 
-// costOfSwitch returns the cost of a switch of threads while one in reduction waits is measured.
+// costOfSwitch returns the cost of a context switch while one in reduction waits is measured.
 func costOfSwitch(reduction uint64) time.Duration {
 	return costOfNoWait + costOfWait/time.Duration(max(reduction, 1))
 }
@@ -93,8 +93,8 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// since returns the use between two readings. CPU samples were taken meanwhile, and one in reduction
-// waits was measured.
+// since returns the use between two readings. Meanwhile, this number of CPU samples was taken, and one in
+// reduction waits was measured.
 func (r reading) since(before reading, cpus int, samples, reduction uint64) consumed {
 	used := r.self - before.self
 	switch {
@@ -203,11 +203,12 @@ func limitHeap(limit uint64, now reading) {
 }
 
 // heapLimit returns the limit of Go's memory, in bytes. others is the memory that does not belong to Go,
-// fixed is Go's memory besides the heap, and live is what the last garbage collection left of the heap.
+// fixed is Go's memory outside the heap, and live is the part of the heap that the last garbage collection
+// found in use.
 //
-// The limit never stops the heap from growing by half. The nearer the limit is to the live memory, the
-// more often the collector runs: it would take up to half of a CPU, to no avail, while the governor's
-// reductions make live memory smaller.
+// The limit always lets the heap grow by half. The nearer the limit is to the live memory, the more often
+// the collector runs. It would take up to half of the CPU time that Go may use, and free hardly anything:
+// only the governor's reductions make the live memory smaller.
 func heapLimit(limit, others, fixed, live uint64) uint64 {
 	return max(limit-min(limit, others), minHeap, fixed+live+live/2)
 }

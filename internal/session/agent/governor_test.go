@@ -78,7 +78,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestHeapLimit gives Go what is left of a limit of 128 MiB, but always room to grow.
+// Go gets what is left of a limit of 128 MiB, but always has room to grow.
 func TestHeapLimit(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct{ others, fixed, live, want uint64 }{
@@ -93,7 +93,7 @@ func TestHeapLimit(t *testing.T) {
 	}
 }
 
-// Waits are no CPU samples, whose cost is estimated.
+// Waits do not count as CPU samples, whose cost is estimated.
 func TestSamplesOfCPUs(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
 	b.Add(profile.Sample{CPU: -1, Values: []int64{1000 + 190, 10e9}})

@@ -76,7 +76,7 @@ func listenAt(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket that a process left when it was killed, at which nobody listens.
+// removeStale removes the socket at path if nobody listens there: a process that was killed left it.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -135,8 +135,8 @@ func (a *Agent) handler(connections *connlimit.Limiter) http.Handler {
 	return mux
 }
 
-// page is a text that is made at most once a second: it takes milliseconds of CPU time, which count
-// against the budget, and anyone may ask for it at any rate.
+// page is a text that is made at most once a second: making it takes milliseconds of CPU time, which count
+// against the budget, and clients may ask for it at any rate.
 type page struct {
 	make func() string
 	mu   sync.Mutex
@@ -235,7 +235,7 @@ func (a *Agent) governed(one func(name, kind, help string, value any)) {
 	one("fulgur_memory_limit_bytes", "gauge", "Limit of the agent's resident memory and fulgur_bpf_memory_bytes together; 0 means none.", o.Budget.Memory)
 	one("fulgur_sampling_frequency_hertz", "gauge", "Samples per second on each CPU.", frequency(o, limits))
 	if !o.Measure.NoOffCPU {
-		one("fulgur_waits_measured_ratio", "gauge", "Share of waits that are measured; 1 unless CPU time is above the limit.", 1/float64(max(limits.Reduction, 1)))
+		one("fulgur_waits_measured_ratio", "gauge", "Share of waits that are measured; below 1 to save CPU time.", 1/float64(max(limits.Reduction, 1)))
 	}
 	one("fulgur_caches_reduced", "gauge", "1 if caches are kept small to save memory.", number[limits.LessMemory])
 	one("fulgur_names_omitted", "gauge", "1 if functions are not looked up, to save CPU time or memory.", number[limits.NoSymbols])

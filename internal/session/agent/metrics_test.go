@@ -89,8 +89,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A socket belongs to the user alone. What a killed process left does not prevent a new start; a socket
-// in use and other files do.
+// Only the user can connect to the socket. A socket that a killed process left does not prevent a start; a
+// socket in use and other files do.
 func TestListenAtSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	killed, err := net.Listen("unix", path)

@@ -27,7 +27,7 @@ func (f *File) IDs() IDs { return f.ids() }
 // BuildID returns the GNU build ID in lowercase hex, or "" if the file has no readable one.
 func (f *File) BuildID() string { return f.ids().GNU }
 
-// findIDs looks for build IDs in the note segments, and for those that are not there in the note
+// findIDs looks for build IDs in the note segments and, if there is no GNU build ID, in the note
 // sections. A separate debug file has only the latter.
 func (f *File) findIDs() (ids IDs) {
 	for _, s := range f.segments {

@@ -269,9 +269,9 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 	return m
 }
 
-// period returns the type and the length of a value's period. Readers multiply counts of samples
-// by it, so if these include waits, they have a period of 1 of their own, and so has everything
-// that was not sampled. Times off the CPU have none.
+// period returns the type and the length of a value's period. Readers multiply counts by it, so
+// counts that may include waits have a period of 1, of their own type. So do values that were not
+// sampled. Off-CPU time has no period.
 func (e *encoder) period(value int) (profile.ValueType, int64) {
 	v := e.p.ValueTypes[value]
 	waits := slices.Contains(e.p.ValueTypes, profile.OffCPUTime)
@@ -456,9 +456,9 @@ func (e *encoder) scope() (m proto.Message) {
 	return m
 }
 
-// describeRun returns the attributes that all profiles have: rows of the dictionary. They differ
-// between windows, so back ends that store profiles by attributes of the scope must not see them
-// there.
+// describeRun returns the attributes that all profiles have, as rows of the dictionary. They are not
+// attributes of the scope, because they differ between windows, and back ends make labels of time
+// series from attributes of the scope.
 func (e *encoder) describeRun() []int32 {
 	meta := e.p.Meta
 	rows := []int32{e.dictionary.attribute(otelprofiles.Run, anyText(runinfo.Text(e.p)))}

@@ -34,15 +34,15 @@ type Options struct {
 //   - Addresses in files are link-time addresses. Mappings of files therefore span the
 //     whole address space. They have the attributes process.executable.build_id.gnu,
 //     .go and .htlhash, as far as known.
-//   - The period is that of pprof's format, with two exceptions. Readers multiply counts of
-//     samples by it, so if these include waits, they have a period of 1 of their own, and so do
+//   - The period is that of pprof's format, with two exceptions. Readers multiply counts by
+//     the period, so counts that may include waits have a period of 1, of their own type, as do
 //     values without a known period. The value off-cpu has OpenTelemetry's name, off_cpu, and no
 //     period.
 //   - The scope's attributes are the command line, the event and what was measured. Each profile has
 //     the attributes of the run: its description ("fulgur.run"), and what was lost,
 //     "fulgur.lost.CAUSE" for a [profile.Loss]; also the requested rate in Hz
-//     ("fulgur.frequency.requested") if the rate was lowered, "fulgur.reduction" if samples and waits
-//     were taken this many times less often, and "fulgur.names.omitted" if functions were not looked up.
+//     ("fulgur.frequency.requested") if the rate was lowered, the factor by which samples and waits
+//     are rarer ("fulgur.reduction"), and "fulgur.names.omitted" if functions were not looked up.
 //   - profile_id is a hash of the contents: a profile that is sent again has the same one.
 //   - Invalid UTF-8 is replaced by U+FFFD.
 func Write(w io.Writer, p *profile.Profile, o Options) error {

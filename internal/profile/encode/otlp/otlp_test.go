@@ -100,8 +100,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestPeriod checks that a count times its period is never more time than was measured, although
-// counts can include waits.
+// TestPeriod checks that a count times its period never exceeds the measured time, even if the count
+// includes waits.
 func TestPeriod(t *testing.T) {
 	samples, waits := profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "waits", Unit: "count"}
 	cpu, off := profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
@@ -197,8 +197,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestExecutable checks that processes have the name and the path of their programs, or the name of their
-// main thread, if it has samples.
+// TestExecutable checks that a process has the name and the path of its program or, if these are unknown,
+// the name of its main thread, if that has samples.
 func TestExecutable(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	for _, task := range []profile.Task{
