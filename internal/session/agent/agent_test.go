@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/session"
+	"fulgur/internal/testenv"
 	"fulgur/internal/ui/connlimit"
 )
 
@@ -161,5 +162,42 @@ func TestSameMeasure(t *testing.T) {
 	other.Frequency = 49
 	if !sameMeasure(o, same) || sameMeasure(o, other) {
 		t.Errorf("got %v and %v, want true and false", sameMeasure(o, same), sameMeasure(o, other))
+	}
+}
+
+// A reload that leaves the back end as it is does not repeat the request in flight.
+func TestApplySameBackEnd(t *testing.T) {
+	asked, reply := make(chan struct{}, 10), make(chan struct{})
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- struct{}{}
+		<-reply
+		return otlptest.Reply{}
+	})
+	url := r.HTTP()
+	configure := func() Options {
+		c, err := otlpclient.Configure(url, "", func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Options{BackEnd: c}
+	}
+	o := configure()
+	a := &Agent{log: t.Output()}
+	a.inUse.Store(&o)
+	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, o.BackEnd, a.warn)
+	sent, ctx := make(chan struct{}), t.Context()
+	go func() {
+		defer close(sent)
+		a.delivery.Run(ctx)
+	}()
+	a.delivery.Add(spool.Head{Samples: 3}, []byte{})
+	testenv.Receive(t, asked, "nothing is sent")
+	a.apply(configure())
+	close(reply)
+	a.delivery.End()
+	testenv.Receive(t, sent, "the delivery does not end")
+	account, err := a.delivery.Close()
+	if err != nil || account.Acknowledged != 3 || len(asked) != 0 {
+		t.Errorf("got %+v, %v, and %d more requests; want 3 samples acknowledged by one request", account, err, len(asked))
 	}
 }
