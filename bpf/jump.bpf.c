@@ -4,7 +4,8 @@
 /*
  * Outcomes of jumps: uprobes at jumps of the target, a few at a time, count how
  * often each is executed, and where it leads. All probes of a group count from
- * the moment when the last one is attached.
+ * the moment when the last one is attached. Hardware breakpoints count the same
+ * for up to three jumps or indirect calls of one thread.
  *
  * A perf event samples the addresses that the target executes. Its samples are
  * also the measure of the target's progress with and without probes.
@@ -23,7 +24,7 @@ volatile bool counting;
 /* Whether probes are attached, being attached or being detached. */
 volatile bool disturbed;
 
-/* The cookie of a probe: the index of the jump, and a code. */
+/* The cookie of a probe or breakpoint: the index of the jump, and a code. */
 enum jump_cookie {
 	JUMP_CONDITION = 0xf, /* condition code */
 	JUMP_INDIRECT = 0x10, /* the target is in a register or in memory */
@@ -75,8 +76,6 @@ struct {
 	__type(value, u64);
 } jump_targets SEC(".maps");
 
-/* Makes bpf2go generate Go types. */
-const enum jump_cookie *unused_jump_cookie __attribute__((unused));
 
 /*
  * Whether the condition code holds (Intel SDM volume 2, appendix B.1.4.7): pairs
@@ -241,28 +240,78 @@ static __always_inline void note_process(u32 id)
 		bpf_map_update_elem(&jump_processes, &id, &one, BPF_ANY);
 }
 
+/* Counts that the jump with this cookie is about to be executed. */
+static __always_inline void count_hit(struct bpf_user_regs *regs, u64 cookie)
+{
+	u32 index = cookie >> JUMP_INDEX_SHIFT;
+	struct jump_count *count = bpf_map_lookup_elem(&jump_counts, &index);
+
+	if (!count)
+		return;
+	__sync_fetch_and_add(&count->hits, 1);
+	if (cookie & JUMP_INDIRECT)
+		count_target(regs, index);
+	else if (condition_holds(cookie & JUMP_CONDITION, user_flags(regs)))
+		__sync_fetch_and_add(&count->taken, 1);
+}
+
 SEC("uprobe")
 int jump_hit(struct bpf_user_regs *ctx)
 {
 	struct task_struct *task = current_task();
-	u64 cookie;
-	u32 index;
-	struct jump_count *count;
 
 	if (!counting || !target_has(task))
 		return 0;
 	note_process(task_tgid(task));
-	cookie = bpf_get_attach_cookie(ctx);
-	index = cookie >> JUMP_INDEX_SHIFT;
-	count = bpf_map_lookup_elem(&jump_counts, &index);
-	if (!count)
-		return 0;
-	__sync_fetch_and_add(&count->hits, 1);
-	if (cookie & JUMP_INDIRECT)
-		count_target(ctx, index);
-	else if (condition_holds(cookie & JUMP_CONDITION, user_flags(ctx)))
-		__sync_fetch_and_add(&count->taken, 1);
+	count_hit(ctx, bpf_get_attach_cookie(ctx));
 	return 0;
+}
+
+/*
+ * A processor of x86 has four breakpoints. One of them is left to debuggers.
+ */
+enum jump_limit {
+	JUMP_BREAKPOINTS = 3,
+	JUMP_THREADS = 64,
+};
+
+/* Makes bpf2go generate Go types. */
+const enum jump_cookie *unused_jump_cookie __attribute__((unused));
+const enum jump_limit *unused_jump_limit __attribute__((unused));
+
+/* The breakpoints, which are all in one thread. */
+struct jump_breakpoint {
+	u64 ip;
+	u64 cookie;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JUMP_BREAKPOINTS);
+	__type(key, u32);
+	__type(value, struct jump_breakpoint);
+} jump_breakpoints SEC(".maps");
+
+/*
+ * Hits are told apart by their address, since events have no cookies before Linux
+ * 5.15.
+ */
+SEC("perf_event")
+int jump_break(struct bpf_perf_event_data *ctx)
+{
+	u64 ip = user_ip(&ctx->regs);
+	u32 i;
+
+	for (i = 0; i < JUMP_BREAKPOINTS; i++) {
+		u32 key = i;
+		struct jump_breakpoint *b = bpf_map_lookup_elem(&jump_breakpoints, &key);
+
+		if (b && b->ip == ip) {
+			count_hit(&ctx->regs, b->cookie);
+			break;
+		}
+	}
+	return 1; /* since Linux 6.11, only such hits count towards the event's limit */
 }
 
 /* An address that was executed. */
@@ -278,6 +327,28 @@ struct {
 	__type(key, struct executed);
 	__type(value, u64); /* samples */
 } jump_samples SEC(".maps");
+
+/* Threads that ran recently, and where: each sample replaces a random entry. */
+struct jump_thread {
+	u64 ip;
+	u32 pid; /* thread group */
+	u32 tid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JUMP_THREADS);
+	__type(key, u32);
+	__type(value, struct jump_thread);
+} jump_threads SEC(".maps");
+
+static __always_inline void note_thread(u64 ip, struct task_struct *task)
+{
+	u32 at = bpf_get_prandom_u32() % JUMP_THREADS;
+	struct jump_thread t = { .ip = ip, .pid = task_tgid(task), .tid = task_pid(task) };
+
+	bpf_map_update_elem(&jump_threads, &at, &t, BPF_ANY);
+}
 
 /* Samples of the target's code, without and with probes. */
 struct {
@@ -303,6 +374,7 @@ int jump_sample(struct bpf_perf_event_data *ctx)
 	key.ip = user_ip(&ctx->regs);
 	key.pid = task_tgid(task);
 	count_one(&jump_samples, &key);
+	note_thread(key.ip, task);
 	return 0;
 }
 

@@ -20,6 +20,12 @@ type JumpExecuted struct {
 	Pad uint32
 }
 
+type JumpJumpBreakpoint struct {
+	_      structs.HostLayout
+	Ip     uint64
+	Cookie uint64
+}
+
 type JumpJumpCookie uint32
 
 const (
@@ -33,6 +39,13 @@ type JumpJumpCount struct {
 	Hits  uint64
 	Taken uint64
 }
+
+type JumpJumpLimit uint32
+
+const (
+	JumpJumpLimitJUMP_BREAKPOINTS JumpJumpLimit = 3
+	JumpJumpLimitJUMP_THREADS     JumpJumpLimit = 64
+)
 
 type JumpJumpOperand struct {
 	_            structs.HostLayout
@@ -52,10 +65,18 @@ type JumpJumpTarget struct {
 	Pad      uint32
 }
 
+type JumpJumpThread struct {
+	_   structs.HostLayout
+	Ip  uint64
+	Pid uint32
+	Tid uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	JumpMapJumpBreakpoints  = "jump_breakpoints"
 	JumpMapJumpCounts       = "jump_counts"
 	JumpMapJumpOperands     = "jump_operands"
 	JumpMapJumpProcesses    = "jump_processes"
@@ -63,9 +84,11 @@ const (
 	JumpMapJumpSamples      = "jump_samples"
 	JumpMapJumpStalls       = "jump_stalls"
 	JumpMapJumpTargets      = "jump_targets"
+	JumpMapJumpThreads      = "jump_threads"
 	JumpMapStats            = "stats"
 	JumpMapTargetCgroup     = "target_cgroup"
 	JumpMapTargetIds        = "target_ids"
+	JumpProgJumpBreak       = "jump_break"
 	JumpProgJumpHit         = "jump_hit"
 	JumpProgJumpSample      = "jump_sample"
 	JumpProgJumpStall       = "jump_stall"
@@ -79,6 +102,7 @@ const (
 	JumpVarTargetOnly       = "target_only"
 	JumpVarTargetOnlyStart  = "target_only_start"
 	JumpVarUnusedJumpCookie = "unused_jump_cookie"
+	JumpVarUnusedJumpLimit  = "unused_jump_limit"
 )
 
 // LoadJump returns the embedded CollectionSpec for Jump.
@@ -123,6 +147,7 @@ type JumpSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type JumpProgramSpecs struct {
+	JumpBreak  *ebpf.ProgramSpec `ebpf:"jump_break"`
 	JumpHit    *ebpf.ProgramSpec `ebpf:"jump_hit"`
 	JumpSample *ebpf.ProgramSpec `ebpf:"jump_sample"`
 	JumpStall  *ebpf.ProgramSpec `ebpf:"jump_stall"`
@@ -134,16 +159,18 @@ type JumpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type JumpMapSpecs struct {
-	JumpCounts    *ebpf.MapSpec `ebpf:"jump_counts"`
-	JumpOperands  *ebpf.MapSpec `ebpf:"jump_operands"`
-	JumpProcesses *ebpf.MapSpec `ebpf:"jump_processes"`
-	JumpProgress  *ebpf.MapSpec `ebpf:"jump_progress"`
-	JumpSamples   *ebpf.MapSpec `ebpf:"jump_samples"`
-	JumpStalls    *ebpf.MapSpec `ebpf:"jump_stalls"`
-	JumpTargets   *ebpf.MapSpec `ebpf:"jump_targets"`
-	Stats         *ebpf.MapSpec `ebpf:"stats"`
-	TargetCgroup  *ebpf.MapSpec `ebpf:"target_cgroup"`
-	TargetIds     *ebpf.MapSpec `ebpf:"target_ids"`
+	JumpBreakpoints *ebpf.MapSpec `ebpf:"jump_breakpoints"`
+	JumpCounts      *ebpf.MapSpec `ebpf:"jump_counts"`
+	JumpOperands    *ebpf.MapSpec `ebpf:"jump_operands"`
+	JumpProcesses   *ebpf.MapSpec `ebpf:"jump_processes"`
+	JumpProgress    *ebpf.MapSpec `ebpf:"jump_progress"`
+	JumpSamples     *ebpf.MapSpec `ebpf:"jump_samples"`
+	JumpStalls      *ebpf.MapSpec `ebpf:"jump_stalls"`
+	JumpTargets     *ebpf.MapSpec `ebpf:"jump_targets"`
+	JumpThreads     *ebpf.MapSpec `ebpf:"jump_threads"`
+	Stats           *ebpf.MapSpec `ebpf:"stats"`
+	TargetCgroup    *ebpf.MapSpec `ebpf:"target_cgroup"`
+	TargetIds       *ebpf.MapSpec `ebpf:"target_ids"`
 }
 
 // JumpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -158,6 +185,7 @@ type JumpVariableSpecs struct {
 	TargetOnly       *ebpf.VariableSpec `ebpf:"target_only"`
 	TargetOnlyStart  *ebpf.VariableSpec `ebpf:"target_only_start"`
 	UnusedJumpCookie *ebpf.VariableSpec `ebpf:"unused_jump_cookie"`
+	UnusedJumpLimit  *ebpf.VariableSpec `ebpf:"unused_jump_limit"`
 }
 
 // JumpObjects contains all objects after they have been loaded into the kernel.
@@ -180,20 +208,23 @@ func (o *JumpObjects) Close() error {
 //
 // It can be passed to LoadJumpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type JumpMaps struct {
-	JumpCounts    *ebpf.Map `ebpf:"jump_counts"`
-	JumpOperands  *ebpf.Map `ebpf:"jump_operands"`
-	JumpProcesses *ebpf.Map `ebpf:"jump_processes"`
-	JumpProgress  *ebpf.Map `ebpf:"jump_progress"`
-	JumpSamples   *ebpf.Map `ebpf:"jump_samples"`
-	JumpStalls    *ebpf.Map `ebpf:"jump_stalls"`
-	JumpTargets   *ebpf.Map `ebpf:"jump_targets"`
-	Stats         *ebpf.Map `ebpf:"stats"`
-	TargetCgroup  *ebpf.Map `ebpf:"target_cgroup"`
-	TargetIds     *ebpf.Map `ebpf:"target_ids"`
+	JumpBreakpoints *ebpf.Map `ebpf:"jump_breakpoints"`
+	JumpCounts      *ebpf.Map `ebpf:"jump_counts"`
+	JumpOperands    *ebpf.Map `ebpf:"jump_operands"`
+	JumpProcesses   *ebpf.Map `ebpf:"jump_processes"`
+	JumpProgress    *ebpf.Map `ebpf:"jump_progress"`
+	JumpSamples     *ebpf.Map `ebpf:"jump_samples"`
+	JumpStalls      *ebpf.Map `ebpf:"jump_stalls"`
+	JumpTargets     *ebpf.Map `ebpf:"jump_targets"`
+	JumpThreads     *ebpf.Map `ebpf:"jump_threads"`
+	Stats           *ebpf.Map `ebpf:"stats"`
+	TargetCgroup    *ebpf.Map `ebpf:"target_cgroup"`
+	TargetIds       *ebpf.Map `ebpf:"target_ids"`
 }
 
 func (m *JumpMaps) Close() error {
 	return _JumpClose(
+		m.JumpBreakpoints,
 		m.JumpCounts,
 		m.JumpOperands,
 		m.JumpProcesses,
@@ -201,6 +232,7 @@ func (m *JumpMaps) Close() error {
 		m.JumpSamples,
 		m.JumpStalls,
 		m.JumpTargets,
+		m.JumpThreads,
 		m.Stats,
 		m.TargetCgroup,
 		m.TargetIds,
@@ -219,12 +251,14 @@ type JumpVariables struct {
 	TargetOnly       *ebpf.Variable `ebpf:"target_only"`
 	TargetOnlyStart  *ebpf.Variable `ebpf:"target_only_start"`
 	UnusedJumpCookie *ebpf.Variable `ebpf:"unused_jump_cookie"`
+	UnusedJumpLimit  *ebpf.Variable `ebpf:"unused_jump_limit"`
 }
 
 // JumpPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadJumpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type JumpPrograms struct {
+	JumpBreak  *ebpf.Program `ebpf:"jump_break"`
 	JumpHit    *ebpf.Program `ebpf:"jump_hit"`
 	JumpSample *ebpf.Program `ebpf:"jump_sample"`
 	JumpStall  *ebpf.Program `ebpf:"jump_stall"`
@@ -234,6 +268,7 @@ type JumpPrograms struct {
 
 func (p *JumpPrograms) Close() error {
 	return _JumpClose(
+		p.JumpBreak,
 		p.JumpHit,
 		p.JumpSample,
 		p.JumpStall,

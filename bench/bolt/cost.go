@@ -86,7 +86,7 @@ func (b *bench) period(ctx context.Context, s *server, counted bool, c *cost, lo
 		close(end)
 		return errors.Join(ctx.Err(), <-ended)
 	}
-	cmd := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", "counting", "--max-overhead", "5%", "--stats", "json",
+	cmd := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", b.branches, "--max-overhead", "5%", "--stats", "json",
 		"-p", strconv.Itoa(s.pid()), "-o", filepath.Join(b.dir, "cost.preagg"), strconv.Itoa(b.seconds))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -3,6 +3,7 @@
 //
 //   - its own instrumentation, which counts every branch,
 //   - fulgur bolt --branches counting for a minute, as for a process in production,
+//   - fulgur bolt --branches breakpoints, likewise,
 //   - fulgur bolt --branches stepping, until the profile is sufficient,
 //   - the same for a minute at an overhead of 10 %, as for a process in production,
 //   - fulgur bolt --basic, samples of cpu-clock for a minute.
@@ -16,8 +17,8 @@
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:
 //
-//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-again] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,minute,basic]
-//	go run ./bench/bolt -cost [-rounds 9] [-seconds 20]
+//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-again] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,breakpoints,minute,basic]
+//	go run ./bench/bolt -cost [-branches counting] [-rounds 9] [-seconds 20]
 package main
 
 import (
@@ -40,6 +41,7 @@ type options struct {
 	dir      string
 	again    bool
 	cost     bool
+	branches string // of fulgur bolt, for the cost
 	subjects []subject
 	ways     []string // by the names of their files; none means all
 }
@@ -112,6 +114,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
 	f.BoolVar(&o.again, "again", false, "use the optimized programs of an earlier run, for instance for more rounds")
 	f.BoolVar(&o.cost, "cost", false, "measure the cost of counting for redis instead: the latency of requests, and the work while it is busy")
+	f.StringVar(&o.branches, "branches", "counting", "how fulgur bolt records branches for -cost: counting or breakpoints")
 	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
 		o.subjects = nil
 		for name := range strings.SplitSeq(names, ",") {
@@ -124,7 +127,7 @@ func parse(args []string) (options, error) {
 		}
 		return nil
 	})
-	f.Func("ways", "only these `ways`, separated by commas: instrumented, counting, sufficient, minute, basic; without the cost of stepping", func(names string) error {
+	f.Func("ways", "only these `ways`, separated by commas: instrumented, counting, breakpoints, sufficient, minute, basic; without the cost of stepping", func(names string) error {
 		o.ways = strings.Split(names, ",")
 		return nil
 	})

@@ -56,6 +56,7 @@ func (b *bench) all(p prepared) []way {
 		{name: "no profile: gcc -O2"},
 		{"instrumented by llvm-bolt", instrumentedFile, p.instrument},
 		{"counting, " + minute + " s at 5 %", "counting", fulgur("--branches", "counting", "--max-overhead", "5%", minute)},
+		{"breakpoints, " + minute + " s at 5 %", "breakpoints", fulgur("--branches", "breakpoints", "--max-overhead", "5%", minute)},
 		{"stepping at 50 %, until sufficient, at most 5 min", "sufficient", fulgur("--branches", "stepping", "--max-overhead", "50%")},
 		{"stepping, " + minute + " s at 10 %", "minute", fulgur("--branches", "stepping", "--max-overhead", "10%", minute)},
 		{"cpu-clock samples, " + minute + " s", "basic", fulgur(basic, minute)},
@@ -140,6 +141,7 @@ type summary struct {
 	}
 	Counting struct {
 		Outcomes, Jumps uint64
+		Windows         uint64
 		Overhead        float64
 		LongestStall    float64 `json:"longest_stall_seconds"`
 	}
@@ -159,7 +161,9 @@ func readSummary(stderr []byte) (s summary, err error) {
 
 // note describes the profile.
 func (s summary) note() string {
-	if c := s.Counting; c.Outcomes > 0 {
+	if c := s.Counting; c.Outcomes > 0 && c.Windows == 0 {
+		return fmt.Sprintf("%d outcomes of %d jumps, %.1f %% of the progress lost,", c.Outcomes, c.Jumps, 100*c.Overhead)
+	} else if c.Outcomes > 0 {
 		return fmt.Sprintf("%d outcomes of %d jumps, %.1f %% of the progress lost, longest stall %.1f ms,", c.Outcomes, c.Jumps, 100*c.Overhead, 1e3*c.LongestStall)
 	}
 	if s.Records == 0 || len(s.Binaries) == 0 {

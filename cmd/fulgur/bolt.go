@@ -41,6 +41,11 @@ loss below --max-overhead. If a thread waits for longer than --max-stall, fulgur
 fewer jumps at a time. A helper process removes the probes when fulgur exits, even after
 SIGKILL.
 
+With --branches breakpoints (x86-64), fulgur counts fewer outcomes, with hardware
+breakpoints instead of uprobes: up to three jumps of one thread at a time. This changes no
+code, cannot stall threads or harm the target, and works on older kernels. fulgur measures
+the time that a hit takes, 1 to 15 microseconds, and keeps the total below --max-overhead.
+
 With --branches stepping, a separate process stops one running thread of the target
 (ptrace), single-steps it for a few milliseconds, until it has taken 32 branches, and lets
 it run again. This slows each thread down by about --max-overhead at most, and writes

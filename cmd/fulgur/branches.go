@@ -13,7 +13,7 @@ import (
 
 // branchFlags select which branches to record and how, in the commands that do.
 type branchFlags struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: 10 seconds; with --branches counting, a minute; with --branches stepping, until the profile is sufficient, at most 5 minutes; with a command, until it exits."`
+	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: 10 seconds; with --branches counting or breakpoints, a minute; with --branches stepping, until the profile is sufficient, at most 5 minutes; with a command, until it exits."`
 	Command  []string `kong:"-"` // the arguments after "--"
 
 	PID         ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes, including threads that start later."`
@@ -22,10 +22,10 @@ type branchFlags struct {
 	Binary      string `placeholder:"FILE" xor:"binary" group:"what" help:"Profile this executable or shared object, in every process that maps it. Default: the program of the -p processes or the command."`
 	AllBinaries bool   `xor:"binary" group:"what" help:"Profile every mapped file. -o is a directory; files in it are named by binary and build ID."`
 
-	Branches    string     `enum:"auto,hardware,counting,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware uses the CPU's branch records; counting counts the outcomes of jumps with uprobes; stepping single-steps the target's threads (fulgur help bolt describes both); auto, the default, uses the first of these that this machine supports, but stepping only for a command."`
+	Branches    string     `enum:"auto,hardware,counting,breakpoints,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware uses the CPU's branch records; counting counts the outcomes of jumps with uprobes; breakpoints counts them with hardware breakpoints; stepping single-steps the target's threads (fulgur help bolt describes all); auto, the default, uses the first of these that this machine supports, but stepping only for a command."`
 	Event       string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, for example cycles or pmu/terms/. Default: the best event of this CPU for branches."`
 	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: max; with --branches counting, 499."`
-	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"Maximum slowdown of the target by counting, or of each thread by stepping. Default: 5 for counting, 10 for stepping; with a command, 50."`
+	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"Maximum slowdown of the target by counting, or of each thread by stepping. Default: 5 for counting and breakpoints, 10 for stepping; with a command, 50."`
 	MaxStall    *hold      `placeholder:"TIME" group:"how" help:"Maximum time that counting should stall a thread. Default: 10ms."`
 	Burst       *hold      `placeholder:"TIME" group:"how" help:"Maximum time that stepping holds a thread. Default: 20ms."`
 }

@@ -87,11 +87,11 @@ var trials = []check{
 	trial(ProbeBranchRecords, "branch_records", fault{
 		costs:  []Command{Bolt, AutoFDO},
 		lost:   "profiles are estimates from counted jumps, or come from single-stepping; both slow the target down",
-		remedy: do("run fulgur on the virtual machine's host or on another machine, or use --branches counting or stepping"),
+		remedy: do("run fulgur on the virtual machine's host or on another machine, or use --branches counting, breakpoints or stepping"),
 	}),
 	trial(ProbeJumps, "jump_counting", fault{
 		stops:  []Command{BoltCounting},
-		remedy: do("use fulgur bolt --branches stepping"),
+		remedy: do("use fulgur bolt --branches breakpoints or stepping"),
 	}),
 }
 

@@ -51,6 +51,7 @@ type boltSummary struct {
 	}
 	Counting struct {
 		Windows, Outcomes uint64
+		Breakpoints       struct{ Windows uint64 }
 	}
 	Refused  []string
 	Binaries []struct {
@@ -173,18 +174,27 @@ func TestBoltCounting(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}} {
-		t.Run(name, func(t *testing.T) {
-			program := boltable(t, "branches", flags...)
+	for _, test := range []struct {
+		name, branches string
+		version        int
+		flags          []string
+	}{
+		{"pie", "counting", 22, nil},
+		{"no-pie", "counting", 16, []string{"-no-pie"}},
+		{"pie, breakpoints", "breakpoints", 16, nil},
+		{"no-pie, breakpoints", "breakpoints", 22, []string{"-no-pie"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			program := boltable(t, "branches", test.flags...)
 			pid := running(t, program)
 			out := filepath.Join(t.TempDir(), "out.preagg")
-			version := map[string]int{"pie": 22, "no-pie": 16}[name]
-			args := []string{"--branches", "counting", "--max-overhead", "300", "--llvm", strconv.Itoa(version), "--stats", "json", "-p", pid, "-o", out}
+			version := test.version
+			args := []string{"--branches", test.branches, "--max-overhead", "300", "--llvm", strconv.Itoa(version), "--stats", "json", "-p", pid, "-o", out}
 			if r := fulgur(t, append([]string{"bolt", "0.1"}, args...)...); r.code != 0 && strings.Contains(r.stderr, "cannot count jumps here") {
 				testenv.Unsupported(t, "%s", r.stderr)
 			}
 			s := boltUntil(t, func(s boltSummary) bool { return s.Counting.Outcomes > 0 && s.Records > 0 }, args...)
-			if len(s.Binaries) != 1 || s.Counting.Windows == 0 || s.Counting.Outcomes == 0 || s.Records == 0 {
+			if len(s.Binaries) != 1 || s.Counting.Windows+s.Counting.Breakpoints.Windows == 0 || s.Counting.Outcomes == 0 || s.Records == 0 {
 				t.Fatalf("summary = %+v, want one binary, windows, outcomes and records", s)
 			}
 			accepted(t, version, program, out)

@@ -251,8 +251,8 @@ func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
 }
 
 // Reach marks the code that is certainly executed once addr is executed: up to the next
-// conditional or indirect jump, also in called functions. It calls found for each such jump
-// that was not reached before. It leaves out a function if no instruction begins at a reached
+// conditional or indirect jump, also in called functions. It calls found for each such jump, and
+// for each indirect call, that was not reached before. It leaves out a function if no instruction begins at a reached
 // address.
 func (p *Program) Reach(addr uint64, found func(addr uint64, i instruction.Instruction)) {
 	for rest := []uint64{addr}; len(rest) > 0; {
@@ -270,7 +270,7 @@ func (p *Program) Reach(addr uint64, found func(addr uint64, i instruction.Instr
 			}
 			next := at + uint64(i.Size)
 			switch i.Kind {
-			case instruction.ConditionalJump, instruction.IndirectJump:
+			case instruction.ConditionalJump, instruction.IndirectJump, instruction.IndirectCall:
 				found(at, i)
 			case instruction.CounterJump:
 				rest = append(rest, i.Target, next)

@@ -13,18 +13,20 @@ import (
 type Evidence struct {
 	// Jumps holds the counted conditional and indirect jumps, by address.
 	Jumps map[uint64]Jump
-	// Targets counts the targets of each indirect jump, by the jump's address.
+	// Targets counts the targets of each indirect jump and call, by its address.
 	Targets map[uint64]map[uint64]uint64
 	// Samples counts samples by the address of the instruction.
 	Samples map[uint64]uint64
 	// Seconds is the duration that the profile describes. It converts rates to counts.
 	Seconds float64
+	// SampleSeconds is the CPU time between two samples. It is used if no rate was measured.
+	SampleSeconds float64
 }
 
 // Jump holds the counts of a jump.
 type Jump struct {
 	// Rate is the number of executions per second, and Counted the time for which the jump
-	// was counted, in seconds.
+	// was counted, in seconds. 0 means that the rate is unknown.
 	Rate, Counted float64
 	// Error is the standard error of Rate relative to Rate.
 	Error float64
@@ -40,6 +42,8 @@ type graph struct {
 	out    [][]int // edges by source
 	x      []float64
 	taken  []float64 // by block: the share of its executions that jump
+	// called holds the edges of indirect calls, by the call's address.
+	called map[uint64][]edge
 }
 
 // Traces estimates how often each reached block of p was executed, and calls yield with the
@@ -58,7 +62,7 @@ func build(p *cfg.Program, e Evidence) *graph {
 			entries = append(entries, addr)
 		}
 	}
-	g := &graph{blocks: p.Blocks(entries)}
+	g := &graph{blocks: p.Blocks(entries), called: map[uint64][]edge{}}
 	g.nodes, g.out, g.taken = make([]node, len(g.blocks)), make([][]int, len(g.blocks)), make([]float64, len(g.blocks))
 	samples := make([]float64, len(g.blocks))
 	for addr, n := range e.Samples {
@@ -73,6 +77,7 @@ func build(p *cfg.Program, e Evidence) *graph {
 			if to := g.begin(c.Target); to >= 0 {
 				g.add(edge{from: i, to: to, share: 1})
 			}
+			g.called[c.Address] = g.addTargets(i, e.Targets[c.Address])
 		}
 		next := g.begin(b.LastAddress + uint64(b.Last.Size))
 		target := g.begin(b.Last.Target)
@@ -97,18 +102,11 @@ func build(p *cfg.Program, e Evidence) *graph {
 			}
 		case instruction.IndirectJump:
 			g.taken[i] = 1
-			sum := uint64(0)
-			for _, n := range e.Targets[b.LastAddress] {
-				sum += n
-			}
-			if sum == 0 {
+			targets := e.Targets[b.LastAddress]
+			if len(targets) == 0 {
 				uncounted[b.Function] = true
 			}
-			for _, addr := range sorted(e.Targets[b.LastAddress]) {
-				if to := g.begin(addr); to >= 0 {
-					g.add(edge{from: i, to: to, share: float64(e.Targets[b.LastAddress][addr]) / float64(sum), outcomes: float64(sum)})
-				}
-			}
+			g.addTargets(i, targets)
 		case instruction.Return:
 			g.taken[i] = 1
 		case instruction.Stop:
@@ -163,6 +161,22 @@ func (g *graph) begin(addr uint64) int {
 	return -1
 }
 
+// addTargets adds the edges of an indirect jump or call in block from, given its counted targets.
+func (g *graph) addTargets(from int, targets map[uint64]uint64) (edges []edge) {
+	sum := uint64(0)
+	for _, n := range targets {
+		sum += n
+	}
+	for _, addr := range sorted(targets) {
+		if to := g.begin(addr); to >= 0 {
+			e := edge{from: from, to: to, share: float64(targets[addr]) / float64(sum), outcomes: float64(sum)}
+			g.add(e)
+			edges = append(edges, e)
+		}
+	}
+	return edges
+}
+
 func (g *graph) add(e edge) {
 	g.out[e.from] = append(g.out[e.from], len(g.edges))
 	g.edges = append(g.edges, e)
@@ -175,17 +189,22 @@ const (
 	sampleSlack = 1
 )
 
+// instructionsPerSecond is a typical speed. If no rate is known, all counts are relative, and this gives
+// them a scale on which rare blocks do not vanish.
+const instructionsPerSecond = 1e9
+
 // measure sets the measured counts. The rate of a counted jump is the count of the block that
 // it ends. A jump without hits measures nothing: if the program has phases, all of its windows
 // may have missed the phase in which it is executed.
 func (g *graph) measure(e Evidence, samples []float64) {
 	var ratios []float64
 	for i, b := range g.blocks {
-		if j := e.Jumps[b.LastAddress]; samples[i] >= 5 && j.Hits >= 20 {
+		if j := e.Jumps[b.LastAddress]; samples[i] >= 5 && j.Hits >= 20 && j.Counted > 0 {
 			ratios = append(ratios, j.Rate/(samples[i]/float64(b.Instructions)))
 		}
 	}
-	perSample := 1.0 // executions for each sample and instruction
+	// The executions per second for each sample and instruction.
+	perSample := instructionsPerSecond * e.SampleSeconds / max(e.Seconds, 1e-9)
 	if len(ratios) > 0 {
 		slices.Sort(ratios)
 		perSample = ratios[len(ratios)/2]

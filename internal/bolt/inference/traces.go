@@ -40,14 +40,19 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 			t.start(0, b.Start, x-in[i])
 		}
 		for _, c := range b.Calls {
-			from := uint64(0)
+			rest := x
 			if callee := g.begin(c.Target); callee >= 0 {
-				t.start(c.Address, c.Target, x)
-				from = t.backs[g.blocks[callee].Function]
-			} else {
-				t.start(c.Address, 0, x)
+				t.call(c, callee, x)
+				rest = 0
 			}
-			t.start(from, c.Next, x)
+			for _, e := range g.called[c.Address] {
+				t.call(c, e.to, x*e.share)
+				rest -= x * e.share
+			}
+			if rest > 0 {
+				t.start(c.Address, 0, rest)
+				t.start(0, c.Next, rest)
+			}
 		}
 		switch b.Last.Kind {
 		case instruction.Return:
@@ -67,6 +72,12 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 		}
 	}
 	return t.err
+}
+
+// call yields the traces of calls of a block, and of the returns from there.
+func (t *tracer) call(c cfg.Call, callee int, count float64) {
+	t.start(c.Address, t.blocks[callee].Start, count)
+	t.start(t.backs[t.blocks[callee].Function], c.Next, count)
 }
 
 // called reports whether b calls addr.

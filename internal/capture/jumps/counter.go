@@ -66,17 +66,34 @@ const (
 	DefaultFrequency = 499
 )
 
+// Probes are means of counting jumps.
+type Probes int
+
+const (
+	// Uprobes uses uprobes, and hardware breakpoints for what these cannot count.
+	Uprobes Probes = iota
+	// Breakpoints uses hardware breakpoints only.
+	Breakpoints
+	// Any is Uprobes, but changes to Breakpoints if the file cannot have uprobes, or if these
+	// stall threads for too long.
+	Any
+)
+
 // Options configure a [Counter]. All fields are required.
 type Options struct {
 	Target target.Target
+	Probes Probes
 	// Program is the code of File, the binary whose jumps to count. The processes must
 	// map File itself, not a copy.
 	Program *cfg.Program
 	File    *safeopen.File
 	// Offset returns the file offset of a link-time address.
 	Offset func(addr uint64) (uint64, bool)
+	// Bias returns how much higher addresses are in the memory of a process than at link time. It
+	// and Compare are called by another goroutine.
+	Bias func(pid int) (bias uint64, ok bool)
 	// Compare reports whether the code at a link-time address is the same in memory as in
-	// the file, if that is known. It is called by another goroutine.
+	// the file, if that is known.
 	Compare func(addr uint64, code []byte) (same, known bool)
 	// MaxOverhead is the share of the target's time that may be lost: 0.05 means five
 	// percent. MaxStall is the longest time that a thread should be held up at a time.
@@ -98,16 +115,20 @@ type Counter struct {
 	done    chan struct{}
 	err     error // of the windows; valid when done is closed
 
+	breakpoints *breakpoints // nil if there are none
+
 	mu       sync.Mutex
 	program  *cfg.Program
 	counts   Counts
+	index    map[uint64]uint32 // of jumps by address
 	stats    Stats
-	fresh    []uint32 // found, not yet counted
-	deck     []uint32 // the rest of this round
+	probed   round // of the jumps counted by uprobes
+	broken   round // of those counted by breakpoints
 	compared map[*cfg.Function]bool
-	// refused jumps have lost their function, or cannot have a probe.
+	// refused jumps have lost their function, or cannot be counted.
 	refused []bool
 	group   int // size of a group
+	strikes int // long stalls of the smallest groups
 	pace    pace
 }
 
@@ -142,8 +163,13 @@ type Stats struct {
 	Measured bool
 	// Lost is the number of samples and targets for which there was no room.
 	Lost uint64
-	// Refused is the number of jumps on which the kernel allows no probe.
+	// Refused is the number of jumps that can have neither a uprobe nor a breakpoint.
 	Refused uint64
+	// Breakpoints describes the windows of hardware breakpoints, which the fields above do not
+	// count, except for Outcomes and Counted.
+	Breakpoints BreakpointStats
+	// Fallback is why breakpoints replaced uprobes, if they did.
+	Fallback string
 	// Traced is the number of windows that were left out because a process was traced.
 	Traced uint64
 	// Held is the number of windows whose probes stayed because a process was traced at their
@@ -160,22 +186,41 @@ type Stats struct {
 
 // New loads the kernel side. Nothing is counted yet. [Counter.Close] releases it.
 func New(o Options) (*Counter, error) {
-	if err := Check(); err != nil {
+	c := &Counter{
+		o: o, program: o.Program, group: largestGroup,
+		compared: map[*cfg.Function]bool{}, index: map[uint64]uint32{},
+		counts:  Counts{Targets: map[Target]uint64{}},
+		suspend: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	if c.o.Probes != Breakpoints {
+		err := checkUprobes(o)
+		switch {
+		case errors.Is(err, ErrUnsupported) && o.Probes == Any:
+			c.o.Probes, c.stats.Fallback = Breakpoints, err.Error()
+		case err != nil:
+			return nil, err
+		}
+	}
+	var err error
+	if c.source, err = load(c.o); err != nil {
 		return nil, err
+	}
+	c.breakpoints, err = newBreakpoints(c.source)
+	if err != nil && (c.o.Probes == Breakpoints || !errors.Is(err, ErrUnsupported)) {
+		return nil, errors.Join(err, c.source.close())
+	}
+	return c, nil
+}
+
+// checkUprobes returns an error that wraps [ErrUnsupported] if jumps cannot be counted by uprobes.
+func checkUprobes(o Options) error {
+	if err := Check(Uprobes); err != nil {
+		return err
 	}
 	if err := uprobe.CheckFile(o.File); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	s, err := load(o)
-	if err != nil {
-		return nil, err
-	}
-	return &Counter{
-		o: o, source: s, program: o.Program, group: largestGroup,
-		compared: map[*cfg.Function]bool{},
-		counts:   Counts{Targets: map[Target]uint64{}},
-		suspend:  make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
-	}, nil
+	return nil
 }
 
 // Start starts to sample, and to count.
@@ -241,21 +286,35 @@ func (c *Counter) Sampled(addr uint64) {
 // reach finds the jumps that are executed after the instruction at addr.
 func (c *Counter) reach(addr uint64) { c.program.Reach(addr, c.found) }
 
-// found adds a jump.
+// found adds a jump or an indirect call.
 func (c *Counter) found(addr uint64, i instruction.Instruction) {
+	if c.breakpoints == nil && i.Kind == instruction.IndirectCall {
+		return // the samples show where it leads
+	}
 	if len(c.counts.Jumps) >= maxJumps {
 		c.stats.Crowded++
 		return
 	}
 	index := uint32(len(c.counts.Jumps))
 	c.counts.Jumps = append(c.counts.Jumps, Jump{Address: addr, Instruction: i})
-	// Only the kernel knows the prefixes that it can emulate.
-	c.refused = append(c.refused, i.Prefixed)
-	if i.Prefixed {
-		c.stats.Refused++
-		return
+	c.index[addr] = index
+	c.refused = append(c.refused, false)
+	switch {
+	case i.Operand.Segment: // whose base the kernel side does not know
+		c.refuse(index)
+	case c.o.Probes == Breakpoints || i.Kind == instruction.IndirectCall:
+		c.leaveToBreakpoints(index)
+	case i.Prefixed: // only the kernel knows the prefixes that it can emulate
+		c.leaveToBreakpoints(index)
+	default:
+		c.probed.fresh = append(c.probed.fresh, index)
 	}
-	c.fresh = append(c.fresh, index)
+}
+
+// refuse notes that a jump cannot be counted.
+func (c *Counter) refuse(index uint32) {
+	c.refused[index] = true
+	c.stats.Refused++
 }
 
 // Counts returns the counts. The counter must have stopped.
@@ -275,6 +334,12 @@ func (c *Counter) Stats() (Stats, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Overhead, s.Measured = c.pace.overall()
+	if b := c.breakpoints; b != nil {
+		s.Breakpoints.HitCost = b.hit
+		if b.busy > 0 {
+			s.Overhead, s.Measured = s.Overhead+b.overhead(), true
+		}
+	}
 	return s, nil
 }
 
@@ -282,40 +347,44 @@ func (c *Counter) Stats() (Stats, error) {
 func (c *Counter) run() (err error) {
 	runtime.LockOSThread() // for Urgently; the thread ends with this goroutine if it cannot return to normal
 	defer signal.Stop(c.suspend)
-	release, err := uprobe.Keep()
-	if err != nil {
-		return err
+	release := func() error { return nil }
+	if c.o.Probes != Breakpoints {
+		if release, err = uprobe.Keep(); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	begin := time.Now()
+	var due time.Time // of the next window of uprobes
 	for {
 		wait := idleWait
-		var group []uint32
-		if c.traced() {
-			wait = tracedWait
-			c.mu.Lock()
-			c.stats.Traced++
-			c.mu.Unlock()
-		} else {
-			group = c.choose()
-		}
-		if len(group) > 0 {
-			err := c.window(group)
-			if errors.Is(err, uprobe.ErrNoAnswer) {
-				c.mu.Lock()
-				c.stats.Unanswered = true
-				c.mu.Unlock()
-				return nil // the counts so far are valid
+		if c.usesUprobes() {
+			if until := time.Until(due); until <= 0 {
+				rest, err := c.probe(time.Since(begin))
+				if errors.Is(err, uprobe.ErrNoAnswer) {
+					c.mu.Lock()
+					c.stats.Unanswered = true
+					c.mu.Unlock()
+					return nil // the counts so far are valid
+				}
+				if err != nil {
+					return err
+				}
+				wait = vary(rest)
+				due = time.Now().Add(wait)
+			} else {
+				wait = until
 			}
-			if err != nil {
-				return err
-			}
-			c.mu.Lock()
-			wait = c.pace.rest(c.o.MaxOverhead)
-			c.mu.Unlock()
 		}
-		// Avoid lockstep with periodic work of the program.
-		wait = time.Duration(float64(wait) * (0.5 + rand.Float64()))
+		opened, err := c.breakTurn(wait)
+		if err != nil {
+			return err
+		}
+		if opened {
+			wait = vary(breakRest)
+		} else if c.breaks() {
+			wait = min(wait, vary(idleWait))
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-c.stop:
@@ -330,10 +399,17 @@ func (c *Counter) run() (err error) {
 			}
 		case <-timer.C:
 		}
-		if err := c.measure(time.Since(begin)); err != nil {
-			return err
-		}
 	}
+}
+
+// vary returns about d, to avoid lockstep with periodic work of the program.
+func vary(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.5 + rand.Float64())) }
+
+// usesUprobes reports whether uprobes count jumps, rather than breakpoints alone.
+func (c *Counter) usesUprobes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.o.Probes != Breakpoints
 }
 
 // idleWait is the pause if there is nothing to count, and tracedWait if a process is traced.
@@ -342,11 +418,42 @@ const (
 	tracedWait = 200 * time.Millisecond
 )
 
-// measure reads the target's progress.
+// probe opens a window of uprobes, and returns the pause after it. First it measures what the last
+// window cost.
+func (c *Counter) probe(elapsed time.Duration) (rest time.Duration, err error) {
+	if err := c.measure(elapsed); err != nil {
+		return 0, err
+	}
+	if c.traced() {
+		c.mu.Lock()
+		c.stats.Traced++
+		c.mu.Unlock()
+		return tracedWait, nil
+	}
+	group := c.choose()
+	if len(group) == 0 {
+		return idleWait, nil
+	}
+	if err := c.window(group); err != nil {
+		return 0, err
+	}
+	share := c.o.MaxOverhead
+	if c.breaks() {
+		share *= 1 - breakShare
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pace.rest(share), nil
+}
+
+// measure reads the target's progress since the first window.
 func (c *Counter) measure(elapsed time.Duration) error {
 	progress, err := c.source.progress()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.stats.Windows == 0 {
+		return err
+	}
 	c.pace.update(progress, elapsed, c.stats.Disturbed)
 	return err
 }

@@ -2,6 +2,7 @@ package jumps_test
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -40,12 +41,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// byBreakpoints is a suffix for countForever.
+const byBreakpoints = ":breakpoints"
+
 // countForever counts the jumps of "PID:FILE" and prints a line when it has begun.
 func countForever(of string) error {
 	pid, path, _ := strings.Cut(of, ":")
+	path, breakpoints := strings.CutSuffix(path, byBreakpoints)
 	p, err := open(path)
 	if err != nil {
 		return err
+	}
+	if breakpoints {
+		p.probes = jumps.Breakpoints
 	}
 	n, err := strconv.Atoi(pid)
 	if err != nil {
@@ -65,6 +73,11 @@ func countForever(of string) error {
 // program is a compiled program whose jumps are counted.
 type program struct {
 	path string
+	// Options, or 0 for defaults.
+	probes   jumps.Probes
+	overhead float64
+	maxStall time.Duration
+
 	file *safeopen.File
 	elf  *elffile.File
 	*cfg.Program
@@ -107,9 +120,10 @@ func (p *program) symbol(t *testing.T, name string) (addr, size uint64) {
 
 func (p *program) options(t target.Target) jumps.Options {
 	return jumps.Options{
-		Target: t, Program: p.Program, File: p.file, Offset: p.elf.Offset,
+		Target: t, Probes: p.probes, Program: p.Program, File: p.file, Offset: p.elf.Offset,
+		Bias:        func(int) (uint64, bool) { return 0, true }, // it is linked at a fixed address
 		Compare:     func(uint64, []byte) (same, known bool) { return true, true },
-		MaxOverhead: 10, MaxStall: time.Second, Frequency: 99,
+		MaxOverhead: cmp.Or(p.overhead, 10), MaxStall: cmp.Or(p.maxStall, time.Second), Frequency: 99,
 	}
 }
 
@@ -130,7 +144,7 @@ func (p *program) count(t target.Target) (*jumps.Counter, error) {
 	}
 	for _, s := range symbols {
 		switch s.Name {
-		case "quarter", "choose", "step":
+		case "quarter", "choose", "call", "step":
 			c.Sampled(s.Value)
 		}
 	}
@@ -154,11 +168,17 @@ func start(t *testing.T, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// needsUprobeMulti skips the test on machines that cannot count jumps.
+// needsUprobeMulti skips the test on machines that cannot count jumps by uprobes.
 func needsUprobeMulti(t *testing.T) {
 	t.Helper()
+	needs(t, jumps.Uprobes)
+}
+
+// needs skips the test on machines that cannot count jumps in a way.
+func needs(t *testing.T, by jumps.Probes) {
+	t.Helper()
 	testenv.Root(t)
-	if err := jumps.Check(); errors.Is(err, jumps.ErrUnsupported) {
+	if err := jumps.Check(by); errors.Is(err, jumps.ErrUnsupported) {
 		testenv.Unsupported(t, "%v", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -201,7 +221,7 @@ func measure(t *testing.T, p *program, of target.Target, n, outcomes uint64) (*j
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	s := awaitStats(t, c, fmt.Sprintf("%d windows with %d outcomes", n, outcomes), func(s jumps.Stats) bool {
-		return s.Windows >= n && s.Outcomes >= outcomes
+		return s.Windows+s.Breakpoints.Windows >= n && s.Outcomes >= outcomes
 	})
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -210,40 +230,58 @@ func measure(t *testing.T, p *program, of target.Target, n, outcomes uint64) (*j
 }
 
 // The shares of the outcomes equal the program's own. In each window, the counted calls of a
-// thread are consecutive, so the count of each outcome is off by less than one.
+// thread are consecutive, so the count of each outcome is off by less than one. Uprobes leave
+// indirect calls and jumps with prefixes to breakpoints.
 func TestShares(t *testing.T) {
 	testenv.EveryKernel(t)
-	needsUprobeMulti(t)
-	path := testenv.Compile(t, "jumps", "gcc", "-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl")
-	cmd := start(t, path, "threads")
-	// On a crowded machine, the program may not run in a window in which a jump is counted.
-	seen, last := map[string]bool{}, jumps.Stats{}
-	testenv.Await(t, func() bool {
-		t.Run("count", func(t *testing.T) {
-			p, err := open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var c *jumps.Counter
-			c, last = measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 4, 1)
-			p.checkShares(t, c.Counts(), seen)
-			p.checkText(t, cmd.Process.Pid, path)
+	for name, test := range map[string]struct {
+		probes jumps.Probes
+		flags  []string
+	}{
+		"uprobes":                     {jumps.Uprobes, nil},
+		"uprobes, prefixed jumps":     {jumps.Uprobes, []string{"-fcf-protection"}},
+		"breakpoints":                 {jumps.Breakpoints, nil},
+		"breakpoints, prefixed jumps": {jumps.Breakpoints, []string{"-fcf-protection"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, test.probes)
+			argv := append([]string{"-O1", "-no-pie", "-pthread", "testdata/jumps.c", "-ldl"}, test.flags...)
+			path := testenv.Compile(t, "jumps", "gcc", argv...)
+			cmd := start(t, path, "threads")
+			// On a crowded machine, the program may not run in a window in which a jump is counted.
+			seen, last := map[string]bool{}, jumps.Stats{}
+			testenv.Await(t, func() bool {
+				t.Run("count", func(t *testing.T) {
+					p, err := open(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.probes = test.probes
+					var c *jumps.Counter
+					c, last = measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 12, 1)
+					p.checkShares(t, c.Counts(), seen)
+					p.checkText(t, cmd.Process.Pid, path)
+				})
+				return t.Failed() || seen["quarter"] && seen["choose"] && seen["call"]
+			}, func() string {
+				return fmt.Sprintf("got %v with enough hits, want quarter, choose and call; last %+v", seen, last)
+			})
 		})
-		return t.Failed() || seen["quarter"] && seen["choose"]
-	}, func() string {
-		return fmt.Sprintf("got %v with enough hits, want quarter and choose; last %+v", seen, last)
-	})
+	}
 }
 
 // checkShares compares the counted shares with the program's own, and adds the functions to seen that
 // have enough hits for that.
 func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[string]bool) {
 	t.Helper()
-	const threads = 2
 	quarter, quarterSize := p.symbol(t, "quarter")
 	choose, chooseSize := p.symbol(t, "choose")
+	call, callSize := p.symbol(t, "call")
 	for _, j := range counts.Jumps {
-		slack := j.Windows * threads
+		slack := j.Windows
+		if !j.Breakpoint {
+			slack *= 2 // windows of both threads
+		}
 		switch {
 		case j.Address-quarter < quarterSize:
 			seen["quarter"] = seen["quarter"] || j.Hits > 20*slack
@@ -256,21 +294,37 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 			}
 		case j.Address-choose < chooseSize && j.Instruction.Kind == instruction.IndirectJump:
 			seen["choose"] = seen["choose"] || j.Hits > 20*slack
-			sum := uint64(0)
-			for to, n := range counts.Targets {
-				if to.From != j.Address {
-					continue
-				}
-				sum += n
-				if to.To-choose >= chooseSize || 8*n > j.Hits+8*slack || 8*n+8*slack < j.Hits {
-					t.Errorf("choose: %d of %d hits in %d windows led to %#x, want an eighth within the function", n, j.Hits, j.Windows, to.To)
+			for to, n := range targetsOf(t, counts, j) {
+				if to-choose >= chooseSize || 8*n > j.Hits+8*slack || 8*n+8*slack < j.Hits {
+					t.Errorf("choose: %d of %d hits in %d windows led to %#x, want an eighth within the function", n, j.Hits, j.Windows, to)
 				}
 			}
-			if sum != j.Hits {
-				t.Errorf("choose: %d hits and %d targets, want as many", j.Hits, sum)
+		case j.Address-call < callSize && j.Instruction.Kind == instruction.IndirectCall:
+			seen["call"] = seen["call"] || j.Hits > 5*slack
+			for i := range 4 {
+				callee, _ := p.symbol(t, fmt.Sprintf("callee%d", i))
+				if n := targetsOf(t, counts, j)[callee]; 4*n > j.Hits+4*slack || 4*n+4*slack < j.Hits {
+					t.Errorf("call: %d of %d hits in %d windows led to callee%d, want a quarter", n, j.Hits, j.Windows, i)
+				}
 			}
 		}
 	}
+}
+
+// targetsOf returns the counts of the targets of an indirect jump or call, which must add up to its hits.
+func targetsOf(t *testing.T, counts *jumps.Counts, j jumps.Jump) map[uint64]uint64 {
+	t.Helper()
+	targets, sum := map[uint64]uint64{}, uint64(0)
+	for to, n := range counts.Targets {
+		if to.From == j.Address {
+			targets[to.To] += n
+			sum += n
+		}
+	}
+	if sum != j.Hits {
+		t.Errorf("%#x: %d hits and %d targets, want as many", j.Address, j.Hits, sum)
+	}
+	return targets
 }
 
 // A counter that was not started can be stopped and closed.
@@ -401,7 +455,11 @@ func TestKill(t *testing.T) {
 func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 	t.Helper()
 	helper := exec.Command("/proc/self/exe")
-	helper.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", helperVar, pid, p.path))
+	of := fmt.Sprintf("%d:%s", pid, p.path)
+	if p.probes == jumps.Breakpoints {
+		of += byBreakpoints
+	}
+	helper.Env = append(os.Environ(), helperVar+"="+of)
 	helper.Stderr = os.Stderr
 	testenv.DieWithTest(t, helper)
 	out, err := helper.StdoutPipe()

@@ -12,24 +12,26 @@ import (
 type Counts struct {
 	// Jumps are the jumps found.
 	Jumps []Jump
-	// Targets counts where indirect jumps led. Addresses are link-time addresses.
+	// Targets counts where indirect jumps and calls led. Addresses are link-time addresses.
 	Targets map[Target]uint64
 
 	windows []window
 	anchors []uint32
 }
 
-// Jump is a conditional or indirect jump.
+// Jump is a conditional or indirect jump, or an indirect call.
 type Jump struct {
 	// Address is its link-time address.
 	Address     uint64
 	Instruction instruction.Instruction
+	// Breakpoint is whether breakpoints count it. They show its outcomes, but not its rate.
+	Breakpoint bool
 	// Windows is the number of windows in which it was counted, Hits how often it was
 	// executed there, and Taken how often it jumped if it is conditional.
 	Windows, Hits, Taken uint64
 }
 
-// Target is a target of an indirect jump.
+// Target is a target of an indirect jump or call.
 type Target struct{ From, To uint64 }
 
 // window holds the counts of a window.
@@ -54,7 +56,7 @@ func (c *Counts) chooseAnchors() {
 	}
 	var all []candidate
 	for i, j := range c.Jumps {
-		if j.Hits == 0 || j.Instruction.Kind != instruction.ConditionalJump {
+		if j.Hits == 0 || j.Breakpoint || j.Instruction.Kind != instruction.ConditionalJump {
 			continue
 		}
 		d := math.Abs(math.Log(float64(j.Hits) / float64(j.Windows) / middling))

@@ -30,13 +30,17 @@ const (
 var ErrUnsupported = errors.New("cannot count jumps here")
 
 // Check returns an error that wraps [ErrUnsupported] if the machine or its kernel cannot
-// count jumps, or the user may not; then it also wraps [uprobe.ErrLent].
-func Check() error {
+// count jumps by p, [Uprobes] or [Breakpoints], or the user may not; then it also wraps
+// [uprobe.ErrLent].
+func Check(p Probes) error {
 	if !machineSupported {
 		return fmt.Errorf("%w: it needs an x86-64 processor", ErrUnsupported)
 	}
 	if err := uprobe.CheckPrivileges(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	if p == Breakpoints {
+		return checkBreakpoints()
 	}
 	memlock.Lift() // the kernel has to load a program for the answer
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
@@ -65,7 +69,12 @@ func load(o Options) (_ *source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.Programs[bpf.JumpProgJumpHit].AttachType = ebpf.AttachTraceUprobeMulti
+	if o.Probes == Breakpoints {
+		// The program of uprobes needs a newer kernel. This one takes its place, unused.
+		spec.Programs[bpf.JumpProgJumpHit] = spec.Programs[bpf.JumpProgJumpBreak]
+	} else {
+		spec.Programs[bpf.JumpProgJumpHit].AttachType = ebpf.AttachTraceUprobeMulti
+	}
 	spec.Maps[bpf.JumpMapJumpCounts].MaxEntries = maxJumps
 	spec.Maps[bpf.JumpMapJumpOperands].MaxEntries = maxJumps
 	if err := spec.Variables[bpf.VarTarget].Set(sampling.TargetMode(o.Target.Scope)); err != nil {
@@ -102,8 +111,10 @@ func load(o Options) (_ *source, err error) {
 	if s.targets, err = sampling.FillTargets(o.Target, s.objects.TargetIds, s.objects.TargetOnly, s.objects.TargetFork, s.objects.TargetFree); err != nil {
 		return nil, err
 	}
-	if s.stalls, err = link.AttachTracing(link.TracingOptions{Program: s.objects.JumpStall}); err != nil {
-		return nil, fmt.Errorf("watch for stalls of the target: %w", err)
+	if o.Probes != Breakpoints {
+		if s.stalls, err = link.AttachTracing(link.TracingOptions{Program: s.objects.JumpStall}); err != nil {
+			return nil, fmt.Errorf("watch for stalls of the target: %w", err)
+		}
 	}
 	clock, err := perfevent.ParseEvent("cpu-clock")
 	if err != nil {

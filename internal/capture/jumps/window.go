@@ -3,7 +3,6 @@ package jumps
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,50 +20,21 @@ const openTime = 5 * time.Millisecond
 // in some hundred bytes each.
 const maxWindows = 1 << 16
 
-// unhit is the number of windows without a hit after which a jump is counted less often.
-const unhit = 3
-
-// choose returns the jumps of the next window: new ones first, then a part of this round,
-// and the anchors.
+// choose returns the jumps of the next window of uprobes, with the anchors.
 func (c *Counter) choose() []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var group []uint32
-	take := func(from *[]uint32) {
-		for len(group) < c.group && len(*from) > 0 {
-			last := len(*from) - 1
-			index := (*from)[last]
-			*from = (*from)[:last]
-			if c.allowed(index) {
-				group = append(group, index)
-			}
-		}
-	}
-	rand.Shuffle(len(c.fresh), func(i, j int) { c.fresh[i], c.fresh[j] = c.fresh[j], c.fresh[i] })
-	take(&c.fresh)
-	if len(group) < c.group && len(c.deck) == 0 {
-		c.deal()
-	}
-	take(&c.deck)
+	group := c.probed.take(c.group, c.allowed, func() []uint32 {
+		c.counts.chooseAnchors()
+		return c.deal(func(j *Jump) bool { return !j.Breakpoint })
+	})
 	for _, index := range c.counts.anchors {
 		if !slices.Contains(group, index) && c.allowed(index) {
 			group = append(group, index)
 		}
 	}
 	slices.Sort(group)
-	return slices.Compact(group)
-}
-
-// deal begins a round with all jumps, in a random order.
-func (c *Counter) deal() {
-	for i := range c.counts.Jumps {
-		j := &c.counts.Jumps[i]
-		if j.Windows == 0 || j.Hits > 0 || j.Windows < unhit || rand.IntN(4) == 0 {
-			c.deck = append(c.deck, uint32(i))
-		}
-	}
-	rand.Shuffle(len(c.deck), func(i, j int) { c.deck[i], c.deck[j] = c.deck[j], c.deck[i] })
-	c.counts.chooseAnchors()
+	return group
 }
 
 // allowed reports whether a jump may get a probe.
@@ -111,13 +81,10 @@ func (c *Counter) window(group []uint32) error {
 			c.mu.Unlock()
 			return fmt.Errorf("jump at %#x: no bytes of the file", j.Address)
 		}
-		cookie := uint64(index)<<bpf.JumpJumpCookieJUMP_INDEX_SHIFT | uint64(j.Instruction.Condition)
-		if j.Instruction.Kind == instruction.IndirectJump {
-			cookie |= uint64(bpf.JumpJumpCookieJUMP_INDIRECT)
-			if err := c.source.objects.JumpOperands.Put(index, operand(j.Instruction)); err != nil {
-				c.mu.Unlock()
-				return fmt.Errorf("describe a jump to the kernel side: %w", err)
-			}
+		cookie, err := c.describe(index)
+		if err != nil {
+			c.mu.Unlock()
+			return err
 		}
 		o.Offsets, o.Cookies = append(o.Offsets, offset), append(o.Cookies, cookie)
 		before[i].Hits, before[i].Taken = c.source.count(index)
@@ -215,9 +182,8 @@ const errUnsupportedInstruction = unix.Errno(524)
 func (c *Counter) narrow(group []uint32) error {
 	if len(group) == 1 {
 		c.mu.Lock()
-		c.refused[group[0]] = true
-		c.stats.Refused++
-		c.mu.Unlock()
+		defer c.mu.Unlock()
+		c.leaveToBreakpoints(group[0])
 		return nil
 	}
 	half := len(group) / 2
@@ -227,7 +193,20 @@ func (c *Counter) narrow(group []uint32) error {
 	return c.window(group[half:])
 }
 
-// operand describes the operand of an indirect jump to the kernel side.
+// describe describes a jump to the kernel side, and returns its cookie.
+func (c *Counter) describe(index uint32) (cookie uint64, err error) {
+	i := c.counts.Jumps[index].Instruction
+	cookie = uint64(index)<<bpf.JumpJumpCookieJUMP_INDEX_SHIFT | uint64(i.Condition)
+	if i.Kind == instruction.ConditionalJump {
+		return cookie, nil
+	}
+	if err := c.source.objects.JumpOperands.Put(index, operand(i)); err != nil {
+		return 0, fmt.Errorf("describe a jump to the kernel side: %w", err)
+	}
+	return cookie | uint64(bpf.JumpJumpCookieJUMP_INDIRECT), nil
+}
+
+// operand describes the operand of an indirect jump or call to the kernel side.
 func operand(i instruction.Instruction) bpf.JumpJumpOperand {
 	o := bpf.JumpJumpOperand{Displacement: i.Operand.Displacement, Base: i.Operand.Base, Index: i.Operand.Index, Scale: i.Operand.Scale}
 	if i.Operand.Memory {
@@ -240,7 +219,7 @@ func operand(i instruction.Instruction) bpf.JumpJumpOperand {
 	return o
 }
 
-// record adds the counts of a window, and follows the outcomes.
+// record adds the counts of a window of uprobes.
 func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, disturbed time.Duration) error {
 	var stall uint64
 	if err := c.source.objects.LongestStall.Get(&stall); err != nil {
@@ -248,18 +227,9 @@ func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, distu
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	targets := map[Target]uint64{}
-	indirect := slices.ContainsFunc(group, func(i uint32) bool {
-		return c.counts.Jumps[i].Instruction.Kind == instruction.IndirectJump
-	})
-	if indirect {
-		err := drain(c.source.objects.JumpTargets, func(k bpf.JumpJumpTarget, n uint64) {
-			j := c.counts.Jumps[k.Jump]
-			targets[Target{From: j.Address, To: j.Address + uint64(k.Distance)}] += n
-		})
-		if err != nil {
-			return err
-		}
+	hits, err := c.add(group, before)
+	if err != nil {
+		return err
 	}
 	c.stats.Windows++
 	c.stats.Open += open
@@ -267,9 +237,35 @@ func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, distu
 	c.adapt(time.Duration(stall))
 	w := window{open: open}
 	for i, index := range group {
+		w.hits = append(w.hits, windowHits{index, uint32(min(hits[i], 1<<32-1))})
+	}
+	if len(c.counts.windows) < maxWindows {
+		c.counts.windows = append(c.counts.windows, w)
+	}
+	return nil
+}
+
+// add adds the counts of a group since before, and follows the outcomes. It returns the hits of each
+// jump.
+func (c *Counter) add(group []uint32, before []bpf.JumpJumpCount) ([]uint64, error) {
+	targets := map[Target]uint64{}
+	indirect := slices.ContainsFunc(group, func(i uint32) bool {
+		return c.counts.Jumps[i].Instruction.Kind != instruction.ConditionalJump
+	})
+	if indirect {
+		err := drain(c.source.objects.JumpTargets, func(k bpf.JumpJumpTarget, n uint64) {
+			j := c.counts.Jumps[k.Jump]
+			targets[Target{From: j.Address, To: j.Address + uint64(k.Distance)}] += n
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	all := make([]uint64, len(group))
+	for i, index := range group {
 		hits, taken := c.source.count(index)
 		hits, taken = hits-before[i].Hits, taken-before[i].Taken
-		w.hits = append(w.hits, windowHits{index, uint32(min(hits, 1<<32-1))})
+		all[i] = hits
 		j := &c.counts.Jumps[index]
 		j.Windows++
 		c.stats.Counted++
@@ -289,10 +285,7 @@ func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, distu
 	for t, n := range targets {
 		c.led(t, n)
 	}
-	if len(c.counts.windows) < maxWindows {
-		c.counts.windows = append(c.counts.windows, w)
-	}
-	return nil
+	return all, nil
 }
 
 // led counts n times that an indirect jump led to a target.
@@ -305,14 +298,26 @@ func (c *Counter) led(t Target, n uint64) {
 	c.reach(t.To)
 }
 
+// maxStrikes is the number of windows of the smallest groups with long stalls, less those without,
+// after which breakpoints replace uprobes.
+const maxStrikes = 3
+
 // adapt chooses the size of the groups by the longest wait of a thread in a window.
 func (c *Counter) adapt(stall time.Duration) {
 	c.stats.LongestStall = max(c.stats.LongestStall, stall)
+	smallest := c.group == smallestGroup
 	switch {
 	case stall > c.o.MaxStall:
 		c.stats.Stalls++
 		c.group = max(c.group/2, smallestGroup)
+		if smallest {
+			c.strikes++
+		}
 	case stall < c.o.MaxStall/2:
 		c.group = min(c.group+1, largestGroup)
+		c.strikes = max(c.strikes-1, 0)
+	}
+	if c.strikes >= maxStrikes && c.o.Probes == Any && c.breakpoints != nil {
+		c.fallBack(fmt.Sprintf("uprobes stalled a thread for up to %v", c.stats.LongestStall.Round(100*time.Microsecond)))
 	}
 }

@@ -286,7 +286,7 @@ func cycles() (string, error) {
 }
 
 func jumpCounting() error {
-	err := jumps.Check()
+	err := jumps.Check(jumps.Uprobes)
 	switch {
 	case errors.Is(err, uprobe.ErrLent):
 		return unix.EPERM // the doctor knows the remedy

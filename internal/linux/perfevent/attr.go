@@ -12,8 +12,10 @@ type Attr struct {
 	// Type is the number of the PMU: a PERF_TYPE_ constant, or the contents of
 	// /sys/bus/event_source/devices/PMU/type.
 	Type uint32
-	// Config, Config1 and Config2 choose the event within the PMU.
+	// Config, Config1 and Config2 choose the event within the PMU. For a breakpoint, Config1 is the
+	// address, Config2 the length in bytes, and BreakpointType a constant such as [BreakpointExecute].
 	Config, Config1, Config2 uint64
+	BreakpointType           uint32
 
 	// Period is the number of events between samples. It is ignored if
 	// Frequency is not 0.
@@ -54,18 +56,23 @@ type Attr struct {
 	Watermark uint32
 }
 
+// BreakpointExecute is HW_BREAKPOINT_X of linux/hw_breakpoint.h: a breakpoint that is hit before the
+// instruction at its address is executed.
+const BreakpointExecute = 4
+
 // bitCgroup is the bit of the field cgroup in struct perf_event_attr, since Linux 5.7.
 const bitCgroup = 1 << 32
 
 // raw returns a in the kernel's form.
 func (a Attr) raw() *unix.PerfEventAttr {
 	r := &unix.PerfEventAttr{
-		Type:   a.Type,
-		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Config: a.Config,
-		Ext1:   a.Config1,
-		Ext2:   a.Config2,
-		Sample: a.Period,
+		Type:    a.Type,
+		Size:    uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Config:  a.Config,
+		Ext1:    a.Config1,
+		Ext2:    a.Config2,
+		Bp_type: a.BreakpointType,
+		Sample:  a.Period,
 		// The format that Event.Read expects.
 		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED,
 	}

@@ -70,6 +70,15 @@ func (e *Event) Enable() error {
 	return nil
 }
 
+// Refresh starts the event, and lets the kernel stop it after the given number of samples. In Linux 6.16
+// and newer, it then cannot be started again.
+func (e *Event) Refresh(samples int) error {
+	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_REFRESH, samples); err != nil {
+		return fmt.Errorf("enable perf event for %d samples: %w", samples, err)
+	}
+	return nil
+}
+
 // Disable stops the event. It can be enabled again.
 func (e *Event) Disable() error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_DISABLE, 0); err != nil {

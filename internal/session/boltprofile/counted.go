@@ -59,8 +59,8 @@ type place struct {
 // the file. maxSampled bounds the distinct addresses of samples.
 const maxPlaces, maxSampled = 16, 1 << 20
 
-func newCounted(o *Options) *counted {
-	c := &counted{options: jumps.Options{MaxOverhead: o.MaxOverhead, MaxStall: o.MaxStall}, samples: map[uint64]uint64{}}
+func newCounted(o *Options, by jumps.Probes) *counted {
+	c := &counted{options: jumps.Options{Probes: by, MaxOverhead: o.MaxOverhead, MaxStall: o.MaxStall}, samples: map[uint64]uint64{}}
 	if c.options.MaxOverhead == 0 {
 		c.options.MaxOverhead = jumps.DefaultOverhead
 		if len(o.Command) > 0 {
@@ -73,7 +73,11 @@ func newCounted(o *Options) *counted {
 }
 
 func (c *counted) String() string {
-	return fmt.Sprintf("counting jumps with uprobes, a few at a time, aiming at no more than %s overhead", percent(c.options.MaxOverhead))
+	by := "uprobes"
+	if c.options.Probes == jumps.Breakpoints {
+		by = "hardware breakpoints"
+	}
+	return fmt.Sprintf("counting jumps with %s, a few at a time, aiming at no more than %s overhead", by, percent(c.options.MaxOverhead))
 }
 
 // percent formats a share.
@@ -93,7 +97,7 @@ func (c *counted) attach(r *branchRun) (err error) {
 	c.options.Program = c.program
 	c.options.File = r.binaries.chosen
 	c.options.Offset = c.file.Offset
-	c.options.Compare = c.compare
+	c.options.Bias, c.options.Compare = c.bias, c.compare
 	c.counter, err = jumps.New(c.options)
 	return err
 }
@@ -180,6 +184,18 @@ func (c *counted) note(p place) {
 	c.places = c.places[:min(len(c.places), maxPlaces)]
 }
 
+// bias returns where a process has mapped the binary.
+func (c *counted) bias(pid int) (bias uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.places {
+		if p.pid == pid {
+			return p.bias, true
+		}
+	}
+	return 0, false
+}
+
 // compare compares code in the memory of the processes with the file's.
 func (c *counted) compare(addr uint64, code []byte) (same, known bool) {
 	c.mu.Lock()
@@ -202,7 +218,7 @@ func (c *counted) finish() error {
 	counts := c.counter.Counts()
 	e := inference.Evidence{
 		Jumps: map[uint64]inference.Jump{}, Targets: map[uint64]map[uint64]uint64{}, Samples: c.samples,
-		Seconds: c.run.Duration.Seconds(),
+		Seconds: c.run.Duration.Seconds(), SampleSeconds: 1 / float64(c.options.Frequency),
 	}
 	for i, r := range counts.Rates() {
 		j := counts.Jumps[i]

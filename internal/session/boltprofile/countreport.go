@@ -26,6 +26,10 @@ type countingReport struct {
 	// LongStalls the number of windows in which one waited longer than allowed.
 	LongestStallSeconds float64 `json:"longest_stall_seconds"`
 	LongStalls          uint64  `json:"long_stalls"`
+	// Breakpoints describes the use of hardware breakpoints, nil if there was none.
+	Breakpoints *breakpointReport `json:"breakpoints,omitempty"`
+	// Fallback is why breakpoints replaced uprobes, if they did.
+	Fallback string `json:"fallback,omitempty"`
 	// UncountedShare is the share of the samples in code of the binary whose jumps cannot
 	// be counted: in functions that are left out, and outside of functions.
 	UncountedShare float64 `json:"uncounted_share"`
@@ -34,6 +38,14 @@ type countingReport struct {
 
 	maxStall time.Duration
 	counted  uint64 // the sum of the windows of each jump
+}
+
+// breakpointReport describes the use of hardware breakpoints; see [jumps.BreakpointStats].
+type breakpointReport struct {
+	Windows        uint64  `json:"windows"`
+	Hits           uint64  `json:"hits"`
+	HitCostSeconds float64 `json:"hit_cost_seconds"`
+	Taken          uint64  `json:"taken_by_others"`
 }
 
 // leftOutFunction is a function whose jumps were not counted.
@@ -47,10 +59,13 @@ func newCountingReport(s jumps.Stats, maxStall time.Duration) *countingReport {
 		Windows: s.Windows, Jumps: s.Jumps, Outcomes: s.Outcomes, Refused: s.Refused,
 		OpenSeconds: s.Open.Seconds(), DisturbedSeconds: s.Disturbed.Seconds(),
 		LongestStallSeconds: s.LongestStall.Seconds(), LongStalls: s.Stalls,
-		LeftOut: []leftOutFunction{}, maxStall: maxStall, counted: s.Counted,
+		Fallback: s.Fallback, LeftOut: []leftOutFunction{}, maxStall: maxStall, counted: s.Counted,
 	}
 	if s.Measured {
 		r.Overhead = &s.Overhead
+	}
+	if b := s.Breakpoints; b.Windows > 0 {
+		r.Breakpoints = &breakpointReport{b.Windows, b.Hits, b.HitCost.Seconds(), b.Taken}
 	}
 	return r
 }
@@ -60,13 +75,28 @@ const maxLeftOut = 5
 
 // text writes the description of the counting.
 func (r *countingReport) text(b *strings.Builder) {
-	fmt.Fprintf(b, "  counted %s of %s in %s of %.1f ms", plain.Count(r.Outcomes, "outcome"), plain.Count(r.Jumps, "jump"),
-		plain.Count(r.Windows, "window"), 1e3*r.OpenSeconds/max(float64(r.Windows), 1))
+	fmt.Fprintf(b, "  counted %s of %s", plain.Count(r.Outcomes, "outcome"), plain.Count(r.Jumps, "jump"))
+	if r.Windows > 0 {
+		fmt.Fprintf(b, " in %s of %.1f ms", plain.Count(r.Windows, "window"), 1e3*r.OpenSeconds/float64(r.Windows))
+	}
 	if r.Overhead != nil {
 		fmt.Fprintf(b, "; the target lost %.1f %% of its progress", 100**r.Overhead)
 	}
-	stall := time.Duration(r.LongestStallSeconds * float64(time.Second))
-	fmt.Fprintf(b, "; longest stall of a thread: %v\n", stall.Round(100*time.Microsecond))
+	if r.Windows > 0 {
+		stall := time.Duration(r.LongestStallSeconds * float64(time.Second))
+		fmt.Fprintf(b, "; longest stall of a thread: %v", stall.Round(100*time.Microsecond))
+	}
+	b.WriteByte('\n')
+	if r.Fallback != "" {
+		fmt.Fprintf(b, "  hardware breakpoints instead of uprobes: %s\n", plain.Terminal(r.Fallback))
+	}
+	if h := r.Breakpoints; h != nil {
+		cost := time.Duration(h.HitCostSeconds * float64(time.Second))
+		fmt.Fprintf(b, "  hardware breakpoints: %s in %s, %v each\n", plain.Count(h.Hits, "hit"), plain.Count(h.Windows, "window"), cost.Round(100*time.Nanosecond))
+		if h.Taken > 0 {
+			fmt.Fprintf(b, "  in %s fewer breakpoints were free: other tools used them\n", plain.Count(h.Taken, "window"))
+		}
+	}
 	if r.LongStalls > 0 {
 		fmt.Fprintf(b, "  in %s a thread was stalled for more than %v\n", plain.Count(r.LongStalls, "window"), r.maxStall)
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"fulgur/internal/bolt"
@@ -34,9 +35,9 @@ type Options struct {
 	Command []string
 	ProfileOptions
 
-	// Branches selects how to record branches: "hardware", "counting", "stepping", or
-	// "auto" or empty for the first of these that is available; stepping only if there
-	// is a command.
+	// Branches selects how to record branches: "hardware", "counting", "breakpoints",
+	// "stepping", or "auto" or empty for the first of these that is available; stepping
+	// only if there is a command.
 	Branches string
 	// Event names the sampled event; empty selects the best.
 	Event string
@@ -49,7 +50,7 @@ type Options struct {
 	MaxOverhead        float64
 	MaxStall, BurstMax time.Duration
 	// Duration is the time to measure. 0 means the default: until the command
-	// exits; with counting, a minute; with stepping, until the profile is
+	// exits; with counting or breakpoints, a minute; with stepping, until the profile is
 	// sufficient, at most 5 minutes; otherwise 10 s, as in ebpf-bolt.
 	Duration time.Duration
 
@@ -96,6 +97,11 @@ func (o *Options) command() doctor.Command {
 	return doctor.Bolt
 }
 
+// counts reports whether jumps shall be counted.
+func (o *Options) counts() bool {
+	return o.Branches == branchesCounting || o.Branches == branchesBreakpoints
+}
+
 // check rejects contradictory options.
 func (o *Options) check() error {
 	if err := o.ProfileOptions.check(o.Output); err != nil {
@@ -107,21 +113,21 @@ func (o *Options) check() error {
 		return usage.Errorf("%s and %s cannot be combined: fulgur optimizes one binary at a time", usage.Optimize, usage.AllBinaries)
 	case !o.AllBinaries && !o.Kernel && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
 		return usage.Errorf("no binary given: use %s PID for the program of a process, %s FILE, or %s", usage.Process, usage.Binary, usage.AllBinaries)
-	case o.Kernel && (o.Branches == branchesCounting || o.Branches == branchesStepping):
+	case o.Kernel && (o.counts() || o.Branches == branchesStepping):
 		return usage.Errorf("%s and %s %s cannot be combined: only the processor records branches in the kernel", usage.Kernel, usage.Branches, o.Branches)
 	case o.Basic && o.Branches != branchesAuto && o.Branches != "":
 		return usage.Errorf("%s and %s %s cannot be combined: %[1]s samples without branches", usage.Basic, usage.Branches, o.Branches)
 	case o.Branches == branchesStepping && sampling:
 		return usage.Errorf("%s is only for sampling; for stepping use %s and %s", option, usage.MaxOverhead, usage.Burst)
-	case o.Branches == branchesCounting && (o.Event != "" || o.RingSize != 0):
-		return usage.Errorf("%s is only for sampling branches; for counting use %s and %s", option, usage.MaxOverhead, usage.MaxStall)
-	case o.Branches == branchesCounting && o.AllBinaries:
-		return usage.Errorf("%s %s is for one binary: choose it with %s", usage.Branches, branchesCounting, usage.Binary)
+	case o.counts() && (o.Event != "" || o.RingSize != 0):
+		return usage.Errorf("%s is only for sampling branches; for counting use %s", option, usage.MaxOverhead)
+	case o.counts() && o.AllBinaries:
+		return usage.Errorf("%s %s is for one binary: choose it with %s", usage.Branches, o.Branches, usage.Binary)
 	case o.MaxOverhead != 0 && (o.Branches == branchesHardware || o.Basic):
 		return usage.Errorf("%s is only for counting and stepping", usage.MaxOverhead)
-	case o.MaxStall != 0 && (o.Branches == branchesHardware || o.Branches == branchesStepping || o.Basic):
-		return usage.Errorf("%s is only for counting", usage.MaxStall)
-	case o.BurstMax != 0 && (o.Branches == branchesHardware || o.Branches == branchesCounting || o.Basic):
+	case o.MaxStall != 0 && (o.Basic || slices.Contains([]string{branchesHardware, branchesBreakpoints, branchesStepping}, o.Branches)):
+		return usage.Errorf("%s is only for counting with uprobes", usage.MaxStall)
+	case o.BurstMax != 0 && (o.Branches == branchesHardware || o.counts() || o.Basic):
 		return usage.Errorf("%s is only for stepping", usage.Burst)
 	case o.Optimize != "" && o.Output == "-":
 		return usage.Errorf("%s - does not work with %s: llvm-bolt reads the profile from a file", usage.Output, usage.Optimize)

@@ -46,10 +46,11 @@ type recorder interface {
 
 // Values of [Options.Branches].
 const (
-	branchesAuto     = "auto"
-	branchesHardware = "hardware"
-	branchesCounting = "counting"
-	branchesStepping = "stepping"
+	branchesAuto        = "auto"
+	branchesHardware    = "hardware"
+	branchesCounting    = "counting"
+	branchesBreakpoints = "breakpoints"
+	branchesStepping    = "stepping"
 )
 
 // chooseRecorder returns a recorder for o on this machine. It needs privileges.
@@ -57,11 +58,12 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	switch o.Branches {
 	case branchesStepping:
 		return newStepped(o), nil
-	case branchesCounting:
-		if err := jumps.Check(); err != nil {
-			return nil, insteadOfCounting(err)
+	case branchesCounting, branchesBreakpoints:
+		c := newCounted(o, map[string]jumps.Probes{branchesCounting: jumps.Uprobes, branchesBreakpoints: jumps.Breakpoints}[o.Branches])
+		if err := jumps.Check(c.options.Probes); err != nil {
+			return nil, o.insteadOfCounting(err)
 		}
-		return newCounted(o), nil
+		return c, nil
 	}
 	event, err := o.event()
 	if err == nil {
@@ -71,20 +73,30 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, err // only hardware records branches in the kernel
 	}
 	if option, ok := o.forHardware(); ok {
-		return nil, fmt.Errorf("%w; or replace %s by %s %s, which counts jumps with uprobes, or %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesCounting, branchesStepping)
+		return nil, fmt.Errorf("%w; or replace %s by %s %s, which counts jumps with uprobes, %s, which counts them with hardware breakpoints, or %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesCounting, branchesBreakpoints, branchesStepping)
 	}
 	if why := o.canCount(); why != nil {
 		return o.withoutCounting(fmt.Errorf("%w; %w", err, why), stderr)
 	}
-	c := newCounted(o)
+	c := newCounted(o, jumps.Any)
+	branches := branchesCounting
+	if why := jumps.Check(jumps.Uprobes); why != nil {
+		c.options.Probes, branches = jumps.Breakpoints, branchesBreakpoints
+		if !o.Quiet {
+			fmt.Fprintf(stderr, "fulgur: no uprobes: %s\n", plain.Error(why))
+		}
+	}
 	if !o.Quiet {
-		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: %s (%s %s, %s)\n", c, usage.Branches, branchesCounting, usage.MaxOverhead)
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: %s (%s %s, %s)\n", c, usage.Branches, branches, usage.MaxOverhead)
 	}
 	return c, nil
 }
 
 // insteadOfCounting adds to the error why jumps cannot be counted what can be done instead.
-func insteadOfCounting(why error) error {
+func (o *Options) insteadOfCounting(why error) error {
+	if o.Branches == branchesCounting && jumps.Check(jumps.Breakpoints) == nil {
+		return fmt.Errorf("%w; or use %s %s", why, usage.Branches, branchesBreakpoints)
+	}
 	return fmt.Errorf("%w; or use %s %s", why, usage.Branches, branchesStepping)
 }
 
@@ -117,7 +129,10 @@ func (o *Options) canCount() error {
 	case o.BurstMax != 0:
 		return fmt.Errorf("%w: %s is for stepping", jumps.ErrUnsupported, usage.Burst)
 	}
-	return jumps.Check()
+	if err := jumps.Check(jumps.Uprobes); err != nil && jumps.Check(jumps.Breakpoints) != nil {
+		return err
+	}
+	return nil
 }
 
 // forHardware returns an option of o that only hardware supports, and whether there is

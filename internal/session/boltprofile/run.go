@@ -51,8 +51,8 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 	r.spaces.processes, r.spaces.binaries = r.Processes, bs
 	err = recorder.attach(r)
 	if errors.Is(err, jumps.ErrUnsupported) {
-		if o.Branches == branchesCounting {
-			err = insteadOfCounting(err)
+		if o.counts() {
+			err = o.insteadOfCounting(err)
 		} else {
 			err = r.fallBack(err)
 		}

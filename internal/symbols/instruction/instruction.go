@@ -26,7 +26,7 @@ const (
 	IndirectJump
 	// Call calls Target.
 	Call
-	// IndirectCall calls the address in a register or in memory.
+	// IndirectCall calls the address in Operand.
 	IndirectCall
 	// Return returns to the caller.
 	Return
@@ -47,7 +47,7 @@ type Instruction struct {
 	// Prefixed is whether the instruction has legacy prefixes. The kernel's uprobes refuse
 	// some of them.
 	Prefixed bool
-	// Operand is the operand of an IndirectJump.
+	// Operand is the operand of an IndirectJump or IndirectCall.
 	Operand Operand
 }
 
@@ -63,6 +63,8 @@ type Operand struct {
 	// Displacement is in bytes. If Relative, it is relative to the instruction.
 	Displacement int64
 	Relative     bool
+	// Segment is whether the address is relative to the base of the segment FS or GS.
+	Segment bool
 }
 
 // NoRegister means that there is no register.

@@ -41,6 +41,7 @@ func (r *reader) signed(size int) int64 {
 // prefixes are the prefixes of an instruction.
 type prefixes struct {
 	any         bool
+	segment     bool // 64, 65
 	operandSize bool // 66
 	addressSize bool // 67
 	rex         byte // 0 if there is none
@@ -71,6 +72,7 @@ func Decode(code []byte, address uint64) (Instruction, bool) {
 	op := r.byte()
 	for isPrefix(op) {
 		p.any = true
+		p.segment = p.segment || op == 0x64 || op == 0x65
 		p.operandSize = p.operandSize || op == 0x66
 		p.addressSize = p.addressSize || op == 0x67
 		op = r.byte()
@@ -244,12 +246,13 @@ func (r *reader) oneByte(i *Instruction, op byte, p prefixes) bool {
 		m := r.modRM(p)
 		switch m.reg {
 		case 2:
-			i.Kind = IndirectCall
+			i.Kind, i.Operand = IndirectCall, m.operand
 		case 4:
 			i.Kind, i.Operand = IndirectJump, m.operand
 		case 3, 5, 7:
 			return false
 		}
+		i.Operand.Segment = i.Operand.Memory && p.segment
 		return m.reg != 2 && m.reg != 4 || !p.operandSize && !p.addressSize
 	default:
 		return false

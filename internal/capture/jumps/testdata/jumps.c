@@ -1,6 +1,7 @@
 /*
  * Takes jumps with known shares, until it is killed: quarter() takes one way in every
- * fourth call, and choose() each of eight ways in turn. The argument selects the mode:
+ * fourth call, choose() each of eight ways in turn, and call() calls each of four functions
+ * in turn. The argument selects the mode:
  * "threads" runs two threads, "fork" lets children do it, "exec" executes itself again
  * and again, and "dlopen" FILE loads and unloads a library. It ends with SIGABRT if
  * anything is wrong.
@@ -37,6 +38,19 @@ __attribute__((noinline)) void choose(unsigned long i, volatile unsigned long *t
 	}
 }
 
+__attribute__((noinline)) void callee0(volatile unsigned long *to) { *to += 1; }
+__attribute__((noinline)) void callee1(volatile unsigned long *to) { *to += 2; }
+__attribute__((noinline)) void callee2(volatile unsigned long *to) { *to += 3; }
+__attribute__((noinline)) void callee3(volatile unsigned long *to) { *to += 4; }
+
+static void (*volatile callees[4])(volatile unsigned long *) = { callee0, callee1, callee2, callee3 };
+
+__attribute__((noinline)) void call(unsigned long i, volatile unsigned long *to)
+{
+	callees[i % 4](to);
+	__asm__ volatile("nop"); /* not a tail call */
+}
+
 static void some(unsigned long n)
 {
 	volatile unsigned long to = 0, sum = 0;
@@ -45,6 +59,7 @@ static void some(unsigned long n)
 	for (i = 0; i < n; i++) {
 		quarter(i, &sum);
 		choose(i, &to);
+		call(i, &to);
 		if (i % 4 != 0)
 			want += i;
 	}

@@ -1,0 +1,313 @@
+package jumps
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/symbols/instruction"
+)
+
+const (
+	// slots is the number of breakpoints, and recentThreads the number of threads that the kernel
+	// side remembers.
+	slots         = int(bpf.JumpJumpLimitJUMP_BREAKPOINTS)
+	recentThreads = int(bpf.JumpJumpLimitJUMP_THREADS)
+	// breakTime is the longest time that a window of breakpoints lasts. Most end earlier, when each
+	// breakpoint has reached its limit of hits.
+	breakTime = 10 * time.Millisecond
+	// breakStep is the time between looks at the hits, breakRest the pause between windows.
+	breakStep, breakRest = time.Millisecond, time.Millisecond
+	// breakLoss is the time that a window takes from the thread at most, from which the limit
+	// of hits follows.
+	breakLoss            = 1500 * time.Microsecond
+	fewestHits, mostHits = 8, 256
+	// breakShare is the share of the overhead that is for breakpoints if there are uprobes, too.
+	breakShare = 0.2
+)
+
+// BreakpointStats describe the windows of hardware breakpoints.
+type BreakpointStats struct {
+	// Windows is the number of windows, and Hits the number of hits.
+	Windows, Hits uint64
+	// HitCost is the time that a hit takes, measured in this process.
+	HitCost time.Duration
+	// Taken is the number of times that there was no breakpoint, as other tools used them.
+	Taken uint64
+}
+
+// breakpoints counts jumps by hardware breakpoints. A window counts up to three jumps of one thread,
+// a limited number of times. It changes no code, so nothing that may happen to the thread or to fulgur
+// can harm the thread. The kernel disables a breakpoint at its limit, so that fulgur cannot be late.
+//
+// Samples cannot show what hits cost: interrupts are disabled during a hit, and the interrupt
+// that takes a sample comes right after it. So the cost of a hit is measured once.
+type breakpoints struct {
+	source *source
+	hit    time.Duration // cost of a hit
+	arm    time.Duration // cost of a breakpoint without hits
+	limit  int           // of the hits of a breakpoint in a window
+	spent  time.Duration // cost of all windows
+	// forgiven is the part of the time the target could have lost so far, but did not, beyond maxCredit.
+	forgiven time.Duration
+	busy     time.Duration // CPU time of the target
+}
+
+// maxCredit limits the cost of windows in a row after a pause.
+const maxCredit = 20 * time.Millisecond
+
+// checkBreakpoints returns an error that wraps [ErrUnsupported] if there are no hardware breakpoints
+// for code.
+func checkBreakpoints() error {
+	e, err := perfevent.Open(breakpointAttr(uint64(codeOf(nothing))), 0, -1)
+	if err != nil {
+		return fmt.Errorf("%w: hardware breakpoints: %w", ErrUnsupported, err)
+	}
+	return e.Close()
+}
+
+// newBreakpoints measures the cost of breakpoints.
+func newBreakpoints(s *source) (*breakpoints, error) {
+	if err := checkBreakpoints(); err != nil {
+		return nil, err
+	}
+	b := &breakpoints{source: s}
+	var err error
+	if b.hit, b.arm, err = s.breakpointCost(); err != nil {
+		return nil, fmt.Errorf("measure the cost of breakpoints: %w", err)
+	}
+	b.limit = int(min(max(breakLoss/time.Duration(slots)/max(b.hit, 1), fewestHits), mostHits))
+	return b, nil
+}
+
+// breakpointAttr configures a breakpoint for code at an address.
+func breakpointAttr(addr uint64) perfevent.Attr {
+	return perfevent.Attr{
+		Type: unix.PERF_TYPE_BREAKPOINT, BreakpointType: perfevent.BreakpointExecute,
+		Config1: addr, Config2: 8, // on x86-64 always the size of a register
+		Period: 1, Disabled: true, ExcludeKernel: true,
+	}
+}
+
+// open opens the breakpoint of a slot in a thread, and enables it. limit is the limit of its hits.
+func (s *source) open(slot int, tid int, addr, cookie uint64, limit int) (*perfevent.Event, error) {
+	if err := s.objects.JumpBreakpoints.Put(uint32(slot), bpf.JumpJumpBreakpoint{Ip: addr, Cookie: cookie}); err != nil {
+		return nil, err
+	}
+	e, err := perfevent.Open(breakpointAttr(addr), tid, -1)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(e.AttachBPF(s.objects.JumpBreak.FD()), e.Refresh(limit)); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// allows reports whether windows may cost more, if the target may lose a share of its CPU time.
+func (b *breakpoints) allows(share float64) bool {
+	allowance := time.Duration(share*float64(b.busy)) - b.forgiven
+	if credit := allowance - b.spent; credit > maxCredit {
+		b.forgiven += credit - maxCredit
+	}
+	return b.spent <= allowance
+}
+
+// overhead returns the share of the target's time that windows have taken.
+func (b *breakpoints) overhead() float64 { return float64(b.spent) / float64(b.busy+b.spent) }
+
+// breaks reports whether there are jumps for breakpoints.
+func (c *Counter) breaks() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.breakpoints != nil && (len(c.broken.fresh) > 0 || len(c.broken.deck) > 0 || c.stats.Breakpoints.Windows > 0)
+}
+
+// leaveToBreakpoints lets breakpoints count a jump from now on, if there are any.
+func (c *Counter) leaveToBreakpoints(index uint32) {
+	if c.breakpoints == nil {
+		c.refuse(index)
+		return
+	}
+	c.counts.Jumps[index].Breakpoint = true
+	c.broken.fresh = append(c.broken.fresh, index)
+}
+
+// fallBack lets breakpoints count all jumps from now on. why is the reason.
+func (c *Counter) fallBack(why string) {
+	c.o.Probes, c.stats.Fallback = Breakpoints, why
+	c.probed = round{}
+	for i := range c.counts.Jumps {
+		if !c.refused[i] && !c.counts.Jumps[i].Breakpoint {
+			c.leaveToBreakpoints(uint32(i))
+		}
+	}
+}
+
+// breakTurn opens a window of breakpoints, if there is something to count and time for it. The budget
+// is a share of the target's CPU time.
+func (c *Counter) breakTurn(most time.Duration) (opened bool, err error) {
+	if !c.breaks() || c.usesUprobes() && most < breakTime {
+		return false, nil
+	}
+	progress, err := c.source.progress()
+	if err != nil {
+		return false, err
+	}
+	share := c.o.MaxOverhead
+	if c.usesUprobes() {
+		share *= breakShare
+	}
+	b := c.breakpoints
+	c.mu.Lock()
+	sampled := time.Duration(progress[0]+progress[1]) * time.Second / time.Duration(c.o.Frequency)
+	b.busy = max(sampled-b.spent, 0)
+	allowed := b.allows(share)
+	c.mu.Unlock()
+	if !allowed {
+		return false, nil
+	}
+	t, bias, err := c.recentThread()
+	if err != nil || t.Tid == 0 {
+		return false, err
+	}
+	group := c.chooseBroken(t.Ip - bias)
+	if len(group) == 0 {
+		return false, nil
+	}
+	return true, c.breakWindow(t, bias, group)
+}
+
+// recentThread returns a random thread that ran recently, and the bias of its process. The
+// probability is proportional to its CPU time.
+func (c *Counter) recentThread() (t bpf.JumpJumpThread, bias uint64, err error) {
+	for range 4 {
+		at := uint32(rand.IntN(recentThreads))
+		if err := c.source.objects.JumpThreads.Lookup(at, &t); err != nil {
+			return t, 0, err
+		}
+		if t.Tid == 0 {
+			continue
+		}
+		if bias, ok := c.o.Bias(int(t.Pid)); ok {
+			return t, bias, nil
+		}
+	}
+	return bpf.JumpJumpThread{}, 0, nil
+}
+
+// chooseBroken returns the jumps of the next window of breakpoints: the one that follows a sampled address,
+// since such jumps matter most, and others in turn.
+func (c *Counter) chooseBroken(addr uint64) (group []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	index, ok := c.jumpAfter(addr)
+	if ok && c.allowed(index) {
+		group = append(group, index)
+	}
+	return append(group, c.broken.take(slots-len(group), func(i uint32) bool {
+		return !(ok && i == index) && c.allowed(i)
+	}, func() []uint32 { return c.deal(func(j *Jump) bool { return j.Breakpoint }) })...)
+}
+
+// jumpAfter returns the first jump for breakpoints that is certainly executed after the instruction at addr.
+func (c *Counter) jumpAfter(addr uint64) (index uint32, ok bool) {
+	const most = 256 // instructions
+	for range most {
+		if index, ok := c.index[addr]; ok && c.counts.Jumps[index].Breakpoint {
+			return index, true
+		}
+		i, ok := c.program.At(addr)
+		switch {
+		case !ok, i.Kind.Ends() && i.Kind != instruction.Jump, i.Kind == instruction.ConditionalJump, i.Kind == instruction.CounterJump:
+			return 0, false
+		case i.Kind == instruction.Jump:
+			addr = i.Target
+		default:
+			addr += uint64(i.Size)
+		}
+	}
+	return 0, false
+}
+
+// breakWindow counts a group of jumps of a thread for a moment.
+func (c *Counter) breakWindow(t bpf.JumpJumpThread, bias uint64, group []uint32) (err error) {
+	b := c.breakpoints
+	var events []*perfevent.Event
+	var before []bpf.JumpJumpCount
+	for slot, index := range group {
+		c.mu.Lock()
+		cookie, err := c.describe(index)
+		addr := c.counts.Jumps[index].Address
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		var count bpf.JumpJumpCount
+		count.Hits, count.Taken = c.source.count(index)
+		e, err := c.source.open(slot, int(t.Tid), addr+bias, cookie, b.limit)
+		if errors.Is(err, unix.ESRCH) {
+			break // the thread has exited
+		}
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EBUSY) {
+			c.mu.Lock()
+			c.stats.Breakpoints.Taken++
+			c.mu.Unlock()
+			break
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("count jumps of thread %d: %w", t.Tid, err), closeAll(events))
+		}
+		events, before = append(events, e), append(before, count)
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	group = group[:len(events)]
+	hits := func() (sum int, all bool) {
+		all = true
+		for i, index := range group {
+			now, _ := c.source.count(index)
+			n := int(now - before[i].Hits)
+			sum, all = sum+n, all && n >= b.limit
+		}
+		return sum, all
+	}
+	for end := time.Now().Add(breakTime); time.Now().Before(end); {
+		if _, all := hits(); all {
+			break
+		}
+		time.Sleep(breakStep)
+	}
+	if err := closeAll(events); err != nil {
+		return err
+	}
+	sum, _ := hits()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.spent += time.Duration(sum)*b.hit + time.Duration(len(group))*b.arm
+	c.stats.Breakpoints.Windows++
+	c.stats.Breakpoints.Hits += uint64(sum)
+	for _, index := range group {
+		// The process may have executed another program, or mapped another file there.
+		if !c.allowed(index) {
+			return nil
+		}
+	}
+	_, err = c.add(group, before)
+	return err
+}
+
+// closeAll closes events.
+func closeAll(events []*perfevent.Event) error {
+	var errs []error
+	for _, e := range events {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
