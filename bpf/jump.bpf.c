@@ -28,6 +28,7 @@ volatile bool disturbed;
 enum jump_cookie {
 	JUMP_CONDITION = 0xf, /* condition code */
 	JUMP_INDIRECT = 0x10, /* the target is in a register or in memory */
+	JUMP_TEST = 0x20, /* the condition is of a register; code 1: not zero */
 	JUMP_INDEX_SHIFT = 8,
 };
 
@@ -45,9 +46,12 @@ struct {
 	__type(value, struct jump_count);
 } jump_counts SEC(".maps");
 
-/* The operand of an indirect jump; registers by their number in instructions. */
+/*
+ * The operand of an indirect jump or of a test; registers by their number in
+ * instructions.
+ */
 struct jump_operand {
-	s64 displacement;
+	s64 displacement; /* of a test: the tested bits of base */
 	u8 base, index; /* 0xff: none */
 	u8 scale;
 	u8 memory; /* the target is not in base, but in memory */
@@ -76,6 +80,21 @@ struct {
 	__type(value, u64);
 } jump_targets SEC(".maps");
 
+#if defined(__TARGET_ARCH_x86)
+static __always_inline u64 user_flags(struct bpf_user_regs *regs)
+{
+	return regs->eflags;
+}
+
+static __always_inline u64 user_ip(struct bpf_user_regs *regs)
+{
+	return regs->rip;
+}
+
+static __always_inline bool in_user(struct bpf_user_regs *regs)
+{
+	return regs->cs & 3;
+}
 
 /*
  * Whether the condition code holds (Intel SDM volume 2, appendix B.1.4.7): pairs
@@ -116,22 +135,6 @@ static __always_inline bool condition_holds(u32 code, u64 flags)
 	return holds != (code & 1);
 }
 
-#if defined(__TARGET_ARCH_x86)
-static __always_inline u64 user_flags(struct bpf_user_regs *regs)
-{
-	return regs->eflags;
-}
-
-static __always_inline u64 user_ip(struct bpf_user_regs *regs)
-{
-	return regs->rip;
-}
-
-static __always_inline bool in_user(struct bpf_user_regs *regs)
-{
-	return regs->cs & 3;
-}
-
 /* The general registers, by their number in instructions. */
 #define REGISTERS 16
 
@@ -155,7 +158,6 @@ static __always_inline void user_registers(struct bpf_user_regs *regs, u64 *to)
 	to[15] = regs->r15;
 }
 #else
-/* Only x86-64's jumps are known. */
 static __always_inline u64 user_flags(struct bpf_user_regs *regs)
 {
 	return regs->pstate;
@@ -171,11 +173,53 @@ static __always_inline bool in_user(struct bpf_user_regs *regs)
 	return (regs->pstate & 0xf) == 0;
 }
 
-#define REGISTERS 1
+/*
+ * Whether the condition code holds (Arm Architecture Reference Manual, C1.2.4):
+ * pairs of a condition and its negation.
+ */
+static __always_inline bool condition_holds(u32 code, u64 flags)
+{
+	bool n = flags >> 31 & 1, z = flags >> 30 & 1;
+	bool c = flags >> 29 & 1, v = flags >> 28 & 1;
+	bool holds;
+
+	switch (code >> 1) {
+	case 0:
+		holds = z;
+		break;
+	case 1:
+		holds = c;
+		break;
+	case 2:
+		holds = n;
+		break;
+	case 3:
+		holds = v;
+		break;
+	case 4:
+		holds = c && !z;
+		break;
+	case 5:
+		holds = n == v;
+		break;
+	default:
+		holds = !z && n == v;
+		break;
+	}
+	return holds != (code & 1);
+}
+
+/* x0 to x30, and the zero register. */
+#define REGISTERS 32
 
 static __always_inline void user_registers(struct bpf_user_regs *regs, u64 *to)
 {
-	to[0] = 0;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < REGISTERS - 1; i++)
+		to[i] = regs->regs[i];
+	to[REGISTERS - 1] = 0;
 }
 #endif
 
@@ -196,23 +240,14 @@ static __always_inline void count_one(void *counts, const void *key)
 		stat_add(STAT_LOST, 1);
 }
 
-static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump)
+static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump,
+					 const struct jump_operand *operand, u64 to)
 {
-	struct jump_operand *operand = bpf_map_lookup_elem(&jump_operands, &jump);
 	struct jump_target key = { .jump = jump };
-	u64 registers[REGISTERS];
-	u64 to = 0;
 
-	if (!operand)
-		return;
-	user_registers(regs, registers);
-	if (operand->base < REGISTERS)
-		to = registers[operand->base];
 	if (operand->memory) {
 		u64 at = to + operand->displacement;
 
-		if (operand->index < REGISTERS)
-			at += registers[operand->index] * operand->scale;
 		if (operand->relative)
 			at += user_ip(regs);
 		if (bpf_probe_read_user(&to, sizeof(to), (void *)at)) {
@@ -222,6 +257,29 @@ static __always_inline void count_target(struct bpf_user_regs *regs, u32 jump)
 	}
 	key.distance = to - user_ip(regs);
 	count_one(&jump_targets, &key);
+}
+
+/*
+ * Counts the target of an indirect jump, or returns whether the condition of a
+ * test holds.
+ */
+static __always_inline bool use_operand(struct bpf_user_regs *regs, u32 jump, u64 cookie)
+{
+	struct jump_operand *operand = bpf_map_lookup_elem(&jump_operands, &jump);
+	u64 registers[REGISTERS];
+	u64 value = 0;
+
+	if (!operand)
+		return false;
+	user_registers(regs, registers);
+	if (operand->base < REGISTERS)
+		value = registers[operand->base];
+	if (cookie & JUMP_TEST)
+		return ((value & operand->displacement) != 0) == (cookie & 1);
+	if (operand->index < REGISTERS)
+		value += registers[operand->index] * operand->scale;
+	count_target(regs, jump, operand, value);
+	return false;
 }
 
 /* Processes that execute the code, whose waits are of interest. */
@@ -245,13 +303,16 @@ static __always_inline void count_hit(struct bpf_user_regs *regs, u64 cookie)
 {
 	u32 index = cookie >> JUMP_INDEX_SHIFT;
 	struct jump_count *count = bpf_map_lookup_elem(&jump_counts, &index);
+	bool taken;
 
 	if (!count)
 		return;
 	__sync_fetch_and_add(&count->hits, 1);
-	if (cookie & JUMP_INDIRECT)
-		count_target(regs, index);
-	else if (condition_holds(cookie & JUMP_CONDITION, user_flags(regs)))
+	if (cookie & (JUMP_INDIRECT | JUMP_TEST))
+		taken = use_operand(regs, index, cookie);
+	else
+		taken = condition_holds(cookie & JUMP_CONDITION, user_flags(regs));
+	if (taken)
 		__sync_fetch_and_add(&count->taken, 1);
 }
 
@@ -268,7 +329,7 @@ int jump_hit(struct bpf_user_regs *ctx)
 }
 
 /*
- * A processor of x86 has four breakpoints. One of them is left to debuggers.
+ * Processors have at least four breakpoints. One of them is left to debuggers.
  */
 enum jump_limit {
 	JUMP_BREAKPOINTS = 3,

@@ -31,6 +31,7 @@ type JumpJumpCookie uint32
 const (
 	JumpJumpCookieJUMP_CONDITION   JumpJumpCookie = 15
 	JumpJumpCookieJUMP_INDIRECT    JumpJumpCookie = 16
+	JumpJumpCookieJUMP_TEST        JumpJumpCookie = 32
 	JumpJumpCookieJUMP_INDEX_SHIFT JumpJumpCookie = 8
 )
 

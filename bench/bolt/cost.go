@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // requestsPerSecond is the rate of the requests whose latency is measured. redis is mostly idle.
@@ -24,11 +26,10 @@ const requestsPerSecond = 5000
 // cost is the cost of counting for redis, measured in pairs of periods: in one of them redis runs alone,
 // and in the other one fulgur counts its branches.
 type cost struct {
-	latency  [2][]latencies // alone, counted
-	work     [2][]float64   // commands per second while redis is busy; likewise
-	reported []float64      // loss of progress that fulgur reports for the busy periods
-	stalls   []float64      // longest stalls that fulgur reports, in seconds
-	outcomes []float64
+	latency [2][]latencies // alone, counted
+	work    [2][]float64   // commands per second while redis is busy; likewise
+	busy    summary        // of the busy periods
+	stalls  []float64      // longest stalls that fulgur reports in the other periods, in seconds
 }
 
 // latencies describes the latencies of the requests of a period.
@@ -45,61 +46,135 @@ func (b *bench) measureCost(ctx context.Context) (c cost, err error) {
 		return c, err
 	}
 	for round := range b.rounds {
-		progress("redis: cost: round %d of %d", round+1, b.rounds)
+		progress("redis: latency: round %d of %d", round+1, b.rounds)
 		for i := range 2 {
 			counted := (round + i) % 2
 			s, err := startServer(ctx, p.binary)
 			if err != nil {
 				return c, err
 			}
-			server := s.(*server)
-			err = errors.Join(
-				b.period(ctx, server, counted == 1, &c, func(end <-chan struct{}) error {
-					l, err := server.requests(commands, end)
-					c.latency[counted] = append(c.latency[counted], l)
-					return err
-				}),
-				b.period(ctx, server, counted == 1, &c, func(end <-chan struct{}) error {
-					rate, err := server.saturate(p.training, end)
-					c.work[counted] = append(c.work[counted], rate)
-					return err
-				}))
-			server.kill()
+			l, stall, err := b.latency(ctx, s.(*server), commands, counted == 1)
+			s.kill()
 			if err != nil {
 				return c, err
 			}
+			c.latency[counted] = append(c.latency[counted], l)
+			if counted == 1 {
+				c.stalls = append(c.stalls, stall)
+			}
 		}
 	}
-	return c, nil
+	s, err := startServer(ctx, p.binary)
+	if err != nil {
+		return c, err
+	}
+	defer s.kill()
+	return c, b.work(ctx, s.(*server), p.training, &c)
 }
 
-// period runs load until the period ends, while fulgur counts the branches of the server if counted is
-// set.
-func (b *bench) period(ctx context.Context, s *server, counted bool, c *cost, load func(end <-chan struct{}) error) error {
+// latency measures the latency of requests for a period, while fulgur counts the branches of the server if
+// counted is set, and the longest stall that fulgur reports.
+func (b *bench) latency(ctx context.Context, s *server, commands [][]byte, counted bool) (l latencies, stall float64, err error) {
 	end, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- load(end) }()
+	go func() {
+		var err error
+		l, err = s.requests(commands, end)
+		ended <- err
+	}()
 	if !counted {
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Duration(b.seconds) * time.Second):
 		}
 		close(end)
-		return errors.Join(ctx.Err(), <-ended)
+		return l, 0, errors.Join(<-ended, ctx.Err())
 	}
-	cmd := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", b.branches, "--max-overhead", "5%", "--stats", "json",
-		"-p", strconv.Itoa(s.pid()), "-o", filepath.Join(b.dir, "cost.preagg"), strconv.Itoa(b.seconds))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err := cmd.Run()
+	cmd, stderr := b.count(ctx, s, b.seconds)
+	err = cmd.Run()
 	close(end)
 	if err := errors.Join(err, <-ended); err != nil {
-		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr)
+		return l, 0, fmt.Errorf("%v: %w\n%s", cmd.Args, err, stderr)
 	}
 	got, err := readSummary(stderr.Bytes())
-	c.reported = append(c.reported, got.Counting.Overhead)
-	c.stalls = append(c.stalls, got.Counting.LongestStall)
-	c.outcomes = append(c.outcomes, float64(got.Counting.Outcomes))
-	return err
+	return l, got.Counting.LongestStall, err
+}
+
+// count returns a command that counts the branches of a server, and its standard error.
+func (b *bench) count(ctx context.Context, s *server, seconds int) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", b.branches, "--max-overhead", "5%", "--stats", "json",
+		"-p", strconv.Itoa(s.pid()), "-o", filepath.Join(b.dir, "cost.preagg"), strconv.Itoa(seconds))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	return cmd, &stderr
+}
+
+// settling is the time in seconds in which fulgur finds the jumps, and workPairs the number of pairs of
+// seconds after that.
+const settling, workPairs = 10, 60
+
+// work measures the work of a busy server in turn while fulgur counts, and while it is stopped by SIGTSTP,
+// at which it opens no windows. The periods are short because the speed of the machine varies.
+func (b *bench) work(ctx context.Context, s *server, load string, c *cost) (err error) {
+	var stopped atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && !stopped.Load() {
+			err = s.do(load)
+		}
+		done <- err
+	}()
+	defer func() {
+		stopped.Store(true)
+		err = errors.Join(err, <-done)
+	}()
+	cmd, stderr := b.count(ctx, s, 2*settling+2*workPairs)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		_ = cmd.Process.Signal(unix.SIGCONT) // so that it can end
+		if waitErr := errors.Join(cmd.Process.Signal(unix.SIGINT), cmd.Wait()); waitErr != nil && err == nil {
+			err = fmt.Errorf("%v: %w\n%s", cmd.Args, waitErr, stderr)
+		}
+		if err == nil {
+			c.busy, err = readSummary(stderr.Bytes())
+		}
+	}()
+	time.Sleep(settling * time.Second)
+	for i := range 2 * workPairs {
+		counted := 1 - i%2
+		if i%(workPairs/6) == 0 {
+			progress("redis: work: %d of %d s", i, 2*workPairs)
+		}
+		signal := []os.Signal{unix.SIGTSTP, unix.SIGCONT}[counted]
+		if err := cmd.Process.Signal(signal); err != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond) // until it has stopped after a window
+		rate, err := s.rate(ctx, time.Second)
+		if err != nil {
+			return err
+		}
+		c.work[counted] = append(c.work[counted], rate)
+	}
+	return nil
+}
+
+// rate returns the number of commands per second that the server processes for some time.
+func (s *server) rate(ctx context.Context, during time.Duration) (float64, error) {
+	before, err := s.commands()
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(during):
+	}
+	after, err := s.commands()
+	return (after - before) / time.Since(begin).Seconds(), err
 }
 
 // readCommands reads the commands of a load.
@@ -168,30 +243,6 @@ func skipReply(r *bufio.Reader) error {
 	return nil
 }
 
-// saturate keeps the server busy until the end, and returns the commands per second.
-func (s *server) saturate(load string, end <-chan struct{}) (rate float64, err error) {
-	var stopped atomic.Bool
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		for err == nil && !stopped.Load() {
-			err = s.do(load)
-		}
-		done <- err
-	}()
-	time.Sleep(time.Second) // meanwhile, fulgur reads the program
-	before, err := s.commands()
-	start := time.Now()
-	if err == nil {
-		<-end
-		var after float64
-		after, err = s.commands()
-		rate = (after - before) / time.Since(start).Seconds()
-	}
-	stopped.Store(true)
-	return rate, errors.Join(err, <-done)
-}
-
 // commands returns the number of commands that the server has processed.
 func (s *server) commands() (n float64, err error) {
 	c, err := net.Dial("unix", s.socket())
@@ -212,11 +263,10 @@ func (s *server) commands() (n float64, err error) {
 }
 
 // write writes c as Markdown.
-func (c cost) write(w io.Writer, machine string, seconds int) error {
+func (c cost) write(w io.Writer, machine string, o options) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
-	n := len(c.work[0])
-	fmt.Fprintf(out, "%s; %d pairs of %d s. Medians (minimum – maximum).\n\n", machine, n, seconds)
-	fmt.Fprintln(out, "| redis | alone | counted |")
+	fmt.Fprintf(out, "%s; --branches %s. Medians (minimum – maximum).\n\n", machine, o.branches)
+	fmt.Fprintf(out, "| redis, %d pairs of %d s at %d requests a second | alone | counted |\n", o.rounds, o.seconds, requestsPerSecond)
 	fmt.Fprintln(out, "|---|---:|---:|")
 	for _, row := range []struct {
 		name string
@@ -237,18 +287,19 @@ func (c cost) write(w io.Writer, machine string, seconds int) error {
 		}
 		fmt.Fprintln(out)
 	}
-	fmt.Fprintf(out, "| commands per second | %s | %s |\n\n", spread("%.0f", c.work[0]), spread("%.0f", c.work[1]))
+	fmt.Fprintf(out, "\nLongest stall that fulgur reports: %s s.\n", spread("%.4f", c.stalls))
+	n := len(c.work[0])
 	loss := func(rounds []int) float64 {
 		var all []float64
 		for _, r := range rounds {
-			all = append(all, 1-c.work[1][r]/c.work[0][r])
+			all = append(all, c.work[1][r]/c.work[0][r]-1)
 		}
 		return median(all)
 	}
 	between := bootstrap(n, loss)
-	fmt.Fprintf(out, "Busy, it loses %s of its commands (95 %% interval %s to %s); fulgur reports %s of its progress.\n",
-		percent(loss(allRounds(n))), number(between.low), number(between.high), spread("%.3f", c.reported))
-	fmt.Fprintf(out, "Longest stall that fulgur reports: %s s; outcomes: %s.\n", spread("%.4f", c.stalls), spread("%.0f", c.outcomes))
+	fmt.Fprintf(out, "Busy, in %d pairs of 1 s, alone %s and counted %s commands a second: a change of %s (95 %% interval %s to %s).\n",
+		n, spread("%.0f", c.work[0]), spread("%.0f", c.work[1]), percent(loss(allRounds(n))), number(between.low), number(between.high))
+	fmt.Fprintf(out, "fulgur reports a loss of %.2f %% of the progress in all this time, for %d outcomes.\n", 100*c.busy.Counting.Overhead, c.busy.Counting.Outcomes)
 	return out.Flush()
 }
 

@@ -67,7 +67,7 @@ func measure(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		return c.write(os.Stdout, describeMachine(ctx), o.seconds)
+		return c.write(os.Stdout, describeMachine(ctx), o)
 	}
 	r := report{machine: describeMachine(ctx), rounds: o.rounds}
 	for _, s := range o.subjects {

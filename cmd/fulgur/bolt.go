@@ -30,8 +30,8 @@ FILE, which appears complete or not at all. The summary on standard error shows 
 was counted and lost and why, whether the profile is sufficient, and the commands to run
 next.
 
-Most virtual machines record no branches. With --branches counting (x86-64, Linux 6.6 or
-newer), fulgur attaches uprobes to about 50 jumps of the binary at a time, counts their
+Most virtual machines record no branches. With --branches counting (Linux 6.6 or newer),
+fulgur attaches uprobes to about 50 jumps of the binary at a time, counts their
 outcomes for a few milliseconds, and detaches them. It samples the instruction pointer to
 find the code that runs, and estimates a consistent profile from both. The binary needs
 its symbol table. fulgur leaves out functions that it cannot safely probe, and the summary
@@ -41,10 +41,11 @@ loss below --max-overhead. If a thread waits for longer than --max-stall, fulgur
 fewer jumps at a time. A helper process removes the probes when fulgur exits, even after
 SIGKILL.
 
-With --branches breakpoints (x86-64), fulgur counts fewer outcomes, with hardware
-breakpoints instead of uprobes: up to three jumps of one thread at a time. This changes no
-code, cannot stall threads or harm the target, and works on older kernels. fulgur measures
-the time that a hit takes, 1 to 15 microseconds, and keeps the total below --max-overhead.
+With --branches breakpoints (on arm64: Linux 6.6 or newer), fulgur counts fewer outcomes,
+with hardware breakpoints instead of uprobes: up to three jumps of one thread at a time.
+This changes no code, so it cannot harm the target, and it stalls no thread. fulgur
+measures the time that a hit takes, 1 to 15 microseconds, and keeps the total below
+--max-overhead.
 
 With --branches stepping, a separate process stops one running thread of the target
 (ptrace), single-steps it for a few milliseconds, until it has taken 32 branches, and lets

@@ -85,7 +85,7 @@ func (p *Program) Blocks(entries []uint64) []*Block {
 // each calls visit with every instruction of f.
 func (f *Function) each(visit func(addr uint64, i instruction.Instruction)) {
 	for at := 0; at < len(f.code); {
-		i, ok := instruction.Decode(f.code[at:], f.Start+uint64(at))
+		i, ok := f.decode(f.code[at:], f.Start+uint64(at))
 		if !ok {
 			return
 		}

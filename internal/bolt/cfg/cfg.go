@@ -44,14 +44,16 @@ type Function struct {
 	swept   bool
 	problem string
 	code    []byte
+	decode  instruction.Decoder
 	begins  []bool // by offset: an instruction begins here
 	reached []bool // by offset: the instruction here is known to be executed
 }
 
 // New returns the functions of f, which must stay open. It fails if f has no symbol table,
-// is for another machine than x86-64, or relocates its code when it is loaded.
+// is for another machine than x86-64 and arm64, or relocates its code when it is loaded.
 func New(f *elffile.File) (*Program, error) {
-	if f.Machine() != elf.EM_X86_64 {
+	decode := instruction.DecoderOf(f.Machine())
+	if decode == nil {
 		return nil, fmt.Errorf("%s: the instructions of %v are not supported", f.Name(), f.Machine())
 	}
 	sections, err := f.Sections()
@@ -77,7 +79,7 @@ func New(f *elffile.File) (*Program, error) {
 		if in.Type != elf.SHT_PROGBITS || in.Flags&elf.SHF_EXECINSTR == 0 || s.Value < in.Addr || s.Value-in.Addr > in.Size || s.Size > in.Size-(s.Value-in.Addr) {
 			return true
 		}
-		p.functions = append(p.functions, &Function{Start: s.Value, End: s.Value + s.Size, name: s.Name})
+		p.functions = append(p.functions, &Function{Start: s.Value, End: s.Value + s.Size, name: s.Name, decode: decode})
 		return len(p.functions) < maxFunctions
 	})
 	if err != nil {
@@ -108,6 +110,9 @@ func (p *Program) arrange() {
 		}
 	}
 }
+
+// Machine returns the machine that executes the code.
+func (p *Program) Machine() elf.Machine { return p.file.Machine() }
 
 // Name returns the function's name.
 func (p *Program) Name(f *Function) string {
@@ -210,7 +215,7 @@ func (p *Program) sweep(f *Function) {
 	f.code, f.begins, f.reached = code, make([]bool, size), make([]bool, size)
 	var targets []uint64
 	for at := uint64(0); at < size; {
-		i, ok := instruction.Decode(code[at:], f.Start+at)
+		i, ok := f.decode(code[at:], f.Start+at)
 		if !ok {
 			f.leaveOut(fmt.Sprintf("has an unknown instruction at %#x", f.Start+at))
 			return
@@ -247,7 +252,7 @@ func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
 	if f == nil || !f.begins[addr-f.Start] {
 		return instruction.Instruction{}, false
 	}
-	return instruction.Decode(f.code[addr-f.Start:], addr)
+	return f.decode(f.code[addr-f.Start:], addr)
 }
 
 // Reach marks the code that is certainly executed once addr is executed: up to the next

@@ -40,3 +40,15 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 }
+
+// Jumps counted by breakpoints have no rate. Then the samples alone give the scale, by a typical speed.
+func TestMeasureWithoutRates(t *testing.T) {
+	g := &graph{nodes: make([]node, 1)}
+	g.blocks = append(g.blocks, &cfg.Block{Instructions: 4, Last: instruction.Instruction{Kind: instruction.ConditionalJump}})
+	g.measure(Evidence{Jumps: map[uint64]Jump{0: {Hits: 1000}}, Seconds: 10, SampleSeconds: 0.002}, []float64{100})
+	// 100 samples are 0.2 s of CPU time, or 2e8 instructions in 10 s.
+	got := g.nodes[0].measured
+	if len(got) != 1 || math.Abs(got[0].count-2e8/4/10) > 1 || got[0].relative != sampleSlack {
+		t.Errorf("got %+v, want 5 million executions per second by samples", got)
+	}
+}

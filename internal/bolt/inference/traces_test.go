@@ -29,3 +29,39 @@ func TestTracesOfManyCalls(t *testing.T) {
 		}
 	})
 }
+
+// The calls of a function pointer lead to the counted targets, and return from there.
+func TestIndirectCalls(t *testing.T) {
+	function := func(start uint64) *cfg.Block {
+		return &cfg.Block{
+			Function: &cfg.Function{Start: start, End: start + 1}, Start: start, End: start + 1, Instructions: 1,
+			Last: instruction.Instruction{Size: 1, Kind: instruction.Return}, LastAddress: start,
+		}
+	}
+	caller := function(0x1000)
+	caller.Function.End, caller.End, caller.LastAddress = 0x1003, 0x1003, 0x1002
+	caller.Calls = []cfg.Call{{Address: 0x1000, Next: 0x1002}}
+	g := &graph{
+		blocks: []*cfg.Block{caller, function(0x2000), function(0x3000)},
+		nodes:  []node{{open: true}, {open: true}, {open: true}}, out: make([][]int, 3), taken: []float64{1, 1, 1},
+		called: map[uint64][]edge{},
+	}
+	g.called[0x1000] = g.addTargets(0, map[uint64]uint64{0x2000: 6, 0x3000: 3, 0x4000: 1}) // no block is at 0x4000
+	g.x = []float64{1000, 600, 300}
+	got := map[bolt.Trace]bool{}
+	if err := g.traces(1, func(trace bolt.Trace) error { got[trace] = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bolt.Trace{
+		{From: 0x1000, To: 0x2000, End: 0x2000, Count: 600},
+		{From: 0x1000, To: 0x3000, End: 0x3000, Count: 300},
+		{From: 0x2000, To: 0x1002, End: 0x1002, Count: 600},
+		{From: 0x3000, To: 0x1002, End: 0x1002, Count: 300},
+		{From: 0, To: 0x1002, End: 0x1002, Count: 100},
+		{From: 0x1000, Count: 100},
+	} {
+		if !got[want] {
+			t.Errorf("no trace %+v in %+v", want, got)
+		}
+	}
+}

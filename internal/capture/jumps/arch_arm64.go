@@ -1,5 +1,10 @@
 package jumps
 
-// The conditions of its jumps are in the instructions, which the kernel side does not
-// decode.
-const machineSupported = false
+import "debug/elf"
+
+// machine is the machine whose code can be counted, and breakpointLength the length of a breakpoint for
+// code, in bytes.
+const (
+	machine          = elf.EM_AARCH64
+	breakpointLength = 4
+)

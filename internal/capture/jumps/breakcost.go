@@ -1,6 +1,8 @@
 package jumps
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -39,6 +41,10 @@ func (s *source) breakpointCost() (hit, arm time.Duration, err error) {
 			nothing()
 		}
 		called := threadTime()
+		// Before Linux 6.6, arm64 does not leave a breakpoint with a program before its last hit.
+		if r, err := e.Read(); err != nil || r.Count >= 2*calls {
+			return 0, 0, errors.Join(err, e.Close(), fmt.Errorf("%w: breakpoints are hit again and again; it needs Linux 6.6 or newer", ErrUnsupported))
+		}
 		if err := e.Close(); err != nil {
 			return 0, 0, err
 		}

@@ -89,7 +89,7 @@ func newBreakpoints(s *source) (*breakpoints, error) {
 func breakpointAttr(addr uint64) perfevent.Attr {
 	return perfevent.Attr{
 		Type: unix.PERF_TYPE_BREAKPOINT, BreakpointType: perfevent.BreakpointExecute,
-		Config1: addr, Config2: 8, // on x86-64 always the size of a register
+		Config1: addr, Config2: breakpointLength,
 		Period: 1, Disabled: true, ExcludeKernel: true,
 	}
 }

@@ -1,5 +1,7 @@
 // Package jumps counts the outcomes of a program's conditional and indirect jumps by
-// uprobes, on processors that do not record branches.
+// uprobes and hardware breakpoints, on processors that do not record branches.
+//
+// # Uprobes
 //
 // A window attaches probes to a group of jumps with one uprobe_multi link, counts for some
 // milliseconds, and detaches them. The kernel emulates a conditional jump on which a probe
@@ -7,9 +9,17 @@
 // jump elsewhere, which costs a few. Jumps to count are found by samples of the
 // instruction pointer, and from there by following the outcomes.
 //
+// # Breakpoints
+//
+// Hardware breakpoints count up to three jumps of one thread at a time, a limited number of times.
+// A hit costs ten times as much as that of a uprobe, and there are fewer of them, but they change no
+// code. They count what uprobes cannot: indirect calls, which the kernel would execute elsewhere and
+// get wrong under a shadow stack, and jumps with some prefixes. With [Breakpoints] they count all
+// jumps. See [Counts] for what they do not show.
+//
 // # Harm
 //
-// A probe is a breakpoint in the target's code. It must be on the first byte of an
+// A uprobe is a breakpoint in the target's code. It must be on the first byte of an
 // instruction, for which [cfg] vouches. Before a function gets its first probe, its code
 // in memory is compared with the file, so that code that was changed at run time is not
 // touched; the jumps themselves are compared again before each window. Closing the link
@@ -186,6 +196,9 @@ type Stats struct {
 
 // New loads the kernel side. Nothing is counted yet. [Counter.Close] releases it.
 func New(o Options) (*Counter, error) {
+	if m := o.Program.Machine(); m != machine {
+		return nil, fmt.Errorf("%w: the file is for %v", ErrUnsupported, m)
+	}
 	c := &Counter{
 		o: o, program: o.Program, group: largestGroup,
 		compared: map[*cfg.Function]bool{}, index: map[uint64]uint32{},
@@ -300,7 +313,7 @@ func (c *Counter) found(addr uint64, i instruction.Instruction) {
 	c.index[addr] = index
 	c.refused = append(c.refused, false)
 	switch {
-	case i.Operand.Segment: // whose base the kernel side does not know
+	case i.Operand.Segment, i.Operand.Signed: // the kernel side knows neither the base nor the key
 		c.refuse(index)
 	case c.o.Probes == Breakpoints || i.Kind == instruction.IndirectCall:
 		c.leaveToBreakpoints(index)

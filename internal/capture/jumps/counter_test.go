@@ -286,7 +286,7 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 		case j.Address-quarter < quarterSize:
 			seen["quarter"] = seen["quarter"] || j.Hits > 20*slack
 			quarter := j.Taken // of je, which is for the call in which i % 4 is 0
-			if j.Instruction.Condition&1 != 0 {
+			if j.Instruction.Condition&1 != 0 || j.Instruction.Test.Nonzero {
 				quarter = j.Hits - j.Taken // of jne
 			}
 			if 4*quarter > j.Hits+4*slack || 4*quarter+4*slack < j.Hits {

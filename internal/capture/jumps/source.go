@@ -33,9 +33,6 @@ var ErrUnsupported = errors.New("cannot count jumps here")
 // count jumps by p, [Uprobes] or [Breakpoints], or the user may not; then it also wraps
 // [uprobe.ErrLent].
 func Check(p Probes) error {
-	if !machineSupported {
-		return fmt.Errorf("%w: it needs an x86-64 processor", ErrUnsupported)
-	}
 	if err := uprobe.CheckPrivileges(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}

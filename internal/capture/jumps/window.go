@@ -197,13 +197,24 @@ func (c *Counter) narrow(group []uint32) error {
 func (c *Counter) describe(index uint32) (cookie uint64, err error) {
 	i := c.counts.Jumps[index].Instruction
 	cookie = uint64(index)<<bpf.JumpJumpCookieJUMP_INDEX_SHIFT | uint64(i.Condition)
-	if i.Kind == instruction.ConditionalJump {
+	var o bpf.JumpJumpOperand
+	switch {
+	case i.Kind != instruction.ConditionalJump:
+		cookie |= uint64(bpf.JumpJumpCookieJUMP_INDIRECT)
+		o = operand(i)
+	case i.Test.Mask != 0:
+		cookie |= uint64(bpf.JumpJumpCookieJUMP_TEST)
+		if i.Test.Nonzero {
+			cookie |= 1
+		}
+		o = bpf.JumpJumpOperand{Base: i.Test.Register, Displacement: int64(i.Test.Mask)}
+	default:
 		return cookie, nil
 	}
-	if err := c.source.objects.JumpOperands.Put(index, operand(i)); err != nil {
+	if err := c.source.objects.JumpOperands.Put(index, o); err != nil {
 		return 0, fmt.Errorf("describe a jump to the kernel side: %w", err)
 	}
-	return cookie | uint64(bpf.JumpJumpCookieJUMP_INDIRECT), nil
+	return cookie, nil
 }
 
 // operand describes the operand of an indirect jump or call to the kernel side.

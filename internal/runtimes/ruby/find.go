@@ -125,7 +125,7 @@ func called(f *elffile.File, name string) (map[uint64]bool, error) {
 	start, end := addr, addr+uint64(len(code))
 	targets := map[uint64]bool{}
 	for len(code) > 0 {
-		i, ok := instruction.Decode(code, addr)
+		i, ok := instruction.DecodeX86(code, addr)
 		if !ok {
 			break
 		}

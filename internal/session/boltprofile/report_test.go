@@ -54,6 +54,36 @@ next, for each binary, for example:
 	}
 }
 
+// The report says why breakpoints replaced uprobes, and what their hits cost.
+func TestReportCounted(t *testing.T) {
+	lost := 0.0478
+	for name, test := range map[string]struct {
+		counting countingReport
+		want     string
+	}{
+		"uprobes": {
+			countingReport{Outcomes: 1000, Jumps: 1, Windows: 2, OpenSeconds: 0.01, LongestStallSeconds: 0.0042, Overhead: &lost},
+			"  counted 1000 outcomes of 1 jump in 2 windows of 5.0 ms; the target lost 4.8 % of its progress; longest stall of a thread: 4.2ms\n",
+		},
+		"breakpoints": {
+			countingReport{Outcomes: 1000, Jumps: 10, Overhead: &lost, Breakpoints: &breakpointReport{Windows: 20, Hits: 1100, HitCostSeconds: 4.93e-6, Taken: 1}},
+			"  counted 1000 outcomes of 10 jumps; the target lost 4.8 % of its progress\n" +
+				"  hardware breakpoints: 1100 hits in 20 windows, 4.9µs each\n" +
+				"  in 1 window fewer breakpoints were free: other tools used them\n",
+		},
+		"fallback": {
+			countingReport{Fallback: "uprobes stalled a thread for up to 12ms", Windows: 1},
+			"  counted 0 outcomes of 0 jumps in 1 window of 0.0 ms; longest stall of a thread: 0s\n" +
+				"  hardware breakpoints instead of uprobes: uprobes stalled a thread for up to 12ms\n",
+		},
+	} {
+		var got strings.Builder
+		if test.counting.text(&got); got.String() != test.want {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", name, got.String(), test.want)
+		}
+	}
+}
+
 // The report shows the stepped threads, the processes that could not be stepped, and the
 // state of the binary.
 func TestReportStepped(t *testing.T) {

@@ -2,7 +2,6 @@ package disasm
 
 import (
 	"debug/elf"
-	"encoding/binary"
 	"fmt"
 
 	"fulgur/internal/symbols/instruction"
@@ -25,21 +24,17 @@ const (
 // or at most 4 on arm64. The error wraps [ErrMachine] for machines other than x86-64 and
 // arm64.
 func Step(machine elf.Machine, code []byte) (size int, flow Flow, known bool, err error) {
-	switch machine {
-	case elf.EM_X86_64:
-		size, flow, known = stepX86(code)
-	case elf.EM_AARCH64:
-		size, flow, known = stepARM(code)
-	default:
-		err = fmt.Errorf("code for %v: %w", machine, ErrMachine)
+	decode := instruction.DecoderOf(machine)
+	if decode == nil {
+		return 0, Straight, false, fmt.Errorf("code for %v: %w", machine, ErrMachine)
 	}
-	return size, flow, known, err
-}
-
-func stepX86(code []byte) (size int, flow Flow, known bool) {
-	in, ok := instruction.Decode(code, 0)
+	in, ok := decode(code, 0)
 	if !ok {
-		return 1, Straight, false
+		size = 1
+		if machine == elf.EM_AARCH64 {
+			size = min(len(code), instructionARM)
+		}
+		return size, Straight, false, nil
 	}
 	switch in.Kind {
 	case instruction.Plain, instruction.Stop:
@@ -48,23 +43,5 @@ func stepX86(code []byte) (size int, flow Flow, known bool) {
 	default:
 		flow = Always
 	}
-	return in.Size, flow, true
-}
-
-// stepARM classifies an instruction by the encodings of "Branches, Exception Generating
-// and System instructions" (Arm Architecture Reference Manual, C4.1).
-func stepARM(code []byte) (size int, flow Flow, known bool) {
-	if len(code) < instructionARM {
-		return len(code), Straight, false
-	}
-	word := binary.LittleEndian.Uint32(code)
-	switch {
-	case word&0x7c000000 == 0x14000000, // b, bl
-		word&0xfe000000 == 0xd6000000: // br, blr, ret, eret, also with pointer authentication
-		flow = Always
-	case word&0xff000000 == 0x54000000, // b.cond
-		word&0x7c000000 == 0x34000000: // cbz, cbnz, tbz, tbnz
-		flow = Conditional
-	}
-	return instructionARM, flow, true
+	return in.Size, flow, true, nil
 }

@@ -170,7 +170,7 @@ func (c *Calls) checkJump(target uint64, size int) error {
 
 func (c *Calls) findX86(code []byte) error {
 	for at := 0; at < len(code); {
-		in, ok := instruction.Decode(code[at:], uint64(at))
+		in, ok := instruction.DecodeX86(code[at:], uint64(at))
 		if !ok || in.Size <= 0 {
 			return errUnknown
 		}
@@ -199,10 +199,10 @@ func (c *Calls) findX86(code []byte) error {
 
 // Instructions of arm64 (Arm Architecture Reference Manual, C4.1).
 const (
-	retARM      = 0xd65f03c0 // ret x30
-	tableARM    = 0xd61f0360 // br x27, after a load from the table of a switch
-	sizeARM     = 4
-	anyRegister = 0x1f << 5
+	retARM = 0xd65f03c0 // ret x30
+	// tableARM is the register for jumps, after a load from the table of a switch.
+	tableARM = 27
+	sizeARM  = 4
 )
 
 func (c *Calls) findARM(code []byte) error {
@@ -211,33 +211,31 @@ func (c *Calls) findARM(code []byte) error {
 	}
 	for at := 0; at < len(code); at += sizeARM {
 		word := binary.LittleEndian.Uint32(code[at:])
+		in, ok := instruction.DecodeARM64(code[at:], uint64(at))
+		if !ok {
+			return errUnknown
+		}
 		var err error
-		switch {
-		case word == retARM:
+		switch in.Kind {
+		case instruction.Return:
+			if word != retARM {
+				return errUnknown
+			}
 			c.Returns = append(c.Returns, uint64(at))
-		case word == tableARM, word&^anyRegister == 0xd63f0000: // blr
-		case word&^anyRegister == 0xd61f0000: // br
-			err = errIndirect
-		case word&0xfe000000 == 0xd6000000: // other returns, and those with authentication
-			err = errUnknown
-		case word&0xfc000000 == 0x14000000: // b
-			err = c.checkJump(targetARM(at, word, 0, 26), len(code))
-		case word&0xff000000 == 0x54000000, word&0x7e000000 == 0x34000000: // b.cond, cbz, cbnz
-			err = c.checkJump(targetARM(at, word, 5, 19), len(code))
-		case word&0x7e000000 == 0x36000000: // tbz, tbnz
-			err = c.checkJump(targetARM(at, word, 5, 14), len(code))
-		case word&0x3b000000 == 0x18000000: // ldr of a literal
-			err = errData
+		case instruction.IndirectJump:
+			if in.Operand.Base != tableARM {
+				err = errIndirect
+			}
+		case instruction.Jump, instruction.ConditionalJump:
+			err = c.checkJump(in.Target, len(code))
+		case instruction.Plain:
+			if word&0x3b000000 == 0x18000000 { // ldr of a literal
+				err = errData
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// targetARM returns the target of a branch, whose immediate has the given bits.
-func targetARM(at int, word uint32, shift, bits uint) uint64 {
-	signed := int32(word<<(32-bits-shift)) >> (32 - bits)
-	return uint64(int64(at) + sizeARM*int64(signed))
 }

@@ -1,14 +1,31 @@
-// Package instruction decodes the lengths of x86-64 instructions, and the targets of jumps
-// and calls. It does not interpret other instructions, so it covers all with a regular
+// Package instruction decodes the lengths of instructions of x86-64 and arm64, and the targets of
+// jumps and calls. It does not interpret other instructions, so it covers all with a regular
 // encoding, including AVX-512.
 //
-// Callers write breakpoints at instruction boundaries, so [Decode] rejects any doubtful
-// instruction: invalid opcodes, encodings of a single vendor, jumps whose operand size
-// depends on the vendor, and far jumps.
+// Callers write breakpoints at instruction boundaries, so the decoders reject any doubtful
+// instruction. On x86-64, these are invalid opcodes, encodings of a single vendor, jumps whose
+// operand size depends on the vendor, and far jumps.
 //
-// The format is described in Intel's Software Developer's Manual, volume 2: chapter 2, and
-// the opcode maps of appendix A.
+// The formats are described in Intel's Software Developer's Manual, volume 2: chapter 2, and
+// the opcode maps of appendix A; and in the Arm Architecture Reference Manual, C4.1.
 package instruction
+
+import "debug/elf"
+
+// Decoder decodes the instruction at the beginning of code, which is at address. It reports false if it
+// does not know the instruction, or if code ends within it.
+type Decoder func(code []byte, address uint64) (Instruction, bool)
+
+// DecoderOf returns the decoder for a machine, nil if there is none.
+func DecoderOf(machine elf.Machine) Decoder {
+	switch machine {
+	case elf.EM_X86_64:
+		return DecodeX86
+	case elf.EM_AARCH64:
+		return DecodeARM64
+	}
+	return nil
+}
 
 // Kind is the effect of an instruction on the flow of control.
 type Kind uint8
@@ -16,7 +33,8 @@ type Kind uint8
 const (
 	// Plain continues at the next instruction.
 	Plain Kind = iota
-	// ConditionalJump jumps to Target if a condition of the flags is true (Jcc).
+	// ConditionalJump jumps to Target if a condition of the flags is true (Jcc, B.cond), or of
+	// a register (CBZ, CBNZ, TBZ, TBNZ).
 	ConditionalJump
 	// CounterJump jumps to Target depending on the register rcx (LOOP, JRCXZ).
 	CounterJump
@@ -30,8 +48,8 @@ const (
 	IndirectCall
 	// Return returns to the caller.
 	Return
-	// Stop does not continue: HLT, UD2 and other instructions that programs do not execute in
-	// normal operation.
+	// Stop does not continue: HLT, UD2, BRK and other instructions that programs do not execute
+	// in normal operation.
 	Stop
 )
 
@@ -42,13 +60,25 @@ type Instruction struct {
 	Kind Kind
 	// Target is the address to which a direct jump or call leads.
 	Target uint64
-	// Condition is the condition code of a ConditionalJump, from 0 to 15.
+	// Condition is the condition code of a ConditionalJump, from 0 to 15, unless it has a Test.
 	Condition uint8
+	// Test is the condition of a ConditionalJump that tests a register.
+	Test Test
 	// Prefixed is whether the instruction has legacy prefixes. The kernel's uprobes refuse
 	// some of them.
 	Prefixed bool
 	// Operand is the operand of an IndirectJump or IndirectCall.
 	Operand Operand
+}
+
+// Test is a condition of a register.
+type Test struct {
+	// Mask selects the tested bits; 0 means that there is no test. Register is the number of the
+	// register; 31 is the zero register.
+	Mask     uint64
+	Register uint8
+	// Nonzero is whether the condition is that a tested bit is 1, rather than that none is.
+	Nonzero bool
 }
 
 // Operand is a register, or an address in memory that holds a pointer: Base plus Index
@@ -65,6 +95,8 @@ type Operand struct {
 	Relative     bool
 	// Segment is whether the address is relative to the base of the segment FS or GS.
 	Segment bool
+	// Signed is whether the register holds an authentication code, too.
+	Signed bool
 }
 
 // NoRegister means that there is no register.

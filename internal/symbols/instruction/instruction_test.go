@@ -3,6 +3,7 @@ package instruction_test
 import (
 	"bufio"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Decode finds the same sizes as objdump in real programs, and the same kind and target of
+// DecodeX86 finds the same sizes as objdump in real programs, and the same kind and target of
 // jumps and calls.
 func TestAgainstObjdump(t *testing.T) {
 	objdump := testenv.Tool(t, "objdump")
@@ -68,7 +69,7 @@ func compare(t *testing.T, objdump, name string) {
 			code, address = code[1:], address+1 // objdump shows fwait and the next one as one
 		}
 		n++
-		got, ok := instruction.Decode(append(code, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90), address)
+		got, ok := instruction.DecodeX86(append(code, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90), address)
 		if strings.Contains(text, "(bad)") {
 			continue
 		}
@@ -145,19 +146,19 @@ func TestOperands(t *testing.T) {
 		"\xff\x25\xf8\xff\xff\xff":         {Memory: true, Base: instruction.NoRegister, Index: instruction.NoRegister, Scale: 1, Displacement: -8, Relative: true},
 		"\x41\xff\xa4\x24\x00\x01\x00\x00": {Memory: true, Base: 12, Index: instruction.NoRegister, Scale: 1, Displacement: 0x100},
 	} {
-		got, ok := instruction.Decode([]byte(code), 0x1000)
+		got, ok := instruction.DecodeX86([]byte(code), 0x1000)
 		if !ok || got.Kind != instruction.IndirectJump || got.Operand != want || got.Size != len(code) {
 			t.Errorf("% x: got %+v, %t, want an indirect jump by %+v", code, got, ok, want)
 		}
 	}
 }
 
-// Decode does not read beyond the code, and never returns an instruction of size 0.
+// The decoders do not read beyond the code, and never return an instruction of size 0.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x66\x0f\x3a\x0f\xc1\x08"))
 	f.Add([]byte("\x62\xf1\x7c\x48\x10\x44\x24\x01"))
 	f.Fuzz(func(t *testing.T, code []byte) {
-		i, ok := instruction.Decode(code, 0)
+		i, ok := instruction.DecodeX86(code, 0)
 		if !ok {
 			return
 		}
@@ -165,8 +166,142 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("% x: got %+v", code, i)
 		}
 		// The bytes after an instruction do not matter.
-		if again, ok := instruction.Decode(code[:i.Size], 0); !ok || again != i {
+		if again, ok := instruction.DecodeX86(code[:i.Size], 0); !ok || again != i {
 			t.Fatalf("% x: got %+v, and of its bytes alone %+v, %t", code, i, again, ok)
 		}
 	})
+}
+
+// The encodings are from llvm-mc.
+func TestARM64(t *testing.T) {
+	register := func(base uint8, signed bool) instruction.Operand {
+		return instruction.Operand{Base: base, Index: instruction.NoRegister, Scale: 1, Signed: signed}
+	}
+	for name, test := range map[string]struct {
+		word uint32
+		want instruction.Instruction
+	}{
+		"b .+8":                 {0x14000002, instruction.Instruction{Kind: instruction.Jump, Target: 0x1008}},
+		"bl .-4":                {0x97ffffff, instruction.Instruction{Kind: instruction.Call, Target: 0xffc}},
+		"b.eq .+16":             {0x54000080, instruction.Instruction{Kind: instruction.ConditionalJump, Target: 0x1010}},
+		"b.al .+16":             {0x5400008e, instruction.Instruction{Kind: instruction.Jump, Target: 0x1010}},
+		"b.le .-16":             {0x54ffff8d, instruction.Instruction{Kind: instruction.ConditionalJump, Condition: 13, Target: 0xff0}},
+		"cbz w3, .+20":          {0x340000a3, instruction.Instruction{Kind: instruction.ConditionalJump, Target: 0x1014, Test: instruction.Test{Mask: 0xffffffff, Register: 3}}},
+		"cbnz x30, .-1024":      {0xb5ffe01e, instruction.Instruction{Kind: instruction.ConditionalJump, Target: 0xc00, Test: instruction.Test{Mask: 1<<64 - 1, Register: 30, Nonzero: true}}},
+		"tbz w1, #5, .+8":       {0x36280041, instruction.Instruction{Kind: instruction.ConditionalJump, Target: 0x1008, Test: instruction.Test{Mask: 1 << 5, Register: 1}}},
+		"tbnz x2, #63, .-8":     {0xb7ffffc2, instruction.Instruction{Kind: instruction.ConditionalJump, Target: 0xff8, Test: instruction.Test{Mask: 1 << 63, Register: 2, Nonzero: true}}},
+		"br x17":                {0xd61f0220, instruction.Instruction{Kind: instruction.IndirectJump, Operand: register(17, false)}},
+		"blr x8":                {0xd63f0100, instruction.Instruction{Kind: instruction.IndirectCall, Operand: register(8, false)}},
+		"ret":                   {0xd65f03c0, instruction.Instruction{Kind: instruction.Return}},
+		"retaa":                 {0xd65f0bff, instruction.Instruction{Kind: instruction.Return}},
+		"braaz x1":              {0xd61f083f, instruction.Instruction{Kind: instruction.IndirectJump, Operand: register(1, true)}},
+		"braa x1, x2":           {0xd71f0822, instruction.Instruction{Kind: instruction.IndirectJump, Operand: register(1, true)}},
+		"blraa x3, sp":          {0xd73f087f, instruction.Instruction{Kind: instruction.IndirectCall, Operand: register(3, true)}},
+		"svc #0":                {0xd4000001, instruction.Instruction{}},
+		"eret":                  {0xd69f03e0, instruction.Instruction{Kind: instruction.Return}},
+		"brk #1":                {0xd4200020, instruction.Instruction{Kind: instruction.Stop}},
+		"udf #7":                {0x00000007, instruction.Instruction{Kind: instruction.Stop}},
+		"mrs x0, tpidr_el0":     {0xd53bd040, instruction.Instruction{}},
+		"ldr x0, [x1]":          {0xf9400020, instruction.Instruction{}},
+		"add w1, w2, w3":        {0x0b030041, instruction.Instruction{}},
+		"ldr x0, .+8":           {0x58000040, instruction.Instruction{}},
+		"ldaxr w0, [x1]":        {0x885ffc20, instruction.Instruction{}},
+		"fmov d0, #1.0":         {0x1e6e1000, instruction.Instruction{}},
+		"ptrue p0.b, vl1 (SVE)": {0x2518e020, instruction.Instruction{}},
+	} {
+		test.want.Size = 4
+		code := binary.LittleEndian.AppendUint32(nil, test.word)
+		if got, ok := instruction.DecodeARM64(code, 0x1000); !ok || got != test.want {
+			t.Errorf("%s: got %+v, %t, want %+v", name, got, ok, test.want)
+		}
+		if got, ok := instruction.DecodeARM64(code[:3], 0x1000); ok {
+			t.Errorf("%s, cut short: got %+v", name, got)
+		}
+	}
+	// Compare and branch (FEAT_CMPBR) is not known.
+	if got, ok := instruction.DecodeARM64(binary.LittleEndian.AppendUint32(nil, 0x74000000), 0); ok {
+		t.Errorf("cb.gt: got %+v, want no instruction", got)
+	}
+}
+
+// Branches in Go's own code for arm64 are the same as llvm-objdump's.
+func TestARM64AgainstObjdump(t *testing.T) {
+	objdump := testenv.Tool(t, "llvm-objdump-19")
+	program := filepath.Join(t.TempDir(), "program")
+	build := exec.Command(testenv.Tool(t, "go"), "build", "-o", program, "cmd/pack")
+	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, text)
+	}
+	text, err := exec.Command(objdump, "-d", "--no-show-raw-insn", "--no-leading-headers", "--print-imm-hex", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	section := f.Section(".text")
+	code, err := section.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, branches := 0, 0
+	for line := range strings.Lines(string(text)) {
+		address, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		at, err := strconv.ParseUint(address, 16, 64)
+		words := strings.Fields(rest)
+		if !ok || err != nil || len(words) == 0 || at-section.Addr >= uint64(len(code)) {
+			continue
+		}
+		n++
+		got, ok := instruction.DecodeARM64(code[at-section.Addr:], at)
+		want := flowARM64(words)
+		if want.Kind != instruction.Plain {
+			branches++
+		}
+		if !ok || got.Kind != want.Kind || got.Target != want.Target || got.Test.Nonzero != want.Test.Nonzero || want.Operand.Base != 0 && got.Operand.Base != want.Operand.Base {
+			t.Fatalf("%s: got %+v, %t", strings.TrimSpace(line), got, ok)
+		}
+	}
+	if n < 100_000 || branches < 10_000 {
+		t.Errorf("got %d instructions with %d branches, want more", n, branches)
+	}
+}
+
+// flowARM64 returns what llvm-objdump says about an instruction.
+func flowARM64(words []string) (i instruction.Instruction) {
+	last := strings.TrimPrefix(words[len(words)-1], "<")
+	for k, word := range words { // "b.eq 0x11d84 <name+0x4>"
+		if strings.HasPrefix(word, "<") && k > 0 {
+			last = words[k-1]
+		}
+	}
+	switch name := words[0]; {
+	case name == "b":
+		i.Kind = instruction.Jump
+	case name == "bl":
+		i.Kind = instruction.Call
+	case strings.HasPrefix(name, "b."), name == "cbz", name == "tbz":
+		i.Kind = instruction.ConditionalJump
+	case name == "cbnz", name == "tbnz":
+		i.Kind, i.Test.Nonzero = instruction.ConditionalJump, true
+	case name == "br":
+		i.Kind = instruction.IndirectJump
+	case name == "blr":
+		i.Kind = instruction.IndirectCall
+	case name == "ret":
+		i.Kind = instruction.Return
+	case name == "udf", name == "brk", name == "hlt":
+		i.Kind = instruction.Stop
+	}
+	switch i.Kind {
+	case instruction.Jump, instruction.Call, instruction.ConditionalJump:
+		i.Target, _ = strconv.ParseUint(strings.TrimPrefix(last, "0x"), 16, 64)
+	case instruction.IndirectJump, instruction.IndirectCall:
+		n, _ := strconv.Atoi(strings.TrimPrefix(words[1], "x"))
+		i.Operand.Base = uint8(n)
+	}
+	return i
 }

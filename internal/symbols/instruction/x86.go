@@ -64,9 +64,9 @@ type modRM struct {
 	operand Operand
 }
 
-// Decode decodes the instruction at the beginning of code, which is at address. It reports
-// false if it does not know the instruction, or if code ends within it.
-func Decode(code []byte, address uint64) (Instruction, bool) {
+// DecodeX86 decodes the instruction of x86-64 at the beginning of code, which is at address. It
+// reports false if it does not know the instruction, or if code ends within it.
+func DecodeX86(code []byte, address uint64) (Instruction, bool) {
 	r := &reader{code: code[:min(len(code), maxSize)]}
 	var p prefixes
 	op := r.byte()
