@@ -59,7 +59,7 @@ type breakpoints struct {
 }
 
 // maxCredit limits the cost of windows in a row after a pause.
-const maxCredit = 20 * time.Millisecond
+const maxCredit = 2 * breakLoss
 
 // checkBreakpoints returns an error that wraps [ErrUnsupported] if there are no hardware breakpoints
 // for code.
