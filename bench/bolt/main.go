@@ -96,6 +96,9 @@ func (b *bench) measure(ctx context.Context, s subject, loads *[]float64) (resul
 		progress("%s", v.note)
 		r.variants = append(r.variants, v)
 	}
+	if err := setAccuracy(r.variants); err != nil {
+		return r, err
+	}
 	if err := p.race(ctx, b.rounds, r.variants, loads); err != nil {
 		return r, err
 	}

@@ -34,9 +34,11 @@ type way struct {
 // variant is a subject optimized in one way.
 type variant struct {
 	way
-	binary string
-	note   string
-	times  []time.Duration // by round
+	binary   string
+	fdata    string // profile, "" if there is none
+	accuracy *accuracy
+	note     string
+	times    []time.Duration // by round
 }
 
 // chosen returns the chosen ways for a subject. The first one has no profile.
@@ -73,7 +75,7 @@ func (b *bench) build(ctx context.Context, p prepared, w way) (variant, error) {
 		return v, nil
 	}
 	base := filepath.Join(b.dir, p.name+"."+w.file)
-	v.binary = base + ".bolt"
+	v.binary, v.fdata = base+".bolt", base+".fdata"
 	if b.again {
 		v.note = "the profile of an earlier run"
 		_, err := os.Stat(v.binary)

@@ -34,15 +34,20 @@ func (r report) write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, `%s; load %.0f to %.0f. n = %d, interleaved. CPU time of a run: median (minimum – maximum). Changes
 against no profile: median of the changes by round (95 %% interval, bootstrap). Share of the
-change with llvm-bolt's instrumentation, with its interval.
+change with llvm-bolt's instrumentation, with its interval. Compared with the instrumentation:
+branches at places that the profile does not have, and wrong outcomes of the others.
 
 `, r.machine, slices.Min(r.loads), slices.Max(r.loads), r.rounds)
-	fmt.Fprintln(out, "| program | profile | CPU s | change | share | input |")
-	fmt.Fprintln(out, "|---|---|---:|---:|---:|---|")
+	fmt.Fprintln(out, "| program | profile | CPU s | change | share | not seen | wrong | input |")
+	fmt.Fprintln(out, "|---|---|---:|---:|---:|---:|---:|---|")
 	for _, s := range r.results {
 		for i, v := range s.variants {
-			fmt.Fprintf(out, "| %s | %s | %.3f (%.3f – %.3f) | %s | %s | %s |\n", s.subject, v.name, median(v.times).Seconds(),
-				slices.Min(v.times).Seconds(), slices.Max(v.times).Seconds(), s.change(i), s.share(i), v.note)
+			accuracy := " | "
+			if v.accuracy != nil {
+				accuracy = v.accuracy.String()
+			}
+			fmt.Fprintf(out, "| %s | %s | %.3f (%.3f – %.3f) | %s | %s | %s | %s |\n", s.subject, v.name, median(v.times).Seconds(),
+				slices.Min(v.times).Seconds(), slices.Max(v.times).Seconds(), s.change(i), s.share(i), accuracy, v.note)
 		}
 	}
 	fmt.Fprintln(out)

@@ -8,3 +8,6 @@ const (
 	machine          = elf.EM_X86_64
 	breakpointLength = 8
 )
+
+// Instructions whose hits cost as much as those of all conditional and indirect jumps: je and jmp *%rax.
+var conditionalCode, indirectCode = []byte{0x74, 0x00}, []byte{0xff, 0xe0}

@@ -121,11 +121,11 @@ func (b *breakpoints) allows(share float64) bool {
 // overhead returns the share of the target's time that windows have taken.
 func (b *breakpoints) overhead() float64 { return float64(b.spent) / float64(b.busy+b.spent) }
 
-// breaks reports whether there are jumps for breakpoints.
-func (c *Counter) breaks() bool {
+// hasBreakpointJumps reports whether there are jumps for breakpoints.
+func (c *Counter) hasBreakpointJumps() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.breakpoints != nil && (len(c.broken.fresh) > 0 || len(c.broken.deck) > 0 || c.stats.Breakpoints.Windows > 0)
+	return c.breakpoints != nil && (len(c.byBreakpoints.fresh) > 0 || len(c.byBreakpoints.deck) > 0 || c.stats.Breakpoints.Windows > 0)
 }
 
 // leaveToBreakpoints lets breakpoints count a jump from now on, if there are any.
@@ -135,13 +135,13 @@ func (c *Counter) leaveToBreakpoints(index uint32) {
 		return
 	}
 	c.counts.Jumps[index].Breakpoint = true
-	c.broken.fresh = append(c.broken.fresh, index)
+	c.byBreakpoints.fresh = append(c.byBreakpoints.fresh, index)
 }
 
 // fallBack lets breakpoints count all jumps from now on. why is the reason.
 func (c *Counter) fallBack(why string) {
 	c.o.Probes, c.stats.Fallback = Breakpoints, why
-	c.probed = round{}
+	c.byUprobes = round{}
 	for i := range c.counts.Jumps {
 		if !c.refused[i] && !c.counts.Jumps[i].Breakpoint {
 			c.leaveToBreakpoints(uint32(i))
@@ -149,10 +149,10 @@ func (c *Counter) fallBack(why string) {
 	}
 }
 
-// breakTurn opens a window of breakpoints, if there is something to count and time for it. The budget
+// breakpointTurn opens a window of breakpoints, if there is something to count and time for it. The budget
 // is a share of the target's CPU time.
-func (c *Counter) breakTurn(most time.Duration) (opened bool, err error) {
-	if !c.breaks() || c.usesUprobes() && most < breakTime {
+func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
+	if !c.hasBreakpointJumps() || c.usesUprobes() && most < breakTime {
 		return false, nil
 	}
 	progress, err := c.source.progress()
@@ -176,11 +176,11 @@ func (c *Counter) breakTurn(most time.Duration) (opened bool, err error) {
 	if err != nil || t.Tid == 0 {
 		return false, err
 	}
-	group := c.chooseBroken(t.Ip - bias)
+	group := c.chooseForBreakpoints(t.Ip - bias)
 	if len(group) == 0 {
 		return false, nil
 	}
-	return true, c.breakWindow(t, bias, group)
+	return true, c.breakpointWindow(t, bias, group)
 }
 
 // recentThread returns a random thread that ran recently, and the bias of its process. The
@@ -201,16 +201,16 @@ func (c *Counter) recentThread() (t bpf.JumpJumpThread, bias uint64, err error) 
 	return bpf.JumpJumpThread{}, 0, nil
 }
 
-// chooseBroken returns the jumps of the next window of breakpoints: the one that follows a sampled address,
+// chooseForBreakpoints returns the jumps of the next window of breakpoints: the one that follows a sampled address,
 // since such jumps matter most, and others in turn.
-func (c *Counter) chooseBroken(addr uint64) (group []uint32) {
+func (c *Counter) chooseForBreakpoints(addr uint64) (group []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	index, ok := c.jumpAfter(addr)
 	if ok && c.allowed(index) {
 		group = append(group, index)
 	}
-	return append(group, c.broken.take(slots-len(group), func(i uint32) bool {
+	return append(group, c.byBreakpoints.take(slots-len(group), func(i uint32) bool {
 		return !(ok && i == index) && c.allowed(i)
 	}, func() []uint32 { return c.deal(func(j *Jump) bool { return j.Breakpoint }) })...)
 }
@@ -235,8 +235,8 @@ func (c *Counter) jumpAfter(addr uint64) (index uint32, ok bool) {
 	return 0, false
 }
 
-// breakWindow counts a group of jumps of a thread for a moment.
-func (c *Counter) breakWindow(t bpf.JumpJumpThread, bias uint64, group []uint32) (err error) {
+// breakpointWindow counts a group of jumps of a thread for a moment.
+func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []uint32) (err error) {
 	b := c.breakpoints
 	var events []*perfevent.Event
 	var before []bpf.JumpJumpCount

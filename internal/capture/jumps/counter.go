@@ -127,19 +127,22 @@ type Counter struct {
 
 	breakpoints *breakpoints // nil if there are none
 
-	mu       sync.Mutex
-	program  *cfg.Program
-	counts   Counts
-	index    map[uint64]uint32 // of jumps by address
-	stats    Stats
-	probed   round // of the jumps counted by uprobes
-	broken   round // of those counted by breakpoints
-	compared map[*cfg.Function]bool
+	mu            sync.Mutex
+	program       *cfg.Program
+	counts        Counts
+	index         map[uint64]uint32 // of jumps by address
+	stats         Stats
+	byUprobes     round // of the jumps counted by uprobes
+	byBreakpoints round // of those counted by breakpoints
+	compared      map[*cfg.Function]bool
 	// refused jumps have lost their function, or cannot be counted.
 	refused []bool
 	group   int // size of a group
 	strikes int // long stalls of the smallest groups
 	pace    pace
+	hits    time.Duration // CPU time of the hits of uprobes
+	// The CPU time of a hit of a conditional jump, and of an indirect one.
+	conditional, indirect time.Duration
 }
 
 // Sizes of a group, in jumps.
@@ -202,7 +205,7 @@ func New(o Options) (*Counter, error) {
 	c := &Counter{
 		o: o, program: o.Program, group: largestGroup,
 		compared: map[*cfg.Function]bool{}, index: map[uint64]uint32{},
-		counts:  Counts{Targets: map[Target]uint64{}},
+		counts: Counts{Targets: map[Target]uint64{}}, pace: pace{frequency: o.Frequency},
 		suspend: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if c.o.Probes != Breakpoints {
@@ -215,6 +218,14 @@ func New(o Options) (*Counter, error) {
 		}
 	}
 	var err error
+	if c.o.Probes != Breakpoints {
+		if c.conditional, err = uprobe.Cost(conditionalCode); err != nil {
+			return nil, err
+		}
+		if c.indirect, err = uprobe.Cost(indirectCode); err != nil {
+			return nil, err
+		}
+	}
 	if c.source, err = load(c.o); err != nil {
 		return nil, err
 	}
@@ -320,7 +331,7 @@ func (c *Counter) found(addr uint64, i instruction.Instruction) {
 	case i.Prefixed: // only the kernel knows the prefixes that it can emulate
 		c.leaveToBreakpoints(index)
 	default:
-		c.probed.fresh = append(c.probed.fresh, index)
+		c.byUprobes.fresh = append(c.byUprobes.fresh, index)
 	}
 }
 
@@ -389,13 +400,13 @@ func (c *Counter) run() (err error) {
 				wait = until
 			}
 		}
-		opened, err := c.breakTurn(wait)
+		opened, err := c.breakpointTurn(wait)
 		if err != nil {
 			return err
 		}
 		if opened {
 			wait = vary(breakRest)
-		} else if c.breaks() {
+		} else if c.hasBreakpointJumps() {
 			wait = min(wait, vary(idleWait))
 		}
 		timer := time.NewTimer(wait)
@@ -451,7 +462,7 @@ func (c *Counter) probe(elapsed time.Duration) (rest time.Duration, err error) {
 		return 0, err
 	}
 	share := c.o.MaxOverhead
-	if c.breaks() {
+	if c.hasBreakpointJumps() {
 		share *= 1 - breakShare
 	}
 	c.mu.Lock()
@@ -467,6 +478,6 @@ func (c *Counter) measure(elapsed time.Duration) error {
 	if c.stats.Windows == 0 {
 		return err
 	}
-	c.pace.update(progress, elapsed, c.stats.Disturbed)
+	c.pace.update(progress, elapsed, c.stats.Disturbed, c.hits)
 	return err
 }

@@ -3,17 +3,25 @@ package jumps
 import "time"
 
 // pace spaces windows out by the target's progress, which is the number of samples of its
-// code: while threads wait or handle breakpoints, there are none.
+// code: while threads wait or handle breakpoints, there are none. Samples do not show all of the
+// time that hits take, though. Interrupts are disabled at the beginning and at the end of a hit, so that the
+// interrupt of a sample may come right after it, and caches are cold. Therefore the time of the hits, as
+// measured in this process, is added.
 type pace struct {
+	frequency uint64 // of the samples, in Hz and CPU
+
 	// The sums so far: samples without and with probes, and the times of both.
 	samples [2]uint64
 	times   [2]time.Duration
+	hits    time.Duration // CPU time of all hits
 	// The same, with older windows counting less.
 	recent      [2]float64
 	recentTimes [2]float64 // s
+	recentHits  float64    // s
 	windows     float64    // number of windows in them
 	last        [2]uint64  // sums at the last update
 	lastTimes   [2]time.Duration
+	lastHits    time.Duration
 }
 
 // forget is the factor by which older windows count less.
@@ -35,15 +43,27 @@ const leastShare = 0.1
 const fewSamples = 50
 
 // update takes the sums of samples in both phases after the time elapsed. Probes disturbed
-// the target for a part of this time.
-func (p *pace) update(samples [2]uint64, elapsed, disturbed time.Duration) {
+// the target for a part of this time. hits is the sum of the time of all hits.
+func (p *pace) update(samples [2]uint64, elapsed, disturbed, hits time.Duration) {
 	p.samples, p.times = samples, [2]time.Duration{elapsed - disturbed, disturbed}
 	p.windows = p.windows*forget + 1
 	for phase := range 2 {
 		p.recent[phase] = p.recent[phase]*forget + float64(p.samples[phase]-p.last[phase])
 		p.recentTimes[phase] = p.recentTimes[phase]*forget + (p.times[phase] - p.lastTimes[phase]).Seconds()
 	}
-	p.last, p.lastTimes = p.samples, p.times
+	p.hits = hits
+	p.recentHits = p.recentHits*forget + (p.hits - p.lastHits).Seconds()
+	p.last, p.lastTimes, p.lastHits = p.samples, p.times, p.hits
+}
+
+// hitShare returns which share of its time the target lost by hits, all at once, given its samples and the
+// seconds without probes, and the time in which there were hits.
+func (p *pace) hitShare(samples, seconds, hits, during float64) float64 {
+	if samples < fewSamples || seconds <= 0 || during <= 0 {
+		return 0 // lostShare says that all is lost
+	}
+	busy := samples / float64(p.frequency) / seconds // threads
+	return hits / busy / during
 }
 
 // lostShare returns the share of the disturbed time that the target lost. ok is false if
@@ -66,7 +86,7 @@ func (p *pace) overall() (share float64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return share * seconds[1] / (seconds[0] + seconds[1]), true
+	return share*seconds[1]/(seconds[0]+seconds[1]) + p.hitShare(float64(p.samples[0]), seconds[0], p.hits.Seconds(), seconds[0]+seconds[1]), true
 }
 
 // rest returns the pause until the next window, so that the target loses at most the share
@@ -77,7 +97,8 @@ func (p *pace) rest(overhead float64) time.Duration {
 		return time.Second / 2
 	}
 	share, _ := lostShare(p.recent, p.recentTimes)
+	share = max(share, leastShare) + p.hitShare(p.recent[0], p.recentTimes[0], p.recentHits, p.recentTimes[1])
 	window := p.recentTimes[1] / p.windows
-	pause := window*max(share, leastShare)/overhead - window
+	pause := window*share/overhead - window
 	return min(max(time.Duration(pause*float64(time.Second)), shortestRest), longestRest)
 }

@@ -24,7 +24,7 @@ const maxWindows = 1 << 16
 func (c *Counter) choose() []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	group := c.probed.take(c.group, c.allowed, func() []uint32 {
+	group := c.byUprobes.take(c.group, c.allowed, func() []uint32 {
 		c.counts.chooseAnchors()
 		return c.deal(func(j *Jump) bool { return !j.Breakpoint })
 	})
@@ -249,6 +249,11 @@ func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, distu
 	w := window{open: open}
 	for i, index := range group {
 		w.hits = append(w.hits, windowHits{index, uint32(min(hits[i], 1<<32-1))})
+		cost := c.conditional
+		if c.counts.Jumps[index].Instruction.Kind != instruction.ConditionalJump {
+			cost = c.indirect
+		}
+		c.hits += time.Duration(hits[i]) * cost
 	}
 	if len(c.counts.windows) < maxWindows {
 		c.counts.windows = append(c.counts.windows, w)
