@@ -78,6 +78,7 @@ test      /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4  libtcmalloc-minima
 test      /usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0  libmimalloc2.0
 bench     fio                             fio
 bench     tclsh                           tcl
+bench     valgrind                        valgrind
 bench     dpkg-source                     dpkg-dev
 bench     /usr/include/bpf/libbpf.h       libbpf-dev
 generate  clang-19                        clang-19

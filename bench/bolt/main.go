@@ -14,10 +14,14 @@
 // cost of stepping for the stepped process: the duration of a load with and without stepping, in
 // turn.
 //
+// The CPU times vary with the machine's speed. With -simulate, bolt counts misses of the instruction
+// cache and taken jumps instead, which are the same on each run.
+//
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:
 //
 //	go run ./bench/bolt [-rounds 9] [-seconds 60] [-again] [-dir build/bench-bolt] [-programs sqlite,lua,redis] [-ways instrumented,counting,breakpoints,minute,basic]
+//	go run ./bench/bolt -simulate [-again] [-dir build/bench-bolt] [-programs …] [-ways …]
 //	go run ./bench/bolt -cost [-branches counting] [-rounds 9] [-seconds 20]
 package main
 
@@ -41,6 +45,7 @@ type options struct {
 	dir      string
 	again    bool
 	cost     bool
+	simulate bool
 	branches string // of fulgur bolt, for the cost
 	subjects []subject
 	ways     []string // by the names of their files; none means all
@@ -68,6 +73,17 @@ func measure(ctx context.Context, args []string) error {
 			return err
 		}
 		return c.write(os.Stdout, describeMachine(ctx), o)
+	}
+	if o.simulate {
+		var all []simulated
+		for _, s := range o.subjects {
+			r, err := b.simulate(ctx, s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			all = append(all, r)
+		}
+		return writeSimulations(os.Stdout, describeMachine(ctx), all)
 	}
 	r := report{machine: describeMachine(ctx), rounds: o.rounds}
 	for _, s := range o.subjects {
@@ -117,6 +133,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
 	f.BoolVar(&o.again, "again", false, "use the optimized programs of an earlier run, for instance for more rounds")
 	f.BoolVar(&o.cost, "cost", false, "measure the cost of counting for redis instead: the latency of requests, and the work while it is busy")
+	f.BoolVar(&o.simulate, "simulate", false, "count cache misses and taken jumps with valgrind, instead of measuring CPU time")
 	f.StringVar(&o.branches, "branches", "counting", "how fulgur bolt records branches for -cost: counting or breakpoints")
 	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
 		o.subjects = nil
