@@ -47,6 +47,8 @@ type Function struct {
 	decode  instruction.Decoder
 	begins  []bool // by offset: an instruction begins here
 	reached []bool // by offset: the instruction here is known to be executed
+	// exclusive holds the ranges of offsets from a load-exclusive to its store-exclusive.
+	exclusive [][2]uint64
 }
 
 // New returns the functions of f, which must stay open. It fails if f has no symbol table,
@@ -221,6 +223,7 @@ func (p *Program) sweep(f *Function) {
 			return
 		}
 		f.begins[at] = true
+		f.noteExclusive(at, i)
 		// Code may call an address inside itself to get the address of data after the call.
 		if i.Kind == instruction.Call && i.Target > f.Start && i.Target < f.End {
 			f.leaveOut(fmt.Sprintf("calls an address inside itself at %#x: data may follow", f.Start+at))
@@ -243,6 +246,28 @@ func (p *Program) sweep(f *Function) {
 			return
 		}
 	}
+}
+
+// maxExclusive bounds the distance of a load-exclusive and its store-exclusive, in bytes. Processors
+// allow only few instructions between them.
+const maxExclusive = 256
+
+// noteExclusive notes the ranges of load-exclusive and store-exclusive instructions of arm64.
+func (f *Function) noteExclusive(at uint64, i instruction.Instruction) {
+	last := len(f.exclusive) - 1
+	switch {
+	case i.Exclusive == instruction.LoadExclusive:
+		f.exclusive = append(f.exclusive, [2]uint64{at, at + maxExclusive})
+	case i.Exclusive == instruction.EndExclusive && last >= 0:
+		f.exclusive[last][1] = min(f.exclusive[last][1], at)
+	}
+}
+
+// Exclusive reports whether the instruction at addr is between a load-exclusive and its store-exclusive, where
+// an exception makes the store fail.
+func (p *Program) Exclusive(addr uint64) bool {
+	f := p.Function(addr)
+	return f != nil && slices.ContainsFunc(f.exclusive, func(r [2]uint64) bool { return addr-f.Start >= r[0] && addr-f.Start <= r[1] })
 }
 
 // At returns the instruction at addr. It reports false if no instruction begins there, or if

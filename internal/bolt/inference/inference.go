@@ -39,11 +39,10 @@ type graph struct {
 	blocks []*cfg.Block
 	nodes  []node
 	edges  []edge
-	out    [][]int // edges by source
 	x      []float64
 	taken  []float64 // by block: the share of its executions that jump
-	// called holds the edges of indirect calls, by the call's address.
-	called map[uint64][]edge
+	// targets holds the edges of indirect jumps and calls, by their address.
+	targets map[uint64][]edge
 }
 
 // Traces estimates how often each reached block of p was executed, and calls yield with the
@@ -62,8 +61,8 @@ func build(p *cfg.Program, e Evidence) *graph {
 			entries = append(entries, addr)
 		}
 	}
-	g := &graph{blocks: p.Blocks(entries), called: map[uint64][]edge{}}
-	g.nodes, g.out, g.taken = make([]node, len(g.blocks)), make([][]int, len(g.blocks)), make([]float64, len(g.blocks))
+	g := &graph{blocks: p.Blocks(entries), targets: map[uint64][]edge{}}
+	g.nodes, g.taken = make([]node, len(g.blocks)), make([]float64, len(g.blocks))
 	samples := make([]float64, len(g.blocks))
 	for addr, n := range e.Samples {
 		if i := cfg.Find(g.blocks, addr); i >= 0 {
@@ -77,7 +76,7 @@ func build(p *cfg.Program, e Evidence) *graph {
 			if to := g.begin(c.Target); to >= 0 {
 				g.add(edge{from: i, to: to, share: 1})
 			}
-			g.called[c.Address] = g.addTargets(i, e.Targets[c.Address])
+			g.addTargets(i, c.Address, e.Targets[c.Address])
 		}
 		next := g.begin(b.LastAddress + uint64(b.Last.Size))
 		target := g.begin(b.Last.Target)
@@ -106,7 +105,7 @@ func build(p *cfg.Program, e Evidence) *graph {
 			if len(targets) == 0 {
 				uncounted[b.Function] = true
 			}
-			g.addTargets(i, targets)
+			g.addTargets(i, b.LastAddress, targets)
 		case instruction.Return:
 			g.taken[i] = 1
 		case instruction.Stop:
@@ -161,26 +160,23 @@ func (g *graph) begin(addr uint64) int {
 	return -1
 }
 
-// addTargets adds the edges of an indirect jump or call in block from, given its counted targets.
-func (g *graph) addTargets(from int, targets map[uint64]uint64) (edges []edge) {
+// addTargets adds the edges of the indirect jump or call at addr in block from, given its counted
+// targets.
+func (g *graph) addTargets(from int, addr uint64, targets map[uint64]uint64) {
 	sum := uint64(0)
 	for _, n := range targets {
 		sum += n
 	}
-	for _, addr := range sorted(targets) {
-		if to := g.begin(addr); to >= 0 {
-			e := edge{from: from, to: to, share: float64(targets[addr]) / float64(sum), outcomes: float64(sum)}
+	for _, target := range sorted(targets) {
+		if to := g.begin(target); to >= 0 {
+			e := edge{from: from, to: to, share: float64(targets[target]) / float64(sum), outcomes: float64(sum)}
 			g.add(e)
-			edges = append(edges, e)
+			g.targets[addr] = append(g.targets[addr], e)
 		}
 	}
-	return edges
 }
 
-func (g *graph) add(e edge) {
-	g.out[e.from] = append(g.out[e.from], len(g.edges))
-	g.edges = append(g.edges, e)
-}
+func (g *graph) add(e edge) { g.edges = append(g.edges, e) }
 
 // The relative uncertainty of a rate and of a number of samples, in addition to chance. The
 // samples of a block also depend on the speed of its instructions.

@@ -45,7 +45,7 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 				t.call(c, callee, x)
 				rest = 0
 			}
-			for _, e := range g.called[c.Address] {
+			for _, e := range g.targets[c.Address] {
 				t.call(c, e.to, x*e.share)
 				rest -= x * e.share
 			}
@@ -58,10 +58,8 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 		case instruction.Return:
 			// The calls above start the traces of returns.
 		case instruction.IndirectJump:
-			for _, at := range g.out[i] {
-				if e := g.edges[at]; !called(b, g.blocks[e.to].Start) {
-					t.start(b.LastAddress, g.blocks[e.to].Start, x*e.share)
-				}
+			for _, e := range g.targets[b.LastAddress] {
+				t.start(b.LastAddress, g.blocks[e.to].Start, x*e.share)
 			}
 		case instruction.Jump, instruction.ConditionalJump, instruction.CounterJump:
 			to := b.Last.Target
@@ -78,16 +76,6 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 func (t *tracer) call(c cfg.Call, callee int, count float64) {
 	t.start(c.Address, t.blocks[callee].Start, count)
 	t.start(t.backs[t.blocks[callee].Function], c.Next, count)
-}
-
-// called reports whether b calls addr.
-func called(b *cfg.Block, addr uint64) bool {
-	for _, c := range b.Calls {
-		if c.Target == addr {
-			return true
-		}
-	}
-	return false
 }
 
 // returns finds the most executed return instruction of each function.

@@ -19,7 +19,7 @@ func TestTracesOfManyCalls(t *testing.T) {
 		for i := range uint64(calls) {
 			b.Calls = append(b.Calls, cfg.Call{Address: 0x1000 + 5*i, Next: 0x1000 + 5*i + 5})
 		}
-		g := &graph{blocks: []*cfg.Block{b}, nodes: []node{{open: true}}, out: make([][]int, 1), x: []float64{1}, taken: []float64{1}}
+		g := &graph{blocks: []*cfg.Block{b}, nodes: []node{{open: true}}, x: []float64{1}, taken: []float64{1}}
 		traces := 0
 		if err := g.traces(1, func(bolt.Trace) error { traces++; return nil }); err != nil {
 			t.Fatal(err)
@@ -38,18 +38,27 @@ func TestIndirectCalls(t *testing.T) {
 			Last: instruction.Instruction{Size: 1, Kind: instruction.Return}, LastAddress: start,
 		}
 	}
-	caller := function(0x1000)
+	caller := function(0x1000) // it ends with an indirect jump to itself
 	caller.Function.End, caller.End, caller.LastAddress = 0x1003, 0x1003, 0x1002
+	caller.Last.Kind = instruction.IndirectJump
 	caller.Calls = []cfg.Call{{Address: 0x1000, Next: 0x1002}}
 	g := &graph{
 		blocks: []*cfg.Block{caller, function(0x2000), function(0x3000)},
-		nodes:  []node{{open: true}, {open: true}, {open: true}}, out: make([][]int, 3), taken: []float64{1, 1, 1},
-		called: map[uint64][]edge{},
+		nodes:  []node{{open: true}, {open: true}, {open: true}}, taken: []float64{1, 1, 1},
+		targets: map[uint64][]edge{},
 	}
-	g.called[0x1000] = g.addTargets(0, map[uint64]uint64{0x2000: 6, 0x3000: 3, 0x4000: 1}) // no block is at 0x4000
+	g.addTargets(0, 0x1000, map[uint64]uint64{0x2000: 6, 0x3000: 3, 0x4000: 1}) // no block is at 0x4000
+	g.addTargets(0, 0x1002, map[uint64]uint64{0x1000: 7})
 	g.x = []float64{1000, 600, 300}
 	got := map[bolt.Trace]bool{}
-	if err := g.traces(1, func(trace bolt.Trace) error { got[trace] = true; return nil }); err != nil {
+	yield := func(trace bolt.Trace) error {
+		got[trace] = true
+		if trace.From == 0x1002 && trace.To != 0x1000 {
+			t.Errorf("got %+v, but the jump leads to itself", trace)
+		}
+		return nil
+	}
+	if err := g.traces(1, yield); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bolt.Trace{
@@ -59,6 +68,7 @@ func TestIndirectCalls(t *testing.T) {
 		{From: 0x3000, To: 0x1002, End: 0x1002, Count: 300},
 		{From: 0, To: 0x1002, End: 0x1002, Count: 100},
 		{From: 0x1000, Count: 100},
+		{From: 0x1002, To: 0x1000, End: 0x1000, Count: 1000},
 	} {
 		if !got[want] {
 			t.Errorf("no trace %+v in %+v", want, got)

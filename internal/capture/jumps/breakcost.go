@@ -19,41 +19,62 @@ func nothing() {}
 // codeOf returns the address of a function's code.
 func codeOf(f func()) uintptr { return reflect.ValueOf(f).Pointer() }
 
-// breakpointCost returns the CPU time that a hit of a breakpoint takes, and the time that it takes to
-// open and close one, which is more than the thread with the breakpoint loses. It measures both with
-// this thread.
-func (s *source) breakpointCost() (hit, arm time.Duration, err error) {
+// breakpointCosts are CPU times.
+type breakpointCosts struct {
+	hit time.Duration // of a hit
+	// arm is the time that it takes to open and close a breakpoint, which is more than the thread
+	// with the breakpoint loses.
+	arm time.Duration
+	// swap is the time that a breakpoint adds to a context switch of its thread, there and back.
+	swap time.Duration
+}
+
+// breakpointCosts measures the costs of breakpoints with this thread.
+func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 	const (
 		rounds = 5
 		calls  = 100
+		sleeps = 20
 	)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	hit, arm = math.MaxInt64, math.MaxInt64
+	c.hit, c.arm = math.MaxInt64, math.MaxInt64
+	without, with := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	for range rounds {
+		without = min(without, timeOf(sleeps, sleepBriefly))
 		begin := threadTime()
 		e, err := s.open(0, 0, uint64(codeOf(nothing)), math.MaxUint64, 2*calls)
 		if err != nil {
-			return 0, 0, err
+			return c, err
 		}
 		opened := threadTime()
-		for range calls {
-			nothing()
-		}
-		called := threadTime()
+		c.hit = min(c.hit, timeOf(calls, nothing))
 		// Before Linux 6.6, arm64 does not leave a breakpoint with a program before its last hit.
 		if r, err := e.Read(); err != nil || r.Count >= 2*calls {
-			return 0, 0, errors.Join(err, e.Close(), fmt.Errorf("%w: breakpoints are hit again and again; it needs Linux 6.6 or newer", ErrUnsupported))
+			return c, errors.Join(err, e.Close(), fmt.Errorf("%w: breakpoints are hit again and again; it needs Linux 6.6 or newer", ErrUnsupported))
 		}
+		with = min(with, timeOf(sleeps, sleepBriefly))
+		called := threadTime()
 		if err := e.Close(); err != nil {
-			return 0, 0, err
+			return c, err
 		}
-		closed := threadTime()
-		hit = min(hit, (called-opened)/calls)
-		arm = min(arm, closed-called+opened-begin)
+		c.arm = min(c.arm, opened-begin+threadTime()-called)
 	}
-	return hit, arm, nil
+	c.swap = max(with-without, 0)
+	return c, nil
 }
+
+// timeOf returns the mean CPU time of n calls.
+func timeOf(n int, call func()) time.Duration {
+	begin := threadTime()
+	for range n {
+		call()
+	}
+	return (threadTime() - begin) / time.Duration(n)
+}
+
+// sleepBriefly causes a context switch.
+func sleepBriefly() { _ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) }
 
 // threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/instruction"
 )
 
@@ -37,8 +39,9 @@ type BreakpointStats struct {
 	Windows, Hits uint64
 	// HitCost is the time that a hit takes, measured in this process.
 	HitCost time.Duration
-	// Taken is the number of times that there was no breakpoint, as other tools used them.
-	Taken uint64
+	// Taken is the number of times that there was no breakpoint, as other tools used them, and Gone
+	// the number of times that the thread had exited.
+	Taken, Gone uint64
 }
 
 // breakpoints counts jumps by hardware breakpoints. A window counts up to three jumps of one thread,
@@ -49,8 +52,7 @@ type BreakpointStats struct {
 // that takes a sample comes right after it. So the cost of a hit is measured once.
 type breakpoints struct {
 	source *source
-	hit    time.Duration // cost of a hit
-	arm    time.Duration // cost of a breakpoint without hits
+	costs  breakpointCosts
 	limit  int           // of the hits of a breakpoint in a window
 	spent  time.Duration // cost of all windows
 	// forgiven is the part of the time the target could have lost so far, but did not, beyond maxCredit.
@@ -64,11 +66,22 @@ const maxCredit = 2 * breakLoss
 // checkBreakpoints returns an error that wraps [ErrUnsupported] if there are no hardware breakpoints
 // for code.
 func checkBreakpoints() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	e, err := perfevent.Open(breakpointAttr(uint64(codeOf(nothing))), 0, -1)
 	if err != nil {
 		return fmt.Errorf("%w: hardware breakpoints: %w", ErrUnsupported, err)
 	}
-	return e.Close()
+	err = e.Enable()
+	nothing()
+	r, readErr := e.Read()
+	if err := errors.Join(err, readErr, e.Close()); err != nil {
+		return fmt.Errorf("hardware breakpoints: %w", err)
+	}
+	if r.Count == 0 { // some hypervisors ignore them
+		return fmt.Errorf("%w: hardware breakpoints have no effect on this machine", ErrUnsupported)
+	}
+	return nil
 }
 
 // newBreakpoints measures the cost of breakpoints.
@@ -78,10 +91,10 @@ func newBreakpoints(s *source) (*breakpoints, error) {
 	}
 	b := &breakpoints{source: s}
 	var err error
-	if b.hit, b.arm, err = s.breakpointCost(); err != nil {
+	if b.costs, err = s.breakpointCosts(); err != nil {
 		return nil, fmt.Errorf("measure the cost of breakpoints: %w", err)
 	}
-	b.limit = int(min(max(breakLoss/time.Duration(slots)/max(b.hit, 1), fewestHits), mostHits))
+	b.limit = int(min(max(breakLoss/time.Duration(slots)/max(b.costs.hit, 1), fewestHits), mostHits))
 	return b, nil
 }
 
@@ -172,7 +185,7 @@ func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 	if !allowed {
 		return false, nil
 	}
-	t, bias, err := c.recentThread()
+	at, t, bias, err := c.recentThread()
 	if err != nil || t.Tid == 0 {
 		return false, err
 	}
@@ -180,25 +193,46 @@ func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 	if len(group) == 0 {
 		return false, nil
 	}
-	return true, c.breakpointWindow(t, bias, group)
+	err = c.breakpointWindow(t, bias, group)
+	switch {
+	case errors.Is(err, errGone):
+		// Another thread is chosen at once.
+		c.mu.Lock()
+		c.stats.Breakpoints.Gone++
+		c.mu.Unlock()
+		return true, c.source.objects.JumpThreads.Put(at, bpf.JumpJumpThread{})
+	case errors.Is(err, errTaken):
+		c.mu.Lock()
+		c.stats.Breakpoints.Taken++
+		c.mu.Unlock()
+		return false, nil
+	}
+	return true, err
 }
 
-// recentThread returns a random thread that ran recently, and the bias of its process. The
-// probability is proportional to its CPU time.
-func (c *Counter) recentThread() (t bpf.JumpJumpThread, bias uint64, err error) {
-	for range 4 {
-		at := uint32(rand.IntN(recentThreads))
+// Reasons why there was no window.
+var (
+	errGone  = errors.New("the thread has exited")
+	errTaken = errors.New("other tools use all breakpoints")
+)
+
+// recentThread returns a random thread that ran recently, its index in the kernel side's table, and
+// the bias of its process. The probability is proportional to its CPU time.
+func (c *Counter) recentThread() (at uint32, t bpf.JumpJumpThread, bias uint64, err error) {
+	first := rand.IntN(recentThreads)
+	for i := range recentThreads {
+		at := uint32((first + i) % recentThreads)
 		if err := c.source.objects.JumpThreads.Lookup(at, &t); err != nil {
-			return t, 0, err
+			return at, t, 0, err
 		}
 		if t.Tid == 0 {
 			continue
 		}
 		if bias, ok := c.o.Bias(int(t.Pid)); ok {
-			return t, bias, nil
+			return at, t, bias, nil
 		}
 	}
-	return bpf.JumpJumpThread{}, 0, nil
+	return 0, bpf.JumpJumpThread{}, 0, nil
 }
 
 // chooseForBreakpoints returns the jumps of the next window of breakpoints: the one that follows a sampled address,
@@ -240,24 +274,26 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	b := c.breakpoints
 	var events []*perfevent.Event
 	var before []bpf.JumpJumpCount
+	switches := switchesOf(t)
+	var none error
 	for slot, index := range group {
 		c.mu.Lock()
 		cookie, err := c.describe(index)
 		addr := c.counts.Jumps[index].Address
 		c.mu.Unlock()
 		if err != nil {
-			return err
+			return errors.Join(err, closeAll(events))
 		}
 		var count bpf.JumpJumpCount
 		count.Hits, count.Taken = c.source.count(index)
 		e, err := c.source.open(slot, int(t.Tid), addr+bias, cookie, b.limit)
-		if errors.Is(err, unix.ESRCH) {
-			break // the thread has exited
+		switch {
+		case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+			none = errGone
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EBUSY):
+			none = errTaken
 		}
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EBUSY) {
-			c.mu.Lock()
-			c.stats.Breakpoints.Taken++
-			c.mu.Unlock()
+		if none != nil {
 			break
 		}
 		if err != nil {
@@ -266,7 +302,7 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 		events, before = append(events, e), append(before, count)
 	}
 	if len(events) == 0 {
-		return nil
+		return none
 	}
 	group = group[:len(events)]
 	hits := func() (sum int, all bool) {
@@ -278,8 +314,14 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 		}
 		return sum, all
 	}
+	loss := func() (sum int, all bool, loss time.Duration) {
+		sum, all = hits()
+		now := max(switchesOf(t), switches)
+		each := time.Duration(now-switches)*b.costs.swap + b.costs.arm
+		return sum, all, time.Duration(sum)*b.costs.hit + time.Duration(len(group))*each
+	}
 	for end := time.Now().Add(breakTime); time.Now().Before(end); {
-		if _, all := hits(); all {
+		if _, all, lost := loss(); all || lost > breakLoss {
 			break
 		}
 		time.Sleep(breakStep)
@@ -287,20 +329,33 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	if err := closeAll(events); err != nil {
 		return err
 	}
-	sum, _ := hits()
+	sum, _, lost := loss()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.spent += time.Duration(sum)*b.hit + time.Duration(len(group))*b.arm
+	b.spent += lost
 	c.stats.Breakpoints.Windows++
 	c.stats.Breakpoints.Hits += uint64(sum)
+	if none == errTaken {
+		c.stats.Breakpoints.Taken++
+	}
 	for _, index := range group {
 		// The process may have executed another program, or mapped another file there.
 		if !c.allowed(index) {
-			return nil
+			return drain(c.source.objects.JumpTargets, func(bpf.JumpJumpTarget, uint64) {})
 		}
 	}
 	_, err = c.add(group, before)
 	return err
+}
+
+// switchesOf returns the number of context switches of a thread, each of which takes time if the thread has
+// breakpoints. It returns 0 for a thread that has exited.
+func switchesOf(t bpf.JumpJumpThread) uint64 {
+	status, err := procfs.Thread(int(t.Pid), int(t.Tid)).Status()
+	if err != nil {
+		return 0
+	}
+	return status.Switches
 }
 
 // closeAll closes events.

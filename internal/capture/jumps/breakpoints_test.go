@@ -2,7 +2,6 @@ package jumps_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,40 +78,39 @@ func TestBreakpointsTaken(t *testing.T) {
 	}
 }
 
-// If uprobes stall threads for longer than allowed, breakpoints replace them.
+// Breakpoints replace uprobes while the program runs.
 func TestFallback(t *testing.T) {
 	needs(t, jumps.Uprobes)
 	needs(t, jumps.Breakpoints)
-	path := openJumps(t).path
-	cmd := start(t, path, "threads")
-	for _, probes := range []jumps.Probes{jumps.Any, jumps.Uprobes} {
-		p, err := open(path) // it remembers which code was reached
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.probes, p.maxStall = probes, time.Nanosecond
-		c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		s := awaitStats(t, c, "long stalls", func(s jumps.Stats) bool {
-			if probes == jumps.Any {
-				return s.Fallback != "" && s.Breakpoints.Windows > 10
-			}
-			return s.Stalls > 10
-		})
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		if fell := strings.Contains(s.Fallback, "stalled"); fell != (probes == jumps.Any) {
-			t.Errorf("probes %d: got fallback %q", probes, s.Fallback)
-		}
-		p.checkText(t, cmd.Process.Pid, p.path)
+	p := openJumps(t)
+	p.probes = jumps.Any
+	cmd := start(t, p.path, "threads")
+	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer c.Close()
+	awaitStats(t, c, "jumps", func(s jumps.Stats) bool { return s.Jumps > 0 })
+	c.FallBack("reason")
+	s := awaitStats(t, c, "breakpoints", func(s jumps.Stats) bool { return s.Unanswered || s.Breakpoints.Windows > 20 })
+	windows := s.Windows
+	s = awaitStats(t, c, "more breakpoints", func(s jumps.Stats) bool { return s.Unanswered || s.Breakpoints.Windows > 40 })
+	if s.Windows != windows || s.Fallback != "reason" {
+		t.Errorf("got %d windows of uprobes more, fallback %q", s.Windows-windows, s.Fallback)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range c.Counts().Jumps {
+		if !j.Breakpoint {
+			t.Errorf("%+v is left to uprobes", j)
+		}
+	}
+	p.checkText(t, cmd.Process.Pid, p.path)
 }
 
-// Windows take no more than their share of the program's time, by the program's own progress.
+// Windows take no more than their share of the time, by the measured costs. The benchmark (bench/bolt -cost)
+// compares this with the progress of a program.
 func TestBreakpointBudget(t *testing.T) {
 	for _, share := range []float64{0.02, 0.1} {
 		t.Run(fmt.Sprint(share), func(t *testing.T) {

@@ -326,6 +326,8 @@ func (c *Counter) found(addr uint64, i instruction.Instruction) {
 	switch {
 	case i.Operand.Segment, i.Operand.Signed: // the kernel side knows neither the base nor the key
 		c.refuse(index)
+	case c.program.Exclusive(addr): // a hit would make the store fail, so that the loop would not end
+		c.refuse(index)
 	case c.o.Probes == Breakpoints || i.Kind == instruction.IndirectCall:
 		c.leaveToBreakpoints(index)
 	case i.Prefixed: // only the kernel knows the prefixes that it can emulate
@@ -359,8 +361,8 @@ func (c *Counter) Stats() (Stats, error) {
 	defer c.mu.Unlock()
 	s.Overhead, s.Measured = c.pace.overall()
 	if b := c.breakpoints; b != nil {
-		s.Breakpoints.HitCost = b.hit
-		if b.busy > 0 {
+		s.Breakpoints.HitCost = b.costs.hit
+		if b.busy > 0 && (s.Measured || s.Windows == 0) {
 			s.Overhead, s.Measured = s.Overhead+b.overhead(), true
 		}
 	}
@@ -399,6 +401,8 @@ func (c *Counter) run() (err error) {
 			} else {
 				wait = until
 			}
+		} else if err := c.measure(time.Since(begin)); err != nil {
+			return err // what uprobes cost before is a share of more and more time
 		}
 		opened, err := c.breakpointTurn(wait)
 		if err != nil {

@@ -30,6 +30,8 @@ type Status struct {
 	// CapEff are the capabilities in effect, CapBnd those in the bounding set. Bit
 	// n is capability n.
 	CapEff, CapBnd uint64
+	// Switches is the number of context switches of the thread so far.
+	Switches uint64
 	// NoNewPrivs is set if execve(2) gives no privileges, Seccomp if a seccomp
 	// filter or mode applies.
 	NoNewPrivs, Seccomp bool
@@ -75,6 +77,10 @@ func ParseStatus(b []byte) (Status, error) {
 			s.CapEff, err = parseSet(value)
 		case "CapBnd":
 			s.CapBnd, err = parseSet(value)
+		case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
+			var n uint64
+			n, err = strconv.ParseUint(value, 10, 64)
+			s.Switches += n
 		case "NoNewPrivs":
 			s.NoNewPrivs = value != "0"
 		case "Seccomp":

@@ -19,8 +19,12 @@ func TestParseStatus(t *testing.T) {
 		want  Status
 		bad   bool
 	}{
-		"least":         {want: least},
-		"tracer":        {lines: "TracerPid:\t9\n", want: with(func(s *Status) { s.TracerPID = 9 })},
+		"least":  {want: least},
+		"tracer": {lines: "TracerPid:\t9\n", want: with(func(s *Status) { s.TracerPID = 9 })},
+		"switches": {
+			lines: "voluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t45\n",
+			want:  with(func(s *Status) { s.Switches = 195 }),
+		},
 		"pid namespace": {lines: "NSpid:\t100\t20\t7\n", want: with(func(s *Status) { s.NSPID = 7 })},
 		"memory": {
 			lines: "VmPeak:\t 99 kB\nVmHWM:\t   17432 kB\nVmRSS:\t 9 kB\n",
@@ -43,6 +47,7 @@ func TestParseStatus(t *testing.T) {
 			}),
 		},
 		"no number":         {lines: "Tgid:\n", bad: true},
+		"wrong switches":    {lines: "voluntary_ctxt_switches:\t-1\n", bad: true},
 		"wrong tracer":      {lines: "TracerPid:\tx\n", bad: true},
 		"wrong namespace":   {lines: "NSpid:\t1\tx\n", bad: true},
 		"three users":       {lines: "Uid:\t1\t2\t3\n", bad: true},

@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
@@ -36,6 +37,7 @@ type counted struct {
 	file    *elffile.File
 	program *cfg.Program
 	counter *jumps.Counter
+	inode   uint64 // of the binary
 
 	drained time.Time
 	samples map[uint64]uint64 // by link-time address
@@ -43,7 +45,8 @@ type counted struct {
 	crowded uint64            // samples at addresses beyond maxSampled
 
 	mu     sync.Mutex
-	places []place // of the binary, the latest first
+	places []place        // of the binary, the latest first
+	biases map[int]uint64 // of more processes, at most maxBiases
 
 	stopped  bool
 	finished bool
@@ -56,11 +59,12 @@ type place struct {
 }
 
 // maxPlaces is the number of processes that are remembered for comparing their code with
-// the file. maxSampled bounds the distinct addresses of samples.
-const maxPlaces, maxSampled = 16, 1 << 20
+// the file, and maxBiases the number of those in which breakpoints may count. maxSampled
+// bounds the distinct addresses of samples.
+const maxPlaces, maxBiases, maxSampled = 16, 4096, 1 << 20
 
 func newCounted(o *Options, by jumps.Probes) *counted {
-	c := &counted{options: jumps.Options{Probes: by, MaxOverhead: o.MaxOverhead, MaxStall: o.MaxStall}, samples: map[uint64]uint64{}}
+	c := &counted{options: jumps.Options{Probes: by, MaxOverhead: o.MaxOverhead, MaxStall: o.MaxStall}, samples: map[uint64]uint64{}, biases: map[int]uint64{}}
 	if c.options.MaxOverhead == 0 {
 		c.options.MaxOverhead = jumps.DefaultOverhead
 		if len(o.Command) > 0 {
@@ -96,6 +100,11 @@ func (c *counted) attach(r *branchRun) (err error) {
 	c.options.Target = r.Target
 	c.options.Program = c.program
 	c.options.File = r.binaries.chosen
+	st, err := r.binaries.chosen.Now()
+	if err != nil {
+		return err
+	}
+	c.inode = st.Ino
 	c.options.Offset = c.file.Offset
 	c.options.Bias, c.options.Compare = c.bias, c.compare
 	c.counter, err = jumps.New(c.options)
@@ -130,7 +139,7 @@ func (c *counted) tend() error {
 const fewWindows = 2
 
 // drainEvery is the time between readings of the samples.
-const drainEvery = 200 * time.Millisecond
+const drainEvery = 100 * time.Millisecond
 
 // read reads the samples of the instruction pointer, which lead to jumps to count. After
 // the end it adds the profile.
@@ -179,6 +188,10 @@ func (c *counted) note(p place) {
 	if len(c.places) > 0 && c.places[0] == p {
 		return
 	}
+	if len(c.biases) >= maxBiases { // most have exited
+		clear(c.biases)
+	}
+	c.biases[p.pid] = p.bias
 	c.places = slices.DeleteFunc(c.places, func(o place) bool { return o.pid == p.pid })
 	c.places = slices.Insert(c.places, 0, p)
 	c.places = c.places[:min(len(c.places), maxPlaces)]
@@ -188,12 +201,28 @@ func (c *counted) note(p place) {
 func (c *counted) bias(pid int) (bias uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.places {
-		if p.pid == pid {
-			return p.bias, true
-		}
+	bias, ok = c.biases[pid]
+	return bias, ok
+}
+
+// forget forgets a process that no longer maps the binary at p.
+func (c *counted) forget(p place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places = slices.DeleteFunc(c.places, func(o place) bool { return o == p })
+	if c.biases[p.pid] == p.bias {
+		delete(c.biases, p.pid)
 	}
-	return 0, false
+}
+
+// maps reports whether a process maps the binary at an address.
+func (c *counted) maps(pid int, addr uint64) bool {
+	maps, err := procfs.Process(pid).Maps()
+	if err != nil {
+		return false
+	}
+	i := slices.IndexFunc(maps, func(m procfs.Map) bool { return addr >= m.Start && addr < m.Limit })
+	return i >= 0 && maps[i].Ino == c.inode
 }
 
 // compare compares code in the memory of the processes with the file's.
@@ -204,11 +233,17 @@ func (c *counted) compare(addr uint64, code []byte) (same, known bool) {
 	b := make([]byte, len(code))
 	for _, p := range places {
 		if process.NewMemory(p.pid, safeopen.NewPatience()).Read(b, addr+p.bias) != nil {
-			continue // it has exited
+			c.forget(p) // it has exited
+			continue
 		}
-		if known = true; !bytes.Equal(b, code) {
-			return false, true
+		if !bytes.Equal(b, code) {
+			if c.maps(p.pid, addr+p.bias) {
+				return false, true
+			}
+			c.forget(p) // it has executed another program, or unloaded the library
+			continue
 		}
+		known = true
 	}
 	return known, known
 }
@@ -285,6 +320,12 @@ func (c *counted) report(report *report) error {
 	}
 	if report.Samples > 0 && s.Outcomes == 0 {
 		why := "no jump was executed in a window: measure longer"
+		switch b := s.Breakpoints; {
+		case b.Windows == 0 && b.Taken > 0:
+			why = "other tools used all hardware breakpoints"
+		case b.Gone > b.Windows:
+			why = "most threads had exited before a window: measure longer"
+		}
 		if inside == 0 {
 			why = fmt.Sprintf("no sample is in the file; the work may be in a library (choose it with %s), or in a copy of the file", usage.Binary)
 		}

@@ -2,8 +2,11 @@ package boltprofile
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"fulgur/internal/testenv"
 )
@@ -15,18 +18,38 @@ func TestCompare(t *testing.T) {
 	at := func(memory []byte) place {
 		return place{os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0])))}
 	}
-	same, changed, unmapped := at([]byte("code")), at([]byte("cold")), place{os.Getpid(), 16}
+	// The end of a mapping of a file, as the end of the code of a binary is.
+	path := filepath.Join(t.TempDir(), "binary")
+	if err := os.WriteFile(path, []byte("cold"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := unix.Mmap(int(f.Fd()), 0, len(code), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mapped)
+	same, changed, other, unmapped := at([]byte("code")), at(mapped), at([]byte("cold")), place{os.Getpid(), 16}
 	for name, test := range map[string]struct {
 		places      []place
 		same, known bool
 	}{
-		"same":                {[]place{same, same}, true, true},
-		"the last is changed": {[]place{same, changed}, false, true},
-		"one has exited":      {[]place{unmapped, same}, true, true},
-		"all have exited":     {[]place{unmapped}, false, false},
-		"none":                {nil, false, false},
+		"same":                     {[]place{same, same}, true, true},
+		"the last is changed":      {[]place{same, changed}, false, true},
+		"one has exited":           {[]place{unmapped, same}, true, true},
+		"one runs another program": {[]place{other, same}, true, true},
+		"all have exited":          {[]place{unmapped}, false, false},
+		"none":                     {nil, false, false},
 	} {
-		c := &counted{places: test.places}
+		c := &counted{places: test.places, inode: st.Ino}
 		if same, known := c.compare(0, code); same != test.same || known != test.known {
 			t.Errorf("%s: got %t, known %t, want %t, %t", name, same, known, test.same, test.known)
 		}

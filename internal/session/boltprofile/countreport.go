@@ -14,7 +14,7 @@ type countingReport struct {
 	Windows  uint64 `json:"windows"`
 	Jumps    uint64 `json:"jumps"`
 	Outcomes uint64 `json:"outcomes"`
-	// Refused is the number of jumps on which the kernel allows no probe.
+	// Refused is the number of jumps that can have neither a uprobe nor a breakpoint.
 	Refused uint64 `json:"refused_jumps"`
 	// OpenSeconds is the time during which windows counted, and DisturbedSeconds the time
 	// during which probes were in place.
@@ -46,6 +46,7 @@ type breakpointReport struct {
 	Hits           uint64  `json:"hits"`
 	HitCostSeconds float64 `json:"hit_cost_seconds"`
 	Taken          uint64  `json:"taken_by_others"`
+	Gone           uint64  `json:"exited_threads"`
 }
 
 // leftOutFunction is a function whose jumps were not counted.
@@ -64,8 +65,8 @@ func newCountingReport(s jumps.Stats, maxStall time.Duration) *countingReport {
 	if s.Measured {
 		r.Overhead = &s.Overhead
 	}
-	if b := s.Breakpoints; b.Windows > 0 {
-		r.Breakpoints = &breakpointReport{b.Windows, b.Hits, b.HitCost.Seconds(), b.Taken}
+	if b := s.Breakpoints; b.Windows+b.Taken+b.Gone > 0 {
+		r.Breakpoints = &breakpointReport{b.Windows, b.Hits, b.HitCost.Seconds(), b.Taken, b.Gone}
 	}
 	return r
 }
@@ -94,14 +95,17 @@ func (r *countingReport) text(b *strings.Builder) {
 		cost := time.Duration(h.HitCostSeconds * float64(time.Second))
 		fmt.Fprintf(b, "  hardware breakpoints: %s in %s, %v each\n", plain.Count(h.Hits, "hit"), plain.Count(h.Windows, "window"), cost.Round(100*time.Nanosecond))
 		if h.Taken > 0 {
-			fmt.Fprintf(b, "  in %s fewer breakpoints were free: other tools used them\n", plain.Count(h.Taken, "window"))
+			fmt.Fprintf(b, "  %s had too few breakpoints, or none: other tools used them\n", plain.Count(h.Taken, "window"))
+		}
+		if h.Gone > h.Windows {
+			fmt.Fprintf(b, "  %s failed: the thread had exited\n", plain.Count(h.Gone, "window"))
 		}
 	}
 	if r.LongStalls > 0 {
 		fmt.Fprintf(b, "  in %s a thread was stalled for more than %v\n", plain.Count(r.LongStalls, "window"), r.maxStall)
 	}
 	if r.Refused > 0 {
-		fmt.Fprintf(b, "  %s not counted: the kernel allows no probe there\n", plain.Count(r.Refused, "jump"))
+		fmt.Fprintf(b, "  %s not counted: they cannot have probes\n", plain.Count(r.Refused, "jump"))
 	}
 	if r.UncountedShare > 0 {
 		fmt.Fprintf(b, "  %.2f %% of the samples in the file are in code that was not counted\n", 100*r.UncountedShare)

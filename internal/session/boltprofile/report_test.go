@@ -69,7 +69,7 @@ func TestReportCounted(t *testing.T) {
 			countingReport{Outcomes: 1000, Jumps: 10, Overhead: &lost, Breakpoints: &breakpointReport{Windows: 20, Hits: 1100, HitCostSeconds: 4.93e-6, Taken: 1}},
 			"  counted 1000 outcomes of 10 jumps; the target lost 4.8 % of its progress\n" +
 				"  hardware breakpoints: 1100 hits in 20 windows, 4.9µs each\n" +
-				"  in 1 window fewer breakpoints were free: other tools used them\n",
+				"  1 window had too few breakpoints, or none: other tools used them\n",
 		},
 		"fallback": {
 			countingReport{Fallback: "uprobes stalled a thread for up to 12ms", Windows: 1},

@@ -21,6 +21,10 @@ func DecodeARM64(code []byte, address uint64) (Instruction, bool) {
 	switch {
 	case word>>16 == 0: // udf
 		i.Kind = Stop
+	case word&0x3fa00000 == 0x08000000, word&0xbfa00000 == 0x88200000: // ldxr, stxr and others; of pairs
+		i.Exclusive = exclusiveOf(word)
+	case word&0xfffff0ff == 0xd503305f: // clrex
+		i.Exclusive = EndExclusive
 	case word&0x1c000000 != 0x14000000: // not among branches, exceptions and system instructions
 	case word&0xfc000000 == 0x14000000: // b
 		i.Kind, i.Target = Jump, target(0, 26)
@@ -50,6 +54,14 @@ func DecodeARM64(code []byte, address uint64) (Instruction, bool) {
 		return Instruction{}, false
 	}
 	return i, true
+}
+
+// exclusiveOf returns the effect of an exclusive load or store.
+func exclusiveOf(word uint32) Exclusive {
+	if word>>22&1 != 0 {
+		return LoadExclusive
+	}
+	return EndExclusive
 }
 
 // testOf returns the test of a branch, without its mask.

@@ -53,6 +53,19 @@ const (
 	Stop
 )
 
+// Exclusive is the effect of an instruction of arm64 on the processor's exclusive monitor. An exception
+// between a load and the store makes the store fail.
+type Exclusive uint8
+
+const (
+	// NotExclusive has no effect.
+	NotExclusive Exclusive = iota
+	// LoadExclusive begins an exclusive access (LDXR and others).
+	LoadExclusive
+	// EndExclusive ends it: a store-exclusive (STXR and others), or CLREX.
+	EndExclusive
+)
+
 // Instruction is a decoded instruction.
 type Instruction struct {
 	// Size is the number of bytes.
@@ -67,6 +80,8 @@ type Instruction struct {
 	// Prefixed is whether the instruction has legacy prefixes. The kernel's uprobes refuse
 	// some of them.
 	Prefixed bool
+	// Exclusive is the effect on the exclusive access of arm64.
+	Exclusive Exclusive
 	// Operand is the operand of an IndirectJump or IndirectCall.
 	Operand Operand
 }
