@@ -69,7 +69,8 @@ func (b *bench) measureCost(ctx context.Context) (c cost, err error) {
 		return c, err
 	}
 	defer s.kill()
-	return c, b.work(ctx, s.(*server), p.training, &c)
+	err = b.work(ctx, s.(*server), p.training, &c)
+	return c, err
 }
 
 // latency measures the latency of requests for a period, while fulgur counts the branches of the server if

@@ -335,7 +335,7 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	b.spent += lost
 	c.stats.Breakpoints.Windows++
 	c.stats.Breakpoints.Hits += uint64(sum)
-	if none == errTaken {
+	if errors.Is(none, errTaken) {
 		c.stats.Breakpoints.Taken++
 	}
 	for _, index := range group {

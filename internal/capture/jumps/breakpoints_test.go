@@ -61,6 +61,11 @@ func TestBreakpointsTaken(t *testing.T) {
 	cmd := start(t, p.path, "fork") // its first thread does not end
 	at, _ := p.symbol(t, "main")
 	var taken []*perfevent.Event
+	defer func() {
+		for _, e := range taken {
+			_ = e.Close()
+		}
+	}()
 	for {
 		e, err := breakpoint(cmd.Process.Pid, at)
 		if errors.Is(err, unix.ENOSPC) {
@@ -69,7 +74,6 @@ func TestBreakpointsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer e.Close()
 		taken = append(taken, e)
 	}
 	if err := taken[0].Close(); err != nil { // all but one are taken

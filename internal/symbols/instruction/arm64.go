@@ -46,7 +46,9 @@ func DecodeARM64(code []byte, address uint64) (Instruction, bool) {
 	case word == 0xd69f03e0, word == 0xd69f0bff, word == 0xd69f0fff: // eret, eretaa, eretab
 		i.Kind = Return
 	case word&0xfe000000 == 0xd6000000:
-		return i, i.branchRegister(word)
+		if !i.branchRegister(word) {
+			return Instruction{}, false
+		}
 	case word&0xffe0001f == 0xd4000001, word&0xff000000 == 0xd5000000: // svc; system instructions
 	case word&0xff000000 == 0xd4000000: // brk, hlt and others
 		i.Kind = Stop
