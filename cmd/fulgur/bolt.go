@@ -30,8 +30,8 @@ FILE, which appears complete or not at all. The summary on standard error shows 
 was counted and lost and why, whether the profile is sufficient, and the commands to run
 next.
 
-Most virtual machines record no branches. With --branches counting (Linux 6.6 or newer),
-fulgur attaches uprobes to about 50 jumps of the binary at a time, counts their
+Most virtual machines record no branches. With --branches counting (x86-64, Linux 6.6 or
+newer), fulgur attaches uprobes to about 50 jumps of the binary at a time, counts their
 outcomes for a few milliseconds, and detaches them. It samples the instruction pointer to
 find the code that runs, and estimates a consistent profile from both. The binary needs
 its symbol table. fulgur leaves out functions that it cannot safely probe, and the summary

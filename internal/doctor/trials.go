@@ -19,7 +19,7 @@ var (
 	// ErrNoBranchRecords means that the machine cannot record branches.
 	ErrNoBranchRecords = errors.New("none: the CPU has no Intel LBR, AMD BRS or LBRv2, or Arm BRBE, or the hypervisor hides it")
 	// ErrNoJumps means that the machine cannot count jumps.
-	ErrNoJumps = errors.New("none: it needs Linux 6.6 or newer")
+	ErrNoJumps = errors.New("none: it needs Linux 6.6 or newer on x86-64")
 	// ErrNoSleepers means that no BPF program can read the stack of a sleeping thread.
 	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
 	// ErrNoContention means that the kernel does not report waits for its locks.

@@ -2,10 +2,11 @@ package jumps
 
 import "debug/elf"
 
-// machine is the machine whose code can be counted, and breakpointLength the length of a breakpoint for
-// code, in bytes.
+// machine is the machine whose code can be counted. hasUprobes is whether uprobes can count it.
+// breakpointLength is the length of a breakpoint for code, in bytes.
 const (
 	machine          = elf.EM_X86_64
+	hasUprobes       = true
 	breakpointLength = 8
 )
 

@@ -39,6 +39,9 @@ func Check(p Probes) error {
 	if p == Breakpoints {
 		return checkBreakpoints()
 	}
+	if !hasUprobes {
+		return fmt.Errorf("%w: uprobes need an x86-64 processor", ErrUnsupported)
+	}
 	memlock.Lift() // the kernel has to load a program for the answer
 	if err := features.HaveBPFLinkUprobeMulti(); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {
