@@ -60,7 +60,7 @@ func (p *pace) update(samples [2]uint64, elapsed, disturbed, hits time.Duration)
 // seconds without probes, and the time in which there were hits.
 func (p *pace) hitShare(samples, seconds, hits, during float64) float64 {
 	if samples < fewSamples || seconds <= 0 || during <= 0 {
-		return 0 // lostShare says that all is lost
+		return 0
 	}
 	busy := samples / float64(p.frequency) / seconds // threads
 	return hits / busy / during
@@ -86,7 +86,8 @@ func (p *pace) overall() (share float64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return share*seconds[1]/(seconds[0]+seconds[1]) + p.hitShare(float64(p.samples[0]), seconds[0], p.hits.Seconds(), seconds[0]+seconds[1]), true
+	share = min(share+p.hitShare(float64(p.samples[0]), seconds[0], p.hits.Seconds(), seconds[1]), 1)
+	return share * seconds[1] / (seconds[0] + seconds[1]), true
 }
 
 // rest returns the pause until the next window, so that the target loses at most the share
@@ -96,8 +97,11 @@ func (p *pace) rest(overhead float64) time.Duration {
 	if p.windows < 1 {
 		return time.Second / 2
 	}
-	share, _ := lostShare(p.recent, p.recentTimes)
-	share = max(share, leastShare) + p.hitShare(p.recent[0], p.recentTimes[0], p.recentHits, p.recentTimes[1])
+	share, ok := lostShare(p.recent, p.recentTimes)
+	if ok {
+		hits := p.hitShare(p.recent[0], p.recentTimes[0], p.recentHits, p.recentTimes[1])
+		share = min(max(share, leastShare)+hits, 1)
+	}
 	window := p.recentTimes[1] / p.windows
 	pause := window*share/overhead - window
 	return min(max(time.Duration(pause*float64(time.Second)), shortestRest), longestRest)

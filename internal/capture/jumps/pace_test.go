@@ -44,6 +44,7 @@ func TestPace(t *testing.T) {
 		"more than calm": {10000, 2000, 0, 100 * time.Millisecond, 0},
 		// 2 threads are busy, so that 200 ms of hits take 10 % of their time with probes.
 		"hits":        {10000, 1000, 200 * time.Millisecond, 300 * time.Millisecond, 0.1 / 11},
+		"more hits":   {10000, 600, 2 * time.Second, 1900 * time.Millisecond, 1. / 11},
 		"few samples": {100, 1, 0, 1900 * time.Millisecond, -1},
 		"no samples":  {0, 0, 0, 1900 * time.Millisecond, -1},
 	} {
