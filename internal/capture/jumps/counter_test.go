@@ -278,13 +278,13 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 	choose, chooseSize := p.symbol(t, "choose")
 	call, callSize := p.symbol(t, "call")
 	for _, j := range counts.Jumps {
-		slack := j.Windows
+		slack, enough := j.Windows, 4*j.Windows // breakpoints have at least 8 hits in a window
 		if !j.Breakpoint {
-			slack *= 2 // windows of both threads
+			slack, enough = 2*j.Windows, 40*j.Windows // windows of both threads
 		}
 		switch {
 		case j.Address-quarter < quarterSize:
-			seen["quarter"] = seen["quarter"] || j.Hits > 20*slack
+			seen["quarter"] = seen["quarter"] || j.Hits > enough
 			quarter := j.Taken // of je, which is for the call in which i % 4 is 0
 			if j.Instruction.Condition&1 != 0 || j.Instruction.Test.Nonzero {
 				quarter = j.Hits - j.Taken // of jne
@@ -293,14 +293,14 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 				t.Errorf("quarter: %d of %d hits of %+v in %d windows were taken, want a quarter, or three of jne", j.Taken, j.Hits, j.Instruction, j.Windows)
 			}
 		case j.Address-choose < chooseSize && j.Instruction.Kind == instruction.IndirectJump:
-			seen["choose"] = seen["choose"] || j.Hits > 20*slack
+			seen["choose"] = seen["choose"] || j.Hits > enough
 			for to, n := range targetsOf(t, counts, j) {
 				if to-choose >= chooseSize || 8*n > j.Hits+8*slack || 8*n+8*slack < j.Hits {
 					t.Errorf("choose: %d of %d hits in %d windows led to %#x, want an eighth within the function", n, j.Hits, j.Windows, to)
 				}
 			}
 		case j.Address-call < callSize && j.Instruction.Kind == instruction.IndirectCall:
-			seen["call"] = seen["call"] || j.Hits > 5*slack
+			seen["call"] = seen["call"] || j.Hits > enough
 			for i := range 4 {
 				callee, _ := p.symbol(t, fmt.Sprintf("callee%d", i))
 				if n := targetsOf(t, counts, j)[callee]; 4*n > j.Hits+4*slack || 4*n+4*slack < j.Hits {
