@@ -10,5 +10,6 @@ const (
 	breakpointLength = 8
 )
 
-// Instructions whose hits cost as much as those of all conditional and indirect jumps: je and jmp *%rax.
+// je and jmp *%rax, to measure the cost of a hit: it is the same for all conditional jumps, and for all
+// indirect ones.
 var conditionalCode, indirectCode = []byte{0x74, 0x00}, []byte{0xff, 0xe0}

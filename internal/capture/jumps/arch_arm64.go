@@ -2,8 +2,8 @@ package jumps
 
 import "debug/elf"
 
-// machine is the machine whose code can be counted. hasUprobes is whether uprobes can count it: a test
-// program ended when it had uprobes under Linux 7.2 (in QEMU), for a reason that is not known yet.
+// machine is the machine whose code can be counted. hasUprobes is whether uprobes can count it. They
+// cannot: under Linux 7.2 (in QEMU), they ended a test program, for a reason that is not known yet.
 // breakpointLength is the length of a breakpoint for code, in bytes.
 const (
 	machine          = elf.EM_AARCH64

@@ -25,7 +25,7 @@ type breakpointCosts struct {
 	// arm is the time that it takes to open and close a breakpoint, which is more than the thread
 	// with the breakpoint loses.
 	arm time.Duration
-	// swap is the time that a breakpoint adds to a context switch of its thread, there and back.
+	// swap is the time that a breakpoint adds when its thread is switched out and in again.
 	swap time.Duration
 }
 
@@ -49,7 +49,8 @@ func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 		}
 		opened := threadTime()
 		c.hit = min(c.hit, timeOf(calls, nothing))
-		// Before Linux 6.6, arm64 does not leave a breakpoint with a program before its last hit.
+		// Before Linux 6.6, arm64 does not step over a breakpoint that has a BPF program, so that
+		// the thread hits it again and again until its limit.
 		if r, err := e.Read(); err != nil || r.Count >= 2*calls {
 			return c, errors.Join(err, e.Close(), fmt.Errorf("%w: breakpoints are hit again and again; it needs Linux 6.6 or newer", ErrUnsupported))
 		}
@@ -73,7 +74,7 @@ func timeOf(n int, call func()) time.Duration {
 	return (threadTime() - begin) / time.Duration(n)
 }
 
-// sleepBriefly causes a context switch.
+// sleepBriefly causes this thread to be switched out and in again.
 func sleepBriefly() { _ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) }
 
 // threadTime returns the CPU time of this thread.

@@ -25,8 +25,8 @@ const (
 	breakTime = 10 * time.Millisecond
 	// breakStep is the time between looks at the hits, breakRest the pause between windows.
 	breakStep, breakRest = time.Millisecond, time.Millisecond
-	// breakLoss is the time that a window takes from the thread at most, from which the limit
-	// of hits follows.
+	// breakLoss is the most time that a window should take from its thread. The limit of hits
+	// follows from it.
 	breakLoss            = 1500 * time.Microsecond
 	fewestHits, mostHits = 8, 256
 	// breakShare is the share of the overhead that is for breakpoints if there are uprobes, too.
@@ -39,14 +39,14 @@ type BreakpointStats struct {
 	Windows, Hits uint64
 	// HitCost is the time that a hit takes, measured in this process.
 	HitCost time.Duration
-	// Taken is the number of times that there was no breakpoint, as other tools used them, and Gone
-	// the number of times that the thread had exited.
+	// Taken is the number of windows that had too few breakpoints, or none, because other tools used
+	// them, and Gone the number of windows that failed because the thread had exited.
 	Taken, Gone uint64
 }
 
 // breakpoints counts jumps by hardware breakpoints. A window counts up to three jumps of one thread,
 // a limited number of times. It changes no code, so nothing that may happen to the thread or to fulgur
-// can harm the thread. The kernel disables a breakpoint at its limit, so that fulgur cannot be late.
+// can harm the thread. The kernel disables a breakpoint at its limit, even if fulgur is late.
 //
 // Samples cannot show what hits cost: interrupts are disabled during a hit, and the interrupt
 // that takes a sample comes right after it. So the cost of a hit is measured once.
@@ -55,12 +55,13 @@ type breakpoints struct {
 	costs  breakpointCosts
 	limit  int           // of the hits of a breakpoint in a window
 	spent  time.Duration // cost of all windows
-	// forgiven is the part of the time the target could have lost so far, but did not, beyond maxCredit.
+	// forgiven is the time that the target could have lost so far, but did not, beyond maxCredit. Later
+	// windows may not take it.
 	forgiven time.Duration
 	busy     time.Duration // CPU time of the target
 }
 
-// maxCredit limits the cost of windows in a row after a pause.
+// maxCredit limits how much time windows in a row may take after a pause.
 const maxCredit = 2 * breakLoss
 
 // checkBreakpoints returns an error that wraps [ErrUnsupported] if there are no hardware breakpoints
@@ -162,8 +163,8 @@ func (c *Counter) fallBack(why string) {
 	}
 }
 
-// breakpointTurn opens a window of breakpoints, if there is something to count and time for it. The budget
-// is a share of the target's CPU time.
+// breakpointTurn opens a window of breakpoints, if there is something to count and the target may lose
+// more of its CPU time. most is the time until the next window of uprobes.
 func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 	if !c.hasBreakpointJumps() || c.usesUprobes() && most < breakTime {
 		return false, nil
@@ -196,7 +197,7 @@ func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 	err = c.breakpointWindow(t, bias, group)
 	switch {
 	case errors.Is(err, errGone):
-		// Another thread is chosen at once.
+		// Forget the thread, and let another one be chosen at once.
 		c.mu.Lock()
 		c.stats.Breakpoints.Gone++
 		c.mu.Unlock()
@@ -235,8 +236,8 @@ func (c *Counter) recentThread() (at uint32, t bpf.JumpJumpThread, bias uint64, 
 	return 0, bpf.JumpJumpThread{}, 0, nil
 }
 
-// chooseForBreakpoints returns the jumps of the next window of breakpoints: the one that follows a sampled address,
-// since such jumps matter most, and others in turn.
+// chooseForBreakpoints returns the jumps of the next window of breakpoints: the one that follows a
+// sampled address, since such jumps matter most, and others in turn.
 func (c *Counter) chooseForBreakpoints(addr uint64) (group []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +250,8 @@ func (c *Counter) chooseForBreakpoints(addr uint64) (group []uint32) {
 	}, func() []uint32 { return c.deal(func(j *Jump) bool { return j.Breakpoint }) })...)
 }
 
-// jumpAfter returns the first jump for breakpoints that is certainly executed after the instruction at addr.
+// jumpAfter returns the first jump for breakpoints that is certainly executed after the instruction at
+// addr.
 func (c *Counter) jumpAfter(addr uint64) (index uint32, ok bool) {
 	const most = 256 // instructions
 	for range most {
@@ -348,8 +350,8 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	return err
 }
 
-// switchesOf returns the number of context switches of a thread, each of which takes time if the thread has
-// breakpoints. It returns 0 for a thread that has exited.
+// switchesOf returns the number of context switches of a thread: breakpoints make each of them slower.
+// It returns 0 for a thread that has exited.
 func switchesOf(t bpf.JumpJumpThread) uint64 {
 	status, err := procfs.Thread(int(t.Pid), int(t.Tid)).Status()
 	if err != nil {

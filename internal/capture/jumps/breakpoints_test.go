@@ -122,8 +122,8 @@ func TestFallback(t *testing.T) {
 	p.checkText(t, cmd.Process.Pid, p.path)
 }
 
-// Windows take no more than their share of the time, by the measured costs. The benchmark (bench/bolt -cost)
-// compares this with the progress of a program.
+// Windows take no more than their share of the time, by the measured costs. The benchmark (bench/bolt
+// -cost) compares this with the progress of a program.
 func TestBreakpointBudget(t *testing.T) {
 	for _, share := range []float64{0.02, 0.1} {
 		t.Run(fmt.Sprint(share), func(t *testing.T) {

@@ -12,10 +12,10 @@
 // # Breakpoints
 //
 // Hardware breakpoints count up to three jumps of one thread at a time, a limited number of times.
-// A hit costs ten times as much as that of a uprobe, and there are fewer of them, but they change no
-// code. They count what uprobes cannot: indirect calls, which the kernel would execute elsewhere and
-// get wrong under a shadow stack, and jumps with some prefixes. With [Breakpoints] they count all
-// jumps. See [Counts] for what they do not show.
+// Their hits cost up to ten times as much as those of uprobes, and processors have few breakpoints,
+// but they change no code. They count what uprobes cannot: indirect calls, which the kernel would
+// execute elsewhere and get wrong under a shadow stack, and jumps with some prefixes. With
+// [Breakpoints] they count all jumps. See [Jump] for what they do not show.
 //
 // # Harm
 //
@@ -84,7 +84,7 @@ const (
 	Uprobes Probes = iota
 	// Breakpoints uses hardware breakpoints only.
 	Breakpoints
-	// Any is Uprobes, but changes to Breakpoints if the file cannot have uprobes, or if these
+	// Any is Uprobes, but changes to Breakpoints if uprobes cannot count the file, or if they
 	// stall threads for too long.
 	Any
 )
@@ -138,7 +138,7 @@ type Counter struct {
 	// refused jumps have lost their function, or cannot be counted.
 	refused []bool
 	group   int // size of a group
-	strikes int // long stalls of the smallest groups
+	strikes int // see maxStrikes
 	pace    pace
 	hits    time.Duration // CPU time of the hits of uprobes
 	// The CPU time of a hit of a conditional jump, and of an indirect one.
@@ -160,7 +160,7 @@ type Stats struct {
 	// CrowdedTargets is the number of outcomes of indirect jumps whose target is beyond
 	// the limit.
 	CrowdedTargets uint64
-	// Outcomes is the number of hits, and Counted the sum of the windows of each jump.
+	// Outcomes is the number of hits, and Counted the sum of [Jump.Windows] over all jumps.
 	Outcomes, Counted uint64
 	// Open is the total time during which windows counted, and Disturbed the total time
 	// during which probes were attached, being attached or being detached.
@@ -170,8 +170,8 @@ type Stats struct {
 	// which one waited for longer than allowed.
 	LongestStall time.Duration
 	Stalls       uint64
-	// Overhead is the share of the target's progress that was lost, from 0 to 1, by samples
-	// of its code. It is valid if Measured.
+	// Overhead is the share of the target's progress that was lost, from 0 to 1, as estimated
+	// from samples of its code and from the cost of hits. It is valid if Measured.
 	Overhead float64
 	Measured bool
 	// Lost is the number of samples and targets for which there was no room.
@@ -402,7 +402,7 @@ func (c *Counter) run() (err error) {
 				wait = until
 			}
 		} else if err := c.measure(time.Since(begin)); err != nil {
-			return err // what uprobes cost before is a share of more and more time
+			return err // the loss to earlier uprobes is spread over more and more time
 		}
 		opened, err := c.breakpointTurn(wait)
 		if err != nil {
@@ -433,7 +433,7 @@ func (c *Counter) run() (err error) {
 // vary returns about d, to avoid lockstep with periodic work of the program.
 func vary(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.5 + rand.Float64())) }
 
-// usesUprobes reports whether uprobes count jumps, rather than breakpoints alone.
+// usesUprobes reports whether uprobes count jumps, not breakpoints alone.
 func (c *Counter) usesUprobes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// byBreakpoints is a suffix for countForever.
+// byBreakpoints is a suffix of countForever's argument: count by breakpoints.
 const byBreakpoints = ":breakpoints"
 
 // countForever counts the jumps of "PID:FILE" and prints a line when it has begun.
@@ -174,7 +174,7 @@ func needsUprobeMulti(t *testing.T) {
 	needs(t, jumps.Uprobes)
 }
 
-// needs skips the test on machines that cannot count jumps in a way.
+// needs skips the test on machines that cannot count jumps by these probes.
 func needs(t *testing.T, by jumps.Probes) {
 	t.Helper()
 	testenv.Root(t)
@@ -311,7 +311,8 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 	}
 }
 
-// targetsOf returns the counts of the targets of an indirect jump or call, which must add up to its hits.
+// targetsOf returns the counts of the targets of an indirect jump or call. They must add up to its
+// hits.
 func targetsOf(t *testing.T, counts *jumps.Counts, j jumps.Jump) map[uint64]uint64 {
 	t.Helper()
 	targets, sum := map[uint64]uint64{}, uint64(0)

@@ -4,9 +4,9 @@ import "time"
 
 // pace spaces windows out by the target's progress, which is the number of samples of its
 // code: while threads wait or handle breakpoints, there are none. Samples do not show all of the
-// time that hits take, though. Interrupts are disabled at the beginning and at the end of a hit, so that the
-// interrupt of a sample may come right after it, and caches are cold. Therefore the time of the hits, as
-// measured in this process, is added.
+// time that hits take, though. Interrupts are disabled at the beginning and at the end of a hit, so
+// that the interrupt of a sample may come right after it, and caches are cold. Therefore pace adds
+// the time of the hits, by their cost as measured in this process.
 type pace struct {
 	frequency uint64 // of the samples, in Hz and CPU
 
@@ -56,8 +56,9 @@ func (p *pace) update(samples [2]uint64, elapsed, disturbed, hits time.Duration)
 	p.last, p.lastTimes, p.lastHits = p.samples, p.times, p.hits
 }
 
-// hitShare returns which share of its time the target lost by hits, all at once, given its samples and the
-// seconds without probes, and the time in which there were hits.
+// hitShare returns the share of its time that the target lost to hits. samples and seconds, both without
+// probes, show how many threads are busy; hits is the sum of the time of hits in all of them, within the
+// time during.
 func (p *pace) hitShare(samples, seconds, hits, during float64) float64 {
 	if samples < fewSamples || seconds <= 0 || during <= 0 {
 		return 0

@@ -29,9 +29,9 @@ const (
 // ErrUnsupported means that this machine cannot count jumps.
 var ErrUnsupported = errors.New("cannot count jumps here")
 
-// Check returns an error that wraps [ErrUnsupported] if the machine or its kernel cannot
-// count jumps by p, [Uprobes] or [Breakpoints], or the user may not; then it also wraps
-// [uprobe.ErrLent].
+// Check returns an error that wraps [ErrUnsupported] if jumps cannot be counted by p, which is
+// [Uprobes] or [Breakpoints], on this machine or with its kernel. If the user may not count
+// them, the error also wraps [uprobe.ErrLent].
 func Check(p Probes) error {
 	if err := uprobe.CheckPrivileges(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)

@@ -177,8 +177,8 @@ func (c *Counter) hold(attached *uprobe.Link) error {
 // a uprobe.
 const errUnsupportedInstruction = unix.Errno(524)
 
-// narrow finds out which jump of a group the kernel refuses, by refusing the jumps of one
-// half if they are few, or else by counting less at a time.
+// narrow finds out which jump of a group the kernel refuses, by counting each half of the
+// group, and leaves this jump to breakpoints.
 func (c *Counter) narrow(group []uint32) error {
 	if len(group) == 1 {
 		c.mu.Lock()
@@ -314,11 +314,12 @@ func (c *Counter) led(t Target, n uint64) {
 	c.reach(t.To)
 }
 
-// maxStrikes is the number of windows of the smallest groups with long stalls, less those without,
-// after which breakpoints replace uprobes.
+// maxStrikes is the number of strikes after which breakpoints replace uprobes. A long stall of the
+// smallest group is a strike, and a short stall takes one back.
 const maxStrikes = 3
 
-// adapt chooses the size of the groups by the longest wait of a thread in a window.
+// adapt chooses the size of the groups by the longest wait of a thread in a window, or lets
+// breakpoints replace uprobes.
 func (c *Counter) adapt(stall time.Duration) {
 	c.stats.LongestStall = max(c.stats.LongestStall, stall)
 	smallest := c.group == smallestGroup
