@@ -52,7 +52,7 @@ type Function struct {
 }
 
 // New returns the functions of f, which must stay open. It fails if f has no symbol table,
-// is for another machine than x86-64 and arm64, or relocates its code when it is loaded.
+// is not for x86-64 or arm64, or relocates its code when it is loaded.
 func New(f *elffile.File) (*Program, error) {
 	decode := instruction.DecoderOf(f.Machine())
 	if decode == nil {
@@ -249,7 +249,7 @@ func (p *Program) sweep(f *Function) {
 }
 
 // maxExclusive bounds the distance of a load-exclusive and its store-exclusive, in bytes. Processors
-// allow only few instructions between them.
+// allow only a few instructions between them.
 const maxExclusive = 256
 
 // noteExclusive notes the ranges of load-exclusive and store-exclusive instructions of arm64.
@@ -263,8 +263,8 @@ func (f *Function) noteExclusive(at uint64, i instruction.Instruction) {
 	}
 }
 
-// Exclusive reports whether the instruction at addr is between a load-exclusive and its store-exclusive, where
-// an exception makes the store fail.
+// Exclusive reports whether the instruction at addr is between a load-exclusive and its
+// store-exclusive, where an exception makes the store fail.
 func (p *Program) Exclusive(addr uint64) bool {
 	f := p.Function(addr)
 	return f != nil && slices.ContainsFunc(f.exclusive, func(r [2]uint64) bool { return addr-f.Start >= r[0] && addr-f.Start <= r[1] })
@@ -282,8 +282,8 @@ func (p *Program) At(addr uint64) (instruction.Instruction, bool) {
 
 // Reach marks the code that is certainly executed once addr is executed: up to the next
 // conditional or indirect jump, also in called functions. It calls found for each such jump, and
-// for each indirect call, that was not reached before. It leaves out a function if no instruction begins at a reached
-// address.
+// for each indirect call, that was not reached before. It leaves out a function if no instruction
+// begins at a reached address.
 func (p *Program) Reach(addr uint64, found func(addr uint64, i instruction.Instruction)) {
 	for rest := []uint64{addr}; len(rest) > 0; {
 		at := rest[len(rest)-1]

@@ -13,20 +13,21 @@ import (
 type Evidence struct {
 	// Jumps holds the counted conditional and indirect jumps, by address.
 	Jumps map[uint64]Jump
-	// Targets counts the targets of each indirect jump and call, by its address.
+	// Targets counts the targets of each indirect jump or call, by its address.
 	Targets map[uint64]map[uint64]uint64
 	// Samples counts samples by the address of the instruction.
 	Samples map[uint64]uint64
 	// Seconds is the duration that the profile describes. It converts rates to counts.
 	Seconds float64
-	// SampleSeconds is the CPU time between two samples. It is used if no rate was measured.
+	// SampleSeconds is the CPU time between two samples. It converts samples to rates if no
+	// rate was measured.
 	SampleSeconds float64
 }
 
 // Jump holds the counts of a jump.
 type Jump struct {
 	// Rate is the number of executions per second, and Counted the time for which the jump
-	// was counted, in seconds. 0 means that the rate is unknown.
+	// was counted, in seconds. Counted is 0 if the rate is unknown.
 	Rate, Counted float64
 	// Error is the standard error of Rate relative to Rate.
 	Error float64
@@ -185,8 +186,8 @@ const (
 	sampleSlack = 1
 )
 
-// instructionsPerSecond is a typical speed. If no rate is known, all counts are relative, and this gives
-// them a scale on which rare blocks do not vanish.
+// instructionsPerSecond is a typical speed. If no rate is known, all counts are relative, and this
+// gives them a scale on which the counts of rare blocks are not rounded to 0.
 const instructionsPerSecond = 1e9
 
 // measure sets the measured counts. The rate of a counted jump is the count of the block that

@@ -41,7 +41,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Jumps counted by breakpoints have no rate. Then the samples alone give the scale, by a typical speed.
+// Jumps counted by breakpoints have no rate. Then the samples and a typical speed give the scale.
 func TestMeasureWithoutRates(t *testing.T) {
 	g := &graph{nodes: make([]node, 1)}
 	g.blocks = append(g.blocks, &cfg.Block{Instructions: 4, Last: instruction.Instruction{Kind: instruction.ConditionalJump}})

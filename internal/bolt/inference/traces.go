@@ -72,7 +72,7 @@ func (g *graph) traces(seconds float64, yield func(bolt.Trace) error) error {
 	return t.err
 }
 
-// call yields the traces of calls of a block, and of the returns from there.
+// call yields the traces of count calls of block callee, and of the returns from its function.
 func (t *tracer) call(c cfg.Call, callee int, count float64) {
 	t.start(c.Address, t.blocks[callee].Start, count)
 	t.start(t.backs[t.blocks[callee].Function], c.Next, count)

@@ -5,9 +5,9 @@ import "encoding/binary"
 // sizeARM64 is the size of all instructions, in bytes.
 const sizeARM64 = 4
 
-// DecodeARM64 decodes the instruction of arm64 at the beginning of code, which is at address. It reports
-// false if it is a branch that it does not know, or if code is too short. It does not tell other
-// instructions from data.
+// DecodeARM64 decodes the arm64 instruction at the beginning of code, which is at address. It
+// reports false if code is too short, or for a branch that it does not know. It does not tell
+// other instructions from data.
 func DecodeARM64(code []byte, address uint64) (Instruction, bool) {
 	if len(code) < sizeARM64 {
 		return Instruction{}, false
@@ -69,7 +69,7 @@ func exclusiveOf(word uint32) Exclusive {
 // testOf returns the test of a branch, without its mask.
 func testOf(word uint32) Test { return Test{Register: uint8(word & 0x1f), Nonzero: word>>24&1 != 0} }
 
-// branchRegister decodes a branch to a register, also with pointer authentication.
+// branchRegister decodes a branch to the address in a register, also with pointer authentication.
 func (i *Instruction) branchRegister(word uint32) bool {
 	i.Operand = Operand{Base: uint8(word >> 5 & 0x1f), Index: NoRegister, Scale: 1}
 	signed := word&0xfffff800 == 0xd65f0800 || word&0xfefff800 == 0xd61f0800 || word&0xfefff800 == 0xd63f0800

@@ -1,4 +1,4 @@
-// Package instruction decodes the lengths of instructions of x86-64 and arm64, and the targets of
+// Package instruction decodes the lengths of x86-64 and arm64 instructions, and the targets of
 // jumps and calls. It does not interpret other instructions, so it covers all with a regular
 // encoding, including AVX-512.
 //
@@ -6,17 +6,17 @@
 // instruction. On x86-64, these are invalid opcodes, encodings of a single vendor, jumps whose
 // operand size depends on the vendor, and far jumps.
 //
-// The formats are described in Intel's Software Developer's Manual, volume 2: chapter 2, and
-// the opcode maps of appendix A; and in the Arm Architecture Reference Manual, C4.1.
+// The formats are described in Intel's Software Developer's Manual, volume 2 (chapter 2, and
+// the opcode maps of appendix A), and in the Arm Architecture Reference Manual, C4.1.
 package instruction
 
 import "debug/elf"
 
-// Decoder decodes the instruction at the beginning of code, which is at address. It reports false if it
-// does not know the instruction, or if code ends within it.
+// Decoder decodes the instruction at the beginning of code, which is at address. It reports false
+// if it does not know the instruction, or if code ends within it.
 type Decoder func(code []byte, address uint64) (Instruction, bool)
 
-// DecoderOf returns the decoder for a machine, nil if there is none.
+// DecoderOf returns the decoder for a machine, or nil if there is none.
 func DecoderOf(machine elf.Machine) Decoder {
 	switch machine {
 	case elf.EM_X86_64:
@@ -33,8 +33,8 @@ type Kind uint8
 const (
 	// Plain continues at the next instruction.
 	Plain Kind = iota
-	// ConditionalJump jumps to Target if a condition of the flags is true (Jcc, B.cond), or of
-	// a register (CBZ, CBNZ, TBZ, TBNZ).
+	// ConditionalJump jumps to Target if a condition on the flags (Jcc, B.cond) or on a register
+	// (CBZ, CBNZ, TBZ, TBNZ) is true.
 	ConditionalJump
 	// CounterJump jumps to Target depending on the register rcx (LOOP, JRCXZ).
 	CounterJump
@@ -53,8 +53,8 @@ const (
 	Stop
 )
 
-// Exclusive is the effect of an instruction of arm64 on the processor's exclusive monitor. An exception
-// between a load and the store makes the store fail.
+// Exclusive is the effect of an arm64 instruction on the processor's exclusive monitor. An
+// exception between a load-exclusive and its store-exclusive makes the store fail.
 type Exclusive uint8
 
 const (
@@ -80,13 +80,13 @@ type Instruction struct {
 	// Prefixed is whether the instruction has legacy prefixes. The kernel's uprobes refuse
 	// some of them.
 	Prefixed bool
-	// Exclusive is the effect on the exclusive access of arm64.
+	// Exclusive is the effect on arm64's exclusive monitor.
 	Exclusive Exclusive
 	// Operand is the operand of an IndirectJump or IndirectCall.
 	Operand Operand
 }
 
-// Test is a condition of a register.
+// Test is a condition on a register.
 type Test struct {
 	// Mask selects the tested bits; 0 means that there is no test. Register is the number of the
 	// register; 31 is the zero register.
@@ -110,7 +110,7 @@ type Operand struct {
 	Relative     bool
 	// Segment is whether the address is relative to the base of the segment FS or GS.
 	Segment bool
-	// Signed is whether the register holds an authentication code, too.
+	// Signed is whether the address in the register carries a pointer authentication code.
 	Signed bool
 }
 

@@ -64,7 +64,7 @@ type modRM struct {
 	operand Operand
 }
 
-// DecodeX86 decodes the instruction of x86-64 at the beginning of code, which is at address. It
+// DecodeX86 decodes the x86-64 instruction at the beginning of code, which is at address. It
 // reports false if it does not know the instruction, or if code ends within it.
 func DecodeX86(code []byte, address uint64) (Instruction, bool) {
 	r := &reader{code: code[:min(len(code), maxSize)]}
