@@ -15,9 +15,9 @@ type place struct{ function, offset string }
 // outcomes are the counts of where branches led, by their place.
 type outcomes map[place]map[place]float64
 
-// readOutcomes reads the branches of a profile in llvm-bolt's format whose source and target are in the
-// same function. A profile of samples has none. Each line is: kind, function and offset of the source, the
-// same of the target, mispredictions, count. Kind 1 is a local symbol.
+// readOutcomes reads the branches of a profile in llvm-bolt's format whose source and target are in
+// the same function. A profile of samples has none. The fields of a line are: kind, function and
+// offset of the source, the same of the target, mispredictions, count. Kind 1 is a local symbol.
 func readOutcomes(path string) (outcomes, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func readOutcomes(path string) (outcomes, error) {
 
 // accuracy is the accuracy of a profile, compared with a count of every branch of the same load.
 type accuracy struct {
-	// unseen is the share of the program's branches that start at a place without any in the profile.
+	// unseen is the share of the program's branches that start where the profile has none.
 	unseen float64
 	// wrong is the share of the other branches for which the profile shows another outcome: half
 	// of the sum of the differences between the shares, weighted by the number of branches.

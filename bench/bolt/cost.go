@@ -23,13 +23,13 @@ import (
 // requestsPerSecond is the rate of the requests whose latency is measured. redis is mostly idle.
 const requestsPerSecond = 5000
 
-// cost is the cost of counting for redis, measured in pairs of periods: in one of them redis runs alone,
-// and in the other one fulgur counts its branches.
+// cost is the cost of counting for redis, measured in pairs of periods: in one of them redis runs
+// alone, and in the other one fulgur counts its branches.
 type cost struct {
 	latency [2][]latencies // alone, counted
 	work    [2][]float64   // commands per second while redis is busy; likewise
 	busy    summary        // of the busy periods
-	stalls  []float64      // longest stalls that fulgur reports in the other periods, in seconds
+	stalls  []float64      // longest stalls that fulgur reports in the periods of latency, in seconds
 }
 
 // latencies describes the latencies of the requests of a period.
@@ -73,8 +73,8 @@ func (b *bench) measureCost(ctx context.Context) (c cost, err error) {
 	return c, err
 }
 
-// latency measures the latency of requests for a period, while fulgur counts the branches of the server if
-// counted is set, and the longest stall that fulgur reports.
+// latency measures the latency of requests for a period. If counted is set, fulgur counts the branches
+// of the server meanwhile, and stall is the longest stall that it reports.
 func (b *bench) latency(ctx context.Context, s *server, commands [][]byte, counted bool) (l latencies, stall float64, err error) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -109,12 +109,12 @@ func (b *bench) count(ctx context.Context, s *server, seconds int) (*exec.Cmd, *
 	return cmd, &stderr
 }
 
-// settling is the time in seconds in which fulgur finds the jumps, and workPairs the number of pairs of
-// seconds after that.
+// settling is the time that fulgur gets to find the jumps, in seconds, and workPairs the number of
+// pairs of seconds after that.
 const settling, workPairs = 10, 60
 
-// work measures the work of a busy server in turn while fulgur counts, and while it is stopped by SIGTSTP,
-// at which it opens no windows. The periods are short because the speed of the machine varies.
+// work measures the work of a busy server by turns while fulgur counts, and while SIGTSTP has stopped
+// fulgur, so that there are no windows. The periods are short because the speed of the machine varies.
 func (b *bench) work(ctx context.Context, s *server, load string, c *cost) (err error) {
 	var stopped atomic.Bool
 	done := make(chan error, 1)

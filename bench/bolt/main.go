@@ -14,8 +14,8 @@
 // cost of stepping for the stepped process: the duration of a load with and without stepping, in
 // turn.
 //
-// The CPU times vary with the machine's speed. With -simulate, bolt counts misses of the instruction
-// cache and taken jumps instead, which are the same on each run.
+// CPU times vary with the machine's speed. With -simulate, Bolt instead counts misses of the instruction
+// cache and taken jumps in valgrind, which are the same on each run.
 //
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:

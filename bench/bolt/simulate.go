@@ -12,20 +12,21 @@ import (
 	"strings"
 )
 
-// simulatedShare is the share of a load that is simulated, since valgrind takes a hundred times as long.
+// simulatedShare is the share of a load that is simulated: programs take a hundred times as long in
+// valgrind.
 const simulatedShare = 0.05
 
 // simulation is what valgrind counts in a run. Unlike CPU times, the counts do not depend on what else
 // the machine does.
 type simulation struct {
 	instructions float64
-	// misses is the number of instruction fetches that miss the first cache, of the size that valgrind
-	// finds on this machine.
+	// misses is the number of instruction fetches that miss the first-level cache, of the size that
+	// valgrind finds on this machine.
 	misses float64
 	taken  float64 // conditional jumps that are taken
 }
 
-// simulated is a subject with its simulations, by variant. The first one has no profile.
+// simulated is a subject with its simulations, by variant. The first variant has no profile.
 type simulated struct {
 	subject     string
 	variants    []variant
@@ -78,7 +79,7 @@ func simulateRun(ctx context.Context, s subject, binary, load, dir string) (r si
 		"--tool=cachegrind --cache-sim=yes --cachegrind-out-file='" + counts + "' --log-file='" + counts + ".log'",
 		"--tool=lackey --basic-counts=yes --log-file='" + counts + ".taken'",
 	} {
-		// The program is started as a script, so that it looks like any other binary.
+		// once takes a path, not a command line, so a script starts valgrind.
 		script := filepath.Join(dir, "program")
 		text := fmt.Sprintf("#!/bin/sh\nexec valgrind %s '%s' \"$@\"\n", options, binary)
 		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
@@ -101,7 +102,7 @@ func simulateRun(ctx context.Context, s subject, binary, load, dir string) (r si
 	return r, output, err
 }
 
-// field returns a number after a word in a file.
+// field returns the number at index n after a word in a file.
 func field(path, word string, n int) (float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
