@@ -43,9 +43,9 @@ SIGKILL.
 
 With --branches breakpoints (on arm64: Linux 6.6 or newer), fulgur counts fewer outcomes,
 with hardware breakpoints instead of uprobes: up to three jumps of one thread at a time.
-This changes no code, so it cannot harm the target. A window takes about 1.5 ms from its
-thread at most. fulgur measures the time that a hit takes, 1 to 15 microseconds, and keeps
-the total below --max-overhead.
+This changes no code, so it cannot harm the target. It takes at most about 1.5 ms from the
+thread at a time. fulgur measures the time that a hit takes, 1 to 15 microseconds, and
+keeps the total below --max-overhead.
 
 With --branches stepping, a separate process stops one running thread of the target
 (ptrace), single-steps it for a few milliseconds, until it has taken 32 branches, and lets

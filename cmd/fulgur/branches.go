@@ -24,7 +24,7 @@ type branchFlags struct {
 
 	Branches    string     `enum:"auto,hardware,counting,breakpoints,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware uses the CPU's branch records; counting counts the outcomes of jumps with uprobes; breakpoints counts them with hardware breakpoints; stepping single-steps the target's threads (fulgur help bolt describes all); auto, the default, uses the first of these that this machine supports, but stepping only for a command."`
 	Event       string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, for example cycles or pmu/terms/. Default: the best event of this CPU for branches."`
-	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: max; with --branches counting, 499."`
+	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: max; with --branches counting or breakpoints, 499."`
 	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"Maximum slowdown of the target by counting, or of each thread by stepping. Default: 5 for counting and breakpoints, 10 for stepping; with a command, 50."`
 	MaxStall    *hold      `placeholder:"TIME" group:"how" help:"Maximum time that counting should stall a thread. Default: 10ms."`
 	Burst       *hold      `placeholder:"TIME" group:"how" help:"Maximum time that stepping holds a thread. Default: 20ms."`

@@ -52,7 +52,7 @@ func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 		// Before Linux 6.6, arm64 does not step over a breakpoint that has a BPF program, so that
 		// the thread hits it again and again until its limit.
 		if r, err := e.Read(); err != nil || r.Count >= 2*calls {
-			return c, errors.Join(err, e.Close(), fmt.Errorf("%w: breakpoints are hit again and again; it needs Linux 6.6 or newer", ErrUnsupported))
+			return c, errors.Join(err, e.Close(), fmt.Errorf("%w: hardware breakpoints do not go on after a hit; on arm64, they need Linux 6.6 or newer", ErrUnsupported))
 		}
 		with = min(with, timeOf(sleeps, sleepBriefly))
 		called := threadTime()
