@@ -15,7 +15,7 @@
 // turn.
 //
 // CPU times vary with the machine's speed. With -simulate, Bolt instead counts misses of the instruction
-// cache and taken jumps in valgrind, which are the same on each run.
+// cache in valgrind, which are the same on each run.
 //
 // It needs root, apt-get, make and the packages that test/install-deps.sh installs for it, and
 // takes about half an hour. Usage, at the root of the repository:
@@ -133,7 +133,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for the sources of the programs and all that is made of them")
 	f.BoolVar(&o.again, "again", false, "use the optimized programs of an earlier run, for instance for more rounds")
 	f.BoolVar(&o.cost, "cost", false, "measure the cost of counting for redis instead: the latency of requests, and the work while it is busy")
-	f.BoolVar(&o.simulate, "simulate", false, "count cache misses and taken jumps with valgrind, instead of measuring CPU time")
+	f.BoolVar(&o.simulate, "simulate", false, "count cache misses with valgrind, instead of measuring CPU time")
 	f.StringVar(&o.branches, "branches", "counting", "how fulgur bolt records branches for -cost: counting or breakpoints")
 	f.Func("programs", "only these `programs`, separated by commas: sqlite, lua, redis", func(names string) error {
 		o.subjects = nil

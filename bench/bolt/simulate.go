@@ -23,7 +23,6 @@ type simulation struct {
 	// misses is the number of instruction fetches that miss the first-level cache, of the size that
 	// valgrind finds on this machine.
 	misses float64
-	taken  float64 // conditional jumps that are taken
 }
 
 // simulated is a subject with its simulations, by variant. The first variant has no profile.
@@ -72,34 +71,25 @@ func (b *bench) simulate(ctx context.Context, s subject) (r simulated, err error
 	return r, nil
 }
 
-// simulateRun runs a binary with a load in valgrind's tools.
+// simulateRun runs a binary with a load in valgrind's cachegrind.
 func simulateRun(ctx context.Context, s subject, binary, load, dir string) (r simulation, output [sha256.Size]byte, err error) {
 	counts := filepath.Join(dir, "counts")
-	for _, options := range []string{
-		"--tool=cachegrind --cache-sim=yes --cachegrind-out-file='" + counts + "' --log-file='" + counts + ".log'",
-		"--tool=lackey --basic-counts=yes --log-file='" + counts + ".taken'",
-	} {
-		// once takes a path, not a command line, so a script starts valgrind.
-		script := filepath.Join(dir, "program")
-		text := fmt.Sprintf("#!/bin/sh\nexec valgrind %s '%s' \"$@\"\n", options, binary)
-		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-			return r, output, err
-		}
-		done, err := s.once(ctx, script, load)
-		if err != nil {
-			return r, output, err
-		}
-		output = done.output
+	// once takes a path, not a command line, so a script starts valgrind.
+	script := filepath.Join(dir, "program")
+	text := fmt.Sprintf("#!/bin/sh\nexec valgrind --tool=cachegrind --cache-sim=yes --cachegrind-out-file='%[1]s' --log-file='%[1]s.log' '%[2]s' \"$@\"\n", counts, binary)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		return r, output, err
+	}
+	done, err := s.once(ctx, script, load)
+	if err != nil {
+		return r, output, err
 	}
 	// "summary:" is followed by the sums of the columns that "events:" names.
 	if r.instructions, err = field(counts, "summary:", 0); err != nil {
 		return r, output, err
 	}
-	if r.misses, err = field(counts, "summary:", 1); err != nil {
-		return r, output, err
-	}
-	r.taken, err = field(counts+".taken", "taken:", 0)
-	return r, output, err
+	r.misses, err = field(counts, "summary:", 1)
+	return r, done.output, err
 }
 
 // field returns the number at index n after a word in a file.
@@ -114,15 +104,15 @@ func field(path, word string, n int) (float64, error) {
 	if len(fields) <= n {
 		return 0, fmt.Errorf("%s: no number %d after %s", path, n, word)
 	}
-	return strconv.ParseFloat(strings.ReplaceAll(fields[n], ",", ""), 64)
+	return strconv.ParseFloat(fields[n], 64)
 }
 
 // writeSimulations writes simulations as Markdown.
 func writeSimulations(w io.Writer, machine string, all []simulated) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 	fmt.Fprintf(out, "%s. Changes in valgrind's counts against no profile. Share: of the change of the misses with\nllvm-bolt's instrumentation.\n\n", machine)
-	fmt.Fprintln(out, "| program | profile | misses of the instruction cache | share | taken conditional jumps | instructions | not seen | wrong |")
-	fmt.Fprintln(out, "|---|---|---:|---:|---:|---:|---:|---:|")
+	fmt.Fprintln(out, "| program | profile | misses of the instruction cache | share | instructions | not seen | wrong |")
+	fmt.Fprintln(out, "|---|---|---:|---:|---:|---:|---:|")
 	for _, r := range all {
 		if err := setAccuracy(r.variants); err != nil {
 			return err
@@ -142,8 +132,8 @@ func writeSimulations(w io.Writer, machine string, all []simulated) error {
 			if v.accuracy != nil {
 				accuracy = v.accuracy.String()
 			}
-			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", r.subject, v.name, percent(s.misses/none.misses-1), share,
-				percent(s.taken/none.taken-1), percent(s.instructions/none.instructions-1), accuracy)
+			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", r.subject, v.name, percent(s.misses/none.misses-1), share,
+				percent(s.instructions/none.instructions-1), accuracy)
 		}
 	}
 	return out.Flush()
