@@ -153,6 +153,20 @@ func TestOperands(t *testing.T) {
 	}
 }
 
+// Calls have the same operands as jumps, also relative to a segment.
+func TestCallOperands(t *testing.T) {
+	for code, want := range map[string]instruction.Operand{
+		"\xff\xd3":                         {Base: 3, Index: instruction.NoRegister, Scale: 1},
+		"\x41\xff\x54\xc5\x10":             {Memory: true, Base: 13, Index: 0, Scale: 8, Displacement: 0x10},
+		"\x64\xff\x14\x25\x08\x00\x00\x00": {Memory: true, Base: instruction.NoRegister, Index: instruction.NoRegister, Scale: 1, Displacement: 8, Segment: true},
+	} {
+		got, ok := instruction.DecodeX86([]byte(code), 0x1000)
+		if !ok || got.Kind != instruction.IndirectCall || got.Operand != want || got.Size != len(code) {
+			t.Errorf("% x: got %+v, %t, want an indirect call by %+v", code, got, ok, want)
+		}
+	}
+}
+
 // The decoders do not read beyond the code, and never return an instruction of size 0.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x66\x0f\x3a\x0f\xc1\x08"))
