@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/uprobe"
 )
 
 // nothing is a function for measuring the cost of a breakpoint.
@@ -42,12 +44,12 @@ func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 	without, with := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	for range rounds {
 		without = min(without, timeOf(sleeps, sleepBriefly))
-		begin := threadTime()
+		begin := uprobe.ThreadTime()
 		e, err := s.open(0, 0, uint64(codeOf(nothing)), math.MaxUint64, 2*calls)
 		if err != nil {
 			return c, err
 		}
-		opened := threadTime()
+		opened := uprobe.ThreadTime()
 		c.hit = min(c.hit, timeOf(calls, nothing))
 		// Before Linux 6.6, arm64 does not step over a breakpoint that has a BPF program, so that
 		// the thread hits it again and again until its limit.
@@ -55,11 +57,11 @@ func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 			return c, errors.Join(err, e.Close(), fmt.Errorf("%w: hardware breakpoints do not go on after a hit; on arm64, they need Linux 6.6 or newer", ErrUnsupported))
 		}
 		with = min(with, timeOf(sleeps, sleepBriefly))
-		called := threadTime()
+		called := uprobe.ThreadTime()
 		if err := e.Close(); err != nil {
 			return c, err
 		}
-		c.arm = min(c.arm, opened-begin+threadTime()-called)
+		c.arm = min(c.arm, opened-begin+uprobe.ThreadTime()-called)
 	}
 	c.swap = max(with-without, 0)
 	return c, nil
@@ -67,19 +69,12 @@ func (s *source) breakpointCosts() (c breakpointCosts, err error) {
 
 // timeOf returns the mean CPU time of n calls.
 func timeOf(n int, call func()) time.Duration {
-	begin := threadTime()
+	begin := uprobe.ThreadTime()
 	for range n {
 		call()
 	}
-	return (threadTime() - begin) / time.Duration(n)
+	return (uprobe.ThreadTime() - begin) / time.Duration(n)
 }
 
 // sleepBriefly causes this thread to be switched out and in again.
 func sleepBriefly() { _ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) }
-
-// threadTime returns the CPU time of this thread.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // always exists
-	return time.Duration(t.Nano())
-}

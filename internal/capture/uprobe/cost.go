@@ -86,19 +86,19 @@ func hits(c class) (time.Duration, error) {
 // fastest returns the least CPU time of calls.
 func fastest(call func()) (least time.Duration) {
 	for range rounds {
-		before := threadTime()
+		before := ThreadTime()
 		for range calls {
 			call()
 		}
-		if took := threadTime() - before; least == 0 || took < least {
+		if took := ThreadTime() - before; least == 0 || took < least {
 			least = took
 		}
 	}
 	return least
 }
 
-// threadTime returns the CPU time of this thread.
-func threadTime() time.Duration {
+// ThreadTime returns the CPU time of the calling thread so far.
+func ThreadTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // always exists
 	return time.Duration(t.Nano())
