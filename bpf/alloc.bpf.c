@@ -144,6 +144,7 @@ struct address {
 struct sample {
 	struct weight weight;
 	struct address address; /* at is 0 if it is known when the function returns */
+	u64 reported; /* by the program's own probe, inside of a function */
 	/* Memory for alloc_walk, whose stack is full. */
 	struct allocation made;
 	struct allocation before;
@@ -427,6 +428,7 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	if (sample) {
 		sample->weight = weight;
 		sample->address.at = 0;
+		sample->reported = 0;
 		bpf_tail_call(ctx, &walk, 0);
 	}
 	hit_release(slot);
@@ -531,6 +533,7 @@ static __always_inline bool read_sample(void *ctx, u32 slot, struct sample *to)
 
 	to->address.image = task_image(current_task());
 	to->address.at = probe_argument(ctx, slot, 0);
+	to->reported = 1;
 	to->weight.bytes = bytes;
 	to->weight.objects = 1;
 	if (size >= MAX_SIZE || bytes >= MAX_SIZE)
@@ -612,6 +615,7 @@ static __always_inline void walk_in(void *ctx, struct task_struct *task, u32 slo
 	if (!scratch || !sample)
 		return;
 	stat_add(STAT_SAMPLES, sample->weight.objects);
+	scratch->walk.inside = sample->reported;
 	id = hit_stack(ctx, task, scratch, IN_PROGRAM);
 	if (live && sample->address.at) {
 		take(scratch, cpu, id, &sample->weight, &sample->made);

@@ -23,9 +23,9 @@ enum scratch {
 #include "kernel.h"
 
 /*
- * Whether all hits are at the entries of functions of programs, or at the returns of Go
- * functions. There, frame pointers lead to the caller's caller. With unwind tables, it
- * applies only to Go code, which has none.
+ * Whether hits are at the entries of functions of programs, or at the returns of Go
+ * functions, except where the walk says otherwise. There, frame pointers lead to the
+ * caller's caller. With unwind tables, it applies only to Go code, which has none.
  */
 const volatile bool at_entry;
 

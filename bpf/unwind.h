@@ -78,10 +78,10 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return unwind;
 }
 
-static __always_inline bool unwind_at_entry(void)
+static __always_inline bool unwind_at_entry(const struct unwind_walk *w)
 {
 #if defined(FULGUR_HIT_H)
-	return at_entry;
+	return at_entry && !w->inside;
 #else
 	return false;
 #endif

@@ -69,6 +69,7 @@ struct unwind_walk {
 	u32 by_signal; /* registers are in the signal frame at regs */
 	u32 early; /* the walk would get further slightly later */
 	u32 chained; /* set by a step by frame pointers */
+	u32 inside; /* not at the entry of a function, though other walks are; see at_entry */
 	u64 regs; /* address of the registers of an exact frame */
 	u64 copy; /* copy of the stack of a task that is not current, or 0 */
 	u64 copy_of, copied; /* original address, and number of bytes */
@@ -86,7 +87,7 @@ static __always_inline const struct unwind_rule *unwind_rule_at(u32 index);
 static __always_inline const u32 *unwind_page_at(u32 page);
 static __always_inline u64 unwind_pc_bits(void);
 static __always_inline enum unwind_mode unwind_by(void);
-static __always_inline bool unwind_at_entry(void);
+static __always_inline bool unwind_at_entry(const struct unwind_walk *w);
 
 #if defined(__TARGET_ARCH_x86)
 /* struct ucontext in the signal frame: gregs, from r8 on. */
@@ -403,7 +404,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	case UNWIND_CHAIN:
 		if (unwind_by() == UNWIND_BY_TABLES)
 			return unwind_stop(w, END_NO_TABLE);
-		if (unwind_at_entry() && r->arg && w->exact && !w->by_signal)
+		if (unwind_at_entry(w) && r->arg && w->exact && !w->by_signal)
 			return unwind_step_from_entry(w);
 		if (fp == 0)
 			return unwind_stop(w, END_FRAME_POINTER);
@@ -568,7 +569,7 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 	 * In other modes, this step is for Go code alone. Only tables identify it, and a
 	 * process that comes here in such a mode has none yet.
 	 */
-	if (unwind_at_entry() && unwind_by() == UNWIND_BY_FRAME_POINTERS && w->exact) {
+	if (unwind_at_entry(w) && unwind_by() == UNWIND_BY_FRAME_POINTERS && w->exact) {
 		w->end = END_DEPTH;
 		return !unwind_step_from_entry(w);
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,12 +91,42 @@ func TestAlloc(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	program := buildAlloc(t)
-	for _, flags := range [][]string{{"--rate", "1", "--children"}, {"--rate", "1", "--children", "--live"}} {
+	for _, flags := range [][]string{{}, {"--live"}, {"--unwind", "fp"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			if slices.Contains(flags, "fp") {
+				testenv.SlowInVM(t)
+			}
 			pid, ask := serve(t, program)
-			got, want := allocations(t, pid, ask, "r", flags...)
-			same(t, got, want, len(flags) > 3)
+			got, want := allocations(t, pid, ask, "r", append(flags, "--rate", "1", "--children")...)
+			same(t, got, want, slices.Contains(flags, "--live"))
 		})
+	}
+}
+
+// With frame pointers, a probe inside of a function has the callers of that function, although
+// the entries of allocators need another first step.
+func TestAllocProbesByFramePointers(t *testing.T) {
+	testenv.Root(t)
+	needCookies(t)
+	pid, ask := serve(t, compile(t, "sampler.c", "framed", "-pthread", "-O0"))
+	out := filepath.Join(t.TempDir(), "out.folded")
+	c := command(t, "alloc", "--unwind", "fp", "-o", out, "-p", strconv.Itoa(pid))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, c)
+	ask("r")
+	if r := interrupt(t, c); r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	stacks := readFolded(t, out)
+	if len(stacks) == 0 {
+		t.Fatal("no stacks")
+	}
+	for stack := range stacks {
+		if !strings.HasSuffix(stack, ";allocate;report") && !strings.HasSuffix(stack, ";by_fraction;report") {
+			t.Errorf("got the stack %s, want the caller of report", stack)
+		}
 	}
 }
 

@@ -128,13 +128,15 @@ func TestGoCaller(t *testing.T) {
 	program := asWorkload(t, "allocate")
 	const prefix = ";fulgur/test/e2e."
 	count := []string{"count", "-e", "uprobe:" + program + ":fulgur/test/e2e.byBytes"}
+	alloc := []string{"alloc", "--rate", "1", "--max-overhead", "100"}
 	for name, test := range map[string]struct {
 		args []string
 		want string // part of the stacks of byBytes
 	}{
 		"count":                   {count, prefix + "allocate" + prefix + "byBytes"},
 		"count by frame pointers": {append(count, "--unwind", "fp"), prefix + "allocate" + prefix + "byBytes"},
-		"alloc":                   {[]string{"alloc", "--rate", "1", "--max-overhead", "100"}, prefix + "byBytes;runtime.makeslice;runtime."},
+		"alloc":                   {alloc, prefix + "byBytes;runtime.makeslice;runtime."},
+		"alloc by frame pointers": {append(alloc, "--unwind", "fp"), prefix + "byBytes;runtime.makeslice;runtime."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "count" {

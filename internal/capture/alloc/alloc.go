@@ -57,11 +57,9 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		}
 	}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o, map[string]any{
-		bpf.AllocVarRate: uint64(max(c.Rate, 1)),
-		bpf.AllocVarLive: c.Live,
-		// Probes of programs that sample themselves are not at entries, but with tables, this
-		// applies to Go code alone, which has no such probes.
-		bpf.CountVarAtEntry: o.Unwind != bpf.UnwindByFramePointers,
+		bpf.AllocVarRate:    uint64(max(c.Rate, 1)),
+		bpf.AllocVarLive:    c.Live,
+		bpf.CountVarAtEntry: true,
 		// The places of the probes of several files.
 		bpf.CountVarByPlace: true,
 	}, counted)

@@ -126,8 +126,9 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return walking.mode;
 }
 
-static __always_inline bool unwind_at_entry(void)
+static __always_inline bool unwind_at_entry(const struct unwind_walk *w)
 {
+	(void)w;
 	return false;
 }
 
