@@ -108,7 +108,7 @@ func TestAlloc(t *testing.T) {
 func TestAllocProbesByFramePointers(t *testing.T) {
 	testenv.Root(t)
 	needCookies(t)
-	pid, ask := serve(t, compile(t, "sampler.c", "framed", "-pthread", "-O0"))
+	pid, ask := serve(t, compile(t, "sampler.c", "sampler", "-pthread"))
 	out := filepath.Join(t.TempDir(), "out.folded")
 	c := command(t, "alloc", "--unwind", "fp", "-o", out, "-p", strconv.Itoa(pid))
 	if err := c.Start(); err != nil {
