@@ -23,6 +23,8 @@ type Place struct {
 	Mapping profile.MappingID
 	// Address is within the instruction; see [profile.Frame.Call].
 	Address uint64
+	// Function is the one that contains it, into which others are inlined.
+	Function profile.FunctionID
 }
 
 // Counts holds the samples attributed to a function.
@@ -96,7 +98,7 @@ func (c *counter) add(s *profile.Sample) {
 		if c.is[id] {
 			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
 			if !f.AtFunction && f.Address != 0 {
-				c.addPlace(Place{f.Mapping, f.Call()}, n, leaf)
+				c.addPlace(Place{f.Mapping, f.Call(), c.outer(i)}, n, leaf)
 			}
 		}
 		leaf = leaf && f.Inlined
@@ -104,6 +106,15 @@ func (c *counter) add(s *profile.Sample) {
 	if c.is[c.path[0]] {
 		c.Self += n
 	}
+}
+
+// outer returns the function into which the function of a frame of the path is inlined, or
+// that function itself.
+func (c *counter) outer(i int) profile.FunctionID {
+	for c.p.Frames[c.path[i]].Inlined && i+1 < len(c.path) {
+		i++
+	}
+	return c.p.Frames[c.path[i]].Function
 }
 
 func (c *counter) addLine(l Line, n int64, self bool) {

@@ -59,7 +59,7 @@ func TestFunction(t *testing.T) {
 	c.sample(c.idle, 64, c.calls(c.work, 0x120, 5, false), c.calls(c.add, 0x120, 71, true), c.at(c.work, 0x108, 3, false)) // another task
 	p := c.Profile(profile.Meta{}, profile.Losses{})
 	place := func(address uint64) annotate.Place {
-		return annotate.Place{Mapping: c.mapping, Address: address}
+		return annotate.Place{Mapping: c.mapping, Address: address, Function: c.work}
 	}
 	of := func(fn profile.FunctionID) func(profile.FrameID) bool {
 		return func(id profile.FrameID) bool { return p.Frames[id].Function == fn }

@@ -276,8 +276,10 @@ func (f *File) Executable(start, end uint64) (from, to uint64) {
 
 // Arch returns the architecture of the code as named by the Firefox Profiler: "x86_64",
 // "arm64".
-func (f *File) Arch() string {
-	switch m := f.all.File().Machine(); m {
+func (f *File) Arch() string { return arch(f.all.File().Machine()) }
+
+func arch(m elf.Machine) string {
+	switch m {
 	case elf.EM_X86_64:
 		return "x86_64"
 	case elf.EM_AARCH64:

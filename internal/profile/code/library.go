@@ -16,8 +16,11 @@ type Library struct {
 	finder  *debugfile.Finder
 	options symbolize.Options
 
-	mu    sync.Mutex
-	files map[key]func() (*File, error)
+	kernel func() (*Kernel, error)
+
+	mu     sync.Mutex
+	opened bool // the kernel
+	files  map[key]func() (*File, error)
 }
 
 // key identifies a file.
@@ -26,7 +29,10 @@ type key struct{ path, buildID string }
 // NewLibrary returns a library that finds debug files with finder. When ctx is done,
 // downloads and reading of debug information stop.
 func NewLibrary(ctx context.Context, finder *debugfile.Finder, o symbolize.Options) *Library {
-	return &Library{ctx: ctx, finder: finder, options: o, files: map[key]func() (*File, error){}}
+	return &Library{
+		ctx: ctx, finder: finder, options: o, kernel: sync.OnceValues(openKernel),
+		files: map[key]func() (*File, error){},
+	}
 }
 
 // File returns the file that was mapped as path, like [Open]. The library closes it.
@@ -52,5 +58,10 @@ func (l *Library) Close() error {
 		}
 	}
 	l.files = nil
+	if l.opened {
+		if k, err := l.kernel(); err == nil {
+			errs = append(errs, k.Close())
+		}
+	}
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/profile/annotate"
 	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/symbols/disasm"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -150,10 +151,19 @@ func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	return r
 }
 
+// binary is code with the names of its functions: a [code.File] or the [code.Kernel].
+type binary interface {
+	symbolize.Table
+	Arch() string
+	Function(address uint64) (code.Function, error)
+	Functions(addresses []uint64) ([]*code.Function, error)
+	Disassemble(ctx context.Context, start, size uint64) ([]disasm.Instruction, error)
+}
+
 // host is a function of the symbol table, with its instructions that have samples.
 type host struct {
 	mapping profile.MappingID
-	file    *code.File // nil if unreadable; problem says why
+	file    binary // nil if unreadable; problem says why
 	problem error
 	start   uint64
 	places  map[uint64]annotate.Weight // by address
@@ -162,14 +172,20 @@ type host struct {
 
 // hosts returns the functions that contain places, heaviest first.
 func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
-	byMapping := map[profile.MappingID][]uint64{}
-	for at := range places {
-		byMapping[at.Mapping] = append(byMapping[at.Mapping], at.Address)
+	byMapping := map[profile.MappingID]map[uint64]annotate.Weight{}
+	for at, weight := range places {
+		if byMapping[at.Mapping] == nil {
+			byMapping[at.Mapping] = map[uint64]annotate.Weight{}
+		}
+		sum := byMapping[at.Mapping][at.Address]
+		sum.Self += weight.Self
+		sum.Total += weight.Total
+		byMapping[at.Mapping][at.Address] = sum
 	}
 	var list []host
-	for mapping, addresses := range byMapping {
-		slices.Sort(addresses)
-		file, err := l.file(mapping)
+	for mapping, weights := range byMapping {
+		addresses := slices.Sorted(maps.Keys(weights))
+		file, err := l.binary(mapping, places)
 		functions := make([]*code.Function, len(addresses))
 		if err == nil {
 			functions, err = file.Functions(addresses)
@@ -185,9 +201,8 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 				h = &host{mapping: mapping, file: file, problem: err, start: start, places: map[uint64]annotate.Weight{}}
 				byStart[start] = h
 			}
-			weight := places[annotate.Place{Mapping: mapping, Address: address}]
-			h.places[address] = weight
-			h.total += weight.Total
+			h.places[address] = weights[address]
+			h.total += weights[address].Total
 		}
 		for _, h := range byStart {
 			list = append(list, *h)
@@ -206,6 +221,30 @@ func (l *listings) file(id profile.MappingID) (*code.File, error) {
 		return nil, fmt.Errorf("cannot read code of %s", m.Path)
 	}
 	return l.library.File(m.Path, m.BuildID)
+}
+
+// binary returns the code of a mapping, which contains places.
+func (l *listings) binary(id profile.MappingID, places map[annotate.Place]annotate.Weight) (binary, error) {
+	m := l.page.shown.Mappings[id]
+	isModule := m.BuildID != "" && m.Path != code.VDSO && !profile.IsFile(m.Path)
+	if m.Path != profile.KernelPath && !isModule {
+		file, err := l.file(id)
+		if err != nil {
+			return nil, err
+		}
+		return file, nil
+	}
+	kernel, err := l.library.Kernel(m)
+	if err != nil {
+		return nil, err
+	}
+	for at := range places {
+		if at.Mapping == id && !kernel.Has(at.Address, l.page.shown.Functions[at.Function].SystemName) {
+			return nil, fmt.Errorf("the running kernel is not the recorded one: it has no %s at %#x; it was started again, or the profile is from another machine",
+				l.page.shown.Functions[at.Function].SystemName, at.Address)
+		}
+	}
+	return kernel, nil
 }
 
 // assembly disassembles a function.
