@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -61,6 +62,11 @@ func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error
 	moved := uint64(0)
 	base := f.Section(usdtBase)
 	isGlob := IsGlob(p.Event.Group + p.Event.Name)
+	type place struct {
+		name   string
+		offset uint64
+	}
+	seen := map[place]bool{}
 	for _, n := range parseUSDT(notes) {
 		name := n.provider + ":" + n.name
 		if !Match(p.Event.Group, n.provider) || !Match(p.Event.Name, n.name) {
@@ -75,6 +81,14 @@ func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error
 			p.LeaveOut(name, "its place is not in the file's code")
 			continue
 		}
+		if seen[place{name, offset}] {
+			continue // the hits of a place count once
+		}
+		seen[place{name, offset}] = true
+		if code, err := f.Bytes(int64(offset), nopSize, "USDT probe"); err != nil || !isNop(f.Machine(), code) {
+			p.LeaveOut(name, "its place has no NOP, so a breakpoint there could change the program's behavior")
+			continue
+		}
 		point := Point{Name: name, File: file, Address: offset}
 		if n.semaphore != 0 {
 			if point.Semaphore, ok = f.Offset(n.semaphore + moved); !ok {
@@ -87,6 +101,18 @@ func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error
 		}
 	}
 	return nil
+}
+
+// nopSize is the number of bytes that tell whether an instruction is a NOP.
+const nopSize = 4
+
+// isNop reports whether code begins with a NOP, as the place of every USDT probe does.
+func isNop(machine elf.Machine, code []byte) bool {
+	if machine == elf.EM_AARCH64 {
+		return bytes.HasPrefix(code, []byte{0x1f, 0x20, 0x03, 0xd5})
+	}
+	code = bytes.TrimLeft(code, "\x66")
+	return bytes.HasPrefix(code, []byte{0x90}) || bytes.HasPrefix(code, []byte{0x0f, 0x1f})
 }
 
 // parseUSDT returns the descriptions in a section of notes. It ends at the first that is
@@ -179,6 +205,12 @@ func parseOperand(s string) (Field, bool) {
 		return Field{}, false
 	}
 	if constant, isConstant := constantOf(at); isConstant {
+		// Compilers write an unsigned -1 for the greatest number.
+		if unused := 64 - 8*f.Size; f.IsSigned != 0 {
+			constant = constant << unused >> unused
+		} else {
+			constant = int64(uint64(constant) << unused >> unused)
+		}
 		f.From, f.Displacement = uint8(bpf.CountFieldFromFIELD_CONSTANT), constant
 		return f, true
 	}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -69,9 +70,28 @@ func TestParseOperand(t *testing.T) {
 	if got, ok := parseOperand("-4@$-5"); !ok || got != constant {
 		t.Errorf("constant: got %+v, %t; want %+v", got, ok, constant)
 	}
+	for s, want := range map[string]int64{"4@$-1": 1<<32 - 1, "1@$-1": 255, "2@$65535": 65535, "-1@$255": -1, "8@$-1": -1, "-8@$-1": -1} {
+		if got, ok := parseOperand(s); !ok || got.Displacement != want {
+			t.Errorf("%q: got %+v, %t; want the value %d", s, got, ok, want)
+		}
+	}
 	for _, s := range []string{"", "4", "4@", "3@$1", "x@$1", "4@foo(%rip)", "4@(%rax,%rbx,8)", "4@(", "8@%xmm0", "4@[", "16@$1"} {
 		if got, ok := parseOperand(s); ok {
 			t.Errorf("%q: got %+v, want none", s, got)
 		}
+	}
+}
+
+func TestIsNop(t *testing.T) {
+	for code, want := range map[string]bool{
+		"\x90\x90": true, "\x66\x90\xc3": true, "\x0f\x1f\x44\x00": true, "\x66\x0f\x1f\x00": true,
+		"": false, "\xc3\x90": false, "\x0f\x05": false, "\xf0\xff\x07": false,
+	} {
+		if got := isNop(elf.EM_X86_64, []byte(code)); got != want {
+			t.Errorf("% x: got %t, want %t", code, got, want)
+		}
+	}
+	if !isNop(elf.EM_AARCH64, []byte{0x1f, 0x20, 0x03, 0xd5}) || isNop(elf.EM_AARCH64, []byte{0xc0, 0x03, 0x5f, 0xd6}) {
+		t.Error("arm64: a NOP must be one, and a RET must not")
 	}
 }
