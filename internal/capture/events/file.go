@@ -103,7 +103,7 @@ type function struct {
 // symbols finds functions by their symbols.
 func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) error {
 	e := p.Event
-	found, err := p.functions(f, similar)
+	found, err := p.functions(f, q, similar)
 	if err != nil {
 		return err
 	}
@@ -140,12 +140,14 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 }
 
 // functions returns the functions that match, one for each address, in order.
-func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error) {
+func (p *Probe) functions(f *elffile.File, q Query, similar *nearest) ([]function, error) {
 	tables := []*elffile.File{f}
 	if embedded, err := f.Embedded(); err == nil && embedded != nil {
 		tables = append(tables, embedded)
 	}
 	e, isGlob := p.Event, IsGlob(p.Event.Name)
+	returns := e.Kind == Uretprobe || q.Calls && isGlob
+	var unsafe unsafeReturns
 	var found []function
 	for _, from := range tables {
 		sections, err := from.Sections()
@@ -165,6 +167,9 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 					return true
 				}
 				name := string(names.At(uint64(sym.Name)))
+				if returns {
+					unsafe.add(name, sym.Value)
+				}
 				if !Match(e.Name, name) {
 					similar.add(name)
 					return true
@@ -178,6 +183,8 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
 				case isPart(name) && (isGlob || e.Kind == Uretprobe):
 					p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
+				case !isSteppable(f, offset+e.Offset):
+					p.LeaveOut(name, "the kernel cannot trace the instruction")
 				case isGlob && sym.Size == 0:
 					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
 				default:
@@ -196,6 +203,13 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 			return nil, err
 		}
 	}
+	found = slices.DeleteFunc(found, func(fn function) bool {
+		why := unsafe.why(fn)
+		if why != "" {
+			p.LeaveOut(fn.name, why)
+		}
+		return why != ""
+	})
 	// Aliases have the same address.
 	slices.SortStableFunc(found, func(a, b function) int { return cmp.Compare(a.offset, b.offset) })
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
@@ -207,6 +221,73 @@ var part = regexp.MustCompile(`\.cold(\.\d+)?$`)
 
 // isPart reports whether a function's name is of a part of a function.
 func isPart(name string) bool { return part.MatchString(name) }
+
+// unsafeReturns finds the functions of a file whose return addresses the kernel must not replace.
+type unsafeReturns struct {
+	reasons     map[uint64]string // by address, since functions have aliases
+	v8, hotspot bool              // whether the file contains this virtual machine
+}
+
+// add considers a symbol of a function.
+func (u *unsafeReturns) add(name string, address uint64) {
+	name, _, _ = strings.Cut(name, "@") // the version
+	var reason string
+	switch name {
+	case "Builtins_JSEntry", "_ZN2v87Isolate3NewERKNS0_12CreateParamsE":
+		u.v8 = true
+	case "JNI_CreateJavaVM":
+		u.hotspot = true
+	case "setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "swapcontext":
+		reason = "it keeps its return address for a later jump: a uretprobe, which replaces this address, would crash the program"
+	case "dlopen", "dlmopen", "dlsym", "dlvsym":
+		reason = "it finds its caller by the return address, which a uretprobe replaces"
+	case "backtrace", "__cxa_throw", "__cxa_rethrow", "_Unwind_Backtrace", "_Unwind_RaiseException", "_Unwind_ForcedUnwind", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow":
+		reason = "it walks the stack by return addresses, and a uretprobe replaces its own"
+	}
+	if reason == "" {
+		return
+	}
+	if u.reasons == nil {
+		u.reasons = map[uint64]string{}
+	}
+	u.reasons[address] = reason
+}
+
+// why returns why a function is unsafe, or "". Generated code calls functions of the virtual
+// machines, which find it later by their return addresses: in V8 all of C++ and the builtins,
+// in HotSpot all except those that native code calls.
+func (u *unsafeReturns) why(fn function) string {
+	switch {
+	case u.reasons[fn.addr] != "":
+		return u.reasons[fn.addr]
+	case u.v8 && (strings.HasPrefix(fn.name, "_Z") || strings.HasPrefix(fn.name, "Builtins_")):
+		return "V8 walks stacks by return addresses: a uretprobe, which replaces them, would crash the program"
+	case u.hotspot && !strings.HasPrefix(fn.name, "JNI_") && !strings.HasPrefix(fn.name, "JVM_"):
+		return "the Java VM walks stacks by return addresses: a uretprobe, which replaces them, would crash the program"
+	}
+	return ""
+}
+
+// isSteppable reports whether the kernel supports a uprobe at an instruction of a file. It refuses
+// those with a lock prefix or a segment prefix of x86: see is_prefix_bad of its
+// arch/x86/kernel/uprobes.c. Programs that map the file later would run without the uprobe.
+func isSteppable(f *elffile.File, offset uint64) bool {
+	const maxPrefixes = 4
+	code, err := f.Bytes(int64(offset), maxPrefixes, "instruction")
+	if err != nil || f.Machine() != elf.EM_X86_64 {
+		return true
+	}
+	for _, b := range code {
+		switch b {
+		case 0xf0, 0x26, 0x2e, 0x36, 0x3e: // lock, es, cs, ss, ds
+			return false
+		case 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3:
+		default:
+			return true
+		}
+	}
+	return true
+}
 
 // maxFunctions limits the symbols that match, which a crafted file can have millions of.
 const maxFunctions = 1 << 20

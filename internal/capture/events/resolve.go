@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -342,6 +343,9 @@ func (r *Resolver) tracepoints(p *Probe, q Query) error {
 	return p.complete(similar, "tracepoint")
 }
 
+// padding begins the symbols of the space before functions of the kernel.
+const padding = "__pfx_"
+
 // functions finds functions of the kernel.
 func (r *Resolver) functions(p *Probe, q Query) error {
 	traceable, err := r.traceable()
@@ -352,7 +356,9 @@ func (r *Resolver) functions(p *Probe, q Query) error {
 	var matches []Point
 	err = symbolize.KernelFunctions(func(name []byte, address uint64) bool {
 		if !Match(p.Event.Name, string(name)) {
-			similar.add(string(name))
+			if !bytes.HasPrefix(name, []byte(padding)) {
+				similar.add(string(name))
+			}
 			return true
 		}
 		matches = append(matches, Point{Name: string(name), Address: address})
