@@ -67,6 +67,7 @@ const volatile bool live;
 enum alloc_program {
 	ALLOC_LEAF,
 	ALLOC_SIZE,
+	ALLOC_NEW,
 	ALLOC_ALIGNED,
 	ALLOC_STORED,
 	ALLOC_ARRAY,
@@ -168,6 +169,7 @@ struct call {
 	struct allocation made;
 	struct allocation freed;
 	u64 tid;
+	u64 ra; /* the return address at sp, of a function that can throw; else 0 */
 };
 
 struct {
@@ -360,7 +362,20 @@ struct wanted {
 	u64 old; /* see struct call */
 	u64 out;
 	bool leaf; /* whether it calls no other function of an allocator */
+	bool throws; /* whether it can throw an exception */
 };
+
+/*
+ * Whether an exception left a call. Then, other calls from the function that caught it have
+ * overwritten the return address.
+ */
+static __always_inline bool was_left(const struct call *call)
+{
+	u64 ra;
+
+	return call->ra &&
+	       (bpf_probe_read_user(&ra, sizeof(ra), (void *)call->sp) || ra != call->ra);
+}
 
 /*
  * Whether a call is one from another function of the allocator: such a call has a lower
@@ -369,7 +384,7 @@ struct wanted {
  */
 static __always_inline bool is_nested(const struct call *outer, const struct call *call)
 {
-	return outer && outer->tid == call->tid &&
+	return outer && outer->tid == call->tid && !was_left(outer) &&
 	       (call->sp < outer->sp || (call->sp == outer->sp && call->ip != outer->ip));
 }
 
@@ -408,6 +423,10 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	if (is_nested(bpf_map_lookup_elem(&calls, &thread), &call))
 		return 0;
 	if (waits) {
+#if defined(__TARGET_ARCH_x86)
+		if (r->throws)
+			bpf_probe_read_user(&call.ra, sizeof(call.ra), (void *)call.sp);
+#endif
 		call.out = r->out;
 		call.size = r->size;
 		if (live && r->old) {
@@ -443,11 +462,19 @@ int alloc_leaf(void *ctx)
 		     &(struct wanted){ .by = ALLOC_LEAF, .size = argument(ctx, 0), .leaf = true });
 }
 
-/* malloc(size), valloc(size), mallocx(size, flags), operator new(size) */
+/* malloc(size), valloc(size), mallocx(size, flags), operator new(size, std::nothrow) */
 SEC("kprobe")
 int alloc_size(void *ctx)
 {
 	return enter(ctx, &(struct wanted){ .by = ALLOC_SIZE, .size = argument(ctx, 0) });
+}
+
+/* operator new(size) */
+SEC("kprobe")
+int alloc_new(void *ctx)
+{
+	return enter(ctx,
+		     &(struct wanted){ .by = ALLOC_NEW, .size = argument(ctx, 0), .throws = true });
 }
 
 /* aligned_alloc(alignment, size), memalign(alignment, size) */
@@ -668,17 +695,19 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 	}
 }
 
+/* At the return address of a function, or at its return instruction. */
 SEC("kprobe")
 int alloc_return(void *ctx)
 {
 	struct task_struct *task = current_task();
-	u64 thread = bpf_get_current_task();
+	u64 thread = bpf_get_current_task(), sp = context_sp(ctx);
 	struct call *call;
 
 	if (!hit_by(task, ALLOC_RETURN))
 		return 0;
 	call = bpf_map_lookup_elem(&calls, &thread);
-	if (!call || call->tid != task_pid(task) || call->sp != context_sp(ctx) - RETURN_SIZE)
+	if (!call || call->tid != task_pid(task) ||
+	    (call->sp != sp && call->sp != sp - RETURN_SIZE))
 		return 0;
 	if (live)
 		follow(ctx, task, call);

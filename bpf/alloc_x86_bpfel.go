@@ -18,17 +18,18 @@ type AllocAllocProgram uint32
 const (
 	AllocAllocProgramALLOC_LEAF         AllocAllocProgram = 0
 	AllocAllocProgramALLOC_SIZE         AllocAllocProgram = 1
-	AllocAllocProgramALLOC_ALIGNED      AllocAllocProgram = 2
-	AllocAllocProgramALLOC_STORED       AllocAllocProgram = 3
-	AllocAllocProgramALLOC_ARRAY        AllocAllocProgram = 4
-	AllocAllocProgramALLOC_RESIZE       AllocAllocProgram = 5
-	AllocAllocProgramALLOC_RESIZE_ARRAY AllocAllocProgram = 6
-	AllocAllocProgramALLOC_GO           AllocAllocProgram = 7
-	AllocAllocProgramALLOC_FREE         AllocAllocProgram = 8
-	AllocAllocProgramALLOC_RETURN       AllocAllocProgram = 9
-	AllocAllocProgramALLOC_PROBE        AllocAllocProgram = 10
-	AllocAllocProgramALLOC_PROBE_FREE   AllocAllocProgram = 11
-	AllocAllocProgramALLOC_PROGRAMS     AllocAllocProgram = 12
+	AllocAllocProgramALLOC_NEW          AllocAllocProgram = 2
+	AllocAllocProgramALLOC_ALIGNED      AllocAllocProgram = 3
+	AllocAllocProgramALLOC_STORED       AllocAllocProgram = 4
+	AllocAllocProgramALLOC_ARRAY        AllocAllocProgram = 5
+	AllocAllocProgramALLOC_RESIZE       AllocAllocProgram = 6
+	AllocAllocProgramALLOC_RESIZE_ARRAY AllocAllocProgram = 7
+	AllocAllocProgramALLOC_GO           AllocAllocProgram = 8
+	AllocAllocProgramALLOC_FREE         AllocAllocProgram = 9
+	AllocAllocProgramALLOC_RETURN       AllocAllocProgram = 10
+	AllocAllocProgramALLOC_PROBE        AllocAllocProgram = 11
+	AllocAllocProgramALLOC_PROBE_FREE   AllocAllocProgram = 12
+	AllocAllocProgramALLOC_PROGRAMS     AllocAllocProgram = 13
 )
 
 type AllocCountKey struct {
@@ -54,7 +55,7 @@ const (
 
 type AllocTrapCounts struct {
 	_          structs.HostLayout
-	Hits       [12]uint64
+	Hits       [13]uint64
 	Others     uint64
 	Walking    uint64
 	Impossible uint64
@@ -88,7 +89,6 @@ const (
 	AllocMapSamples            = "samples"
 	AllocMapScratches          = "scratches"
 	AllocMapSeen               = "seen"
-	AllocMapSkipped            = "skipped"
 	AllocMapSnapshotBack       = "snapshot_back"
 	AllocMapStats              = "stats"
 	AllocMapSwitched           = "switched"
@@ -96,6 +96,7 @@ const (
 	AllocMapTargetCgroup       = "target_cgroup"
 	AllocMapTargetIds          = "target_ids"
 	AllocMapTraps              = "traps"
+	AllocMapTurns              = "turns"
 	AllocMapUnwindAsked        = "unwind_asked"
 	AllocMapUnwindCache        = "unwind_cache"
 	AllocMapUnwindMappings     = "unwind_mappings"
@@ -110,6 +111,7 @@ const (
 	AllocProgAllocFree         = "alloc_free"
 	AllocProgAllocGo           = "alloc_go"
 	AllocProgAllocLeaf         = "alloc_leaf"
+	AllocProgAllocNew          = "alloc_new"
 	AllocProgAllocProbe        = "alloc_probe"
 	AllocProgAllocProbeFree    = "alloc_probe_free"
 	AllocProgAllocResize       = "alloc_resize"
@@ -157,6 +159,7 @@ const (
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
 	AllocVarUnusedProbeLimits  = "unused_probe_limits"
 	AllocVarUnusedTrapCounts   = "unused_trap_counts"
+	AllocVarUnusedTurn         = "unused_turn"
 	AllocVarUnwind             = "unwind"
 )
 
@@ -207,6 +210,7 @@ type AllocProgramSpecs struct {
 	AllocFree        *ebpf.ProgramSpec `ebpf:"alloc_free"`
 	AllocGo          *ebpf.ProgramSpec `ebpf:"alloc_go"`
 	AllocLeaf        *ebpf.ProgramSpec `ebpf:"alloc_leaf"`
+	AllocNew         *ebpf.ProgramSpec `ebpf:"alloc_new"`
 	AllocProbe       *ebpf.ProgramSpec `ebpf:"alloc_probe"`
 	AllocProbeFree   *ebpf.ProgramSpec `ebpf:"alloc_probe_free"`
 	AllocResize      *ebpf.ProgramSpec `ebpf:"alloc_resize"`
@@ -248,7 +252,6 @@ type AllocMapSpecs struct {
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
-	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Switched         *ebpf.MapSpec `ebpf:"switched"`
@@ -256,6 +259,7 @@ type AllocMapSpecs struct {
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
 	Traps            *ebpf.MapSpec `ebpf:"traps"`
+	Turns            *ebpf.MapSpec `ebpf:"turns"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -307,6 +311,7 @@ type AllocVariableSpecs struct {
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.VariableSpec `ebpf:"unused_trap_counts"`
+	UnusedTurn         *ebpf.VariableSpec `ebpf:"unused_turn"`
 	Unwind             *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
@@ -354,7 +359,6 @@ type AllocMaps struct {
 	Samples          *ebpf.Map `ebpf:"samples"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
-	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Switched         *ebpf.Map `ebpf:"switched"`
@@ -362,6 +366,7 @@ type AllocMaps struct {
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
 	Traps            *ebpf.Map `ebpf:"traps"`
+	Turns            *ebpf.Map `ebpf:"turns"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -399,7 +404,6 @@ func (m *AllocMaps) Close() error {
 		m.Samples,
 		m.Scratches,
 		m.Seen,
-		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Switched,
@@ -407,6 +411,7 @@ func (m *AllocMaps) Close() error {
 		m.TargetCgroup,
 		m.TargetIds,
 		m.Traps,
+		m.Turns,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -459,6 +464,7 @@ type AllocVariables struct {
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.Variable `ebpf:"unused_trap_counts"`
+	UnusedTurn         *ebpf.Variable `ebpf:"unused_turn"`
 	Unwind             *ebpf.Variable `ebpf:"unwind"`
 }
 
@@ -471,6 +477,7 @@ type AllocPrograms struct {
 	AllocFree        *ebpf.Program `ebpf:"alloc_free"`
 	AllocGo          *ebpf.Program `ebpf:"alloc_go"`
 	AllocLeaf        *ebpf.Program `ebpf:"alloc_leaf"`
+	AllocNew         *ebpf.Program `ebpf:"alloc_new"`
 	AllocProbe       *ebpf.Program `ebpf:"alloc_probe"`
 	AllocProbeFree   *ebpf.Program `ebpf:"alloc_probe_free"`
 	AllocResize      *ebpf.Program `ebpf:"alloc_resize"`
@@ -491,6 +498,7 @@ func (p *AllocPrograms) Close() error {
 		p.AllocFree,
 		p.AllocGo,
 		p.AllocLeaf,
+		p.AllocNew,
 		p.AllocProbe,
 		p.AllocProbeFree,
 		p.AllocResize,

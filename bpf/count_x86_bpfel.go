@@ -138,12 +138,12 @@ const (
 	CountMapRuntimePrograms     = "runtime_programs"
 	CountMapScratches           = "scratches"
 	CountMapSeen                = "seen"
-	CountMapSkipped             = "skipped"
 	CountMapSnapshotBack        = "snapshot_back"
 	CountMapStats               = "stats"
 	CountMapSyscalls            = "syscalls"
 	CountMapTargetCgroup        = "target_cgroup"
 	CountMapTargetIds           = "target_ids"
+	CountMapTurns               = "turns"
 	CountMapUnwindAsked         = "unwind_asked"
 	CountMapUnwindCache         = "unwind_cache"
 	CountMapUnwindMappings      = "unwind_mappings"
@@ -194,6 +194,7 @@ const (
 	CountVarUnusedFieldLimits   = "unused_field_limits"
 	CountVarUnusedFieldString   = "unused_field_string"
 	CountVarUnusedTimelineEvent = "unused_timeline_event"
+	CountVarUnusedTurn          = "unused_turn"
 	CountVarUnwind              = "unwind"
 	CountVarWeighed             = "weighed"
 )
@@ -273,12 +274,12 @@ type CountMapSpecs struct {
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
-	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
+	Turns            *ebpf.MapSpec `ebpf:"turns"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -329,6 +330,7 @@ type CountVariableSpecs struct {
 	UnusedFieldLimits   *ebpf.VariableSpec `ebpf:"unused_field_limits"`
 	UnusedFieldString   *ebpf.VariableSpec `ebpf:"unused_field_string"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	UnusedTurn          *ebpf.VariableSpec `ebpf:"unused_turn"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 	Weighed             *ebpf.VariableSpec `ebpf:"weighed"`
 }
@@ -374,12 +376,12 @@ type CountMaps struct {
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
-	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
+	Turns            *ebpf.Map `ebpf:"turns"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -413,12 +415,12 @@ func (m *CountMaps) Close() error {
 		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
-		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Syscalls,
 		m.TargetCgroup,
 		m.TargetIds,
+		m.Turns,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -470,6 +472,7 @@ type CountVariables struct {
 	UnusedFieldLimits   *ebpf.Variable `ebpf:"unused_field_limits"`
 	UnusedFieldString   *ebpf.Variable `ebpf:"unused_field_string"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	UnusedTurn          *ebpf.Variable `ebpf:"unused_turn"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 	Weighed             *ebpf.Variable `ebpf:"weighed"`
 }

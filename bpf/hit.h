@@ -57,13 +57,21 @@ struct {
 	__type(value, struct pace);
 } paces SEC(".maps");
 
-/* The hits of each event since the last that counted, by the number of its points. */
+/* Which of the next hits of an event counts. */
+struct turn {
+	u64 hits; /* since the turn began */
+	u64 chosen; /* the one that counts, from 0 */
+};
+
+const struct turn *unused_turn __attribute__((unused));
+
+/* The turn of each event, by the number of its points. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
-} skipped SEC(".maps");
+	__type(value, struct turn);
+} turns SEC(".maps");
 
 static __always_inline u64 context_sp(void *ctx)
 {
@@ -82,20 +90,28 @@ static __always_inline u64 context_sp(void *ctx)
 #endif
 
 /*
- * Whether this hit of an attach point counts, for itself and the hits before it that do
- * not. Each event has its own turn: code may hit two events alternately.
+ * Whether this hit of an attach point counts for a turn of some hits. It is one of the turn at
+ * random, because code may hit the event from several callers in turn. Each event has its own
+ * turns: code may hit two events alternately, too.
  */
 static __always_inline bool pace_allows(u32 point, u64 every)
 {
 	struct pace *pace;
-	u64 *before, second;
+	struct turn *turn;
 	u32 zero = 0;
+	u64 second;
+	bool chosen;
 
 	if (every > 1) {
-		before = bpf_map_lookup_elem(&skipped, &point);
-		if (!before || ++*before < every)
+		turn = bpf_map_lookup_elem(&turns, &point);
+		if (!turn)
 			return false;
-		*before = 0;
+		if (!turn->hits)
+			turn->chosen = bpf_get_prandom_u32() % every;
+		chosen = turn->hits == turn->chosen;
+		turn->hits = turn->hits + 1 < every ? turn->hits + 1 : 0;
+		if (!chosen)
+			return false;
 	}
 	if (!max_rate)
 		return true;
@@ -108,7 +124,7 @@ static __always_inline bool pace_allows(u32 point, u64 every)
 		pace->counted = 0;
 	}
 	if (pace->counted >= max_rate) {
-		stat_add(STAT_LIMITED, 1);
+		stat_add(STAT_LIMITED, every);
 		return false;
 	}
 	pace->counted++;

@@ -103,6 +103,9 @@ const volatile bool by_waker;
  */
 const volatile u32 flags_field;
 
+/* Whether calls of programs end at return instructions instead of uretprobes. */
+const volatile bool at_return;
+
 /* The fields of the second event's places follow the first event's. */
 const volatile u32 end_places;
 
@@ -722,7 +725,7 @@ static __always_inline int end(void *ctx, enum context in)
 		return 0;
 	if (!key_of(&key, ctx, task, field, in))
 		return 0;
-	if (match == MATCH_USER_CALL)
+	if (match == MATCH_USER_CALL && !at_return)
 		key.which -= RETURN_SIZE;
 	if (match == MATCH_KERNEL_CALL) {
 		key.which = calls_leave(bpf_get_current_task());

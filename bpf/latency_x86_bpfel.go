@@ -125,12 +125,12 @@ const (
 	LatencyMapRuntimePrograms     = "runtime_programs"
 	LatencyMapScratches           = "scratches"
 	LatencyMapSeen                = "seen"
-	LatencyMapSkipped             = "skipped"
 	LatencyMapSnapshotBack        = "snapshot_back"
 	LatencyMapStats               = "stats"
 	LatencyMapSyscalls            = "syscalls"
 	LatencyMapTargetCgroup        = "target_cgroup"
 	LatencyMapTargetIds           = "target_ids"
+	LatencyMapTurns               = "turns"
 	LatencyMapUnwindAsked         = "unwind_asked"
 	LatencyMapUnwindCache         = "unwind_cache"
 	LatencyMapUnwindMappings      = "unwind_mappings"
@@ -153,6 +153,7 @@ const (
 	LatencyVarActive              = "active"
 	LatencyVarAnyRemaps           = "any_remaps"
 	LatencyVarAtEntry             = "at_entry"
+	LatencyVarAtReturn            = "at_return"
 	LatencyVarByCgroup            = "by_cgroup"
 	LatencyVarByCpu               = "by_cpu"
 	LatencyVarByPlace             = "by_place"
@@ -191,6 +192,7 @@ const (
 	LatencyVarUnusedLatencyLimits = "unused_latency_limits"
 	LatencyVarUnusedLatencyMatch  = "unused_latency_match"
 	LatencyVarUnusedTimelineEvent = "unused_timeline_event"
+	LatencyVarUnusedTurn          = "unused_turn"
 	LatencyVarUnusedWaker         = "unused_waker"
 	LatencyVarUnwind              = "unwind"
 )
@@ -278,12 +280,12 @@ type LatencyMapSpecs struct {
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
-	Skipped          *ebpf.MapSpec `ebpf:"skipped"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
+	Turns            *ebpf.MapSpec `ebpf:"turns"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -302,6 +304,7 @@ type LatencyVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
+	AtReturn            *ebpf.VariableSpec `ebpf:"at_return"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
@@ -340,6 +343,7 @@ type LatencyVariableSpecs struct {
 	UnusedLatencyLimits *ebpf.VariableSpec `ebpf:"unused_latency_limits"`
 	UnusedLatencyMatch  *ebpf.VariableSpec `ebpf:"unused_latency_match"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	UnusedTurn          *ebpf.VariableSpec `ebpf:"unused_turn"`
 	UnusedWaker         *ebpf.VariableSpec `ebpf:"unused_waker"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -389,12 +393,12 @@ type LatencyMaps struct {
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
-	Skipped          *ebpf.Map `ebpf:"skipped"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
+	Turns            *ebpf.Map `ebpf:"turns"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -433,12 +437,12 @@ func (m *LatencyMaps) Close() error {
 		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
-		m.Skipped,
 		m.SnapshotBack,
 		m.Stats,
 		m.Syscalls,
 		m.TargetCgroup,
 		m.TargetIds,
+		m.Turns,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -458,6 +462,7 @@ type LatencyVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
+	AtReturn            *ebpf.Variable `ebpf:"at_return"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`
@@ -496,6 +501,7 @@ type LatencyVariables struct {
 	UnusedLatencyLimits *ebpf.Variable `ebpf:"unused_latency_limits"`
 	UnusedLatencyMatch  *ebpf.Variable `ebpf:"unused_latency_match"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	UnusedTurn          *ebpf.Variable `ebpf:"unused_turn"`
 	UnusedWaker         *ebpf.Variable `ebpf:"unused_waker"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }

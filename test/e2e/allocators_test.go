@@ -12,7 +12,7 @@ import (
 )
 
 // Every function of other allocators than the C library's counts once: also those of C++ and of
-// jemalloc alone, with any way to free memory.
+// jemalloc alone, with any way to free memory. Exceptions of the allocator reach the program.
 func TestAllocators(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -22,6 +22,10 @@ func TestAllocators(t *testing.T) {
 			t.Setenv("LD_PRELOAD", testenv.File(t, testenv.Library(name)))
 			pid, ask := serve(t, program)
 			got, want := allocations(t, pid, ask, "r", "--rate", "1", "--live")
+			if exits := strings.Contains(name, "mimalloc"); exits != (want["refused"] == 0) {
+				t.Errorf("the program caught %d exceptions of the allocator", want["refused"])
+			}
+			delete(want, "refused")
 			same(t, got, want, true)
 			maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 			if err != nil || !strings.Contains(string(maps), name) {

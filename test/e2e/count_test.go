@@ -300,22 +300,36 @@ func countBatch(t *testing.T, tests []eventTest, wants []stat.Range, events stri
 	return after
 }
 
-// With --every 10, a counted hit counts for 10. With --max-rate, the summary reports the
-// hits above the limit.
+// With --every 10, a counted hit counts for 10. It is one of them at random: the last bit of tick's
+// argument alternates. With --max-rate, the summary reports the hits above the limit, for which those
+// that count stand.
 func TestCountPace(t *testing.T) {
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
 	out := filepath.Join(t.TempDir(), "out.folded")
 	r := fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--every", "10", "--", events)
-	// When the program leaves a CPU, up to 9 hits there remain uncounted.
-	if got, want := sum(readFolded(t, out)), numbers(t, r.stdout)["ticks"]; r.code != 0 || got > want || got == 0 || got%10 != 0 {
+	// When the program leaves a CPU, up to 9 hits there remain uncounted, or count though they are missing.
+	if got, want := sum(readFolded(t, out)), numbers(t, r.stdout)["ticks"]; r.code != 0 || max(got-want, want-got) > 9*runtime.NumCPU() || got%10 != 0 {
 		t.Errorf("got %d of %d hits, code %d: %s", got, want, r.code, r.stderr)
 	}
 	if !strings.Contains(r.stderr, "one of 10 hits was counted") {
 		t.Errorf("the summary does not say that hits were left out: %s", r.stderr)
 	}
-	r = fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--max-rate", "3", "--", events)
+	r = fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--every", "2", "--weight", "arg1", "--", events)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	stat.Binomial(numbers(t, r.stdout)["ticks"]/2, 0.5).Check(t, "chosen hits whose argument is 1", sum(readFolded(t, out))/2)
+	r = fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--every", "5", "--max-rate", "3", "--", events)
 	limited := regexp.MustCompile(`(\d+) hits? above the limit`).FindStringSubmatch(r.stderr)
+	if r.code != 0 || limited == nil {
+		t.Fatalf("exit code %d, want 0 and hits above the limit: %s", r.code, r.stderr)
+	}
+	if got, want := sum(readFolded(t, out))+mustNumber(t, limited[1]), numbers(t, r.stdout)["ticks"]; max(got-want, want-got) > 4*runtime.NumCPU() {
+		t.Errorf("got %d hits and those above the limit, want %d", got, want)
+	}
+	r = fulgur(t, "count", "-o", out, "-e", "uprobe:"+events+":tick", "--max-rate", "3", "--", events)
+	limited = regexp.MustCompile(`(\d+) hits? above the limit`).FindStringSubmatch(r.stderr)
 	if r.code != 0 || limited == nil {
 		t.Fatalf("exit code %d, want 0 and hits above the limit: %s", r.code, r.stderr)
 	}
@@ -375,7 +389,7 @@ func TestCountPaceOfMatches(t *testing.T) {
 		stacks, own := readFolded(t, out), numbers(t, r.stdout)
 		for name, want := range map[string]int{"caller_one": own["ticks"], "caller_two": own["callers"] - own["ticks"]} {
 			got := count(stacks, fmt.Sprintf(frame, name))
-			if got > want || got < want-runtime.NumCPU() { // each CPU can have a rest of 1
+			if max(got-want, want-got) > runtime.NumCPU() { // each CPU can have a rest of 1
 				t.Errorf("%s: %s: got %d hits, want %d", kind, name, got, want)
 			}
 		}
@@ -397,7 +411,7 @@ func TestCountPaceOfPlaces(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	stacks, want := readFolded(t, out), numbers(t, r.stdout)["steps"]
-	if got := sum(stacks); got > want || got <= want-every*runtime.NumCPU() { // each CPU can have a rest
+	if got := sum(stacks); max(got-want, want-got) >= every*runtime.NumCPU() { // each CPU can have a rest
 		t.Errorf("got %d of %d hits: %s", got, want, r.stderr)
 	}
 	if count(stacks, "[usdt:") != 0 || strings.Contains(r.stderr, " event\n") {

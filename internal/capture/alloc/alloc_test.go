@@ -37,7 +37,7 @@ func TestFunctions(t *testing.T) {
 		{"functions of the same names", definitions{"malloc": {local: true}, "free": {local: true}}, map[string]program{}},
 		{
 			"jemalloc", definitions{"malloc": {}, "mallctl": {}, "mallocx": {}, "_Znwm": {}, "_ZnamSt11align_val_tRKSt9nothrow_t": {}, "_ZdaPvmSt11align_val_t": {}, "_Znwmx": {}},
-			map[string]program{"malloc": leaf, "mallocx": size, "_Znwm": size, "_ZnamSt11align_val_tRKSt9nothrow_t": size, "_ZdaPvmSt11align_val_t": free},
+			map[string]program{"malloc": leaf, "mallocx": size, "_Znwm": throws, "_ZnamSt11align_val_tRKSt9nothrow_t": size, "_ZdaPvmSt11align_val_t": free},
 		},
 		{
 			"jemalloc with a prefix, beside the C library's", definitions{"je_mallctl": {local: true}, "je_malloc": {local: true}, "je_sdallocx": {local: true}, "malloc": {}},

@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/returns"
 )
 
 // function is a function of an allocator in a file.
@@ -19,6 +21,9 @@ type function struct {
 	offset uint64 // in the file
 	// program is the program for its entry, which knows its arguments.
 	program program
+	// returns are the offsets in the file of the return instructions, if it can throw an exception:
+	// the program would end if the exception met a return address that the kernel replaced.
+	returns []uint64
 }
 
 // program is an index of [programs].
@@ -28,6 +33,7 @@ type program = bpf.AllocAllocProgram
 var programs = [...]string{
 	bpf.AllocAllocProgramALLOC_LEAF:         bpf.AllocProgAllocLeaf,
 	bpf.AllocAllocProgramALLOC_SIZE:         bpf.AllocProgAllocSize,
+	bpf.AllocAllocProgramALLOC_NEW:          bpf.AllocProgAllocNew,
 	bpf.AllocAllocProgramALLOC_ALIGNED:      bpf.AllocProgAllocAligned,
 	bpf.AllocAllocProgramALLOC_STORED:       bpf.AllocProgAllocStored,
 	bpf.AllocAllocProgramALLOC_ARRAY:        bpf.AllocProgAllocArray,
@@ -44,6 +50,7 @@ var programs = [...]string{
 const (
 	leaf        = bpf.AllocAllocProgramALLOC_LEAF
 	size        = bpf.AllocAllocProgramALLOC_SIZE
+	throws      = bpf.AllocAllocProgramALLOC_NEW
 	aligned     = bpf.AllocAllocProgramALLOC_ALIGNED
 	stored      = bpf.AllocAllocProgramALLOC_STORED
 	array       = bpf.AllocAllocProgramALLOC_ARRAY
@@ -51,7 +58,7 @@ const (
 	resizeArray = bpf.AllocAllocProgramALLOC_RESIZE_ARRAY
 	inGo        = bpf.AllocAllocProgramALLOC_GO
 	free        = bpf.AllocAllocProgramALLOC_FREE
-	returns     = bpf.AllocAllocProgramALLOC_RETURN
+	ended       = bpf.AllocAllocProgramALLOC_RETURN
 	sampled     = bpf.AllocAllocProgramALLOC_PROBE
 	released    = bpf.AllocAllocProgramALLOC_PROBE_FREE
 )
@@ -128,6 +135,27 @@ func find(f *elffile.File) ([]function, error) {
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
 }
 
+// findReturns sets the return instructions of a function that throws.
+func (fn *function) findReturns(f *elffile.File) error {
+	entry, ok := f.Address(fn.offset)
+	if !ok {
+		return returns.ErrBounds
+	}
+	finder := returns.Finder{File: f, Follow: func(uint64) bool { return true }, Partial: true}
+	places, err := finder.Find(entry)
+	if err != nil {
+		return fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would end the program if the function throws an exception", err)
+	}
+	for _, at := range places {
+		offset, ok := f.Offset(at)
+		if !ok {
+			return returns.ErrBounds
+		}
+		fn.returns = append(fn.returns, offset)
+	}
+	return nil
+}
+
 // errCInGo is the error for C allocators in Go programs.
 var errCInGo = errors.New("it is a Go program with a C allocator, and uretprobes could crash Go programs")
 
@@ -160,7 +188,7 @@ func (d definitions) functions(prefix string) (found []function) {
 		if name == "malloc" && (isLeaf || prefix != "") {
 			program = leaf
 		}
-		found = append(found, function{prefix + name, at.offset, program})
+		found = append(found, function{name: prefix + name, offset: at.offset, program: program})
 	}
 	if prefix != "" {
 		return found
@@ -169,20 +197,27 @@ func (d definitions) functions(prefix string) (found []function) {
 		switch {
 		case at.local:
 		case isOperator(name, "_Znwm", "_Znam"):
-			found = append(found, function{name, at.offset, size})
+			by := throws
+			if strings.HasSuffix(name, nothrow) {
+				by = size
+			}
+			found = append(found, function{name: name, offset: at.offset, program: by})
 		case isOperator(name, "_ZdlPv", "_ZdaPv"):
-			found = append(found, function{name, at.offset, free})
+			found = append(found, function{name: name, offset: at.offset, program: free})
 		}
 	}
 	return found
 }
+
+// nothrow ends the names of operators new that return NULL instead of throwing an exception.
+const nothrow = "RKSt9nothrow_t"
 
 // isOperator reports whether a name belongs to an operator new or delete of C++, with any
 // arguments after the first.
 func isOperator(name string, operators ...string) bool {
 	return slices.ContainsFunc(operators, func(operator string) bool {
 		rest, ok := strings.CutPrefix(name, operator)
-		return ok && strings.Trim(strings.NewReplacer("St11align_val_t", "", "RKSt9nothrow_t", "").Replace(rest), "m") == ""
+		return ok && strings.Trim(strings.NewReplacer("St11align_val_t", "", nothrow, "").Replace(rest), "m") == ""
 	})
 }
 

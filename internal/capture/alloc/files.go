@@ -1,12 +1,14 @@
 package alloc
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/target"
@@ -189,6 +191,15 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 	case s.live && found[0].program == inGo:
 		return nil, errGoLive
 	}
+	for i := range found {
+		if found[i].program != throws {
+			continue
+		}
+		if err := found[i].findReturns(file); err != nil {
+			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(found[i].name), file.Name(), plain.Error(err)))
+		}
+	}
+	found = slices.DeleteFunc(found, func(fn function) bool { return fn.program == throws && len(fn.returns) == 0 })
 	return found, s.overhead.learn(file, found)
 }
 
@@ -223,13 +234,21 @@ func (s *Source) attachFunctions(found []function, path string, o *safeopen.File
 		}, s.target)
 	}
 	// First the returns: each entry that is seen needs its return.
-	var points []events.Point
+	var points, instructions []events.Point
 	for _, fn := range found {
-		if s.needsReturn(fn) {
+		switch {
+		case !s.needsReturn(fn):
+		case fn.program == throws:
+			for _, at := range fn.returns {
+				instructions = append(instructions, events.Point{Name: fn.name, Address: at})
+			}
+		default:
 			points = append(points, point(fn))
 		}
 	}
-	if err := attach(events.Uretprobe, returns, points); err != nil {
+	slices.SortFunc(instructions, func(a, b events.Point) int { return cmp.Compare(a.Address, b.Address) })
+	instructions = slices.CompactFunc(instructions, func(a, b events.Point) bool { return a.Address == b.Address })
+	if err := errors.Join(attach(events.Uretprobe, ended, points), attach(events.Uprobe, ended, instructions)); err != nil {
 		return err
 	}
 	// Frees first: a block may be freed at once.

@@ -63,7 +63,7 @@ func (d definitions) inGo(f *elffile.File) ([]function, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, function{name, at.offset + gocode.AfterStackCheck(f.Machine(), code), inGo})
+		found = append(found, function{name: name, offset: at.offset + gocode.AfterStackCheck(f.Machine(), code), program: inGo})
 	}
 	return found, nil
 }

@@ -132,10 +132,10 @@ func (s *Source) probe(file *elffile.File, path, name string, wanted int) (*even
 // functions returns the places of the probes as functions, to learn the cost of their hits.
 func (p *probes) functions() (all []function) {
 	for _, point := range p.alloc.Points {
-		all = append(all, function{point.Name, point.Address, sampled})
+		all = append(all, function{name: point.Name, offset: point.Address, program: sampled})
 	}
 	for _, point := range p.free.Points {
-		all = append(all, function{point.Name, point.Address, released})
+		all = append(all, function{name: point.Name, offset: point.Address, program: released})
 	}
 	return all
 }

@@ -103,7 +103,7 @@ type function struct {
 // symbols finds functions by their symbols.
 func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) error {
 	e := p.Event
-	found, err := p.functions(f, q, similar)
+	found, err := p.functions(f, similar)
 	if err != nil {
 		return err
 	}
@@ -120,6 +120,9 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	if inGo && e.Kind == Uretprobe {
 		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
 	}
+	if e.Kind == Uretprobe || q.Calls {
+		return p.compiledCalls(f, file, found, q)
+	}
 	for _, fn := range found {
 		if e.Offset > 0 {
 			if err := checkBoundary(f, fn, e.Offset); err != nil {
@@ -132,7 +135,7 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	}
 	for _, fn := range found {
 		point := Point{Name: fn.name, File: file, Address: fn.offset + e.Offset}
-		if err := p.add(point, q, call{returning: e.Kind == Uretprobe}, IsGlob(e.Name)); err != nil {
+		if err := p.add(point, q, call{}, IsGlob(e.Name)); err != nil {
 			return err
 		}
 	}
@@ -140,14 +143,12 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 }
 
 // functions returns the functions that match, one for each address, in order.
-func (p *Probe) functions(f *elffile.File, q Query, similar *nearest) ([]function, error) {
+func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error) {
 	tables := []*elffile.File{f}
 	if embedded, err := f.Embedded(); err == nil && embedded != nil {
 		tables = append(tables, embedded)
 	}
 	e, isGlob := p.Event, IsGlob(p.Event.Name)
-	returns := e.Kind == Uretprobe || q.Calls && isGlob
-	var unsafe unsafeReturns
 	var found []function
 	for _, from := range tables {
 		sections, err := from.Sections()
@@ -167,9 +168,6 @@ func (p *Probe) functions(f *elffile.File, q Query, similar *nearest) ([]functio
 					return true
 				}
 				name := string(names.At(uint64(sym.Name)))
-				if returns {
-					unsafe.add(name, sym.Value)
-				}
 				if !Match(e.Name, name) {
 					similar.add(name)
 					return true
@@ -203,13 +201,6 @@ func (p *Probe) functions(f *elffile.File, q Query, similar *nearest) ([]functio
 			return nil, err
 		}
 	}
-	found = slices.DeleteFunc(found, func(fn function) bool {
-		why := unsafe.why(fn)
-		if why != "" {
-			p.LeaveOut(fn.name, why)
-		}
-		return why != ""
-	})
 	// Aliases have the same address.
 	slices.SortStableFunc(found, func(a, b function) int { return cmp.Compare(a.offset, b.offset) })
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
@@ -221,52 +212,6 @@ var part = regexp.MustCompile(`\.cold(\.\d+)?$`)
 
 // isPart reports whether a function's name is of a part of a function.
 func isPart(name string) bool { return part.MatchString(name) }
-
-// unsafeReturns finds the functions of a file whose return addresses the kernel must not replace.
-type unsafeReturns struct {
-	reasons     map[uint64]string // by address, since functions have aliases
-	v8, hotspot bool              // whether the file contains this virtual machine
-}
-
-// add considers a symbol of a function.
-func (u *unsafeReturns) add(name string, address uint64) {
-	name, _, _ = strings.Cut(name, "@") // the version
-	var reason string
-	switch name {
-	case "Builtins_JSEntry", "_ZN2v87Isolate3NewERKNS0_12CreateParamsE":
-		u.v8 = true
-	case "JNI_CreateJavaVM":
-		u.hotspot = true
-	case "setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "swapcontext":
-		reason = "it keeps its return address for a later jump: a uretprobe, which replaces this address, would crash the program"
-	case "dlopen", "dlmopen", "dlsym", "dlvsym":
-		reason = "it finds its caller by the return address, which a uretprobe replaces"
-	case "backtrace", "__cxa_throw", "__cxa_rethrow", "_Unwind_Backtrace", "_Unwind_RaiseException", "_Unwind_ForcedUnwind", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow":
-		reason = "it walks the stack by return addresses, and a uretprobe replaces its own"
-	}
-	if reason == "" {
-		return
-	}
-	if u.reasons == nil {
-		u.reasons = map[uint64]string{}
-	}
-	u.reasons[address] = reason
-}
-
-// why returns why a function is unsafe, or "". Generated code calls functions of the virtual
-// machines, which find it later by their return addresses: in V8 all of C++ and the builtins,
-// in HotSpot all except those that native code calls.
-func (u *unsafeReturns) why(fn function) string {
-	switch {
-	case u.reasons[fn.addr] != "":
-		return u.reasons[fn.addr]
-	case u.v8 && (strings.HasPrefix(fn.name, "_Z") || strings.HasPrefix(fn.name, "Builtins_")):
-		return "V8 walks stacks by return addresses: a uretprobe, which replaces them, would crash the program"
-	case u.hotspot && !strings.HasPrefix(fn.name, "JNI_") && !strings.HasPrefix(fn.name, "JVM_"):
-		return "the Java VM walks stacks by return addresses: a uretprobe, which replaces them, would crash the program"
-	}
-	return ""
-}
 
 // isSteppable reports whether the kernel supports a uprobe at an instruction of a file. It refuses
 // those with a lock prefix or a segment prefix of x86: see is_prefix_bad of its

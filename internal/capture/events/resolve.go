@@ -58,6 +58,9 @@ type Probe struct {
 	// stack, since Go may execute a function again from its start. Those of a uretprobe are the
 	// return instructions, since replaced return addresses would crash the program.
 	Go bool
+	// ByInstruction is set if the points of a uretprobe are return instructions, because something
+	// walks the stack by return addresses.
+	ByInstruction bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
 	LeftOut map[string]LeftOut
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
@@ -86,12 +89,14 @@ func (p *Probe) Close() error {
 }
 
 // Returning reports whether the kernel has to replace return addresses.
-func (p *Probe) Returning() bool { return p.Event.Kind == Uretprobe && !p.Go }
+func (p *Probe) Returning() bool {
+	return p.Event.Kind == Uretprobe && !p.Go && !p.ByInstruction
+}
 
 // AtEntry reports whether, at each point, the function of a program has no frame: the point is
-// its entry, or a return of a Go function.
+// its entry, or a return instruction.
 func (p *Probe) AtEntry() bool {
-	return p.Event.Kind == Uprobe && p.Event.Offset == 0 && !isPart(p.Event.Name) || p.Event.Kind == Uretprobe && p.Go
+	return p.Event.Kind == Uprobe && p.Event.Offset == 0 && !isPart(p.Event.Name) || p.Event.Kind == Uretprobe && !p.Returning()
 }
 
 // LeaveOut notes that a match is left out.

@@ -53,7 +53,7 @@ func Load(o Options) (*Source, error) {
 		}
 		attach.Prepare(spec, variables, o.Probe)
 		if o.Every > 1 {
-			spec.Maps[bpf.CountMapSkipped].MaxEntries = uint32(len(o.Probe.Points))
+			spec.Maps[bpf.CountMapTurns].MaxEntries = uint32(len(o.Probe.Points))
 		}
 	}
 	s := new(Source)

@@ -127,6 +127,7 @@ func Load(o Options) (*Source, error) {
 		}
 		attach.Prepare(spec, variables, o.Begin, o.End)
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
+		variables[bpf.LatencyVarAtReturn] = o.End.ByInstruction
 	}
 	s := &Source{wakers: o.Wakers, owners: map[uint32]string{}}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)

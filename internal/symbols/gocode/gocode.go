@@ -3,7 +3,7 @@
 // crash Go programs, since Go moves stacks.
 //
 // It knows the code that Go's compiler has generated since Go 1.18, for x86-64 and arm64. Other code
-// is an error, since its returns are in doubt.
+// is an error of package returns, since its returns are in doubt.
 package gocode
 
 import (
@@ -11,12 +11,12 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"go/version"
 
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
+	"fulgur/internal/symbols/returns"
 )
 
 // oldest is the first version of Go that has arguments and the goroutine in registers on all
@@ -123,22 +123,12 @@ type Calls struct {
 	Returns []uint64
 }
 
-// Reasons why the places of a function cannot be known.
-var (
-	errUnknown   = errors.New("its code has an unknown instruction")
-	errElsewhere = errors.New("it can end with a jump to another function")
-	errIndirect  = errors.New("it has a jump whose target is unknown")
-	errEntry     = errors.New("it has a jump back to its entry")
-	errNone      = errors.New("it has no return instruction")
-	errData      = errors.New("it has data among its code")
-)
-
 // Find finds the places of the function whose machine code is given. The code may end with
 // padding.
 func Find(machine elf.Machine, code []byte) (c Calls, err error) {
 	c.Entry = AfterStackCheck(machine, code[:min(len(code), Prologue)])
 	if c.Entry >= uint64(len(code)) {
-		return Calls{}, errNone
+		return Calls{}, returns.ErrNone
 	}
 	switch machine {
 	case elf.EM_X86_64:
@@ -149,7 +139,7 @@ func Find(machine elf.Machine, code []byte) (c Calls, err error) {
 		err = fmt.Errorf("code for %v is not supported", machine)
 	}
 	if err == nil && len(c.Returns) == 0 {
-		err = errNone
+		err = returns.ErrNone
 	}
 	if err != nil {
 		return Calls{}, err
@@ -161,9 +151,9 @@ func Find(machine elf.Machine, code []byte) (c Calls, err error) {
 func (c *Calls) checkJump(target uint64, size int) error {
 	switch {
 	case target >= uint64(size):
-		return errElsewhere
+		return returns.ErrElsewhere
 	case target == c.Entry:
-		return errEntry // each turn of a loop would look like a call
+		return returns.ErrEntry // each turn of a loop would look like a call
 	}
 	return nil
 }
@@ -172,13 +162,13 @@ func (c *Calls) findX86(code []byte) error {
 	for at := 0; at < len(code); {
 		in, ok := instruction.DecodeX86(code[at:], uint64(at))
 		if !ok || in.Size <= 0 {
-			return errUnknown
+			return returns.ErrUnknown
 		}
 		var err error
 		switch in.Kind {
 		case instruction.Return:
 			if in.Size != 1 {
-				return errUnknown
+				return returns.ErrUnknown
 			}
 			c.Returns = append(c.Returns, uint64(at))
 		case instruction.Jump, instruction.ConditionalJump, instruction.CounterJump:
@@ -186,7 +176,7 @@ func (c *Calls) findX86(code []byte) error {
 		case instruction.IndirectJump:
 			// Tables of a switch have 8 bytes for each case. Other jumps end wrappers.
 			if o := in.Operand; !o.Memory || o.Index == instruction.NoRegister || o.Scale != 8 {
-				err = errIndirect
+				err = returns.ErrIndirect
 			}
 		}
 		if err != nil {
@@ -207,30 +197,30 @@ const (
 
 func (c *Calls) findARM(code []byte) error {
 	if len(code)%sizeARM != 0 {
-		return errUnknown
+		return returns.ErrUnknown
 	}
 	for at := 0; at < len(code); at += sizeARM {
 		word := binary.LittleEndian.Uint32(code[at:])
 		in, ok := instruction.DecodeARM64(code[at:], uint64(at))
 		if !ok {
-			return errUnknown
+			return returns.ErrUnknown
 		}
 		var err error
 		switch in.Kind {
 		case instruction.Return:
 			if word != retARM {
-				return errUnknown
+				return returns.ErrUnknown
 			}
 			c.Returns = append(c.Returns, uint64(at))
 		case instruction.IndirectJump:
 			if in.Operand.Base != tableARM {
-				err = errIndirect
+				err = returns.ErrIndirect
 			}
 		case instruction.Jump, instruction.ConditionalJump:
 			err = c.checkJump(in.Target, len(code))
 		case instruction.Plain:
 			if word&0x3b000000 == 0x18000000 { // ldr of a literal
-				err = errData
+				err = returns.ErrData
 			}
 		}
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"fulgur/internal/symbols/returns"
 )
 
 // The probe is after the check of the stack, at the next instruction.
@@ -60,27 +62,27 @@ func TestFind(t *testing.T) {
 	}{
 		{"two returns", elf.EM_X86_64, x86(0x55, 0x74, 0x02, 0x5d, 0xc3, 0x5d, 0xc3, 0x90, 0xe8, 0, 0, 0, 0, 0xeb, 0xeb, 0xcc), Calls{6, []uint64{10, 12}}, nil},
 		{"no check", elf.EM_X86_64, []byte{0x90, 0xc3, 0xcc, 0xcc}, Calls{0, []uint64{1}}, nil},
-		{"loop to its start", elf.EM_X86_64, []byte{0x90, 0xff, 0xc8, 0x75, 0xfb, 0xc3}, Calls{}, errEntry},
-		{"loop after the check", elf.EM_X86_64, x86(0xff, 0xc8, 0x75, 0xfc, 0xc3, 0x90, 0x90, 0x90, 0x90), Calls{}, errEntry},
-		{"tail call", elf.EM_X86_64, []byte{0x74, 0x01, 0xc3, 0xe9, 0, 1, 0, 0}, Calls{}, errElsewhere},
-		{"jump before its start", elf.EM_X86_64, []byte{0xc3, 0xeb, 0xf0}, Calls{}, errElsewhere},
-		{"indirect tail call", elf.EM_X86_64, []byte{0x74, 0x01, 0xc3, 0xff, 0xe1}, Calls{}, errIndirect},
+		{"loop to its start", elf.EM_X86_64, []byte{0x90, 0xff, 0xc8, 0x75, 0xfb, 0xc3}, Calls{}, returns.ErrEntry},
+		{"loop after the check", elf.EM_X86_64, x86(0xff, 0xc8, 0x75, 0xfc, 0xc3, 0x90, 0x90, 0x90, 0x90), Calls{}, returns.ErrEntry},
+		{"tail call", elf.EM_X86_64, []byte{0x74, 0x01, 0xc3, 0xe9, 0, 1, 0, 0}, Calls{}, returns.ErrElsewhere},
+		{"jump before its start", elf.EM_X86_64, []byte{0xc3, 0xeb, 0xf0}, Calls{}, returns.ErrElsewhere},
+		{"indirect tail call", elf.EM_X86_64, []byte{0x74, 0x01, 0xc3, 0xff, 0xe1}, Calls{}, returns.ErrIndirect},
 		{"table of a switch", elf.EM_X86_64, []byte{0xff, 0x24, 0xc8, 0xc3}, Calls{0, []uint64{3}}, nil},
-		{"unknown instruction", elf.EM_X86_64, []byte{0x06, 0xc3}, Calls{}, errUnknown},
-		{"cut instruction", elf.EM_X86_64, []byte{0xc3, 0xe8, 0}, Calls{}, errUnknown},
-		{"return that pops", elf.EM_X86_64, []byte{0xc2, 8, 0}, Calls{}, errUnknown},
-		{"endless", elf.EM_X86_64, []byte{0x90, 0xeb, 0xfe}, Calls{}, errNone},
-		{"empty", elf.EM_X86_64, nil, Calls{}, errNone},
+		{"unknown instruction", elf.EM_X86_64, []byte{0x06, 0xc3}, Calls{}, returns.ErrUnknown},
+		{"cut instruction", elf.EM_X86_64, []byte{0xc3, 0xe8, 0}, Calls{}, returns.ErrUnknown},
+		{"return that pops", elf.EM_X86_64, []byte{0xc2, 8, 0}, Calls{}, returns.ErrUnknown},
+		{"endless", elf.EM_X86_64, []byte{0x90, 0xeb, 0xfe}, Calls{}, returns.ErrNone},
+		{"empty", elf.EM_X86_64, nil, Calls{}, returns.ErrNone},
 		{"other machine", elf.EM_RISCV, []byte{1, 2}, Calls{}, nil},
 
 		{"arm64", elf.EM_AARCH64, arm(0xf9400b90, 0xeb3063ff, 0x54000089, 0xb4000040, retARM, retARM, 0x94000000, 0x17fffff9, 0), Calls{12, []uint64{16, 20}}, nil},
 		{"arm64, table of a switch", elf.EM_AARCH64, arm(tableARM, 0xd63f0340, retARM), Calls{0, []uint64{8}}, nil},
-		{"arm64, tail call", elf.EM_AARCH64, arm(0x36000040, retARM, 0x14000100), Calls{}, errElsewhere},
-		{"arm64, indirect tail call", elf.EM_AARCH64, arm(retARM, 0xd61f0340), Calls{}, errIndirect},
-		{"arm64, loop to its start", elf.EM_AARCH64, arm(0xd503201f, 0x35ffffe0, retARM), Calls{}, errEntry},
-		{"arm64, data", elf.EM_AARCH64, arm(0x58000040, retARM, 0xd65f03c0, 0), Calls{}, errData},
-		{"arm64, other return", elf.EM_AARCH64, arm(0xd65f0bff), Calls{}, errUnknown},
-		{"arm64, cut", elf.EM_AARCH64, []byte{0xc0, 0x03}, Calls{}, errUnknown},
+		{"arm64, tail call", elf.EM_AARCH64, arm(0x36000040, retARM, 0x14000100), Calls{}, returns.ErrElsewhere},
+		{"arm64, indirect tail call", elf.EM_AARCH64, arm(retARM, 0xd61f0340), Calls{}, returns.ErrIndirect},
+		{"arm64, loop to its start", elf.EM_AARCH64, arm(0xd503201f, 0x35ffffe0, retARM), Calls{}, returns.ErrEntry},
+		{"arm64, data", elf.EM_AARCH64, arm(0x58000040, retARM, 0xd65f03c0, 0), Calls{}, returns.ErrData},
+		{"arm64, other return", elf.EM_AARCH64, arm(0xd65f0bff), Calls{}, returns.ErrUnknown},
+		{"arm64, cut", elf.EM_AARCH64, []byte{0xc0, 0x03}, Calls{}, returns.ErrUnknown},
 	} {
 		got, err := Find(test.machine, test.code)
 		if test.machine == elf.EM_RISCV && err != nil {

@@ -12,6 +12,7 @@
 
 extern "C" {
 __attribute__((weak)) void *mallocx(size_t, int);
+__attribute__((weak)) void *mi_malloc(size_t);
 __attribute__((weak)) void *rallocx(void *, size_t, int);
 __attribute__((weak)) void dallocx(void *, int);
 __attribute__((weak)) void sdallocx(void *, size_t, int);
@@ -110,6 +111,22 @@ extern "C" __attribute__((noinline)) void by_rallocx(int round)
 	a.freed(round);
 }
 
+static long refused;
+
+/* Requests too much, so that operator new throws an exception. mimalloc ends the program. */
+__attribute__((noinline)) static void request_too_much()
+{
+	volatile size_t size = (size_t)1 << 60;
+
+	if (mi_malloc)
+		return;
+	try {
+		operator delete(operator new(size));
+	} catch (const std::bad_alloc &) {
+		refused++;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	account *all[] = { &account_by_malloc,	      &account_by_large,
@@ -132,6 +149,7 @@ int main(int argc, char **argv)
 		return 1;
 	while (read(0, &command, 1) == 1) {
 		for (int round = 1; round <= rounds; round++) {
+			request_too_much();
 			for (auto f : functions)
 				f(round);
 			for (auto f : extended)
@@ -143,6 +161,7 @@ int main(int argc, char **argv)
 			       "%ld\n",
 			       a->name, a->objects, a->name, a->bytes, a->name, a->live_objects,
 			       a->name, a->live_bytes);
+		printf("refused %ld\n", refused);
 		printf("end 0\n");
 		fflush(stdout);
 	}

@@ -1,0 +1,144 @@
+package events
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/returns"
+)
+
+// compiledCalls adds the points of calls of functions that are not Go's: their entries, or for a
+// uretprobe their returns. It refuses functions whose returns are in doubt, and leaves them out of
+// patterns.
+func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Query) error {
+	traits := TraitsOf(f)
+	if byInstruction := traits.NeedsReturnAddresses(); len(p.Points) == 0 {
+		p.ByInstruction = byInstruction
+	} else if p.ByInstruction != byInstruction {
+		return usage.Errorf("%s: the file differs among the processes of the target, so their returns cannot be measured alike", p.Event)
+	}
+	finder := returns.Finder{File: f, Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) }}
+	for _, fn := range found {
+		places, err := []uint64{fn.addr}, error(nil)
+		if p.ByInstruction {
+			places, err = finder.Find(fn.addr)
+			if err != nil {
+				err = fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would replace return addresses, which %s needs", err, traits.why)
+			}
+		} else {
+			err = traits.checkUretprobe(fn.addr)
+		}
+		switch {
+		case err != nil && IsGlob(p.Event.Name):
+			p.LeaveOut(fn.name, err.Error())
+			continue
+		case err != nil:
+			return usage.Errorf("%s: %v", p.Event, err)
+		case p.Event.Kind == Uprobe:
+			places = []uint64{fn.addr}
+		}
+		for _, at := range places {
+			offset, ok := f.Offset(at)
+			if !ok {
+				return usage.Errorf("%s: no code in the file at %#x", p.Event, at)
+			}
+			point := Point{Name: fn.name, File: file, Address: offset}
+			if err := p.add(point, q, call{returning: p.Event.Kind == Uretprobe}, IsGlob(p.Event.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Traits are what the symbols of a file tell about the return addresses of its functions, which a
+// uretprobe replaces.
+type Traits struct {
+	why    string           // what needs them, in the whole file
+	unsafe map[uint64]error // why functions need them, by address
+	parts  map[uint64]bool  // addresses of the parts of functions; see isPart
+}
+
+// walkers are symbols of files in which something walks stacks by return addresses, also stacks of
+// functions that know nothing of it.
+var walkers = map[string]string{
+	"__gxx_personality_v0": exceptions, "__cxa_throw": exceptions, "rust_eh_personality": exceptions,
+	"__gnat_personality_v0": exceptions, "__objc_personality_v0": exceptions,
+	"Builtins_JSEntry": "V8", "_ZN2v87Isolate3NewERKNS0_12CreateParamsE": "V8",
+	"JNI_CreateJavaVM": "the Java VM",
+	"caml_startup":     "OCaml's garbage collector",
+}
+
+const exceptions = "a C++ exception or a Rust panic"
+
+// unwinder begins the names of the functions that exceptions of all languages use.
+const unwinder = "_Unwind_"
+
+// Reasons why a function cannot have a uretprobe, though its file can.
+var (
+	errKeepsAddress = errors.New("it keeps its return address for a later jump: a uretprobe, which replaces this address, would crash the program")
+	errFindsCaller  = errors.New("it finds its caller by the return address, which a uretprobe replaces")
+)
+
+// addressUsers are functions of C libraries.
+var addressUsers = map[string]error{
+	"setjmp": errKeepsAddress, "_setjmp": errKeepsAddress, "__setjmp": errKeepsAddress,
+	"sigsetjmp": errKeepsAddress, "__sigsetjmp": errKeepsAddress,
+	"getcontext": errKeepsAddress, "swapcontext": errKeepsAddress,
+	"dlopen": errFindsCaller, "dlmopen": errFindsCaller, "dlsym": errFindsCaller, "dlvsym": errFindsCaller,
+	"backtrace": errFindsCaller,
+}
+
+// TraitsOf reads the symbols of a file.
+func TraitsOf(f *elffile.File) *Traits {
+	t := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+	sections, err := f.Sections()
+	if err != nil {
+		return t
+	}
+	for _, s := range sections {
+		if names := f.SymbolNames(s); names != nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
+			_ = f.EachSymbol(s, func(sym elffile.Symbol) bool { // what was read so far counts
+				t.add(string(names.At(uint64(sym.Name))), sym.Value)
+				return len(t.parts) < maxFunctions
+			})
+		}
+	}
+	if needs, err := f.Needs("libstdc++.so"); err == nil && needs {
+		t.why = exceptions
+	}
+	return t
+}
+
+// add considers a symbol, defined or not.
+func (t *Traits) add(name string, address uint64) {
+	name, _, _ = strings.Cut(name, "@") // the version
+	if why, ok := walkers[name]; ok && (t.why == "" || t.why == exceptions) {
+		t.why = why
+	} else if t.why == "" && strings.HasPrefix(name, unwinder) {
+		t.why = exceptions
+	}
+	if address == 0 {
+		return
+	}
+	if err, ok := addressUsers[name]; ok {
+		t.unsafe[address] = err
+	}
+	if strings.Contains(name, ".cold") && isPart(name) {
+		t.parts[address] = true
+	}
+}
+
+// NeedsReturnAddresses reports whether functions of the file may be on stacks that something walks by
+// return addresses, so that uretprobes could end the program.
+func (t *Traits) NeedsReturnAddresses() bool { return t.why != "" }
+
+// checkUretprobe returns an error if the function at an address needs its own return address.
+func (t *Traits) checkUretprobe(address uint64) error { return t.unsafe[address] }
+
+// isPart reports whether a part of a function is at an address.
+func (t *Traits) isPart(address uint64) bool { return t.parts[address] }

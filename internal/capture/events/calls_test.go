@@ -1,0 +1,51 @@
+package events
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTraits(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		symbols map[string]uint64
+		why     string
+		unsafe  []uint64
+	}{
+		{"C", map[string]uint64{"_setjmp@@GLIBC_2.2.5": 1, "dlsym": 2, "malloc": 3, "backtrace": 4}, "", []uint64{1, 2, 4}},
+		{"C++", map[string]uint64{"__gxx_personality_v0@CXXABI_1.3": 0, "_Z1fv": 1}, "exception", nil},
+		{"Rust", map[string]uint64{"rust_eh_personality": 1}, "panic", nil},
+		{"C with cleanup", map[string]uint64{"_Unwind_Resume": 0}, "exception", nil},
+		{"Node.js", map[string]uint64{"__gxx_personality_v0": 0, "Builtins_JSEntry": 1, "_Unwind_Resume": 0}, "V8", nil},
+		{"Java", map[string]uint64{"JNI_CreateJavaVM@@SUNWprivate_1.1": 1}, "Java VM", nil},
+	} {
+		traits := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+		for name, at := range test.symbols {
+			traits.add(name, at)
+		}
+		if got := traits.why; !strings.Contains(got, test.why) || (got != "") != traits.NeedsReturnAddresses() || test.why == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.why)
+		}
+		for at := range uint64(5) {
+			want := false
+			for _, unsafe := range test.unsafe {
+				want = want || at == unsafe
+			}
+			if err := traits.checkUretprobe(at); (err != nil) != want {
+				t.Errorf("%s: function %d: got %v, want an error: %t", test.name, at, err, want)
+			}
+		}
+	}
+}
+
+func TestIsPart(t *testing.T) {
+	traits := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+	for name, at := range map[string]uint64{"work": 1, "work.cold": 2, "work.cold.3": 3, "work.coldest": 4} {
+		traits.add(name, at)
+	}
+	for at, want := range map[uint64]bool{1: false, 2: true, 3: true, 4: false, 5: false} {
+		if got := traits.isPart(at); got != want {
+			t.Errorf("%d: got %t, want %t", at, got, want)
+		}
+	}
+}
