@@ -23,15 +23,7 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 	}
 	finder := returns.Finder{File: f, Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) }}
 	for _, fn := range found {
-		places, err := []uint64{fn.addr}, error(nil)
-		if p.ByInstruction {
-			places, err = finder.Find(fn.addr)
-			if err != nil {
-				err = fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would replace return addresses, which %s needs", err, traits.why)
-			}
-		} else {
-			err = traits.checkUretprobe(fn.addr)
-		}
+		places, err := p.ends(&finder, traits, fn.addr)
 		switch {
 		case err != nil && IsGlob(p.Event.Name):
 			p.LeaveOut(fn.name, err.Error())
@@ -53,6 +45,19 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 		}
 	}
 	return nil
+}
+
+// ends returns where calls of the function at an address end: its entry for a uretprobe, or its return
+// instructions.
+func (p *Probe) ends(finder *returns.Finder, traits *Traits, address uint64) ([]uint64, error) {
+	if !p.ByInstruction {
+		return []uint64{address}, traits.checkUretprobe(address)
+	}
+	places, err := finder.Find(address)
+	if err != nil {
+		return nil, fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would replace return addresses, which %s needs", err, traits.why)
+	}
+	return places, nil
 }
 
 // Traits are what the symbols of a file tell about the return addresses of its functions, which a

@@ -264,7 +264,7 @@ func (h *history) computes(machine elf.Machine, text []byte, o instruction.Opera
 		}
 		word := binary.LittleEndian.Uint32(h[0])
 		isSum := word&0xffe00000 == 0x8b200000 || word&0xff200000 == 0x8b000000 // add, 64 bits
-		return isSum && uint8(word&31) == o.Base
+		return isSum && word&31 == uint32(o.Base)
 	}
 	if o.Memory {
 		return o.Index != instruction.NoRegister && o.Scale == 8
