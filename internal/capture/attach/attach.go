@@ -33,9 +33,15 @@ func (l *links) Close() error {
 	for _, one := range l.multi {
 		errs = append(errs, one.Close())
 	}
+	var uprobes []*uprobe.Link
 	for _, one := range l.single {
-		errs = append(errs, one.Close())
+		if u, ok := one.(*uprobe.Link); ok {
+			uprobes = append(uprobes, u)
+		} else {
+			errs = append(errs, one.Close())
+		}
 	}
+	errs = append(errs, uprobe.CloseAll(uprobes))
 	*l = links{}
 	return errors.Join(errs...)
 }

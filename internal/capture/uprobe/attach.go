@@ -113,14 +113,24 @@ func (l *Link) tryAttach() (err error) {
 	return err
 }
 
-// detach detaches the program.
-func (l *Link) detach() error {
-	helper.Close(l.fds) // first, so that the helper closes the last one
-	_, _, err := l.process.ask(l.limit(), request{Op: opDetach, ID: l.id}, nil)
-	if errors.Is(err, errUnsent) {
-		err = nil // the helper had ended, so that was the last one
+// detach detaches the programs of links, all of the same helper process.
+func detach(p *process, links []*Link) error {
+	var body []byte
+	limit := limit{answerTime, nil}
+	for _, l := range links {
+		helper.Close(l.fds) // first, so that the helper closes the last ones
+		body = binary.NativeEndian.AppendUint64(body, uint64(l.id))
+		limit.time += time.Duration(l.request.Offsets) * answerTimeEach
+		limit.ending = l.ending
 	}
-	return errors.Join(err, l.process.release())
+	_, _, err := p.ask(limit, request{Op: opDetach, Offsets: uint32(len(links))}, body)
+	if errors.Is(err, errUnsent) {
+		err = nil // the helper had ended, so those were the last ones
+	}
+	for range links {
+		err = errors.Join(err, p.release())
+	}
+	return err
 }
 
 // forget closes the descriptors of what was attached.
@@ -140,13 +150,29 @@ func (l *Link) limit() limit {
 
 // Close detaches the program. When it returns without an error, the breakpoints are gone. After
 // [ErrNoAnswer], the helper process removes them as soon as the kernel lets it.
-func (l *Link) Close() error {
-	defer l.forget()
-	err := l.detach()
-	if errors.Is(err, errEnded) { // it was killed while it detached
-		err = l.removeLeft()
+func (l *Link) Close() error { return CloseAll([]*Link{l}) }
+
+// CloseAll closes links at the same time, since the kernel waits some 60 ms for each.
+func CloseAll(links []*Link) error {
+	byProcess := map[*process][]*Link{}
+	for _, l := range links {
+		byProcess[l.process] = append(byProcess[l.process], l)
 	}
-	return err
+	var errs []error
+	for p, links := range byProcess {
+		err := detach(p, links)
+		if errors.Is(err, errEnded) { // it was killed while it detached
+			err = nil
+			for _, l := range links {
+				err = errors.Join(err, l.removeLeft())
+			}
+		}
+		errs = append(errs, err)
+	}
+	for _, l := range links {
+		l.forget()
+	}
+	return errors.Join(errs...)
 }
 
 // removeLeft removes breakpoints that a helper process left. It attaches at the same places in the
@@ -160,7 +186,7 @@ func (l *Link) removeLeft() error {
 		err = nowhere.tryAttach()
 	}
 	if err == nil {
-		err = nowhere.detach()
+		err = detach(nowhere.process, []*Link{&nowhere})
 	}
 	if err != nil {
 		err = fmt.Errorf("remove breakpoints, which may stay in programs until these exit: %w", err)

@@ -90,6 +90,42 @@ func TestAttachAfterKill(t *testing.T) {
 	}
 }
 
+// Many links are closed at the same time, also if the helper process is killed meanwhile. Then no
+// breakpoint is left.
+func TestCloseAll(t *testing.T) {
+	testenv.EveryKernel(t)
+	attach := attacher(t)
+	code := codeReader(t)
+	clean := code()
+	for name, kill := range map[string]bool{"together": false, "helper killed": true} {
+		t.Run(name, func(t *testing.T) {
+			release, err := Keep()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = release() }()
+			links := make([]*Link, 10)
+			for i := range links {
+				if links[i], err = attach(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if bytes.Equal(code(), clean) {
+				t.Fatal("there is no breakpoint")
+			}
+			if kill {
+				killDuring(t, func() error { return CloseAll(links) })
+			} else if err := CloseAll(links); err != nil {
+				t.Fatal(err)
+			}
+			if got := code(); !bytes.Equal(got, clean) {
+				t.Errorf("got the code % x, want % x", got, clean)
+			}
+			samples[emulated]()
+		})
+	}
+}
+
 // If the helper process is killed before it has carried out a request, another one does. It also
 // removes a breakpoint that the first one left.
 func TestKillDuringRequest(t *testing.T) {
@@ -118,7 +154,7 @@ func TestKillDuringRequest(t *testing.T) {
 	}
 	samples[emulated]()
 	killDuring(t, func() error {
-		if err := l.detach(); !errors.Is(err, errEnded) {
+		if err := detach(l.process, []*Link{l}); !errors.Is(err, errEnded) {
 			return fmt.Errorf("got error %w, want one about the helper process", err)
 		}
 		return nil

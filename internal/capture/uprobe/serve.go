@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -26,7 +29,7 @@ type operation uint32
 
 const (
 	opAttach operation = iota // with the descriptors of a program and a file
-	opDetach
+	opDetach                  // with the IDs of links in place of offsets
 )
 
 const (
@@ -39,7 +42,6 @@ const (
 // request is followed by the offsets, semaphores and cookies; see [Options].
 type request struct {
 	Op                           operation
-	ID                           uint32 // of the link to detach
 	Flags                        uint32
 	PID                          uint32
 	Offsets, Semaphores, Cookies uint32
@@ -67,10 +69,7 @@ func init() {
 		}
 		s := server{conn: conn, links: map[uint32]io.Closer{}}
 		err := s.serve(false)
-		for _, l := range s.links { // its user was killed
-			err = errors.Join(err, l.Close())
-		}
-		return err
+		return errors.Join(err, closeAll(slices.Collect(maps.Values(s.links)))) // its user was killed
 	})
 }
 
@@ -117,10 +116,7 @@ func (s *server) answer(r request, fds []int) error {
 	var a answer
 	var given []int
 	if r.Op == opDetach {
-		if l := s.links[r.ID]; l != nil {
-			delete(s.links, r.ID)
-			err = l.Close()
-		}
+		err = s.detach(lists[0])
 	} else {
 		a.ID, given, err = s.attach(r, lists, fds)
 	}
@@ -138,6 +134,39 @@ func (s *server) answer(r request, fds []int) error {
 	}
 	a.Errno, a.Size = uint32(errno), uint32(len(text))
 	return helper.Send(s.conn, a, []byte(text), given...)
+}
+
+// detach closes the links with some IDs.
+func (s *server) detach(ids []uint64) error {
+	var all []io.Closer
+	for _, id := range ids {
+		if l := s.links[uint32(id)]; l != nil {
+			delete(s.links, uint32(id))
+			all = append(all, l)
+		}
+	}
+	return closeAll(all)
+}
+
+// maxClosing is the maximum number of links to close at the same time, each in a thread.
+const maxClosing = 64
+
+// closeAll closes links. It closes a single one in this thread, which can be urgent.
+func closeAll(all []io.Closer) error {
+	if len(all) == 1 {
+		return all[0].Close()
+	}
+	var group sync.WaitGroup
+	errs, slots := make([]error, len(all)), make(chan struct{}, maxClosing)
+	for i, l := range all {
+		slots <- struct{}{}
+		group.Go(func() {
+			errs[i] = l.Close()
+			<-slots
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }
 
 // attach attaches a program, and returns the ID of its link and copies of the descriptors that
