@@ -27,12 +27,15 @@ func (p *Profile) Only(v int) *Profile {
 //
 // Stacks are equal if their functions, modules and task names are, since addresses, lines
 // and process IDs differ between builds and runs. If either profile lacks modules, the
-// names decide. The metadata is changed's.
+// names decide. Linker names and source files count if both profiles have them. The metadata is
+// changed's.
 func Diff(base, changed *Profile, normalize bool) *Profile {
 	unit := changed.ValueTypes[0].Unit
 	d := differ{
 		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
 		modules: base.knowsModules() && changed.knowsModules(),
+		linked:  base.knows(isLinked) && changed.knows(isLinked),
+		files:   base.knows(hasFile) && changed.knows(hasFile),
 	}
 	d.add(base, func(n int64) []int64 { return []int64{n, 0} })
 	d.add(changed, func(n int64) []int64 { return []int64{0, n} })
@@ -65,10 +68,18 @@ func (p *Profile) knowsModules() bool {
 	return slices.ContainsFunc(p.Frames, func(f Frame) bool { return f.Kind == KindUser && f.Mapping != 0 })
 }
 
+// knows reports whether one of p's functions has something that formats can lack.
+func (p *Profile) knows(has func(Function) bool) bool { return slices.ContainsFunc(p.Functions, has) }
+
+func isLinked(f Function) bool { return f.SystemName != f.Name }
+
+func hasFile(f Function) bool { return f.File != "" }
+
 // differ builds the profile of a comparison.
 type differ struct {
 	*Builder
-	modules bool // both profiles have modules and kinds of code
+	// What both profiles have: modules and kinds of code, linker names, source files.
+	modules, linked, files bool
 }
 
 // add adds the samples of p, converting their first values with values.
@@ -105,6 +116,13 @@ func (d differ) comparable(p *Profile, id FrameID) Frame {
 		return made
 	}
 	fn := p.Functions[f.Function]
-	made.Function = d.Function(Function{Name: fn.Name, SystemName: fn.SystemName, File: fn.File})
+	same := Function{Name: fn.Name, SystemName: fn.Name}
+	if d.linked {
+		same.SystemName = fn.SystemName
+	}
+	if d.files {
+		same.File = fn.File
+	}
+	made.Function = d.Function(same)
 	return made
 }

@@ -67,6 +67,31 @@ func TestDiffOfNames(t *testing.T) {
 	}
 }
 
+// Linker names and files count only if both profiles have them, since formats can lack them.
+func TestDiffOfFormats(t *testing.T) {
+	made := func(functions ...Function) *Profile {
+		b := NewBuilder(ValueType{"samples", "count"})
+		m := b.Mapping(Mapping{Path: "/bin/server"})
+		for i, f := range functions {
+			b.Add(Sample{Stack: b.Push(0, b.Frame(Frame{Function: b.Function(f), Mapping: m, Address: uint64(i)})), Task: b.Task(Task{}), Values: []int64{1}})
+		}
+		return b.Profile(Meta{}, Losses{})
+	}
+	whole := made(Function{Name: "f[...]", SystemName: "f[int]", File: "f.go"}, Function{Name: "g", SystemName: "g", File: "g.c"})
+	named := made(Function{Name: "f[...]", SystemName: "f[...]"}, Function{Name: "g", SystemName: "g"})
+	for _, other := range []*Profile{whole, named} {
+		for _, pair := range [][2]*Profile{{whole, other}, {other, whole}} {
+			if diff := cmp.Diff(map[string][]int64{"f[...]": {1, 1}, "g": {1, 1}}, changes(Diff(pair[0], pair[1], false))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+	others := made(Function{Name: "f[...]", SystemName: "f[string]", File: "f.go"})
+	if d := Diff(whole, others, false); len(d.Samples) != 3 {
+		t.Errorf("got %d stacks, want 3: functions of different linker names differ", len(d.Samples))
+	}
+}
+
 func TestOnly(t *testing.T) {
 	p := built(1, 1, map[string]int64{"a": 2, "b": 0, "c": 3})
 	only := p.Only(1)
