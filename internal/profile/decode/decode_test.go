@@ -196,6 +196,11 @@ func TestReadRecording(t *testing.T) {
 	if p.ValueTypes[0].Type != "cpu" || p.Meta.Value != "cpu" {
 		t.Errorf("got first value %v, default %q; want cpu", p.ValueTypes[0], p.Meta.Value)
 	}
+	for _, task := range p.Tasks {
+		if task.TID != 0 {
+			t.Errorf("got the thread %+v, want processes, as in the recording's page", task)
+		}
+	}
 }
 
 // sumsOf returns the sums of a recording's events by value. It fails if they are not sorted,

@@ -40,9 +40,13 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if withTimes {
 		c.keep = parser.keep
 	}
-	for i := range f.threads {
-		t := f.threads[i].task()
-		c.threads = c.threads || t.TID != t.PID
+	// fulgur's recordings have all threads. Their pages, which fulgur writes itself, do not
+	// separate them either.
+	if isRecording := f.run != "" && !f.aggregated; !isRecording {
+		for i := range f.threads {
+			t := f.threads[i].task()
+			c.threads = c.threads || t.TID != t.PID
+		}
 	}
 	shared, err := c.stacks(&f.shared)
 	if err != nil {
