@@ -13,7 +13,7 @@ type allocCommand struct {
 	subjectFlags
 
 	Rate        *size         `placeholder:"BYTES" group:"how" help:"Take one sample per this many allocated bytes, on average. 1 samples every allocation. Default: 512K."`
-	MaxOverhead *allocPercent `placeholder:"PERCENT" group:"how" help:"End the measurement early if uprobes take more than this share of the target's CPU time; 100 for no limit. Default: 20."`
+	MaxOverhead *allocPercent `placeholder:"PERCENT" group:"how" help:"End the measurement early if uprobes take more than this share of the target's CPU time, or, in other processes, of the machine's; 100 for no limit. Default: 20."`
 
 	NoProbes bool `group:"how" help:"Measure the functions of allocators, even if a program reports samples of its allocations itself (otel_memory)."`
 
@@ -43,7 +43,7 @@ func (*allocCommand) Help() string {
 realloc and the like in the C library, or in a library or program that replaces them
 (jemalloc, tcmalloc), C++'s operator new, and Go's allocator. Each call enters the kernel,
 sampled or not, which takes a microsecond or more: see --max-overhead. The values are
-estimates; with --rate 1 they are exact. If a program reports samples of its own by
+estimates; with --rate 1 they are exact. If a program reports samples of its own through
 OpenTelemetry's probes (otel_memory), fulgur uses these instead, and --rate does not apply.
 pprof files have the values of heap profiles: alloc_space (bytes) and alloc_objects
 (allocations); with --live also inuse_space and inuse_objects. docs/alloc.md has the

@@ -10,7 +10,7 @@ import (
 type countCommand struct {
 	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Count this event: tracepoint:GROUP:NAME, kprobe:FUNCTION, kretprobe:FUNCTION, uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME. Names can have the wildcards * and ?. Can be given several times."`
 	subjectFlags
-	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this holds, for example 'ret < 0 && fd != 2'. Fields: the tracepoint's own, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
+	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this condition holds, for example 'ret < 0 && fd != 2'. Fields: the tracepoint's fields, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
 
 	Weight    string `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
 	Every     *count `placeholder:"N" group:"how" help:"Count one of N hits of each event on each CPU, with a weight of N. Default: 1."`
@@ -22,10 +22,10 @@ type countCommand struct {
 
 // Help returns the text of fulgur count --help besides the flags.
 func (*countCommand) Help() string {
-	return `Counts every hit of events by the stack that hit them: tracepoints, functions of the
-kernel and of programs, and USDT probes. With several events, or a pattern that matches
-several, the event is on top of the stack, and the summary and pprof files have the
-hits of each. fulgur does not attach uretprobes to Go programs: they would crash.
+	return `Counts hits by stack: how often code reaches a tracepoint, a function of the kernel or
+of a program, or a USDT probe. With several events, or a pattern that matches several,
+the event is on top of the stack, and the summary and pprof files have the hits of each
+event. fulgur does not attach uretprobes to Go programs, because they would crash.
 docs/events.md has the details.
 
 Examples:

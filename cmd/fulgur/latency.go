@@ -8,11 +8,11 @@ import (
 
 // latencyCommand has the flags of the commands that write profiles.
 type latencyCommand struct {
-	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Measure the time from this event: kprobe:FUNCTION or uprobe:PATH:FUNCTION to the return of the function, tracepoint:GROUP:NAME or usdt:PATH:PROVIDER:NAME to the event of --until. Names can have the wildcards * and ?. Can be given several times."`
+	Events []string `short:"e" name:"event" required:"" sep:"none" placeholder:"EVENT" complete:"event" group:"what" help:"Measure the time from this event: kprobe:FUNCTION, uprobe:PATH:FUNCTION, tracepoint:GROUP:NAME or usdt:PATH:PROVIDER:NAME. --until gives the end. Names can have the wildcards * and ?. Can be given several times."`
 	Until  string   `placeholder:"EVENT" complete:"event" group:"what" help:"Measure the time until this event, written as for -e. Default: the return of the function, or the event's counterpart, such as sys_exit_read for sys_enter_read."`
 	Key    string   `placeholder:"FIELD" group:"what" help:"Match two events by this field, such as arg0, or FIELD=FIELD if it has another name in the second event. Default: tid, the same thread."`
 	subjectFlags
-	Filter string `placeholder:"CONDITION" group:"what" help:"Measure only where this holds for the first event, for example 'count > 4096'. See fulgur count."`
+	Filter string `placeholder:"CONDITION" group:"what" help:"Measure only if this condition holds for the first event, for example 'count > 4096'. See fulgur count."`
 
 	MaxRate *count `placeholder:"N" group:"how" help:"Measure at most N times per second on each CPU, to protect the target. Default: 100000."`
 
@@ -24,7 +24,7 @@ type latencyCommand struct {
 // Help returns the text of fulgur latency --help besides the flags.
 func (*latencyCommand) Help() string {
 	return `Measures how long function calls take, or the time between two events, by the stack at
-the beginning. Each recursive call counts. The outputs have the total time of each
+the first event. Each recursive call counts. The output has the total time of each
 stack, and the summary has a histogram of the times. docs/events.md has the details, and
 explains how Go functions differ.
 

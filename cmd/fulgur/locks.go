@@ -21,9 +21,10 @@ type locksCommand struct {
 
 // Help returns the text of fulgur locks --help besides the flags.
 func (*locksCommand) Help() string {
-	return `Measures the time that threads wait for locks, by the stack that waits, with the lock on
-top: [lock cgroup_mutex], [futex app+0x4060]. It sees waits for locks of the kernel, and
-waits of programs for futexes, which mutexes, condition variables and semaphores use.
+	return `Measures the time that threads wait for locks, by the stack of the waiting thread, with
+the lock on top: [lock cgroup_mutex], [futex app+0x4060]. It sees waits for locks of the
+kernel, and waits of programs for futexes, which mutexes, condition variables and
+semaphores use.
 The summary lists the locks with the longest waits. docs/locks.md has the details.
 
 Examples:
@@ -34,7 +35,7 @@ Examples:
     # locks of the kernel, for the whole machine
     sudo fulgur locks --only kernel 10
 
-    # a process, with the threads that hold its locks and the stacks that release them
+    # a process, with the owners of kernel locks and the stacks that end the waits
     sudo fulgur locks --owners --waker-stacks -p 1234 -o locks.html 10
 
     # mutexes of a command

@@ -49,7 +49,7 @@ type commands struct {
 	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
 	Latency latencyCommand `cmd:"" group:"measure" help:"Measure the time of function calls, or between two events, by stack."`
 	Locks   locksCommand   `cmd:"" group:"measure" help:"Measure the time that threads wait for locks, by stack and lock."`
-	Alloc   allocCommand   `cmd:"" group:"measure" help:"Measure allocations of memory by stack."`
+	Alloc   allocCommand   `cmd:"" group:"measure" help:"Measure memory allocations by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
 	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine continuously, and send the profiles to an OpenTelemetry back end."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`

@@ -12,7 +12,7 @@ type viewCommand struct {
 	File string `arg:"" complete:"file" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
 	Base       string  `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
-	Value      string  `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
+	Value      string  `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first value that both profiles have and that is not 0 in at least one of them."`
 	By         *groups `placeholder:"KIND" group:"contents" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of the flame graph. none removes the groups."`
 	ShortNames bool    `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
 	TUI        bool    `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
@@ -34,14 +34,14 @@ needs a network: its page comes from profiler.firefox.com.
 Names, source and assembly come from files of the same build on this machine, and from
 debuginfod if DEBUGINFOD_URLS is set.
 
-The printed address has a random part: nobody can connect without knowing it.
+The printed address has a random part, which other users of the machine cannot guess.
 
 Examples:
 
     sudo fulgur profile -o cpu.json.gz 10
     fulgur view cpu.json.gz
 
-    # what changed, in pprof's pages
+    # the changes between two profiles
     fulgur view --base before.pb.gz after.pb.gz
 
     # on the terminal
