@@ -3,77 +3,154 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
 )
 
 // TestMain lets the test binary act as a fulgur that measures: it prints when it has
-// begun and when it receives a signal, and then keeps running.
+// begun and when it receives a signal, and then keeps running until its input ends. The
+// variable's value is [repeatTime].
 func TestMain(m *testing.M) {
-	if os.Getenv("FULGUR_TEST_MEASURE") != "" {
+	if value := os.Getenv("FULGUR_TEST_MEASURE"); value != "" {
+		var err error
+		if repeatTime, err = time.ParseDuration(value); err != nil {
+			panic(err)
+		}
 		ctx, _ := interruptible(context.Background())
 		fmt.Println("measuring")
 		<-ctx.Done()
 		fmt.Println("writing")
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
 	}
 	os.Exit(m.Run())
 }
 
-// The first signal ends the measurement, the second the process.
+var endingSignals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+
+// handle makes this process handle signals, so that its children do not inherit that they are
+// ignored, as under nohup.
+func handle(t *testing.T) {
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
+}
+
+// The first signal ends the measurement, a later one the process.
 func TestSignals(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	handle(t)
+	for _, sig := range endingSignals {
 		t.Run(sig.String(), func(t *testing.T) {
-			// Children inherit ignored signals, as under nohup, but not
-			// handled ones.
-			handled := make(chan os.Signal, 1)
-			signal.Notify(handled, sig)
-			defer signal.Stop(handled)
-			lines, cmd := measure(t, os.Args[0])
-			wantLine(t, lines, "measuring")
-			for _, next := range []string{"writing", ""} {
-				if err := cmd.Process.Signal(sig); err != nil {
-					t.Fatal(err)
+			m := measure(t, 0, os.Args[0])
+			m.want(t, "measuring")
+			m.signal(t, sig)
+			m.want(t, "writing")
+			ended := make(chan error, 1)
+			go func() { ended <- m.cmd.Wait() }()
+			testenv.Await(t, func() bool {
+				select {
+				case <-ended:
+					return true
+				default:
+					m.signal(t, sig)
+					return false
 				}
-				wantLine(t, lines, next)
-			}
-			_ = cmd.Wait()
-			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			}, func() string { return "the process survived many signals" })
+			status := m.cmd.ProcessState.Sys().(syscall.WaitStatus)
 			if !status.Signaled() || status.Signal() != sig {
-				t.Errorf("got %v, want %v", cmd.ProcessState, sig)
+				t.Errorf("got %v, want %v", m.cmd.ProcessState, sig)
 			}
 		})
+	}
+}
+
+// A signal that soon follows the first one does not kill the process.
+func TestRepeatedSignals(t *testing.T) {
+	handle(t)
+	for _, sig := range endingSignals {
+		t.Run(sig.String(), func(t *testing.T) {
+			m := measure(t, time.Hour, os.Args[0])
+			m.want(t, "measuring")
+			m.signal(t, sig)
+			m.want(t, "writing")
+			m.signal(t, sig)
+			if err := m.stdin.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A signal that soon follows the end of a context does not end the next one.
+func TestRepeatedSignalsInNext(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		before *time.Time
+		first  bool
+	}{{nil, true}, {new(now.Add(-2 * repeatTime)), true}, {&now, false}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		signals, counted := make(chan os.Signal), make(chan bool, 1)
+		go func() { counted <- awaitSignal(ctx, signals, c.before) }()
+		signals <- syscall.SIGTERM
+		select {
+		case signals <- syscall.SIGTERM: // it still waits
+			cancel()
+			if <-counted || c.first {
+				t.Errorf("previous signal at %v: a signal had no effect", c.before)
+			}
+		case <-counted:
+			cancel()
+			if !c.first {
+				t.Errorf("previous signal at %v: a signal had an effect", c.before)
+			}
+		}
 	}
 }
 
 // Under nohup, SIGHUP has no effect. If SIGINT is ignored, as in a script's
 // background jobs, it still ends the measurement.
 func TestIgnoredSignals(t *testing.T) {
-	lines, cmd := measure(t, "sh", "-c", `trap "" HUP INT; exec "$0"`, os.Args[0])
-	wantLine(t, lines, "measuring")
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantLine(t, lines, "writing")
-	// If SIGHUP had counted, SIGINT would have been the second signal.
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	m := measure(t, time.Hour, "sh", "-c", `trap "" HUP INT; exec "$0"`, os.Args[0])
+	m.want(t, "measuring")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
+	if err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
-		t.Errorf("got %v, want %v", cmd.ProcessState, syscall.SIGTERM)
+	_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
+	if ignored, _, _ = strings.Cut(ignored, "\n"); ignored != "0000000000000001" {
+		t.Errorf("the signals %s are ignored, want SIGHUP", ignored)
 	}
+	m.signal(t, syscall.SIGINT)
+	m.want(t, "writing")
 }
 
-func measure(t *testing.T, argv ...string) (*bufio.Scanner, *exec.Cmd) {
+// measuring is a process that acts as a fulgur that measures.
+type measuring struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines *bufio.Scanner
+}
+
+func measure(t *testing.T, repeatTime time.Duration, argv ...string) measuring {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "FULGUR_TEST_MEASURE=1")
+	cmd.Env = append(os.Environ(), "FULGUR_TEST_MEASURE="+repeatTime.String())
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -82,13 +159,22 @@ func measure(t *testing.T, argv ...string) (*bufio.Scanner, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return bufio.NewScanner(out), cmd
+	return measuring{cmd, in, bufio.NewScanner(out)}
 }
 
-func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
+func (m measuring) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	lines.Scan()
-	if got := lines.Text(); got != want {
-		t.Fatalf("got %q, want %q", got, want)
+	if err := m.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+}
+
+func (m measuring) want(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
+		m.lines.Scan()
+		if got := m.lines.Text(); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
 	}
 }
