@@ -177,6 +177,7 @@ func TestNouns(t *testing.T) {
 func TestHeadline(t *testing.T) {
 	faults := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "minor-faults", Unit: "count"}, {Type: "faults", Unit: "count"}}
 	waits := []profile.ValueType{{Type: "waits", Unit: "count"}, {Type: "off-cpu", Unit: "nanoseconds"}}
+	heap := []profile.ValueType{{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"}}
 	for _, c := range []struct {
 		types  []profile.ValueType
 		period uint64
@@ -187,10 +188,27 @@ func TestHeadline(t *testing.T) {
 		{waits, 0, 0, "1 wait"},
 		{faults, 0, 2, "3 faults"},
 		{faults, 100, 2, "1 sample, 3 faults"},
+		{heap, 1, 0, "1 allocation"},
+		{heap, 1, 1, "1 allocation, 2.0 KiB allocated"},
+		{heap, 512 << 10, 1, "estimates from samples: 1 allocation, 2.0 KiB allocated"},
 	} {
 		p := &profile.Profile{ValueTypes: c.types, Meta: profile.Meta{Period: c.period}, Samples: []profile.Sample{{Values: []int64{1, 2000, 3}[:len(c.types)]}}}
 		if got := Headline(p, c.value); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// Sampling gives only estimates of allocations, which are rounded.
+func TestHeadlineEstimates(t *testing.T) {
+	types := []profile.ValueType{{Type: "alloc_objects", Unit: "count"}}
+	for n, want := range map[int64]string{
+		0: "0 allocations", 99: "estimates from samples: 99 allocations",
+		9818: "estimates from samples: 9800 allocations", 199_900: "estimates from samples: 200000 allocations",
+	} {
+		p := &profile.Profile{ValueTypes: types, Meta: profile.Meta{Period: 512 << 10}, Samples: []profile.Sample{{Values: []int64{n}}}}
+		if got := Headline(p, 0); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (n Noun) Count(amount uint64) string { return counted(amount, n.one, n.many
 // Headline returns the number of samples and the total of a value in words: "3 waits, 1.5s
 // off-cpu".
 func Headline(p *profile.Profile, value int) string {
+	if p.ValueTypes[0].Type == "alloc_objects" && p.Meta.Period != 1 {
+		return estimates(p, value)
+	}
 	shown := Amount(p.Total(value), p.ValueTypes[value])
 	if value == 0 {
 		return shown
@@ -57,6 +60,23 @@ func Headline(p *profile.Profile, value int) string {
 		return shown // each is a sample
 	}
 	return Amount(p.Total(0), p.ValueTypes[0]) + ", " + shown
+}
+
+// estimates returns [Headline] for allocations that were sampled. A number is rounded to two
+// digits, as more suggest a precision that only thousands of samples give.
+func estimates(p *profile.Profile, value int) string {
+	n, unit := p.Total(0), int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	shown := Amount((n+unit/2)/unit*unit, p.ValueTypes[0])
+	if value != 0 {
+		shown += ", " + Amount(p.Total(value), p.ValueTypes[value])
+	}
+	if n == 0 {
+		return shown
+	}
+	return "estimates from samples: " + shown
 }
 
 // Nothing returns a phrase for a profile without samples.
