@@ -14,7 +14,7 @@ import (
 // sources.
 func (r *run) introduce() error {
 	r.followers = slices.DeleteFunc(slices.Clone(r.sources), func(s source.Source) bool { return !s.FollowsFiles() })
-	r.Enough = func() bool { return slices.ContainsFunc(r.sources, source.Source.Enough) }
+	r.Enough = func() bool { return r.whyStopped() != "" }
 	if len(r.followers) == 0 {
 		return nil
 	}

@@ -9,21 +9,21 @@ import (
 // ending is a source that may end the measurement.
 type ending struct {
 	source.Source
-	enough bool
+	why string
 }
 
 func (ending) FollowsFiles() bool { return false }
-func (e ending) Enough() bool     { return e.enough }
+func (e ending) Enough() string   { return e.why }
 
 // One of several sources ends the measurement.
 func TestIntroduceEnough(t *testing.T) {
-	for _, want := range []bool{false, true} {
-		r := &run{sources: []source.Source{ending{}, ending{enough: want}}, options: new(Options)}
+	for _, want := range []string{"", "too slow"} {
+		r := &run{sources: []source.Source{ending{}, ending{why: want}}, options: new(Options)}
 		if err := r.introduce(); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Enough(); got != want {
-			t.Errorf("got %t, want %t", got, want)
+		if got := r.whyStopped(); got != want || r.Enough() != (want != "") {
+			t.Errorf("got %q and %t, want %q", got, r.Enough(), want)
 		}
 	}
 }

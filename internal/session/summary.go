@@ -36,11 +36,11 @@ func (r *run) summary(w Window) (string, error) {
 	command := r.subject.Command()
 	if err := text.Summary(&b, p, text.SummaryOptions{
 		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns,
-		All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),
+		Stopped: r.whyStopped(), All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),
 	}); err != nil {
 		return "", err
 	}
-	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
+	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 && r.whyStopped() == "" {
 		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
 	}
 	if p.Total(0) > 0 && p.Total(w.Value) == 0 && !r.options.allValues() {
@@ -77,11 +77,12 @@ func (t *totals) add(samples uint64, losses profile.Losses) {
 func (r *run) concludeParts(headline string, t totals, written string) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, headline)
+	b.WriteString(text.Stopped(r.whyStopped()))
 	if t.dropped > 0 {
 		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", r.noun().Count(t.dropped))
 	}
 	b.WriteString(text.Losses(t.lost, r.noun()))
-	if t.samples+t.dropped == 0 && t.lost.Uncounted() == 0 {
+	if t.samples+t.dropped == 0 && t.lost.Uncounted() == 0 && r.whyStopped() == "" {
 		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
 	}
 	if problem := r.unwinder.Problem(); problem != nil {
@@ -168,6 +169,16 @@ func stormLines(storms []process.Storm) (lines []string) {
 		lines = append(lines, fmt.Sprintf("other processes that did the same: %d", more))
 	}
 	return lines
+}
+
+// whyStopped returns why a source ended the run early, "" if none did.
+func (r *run) whyStopped() string {
+	for _, s := range r.sources {
+		if why := s.Enough(); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // whyNothing returns the likely causes of a run without samples.

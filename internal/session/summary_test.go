@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 )
 
 // The summary names processes that mapped more than fulgur could follow. Their names are
@@ -25,6 +28,17 @@ func TestStormLines(t *testing.T) {
 	}
 	if lines := stormLines(nil); len(lines) > 0 {
 		t.Errorf("stormLines(nil) = %q, want none", lines)
+	}
+}
+
+// If a source ended the run, the summary begins with the reason, and makes no guesses why there
+// are no samples.
+func TestSummaryStopped(t *testing.T) {
+	r := &run{subject: new(oncpu.Subject), sources: []source.Source{ending{why: "too slow"}}, options: new(Options)}
+	p := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}).Profile(profile.Meta{}, profile.Losses{})
+	text, err := r.summary(Window{Profile: p})
+	if err != nil || !strings.Contains(text, "\n  stopped: too slow\n") || strings.Contains(text, "nothing") {
+		t.Errorf("got %q, %v", text, err)
 	}
 }
 

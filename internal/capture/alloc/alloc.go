@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
 
@@ -97,8 +98,14 @@ func (s *Source) Enable() error {
 	return s.overhead.begin(s)
 }
 
-// Enough reports whether the uprobes slow the target down too much.
-func (s *Source) Enough() bool { return s.overhead.exceeded != "" }
+// Enough returns how much the uprobes slow the target down if it is too much, and what to do.
+func (s *Source) Enough() string {
+	o := s.overhead
+	if o.exceeded == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, more than %s allows (%.0f %%); %s", o.exceeded, usage.MaxOverhead, 100*o.max, o.remedy)
+}
 
 // Check measures the overhead.
 func (s *Source) Check() error { return s.overhead.check(s) }

@@ -120,6 +120,9 @@ func TestOverhead(t *testing.T) {
 		if got := o.exceeded != ""; got != test.want {
 			t.Errorf("%s: exceeded is %v (%s), want %v", name, got, o.exceeded, test.want)
 		}
+		if (o.remedy != "") != test.want {
+			t.Errorf("%s: the remedy is %q", name, o.remedy)
+		}
 	}
 }
 

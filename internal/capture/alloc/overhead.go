@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -25,8 +26,9 @@ type overhead struct {
 	costs [bpf.AllocAllocProgramALLOC_PROGRAMS]time.Duration
 	// The state when counting began, when the window began, and now.
 	first, before, last state
-	// exceeded is the reason why the measurement has to end, "" if it need not.
-	exceeded string
+	// exceeded is the reason why the measurement has to end, "" if it need not, and remedy what
+	// to do.
+	exceeded, remedy string
 }
 
 // state has sums since some time.
@@ -95,8 +97,10 @@ func (o *overhead) judge(now state) {
 	case o.max >= 1:
 	case target > o.max:
 		o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the target's CPU time", 100*target)
+		o.remedy = "raise the limit"
 	case others > o.max:
 		o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the machine's CPU time in other processes, which map the same files", 100*others)
+		o.remedy = fmt.Sprintf("use %s without %s, which spares other processes, or raise the limit", usage.Process, usage.Children)
 	}
 	o.before = now
 }

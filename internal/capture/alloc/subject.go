@@ -137,9 +137,6 @@ func (m *Subject) WhyNothing() string {
 func (m *Subject) Notes(*stacks.Store) []string {
 	var lines []string
 	f, o := m.source.files, m.source.overhead
-	if o.exceeded != "" {
-		lines = append(lines, fmt.Sprintf("stopped: %s, more than %s allows (%.0f %%)", o.exceeded, usage.MaxOverhead, 100*o.max))
-	}
 	if len(f.attached) > 0 {
 		lines = append(lines, plain.Terminal("allocators: "+list(f.attached)))
 	}

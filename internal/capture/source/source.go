@@ -129,8 +129,8 @@ type Source interface {
 	// or are about to map: before Enable with all, and later with the files of processes
 	// that map more. A file may be given several times.
 	Follow([]*process.File) error
-	// Enough reports whether to end the measurement.
-	Enough() bool
+	// Enough returns why the measurement has to end early, "" if it need not.
+	Enough() string
 	// Remap makes the kernel side assign new stack IDs to a process whose
 	// address space changed.
 	Remap(pid int) error
@@ -223,8 +223,8 @@ func (Base) FollowsFiles() bool { return false }
 // Follow does nothing.
 func (Base) Follow([]*process.File) error { return nil }
 
-// Enough returns false.
-func (Base) Enough() bool { return false }
+// Enough returns "".
+func (Base) Enough() string { return "" }
 
 // BeginCut does nothing, because samples have no duration.
 func (Base) BeginCut() error { return nil }

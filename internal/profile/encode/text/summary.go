@@ -33,6 +33,8 @@ type SummaryOptions struct {
 	// NoReasons leaves out the table of the notes at the ends of stacks, for summaries with a
 	// better one.
 	NoReasons bool
+	// Stopped is why the run ended early, "" if it did not.
+	Stopped string
 }
 
 // Summary writes a few lines about p to w for the end of a run: the totals, the losses by
@@ -60,6 +62,7 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		fmt.Fprintf(&out, " (%s)", run)
 	}
 	fmt.Fprintln(&out)
+	out.WriteString(Stopped(o.Stopped))
 	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p)))
 	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
 	if len(h.Programs) > 0 {
@@ -75,6 +78,14 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
+}
+
+// Stopped returns a line with the reason why a run ended early, "" if it did not.
+func Stopped(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "  stopped: " + why + "\n"
 }
 
 // Losses returns a line for each cause of losses: the loss, in a column, its effect
