@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fulgur/internal/capture/events"
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
@@ -49,6 +50,16 @@ func (m Matches) EventOf(s stacks.Sample) string {
 		return ""
 	}
 	return p.EventOf(s.Detail).String()
+}
+
+// Place adds the stack of a sample to the profile. If there are several events, the event is on
+// top.
+func (m Matches) Place(p *naming.StackBuilder, s stacks.Sample, userOnly bool) profile.StackID {
+	event := m.EventOf(s)
+	if probe, _ := m.probeOf(s.Source); probe == nil || probe.Event.Kind != events.Uprobe || !probe.AtEntry() {
+		return Place(p, s, event, userOnly)
+	}
+	return mark(p, p.PlaceEntry(p.Store.Traces[s.Trace].Leaf), event)
 }
 
 // owners returns the index of the probe that stands for each event: of several that count it,

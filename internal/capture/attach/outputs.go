@@ -30,7 +30,11 @@ func Values(all []events.Event, types ...profile.ValueType) []source.Value {
 // Place adds the stack of a sample to the profile, without the kernel's own functions that
 // run programs. The name of an event, unless it is "", is on top.
 func Place(p *naming.StackBuilder, s stacks.Sample, event string, userOnly bool) profile.StackID {
-	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), userOnly)
+	return mark(p, p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), userOnly), event)
+}
+
+// mark puts the name of an event, unless it is "", on top of a stack.
+func mark(p *naming.StackBuilder, stack profile.StackID, event string) profile.StackID {
 	if event == "" {
 		return stack
 	}

@@ -150,7 +150,7 @@ func (m *Subject) Shown() int {
 
 // Place adds the stack to the profile. If there are several events, the event is on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.Place(p, s, m.matches().EventOf(s), m.common.UserOnly)
+	return m.matches().Place(p, s, m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].

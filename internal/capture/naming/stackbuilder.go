@@ -146,6 +146,17 @@ func (p *StackBuilder) PlaceFrom(node stacks.NodeID, userOnly bool) profile.Stac
 	return p.stacks[node]
 }
 
+// PlaceEntry returns the stack of a node at the entry of a function of a program, without the
+// functions that are inlined there: they have not been called.
+func (p *StackBuilder) PlaceEntry(node stacks.NodeID) profile.StackID {
+	n := p.Store.Nodes[node]
+	frames := p.frames[n.Frame]
+	if node == 0 || p.inKernel(node) || len(frames) == 0 {
+		return p.stacks[node]
+	}
+	return p.builder.Push(p.stacks[n.Parent], frames[0])
+}
+
 func (p *StackBuilder) inKernel(node stacks.NodeID) bool {
 	return p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind == stacks.CodeKernel
 }
