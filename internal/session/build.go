@@ -1,7 +1,6 @@
 package session
 
 import (
-	"iter"
 	"maps"
 
 	"fulgur/bpf"
@@ -58,7 +57,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	})
 	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
 	unnamed := map[stacks.FrameID]bool{}
-	for counted, value := range samplesOf(store, recorded) {
+	for counted, value := range store.Samples {
 		trace := store.Traces[counted.Trace]
 		set := labels(trace.Labels)
 		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
@@ -90,14 +89,6 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	}
 	losses[profile.LossUnresolvedFrames] = uint64(names.Places(maps.Keys(unnamed)))
 	return b.Profile(meta, losses)
-}
-
-// samplesOf yields the samples of a store, or of a recording that is not nil.
-func samplesOf(store *stacks.Store, recorded *events) iter.Seq2[stacks.Sample, stacks.Values] {
-	if recorded != nil {
-		return recorded.samples()
-	}
-	return maps.All(store.Samples)
 }
 
 // account adds to losses the samples of a trace whose stack is truncated or lacks names, and

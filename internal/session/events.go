@@ -2,6 +2,7 @@ package session
 
 import (
 	"iter"
+	"maps"
 
 	"fulgur/internal/capture/mounts"
 	"fulgur/internal/capture/naming"
@@ -210,7 +211,7 @@ func (e *events) samples() iter.Seq2[stacks.Sample, stacks.Values] {
 }
 
 // count resolves late stacks that have arrived meanwhile, and returns the
-// values of those still missing.
+// values of those still missing. It gives the store the totals.
 func (e *events) count() map[stacks.Key]stacks.Values {
 	lost := map[stacks.Key]stacks.Values{}
 	for i := range e.late {
@@ -222,6 +223,7 @@ func (e *events) count() map[stacks.Key]stacks.Values {
 			lost[l.key] = l.value
 		}
 	}
+	e.store.Samples = maps.Collect(e.samples())
 	return lost
 }
 

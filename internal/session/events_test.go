@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("got %v lost, want stack 4", lost)
 	}
 	sums := map[uint8]stacks.Values{}
-	for at, value := range e.samples() {
+	for at, value := range store.Samples {
 		sum := sums[at.Source]
 		sum.Add(value)
 		sums[at.Source] = sum

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -277,7 +278,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	}
 	w.warnings.warn(c.names.Warnings())
 	w.number++
-	w.written.missing.Add(c.names, samplesOf(c.store, w.events))
+	w.written.missing.Add(c.names, maps.All(c.store.Samples))
 	// The search for packages may take as long as building the profile.
 	var stripped chan profile.StrippedFiles
 	if w.every == 0 {

@@ -120,6 +120,9 @@ func TestRecordLocks(t *testing.T) {
 	if held == 0 && !strings.Contains(r.stderr, "of Linux 5.19") {
 		t.Errorf("no wait for a lock of the kernel has its owner and its waker: %v\n%s", markers["lock"], r.stderr)
 	}
+	if !strings.Contains(r.stderr, "waiting  futex\n") || !strings.Contains(r.stderr, "  futex contend+0x") {
+		t.Errorf("the summary has no table of locks: %s", r.stderr)
+	}
 	tracks := 0
 	for _, k := range p.Threads {
 		if *k.Name == "locks" {

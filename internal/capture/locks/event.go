@@ -32,10 +32,11 @@ func (s *lockSource) Event(record []byte, to source.Recorder) error {
 		id := to.AddMarkerType(s.kind.markerType())
 		s.marker = &id
 	}
-	n := to.Stack(stacks.Key{ID: e.Id, Detail: e.Detail}, stacks.Values{latency.Intervals: 1, latency.Time: e.Duration})
+	name := s.lock(e.Pid, e.Detail)
+	n := to.Stack(stacks.Key{ID: e.Id, Detail: s.record(name)}, stacks.Values{latency.Intervals: 1, latency.Time: e.Duration})
 	end := e.Time + e.Duration
 	since := to.Since(e.Time)
-	values := []string{s.lock(e.Pid, e.Detail), "", ""}
+	values := []string{name, "", ""}
 	if e.Owner != 0 {
 		values[1] = fmt.Sprintf("%s %d", cmp.Or(s.Owner(e.Owner), "thread"), e.Owner)
 	}

@@ -143,6 +143,10 @@ type lockSource struct {
 	maps   mappings
 	names  *kernelNames
 	marker *profile.MarkerTypeID // of waits in a recording
+	// recorded are the names of locks in a recording, whose stacks do not tell the process. The
+	// detail of a sample is an index.
+	recorded []string
+	indexes  map[string]uint64 // of recorded
 }
 
 // Check finds the mappings of the locks that threads wait for: later the process may be
@@ -265,7 +269,7 @@ func (*Subject) Shown() int { return latency.Time }
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	of := m.sources[s.Source-m.first]
 	stack := attach.Place(p, s, "", m.common.UserOnly)
-	stack = p.Mark(stack, "["+of.lock(p.Store.Traces[s.Trace].PID, s.Detail)+"]")
+	stack = p.Mark(stack, "["+of.lockOf(p.Store, s)+"]")
 	if s.Owner != 0 {
 		stack = p.Mark(stack, "[held by "+plain.Terminal(cmp.Or(of.Owner(s.Owner), fmt.Sprintf("thread %d", s.Owner)))+"]")
 	}
@@ -273,6 +277,27 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 		return stack
 	}
 	return p.UpsideDown(p.Mark(stack, profile.WokenBy), s.Waker-1, m.common.UserOnly)
+}
+
+// lockOf returns the name of the lock of a sample.
+func (s *lockSource) lockOf(store *stacks.Store, sample stacks.Sample) string {
+	if store.Anonymous {
+		return s.recorded[sample.Detail]
+	}
+	return s.lock(store.Traces[sample.Trace].PID, sample.Detail)
+}
+
+// record returns the index of a name in recorded.
+func (s *lockSource) record(name string) uint64 {
+	n, known := s.indexes[name]
+	if !known {
+		if s.indexes == nil {
+			s.indexes = map[string]uint64{}
+		}
+		n = uint64(len(s.recorded))
+		s.indexes[name], s.recorded = n, append(s.recorded, name)
+	}
+	return n
 }
 
 // lock returns the name of the lock at an address, for which a thread of a process waited.
@@ -297,7 +322,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := append([]string(nil), m.skipped...)
 	for i, s := range m.sources {
 		lines = append(lines, source.Table(m, m.first+uint8(i), store, cmp.Or(s.kind.label, s.kind.name), func(sample stacks.Sample) string {
-			return s.lock(store.Traces[sample.Trace].PID, sample.Detail)
+			return s.lockOf(store, sample)
 		})...)
 		unfinished, err := s.Unfinished()
 		if err != nil {
