@@ -19,6 +19,19 @@ const maxVariable = 1 << 20
 type kernelNames struct {
 	read    bool
 	symbols []variable // by address
+	// listed is set if the kernel lists its variables, and unnamed if a lock has no name.
+	listed, unnamed bool
+}
+
+// listedVariable is a variable of every kernel that lists variables.
+const listedVariable = "init_task"
+
+// note says why no lock has a name, "" if that has another reason.
+func (k *kernelNames) note() string {
+	if k.listed || !k.unnamed {
+		return ""
+	}
+	return "locks of the kernel have only addresses: it does not list its variables (CONFIG_KALLSYMS_ALL)"
 }
 
 // variable is a variable of the kernel; its name is empty where it is code.
@@ -34,6 +47,7 @@ func (k *kernelNames) name(address uint64) string {
 		// Without the symbols, locks have addresses.
 		_ = symbolize.KernelVariables(func(name []byte, at uint64) {
 			if at > 0 {
+				k.listed = k.listed || string(name) == listedVariable
 				k.symbols = append(k.symbols, variable{at, string(name)})
 			}
 		})
@@ -46,6 +60,7 @@ func (k *kernelNames) name(address uint64) string {
 		return 1
 	})
 	if after == 0 || after == len(k.symbols) || k.symbols[after-1].name == "" || k.symbols[after].address-k.symbols[after-1].address > maxVariable {
+		k.unnamed = true
 		return fmt.Sprintf("%#x", address)
 	}
 	v := k.symbols[after-1]

@@ -35,6 +35,20 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
+// Only if a kernel does not list variables, that is the reason why its locks have no names.
+func TestKernelNamesNote(t *testing.T) {
+	for _, listed := range []bool{false, true} {
+		names := kernelNames{read: true, listed: listed}
+		if note := names.note(); note != "" {
+			t.Errorf("got %q without a lock", note)
+		}
+		names.name(1)
+		if note := names.note(); (note == "") != listed {
+			t.Errorf("got %q if variables are listed: %t", note, listed)
+		}
+	}
+}
+
 func TestNameIn(t *testing.T) {
 	maps := []procfs.Map{
 		{Start: 0x1000, Limit: 0x2000, Ino: 5, Name: "/usr/lib/libx.so"},

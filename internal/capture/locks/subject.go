@@ -332,5 +332,8 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 			lines = append(lines, fmt.Sprintf("%s for a %s did not end during the measurement: not in the result", plain.Count(unfinished, "wait"), s.kind.name))
 		}
 	}
+	if note := m.names.note(); note != "" {
+		lines = append(lines, note)
+	}
 	return lines
 }
