@@ -325,9 +325,11 @@ type StrippedFiles struct {
 	Omitted int
 }
 
-// Stripped is a file without symbols.
+// Stripped is a file without symbols, or only with those that it exports.
 type Stripped struct {
 	Path, BuildID string
+	// Exports is set if functions of the file have names, which are exported.
+	Exports bool
 	// Samples is the number of samples with an unnamed frame in the file.
 	Samples uint64
 	// Remedy says what the user can do: "install libfoo1-dbgsym or set DEBUGINFOD_URLS".

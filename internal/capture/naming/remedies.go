@@ -37,12 +37,17 @@ type Lacking map[debugfile.Stripped]*hurt
 type hurt struct {
 	by      *stripped
 	samples uint64
+	exports bool // as in [profile.Stripped]
 }
 
 // Add adds the files of n, with the samples that they affect. If there are already
 // maxLacking files, it ignores new ones.
 func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
 	unnamed := n.unnamedSamples(samples)
+	exports := map[stacks.CodeID]bool{}
+	for i, frame := range n.store.Frames {
+		exports[frame.Code] = exports[frame.Code] || named(n.found[i])
+	}
 	// Of equal files, the first one counts, as in [Names.FindPackages].
 	for code, by := range n.stripped {
 		samples, hurts := unnamed[stacks.CodeID(code)]
@@ -54,11 +59,12 @@ func (l Lacking) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) 
 		switch {
 		case known != nil:
 			known.samples += samples
+			known.exports = known.exports || exports[stacks.CodeID(code)]
 			if by.Root == "/" {
 				known.by = by // so that its packages can be searched
 			}
 		case len(l) < maxLacking:
-			l[key] = &hurt{by, samples}
+			l[key] = &hurt{by, samples, exports[stacks.CodeID(code)]}
 		}
 	}
 }
@@ -103,7 +109,7 @@ func (l Lacking) Stripped(finder *debugfile.Finder) profile.StrippedFiles {
 	s := profile.StrippedFiles{Omitted: max(more, 0)}
 	for i, remedy := range finder.Remedies(files) {
 		by := all[i].by
-		s.Files = append(s.Files, profile.Stripped{Path: by.Path, BuildID: by.BuildID, Samples: all[i].samples, Remedy: remedy})
+		s.Files = append(s.Files, profile.Stripped{Path: by.Path, BuildID: by.BuildID, Exports: all[i].exports, Samples: all[i].samples, Remedy: remedy})
 	}
 	return s
 }

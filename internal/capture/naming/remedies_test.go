@@ -75,7 +75,7 @@ func TestStripped(t *testing.T) {
 	}
 	const remedy = "set DEBUGINFOD_URLS"
 	want := profile.StrippedFiles{Omitted: 2, Files: []profile.Stripped{
-		{Path: "/srv/lib7.so", Samples: 71, Remedy: remedy},
+		{Path: "/srv/lib7.so", Exports: true, Samples: 71, Remedy: remedy},
 		{Path: "/srv/lib6.so", Samples: 60, Remedy: remedy},
 		{Path: "/srv/lib5.so", Samples: 50, Remedy: remedy},
 		{Path: "/srv/lib4.so", Samples: 40, Remedy: remedy},

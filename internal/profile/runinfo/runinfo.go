@@ -54,6 +54,7 @@ type info struct {
 type stripped struct {
 	Path    string `json:"path"`
 	BuildID string `json:"build_id,omitempty"`
+	Exports bool   `json:"exports,omitempty"`
 	Samples uint64 `json:"samples"`
 	Remedy  string `json:"remedy,omitempty"`
 }

@@ -14,10 +14,12 @@ func TestStripped(t *testing.T) {
 	got := Stripped(profile.StrippedFiles{Omitted: 1, Files: []profile.Stripped{
 		{Path: "/srv/\x1b[2Jevil", BuildID: "0123456789abcdef0123456789abcdef01234567", Samples: 1, Remedy: "install \u202eevil"},
 		{Path: "/srv/other", Samples: 20},
+		{Path: "/srv/nginx", Exports: true, Samples: 2},
 	}}, sample)
 	want := []Loss{
 		{What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
 		{What: "other: no symbols", Effect: "20 samples"},
+		{What: "nginx: only exported symbols", Effect: "2 samples"},
 		{What: "1 more file without symbols"},
 	}
 	if !slices.Equal(got, want) {

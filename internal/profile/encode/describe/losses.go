@@ -187,6 +187,9 @@ func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 	var all []Loss
 	for _, f := range s.Files {
 		what := plain.Terminal(path.Base(f.Path)) + ": no symbols"
+		if f.Exports {
+			what = plain.Terminal(path.Base(f.Path)) + ": only exported symbols"
+		}
 		if f.BuildID != "" {
 			what += " (build ID " + shortID(plain.Terminal(f.BuildID)) + ")"
 		}
