@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -275,11 +274,7 @@ func Notes(e, call *events.Probe) (lines []string) {
 		if out.Count == known.Count && slices.Equal(out.Names, known.Names) {
 			continue
 		}
-		shown := strings.Join(out.Names, ", ")
-		if more := out.Count - len(out.Names); more > 0 {
-			shown += fmt.Sprintf(" and %d more", more)
-		}
-		lines = append(lines, plain.Terminal(fmt.Sprintf("%s: left out %s: %s", e.Event, shown, reason)))
+		lines = append(lines, plain.Terminal(fmt.Sprintf("%s: left out %s: %s", e.Event, out, reason)))
 	}
 	return lines
 }

@@ -82,6 +82,12 @@ func (r record) Number(name string) (Field, error) {
 	return Field{Offset: uint32(f.Offset), Size: uint16(f.Size), IsSigned: flag(f.Signed)}, nil
 }
 
+// isPointer reports whether a field has an address, such as that of a string.
+func (r record) isPointer(name string) bool {
+	f, err := r.find(name)
+	return err == nil && strings.HasSuffix(f.Type, "*")
+}
+
 // Text implements [Fields].
 func (r record) Text(name string) (Field, error) {
 	f, err := r.find(name)
@@ -245,6 +251,16 @@ func (c call) Number(name string) (Field, error) {
 		return Field{}, fmt.Errorf("field %s is not a number: its type is %s", name, t.TypeName())
 	}
 	return f, nil
+}
+
+// isPointer reports whether a field is known to have an address.
+func (c call) isPointer(name string) bool {
+	_, typ, err := c.find(name)
+	if err != nil || typ == nil {
+		return false
+	}
+	_, ok := btf.UnderlyingType(typ).(*btf.Pointer)
+	return ok
 }
 
 // Text implements [Fields].

@@ -317,8 +317,12 @@ func (q Query) layout(fields Fields) (l layout, shown []Shown, err error) {
 // fill fills in the weight and the fields of the filter.
 func (q Query) fill(l layout, fields Fields) (_ layout, err error) {
 	if q.Weight != "" {
-		if l[0], err = fields.Number(FieldName(q.Weight)); err != nil {
+		name := FieldName(q.Weight)
+		if l[0], err = fields.Number(name); err != nil {
 			return l, err
+		}
+		if typed, ok := fields.(interface{ isPointer(name string) bool }); ok && typed.isPointer(name) {
+			return l, fmt.Errorf("field %s is a pointer, so its sum means nothing", name)
 		}
 	}
 	for i, t := range q.Filter.terms {

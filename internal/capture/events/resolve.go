@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -86,6 +87,15 @@ func (p *Probe) Close() error {
 	}
 	p.Files = nil
 	return errors.Join(errs...)
+}
+
+// String lists the matches.
+func (o LeftOut) String() string {
+	text := strings.Join(o.Names, ", ")
+	if more := o.Count - len(o.Names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Returning reports whether the kernel has to replace return addresses.
@@ -292,8 +302,15 @@ func (p *Probe) complete(similar *nearest, what string) error {
 	if len(p.Points) > 0 {
 		return nil
 	}
-	for reason, out := range p.LeftOut {
-		return usage.Errorf("%s: %s: %s", p.Event, out.Names[0], reason)
+	if len(p.LeftOut) > 0 {
+		var reasons []string
+		for _, reason := range slices.Sorted(maps.Keys(p.LeftOut)) {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", p.LeftOut[reason], reason))
+		}
+		return usage.Errorf("%s: %s", p.Event, strings.Join(reasons, "; "))
+	}
+	if p.Event.Kind == USDT && similar.tried == 0 {
+		return usage.Errorf("%s: the file has no USDT probes", p.Event)
 	}
 	return usage.Errorf("%s: no such %s%s", p.Event, what, similar)
 }

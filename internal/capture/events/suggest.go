@@ -15,12 +15,13 @@ func ParseGiven(s string) (Event, error) {
 	if err == nil {
 		return e, nil
 	}
-	if !isName(s) {
+	name := strings.TrimPrefix(s, Tracepoint.String()+":")
+	if !isName(name) {
 		return Event{}, usage.Errorf("%v", err)
 	}
-	similar := &nearest{to: s}
+	similar := &nearest{to: name}
 	similar.addTracepoints()
-	if !IsGlob(s) {
+	if !IsGlob(s) && name == s {
 		similar.addFunction()
 	}
 	if similar.dropOthers() {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"fulgur/internal/message/usage"
 )
 
 // Kind is the kind of an event.
@@ -75,6 +77,14 @@ var forms = map[Kind]string{
 // "uprobe:/bin/bash:readline+4"; "uretprobe:/bin/bash:readline";
 // "usdt:/usr/bin/python3:python:gc__start".
 func Parse(s string) (Event, error) {
+	e, err := parse(s)
+	if first, _, several := strings.Cut(s, ","); err != nil && several && IsEvent(first) {
+		return Event{}, fmt.Errorf("event %q: give several events one by one, each with %s", s, usage.Event)
+	}
+	return e, err
+}
+
+func parse(s string) (Event, error) {
 	if len(s) > maxEvent || strings.Count(s, "*") > maxStars {
 		return Event{}, errors.New("the event's name is too long")
 	}

@@ -175,6 +175,9 @@ func (m *Subject) WhyNothing() string {
 	if m.Filter != "" {
 		why += ", or no hit passed the filter"
 	}
+	if m.Every > 1 {
+		why += fmt.Sprintf(", or there were too few: one of %d on each CPU counts", m.Every)
+	}
 	if slices.ContainsFunc(m.events, func(e events.Event) bool { return !e.Kind.InKernel() }) {
 		why += "; uprobes count in this very file: programs may use another copy, such as another version of a library"
 	}

@@ -54,6 +54,14 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// If only one of many hits counts, that can be the reason why none does.
+func TestWhyNothingOfMany(t *testing.T) {
+	m := &Subject{common: source.Common{Target: &target.Target{Scope: target.System}}, Config: Config{Filter: "arg0<5", Every: 10}}
+	if got, want := m.WhyNothing(), "nothing hit the event, or no hit passed the filter, or there were too few: one of 10 on each CPU counts"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestWhyNothing(t *testing.T) {
 	const (
 		file    = "; uprobes count in this very file: programs may use another copy, such as another version of a library"
