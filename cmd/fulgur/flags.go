@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
@@ -232,6 +233,10 @@ func (f outputFlags) format() (string, error) {
 	}
 	if f.Format != "" && f.Format != folded {
 		return "", fmt.Errorf("-f and --format %s cannot be combined", f.Format)
+	}
+	// Folded stacks are text, too.
+	if named, err := output.Choose(f.Output, ""); f.Format == "" && !output.IsURL(f.Output) && err == nil && named.Name != folded && named.Name != "text" {
+		return "", fmt.Errorf("-f writes folded stacks, but the name %s is for %s: leave out -f, or choose another name", plain.Terminal(f.Output), named.Name)
 	}
 	return folded, nil
 }
