@@ -157,7 +157,7 @@ func (*Subject) Shown() int { return Time }
 
 // Place implements [source.Subject].
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	return attach.Place(p, s, m.matches().EventOf(s), m.common.UserOnly)
+	return m.matches().Place(p, s, m.common.UserOnly)
 }
 
 // Describe implements [source.Subject].
