@@ -118,6 +118,8 @@ func (w *walk) add(address uint64, isEntry bool) error {
 		return ErrElsewhere // in another file
 	case b.Start == 0 || b.End <= b.Start || isEntry && b.Start != address:
 		return ErrBounds
+	case !isEntry && address == w.entry:
+		return ErrEntry // by way of a stub
 	case w.known[b.Start]:
 		return nil
 	case !isEntry && !w.Follow(b.Start):
@@ -175,7 +177,7 @@ func (w *walk) read(b callframe.Bounds) error {
 	if err != nil {
 		return err
 	}
-	found, jumps, err := scan(w.File.Machine(), w.decode, code, b.Start, w.entry, w.Partial)
+	found, jumps, err := scan(w.File.Machine(), w.decode, code, b.Start, w.entry, w.Partial, w.word)
 	if err != nil {
 		return err
 	}
@@ -188,9 +190,22 @@ func (w *walk) read(b callframe.Bounds) error {
 	return nil
 }
 
+// word returns the 8 bytes at an address in the file.
+func (f *Finder) word(address uint64) (uint64, bool) {
+	offset, ok := f.File.Offset(address)
+	if !ok {
+		return 0, false
+	}
+	b, err := f.File.Bytes(int64(offset), 8, "jump table")
+	if err != nil {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b), true
+}
+
 // scan returns the return instructions in code, which is at start, and the targets of jumps out of
-// it. The function has its entry there or elsewhere. partial ignores indirect jumps.
-func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, entry uint64, partial bool) (found, jumps []uint64, err error) {
+// it. The function has its entry there or elsewhere. partial ignores indirect jumps. word reads from the file.
+func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, entry uint64, partial bool, word func(address uint64) (uint64, bool)) (found, jumps []uint64, err error) {
 	var before history
 	var last instruction.Kind
 	for at := 0; at < len(code); {
@@ -214,7 +229,12 @@ func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, e
 				jumps = append(jumps, in.Target)
 			}
 		case instruction.IndirectJump:
-			if !partial && !before.computes(machine, text, in.Operand) {
+			if partial || before.computes(machine, text, in.Operand) {
+				break
+			}
+			// A table of addresses can also be one of functions.
+			first, ok := word(uint64(in.Operand.Displacement))
+			if !isByTable(in.Operand) || !ok || first-start >= uint64(len(code)) {
 				return nil, nil, ErrIndirect
 			}
 		case instruction.Plain:
@@ -254,9 +274,17 @@ func (h *history) add(text []byte) {
 	h[0] = text
 }
 
+// isByTable reports whether the operand of an x86 jump is an entry of a table at a fixed address, as in a
+// switch of a program that is not position-independent. With a base register, it is usually an array of
+// pointers to functions: tables of position-independent code have offsets.
+func isByTable(o instruction.Operand) bool {
+	return o.Memory && o.Base == instruction.NoRegister && !o.Relative && !o.Segment &&
+		o.Index != instruction.NoRegister && o.Scale == 8
+}
+
 // computes reports whether an indirect jump after these instructions is one of a switch, whose
-// targets are in the function. Compilers load the target from a table of addresses, or of offsets to
-// which they add the address of the table. Other indirect jumps lead to other functions.
+// targets are in the function. Compilers load the target from a table of offsets, and add the address of
+// the table. Other indirect jumps lead to other functions, except by some tables; see isByTable.
 func (h *history) computes(machine elf.Machine, text []byte, o instruction.Operand) bool {
 	if machine == elf.EM_AARCH64 {
 		if o.Memory || len(h[0]) != 4 {
@@ -266,12 +294,12 @@ func (h *history) computes(machine elf.Machine, text []byte, o instruction.Opera
 		isSum := word&0xffe00000 == 0x8b200000 || word&0xff200000 == 0x8b000000 // add, 64 bits
 		return isSum && word&31 == uint32(o.Base)
 	}
-	if o.Memory {
-		return o.Index != instruction.NoRegister && o.Scale == 8
-	}
 	const notrack = 0x3e // compilers use it for tables only
 	if text[0] == notrack {
 		return true
+	}
+	if o.Memory {
+		return false
 	}
 	// movslq (table,index,4), offset; add table, offset; jmp *offset
 	add := h[0]
@@ -283,6 +311,7 @@ func (h *history) computes(machine elf.Machine, text []byte, o instruction.Opera
 		to = add[2]>>3&7 | add[0]&4<<1
 	}
 	return to == o.Base && slices.ContainsFunc(h[1:], func(text []byte) bool {
-		return len(text) > 2 && text[0]&0xf8 == 0x48 && text[1] == 0x63 // movslq
+		return len(text) > 3 && text[0]&0xf8 == 0x48 && text[1] == 0x63 && // movslq
+			text[2]>>6 != 3 && text[2]&7 == 4 && text[3]>>6 == 2 // (base,index,4)
 	})
 }

@@ -42,6 +42,10 @@ func TestScan(t *testing.T) {
 		{"virtual tail call", elf.EM_X86_64, []byte{0xff, 0x60, 0x18, 0xc3}, nil, nil, ErrIndirect},
 		{"jump through the linkage table", elf.EM_X86_64, []byte{0xff, 0x25, 0, 0, 0, 0, 0xc3}, nil, nil, ErrIndirect},
 		{"table of addresses", elf.EM_X86_64, []byte{0xff, 0x24, 0xc5, 0, 0, 0, 0, 0xc3}, []uint64{7}, nil, nil},
+		{"table of functions", elf.EM_X86_64, []byte{0xff, 0x24, 0xc5, 8, 0, 0, 0, 0xc3}, nil, nil, ErrIndirect},
+		{"table of functions, in a register", elf.EM_X86_64, []byte{0xff, 0x24, 0xc2, 0xc3}, nil, nil, ErrIndirect},
+		{"table that is not in the file", elf.EM_X86_64, []byte{0xff, 0x24, 0xc5, 16, 0, 0, 0, 0xc3}, nil, nil, ErrIndirect},
+		{"offset of a virtual function", elf.EM_X86_64, []byte{0x48, 0x63, 0x48, 0x04, 0x48, 0x01, 0xc1, 0xff, 0xe1, 0xc3}, nil, nil, ErrIndirect},
 		{"table, with control-flow protection", elf.EM_X86_64, []byte{0x3e, 0xff, 0xe0, 0xc3}, []uint64{3}, nil, nil},
 		{"table of offsets", elf.EM_X86_64, []byte{0x48, 0x63, 0x04, 0x81, 0x48, 0x01, 0xc8, 0xff, 0xe0, 0xc3}, []uint64{9}, nil, nil},
 		{"table of offsets, high registers", elf.EM_X86_64, []byte{0x4d, 0x63, 0x04, 0x81, 0x4d, 0x01, 0xc8, 0x41, 0xff, 0xe0, 0xc3}, []uint64{10}, nil, nil},
@@ -58,7 +62,11 @@ func TestScan(t *testing.T) {
 		{"arm64, data", elf.EM_AARCH64, arm(0x58000040, 0xd65f03c0), nil, nil, ErrData},
 		{"arm64, other return", elf.EM_AARCH64, arm(0xd65f0bff), nil, nil, ErrUnknown},
 	} {
-		found, jumps, err := scan(test.machine, instruction.DecoderOf(test.machine), test.code, start, start, false)
+		tables := map[uint64]uint64{0: start + 7, 8: 0x10000}
+		found, jumps, err := scan(test.machine, instruction.DecoderOf(test.machine), test.code, start, start, false, func(address uint64) (uint64, bool) {
+			first, ok := tables[address]
+			return first, ok
+		})
 		for i := range found {
 			found[i] -= start
 		}
@@ -161,7 +169,7 @@ func FuzzScan(f *testing.F) {
 			machine = elf.EM_X86_64
 		}
 		decode := instruction.DecoderOf(machine)
-		found, jumps, err := scan(machine, decode, code, start, start, false)
+		found, jumps, err := scan(machine, decode, code, start, start, false, func(uint64) (uint64, bool) { return start, true })
 		if err != nil && found != nil {
 			t.Error("returns in spite of an error")
 		}
