@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"fulgur/internal/message/usage"
@@ -21,7 +22,11 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 	} else if p.ByInstruction != byInstruction {
 		return usage.Errorf("%s: the file differs among the processes of the target, so their returns cannot be measured alike", p.Event)
 	}
-	finder := returns.Finder{File: f, Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) }}
+	finder := returns.Finder{
+		File:   f,
+		Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) },
+		Parts:  traits.partsOf,
+	}
 	for _, fn := range found {
 		places, err := p.ends(&finder, traits, fn.addr)
 		switch {
@@ -66,6 +71,10 @@ type Traits struct {
 	why    string           // what needs them, in the whole file
 	unsafe map[uint64]error // why functions need them, by address
 	parts  map[uint64]bool  // addresses of the parts of functions; see isPart
+	// split are the parts of functions by the names of the functions, and whole the functions by these
+	// names. names are these names of functions and parts, by address.
+	split, whole map[string][]uint64
+	names        map[uint64]string
 }
 
 // walkers are symbols of files in which something walks stacks by return addresses, also stacks of
@@ -98,20 +107,33 @@ var addressUsers = map[string]error{
 	"backtrace": errFindsCaller,
 }
 
+func newTraits() *Traits {
+	return &Traits{
+		unsafe: map[uint64]error{}, parts: map[uint64]bool{},
+		split: map[string][]uint64{}, whole: map[string][]uint64{}, names: map[uint64]string{},
+	}
+}
+
 // TraitsOf reads the symbols of a file.
 func TraitsOf(f *elffile.File) *Traits {
-	t := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+	t := newTraits()
 	sections, err := f.Sections()
 	if err != nil {
 		return t
 	}
-	for _, s := range sections {
-		if names := f.SymbolNames(s); names != nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
-			_ = f.EachSymbol(s, func(sym elffile.Symbol) bool { // what was read so far counts
-				t.add(string(names.At(uint64(sym.Name))), sym.Value)
-				return len(t.parts) < maxFunctions
-			})
+	each := func(do func(name string, address uint64)) {
+		for _, s := range sections {
+			if names := f.SymbolNames(s); names != nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
+				_ = f.EachSymbol(s, func(sym elffile.Symbol) bool { // what was read so far counts
+					do(string(names.At(uint64(sym.Name))), sym.Value)
+					return len(t.parts) < maxFunctions
+				})
+			}
 		}
+	}
+	each(t.add)
+	if len(t.split) > 0 {
+		each(t.addWhole)
 	}
 	if needs, err := f.Needs("libstdc++.so"); err == nil && needs {
 		t.why = exceptions
@@ -135,7 +157,31 @@ func (t *Traits) add(name string, address uint64) {
 	}
 	if strings.Contains(name, ".cold") && isPart(name) {
 		t.parts[address] = true
+		of := part.ReplaceAllString(name, "")
+		t.split[of] = appendNew(t.split[of], address)
+		t.names[address] = of
 	}
+}
+
+// addWhole considers a symbol after all parts are known.
+func (t *Traits) addWhole(name string, address uint64) {
+	name, _, _ = strings.Cut(name, "@")
+	if address != 0 && t.split[name] != nil {
+		t.whole[name] = appendNew(t.whole[name], address)
+		t.names[address] = name
+	}
+}
+
+// maxSplit limits the parts of a function, or the functions with its name, in a list. Package returns refuses
+// functions with so many parts.
+const maxSplit = 100
+
+// appendNew appends an address unless the list has it.
+func appendNew(list []uint64, address uint64) []uint64 {
+	if len(list) == maxSplit || slices.Contains(list, address) {
+		return list
+	}
+	return append(list, address)
 }
 
 // NeedsReturnAddresses reports whether functions of the file may be on stacks that something walks by
@@ -144,6 +190,13 @@ func (t *Traits) NeedsReturnAddresses() bool { return t.why != "" }
 
 // checkUretprobe returns an error if the function at an address needs its own return address.
 func (t *Traits) checkUretprobe(address uint64) error { return t.unsafe[address] }
+
+// partsOf returns the parts of the function to which the code at an address belongs. It returns false if several
+// functions have its name.
+func (t *Traits) partsOf(address uint64) ([]uint64, bool) {
+	name := t.names[address]
+	return t.split[name], len(t.whole[name]) < 2
+}
 
 // isPart reports whether a part of a function is at an address.
 func (t *Traits) isPart(address uint64) bool { return t.parts[address] }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,7 @@ func TestTraits(t *testing.T) {
 		{"Node.js", map[string]uint64{"__gxx_personality_v0": 0, "Builtins_JSEntry": 1, "_Unwind_Resume": 0}, "V8", nil},
 		{"Java", map[string]uint64{"JNI_CreateJavaVM@@SUNWprivate_1.1": 1}, "Java VM", nil},
 	} {
-		traits := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+		traits := newTraits()
 		for name, at := range test.symbols {
 			traits.add(name, at)
 		}
@@ -39,13 +40,34 @@ func TestTraits(t *testing.T) {
 }
 
 func TestIsPart(t *testing.T) {
-	traits := &Traits{unsafe: map[uint64]error{}, parts: map[uint64]bool{}}
+	traits := newTraits()
 	for name, at := range map[string]uint64{"work": 1, "work.cold": 2, "work.cold.3": 3, "work.coldest": 4} {
 		traits.add(name, at)
 	}
 	for at, want := range map[uint64]bool{1: false, 2: true, 3: true, 4: false, 5: false} {
 		if got := traits.isPart(at); got != want {
 			t.Errorf("%d: got %t, want %t", at, got, want)
+		}
+	}
+}
+
+// The parts of a function are known by their names, unless several functions have its name.
+func TestPartsOf(t *testing.T) {
+	traits := newTraits()
+	symbols := []struct {
+		name    string
+		address uint64
+	}{{"work", 1}, {"work.cold", 2}, {"work.cold.3", 3}, {"work.cold.cold.4", 4}, {"work", 1}, {"twice", 5}, {"twice.cold", 6}, {"twice", 7}, {"whole", 8}}
+	for _, s := range symbols {
+		traits.add(s.name, s.address)
+	}
+	for _, s := range symbols {
+		traits.addWhole(s.name, s.address)
+	}
+	for at, want := range map[uint64][]uint64{1: {2, 3, 4}, 3: {2, 3, 4}, 5: nil, 7: nil, 8: {}} {
+		got, ok := traits.partsOf(at)
+		if ok != (want != nil) || ok && !slices.Equal(got, want) {
+			t.Errorf("%d: got %v, %t, want %v", at, got, ok, want)
 		}
 	}
 }

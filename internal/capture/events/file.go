@@ -208,7 +208,7 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 
 // part matches the names that compilers give to the rarely executed part of a function. Since the
 // function jumps there, the top of its stack is not a return address.
-var part = regexp.MustCompile(`\.cold(\.\d+)?$`)
+var part = regexp.MustCompile(`(\.cold(\.\d+)?)+$`)
 
 // isPart reports whether a function's name is of a part of a function.
 func isPart(name string) bool { return part.MatchString(name) }

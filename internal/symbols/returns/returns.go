@@ -44,6 +44,10 @@ type Finder struct {
 	// call frame information of its own, belongs to the call: a part of the function, or a
 	// function that it calls last. Without it, the result is [ErrElsewhere].
 	Follow func(address uint64) bool
+	// Parts returns the addresses of the split-off parts of the function to which the code at an address
+	// belongs, if known: the table of a switch can be the only way to them. It returns false if they are in
+	// doubt.
+	Parts func(address uint64) (parts []uint64, ok bool)
 	// Partial leaves out the returns of functions that it calls last and whose addresses are
 	// unknown, instead of an [ErrIndirect] or [ErrElsewhere].
 	Partial bool
@@ -177,9 +181,16 @@ func (w *walk) read(b callframe.Bounds) error {
 	if err != nil {
 		return err
 	}
-	found, jumps, err := scan(w.File.Machine(), w.decode, code, b.Start, w.entry, w.Partial, w.word)
+	found, jumps, tables, err := scan(w.File.Machine(), w.decode, code, b.Start, w.entry, w.Partial, w.word)
 	if err != nil {
 		return err
+	}
+	if tables && w.Parts != nil {
+		parts, ok := w.Parts(b.Start)
+		if !ok {
+			return ErrIndirect
+		}
+		jumps = append(jumps, parts...)
 	}
 	w.returns = append(w.returns, found...)
 	for _, target := range jumps {
@@ -204,42 +215,47 @@ func (f *Finder) word(address uint64) (uint64, bool) {
 }
 
 // scan returns the return instructions in code, which is at start, and the targets of jumps out of
-// it. The function has its entry there or elsewhere. partial ignores indirect jumps. word reads from the file.
-func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, entry uint64, partial bool, word func(address uint64) (uint64, bool)) (found, jumps []uint64, err error) {
+// it, and whether it has jumps by tables. The function has its entry there or elsewhere. partial ignores
+// indirect jumps. word reads from the file.
+func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, entry uint64, partial bool, word func(address uint64) (uint64, bool)) (found, jumps []uint64, tables bool, err error) {
 	var before history
 	var last instruction.Kind
 	for at := 0; at < len(code); {
 		address := start + uint64(at)
 		in, ok := decode(code[at:], address)
 		if !ok || in.Size <= 0 {
-			return nil, nil, ErrUnknown
+			return nil, nil, false, ErrUnknown
 		}
 		text := code[at : at+in.Size]
 		switch in.Kind {
 		case instruction.Return:
 			if !isPlainReturn(machine, text) {
-				return nil, nil, ErrUnknown
+				return nil, nil, false, ErrUnknown
 			}
 			found = append(found, address)
 		case instruction.Jump, instruction.ConditionalJump, instruction.CounterJump:
 			switch {
 			case in.Target == entry:
-				return nil, nil, ErrEntry // each turn of a loop would look like a call
+				return nil, nil, false, ErrEntry // each turn of a loop would look like a call
 			case in.Target-start >= uint64(len(code)):
 				jumps = append(jumps, in.Target)
 			}
 		case instruction.IndirectJump:
-			if partial || before.computes(machine, text, in.Operand) {
+			if partial {
+				break
+			}
+			tables = true
+			if before.computes(machine, text, in.Operand) {
 				break
 			}
 			// A table of addresses can also be one of functions.
 			first, ok := word(uint64(in.Operand.Displacement))
 			if !isByTable(in.Operand) || !ok || first-start >= uint64(len(code)) {
-				return nil, nil, ErrIndirect
+				return nil, nil, false, ErrIndirect
 			}
 		case instruction.Plain:
 			if isLiteral(machine, text) {
-				return nil, nil, ErrData
+				return nil, nil, false, ErrData
 			}
 		}
 		before.add(text)
@@ -247,9 +263,9 @@ func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, e
 		at += in.Size
 	}
 	if !last.Ends() && last != instruction.Call && last != instruction.IndirectCall {
-		return nil, nil, ErrBounds // it goes on; a call at the end does not return
+		return nil, nil, false, ErrBounds // it goes on; a call at the end does not return
 	}
-	return found, jumps, nil
+	return found, jumps, tables, nil
 }
 
 // isPlainReturn reports whether a return instruction takes only the return address from the stack.

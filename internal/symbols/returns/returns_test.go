@@ -63,7 +63,7 @@ func TestScan(t *testing.T) {
 		{"arm64, other return", elf.EM_AARCH64, arm(0xd65f0bff), nil, nil, ErrUnknown},
 	} {
 		tables := map[uint64]uint64{0: start + 7, 8: 0x10000}
-		found, jumps, err := scan(test.machine, instruction.DecoderOf(test.machine), test.code, start, start, false, func(address uint64) (uint64, bool) {
+		found, jumps, _, err := scan(test.machine, instruction.DecoderOf(test.machine), test.code, start, start, false, func(address uint64) (uint64, bool) {
 			first, ok := tables[address]
 			return first, ok
 		})
@@ -169,7 +169,7 @@ func FuzzScan(f *testing.F) {
 			machine = elf.EM_X86_64
 		}
 		decode := instruction.DecoderOf(machine)
-		found, jumps, err := scan(machine, decode, code, start, start, false, func(uint64) (uint64, bool) { return start, true })
+		found, jumps, _, err := scan(machine, decode, code, start, start, false, func(uint64) (uint64, bool) { return start, true })
 		if err != nil && found != nil {
 			t.Error("returns in spite of an error")
 		}
