@@ -173,7 +173,9 @@ type host struct {
 // hosts returns the functions that contain places, heaviest first.
 func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 	byMapping := map[profile.MappingID]map[uint64]annotate.Weight{}
+	inMapping := map[profile.MappingID][]annotate.Place{}
 	for at, weight := range places {
+		inMapping[at.Mapping] = append(inMapping[at.Mapping], at)
 		if byMapping[at.Mapping] == nil {
 			byMapping[at.Mapping] = map[uint64]annotate.Weight{}
 		}
@@ -185,7 +187,7 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 	var list []host
 	for mapping, weights := range byMapping {
 		addresses := slices.Sorted(maps.Keys(weights))
-		file, err := l.binary(mapping, places)
+		file, err := l.binary(mapping, inMapping[mapping])
 		functions := make([]*code.Function, len(addresses))
 		if err == nil {
 			functions, err = file.Functions(addresses)
@@ -224,7 +226,7 @@ func (l *listings) file(id profile.MappingID) (*code.File, error) {
 }
 
 // binary returns the code of a mapping, which contains places.
-func (l *listings) binary(id profile.MappingID, places map[annotate.Place]annotate.Weight) (binary, error) {
+func (l *listings) binary(id profile.MappingID, places []annotate.Place) (binary, error) {
 	m := l.page.shown.Mappings[id]
 	isModule := m.BuildID != "" && m.Path != code.VDSO && !profile.IsFile(m.Path)
 	if m.Path != profile.KernelPath && !isModule {
@@ -238,8 +240,8 @@ func (l *listings) binary(id profile.MappingID, places map[annotate.Place]annota
 	if err != nil {
 		return nil, err
 	}
-	for at := range places {
-		if at.Mapping == id && !kernel.Has(at.Address, l.page.shown.Functions[at.Function].SystemName) {
+	for _, at := range places {
+		if !kernel.Has(at.Address, l.page.shown.Functions[at.Function].SystemName) {
 			return nil, fmt.Errorf("the running kernel is not the recorded one: it has no %s at %#x; it was started again, or the profile is from another machine",
 				l.page.shown.Functions[at.Function].SystemName, at.Address)
 		}
