@@ -27,6 +27,7 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 		Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) },
 		Parts:  traits.partsOf,
 	}
+	seen := map[uint64]bool{}
 	for _, fn := range found {
 		places, err := p.ends(&finder, traits, fn.addr)
 		switch {
@@ -39,6 +40,10 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 			places = []uint64{fn.addr}
 		}
 		for _, at := range places {
+			if q.Calls && seen[at] {
+				continue // a function that several call last
+			}
+			seen[at] = true
 			offset, ok := f.Offset(at)
 			if !ok {
 				return usage.Errorf("%s: no code in the file at %#x", p.Event, at)
