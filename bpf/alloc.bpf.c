@@ -169,7 +169,7 @@ struct call {
 	struct allocation made;
 	struct allocation freed;
 	u64 tid;
-	u64 ra; /* the return address at sp, of a function that can throw; else 0 */
+	u64 ra; /* the return address of a function that can throw; else 0 */
 };
 
 struct {
@@ -365,16 +365,33 @@ struct wanted {
 	bool throws; /* whether it can throw an exception */
 };
 
+/* The return address, at the entry of a function and at its return instruction. */
+static __always_inline u64 return_address(void *ctx)
+{
+	u64 ra = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	bpf_probe_read_user(&ra, sizeof(ra), (void *)context_sp(ctx));
+#else
+	ra = ((struct bpf_user_regs *)ctx)->regs[30];
+#endif
+	return ra;
+}
+
 /*
  * Whether an exception left a call. Then, other calls from the function that caught it have
- * overwritten the return address.
+ * overwritten the return address, if that is on the stack at the entry.
  */
 static __always_inline bool was_left(const struct call *call)
 {
+#if defined(__TARGET_ARCH_x86)
 	u64 ra;
 
 	return call->ra &&
 	       (bpf_probe_read_user(&ra, sizeof(ra), (void *)call->sp) || ra != call->ra);
+#else
+	return false;
+#endif
 }
 
 /*
@@ -423,10 +440,8 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	if (is_nested(bpf_map_lookup_elem(&calls, &thread), &call))
 		return 0;
 	if (waits) {
-#if defined(__TARGET_ARCH_x86)
 		if (r->throws)
-			bpf_probe_read_user(&call.ra, sizeof(call.ra), (void *)call.sp);
-#endif
+			call.ra = return_address(ctx);
 		call.out = r->out;
 		call.size = r->size;
 		if (live && r->old) {
@@ -695,7 +710,7 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 	}
 }
 
-/* At the return address of a function, or at its return instruction. */
+/* At the return address of a function, or of one that can throw at its return instruction. */
 SEC("kprobe")
 int alloc_return(void *ctx)
 {
@@ -706,10 +721,10 @@ int alloc_return(void *ctx)
 	if (!hit_by(task, ALLOC_RETURN))
 		return 0;
 	call = bpf_map_lookup_elem(&calls, &thread);
-	if (!call || call->tid != task_pid(task) ||
-	    (call->sp != sp && call->sp != sp - RETURN_SIZE))
+	if (!call || call->tid != task_pid(task) || call->sp != (call->ra ? sp : sp - RETURN_SIZE))
 		return 0;
-	if (live)
+	/* Otherwise an exception left the call, and another function returns from its place. */
+	if (live && (!call->ra || call->ra == return_address(ctx)))
 		follow(ctx, task, call);
 	bpf_map_delete_elem(&calls, &thread);
 	return 0;

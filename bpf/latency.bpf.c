@@ -123,6 +123,7 @@ struct interval {
 	u64 ip; /* of a call: the function's entry */
 	u64 outer; /* which of the enclosing call of the same function, plus 1; 0 for none */
 	u64 nested; /* ns in recursive calls */
+	u64 ra; /* the return address, if at_return */
 	u32 pid; /* thread group */
 	u32 tid;
 	u32 cpu;
@@ -329,6 +330,19 @@ static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 	    sp >= bounds[1])
 		return 0;
 	return (u64)task_tgid(task) << 32 | (u32)(bounds[1] - sp);
+}
+
+/* The return address, at the entry of a function of a program and at its return instruction. */
+static __always_inline u64 return_address(void *ctx)
+{
+	u64 ra = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	bpf_probe_read_user(&ra, sizeof(ra), (void *)context_sp(ctx));
+#else
+	ra = ((struct bpf_user_regs *)ctx)->regs[30];
+#endif
+	return ra;
 }
 
 /*
@@ -580,6 +594,8 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 		await_waker(&key);
 	if (match >= MATCH_USER_CALL && in != IN_TRACEPOINT) {
 		interval.ip = context_ip(ctx);
+		if (match == MATCH_USER_CALL && at_return)
+			interval.ra = return_address(ctx);
 		enter_call(&key, &interval);
 	}
 	store(&key, &interval);
@@ -713,6 +729,7 @@ static __always_inline int end(void *ctx, enum context in)
 	struct interval *found, interval;
 	struct waker waker = {};
 	struct interval_key key;
+	bool was_left;
 	int err; /* before 5.12, helpers do not extend the sign */
 
 	if (!counting)
@@ -735,7 +752,9 @@ static __always_inline int end(void *ctx, enum context in)
 	found = bpf_map_lookup_elem(&intervals, &key);
 	if (!found || found->since > now)
 		return 0; /* none, or another CPU began one after this event */
-	if (!belongs_to(found, task)) {
+	/* An exception left a call, and another function returns from the same place. */
+	was_left = match == MATCH_USER_CALL && at_return && found->ra != return_address(ctx);
+	if (was_left || !belongs_to(found, task)) {
 		if (!bpf_map_delete_elem(&intervals, &key))
 			stat_add(STAT_UNFINISHED, 1);
 		return 0;

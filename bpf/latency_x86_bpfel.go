@@ -38,6 +38,7 @@ type LatencyInterval struct {
 	Ip     uint64
 	Outer  uint64
 	Nested uint64
+	Ra     uint64
 	Pid    uint32
 	Tid    uint32
 	Cpu    uint32
