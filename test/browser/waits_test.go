@@ -116,6 +116,39 @@ func TestNarrowHits(t *testing.T) {
 	if got := painted(c, "#chart", "match", 1); got != 0 {
 		t.Errorf("%d pixels are tinted without a search", got)
 	}
+
+	// The keys reach them all, and zoom to those that are too narrow to see.
+	c.press("f", "/")
+	c.write("^(main|narrow|needle|other)$")
+	c.until(`document.querySelector("#hits").textContent === "4 hits"`)
+	c.press("Enter")
+	expect(c, announced, "main: 1,000,002 samples, 100%")
+	expect(c, "#path", "all")
+	c.press("n")
+	expect(c, announced, "narrow: 1 sample, 0.00%")
+	expect(c, "#path", "all›x›main›narrow 0.00%")
+	c.press("n")
+	expect(c, announced, "other: 1 sample, 0.00%")
+	expect(c, "#path", "all›x›main›other 0.00%")
+	c.press("n")
+	expect(c, announced, "needle: 1 sample, 0.00%")
+	expect(c, "#path", "all›x›main›narrow 0.00%")
+	expect(c, "#hits", "4 of 4")
+	c.press("N", "N", "N", "N")
+	expect(c, announced, "needle: 1 sample, 0.00%")
+	c.clickOn("#next")
+	expect(c, announced, "main: 1,000,002 samples, 100%")
+	c.picture("narrow-hit")
+	c.press("Escape", "Escape", "Escape", "b", "/")
+	c.write("^deep$")
+	c.press("Enter")
+	expect(c, announced, "deep: 1 sample, 0.00%")
+	expect(c, "#path", "all›needle 0.00%")
+	c.press("Escape", "Escape", "Escape", "/") // search, selection, zoom
+	c.write("^deep$")
+	if got := painted(c, "#chart", "match", 1); got != 1 {
+		t.Errorf("callers: %d pixels are tinted after a hit was shown, want 1", got)
+	}
 	expectClean(c)
 }
 

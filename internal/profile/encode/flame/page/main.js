@@ -1,6 +1,8 @@
 // ---- The page: owns the state and updates the parts.
 
 const MAX_VIEWS = 24; // cached, besides those that are shown
+const NARROW = 4; // CSS pixels: a hit narrower than that is hard to see
+const SEEN = 20;  // width to which it is zoomed, at least
 
 class Page {
   constructor(data) {
@@ -361,12 +363,18 @@ class Page {
     else this.tip.hide();
   }
   selected(chart, box) { this.showPanel(chart, box); }
-  // step selects the next matching box.
+  // step selects the next matching box. It zooms as far as necessary to see it.
   step(by) {
+    const { chart } = this;
     const box = this.search.step(by);
     if (!box) return;
-    this.chart.canvas.focus({ preventScroll: true });
-    this.chart.select(box);
+    if (!chart.isShown(box) || box.width < NARROW && box !== chart.zoom) {
+      let zoom = box;
+      while (zoom.parent && box.total * chart.width >= zoom.parent.total * SEEN) zoom = zoom.parent;
+      if (!(chart.view instanceof TimeView)) this.state.set({ zoom: wayTo(zoom, this.names) });
+    }
+    chart.canvas.focus({ preventScroll: true });
+    chart.select(box);
   }
   zoomed(chart, box) {
     if (chart.view instanceof TimeView) {

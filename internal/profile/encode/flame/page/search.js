@@ -52,13 +52,18 @@ class Hits {
   }
 }
 
+const MAX_HITS = 10_000;
+const MAX_VISITED = 50_000; // boxes in which to look for hits
+const TYPING = 300; // ms without a key, after which typing pauses
+
 // A Search holds the matching frames, null without a search, and moves between the
-// matching boxes.
+// matching boxes, also those too narrow to draw.
 class Search {
   constructor(page) {
     this.page = page;
     this.matches = null;
-    this.hits = [];
+    this.chart = null;
+    this.found = null; // the hits, once needed
     this.at = -1; // index in hits
   }
 
@@ -72,27 +77,74 @@ class Search {
     }
   }
 
-  // show shows the share of matches, and collects the matching boxes of a chart, the
-  // widest first. chart is null if none is shown.
+  // show shows the share of matches in a chart, and soon their number. chart is null if
+  // none is shown.
   show(chart) {
     const { matches, page: { shown, weights } } = this;
-    this.at = -1;
     const places = matches && chart ? new Hits(shown.tree, matches) : null;
     this.page.eachChart((c) => c.tint(places));
-    this.hits = !matches || !chart ? [] : chart.rows.flat()
-      .filter((box) => matches[box.frame] && box.depth >= chart.zoom.depth)
-      .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
+    if (this.view !== chart?.view || this.places?.matches !== places?.matches) {
+      this.found = null;
+      this.at = -1;
+    }
+    Object.assign(this, { chart, places, view: chart?.view });
+    const total = matches ? matchedTotal(shown.tree, weights, matches) : 0;
     byId('matched').className = this.isWrong ? 'bad' : '';
     byId('matched').textContent = this.isWrong ? 'invalid regular expression'
-      : matches ? `${percent(matchedTotal(shown.tree, weights, matches), weights.whole)} matched` : '';
-    byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
+      : matches ? `${percent(total, weights.whole)} matched` : '';
+    byId('next').disabled = byId('previous').disabled = !places || total <= 0;
+    clearTimeout(this.timer);
+    if (places && !this.found) this.timer = setTimeout(() => this.count(), TYPING);
+    if (!this.found) byId('hits').textContent = '';
+  }
+  // count shows the number of hits, or which of them is selected.
+  count() {
+    const { hits, at } = this;
+    const count = `${digits.format(hits.length)}${this.isCut ? '+' : ''}`;
+    byId('hits').textContent = at >= 0 ? `${digits.format(at + 1)} of ${count}` : `${count} ${hits.length === 1 ? 'hit' : 'hits'}`;
+  }
+
+  // hits are the matching boxes of the whole view, the widest first. In a view of time,
+  // they are those that are drawn.
+  get hits() {
+    if (!this.found) {
+      const { chart, matches } = this;
+      this.isCut = false;
+      this.found = (chart.view instanceof TimeView ? chart.rows.flat().filter((box) => matches[box.frame]) : this.collect())
+        .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
+    }
+    return this.found;
+  }
+  collect() {
+    const { places, matches, chart: { view } } = this;
+    const found = [];
+    const queues = []; // of boxes with hits, by the logarithm of their values
+    const put = (box) => (queues[Math.floor(Math.log2(box.total))] ??= []).push(box);
+    put(view.root);
+    let visited = 0;
+    for (let q = queues.length - 1; q >= 0; q--) {
+      for (const box of queues[q] ?? []) { // which grows
+        if (matches[box.frame]) found.push(box);
+        if (found.length === MAX_HITS || ++visited === MAX_VISITED) {
+          this.isCut = true;
+          return found;
+        }
+        for (const child of view.children(box)) {
+          if (child.total > 0 && (matches[child.frame] || view.hasHit(child, places))) put(child);
+        }
+      }
+    }
+    return found;
   }
 
   // step returns the next hit, the previous one if by is -1, or null.
   step(by) {
+    if (!this.places) return null;
     const count = this.hits.length;
     if (count === 0) return null;
+    clearTimeout(this.timer);
     this.at = this.at < 0 && by < 0 ? count - 1 : (this.at + by + count) % count;
+    this.count();
     return this.hits[this.at];
   }
 }

@@ -106,6 +106,7 @@ class CallerView extends View {
   }
   // hasHit reports whether a box, or one of its callers, matches.
   hasHit(box, hits) {
+    if (box.children) return box.children.some((child) => hits.matches[child.frame] || this.hasHit(child, hits));
     for (let i = box.from; i < box.to; i++) {
       const place = this.order[i];
       if (hits.below(this.node[place], this.chain[place])) return true;
