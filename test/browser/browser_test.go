@@ -121,6 +121,7 @@ func TestInFirefox(t *testing.T) {
 		{"PictureScript", TestPictureScript},
 		{"HottestOfWaits", TestHottestOfWaits},
 		{"NarrowHits", TestNarrowHits},
+		{"ScrollToHit", TestScrollToHit},
 		{"Highlight", TestHighlight},
 		{"ShortNames", TestShortNames},
 		{"Labels", TestLabels},

@@ -152,6 +152,53 @@ func TestNarrowHits(t *testing.T) {
 	expectClean(c)
 }
 
+// When typing pauses, the graph scrolls to a hit, unless one is visible.
+func TestScrollToHit(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	var s profile.StackID
+	for i := range 100 {
+		s = b.Push(s, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: fmt.Sprintf("f%d", i)})}))
+		n := int64(1)
+		if i == 80 {
+			n = 1_000_000 // the rest is too narrow to draw
+		}
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "x"}), CPU: -1, Values: []int64{n}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	scrolled := func() (top float64) {
+		c.eval(`document.querySelector("#scroller").scrollTop`, &top)
+		return top
+	}
+	home := scrolled()
+	for query, depth := range map[string]int{"^f70$": 72, "^f90$": 83, "^f2$": 4} {
+		c.press("/")
+		c.write(query)
+		c.until(`document.querySelector("#hits").textContent === "1 hit"`)
+		var top, height float64
+		c.eval(`document.querySelector("#scroller").clientHeight`, &height)
+		c.eval(`document.querySelector("#chart").parentElement.clientHeight`, &top)
+		// The distance of the row from the upper edge of the visible part.
+		at := top - edge - float64(depth+1)*rowHeight - scrolled()
+		if at < 0 || at+rowHeight > height {
+			t.Errorf("%s is %v pixels below the upper edge, want it visible", query, at)
+		}
+		if query == "^f2$" && scrolled() != home {
+			t.Errorf("the graph scrolled from %v to %v for a visible hit", home, scrolled())
+		}
+		c.press("Escape", "i", "i")
+	}
+	c.press("/")
+	c.write("^f70$")
+	c.openAgain()
+	c.until(`document.querySelector("#hits")?.textContent === "1 hit"`)
+	if scrolled() == home {
+		t.Error("a page with a search in its address does not scroll to the hit")
+	}
+	c.picture("scrolled-hit")
+	expectClean(c)
+}
+
 // The function under the pointer is highlighted wherever it occurs.
 func TestHighlight(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})

@@ -52,9 +52,10 @@ class Chart {
     this.rows = [];
     this.rests = []; // merged narrow boxes, by depth and x
     this.heights = []; // of stacks, in a view of time, by pixel
+    this.narrow = 0; // depth of the highest box that is too narrow to draw
     if (this.view && this.zoom.total > 0) this.place();
     this.placeTicks();
-    const needed = this.rows.length * ROW + PAD * 2;
+    const needed = Math.max(this.rows.length, this.narrow + 1) * ROW + PAD * 2;
     this.height = this.isWhole ? needed : host.clientHeight;
     this.full = Math.max(this.height, needed);
     space.style.height = `${this.full}px`;
@@ -83,8 +84,12 @@ class Chart {
       for (const box of this.rows[d]) {
         let rest = null;
         this.eachChild(box, scale, (child, x, width) => {
-          if (width >= MIN_WIDTH) put(child, x, width);
-          else if (rest && x - rest.x - rest.width < 1) rest.width = x + width - rest.x;
+          if (width >= MIN_WIDTH) {
+            put(child, x, width);
+            return;
+          }
+          this.narrow = d + 1;
+          if (rest && x - rest.x - rest.width < 1) rest.width = x + width - rest.x;
           else this.rests.push(rest = { depth: d + 1, x, width });
         });
       }
@@ -152,6 +157,13 @@ class Chart {
     const top = this.rowTop(box.depth);
     if (top < 0) this.host.scrollTop += top - ROW;
     else if (top + ROW > this.height) this.host.scrollTop += top + 2 * ROW - this.height;
+  }
+  // scrollToHit scrolls to the first hit that is drawn, or else to the thin line of one,
+  // unless a hit is visible.
+  scrollToHit(hits) {
+    const drawn = [...hits.filter((box) => this.isShown(box)), ...this.ticks];
+    const isVisible = ({ depth }) => this.rowTop(depth) >= 0 && this.rowTop(depth) + ROW <= this.height;
+    if (drawn.length > 0 && !drawn.some(isVisible)) this.scrollTo(drawn[0]);
   }
   // scrollHome shows the zoomed box with its caller.
   scrollHome() {

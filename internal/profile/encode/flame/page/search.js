@@ -72,6 +72,7 @@ class Search {
     this.matches = null;
     try {
       if (text) this.matches = parseSearch(text, this.page.data);
+      this.isNew = true;
     } catch {
       this.isWrong = true;
     }
@@ -94,8 +95,14 @@ class Search {
       : matches ? `${percent(total, weights.whole)} matched` : '';
     byId('next').disabled = byId('previous').disabled = !places || total <= 0;
     clearTimeout(this.timer);
-    if (places && !this.found) this.timer = setTimeout(() => this.count(), TYPING);
+    if (places && !this.found) this.timer = setTimeout(() => this.pause(), TYPING);
     if (!this.found) byId('hits').textContent = '';
+  }
+  // pause counts the hits of a search, and scrolls to the first one of a new search.
+  pause() {
+    this.count();
+    if (this.isNew) this.chart.scrollToHit(this.hits);
+    this.isNew = false;
   }
   // count shows the number of hits, or which of them is selected.
   count() {
@@ -143,6 +150,7 @@ class Search {
     const count = this.hits.length;
     if (count === 0) return null;
     clearTimeout(this.timer);
+    this.isNew = false;
     this.at = this.at < 0 && by < 0 ? count - 1 : (this.at + by + count) % count;
     this.count();
     return this.hits[this.at];
