@@ -118,6 +118,7 @@ func TestInFirefox(t *testing.T) {
 		{"DamagedPage", TestDamagedPage},
 		{"LivePage", TestLivePage},
 		{"View", TestView},
+		{"Places", TestPlaces},
 		{"PictureScript", TestPictureScript},
 		{"HottestOfWaits", TestHottestOfWaits},
 		{"NarrowHits", TestNarrowHits},

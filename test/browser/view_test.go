@@ -10,13 +10,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	model "fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/testenv"
 )
 
@@ -197,6 +200,25 @@ func TestView(t *testing.T) {
 	})
 
 	expectOwnRequests(c, page)
+}
+
+// The place of an instruction has only what the debug information says.
+func TestPlaces(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	var got [][2]string
+	c.eval(pageScript(c)(`load().then((data) => {
+		const at = { address: "0x1130", text: "ret", self: 1, total: 1 };
+		new Page(data).listing.fill([], [{ function: "main", module: "main", instructions: [
+			{ ...at, file: "/src/main.rs", line: 7, inlined: "mix" }, { ...at, file: "/src/main.rs", inlined: "mix" }, { ...at, file: "main.rs" }, at,
+		] }], "");
+		return [...document.querySelectorAll("#assembly .place")].map((cell) => [cell.textContent, cell.title]);
+	})`), &got)
+	want := [][2]string{{"main.rs:7", "mix, /src/main.rs:7"}, {"main.rs", "mix, /src/main.rs"}, {"main.rs", "main.rs"}, {"", ""}}
+	if !slices.Equal(got, want) {
+		t.Errorf("places of instructions = %q, want %q", got, want)
+	}
+	expectClean(c)
 }
 
 // expectOwnRequests checks that nothing was logged or thrown, and that the page sent

@@ -88,9 +88,9 @@ class Listing {
     const notes = assembly.problem ? [element('p', assembly.problem, 'problem')] : [];
     return [heading, ...notes, this.table(CODE_COLUMNS, assembly.instructions.map((i) => {
       const row = this.row(i.self, i.total, i.address.slice(2), i.text, i.file, i.line);
-      const from = i.file ? `${i.file.slice(i.file.lastIndexOf('/') + 1)}:${i.line}` : '';
-      const place = element('td', from, 'place');
-      place.title = shortened([i.inlined, i.file && `${i.file}:${i.line}`].filter(Boolean).join(', '));
+      const from = i.file && i.line ? `${i.file}:${i.line}` : i.file ?? '';
+      const place = element('td', from.slice(from.lastIndexOf('/') + 1), 'place');
+      place.title = shortened([i.inlined, from].filter(Boolean).join(', '));
       row.append(place);
       return row;
     }))];
