@@ -103,6 +103,7 @@ func TestInFirefox(t *testing.T) {
 		{"FlamePage", TestFlamePage},
 		{"FlameChart", TestFlameChart},
 		{"Times", TestTimes},
+		{"HeatColors", TestHeatColors},
 		{"TimesFromFirefox", TestTimesFromFirefox},
 		{"NarrowTimes", TestNarrowTimes},
 		{"Filters", TestFilters},

@@ -154,6 +154,38 @@ func TestTimes(t *testing.T) {
 	expectClean(c)
 }
 
+// In the heat map, the cell with the largest value has the full color, also if a cell has
+// many steps. Its value is in the legend.
+func TestHeatColors(t *testing.T) {
+	samples := []takenAt{{0, 1}}
+	for range 5 {
+		samples = append(samples, takenAt{500, 1}) // most of a cell in one of its steps
+	}
+	for ms := 501; ms < 520; ms += 3 {
+		samples = append(samples, takenAt{ms, 1})
+	}
+	line, _ := recorded(t, append(samples, takenAt{3000, 1}))
+	line.Interval = int64(time.Millisecond)
+	c := newTab(t)
+	openFlame(c, line.Profile, flame.Options{Times: line})
+	var most int
+	c.eval(`(() => {
+		const heat = document.querySelector("#heat");
+		const { data } = heat.getContext("2d").getImageData(0, 0, heat.width, heat.height);
+		let most = 0;
+		for (let i = 3; i < data.length; i += 4) most = Math.max(most, data[i]);
+		return most;
+	})()`, &most)
+	if most != 255 {
+		t.Errorf("the largest cell has an opacity of %d of 255", most)
+	}
+	expect(c, "#heat-scale", "0  12 samples")
+	c.picture("heat-colors")
+	choose(c, "#value", "1")
+	expect(c, "#heat-scale", "0  120 ms")
+	expectClean(c)
+}
+
 // The page of a recording that was written for the Firefox Profiler has its times.
 func TestTimesFromFirefox(t *testing.T) {
 	var samples []takenAt

@@ -66,7 +66,6 @@ class HeatMap {
 
   show(sums) {
     this.sums = sums;
-    this.most = sums.reduce((a, b) => Math.max(a, b), 0);
     this.paint();
   }
   select(range) {
@@ -87,9 +86,16 @@ class HeatMap {
     this.columnWidth = Math.min(MAX_HEAT_COLUMN, Math.floor(this.width / this.columns));
     this.rowHeight = HEAT_HEIGHT / this.rows;
   }
+  // cells returns the sums of all rows of the first column, then of the next one.
+  cells() {
+    const { columns, perColumn, perRow, rows, sums } = this;
+    const cells = new Float64Array(columns * rows);
+    for (let i = 0; i < sums.length; i++) cells[Math.floor(i / perColumn) * rows + Math.floor(i % perColumn / perRow)] += sums[i];
+    return cells;
+  }
   paint() {
     this.layout();
-    const { canvas, columnWidth, rowHeight, columns, perColumn, perRow, rows, sums, most, range, page: { colors } } = this;
+    const { canvas, columnWidth, rowHeight, columns, perColumn, perRow, rows, range, page: { colors, valueType } } = this;
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(columns * columnWidth * ratio);
     canvas.height = Math.round(HEAT_HEIGHT * ratio);
@@ -98,15 +104,16 @@ class HeatMap {
     const ctx = canvas.getContext('2d');
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     const gap = columnWidth > 4 ? 1 : 0;
+    const cells = this.cells();
+    const most = cells.reduce((a, b) => Math.max(a, b), 0);
     for (let c = 0; c < columns; c++) {
       for (let r = 0; r < rows; r++) {
         const from = c * perColumn + r * perRow;
-        if (from >= sums.length) break;
-        let sum = 0;
-        for (let i = from; i < Math.min(from + perRow, (c + 1) * perColumn, sums.length); i++) sum += sums[i];
+        if (from >= this.times.steps) break;
+        const sum = cells[c * rows + r];
         const isIn = !range || from < range[1] && from + perRow > range[0];
         ctx.fillStyle = sum > 0 ? colors.heat : colors.rest;
-        ctx.globalAlpha = (sum > 0 ? 0.15 + 0.85 * Math.min(1, sum / (most * perRow)) : 0.08) * (isIn ? 1 : 0.25);
+        ctx.globalAlpha = (sum > 0 ? 0.15 + 0.85 * sum / most : 0.08) * (isIn ? 1 : 0.25);
         ctx.fillRect(c * columnWidth, r * rowHeight, columnWidth - gap, rowHeight + 0.2);
       }
     }
@@ -118,6 +125,7 @@ class HeatMap {
     }
     const shown = range ? `${this.seconded(range[0])} to ${this.seconded(range[1])}` : 'the whole run';
     byId('heat-note').textContent = `A column is ${this.seconds} s, a row ${digits.format(Number((this.perRow * this.times.step).toPrecision(3)))} ms. Click a column, or drag, to select.`;
+    byId('heat-most').textContent = spokenAmount(Math.round(most), valueType);
     canvas.setAttribute('aria-label', `Heat map of ${columns} columns of ${this.seconds} s; selected: ${shown}; at ${this.seconded(this.cursor)}`);
   }
   seconded(step) { return `${Number((step * this.times.step / 1000).toFixed(3))} s`; }
