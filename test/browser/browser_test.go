@@ -104,6 +104,7 @@ func TestInFirefox(t *testing.T) {
 		{"FlameChart", TestFlameChart},
 		{"Times", TestTimes},
 		{"HeatColors", TestHeatColors},
+		{"HeatOfFilters", TestHeatOfFilters},
 		{"TimesFromFirefox", TestTimesFromFirefox},
 		{"NarrowTimes", TestNarrowTimes},
 		{"Filters", TestFilters},

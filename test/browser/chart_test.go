@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -119,6 +120,52 @@ func TestFlameChart(t *testing.T) {
 		c.goTo(hash)
 		c.until(label + ` === "Flame chart of thread tar 42/42"`)
 	}
+	expectClean(c)
+}
+
+// The heat map shows the samples that pass the filters, with a search those that match,
+// whatever part of the run is selected.
+func TestHeatOfFilters(t *testing.T) {
+	line := twoThreads(t)
+	c := newTab(t)
+	openFlame(c, line.Profile, flame.Options{Times: line})
+	choose(c, "#value", "1") // CPU time
+	var at struct{ Left, Top, Width, Height float64 }
+	// check compares the CPU time in the middle of each second.
+	check := func(want ...string) {
+		t.Helper()
+		c.eval(`(({left, top, width, height}) => ({left, top, width, height}))(document.querySelector("#heat").getBoundingClientRect())`, &at)
+		for second, text := range want {
+			c.point(at.Left+(float64(second)+0.5)*at.Width/4, at.Top+at.Height*0.81)
+			expect(c, "#tip dl", "CPU time"+text)
+		}
+	}
+	const run, rest = "20 ms", "0 ns"
+	check(run, run, run)
+	for filter, want := range map[string][]string{
+		"focus:sort":                    {rest, run, rest},
+		"ignore:sort":                   {run, rest, run},
+		"hide:^by_\nfocus:by_|parse":    {run, rest, run},
+		"hide:^by_\nignore:parse":       {rest, run, rest},
+		"library:/usr/bin/tar\nfocus:x": {rest, rest, rest},
+	} {
+		for _, part := range []string{"", "&time=1000-2000"} {
+			c.goTo("value=1&filter=" + url.QueryEscape(filter) + part)
+			check(want...)
+		}
+	}
+	c.goTo("value=1&q=by_d")
+	c.until(`document.querySelector("#heat-note").textContent.includes("Only stacks with a match are shown.")`)
+	check(rest, rest, run)
+	c.picture("heat-search")
+	c.press("Escape")
+	c.until(`!document.querySelector("#heat-note").textContent.includes("match")`)
+	check(run, run, run)
+
+	// The flame chart has the selected part of what passes the filters.
+	c.goTo("view=time&time=500-1500&filter=" + url.QueryEscape("hide:^by_\nignore:sort"))
+	c.press("ArrowUp", "ArrowUp", "ArrowUp", "ArrowUp")
+	expect(c, announced, "parse: 500 ms from 0.5 s")
 	expectClean(c)
 }
 

@@ -11,7 +11,8 @@ class Page {
     this.functions = new Functions(data);
     this.filter = new Filters(data, this.functions, this.names);
     this.filters = [];
-    this.shown = data; // after the filters
+    this.filtered = data; // after the filters
+    this.shown = data; // and in the range of time
     this.everything = 0; // the whole value before the filters
     this.range = null; // of time, in steps
     this.heat = data.times ? new HeatMap(this, data.times) : null;
@@ -60,13 +61,17 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     this.names.isShort = now.short === '1';
-    if (differs('time', 'filter')) this.applyFilters();
+    if (differs('time', 'filter')) this.applyFilters(differs('filter'));
     if (differs('time', 'filter', 'short')) this.showFilters();
     if (differs('value', 'task', 'time', 'filter')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('theme', 'color')) this.readColors();
-    if (differs('q')) this.search.parse(now.q);
+    if (differs('q')) {
+      this.search.parse(now.q);
+      clearTimeout(this.heating);
+      this.heating = setTimeout(() => this.showHeat(), TYPING);
+    }
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
@@ -89,14 +94,19 @@ class Page {
     this.weights = new Weights(this.shown, this.valueIndex, keeps);
     this.everything = this.shown === this.data ? this.weights.whole : new Weights(this.data, this.valueIndex, keeps).whole;
     byId('share').textContent = `${percent(this.weights.whole, this.everything)} of all`;
-    if (this.heat) {
-      this.heat.show(heat(this.data, this.valueIndex, keeps));
-      this.heat.select(this.range);
-    }
+    this.showHeat();
     this.self = this.total = null;
     this.views = new Map();
     this.showNotice(this.weights.whole > 0 ? '' : this.filters.length || this.range ? `No ${this.noun} pass the filters.`
       : this.now.task ? `No ${this.noun} of this process or thread.` : this.data.noun ? `No ${this.noun}.` : 'No samples were taken.');
+  }
+  // showHeat shows in the heat map what passes the filters and matches the search.
+  showHeat() {
+    clearTimeout(this.heating);
+    if (!this.heat) return;
+    const data = this.matches ? this.filter.select(this.filtered, this.matches, 1) : this.filtered;
+    this.heat.show(heat(data, this.valueIndex, taskFilter(this.data, this.now.task)), Boolean(this.matches));
+    this.heat.select(this.range);
   }
   showNotice(text) {
     byId('notice').hidden = text === '';
@@ -104,11 +114,14 @@ class Page {
   }
   // ---- filters
 
-  applyFilters() {
-    this.filters = this.filter.parse(this.now.filter);
+  // applyFilters applies the filters, if they are new, and then the range of time.
+  applyFilters(areNew) {
+    if (areNew) {
+      this.filters = this.filter.parse(this.now.filter);
+      this.filtered = this.filters.reduce((d, { apply }) => apply ? apply(d) : d, this.data);
+    }
     this.range = this.heat ? this.parseRange(this.now.time) : null;
-    const data = this.range ? inRange(this.data, ...this.range) : this.data;
-    this.shown = this.filters.reduce((d, { apply }) => apply ? apply(d) : d, data);
+    this.shown = this.range ? inRange(this.filtered, ...this.range) : this.filtered;
     this.functions.follow(this.shown.tree);
   }
   showFilters() {

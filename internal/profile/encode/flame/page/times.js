@@ -20,14 +20,18 @@ function readTimes(reader, header) {
   return { step: step / 1e6, steps, starts, at, weight, whole, scale, thread, kind, threads }; // step in ms
 }
 
+// rowOf returns the sample's row in the table of times, in data that may be filtered.
+const rowOf = ({ origin }, s) => origin ? origin[s] : s;
+
 // inRange returns data with the values of steps from to end-1.
 function inRange(data, from, end) {
   const { times: { starts, at, weight, whole }, samples } = data;
   const share = new Float64Array(samples.count);
   for (let s = 0; s < samples.count; s++) {
+    const row = rowOf(samples, s);
     let part = 0;
-    for (let i = starts[s]; i < starts[s + 1]; i++) if (at[i] >= from && at[i] < end) part += weight[i];
-    share[s] = whole[s] > 0 ? part / whole[s] : 0;
+    for (let i = starts[row]; i < starts[row + 1]; i++) if (at[i] >= from && at[i] < end) part += weight[i];
+    share[s] = whole[row] > 0 ? part / whole[row] : 0;
   }
   return { ...data, samples: { ...samples, values: samples.values.map((column) => column.map((v, s) => Math.round(v * share[s]))) } };
 }
@@ -37,8 +41,9 @@ function heat({ times: { starts, at, weight, whole, steps }, samples }, column, 
   const sums = new Float64Array(steps);
   for (let s = 0; s < samples.count; s++) {
     const v = samples.values[column][s];
-    if (v === 0 || whole[s] === 0 || !keeps[samples.task[s]]) continue;
-    for (let i = starts[s]; i < starts[s + 1]; i++) sums[at[i]] += v * weight[i] / whole[s];
+    const row = rowOf(samples, s);
+    if (v === 0 || whole[row] === 0 || !keeps[samples.task[s]] || samples.kept && !samples.kept[s]) continue;
+    for (let i = starts[row]; i < starts[row + 1]; i++) sums[at[i]] += v * weight[i] / whole[row];
   }
   return sums;
 }
@@ -64,8 +69,11 @@ class HeatMap {
     new ResizeObserver(() => this.paint()).observe(this.canvas.parentElement);
   }
 
-  show(sums) {
+  // show shows the value of each step. If isFound is set, these are only the matches of
+  // the search.
+  show(sums, isFound) {
     this.sums = sums;
+    this.isFound = isFound;
     this.paint();
   }
   select(range) {
@@ -124,7 +132,7 @@ class HeatMap {
         Math.floor(this.cursor % perColumn / perRow) * rowHeight + 0.5, columnWidth - gap, Math.max(2, rowHeight));
     }
     const shown = range ? `${this.seconded(range[0])} to ${this.seconded(range[1])}` : 'the whole run';
-    byId('heat-note').textContent = `A column is ${this.seconds} s, a row ${digits.format(Number((this.perRow * this.times.step).toPrecision(3)))} ms. Click a column, or drag, to select.`;
+    byId('heat-note').textContent = `A column is ${this.seconds} s, a row ${digits.format(Number((this.perRow * this.times.step).toPrecision(3)))} ms. Click a column, or drag, to select.${this.isFound ? ' Only stacks with a match are shown.' : ''}`;
     byId('heat-most').textContent = spokenAmount(Math.round(most), valueType);
     canvas.setAttribute('aria-label', `Heat map of ${columns} columns of ${this.seconds} s; selected: ${shown}; at ${this.seconded(this.cursor)}`);
   }

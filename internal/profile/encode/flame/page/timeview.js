@@ -41,7 +41,7 @@ class TimeView extends View {
     const each = (act) => {
       for (let k = 0; k < tree.count; k++) {
         for (let s = tree.from[k]; s < tree.from[k + 1]; s++) {
-          const row = samples.origin ? samples.origin[s] : s;
+          const row = rowOf(samples, s);
           if (threads[row] !== thread || kind[row] > OFF_CPU || samples.kept && !samples.kept[s]) continue;
           for (let i = starts[row]; i < starts[row + 1]; i++) if (at[i] >= from && at[i] < end) act(at[i] - from, i, k);
         }
