@@ -108,6 +108,7 @@ func TestInFirefox(t *testing.T) {
 		{"TimesFromFirefox", TestTimesFromFirefox},
 		{"NarrowTimes", TestNarrowTimes},
 		{"Filters", TestFilters},
+		{"NothingLeft", TestNothingLeft},
 		{"Save", TestSave},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},

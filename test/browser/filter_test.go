@@ -246,3 +246,40 @@ func TestFilters(t *testing.T) {
 	expect(c, "#notice", "No samples pass the filters.")
 	expectClean(c)
 }
+
+// A graph without samples says why, in the page and in the picture.
+func TestNothingLeft(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"})
+	for i, name := range []string{"runs", "waits"} {
+		s := b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})}))
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "x"}), CPU: -1, Values: []int64{1, int64(i)}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	save := c.downloads()
+	check := func(want string) {
+		t.Helper()
+		c.until(`!document.querySelector("#notice").hidden`)
+		expect(c, "#notice", want)
+		if svg := save("#save-svg"); !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %q: %s", want, svg)
+		}
+	}
+	c.click(boxAt(c, 0.75, 2))
+	expect(c, "#details h2", "waits")
+	c.press("s", "I")
+	check("No samples of this function pass the filters.")
+	c.picture("nothing-left")
+	c.press("U")
+	c.until(`document.querySelector("#notice").hidden`)
+	c.press("f")
+	c.click(boxAt(c, 0.25, 2))
+	c.press("s")
+	choose(c, "#value", "1")
+	check("This function has no off-CPU time.")
+	choose(c, "#value", "0")
+	c.until(`document.querySelector("#notice").hidden`)
+	c.goTo("filter=focus:nothing")
+	check("No samples pass the filters.")
+	expectClean(c)
+}

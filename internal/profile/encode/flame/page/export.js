@@ -36,7 +36,7 @@ function folded({ tree: { count, first, parent, frame }, frames }, weights, name
 function picture(chart, title) {
   const { page: { colors, names, weights, matches }, rows, width } = chart;
   const top = 40;
-  const height = top + rows.length * ROW + PAD;
+  const height = top + Math.max(1, rows.length) * ROW + PAD;
   const svg = document.implementation.createDocument('http://www.w3.org/2000/svg', 'svg');
   const add = (parent, tag, attributes, text) => {
     const e = svg.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -51,6 +51,9 @@ function picture(chart, title) {
   }
   add(root, 'rect', { width, height, fill: colors.ground });
   add(root, 'text', { x: 4, y: 24, fill: colors.text, 'font-family': 'sans-serif', 'font-size': 15 }, title);
+  if (rows.length === 0) {
+    add(root, 'text', { x: 4, y: top + 14, fill: colors.text, 'font-family': 'sans-serif', 'font-size': 13 }, byId('notice').textContent);
+  }
   rows.forEach((row, d) => {
     const y = chart.hanging ? top + d * ROW : height - PAD - (d + 1) * ROW;
     for (const box of row) {

@@ -257,6 +257,10 @@ class Page {
       this.callers.name = `Callers of ${name}`;
       this.chart.name = `Callees of ${name}`;
       byId('of').textContent = shortened(name);
+      if (this.weights.whole > 0 && this.chart.view.root.total <= 0) {
+        this.showNotice(this.shown === this.data ? `This function has no ${valueName(this.valueType).replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase())}.`
+          : `No ${this.noun} of this function pass the filters.`);
+      }
     } else if (view === 'time') {
       this.showThread(hanging);
     } else {
