@@ -109,6 +109,7 @@ func TestInFirefox(t *testing.T) {
 		{"NarrowTimes", TestNarrowTimes},
 		{"Filters", TestFilters},
 		{"NothingLeft", TestNothingLeft},
+		{"FilterHints", TestFilterHints},
 		{"Save", TestSave},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},

@@ -283,3 +283,22 @@ func TestNothingLeft(t *testing.T) {
 	check("No samples pass the filters.")
 	expectClean(c)
 }
+
+// Keys of filters that have nothing to apply to say so, for a while.
+func TestFilterHints(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	for key, want := range map[string]string{
+		"F": "Select a function or search first.", "I": "Select a function or search first.", "H": "Select a function or search first.",
+		"L": "Select a function first.", "K": "Select a function first.",
+	} {
+		c.press(key)
+		expect(c, "#hint", want)
+	}
+	c.picture("hint")
+	c.click(boxAt(c, 0.2, 1)) // a process
+	c.press("L")
+	expect(c, "#hint", "This filter does not apply to the selected box.")
+	c.until(`document.querySelector("#hint").textContent === "" && document.querySelector("#filters").hidden`)
+	expectClean(c)
+}

@@ -173,8 +173,21 @@ class Page {
     }
     return offers;
   }
-  // pressFilter handles the keys of filters: for the selected box, or else the search.
+  // pressFilter handles the keys of filters. Those that do not apply get a hint.
   pressFilter(key) {
+    const line = this.filterOf(key);
+    if (line) this.addFilter(line);
+    else if (this.hasChart && this.activeChart.selection?.parent) this.hint('This filter does not apply to the selected box.');
+    else this.hint(`Select a function ${'FIH'.includes(key) ? 'or search ' : ''}first.`);
+  }
+  // hint shows a text for a while.
+  hint(text) {
+    byId('hint').textContent = text;
+    clearTimeout(this.hinting);
+    this.hinting = setTimeout(() => { byId('hint').textContent = ''; }, 4000);
+  }
+  // filterOf returns the filter that a key adds: for the selected box, or else the search.
+  filterOf(key) {
     if (key === 'R') return 'recursion';
     const box = this.hasChart ? this.activeChart.selection ?? this.activeChart.zoom : null;
     const offer = box?.parent || this.view === 'sandwich' ? this.filtersFor(this.activeChart, box).find(([, , k]) => k === key) : null;
@@ -476,7 +489,7 @@ class Page {
       case '/': byId('search').focus(); byId('search').select(); return true;
       case '?': byId('help').showModal(); return true;
       case 'i': this.turnOver(); return true;
-      case 'F': case 'I': case 'H': case 'L': case 'K': case 'R': this.addFilter(this.pressFilter(key)); return true;
+      case 'F': case 'I': case 'H': case 'L': case 'K': case 'R': this.pressFilter(key); return true;
       case 'U': this.setFilters(this.filters.slice(0, -1).map((f) => f.line)); return true;
       case 'a': this.abbreviate(); return true;
       case 'n': this.step(1); return true;
