@@ -110,6 +110,7 @@ func TestInFirefox(t *testing.T) {
 		{"Filters", TestFilters},
 		{"NothingLeft", TestNothingLeft},
 		{"FilterHints", TestFilterHints},
+		{"FilterSelection", TestFilterSelection},
 		{"Save", TestSave},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},

@@ -206,8 +206,9 @@ func TestFilters(t *testing.T) {
 	expectContains(c, "#details", "Self6 (6.00%)", "All occurrencesTotal9 (9.00%)Self9 (9.00%)")
 	c.press("U")
 	c.until(`document.querySelector("#filters").hidden`)
+	expect(c, "#details h2", "walk")
+	c.press("Escape", "Escape")
 	expectContains(c, "#details", "Hottest functions")
-	c.press("Escape")
 
 	// A library is one box.
 	c.click(boxAt(c, 0.2, 4)) // handle
@@ -300,5 +301,29 @@ func TestFilterHints(t *testing.T) {
 	c.press("L")
 	expect(c, "#hint", "This filter does not apply to the selected box.")
 	c.until(`document.querySelector("#hint").textContent === "" && document.querySelector("#filters").hidden`)
+	expectClean(c)
+}
+
+// Filters keep the selected function, if it is still there.
+func TestFilterSelection(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	const handle = "http::Server::handle(http::Request const&)"
+	c.press("/")
+	c.write("Server::handle")
+	c.press("Enter", "Escape") // leaves the search
+	for range 2 {
+		expectContains(c, announced, handle)
+		expect(c, "#details h2", handle)
+		c.press("F")
+	}
+	expectContains(c, announced, handle+": 51 samples, 100%")
+	c.goTo("filter=" + url.QueryEscape("hide:^main$")) // one of its callers
+	expectContains(c, announced, handle)
+	expect(c, "#details h2", handle)
+	choose(c, "#value", "1")
+	expect(c, "#details h2", handle)
+	c.goTo("filter=" + url.QueryEscape("ignore:Server::handle"))
+	expectContains(c, "#details", "Hottest functions")
 	expectClean(c)
 }

@@ -72,6 +72,7 @@ class Page {
       clearTimeout(this.heating);
       this.heating = setTimeout(() => this.showHeat(), TYPING);
     }
+    const selected = differs('view', 'fn', 'merge') || this.view === 'time' ? null : this.chart.selection;
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
@@ -80,6 +81,7 @@ class Page {
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
     }
+    if (selected && !this.chart.selection) this.selectAgain(selected);
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
     this.showControls();
   }
@@ -391,6 +393,15 @@ class Page {
   hovered(chart, box, x, y) {
     if (box) this.tip.show(this.names.of(box.frame), this.facts(chart, box), x, y);
     else this.tip.hide();
+  }
+  // selectAgain selects a box of the view before, or else the widest of its function.
+  selectAgain(box) {
+    const { chart, names, functions: { ofFrame } } = this;
+    const way = wayTo(box, names);
+    const same = wayFrom(chart.view, way, names);
+    const isWider = (a, b) => !a || b.width > a.width;
+    chart.select(wayTo(same, names) === way ? same : chart.rows.flat()
+      .reduce((best, b) => ofFrame[b.frame] === ofFrame[box.frame] && isWider(best, b) ? b : best, null));
   }
   selected(chart, box) { this.showPanel(chart, box); }
   // step selects the next matching box. It zooms as far as necessary to see it.
