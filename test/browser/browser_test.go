@@ -126,6 +126,7 @@ func TestInFirefox(t *testing.T) {
 		{"Places", TestPlaces},
 		{"PictureScript", TestPictureScript},
 		{"HottestOfWaits", TestHottestOfWaits},
+		{"Summary", TestSummary},
 		{"NarrowHits", TestNarrowHits},
 		{"ScrollToHit", TestScrollToHit},
 		{"Highlight", TestHighlight},

@@ -2,10 +2,12 @@ package browser
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/flame"
 )
 
@@ -235,6 +237,24 @@ func TestRecordingFacts(t *testing.T) {
 	openFlame(c, b.Profile(profile.Meta{Duration: time.Second}, profile.Losses{}), flame.Options{})
 	if got := c.text("#facts"); got != "Duration1 s" {
 		t.Errorf("got %q, want only the duration", got)
+	}
+	expectClean(c)
+}
+
+// The summary has the total of the chosen value with its name.
+func TestSummary(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	expectContains(c, "#summary", "whole system · 100 samples in 10 s · ")
+	choose(c, "#value", "1")
+	expectContains(c, "#summary", "whole system · 1.01 s of CPU time in 10 s · ")
+	openFlame(c, encodetest.Typical(), flame.Options{Value: 1, Base: encodetest.Typical()})
+	expectContains(c, "#summary", "1.01 s of CPU time in 10 s · before: 1.01 s of CPU time in 10 s · ")
+	var names []string
+	c.eval(pageScript(c)(`["block-io bytes", "block-io-time nanoseconds", "softirq-time nanoseconds", "off-cpu nanoseconds", "block-ios count", "time nanoseconds"]
+		.map((text) => text.split(" ")).map(([type, unit]) => valueName({ type, unit }))`), &names)
+	if want := []string{"Disk request bytes", "Disk request time", "Softirq time", "Off-CPU time", "Block-ios", "Time"}; !slices.Equal(names, want) {
+		t.Errorf("names of values = %q, want %q", names, want)
 	}
 	expectClean(c)
 }

@@ -38,8 +38,12 @@ function percent(part, whole) {
 // valueName returns the display name of a value type.
 function valueName({ type, unit }) {
   const what = { __proto__: null, nanoseconds: 'time', microseconds: 'time' }[unit] ?? unit;
-  return capital(unit === 'count' || type === what ? type : `${type} ${what}`);
+  const of = type.replace(/^block-io(?=$|-time$)/, 'disk request').replace(what === 'time' ? /-time$/ : '', '');
+  return capital(unit === 'count' || of === what ? of : `${of} ${what}`);
 }
+
+// nameInText is valueName within a sentence.
+const nameInText = (type) => valueName(type).replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
 
 // pointsChange formats the change of a share in percentage points.
 function pointsChange(share, before) {

@@ -63,6 +63,7 @@ class Page {
     this.names.isShort = now.short === '1';
     if (differs('time', 'filter')) this.applyFilters(differs('filter'));
     if (differs('time', 'filter', 'short')) this.showFilters();
+    if (differs('value')) showSummary(this.data, this.valueIndex);
     if (differs('value', 'task', 'time', 'filter')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
@@ -273,7 +274,7 @@ class Page {
       this.chart.name = `Callees of ${name}`;
       byId('of').textContent = shortened(name);
       if (this.weights.whole > 0 && this.chart.view.root.total <= 0) {
-        this.showNotice(this.shown === this.data ? `This function has no ${valueName(this.valueType).replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase())}.`
+        this.showNotice(this.shown === this.data ? `This function has no ${nameInText(this.valueType)}.`
           : `No ${this.noun} of this function pass the filters.`);
       }
     } else if (view === 'time') {

@@ -1,20 +1,29 @@
 // ---- The static parts: facts of the measurement, and the options of menus.
 
+function sum(column) {
+  let all = 0;
+  for (const v of column) all += v;
+  return all;
+}
+
+// showSummary shows the total of a value with the duration of the measurement.
+function showSummary({ meta: m, samples, values, base }, value) {
+  const total = (column, seconds) => {
+    const type = values[value];
+    const text = spokenAmount(sum(samples.values[column]), type);
+    return `${text}${type.unit === 'count' ? '' : ` of ${nameInText(type)}`}${seconds ? ` in ${duration(seconds)}` : ''}`;
+  };
+  byId('summary').textContent = [
+    m.scope, values.length ? total(value, m.seconds) : '',
+    base && values.length ? `before: ${total(values.length + value, base.seconds)}` : '',
+    m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
+  ].filter(Boolean).join(' · ');
+}
+
 function showRun(data) {
   const { meta: m, samples, values, losses } = data;
   const counted = data.mixed ? -1 : values.findIndex((v) => v.unit === 'count');
   const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
-  const sum = (column) => {
-    let all = 0;
-    for (const v of column) all += v;
-    return all;
-  };
-  byId('summary').textContent = [
-    m.scope, values.length ? spokenAmount(sum(samples.values[data.value]), values[data.value]) : '',
-    data.base && values.length ? `before: ${spokenAmount(sum(samples.values[values.length + data.value]), values[data.value])}${data.base.seconds ? ` in ${duration(data.base.seconds)}` : ''}` : '',
-    m.seconds ? duration(m.seconds) : '',
-    m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
-  ].filter(Boolean).join(' · ');
   definitions(byId('facts'), [
     ['Command', m.command],
     ['Host', m.host],
