@@ -131,6 +131,7 @@ func TestInFirefox(t *testing.T) {
 		{"ScrollToHit", TestScrollToHit},
 		{"Highlight", TestHighlight},
 		{"ShortNames", TestShortNames},
+		{"Compact", TestCompact},
 		{"Labels", TestLabels},
 		{"PanelWidth", TestPanelWidth},
 		{"Syntax", TestSyntax},

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/flame"
 )
 
@@ -146,5 +147,39 @@ func TestPanelWidth(t *testing.T) {
 	if !room {
 		t.Error("a panel of any width leaves no room for the graph")
 	}
+	expectClean(c)
+}
+
+// The controls fit into one line of a usual window, and the table's columns of short texts
+// do not wrap.
+func TestCompact(t *testing.T) {
+	line := twoThreads(t)
+	line.Profile.Tasks = append(line.Profile.Tasks, profile.Task{TID: 1}) // by thread
+	c := newTab(t)
+	c.resize(1300, 800, 1)
+	openFlame(c, line.Profile, flame.Options{Times: line, Listings: "code"})
+	c.until(`!document.querySelector("#task").closest("label").hidden && !document.querySelector("#views [value=code]").hidden`)
+	for _, key := range []string{"f", "o"} {
+		c.press(key)
+		var places []int
+		c.eval(`["#views", "#short"].map((id) => document.querySelector(id).getBoundingClientRect()).map(({ top, height }) => Math.round(top + height / 2))`, &places)
+		if places[1] > places[0]+8 {
+			t.Errorf("key %s: the middle of the first control is at %d, of the last at %d, want them in one line", key, places[0], places[1])
+		}
+		c.picture("controls-" + key)
+	}
+	c.resize(700, 800, 1)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	c.press("t")
+	var wrapped []string
+	c.eval(`[...document.querySelectorAll("#rows td:last-child")].filter((cell) => {
+		const text = document.createRange();
+		text.selectNodeContents(cell);
+		return text.getClientRects().length > 1;
+	}).map((cell) => cell.textContent)`, &wrapped)
+	if len(wrapped) > 0 {
+		t.Errorf("the kinds %q wrap", wrapped)
+	}
+	c.picture("table-rows")
 	expectClean(c)
 }
