@@ -56,6 +56,30 @@ func TestHottestOfWaits(t *testing.T) {
 	expectClean(c)
 }
 
+// Code without functions is one entry per module in the list of functions. It searches for
+// all of it.
+func TestHottestWithoutNames(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	codec, other := b.Mapping(profile.Mapping{Path: "/usr/lib/libx264.so.164"}), b.Mapping(profile.Mapping{Path: "/usr/lib/libz.so.1"})
+	add := func(value int64, f profile.Frame) {
+		b.Add(profile.Sample{Stack: b.Push(0, b.Frame(f)), Task: b.Task(profile.Task{PID: 1, Comm: "ffmpeg"}), CPU: -1, Values: []int64{value}})
+	}
+	for i := range uint64(30) {
+		add(2, profile.Frame{Mapping: codec, Address: 0x1000 + 16*i})
+	}
+	add(10, profile.Frame{Mapping: other, Address: 0x1000})
+	add(5, profile.Frame{Mapping: codec, Function: b.Function(profile.Function{Name: "libx264.so.164+0x900"})})
+	add(25, profile.Frame{Mapping: codec, Function: b.Function(profile.Function{Name: "encode"})})
+
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	expectList(c, "#details li", "[no name]libx264.so.16460.0%", "encode25.0%", "[no name]libz.so.110.0%", "libx264.so.164+0x9005.00%")
+	c.clickOn("#details li:first-child button")
+	c.until(`new URLSearchParams(location.hash.slice(1)).get("q") === "^\\[libx264\\.so\\.164\\+0x"`)
+	expectContains(c, "#matched", "60.0%")
+	expectClean(c)
+}
+
 // painted returns how many pixels of a canvas have the color that a variable of the style
 // sheet names, or, if it is empty, are not transparent, within a row of boxes.
 func painted(c *tab, canvas, color string, depth int) (pixels int) {

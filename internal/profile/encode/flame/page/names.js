@@ -33,6 +33,13 @@ class Names {
 
   inlined(frame) { return this.frames.inlined[frame] === 1; }
 
+  // beforeAddress returns the name of an address without a function up to the address,
+  // "[libfoo.so+0x", and nothing for other frames.
+  beforeAddress(frame) {
+    const name = this.of(frame);
+    return this.kinds[this.frames.kind[frame]] === 'unresolved' && name.startsWith('[') ? name.slice(0, name.lastIndexOf('+0x') + 3) : '';
+  }
+
   // key identifies a frame in the page's address.
   key(frame) {
     const { frames, strings, kinds } = this;

@@ -58,6 +58,9 @@ function shares(heading, entries, whole, valueType) {
   return section;
 }
 
+// literal returns an expression that matches only text.
+function literal(text) { return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'); }
+
 const MIN_PANEL = 200;
 const MAX_PANEL = 1600;
 
@@ -104,8 +107,8 @@ class Panel {
     }
     let hasNotes = false;
     const top = (heading, sums, count, keeps) => {
-      const list = [...sums.keys()].filter((f) => sums[f] > 0 && keeps(f)).sort((a, b) => sums[b] - sums[a]).slice(0, count);
-      return list.length ? [this.list(heading, list.map((f) => [f, sums[f]]), hasNotes)] : [];
+      const list = this.grouped(sums, keeps).sort((a, b) => b.value - a.value).slice(0, count);
+      return list.length ? [this.list(heading, list, hasNotes)] : [];
     };
     const isFunction = (f) => functions.isCode(f) && !functions.isNote(f);
     const self = page.selfSums;
@@ -127,12 +130,29 @@ class Panel {
       ...top('Reasons', waits.ends, 8, (f) => functions.isNote(f) && !isFile(f)));
   }
 
-  // list returns a list of [function, value], with modules if hasModules is set.
+  // grouped returns the functions with their values. Code without functions is one entry per
+  // module, as in other tables of functions, with what all its names begin with.
+  grouped(sums, keeps) {
+    const { page: { names, functions: { frames }, data: { frames: { module } } } } = this;
+    const entries = new Map();
+    sums.forEach((value, f) => {
+      if (value <= 0 || !keeps(f)) return;
+      const start = names.beforeAddress(frames[f]);
+      const key = start ? `${start} ${module[frames[f]]}` : f;
+      if (!entries.has(key)) entries.set(key, { f, value: 0, start });
+      entries.get(key).value += value;
+    });
+    return [...entries.values()];
+  }
+
+  // list returns a list of entries of grouped, with modules if hasModules is set.
   list(heading, entries, hasModules) {
     const { page, page: { names, functions, weights, data } } = this;
-    return shares(heading, entries.map(([f, value]) => {
+    return shares(heading, entries.map(({ f, value, start }) => {
       const frame = functions.frames[f];
-      return [names.shown(frame), value, () => page.chosen(f), hasModules ? moduleName(data.strings[data.frames.module[frame]]) : ''];
+      const beside = hasModules || start ? moduleName(data.strings[data.frames.module[frame]]) : '';
+      return start ? ['[no name]', value, () => page.state.set({ q: `^${literal(start)}` }), beside]
+        : [names.shown(frame), value, () => page.chosen(f), beside];
     }), weights.whole, page.valueType);
   }
 
@@ -173,7 +193,7 @@ class Panel {
     tools.append(
       button('Sandwich', () => page.chosen(f)),
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
-      button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
+      button('Search', () => page.state.set({ q: `^${literal(name)}$` })));
     const filters = element('div', undefined, 'buttons small');
     filters.append(...page.filtersFor(chart, box).map(([line, text, key]) => {
       const b = button(text, () => page.addFilter(line));
