@@ -187,7 +187,7 @@ func TestStreamLosses(t *testing.T) {
 	if s.written.lost != want {
 		t.Errorf("got losses %+v, want the profile's: %+v", s.written.lost, want)
 	}
-	for _, line := range append(strings.Split(text.Losses(want, s.noun()), "\n"), unkeptLines(5)...) {
+	for _, line := range append(strings.Split(text.Losses(want, s.noun(), s.written.samples), "\n"), unkeptLines(5)...) {
 		if !strings.Contains(report.String(), line) {
 			t.Errorf("got a report without %q:\n%s", line, report.String())
 		}

@@ -81,7 +81,7 @@ func (r *run) concludeParts(headline string, t totals, written string) error {
 	if t.dropped > 0 {
 		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", r.noun().Count(t.dropped))
 	}
-	b.WriteString(text.Losses(t.lost, r.noun()))
+	b.WriteString(text.Losses(t.lost, r.noun(), t.samples))
 	if t.samples+t.dropped == 0 && t.lost.Uncounted() == 0 && r.whyStopped() == "" {
 		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
 	}

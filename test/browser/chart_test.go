@@ -115,7 +115,7 @@ func TestFlameChart(t *testing.T) {
 	walk("ArrowUp", "work: 100 ms from 0 s")
 	walk("ArrowRight", "work: 5 ms from 0.205 s")
 	c.goTo(address(c) + "&time=2000-2500")
-	expect(c, "#notice", "No samples of this thread, in this time and with these filters.")
+	expect(c, "#notice", "No events of this thread, in this time and with these filters.")
 	for _, hash := range []string{"view=time&thread=x", "view=time&thread=1/1&zoom=a.b", "view=time&time=0-1e99&invert=1"} {
 		c.goTo(hash)
 		c.until(label + ` === "Flame chart of thread tar 42/42"`)

@@ -139,7 +139,7 @@ func losses(p *profile.Profile) (all []Loss) {
 		if one[cause] = n; profile.Loss(cause) == profile.LossUnresolved {
 			one[profile.LossUnresolvedFrames] = p.Losses[profile.LossUnresolvedFrames]
 		}
-		for _, l := range describe.Losses(one, noun) {
+		for _, l := range describe.LossesIn(one, noun, describe.Samples(p)) {
 			all = append(all, Loss{profile.Loss(cause).String(), l.What, l.Effect, l.Remedy})
 		}
 	}

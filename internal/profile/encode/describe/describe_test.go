@@ -133,6 +133,8 @@ func TestNouns(t *testing.T) {
 		nothing string
 	}{
 		{types("samples"), 0, "samples", "nothing was sampled"},
+		{[]profile.ValueType{{Type: "samples", Unit: "count"}, onCPU, offCPU, {Type: "wall", Unit: "nanoseconds"}}, 0, "samples and waits", "nothing was sampled"},
+		{[]profile.ValueType{{Type: "samples", Unit: "count"}, onCPU, offCPU, {Type: "faults", Unit: "count"}}, 0, "events", "nothing was sampled"},
 		{types("cycles"), 0, "samples", "nothing was sampled"},
 		{nil, 0, "samples", "nothing was sampled"},
 		{types("waits"), 0, "waits", "no waits"},
@@ -152,7 +154,7 @@ func TestNouns(t *testing.T) {
 		for cause := range profile.Loss(profile.NumLosses) {
 			for _, n := range []uint64{1, 2} {
 				for _, l := range Losses(only(cause, n), noun) {
-					if strings.Contains(l.What, "{") || c.want != "samples" && strings.Contains(l.What, "sample") {
+					if strings.Contains(l.What, "{") || !noun.isGeneral() && strings.Contains(l.What, "sample") {
 						t.Errorf("%s of %s: got %q", cause, c.want, l.What)
 					}
 				}
@@ -172,6 +174,22 @@ func TestNouns(t *testing.T) {
 		if got := Losses(lost, noun)[0].Remedy; got != want {
 			t.Errorf("%s skipped: got remedy %q, want %q", noun.Many(), got, want)
 		}
+	}
+}
+
+// Losses of parts of samples say of how many samples.
+func TestLossesIn(t *testing.T) {
+	lost := profile.Losses{profile.LossSamples: 1, profile.LossNotReady: 3, profile.LossUnresolved: 1, profile.LossUnresolvedCallers: 101}
+	var got []string
+	for _, l := range LossesIn(lost, event, 100) {
+		got = append(got, l.What)
+	}
+	want := []string{"1 event lost", "3 user stacks without unwind tables in 100 events", "1 of 100 events in unnamed functions", "101 events with unnamed callers"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	if lost := (profile.Losses{profile.LossSkipped: 2}); Brief(lost, event)[0] != "2 samples skipped" {
+		t.Errorf("got %q, want 2 samples skipped", Brief(lost, event))
 	}
 }
 

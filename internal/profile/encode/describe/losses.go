@@ -61,7 +61,11 @@ var maxDepth = do("if %s or sysctl kernel.perf_event_max_stack is below 127, the
 
 // Losses returns the causes whose count in l is not zero, the gravest first. What was lost is
 // called by the given noun.
-func Losses(l profile.Losses, of Noun) []Loss {
+func Losses(l profile.Losses, of Noun) []Loss { return LossesIn(l, of, 0) }
+
+// LossesIn is like [Losses], and says of how many samples of a profile the stacks or names are
+// incomplete, unless the number is 0.
+func LossesIn(l profile.Losses, of Noun, samples uint64) []Loss {
 	var losses []Loss
 	for cause, n := range l {
 		c := causes[cause]
@@ -69,19 +73,40 @@ func Losses(l profile.Losses, of Noun) []Loss {
 			continue
 		}
 		noun := of
-		if of == sample && c.unless != (Noun{}) {
+		if of.isGeneral() && c.unless != (Noun{}) {
 			noun = c.unless
 		}
+		ofSamples := strings.Contains(c.many, "{samples}")
 		c.one, c.many = strings.Replace(c.one, "{sample}", noun.one, 1), strings.Replace(c.many, "{samples}", noun.many, 1)
-		if profile.Loss(cause) == profile.LossSkipped && of != sample {
+		if profile.Loss(cause) == profile.LossSkipped && !of.isGeneral() {
 			c.effect, c.remedy = "by the kernel, of any process: another BPF program ran", remedy{} // they have no rate
 		}
 		if frames := l[profile.LossUnresolvedFrames]; profile.Loss(cause) == profile.LossUnresolved && frames > 0 {
 			c.effect = "at " + counted(frames, "place", "places")
 		}
-		losses = append(losses, Loss{counted(n, c.one, c.many), c.effect, c.remedy.String(), n, c.one, c.many})
+		what := counted(n, c.one, c.many)
+		switch {
+		case n > samples || !isPart(profile.Loss(cause)):
+		case ofSamples:
+			what = fmt.Sprintf("%d of %d %s", n, samples, c.many)
+		default:
+			what += " in " + of.Count(samples)
+		}
+		losses = append(losses, Loss{what, c.effect, c.remedy.String(), n, c.one, c.many})
 	}
 	return losses
+}
+
+// isPart reports whether a loss counts samples that are in the profile, whose stacks or names are
+// incomplete.
+func isPart(l profile.Loss) bool {
+	switch l {
+	case profile.LossTraces, profile.LossTruncatedKernel, profile.LossCrowded, profile.LossTooDeep, profile.LossTooMany,
+		profile.LossBrokenGenerated, profile.LossUnlabeled, profile.LossUnresolved, profile.LossUnresolvedGenerated,
+		profile.LossUnresolvedCallers:
+		return true
+	}
+	return causes[l].end != profile.EndNone
 }
 
 // OfEnd returns the loss of user stacks with the given end, and false if the end is no loss.
@@ -107,7 +132,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossUnsent: {"{sample} lost", "{samples} lost",
 		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
 	profile.LossSkipped: {"{sample} skipped", "{samples} skipped",
-		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, Noun{}},
+		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, sample},
 	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
 		"not counted", do("raise %s", usage.MaxRate), profile.EndNone, Noun{"hit", "hits"}},
 	profile.LossImpossible: {"{sample} with impossible numbers", "{samples} with impossible numbers",

@@ -9,8 +9,17 @@ import (
 // Noun is the word for a sample of a profile, such as "wait".
 type Noun struct{ one, many string }
 
-// sample is the noun of profiles of samples, and of profiles with several kinds of samples.
-var sample = Noun{"sample", "samples"}
+var (
+	// sample is the noun of profiles of samples.
+	sample = Noun{"sample", "samples"}
+	// sampleOrWait is the noun of profiles of samples and waits.
+	sampleOrWait = Noun{"sample or wait", "samples and waits"}
+	// event is the noun of recordings of samples, waits, requests, faults and other events.
+	event = Noun{"event", "events"}
+)
+
+// isGeneral reports whether n stands for samples of several kinds, or of an unknown one.
+func (n Noun) isGeneral() bool { return n == sample || n == sampleOrWait || n == event }
 
 // nouns are the nouns by the type of the first value.
 var nouns = map[string]Noun{
@@ -25,7 +34,12 @@ var nouns = map[string]Noun{
 // NounOf returns the noun of a profile with values of the given types. period is as in
 // [profile.Meta].
 func NounOf(types []profile.ValueType, period uint64) Noun {
-	if len(types) == 0 || types[0].Unit != "count" {
+	switch {
+	case IsMixed(types) && slices.ContainsFunc(types, isOther):
+		return event
+	case IsMixed(types):
+		return sampleOrWait
+	case len(types) == 0 || types[0].Unit != "count":
 		return sample
 	}
 	if noun, ok := nouns[types[0].Type]; ok {
@@ -37,6 +51,11 @@ func NounOf(types []profile.ValueType, period uint64) Noun {
 	return sample
 }
 
+// isOther reports whether a value of a recording is neither of samples nor of waits.
+func isOther(t profile.ValueType) bool {
+	return t != onCPU && t != offCPU && t.Type != sample.many && t.Type != "wall"
+}
+
 // NounOfProfile returns [NounOf] for a profile.
 func NounOfProfile(p *profile.Profile) Noun { return NounOf(p.ValueTypes, p.Meta.Period) }
 
@@ -45,6 +64,14 @@ func (n Noun) Many() string { return n.many }
 
 // Count returns an amount in words: "3 waits".
 func (n Noun) Count(amount uint64) string { return counted(amount, n.one, n.many) }
+
+// Samples returns the number of samples of a profile, or 0 if its first value does not count them.
+func Samples(p *profile.Profile) uint64 {
+	if len(p.ValueTypes) == 0 || p.ValueTypes[0].Unit != "count" {
+		return 0
+	}
+	return uint64(max(p.Total(0), 0))
+}
 
 // Headline returns the number of samples and the total of a value in words: "3 waits, 1.5s
 // off-cpu".
@@ -81,7 +108,7 @@ func estimates(p *profile.Profile, value int) string {
 
 // Nothing returns a phrase for a profile without samples.
 func (n Noun) Nothing() string {
-	if n == sample {
+	if n.isGeneral() {
 		return "nothing was sampled"
 	}
 	return "no " + n.many

@@ -63,7 +63,7 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	}
 	fmt.Fprintln(&out)
 	out.WriteString(Stopped(o.Stopped))
-	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p)))
+	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p), describe.Samples(p)))
 	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
 	if len(h.Programs) > 0 {
 		writeTable(&out, "inner", h.Programs, total, o.Columns)
@@ -89,10 +89,10 @@ func Stopped(why string) string {
 }
 
 // Losses returns a line for each cause of losses: the loss, in a column, its effect
-// and the remedy.
-func Losses(l profile.Losses, of describe.Noun) string {
+// and the remedy. It says of how many samples, unless the number is 0.
+func Losses(l profile.Losses, of describe.Noun, samples uint64) string {
 	var w strings.Builder
-	losses := describe.Losses(l, of)
+	losses := describe.LossesIn(l, of, samples)
 	width := 0
 	for _, l := range losses {
 		width = max(width, len(l.What))
