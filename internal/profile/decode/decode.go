@@ -63,6 +63,9 @@ func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (D
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
+	if len(head) == 0 {
+		return Decoded{}, fmt.Errorf("%s: is empty", name)
+	}
 	d := Decoded{Format: sniff(head)}
 	if d.Format == Firefox && withTimes {
 		if d, err = readFirefox(ctx, in, true); err == nil {

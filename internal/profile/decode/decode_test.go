@@ -380,14 +380,16 @@ func TestReadText(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"empty":             {"", "no stacks"},
+		"empty":             {"", "input: is empty"},
+		"blank":             {"\n", "no stacks"},
 		"no number":         {"a;b\n", `line 1: no number after the stack "a;b"`},
 		"overflow":          {"a;b 9223372036854775807\na;c 1\n", "add up to more than 9223372036854775807"},
 		"large time":        {"# off-cpu in s\na;b 9223372037\n", "line 2: the number 9223372037 after the stack is too large"},
 		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
-		"cut gzip":          {"\x1f\x8b\x08", "input: "},
+		"cut gzip":          {"\x1f\x8b\x08", "input: truncated: the end of the compressed data is missing"},
+		"cut gzip data":     {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\xb4", "truncated: the end of the compressed data is missing"},
 		"not a profile":     {"\x00\x01\x02\x03", "read as pprof"},
-		"JSON":              {"{}", "version 0 of the processed format"},
+		"JSON":              {"{}", "it is JSON, but not of the Firefox Profiler: meta.preprocessedProfileVersion is missing"},
 		"newer":             {`{"meta":{"preprocessedProfileVersion":71}}`, "version 71"},
 		"stacks":            {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[0],"prefixOffset":[]}}}`, "1 frames and 0 prefixes"},
 		"frame of no table": {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[5],"prefixOffset":[0]}}}`, "row 5 of frameTable.func"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -33,6 +34,9 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 		return d, err
 	}
 	f := &parser.profile
+	if f.version == 0 {
+		return d, errors.New("it is JSON, but not of the Firefox Profiler: meta.preprocessedProfileVersion is missing")
+	}
 	if f.version < minFirefoxVersion || f.version > firefoxVersion {
 		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)
 	}

@@ -37,6 +37,26 @@ func (l *limited) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// errTruncated is the error of compressed data without its end.
+var errTruncated = errors.New("truncated: the end of the compressed data is missing")
+
+// compressed is a reader of compressed data.
+type compressed struct{ r io.Reader }
+
+// Read implements io.Reader.
+func (c compressed) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	return n, ofCompressed(err)
+}
+
+// ofCompressed returns an error of reading compressed data.
+func ofCompressed(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errTruncated
+	}
+	return err
+}
+
 var gzipMagic = []byte{0x1f, 0x8b}
 
 // unpack returns a reader of the contents of r, which may be compressed, until ctx is
@@ -48,9 +68,9 @@ func unpack(ctx context.Context, r io.Reader) (*bufio.Reader, error) {
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, err
+		return nil, ofCompressed(err)
 	}
-	in = bufio.NewReaderSize(&limited{ctx, z, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)
+	in = bufio.NewReaderSize(&limited{ctx, compressed{z}, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)
 	if b, _ := in.Peek(len(gzipMagic)); bytes.Equal(b, gzipMagic) {
 		return nil, errors.New("compressed twice: unpack it with gunzip first")
 	}
