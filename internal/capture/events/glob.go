@@ -39,7 +39,7 @@ const maxTypos = 2
 // nearest collects the names that are most similar to a wrong one.
 type nearest struct {
 	to    string
-	part  string // the end of similar names; "" for none
+	part  string // the end of similar names in a similar group; "" for none
 	best  []candidate
 	tried int
 }
@@ -80,7 +80,7 @@ func (n *nearest) addAs(name, compared string) {
 	if len(n.to) >= 4 && strings.Contains(compared, n.to) {
 		d = min(d, 1)
 	}
-	if len(n.part) >= 4 && strings.HasSuffix(name, n.part) {
+	if len(n.part) >= 4 && strings.HasSuffix(name, n.part) && distance(group(n.to), group(name), maxTypos) <= maxTypos {
 		d = min(d, 1)
 	}
 	if d > limit {
@@ -92,6 +92,12 @@ func (n *nearest) addAs(name, compared string) {
 	n.best = append(n.best, candidate{name, d})
 	slices.SortStableFunc(n.best, func(a, b candidate) int { return a.distance - b.distance })
 	n.best = n.best[:min(len(n.best), nearestNames)]
+}
+
+// group returns the part of an event's name before the colon.
+func group(name string) string {
+	before, _, _ := strings.Cut(name, ":")
+	return before
 }
 
 // String returns "; did you mean a, b or c?", or "" if no name is similar.

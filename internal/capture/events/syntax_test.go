@@ -79,6 +79,13 @@ func TestNearest(t *testing.T) {
 	if got, want := n.String(), "; did you mean syscalls:sys_enter_openat?"; got != want {
 		t.Errorf("a part of a name: got %q, want %q", got, want)
 	}
+	n = nearest{to: "nosuch:event", part: "event"}
+	for _, name := range []string{"ras:arm_event", "iommu:map", "xe:xe_pm_event"} {
+		n.add(name)
+	}
+	if got := n.String(); got != "" {
+		t.Errorf("a part of a name in another group: got %q, want none", got)
+	}
 	if got := (&nearest{to: "x"}).String(); got != "" {
 		t.Errorf("got %q, want none", got)
 	}
