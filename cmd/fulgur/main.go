@@ -269,7 +269,7 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 		}
 	}
 	if err != nil {
-		return nil, usageError{clarify(err)}
+		return nil, usageError{fmt.Errorf("%w%s", clarify(err), flagHint(err, args))}
 	}
 	selected, ok := reflect.TypeAssert[command](parsed.Selected().Target.Addr())
 	if !ok {
@@ -309,15 +309,50 @@ var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
 // argumentName matches the name of an argument in kong's error for its value.
 var argumentName = regexp.MustCompile(`^\[?<[a-z]+>]?: `)
 
-// clarify removes needless parts of kong's errors: the name of an argument before our own
-// error, and suggestions for an unknown flag of one letter, because every other letter is
-// equally similar.
+// missingArguments says which argument is missing, by kong's error.
+var missingArguments = map[string]string{
+	`expected "<in>"`:          "give a file to convert",
+	`expected "<file>"`:        "give a profile, or - for standard input",
+	`expected "<base> <new>"`:  "give two profiles to compare",
+	`expected "<new>"`:         "give a second profile, to compare with the first",
+	`expected "<profile> ..."`: "give the profiles to merge",
+	`expected "<shell>"`:       "give a shell: bash, zsh or fish",
+}
+
+// clarify makes kong's errors say what is missing, and removes needless parts: the name of an
+// argument before our own error, and suggestions for an unknown flag of one letter, because every
+// other letter is equally similar.
 func clarify(err error) error {
+	if missing, ok := missingArguments[err.Error()]; ok {
+		return errors.New(missing)
+	}
 	message := argumentName.ReplaceAllString(err.Error(), "")
 	if m := unknownLetter.FindStringSubmatch(message); m != nil {
 		message = m[1]
 	}
 	return errors.New(message)
+}
+
+// unknownFlag matches kong's error for an unknown flag.
+var unknownFlag = regexp.MustCompile(`^unknown flag ([^ ,]+)`)
+
+// flagHint returns what replaces a flag of other profilers in a command that measures, after an
+// error for an unknown one, and "" in other cases.
+func flagHint(err error, args []string) string {
+	m := unknownFlag.FindStringSubmatch(err.Error())
+	command, ok := commandField(args)
+	if m == nil || !ok || command.Tag.Get("group") != measureGroup {
+		return ""
+	}
+	_, hasDuration := command.Type.FieldByName("Duration")
+	_, hasProfile := command.Type.FieldByName("MaxDepth") // whose stacks have a depth
+	switch flag := m[1]; {
+	case hasDuration && flag == "--duration":
+		return fmt.Sprintf(": the duration is an argument, as in fulgur %s 10", args[0])
+	case hasProfile && (flag == "-g" || flag == "--call-graph"):
+		return ": stacks are always recorded; --unwind selects how they are found"
+	}
+	return ""
 }
 
 // usageError is an error in the command line.

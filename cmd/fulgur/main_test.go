@@ -358,6 +358,10 @@ func TestFrequencyMax(t *testing.T) {
 	if got := fmt.Sprintln(o.Frequency); got != string(b) {
 		t.Errorf("got frequency %s, want %s", got, b)
 	}
+	_, err = optionsOf("profile -F 0")
+	if want := "from 1 to " + strings.TrimSpace(string(b)) + " (sysctl"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q", err, want)
+	}
 }
 
 // Wrong command lines print an error, and the exit code is 2.
@@ -387,7 +391,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile inf":                            "is not a duration",
 		"profile -5":                             "unknown flag -5\n",
 		"profile --frequenzy 9":                  `unknown flag --frequenzy, did you mean "--frequency"?`,
-		"completion":                             `expected "<shell>"`,
+		"completion":                             "give a shell: bash, zsh or fish",
 		"completion tcsh":                        "must be one of",
 		"profile --delay -5s":                    "-5s is negative",
 		"profile --delay=-5s":                    "-5s is negative",
@@ -444,17 +448,25 @@ func TestUsageErrors(t *testing.T) {
 		"profile --count-entries 5000000000":     "is not a number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
-		"convert":                                        `expected "<in>"`,
-		"bolt":                                           "no binary given: use -p PID",
-		"bolt --all-binaries":                            "-o DIR",
-		"bolt -p 1 0":                                    "a duration of 0 measures nothing",
-		"bolt --children":                                "--children needs -p or a command",
-		"bolt -p 1 --branches x":                         "--branches must be one of",
-		"bolt --max-overhead 0":                          "is not a percentage",
-		"bolt --max-overhead nan":                        "is not a percentage",
-		"bolt --burst 20":                                "with a unit, like 20ms",
-		"bolt --burst 2s":                                "from 1ms to 1s",
-		"bolt -p 1 --branches stepping -f 9":             "--frequency is only for sampling",
+		"convert":                            "give a file to convert",
+		"report":                             "give a profile, or - for standard input",
+		"view":                               "give a profile, or - for standard input",
+		"diff":                               "give two profiles to compare",
+		"profile -g":                         "unknown flag -g: stacks are always recorded; --unwind selects how they are found\n",
+		"top --call-graph dwarf":             "unknown flag --call-graph: stacks are always recorded",
+		"bolt -g":                            "unknown flag -g\n",
+		"offcpu --duration 5":                "unknown flag --duration: the duration is an argument, as in fulgur offcpu 10\n",
+		"convert --duration=5 x":             "unknown flag --duration\n",
+		"bolt":                               "no binary given: use -p PID",
+		"bolt --all-binaries":                "-o DIR",
+		"bolt -p 1 0":                        "a duration of 0 measures nothing",
+		"bolt --children":                    "--children needs -p or a command",
+		"bolt -p 1 --branches x":             "--branches must be one of",
+		"bolt --max-overhead 0":              "is not a percentage",
+		"bolt --max-overhead nan":            "is not a percentage",
+		"bolt --burst 20":                    "with a unit, like 20ms",
+		"bolt --burst 2s":                    "from 1ms to 1s",
+		"bolt -p 1 --branches stepping -f 9": "--frequency is only for sampling",
 		"bolt -p 1 --branches stepping -e cycles":        "--event is only for sampling",
 		"bolt -p 1 --branches hardware --burst 9ms":      "--burst is only for stepping",
 		"bolt -p 1 --branches hardware --max-overhead 9": "--max-overhead is only for counting and stepping",
@@ -480,7 +492,7 @@ func TestUsageErrors(t *testing.T) {
 		"autofdo --all-binaries":       "-o DIR",
 		"autofdo -p 1 --branches hardware --burst 9ms":    "--burst is only for stepping",
 		"merge --format json a":                           "--format must be one of",
-		"diff a":                                          `expected "<new>"`,
+		"diff a":                                          "give a second profile, to compare with the first",
 		"diff - -":                                        "only one of the two",
 		"diff -o d.pb.gz a b":                             "a comparison cannot be written as pprof",
 		"diff --format jpeg a b":                          `unknown format "jpeg"`,
@@ -490,7 +502,7 @@ func TestUsageErrors(t *testing.T) {
 		"convert --binary b --llvm 9 -o a.preagg in":      "--llvm 9: give 16 for LLVM 16 to 21, 22 for newer ones",
 		"convert --basic --llvm 16 --all-binaries -o d i": "use --llvm 22",
 		"convert --stats xml -o a.preagg in":              "--stats must be one of",
-		"merge":                                           `expected "<profile> ..."`,
+		"merge":                                           "give the profiles to merge",
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {

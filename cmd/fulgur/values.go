@@ -52,7 +52,11 @@ func (f *frequency) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil || n == 0 {
-		return fmt.Errorf("%q is not a frequency: give samples per second, from 1 to sysctl kernel.perf_event_max_sample_rate, or max", text)
+		highest := "sysctl kernel.perf_event_max_sample_rate"
+		if n, err := perfevent.MaxSampleRate(); err == nil {
+			highest = fmt.Sprintf("%d (%s)", n, highest)
+		}
+		return fmt.Errorf("%q is not a frequency: give samples per second, from 1 to %s, or max", text, highest)
 	}
 	*f = frequency(n)
 	return nil
