@@ -6,6 +6,7 @@ package plain
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,9 +42,16 @@ func Terminal(s string) string {
 }
 
 // Error returns the message of err as a single line that is safe to print, since messages
-// quote file names and the like. Errors combined by [errors.Join] are separated by "; ".
+// quote file names and the like. Errors combined by [errors.Join] are separated by "; ", and
+// equal ones are named once.
 func Error(err error) string {
-	return Terminal(strings.ReplaceAll(err.Error(), "\n", "; "))
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return Terminal(strings.Join(lines, "; "))
 }
 
 // isPlain reports whether s needs no escape.

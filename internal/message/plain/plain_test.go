@@ -13,7 +13,7 @@ import (
 func TestError(t *testing.T) {
 	err := errors.Join(
 		fmt.Errorf("open %s: %w", "/tmp/\x1b]0;title\a\x9b", errors.Join(errors.New("first"), errors.New("second"))),
-		errors.New("third"))
+		errors.New("third"), errors.New("second"))
 	want := `open /tmp/\x1b]0;title\a\x9b: first; second; third`
 	if got := Error(err); got != want {
 		t.Errorf("got %q, want %q", got, want)

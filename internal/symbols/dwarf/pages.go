@@ -3,6 +3,7 @@ package dwarf
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"fulgur/internal/symbols/dwarfdata"
 	"fulgur/internal/symbols/pagecache"
@@ -52,6 +53,9 @@ func (p *pages) read(b []byte, off uint64) error {
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF
+	}
+	if strings.HasPrefix(err.Error(), p.file+": ") {
+		return err
 	}
 	return fmt.Errorf("%s: %s: read %d bytes at offset %#x: %w", p.file, p.name, len(b), off, err)
 }
