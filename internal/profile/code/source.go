@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ var (
 	// ErrNotNamed is wrapped by the error for a source file that the debug information
 	// does not mention at the given address.
 	ErrNotNamed = errors.New("the debug information does not name it there")
+	// ErrNoSource is wrapped by the error for a source file that does not exist here.
+	ErrNoSource = errors.New("this source file is not installed")
 	// ErrNoText is wrapped by the error for a source file that is not text.
 	ErrNoText = errors.New("not a text file")
 )
@@ -55,6 +58,9 @@ func readSource(name string) (s Source, err error) {
 		return Source{}, fmt.Errorf("%s: the directory of the compilation is not known", name)
 	}
 	file, err := safeopen.Open("/", name, safeopen.Regular)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Source{}, fmt.Errorf("%s: %w", name, ErrNoSource)
+	}
 	if err != nil {
 		return Source{}, err
 	}
