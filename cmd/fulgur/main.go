@@ -271,6 +271,9 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%w%s", clarify(err), flagHint(err, args))}
 	}
+	if outputs(parsed) > 1 {
+		return nil, usageError{errors.New("-o is given more than once, but there is one output: fulgur convert writes it in other formats")}
+	}
 	selected, ok := reflect.TypeAssert[command](parsed.Selected().Target.Addr())
 	if !ok {
 		return nil, fmt.Errorf("%s is not a command", parsed.Command())
@@ -287,6 +290,16 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	}
 	l.launch(argv)
 	return selected, nil
+}
+
+// outputs returns how many outputs the command line names.
+func outputs(parsed *kong.Context) (n int) {
+	for _, part := range parsed.Path {
+		if part.Flag != nil && part.Flag.Name == "output" && !part.Resolved {
+			n++
+		}
+	}
+	return n
 }
 
 // withoutValue returns the flag at the end of args if it lacks its value, else "".

@@ -481,6 +481,8 @@ func TestUsageErrors(t *testing.T) {
 		"bolt -p 1 --check 5m":                           "--check is only for --optimize",
 		"bolt -p 1 --optimize a -o -":                    "reads the profile from a file",
 		"convert -o a.preagg in":                         "--binary FILE, or --all-binaries",
+		"convert -o a.svg --output=b.svg in":             "-o is given more than once",
+		"profile -o a.svg 1 -o b.svg":                    "-o is given more than once",
 		"convert in":                                     ", or choose a format with --format",
 		"convert -o out.jpeg in":                         `unknown ending of "out.jpeg"`,
 		"convert --format jpeg in":                       `unknown format "jpeg"`,
