@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,21 +21,22 @@ type column struct {
 	heading string
 	width   int
 	isPath  bool
+	widest  int // of a column with width 0: its maximum width, 0 for none
 }
 
 // columns holds the columns of each view.
 var columns = map[view][]column{
-	functionsView: {{"SELF", 7, false}, {"TOTAL", 7, false}, {"FUNCTION", 0, false}, {"MODULE", -24, false}},
-	processesView: {{"SAMPLES", 9, false}, {"SHARE", 7, false}, {"PID", 8, false}, {"COMMAND", 0, false}},
-	stacksView:    {{"SHARE", 7, false}, {"STACK, LEAF FIRST", 0, false}},
-	stackView:     {{"FUNCTION", 0, false}, {"MODULE", -20, false}, {"SOURCE", -36, true}},
+	functionsView: {{"SELF", 7, false, 0}, {"TOTAL", 7, false, 0}, {"FUNCTION", 0, false, 0}, {"MODULE", -24, false, 0}},
+	processesView: {{"SAMPLES", 9, false, 0}, {"SHARE", 7, false, 0}, {"PID", 8, false, 0}, {"COMMAND", 0, false, 0}},
+	stacksView:    {{"SHARE", 7, false, 0}, {"STACK, LEAF FIRST", 0, false, 0}},
+	stackView:     {{"FUNCTION", 0, false, 0}, {"MODULE", -20, false, 0}, {"SOURCE", -36, true, 0}},
 }
 
 // columnsOf returns the columns of a view.
 func (s *state) columnsOf(v view) []column {
 	if v == processesView && s.grouped() {
 		meta := s.shown[0].Meta
-		return []column{columns[v][0], columns[v][1], {strings.ToUpper(plain.Terminal(cmp.Or(meta.GroupLabel, meta.Grouping.String()))), 0, false}}
+		return []column{columns[v][0], columns[v][1], {strings.ToUpper(plain.Terminal(cmp.Or(meta.GroupLabel, meta.Grouping.String()))), 0, false, 0}}
 	}
 	return columns[v]
 }
@@ -154,9 +156,11 @@ func (s *state) rows(width int) []terminal.Line {
 	// Scroll to the selected item.
 	s.first = min(s.first, s.cursor, max(len(s.items)-s.page, 0))
 	s.first = max(s.first, s.cursor-s.page+1)
-	lines := []terminal.Line{{Text: cells(s.columnsOf(s.view), headings(s.columnsOf(s.view)), width), Style: terminal.Bold}}
-	for i := s.first; i < min(s.first+s.page, len(s.items)); i++ {
-		line := terminal.Line{Text: cells(s.columnsOf(s.view), s.items[i].cells, width)}
+	end := min(s.first+s.page, len(s.items))
+	list := narrowed(s.columnsOf(s.view), s.items[s.first:end], width)
+	lines := []terminal.Line{{Text: cells(list, headings(list), width), Style: terminal.Bold}}
+	for i := s.first; i < end; i++ {
+		line := terminal.Line{Text: cells(list, s.items[i].cells, width)}
 		if i == s.cursor {
 			line.Style = terminal.Inverse
 		}
@@ -191,15 +195,14 @@ func (s *state) boxes(width int) []terminal.Line {
 }
 
 // wrap joins parts with commas into at least one line, and at most the given
-// number. Only the last can be wider than width.
+// number. Only the last can be wider than width. No comma is at the end of a line.
 func wrap(parts []string, width, limit int) []string {
 	lines := []string{parts[0]}
 	for _, part := range parts[1:] {
 		last := &lines[len(lines)-1]
-		if joined := *last + ", " + part; terminal.Width(joined)+len(",") <= width || len(lines) >= limit {
+		if joined := *last + ", " + part; terminal.Width(joined) <= width || len(lines) >= limit {
 			*last = joined
 		} else {
-			*last += ","
 			lines = append(lines, "  "+part)
 		}
 	}
@@ -307,6 +310,22 @@ func (s *state) subject() string {
 	return strings.Join(parts, ", ")
 }
 
+// narrowed returns columns for visible items: one with all remaining space is only as wide as its
+// texts if others follow it, so that these are next to it on a wide screen.
+func narrowed(of []column, items []item, width int) []column {
+	of = slices.Clone(of)
+	for c := range of[:len(of)-1] {
+		if of[c].width != 0 {
+			continue
+		}
+		of[c].widest = terminal.Width(of[c].heading)
+		for _, i := range items {
+			of[c].widest = min(max(of[c].widest, terminal.Width(i.cells[c])), width)
+		}
+	}
+	return of
+}
+
 func headings(of []column) []string {
 	var names []string
 	for _, c := range of {
@@ -340,7 +359,11 @@ func cells(of []column, text []string, width int) string {
 	for i, c := range of[:shown] {
 		switch {
 		case c.width == 0:
-			parts = append(parts, terminal.Fit(text[i], max(room(), 1)))
+			space := max(room(), 1)
+			if c.widest > 0 {
+				space = min(space, c.widest)
+			}
+			parts = append(parts, terminal.Fit(text[i], space))
 		case c.isPath:
 			parts = append(parts, terminal.FitEnd(text[i], fixed(c)))
 		case c.width < 0:
