@@ -2,6 +2,7 @@ package describe
 
 import (
 	"slices"
+	"strings"
 
 	"fulgur/internal/profile"
 )
@@ -12,6 +13,8 @@ type Noun struct{ one, many string }
 var (
 	// sample is the noun of profiles of samples.
 	sample = Noun{"sample", "samples"}
+	// fault is the noun of profiles of page faults.
+	fault = Noun{"fault", "faults"}
 	// sampleOrWait is the noun of profiles of samples and waits.
 	sampleOrWait = Noun{"sample or wait", "samples and waits"}
 	// event is the noun of recordings of samples, waits, requests, faults and other events.
@@ -34,26 +37,53 @@ var nouns = map[string]Noun{
 // NounOf returns the noun of a profile with values of the given types. period is as in
 // [profile.Meta].
 func NounOf(types []profile.ValueType, period uint64) Noun {
-	switch {
-	case IsMixed(types) && slices.ContainsFunc(types, isOther):
-		return event
-	case IsMixed(types):
-		return sampleOrWait
-	case len(types) == 0 || types[0].Unit != "count":
+	if len(types) == 0 || types[0].Unit != "count" {
+		if IsMixed(types) {
+			return event // a recording that was read from a file
+		}
 		return sample
+	}
+	if types[0].Type == sample.many {
+		if noun, ok := recorded(types[1:]); ok {
+			return noun
+		}
 	}
 	if noun, ok := nouns[types[0].Type]; ok {
 		return noun
 	}
 	if period <= 1 && slices.Contains(types, profile.ValueType{Type: "minor-faults", Unit: "count"}) {
-		return Noun{"fault", "faults"} // each is a sample
+		return fault // each is a sample
 	}
 	return sample
 }
 
-// isOther reports whether a value of a recording is neither of samples nor of waits.
-func isOther(t profile.ValueType) bool {
-	return t != onCPU && t != offCPU && t.Type != sample.many && t.Type != "wall"
+// recorded returns the noun of a recording with values of the given types besides the number of
+// samples. ok is false if there are no waits or requests.
+func recorded(types []profile.ValueType) (n Noun, ok bool) {
+	var cpu, waits, requests, others bool
+	for _, t := range types {
+		switch {
+		case t == onCPU:
+			cpu = true
+		case t == offCPU:
+			waits = true
+		case strings.HasPrefix(t.Type, "block-io"):
+			requests = true
+		case t.Type != "wall":
+			others = true
+		}
+	}
+	switch {
+	case !waits && !requests:
+		return Noun{}, false
+	case others || requests && (cpu || waits):
+		return event, true
+	case requests:
+		return nouns["requests"], true
+	case cpu:
+		return sampleOrWait, true
+	}
+	return nouns["waits"], true
 }
 
 // NounOfProfile returns [NounOf] for a profile.
@@ -67,7 +97,7 @@ func (n Noun) Count(amount uint64) string { return counted(amount, n.one, n.many
 
 // Samples returns the number of samples of a profile, or 0 if its first value does not count them.
 func Samples(p *profile.Profile) uint64 {
-	if len(p.ValueTypes) == 0 || p.ValueTypes[0].Unit != "count" {
+	if len(p.ValueTypes) == 0 || p.ValueTypes[0].Unit != "count" || isEstimate(p) {
 		return 0
 	}
 	return uint64(max(p.Total(0), 0))
@@ -76,17 +106,25 @@ func Samples(p *profile.Profile) uint64 {
 // Headline returns the number of samples and the total of a value in words: "3 waits, 1.5s
 // off-cpu".
 func Headline(p *profile.Profile, value int) string {
-	if p.ValueTypes[0].Type == "alloc_objects" && p.Meta.Period != 1 {
+	if isEstimate(p) {
 		return estimates(p, value)
 	}
-	shown := Amount(p.Total(value), p.ValueTypes[value])
-	if value == 0 {
-		return shown
+	noun, all, shown := NounOfProfile(p), Amount(p.Total(0), p.ValueTypes[0]), Amount(p.Total(value), p.ValueTypes[value])
+	if p.ValueTypes[0].Type == sample.many && noun != sample {
+		all = noun.Count(Samples(p))
 	}
-	if p.ValueTypes[0].Type == sample.many && NounOfProfile(p) != sample {
+	switch {
+	case noun == fault:
 		return shown // each is a sample
+	case value == 0:
+		return all
 	}
-	return Amount(p.Total(0), p.ValueTypes[0]) + ", " + shown
+	return all + ", " + shown
+}
+
+// isEstimate reports whether p has estimates from sampled allocations.
+func isEstimate(p *profile.Profile) bool {
+	return p.ValueTypes[0].Type == "alloc_objects" && p.Meta.Period != 1
 }
 
 // estimates returns [Headline] for allocations that were sampled. A number is rounded to two
