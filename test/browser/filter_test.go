@@ -269,7 +269,7 @@ func TestNothingLeft(t *testing.T) {
 	c.click(boxAt(c, 0.75, 2))
 	expect(c, "#details h2", "waits")
 	c.press("s", "I")
-	check("No samples of this function pass the filters.")
+	check("No waits of this function pass the filters.")
 	c.picture("nothing-left")
 	c.press("U")
 	c.until(`document.querySelector("#notice").hidden`)
@@ -281,7 +281,7 @@ func TestNothingLeft(t *testing.T) {
 	choose(c, "#value", "0")
 	c.until(`document.querySelector("#notice").hidden`)
 	c.goTo("filter=focus:nothing")
-	check("No samples pass the filters.")
+	check("No waits pass the filters.")
 	expectClean(c)
 }
 
