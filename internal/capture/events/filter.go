@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -289,8 +290,8 @@ type layout [bpf.CountFieldLimitsFIELD_PLACE_FIELDS]Field
 // Query selects the fields to read at each hit.
 type Query struct {
 	Filter Filter
-	// Weight is the field to sum, "" for none.
-	Weight string
+	// Weight is the field to sum, or Key the one to compare with another event's; "" for none.
+	Weight, Key string
 	// Shown is set to show each hit with its fields, and to distinguish attach points.
 	Shown bool
 	// ByPoint is set to distinguish attach points. PacedByPoint is set to distinguish them in
@@ -314,14 +315,14 @@ func (q Query) layout(fields Fields) (l layout, shown []Shown, err error) {
 	return l, shown, err
 }
 
-// fill fills in the weight and the fields of the filter.
+// fill fills in the weight or the key, and the fields of the filter.
 func (q Query) fill(l layout, fields Fields) (_ layout, err error) {
-	if q.Weight != "" {
-		name := FieldName(q.Weight)
+	if given := cmp.Or(q.Weight, q.Key); given != "" {
+		name := FieldName(given)
 		if l[0], err = fields.Number(name); err != nil {
 			return l, err
 		}
-		if typed, ok := fields.(interface{ isPointer(name string) bool }); ok && typed.isPointer(name) {
+		if typed, ok := fields.(interface{ isPointer(name string) bool }); q.Weight != "" && ok && typed.isPointer(name) {
 			return l, fmt.Errorf("field %s is a pointer, so its sum means nothing", name)
 		}
 	}

@@ -22,11 +22,11 @@ type Pair struct {
 // set if stacks lack the kernel's part.
 func (p Pair) Find(r *events.Resolver, filter events.Filter, userOnly bool) (begin, end *events.Probe, err error) {
 	calls := p.Match == UserCall
-	q := events.Query{Calls: calls, Filter: filter, Weight: p.BeginKey, Shown: p.Shown, ByPoint: !p.Begin.Kind.InStack(userOnly)}
+	q := events.Query{Calls: calls, Filter: filter, Key: p.BeginKey, Shown: p.Shown, ByPoint: !p.Begin.Kind.InStack(userOnly)}
 	if begin, err = attach.Resolve(r, p.Begin, q); err != nil {
 		return nil, nil, err
 	}
-	end, err = r.Resolve(p.End, events.Query{Calls: calls, Weight: p.EndKey})
+	end, err = r.Resolve(p.End, events.Query{Calls: calls, Key: p.EndKey})
 	return begin, end, err
 }
 
