@@ -64,8 +64,8 @@ ARG..." at the end, it runs COMMAND, samples it, and exits with its exit code. D
 goes to standard output or FILE, everything else to standard error. Ctrl-C ends the
 measurement, asks COMMAND to exit, and writes the result. During the lookup of names,
 Ctrl-C skips the rest. While the result waits for the reader of a pipe or for a back
-end, Ctrl-C gives up. At other times, a second Ctrl-C kills fulgur; within a second of the
-first one, it has no effect. If COMMAND runs longer than the duration, fulgur waits for it.
+end, Ctrl-C gives up. At other times, a second Ctrl-C kills fulgur; within a tenth of a
+second of the first one, it has no effect. If COMMAND runs longer than the duration, fulgur waits for it.
 
 Inlined functions, files and lines come from debug information: in the program, in the
 distribution's debug packages, or downloaded from the servers in DEBUGINFOD_URLS.

@@ -14,13 +14,13 @@ import (
 // its child and, a moment later, to the process group, of which the child is a member: the second
 // one would kill fulgur before it has written the result. perf ignores all signals after the
 // first, but a user must be able to quit while fulgur looks up names for minutes.
-var repeatTime = time.Second
+var repeatTime = 100 * time.Millisecond
 
 // interrupted is the time of the last signal that ended a context, nil before.
 var interrupted atomic.Pointer[time.Time]
 
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or
-// SIGHUP, so that fulgur writes what it has measured so far. A second later, the signals
+// SIGHUP, so that fulgur writes what it has measured so far. A moment later, the signals
 // have their default effect again: a second one kills fulgur, with the usual exit
 // status, unless it ends another interruptible context, such as the search for
 // names. An output file that is incomplete has no name yet.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,9 +89,14 @@ func waitsIn(pid, number int, matches func(arguments []uint64) bool) bool {
 	return false
 }
 
+// repeatTime is longer than the time after a signal in which others count as the same one; see
+// cmd/fulgur/signals.go.
+const repeatTime = 150 * time.Millisecond
+
 // wantUnwritten interrupts a started fulgur once, which must then fail with a message.
 func wantUnwritten(t *testing.T, cmd *exec.Cmd, message string) {
 	t.Helper()
+	time.Sleep(repeatTime) // if it was interrupted before, it has handled that
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func TestUniqueLabels(t *testing.T) {
 		t.Errorf("got %d bytes of labels and their stacks, want at most %d in each of %d windows", sent, most, windows)
 	}
 	lost := 0
-	if m := regexp.MustCompile(`(?m)^ +(\d+) samples? without (?:its|their) labels `).FindStringSubmatch(r.stderr); m != nil {
+	if m := regexp.MustCompile(`(?m)^ +(\d+) (?:of \d+ )?samples? without (?:its|their) labels `).FindStringSubmatch(r.stderr); m != nil {
 		lost, _ = strconv.Atoi(m[1])
 	}
 	all, total := unlabeled, 0.0

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/google/pprof/profile"
 
@@ -202,7 +203,7 @@ func TestNoSymbols(t *testing.T) {
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	t.Setenv("DEBUGINFOD_URLS", "")
-	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{12}…\), \d+ samples; set DEBUGINFOD_URLS$`)
+	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{12}…\), \d+ (?:samples|events); set DEBUGINFOD_URLS$`)
 	page := filepath.Join(t.TempDir(), "page.html")
 	for _, args := range [][]string{{"profile", "-F", "997", "-o", page}, {"record", "-o", filepath.Join(t.TempDir(), "recording.json.gz")}} {
 		if r := fulgur(t, append(args, "--", program, rounds)...); r.code != 0 || !want.MatchString(r.stderr) {
@@ -284,6 +285,7 @@ func TestDownloadInterrupted(t *testing.T) {
 			for lines := bufio.NewScanner(stderr); lines.Scan(); {
 				fmt.Fprintln(&said, lines.Text())
 				if strings.Contains(lines.Text(), "(Ctrl-C skips it)") {
+					time.Sleep(repeatTime)
 					_ = cmd.Process.Signal(os.Interrupt) // it may have ended
 				}
 			}
