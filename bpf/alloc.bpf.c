@@ -326,15 +326,6 @@ static __always_inline void remember(const struct address *address, const struct
 		count_live(a, 1);
 }
 
-static __always_inline u64 context_ip(void *ctx)
-{
-#if defined(__TARGET_ARCH_x86)
-	return ((struct bpf_user_regs *)ctx)->rip;
-#else
-	return ((struct bpf_user_regs *)ctx)->pc;
-#endif
-}
-
 static __always_inline u64 argument(void *ctx, int n)
 {
 	struct bpf_user_regs *regs = ctx;
@@ -364,19 +355,6 @@ struct wanted {
 	bool leaf; /* whether it calls no other function of an allocator */
 	bool throws; /* whether it can throw an exception */
 };
-
-/* The return address, at the entry of a function and at its return instruction. */
-static __always_inline u64 return_address(void *ctx)
-{
-	u64 ra = 0;
-
-#if defined(__TARGET_ARCH_x86)
-	bpf_probe_read_user(&ra, sizeof(ra), (void *)context_sp(ctx));
-#else
-	ra = ((struct bpf_user_regs *)ctx)->regs[30];
-#endif
-	return ra;
-}
 
 /*
  * Whether an exception left a call. Then, other calls from the function that caught it have

@@ -82,6 +82,28 @@ static __always_inline u64 context_sp(void *ctx)
 #endif
 }
 
+static __always_inline u64 context_ip(void *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return ((struct bpf_user_regs *)ctx)->rip;
+#else
+	return ((struct bpf_user_regs *)ctx)->pc;
+#endif
+}
+
+/* The return address, at the entry of a function of a program and at its return instruction. */
+static __always_inline u64 return_address(void *ctx)
+{
+	u64 ra = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	bpf_probe_read_user(&ra, sizeof(ra), (void *)context_sp(ctx));
+#else
+	ra = ((struct bpf_user_regs *)ctx)->regs[30];
+#endif
+	return ra;
+}
+
 /* Bytes that a return takes from the stack. */
 #if defined(__TARGET_ARCH_x86)
 #define RETURN_SIZE 8

@@ -295,15 +295,6 @@ static __always_inline u64 calls_leave(u64 task)
 	return depth;
 }
 
-static __always_inline u64 context_ip(void *ctx)
-{
-#if defined(__TARGET_ARCH_x86)
-	return ((struct bpf_user_regs *)ctx)->rip;
-#else
-	return ((struct bpf_user_regs *)ctx)->pc;
-#endif
-}
-
 /*
  * The register of a Go program that has the goroutine, at least at the entries and returns of
  * compiled functions: Go's ABIInternal.
@@ -330,19 +321,6 @@ static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 	    sp >= bounds[1])
 		return 0;
 	return (u64)task_tgid(task) << 32 | (u32)(bounds[1] - sp);
-}
-
-/* The return address, at the entry of a function of a program and at its return instruction. */
-static __always_inline u64 return_address(void *ctx)
-{
-	u64 ra = 0;
-
-#if defined(__TARGET_ARCH_x86)
-	bpf_probe_read_user(&ra, sizeof(ra), (void *)context_sp(ctx));
-#else
-	ra = ((struct bpf_user_regs *)ctx)->regs[30];
-#endif
-	return ra;
 }
 
 /*
