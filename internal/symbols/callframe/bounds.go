@@ -76,6 +76,27 @@ func (b *Bounds) add(n neighbors, addr uint64) {
 	}
 }
 
+// HasIndex reports whether a file has a search table, with which [Find] does not read whole sections.
+func HasIndex(f *elffile.File) bool {
+	h, _ := openHeader(f)
+	return h != nil && h.entries > 0
+}
+
+// All returns the bounds of at most limit functions in .eh_frame, in no order. After an error, the
+// result is usable, but may lack functions.
+func All(f *elffile.File, limit int) (all []Bounds, err error) {
+	eh, err := OpenEH(f)
+	if eh == nil {
+		return nil, err
+	}
+	scanErr := eh.functions(func(f FDE) {
+		if len(all) < limit {
+			all = append(all, Bounds{Start: f.Start, End: f.Start + f.Size})
+		}
+	})
+	return all, errors.Join(err, scanErr)
+}
+
 // neighbors holds the functions around an address.
 type neighbors struct {
 	// last is the last function that begins at or below the address, or zero. Its end does
@@ -102,31 +123,14 @@ func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
 		first uint64
 	}
 	found := make([]slot, len(addrs)+1)
-	var cies CIEs[*CIE]
-	var damage error
-	err := s.Chunks(func(c Chunk) error {
-		damage = cmp.Or(damage, c.Damage)
-		s.Entries(c, func(e *Entry, err error) {
-			if err == nil && e.IsCIE {
-				return
-			}
-			var f FDE
-			if err == nil {
-				f, err = s.FDE(e, cies.Get(s.CIE(e), s.ReadCIE))
-			}
-			damage = cmp.Or(damage, err)
-			if err != nil || !s.real(f) {
-				return
-			}
-			i, _ := slices.BinarySearch(addrs, f.Start)
-			if f.Program = (Program{}); f.Start > found[i].last.Start {
-				found[i].last = f
-			}
-			if found[i].first == 0 || f.Start < found[i].first {
-				found[i].first = f.Start
-			}
-		})
-		return nil
+	err := s.functions(func(f FDE) {
+		i, _ := slices.BinarySearch(addrs, f.Start)
+		if f.Start > found[i].last.Start {
+			found[i].last = f
+		}
+		if found[i].first == 0 || f.Start < found[i].first {
+			found[i].first = f.Start
+		}
 	})
 	around := make([]neighbors, len(addrs))
 	var last FDE
@@ -143,7 +147,32 @@ func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
 			next = found[i].first
 		}
 	}
-	return around, errors.Join(err, damage)
+	return around, err
+}
+
+// functions yields the functions of the whole section, without their programs.
+func (s *Section) functions(yield func(FDE)) error {
+	var cies CIEs[*CIE]
+	var damage error
+	err := s.Chunks(func(c Chunk) error {
+		damage = cmp.Or(damage, c.Damage)
+		s.Entries(c, func(e *Entry, err error) {
+			if err == nil && e.IsCIE {
+				return
+			}
+			var f FDE
+			if err == nil {
+				f, err = s.FDE(e, cies.Get(s.CIE(e), s.ReadCIE))
+			}
+			damage = cmp.Or(damage, err)
+			if err == nil && s.real(f) {
+				f.Program = Program{}
+				yield(f)
+			}
+		})
+		return nil
+	})
+	return errors.Join(err, damage)
 }
 
 // real reports whether f describes code in the file, rather than a function that the linker

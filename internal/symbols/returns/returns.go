@@ -2,15 +2,18 @@
 // that measure calls without changing return addresses.
 //
 // It reads the code between the bounds of functions in call frame information, which stripped
-// programs have, too. Code that compilers do not generate is an error, since its ends are in doubt.
+// programs have, too, or else between those of symbols. Code that compilers do not generate is an error,
+// since its ends are in doubt.
 package returns
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
@@ -36,6 +39,9 @@ const (
 	maxReturns = 512
 )
 
+// maxFunctions limits the functions whose bounds are kept.
+const maxFunctions = 1 << 20
+
 // Finder finds returns in a file. It is not safe for concurrent use.
 type Finder struct {
 	// File is the file, for x86-64 or arm64.
@@ -53,6 +59,9 @@ type Finder struct {
 	Partial bool
 
 	stubs map[uint64]uint64 // of the procedure linkage table: the functions of the file, by address
+	// framed are the bounds of all functions in call frame information without a search table, and named
+	// those of symbols; each in ascending order.
+	framed, named func() ([]callframe.Bounds, error)
 }
 
 // Find returns the link-time virtual addresses of the return instructions that can end calls of
@@ -63,9 +72,6 @@ func (f *Finder) Find(entry uint64) ([]uint64, error) {
 	decode := instruction.DecoderOf(f.File.Machine())
 	if decode == nil {
 		return nil, fmt.Errorf("code for %v is not supported", f.File.Machine())
-	}
-	if !hasIndex(f.File) {
-		return nil, ErrBounds // a search of all entries for each function takes too long
 	}
 	w := walk{Finder: f, decode: decode, entry: entry, known: map[uint64]bool{}}
 	if err := w.add(entry, true); err != nil {
@@ -88,9 +94,73 @@ func (f *Finder) Find(entry uint64) ([]uint64, error) {
 	return w.returns, nil
 }
 
-// hasIndex reports whether call frame information has a search table.
-func hasIndex(f *elffile.File) bool {
-	return slices.ContainsFunc(f.Segments(), func(s elffile.Segment) bool { return s.Type == elf.PT_GNU_EH_FRAME })
+// bounds returns the bounds of the function at an address, zero if they are unknown.
+func (f *Finder) bounds(address uint64) (b callframe.Bounds, err error) {
+	if f.framed == nil {
+		f.framed = sync.OnceValues(func() ([]callframe.Bounds, error) {
+			all, err := callframe.All(f.File, maxFunctions)
+			return sorted(all), err
+		})
+		f.named = sync.OnceValues(func() ([]callframe.Bounds, error) {
+			all, err := symbols(f.File)
+			return sorted(all), err
+		})
+	}
+	if callframe.HasIndex(f.File) {
+		found, err := callframe.Find(f.File, []uint64{address})
+		if err != nil || found[0].Start != 0 {
+			return found[0], err
+		}
+	} else if b, err = around(f.framed, address); err != nil || b.Start != 0 {
+		return b, err
+	}
+	return around(f.named, address)
+}
+
+// symbols returns the bounds of the functions that have symbols.
+func symbols(f *elffile.File) (all []callframe.Bounds, err error) {
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sections {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+			continue
+		}
+		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
+			if sym.Section != elf.SHN_UNDEF && sym.Type == elf.STT_FUNC && sym.Size > 0 && sym.Value+sym.Size > sym.Value {
+				all = append(all, callframe.Bounds{Start: sym.Value, End: sym.Value + sym.Size})
+			}
+			return len(all) < maxFunctions
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func sorted(all []callframe.Bounds) []callframe.Bounds {
+	slices.SortFunc(all, func(a, b callframe.Bounds) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
+	})
+	return all
+}
+
+// around returns the bounds that contain an address, among those that begin last before it, zero if there
+// are none.
+func around(all func() ([]callframe.Bounds, error), address uint64) (b callframe.Bounds, err error) {
+	bounds, err := all()
+	i, _ := slices.BinarySearchFunc(bounds, address, func(b callframe.Bounds, address uint64) int {
+		if b.Start <= address {
+			return -1
+		}
+		return 1
+	})
+	if err != nil || i == 0 || address >= bounds[i-1].End {
+		return b, err
+	}
+	return bounds[i-1], nil
 }
 
 // walk is a walk over the parts of a function's code.
@@ -110,11 +180,10 @@ func (w *walk) add(address uint64, isEntry bool) error {
 	if err != nil {
 		return err
 	}
-	found, err := callframe.Find(w.File, []uint64{address})
+	b, err := w.bounds(address)
 	if err != nil {
 		return err
 	}
-	b := found[0]
 	switch {
 	case w.inStubs(b.Start) && w.Partial:
 		return nil
