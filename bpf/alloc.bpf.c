@@ -169,7 +169,7 @@ struct call {
 	struct allocation made;
 	struct allocation freed;
 	u64 tid;
-	u64 ra; /* the return address of a function that can throw; else 0 */
+	u64 ra; /* the return address, if the call ends at a return instruction; else 0 */
 };
 
 struct {
@@ -353,12 +353,21 @@ struct wanted {
 	u64 old; /* see struct call */
 	u64 out;
 	bool leaf; /* whether it calls no other function of an allocator */
-	bool throws; /* whether it can throw an exception */
 };
 
 /*
- * Whether an exception left a call. Then, other calls from the function that caught it have
- * overwritten the return address, if that is on the stack at the entry.
+ * The cookie of a function whose calls end at its return instructions. So do those of operator new,
+ * without a cookie. Other functions have uretprobes.
+ */
+enum alloc_cookie {
+	ALLOC_AT_RETURN = 1,
+};
+
+const enum alloc_cookie *unused_alloc_cookie __attribute__((unused));
+
+/*
+ * Whether a call was left, such as by an exception. Then, other calls from the function that caught
+ * it have overwritten the return address, if that is on the stack at the entry.
  */
 static __always_inline bool was_left(const struct call *call)
 {
@@ -418,7 +427,7 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	if (is_nested(bpf_map_lookup_elem(&calls, &thread), &call))
 		return 0;
 	if (waits) {
-		if (r->throws)
+		if (r->by == ALLOC_NEW || cookie_of(ctx, task) == ALLOC_AT_RETURN)
 			call.ra = return_address(ctx);
 		call.out = r->out;
 		call.size = r->size;
@@ -466,8 +475,7 @@ int alloc_size(void *ctx)
 SEC("kprobe")
 int alloc_new(void *ctx)
 {
-	return enter(ctx,
-		     &(struct wanted){ .by = ALLOC_NEW, .size = argument(ctx, 0), .throws = true });
+	return enter(ctx, &(struct wanted){ .by = ALLOC_NEW, .size = argument(ctx, 0) });
 }
 
 /* aligned_alloc(alignment, size), memalign(alignment, size) */
@@ -635,8 +643,7 @@ static __always_inline void walk_in(void *ctx, struct task_struct *task, u32 slo
 	if (!scratch || !sample)
 		return;
 	stat_add(STAT_SAMPLES, sample->weight.objects);
-	scratch->walk.inside = sample->reported;
-	id = hit_stack(ctx, task, scratch, IN_PROGRAM);
+	id = hit_stack(ctx, task, scratch, sample->reported ? INSIDE_FUNCTION : IN_PROGRAM);
 	if (live && sample->address.at) {
 		take(scratch, cpu, id, &sample->weight, &sample->made);
 		remember(&sample->address, &sample->made, &sample->before);
@@ -688,7 +695,7 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 	}
 }
 
-/* At the return address of a function, or of one that can throw at its return instruction. */
+/* At the return of a function: by a uretprobe, or at a return instruction. */
 SEC("kprobe")
 int alloc_return(void *ctx)
 {
@@ -701,7 +708,7 @@ int alloc_return(void *ctx)
 	call = bpf_map_lookup_elem(&calls, &thread);
 	if (!call || call->tid != task_pid(task) || call->sp != (call->ra ? sp : sp - RETURN_SIZE))
 		return 0;
-	/* Otherwise an exception left the call, and another function returns from its place. */
+	/* Otherwise the call was left, and another function returns from its place. */
 	if (live && (!call->ra || call->ra == return_address(ctx)))
 		follow(ctx, task, call);
 	bpf_map_delete_elem(&calls, &thread);

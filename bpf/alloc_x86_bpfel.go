@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type AllocAllocCookie uint32
+
+const (
+	AllocAllocCookieALLOC_AT_RETURN AllocAllocCookie = 1
+)
+
 type AllocAllocProgram uint32
 
 const (
@@ -156,6 +162,7 @@ const (
 	AllocVarTargetOnly         = "target_only"
 	AllocVarTargetOnlyStart    = "target_only_start"
 	AllocVarTimeline           = "timeline"
+	AllocVarUnusedAllocCookie  = "unused_alloc_cookie"
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
 	AllocVarUnusedProbeLimits  = "unused_probe_limits"
 	AllocVarUnusedTrapCounts   = "unused_trap_counts"
@@ -308,6 +315,7 @@ type AllocVariableSpecs struct {
 	TargetOnly         *ebpf.VariableSpec `ebpf:"target_only"`
 	TargetOnlyStart    *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedAllocCookie  *ebpf.VariableSpec `ebpf:"unused_alloc_cookie"`
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.VariableSpec `ebpf:"unused_trap_counts"`
@@ -461,6 +469,7 @@ type AllocVariables struct {
 	TargetOnly         *ebpf.Variable `ebpf:"target_only"`
 	TargetOnlyStart    *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline           *ebpf.Variable `ebpf:"timeline"`
+	UnusedAllocCookie  *ebpf.Variable `ebpf:"unused_alloc_cookie"`
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.Variable `ebpf:"unused_trap_counts"`

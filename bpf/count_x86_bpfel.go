@@ -155,6 +155,7 @@ const (
 	CountProgHitKprobe          = "hit_kprobe"
 	CountProgHitTracepoint      = "hit_tracepoint"
 	CountProgHitUprobe          = "hit_uprobe"
+	CountProgHitUretprobe       = "hit_uretprobe"
 	CountProgSnapshotAgain      = "snapshot_again"
 	CountProgTargetFork         = "target_fork"
 	CountProgTargetFree         = "target_free"
@@ -244,6 +245,7 @@ type CountProgramSpecs struct {
 	HitKprobe     *ebpf.ProgramSpec `ebpf:"hit_kprobe"`
 	HitTracepoint *ebpf.ProgramSpec `ebpf:"hit_tracepoint"`
 	HitUprobe     *ebpf.ProgramSpec `ebpf:"hit_uprobe"`
+	HitUretprobe  *ebpf.ProgramSpec `ebpf:"hit_uretprobe"`
 	SnapshotAgain *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork    *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree    *ebpf.ProgramSpec `ebpf:"target_free"`
@@ -484,6 +486,7 @@ type CountPrograms struct {
 	HitKprobe     *ebpf.Program `ebpf:"hit_kprobe"`
 	HitTracepoint *ebpf.Program `ebpf:"hit_tracepoint"`
 	HitUprobe     *ebpf.Program `ebpf:"hit_uprobe"`
+	HitUretprobe  *ebpf.Program `ebpf:"hit_uretprobe"`
 	SnapshotAgain *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork    *ebpf.Program `ebpf:"target_fork"`
 	TargetFree    *ebpf.Program `ebpf:"target_free"`
@@ -494,6 +497,7 @@ func (p *CountPrograms) Close() error {
 		p.HitKprobe,
 		p.HitTracepoint,
 		p.HitUprobe,
+		p.HitUretprobe,
 		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,

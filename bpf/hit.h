@@ -195,6 +195,8 @@ enum context {
 	IN_TRACEPOINT,
 	IN_KERNEL_FUNCTION,
 	IN_PROGRAM,
+	INSIDE_FUNCTION, /* likewise, but not at its entry or return: by a uretprobe, in the caller
+			  */
 };
 
 /*
@@ -208,10 +210,11 @@ static __always_inline bool hit_walk(void *ctx, struct task_struct *task,
 
 	stack_begin(rec, task);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
-	if (in != IN_PROGRAM && !skip_kernel_stack)
+	if (in < IN_PROGRAM && !skip_kernel_stack)
 		walk_kernel(ctx, rec);
 	if (skip_user_stack || !task_has_user_stack(task))
 		return false;
+	scratch->walk.inside = in == INSIDE_FUNCTION;
 	walk_user(ctx, task, scratch);
 	return snapshots && scratch->walk.early;
 }
@@ -249,6 +252,11 @@ static __always_inline u64 hit_stack(void *ctx, struct task_struct *task,
 	int handler##_uprobe(void *ctx)                                                            \
 	{                                                                                          \
 		return handler(ctx, IN_PROGRAM);                                                   \
+	}                                                                                          \
+	SEC("kprobe")                                                                              \
+	int handler##_uretprobe(void *ctx)                                                         \
+	{                                                                                          \
+		return handler(ctx, INSIDE_FUNCTION);                                              \
 	}
 
 #endif

@@ -62,7 +62,7 @@ enum latency_limits {
 	LATENCY_SUM = LATENCY_SLOTS, /* index of the sum in the histogram */
 };
 
-/* since of an interval that has ended, but that the kernel could not delete. */
+/* since of an interval that has ended, but that is not deleted. */
 #define INTERVAL_ENDED (~0ULL)
 
 #define ENOENT 2
@@ -103,15 +103,18 @@ const volatile bool by_waker;
  */
 const volatile u32 flags_field;
 
-/* Whether calls of programs end at return instructions instead of uretprobes. */
+/* Whether all calls of programs end at return instructions instead of uretprobes. */
 const volatile bool at_return;
+
+/* Whether the functions of programs preserve the registers that C functions preserve. */
+const volatile bool keeps_registers;
 
 /* The fields of the second event's places follow the first event's. */
 const volatile u32 end_places;
 
 /* Matches the beginning and the end of an interval. */
 struct interval_key {
-	u64 of; /* the thread (address of its task), the goroutine, or field 0 */
+	u64 of; /* the thread (address of its task), the caller, the goroutine, or field 0 */
 	u64 which; /* the call, the field or the process */
 };
 
@@ -121,9 +124,16 @@ struct interval {
 	u64 id; /* of the stack */
 	u64 detail;
 	u64 ip; /* of a call: the function's entry */
-	u64 outer; /* which of the enclosing call of the same function, plus 1; 0 for none */
+	u64 stack; /* of a call: of struct function */
+	u64 ra; /* of a call of a program: the return address, if at_return; else 0 */
+	struct interval_key outer; /* the enclosing call of the same function; of is 0 for none */
 	u64 nested; /* ns in recursive calls */
-	u64 ra; /* the return address, if at_return */
+	/*
+	 * Whether it has the key of another call, which was left or which belongs to a coroutine
+	 * with a copied stack. If it ends, the interval stays, to tell these apart: the latter
+	 * returns, too.
+	 */
+	u64 replaces;
 	u32 pid; /* thread group */
 	u32 tid;
 	u32 cpu;
@@ -132,8 +142,13 @@ struct interval {
 
 const struct interval *unused_interval __attribute__((unused));
 
+/*
+ * Intervals that never end give way to new ones. Tracepoints and kprobes do not interrupt each
+ * other's programs, so only one in an NMI that interrupts a uprobe's program could wait forever
+ * for the lock of an LRU map.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct interval_key);
 	__type(value, struct interval);
@@ -184,20 +199,28 @@ struct timeline_event {
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
-/* A function that a thread or a goroutine executes. */
+/* A function on a stack. */
 struct function {
-	u64 of; /* as in struct interval_key */
+	u64 of; /* the stack (see stack_of()), the goroutine, or the task in the kernel */
 	u64 ip; /* of its entry */
-	u64 pid; /* of a goroutine: those of two processes can have the same address; else 0 */
+	u64 pid; /* the process: two of them can have the same addresses; 0 in the kernel */
 };
 
-/* The innermost call in progress of a function: which of struct interval_key. */
+/* The innermost call in progress of a function. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct function);
-	__type(value, u64);
+	__type(value, struct interval_key);
 } innermost SEC(".maps");
+
+/* The end of the last stack of each thread that was walked to its end. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64); /* address of the task */
+	__type(value, u64);
+} roots SEC(".maps");
 
 /* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, LATENCY_SUM their total in ns. */
 struct {
@@ -218,11 +241,21 @@ struct calls {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
-	__type(key, u64);
+	__type(key, u64); /* address of the task */
 	__type(value, struct calls);
 } calls SEC(".maps");
+
+/* Forgets an interval. Returns what bpf_map_delete_elem() does. */
+static __always_inline int forget(const struct interval_key *key)
+{
+	int err = bpf_map_delete_elem(&intervals, key);
+
+	if (!err)
+		stat_add(STAT_FORGOTTEN, 1);
+	return err;
+}
 
 /* The stack pointer of a call. The verifier of 5.10 needs to see the limit in an index. */
 static __always_inline u64 *calls_sp(struct calls *c, u64 depth)
@@ -254,7 +287,7 @@ __noinline int calls_forget(u64 task, u64 sp)
 		if (last >= sp || (last ^ sp) >> KERNEL_STACK_SHIFT)
 			break;
 		c->depth--;
-		if (!bpf_map_delete_elem(&intervals, &key))
+		if (!forget(&key))
 			stat_add(STAT_UNFINISHED, 1);
 	}
 	return 0;
@@ -324,6 +357,42 @@ static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 }
 
 /*
+ * What a call of a program has in common at its entry and at its return, besides the stack pointer
+ * and the return address: the process, and the registers that a function preserves. Two coroutines
+ * can have calls at the same address, if the program copies their stacks, as greenlet does.
+ */
+static __always_inline u64 caller(void *ctx, struct task_struct *task)
+{
+	struct bpf_user_regs *regs = ctx;
+	u64 hash = hash_step(0, task_tgid(task));
+
+	if (!keeps_registers)
+		return hash;
+#if defined(__TARGET_ARCH_x86)
+	hash = hash_step(hash, regs->rbx);
+	hash = hash_step(hash, regs->rbp);
+	hash = hash_step(hash, regs->r12);
+	hash = hash_step(hash, regs->r13);
+	hash = hash_step(hash, regs->r14);
+	hash = hash_step(hash, regs->r15);
+#else
+#pragma unroll
+	for (int i = 19; i < 30; i++)
+		hash = hash_step(hash, regs->regs[i]);
+#endif
+	return hash;
+}
+
+/*
+ * Whether a return address is the one that a call had at its entry. A uretprobe, which another
+ * program may have, replaces it with the start of a page.
+ */
+static __always_inline bool same_return(u64 ra, u64 had)
+{
+	return !had || ra == had || !(ra & 4095);
+}
+
+/*
  * Sets the key of an interval, except the depth of a call of the kernel. Returns false if it is
  * unknown.
  */
@@ -344,11 +413,13 @@ static __always_inline bool key_of(struct interval_key *key, void *ctx, struct t
 		key->which = field;
 		break;
 	case MATCH_USER_CALL:
-		if (in == IN_PROGRAM)
-			key->which = context_sp(ctx);
+		if (in < IN_PROGRAM)
+			break;
+		key->of = caller(ctx, task);
+		key->which = context_sp(ctx);
 		break;
 	case MATCH_GO_CALL:
-		if (in != IN_PROGRAM)
+		if (in < IN_PROGRAM)
 			break;
 		key->of = goroutine(ctx);
 		key->which = go_call(ctx, task);
@@ -357,43 +428,73 @@ static __always_inline bool key_of(struct interval_key *key, void *ctx, struct t
 	return true;
 }
 
-/* Whether the interval of a key has ended. */
-static __always_inline bool has_ended(const struct interval_key *key)
-{
-	struct interval *found = bpf_map_lookup_elem(&intervals, key);
-
-	return !found || found->since == INTERVAL_ENDED;
-}
-
 /* Stores an interval that begins now. */
 static __always_inline void store(const struct interval_key *key, struct interval *interval)
 {
+	struct interval *before;
 	int err; /* before 5.12, helpers do not extend the sign */
 
 	interval->since = bpf_ktime_get_ns();
 	err = bpf_map_update_elem(&intervals, key, interval, BPF_NOEXIST);
 	if (err == -EEXIST) {
-		if (!has_ended(key)) {
+		before = bpf_map_lookup_elem(&intervals, key);
+		if (before && before->since != INTERVAL_ENDED) {
 			if (keeps_first)
 				return;
 			stat_add(STAT_UNFINISHED, 1);
+			stat_add(STAT_FORGOTTEN, 1);
+			interval->replaces = 1;
+		} else if (before) {
+			interval->replaces = before->replaces;
 		}
 		err = bpf_map_update_elem(&intervals, key, interval, BPF_ANY);
 	}
-	if (err)
-		stat_add(STAT_UNFOLLOWED, 1);
+	stat_add(err ? STAT_UNFOLLOWED : STAT_FOLLOWED, 1);
 }
 
-/* Whether the call around encloses the call inside, in the same thread or goroutine. */
-static __always_inline bool is_around(u64 around, u64 inside)
+/* Maximum size of a stack whose end is not known from a walk. */
+#define MAX_STACK (64 << 20)
+
+/*
+ * The stack that runs: its end, which is the same in all walks to there. If a walk does not get
+ * there, it is the last stack of the thread that was walked to its end, unless that is elsewhere.
+ */
+static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scratch)
 {
+	u64 task = bpf_get_current_task(), sp = context_sp(ctx), root = scratch->walk.sp, *last;
+	u32 end = scratch->record.user_end;
+
+	last = bpf_map_lookup_elem(&roots, &task);
+	if (!skip_user_stack && (end == END_COMPLETE || end == END_FRAME_POINTER)) {
+		if (!last || *last != root)
+			bpf_map_update_elem(&roots, &task, &root, BPF_ANY);
+		return root;
+	}
+	return last && *last - sp < MAX_STACK ? *last : task;
+}
+
+/*
+ * Whether a call in progress encloses the one with the key inside, on the same stack. The return
+ * address of a coroutine whose stack was copied elsewhere is usually overwritten, if it is on the
+ * stack.
+ */
+static __always_inline bool is_around(const struct interval_key *around,
+				      const struct interval *found,
+				      const struct interval_key *inside)
+{
+	u64 ra = found->ra;
+
 	switch (match) {
 	case MATCH_USER_CALL:
-		return around > inside; /* stack pointers */
+		if (RETURN_SIZE && ra)
+			bpf_probe_read_user(&ra, sizeof(ra), (void *)around->which);
+		/* Stack pointers. */
+		return around->which > inside->which && same_return(ra, found->ra);
 	case MATCH_KERNEL_CALL:
-		return around < inside; /* depths */
+		return around->which < inside->which; /* depths */
 	case MATCH_GO_CALL:
-		return (u32)around < (u32)inside; /* distances from the end of the stack */
+		/* Distances from the end of the stack. */
+		return (u32)around->which < (u32)inside->which;
 	}
 	return false;
 }
@@ -401,71 +502,72 @@ static __always_inline bool is_around(u64 around, u64 inside)
 /* Maximum number of calls to skip that were left without a return, such as by longjmp. */
 #define MAX_LEFT 8
 
-/*
- * The function that a call executes. A task that ends in a call leaves its entry to the next task
- * at the same address, so that the entries of dead processes do not accumulate.
- */
-static __always_inline struct function function_of(const struct interval_key *key,
-						   const struct interval *interval)
+/* The function that a call executes. */
+static __always_inline struct function function_of(const struct interval *interval)
 {
-	return (struct function){ .of = key->of,
+	return (struct function){ .of = interval->stack,
 				  .ip = interval->ip,
-				  .pid = match == MATCH_GO_CALL ? interval->pid : 0 };
+				  .pid = match == MATCH_KERNEL_CALL ? 0 : interval->pid };
+}
+
+/* Whether an interval is a call of the same function as another one. */
+static __always_inline bool same_function(const struct interval *found,
+					  const struct interval *interval)
+{
+	return found->ip == interval->ip && found->pid == interval->pid &&
+	       found->stack == interval->stack;
 }
 
 /* Finds the enclosing call of the same function, and makes this call the innermost one. */
 static __always_inline void enter_call(const struct interval_key *key, struct interval *interval)
 {
-	struct function function = function_of(key, interval);
-	u64 *innermost_call = bpf_map_lookup_elem(&innermost, &function);
-	struct interval_key around = { .of = key->of };
+	struct function function = function_of(interval);
+	struct interval_key *last = bpf_map_lookup_elem(&innermost, &function), around;
 	struct interval *found;
 	int i;
 
-	if (!innermost_call) {
-		if (bpf_map_update_elem(&innermost, &function, &key->which, BPF_ANY))
+	if (!last) {
+		if (bpf_map_update_elem(&innermost, &function, key, BPF_ANY))
 			stat_add(STAT_UNFOLLOWED, 1); /* recursive calls count in it, too */
 		return;
 	}
-	around.which = *innermost_call;
-	*innermost_call = key->which;
+	around = *last;
+	*last = *key;
 	/* This call takes the place of one that was left, and may be enclosed by the same one. */
 	found = bpf_map_lookup_elem(&intervals, key);
-	if (found && found->ip == interval->ip && found->pid == interval->pid && found->outer)
-		around.which = found->outer - 1;
+	if (found && same_function(found, interval) && found->outer.of)
+		around = found->outer;
 	for (i = 0; i < MAX_LEFT; i++) {
 		found = bpf_map_lookup_elem(&intervals, &around);
-		if (!found || found->ip != interval->ip || found->pid != interval->pid)
+		if (!found || !same_function(found, interval))
 			return;
-		if (is_around(around.which, key->which)) {
-			interval->outer = around.which + 1;
+		if (is_around(&around, found, key)) {
+			interval->outer = around;
 			return;
 		}
-		if (!found->outer)
+		if (!found->outer.of)
 			return;
-		around.which = found->outer - 1;
+		around = found->outer;
 	}
 	/* The next call continues from here. */
-	interval->outer = around.which + 1;
+	interval->outer = around;
 }
 
 /* Returns the time of a call without its recursive calls. time is the whole time. */
-static __always_inline u64 leave_call(const struct interval_key *key,
-				      const struct interval *interval, u64 time)
+static __always_inline u64 leave_call(const struct interval *interval, u64 time)
 {
-	struct function function = function_of(key, interval);
-	struct interval_key around = { .of = key->of, .which = interval->outer - 1 };
+	struct function function = function_of(interval);
+	struct interval_key *last, outer = interval->outer;
 	struct interval *found;
-	u64 *innermost_call;
 
-	if (!interval->outer) {
+	if (!outer.of) {
 		bpf_map_delete_elem(&innermost, &function);
 	} else {
-		innermost_call = bpf_map_lookup_elem(&innermost, &function);
-		if (innermost_call)
-			*innermost_call = around.which;
-		found = bpf_map_lookup_elem(&intervals, &around);
-		if (found && found->ip == interval->ip && found->pid == interval->pid)
+		last = bpf_map_lookup_elem(&innermost, &function);
+		if (last)
+			*last = outer;
+		found = bpf_map_lookup_elem(&intervals, &outer);
+		if (found && same_function(found, interval))
 			found->nested += time;
 	}
 	return interval->nested < time ? time - interval->nested : 0;
@@ -530,7 +632,7 @@ static __always_inline void forget_call(void *ctx, struct task_struct *task, u64
 		return;
 	if (match == MATCH_KERNEL_CALL)
 		key.which = depth;
-	if (!bpf_map_delete_elem(&intervals, &key))
+	if (!forget(&key))
 		stat_add(STAT_UNFINISHED, 1);
 }
 
@@ -572,8 +674,12 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 		await_waker(&key);
 	if (match >= MATCH_USER_CALL && in != IN_TRACEPOINT) {
 		interval.ip = context_ip(ctx);
-		if (match == MATCH_USER_CALL && at_return)
-			interval.ra = return_address(ctx);
+		interval.stack = key.of;
+		if (match == MATCH_USER_CALL) {
+			interval.stack = stack_of(ctx, scratch);
+			if (at_return)
+				interval.ra = return_address(ctx);
+		}
 		enter_call(&key, &interval);
 	}
 	store(&key, &interval);
@@ -599,8 +705,10 @@ static __always_inline int begin(void *ctx, enum context in)
 		}
 	}
 	slot = hit_claim(ctx);
-	if (slot == SCRATCH_HITS)
+	if (slot == SCRATCH_HITS) {
+		forget_call(ctx, task, depth, in);
 		return 0;
+	}
 	begin_in(ctx, task, slot, cookie, depth, in);
 	hit_release(slot);
 	return 0;
@@ -642,8 +750,9 @@ static __always_inline bool belongs_to(const struct interval *interval, struct t
 {
 	u32 tid = task_pid(task);
 
-	return match == MATCH_FIELD || match == MATCH_FIELD_IN_PROCESS || match == MATCH_GO_CALL ||
-	       interval->tid == tid || interval->pid == tid;
+	return match == MATCH_FIELD || match == MATCH_FIELD_IN_PROCESS ||
+	       match == MATCH_USER_CALL || match == MATCH_GO_CALL || interval->tid == tid ||
+	       interval->pid == tid;
 }
 
 /* Takes the last waker of a wait. */
@@ -707,7 +816,6 @@ static __always_inline int end(void *ctx, enum context in)
 	struct interval *found, interval;
 	struct waker waker = {};
 	struct interval_key key;
-	bool was_left;
 	int err; /* before 5.12, helpers do not extend the sign */
 
 	if (!counting)
@@ -720,7 +828,7 @@ static __always_inline int end(void *ctx, enum context in)
 		return 0;
 	if (!key_of(&key, ctx, task, field, in))
 		return 0;
-	if (match == MATCH_USER_CALL && !at_return)
+	if (match == MATCH_USER_CALL && in == INSIDE_FUNCTION)
 		key.which -= RETURN_SIZE;
 	if (match == MATCH_KERNEL_CALL) {
 		key.which = calls_leave(bpf_get_current_task());
@@ -728,22 +836,36 @@ static __always_inline int end(void *ctx, enum context in)
 			return 0;
 	}
 	found = bpf_map_lookup_elem(&intervals, &key);
-	if (!found || found->since > now)
-		return 0; /* none, or another CPU began one after this event */
-	/* An exception left a call, and another function returns from the same place. */
-	was_left = match == MATCH_USER_CALL && at_return && found->ra != return_address(ctx);
-	if (was_left || !belongs_to(found, task)) {
-		if (!bpf_map_delete_elem(&intervals, &key))
+	if (!found)
+		return 0;
+	if (found->since > now) { /* another CPU began it after this event, or it has ended */
+		if (match == MATCH_USER_CALL && found->since == INTERVAL_ENDED && found->replaces)
+			stat_add(STAT_AMBIGUOUS, 1);
+		return 0;
+	}
+	/* An exception left the call, and another function returns from the same place. */
+	if (match == MATCH_USER_CALL && in == IN_PROGRAM &&
+	    !same_return(return_address(ctx), found->ra))
+		return 0;
+	if (!belongs_to(found, task)) {
+		if (!forget(&key))
 			stat_add(STAT_UNFINISHED, 1);
 		return 0;
 	}
 	interval = *found;
-	err = bpf_map_delete_elem(&intervals, &key);
+	if (match == MATCH_USER_CALL && interval.replaces) {
+		found->since = INTERVAL_ENDED;
+		stat_add(STAT_FORGOTTEN, 1);
+		err = 0;
+	} else {
+		err = forget(&key);
+	}
 	if (err == -ENOENT)
 		return 0; /* another CPU was faster */
 	if (err) {
 		/* The kernel cannot change the map now. No later event may end the interval. */
 		found->since = INTERVAL_ENDED;
+		stat_add(STAT_FORGOTTEN, 1);
 		stat_add(STAT_CROWDED, 1);
 		return 0;
 	}
@@ -753,7 +875,7 @@ static __always_inline int end(void *ctx, enum context in)
 	histogram_add(slot_of(time), 1);
 	histogram_add(LATENCY_SUM, time);
 	if (match >= MATCH_USER_CALL)
-		time = leave_call(&key, &interval, time);
+		time = leave_call(&interval, time);
 	add(&interval, time, &waker);
 	return 0;
 }

@@ -31,18 +31,20 @@ type LatencyCountValue struct {
 }
 
 type LatencyInterval struct {
-	_      structs.HostLayout
-	Since  uint64
-	Id     uint64
-	Detail uint64
-	Ip     uint64
-	Outer  uint64
-	Nested uint64
-	Ra     uint64
-	Pid    uint32
-	Tid    uint32
-	Cpu    uint32
-	Owner  uint32
+	_        structs.HostLayout
+	Since    uint64
+	Id       uint64
+	Detail   uint64
+	Ip       uint64
+	Stack    uint64
+	Ra       uint64
+	Outer    LatencyIntervalKey
+	Nested   uint64
+	Replaces uint64
+	Pid      uint32
+	Tid      uint32
+	Cpu      uint32
+	Owner    uint32
 }
 
 type LatencyIntervalKey struct {
@@ -121,6 +123,7 @@ const (
 	LatencyMapPaces               = "paces"
 	LatencyMapRemaps              = "remaps"
 	LatencyMapRing                = "ring"
+	LatencyMapRoots               = "roots"
 	LatencyMapRuntimeAny          = "runtime_any"
 	LatencyMapRuntimeProcesses    = "runtime_processes"
 	LatencyMapRuntimePrograms     = "runtime_programs"
@@ -144,9 +147,11 @@ const (
 	LatencyProgBeginKprobe        = "begin_kprobe"
 	LatencyProgBeginTracepoint    = "begin_tracepoint"
 	LatencyProgBeginUprobe        = "begin_uprobe"
+	LatencyProgBeginUretprobe     = "begin_uretprobe"
 	LatencyProgEndKprobe          = "end_kprobe"
 	LatencyProgEndTracepoint      = "end_tracepoint"
 	LatencyProgEndUprobe          = "end_uprobe"
+	LatencyProgEndUretprobe       = "end_uretprobe"
 	LatencyProgLatencyWaking      = "latency_waking"
 	LatencyProgSnapshotAgain      = "snapshot_again"
 	LatencyProgTargetFork         = "target_fork"
@@ -170,6 +175,7 @@ const (
 	LatencyVarGeneration          = "generation"
 	LatencyVarInserted            = "inserted"
 	LatencyVarKeepsFirst          = "keeps_first"
+	LatencyVarKeepsRegisters      = "keeps_registers"
 	LatencyVarLabelKey            = "label_key"
 	LatencyVarLabelKeySize        = "label_key_size"
 	LatencyVarMatch               = "match"
@@ -243,9 +249,11 @@ type LatencyProgramSpecs struct {
 	BeginKprobe     *ebpf.ProgramSpec `ebpf:"begin_kprobe"`
 	BeginTracepoint *ebpf.ProgramSpec `ebpf:"begin_tracepoint"`
 	BeginUprobe     *ebpf.ProgramSpec `ebpf:"begin_uprobe"`
+	BeginUretprobe  *ebpf.ProgramSpec `ebpf:"begin_uretprobe"`
 	EndKprobe       *ebpf.ProgramSpec `ebpf:"end_kprobe"`
 	EndTracepoint   *ebpf.ProgramSpec `ebpf:"end_tracepoint"`
 	EndUprobe       *ebpf.ProgramSpec `ebpf:"end_uprobe"`
+	EndUretprobe    *ebpf.ProgramSpec `ebpf:"end_uretprobe"`
 	LatencyWaking   *ebpf.ProgramSpec `ebpf:"latency_waking"`
 	SnapshotAgain   *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
@@ -276,6 +284,7 @@ type LatencyMapSpecs struct {
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Roots            *ebpf.MapSpec `ebpf:"roots"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -321,6 +330,7 @@ type LatencyVariableSpecs struct {
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	KeepsFirst          *ebpf.VariableSpec `ebpf:"keeps_first"`
+	KeepsRegisters      *ebpf.VariableSpec `ebpf:"keeps_registers"`
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
 	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	Match               *ebpf.VariableSpec `ebpf:"match"`
@@ -389,6 +399,7 @@ type LatencyMaps struct {
 	Paces            *ebpf.Map `ebpf:"paces"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	Roots            *ebpf.Map `ebpf:"roots"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -433,6 +444,7 @@ func (m *LatencyMaps) Close() error {
 		m.Paces,
 		m.Remaps,
 		m.Ring,
+		m.Roots,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -479,6 +491,7 @@ type LatencyVariables struct {
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	KeepsFirst          *ebpf.Variable `ebpf:"keeps_first"`
+	KeepsRegisters      *ebpf.Variable `ebpf:"keeps_registers"`
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`
 	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	Match               *ebpf.Variable `ebpf:"match"`
@@ -514,9 +527,11 @@ type LatencyPrograms struct {
 	BeginKprobe     *ebpf.Program `ebpf:"begin_kprobe"`
 	BeginTracepoint *ebpf.Program `ebpf:"begin_tracepoint"`
 	BeginUprobe     *ebpf.Program `ebpf:"begin_uprobe"`
+	BeginUretprobe  *ebpf.Program `ebpf:"begin_uretprobe"`
 	EndKprobe       *ebpf.Program `ebpf:"end_kprobe"`
 	EndTracepoint   *ebpf.Program `ebpf:"end_tracepoint"`
 	EndUprobe       *ebpf.Program `ebpf:"end_uprobe"`
+	EndUretprobe    *ebpf.Program `ebpf:"end_uretprobe"`
 	LatencyWaking   *ebpf.Program `ebpf:"latency_waking"`
 	SnapshotAgain   *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.Program `ebpf:"target_fork"`
@@ -528,9 +543,11 @@ func (p *LatencyPrograms) Close() error {
 		p.BeginKprobe,
 		p.BeginTracepoint,
 		p.BeginUprobe,
+		p.BeginUretprobe,
 		p.EndKprobe,
 		p.EndTracepoint,
 		p.EndUprobe,
+		p.EndUretprobe,
 		p.LatencyWaking,
 		p.SnapshotAgain,
 		p.TargetFork,

@@ -220,7 +220,10 @@ const (
 	OnCPUStatSTAT_NEGATIVE      OnCPUStat = 16
 	OnCPUStatSTAT_CROWDED       OnCPUStat = 17
 	OnCPUStatSTAT_UNLABELED     OnCPUStat = 18
-	OnCPUStatSTAT_MAX           OnCPUStat = 19
+	OnCPUStatSTAT_FOLLOWED      OnCPUStat = 19
+	OnCPUStatSTAT_FORGOTTEN     OnCPUStat = 20
+	OnCPUStatSTAT_AMBIGUOUS     OnCPUStat = 21
+	OnCPUStatSTAT_MAX           OnCPUStat = 22
 )
 
 type OnCPUTargetMode uint32

@@ -137,7 +137,10 @@ enum stat {
 	STAT_NEGATIVE = 16, /* hits whose weight was negative */
 	STAT_CROWDED = 17, /* hits without memory to walk their stack */
 	STAT_UNLABELED = 18, /* samples whose labels did not fit */
-	STAT_MAX = 19,
+	STAT_FOLLOWED = 19, /* intervals that began */
+	STAT_FORGOTTEN = 20, /* of these, the ones that ended or were given up */
+	STAT_AMBIGUOUS = 21, /* returns of calls whose beginning another call had replaced */
+	STAT_MAX = 22,
 };
 
 #endif

@@ -187,6 +187,9 @@ const (
 	StatMajorPeriods = OnCPUStatSTAT_MAJOR_PERIODS
 	StatMerged       = OnCPUStatSTAT_MERGED
 	StatUnfinished   = OnCPUStatSTAT_UNFINISHED
+	StatFollowed     = OnCPUStatSTAT_FOLLOWED
+	StatForgotten    = OnCPUStatSTAT_FORGOTTEN
+	StatAmbiguous    = OnCPUStatSTAT_AMBIGUOUS
 	StatMissed       = OnCPUStatSTAT_MISSED
 	StatIdlePeriods  = OnCPUStatSTAT_IDLE_PERIODS
 	StatLimited      = OnCPUStatSTAT_LIMITED

@@ -12,10 +12,10 @@ type countCommand struct {
 	subjectFlags
 	Filter string `placeholder:"CONDITION" group:"what" help:"Count only hits for which this condition holds, for example 'ret < 0 && fd != 2'. Fields: the tracepoint's fields, arg0 to arg19 of functions, and retval. Operators: ==, !=, <, <=, >, >=, &&, ||, ! and parentheses."`
 
-	Weight    string `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
-	Every     *count `placeholder:"N" group:"how" help:"Count one of N hits of each event on each CPU, with a weight of N. Default: 1."`
-	MaxRate   *count `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
-	MaxProbes *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+	Weight  string `placeholder:"FIELD" group:"how" help:"Sum this field instead of counting hits: argN, retval or field:NAME. Negative values count as 0."`
+	Every   *count `placeholder:"N" group:"how" help:"Count one of N hits of each event on each CPU, with a weight of N. Default: 1."`
+	MaxRate *count `placeholder:"N" group:"how" help:"Count at most N hits per second on each CPU, to protect the target. Default: 100000."`
+	placeFlags
 
 	profileFlags
 }
@@ -49,11 +49,11 @@ Examples:
 
 func (c *countCommand) run(ctx context.Context, env environment) (int, error) {
 	return env.measure(ctx, c.subjectFlags, c.profileFlags, hits.New(hits.Config{
-		Events:    c.Events,
-		Filter:    c.Filter,
-		Weight:    c.Weight,
-		Every:     uint64(orZero(c.Every)),
-		MaxRate:   uint64(orZero(c.MaxRate)),
-		MaxProbes: int(orZero(c.MaxProbes)),
+		Events:  c.Events,
+		Filter:  c.Filter,
+		Weight:  c.Weight,
+		Every:   uint64(orZero(c.Every)),
+		MaxRate: uint64(orZero(c.MaxRate)),
+		Places:  c.places(),
 	}))
 }

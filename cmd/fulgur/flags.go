@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
@@ -110,6 +111,16 @@ type limitFlags struct {
 	CountEntries *count `placeholder:"N" group:"limit" help:"Maximum number of distinct stacks to count at a time."`
 	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"Number of known stacks to remember (bcc: --stack-storage-size)."`
 	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, for example 64M. Default: 256M. Tables beyond this are loaded on demand."`
+}
+
+// placeFlags choose the places of events.
+type placeFlags struct {
+	AllowUretprobe bool   `group:"how" help:"Measure functions whose return instructions are unknown by replacing their return addresses. This ends programs with coroutines, and those that leave the function by an exception, longjmp or the end of a thread."`
+	MaxProbes      *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+}
+
+func (f placeFlags) places() attach.Places {
+	return attach.Places{MaxProbes: int(orZero(f.MaxProbes)), Uretprobes: f.AllowUretprobe}
 }
 
 // subjectFlags select what to measure and for how long, in the commands that measure.

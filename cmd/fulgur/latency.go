@@ -17,7 +17,7 @@ type latencyCommand struct {
 	MaxRate *count `placeholder:"N" group:"how" help:"Measure at most N times per second on each CPU, to protect the target. Default: 100000."`
 
 	profileFlags
-	MaxProbes      *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+	placeFlags
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of calls or intervals in progress to track."`
 }
 
@@ -57,7 +57,7 @@ func (c *latencyCommand) run(ctx context.Context, env environment) (int, error) 
 		Key:            c.Key,
 		Filter:         c.Filter,
 		MaxRate:        uint64(orZero(c.MaxRate)),
-		MaxProbes:      int(orZero(c.MaxProbes)),
+		Places:         c.places(),
 		PendingEntries: uint32(orZero(c.PendingEntries)),
 	}))
 }

@@ -45,7 +45,7 @@ type recordCommand struct {
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
 	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults, locks or an event."`
 	profileFlags
-	MaxProbes  *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
+	placeFlags
 	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
 }
 
@@ -161,7 +161,7 @@ func (c *recordCommand) options() (session.RecordOptions, error) {
 		Filter:      c.Filter,
 		Locks:       c.Locks,
 		MaxRate:     uint64(orZero(c.MaxRate)),
-		MaxProbes:   int(orZero(c.MaxProbes)),
+		Places:      c.places(),
 		NoCPU:       c.NoCPU,
 		NoOffCPU:    c.NoOffCPU,
 		NoBlockIO:   c.NoBlockIO,

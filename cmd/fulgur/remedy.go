@@ -54,6 +54,7 @@ var optionFlags = map[usage.Option]string{
 	usage.Symfs:          "--symfs",
 	usage.UnwindMemory:   "--unwind-memory",
 	usage.Until:          "--until",
+	usage.Uretprobes:     "--allow-uretprobe",
 	usage.Value:          "--value",
 }
 

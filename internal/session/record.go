@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/hits"
@@ -35,11 +36,11 @@ type RecordOptions struct {
 	Frequency uint64
 	// Events are the names of events whose hits are recorded; see [hits.Config]. Filter is a
 	// condition for hits, and MaxRate the maximum number of hits of an event to record per
-	// second and CPU; 0 means [DefaultRecordHits]. MaxProbes is as in [hits.Config].
-	Events    []string
-	Filter    string
-	MaxRate   uint64
-	MaxProbes int
+	// second and CPU; 0 means [DefaultRecordHits].
+	Events  []string
+	Filter  string
+	MaxRate uint64
+	attach.Places
 	// Locks also records waits for locks, at most MaxRate of a kind per second and CPU.
 	Locks bool
 	// NoCPU, NoOffCPU, NoBlockIO and NoFaults each leave out a part.
@@ -128,7 +129,7 @@ func (m *recording) choose(chosen []string) {
 	for _, e := range chosen {
 		m.parts = append(m.parts, part{
 			Subject: hits.New(hits.Config{
-				Events: []string{e}, Filter: o.Filter, MaxRate: cmp.Or(o.MaxRate, DefaultRecordHits), MaxProbes: o.MaxProbes, Recorded: true,
+				Events: []string{e}, Filter: o.Filter, MaxRate: cmp.Or(o.MaxRate, DefaultRecordHits), Places: o.Places, Recorded: true,
 			}),
 			values: []partValue{{profile.ValueType{Type: e, Unit: "count"}, hits.Hits}},
 			share:  uint32(len(chosen)),
@@ -150,7 +151,7 @@ func (m *recording) events() ([]string, error) {
 	if len(o.Events) > 0 {
 		return hits.Names(o.Events)
 	}
-	if o.Filter != "" || o.MaxRate != 0 && !o.Locks || o.MaxProbes != 0 {
+	if o.Filter != "" || o.MaxRate != 0 && !o.Locks || o.Places != (attach.Places{}) {
 		return nil, usage.Errorf("a filter and limits of hits need an event: choose one with %s", usage.Event)
 	}
 	return nil, nil

@@ -57,10 +57,10 @@ type run struct {
 	mapped    map[int]bool
 }
 
-// attach loads the kernel side and opens everything, with sampling not yet
+// newRun loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband starts before the events, so that no mapping is missed.
 // Times are recorded if both the format and the subject support them.
-func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
+func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}, mapped: map[int]bool{}}
 	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle}
 	defer func() {

@@ -27,7 +27,7 @@ func TestPollAnswers(t *testing.T) {
 	if err := what.Choose(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := attach(what, &o.Options, debugfiletest.NewFinder(t))
+	r, err := newRun(what, &o.Options, debugfiletest.NewFinder(t))
 	if err != nil {
 		t.Fatal(err)
 	}

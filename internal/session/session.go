@@ -95,7 +95,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 
 // Measure implements [Job].
 func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error) {
-	r, err := attach(j.subject, j.options, j.finder)
+	r, err := newRun(j.subject, j.options, j.finder)
 	if err != nil {
 		return doctor.Explain(err, "measure "+j.options.Target.String())
 	}

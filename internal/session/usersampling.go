@@ -51,7 +51,7 @@ func (s *UserSampling) Event() perfevent.Spec { return s.what.Specs[0] }
 // while the files of its store are open.
 func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *target.Launched, add func(UserSamples) error) (err error) {
 	s.options.Target = t
-	r, err := attach(s.what, s.options, nil)
+	r, err := newRun(s.what, s.options, nil)
 	if err != nil {
 		return doctor.Explain(err, "sample "+t.String())
 	}

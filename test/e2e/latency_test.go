@@ -188,7 +188,7 @@ func TestLatencyRefuses(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"-e", "uprobe:" + latency + ":nap", "--until", "uretprobe:" + program(t) + ":main.main"}, "a Go program, which a uretprobe would crash"},
+		{[]string{"-e", "uprobe:" + latency + ":nap", "--until", "uretprobe:" + program(t) + ":runtime.memmove"}, "the end of a function in assembly is unknown"},
 		{[]string{"-e", "sched:sched_switch"}, "has no known end: give the event that ends the interval with --until"},
 		{[]string{"-e", "uretprobe:" + latency + ":nap"}, "is the end of calls: choose uprobe:" + latency + ":nap"},
 		{[]string{"-e", "uprobe:" + latency + ":nap+4"}, "is not the entry of a function"},

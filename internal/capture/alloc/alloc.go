@@ -24,12 +24,14 @@ const DefaultRate = 512 << 10
 // Source is the loaded kernel side.
 type Source struct {
 	attach.Source
-	live     bool // see [Config.Live]
-	probed   probed
-	target   target.Target
-	files    files
-	overhead overhead
-	counting bool
+	live   bool // see [Config.Live]
+	probed probed
+	// hasCookies is set if programs can know at which function they run.
+	hasCookies bool
+	target     target.Target
+	files      files
+	overhead   overhead
+	counting   bool
 }
 
 // Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
@@ -52,10 +54,9 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	spec.Maps[bpf.CountMapFields].MaxEntries = uint32(maxPlaces * arguments)
 	s := &Source{live: c.Live}
 	s.overhead.max = c.MaxOverhead
-	if s.probed.wanted = !c.NoProbes; s.probed.wanted {
-		if s.probed.possible, err = attach.HasCookies(o.Types); err != nil {
-			return nil, err
-		}
+	s.probed.wanted = !c.NoProbes
+	if s.hasCookies, err = attach.HasCookies(o.Types); err != nil {
+		return nil, err
 	}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o, map[string]any{
 		bpf.AllocVarRate:    uint64(max(c.Rate, 1)),

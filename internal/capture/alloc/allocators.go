@@ -21,8 +21,10 @@ type function struct {
 	offset uint64 // in the file
 	// program is the program for its entry, which knows its arguments.
 	program program
-	// returns are the offsets in the file of the return instructions, if it can throw an exception:
-	// the program would end if the exception met a return address that the kernel replaced.
+	// isKnown is set if a stack is neither switched nor left in calls of the function, so that the kernel
+	// may replace their return addresses, which costs less than breakpoints on return instructions. For
+	// other functions, returns are the offsets in the file of the return instructions.
+	isKnown bool
 	returns []uint64
 }
 
@@ -91,7 +93,8 @@ func (s *Source) needsReturn(fn function) bool {
 }
 
 // markers are functions that only one implementation of malloc has. Its malloc calls no
-// other function of family, so its end need not be known.
+// other function of family, so its end need not be known. No call of its functions is left by a
+// jump, nor does another coroutine run meanwhile.
 var markers = []string{
 	"__libc_start_main", // glibc, musl
 	"mallctl",           // jemalloc
@@ -135,8 +138,11 @@ func find(f *elffile.File) ([]function, error) {
 	return slices.CompactFunc(found, func(a, b function) bool { return a.offset == b.offset }), nil
 }
 
-// findReturns sets the return instructions of a function that throws.
-func (fn *function) findReturns(f *elffile.File) error {
+// findReturns sets the return instructions of a function.
+func (s *Source) findReturns(f *elffile.File, fn *function) error {
+	if !s.hasCookies && fn.program != throws {
+		return errors.New("this needs Linux 5.15, as the allocator is unknown")
+	}
 	entry, ok := f.Address(fn.offset)
 	if !ok {
 		return returns.ErrBounds
@@ -144,7 +150,7 @@ func (fn *function) findReturns(f *elffile.File) error {
 	finder := returns.Finder{File: f, Follow: func(uint64) bool { return true }, Partial: true}
 	places, err := finder.Find(entry)
 	if err != nil {
-		return fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would end the program if the function throws an exception", err)
+		return fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would end the program if a call is left by an exception or a jump", err)
 	}
 	for _, at := range places {
 		offset, ok := f.Offset(at)
@@ -179,16 +185,16 @@ func (d definitions) prefixes() (prefixes []string) {
 
 // functions returns the functions of an allocator whose names have a prefix.
 func (d definitions) functions(prefix string) (found []function) {
-	isLeaf := slices.ContainsFunc(markers, func(name string) bool { _, ok := d[name]; return ok })
+	isKnown := prefix != "" || slices.ContainsFunc(markers, func(name string) bool { _, ok := d[name]; return ok })
 	for name, program := range family {
 		at, ok := d[prefix+name]
 		if !ok || at.local && prefix == "" {
 			continue
 		}
-		if name == "malloc" && (isLeaf || prefix != "") {
+		if name == "malloc" && isKnown {
 			program = leaf
 		}
-		found = append(found, function{name: prefix + name, offset: at.offset, program: program})
+		found = append(found, function{name: prefix + name, offset: at.offset, program: program, isKnown: isKnown})
 	}
 	if prefix != "" {
 		return found

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
@@ -191,16 +192,17 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 	case s.live && found[0].program == inGo:
 		return nil, errGoLive
 	}
-	for i := range found {
-		if found[i].program != throws {
-			continue
+	measured := found[:0]
+	for _, fn := range found {
+		if s.needsReturn(fn) && !fn.isKnown {
+			if err := s.findReturns(file, &fn); err != nil {
+				s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(fn.name), file.Name(), plain.Error(err)))
+				continue
+			}
 		}
-		if err := found[i].findReturns(file); err != nil {
-			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(found[i].name), file.Name(), plain.Error(err)))
-		}
+		measured = append(measured, fn)
 	}
-	found = slices.DeleteFunc(found, func(fn function) bool { return fn.program == throws && len(fn.returns) == 0 })
-	return found, s.overhead.learn(file, found)
+	return measured, s.overhead.learn(file, measured)
 }
 
 // attachIn attaches the programs to the probes or the functions in a file.
@@ -222,44 +224,48 @@ func (s *Source) attachIn(f *process.File, a *allocator) error {
 // attachFunctions attaches the programs to functions in an open file.
 func (s *Source) attachFunctions(found []function, path string, o *safeopen.File) error {
 	point := func(fn function) events.Point {
-		return events.Point{Name: fn.name, Address: fn.offset}
+		p := events.Point{Name: fn.name, Address: fn.offset}
+		if len(fn.returns) > 0 {
+			p.Place = int(bpf.AllocAllocCookieALLOC_AT_RETURN)
+		}
+		return p
 	}
-	attach := func(kind events.Kind, program program, points []events.Point) error {
+	attach := func(program program, points []events.Point) error {
 		if len(points) == 0 {
 			return nil
 		}
 		return s.Attached[program].AttachTo(&events.Probe{
-			Event:  events.Event{Kind: kind, Path: path, Name: points[0].Name},
+			Event:  events.Event{Kind: events.Uprobe, Path: path, Name: points[0].Name},
 			Points: points, Files: []*safeopen.File{o},
 		}, s.target)
 	}
 	// First the returns: each entry that is seen needs its return.
-	var points, instructions []events.Point
+	var replaced, instructions []events.Point
 	for _, fn := range found {
 		switch {
 		case !s.needsReturn(fn):
-		case fn.program == throws:
+		case !fn.isKnown:
 			for _, at := range fn.returns {
 				instructions = append(instructions, events.Point{Name: fn.name, Address: at})
 			}
 		default:
-			points = append(points, point(fn))
+			replaced = append(replaced, events.Point{Name: fn.name, Address: fn.offset, Replaced: true})
 		}
 	}
 	slices.SortFunc(instructions, func(a, b events.Point) int { return cmp.Compare(a.Address, b.Address) })
 	instructions = slices.CompactFunc(instructions, func(a, b events.Point) bool { return a.Address == b.Address })
-	if err := errors.Join(attach(events.Uretprobe, ended, points), attach(events.Uprobe, ended, instructions)); err != nil {
+	if err := attach(ended, append(replaced, instructions...)); err != nil {
 		return err
 	}
 	// Frees first: a block may be freed at once.
 	for program := free; ; program-- {
-		points = nil
+		var points []events.Point
 		for _, fn := range found {
 			if fn.program == program && (s.live || program != free) {
 				points = append(points, point(fn))
 			}
 		}
-		if err := attach(events.Uprobe, program, points); err != nil || program == 0 {
+		if err := attach(program, points); err != nil || program == 0 {
 			return err
 		}
 	}

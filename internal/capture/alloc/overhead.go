@@ -60,10 +60,18 @@ func (o *overhead) learn(file *elffile.File, functions []function) error {
 			return err
 		}
 		o.costs[fn.program] = max(o.costs[fn.program], cost)
+		end, err := uprobe.ReturnCost()
+		if err == nil && len(fn.returns) > 0 {
+			if code, err = file.Bytes(int64(fn.returns[0]), 1, "return instruction"); err == nil {
+				end, err = uprobe.Cost(code)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		o.costs[ended] = max(o.costs[ended], end)
 	}
-	var err error
-	o.costs[bpf.AllocAllocProgramALLOC_RETURN], err = uprobe.ReturnCost()
-	return err
+	return nil
 }
 
 // begin begins the first window.

@@ -90,8 +90,9 @@ func attachType(p *events.Probe) ebpf.AttachType {
 }
 
 // attach attaches a program to all places of an event, only in the processes of t if the
-// kernel can do that. index is the same as for [Fill].
-func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) (l links, err error) {
+// kernel can do that. index is the same as for [Fill]. returned is the program for points that are
+// [events.Point.Replaced], or nil if there are none.
+func attach(p *events.Probe, index int, program, returned *ebpf.Program, t target.Target) (l links, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -122,7 +123,13 @@ func attach(p *events.Probe, index int, program *ebpf.Program, t target.Target) 
 	}
 	for i := range p.Files {
 		for _, pid := range pids {
-			if err := l.uprobes(p, i, pid, multi, program); err != nil {
+			if err := l.uprobes(p, i, uprobe.Options{PID: pid, Multi: multi}, program); err != nil {
+				return l, err
+			}
+			if returned == nil {
+				continue
+			}
+			if err := l.uprobes(p, i, uprobe.Options{PID: pid, Multi: multi, Returns: true}, returned); err != nil {
 				return l, err
 			}
 		}
@@ -201,13 +208,12 @@ func (l *links) kprobes(p *events.Probe, program *ebpf.Program) error {
 	return nil
 }
 
-// uprobes attaches program to the points of a file in a process: to all at once, or to each.
-func (l *links) uprobes(p *events.Probe, file, pid int, multi bool, program *ebpf.Program) error {
-	each := uprobe.Options{PID: pid, Returns: p.Returning(), Multi: multi}
+// uprobes attaches program to the points of a file, as each says: to all at once, or to each.
+func (l *links) uprobes(p *events.Probe, file int, each uprobe.Options, program *ebpf.Program) error {
 	all := each
 	semaphores := false
 	for i, point := range p.Points {
-		if point.File != file {
+		if point.File != file || point.Replaced != each.Returns {
 			continue
 		}
 		all.Offsets = append(all.Offsets, point.Address)
@@ -219,7 +225,7 @@ func (l *links) uprobes(p *events.Probe, file, pid int, multi bool, program *ebp
 		all.Semaphores = nil
 	}
 	part := len(all.Offsets)
-	if !multi {
+	if !each.Multi {
 		part = 1
 	}
 	for i := 0; i < len(all.Offsets); i += part {

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,8 @@ import (
 // Programs are the names of the programs for an event, one for each kind of event.
 type Programs struct {
 	Tracepoint, Kprobe, Uprobe string
+	// Uretprobe is the program for points that are [events.Point.Replaced].
+	Uretprobe string
 	// Index is the index of the event in [Fill].
 	Index int
 }
@@ -42,19 +45,24 @@ func (p Programs) For(k events.Kind) string {
 // could not know which of many system calls runs it, the program is attached to each of
 // them.
 func (p Programs) Adapt(spec *ebpf.CollectionSpec, e *events.Probe, types *btf.Cache) error {
-	wanted := p.For(e.Event.Kind)
-	for _, name := range []string{p.Tracepoint, p.Kprobe, p.Uprobe} {
-		if name != wanted {
+	wanted := []string{p.For(e.Event.Kind)}
+	if e.ReplacesReturns() {
+		wanted = append(wanted, p.Uretprobe)
+	}
+	for _, name := range []string{p.Tracepoint, p.Kprobe, p.Uprobe, p.Uretprobe} {
+		if !slices.Contains(wanted, name) {
 			delete(spec.Programs, name)
 		}
 	}
-	spec.Programs[wanted].AttachType = attachType(e)
+	for _, name := range wanted {
+		spec.Programs[name].AttachType = attachType(e)
+	}
 	return checkPlaces(e, types)
 }
 
 // Of returns the program for an event, one of those loaded.
 func (p Programs) Of(loaded map[string]*ebpf.Program, e *events.Probe) *Program {
-	return &Program{event: e, index: p.Index, program: loaded[p.For(e.Event.Kind)]}
+	return &Program{event: e, index: p.Index, program: loaded[p.For(e.Event.Kind)], returned: loaded[p.Uretprobe]}
 }
 
 // Program is the loaded program for an event.
@@ -62,7 +70,9 @@ type Program struct {
 	event   *events.Probe
 	index   int // of the event in Fill
 	program *ebpf.Program
-	links   links
+	// returned is the program for points that are [events.Point.Replaced], or nil.
+	returned *ebpf.Program
+	links    links
 	// missed is the number of hits that the kernel had missed when detached was set.
 	missed   uint64
 	detached bool
@@ -73,19 +83,19 @@ type Program struct {
 // NewUprobe returns a program for uprobes, which [Program.AttachTo] attaches. It must have
 // been loaded for them; see [Programs.Adapt].
 func NewUprobe(program *ebpf.Program) *Program {
-	return &Program{event: &events.Probe{Event: events.Event{Kind: events.Uprobe}}, program: program}
+	return &Program{event: &events.Probe{Event: events.Event{Kind: events.Uprobe}}, program: program, returned: program}
 }
 
 // Attach attaches the program to all places of the event, in the processes of t alone if
 // the kernel can do that.
 func (p *Program) Attach(t target.Target) (err error) {
-	p.links, err = attach(p.event, p.index, p.program, t)
+	p.links, err = attach(p.event, p.index, p.program, p.returned, t)
 	return err
 }
 
 // AttachTo attaches the program to all places of another event.
 func (p *Program) AttachTo(e *events.Probe, t target.Target) error {
-	more, err := attach(e, p.index, p.program, t)
+	more, err := attach(e, p.index, p.program, p.returned, t)
 	p.links.multi = append(p.links.multi, more.multi...)
 	p.links.single = append(p.links.single, more.single...)
 	return err
@@ -132,11 +142,17 @@ func (p *Program) Missed() (uint64, error) {
 		return p.missed, nil
 	}
 	attached, err := p.links.missed()
-	stats, statsErr := p.program.Stats()
-	if statsErr != nil {
-		return 0, errors.Join(err, statsErr)
+	for _, program := range []*ebpf.Program{p.program, p.returned} {
+		if program == nil {
+			continue
+		}
+		stats, statsErr := program.Stats()
+		if statsErr != nil {
+			return 0, errors.Join(err, statsErr)
+		}
+		attached += stats.RecursionMisses
 	}
-	return attached + stats.RecursionMisses, err
+	return attached, err
 }
 
 func checkPlaces(e *events.Probe, types *btf.Cache) error {
@@ -246,9 +262,19 @@ func ParseEvents(names []string) (all []events.Event, err error) {
 	return all, nil
 }
 
+// Places limits the places of events.
+type Places struct {
+	// MaxProbes is the maximum number of places of an event. 0 means [events.DefaultMaxProbes].
+	MaxProbes int
+	// Uretprobes is as in [events.Resolver].
+	Uretprobes bool
+}
+
 // Resolver returns a resolver for a target, in whose root directories it looks up files.
-func Resolver(t target.Target, maxProbes int) *events.Resolver {
-	r := &events.Resolver{MaxProbes: maxProbes, Types: btf.NewCache()}
+func Resolver(t target.Target, places Places) *events.Resolver {
+	r := &events.Resolver{
+		MaxProbes: cmp.Or(places.MaxProbes, events.DefaultMaxProbes), Uretprobes: places.Uretprobes, Types: btf.NewCache(),
+	}
 	pids := t.PIDs
 	if t.Scope == target.Threads {
 		pids = target.ProcessesOf(t.TIDs)

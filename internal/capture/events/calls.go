@@ -16,12 +16,8 @@ import (
 // uretprobe their returns. It refuses functions whose returns are in doubt, and leaves them out of
 // patterns.
 func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Query) error {
-	traits := TraitsOf(f)
-	if byInstruction := traits.NeedsReturnAddresses(); len(p.Points) == 0 {
-		p.ByInstruction = byInstruction
-	} else if p.ByInstruction != byInstruction {
-		return usage.Errorf("%s: the file differs among the processes of the target, so their returns cannot be measured alike", p.Event)
-	}
+	traits := traitsOf(f)
+	p.OtherRegisters = p.OtherRegisters || traits.otherRegisters
 	finder := returns.Finder{
 		File:   f,
 		Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) },
@@ -29,11 +25,20 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 	}
 	seen := map[uint64]bool{}
 	for _, fn := range found {
-		places, err := p.ends(&finder, traits, fn.addr)
+		places, err := finder.Find(fn.addr)
+		replaced := false
+		if err != nil {
+			err = fmt.Errorf("the end of its calls is unknown: %w", err)
+			if p.uretprobes {
+				places, replaced, err = []uint64{fn.addr}, p.Event.Kind == Uretprobe, traits.checkUretprobe(fn.addr)
+			}
+		}
 		switch {
 		case err != nil && IsGlob(p.Event.Name):
 			p.LeaveOut(fn.name, err.Error())
 			continue
+		case err != nil && !p.uretprobes:
+			return usage.Errorf("%s: %v; %s measures it nevertheless, but can end the program", p.Event, err, usage.Uretprobes)
 		case err != nil:
 			return usage.Errorf("%s: %v", p.Event, err)
 		case p.Event.Kind == Uprobe:
@@ -48,7 +53,7 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 			if !ok {
 				return usage.Errorf("%s: no code in the file at %#x", p.Event, at)
 			}
-			point := Point{Name: fn.name, File: file, Address: offset}
+			point := Point{Name: fn.name, File: file, Address: offset, Replaced: replaced}
 			if err := p.add(point, q, call{returning: p.Event.Kind == Uretprobe}, IsGlob(p.Event.Name)); err != nil {
 				return err
 			}
@@ -57,47 +62,23 @@ func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Que
 	return nil
 }
 
-// ends returns where calls of the function at an address end: its entry for a uretprobe, or its return
-// instructions.
-func (p *Probe) ends(finder *returns.Finder, traits *Traits, address uint64) ([]uint64, error) {
-	if !p.ByInstruction {
-		return []uint64{address}, traits.checkUretprobe(address)
-	}
-	places, err := finder.Find(address)
-	if err != nil {
-		return nil, fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would replace return addresses, which %s needs", err, traits.why)
-	}
-	return places, nil
-}
-
-// Traits are what the symbols of a file tell about the return addresses of its functions, which a
-// uretprobe replaces.
-type Traits struct {
-	why    string           // what needs them, in the whole file
-	unsafe map[uint64]error // why functions need them, by address
-	parts  map[uint64]bool  // addresses of the parts of functions; see isPart
+// traits are what the symbols of a file tell about the calls of its functions.
+type traits struct {
+	// otherRegisters is set if functions may not preserve the registers that functions in C preserve.
+	otherRegisters bool
+	unsafe         map[uint64]error // why functions cannot have a uretprobe, by address
+	parts          map[uint64]bool  // addresses of the parts of functions; see isPart
 	// split are the parts of functions by the names of the functions, and whole the functions by these
 	// names. names are these names of functions and parts, by address.
 	split, whole map[string][]uint64
 	names        map[uint64]string
 }
 
-// walkers are symbols of files in which something walks stacks by return addresses, also stacks of
-// functions that know nothing of it.
-var walkers = map[string]string{
-	"__gxx_personality_v0": exceptions, "__cxa_throw": exceptions, "rust_eh_personality": exceptions,
-	"__gnat_personality_v0": exceptions, "__objc_personality_v0": exceptions,
-	"Builtins_JSEntry": "V8", "_ZN2v87Isolate3NewERKNS0_12CreateParamsE": "V8",
-	"JNI_CreateJavaVM": "the Java VM",
-	"caml_startup":     "OCaml's garbage collector",
-}
+// otherRegisters are symbols of files with functions that do not preserve the registers that functions in C
+// preserve: those of OCaml, V8 and Swift.
+var otherRegisters = map[string]bool{"caml_startup": true, "Builtins_JSEntry": true, "swift_retain": true}
 
-const exceptions = "a C++ exception or a Rust panic"
-
-// unwinder begins the names of the functions that exceptions of all languages use.
-const unwinder = "_Unwind_"
-
-// Reasons why a function cannot have a uretprobe, though its file can.
+// Reasons why a function cannot have a uretprobe.
 var (
 	errKeepsAddress = errors.New("it keeps its return address for a later jump: a uretprobe, which replaces this address, would crash the program")
 	errFindsCaller  = errors.New("it finds its caller by the return address, which a uretprobe replaces")
@@ -112,15 +93,15 @@ var addressUsers = map[string]error{
 	"backtrace": errFindsCaller,
 }
 
-func newTraits() *Traits {
-	return &Traits{
+func newTraits() *traits {
+	return &traits{
 		unsafe: map[uint64]error{}, parts: map[uint64]bool{},
 		split: map[string][]uint64{}, whole: map[string][]uint64{}, names: map[uint64]string{},
 	}
 }
 
-// TraitsOf reads the symbols of a file.
-func TraitsOf(f *elffile.File) *Traits {
+// traitsOf reads the symbols of a file.
+func traitsOf(f *elffile.File) *traits {
 	t := newTraits()
 	sections, err := f.Sections()
 	if err != nil {
@@ -140,20 +121,13 @@ func TraitsOf(f *elffile.File) *Traits {
 	if len(t.split) > 0 {
 		each(t.addWhole)
 	}
-	if needs, err := f.Needs("libstdc++.so"); err == nil && needs {
-		t.why = exceptions
-	}
 	return t
 }
 
 // add considers a symbol, defined or not.
-func (t *Traits) add(name string, address uint64) {
+func (t *traits) add(name string, address uint64) {
 	name, _, _ = strings.Cut(name, "@") // the version
-	if why, ok := walkers[name]; ok && (t.why == "" || t.why == exceptions) {
-		t.why = why
-	} else if t.why == "" && strings.HasPrefix(name, unwinder) {
-		t.why = exceptions
-	}
+	t.otherRegisters = t.otherRegisters || otherRegisters[name]
 	if address == 0 {
 		return
 	}
@@ -169,7 +143,7 @@ func (t *Traits) add(name string, address uint64) {
 }
 
 // addWhole considers a symbol after all parts are known.
-func (t *Traits) addWhole(name string, address uint64) {
+func (t *traits) addWhole(name string, address uint64) {
 	name, _, _ = strings.Cut(name, "@")
 	if address != 0 && t.split[name] != nil {
 		t.whole[name] = appendNew(t.whole[name], address)
@@ -189,19 +163,15 @@ func appendNew(list []uint64, address uint64) []uint64 {
 	return append(list, address)
 }
 
-// NeedsReturnAddresses reports whether functions of the file may be on stacks that something walks by
-// return addresses, so that uretprobes could end the program.
-func (t *Traits) NeedsReturnAddresses() bool { return t.why != "" }
-
 // checkUretprobe returns an error if the function at an address needs its own return address.
-func (t *Traits) checkUretprobe(address uint64) error { return t.unsafe[address] }
+func (t *traits) checkUretprobe(address uint64) error { return t.unsafe[address] }
 
 // partsOf returns the parts of the function to which the code at an address belongs. It returns false if several
 // functions have its name.
-func (t *Traits) partsOf(address uint64) ([]uint64, bool) {
+func (t *traits) partsOf(address uint64) ([]uint64, bool) {
 	name := t.names[address]
 	return t.split[name], len(t.whole[name]) < 2
 }
 
 // isPart reports whether a part of a function is at an address.
-func (t *Traits) isPart(address uint64) bool { return t.parts[address] }
+func (t *traits) isPart(address uint64) bool { return t.parts[address] }

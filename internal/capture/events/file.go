@@ -103,7 +103,8 @@ type function struct {
 // symbols finds functions by their symbols.
 func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) error {
 	e := p.Event
-	found, err := p.functions(f, similar)
+	measuresCalls := q.Calls || e.Kind == Uretprobe
+	found, err := p.functions(f, measuresCalls, similar)
 	if err != nil {
 		return err
 	}
@@ -111,16 +112,13 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 		return nil
 	}
 	inGo := IsGo(f)
-	if q.Calls && inGo != p.Go && len(p.Points) > 0 {
+	if measuresCalls && inGo != p.Go && len(p.Points) > 0 {
 		return usage.Errorf("%s: the file is a Go program in some processes of the target, and not in others", e)
 	}
-	if p.Go = q.Calls && inGo; p.Go {
+	if p.Go = measuresCalls && inGo; p.Go {
 		return p.goCalls(f, file, found, q)
 	}
-	if inGo && e.Kind == Uretprobe {
-		return usage.Errorf("%s: the file is a Go program, which a uretprobe would crash: Go moves stacks, and the return address that the kernel replaced with them; count the entry with uprobe instead", e)
-	}
-	if e.Kind == Uretprobe || q.Calls {
+	if measuresCalls {
 		return p.compiledCalls(f, file, found, q)
 	}
 	for _, fn := range found {
@@ -142,8 +140,9 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	return nil
 }
 
-// functions returns the functions that match, one for each address, in order.
-func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error) {
+// functions returns the functions that match, one for each address, in order. whole is set if parts of
+// functions do not count.
+func (p *Probe) functions(f *elffile.File, whole bool, similar *nearest) ([]function, error) {
 	tables := []*elffile.File{f}
 	if embedded, err := f.Embedded(); err == nil && embedded != nil {
 		tables = append(tables, embedded)
@@ -179,7 +178,7 @@ func (p *Probe) functions(f *elffile.File, similar *nearest) ([]function, error)
 				switch {
 				case sym.Type == elf.STT_GNU_IFUNC:
 					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
-				case isPart(name) && (isGlob || e.Kind == Uretprobe):
+				case isPart(name) && (isGlob || whole):
 					p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
 				case !isSteppable(f, offset+e.Offset):
 					p.LeaveOut(name, "the kernel cannot trace the instruction")

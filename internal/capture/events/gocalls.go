@@ -37,7 +37,7 @@ func (p *Probe) goCalls(f *elffile.File, file int, found []function, q Query) er
 		}
 		for _, at := range places {
 			point := Point{Name: fn.name, File: file, Address: fn.offset + at}
-			if err := p.add(point, q, goCall{}, IsGlob(p.Event.Name)); err != nil {
+			if err := p.add(point, q, goCall{returning: p.Event.Kind == Uretprobe}, IsGlob(p.Event.Name)); err != nil {
 				return err
 			}
 		}
@@ -100,13 +100,19 @@ func (p *Probe) goEntries(f *elffile.File, file int, found []function, q Query) 
 	return nil
 }
 
-// goCall has the words of the arguments of a compiled Go function that are in integer registers.
-type goCall struct{}
+// goCall has the words of the arguments of a compiled Go function that are in integer registers, or the
+// first word of its results.
+type goCall struct{ returning bool }
 
 // Number implements [Fields].
-func (goCall) Number(name string) (Field, error) {
+func (c goCall) Number(name string) (Field, error) {
 	index, ok := argument(name)
-	if !ok || index >= len(goRegisters) {
+	switch {
+	case c.returning && name != retval:
+		return Field{}, unknownField(name, []string{retval})
+	case c.returning:
+		index = 0
+	case !ok || index >= len(goRegisters):
 		return Field{}, unknownField(name, []string{fmt.Sprintf("arg0 to arg%d", len(goRegisters)-1)})
 	}
 	return Field{Offset: goRegisters[index], Size: 8, IsSigned: 1}, nil
@@ -159,7 +165,7 @@ func (p *Probe) goFunctions(f *elffile.File, similar *nearest) (found []function
 func goCallsOf(f *elffile.File, fn function, code symbolize.GoFunction) (c gocode.Calls, err error) {
 	switch size := code.End - code.Start; {
 	case code.Start == 0:
-		return c, errors.New("it is not a Go function, and a uretprobe would crash the Go program")
+		return c, errors.New("it is not a Go function, in a Go program")
 	case code.Assembly:
 		return c, errors.New("the end of a function in assembly is unknown")
 	case size > maxFunction:

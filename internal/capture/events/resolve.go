@@ -36,6 +36,9 @@ type Point struct {
 	// Semaphore is the offset in the file of the counter that enables a USDT probe, 0 if
 	// it has none.
 	Semaphore uint64
+	// Replaced is set if the kernel replaces the return address of the function at the point, to run
+	// the program after the return: a uretprobe.
+	Replaced bool
 	// Place is the index of its fields in [Probe.Places].
 	Place int
 	// Shown are the fields to show, in the order of the programs' fields.
@@ -56,14 +59,13 @@ type Probe struct {
 	// ByPoint is set if programs distinguish the points. Unnamed is set if results do not.
 	ByPoint, Unnamed bool
 	// Go is set if the points are in Go functions. Those of a uprobe are after the check of the
-	// stack, since Go may execute a function again from its start. Those of a uretprobe are the
-	// return instructions, since replaced return addresses would crash the program.
+	// stack, since Go may execute a function again from its start.
 	Go bool
-	// ByInstruction is set if the points of a uretprobe are return instructions, because something
-	// walks the stack by return addresses.
-	ByInstruction bool
+	// OtherRegisters is set if functions may not preserve the registers that functions in C preserve.
+	OtherRegisters bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
-	LeftOut map[string]LeftOut
+	LeftOut    map[string]LeftOut
+	uretprobes bool // see [Resolver.Uretprobes]
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
 	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
 	rawSyscalls map[string]uint64
@@ -98,15 +100,15 @@ func (o LeftOut) String() string {
 	return text
 }
 
-// Returning reports whether the kernel has to replace return addresses.
-func (p *Probe) Returning() bool {
-	return p.Event.Kind == Uretprobe && !p.Go && !p.ByInstruction
+// ReplacesReturns reports whether the kernel replaces return addresses.
+func (p *Probe) ReplacesReturns() bool {
+	return slices.ContainsFunc(p.Points, func(point Point) bool { return point.Replaced })
 }
 
-// AtEntry reports whether, at each point, the function of a program has no frame: the point is
-// its entry, or a return instruction.
+// AtEntry reports whether, at each point that is not [Point.Replaced], the function of a program has no
+// frame: the point is its entry, or a return instruction.
 func (p *Probe) AtEntry() bool {
-	return p.Event.Kind == Uprobe && p.Event.Offset == 0 && !isPart(p.Event.Name) || p.Event.Kind == Uretprobe && !p.Returning()
+	return p.Event.Kind == Uprobe && p.Event.Offset == 0 && !isPart(p.Event.Name) || p.Event.Kind == Uretprobe
 }
 
 // LeaveOut notes that a match is left out.
@@ -214,6 +216,10 @@ type Resolver struct {
 	MaxProbes int
 	// Types caches the kernel's BTF.
 	Types *btf.Cache
+	// Uretprobes allows replacing the return address of a function of a program, if its return
+	// instructions are unknown. The program can end by it: if a call is left by an exception, longjmp
+	// or the end of its thread, or if the program switches stacks (coroutines).
+	Uretprobes bool
 
 	tracing *tracefs.FS
 	// syscalls is the number of reserved tracepoints, see takeSyscalls.
@@ -255,7 +261,7 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 	named := q.Shown || q.ByPoint
-	p = &Probe{Event: e, ByPoint: named || q.PacedByPoint, Unnamed: !named}
+	p = &Probe{Event: e, uretprobes: r.Uretprobes, ByPoint: named || q.PacedByPoint, Unnamed: !named}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)

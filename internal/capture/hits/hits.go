@@ -72,6 +72,7 @@ func Load(o Options) (*Source, error) {
 // programs are the programs of bpf/count.bpf.c.
 var programs = attach.Programs{
 	Tracepoint: bpf.CountProgHitTracepoint, Kprobe: bpf.CountProgHitKprobe, Uprobe: bpf.CountProgHitUprobe,
+	Uretprobe: bpf.CountProgHitUretprobe,
 }
 
 // counted converts an entry of a count map.

@@ -29,9 +29,7 @@ type Config struct {
 	Filter, Weight string
 	// Every and MaxRate are as in [Options]. MaxRate 0 means [attach.DefaultMaxRate].
 	Every, MaxRate uint64
-	// MaxProbes is the maximum number of places of an event. 0 means
-	// [events.DefaultMaxProbes].
-	MaxProbes int
+	attach.Places
 	// Recorded is set to record each hit in formats with times, as a marker with its fields.
 	Recorded bool
 }
@@ -67,7 +65,6 @@ func (*Subject) Command() doctor.Command { return doctor.Count }
 func (m *Subject) Complete(c source.Common) (err error) {
 	m.common = c
 	m.MaxRate = cmp.Or(m.MaxRate, attach.DefaultMaxRate)
-	m.MaxProbes = cmp.Or(m.MaxProbes, events.DefaultMaxProbes)
 	if len(c.Target.CPUs) > 0 {
 		return usage.Errorf("events are counted on all CPUs: separate the CPUs with %s", usage.PerCPU)
 	}
@@ -83,7 +80,7 @@ func (m *Subject) Complete(c source.Common) (err error) {
 
 // Choose finds the events.
 func (m *Subject) Choose() (err error) {
-	r := attach.Resolver(*m.common.Target, m.MaxProbes)
+	r := attach.Resolver(*m.common.Target, m.Places)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for _, e := range m.events {
 		q := m.query
@@ -181,7 +178,7 @@ func (m *Subject) WhyNothing() string {
 	if slices.ContainsFunc(m.events, func(e events.Event) bool { return !e.Kind.InKernel() }) {
 		why += "; uprobes count in this very file: programs may use another copy, such as another version of a library"
 	}
-	if slices.ContainsFunc(m.probes, func(p *events.Probe) bool { return p.Event.Kind == events.Kretprobe || p.Returning() }) {
+	if slices.ContainsFunc(m.probes, func(p *events.Probe) bool { return p.Event.Kind == events.Kretprobe || p.ReplacesReturns() }) {
 		why += "; returns of calls that were already in progress do not count"
 	}
 	return why

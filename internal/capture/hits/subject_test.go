@@ -74,15 +74,15 @@ func TestWhyNothing(t *testing.T) {
 		{events.Probe{Event: events.Event{Kind: events.Tracepoint}}, ""},
 		{events.Probe{Event: events.Event{Kind: events.Kretprobe}}, returns},
 		{events.Probe{Event: events.Event{Kind: events.Uprobe}}, file},
-		{events.Probe{Event: events.Event{Kind: events.Uretprobe}}, file + returns},
-		{events.Probe{Event: events.Event{Kind: events.Uretprobe}, Go: true}, file},
+		{events.Probe{Event: events.Event{Kind: events.Uretprobe}, Points: []events.Point{{Replaced: true}}}, file + returns},
+		{events.Probe{Event: events.Event{Kind: events.Uretprobe}, Points: []events.Point{{}}}, file},
 	} {
 		m := &Subject{
 			common: source.Common{Target: &target.Target{Scope: target.System}},
 			events: []events.Event{test.probe.Event}, probes: []*events.Probe{&test.probe},
 		}
 		if got, want := m.WhyNothing(), "nothing hit the event"+test.want; got != want {
-			t.Errorf("%v, of Go %v: got %q, want %q", test.probe.Event.Kind, test.probe.Go, got, want)
+			t.Errorf("%v, places %v: got %q, want %q", test.probe.Event.Kind, test.probe.Points, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -72,6 +73,7 @@ type Options struct {
 type Source struct {
 	attach.Source
 	pending uint64 // intervals in progress at the end
+	evicted uint64 // intervals that gave way to newer ones
 	wakers  bool
 	owners  map[uint32]string // names of the owners of locks, by TID
 }
@@ -80,12 +82,18 @@ type Source struct {
 var (
 	begins = attach.Programs{
 		Tracepoint: bpf.LatencyProgBeginTracepoint, Kprobe: bpf.LatencyProgBeginKprobe, Uprobe: bpf.LatencyProgBeginUprobe,
+		Uretprobe: bpf.LatencyProgBeginUretprobe,
 	}
 	ends = attach.Programs{
 		Tracepoint: bpf.LatencyProgEndTracepoint, Kprobe: bpf.LatencyProgEndKprobe, Uprobe: bpf.LatencyProgEndUprobe,
-		Index: 1,
+		Uretprobe: bpf.LatencyProgEndUretprobe,
+		Index:     1,
 	}
 )
+
+// reserved is the number of free entries that each CPU of an LRU map can take at a time
+// (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), so that other CPUs cannot use them.
+const reserved = 128
 
 // Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
 // does.
@@ -104,13 +112,21 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
 		bpf.CountVarAtEntry:      true, // without an event, load all of the code
 	}
-	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = max(o.PendingEntries, 1)
-	if o.Match >= UserCall {
-		spec.Maps[bpf.LatencyMapInnermost].MaxEntries = max(o.PendingEntries, 1)
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
 	}
+	entries := max(o.PendingEntries, 1) + uint32(cpus+1)*reserved
+	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = entries
 	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1
-	if o.Match == KernelCall {
-		spec.Maps[bpf.LatencyMapCalls].MaxEntries = max(o.PendingEntries, 1)
+	if o.Match >= UserCall {
+		spec.Maps[bpf.LatencyMapInnermost].MaxEntries = entries
+	}
+	switch o.Match {
+	case UserCall:
+		spec.Maps[bpf.LatencyMapRoots].MaxEntries = entries
+	case KernelCall:
+		spec.Maps[bpf.LatencyMapCalls].MaxEntries = entries
 	}
 	if o.Wakers {
 		spec.Maps[bpf.LatencyMapWakers].MaxEntries = max(o.PendingEntries, 1)
@@ -127,7 +143,8 @@ func Load(o Options) (*Source, error) {
 		}
 		attach.Prepare(spec, variables, o.Begin, o.End)
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
-		variables[bpf.LatencyVarAtReturn] = o.End.ByInstruction
+		variables[bpf.LatencyVarAtReturn] = !o.End.ReplacesReturns()
+		variables[bpf.LatencyVarKeepsRegisters] = !o.End.OtherRegisters
 	}
 	s := &Source{wakers: o.Wakers, owners: map[uint32]string{}}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)
@@ -172,9 +189,14 @@ func (s *Source) Attach(t target.Target) error {
 // Disable implements [source.Source]. Intervals in progress do not count.
 func (s *Source) Disable() error {
 	err := errors.Join(s.Source.Disable(), s.Detach())
-	pending, pendingErr := s.InProgress()
-	s.pending = uint64(len(pending))
-	return errors.Join(err, pendingErr)
+	known, knownErr := s.known()
+	s.pending = uint64(len(inProgress(known)))
+	followed, followedErr := s.StatSum(bpf.StatFollowed)
+	forgotten, forgottenErr := s.StatSum(bpf.StatForgotten)
+	if kept := forgotten + s.pending; followed > kept {
+		s.evicted = followed - kept
+	}
+	return errors.Join(err, knownErr, followedErr, forgottenErr)
 }
 
 // Pending returns the IDs of the stacks of intervals in progress.
@@ -216,18 +238,27 @@ func (s *Source) Owner(tid uint32) string {
 // Interval is an interval in progress.
 type Interval = bpf.LatencyInterval
 
-// ended is the beginning of an interval that the kernel side could not delete at its end.
+// ended is the beginning of an interval that the kernel side has not deleted at its end.
 const ended = math.MaxUint64 // INTERVAL_ENDED of bpf/latency.bpf.c
 
 // InProgress returns the intervals in progress.
-func (s *Source) InProgress() (intervals []Interval, err error) {
+func (s *Source) InProgress() ([]Interval, error) {
+	known, err := s.known()
+	return inProgress(known), err
+}
+
+// inProgress returns those of the known intervals that have not ended.
+func inProgress(known []Interval) []Interval {
+	return slices.DeleteFunc(slices.Clone(known), func(i Interval) bool { return i.Since == ended })
+}
+
+// known returns the intervals that the kernel side has not forgotten.
+func (s *Source) known() (intervals []Interval, err error) {
 	var key bpf.LatencyIntervalKey
 	var value Interval
 	all := s.Maps[bpf.LatencyMapIntervals].Iterate()
 	for all.Next(&key, &value) {
-		if value.Since != ended {
-			intervals = append(intervals, value)
-		}
+		intervals = append(intervals, value)
 	}
 	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return intervals, fmt.Errorf("read which intervals are in progress: %w", err)
@@ -239,8 +270,16 @@ func (s *Source) InProgress() (intervals []Interval, err error) {
 // one replaced them, or at the end.
 func (s *Source) Unfinished() (uint64, error) {
 	n, err := s.StatSum(bpf.StatUnfinished)
-	return n + s.pending, err
+	return n + s.pending + s.evicted, err
 }
+
+// Ambiguous returns the number of returns that can have ended the interval of another call, since both
+// calls had the same address: of coroutines whose stacks the program copies.
+func (s *Source) Ambiguous() (uint64, error) { return s.StatSum(bpf.StatAmbiguous) }
+
+// Evicted returns the number of unfinished intervals that gave way to newer ones, because there were
+// more than [Options.PendingEntries].
+func (s *Source) Evicted() uint64 { return s.evicted }
 
 // Histogram returns the distribution of the intervals: slot i has the number of intervals of
 // 2^i to 2^(i+1)-1 ns. sum is their total time in ns; the time of a recursive call is also part of

@@ -22,7 +22,7 @@ func start(t *testing.T, match Match) *Source {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	what := target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}
-	r := attach.Resolver(what, 1)
+	r := attach.Resolver(what, attach.Places{MaxProbes: 1})
 	defer r.Close()
 	resolve := func(name string) *events.Probe {
 		event, err := events.Parse(name)

@@ -34,9 +34,7 @@ type Config struct {
 	Filter string
 	// MaxRate is as in [Options]; 0 means [attach.DefaultMaxRate].
 	MaxRate uint64
-	// MaxProbes is the maximum number of places of an event. 0 means
-	// [events.DefaultMaxProbes].
-	MaxProbes int
+	attach.Places
 	// PendingEntries limits the intervals in progress; 0 means the default.
 	PendingEntries uint32
 }
@@ -69,7 +67,6 @@ func (*Subject) Command() doctor.Command { return doctor.Latency }
 func (m *Subject) Complete(c source.Common) (err error) {
 	m.common = c
 	m.MaxRate = cmp.Or(m.MaxRate, attach.DefaultMaxRate)
-	m.MaxProbes = cmp.Or(m.MaxProbes, events.DefaultMaxProbes)
 	if len(c.Target.CPUs) > 0 {
 		return usage.Errorf("%s does not work with latency: an interval can begin and end on two CPUs", usage.CPUs)
 	}
@@ -94,7 +91,7 @@ func (m *Subject) Complete(c source.Common) (err error) {
 
 // Choose finds the events.
 func (m *Subject) Choose() (err error) {
-	r := attach.Resolver(*m.common.Target, m.MaxProbes)
+	r := attach.Resolver(*m.common.Target, m.Places)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for i, p := range m.pairs {
 		if m.pairs[i].begin, m.pairs[i].end, err = p.Find(r, m.filter, m.common.UserOnly); err != nil {
@@ -206,12 +203,19 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	}
 	for i, s := range m.sources {
 		unfinished, err := s.Unfinished()
+		ambiguous, ambiguousErr := s.Ambiguous()
 		slots, sum, histogramErr := s.Histogram()
-		if err := errors.Join(err, histogramErr); err != nil {
+		if err := errors.Join(err, ambiguousErr, histogramErr); err != nil {
 			return append(lines, plain.Error(err))
 		}
 		if unfinished > 0 {
 			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s began but did not end: not in the result", m.pairs[i].name(), plain.Count(unfinished, "interval"))))
+		}
+		if ambiguous > 0 {
+			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s in doubt: coroutines whose stacks the program copies called at the same address", m.pairs[i].name(), plain.Count(ambiguous, "interval"))))
+		}
+		if evicted := s.Evicted(); evicted > 0 {
+			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s of these gave way to newer ones, since more than %d were in progress (%s)", m.pairs[i].name(), plain.Count(evicted, "interval"), m.PendingEntries, usage.PendingEntries)))
 		}
 		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
 			lines = append(lines, plain.Terminal(m.pairs[i].name()))

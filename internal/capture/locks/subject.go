@@ -190,7 +190,7 @@ func HasContention(kernel probe.Kernel) (bool, error) {
 
 // Choose finds the events.
 func (m *Subject) Choose() (err error) {
-	r := attach.Resolver(*m.common.Target, events.DefaultMaxProbes)
+	r := attach.Resolver(*m.common.Target, attach.Places{})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	kernel, err := probe.NewKernel(btf.NewCache())
 	if err != nil {

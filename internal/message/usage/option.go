@@ -50,6 +50,7 @@ const (
 	StackNodes     Option = "the limit of stack nodes"
 	Symfs          Option = "the directory of debug files"
 	Until          Option = "the second event"
+	Uretprobes     Option = "replacing return addresses"
 	UnwindMemory   Option = "the memory for unwind tables"
 	Value          Option = "the value"
 )
