@@ -18,6 +18,7 @@ import (
 
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
+	"fulgur/internal/symbols/rseq"
 )
 
 // Limits on the contents of a file.
@@ -32,7 +33,8 @@ type Program struct {
 	file      *elffile.File
 	names     *elffile.StringTable
 	functions []*Function // by address
-	swept     uint64      // bytes
+	sequences *rseq.Sequences
+	swept     uint64 // bytes
 }
 
 // Function is a function of the symbol table.
@@ -52,7 +54,8 @@ type Function struct {
 }
 
 // New returns the functions of f, which must stay open. It fails if f has no symbol table,
-// is not for x86-64 or arm64, or relocates its code when it is loaded.
+// is not for x86-64 or arm64, relocates its code when it is loaded, or if its restartable sequences
+// are in doubt.
 func New(f *elffile.File) (*Program, error) {
 	decode := instruction.DecoderOf(f.Machine())
 	if decode == nil {
@@ -62,7 +65,11 @@ func New(f *elffile.File) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{file: f}
+	sequences, err := rseq.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	p := &Program{file: f, sequences: sequences}
 	var table *elffile.Section
 	for _, s := range sections {
 		if s.Type == elf.SHT_SYMTAB {
@@ -269,6 +276,10 @@ func (p *Program) Exclusive(addr uint64) bool {
 	f := p.Function(addr)
 	return f != nil && slices.ContainsFunc(f.exclusive, func(r [2]uint64) bool { return addr-f.Start >= r[0] && addr-f.Start <= r[1] })
 }
+
+// Restartable reports whether the instruction at addr is in a restartable sequence, in which no
+// breakpoint must be in the code.
+func (p *Program) Restartable(addr uint64) bool { return p.sequences.Check(addr) != nil }
 
 // At returns the instruction at addr. It reports false if no instruction begins there, or if
 // its function is left out.

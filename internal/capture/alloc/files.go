@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
 	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/rseq"
 )
 
 // files are the files of the target.
@@ -192,13 +193,19 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 	case s.live && found[0].program == inGo:
 		return nil, errGoLive
 	}
+	sequences, err := rseq.Read(file)
+	if err != nil {
+		return nil, err
+	}
 	measured := found[:0]
 	for _, fn := range found {
-		if s.needsReturn(fn) && !fn.isKnown {
-			if err := s.findReturns(file, &fn); err != nil {
-				s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(fn.name), file.Name(), plain.Error(err)))
-				continue
-			}
+		err := sequences.CheckOffset(fn.offset)
+		if err == nil && s.needsReturn(fn) && !fn.isKnown {
+			err = s.findReturns(file, &fn)
+		}
+		if err != nil {
+			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(fn.name), file.Name(), plain.Error(err)))
+			continue
 		}
 		measured = append(measured, fn)
 	}

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/disasm"
 	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/rseq"
 )
 
 // inFiles finds functions and USDT probes in a file.
@@ -42,6 +43,9 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 		default:
 			return usage.Errorf("%s: programs for %s are not supported", p.Event, f.Machine())
 		}
+		if err := p.readSequences(f); err != nil {
+			return err
+		}
 		if p.Event.Kind == USDT {
 			err = p.usdt(f, i, q, similar)
 		} else {
@@ -52,6 +56,16 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 		}
 	}
 	return p.complete(similar, what)
+}
+
+// readSequences reads the restartable sequences of the next file.
+func (p *Probe) readSequences(f *elffile.File) error {
+	s, err := rseq.Read(f)
+	if err != nil {
+		return usage.Errorf("%s: %v", p.Event, err)
+	}
+	p.sequences = append(p.sequences, s)
+	return nil
 }
 
 // open opens the event's file in each root. Processes often share it.

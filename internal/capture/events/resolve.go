@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/tracefs"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/rseq"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -64,7 +65,9 @@ type Probe struct {
 	// OtherRegisters is set if functions may not preserve the registers that functions in C preserve.
 	OtherRegisters bool
 	// LeftOut are the matches of a pattern that are left out, by the reason.
-	LeftOut    map[string]LeftOut
+	LeftOut map[string]LeftOut
+	// sequences are those of the files, by index, in which no breakpoint must be.
+	sequences  []*rseq.Sequences
 	uretprobes bool // see [Resolver.Uretprobes]
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
 	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
@@ -280,9 +283,19 @@ func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 	return p, nil
 }
 
-// add adds a point with the given fields. If a pattern matched a point that lacks a field,
-// it is left out.
+// add adds a point with the given fields. If a pattern matched a point that lacks a field, or at
+// which a breakpoint must not be, it is left out.
 func (p *Probe) add(point Point, q Query, fields Fields, isGlob bool) error {
+	if point.File < len(p.sequences) {
+		err := p.sequences[point.File].CheckOffset(point.Address)
+		if err != nil && (isGlob || p.Event.Kind == USDT) { // it is one of several places
+			p.LeaveOut(point.Name, err.Error())
+			return nil
+		}
+		if err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
+		}
+	}
 	l, shown, err := q.layout(fields)
 	if err != nil && isGlob {
 		p.LeaveOut(point.Name, err.Error())

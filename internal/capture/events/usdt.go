@@ -37,6 +37,9 @@ func FindUSDT(e Event, f *elffile.File, q Query, before *Probe) (*Probe, error) 
 	if before != nil {
 		p.Places = before.Places
 	}
+	if err := p.readSequences(f); err != nil {
+		return nil, err
+	}
 	if err := p.usdt(f, 0, q, &nearest{to: e.Group + ":" + e.Name}); err != nil {
 		return nil, err
 	}

@@ -14,15 +14,17 @@
 // Hardware breakpoints count up to three jumps of one thread at a time, a limited number of times.
 // Their hits cost up to ten times as much as those of uprobes, and processors have few breakpoints,
 // but they change no code. They count what uprobes cannot: indirect calls, which the kernel would
-// execute elsewhere and get wrong under a shadow stack, and jumps with some prefixes. With
-// [Breakpoints] they count all jumps. See [Jump] for what they do not show.
+// execute elsewhere and get wrong under a shadow stack, jumps with some prefixes, and jumps in
+// restartable sequences: the kernel aborts these when it schedules a thread, not at an exception.
+// With [Breakpoints] they count all jumps. See [Jump] for what they do not show.
 //
 // # Harm
 //
 // A uprobe is a breakpoint in the target's code. It must be on the first byte of an
 // instruction, for which [cfg] vouches. Before a function gets its first probe, its code
 // in memory is compared with the file, so that code that was changed at run time is not
-// touched; the jumps themselves are compared again before each window. Closing the link
+// touched; the jumps themselves are compared again before each window. No uprobe is in a restartable
+// sequence, which the kernel could not abort while the thread executes the jump elsewhere. Closing the link
 // removes the probes, and so does a helper process if fulgur is killed, at any time. There are
 // no windows while a process is traced, because its debugger may write breakpoints, too; if
 // one comes during a window, the probes stay until it leaves. Ctrl-Z stops fulgur between
@@ -329,6 +331,8 @@ func (c *Counter) found(addr uint64, i instruction.Instruction) {
 	case c.program.Exclusive(addr): // a hit would make the store fail, so that the loop would not end
 		c.refuse(index)
 	case c.o.Probes == Breakpoints || i.Kind == instruction.IndirectCall:
+		c.leaveToBreakpoints(index)
+	case c.program.Restartable(addr):
 		c.leaveToBreakpoints(index)
 	case i.Prefixed: // only the kernel knows the prefixes that it can emulate
 		c.leaveToBreakpoints(index)

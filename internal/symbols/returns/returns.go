@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
+	"fulgur/internal/symbols/rseq"
 )
 
 // Reasons why the ends of calls cannot be known.
@@ -62,16 +63,23 @@ type Finder struct {
 	// framed are the bounds of all functions in call frame information without a search table, and named
 	// those of symbols; each in ascending order.
 	framed, named func() ([]callframe.Bounds, error)
+	sequences     *rseq.Sequences
 }
 
 // Find returns the link-time virtual addresses of the return instructions that can end calls of
 // the function at an entry, in ascending order. Other functions may share them: a call of this
 // function ends at the one at which the stack pointer is as at its entry. The errors wrap those
-// of this package, or say what could not be read.
+// of this package or of package rseq, or say what could not be read.
 func (f *Finder) Find(entry uint64) ([]uint64, error) {
 	decode := instruction.DecoderOf(f.File.Machine())
 	if decode == nil {
 		return nil, fmt.Errorf("code for %v is not supported", f.File.Machine())
+	}
+	if f.sequences == nil {
+		var err error
+		if f.sequences, err = rseq.Read(f.File); err != nil {
+			return nil, err
+		}
 	}
 	w := walk{Finder: f, decode: decode, entry: entry, known: map[uint64]bool{}}
 	if err := w.add(entry, true); err != nil {
@@ -90,6 +98,11 @@ func (f *Finder) Find(entry uint64) ([]uint64, error) {
 		return nil, ErrNone
 	case n > maxReturns:
 		return nil, ErrSize
+	}
+	for _, at := range append([]uint64{entry}, w.returns...) {
+		if err := f.sequences.Check(at); err != nil {
+			return nil, fmt.Errorf("no breakpoint can be at %#x: %w", at, err)
+		}
 	}
 	return w.returns, nil
 }
