@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,8 @@ import (
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/message/usage"
-	"fulgur/internal/symbols/disasm"
+	"fulgur/internal/symbols/boundary"
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/rseq"
 )
@@ -266,29 +268,73 @@ func IsGo(f *elffile.File) bool {
 // maxFunction bounds the size of a function that is disassembled, in bytes.
 const maxFunction = 1 << 20
 
-// checkBoundary checks that an instruction begins at an offset in a function. A uprobe
-// elsewhere would change the program's behavior.
+// maxLabels limits the symbols inside a function.
+const maxLabels = 1 << 16
+
+// checkBoundary checks that an instruction begins at an offset in a function.
 func checkBoundary(f *elffile.File, fn function, offset uint64) error {
-	if offset >= fn.size {
+	switch {
+	case fn.size == 0:
+		return errors.New("the symbol of the function has no size, so it is unknown where its instructions begin")
+	case offset >= fn.size:
 		return fmt.Errorf("the function has only %d bytes", fn.size)
+	case offset >= maxFunction:
+		return fmt.Errorf("fulgur looks for instructions only in the first %d bytes of a function", maxFunction)
 	}
 	code, err := f.Bytes(int64(fn.offset), min(fn.size, maxFunction), "function")
 	if err != nil {
 		return err
 	}
-	decoded, err := disasm.Decode(f.Machine(), code, 0)
+	in := boundary.Function{Machine: f.Machine(), Code: code, Start: fn.addr}
+	sections, err := f.Sections()
 	if err != nil {
 		return err
 	}
-	before := uint64(0)
-	for _, in := range decoded.Instructions(nil) {
-		if in.Address == offset {
-			return nil
+	for _, s := range sections {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+			continue
 		}
-		if in.Address > offset {
-			return fmt.Errorf("no instruction begins there: the nearest ones are at +%#x and +%#x", before, in.Address)
+		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
+			if sym.Section == elf.SHN_UNDEF || sym.Value-fn.addr >= uint64(len(code)) {
+				return true
+			}
+			switch sym.Type {
+			case elf.STT_FUNC, elf.STT_GNU_IFUNC:
+				in.Entries = append(in.Entries, sym.Value)
+			case elf.STT_NOTYPE, elf.STT_OBJECT:
+				in.Labels = append(in.Labels, sym.Value)
+			}
+			return len(in.Entries)+len(in.Labels) < maxLabels
+		})
+		if err != nil {
+			return err
 		}
-		before = in.Address
 	}
-	return fmt.Errorf("no instruction begins there")
+	return in.Check(offset)
+}
+
+// checkUSDT returns an error if the place of a USDT probe is known to be inside an instruction, as it can
+// be if a program changed the file's code and not its notes.
+func checkUSDT(f *elffile.File, address uint64) error {
+	if !slices.ContainsFunc(f.Segments(), func(s elffile.Segment) bool { return s.Type == elf.PT_GNU_EH_FRAME }) {
+		return nil // a search of all functions for each place takes too long
+	}
+	found, err := callframe.Find(f, []uint64{address})
+	if err != nil {
+		return nil //nolint:nilerr // the bounds are unknown
+	}
+	b := found[0]
+	offset, ok := f.Offset(b.Start)
+	if b.Start == 0 || b.End <= address || address-b.Start >= maxFunction || !ok {
+		return nil
+	}
+	code, err := f.Bytes(int64(offset), min(b.End-b.Start, maxFunction), "function")
+	if err != nil {
+		return err
+	}
+	in := boundary.Function{Machine: f.Machine(), Code: code, Start: b.Start}
+	if err := in.Check(address - b.Start); errors.Is(err, boundary.ErrInside) {
+		return err
+	}
+	return nil
 }

@@ -92,6 +92,10 @@ func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error
 			p.LeaveOut(name, "its place has no NOP, so a breakpoint there could change the program's behavior")
 			continue
 		}
+		if err := checkUSDT(f, n.pc+moved); err != nil {
+			p.LeaveOut(name, err.Error())
+			continue
+		}
 		point := Point{Name: name, File: file, Address: offset}
 		if n.semaphore != 0 {
 			if point.Semaphore, ok = f.Offset(n.semaphore + moved); !ok {

@@ -25,6 +25,8 @@ func DecodeARM64(code []byte, address uint64) (Instruction, bool) {
 		i.Exclusive = exclusiveOf(word)
 	case word&0xfffff0ff == 0xd503305f: // clrex
 		i.Exclusive = EndExclusive
+	case word&0x3b000000 == 0x18000000: // ldr of a literal, and the like
+		i.Reference = target(5, 19)
 	case word&0x1c000000 != 0x14000000: // not among branches, exceptions and system instructions
 	case word&0xfc000000 == 0x14000000: // b
 		i.Kind, i.Target = Jump, target(0, 26)

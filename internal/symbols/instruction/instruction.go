@@ -84,6 +84,9 @@ type Instruction struct {
 	Exclusive Exclusive
 	// Operand is the operand of an IndirectJump or IndirectCall.
 	Operand Operand
+	// Reference is the address of data, or of other code, that the instruction has relative to itself: of an
+	// x86 operand, or of an arm64 load of a literal. It is 0 if there is none.
+	Reference uint64
 }
 
 // Test is a condition on a register.

@@ -228,7 +228,7 @@ func TestARM64(t *testing.T) {
 		"mrs x0, tpidr_el0":           {0xd53bd040, instruction.Instruction{}},
 		"ldr x0, [x1]":                {0xf9400020, instruction.Instruction{}},
 		"add w1, w2, w3":              {0x0b030041, instruction.Instruction{}},
-		"ldr x0, .+8":                 {0x58000040, instruction.Instruction{}},
+		"ldr x0, .+8":                 {0x58000040, instruction.Instruction{Reference: 0x1008}},
 		"fmov d0, #1.0":               {0x1e6e1000, instruction.Instruction{}},
 		"ptrue p0.b, vl1 (SVE)":       {0x2518e020, instruction.Instruction{}},
 	} {

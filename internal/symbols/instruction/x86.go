@@ -7,6 +7,9 @@ type reader struct {
 	code []byte
 	at   int
 	bad  bool // read beyond the end
+	// relative is whether an operand is relative to the instruction, by a displacement in bytes.
+	relative     bool
+	displacement int64
 }
 
 func (r *reader) byte() byte {
@@ -95,6 +98,9 @@ func DecodeX86(code []byte, address uint64) (Instruction, bool) {
 	if !ok || r.bad {
 		return Instruction{}, false
 	}
+	if r.relative {
+		i.Reference = address + uint64(i.Size) + uint64(r.displacement)
+	}
 	switch i.Kind {
 	case ConditionalJump, CounterJump, Jump, Call:
 		i.Target += address + uint64(i.Size) // i.Target was only the displacement
@@ -133,6 +139,7 @@ func (r *reader) modRM(p prefixes) modRM {
 	} else if rm == 5 && mod == 0 {
 		o.Base, o.Relative = NoRegister, true
 		o.Displacement = r.signed(4)
+		r.relative, r.displacement = true, o.Displacement
 	}
 	switch mod {
 	case 1:
