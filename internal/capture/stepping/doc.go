@@ -78,7 +78,9 @@
 //
 // Bursts end at system calls, so code right after one is seen less often than other code.
 // Transactions, restartable sequences and, on arm64, load-exclusive loops are not seen
-// from the inside.
+// from the inside. The kernel aborts a restartable sequence at its first step, as at any stop of the
+// thread: this usually ends the burst, and the thread then runs freely, so it does not repeat the
+// sequence for longer than a burst, and loses no update.
 //
 // # Cost
 //
