@@ -143,3 +143,32 @@ func TestReach(t *testing.T) {
 		t.Error("the block at good+3 is not found")
 	}
 }
+
+// A restartable sequence extends from its first instruction to its end.
+func TestRestartable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sequences")
+	c := testenv.Command(t, testenv.Tool(t, "gcc"), "-o", path, "../../symbols/rseq/testdata/sequences.c")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f, err := elffile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := cfg.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]uint64{}
+	for _, s := range testenv.Symbols(t, path) {
+		at[s.Name] = s.Value
+	}
+	for addr, want := range map[uint64]bool{
+		at["first_begin"] - 1: false, at["first_begin"]: true, at["first_end"] - 1: true, at["first_end"]: false, at["first_abort"]: false,
+	} {
+		if got := p.Restartable(addr); got != want {
+			t.Errorf("%#x: got %t, want %t", addr, got, want)
+		}
+	}
+}
