@@ -112,7 +112,7 @@ static __always_inline bool hit_by(struct task_struct *task, enum alloc_program 
 {
 	struct trap_counts *traps = traps_here();
 
-	if (!counting || !traps)
+	if (!gate_is_open() || !traps)
 		return false;
 	if (!target_has(task)) {
 		traps->others++;
@@ -734,7 +734,7 @@ static __always_inline void release(u64 at, enum alloc_program by)
 SEC("kprobe")
 int alloc_free(void *ctx)
 {
-	if (counting)
+	if (gate_is_open())
 		release(argument(ctx, 0), ALLOC_FREE);
 	return 0;
 }
@@ -746,7 +746,7 @@ int alloc_probe_free(void *ctx)
 	u32 slot;
 	u64 at;
 
-	if (!counting)
+	if (!gate_is_open())
 		return 0;
 	slot = hit_claim(ctx);
 	if (slot == SCRATCH_HITS)

@@ -137,8 +137,8 @@ const (
 	AllocVarByPlace            = "by_place"
 	AllocVarBySyscall          = "by_syscall"
 	AllocVarByThread           = "by_thread"
-	AllocVarCounting           = "counting"
 	AllocVarFiltered           = "filtered"
+	AllocVarGate               = "gate"
 	AllocVarGeneration         = "generation"
 	AllocVarInserted           = "inserted"
 	AllocVarLabelKey           = "label_key"
@@ -290,8 +290,8 @@ type AllocVariableSpecs struct {
 	ByPlace            *ebpf.VariableSpec `ebpf:"by_place"`
 	BySyscall          *ebpf.VariableSpec `ebpf:"by_syscall"`
 	ByThread           *ebpf.VariableSpec `ebpf:"by_thread"`
-	Counting           *ebpf.VariableSpec `ebpf:"counting"`
 	Filtered           *ebpf.VariableSpec `ebpf:"filtered"`
+	Gate               *ebpf.VariableSpec `ebpf:"gate"`
 	Generation         *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted           *ebpf.VariableSpec `ebpf:"inserted"`
 	LabelKey           *ebpf.VariableSpec `ebpf:"label_key"`
@@ -444,8 +444,8 @@ type AllocVariables struct {
 	ByPlace            *ebpf.Variable `ebpf:"by_place"`
 	BySyscall          *ebpf.Variable `ebpf:"by_syscall"`
 	ByThread           *ebpf.Variable `ebpf:"by_thread"`
-	Counting           *ebpf.Variable `ebpf:"counting"`
 	Filtered           *ebpf.Variable `ebpf:"filtered"`
+	Gate               *ebpf.Variable `ebpf:"gate"`
 	Generation         *ebpf.Variable `ebpf:"generation"`
 	Inserted           *ebpf.Variable `ebpf:"inserted"`
 	LabelKey           *ebpf.Variable `ebpf:"label_key"`

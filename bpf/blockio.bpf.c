@@ -418,6 +418,8 @@ int BPF_PROG(request_start, struct request *rq)
 	struct request_state state = {};
 	u64 key = (u64)rq;
 
+	if (!gate_is_open())
+		return 0;
 	count_abandoned((u64)rq);
 	if (born(ctx, SCRATCH_START, rq->bio, &state))
 		remember((u64)rq, &state);
@@ -430,7 +432,7 @@ static __always_inline int bio_born(void *ctx, struct bio *bio)
 {
 	struct request_state state = {};
 
-	if (born(ctx, SCRATCH_START, bio, &state))
+	if (gate_is_open() && born(ctx, SCRATCH_START, bio, &state))
 		remember((u64)bio, &state);
 	return 0;
 }
@@ -486,6 +488,8 @@ int BPF_PROG(request_merge, struct request *rq)
 {
 	u64 key = (u64)rq, bio = (u64)rq->bio;
 
+	if (!gate_is_open())
+		return 0;
 	if (!bpf_map_delete_elem(&requests, &key) || !bpf_map_delete_elem(&requests, &bio))
 		stat_add(STAT_MERGED, 1);
 	return 0;
@@ -494,7 +498,8 @@ int BPF_PROG(request_merge, struct request *rq)
 SEC("tp_btf/block_rq_insert")
 int BPF_PROG(request_insert, struct request *rq)
 {
-	find(ctx, SCRATCH_INSERT, rq);
+	if (gate_is_open())
+		find(ctx, SCRATCH_INSERT, rq);
 	return 0;
 }
 
@@ -554,8 +559,11 @@ static __always_inline void issued(struct request_state *state, struct request *
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(request_issue, struct request *rq)
 {
-	struct request_state *state = find(ctx, SCRATCH_ISSUE, rq);
+	struct request_state *state;
 
+	if (!gate_is_open())
+		return 0;
+	state = find(ctx, SCRATCH_ISSUE, rq);
 	/* It may be issued again if the device had no room. */
 	if (state && !state->issued)
 		issued(state, rq, bpf_ktime_get_ns());
@@ -591,6 +599,8 @@ int BPF_PROG(request_complete, struct request *rq, int error, unsigned int bytes
 	u64 key = (u64)rq, now = bpf_ktime_get_ns();
 	struct request_state *state;
 
+	if (!gate_is_open())
+		return 0;
 	state = bpf_map_lookup_elem(&requests, &key);
 	if (!state)
 		return 0;

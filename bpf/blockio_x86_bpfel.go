@@ -140,6 +140,7 @@ const (
 	BlockIOVarByCgroup            = "by_cgroup"
 	BlockIOVarByCpu               = "by_cpu"
 	BlockIOVarByThread            = "by_thread"
+	BlockIOVarGate                = "gate"
 	BlockIOVarGeneration          = "generation"
 	BlockIOVarInserted            = "inserted"
 	BlockIOVarLabelKey            = "label_key"
@@ -265,6 +266,7 @@ type BlockIOVariableSpecs struct {
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
@@ -389,6 +391,7 @@ type BlockIOVariables struct {
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`

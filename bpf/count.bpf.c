@@ -186,7 +186,7 @@ static __always_inline int hit(void *ctx, enum context in)
 	u64 cookie;
 	u32 slot;
 
-	if (!counting || !target_has(task))
+	if (!gate_is_open() || !target_has(task))
 		return 0;
 	cookie = cookie_of(ctx, task);
 	if (cookie == NO_COOKIE)

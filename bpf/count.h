@@ -15,6 +15,7 @@
 #ifndef FULGUR_COUNT_H
 #define FULGUR_COUNT_H
 
+#include "gate.h"
 #include "stack.h"
 
 /* Whether to count threads and CPUs separately. */

@@ -167,9 +167,9 @@ const (
 	CountVarByPlace             = "by_place"
 	CountVarBySyscall           = "by_syscall"
 	CountVarByThread            = "by_thread"
-	CountVarCounting            = "counting"
 	CountVarEvery               = "every"
 	CountVarFiltered            = "filtered"
+	CountVarGate                = "gate"
 	CountVarGeneration          = "generation"
 	CountVarInserted            = "inserted"
 	CountVarLabelKey            = "label_key"
@@ -304,9 +304,9 @@ type CountVariableSpecs struct {
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
 	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
-	Counting            *ebpf.VariableSpec `ebpf:"counting"`
 	Every               *ebpf.VariableSpec `ebpf:"every"`
 	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
@@ -446,9 +446,9 @@ type CountVariables struct {
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`
 	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
-	Counting            *ebpf.Variable `ebpf:"counting"`
 	Every               *ebpf.Variable `ebpf:"every"`
 	Filtered            *ebpf.Variable `ebpf:"filtered"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`

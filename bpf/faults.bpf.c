@@ -390,7 +390,8 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 
 	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
 	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, ctx->sample_period);
-	if (!target_has(task))
+	/* The counters above are compared with those of the perf events. */
+	if (!gate_is_open() || !target_has(task))
 		return 0;
 	sample = bpf_map_lookup_elem(&fault_samples, &zero);
 	if (!sample)

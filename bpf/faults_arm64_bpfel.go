@@ -126,6 +126,7 @@ const (
 	FaultsVarByCpu               = "by_cpu"
 	FaultsVarByPage              = "by_page"
 	FaultsVarByThread            = "by_thread"
+	FaultsVarGate                = "gate"
 	FaultsVarGeneration          = "generation"
 	FaultsVarInserted            = "inserted"
 	FaultsVarLabelKey            = "label_key"
@@ -252,6 +253,7 @@ type FaultsVariableSpecs struct {
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPage              *ebpf.VariableSpec `ebpf:"by_page"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
@@ -381,6 +383,7 @@ type FaultsVariables struct {
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPage              *ebpf.Variable `ebpf:"by_page"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`

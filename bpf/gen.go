@@ -6,15 +6,16 @@
 // One .bpf.c file is one family of probes. The common parts are headers
 // with one subject each: record.h (records that cross into user space), stack.h
 // (interned stacks), scratch.h (where they are walked), count.h (their counts), event.h
-// (events of a timeline), task.h (identity), target.h (which tasks), file.h (names of
-// files), orc.h (kernel stacks of threads that wait), snapshot.h (stacks to walk later),
-// hit.h (hits of events), field.h (their fields), runtime.h and python.h, v8.h, hotspot.h
-// and ruby.h (frames of language runtimes), program.h (runtimes of new processes), loss.h
-// (what was lost). ksym.bpf.c is no probe: it looks up kernel symbols. shared.go names the
-// common parts of the families' bindings.
+// (events of a timeline), gate.h (when to count), task.h (identity), target.h (which
+// tasks), file.h (names of files), orc.h (kernel stacks of threads that wait),
+// snapshot.h (stacks to walk later), hit.h (hits of events), field.h (their fields),
+// runtime.h and python.h, v8.h, hotspot.h and ruby.h (frames of language runtimes),
+// program.h (runtimes of new processes), loss.h (what was lost). ksym.bpf.c is no probe:
+// it looks up kernel symbols. shared.go names the common parts of the families'
+// bindings.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type seen_set -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class -target amd64,arm64 -go-package bpf OffCPU offcpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end -target amd64,arm64 -go-package bpf Faults faults.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type latency -target amd64,arm64 -go-package bpf BlockIO blockio.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

@@ -20,6 +20,7 @@ enum scratch {
 };
 #define SCRATCHES SCRATCH_MAX
 
+#include "gate.h"
 #include "kernel.h"
 
 /*
@@ -33,9 +34,6 @@ const volatile bool at_entry;
 #include "task.h"
 #include "field.h"
 #include "snapshot.h"
-
-/* Whether to count. Set after all probes are attached. */
-volatile bool counting;
 
 const volatile bool skip_kernel_stack;
 

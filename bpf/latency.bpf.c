@@ -691,7 +691,7 @@ static __always_inline int begin(void *ctx, enum context in)
 	u64 cookie, depth = 0;
 	u32 slot;
 
-	if (!counting || !target_has(task))
+	if (!gate_is_open() || !target_has(task))
 		return 0;
 	cookie = cookie_of(ctx, task);
 	if (cookie == NO_COOKIE)
@@ -818,7 +818,7 @@ static __always_inline int end(void *ctx, enum context in)
 	struct interval_key key;
 	int err; /* before 5.12, helpers do not extend the sign */
 
-	if (!counting)
+	if (!gate_is_open())
 		return 0;
 	cookie = cookie_of(ctx, task);
 	if (cookie == NO_COOKIE)
@@ -893,7 +893,7 @@ int BPF_PROG(latency_waking, struct task_struct *task)
 	struct waker *w;
 	u32 slot;
 
-	if (!counting || task == waker)
+	if (!gate_is_open() || task == waker)
 		return 0;
 	w = bpf_map_lookup_elem(&wakers, &of);
 	if (!w)

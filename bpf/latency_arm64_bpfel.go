@@ -167,11 +167,11 @@ const (
 	LatencyVarBySyscall           = "by_syscall"
 	LatencyVarByThread            = "by_thread"
 	LatencyVarByWaker             = "by_waker"
-	LatencyVarCounting            = "counting"
 	LatencyVarDetailed            = "detailed"
 	LatencyVarEndPlaces           = "end_places"
 	LatencyVarFiltered            = "filtered"
 	LatencyVarFlagsField          = "flags_field"
+	LatencyVarGate                = "gate"
 	LatencyVarGeneration          = "generation"
 	LatencyVarInserted            = "inserted"
 	LatencyVarKeepsFirst          = "keeps_first"
@@ -322,11 +322,11 @@ type LatencyVariableSpecs struct {
 	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
-	Counting            *ebpf.VariableSpec `ebpf:"counting"`
 	Detailed            *ebpf.VariableSpec `ebpf:"detailed"`
 	EndPlaces           *ebpf.VariableSpec `ebpf:"end_places"`
 	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
 	FlagsField          *ebpf.VariableSpec `ebpf:"flags_field"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	KeepsFirst          *ebpf.VariableSpec `ebpf:"keeps_first"`
@@ -483,11 +483,11 @@ type LatencyVariables struct {
 	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
-	Counting            *ebpf.Variable `ebpf:"counting"`
 	Detailed            *ebpf.Variable `ebpf:"detailed"`
 	EndPlaces           *ebpf.Variable `ebpf:"end_places"`
 	Filtered            *ebpf.Variable `ebpf:"filtered"`
 	FlagsField          *ebpf.Variable `ebpf:"flags_field"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	KeepsFirst          *ebpf.Variable `ebpf:"keeps_first"`

@@ -90,11 +90,9 @@ const volatile bool by_waker;
 const volatile bool switch_has_state;
 
 /*
- * When the measurement began and ended, and when the last window ended, in
- * CLOCK_MONOTONIC ns; 0 if not yet.
+ * When the last window ended, in CLOCK_MONOTONIC ns; 0 if none has. The measurement begins and
+ * ends at the times of the gate.
  */
-volatile u64 began;
-volatile u64 ended;
 volatile u64 cut;
 
 /* Whether an iterator may be counting partial times. */
@@ -452,7 +450,7 @@ static __always_inline u64 time_end(struct thread *t, u32 tid)
 	*(volatile u64 *)&t->since = 0;
 	/* An iterator is processing it, and counts it up to the cut. */
 	if (cutting && !bpf_map_delete_elem(&tickets, &ticket))
-		return ended ?: cut;
+		return gate.ended ?: cut;
 	return rest_since(t, ticket.since);
 }
 
@@ -518,11 +516,11 @@ static __always_inline void thread_back(struct task_struct *task, u64 now)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	u64 now, end = ended;
+	u64 now, end = gate.ended;
 	struct thread *t;
 	u32 state;
 
-	if (!began)
+	if (!gate.began)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (preempt)
@@ -550,7 +548,7 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 	struct task_struct *waker = current_task();
 	struct thread *t;
 
-	if (!began || ended || task == waker)
+	if (!gate_is_open() || task == waker)
 		return 0;
 	t = thread_find(task);
 	if (!t)
@@ -687,7 +685,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	first.owner = task_start(task);
-	first.since = cut ?: began;
+	first.since = cut ?: gate.began;
 	first.id = id;
 	first.weight = 1;
 	first.cpu = task_number(task, wake_cpu);
@@ -715,7 +713,7 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct stack_scratch *scratch;
-	u64 since, rest, kernel, until = ended ?: cut;
+	u64 since, rest, kernel, until = gate.ended ?: cut;
 	struct thread *t, part;
 
 	if (!task)

@@ -138,14 +138,13 @@ const (
 	OffCPUProgTargetFree         = "target_free"
 	OffCPUVarActive              = "active"
 	OffCPUVarAnyRemaps           = "any_remaps"
-	OffCPUVarBegan               = "began"
 	OffCPUVarByCgroup            = "by_cgroup"
 	OffCPUVarByCpu               = "by_cpu"
 	OffCPUVarByThread            = "by_thread"
 	OffCPUVarByWaker             = "by_waker"
 	OffCPUVarCut                 = "cut"
 	OffCPUVarCutting             = "cutting"
-	OffCPUVarEnded               = "ended"
+	OffCPUVarGate                = "gate"
 	OffCPUVarGeneration          = "generation"
 	OffCPUVarInserted            = "inserted"
 	OffCPUVarKind                = "kind"
@@ -269,14 +268,13 @@ type OffCPUMapSpecs struct {
 type OffCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
-	Began               *ebpf.VariableSpec `ebpf:"began"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
 	Cut                 *ebpf.VariableSpec `ebpf:"cut"`
 	Cutting             *ebpf.VariableSpec `ebpf:"cutting"`
-	Ended               *ebpf.VariableSpec `ebpf:"ended"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	Kind                *ebpf.VariableSpec `ebpf:"kind"`
@@ -400,14 +398,13 @@ func (m *OffCPUMaps) Close() error {
 type OffCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
-	Began               *ebpf.Variable `ebpf:"began"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
 	Cut                 *ebpf.Variable `ebpf:"cut"`
 	Cutting             *ebpf.Variable `ebpf:"cutting"`
-	Ended               *ebpf.Variable `ebpf:"ended"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	Kind                *ebpf.Variable `ebpf:"kind"`

@@ -132,7 +132,8 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		stats->n[STAT_IDLE_PERIODS] += weight;
 		return 0;
 	}
-	if (!target_has(task))
+	/* The counters above are compared with those of the perf events. */
+	if (!gate_is_open() || !target_has(task))
 		return 0;
 	scratch = stack_scratch(SCRATCH_SAMPLE);
 	if (!scratch)

@@ -61,6 +61,12 @@ const (
 	OnCPUFrameBitFRAME_ENTERED_BIT   OnCPUFrameBit = 31
 )
 
+type OnCPUGateTimes struct {
+	_     structs.HostLayout
+	Began uint64
+	Ended uint64
+}
+
 type OnCPULabel struct {
 	_         structs.HostLayout
 	KeySize   uint16
@@ -288,6 +294,7 @@ const (
 	OnCPUVarByCgroup            = "by_cgroup"
 	OnCPUVarByCpu               = "by_cpu"
 	OnCPUVarByThread            = "by_thread"
+	OnCPUVarGate                = "gate"
 	OnCPUVarGeneration          = "generation"
 	OnCPUVarIncludeIdle         = "include_idle"
 	OnCPUVarInserted            = "inserted"
@@ -415,6 +422,7 @@ type OnCPUVariableSpecs struct {
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Gate                *ebpf.VariableSpec `ebpf:"gate"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	IncludeIdle         *ebpf.VariableSpec `ebpf:"include_idle"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
@@ -543,6 +551,7 @@ type OnCPUVariables struct {
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Gate                *ebpf.Variable `ebpf:"gate"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	IncludeIdle         *ebpf.Variable `ebpf:"include_idle"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`

@@ -17,6 +17,8 @@ type (
 	LabelRecord = OnCPULabelRecord
 	// ThreadContext is struct thread_context of label_maps.h.
 	ThreadContext = OnCPUThreadContext
+	// GateTimes is struct gate_times of gate.h.
+	GateTimes = OnCPUGateTimes
 	// SeenSet is struct seen_set of stack.h.
 	SeenSet = OnCPUSeenSet
 )
@@ -210,6 +212,9 @@ const (
 	MapRemaps       = OnCPUMapRemaps
 	MapTargetIDs    = OnCPUMapTargetIds
 	MapTargetCgroup = OnCPUMapTargetCgroup
+
+	// MapGate holds the variable of gate.h.
+	MapGate = ".data.gate"
 
 	MapUnwindCache    = OnCPUMapUnwindCache
 	MapCodeScratch    = OnCPUMapCodeScratch

@@ -56,7 +56,7 @@ int BPF_PROG(softirq_entry, unsigned int vector)
 	u32 zero = 0;
 	u64 *since = bpf_map_lookup_elem(&begun, &zero);
 
-	if (since)
+	if (since && gate_is_open())
 		*since = bpf_ktime_get_ns();
 	return 0;
 }
@@ -73,7 +73,7 @@ int BPF_PROG(softirq_exit, unsigned int vector)
 	u32 zero = 0;
 	u64 *since = bpf_map_lookup_elem(&begun, &zero);
 
-	if (!since || !*since)
+	if (!since || !*since || !gate_is_open())
 		return 0;
 	value.duration = now - *since;
 	*since = 0;

@@ -69,6 +69,7 @@ const (
 	SoftIRQVarByCgroup         = "by_cgroup"
 	SoftIRQVarByCpu            = "by_cpu"
 	SoftIRQVarByThread         = "by_thread"
+	SoftIRQVarGate             = "gate"
 	SoftIRQVarGeneration       = "generation"
 	SoftIRQVarInserted         = "inserted"
 	SoftIRQVarLabelKey         = "label_key"
@@ -180,6 +181,7 @@ type SoftIRQVariableSpecs struct {
 	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu           *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread        *ebpf.VariableSpec `ebpf:"by_thread"`
+	Gate            *ebpf.VariableSpec `ebpf:"gate"`
 	Generation      *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted        *ebpf.VariableSpec `ebpf:"inserted"`
 	LabelKey        *ebpf.VariableSpec `ebpf:"label_key"`
@@ -292,6 +294,7 @@ type SoftIRQVariables struct {
 	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu           *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread        *ebpf.Variable `ebpf:"by_thread"`
+	Gate            *ebpf.Variable `ebpf:"gate"`
 	Generation      *ebpf.Variable `ebpf:"generation"`
 	Inserted        *ebpf.Variable `ebpf:"inserted"`
 	LabelKey        *ebpf.Variable `ebpf:"label_key"`

@@ -32,6 +32,7 @@ type run struct {
 	options *Options
 	finder  *debugfile.Finder
 	sources []source.Source
+	gate    *probe.Gate // of all sources; nil if there are none
 	store   *stacks.Store
 	unkept  *uint64       // see [stacks.Store.Unkept]; nil until sampling starts
 	events  *events       // nil unless times are recorded
@@ -80,7 +81,11 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.snapshots = r.unwinder.Snapshots()
 	r.children = newChildWatch(o.Target)
 	r.HandleRecord = r.handleRecord
+	if r.gate, err = probe.NewGate(); err != nil {
+		return nil, err
+	}
 	common := o.probe(cgroup, &r.unwinder, types)
+	common.Gate = r.gate
 	if o.wantsLabels() {
 		common.Labels, common.LabelKey = r.unwinder.HasTables(), o.onlyLabel()
 		r.keys = otelcontext.NewKeys()
@@ -208,7 +213,7 @@ func (r *run) settle() {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close(), r.owners.Close())
+	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the

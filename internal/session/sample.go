@@ -14,7 +14,6 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/linux/monotonic"
-	"fulgur/internal/linux/rcu"
 	"fulgur/internal/linux/ringbuf"
 )
 
@@ -25,8 +24,9 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 		r.Alert = unwinding.AlertAtLaunch
 	}
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
-	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Source.Disable), rcu.Wait())
-	r.ended = monotonic.Now()
+	err := r.Measure(ctx, m, line, launched)
+	ended, stopErr := source.Stop(r.gate, r.sources...)
+	r.ended, err = ended, errors.Join(err, stopErr)
 	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
 	_, pollErr := r.Poll()
 	// The stacks of snapshots reach the rings when they are walked, which Poll may have
@@ -43,7 +43,7 @@ func (r *run) Enable() error {
 			return err
 		}
 	}
-	return r.unwinder.WithFrozenTables(func() error { return r.each(source.Source.Enable) })
+	return r.unwinder.WithFrozenTables(func() error { return source.Start(r.gate, r.sources...) })
 }
 
 // Targets returns the target's processes, which are the same for all sources.

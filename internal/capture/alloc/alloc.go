@@ -90,13 +90,10 @@ func (s *Source) Attach(t target.Target) error {
 	return s.FillTargets(t)
 }
 
-// Enable starts counting.
-func (s *Source) Enable() error {
-	if err := s.Source.Enable(); err != nil {
-		return err
-	}
+// Begin implements [source.Source].
+func (s *Source) Begin() error {
 	s.counting = true
-	return s.overhead.begin(s)
+	return errors.Join(s.Source.Begin(), s.overhead.begin(s))
 }
 
 // Enough returns how much the uprobes slow the target down if it is too much, and what to do.
@@ -111,8 +108,8 @@ func (s *Source) Enough() string {
 // Check measures the overhead.
 func (s *Source) Check() error { return s.overhead.check(s) }
 
-// Disable implements [source.Source].
-func (s *Source) Disable() error { return errors.Join(s.overhead.end(s), s.Source.Disable()) }
+// End implements [source.Source].
+func (s *Source) End() error { return errors.Join(s.overhead.end(s), s.Source.End()) }
 
 // Stats implements [source.Source].
 func (s *Source) Stats() (probe.Stats, error) {

@@ -73,9 +73,10 @@ type Program struct {
 	// returned is the program for points that are [events.Point.Replaced], or nil.
 	returned *ebpf.Program
 	links    links
-	// missed is the number of hits that the kernel had missed when detached was set.
-	missed   uint64
-	detached bool
+	// before is the number of hits that the kernel had missed when the measurement began, and
+	// missed the number since then when it ended.
+	before, missed  uint64
+	ended, detached bool
 	// closed has the error of links that are closed in the background.
 	closed chan error
 }
@@ -106,11 +107,11 @@ func (p *Program) AttachTo(e *events.Probe, t target.Target) error {
 // change. If the kernel does not detach uprobes in time, [Program.Close] returns the error: the
 // measurement is valid.
 func (p *Program) Detach() error {
-	missed, err := p.Missed()
+	err := p.End()
 	if p.detached {
 		return err
 	}
-	p.missed, p.detached = missed, true
+	p.detached = true
 	p.closed = make(chan error, 1)
 	if p.event.Event.Kind != events.Tracepoint {
 		closeErr := p.links.Close()
@@ -135,12 +136,34 @@ func (p *Program) Close() error {
 	return err
 }
 
-// Missed returns how often the kernel skipped the program because another one ran on the
-// CPU, as far as the kernel counts that.
+// Begin notes that the measurement begins.
+func (p *Program) Begin() (err error) {
+	p.before, err = p.allMissed()
+	return err
+}
+
+// End notes that the measurement ends.
+func (p *Program) End() (err error) {
+	if p.ended {
+		return nil
+	}
+	p.missed, err = p.Missed()
+	p.ended = true
+	return err
+}
+
+// Missed returns how often the kernel skipped the program in the measurement because another one
+// ran on the CPU, as far as the kernel counts that.
 func (p *Program) Missed() (uint64, error) {
-	if p.detached {
+	if p.ended {
 		return p.missed, nil
 	}
+	all, err := p.allMissed()
+	return all - min(p.before, all), err
+}
+
+// allMissed is [Program.Missed] since the program was attached.
+func (p *Program) allMissed() (uint64, error) {
 	attached, err := p.links.missed()
 	for _, program := range []*ebpf.Program{p.program, p.returned} {
 		if program == nil {

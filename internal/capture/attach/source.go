@@ -2,13 +2,10 @@ package attach
 
 import (
 	"errors"
-	"fmt"
 
-	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/linux/rcu"
 	"fulgur/internal/profile"
 )
 
@@ -16,8 +13,7 @@ import (
 // few microseconds, so this many are about a fifth of a CPU.
 const DefaultMaxRate = 100_000
 
-// Source implements [source.Source] for programs at the places of events. They measure
-// while the variable counting of bpf/hit.h is set.
+// Source implements [source.Source] for programs at the places of events.
 type Source struct {
 	source.Snapshots
 	// Attached are the programs, in the order in which [Source.Attach] attaches them.
@@ -42,7 +38,7 @@ func LoadEach[E any, S source.Source](o probe.Options, events []E, load func(pro
 	return own, all, nil
 }
 
-// Attach attaches the programs. They do nothing yet.
+// Attach implements [source.Source].
 func (s *Source) Attach(t target.Target) error {
 	if err := s.FillTargets(t); err != nil {
 		return err
@@ -55,24 +51,22 @@ func (s *Source) Attach(t target.Target) error {
 	return nil
 }
 
-// Enable starts measuring.
-func (s *Source) Enable() error { return s.count(true) }
+// Begin begins to count the hits that the kernel misses.
+func (s *Source) Begin() error { return s.each((*Program).Begin) }
 
-// Disable stops measuring and detaches the programs, so that code has no breakpoints while
-// fulgur looks up names.
-func (s *Source) Disable() error {
-	errs := []error{s.count(false)}
+// End ends that.
+func (s *Source) End() error { return s.each((*Program).End) }
+
+// Detach implements [source.Source].
+func (s *Source) Detach() error { return errors.Join(s.each((*Program).Detach), s.Snapshots.Detach()) }
+
+// each calls f for every program.
+func (s *Source) each(f func(*Program) error) error {
+	var errs []error
 	for _, p := range s.Attached {
-		errs = append(errs, p.Detach())
+		errs = append(errs, f(p))
 	}
-	return errors.Join(append(errs, rcu.Wait())...)
-}
-
-func (s *Source) count(on bool) error {
-	if err := s.Variables[bpf.CountVarCounting].Set(on); err != nil {
-		return fmt.Errorf("start or stop measuring: %w", err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Stats reads the kernel side's counters.
@@ -87,10 +81,4 @@ func (s *Source) Stats() (probe.Stats, error) {
 }
 
 // Close detaches the programs and unloads the kernel side.
-func (s *Source) Close() error {
-	var errs []error
-	for _, p := range s.Attached {
-		errs = append(errs, p.Close())
-	}
-	return errors.Join(append(errs, s.Snapshots.Close())...)
-}
+func (s *Source) Close() error { return errors.Join(s.each((*Program).Close), s.Snapshots.Close()) }

@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/linux/rcu"
+	"fulgur/internal/capture/target"
 )
 
 // DefaultPendingEntries is the default limit of requests in flight to track.
@@ -92,18 +92,16 @@ func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks
 		stacks.Values{Requests: v.Requests, Bytes: v.Bytes, Queued: v.Queued, InDevice: v.InDevice, Latency: v.Queued + v.InDevice}
 }
 
-// Enable starts measuring. It ignores requests already in flight.
-func (s *Source) Enable() error { return s.AttachTracing(s.programs...) }
-
-// Disable stops measuring. Requests that are then in a device count without the time
-// that they spent there.
-func (s *Source) Disable() error {
-	return errors.Join(s.Detach(), rcu.Wait(), s.countPending())
+// Attach implements [source.Source]. Requests that are in flight at the beginning are ignored.
+func (s *Source) Attach(t target.Target) error {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	return s.AttachTracing(s.programs...)
 }
 
-// countPending counts the requests that a device has and whose completion was not
-// seen.
-func (s *Source) countPending() error {
+// End counts the requests that are then in a device, without the time that they spent there.
+func (s *Source) End() error {
 	var address uint64
 	var state bpf.BlockIORequestState
 	all := s.Maps[bpf.BlockIOMapRequests].Iterate()

@@ -147,11 +147,13 @@ func (s *Source) Attach(t target.Target) error {
 // known.
 func (s *Source) Untimed() error { return s.latency }
 
-// Enable starts measuring.
+// Enable implements [source.Source].
 func (s *Source) Enable() error { return errors.Join(s.minor.Enable(), s.major.Enable()) }
 
-// Disable stops measuring. When it returns, no program runs any more.
-func (s *Source) Disable() error { return errors.Join(s.minor.Disable(), s.major.Disable()) }
+// Detach implements [source.Source].
+func (s *Source) Detach() error {
+	return errors.Join(s.minor.Disable(), s.major.Disable(), s.Probe.Detach())
+}
 
 // Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error {

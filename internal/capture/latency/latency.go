@@ -186,17 +186,16 @@ func (s *Source) Attach(t target.Target) error {
 	return s.AttachTracing(bpf.LatencyProgLatencyWaking)
 }
 
-// Disable implements [source.Source]. Intervals in progress do not count.
-func (s *Source) Disable() error {
-	err := errors.Join(s.Source.Disable(), s.Detach())
-	known, knownErr := s.known()
+// End implements [source.Source]. Intervals in progress do not count.
+func (s *Source) End() error {
+	known, err := s.known()
 	s.pending = uint64(len(inProgress(known)))
 	followed, followedErr := s.StatSum(bpf.StatFollowed)
 	forgotten, forgottenErr := s.StatSum(bpf.StatForgotten)
 	if kept := forgotten + s.pending; followed > kept {
 		s.evicted = followed - kept
 	}
-	return errors.Join(err, knownErr, followedErr, forgottenErr)
+	return errors.Join(s.Source.End(), err, followedErr, forgottenErr)
 }
 
 // Pending returns the IDs of the stacks of intervals in progress.

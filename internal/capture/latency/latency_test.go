@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/testenv"
@@ -48,7 +49,7 @@ func start(t *testing.T, match Match) *Source {
 			t.Error(err)
 		}
 	})
-	if err := errors.Join(s.Attach(what), s.Enable()); err != nil {
+	if err := errors.Join(s.Attach(what), source.Start(s.Gate(), s)); err != nil {
 		t.Fatal(err)
 	}
 	return s

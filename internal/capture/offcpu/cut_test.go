@@ -14,6 +14,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
@@ -48,7 +49,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := s.Enable(); err != nil {
+	if err := source.Start(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	var times [sleepers]interval // while the switches are counted
@@ -105,7 +106,8 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	}
 	stop.Store(true)
 	running.Wait()
-	if err := errors.Join(s.Disable(), read()); err != nil {
+	_, err = source.Stop(s.Gate(), s)
+	if err := errors.Join(err, read()); err != nil {
 		t.Fatal(err)
 	}
 

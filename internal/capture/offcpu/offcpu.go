@@ -18,7 +18,6 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/rcu"
 )
 
@@ -139,7 +138,7 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
 }
 
-// Attach attaches the programs. They do nothing yet.
+// Attach implements [source.Source].
 func (s *Source) Attach(t target.Target) error {
 	if err := s.FillTargets(t); err != nil {
 		return err
@@ -147,11 +146,8 @@ func (s *Source) Attach(t target.Target) error {
 	return s.AttachTracing(bpf.OffCPUProgOffcpuFree, bpf.OffCPUProgOffcpuWaking, bpf.OffCPUProgOffcpuSwitch)
 }
 
-// Enable starts measuring. Waits in progress count from now on.
-func (s *Source) Enable() error {
-	if err := s.mark(bpf.OffCPUVarBegan, monotonic.Now()); err != nil {
-		return err
-	}
+// Begin makes waits in progress count from the beginning on.
+func (s *Source) Begin() error {
 	if s.Programs[bpf.OffCPUProgOffcpuBegin] == nil { // nothing waits yet
 		return nil
 	}
@@ -168,16 +164,12 @@ func (s *Source) Reduce(by uint64) error {
 	return nil
 }
 
-// Disable stops measuring. Waits in progress count until now.
-func (s *Source) Disable() error {
-	err := s.mark(bpf.OffCPUVarEnded, monotonic.Now())
-	if err == nil {
-		err = s.BeginCut()
+// End counts waits in progress until the end.
+func (s *Source) End() error {
+	if err := s.BeginCut(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.iterate(bpf.OffCPUProgOffcpuCut)
-	}
-	return errors.Join(err, s.Detach())
+	return s.iterate(bpf.OffCPUProgOffcpuCut)
 }
 
 // BeginCut prepares for a [Source.Cut].
@@ -193,8 +185,8 @@ func (s *Source) BeginCut() error {
 // counts as a wait of its own. Limits on the length of waits then apply to the
 // parts. From then on, waits in progress count once, including those that a reduction left out.
 func (s *Source) Cut(at uint64) error {
-	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
-		return err
+	if err := s.Variables[bpf.OffCPUVarCut].Set(at); err != nil {
+		return fmt.Errorf("mark the end of a window: %w", err)
 	}
 	err := s.iterate(bpf.OffCPUProgOffcpuCut)
 	if s.reduced && s.Programs[bpf.OffCPUProgOffcpuBegin] != nil {
@@ -230,14 +222,6 @@ func (s *Source) Pending() (ids []uint64, err error) {
 			return ids, nil
 		}
 	}
-}
-
-// mark stores a time in CLOCK_MONOTONIC ns in a variable.
-func (s *Source) mark(variable string, at uint64) error {
-	if err := s.Variables[variable].Set(at); err != nil {
-		return fmt.Errorf("mark the time %s: %w", variable, err)
-	}
-	return nil
 }
 
 // iterate runs a program for every existing thread.

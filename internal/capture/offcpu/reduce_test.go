@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/profile"
@@ -73,7 +74,7 @@ func TestReduceBlocked(t *testing.T) {
 	testenv.Root(t)
 	const threads = 16
 	s := loadReduced(t, 8)
-	if err := s.Enable(); err != nil {
+	if err := source.Start(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	var pipe [2]int
@@ -111,7 +112,8 @@ func TestReduceBlocked(t *testing.T) {
 	s.Counts().Take()
 	time.Sleep(50 * time.Millisecond)
 	least := monotonic.Now()
-	if err := errors.Join(s.Disable(), s.Counts().Finish()); err != nil {
+	_, err := source.Stop(s.Gate(), s)
+	if err := errors.Join(err, s.Counts().Finish()); err != nil {
 		t.Fatal(err)
 	}
 	most := monotonic.Now()
@@ -201,12 +203,12 @@ func measureSleeper(t *testing.T, reduction uint64, n int, each time.Duration) (
 	reached := func(want int64) func() bool { return func() bool { return state.Load() == want } }
 	testenv.Await(t, reached(starting), func() string { return "the thread did not start" })
 	before := switches.Load()
-	if err := s.Enable(); err != nil {
+	if err := source.Start(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	state.Store(sleeping)
 	testenv.Await(t, reached(done), func() string { return "the thread sleeps for too long" })
-	if err := s.Disable(); err != nil {
+	if _, err := source.Stop(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	state.Store(ended)

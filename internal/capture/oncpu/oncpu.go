@@ -102,11 +102,11 @@ func (s *Source) Attach(t target.Target) (err error) {
 	return err
 }
 
-// Enable starts sampling.
+// Enable implements [source.Source].
 func (s *Source) Enable() error { return s.events.Enable() }
 
-// Disable stops sampling. When it returns, no program runs any more.
-func (s *Source) Disable() error { return s.events.Disable() }
+// Detach implements [source.Source]. When it returns, no program runs any more.
+func (s *Source) Detach() error { return s.events.Disable() }
 
 // Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error { return s.events.CheckThrottling() }

@@ -10,6 +10,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -102,7 +103,7 @@ func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 	}
 	table := process.NewTable(process.Options{})
 	t.Cleanup(func() { _ = table.Close() })
-	began, err := during(s.Enable)
+	began, err := during(func() error { return source.Start(s.Gate(), s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,10 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 		h.flips++
 	}
 	var err error
-	if h.ended, err = during(h.Disable); err != nil {
+	if h.ended, err = during(func() error {
+		_, err := source.Stop(h.Gate(), h.Source)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	h.poll(t)

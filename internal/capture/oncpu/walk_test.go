@@ -15,6 +15,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/ringbuf"
@@ -85,7 +86,7 @@ func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *s
 	if err := s.Attach(tg); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Enable(); err != nil {
+	if err := source.Start(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	return &switches{s, tables, processes}

@@ -6,6 +6,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 
 	"github.com/cilium/ebpf"
@@ -56,6 +57,9 @@ type Options struct {
 	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
 	Tables map[string]*ebpf.Map
+	// Gate decides when the source counts. All sources of a run share it. nil gives the source
+	// a gate of its own; see [Probe.Gate].
+	Gate *Gate
 	// Types caches the kernel's BTF; may be nil.
 	Types *btf.Cache
 	// Timeline sends each event with its time, instead of counting in the
@@ -82,6 +86,8 @@ type Options struct {
 type Probe struct {
 	*ebpf.Collection
 
+	gate    *Gate
+	owned   *Gate // gate, if it is not shared
 	ring    *ringbuf.Reader
 	counts  *stacks.Counts
 	targets *sampling.TargetSet
@@ -123,12 +129,22 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		delete(spec.Programs, bpf.OnCPUProgTargetFork)
 		delete(spec.Programs, bpf.OnCPUProgTargetFree)
 	}
-	memlock.Lift()
-	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types})
-	if err != nil {
-		return nil, err
+	gate, owned := o.Gate, (*Gate)(nil)
+	if gate == nil {
+		var err error
+		if gate, err = NewGate(); err != nil {
+			return nil, err
+		}
+		owned = gate
 	}
-	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
+	shared := map[string]*ebpf.Map{bpf.MapGate: gate.times}
+	maps.Copy(shared, o.Tables)
+	memlock.Lift()
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: o.Types})
+	if err != nil {
+		return nil, errors.Join(err, owned.Close())
+	}
+	p := &Probe{Collection: loaded, gate: gate, owned: owned, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -237,8 +253,8 @@ func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 
 // mapMemory returns the kernel's accounting of the maps except shared ones, in
 // bytes; 0 if the kernel reports none.
-func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
-	for name, m := range maps {
+func mapMemory(all, shared map[string]*ebpf.Map) (sum uint64) {
+	for name, m := range all {
 		if shared[name] != nil || name == bpf.MapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
 			continue // tiny, or a program's variables
 		}
@@ -256,6 +272,9 @@ func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 // MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts it,
 // without unwind tables.
 func (p *Probe) MapMemory() uint64 { return p.memory }
+
+// Gate returns the gate that decides when the source counts.
+func (p *Probe) Gate() *Gate { return p.gate }
 
 // Ring returns the ring for traces and single samples.
 func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
@@ -376,7 +395,7 @@ func (p *Probe) StatSum(i bpf.Stat) (sum uint64, err error) {
 
 // Close detaches and unloads the kernel side.
 func (p *Probe) Close() error {
-	err := errors.Join(p.Detach(), p.targets.Close())
+	err := errors.Join(p.Detach(), p.targets.Close(), p.owned.Close())
 	if p.ring != nil {
 		err = errors.Join(err, p.ring.Close())
 	}

@@ -3,14 +3,13 @@
 package softirq
 
 import (
-	"errors"
 	"fmt"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/linux/rcu"
+	"fulgur/internal/capture/target"
 )
 
 // Vector is the number of a soft interrupt.
@@ -53,10 +52,11 @@ func counted(k bpf.SoftIRQCountKey, v bpf.SoftIRQCountValue) (stacks.Key, stacks
 		stacks.Values{Times: v.Times, Duration: v.Duration}
 }
 
-// Enable starts measuring. Handlers that are running do not count.
-func (s *Source) Enable() error {
+// Attach implements [source.Source]. Handlers that are running at the beginning or the end do not
+// count.
+func (s *Source) Attach(t target.Target) error {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
 	return s.AttachTracing(bpf.SoftIRQProgSoftirqExit, bpf.SoftIRQProgSoftirqEntry)
 }
-
-// Disable stops measuring. Handlers that are running do not count.
-func (s *Source) Disable() error { return errors.Join(s.Detach(), rcu.Wait()) }

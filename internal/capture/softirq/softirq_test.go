@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/profile"
@@ -81,14 +82,14 @@ func TestAgainstProc(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, began := readCounts(t), monotonic.Now()
-	if err := s.Enable(); err != nil {
+	if err := source.Start(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	begin := readCounts(t)
 	const packets = 1000
 	sendPackets(t, packets)
 	end := readCounts(t)
-	if err := s.Disable(); err != nil {
+	if _, err := source.Stop(s.Gate(), s); err != nil {
 		t.Fatal(err)
 	}
 	after, ended := readCounts(t), monotonic.Now()

@@ -5,6 +5,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,8 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/rcu"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -105,14 +108,22 @@ type Timeline struct {
 	EveryWait bool
 }
 
-// Source is a family of programs in the kernel.
+// Source is a family of programs in the kernel. Its programs count while the gate of the run
+// ([probe.Gate]) is open, which [Start] and [Stop] do for all sources of the run at once.
 type Source interface {
+	// Attach attaches the programs, and prepares everything that takes long.
 	Attach(target.Target) error
+	// Enable starts perf events. It is called right before the gate opens.
 	Enable() error
-	// Disable stops the measurement. Running programs may still run for a
-	// moment.
-	Disable() error
-	// Settle frees memory that only the start needs. It is called once, soon after Enable.
+	// Begin adds what was in progress when the gate opened, if that counts.
+	Begin() error
+	// End adds what was in progress when the gate shut, if that counts. No running program
+	// found the gate open.
+	End() error
+	// Detach stops perf events and detaches the programs, so that code has no breakpoints
+	// while fulgur looks up names. Running programs may still run for a moment.
+	Detach() error
+	// Settle frees memory that only the start needs. It is called once, soon after Begin.
 	Settle()
 	// Check is called periodically.
 	Check() error
@@ -126,7 +137,7 @@ type Source interface {
 	// FollowsFiles reports whether the source depends on the files that the target maps.
 	FollowsFiles() bool
 	// Follow is called if FollowsFiles, with the files that processes of the target map
-	// or are about to map: before Enable with all, and later with the files of processes
+	// or are about to map: before Begin with all, and later with the files of processes
 	// that map more. A file may be given several times.
 	Follow([]*process.File) error
 	// Enough returns why the measurement has to end early, "" if it need not.
@@ -162,6 +173,35 @@ type Source interface {
 	// Rewalk counts the sample of a snapshot. It unwinds the stack by a layout
 	// of the process, or by frame pointers if layout is 0.
 	Rewalk(s stacks.Snapshot, layout uint64) error
+}
+
+// Start starts the measurement of attached sources with a common gate, at the same moment.
+func Start(gate *probe.Gate, sources ...Source) error {
+	if err := each(sources, Source.Enable); err != nil {
+		return err
+	}
+	if err := gate.Open(); err != nil {
+		return err
+	}
+	return each(sources, Source.Begin)
+}
+
+// Stop stops the measurement of sources, at the same moment, and detaches them. It returns a
+// time in CLOCK_MONOTONIC ns after the last count. When it returns, no program of theirs runs.
+func Stop(gate *probe.Gate, sources ...Source) (ended uint64, err error) {
+	err = gate.Shut()
+	ended = monotonic.Now()
+	// Detaching takes long, and must not delay the end of others.
+	return ended, errors.Join(err, each(sources, Source.End), each(sources, Source.Detach), rcu.Wait())
+}
+
+// each calls f for every source.
+func each(sources []Source, f func(Source) error) error {
+	var errs []error
+	for _, s := range sources {
+		errs = append(errs, f(s))
+	}
+	return errors.Join(errs...)
 }
 
 // Recorder is a recording that sources add events to. Times are in CLOCK_MONOTONIC
@@ -205,8 +245,14 @@ type EventStack struct {
 // that do more override its methods.
 type Base struct{ *probe.Probe }
 
-// Attach fills in the target, for sources whose attached programs begin to count.
-func (b Base) Attach(t target.Target) error { return b.FillTargets(t) }
+// Enable does nothing, because tracepoints need nothing.
+func (Base) Enable() error { return nil }
+
+// Begin does nothing, because samples have no duration.
+func (Base) Begin() error { return nil }
+
+// End does nothing, because samples have no duration.
+func (Base) End() error { return nil }
 
 // Check does nothing.
 func (Base) Check() error { return nil }
