@@ -64,8 +64,8 @@ type Delivery struct {
 	schedule schedule
 	config   otlpclient.Config
 	client   *otlpclient.Client // nil until the first message; used by Run alone
-	stale    bool               // client has an old configuration
-	changed  context.CancelFunc // ends the attempt by an old configuration
+	stale    bool               // client is to be replaced
+	changed  context.CancelFunc // ends the attempt by a client that is to be replaced
 	ending   bool               // nothing more will be added
 	sent     time.Time          // when the last attempt began
 	sends    reports
@@ -106,7 +106,13 @@ func (d *Delivery) Begin() {
 func (d *Delivery) Use(c otlpclient.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.config, d.stale, d.schedule = c, true, newSchedule()
+	d.config, d.schedule = c, newSchedule()
+	d.reconnect()
+}
+
+// reconnect makes the next attempt use a new client, and interrupts an attempt with the old one.
+func (d *Delivery) reconnect() {
+	d.stale = true
 	if d.changed != nil {
 		d.changed()
 	}
@@ -144,11 +150,16 @@ func (d *Delivery) overflow(lost []*spool.Entry) {
 	}
 }
 
-// End records that no more profiles will be added.
+// End records that no more profiles will be added. If the back end has been failing, End also starts
+// an attempt at once, whatever the waits: there is no later one for profiles that are only in memory.
 func (d *Delivery) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ending = true
+	if d.schedule.hurry() {
+		// A connection that failed may hang, and gRPC's have waits of their own.
+		d.reconnect()
+	}
 	signal(d.ready)
 }
 

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,6 +368,112 @@ func TestShutdown(t *testing.T) {
 	testenv.Receive(t, asked, "nothing is sent")
 	if a := d.kill(t); a.Lost[Shutdown] != 6 || a.Waiting.Samples != 0 {
 		t.Errorf("got %+v, want 6 samples lost", a)
+	}
+}
+
+// failing is the answer of a back end that is down, and does not want to be asked again for long.
+var failing = otlptest.Reply{Status: 503, Header: http.Header{"Retry-After": {"600"}}}
+
+// finishes calls [Delivery.Finish] and returns the final account.
+func (r *running) finishes(t *testing.T) Account {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Finish(r.sent, r.stop)
+	}()
+	testenv.Receive(t, done, "the delivery does not end")
+	return r.close(t)
+}
+
+// TestLastFlush ends a delivery when the back end has just come back, long before the next attempt.
+func TestLastFlush(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	for name, spooled := range map[string]bool{"memory": false, "spool": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var back atomic.Bool
+			asked := make(chan struct{}, 100)
+			r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+				if back.Load() {
+					return otlptest.Reply{}
+				}
+				asked <- struct{}{}
+				return failing
+			})
+			store, found := spool.InMemory(), spool.Found{}
+			if spooled {
+				var err error
+				if store, found, err = spool.Open(filepath.Join(t.TempDir(), "spool"), 1<<20); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := start(t, store, found, backEnd(t, r.HTTP()))
+			for _, m := range messages(t, n) {
+				d.Add(spool.Head{Samples: 3}, m)
+			}
+			testenv.Receive(t, asked, "nothing is sent")
+			d.await(t, "a retry", func(a Account) bool { return a.Retries > 0 })
+			back.Store(true)
+			if a := d.finishes(t); a.Taken != 3*n || a.Acknowledged != 3*n || distinct(r.Accepted()) != n {
+				t.Errorf("got %+v and %d distinct messages, want %d samples acknowledged in %d", a, distinct(r.Accepted()), 3*n, n)
+			}
+		})
+	}
+}
+
+// TestLastFlushHangs ends a delivery while an attempt hangs, after another one failed. The back end answers
+// a new connection.
+func TestLastFlushHangs(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	hangs, release := make(chan struct{}), make(chan struct{})
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		switch n.Add(1) {
+		case 1:
+			return otlptest.Reply{Status: 503, Header: http.Header{"Retry-After": {"0"}}}
+		case 2:
+			close(hangs)
+			<-release
+			return otlptest.Reply{Status: 503}
+		}
+		return otlptest.Reply{}
+	})
+	url := r.HTTP()
+	defer close(release) // before the server waits for its requests
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, url))
+	d.Add(spool.Head{Samples: 3}, messages(t, 1)[0])
+	testenv.Receive(t, hangs, "nothing is sent again")
+	if a := d.finishes(t); a.Acknowledged != 3 {
+		t.Errorf("got %+v, want 3 samples acknowledged", a)
+	}
+}
+
+// TestLastFlushFails ends a delivery whose back end stays away. A last attempt is made by a new client, since
+// gRPC's would still wait before it connects again. Then the delivery ends and counts what was only in memory.
+func TestLastFlushFails(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	r := otlptest.NewReceiver(t, func(*otlptest.Request) otlptest.Reply {
+		asked <- struct{}{}
+		return failing
+	})
+	d := start(t, spool.InMemory(), spool.Found{}, backEnd(t, r.HTTP()))
+	for _, m := range messages(t, 2) {
+		d.Add(spool.Head{Samples: 3}, m)
+	}
+	testenv.Receive(t, asked, "nothing is sent")
+	d.await(t, "a retry", func(a Account) bool { return a.Retries > 0 })
+	d.mu.Lock()
+	before := d.client
+	d.mu.Unlock()
+	a := d.finishes(t)
+	if d.client == before {
+		t.Error("the last attempt was made by the old client")
+	}
+	if a.Taken != 6 || a.Lost[Shutdown] != 6 || a.Waiting.Samples != 0 || len(asked) != 1 {
+		t.Errorf("got %+v after %d last attempts, want 6 samples lost after 1", a, len(asked))
 	}
 }
 

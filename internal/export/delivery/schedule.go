@@ -77,6 +77,15 @@ func (t *schedule) accepted() {
 	t.resume = time.Time{}
 }
 
+// hurry ends the pause after a failure, and makes the next ones short again. It reports whether the
+// last attempt failed.
+func (t *schedule) hurry() (failing bool) {
+	failing = !t.resume.IsZero()
+	t.resume = time.Time{}
+	t.backoff.Reset()
+	return failing
+}
+
 // failed records that the back end asked to send an entry again, no earlier than after if
 // that is not 0. It returns true if only this entry has kept failing for long.
 func (t *schedule) failed(e *spool.Entry, now time.Time, after time.Duration) (expired bool) {
