@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,17 +122,18 @@ func show(ctx context.Context, path string, stderr io.Writer) error {
 	if !filepath.IsAbs(path) {
 		path = "./" + path // not a flag
 	}
-	// Pdeathsig kills the process when the thread that started it ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "view", path)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "view", "--until-eof", path)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = stderr
-	// Only this process handles Ctrl-C, and passes it on once: a second signal
-	// would cut off responses.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	err := cmd.Run()
+	// Only this process handles Ctrl-C: a second signal would cut off responses. The other one ends with
+	// its input, which also ends when this process is killed. The kernel would not send it a signal then
+	// if fulgur's file has capabilities.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	input, err := cmd.StdinPipe()
+	if err == nil {
+		cmd.Cancel = input.Close
+		err = cmd.Run()
+	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("show %s: %w", plain.Terminal(path), err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,10 +19,24 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestMain lets the test binary act as a fulgur that measures: it prints when it has
-// begun and when it receives a signal, and then keeps running until its input ends. The
-// variable's value is [repeatTime].
+// TestMain lets the test binary act as fulgur view, as a fulgur that shows a recording until its input
+// ends, and as one that measures. The last prints when it has begun and when it receives a signal, and then
+// keeps running until its input ends. The value of FULGUR_TEST_MEASURE is [repeatTime].
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "view" { // for [show]
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	if path := os.Getenv("FULGUR_TEST_SHOW"); path != "" {
+		ctx, stop := context.WithCancel(context.Background())
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+		if err := show(ctx, path, os.Stderr); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if value := os.Getenv("FULGUR_TEST_MEASURE"); value != "" {
 		var err error
 		if repeatTime, err = time.ParseDuration(value); err != nil {
@@ -35,6 +50,55 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// The view of a recording ends on Ctrl-C, and when fulgur is killed.
+func TestShowEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.folded")
+	if err := os.WriteFile(path, []byte("main;work 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(*exec.Cmd, io.Closer) error{
+		"Ctrl-C": func(_ *exec.Cmd, input io.Closer) error { return input.Close() },
+		"killed": func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := testenv.Command(t, os.Args[0])
+			cmd.Env = append(os.Environ(), "FULGUR_TEST_SHOW="+path)
+			input, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer input.Close()
+			lines := bufio.NewReader(stderr)
+			first, err := lines.ReadString('\n')
+			if err != nil || !strings.Contains(first, "http://127.0.0.1:") {
+				t.Errorf("got %q and error %v, want an address", first, err)
+			}
+			if err := end(cmd, input); err != nil {
+				t.Error(err)
+			}
+			// Standard error ends when both processes have ended.
+			rest := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, lines)
+				rest <- err
+			}()
+			if err := testenv.Receive(t, rest, "the view goes on"); err != nil {
+				t.Error(err)
+			}
+			if err := cmd.Wait(); (err == nil) != (name == "Ctrl-C") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }
 
 var endingSignals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}

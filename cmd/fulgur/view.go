@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"os"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/session/offline"
@@ -17,10 +19,11 @@ type viewCommand struct {
 	ShortNames bool    `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
 	TUI        bool    `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
 
-	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
-	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
-	NoOpen bool   `group:"server" help:"Print the addresses without opening a browser."`
-	Quiet  bool   `short:"q" group:"server" help:"Do not print warnings to standard error."`
+	Listen   string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
+	Port     uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
+	NoOpen   bool   `group:"server" help:"Print the addresses without opening a browser."`
+	UntilEOF bool   `name:"until-eof" hidden:"" group:"server" help:"End when standard input ends."`
+	Quiet    bool   `short:"q" group:"server" help:"Do not print warnings to standard error."`
 }
 
 // Help returns the text of fulgur view --help besides the flags.
@@ -55,6 +58,15 @@ Examples:
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stderr = env.stderr
+	if c.UntilEOF {
+		var end context.CancelFunc
+		ctx, end = context.WithCancel(ctx)
+		defer end()
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it, too
+			end()
+		}()
+	}
 	if c.TUI {
 		out, ok := env.screen()
 		if !ok {

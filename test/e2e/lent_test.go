@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/child"
 	"fulgur/internal/testenv"
 )
 
@@ -430,8 +431,7 @@ func TestLentPerfMaps(t *testing.T) {
 			l.t = t
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), jitVar+"="+strings.Repeat("keep - ", 400))
-			testenv.DieWithTest(t, cmd)
-			if err := cmd.Start(); err != nil {
+			if err := child.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			path := fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid)

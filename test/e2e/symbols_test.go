@@ -18,6 +18,7 @@ import (
 
 	pb "github.com/google/pprof/profile"
 
+	"fulgur/internal/linux/child"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )
@@ -250,8 +251,7 @@ func TestDownloadInterrupted(t *testing.T) {
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	target := exec.Command(program, "1000000000")
-	testenv.DieWithTest(t, target)
-	if err := target.Start(); err != nil {
+	if err := child.Start(target); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -23,6 +23,7 @@ import (
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/child"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
@@ -157,8 +158,7 @@ func start(t *testing.T, argv ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	testenv.DieWithTest(t, cmd)
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -463,12 +463,11 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 	}
 	helper.Env = append(os.Environ(), helperVar+"="+of)
 	helper.Stderr = os.Stderr
-	testenv.DieWithTest(t, helper)
 	out, err := helper.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := helper.Start(); err != nil {
+	if err := child.Start(helper); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/child"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -95,11 +96,11 @@ func (c *checker) once(ctx context.Context, path, name string) (time.Duration, e
 		return 0, err
 	}
 	defer stdin.Close()
-	cmd := &exec.Cmd{Path: path, Args: c.argv, Stdin: stdin, SysProcAttr: &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}}
+	cmd := &exec.Cmd{Path: path, Args: c.argv, Stdin: stdin, SysProcAttr: &unix.SysProcAttr{Setpgid: true}}
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return 0, err
 	}
 	pid := cmd.Process.Pid

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/child"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
@@ -120,8 +121,14 @@ func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, rep
 func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// Ctrl-C may end only the measurement.
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
-	output, err := cmd.CombinedOutput()
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	err := child.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	output := text.Bytes()
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("interrupted: %s has not finished, so %s was not written", argv[0], z.output)
 	}
