@@ -1,25 +1,35 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/export/otlpclient"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
 
 // configFile has the values of flags, by name. It implements [kong.Resolver].
 type configFile struct {
 	path   string
-	values map[string]any
+	values map[string]configValue
+}
+
+// configValue is the text of a value, which means the same as on the command line.
+type configValue struct {
+	text string
+	line int
 }
 
 // maxConfig limits the size of a configuration file, in bytes.
@@ -31,11 +41,118 @@ func readConfig(path string) (*configFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &configFile{path: path}
-	if err := yaml.Unmarshal(text, &c.values); err != nil {
+	values, err := parseConfig(text)
+	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
 	}
-	return c, nil
+	return &configFile{path: path, values: values}, nil
+}
+
+// parseConfig returns the values in the text of a configuration file. It fails for all of YAML that it
+// would not fully honor.
+func parseConfig(text []byte) (map[string]configValue, error) {
+	// The parser also reads UTF-16, and converts it.
+	if i := bytes.IndexByte(text, 0); i >= 0 || bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, lineErrorf(1+bytes.Count(text[:max(i, 0)], []byte("\n")), "not text in UTF-8: save the file in that encoding")
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil // comments at most
+	} else if err != nil {
+		return nil, err
+	}
+	var next yaml.Node
+	if err := decoder.Decode(&next); err == nil {
+		return nil, lineErrorf(next.Line, "a second document begins here: a configuration is one")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return configValues(document.Content[0])
+}
+
+// configValues returns the values of a document.
+func configValues(top *yaml.Node) (map[string]configValue, error) {
+	if top.Kind == yaml.ScalarNode && top.Value == "" && plainNode(top) == nil {
+		return nil, nil // an empty document
+	}
+	if top.Kind != yaml.MappingNode {
+		return nil, lineErrorf(top.Line, "not lines of the form NAME: VALUE")
+	}
+	if err := plainNode(top); err != nil {
+		return nil, err
+	}
+	values := map[string]configValue{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		if key.Tag == "!!merge" {
+			return nil, lineErrorf(key.Line, "<<: fulgur does not merge mappings: write each flag on a line of its own")
+		}
+		if err := plainNode(key); err != nil {
+			return nil, err
+		}
+		if key.Kind != yaml.ScalarNode {
+			return nil, lineErrorf(key.Line, "the name of a flag is not a single value")
+		}
+		if before, ok := values[key.Value]; ok {
+			return nil, lineErrorf(key.Line, "%s is also on line %d: remove one of them", plain.Terminal(key.Value), before.line)
+		}
+		text, err := scalarText(value)
+		if err != nil {
+			return nil, lineErrorf(value.Line, "%s: %w", plain.Terminal(key.Value), err)
+		}
+		values[key.Value] = configValue{text, key.Line}
+	}
+	return values, nil
+}
+
+// The reasons why a value is refused.
+var (
+	errNotSingle = errors.New("not a single value")
+	errNoValue   = errors.New("a value is missing")
+	errControl   = errors.New("the value has a line break or another control character")
+)
+
+// scalarText returns the text of a value.
+func scalarText(n *yaml.Node) (string, error) {
+	if err := notPlain(n); err != nil {
+		return "", err
+	}
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return "", errNotSingle
+	case n.Tag == "!!null":
+		return "", errNoValue
+	case strings.ContainsFunc(n.Value, unicode.IsControl):
+		return "", errControl
+	}
+	return n.Value, nil
+}
+
+// plainNode returns an error with the line if a node has parts that fulgur does not honor.
+func plainNode(n *yaml.Node) error {
+	if err := notPlain(n); err != nil {
+		return lineErrorf(n.Line, "%w", err)
+	}
+	return nil
+}
+
+// notPlain returns an error if a node has parts that fulgur does not honor.
+func notPlain(n *yaml.Node) error {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		return fmt.Errorf("*%s: fulgur does not use aliases: write the value itself", plain.Terminal(n.Value))
+	case n.Anchor != "":
+		return fmt.Errorf("&%s: fulgur does not use anchors: remove it", plain.Terminal(n.Anchor))
+	case n.Style&yaml.TaggedStyle != 0:
+		return fmt.Errorf("%s: fulgur does not use tags: remove it", plain.Terminal(n.Tag))
+	}
+	return nil
+}
+
+// lineErrorf returns an error with the number of a line, in the form of the parser's own errors.
+func lineErrorf(line int, format string, args ...any) error {
+	return fmt.Errorf("yaml: line %d: %w", line, fmt.Errorf(format, args...))
 }
 
 // readTrusted reads a file that root or the user controls. denied are the permissions that
@@ -63,7 +180,10 @@ func readTrusted(path string, denied uint32) (text []byte, err error) {
 	case st.Size > maxConfig:
 		return nil, usage.Errorf("%s is larger than %d bytes", path, maxConfig)
 	}
-	return io.ReadAll(io.LimitReader(f, maxConfig))
+	if text, err = io.ReadAll(io.LimitReader(f, maxConfig+1)); len(text) > maxConfig { // it grows
+		return nil, usage.Errorf("%s is larger than %d bytes", path, maxConfig)
+	}
+	return text, err
 }
 
 // readHeaders reads a file with secret headers.
@@ -93,14 +213,10 @@ func (c *configFile) Validate(app *kong.Application) error {
 			known[f.Name] = !slices.Contains(notInFile, f.Name)
 		}
 	}
-	for name, value := range c.values {
-		switch value.(type) {
-		case string, int, float64, bool:
-		default:
-			return fmt.Errorf("%s: %s: not a single value", c.path, name)
-		}
+	names := slices.SortedFunc(maps.Keys(c.values), func(a, b string) int { return c.values[a].line - c.values[b].line })
+	for _, name := range names {
 		if !known[name] {
-			return fmt.Errorf("%s: %q is not a flag that a file can set", c.path, name)
+			return fmt.Errorf("%s: %w", c.path, lineErrorf(c.values[name].line, "%q is not a flag that a file can set", name))
 		}
 	}
 	return nil
@@ -113,8 +229,5 @@ func (c *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	if !ok || slices.Contains(notInFile, flag.Name) {
 		return nil, nil
 	}
-	if _, isBool := value.(bool); isBool || flag.IsBool() {
-		return value, nil
-	}
-	return fmt.Sprint(value), nil
+	return value.text, nil
 }
