@@ -35,7 +35,7 @@ build: $(ARCHES:%=build-%) ## Build the static binary for amd64 and arm64 into b
 
 .PHONY: build-%
 build-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.described=$(VERSION)' \
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -E main.start -X main.described=$(VERSION)' \
 		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
 
 .PHONY: dist

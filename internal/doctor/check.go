@@ -57,6 +57,10 @@ type fault struct {
 	// note.
 	stops, costs []Command
 	lost         string
+	// stopped replaces stops if these commands depend on the machine. whatFor then describes the problem of
+	// one of them.
+	stopped func(*Facts) []Command
+	whatFor func(*Facts, Command) string
 	// plain is set if the check's value already shows the problem.
 	plain bool
 	// minor suppresses the warning before every run.
@@ -109,6 +113,7 @@ type Problem struct {
 	// Remedy is empty if nothing can be done.
 	Remedy Remedy `json:"remedy,omitzero"`
 
+	whatFor func(Command) string // nil if What is the same for all commands
 	plain   bool
 	minor   bool
 	missing capability.Capability
@@ -132,6 +137,10 @@ func (c *check) judge(f *Facts) *Problem {
 		p := &Problem{
 			Check: c.id, What: fault.what(f), Stops: fault.stops, Costs: fault.costs, Lost: fault.lost,
 			plain: fault.plain, minor: fault.minor, denies: fault.denies,
+		}
+		if fault.stopped != nil {
+			p.Stops = fault.stopped(f)
+			p.whatFor = func(c Command) string { return fault.whatFor(f, c) }
 		}
 		if fault.missing != 0 {
 			p.missing = f.Known(fault.missing)

@@ -151,6 +151,17 @@ var grounds = []check{
 			},
 		}},
 	},
+	{
+		id: "memory", group: groupProcess, title: "memory",
+		value: memoryLimit,
+		faults: []fault{{
+			when:    func(f *Facts) bool { return len(starved(f)) > 0 },
+			what:    memoryNeeds,
+			whatFor: memoryNeed,
+			stopped: starved,
+			remedy:  do("raise that limit, or run fulgur in another cgroup"),
+		}},
+	},
 
 	{
 		id: "kernel", group: groupKernel, title: "release",

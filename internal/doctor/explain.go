@@ -67,6 +67,9 @@ func Preflight(f *Facts, c Command) (warnings []string, err error) {
 		stopped, costs := p.hits(c)
 		switch {
 		case stopped:
+			if p.whatFor != nil {
+				p.What = p.whatFor(c)
+			}
 			stops = append(stops, p)
 		case costs && !p.minor:
 			warnings = append(warnings, p.warning())

@@ -31,6 +31,8 @@ type Facts struct {
 	// Memlock is the soft limit of RLIMIT_MEMLOCK in bytes, MemlockMax the hard
 	// limit.
 	Memlock, MemlockMax uint64
+	// Memory is the lowest limit on the memory of this process's cgroups.
+	Memory procfs.MemoryLimit
 
 	// BTF is set if /sys/kernel/btf/vmlinux exists.
 	BTF bool
@@ -163,6 +165,9 @@ func Read() (Facts, error) {
 	}
 	mounts, _ := procfs.Mounts()
 	f.readMounts(mounts)
+	// Without the list, no limit is known.
+	memberships, _ := procfs.Self.Memberships()
+	f.Memory = procfs.SmallestMemoryLimit(memberships, mounts)
 	return f, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // all holds every capability of Linux 6.18.
@@ -75,6 +76,12 @@ var machines = map[string]func(*Facts){
 	"before CAP_BPF": func(f *Facts) {
 		f.Effective, f.Last, f.Release = 0, 37, "5.4.0-1-generic"
 		refuse(f)
+	},
+	"a cgroup with little memory": func(f *Facts) {
+		f.Memory = procfs.MemoryLimit{Bytes: 70 << 20, File: "/sys/fs/cgroup/a/memory.max"}
+	},
+	"a cgroup with enough memory": func(f *Facts) {
+		f.Memory = procfs.MemoryLimit{Bytes: 112 << 20, File: "/sys/fs/cgroup/a/memory.max"}
 	},
 	"a service without new privileges": func(f *Facts) { f.Effective, f.NoNewPrivs = 0, true },
 	"a file system mounted nosuid":     func(f *Facts) { f.Effective, f.NoSetuid = 0, true },

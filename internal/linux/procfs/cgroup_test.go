@@ -54,3 +54,54 @@ func FuzzParseCgroupProcs(f *testing.F) {
 		}
 	})
 }
+
+// TestSmallestMemoryLimit finds the lowest limit among a cgroup and its ancestors.
+func TestSmallestMemoryLimit(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	for path, text := range map[string]string{
+		v2 + "/a/memory.max":                  "4096\n",
+		v2 + "/a/b/memory.max":                "max\n",
+		v2 + "/a/c/memory.max":                "8192\n",
+		v2 + "/d/memory.max":                  "max\n",
+		v2 + "/memory.max":                    "1048576\n", // a container's view
+		v1 + "/memory.limit_in_bytes":         "9223372036854771712\n",
+		v1 + "/a/memory.limit_in_bytes":       "2048\n",
+		v1 + "/broken/memory.limit_in_bytes":  "?\n",
+		v1 + "/none/of/memory.limit_in_bytes": "-1\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		cgroups, root string
+		want          MemoryLimit
+	}{
+		"none":             {"0::/d", "/x", MemoryLimit{1 << 20, v2 + "/memory.max"}},
+		"of an ancestor":   {"0::/a/b", "/", MemoryLimit{4096, v2 + "/a/memory.max"}},
+		"lower above":      {"0::/a/c", "/", MemoryLimit{4096, v2 + "/a/memory.max"}},
+		"gone":             {"0::/a/gone", "/", MemoryLimit{4096, v2 + "/a/memory.max"}},
+		"below the mount":  {"0::/pod/a/b", "/pod", MemoryLimit{4096, v2 + "/a/memory.max"}},
+		"above the mount":  {"0::/../other", "/", MemoryLimit{1 << 20, v2 + "/memory.max"}},
+		"version 1":        {"3:cpu:/\n2:memory:/a/x\n", "/", MemoryLimit{2048, v1 + "/a/memory.limit_in_bytes"}},
+		"both":             {"2:cpu,memory:/a\n0::/a\n", "/", MemoryLimit{2048, v1 + "/a/memory.limit_in_bytes"}},
+		"other controller": {"2:cpu:/a\n", "/", MemoryLimit{}},
+		"no limit":         {"2:memory:/none/of\n", "/", MemoryLimit{}},
+		"broken":           {"2:memory:/broken\n", "/", MemoryLimit{}},
+	} {
+		memberships, err := ParseMemberships([]byte(test.cgroups))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mounts := []*Mount{
+			{FSType: "tmpfs", Mountpoint: "/"}, {FSType: "cgroup", VFSOptions: "rw,cpu", Mountpoint: v2, Root: "/"},
+			{FSType: "cgroup", VFSOptions: "rw,memory", Mountpoint: v1, Root: test.root}, {FSType: "cgroup2", Mountpoint: v2, Root: test.root},
+		}
+		if got := SmallestMemoryLimit(memberships, mounts); got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+}
