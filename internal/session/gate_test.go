@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/child"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/testenv"
@@ -45,8 +46,7 @@ func TestEventsShareWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program)
-			testenv.DieWithTest(t, cmd)
-			if err := cmd.Start(); err != nil {
+			if err := child.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {
@@ -63,7 +63,7 @@ func TestEventsShareWindow(t *testing.T) {
 			if err := what.Choose(); err != nil {
 				t.Fatal(err)
 			}
-			r, err := attach(what, o, debugfiletest.NewFinder(t))
+			r, err := newRun(what, o, debugfiletest.NewFinder(t))
 			if err != nil {
 				t.Fatal(err)
 			}
