@@ -141,6 +141,22 @@ func TestLatencyGo(t *testing.T) {
 	}
 }
 
+// Returns of Go functions count, with their results.
+func TestCountGoReturns(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	program := asWorkload(t, "calls")
+	out := filepath.Join(t.TempDir(), "out.folded")
+	r := fulgur(t, "count", "-e", "uretprobe:"+program+":fulgur/test/e2e.goNap", "--weight", "retval", "-o", out, "--", program)
+	if r.code != 0 {
+		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
+	}
+	naps := numbers(t, r.stdout)["naps"]
+	if got, want := sum(readFolded(t, out)), 2*naps*int(time.Millisecond); got != want {
+		t.Errorf("got the sum %d of the results, want %d", got, want)
+	}
+}
+
 // Functions whose ends are in doubt are refused, or left out of patterns.
 func TestLatencyGoRefuses(t *testing.T) {
 	testenv.Root(t)

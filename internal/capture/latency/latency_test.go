@@ -118,6 +118,29 @@ func TestBegunLater(t *testing.T) {
 	}
 }
 
+// Intervals that never end give way to newer ones, and are counted.
+func TestEvicted(t *testing.T) {
+	s := start(t, SameField)
+	room := int(s.Maps[bpf.LatencyMapIntervals].MaxEntries())
+	last := closed + 3*room
+	for fd := closed; fd <= last; fd++ {
+		_ = unix.Fsync(fd)
+	}
+	_ = unix.Close(last)
+	if got := measured(t, s); got != 1 {
+		t.Errorf("got %d intervals, want 1", got)
+	}
+	if err := s.End(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Unfinished(); err != nil || got != uint64(3*room) {
+		t.Errorf("got %d unfinished intervals, %v, want %d", got, err, 3*room)
+	}
+	if got := s.Evicted(); got < uint64(2*room) || got > uint64(3*room) {
+		t.Errorf("%d intervals gave way, want %d to %d", got, 2*room, 3*room)
+	}
+}
+
 // When a thread exits in an interval, no other thread inherits the interval, even if it gets
 // the same memory in the kernel. A thread that executes a program continues with the ID of
 // its process.
