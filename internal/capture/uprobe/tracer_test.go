@@ -1,0 +1,30 @@
+package uprobe
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestCheckTracer(t *testing.T) {
+	if err := CheckTracer(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := CheckTracer(cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "detach it first") {
+		t.Errorf("got %v, want that it is traced", err)
+	}
+}
