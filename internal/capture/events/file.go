@@ -143,6 +143,11 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 				return usage.Errorf("%s: %v", e, err)
 			}
 		}
+		if e.Offset > 0 || isPart(fn.name) {
+			if err := p.checkRedZone(f, fn.offset+e.Offset); err != nil {
+				return usage.Errorf("%s: %v", e, err)
+			}
+		}
 	}
 	if inGo {
 		return p.goEntries(f, file, found, q)

@@ -69,6 +69,7 @@ type Probe struct {
 	// sequences are those of the files, by index, in which no breakpoint must be.
 	sequences  []*rseq.Sequences
 	uretprobes bool // see [Resolver.Uretprobes]
+	types      *btf.Cache
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
 	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
 	rawSyscalls map[string]uint64
@@ -264,7 +265,7 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 	named := q.Shown || q.ByPoint
-	p = &Probe{Event: e, uretprobes: r.Uretprobes, ByPoint: named || q.PacedByPoint, Unnamed: !named}
+	p = &Probe{Event: e, uretprobes: r.Uretprobes, types: r.Types, ByPoint: named || q.PacedByPoint, Unnamed: !named}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)

@@ -314,6 +314,9 @@ func scan(machine elf.Machine, decode instruction.Decoder, code []byte, start, e
 			if !isPlainReturn(machine, text) {
 				return nil, nil, false, ErrUnknown
 			}
+			if before.setsTarget(machine) {
+				return nil, nil, false, ErrIndirect
+			}
 			found = append(found, address)
 		case instruction.Jump, instruction.ConditionalJump, instruction.CounterJump:
 			switch {
@@ -370,6 +373,18 @@ type history [4][]byte
 func (h *history) add(text []byte) {
 	copy(h[1:], h[:])
 	h[0] = text
+}
+
+// setsTarget reports whether a return after these instructions is a jump, to where they tell: as in a
+// retpoline, which the compiler can put into functions (-mindirect-branch=thunk-inline).
+func (h *history) setsTarget(machine elf.Machine) bool {
+	last := h[0]
+	if machine != elf.EM_X86_64 || len(last) == 0 {
+		return false
+	}
+	isStore := len(last) == 4 && last[0]&0xfb == 0x48 && last[1] == 0x89 && last[2]&0xc7 == 0x04 && last[3] == 0x24 // mov %reg, (%rsp)
+	isPush := last[0]&0xf8 == 0x50 || last[0] == 0x68 || last[0] == 0x6a || len(last) == 2 && last[0] == 0x41 && last[1]&0xf8 == 0x50
+	return isStore || isPush
 }
 
 // isByTable reports whether the operand of an x86 jump is an entry of a table at a fixed address, as in a
