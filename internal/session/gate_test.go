@@ -12,7 +12,6 @@ import (
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/linux/child"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/testenv"
@@ -46,7 +45,7 @@ func TestEventsShareWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program)
-			if err := child.Start(cmd); err != nil {
+			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
-	"fulgur/internal/linux/child"
 	"fulgur/internal/testenv"
 )
 
@@ -431,7 +430,7 @@ func TestLentPerfMaps(t *testing.T) {
 			l.t = t
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), jitVar+"="+strings.Repeat("keep - ", 400))
-			if err := child.Start(cmd); err != nil {
+			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			path := fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid)

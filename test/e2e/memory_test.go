@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"fulgur/internal/doctor"
-	"fulgur/internal/linux/child"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
@@ -71,7 +70,7 @@ func TestMemoryNeeds(t *testing.T) {
 	testenv.Root(t)
 	testenv.SlowInVM(t)
 	target := exec.Command(testenv.Tool(t, "sleep"), "1000")
-	if err := child.Start(target); err != nil {
+	if err := target.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -18,7 +18,6 @@ import (
 
 	pb "github.com/google/pprof/profile"
 
-	"fulgur/internal/linux/child"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )
@@ -251,7 +250,7 @@ func TestDownloadInterrupted(t *testing.T) {
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	target := exec.Command(program, "1000000000")
-	if err := child.Start(target); err != nil {
+	if err := target.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

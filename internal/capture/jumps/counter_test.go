@@ -23,7 +23,6 @@ import (
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
-	"fulgur/internal/linux/child"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
@@ -158,7 +157,7 @@ func start(t *testing.T, argv ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := child.Start(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -467,7 +466,7 @@ func (p *program) helper(t *testing.T, pid int) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(helper); err != nil {
+	if err := helper.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
