@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -66,14 +67,14 @@ func guard() int {
 			_ = unix.PidfdSendSignal(pidfd, s.(unix.Signal), nil, 0) // it may have ended
 		}
 	}()
-	go endAfterGo(pidfd)
+	go AfterGo(func() { _ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) })
 	var status unix.WaitStatus
 	for {
 		ended, err := unix.Wait4(-1, &status, 0, nil)
 		if ended == pid {
 			break
 		}
-		if err != nil && err != unix.EINTR { //nolint:errorlint // a system call's own error
+		if err != nil && !errors.Is(err, unix.EINTR) {
 			fmt.Fprintln(os.Stderr, "guard the processes of tests:", os.NewSyscallError("wait4", err))
 			return 2
 		}
@@ -87,25 +88,26 @@ func guard() int {
 	return status.ExitStatus()
 }
 
-// endAfterGo kills a process if the go command that started this one ends first: nobody waits for its
-// tests any more.
-func endAfterGo(pidfd int) {
+// AfterGo calls end when the go command that started this process has ended, if it has, as by a signal:
+// nobody waits for the result any more. It returns if another program did, such as a shell, which may
+// leave a process to itself.
+func AfterGo(end func()) {
 	parent := os.Getppid()
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))
 	if err != nil || string(comm) != "go\n" {
-		return // a shell, for example, may leave a process to itself
+		return
 	}
 	fd, err := unix.PidfdOpen(parent, 0)
 	if err != nil {
 		return
 	}
 	if os.Getppid() == parent {
-		for err = unix.EINTR; err == unix.EINTR; { //nolint:errorlint // a system call's own error
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 		}
 	}
 	if err == nil {
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		end()
 	}
 }
 
@@ -121,7 +123,7 @@ func endChildren() {
 			if pid, err = unix.Wait4(-1, &status, unix.WNOHANG, nil); pid == 0 {
 				break
 			}
-			if err == unix.ECHILD { //nolint:errorlint // a system call's own error
+			if errors.Is(err, unix.ECHILD) {
 				return
 			}
 			delete(asked, pid)

@@ -33,6 +33,7 @@ import (
 	"syscall"
 	"time"
 
+	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
 )
 
@@ -67,6 +68,7 @@ const cacheVar = "FULGUR_RIG_CACHE"
 func main() {
 	opt := parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go testenv.AfterGo(stop)
 	err := run(ctx, opt)
 	stop()
 	if err != nil {

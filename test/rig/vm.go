@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // boot runs tests of the machine's queue, shows their output, and returns their results,
@@ -36,6 +38,10 @@ func boot(ctx context.Context, m machine, initramfs string, opt options, shown *
 	cmd.Args = append(cmd.Args, "-kernel", m.image, "-initrd", initramfs, "-append", commandLine(opt))
 	cmd.Args = append(cmd.Args, opt.arch.serial(console)...)
 	cmd.Stderr = os.Stderr
+	// The machine ends with the rig. The kernel takes the end of this thread for the rig's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
