@@ -19,6 +19,8 @@ type Evidence struct {
 	Samples map[uint64]uint64
 	// Seconds is the duration that the profile describes. It converts rates to counts.
 	Seconds float64
+	// Uncountable holds the addresses of the jumps and indirect calls that nothing can count.
+	Uncountable map[uint64]bool
 	// SampleSeconds is the CPU time between two samples. It converts samples to rates if no
 	// rate was measured.
 	SampleSeconds float64
@@ -47,11 +49,36 @@ type graph struct {
 }
 
 // Traces estimates how often each reached block of p was executed, and calls yield with the
-// traces of its branches.
-func Traces(p *cfg.Program, e Evidence, yield func(bolt.Trace) error) error {
+// traces of its branches. It returns the share of the executed branches that nothing can count, from 0 to
+// 1, whether they jumped or not.
+func Traces(p *cfg.Program, e Evidence, yield func(bolt.Trace) error) (uncountable float64, err error) {
 	g := build(p, e)
 	g.x = solve(g.nodes, g.edges)
-	return g.traces(e.Seconds, yield)
+	return g.share(e.Uncountable), g.traces(e.Seconds, yield)
+}
+
+// share returns the share of the executed branches that are at the given addresses.
+func (g *graph) share(of map[uint64]bool) float64 {
+	var some, all float64
+	add := func(addr uint64, count float64) {
+		all += count
+		if of[addr] {
+			some += count
+		}
+	}
+	for i, b := range g.blocks {
+		for _, c := range b.Calls {
+			add(c.Address, g.x[i])
+		}
+		switch b.Last.Kind {
+		case instruction.ConditionalJump, instruction.CounterJump, instruction.Jump, instruction.IndirectJump, instruction.Return:
+			add(b.LastAddress, g.x[i])
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return some / all
 }
 
 // build makes the graph.

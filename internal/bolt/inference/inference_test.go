@@ -52,3 +52,34 @@ func TestMeasureWithoutRates(t *testing.T) {
 		t.Errorf("got %+v, want 5 million executions per second by samples", got)
 	}
 }
+
+// The share of branches that cannot be counted is by their executions: calls and the last instructions of
+// blocks, unless these only continue.
+func TestShare(t *testing.T) {
+	const jump, indirect, call, ret = 1, 2, 3, 4
+	g := &graph{x: []float64{10, 5, 85, 1000}, blocks: []*cfg.Block{
+		{LastAddress: jump, Last: instruction.Instruction{Kind: instruction.ConditionalJump}},
+		{LastAddress: indirect, Last: instruction.Instruction{Kind: instruction.IndirectJump}},
+		{LastAddress: ret, Last: instruction.Instruction{Kind: instruction.Return}, Calls: []cfg.Call{{Address: call}}},
+		{LastAddress: 5},
+	}}
+	const all = 10 + 5 + 2*85
+	for name, test := range map[string]struct {
+		of   []uint64
+		want float64
+	}{
+		"none": {nil, 0}, "a jump": {[]uint64{indirect}, 5. / all}, "a call": {[]uint64{indirect, call}, 90. / all},
+		"all": {[]uint64{jump, indirect, call, ret}, 1}, "no branch": {[]uint64{5}, 0},
+	} {
+		of := map[uint64]bool{}
+		for _, addr := range test.of {
+			of[addr] = true
+		}
+		if got := g.share(of); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	if got := (&graph{}).share(nil); got != 0 {
+		t.Errorf("got %v of no branches, want 0", got)
+	}
+}

@@ -13,3 +13,6 @@ const (
 
 // The code of conditional and indirect jumps is needed only for uprobes.
 var conditionalCode, indirectCode []byte
+
+// hasShadowStacks is needed only for uprobes.
+func hasShadowStacks() bool { return true }

@@ -13,10 +13,12 @@
 //
 // Hardware breakpoints count up to three jumps of one thread at a time, a limited number of times.
 // Their hits cost up to ten times as much as those of uprobes, and processors have few breakpoints,
-// but they change no code. They count what uprobes cannot: indirect calls, which the kernel would
-// execute elsewhere and get wrong under a shadow stack, jumps with some prefixes, and jumps in
-// restartable sequences: the kernel aborts these when it schedules a thread, not at an exception.
-// With [Breakpoints] they count all jumps. See [Jump] for what they do not show.
+// but they change no code. They count what uprobes cannot: jumps with some prefixes, jumps in
+// restartable sequences, which the kernel aborts when it schedules a thread, not at an exception, and
+// indirect calls, which the kernel executes elsewhere and gets wrong under a shadow stack. With
+// [Breakpoints] they count all jumps. See [Jump] for what they do not show. On machines without
+// breakpoints, uprobes count indirect calls if the machine has no shadow stacks, and
+// [Counter.Uncountable] lists the rest.
 //
 // # Harm
 //
@@ -128,6 +130,8 @@ type Counter struct {
 	err     error // of the windows; valid when done is closed
 
 	breakpoints *breakpoints // nil if there are none
+	// callsByUprobes is whether uprobes may count indirect calls, if breakpoints cannot.
+	callsByUprobes bool
 
 	mu            sync.Mutex
 	program       *cfg.Program
@@ -180,6 +184,8 @@ type Stats struct {
 	Lost uint64
 	// Refused is the number of jumps that can have neither a uprobe nor a breakpoint.
 	Refused uint64
+	// NoBreakpoints is why there are no breakpoints, if there are none.
+	NoBreakpoints string
 	// Breakpoints describes the windows of hardware breakpoints, which the fields above do not
 	// count, except for Outcomes and Counted.
 	Breakpoints BreakpointStats
@@ -210,11 +216,12 @@ func New(o Options) (*Counter, error) {
 		counts: Counts{Targets: map[Target]uint64{}}, pace: pace{frequency: o.Frequency},
 		suspend: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
+	var noUprobes error // with Any
 	if c.o.Probes != Breakpoints {
 		err := checkUprobes(o)
 		switch {
 		case errors.Is(err, ErrUnsupported) && o.Probes == Any:
-			c.o.Probes, c.stats.Fallback = Breakpoints, err.Error()
+			c.o.Probes, c.stats.Fallback, noUprobes = Breakpoints, err.Error(), err
 		case err != nil:
 			return nil, err
 		}
@@ -232,8 +239,16 @@ func New(o Options) (*Counter, error) {
 		return nil, err
 	}
 	c.breakpoints, err = newBreakpoints(c.source)
-	if err != nil && (c.o.Probes == Breakpoints || !errors.Is(err, ErrUnsupported)) {
+	switch {
+	case err == nil:
+	case c.o.Probes == Breakpoints || !errors.Is(err, ErrUnsupported):
+		if noUprobes != nil {
+			err = fmt.Errorf("%w; %w", noUprobes, err)
+		}
 		return nil, errors.Join(err, c.source.close())
+	default:
+		c.stats.NoBreakpoints = err.Error()
+		c.callsByUprobes = !hasShadowStacks()
 	}
 	return c, nil
 }
@@ -314,9 +329,6 @@ func (c *Counter) reach(addr uint64) { c.program.Reach(addr, c.found) }
 
 // found adds a jump or an indirect call.
 func (c *Counter) found(addr uint64, i instruction.Instruction) {
-	if c.breakpoints == nil && i.Kind == instruction.IndirectCall {
-		return // the samples show where it leads
-	}
 	if len(c.counts.Jumps) >= maxJumps {
 		c.stats.Crowded++
 		return
@@ -330,7 +342,7 @@ func (c *Counter) found(addr uint64, i instruction.Instruction) {
 		c.refuse(index)
 	case c.program.Exclusive(addr): // a hit would make the store fail, so that the loop would not end
 		c.refuse(index)
-	case c.o.Probes == Breakpoints || i.Kind == instruction.IndirectCall:
+	case c.o.Probes == Breakpoints, i.Kind == instruction.IndirectCall && !c.callsByUprobes:
 		c.leaveToBreakpoints(index)
 	case c.program.Restartable(addr):
 		c.leaveToBreakpoints(index)
@@ -349,6 +361,18 @@ func (c *Counter) refuse(index uint32) {
 
 // Counts returns the counts. The counter must have stopped.
 func (c *Counter) Counts() *Counts { return &c.counts }
+
+// Uncountable returns the addresses of the jumps that were found but not counted, because they can have
+// neither a uprobe nor a breakpoint, or are in code that was changed. The counter must have stopped.
+func (c *Counter) Uncountable() map[uint64]bool {
+	all := map[uint64]bool{}
+	for i, j := range c.counts.Jumps {
+		if c.refused[i] {
+			all[j.Address] = true
+		}
+	}
+	return all
+}
 
 // Stats returns the statistics so far.
 func (c *Counter) Stats() (Stats, error) {

@@ -50,6 +50,8 @@ type counted struct {
 
 	stopped  bool
 	finished bool
+	// uncountable is the share of the branches that nothing can count, when finished.
+	uncountable float64
 }
 
 // place is a process's mapping of the binary.
@@ -252,7 +254,7 @@ func (c *counted) compare(addr uint64, code []byte) (same, known bool) {
 func (c *counted) finish() error {
 	counts := c.counter.Counts()
 	e := inference.Evidence{
-		Jumps: map[uint64]inference.Jump{}, Targets: map[uint64]map[uint64]uint64{}, Samples: c.samples,
+		Jumps: map[uint64]inference.Jump{}, Targets: map[uint64]map[uint64]uint64{}, Samples: c.samples, Uncountable: c.counter.Uncountable(),
 		Seconds: c.run.Duration.Seconds(), SampleSeconds: 1 / float64(c.options.Frequency),
 	}
 	for i, r := range counts.Rates() {
@@ -265,9 +267,11 @@ func (c *counted) finish() error {
 		}
 		e.Targets[t.From][t.To] += n
 	}
-	return inference.Traces(c.program, e, func(t bolt.Trace) error {
+	var err error
+	c.uncountable, err = inference.Traces(c.program, e, func(t bolt.Trace) error {
 		return c.run.binaries.collector.AddTrace(c.binary, t)
 	})
+	return err
 }
 
 func (c *counted) progress() string {
@@ -284,6 +288,7 @@ func (c *counted) report(report *report) error {
 		return err
 	}
 	report.Counting = newCountingReport(s, c.options.MaxStall)
+	report.Counting.RefusedShare = c.uncountable
 	left := c.program.LeftOut()
 	for f, why := range left {
 		report.Counting.LeftOut = append(report.Counting.LeftOut, leftOutFunction{c.program.Name(f), why})
@@ -315,7 +320,7 @@ func (c *counted) report(report *report) error {
 		report.InsideShare = float64(inside) / float64(inside+c.outside)
 		report.Counting.UncountedShare /= float64(inside)
 	}
-	if mean := float64(report.Counting.counted) / float64(max(s.Jumps, 1)); s.Outcomes > 0 && mean < fewWindows {
+	if mean := float64(report.Counting.counted) / float64(max(s.Jumps-s.Refused, 1)); s.Outcomes > 0 && mean < fewWindows {
 		report.warn("not sufficient for a good profile: a jump was counted in %.1f windows on average; measure %s times as long, or merge as many profiles", mean, twoDigits(max(fewWindows/mean, 1.1)))
 	}
 	if report.Samples > 0 && s.Outcomes == 0 {

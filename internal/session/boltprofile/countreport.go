@@ -14,8 +14,12 @@ type countingReport struct {
 	Windows  uint64 `json:"windows"`
 	Jumps    uint64 `json:"jumps"`
 	Outcomes uint64 `json:"outcomes"`
-	// Refused is the number of jumps that can have neither a uprobe nor a breakpoint.
-	Refused uint64 `json:"refused_jumps"`
+	// Refused is the number of jumps that can have neither a uprobe nor a breakpoint, and
+	// RefusedShare their share of the executed branches, an estimate.
+	Refused      uint64  `json:"refused_jumps"`
+	RefusedShare float64 `json:"refused_share"`
+	// NoBreakpoints is why there are no hardware breakpoints, if there are none.
+	NoBreakpoints string `json:"no_breakpoints,omitempty"`
 	// OpenSeconds is the time during which windows counted, and DisturbedSeconds the time
 	// during which probes were in place.
 	OpenSeconds      float64 `json:"open_seconds"`
@@ -60,7 +64,7 @@ func newCountingReport(s jumps.Stats, maxStall time.Duration) *countingReport {
 		Windows: s.Windows, Jumps: s.Jumps, Outcomes: s.Outcomes, Refused: s.Refused,
 		OpenSeconds: s.Open.Seconds(), DisturbedSeconds: s.Disturbed.Seconds(),
 		LongestStallSeconds: s.LongestStall.Seconds(), LongStalls: s.Stalls,
-		Fallback: s.Fallback, LeftOut: []leftOutFunction{}, maxStall: maxStall, counted: s.Counted,
+		NoBreakpoints: s.NoBreakpoints, Fallback: s.Fallback, LeftOut: []leftOutFunction{}, maxStall: maxStall, counted: s.Counted,
 	}
 	if s.Measured {
 		r.Overhead = &s.Overhead
@@ -105,7 +109,11 @@ func (r *countingReport) text(b *strings.Builder) {
 		fmt.Fprintf(b, "  in %s a thread was stalled for more than %v\n", plain.Count(r.LongStalls, "window"), r.maxStall)
 	}
 	if r.Refused > 0 {
-		fmt.Fprintf(b, "  %s not counted: they cannot have probes\n", plain.Count(r.Refused, "jump"))
+		why := "they cannot have probes"
+		if r.NoBreakpoints != "" {
+			why = "uprobes cannot count them; " + plain.Terminal(r.NoBreakpoints)
+		}
+		fmt.Fprintf(b, "  %s not counted, about %.1f %% of the executed branches: %s\n", plain.Count(r.Refused, "jump"), 100*r.RefusedShare, why)
 	}
 	if r.UncountedShare > 0 {
 		fmt.Fprintf(b, "  %.2f %% of the samples in the file are in code that was not counted\n", 100*r.UncountedShare)
