@@ -11,20 +11,21 @@ type Command string
 
 // The commands that measure.
 const (
-	Profile      Command = "profile"
-	OffCPU       Command = "offcpu"
-	BlockIO      Command = "blockio"
-	Faults       Command = "faults"
-	SoftIRQ      Command = "softirq"
-	RunQ         Command = "runq"
-	Count        Command = "count"
-	Latency      Command = "latency"
-	Locks        Command = "locks"
-	Alloc        Command = "alloc"
-	Record       Command = "record"
-	Bolt         Command = "bolt"
-	BoltCounting Command = "bolt --branches counting"
-	BoltStepping Command = "bolt --branches stepping"
+	Profile         Command = "profile"
+	OffCPU          Command = "offcpu"
+	BlockIO         Command = "blockio"
+	Faults          Command = "faults"
+	SoftIRQ         Command = "softirq"
+	RunQ            Command = "runq"
+	Count           Command = "count"
+	Latency         Command = "latency"
+	Locks           Command = "locks"
+	Alloc           Command = "alloc"
+	Record          Command = "record"
+	Bolt            Command = "bolt"
+	BoltCounting    Command = "bolt --branches counting"
+	BoltBreakpoints Command = "bolt --branches breakpoints"
+	BoltStepping    Command = "bolt --branches stepping"
 	// AutoFDO records branches as Bolt does.
 	AutoFDO Command = "autofdo"
 )
@@ -33,7 +34,7 @@ const (
 var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record}
 
 // Commands lists all commands in the order of the report.
-var Commands = slices.Concat(withStacks, []Command{Bolt, BoltCounting, BoltStepping, AutoFDO})
+var Commands = slices.Concat(withStacks, []Command{Bolt, BoltCounting, BoltBreakpoints, BoltStepping, AutoFDO})
 
 // check examines one property of the machine.
 type check struct {

@@ -72,7 +72,7 @@ func TestMachines(t *testing.T) {
 
 // TestReport checks the report of some machines, as text and as JSON.
 func TestReport(t *testing.T) {
-	for file, name := range map[string]string{"root": "root", "container": "a container", "vm": "a virtual machine", "user": "CAP_BPF and CAP_PERFMON"} {
+	for file, name := range map[string]string{"root": "root", "container": "a container", "vm": "a virtual machine", "paravirtual": "a paravirtual machine", "user": "CAP_BPF and CAP_PERFMON"} {
 		report := Examine(machine(name), "v1.0.0")
 		var text bytes.Buffer
 		if err := report.WriteText(&text, false, 0); err != nil {

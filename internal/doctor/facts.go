@@ -99,6 +99,8 @@ const (
 	ProbeSleepers Probe = "stacks of sleeping threads"
 	// ProbeJumps loads the program of fulgur bolt that counts jumps.
 	ProbeJumps Probe = "jump counting"
+	// ProbeBreakpoints executes an instruction that has a hardware breakpoint.
+	ProbeBreakpoints Probe = "hardware breakpoints"
 	// ProbeCycles finds the default event of fulgur profile, ProbeBranchRecords
 	// the default event of fulgur bolt.
 	ProbeCycles        Probe = "cycle counter"

@@ -67,7 +67,7 @@ var machines = map[string]func(*Facts){
 		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon, capability.SysPtrace,
 			capability.CheckpointRestore, capability.DACReadSearch, capability.Syslog)
 		f.Lent = f.Effective
-		for _, p := range []Probe{ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeJumps} {
+		for _, p := range []Probe{ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeJumps, ProbeBreakpoints} {
 			f.Tried[p] = Outcome{Err: syscall.EACCES}
 		}
 	},
@@ -149,6 +149,7 @@ var machines = map[string]func(*Facts){
 		}
 		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}
 		f.Tried[ProbeJumps], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoJumps}, Outcome{Err: ErrNoKprobes}
+		f.Tried[ProbeBreakpoints] = Outcome{Err: ErrNoBreakpoints}
 	},
 	"an old kernel":           func(f *Facts) { f.Release = "5.4.0-1-generic" },
 	"an old kernel for arm64": func(f *Facts) { f.Release, f.Machine = "5.10.0-32-arm64", "aarch64" },
@@ -168,6 +169,11 @@ var machines = map[string]func(*Facts){
 	"a virtual machine": func(f *Facts) {
 		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}
 		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
+	},
+	"a paravirtual machine": func(f *Facts) {
+		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}
+		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
+		f.Tried[ProbeBreakpoints] = Outcome{Err: ErrNoBreakpoints}
 	},
 	"arm64 6.1": func(f *Facts) {
 		f.Machine = "aarch64"

@@ -81,7 +81,7 @@ func possible(c *check) []Problem {
 // pageMachines returns all machines. Machines that lack only privileges come first,
 // because their remedies are the most common.
 func pageMachines() []string {
-	return append([]string{"a user", "CAP_BPF and CAP_PERFMON", "kptr_restrict", "nothing works"}, machineNames()...)
+	return append([]string{"a user", "CAP_BPF and CAP_PERFMON", "kptr_restrict", "a virtual machine", "a paravirtual machine", "Linux 5.10", "nothing works"}, machineNames()...)
 }
 
 // sentence formats a list of commands.

@@ -14,7 +14,7 @@ import (
 const (
 	stateWidth = 6
 	titleWidth = 26
-	nameWidth  = 31 // of a command
+	nameWidth  = 34 // of a command
 )
 
 // unknown begins the value of a check that could not look.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/message/plain"
@@ -20,6 +21,8 @@ var (
 	ErrNoBranchRecords = errors.New("none: the CPU has no Intel LBR, AMD BRS or LBRv2, or Arm BRBE, or the hypervisor hides it")
 	// ErrNoJumps means that the machine cannot count jumps.
 	ErrNoJumps = errors.New("none: it needs Linux 6.6 or newer on x86-64")
+	// ErrNoBreakpoints means that a hardware breakpoint has no effect.
+	ErrNoBreakpoints = errors.New("no effect: the hypervisor ignores them, or the CPU has none")
 	// ErrNoSleepers means that no BPF program can read the stack of a sleeping thread.
 	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
 	// ErrNoContention means that the kernel does not report waits for its locks.
@@ -85,14 +88,40 @@ var trials = []check{
 		remedy: do("give the virtual machine a PMU (QEMU: -cpu host,pmu=on), or profile on its host"),
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
-		costs:  []Command{Bolt, AutoFDO},
-		lost:   "profiles are estimates from counted jumps, or come from single-stepping; both slow the target down",
-		remedy: do("run fulgur on the virtual machine's host or on another machine, or use --branches counting, breakpoints or stepping"),
+		costs: []Command{Bolt, AutoFDO},
+		lost:  "profiles are estimates from counted jumps, or come from single-stepping; both slow the target down",
+		remedy: func(f *Facts) Remedy {
+			return Remedy{Do: "run fulgur on the virtual machine's host or on another machine, or use --branches " + f.waysToRecord()}
+		},
 	}),
 	trial(ProbeJumps, "jump_counting", fault{
 		stops:  []Command{BoltCounting},
-		remedy: do("use fulgur bolt --branches breakpoints or stepping"),
+		remedy: func(f *Facts) Remedy { return Remedy{Do: "use fulgur bolt --branches " + f.waysToRecord()} },
 	}),
+	trial(ProbeBreakpoints, "breakpoints", fault{
+		stops: []Command{BoltBreakpoints},
+		costs: []Command{BoltCounting},
+		lost:  "jumps with some prefixes (gcc -fcf-protection), and on CPUs with shadow stacks also indirect calls, are not counted; uprobes that stall threads are not replaced",
+		remedy: func(f *Facts) Remedy {
+			return Remedy{Do: "use fulgur bolt --branches " + f.waysToRecord() + ", or run it on the virtual machine's host or on another machine"}
+		},
+	}),
+}
+
+// waysToRecord returns the values of --branches that work without branch records.
+func (f *Facts) waysToRecord() string {
+	ways := []string{"stepping"}
+	if f.Tried[ProbeBreakpoints].Err == nil {
+		ways = append([]string{"breakpoints"}, ways...)
+	}
+	if f.Tried[ProbeJumps].Err == nil {
+		ways = append([]string{"counting"}, ways...)
+	}
+	last := len(ways) - 1
+	if last == 0 {
+		return ways[0]
+	}
+	return strings.Join(ways[:last], ", ") + " or " + ways[last]
 }
 
 // eventKinds are the titles of the trials of the kinds of events that [Count] and [Latency] measure.
@@ -153,7 +182,7 @@ func failed(err error) string {
 }
 
 // untyped lists the probes that do not need the kernel's BTF.
-var untyped = []Probe{ProbePerfEvent, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords}
+var untyped = []Probe{ProbePerfEvent, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords, ProbeBreakpoints}
 
 // causesOf returns the problems that explain the failure of p, nil if none does.
 func (f *Facts) causesOf(p Probe) []Problem {

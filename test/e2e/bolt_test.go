@@ -185,6 +185,9 @@ func TestBoltCounting(t *testing.T) {
 		{"no-pie, breakpoints", "breakpoints", 22, []string{"-no-pie"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.branches == "breakpoints" {
+				testenv.Breakpoints(t)
+			}
 			program := boltable(t, "branches", test.flags...)
 			pid := running(t, program)
 			out := filepath.Join(t.TempDir(), "out.preagg")

@@ -177,7 +177,10 @@ func needsUprobeMulti(t *testing.T) {
 func needs(t *testing.T, by jumps.Probes) {
 	t.Helper()
 	testenv.Root(t)
-	if err := jumps.Check(by); errors.Is(err, jumps.ErrUnsupported) {
+	if by == jumps.Breakpoints {
+		testenv.Breakpoints(t)
+	}
+	if err := jumps.Check(by); by == jumps.Uprobes && errors.Is(err, jumps.ErrUnsupported) {
 		testenv.Unsupported(t, "%v", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -230,7 +233,8 @@ func measure(t *testing.T, p *program, of target.Target, n, outcomes uint64) (*j
 
 // The shares of the outcomes equal the program's own. In each window, the counted calls of a
 // thread are consecutive, so the count of each outcome is off by less than one. Uprobes leave
-// indirect calls and jumps with prefixes to breakpoints.
+// indirect calls and jumps with prefixes to breakpoints. If these have no effect, uprobes count calls on
+// machines without shadow stacks, and the rest cannot be counted.
 func TestShares(t *testing.T) {
 	testenv.EveryKernel(t)
 	for name, test := range map[string]struct {
@@ -250,6 +254,14 @@ func TestShares(t *testing.T) {
 			// On a crowded machine, the program may not run in a window in which a jump is counted.
 			// For arm64, gcc compiles choose to conditional jumps.
 			seen, last := map[string]bool{"choose": runtime.GOARCH == "arm64"}, jumps.Stats{}
+			without := map[string]bool{} // functions whose jumps cannot be counted
+			if !testenv.HasBreakpoints(t) {
+				info, err := os.ReadFile("/proc/cpuinfo")
+				if err != nil {
+					t.Fatal(err)
+				}
+				without["choose"], without["call"] = len(test.flags) > 0, bytes.Contains(info, []byte(" user_shstk "))
+			}
 			testenv.Await(t, func() bool {
 				t.Run("count", func(t *testing.T) {
 					p, err := open(path)
@@ -260,6 +272,7 @@ func TestShares(t *testing.T) {
 					var c *jumps.Counter
 					c, last = measure(t, p, target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}, 12, 1)
 					p.checkShares(t, c.Counts(), seen)
+					p.checkUncountable(t, c, without, seen)
 					p.checkText(t, cmd.Process.Pid, path)
 				})
 				return t.Failed() || seen["quarter"] && seen["choose"] && seen["call"]
@@ -308,6 +321,29 @@ func (p *program) checkShares(t *testing.T, counts *jumps.Counts, seen map[strin
 				}
 			}
 		}
+	}
+}
+
+// checkUncountable checks that the indirect jumps and calls of the given functions, and no other ones,
+// cannot be counted, and adds the functions to seen.
+func (p *program) checkUncountable(t *testing.T, c *jumps.Counter, without, seen map[string]bool) {
+	t.Helper()
+	uncountable := c.Uncountable()
+	for _, function := range []string{"choose", "call"} {
+		addr, size := p.symbol(t, function)
+		for _, j := range c.Counts().Jumps {
+			if j.Address-addr >= size || j.Instruction.Kind == instruction.ConditionalJump {
+				continue
+			}
+			if uncountable[j.Address] != without[function] {
+				t.Errorf("%s: %#x cannot be counted: %t, want %t", function, j.Address, uncountable[j.Address], without[function])
+			}
+			seen[function] = seen[function] || without[function]
+		}
+	}
+	s := stats(t, c)
+	if (s.NoBreakpoints == "") != testenv.HasBreakpoints(t) || len(uncountable) != int(s.Refused) {
+		t.Errorf("got %d jumps that cannot be counted and %+v", len(uncountable), s)
 	}
 }
 

@@ -48,7 +48,8 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeKernelNames:           quietly(kernelNames),
 	doctor.ProbeSleepers:              quietly(sleepers),
 	doctor.ProbePrograms(doctor.Bolt): quietly(loadBranch),
-	doctor.ProbeJumps:                 quietly(jumpCounting),
+	doctor.ProbeJumps:                 quietly(jumpCounting(jumps.Uprobes, doctor.ErrNoJumps)),
+	doctor.ProbeBreakpoints:           quietly(jumpCounting(jumps.Breakpoints, doctor.ErrNoBreakpoints)),
 	doctor.ProbeCycles:                cycles,
 	doctor.ProbeBranchRecords:         branchRecords,
 }
@@ -285,15 +286,20 @@ func cycles() (string, error) {
 	return doctor.FoundCycles, nil
 }
 
-func jumpCounting() error {
-	err := jumps.Check(jumps.Uprobes)
-	switch {
-	case errors.Is(err, uprobe.ErrLent):
-		return unix.EPERM // the doctor knows the remedy
-	case errors.Is(err, jumps.ErrUnsupported):
-		return doctor.ErrNoJumps
+// jumpCounting returns a trial that fails with the error lacking if nothing can count jumps by p here.
+func jumpCounting(p jumps.Probes, lacking error) func() error {
+	return func() error {
+		err := jumps.Check(p)
+		switch {
+		case errors.Is(err, uprobe.ErrLent):
+			return unix.EPERM // the doctor knows the remedy
+		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+			return err
+		case errors.Is(err, jumps.ErrUnsupported):
+			return lacking
+		}
+		return err
 	}
-	return err
 }
 
 // branchRecords uses a rate that every kernel allows.

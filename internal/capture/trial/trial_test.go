@@ -51,6 +51,9 @@ func TestAll(t *testing.T) {
 	if err := tried[doctor.ProbeJumps].Err; err != nil && !errors.Is(err, doctor.ErrNoJumps) {
 		t.Errorf("jumps: %v", err)
 	}
+	if err := tried[doctor.ProbeBreakpoints].Err; err != nil && !errors.Is(err, doctor.ErrNoBreakpoints) {
+		t.Errorf("breakpoints: %v", err)
+	}
 	for _, p := range []doctor.Probe{doctor.ProbeFentry, doctor.ProbeKprobe} {
 		t.Logf("%s: %v", p, tried[p].Err)
 	}

@@ -91,8 +91,13 @@ func Measure(ctx context.Context, o Options) (exitCode int, err error) {
 // command returns the doctor's command for o, as far as known before the machine is
 // examined.
 func (o *Options) command() doctor.Command {
-	if o.Branches == branchesStepping {
+	switch o.Branches {
+	case branchesStepping:
 		return doctor.BoltStepping
+	case branchesCounting:
+		return doctor.BoltCounting
+	case branchesBreakpoints:
+		return doctor.BoltBreakpoints
 	}
 	return doctor.Bolt
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"fulgur/internal/capture/branch"
 	"fulgur/internal/capture/jumps"
@@ -73,7 +74,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, err // only hardware records branches in the kernel
 	}
 	if option, ok := o.forHardware(); ok {
-		return nil, fmt.Errorf("%w; or replace %s by %s %s, which counts jumps with uprobes, %s, which counts them with hardware breakpoints, or %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesCounting, branchesBreakpoints, branchesStepping)
+		return nil, fmt.Errorf("%w; or replace %s by %s (see fulgur help bolt)", err, option, waysWithoutHardware())
 	}
 	if why := o.canCount(); why != nil {
 		return o.withoutCounting(fmt.Errorf("%w; %w", err, why), stderr)
@@ -90,6 +91,18 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: %s (%s %s, %s)\n", c, usage.Branches, branches, usage.MaxOverhead)
 	}
 	return c, nil
+}
+
+// waysWithoutHardware lists the ways to record branches that work on this machine without hardware.
+func waysWithoutHardware() string {
+	ways := []string{branchesStepping + ", which single-steps the target's threads for a few milliseconds at a time"}
+	if jumps.Check(jumps.Breakpoints) == nil {
+		ways = append([]string{branchesBreakpoints + ", which counts jumps with hardware breakpoints"}, ways...)
+	}
+	if jumps.Check(jumps.Uprobes) == nil {
+		ways = append([]string{branchesCounting + ", which counts jumps with uprobes"}, ways...)
+	}
+	return fmt.Sprintf("%s %s", usage.Branches, strings.Join(ways, ", or "))
 }
 
 // insteadOfCounting adds to the error why jumps cannot be counted what can be done instead.
