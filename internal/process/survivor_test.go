@@ -13,6 +13,7 @@ import (
 
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/testenv"
 )
 
 // survivorVar makes the test binary a process whose first thread exits before the others.
@@ -27,7 +28,7 @@ func init() {
 // outlive ends the first thread. The process ends at the end of its input.
 func outlive() {
 	go func() {
-		for end := time.Now().Add(time.Minute); lives(os.Getpid()); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testenv.TimeLimit()); lives(os.Getpid()); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				fmt.Println("timeout: the first thread still lives")
 				os.Exit(1)

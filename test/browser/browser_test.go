@@ -9,13 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
 
 // stepTimeout is the time limit of each step.
-const stepTimeout = time.Minute
+var stepTimeout = testenv.TimeLimit()
 
 // viewport is the size of a new page, in CSS pixels.
 var viewport = struct{ width, height int }{1280, 800}

@@ -137,7 +137,7 @@ func runJIT(t *testing.T, fulgur *exec.Cmd, steps, dir, file string) *jitRun {
 // await waits for an event of the JIT's file; see inotify(7).
 func (r *jitRun) await(event uint32) {
 	r.t.Helper()
-	if err := r.events.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	if err := r.events.SetReadDeadline(time.Now().Add(testenv.TimeLimit())); err != nil {
 		r.t.Fatal(err)
 	}
 	for {

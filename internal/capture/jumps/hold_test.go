@@ -48,7 +48,7 @@ func TestHold(t *testing.T) {
 			t.Fatalf("no window is held in %d rounds: %+v", enough, stats(t, c))
 		}
 		// Await would miss most of a window, which is short.
-		for end := time.Now().Add(testenv.Patience(time.Minute)); bytes.Equal(read(), file); runtime.Gosched() {
+		for end := time.Now().Add(testenv.TimeLimit()); bytes.Equal(read(), file); runtime.Gosched() {
 			if time.Now().After(end) {
 				t.Fatalf("timeout: no window changes the code: %+v", stats(t, c))
 			}

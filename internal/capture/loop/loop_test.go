@@ -419,7 +419,7 @@ func launch(t *testing.T, script string, args ...string) *target.Launched {
 
 // appears waits for a file, and reports whether it was created.
 func appears(path string) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.TimeLimit()); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return true
 		}

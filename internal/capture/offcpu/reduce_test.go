@@ -46,6 +46,7 @@ func TestReduce(t *testing.T) {
 	})
 	t.Run("long", func(t *testing.T) {
 		const sleeps = 10
+		var missed slept
 		for range tries {
 			s := measureSleeper(t, reduction, sleeps, sleep)
 			if s.inside != sleeps {
@@ -53,12 +54,17 @@ func TestReduce(t *testing.T) {
 			}
 			// Short waits come before the first sleep, which may therefore be left out or count several
 			// times, and after the last one.
-			if s.waits < sleeps-1 || s.time < (sleeps-1)*sleep || s.time > reduction/2*s.elapsed {
-				t.Errorf("got %d waits of %s, want each of %d to count once, in %s", s.waits, s.time, sleeps-1, s.elapsed)
+			if s.time > reduction/2*s.elapsed {
+				t.Fatalf("got %d waits of %s, want each of %d to count once, in %s", s.waits, s.time, sleeps-1, s.elapsed)
 			}
-			return
+			if s.waits >= sleeps-1 && s.time >= (sleeps-1)*sleep {
+				return
+			}
+			// The kernel drops events while another program attaches to the tracepoint or detaches. A
+			// reduction that also applied to long waits would hardly ever measure all of them.
+			missed = s
 		}
-		t.Errorf("another thread took the CPU in each of %d tries", tries)
+		t.Errorf("in each of %d tries, another thread took the CPU, or waits are missing, last of %+v", tries, missed)
 	})
 	t.Run("none", func(t *testing.T) {
 		if s := measureSleeper(t, 1, 100, nap); s.waits+s.missed < s.inside || s.waits > s.around+1 {

@@ -75,7 +75,7 @@ func TestFloods(t *testing.T) {
 				return stats.Steps > 0
 			}
 			acts, end := 0, time.Now().Add(floodTime())
-			latest := end.Add(testenv.Patience(time.Minute))
+			latest := end.Add(testenv.TimeLimit())
 			for now := time.Now(); (now.Before(end) || !stepped() && now.Before(latest)) && !hasEnded(t, pid); now = time.Now() {
 				test.act(t, b, pid)
 				acts++
@@ -141,7 +141,7 @@ func handshake(t *testing.T, b *board, pid int, sig unix.Signal) {
 	t.Helper()
 	before := b.heard[sig].Load()
 	signalTo(t, pid, sig)
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
+	deadline := time.Now().Add(testenv.TimeLimit())
 	for b.heard[sig].Load() == before {
 		if hasEnded(t, pid) {
 			return // check reports it
@@ -188,7 +188,7 @@ func realTime(t *testing.T, b *board, pid int) {
 		}
 	}
 	runtime.KeepAlive(&info)
-	deadline := time.Now().Add(testenv.Patience(time.Minute))
+	deadline := time.Now().Add(testenv.TimeLimit())
 	for b.heard[sig].Load() < want && !hasEnded(t, pid) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %d real-time signals too few", want-b.heard[sig].Load())

@@ -101,7 +101,7 @@ func start(t testing.TB, opts Options, pids ...int) *Stepper {
 func collect(t testing.TB, s *Stepper, n int) []Sample {
 	t.Helper()
 	var samples []Sample
-	timeout := time.After(testenv.Patience(time.Minute))
+	timeout := time.After(testenv.TimeLimit())
 	for len(samples) < n {
 		select {
 		case sample, ok := <-s.Samples():
@@ -111,7 +111,7 @@ func collect(t testing.TB, s *Stepper, n int) []Sample {
 			samples = append(samples, sample)
 		case <-timeout:
 			stats, refused := s.Stats()
-			t.Fatalf("got only %d samples in a minute; %+v %v", len(samples), stats, refused)
+			t.Fatalf("got only %d samples; %+v %v", len(samples), stats, refused)
 		}
 	}
 	return samples

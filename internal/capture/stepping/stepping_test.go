@@ -194,7 +194,7 @@ func TestSameOutput(t *testing.T) {
 	bin := compile(t, "busy")
 	want, wantCode := runBusy(t, bin, nil)
 	var records, signal, sensitive, threads bool
-	for deadline := time.Now().Add(5 * time.Minute); !(records && signal && sensitive && threads); {
+	for deadline := time.Now().Add(testenv.TimeLimit()); !(records && signal && sensitive && threads); {
 		if time.Now().After(deadline) {
 			t.Fatalf("stepping has not met all of: records %t, signals %t, sensitive places %t, four threads %t", records, signal, sensitive, threads)
 		}

@@ -231,7 +231,7 @@ func TestAttachBPF(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n uint64
-	for deadline := time.Now().Add(time.Minute); n < 10 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testenv.TimeLimit()); n < 10 && time.Now().Before(deadline); {
 		if err := counts.Lookup(uint32(0), &n); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func TestStrangersConnections(t *testing.T) {
 				t.Cleanup(func() { c.Close() })
 				stranger(c)
 			}
-			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenv.Patience(time.Minute)}
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenv.TimeLimit()}
 			for path, want := range map[string]string{"/healthz": "ok", "/metrics": "fulgur_windows_total 0"} {
 				response, err := client.Get("http://" + address + path)
 				if err != nil {

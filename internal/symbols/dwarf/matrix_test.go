@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -73,7 +72,7 @@ func dwz(t *testing.T, dir string) {
 func command(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	// llvm-dwp 19 loops forever on some output of GCC.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.TimeLimit())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -75,7 +75,7 @@ func TestStrangersConnections(t *testing.T) {
 				stranger(dial(t, s))
 			}
 			// The request uses a new connection, like a new browser's.
-			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenv.TimeLimit()}
 			response, err := client.Get(s.URL() + "page")
 			if err != nil {
 				t.Fatalf("new connection: %v", err)
@@ -87,7 +87,7 @@ func TestStrangersConnections(t *testing.T) {
 			}
 			select {
 			case events <- "":
-			case <-time.After(time.Minute):
+			case <-time.After(testenv.TimeLimit()):
 				t.Fatal("the stream of events was cut off")
 			}
 			if !lines.Scan() {
@@ -110,7 +110,7 @@ func TestDeniedConnectionCloses(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "example.org"} {
 		c := dial(t, s)
 		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
-		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(testenv.TimeLimit())); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(c); err != nil {

@@ -91,7 +91,7 @@ func (f *fixture) settleAll(t *testing.T) {
 
 func (f *fixture) wait(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.TimeLimit())
 	defer cancel()
 	f.Wait(ctx)
 	if ctx.Err() != nil {

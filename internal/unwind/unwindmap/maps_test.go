@@ -45,7 +45,7 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 	if !found {
 		t.Fatalf("got no task of process %d", pid)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.TimeLimit())
 	defer cancel()
 	l.Wait(ctx)
 }

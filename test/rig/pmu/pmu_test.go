@@ -81,7 +81,7 @@ func sample(t *testing.T, window, n int) []Record {
 	const dataHead = 1024 // in struct perf_event_mmap_page
 	size := 8 + 8 + 24*window
 	written := func() uint64 { return binary.NativeEndian.Uint64(ring[dataHead:]) }
-	for deadline := time.Now().Add(testenv.Patience(time.Minute)); written() < uint64(n*size); { // samples need a running thread
+	for deadline := time.Now().Add(testenv.TimeLimit()); written() < uint64(n*size); { // samples need a running thread
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout: got %d bytes of records, want %d", written(), n*size)
 		}
