@@ -50,6 +50,9 @@ func guard() int {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
+	// If the reader of the output has ended, writing must not end this process. A child would inherit an
+	// ignored signal.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	var pidfd int
 	// PR_SET_PDEATHSIG is about the end of this thread. It is the first one, which an init function keeps,
 	// and ends with the process.

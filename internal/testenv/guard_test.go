@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -144,7 +145,8 @@ func awaitEnds(t *testing.T, pids []int) {
 	}
 }
 
-// If the go command that waits for the tests is killed, the tests end, and their processes, too.
+// If the go command that waits for the tests and reads their output is killed, the tests end, and their
+// processes, too.
 func TestGuardAfterGo(t *testing.T) {
 	AnyKernel(t)
 	for _, tool := range []string{"sh", "sleep", "setsid", "env", "cp"} {
@@ -156,8 +158,13 @@ func TestGuardAfterGo(t *testing.T) {
 	}
 	cmd := Command(t, shell, "-c", program+" -test.run='^TestGuardChild$'; exit")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guardedVar+"=") }), guardTestVar+"=wait")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = writer
 	pids := startLeaving(t, cmd)
-	if err := cmd.Process.Kill(); err != nil {
+	if err := errors.Join(reader.Close(), writer.Close(), cmd.Process.Kill()); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
