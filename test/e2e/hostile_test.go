@@ -277,7 +277,7 @@ func TestHostileMountCounted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	instead, code, counted := "breakpoints", 0, "hardware breakpoints: "
 	if !testenv.HasBreakpoints(t) {
-		instead, code, counted = "stepping", 1, "hardware breakpoints have no effect on this machine; or use --branches stepping\n"
+		instead, code, counted = "stepping", 1, "hardware breakpoints have no effect on this machine; or use --branches "
 	}
 	for _, test := range []struct {
 		branches string

@@ -55,6 +55,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -247,7 +248,7 @@ func New(o Options) (*Counter, error) {
 		}
 		return nil, errors.Join(err, c.source.close())
 	default:
-		c.stats.NoBreakpoints = err.Error()
+		c.stats.NoBreakpoints = strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": ")
 		c.callsByUprobes = !hasShadowStacks()
 	}
 	return c, nil

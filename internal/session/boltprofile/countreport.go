@@ -111,7 +111,7 @@ func (r *countingReport) text(b *strings.Builder) {
 	if r.Refused > 0 {
 		why := "they cannot have probes"
 		if r.NoBreakpoints != "" {
-			why = "uprobes cannot count them; " + plain.Terminal(r.NoBreakpoints)
+			why = "unfit for uprobes, and " + plain.Terminal(r.NoBreakpoints)
 		}
 		fmt.Fprintf(b, "  %s not counted, about %.1f %% of the executed branches: %s\n", plain.Count(r.Refused, "jump"), 100*r.RefusedShare, why)
 	}

@@ -107,10 +107,14 @@ func waysWithoutHardware() string {
 
 // insteadOfCounting adds to the error why jumps cannot be counted what can be done instead.
 func (o *Options) insteadOfCounting(why error) error {
-	if o.Branches == branchesCounting && jumps.Check(jumps.Breakpoints) == nil {
-		return fmt.Errorf("%w; or use %s %s", why, usage.Branches, branchesBreakpoints)
+	instead := branchesStepping
+	switch {
+	case o.Branches == branchesCounting && jumps.Check(jumps.Breakpoints) == nil:
+		instead = branchesBreakpoints
+	case o.Branches == branchesBreakpoints && jumps.Check(jumps.Uprobes) == nil:
+		instead = branchesCounting + " or " + branchesStepping
 	}
-	return fmt.Errorf("%w; or use %s %s", why, usage.Branches, branchesStepping)
+	return fmt.Errorf("%w; or use %s %s", why, usage.Branches, instead)
 }
 
 // withoutCounting returns the recorder for o if there is no hardware and counting is not

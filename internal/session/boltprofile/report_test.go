@@ -76,6 +76,16 @@ func TestReportCounted(t *testing.T) {
 			"  counted 0 outcomes of 0 jumps in 1 window of 0.0 ms; longest stall of a thread: 0s\n" +
 				"  hardware breakpoints instead of uprobes: uprobes stalled a thread for up to 12ms\n",
 		},
+		"refused": {
+			countingReport{Refused: 2, RefusedShare: 0.0004},
+			"  counted 0 outcomes of 0 jumps\n" +
+				"  2 jumps not counted, about 0.0 % of the executed branches: they cannot have probes\n",
+		},
+		"no breakpoints": {
+			countingReport{Refused: 1, RefusedShare: 0.0951, NoBreakpoints: "hardware breakpoints have no effect on this machine"},
+			"  counted 0 outcomes of 0 jumps\n" +
+				"  1 jump not counted, about 9.5 % of the executed branches: unfit for uprobes, and hardware breakpoints have no effect on this machine\n",
+		},
 	} {
 		var got strings.Builder
 		if test.counting.text(&got); got.String() != test.want {
