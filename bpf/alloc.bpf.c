@@ -169,7 +169,7 @@ struct call {
 	struct allocation made;
 	struct allocation freed;
 	u64 tid;
-	u64 ra; /* the return address, if the call ends at a return instruction; else 0 */
+	u64 ra; /* the return address */
 };
 
 struct {
@@ -356,16 +356,6 @@ struct wanted {
 };
 
 /*
- * The cookie of a function whose calls end at its return instructions. So do those of operator new,
- * without a cookie. Other functions have uretprobes.
- */
-enum alloc_cookie {
-	ALLOC_AT_RETURN = 1,
-};
-
-const enum alloc_cookie *unused_alloc_cookie __attribute__((unused));
-
-/*
  * Whether a call was left, such as by an exception. Then, other calls from the function that caught
  * it have overwritten the return address, if that is on the stack at the entry.
  */
@@ -374,8 +364,7 @@ static __always_inline bool was_left(const struct call *call)
 #if defined(__TARGET_ARCH_x86)
 	u64 ra;
 
-	return call->ra &&
-	       (bpf_probe_read_user(&ra, sizeof(ra), (void *)call->sp) || ra != call->ra);
+	return bpf_probe_read_user(&ra, sizeof(ra), (void *)call->sp) || !same_return(ra, call->ra);
 #else
 	return false;
 #endif
@@ -427,8 +416,7 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 	if (is_nested(bpf_map_lookup_elem(&calls, &thread), &call))
 		return 0;
 	if (waits) {
-		if (r->by == ALLOC_NEW || cookie_of(ctx, task) == ALLOC_AT_RETURN)
-			call.ra = return_address(ctx);
+		call.ra = return_address(ctx);
 		call.out = r->out;
 		call.size = r->size;
 		if (live && r->old) {
@@ -695,24 +683,37 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 	}
 }
 
-/* At the return of a function: by a uretprobe, or at a return instruction. */
-SEC("kprobe")
-int alloc_return(void *ctx)
+/* At the return of the outermost call, whose stack pointer was at its entry as given. */
+static __always_inline int leave(void *ctx, u64 sp, bool at_instruction)
 {
 	struct task_struct *task = current_task();
-	u64 thread = bpf_get_current_task(), sp = context_sp(ctx);
+	u64 thread = bpf_get_current_task();
 	struct call *call;
 
 	if (!hit_by(task, ALLOC_RETURN))
 		return 0;
 	call = bpf_map_lookup_elem(&calls, &thread);
-	if (!call || call->tid != task_pid(task) || call->sp != (call->ra ? sp : sp - RETURN_SIZE))
+	if (!call || call->tid != task_pid(task) || call->sp != sp)
 		return 0;
 	/* Otherwise the call was left, and another function returns from its place. */
-	if (live && (!call->ra || call->ra == return_address(ctx)))
+	if (live && (!at_instruction || same_return(return_address(ctx), call->ra)))
 		follow(ctx, task, call);
 	bpf_map_delete_elem(&calls, &thread);
 	return 0;
+}
+
+/* At a return instruction of a function. */
+SEC("kprobe")
+int alloc_return(void *ctx)
+{
+	return leave(ctx, context_sp(ctx), true);
+}
+
+/* After the return of a function, by a uretprobe. */
+SEC("kprobe")
+int alloc_uretprobe(void *ctx)
+{
+	return leave(ctx, context_sp(ctx) - RETURN_SIZE, false);
 }
 
 /* Forgets memory that is freed, by a program for that. */

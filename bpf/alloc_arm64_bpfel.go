@@ -13,12 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type AllocAllocCookie uint32
-
-const (
-	AllocAllocCookieALLOC_AT_RETURN AllocAllocCookie = 1
-)
-
 type AllocAllocProgram uint32
 
 const (
@@ -125,6 +119,7 @@ const (
 	AllocProgAllocReturn       = "alloc_return"
 	AllocProgAllocSize         = "alloc_size"
 	AllocProgAllocStored       = "alloc_stored"
+	AllocProgAllocUretprobe    = "alloc_uretprobe"
 	AllocProgAllocWalk         = "alloc_walk"
 	AllocProgSnapshotAgain     = "snapshot_again"
 	AllocProgTargetFork        = "target_fork"
@@ -162,7 +157,6 @@ const (
 	AllocVarTargetOnly         = "target_only"
 	AllocVarTargetOnlyStart    = "target_only_start"
 	AllocVarTimeline           = "timeline"
-	AllocVarUnusedAllocCookie  = "unused_alloc_cookie"
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
 	AllocVarUnusedProbeLimits  = "unused_probe_limits"
 	AllocVarUnusedTrapCounts   = "unused_trap_counts"
@@ -225,6 +219,7 @@ type AllocProgramSpecs struct {
 	AllocReturn      *ebpf.ProgramSpec `ebpf:"alloc_return"`
 	AllocSize        *ebpf.ProgramSpec `ebpf:"alloc_size"`
 	AllocStored      *ebpf.ProgramSpec `ebpf:"alloc_stored"`
+	AllocUretprobe   *ebpf.ProgramSpec `ebpf:"alloc_uretprobe"`
 	AllocWalk        *ebpf.ProgramSpec `ebpf:"alloc_walk"`
 	SnapshotAgain    *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork       *ebpf.ProgramSpec `ebpf:"target_fork"`
@@ -315,7 +310,6 @@ type AllocVariableSpecs struct {
 	TargetOnly         *ebpf.VariableSpec `ebpf:"target_only"`
 	TargetOnlyStart    *ebpf.VariableSpec `ebpf:"target_only_start"`
 	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedAllocCookie  *ebpf.VariableSpec `ebpf:"unused_alloc_cookie"`
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.VariableSpec `ebpf:"unused_trap_counts"`
@@ -469,7 +463,6 @@ type AllocVariables struct {
 	TargetOnly         *ebpf.Variable `ebpf:"target_only"`
 	TargetOnlyStart    *ebpf.Variable `ebpf:"target_only_start"`
 	Timeline           *ebpf.Variable `ebpf:"timeline"`
-	UnusedAllocCookie  *ebpf.Variable `ebpf:"unused_alloc_cookie"`
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`
 	UnusedTrapCounts   *ebpf.Variable `ebpf:"unused_trap_counts"`
@@ -494,6 +487,7 @@ type AllocPrograms struct {
 	AllocReturn      *ebpf.Program `ebpf:"alloc_return"`
 	AllocSize        *ebpf.Program `ebpf:"alloc_size"`
 	AllocStored      *ebpf.Program `ebpf:"alloc_stored"`
+	AllocUretprobe   *ebpf.Program `ebpf:"alloc_uretprobe"`
 	AllocWalk        *ebpf.Program `ebpf:"alloc_walk"`
 	SnapshotAgain    *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork       *ebpf.Program `ebpf:"target_fork"`
@@ -515,6 +509,7 @@ func (p *AllocPrograms) Close() error {
 		p.AllocReturn,
 		p.AllocSize,
 		p.AllocStored,
+		p.AllocUretprobe,
 		p.AllocWalk,
 		p.SnapshotAgain,
 		p.TargetFork,

@@ -102,6 +102,15 @@ static __always_inline u64 return_address(void *ctx)
 	return ra;
 }
 
+/*
+ * Whether a return address is the one that a call had at its entry. A uretprobe, which another
+ * program may have, replaces it with the start of a page.
+ */
+static __always_inline bool same_return(u64 ra, u64 had)
+{
+	return ra == had || !(ra & 4095) || !(had & 4095);
+}
+
 /* Bytes that a return takes from the stack. */
 #if defined(__TARGET_ARCH_x86)
 #define RETURN_SIZE 8
@@ -193,8 +202,8 @@ enum context {
 	IN_TRACEPOINT,
 	IN_KERNEL_FUNCTION,
 	IN_PROGRAM,
-	INSIDE_FUNCTION, /* likewise, but not at its entry or return: by a uretprobe, in the caller
-			  */
+	/* In a function of a program, not at its entry or return: a uretprobe is in the caller. */
+	INSIDE_FUNCTION,
 };
 
 /*

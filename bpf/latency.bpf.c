@@ -103,9 +103,6 @@ const volatile bool by_waker;
  */
 const volatile u32 flags_field;
 
-/* Whether all calls of programs end at return instructions instead of uretprobes. */
-const volatile bool at_return;
-
 /* Whether the functions of programs preserve the registers that C functions preserve. */
 const volatile bool keeps_registers;
 
@@ -125,7 +122,7 @@ struct interval {
 	u64 detail;
 	u64 ip; /* of a call: the function's entry */
 	u64 stack; /* of a call: of struct function */
-	u64 ra; /* of a call of a program: the return address, if at_return; else 0 */
+	u64 ra; /* of a call of a program: the return address; else 0 */
 	struct interval_key outer; /* the enclosing call of the same function; of is 0 for none */
 	u64 nested; /* ns in recursive calls */
 	/*
@@ -165,7 +162,7 @@ struct waker {
 const struct waker *unused_waker __attribute__((unused));
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, u64); /* address of the task */
 	__type(value, struct waker);
@@ -177,7 +174,7 @@ struct owner {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct owner);
@@ -247,14 +244,19 @@ struct {
 	__type(value, struct calls);
 } calls SEC(".maps");
 
-/* Forgets an interval. Returns what bpf_map_delete_elem() does. */
-static __always_inline int forget(const struct interval_key *key)
+/* Gives up an interval, if it is in progress. */
+static __always_inline void give_up(const struct interval_key *key)
 {
-	int err = bpf_map_delete_elem(&intervals, key);
+	struct interval *found = bpf_map_lookup_elem(&intervals, key);
+	bool in_progress;
 
-	if (!err)
-		stat_add(STAT_FORGOTTEN, 1);
-	return err;
+	if (!found)
+		return;
+	in_progress = found->since != INTERVAL_ENDED;
+	if (bpf_map_delete_elem(&intervals, key) || !in_progress)
+		return;
+	stat_add(STAT_FORGOTTEN, 1);
+	stat_add(STAT_UNFINISHED, 1);
 }
 
 /* The stack pointer of a call. The verifier of 5.10 needs to see the limit in an index. */
@@ -287,8 +289,7 @@ __noinline int calls_forget(u64 task, u64 sp)
 		if (last >= sp || (last ^ sp) >> KERNEL_STACK_SHIFT)
 			break;
 		c->depth--;
-		if (!forget(&key))
-			stat_add(STAT_UNFINISHED, 1);
+		give_up(&key);
 	}
 	return 0;
 }
@@ -381,15 +382,6 @@ static __always_inline u64 caller(void *ctx, struct task_struct *task)
 		hash = hash_step(hash, regs->regs[i]);
 #endif
 	return hash;
-}
-
-/*
- * Whether a return address is the one that a call had at its entry. A uretprobe, which another
- * program may have, replaces it with the start of a page.
- */
-static __always_inline bool same_return(u64 ra, u64 had)
-{
-	return !had || ra == had || !(ra & 4095);
 }
 
 /*
@@ -586,7 +578,8 @@ static __always_inline void await_waker(const struct interval_key *key)
 		if (w->which != key->which && bpf_map_lookup_elem(&intervals, &outer))
 			return;
 	}
-	bpf_map_update_elem(&wakers, &key->of, &none, BPF_ANY);
+	if (bpf_map_update_elem(&wakers, &key->of, &none, BPF_ANY))
+		stat_add(STAT_UNFOLLOWED, 1);
 }
 
 /* The TID of the thread that holds a lock of the kernel; 0 if it is unknown. */
@@ -632,8 +625,7 @@ static __always_inline void forget_call(void *ctx, struct task_struct *task, u64
 		return;
 	if (match == MATCH_KERNEL_CALL)
 		key.which = depth;
-	if (!forget(&key))
-		stat_add(STAT_UNFINISHED, 1);
+	give_up(&key);
 }
 
 static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 slot, u64 cookie,
@@ -677,8 +669,7 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 		interval.stack = key.of;
 		if (match == MATCH_USER_CALL) {
 			interval.stack = stack_of(ctx, scratch);
-			if (at_return)
-				interval.ra = return_address(ctx);
+			interval.ra = return_address(ctx);
 		}
 		enter_call(&key, &interval);
 	}
@@ -838,18 +829,17 @@ static __always_inline int end(void *ctx, enum context in)
 	found = bpf_map_lookup_elem(&intervals, &key);
 	if (!found)
 		return 0;
+	/* The call was left, and another function returns from the same place. */
+	if (match == MATCH_USER_CALL && in == IN_PROGRAM &&
+	    !same_return(return_address(ctx), found->ra))
+		return 0;
 	if (found->since > now) { /* another CPU began it after this event, or it has ended */
 		if (match == MATCH_USER_CALL && found->since == INTERVAL_ENDED && found->replaces)
 			stat_add(STAT_AMBIGUOUS, 1);
 		return 0;
 	}
-	/* An exception left the call, and another function returns from the same place. */
-	if (match == MATCH_USER_CALL && in == IN_PROGRAM &&
-	    !same_return(return_address(ctx), found->ra))
-		return 0;
 	if (!belongs_to(found, task)) {
-		if (!forget(&key))
-			stat_add(STAT_UNFINISHED, 1);
+		give_up(&key);
 		return 0;
 	}
 	interval = *found;
@@ -858,7 +848,9 @@ static __always_inline int end(void *ctx, enum context in)
 		stat_add(STAT_FORGOTTEN, 1);
 		err = 0;
 	} else {
-		err = forget(&key);
+		err = bpf_map_delete_elem(&intervals, &key);
+		if (!err)
+			stat_add(STAT_FORGOTTEN, 1);
 	}
 	if (err == -ENOENT)
 		return 0; /* another CPU was faster */

@@ -159,7 +159,6 @@ const (
 	LatencyVarActive              = "active"
 	LatencyVarAnyRemaps           = "any_remaps"
 	LatencyVarAtEntry             = "at_entry"
-	LatencyVarAtReturn            = "at_return"
 	LatencyVarByCgroup            = "by_cgroup"
 	LatencyVarByCpu               = "by_cpu"
 	LatencyVarByPlace             = "by_place"
@@ -314,7 +313,6 @@ type LatencyVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
-	AtReturn            *ebpf.VariableSpec `ebpf:"at_return"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
@@ -475,7 +473,6 @@ type LatencyVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
-	AtReturn            *ebpf.Variable `ebpf:"at_return"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPlace             *ebpf.Variable `ebpf:"by_place"`

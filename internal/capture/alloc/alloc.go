@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cilium/ebpf"
+
 	"fulgur/bpf"
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
@@ -14,6 +16,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
@@ -24,14 +27,12 @@ const DefaultRate = 512 << 10
 // Source is the loaded kernel side.
 type Source struct {
 	attach.Source
-	live   bool // see [Config.Live]
-	probed probed
-	// hasCookies is set if programs can know at which function they run.
-	hasCookies bool
-	target     target.Target
-	files      files
-	overhead   overhead
-	counting   bool
+	live     bool // see [Config.Live]
+	probed   probed
+	target   target.Target
+	files    files
+	overhead overhead
+	counting bool
 }
 
 // Load loads the programs and their maps. It returns the kernel's errors as cilium/ebpf
@@ -42,9 +43,9 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		return nil, err
 	}
 	// The others jump to the one that walks, so they must be of one type.
-	for _, name := range append(programs[:], bpf.AllocProgAllocWalk) {
-		uprobe := &events.Probe{Event: events.Event{Kind: events.Uprobe}}
-		if err := (attach.Programs{Uprobe: name}).Adapt(spec, uprobe, o.Types); err != nil {
+	for _, name := range append(programs[:], bpf.AllocProgAllocUretprobe, bpf.AllocProgAllocWalk) {
+		event := &events.Probe{Event: events.Event{Kind: events.Uprobe}}
+		if err := (attach.Programs{Uprobe: name}).Adapt(spec, event, o.Types); err != nil {
 			return nil, err
 		}
 	}
@@ -54,9 +55,10 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	spec.Maps[bpf.CountMapFields].MaxEntries = uint32(maxPlaces * arguments)
 	s := &Source{live: c.Live}
 	s.overhead.max = c.MaxOverhead
-	s.probed.wanted = !c.NoProbes
-	if s.hasCookies, err = attach.HasCookies(o.Types); err != nil {
-		return nil, err
+	if s.probed.wanted = !c.NoProbes; s.probed.wanted {
+		if s.probed.possible, err = attach.HasCookies(o.Types); err != nil {
+			return nil, err
+		}
 	}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o, map[string]any{
 		bpf.AllocVarRate:    uint64(max(c.Rate, 1)),
@@ -71,8 +73,12 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if err := s.Maps[bpf.AllocMapWalk].Put(uint32(0), s.Programs[bpf.AllocProgAllocWalk]); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect the programs: %w", err), s.Close())
 	}
-	for _, name := range programs {
-		s.Attached = append(s.Attached, attach.NewUprobe(s.Programs[name]))
+	for program, name := range programs {
+		var returned *ebpf.Program
+		if bpf.AllocAllocProgram(program) == ended {
+			returned = s.Programs[bpf.AllocProgAllocUretprobe]
+		}
+		s.Attached = append(s.Attached, attach.NewUprobe(s.Programs[name], returned))
 	}
 	return s, nil
 }
@@ -87,6 +93,9 @@ func counted(k bpf.AllocCountKey, v bpf.AllocCountValue) (stacks.Key, stacks.Val
 // Attach prepares to attach to the files that [Source.Follow] gets.
 func (s *Source) Attach(t target.Target) error {
 	s.target = t
+	if err := uprobe.CheckTracers(t); err != nil {
+		return err
+	}
 	return s.FillTargets(t)
 }
 

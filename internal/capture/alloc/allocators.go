@@ -139,10 +139,7 @@ func find(f *elffile.File) ([]function, error) {
 }
 
 // findReturns sets the return instructions of a function.
-func (s *Source) findReturns(f *elffile.File, fn *function) error {
-	if !s.hasCookies && fn.program != throws {
-		return errors.New("this needs Linux 5.15, as the allocator is unknown")
-	}
+func (fn *function) findReturns(f *elffile.File) error {
 	entry, ok := f.Address(fn.offset)
 	if !ok {
 		return returns.ErrBounds

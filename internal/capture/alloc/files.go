@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fulgur/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
@@ -199,9 +198,9 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 	}
 	measured := found[:0]
 	for _, fn := range found {
-		err := sequences.CheckOffset(fn.offset)
+		err := cmp.Or(sequences.CheckOffset(fn.offset), events.CheckNOP(file, fn.offset))
 		if err == nil && s.needsReturn(fn) && !fn.isKnown {
-			err = s.findReturns(file, &fn)
+			err = fn.findReturns(file)
 		}
 		if err != nil {
 			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(fn.name), file.Name(), plain.Error(err)))
@@ -231,11 +230,7 @@ func (s *Source) attachIn(f *process.File, a *allocator) error {
 // attachFunctions attaches the programs to functions in an open file.
 func (s *Source) attachFunctions(found []function, path string, o *safeopen.File) error {
 	point := func(fn function) events.Point {
-		p := events.Point{Name: fn.name, Address: fn.offset}
-		if len(fn.returns) > 0 {
-			p.Place = int(bpf.AllocAllocCookieALLOC_AT_RETURN)
-		}
-		return p
+		return events.Point{Name: fn.name, Address: fn.offset}
 	}
 	attach := func(program program, points []events.Point) error {
 		if len(points) == 0 {

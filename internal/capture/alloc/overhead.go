@@ -1,6 +1,7 @@
 package alloc
 
 import (
+	"debug/elf"
 	"fmt"
 	"runtime"
 	"time"
@@ -49,7 +50,11 @@ const (
 
 // learn measures the cost of hits of functions in a file.
 func (o *overhead) learn(file *elffile.File, functions []function) error {
-	const longest = 8 // bytes that decide how the kernel treats an instruction
+	const longest = 8     // bytes that decide how the kernel treats an instruction
+	shortest := uint64(1) // a return instruction is not followed by other code of the file in all cases
+	if file.Machine() == elf.EM_AARCH64 {
+		shortest = 4
+	}
 	for _, fn := range functions {
 		code, err := file.Bytes(int64(fn.offset), longest, "function")
 		if err != nil {
@@ -62,7 +67,7 @@ func (o *overhead) learn(file *elffile.File, functions []function) error {
 		o.costs[fn.program] = max(o.costs[fn.program], cost)
 		end, err := uprobe.ReturnCost()
 		if err == nil && len(fn.returns) > 0 {
-			if code, err = file.Bytes(int64(fn.returns[0]), 1, "return instruction"); err == nil {
+			if code, err = file.Bytes(int64(fn.returns[0]), shortest, "return instruction"); err == nil {
 				end, err = uprobe.Cost(code)
 			}
 		}

@@ -29,7 +29,8 @@ const (
 
 // probed has the probes of the target.
 type probed struct {
-	wanted bool // whether to look for probes
+	wanted   bool // whether to look for probes
+	possible bool // whether the kernel can measure them
 	// last has the places of the arguments of all probes so far.
 	last  *events.Probe
 	names []string // of files with probes
@@ -53,7 +54,7 @@ func (s *Source) probesIn(file *elffile.File, path string) (found *probes, err e
 	if err != nil || len(alloc.Points) == 0 {
 		return nil, err
 	}
-	if !s.hasCookies {
+	if !s.probed.possible {
 		return nil, errors.New("this needs Linux 5.15; its functions are measured instead")
 	}
 	free, err := s.probe(file, path, "free", 1)

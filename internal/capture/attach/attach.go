@@ -111,11 +111,6 @@ func attach(p *events.Probe, index int, program, returned *ebpf.Program, t targe
 		return l, err
 	}
 	pids := uprobe.Processes(t)
-	for _, pid := range pids {
-		if err := uprobe.CheckTracer(pid); pid != 0 && err != nil {
-			return l, fmt.Errorf("attach %s: %w", p.Event, err)
-		}
-	}
 	multi := attachType(p) == ebpf.AttachTraceUprobeMulti
 	if multi && len(pids) > 0 && pids[0] != 0 {
 		filters, err := uprobe.FiltersProcesses(program)

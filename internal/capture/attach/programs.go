@@ -81,10 +81,11 @@ type Program struct {
 	closed chan error
 }
 
-// NewUprobe returns a program for uprobes, which [Program.AttachTo] attaches. It must have
-// been loaded for them; see [Programs.Adapt].
-func NewUprobe(program *ebpf.Program) *Program {
-	return &Program{event: &events.Probe{Event: events.Event{Kind: events.Uprobe}}, program: program, returned: program}
+// NewUprobe returns a program for uprobes, which [Program.AttachTo] attaches, and one for points that are
+// [events.Point.Replaced], nil if there are none. They must have been loaded for uprobes; see
+// [Programs.Adapt].
+func NewUprobe(program, returned *ebpf.Program) *Program {
+	return &Program{event: &events.Probe{Event: events.Event{Kind: events.Uprobe}}, program: program, returned: returned}
 }
 
 // Attach attaches the program to all places of the event, in the processes of t alone if

@@ -2,10 +2,12 @@ package attach
 
 import (
 	"errors"
+	"slices"
 
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/profile"
 )
 
@@ -40,6 +42,12 @@ func LoadEach[E any, S source.Source](o probe.Options, events []E, load func(pro
 
 // Attach implements [source.Source].
 func (s *Source) Attach(t target.Target) error {
+	inFiles := func(p *Program) bool { return !p.event.Event.Kind.InKernel() }
+	if slices.ContainsFunc(s.Attached, inFiles) {
+		if err := uprobe.CheckTracers(t); err != nil {
+			return err
+		}
+	}
 	if err := s.FillTargets(t); err != nil {
 		return err
 	}

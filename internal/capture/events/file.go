@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
@@ -67,6 +68,7 @@ func (p *Probe) readSequences(f *elffile.File) error {
 		return usage.Errorf("%s: %v", p.Event, err)
 	}
 	p.sequences = append(p.sequences, s)
+	p.elfs = append(p.elfs, f)
 	return nil
 }
 
@@ -140,11 +142,6 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	for _, fn := range found {
 		if e.Offset > 0 {
 			if err := checkBoundary(f, fn, e.Offset); err != nil {
-				return usage.Errorf("%s: %v", e, err)
-			}
-		}
-		if e.Offset > 0 || isPart(fn.name) {
-			if err := p.checkRedZone(f, fn.offset+e.Offset); err != nil {
 				return usage.Errorf("%s: %v", e, err)
 			}
 		}
@@ -234,8 +231,8 @@ var part = regexp.MustCompile(`(\.cold(\.\d+)?)+$`)
 func isPart(name string) bool { return part.MatchString(name) }
 
 // isSteppable reports whether the kernel supports a uprobe at an instruction of a file. It refuses
-// those with a lock prefix or a segment prefix of x86: see is_prefix_bad of its
-// arch/x86/kernel/uprobes.c. Programs that map the file later would run without the uprobe.
+// those with a lock prefix or a segment prefix of x86 (see is_prefix_bad of its
+// arch/x86/kernel/uprobes.c), and those that are unsteppable. Programs that map the file later would run without the uprobe.
 func isSteppable(f *elffile.File, offset uint64) bool {
 	const maxPrefixes = 4
 	code, err := f.Bytes(int64(offset), maxPrefixes, "instruction")
@@ -248,10 +245,18 @@ func isSteppable(f *elffile.File, offset uint64) bool {
 			return false
 		case 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3:
 		default:
-			return true
+			return bytes.IndexByte(unsteppable, b) < 0
 		}
 	}
 	return true
+}
+
+// unsteppable are the first bytes of instructions that the kernel does not support: see good_insns_64 of its
+// arch/x86/kernel/uprobes.c.
+var unsteppable = []byte{
+	0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61, 0x62, 0x82, 0x9a, 0xd4, 0xd5, 0xd6, 0xea, // not in 64-bit code, or EVEX
+	0x6c, 0x6d, 0x6e, 0x6f, 0xe4, 0xe5, 0xe6, 0xe7, 0xec, 0xed, 0xee, 0xef, // ins, outs, in, out
+	0xcc, 0xcd, 0xce, 0xf1, 0xf4, 0xfa, 0xfb, // int3, int, into, int1, hlt, cli, sti
 }
 
 // maxFunctions limits the symbols that match, which a crafted file can have millions of.

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/tracefs"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/rseq"
 	"fulgur/internal/symbols/symbolize"
 )
@@ -68,8 +69,8 @@ type Probe struct {
 	LeftOut map[string]LeftOut
 	// sequences are those of the files, by index, in which no breakpoint must be.
 	sequences  []*rseq.Sequences
-	uretprobes bool // see [Resolver.Uretprobes]
-	types      *btf.Cache
+	elfs       []*elffile.File // the files, by index
+	uretprobes bool            // see [Resolver.Uretprobes]
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
 	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
 	rawSyscalls map[string]uint64
@@ -265,7 +266,7 @@ func (r *Resolver) tracefs() (*tracefs.FS, error) {
 // error for a name that does not exist has the nearest names that do.
 func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 	named := q.Shown || q.ByPoint
-	p = &Probe{Event: e, uretprobes: r.Uretprobes, types: r.Types, ByPoint: named || q.PacedByPoint, Unnamed: !named}
+	p = &Probe{Event: e, uretprobes: r.Uretprobes, ByPoint: named || q.PacedByPoint, Unnamed: !named}
 	switch e.Kind {
 	case Tracepoint:
 		err = r.tracepoints(p, q)
@@ -289,6 +290,9 @@ func (r *Resolver) Resolve(e Event, q Query) (p *Probe, err error) {
 func (p *Probe) add(point Point, q Query, fields Fields, isGlob bool) error {
 	if point.File < len(p.sequences) {
 		err := p.sequences[point.File].CheckOffset(point.Address)
+		if err == nil {
+			err = CheckNOP(p.elfs[point.File], point.Address)
+		}
 		if err != nil && (isGlob || p.Event.Kind == USDT) { // it is one of several places
 			p.LeaveOut(point.Name, err.Error())
 			return nil

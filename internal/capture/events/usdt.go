@@ -96,10 +96,6 @@ func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error
 			p.LeaveOut(name, err.Error())
 			continue
 		}
-		if err := p.checkRedZone(f, offset); err != nil {
-			p.LeaveOut(name, err.Error())
-			continue
-		}
 		point := Point{Name: name, File: file, Address: offset}
 		if n.semaphore != 0 {
 			if point.Semaphore, ok = f.Offset(n.semaphore + moved); !ok {

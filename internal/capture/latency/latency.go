@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 )
 
 // DefaultPendingEntries is the default of [Options.PendingEntries].
@@ -129,12 +130,12 @@ func Load(o Options) (*Source, error) {
 		spec.Maps[bpf.LatencyMapCalls].MaxEntries = entries
 	}
 	if o.Wakers {
-		spec.Maps[bpf.LatencyMapWakers].MaxEntries = max(o.PendingEntries, 1)
+		spec.Maps[bpf.LatencyMapWakers].MaxEntries = entries
 	} else {
 		delete(spec.Programs, bpf.LatencyProgLatencyWaking)
 	}
 	if o.Owners {
-		spec.Maps[bpf.LatencyMapOwners].MaxEntries = max(o.PendingEntries, 1)
+		spec.Maps[bpf.LatencyMapOwners].MaxEntries = entries
 		variables[bpf.LatencyVarFlagsField] = flagsField(o.Begin)
 	}
 	if o.Begin != nil {
@@ -143,7 +144,6 @@ func Load(o Options) (*Source, error) {
 		}
 		attach.Prepare(spec, variables, o.Begin, o.End)
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
-		variables[bpf.LatencyVarAtReturn] = !o.End.ReplacesReturns()
 		variables[bpf.LatencyVarKeepsRegisters] = !o.End.OtherRegisters
 	}
 	s := &Source{wakers: o.Wakers, owners: map[uint32]string{}}
@@ -269,16 +269,19 @@ func (s *Source) known() (intervals []Interval, err error) {
 // one replaced them, or at the end.
 func (s *Source) Unfinished() (uint64, error) {
 	n, err := s.StatSum(bpf.StatUnfinished)
-	return n + s.pending + s.evicted, err
+	return n + s.pending, err
 }
 
 // Ambiguous returns the number of returns that can have ended the interval of another call, since both
 // calls had the same address: of coroutines whose stacks the program copies.
 func (s *Source) Ambiguous() (uint64, error) { return s.StatSum(bpf.StatAmbiguous) }
 
-// Evicted returns the number of unfinished intervals that gave way to newer ones, because there were
-// more than [Options.PendingEntries].
-func (s *Source) Evicted() uint64 { return s.evicted }
+// Stats implements [source.Source]. Intervals that gave way to newer ones were not followed to their end.
+func (s *Source) Stats() (probe.Stats, error) {
+	stats, err := s.Source.Stats()
+	stats.Losses[profile.LossUnfollowed] += s.evicted
+	return stats, err
+}
 
 // Histogram returns the distribution of the intervals: slot i has the number of intervals of
 // 2^i to 2^(i+1)-1 ns. sum is their total time in ns; the time of a recursive call is also part of

@@ -214,9 +214,6 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 		if ambiguous > 0 {
 			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s in doubt: coroutines whose stacks the program copies called at the same address", m.pairs[i].name(), plain.Count(ambiguous, "interval"))))
 		}
-		if evicted := s.Evicted(); evicted > 0 {
-			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s of these gave way to newer ones, since more than %d were in progress (%s)", m.pairs[i].name(), plain.Count(evicted, "interval"), m.PendingEntries, usage.PendingEntries)))
-		}
 		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
 			lines = append(lines, plain.Terminal(m.pairs[i].name()))
 			lines = append(lines, drawn...)

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"fulgur/internal/capture/target"
 )
 
-func TestCheckTracer(t *testing.T) {
-	if err := CheckTracer(os.Getpid()); err != nil {
+func TestCheckTracers(t *testing.T) {
+	if err := checkTracer(os.Getpid()); err != nil {
 		t.Error(err)
 	}
 	runtime.LockOSThread() // the tracer is a thread
@@ -24,7 +26,8 @@ func TestCheckTracer(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	if err := CheckTracer(cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "detach it first") {
+	traced := target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}}
+	if err := CheckTracers(traced); err == nil || !strings.Contains(err.Error(), "detach it first") {
 		t.Errorf("got %v, want that it is traced", err)
 	}
 }
