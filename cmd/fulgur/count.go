@@ -25,8 +25,8 @@ func (*countCommand) Help() string {
 	return `Counts hits by stack: how often code reaches a tracepoint, a function of the kernel or
 of a program, or a USDT probe. With several events, or a pattern that matches several,
 the event is on top of the stack, and the summary and pprof files have the hits of each
-event. A uretprobe is at the return instructions of the function. docs/events.md has the
-details.
+event. A uretprobe counts returns, with breakpoints on the function's return instructions.
+docs/events.md has the details.
 
 Examples:
 

@@ -115,7 +115,7 @@ type limitFlags struct {
 
 // placeFlags choose the places of events.
 type placeFlags struct {
-	AllowUretprobe bool   `group:"how" help:"Measure functions whose return instructions are unknown by replacing their return addresses. This ends programs with coroutines, and those that leave the function by an exception, longjmp or the end of a thread."`
+	AllowUretprobe bool   `group:"how" help:"Measure functions whose return instructions are unknown, by replacing their return addresses. This can end the program, if it uses coroutines or leaves the function by an exception, longjmp or the end of a thread."`
 	MaxProbes      *count `placeholder:"N" group:"limit" help:"Maximum number of places that a pattern may match. Default: 1000."`
 }
 

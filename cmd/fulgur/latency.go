@@ -18,7 +18,7 @@ type latencyCommand struct {
 
 	profileFlags
 	placeFlags
-	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of calls or intervals in progress to track."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of calls or intervals in progress to track. Beyond it, the oldest give way. Default: 16384."`
 }
 
 // Help returns the text of fulgur latency --help besides the flags.

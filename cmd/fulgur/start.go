@@ -7,7 +7,7 @@ package main
 const addressSpace = 1 << 30
 
 // tooLittleSpace is what [start] says if the limit is lower.
-var tooLittleSpace = "fulgur: it needs 1 GiB of address space, most of which it only reserves, but a limit (RLIMIT_AS) is lower: " +
+var tooLittleSpace = "fulgur: 1 GiB of address space is needed, most of it only reserved, but a limit (RLIMIT_AS) is lower: " +
 	"run ulimit -v unlimited first, or remove LimitAS= from the service\n"
 
 // start checks the limit on address space, and then starts Go. Releases are linked with this entry point

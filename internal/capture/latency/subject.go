@@ -212,7 +212,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s began but did not end: not in the result", m.pairs[i].name(), plain.Count(unfinished, "interval"))))
 		}
 		if ambiguous > 0 {
-			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s in doubt: coroutines whose stacks the program copies called at the same address", m.pairs[i].name(), plain.Count(ambiguous, "interval"))))
+			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s in doubt: calls of coroutines whose stacks the program copies may have been taken for one another", m.pairs[i].name(), plain.Count(ambiguous, "interval"))))
 		}
 		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
 			lines = append(lines, plain.Terminal(m.pairs[i].name()))
