@@ -12,4 +12,4 @@ var tooLittleSpace = "fulgur: 1 GiB of address space is needed, most of it only 
 
 // start checks the limit on address space, and then starts Go. Releases are linked with this entry point
 // (-ldflags '-E main.start'), since Go itself would end with a trace of its own.
-func start()
+func start() //nolint:unused // only the linker refers to it

@@ -35,7 +35,7 @@ func memoryCgroup(t *testing.T, bytes uint64) string {
 		default:
 			continue
 		}
-		dir, err := os.MkdirTemp(m.Mountpoint, "fulgur-test-")
+		dir, err := os.MkdirTemp(m.Mountpoint, "fulgur-test-") //nolint:usetesting // a cgroup
 		if err != nil {
 			testenv.Unsupported(t, "no cgroup can be made: %v", err)
 		}

@@ -21,11 +21,11 @@ func CheckNOP(f *elffile.File, offset uint64) error {
 	if f.Machine() != elf.EM_X86_64 {
 		return nil
 	}
-	code, err := f.Bytes(int64(offset), size, "instruction")
-	if err != nil || !isNOP5(code) || !optimizesNOPs() {
-		return nil // at the end of the file, the instruction is shorter
+	// At the end of the file, the instruction is shorter.
+	if code, err := f.Bytes(int64(offset), size, "instruction"); err == nil && isNOP5(code) && optimizesNOPs() {
+		return errNOP
 	}
-	return errNOP
+	return nil
 }
 
 // isNOP5 reports whether 5 bytes are a single instruction that does nothing.

@@ -21,12 +21,12 @@ func CheckTracers(t target.Target) error {
 }
 
 func checkTracer(pid int) error {
-	status, err := procfs.Process(pid).Status()
-	if err != nil || status.TracerPID == 0 {
-		return nil // it may have exited; attaching says so
+	status, _ := procfs.Process(pid).Status() // if it has exited, attaching says so
+	if status.TracerPID == 0 {
+		return nil
 	}
-	tracer, err := procfs.Process(status.TracerPID).Comm()
-	if err != nil || tracer == "strace" {
+	tracer, _ := procfs.Process(status.TracerPID).Comm()
+	if tracer == "strace" {
 		return nil
 	}
 	return fmt.Errorf("process %d is traced by %s (process %d), whose breakpoints at the same places could end the program: detach it first", pid, plain.Terminal(tracer), status.TracerPID)

@@ -96,7 +96,7 @@ func SmallestMemoryLimit(memberships []Membership, mounts []*Mount) (smallest Me
 			if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 				below = "."
 			}
-			for dir := filepath.Join("/", below); ; dir = filepath.Dir(dir) {
+			for dir := filepath.Clean("/" + below); ; dir = filepath.Dir(dir) {
 				path := filepath.Join(mount.Mountpoint, dir, file)
 				if n := readMemoryLimit(path); n > 0 && (smallest.Bytes == 0 || n < smallest.Bytes) {
 					smallest = MemoryLimit{n, path}

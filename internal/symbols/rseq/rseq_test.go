@@ -203,7 +203,7 @@ func FuzzRead(f *testing.F) {
 		var want [textSize + 16]error
 		mark := func(from, to uint64, err error) {
 			for at := from; at < to && at < textAddr+uint64(len(want)); at++ {
-				if at >= textAddr && want[at-textAddr] != ErrSequence {
+				if at >= textAddr && !errors.Is(want[at-textAddr], ErrSequence) {
 					want[at-textAddr] = err
 				}
 			}
@@ -216,9 +216,9 @@ func FuzzRead(f *testing.F) {
 			mark(start, start+length, ErrSequence)
 			mark(abort-4-(size-1), abort, ErrSignature)
 		}
-		for i, want := range want {
-			if got := s.Check(textAddr + uint64(i)); got != want { //nolint:errorlint // the errors are not wrapped
-				t.Fatalf("%#x: got %v, want %v", textAddr+i, got, want)
+		for i := range want {
+			if got := s.Check(textAddr + uint64(i)); !errors.Is(got, want[i]) {
+				t.Fatalf("%#x: got %v, want %v", textAddr+i, got, want[i])
 			}
 		}
 	})
