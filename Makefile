@@ -69,7 +69,7 @@ ordered  = $(addprefix ./,$(filter $(1),$(SLOWEST)) $(filter-out $(SLOWEST),$(fi
 # information that is not compressed is faster to link, and for fulgur to read. The time limit is for
 # tests that hang in spite of their own limits: the longest package takes some minutes, and on a machine
 # with a load of 30 more than ten times as long.
-TEST := $(GO) test -count=1 -vet=off -timeout 3h -ldflags=-compressdwarf=false
+TEST := $(GO) test -count=1 -vet=off -timeout 1h -ldflags=-compressdwarf=false
 
 .PHONY: test
 test: deps-test ## Run all tests that can run on this machine; fewer without root
