@@ -95,6 +95,9 @@ func TestMemoryNeeds(t *testing.T) {
 			}
 			// The needs are those of a machine with 2 CPUs.
 			need := doctor.MemoryNeed(name) + uint64(max(runtime.NumCPU()-2, 0))<<20
+			if name == doctor.SoftIRQ {
+				need *= 2 // it measures the whole machine, whose programs are not known here
+			}
 			if r := limited(t, memoryCgroup(t, need), append(all, "0.1")...); r.code != 0 {
 				t.Errorf("got exit code %d with %d bytes of memory, want 0: %s", r.code, need, r.stderr)
 			}

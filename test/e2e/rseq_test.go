@@ -58,7 +58,8 @@ func TestCountSparesSequences(t *testing.T) {
 		}
 	}
 	refuse("restartable sequence", event(offset("add_begin")), event(offset("add_loop")), event(offset("add_commit")),
-		"uprobe:"+program+":add_commit", "uretprobe:"+program+":add_commit")
+		"uprobe:"+program+":add_commit")
+	refuse("its bounds are unknown", "uretprobe:"+program+":add_commit")
 	refuse("no instruction begins there", event(offset("add_begin")+1), event(offset("add_end")-1))
 
 	// A pattern leaves the place out.

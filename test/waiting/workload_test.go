@@ -364,9 +364,12 @@ func pinned(t *truth) error {
 		local[0].SetLen(len(got))
 		_, failed = unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&page[0])), Len: len(got)}}, 0)
 		t.Slept, t.Times = nap(1, napTime)
+		before, _ := faults()
 		begin := clock(unix.CLOCK_MONOTONIC)
 		page[0] = 1
 		t.Waited = clock(unix.CLOCK_MONOTONIC) - begin
+		after, _ := faults()
+		t.Anonymous = after - before
 	}), failed)
 }
 

@@ -144,6 +144,9 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 			if err := checkBoundary(f, fn, e.Offset); err != nil {
 				return usage.Errorf("%s: %v", e, err)
 			}
+			if !isSteppable(f, fn.offset+e.Offset) {
+				return usage.Errorf("%s: the kernel cannot trace the instruction", e)
+			}
 		}
 	}
 	if inGo {
@@ -198,7 +201,7 @@ func (p *Probe) functions(f *elffile.File, whole bool, similar *nearest) ([]func
 					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
 				case isPart(name) && (isGlob || whole):
 					p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
-				case !isSteppable(f, offset+e.Offset):
+				case e.Offset == 0 && !isSteppable(f, offset):
 					p.LeaveOut(name, "the kernel cannot trace the instruction")
 				case isGlob && sym.Size == 0:
 					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
