@@ -87,6 +87,18 @@ static __always_inline bool unwind_at_entry(const struct unwind_walk *w)
 #endif
 }
 
+static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u64 *value)
+{
+#if defined(__TARGET_ARCH_x86)
+	if (w->copy)
+		return false; /* of another thread */
+	*value = task_thread_pointer(current_task());
+	return true;
+#else
+	return false;
+#endif
+}
+
 /* Wakes user space at once: requests are rare, and each delays stacks. */
 static __always_inline bool unwind_ask(u32 type, u32 id, u64 image)
 {

@@ -40,6 +40,9 @@ enum unwind_kind {
 	/* Only here: by the chain of frame pointers. If arg is 1 the chain may lead
 	 * to another stack, as in Go; the frame need not be above this one. */
 	UNWIND_CHAIN = 10,
+	UNWIND_SWITCH = 11,
+	/* cfa: from the thread pointer to g; fp: curg in runtime.m; ra: sched.bp in runtime.g */
+	UNWIND_GOROUTINE = 12,
 };
 
 /* Where the caller's register is saved: the values of Slot in rule.go. */

@@ -88,6 +88,7 @@ static __always_inline const u32 *unwind_page_at(u32 page);
 static __always_inline u64 unwind_pc_bits(void);
 static __always_inline enum unwind_mode unwind_by(void);
 static __always_inline bool unwind_at_entry(const struct unwind_walk *w);
+static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u64 *value);
 
 #if defined(__TARGET_ARCH_x86)
 /* struct ucontext in the signal frame: gregs, from r8 on. */
@@ -364,6 +365,40 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 									   : UNWIND_BASE_UNKNOWN;
 }
 
+/* Offsets in Go's runtime.g. */
+#define UNWIND_G_M 48
+#define UNWIND_G_SCHED 56 /* sp, pc, … */
+
+/*
+ * Steps from the function with which Go switches to the thread's own stack, to grow a
+ * goroutine's, to the function that needs more stack. The goroutine's registers are in its g
+ * meanwhile. A thread without a goroutine has moved on to look for another one.
+ */
+static __always_inline bool unwind_goroutine(struct unwind_walk *w, const struct unwind_rule *r)
+{
+	u64 g, m, current, sched[2];
+
+	if (!unwind_thread_pointer(w, &g))
+		return unwind_stop(w, END_UNSUPPORTED);
+	w->block_at = UNWIND_NO_BLOCK;
+	if (!unwind_read(w, &g, 8, g + (s64)r->cfa) || !unwind_read(w, &m, 8, g + UNWIND_G_M) ||
+	    !unwind_read(w, &current, 8, m + (s64)r->fp))
+		return unwind_stop(w, END_FAULT);
+	if (!current)
+		return unwind_stop(w, END_COMPLETE);
+	/* The layout of these structures may be another one. */
+	if (!unwind_read(w, &g, 8, current + UNWIND_G_M) || g != m ||
+	    !unwind_read(w, sched, sizeof(sched), current + UNWIND_G_SCHED) ||
+	    !unwind_read(w, &w->fp, 8, current + (s64)r->ra) || !sched[0] || !sched[1])
+		return unwind_stop(w, END_UNSUPPORTED);
+	w->sp = sched[0];
+	w->pc = sched[1] & unwind_pc_bits();
+	w->exact = 0;
+	if (w->base_state != UNWIND_BASE_IGNORED)
+		w->base_state = UNWIND_BASE_UNKNOWN;
+	return true;
+}
+
 /*
  * Steps from the entry of a function, where the frame pointer still points to the frame of
  * its caller. The same holds at the return instruction of a Go function.
@@ -414,6 +449,13 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		fault = END_NO_CHAIN;
 		cfa = fp + (s64)r->cfa;
 		break;
+	case UNWIND_SWITCH:
+		if (fp == 0)
+			return unwind_stop(w, END_COMPLETE);
+		cfa = fp + (s64)r->cfa;
+		break;
+	case UNWIND_GOROUTINE:
+		return unwind_goroutine(w, r);
 	case UNWIND_PLT:
 		cfa = sp + (s64)r->cfa + ((w->pc & 15) >= r->arg ? 8 : 0);
 		break;
@@ -441,10 +483,11 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		return unwind_stop(w, END_NO_TABLE);
 	}
 	/*
-	 * The caller's frame is above this one. It may be the same only for an
-	 * interrupted function that has not changed the stack.
+	 * The caller's frame is above this one, unless it is on another stack. It may be the
+	 * same only for an interrupted function that has not changed the stack.
 	 */
-	if ((cfa < sp || (cfa == sp && !w->exact)) && !(r->kind == UNWIND_CHAIN && r->arg))
+	if ((cfa < sp || (cfa == sp && !w->exact)) && r->kind != UNWIND_SWITCH &&
+	    !(r->kind == UNWIND_CHAIN && r->arg))
 		return unwind_stop(w, END_NOT_GROWING);
 
 	/* The frame pointer first: it is below, so that blocks are read in order. */

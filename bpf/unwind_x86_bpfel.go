@@ -239,6 +239,8 @@ const (
 	UnwindUnwindKindUNWIND_PLT         UnwindUnwindKind = 8
 	UnwindUnwindKindUNWIND_SIGNAL      UnwindUnwindKind = 9
 	UnwindUnwindKindUNWIND_CHAIN       UnwindUnwindKind = 10
+	UnwindUnwindKindUNWIND_SWITCH      UnwindUnwindKind = 11
+	UnwindUnwindKindUNWIND_GOROUTINE   UnwindUnwindKind = 12
 )
 
 type UnwindUnwindLayoutBits uint32

@@ -21,9 +21,6 @@ type Options struct {
 	// the program has no .debug_frame itself. The file must stay open until Compile
 	// returns. An error counts as damage, because the program works without that file.
 	Debug func() (*elffile.File, error)
-	// Go is set for a Go program. Its .debug_frame is ignored, because it describes
-	// neither frame pointers nor switches to other stacks.
-	Go bool
 	// Workers is the number of CPUs to use; 0 means all.
 	Workers int
 	// MaxRows bounds the rows of a section; 0 means [DefaultMaxRows]. A row takes about
@@ -39,6 +36,9 @@ const DefaultMaxRows = 1 << 24
 // first, then .debug_frame, which may be in a separate file, then its knowledge of code
 // that every program has: procedure linkage tables, signal trampolines and the entry
 // point. Other code gets no table.
+//
+// In a Go program, Go's function table takes the place of .debug_frame, which describes neither
+// frame pointers nor switches to other stacks.
 //
 // The error wraps [ErrNoTable], or is a read error. Damaged information is not an error, but
 // counted in Stats.Damaged. Compile needs about four times the memory of the table.
@@ -63,7 +63,8 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 		return nil, err
 	}
 	// Signal trampolines alone are worth a table: arm64's vDSO has nothing else.
-	if trampolines := b.addSynthetic(opt); eh == nil && !debug && !trampolines {
+	trampolines := b.addSynthetic()
+	if golang := b.addGo(); eh == nil && !debug && !trampolines && !golang {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
@@ -106,7 +107,7 @@ const alignment = 64
 // addDebug adds the contents of .debug_frame for code that has no rows yet, from the
 // program or else from its debug file. It reports whether there is a .debug_frame.
 func (b *builder) addDebug(opt Options) (bool, error) {
-	if opt.Go {
+	if IsGo(b.file) {
 		return false, nil
 	}
 	s, err := callframe.OpenDebug(b.file)

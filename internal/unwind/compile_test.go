@@ -320,7 +320,7 @@ func TestSeparate(t *testing.T) {
 		{"all is described", madeUp(elf.EM_X86_64, nil, all), Options{}, false, 0},
 		{"a function is not", madeUp(elf.EM_X86_64, nil, some), Options{}, true, 1},
 		{"by .debug_frame", madeUp(elf.EM_X86_64, nil, some, section(".debug_frame")), Options{}, false, 0},
-		{"Go", madeUp(elf.EM_X86_64, nil, some), Options{Go: true}, false, 0},
+		{"Go", madeUp(elf.EM_X86_64, nil, some, goBuildinfo), Options{}, false, 0},
 	} {
 		asked := false
 		test.opt.Debug = func() (*elffile.File, error) {
@@ -396,33 +396,6 @@ func TestSynthetic(t *testing.T) {
 		want := strings.Replace(strings.Join(test.want, "\n"), "0x220 none", "0x220 unsupported\n0x221 none", 1)
 		if diff := cmp.Diff(strings.Split(want, "\n"), listing(table)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
-		}
-	}
-}
-
-// TestCrosscall checks the rules for calls from C to Go, only in Go programs.
-func TestCrosscall(t *testing.T) {
-	f := frames{eh: true}
-	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
-	f.fde(codeAddr, 0x10, false)
-	code := make([]byte, 0x100+crosscallReturns)
-	copy(code[0x100:], crosscall)
-	file := madeUp(elf.EM_X86_64, append(code, crosscallReturn...), elftest.Section{Name: ".eh_frame", Content: f.b})
-	want := map[bool][]string{
-		false: {"0x0 " + sp8, "0x10 none"},
-		true: {
-			"0x0 " + sp8, "0x10 none", "0x100 " + sp8, "0x101 cfa=sp+16 fp=cfa-16 ra=cfa-8",
-			"0x108 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x12e cfa=sp+88 fp=cfa-16 ra=cfa-8",
-			"0x145 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x166 cfa=sp+16 fp=cfa-16 ra=cfa-8", "0x167 " + sp8, "0x168 none",
-		},
-	}
-	for isGo, want := range want {
-		table, err := compileBytes(t, file, Options{Go: isGo})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, listing(table)); diff != "" {
-			t.Errorf("Go %v: %s", isGo, diff)
 		}
 	}
 }

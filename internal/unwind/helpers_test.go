@@ -105,6 +105,9 @@ func madeUp(m elf.Machine, code []byte, sections ...elftest.Section) []byte {
 	}.Bytes()
 }
 
+// goBuildinfo identifies Go programs.
+var goBuildinfo = elftest.Section{Name: ".go.buildinfo", Content: make([]byte, 32)}
+
 // compileBytes compiles a file in memory.
 func compileBytes(t testing.TB, b []byte, opt Options) (*Table, error) {
 	t.Helper()

@@ -27,7 +27,7 @@ func TestProcesses(t *testing.T) {
 		moments = 5
 	}
 	for _, p := range unwindtest.Selected(err == nil) {
-		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, p.Command(t), moments)) })
+		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, &p, moments)) })
 	}
 	if sum.Stacks > 0 && sum.Confirmed == 0 {
 		t.Error("got no stack that equals a debugger's")
@@ -35,7 +35,9 @@ func TestProcesses(t *testing.T) {
 	t.Log(&sum)
 }
 
-func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments int) (sum unwindtest.Tally) {
+func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Program, moments int) (sum unwindtest.Tally) {
+	command := program.Command(t)
+	cut := program.Cut(t, command[0])
 	pid := unwindtest.Start(t, command)
 	debuggers := unwindtest.Debuggers(t)
 	files := unwindtest.Tables{}
@@ -78,7 +80,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 				continue
 			}
 			ends[s.end]++
-			results := sum.Add(s.frames, s.theirs)
+			results := sum.Add(cut(s.frames, s.theirs))
 			all := slices.Collect(maps.Values(results))
 			if slices.Contains(all, unwindtest.Different) && !slices.Contains(all, unwindtest.Equal) {
 				t.Errorf("got contradictory stacks: %v (%v), %#x", s.frames, s.end, s.theirs)

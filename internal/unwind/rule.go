@@ -37,6 +37,15 @@ const (
 	// Rule.CFA. It contains all registers of the interrupted code, whose program counter
 	// is exact rather than a return address.
 	KindSignal
+	_ // the kernel side's rule for frames without a table
+	// KindSwitch computes the frame pointer plus Rule.CFA, for a function that runs others on
+	// another stack, above or below. A frame pointer of 0 is the end: the other stack does not
+	// lead back to a caller.
+	KindSwitch
+	// KindGoroutine continues with the goroutine of the thread, whose stack Go's runtime grows on
+	// another one: the thread's g is Rule.CFA from the thread pointer, g.m.curg is Rule.FP in
+	// runtime.m, and sched.bp is Rule.RA in runtime.g.
+	KindGoroutine
 )
 
 // BaseLost is the Rule.Arg of a function that does not keep the caller's base register in
@@ -47,6 +56,7 @@ const BaseLost = 255
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",
 	KindRegister: "register", KindDerefSP: "*sp", KindDerefFP: "*fp", KindPLT: "plt", KindSignal: "signal",
+	KindSwitch: "switch", KindGoroutine: "goroutine",
 }
 
 // String returns the kind's short name.
@@ -117,6 +127,10 @@ func (r Rule) String() string {
 		cfa = fmt.Sprintf("sp%+d+((pc&15)>=%d)*8", r.CFA, r.Arg)
 	case KindSignal:
 		return fmt.Sprintf("signal frame at sp%+d", r.CFA)
+	case KindSwitch:
+		cfa = fmt.Sprintf("other stack at fp%+d", r.CFA)
+	case KindGoroutine:
+		return fmt.Sprintf("goroutine at tp%+d m%+d g%+d", r.CFA, r.FP, r.RA)
 	default:
 		return r.Kind.String()
 	}

@@ -24,17 +24,14 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 // addSynthetic adds rules for undescribed code with a fixed form. lld does not describe
 // procedure linkage tables, and on arm64 no linker does; musl and arm64's vDSO do not
 // describe signal trampolines. addSynthetic reports whether it found signal trampolines.
-func (b *builder) addSynthetic(opt Options) (trampolines bool) {
+func (b *builder) addSynthetic() (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
-	if opt.Go || !b.needsLibc() {
+	if IsGo(b.file) || !b.needsLibc() {
 		trampolines = b.addSigreturn(s)
 	}
 	b.addPLT(s)
 	b.addEntry(s)
 	b.addStartContext(s)
-	if opt.Go && b.stats.Source > 0 {
-		b.addCrosscall(s)
-	}
 	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
 	return trampolines
 }
@@ -91,13 +88,9 @@ func (b *builder) has(addr uint64, want []byte) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// Bounds on the bytes of code that are searched for signal trampolines, so that a program
-// with little unwind information, such as a Go program, costs no time. Go code is read as
-// fast as the disk allows, and has its own bound.
-const (
-	maxScan   = 4 << 20
-	maxGoScan = 128 << 20
-)
+// maxScan bounds the bytes of code that are searched for signal trampolines, so that a program
+// with little unwind information costs no time.
+const maxScan = 4 << 20
 
 // needsLibc reports whether the file needs a C library. If it does, the C library has the signal
 // trampolines of the process, and only Go programs have their own as well.
@@ -126,66 +119,6 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 		})
 	})
 	return found
-}
-
-// crosscall is the start of crosscall2 in Go's runtime/cgo/asm_amd64.s, through which C calls
-// Go. It has two nested frames: the code that saves C's registers sets up another frame,
-// which looks like a caller in the chain of frame pointers.
-var crosscall = []byte{
-	0x55,             // push %rbp
-	0x48, 0x89, 0xe5, // mov %rsp, %rbp
-	0x48, 0x83, 0xec, 0x30, // sub $0x30, %rsp
-	0x48, 0x89, 0x6c, 0x24, 0x28, // mov %rbp, 0x28(%rsp)
-	0x48, 0x8d, 0x6c, 0x24, 0x28, // lea 0x28(%rsp), %rbp
-	0x48, 0x89, 0x1c, 0x24, // mov %rbx, (%rsp)
-	0x4c, 0x89, 0x64, 0x24, 0x08, // mov %r12, 8(%rsp)
-	0x4c, 0x89, 0x6c, 0x24, 0x10, // mov %r13, 0x10(%rsp)
-	0x4c, 0x89, 0x74, 0x24, 0x18, // mov %r14, 0x18(%rsp)
-	0x4c, 0x89, 0x7c, 0x24, 0x20, // mov %r15, 0x20(%rsp)
-	0x48, 0x83, 0xec, 0x18, // sub $0x18, %rsp
-}
-
-// crosscallReturn is the end of crosscall2 after calling Go, at crosscallReturns
-// from its start.
-var crosscallReturn = []byte{
-	0x48, 0x8b, 0x1c, 0x24, // mov (%rsp), %rbx
-	0x4c, 0x8b, 0x64, 0x24, 0x08, // mov 8(%rsp), %r12
-	0x4c, 0x8b, 0x6c, 0x24, 0x10, // mov 0x10(%rsp), %r13
-	0x4c, 0x8b, 0x74, 0x24, 0x18, // mov 0x18(%rsp), %r14
-	0x4c, 0x8b, 0x7c, 0x24, 0x20, // mov 0x20(%rsp), %r15
-	0x48, 0x8b, 0x6c, 0x24, 0x28, // mov 0x28(%rsp), %rbp
-	0x48, 0x83, 0xc4, 0x30, // add $0x30, %rsp
-	0x5d, // pop %rbp
-	0xc3, // ret
-}
-
-const crosscallReturns = 69
-
-// addCrosscall describes crosscall2.
-func (b *builder) addCrosscall(s *synthetic) {
-	if b.arch != amd64 {
-		return
-	}
-	pushed := func(cfa int32) Rule {
-		return Rule{Kind: KindSP, CFA: cfa, FPSlot: SlotCFA, FP: -16, RASlot: SlotCFA, RA: -8}
-	}
-	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
-	left := uint64(maxGoScan)
-	window := newCodeWindow(b.file, b.code)
-	defer window.close()
-	b.code.gaps(b.spans, func(start, end uint64) {
-		end = min(end, start+left)
-		left -= end - start
-		window.find(start, end, crosscall, func(at uint64) {
-			if !b.has(at+crosscallReturns, crosscallReturn) {
-				return // from another version of Go
-			}
-			ret := uint32(crosscallReturns + len(crosscallReturn) - 1)
-			s.add(at, at+uint64(ret)+1,
-				[]uint32{0, 1, 8, uint32(len(crosscall)), crosscallReturns, ret - 1, ret},
-				leaf, pushed(16), pushed(64), pushed(88), pushed(64), pushed(16), leaf)
-		})
-	})
 }
 
 // maxEntryCode bounds the code after the entry point that belongs to it, in bytes.

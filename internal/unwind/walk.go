@@ -44,6 +44,9 @@ type Registers struct {
 	PC uint64
 	// R holds the general-purpose registers by DWARF number, including the stack pointer.
 	R [maxRegister]uint64
+	// TP is the thread pointer, which leads to thread-local variables; 0 if unknown. Only
+	// amd64's is used.
+	TP uint64
 }
 
 // Frame is a frame of a stack.
@@ -135,6 +138,8 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 		return EndComplete, false
 	case KindSignal:
 		return c.signal(r)
+	case KindGoroutine:
+		return c.goroutine(r)
 	}
 	cfa, end, ok := c.cfa(r)
 	if !ok {
@@ -143,7 +148,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	// The caller's frame is above this one. Their stack pointers may be equal only if the
 	// function was interrupted before it used the stack.
 	sp := c.regs.R[c.arch.sp]
-	if cfa < sp || cfa == sp && !c.exact {
+	if (cfa < sp || cfa == sp && !c.exact) && r.Kind != KindSwitch {
 		return EndNotGrowing, false
 	}
 	// Load the frame pointer before the return address, since it is below. In this order, a
@@ -194,6 +199,8 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 		return sp + off, 0, true
 	case KindFP:
 		return fp + off, 0, true
+	case KindSwitch:
+		return fp + off, EndComplete, fp != 0
 	case KindRegister:
 		if !c.exact && !(c.base && uint64(r.Arg) == c.arch.base) {
 			return 0, EndRegister, false
@@ -264,6 +271,43 @@ func (c *cursor) signal(r Rule) (end End, more bool) {
 		}
 	}
 	c.exact, c.base = true, true
+	return 0, true
+}
+
+// Offsets in Go's runtime.g of m and of sched.sp, which sched.pc follows.
+const (
+	goM     = 48
+	goSched = 56
+)
+
+// goroutine moves from the function with which Go switches to the thread's own stack, to grow a
+// goroutine's, to the function that needs more stack. The goroutine's registers are in its g
+// meanwhile. A thread without a goroutine has moved on to look for another one.
+func (c *cursor) goroutine(r Rule) (end End, more bool) {
+	if c.regs.TP == 0 {
+		return EndUnsupported, false
+	}
+	known := true
+	load := func(addr uint64) uint64 {
+		v, ok := c.word(addr)
+		known = known && ok
+		return v
+	}
+	m := load(load(c.regs.TP+uint64(int64(r.CFA))) + goM)
+	g := load(m + uint64(int64(r.FP)))
+	switch {
+	case !known:
+		return EndMemory, false
+	case g == 0:
+		return EndComplete, false
+	}
+	back, sp, pc, fp := load(g+goM), load(g+goSched), load(g+goSched+8), load(g+uint64(int64(r.RA)))
+	// The layout of these structures may be another one.
+	if !known || back != m || sp == 0 || pc == 0 {
+		return EndUnsupported, false
+	}
+	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), sp, fp
+	c.exact, c.base = false, false
 	return 0, true
 }
 

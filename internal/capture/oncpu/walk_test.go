@@ -195,17 +195,13 @@ func TestWalkStopped(t *testing.T) {
 	for _, p := range unwindtest.Selected(err == nil) {
 		t.Run(p.Name, func(t *testing.T) {
 			command := p.Command(t)
-			sure := all
-			if strings.HasPrefix(p.Name, "Go") {
-				sure = untilSwitch(t, command[0])
-			}
-			sum.Merge(checkStopped(t, command, moments, sure))
+			sum.Merge(checkStopped(t, command, moments, p.Cut(t, command[0])))
 		})
 	}
 	t.Log(&sum)
 }
 
-func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (sum unwindtest.Tally) {
+func checkStopped(t *testing.T, command []string, moments int, cut unwindtest.Cut) (sum unwindtest.Tally) {
 	pid := unwindtest.Start(t, command)
 	debuggers := unwindtest.Debuggers(t)
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, false)
@@ -242,7 +238,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 				outcomes["has not run"]++
 				continue
 			}
-			what, mine := thread.compare(got, tid, sure)
+			what, mine := thread.compare(got, tid)
 			if what == "different" && unsampled > 0 {
 				outcomes["not sampled"]++ // this stack or an earlier one
 				continue
@@ -255,7 +251,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 				outcomes["moved meanwhile"]++ // some debuggers let the thread run
 				continue
 			}
-			for name, how := range sum.Add(mine, thread.theirs) {
+			for name, how := range sum.Add(cut(mine, thread.theirs)) {
 				if examples[name+what]++; how != unwindtest.Equal && examples[name+what] < 3 {
 					t.Logf("thread %d: %v (%v) is %s %s's %#x", tid, mine, thread.end, how, name, thread.theirs[name])
 				}
@@ -282,22 +278,16 @@ type stopped struct {
 
 // compare compares the last stack of the thread from the kernel side with the reference walk.
 // It returns the result and the frames to compare with debuggers.
-func (s *stopped) compare(got map[int][]walked, tid int, sure knowledge) (what string, frames []unwind.Frame) {
+func (s *stopped) compare(got map[int][]walked, tid int) (what string, frames []unwind.Frame) {
 	last := got[tid][len(got[tid])-1]
-	want, end := sure(s.frames, s.end, last.frames)
-	what = last.compare(want, end)
+	what = last.compare(s.frames, s.end)
 	if what == "different" {
 		// The kernel side sends each stack once, and a goroutine may run on several threads.
 		for _, earlier := range slices.Concat(slices.Collect(maps.Values(got))...) {
-			w, e := sure(s.frames, s.end, earlier.frames)
-			if strings.HasPrefix(earlier.compare(w, e), "equal") {
-				what, last, want = "equal to an earlier one", earlier, w
+			if strings.HasPrefix(earlier.compare(s.frames, s.end), "equal") {
+				what, last = "equal to an earlier one", earlier
 			}
 		}
-	}
-	if len(want) < len(s.frames) {
-		// Debuggers make the same errors in Go programs.
-		return what, s.frames
 	}
 	return what, last.frames
 }

@@ -37,6 +37,7 @@ static struct {
 
 struct walk_command {
 	u64 registers[32]; /* by DWARF's numbers */
+	u64 thread_pointer; /* 0 if unknown */
 	u64 pc, sp, fp;
 	u64 layout;
 	u64 pc_mask;
@@ -130,6 +131,13 @@ static __always_inline bool unwind_at_entry(const struct unwind_walk *w)
 {
 	(void)w;
 	return false;
+}
+
+static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u64 *value)
+{
+	(void)w;
+	*value = walking.thread_pointer;
+	return *value != 0;
 }
 
 static u32 loop(struct unwind_walk *w, struct stack_record *record)

@@ -51,7 +51,7 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	if f.Machine() != machine {
 		return nil, foreignCode, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
 	}
-	if isGo(f) {
+	if unwind.IsGo(f) {
 		c = goCode
 	}
 	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, workers)
@@ -61,20 +61,13 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 // Compile makes the table of an open file with the given number of workers; 0 means all CPUs.
 // It waits while another large file is compiled. finder finds the separate debug file; nil
 // means to use none. It returns the errors of [unwind.Compile].
-//
-// For a Go program, the table describes only code that is not Go: the Go compiler's call
-// frame information does not locate saved frame pointers, but Go code keeps frame pointers.
 func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (t *unwind.Table, err error) {
 	in := inputs{ctx: ctx, binary: f, finder: finder}
 	defer func() { err = errors.Join(err, in.close()) }()
 	if err := in.admit(f.File); err != nil {
 		return nil, err
 	}
-	return unwind.Compile(f.File, unwind.Options{Workers: workers, Go: isGo(f.File), Debug: in.openDebug})
-}
-
-func isGo(f *elffile.File) bool {
-	return f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil
+	return unwind.Compile(f.File, unwind.Options{Workers: workers, Debug: in.openDebug})
 }
 
 // interruptible is a reader that fails once ctx is done. Compiling a crafted file may

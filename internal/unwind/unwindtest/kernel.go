@@ -206,7 +206,7 @@ func (k *Kernel) SetMemory(pages map[uint64][]byte) {
 // can have.
 func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.UnwindMode) ([]unwind.Frame, bpf.StackEnd) {
 	t.Helper()
-	k.command(commandWalk, 1, regs.R, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(bpf.MaxDepth))
+	k.command(commandWalk, 1, regs.R, regs.TP, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(bpf.MaxDepth))
 	if _, err := k.pipe.Write(k.in.Bytes()); err != nil {
 		t.Fatalf("the kernel's walker: %v\n%s", err, &k.stderr)
 	}
