@@ -86,7 +86,11 @@ func (g *goRows) function(fn *symbolize.GoStack) {
 		g.made.add(fn.Start, end, []uint32{0}, Rule{Kind: KindEnd})
 	case strings.HasPrefix(name, "runtime.sigreturn") && g.has(fn.Start, g.arch.sigreturn):
 		// As in addSigreturn, the lookup of a return address to its first byte uses the byte before.
-		g.made.add(fn.Start-1, end, []uint32{0}, Rule{Kind: KindSignal})
+		first := fn.Start - 1
+		if _, ok := g.code.end(first); !ok {
+			first = fn.Start
+		}
+		g.made.add(first, end, []uint32{0}, Rule{Kind: KindSignal})
 	case name == "runtime.morestack":
 		g.morestack(fn.Start, end)
 	default:
@@ -192,13 +196,9 @@ func (f *goFrame) sizeAt(off uint64) int32 {
 }
 
 func (f *goFrame) readARM64(code []byte, at uint64, size int32) {
-	if at < 8 {
-		f.unsaved = true // no function is that short before its frame
-		return
-	}
 	word := func(at uint64) uint32 {
-		if at+4 > uint64(len(code)) {
-			return 0
+		if at > uint64(len(code)) || len(code[at:]) < 4 {
+			return 0 // also before the function's entry
 		}
 		return binary.LittleEndian.Uint32(code[at:])
 	}
@@ -332,20 +332,28 @@ func afterMorestackARM64(code []byte) uint32 {
 // layouts of the runtime's structures are known, up to Go 1.24 and from then on; the offset of sched.bp
 // in runtime.g tells them apart.
 func goroutineRule(code []byte) (Rule, bool) {
-	r := Rule{Kind: KindGoroutine}
-	switch {
-	case bytes.Contains(code, []byte{0x48, 0x89, 0x6f, 104}): // mov %rbp, 104(%rdi)
-		r.FP, r.RA = 192, 104
-	case bytes.Contains(code, []byte{0x48, 0x89, 0x6f, 96}):
-		r.FP, r.RA = 184, 96
-	default:
-		return r, false
+	// It begins with mov %fs:offset, reg, or mov $offset, %rcx; mov %fs:(%rcx), reg.
+	offset, at := code[min(3, len(code)):], 7
+	if bytes.HasPrefix(code, []byte{0x64, 0x48, 0x8b}) {
+		offset, at = code[min(5, len(code)):], 9
+	} else if !bytes.HasPrefix(code, []byte{0x48, 0xc7, 0xc1}) {
+		return Rule{}, false
 	}
-	// mov %fs:offset, %rdi, or mov $offset, %rcx; mov %fs:(%rcx), %rdi
-	direct, indirect := []byte{0x64, 0x48, 0x8b, 0x3c, 0x25}, []byte{0x48, 0xc7, 0xc1}
-	for _, form := range [][]byte{direct, indirect} {
-		if rest, ok := bytes.CutPrefix(code, form); ok && len(rest) >= 4 {
-			r.CFA = int32(binary.LittleEndian.Uint32(rest))
+	if len(code) <= at {
+		return Rule{}, false
+	}
+	r := Rule{Kind: KindGoroutine, CFA: int32(binary.LittleEndian.Uint32(offset))}
+	for i := at; i+4 <= len(code); i++ {
+		// mov %rbp, sched.bp(reg)
+		if code[i] != 0x48 || code[i+1] != 0x89 || code[i+2]&^7 != 0x68 || code[i+2] == 0x6c {
+			continue
+		}
+		switch code[i+3] {
+		case 104:
+			r.FP, r.RA = 192, 104
+			return r, true
+		case 96:
+			r.FP, r.RA = 184, 96
 			return r, true
 		}
 	}
