@@ -1,12 +1,16 @@
 package unwind_test
 
 import (
+	"bufio"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -101,6 +105,91 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Progra
 	}
 	t.Log(&sum, ends, "and moved during the walk:", moved)
 	return sum
+}
+
+// TestGoCallers compares the stacks of stopped Go programs with those that the programs found themselves.
+func TestGoCallers(t *testing.T) {
+	t.Setenv("GODEBUG", "asyncpreemptoff=1") // it would interrupt the function that the program stays in
+	k := unwindtest.NewKernel(t, unwindtest.Machine)
+	for _, flags := range [][]string{nil, {"-buildmode=pie"}, {"-ldflags=-s -w"}} {
+		program := unwindtest.Build(t, "golang", flags...)
+		for _, path := range []string{"nested", "deferred", "panicking", "reflected", "goroutine"} {
+			t.Run(path+strings.Join(flags, " "), func(t *testing.T) { checkCallers(t, k, program, path) })
+		}
+	}
+}
+
+func checkCallers(t *testing.T, k *unwindtest.Kernel, program, path string) {
+	cmd := exec.Command(program, path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []uint64
+	for _, field := range strings.Fields(line) {
+		pc, err := strconv.ParseUint(field, 0, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, pc)
+	}
+	pid := cmd.Process.Pid
+	testenv.AwaitCPUTime(t, pid, 100*time.Millisecond) // in the function to stay in
+	if err := unwindtest.Stop(pid); err != nil {
+		t.Fatal(err)
+	}
+	p, err := unwindtest.Open(unwindtest.Tables{}, pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	k.Forget(0)
+	layout := p.Layout(k)
+	var all []string
+	for _, tid := range unwindtest.Threads(pid) {
+		regs, err := unwindtest.Registers(tid)
+		if err != nil {
+			testenv.Skip(t, "needs the right to trace processes: %v", err)
+		}
+		w := p.Walker()
+		memory := &unwindtest.Recorder{From: w.Read, Pages: map[uint64][]byte{}}
+		w.Read = memory.Read
+		frames, end := w.Walk(regs, nil, 1024)
+		k.Check(t, regs, layout, memory.Pages, frames, end)
+		if end == unwind.EndComplete && isStackOf(frames, want) {
+			return
+		}
+		all = append(all, fmt.Sprint(frames, " ", end))
+	}
+	t.Errorf("got no stack of the function that the program stays in, point and %#x:\n%s", want, strings.Join(all, "\n"))
+}
+
+// isStackOf reports whether frames are those of two functions and their callers. The list of callers
+// lacks wrappers that the compiler made. Where a function was interrupted by a fault, it has the next
+// byte.
+func isStackOf(frames []unwind.Frame, callers []uint64) bool {
+	if len(frames) < 2 {
+		return false
+	}
+	for i, f := range frames[2:] {
+		if len(callers) > 0 && (f.PC == callers[0] || f.PC+1 == callers[0]) {
+			callers = callers[1:]
+		} else if i == 0 {
+			return false // no wrapper calls the function
+		}
+	}
+	return len(callers) == 0
 }
 
 // stack holds the results of the walker and the others for a thread.

@@ -45,6 +45,7 @@ var Programs = []Program{
 	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
 	{Name: "signals on an alternate stack", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
 	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
+	{Name: "Go", Often: true, tool: "go", source: "golang"},
 	{Name: "Go with cgo", tool: "go", source: "cgo"},
 	{Name: "busybox", Often: true, OnEveryKernel: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
 	{Name: "busybox sh", tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
@@ -118,7 +119,7 @@ func (p *Program) Command(t *testing.T) []string {
 	out := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-o", out, source(p.source)}, p.flags...)
 	if p.tool == "go" {
-		args = []string{"build", "-o", out, source(p.source)}
+		args = append(append([]string{"build", "-o", out}, p.flags...), source(p.source))
 	}
 	build := exec.Command(tool, args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
@@ -126,6 +127,12 @@ func (p *Program) Command(t *testing.T) []string {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	return append([]string{out}, p.args...)
+}
+
+// Build returns the path of a Go program that is built from a folder in testdata with flags.
+func Build(t *testing.T, folder string, flags ...string) string {
+	t.Helper()
+	return (&Program{tool: "go", source: folder, flags: flags}).Command(t)[0]
 }
 
 // Start starts a program that is killed at the end of the test, and returns its process
