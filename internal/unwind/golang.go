@@ -204,7 +204,7 @@ func (f *goFrame) readARM64(code []byte, at uint64, size int32) {
 	}
 	usual := word(at-4)&0xffe00fff == 0xf8000ffe || // str x30, [sp, #-size]!
 		word(at-8) == 0xa93ffa9d // stp x29, x30, [x20, #-8]; mov sp, x20
-	if string(f.Name) == "runtime.asyncPreempt" { // str x30, [sp, #-size]; sub sp, sp, #size
+	if string(f.Name) == "runtime.asyncPreempt" { // str x30, [sp, #-size]; sub sp, #size
 		f.injected, usual = true, true
 	}
 	if usual {
