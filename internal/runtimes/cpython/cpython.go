@@ -1,7 +1,8 @@
 // Package cpython finds the layout of CPython 3.9 to 3.15, which the kernel side
 // (bpf/python.h) needs, and the lines of code objects.
 //
-// A file has CPython if it exports _PyRuntime. From 3.13 on, _PyRuntime begins with the
+// A file has CPython if it exports _PyRuntime, or if it has a section for _PyRuntime, as programs
+// that embed CPython without exporting it do. From 3.13 on, _PyRuntime begins with the
 // offsets of fields (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h). For
 // earlier versions, this package has a table of the offsets in their headers.
 package cpython
@@ -10,6 +11,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"fulgur/bpf"
 	"fulgur/internal/runtimes"
@@ -40,18 +42,25 @@ const (
 
 // Detect implements [runtimes.Runtime].
 func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
-	runtime, ok, err := f.DynamicSymbol("_PyRuntime")
-	if err != nil || !ok {
+	symbols, err := newTable(f)
+	if err != nil {
 		return nil, err
 	}
-	v, err := readVersion(f, runtime)
+	runtime, ok, err := symbols.find("_PyRuntime")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return withoutRuntime(f)
+	}
+	v, err := readVersion(f, symbols, runtime)
 	if err != nil {
 		return nil, err
 	}
 	b := &runtimes.Build{Version: v.String()}
 	switch {
 	case v.minor < oldest:
-		b.Unknown = "python before 3.9: its functions are not shown"
+		b.Unknown = tooOld
 		return b, nil
 	case v.major != 3 || v.minor > newest:
 		b.Unknown = fmt.Sprintf("python %d.%d: not supported yet, its functions are not shown", v.major, v.minor)
@@ -64,11 +73,11 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	if v.offsets != nil {
 		layout, ok = fromDebugOffsets(v.minor, v.offsets)
 	}
-	code, hasCode, err := f.DynamicSymbol("PyCode_Type")
+	code, hasCode, err := symbols.find("PyCode_Type")
 	if err != nil {
 		return nil, err
 	}
-	eval, hasEval, err := f.DynamicSymbol("_PyEval_EvalFrameDefault")
+	eval, hasEval, err := symbols.find("_PyEval_EvalFrameDefault")
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +90,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	if f.Machine() == elf.EM_X86_64 {
 		thread = byKey
 		if v.minor >= 15 {
-			if thread, layout.ThreadOffset, err = threadOffset(f); err != nil {
+			if thread, layout.ThreadOffset, err = threadOffset(f, symbols); err != nil {
 				return nil, err
 			}
 		}
@@ -105,6 +114,63 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	return b, nil
 }
 
+// tooOld is the note about versions before 3.oldest.
+const tooOld = "python before 3.9: its functions are not shown"
+
+// withoutRuntime returns the build of a file without the symbol _PyRuntime: an unknown one if it has
+// CPython, otherwise nil.
+func withoutRuntime(f *elffile.File) (*runtimes.Build, error) {
+	if f.Section(runtimeSection) != nil {
+		return &runtimes.Build{Unknown: "python without symbols: its functions are not shown"}, nil
+	}
+	for _, name := range []string{"PyEval_EvalFrameEx", "Py_GetVersion"} { // up to 3.6
+		if _, ok, err := f.DynamicSymbol(name); err != nil || !ok {
+			return nil, err
+		}
+	}
+	return &runtimes.Build{Unknown: tooOld}, nil
+}
+
+// runtimeSection is the section of _PyRuntime, from 3.10 on.
+const runtimeSection = ".PyRuntime"
+
+// table finds the interpreter's symbols.
+type table struct {
+	file   *elffile.File
+	static map[string]elffile.Symbol // nil if the file exports them
+}
+
+// newTable returns the symbols of f. Few files have a section for _PyRuntime without exporting it, so
+// that fulgur does not search .symtab of the others.
+func newTable(f *elffile.File) (t table, err error) {
+	t.file = f
+	if _, ok, err := f.DynamicSymbol("_PyRuntime"); err != nil || ok || f.Section(runtimeSection) == nil {
+		return t, err
+	}
+	names := slices.Clone(versionSymbols)
+	t.static, err = f.StaticSymbols(append(names, "_PyRuntime", "PyCode_Type", "_PyEval_EvalFrameDefault", stateFunction)...)
+	return t, err
+}
+
+// find returns the symbol with the given name, and false if there is none.
+func (t table) find(name string) (elffile.Symbol, bool, error) {
+	if t.static == nil {
+		return t.file.DynamicSymbol(name)
+	}
+	s, ok := t.static[name]
+	return s, ok, nil
+}
+
+// Functions that newTable searches for, too.
+const (
+	sinceV310     = "PyIter_Send"
+	sinceV309     = "PyFrame_GetCode"
+	stateFunction = "PyGILState_GetThisThreadState"
+)
+
+// versionSymbols are the symbols that readVersion needs.
+var versionSymbols = []string{"Py_Version", sinceV310, sinceV309}
+
 // version is a version of CPython.
 type version struct {
 	major, minor, micro int // micro is -1 if unknown
@@ -124,7 +190,7 @@ const cookie = "xdebugpy"
 
 // readVersion reads the version from _PyRuntime (from 3.13 on) or Py_Version (from 3.11 on).
 // It recognizes older versions by symbols that they introduced.
-func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
+func readVersion(f *elffile.File, symbols table, runtime elffile.Symbol) (version, error) {
 	const size = 8 * maxOffsets
 	if b, err := runtimes.Contents(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
 		v := fromHex(binary.LittleEndian.Uint64(b[8:]))
@@ -132,7 +198,7 @@ func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 		v.offsets = b
 		return v, nil
 	}
-	s, ok, err := f.DynamicSymbol("Py_Version")
+	s, ok, err := symbols.find("Py_Version")
 	if err != nil {
 		return version{}, err
 	}
@@ -146,8 +212,8 @@ func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 	for _, first := range []struct {
 		symbol string
 		minor  int
-	}{{"PyIter_Send", 10}, {"PyFrame_GetCode", 9}} {
-		if _, ok, err := f.DynamicSymbol(first.symbol); err != nil || ok {
+	}{{sinceV310, 10}, {sinceV309, 9}} {
+		if _, ok, err := symbols.find(first.symbol); err != nil || ok {
 			return version{major: 3, minor: first.minor, micro: -1}, err
 		}
 	}
@@ -170,8 +236,8 @@ const (
 // amd64. In a program, PyGILState_GetThisThreadState loads it from a constant offset, which
 // threadOffset decodes. In a shared library, the code differs, and threadOffset returns
 // listed.
-func threadOffset(f *elffile.File) (thread uint8, offset int32, err error) {
-	s, ok, err := f.DynamicSymbol("PyGILState_GetThisThreadState")
+func threadOffset(f *elffile.File, symbols table) (thread uint8, offset int32, err error) {
+	s, ok, err := symbols.find(stateFunction)
 	if err != nil || !ok {
 		return listed, 0, err
 	}

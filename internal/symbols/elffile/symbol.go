@@ -48,11 +48,22 @@ func (f *File) SymbolNames(s *Section) *StringTable {
 // SymbolValues returns the values of the defined symbols with these names in .symtab. The
 // result omits names that .symtab lacks.
 func (f *File) SymbolValues(names ...string) (map[string]uint64, error) {
+	symbols, err := f.StaticSymbols(names...)
+	values := map[string]uint64{}
+	for name, s := range symbols {
+		values[name] = s.Value
+	}
+	return values, err
+}
+
+// StaticSymbols returns the defined symbols with these names in .symtab. The result omits names
+// that .symtab lacks.
+func (f *File) StaticSymbols(names ...string) (map[string]Symbol, error) {
 	sections, err := f.Sections()
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]uint64{}
+	found := map[string]Symbol{}
 	for _, table := range sections {
 		if table.Type != elf.SHT_SYMTAB {
 			continue
@@ -66,15 +77,15 @@ func (f *File) SymbolValues(names ...string) (map[string]uint64, error) {
 				return true
 			}
 			if name := text.At(uint64(s.Name)); slices.Contains(names, string(name)) {
-				values[string(name)] = s.Value
+				found[string(name)] = s
 			}
-			return len(values) < len(names)
+			return len(found) < len(names)
 		})
 		if err := errors.Join(err, text.Err()); err != nil {
-			return values, err
+			return found, err
 		}
 	}
-	return values, nil
+	return found, nil
 }
 
 // symbol decodes a symbol table entry.
