@@ -80,6 +80,7 @@ const (
 	AllocMapLabelScratches     = "label_scratches"
 	AllocMapLabelsSeen         = "labels_seen"
 	AllocMapPaces              = "paces"
+	AllocMapPythonStates       = "python_states"
 	AllocMapRemaps             = "remaps"
 	AllocMapRing               = "ring"
 	AllocMapRuntimeAny         = "runtime_any"
@@ -245,6 +246,7 @@ type AllocMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -352,6 +354,7 @@ type AllocMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Paces            *ebpf.Map `ebpf:"paces"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -397,6 +400,7 @@ func (m *AllocMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.Paces,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

@@ -107,6 +107,7 @@ const (
 	BlockIOMapLabelScratches      = "label_scratches"
 	BlockIOMapLabelsSeen          = "labels_seen"
 	BlockIOMapLatencies           = "latencies"
+	BlockIOMapPythonStates        = "python_states"
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
 	BlockIOMapRing                = "ring"
@@ -236,6 +237,7 @@ type BlockIOMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Latencies        *ebpf.MapSpec `ebpf:"latencies"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -325,6 +327,7 @@ type BlockIOMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Latencies        *ebpf.Map `ebpf:"latencies"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -360,6 +363,7 @@ func (m *BlockIOMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.Latencies,
+		m.PythonStates,
 		m.Remaps,
 		m.Requests,
 		m.Ring,

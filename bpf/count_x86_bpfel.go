@@ -131,6 +131,7 @@ const (
 	CountMapLabelScratches      = "label_scratches"
 	CountMapLabelsSeen          = "labels_seen"
 	CountMapPaces               = "paces"
+	CountMapPythonStates        = "python_states"
 	CountMapRemaps              = "remaps"
 	CountMapRing                = "ring"
 	CountMapRuntimeAny          = "runtime_any"
@@ -269,6 +270,7 @@ type CountMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -371,6 +373,7 @@ type CountMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Paces            *ebpf.Map `ebpf:"paces"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -410,6 +413,7 @@ func (m *CountMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.Paces,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

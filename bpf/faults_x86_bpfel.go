@@ -95,6 +95,7 @@ const (
 	FaultsMapLabelProcesses      = "label_processes"
 	FaultsMapLabelScratches      = "label_scratches"
 	FaultsMapLabelsSeen          = "labels_seen"
+	FaultsMapPythonStates        = "python_states"
 	FaultsMapRemaps              = "remaps"
 	FaultsMapRing                = "ring"
 	FaultsMapRuntimeAny          = "runtime_any"
@@ -223,6 +224,7 @@ type FaultsMapSpecs struct {
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -315,6 +317,7 @@ type FaultsMaps struct {
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -352,6 +355,7 @@ func (m *FaultsMaps) Close() error {
 		m.LabelProcesses,
 		m.LabelScratches,
 		m.LabelsSeen,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

@@ -121,6 +121,7 @@ const (
 	LatencyMapLabelsSeen          = "labels_seen"
 	LatencyMapOwners              = "owners"
 	LatencyMapPaces               = "paces"
+	LatencyMapPythonStates        = "python_states"
 	LatencyMapRemaps              = "remaps"
 	LatencyMapRing                = "ring"
 	LatencyMapRoots               = "roots"
@@ -281,6 +282,7 @@ type LatencyMapSpecs struct {
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	Owners           *ebpf.MapSpec `ebpf:"owners"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	Roots            *ebpf.MapSpec `ebpf:"roots"`
@@ -395,6 +397,7 @@ type LatencyMaps struct {
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	Owners           *ebpf.Map `ebpf:"owners"`
 	Paces            *ebpf.Map `ebpf:"paces"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	Roots            *ebpf.Map `ebpf:"roots"`
@@ -440,6 +443,7 @@ func (m *LatencyMaps) Close() error {
 		m.LabelsSeen,
 		m.Owners,
 		m.Paces,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.Roots,

@@ -109,6 +109,7 @@ const (
 	OffCPUMapLabelScratches      = "label_scratches"
 	OffCPUMapLabelsSeen          = "labels_seen"
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
+	OffCPUMapPythonStates        = "python_states"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
 	OffCPUMapRuntimeAny          = "runtime_any"
@@ -240,6 +241,7 @@ type OffCPUMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -335,6 +337,7 @@ type OffCPUMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -369,6 +372,7 @@ func (m *OffCPUMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.OffcpuCopy,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

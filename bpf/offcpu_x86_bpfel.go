@@ -110,6 +110,7 @@ const (
 	OffCPUMapLabelsSeen          = "labels_seen"
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
 	OffCPUMapOrcTables           = "orc_tables"
+	OffCPUMapPythonStates        = "python_states"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
 	OffCPUMapRuntimeAny          = "runtime_any"
@@ -243,6 +244,7 @@ type OffCPUMapSpecs struct {
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -340,6 +342,7 @@ type OffCPUMaps struct {
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -375,6 +378,7 @@ func (m *OffCPUMaps) Close() error {
 		m.LabelsSeen,
 		m.OffcpuCopy,
 		m.OrcTables,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

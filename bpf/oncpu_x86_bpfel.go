@@ -229,7 +229,8 @@ const (
 	OnCPUStatSTAT_FOLLOWED      OnCPUStat = 19
 	OnCPUStatSTAT_FORGOTTEN     OnCPUStat = 20
 	OnCPUStatSTAT_AMBIGUOUS     OnCPUStat = 21
-	OnCPUStatSTAT_MAX           OnCPUStat = 22
+	OnCPUStatSTAT_UNSEARCHED    OnCPUStat = 22
+	OnCPUStatSTAT_MAX           OnCPUStat = 23
 )
 
 type OnCPUTargetMode uint32
@@ -283,6 +284,7 @@ const (
 	OnCPUMapLabelProcesses      = "label_processes"
 	OnCPUMapLabelScratches      = "label_scratches"
 	OnCPUMapLabelsSeen          = "labels_seen"
+	OnCPUMapPythonStates        = "python_states"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
 	OnCPUMapRuntimeAny          = "runtime_any"
@@ -409,6 +411,7 @@ type OnCPUMapSpecs struct {
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -505,6 +508,7 @@ type OnCPUMaps struct {
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -537,6 +541,7 @@ func (m *OnCPUMaps) Close() error {
 		m.LabelProcesses,
 		m.LabelScratches,
 		m.LabelsSeen,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

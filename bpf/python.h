@@ -7,14 +7,22 @@
  * Symbols do not show it, since compilers split that function. See docs/languages.md.
  *
  * Data in the process may be forged, or change during the walk. So code is valid only if its
- * type is PyCode_Type, and a thread's state only if it contains the thread's pointer.
+ * type is PyCode_Type, and a thread's state only if it names the thread.
  */
 #ifndef FULGUR_PYTHON_H
 #define FULGUR_PYTHON_H
 
 /* Included by runtime.h. */
 
-#define PYTHON_THREADS 64 /* maximum number of threads to look at in a list */
+/* Steps of a search in the lists of interpreters and threads: in each call, and most calls. */
+#define PYTHON_SEARCH_EACH 32
+#define PYTHON_SEARCHES 32
+#define PYTHON_SEARCHES_AGAIN 4 /* if each sample of a thread searches */
+/* How long a thread without a state stays so: ns, log2. */
+#define PYTHON_ABSENCE_SHIFT 25
+#define PYTHON_ABSENCE_BITS 2 /* of enum python_absence */
+#define PYTHON_PTHREAD 4096 /* larger than glibc's and musl's struct pthread for arm64 */
+#define PYTHON_BOUND_GILSTATE (1 << 3) /* in the status of a thread's state */
 /* Frames per turn of a loop. The verifier follows each turn, and each frame of one turn. */
 #define PYTHON_FRAMES_EACH 16
 #define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES / PYTHON_FRAMES_EACH + 1)
@@ -33,65 +41,299 @@
 #define GLIBC_KEYS 0x310 /* offset of the first block */
 #define GLIBC_BLOCK 32 /* number of keys in a block */
 
-/* The address of the value of a pthread key, or 0. */
-static __always_inline u64 glibc_key_at(u64 thread_pointer, u32 key)
+/* Reads the value of a pthread key of the thread with a thread pointer. */
+static __always_inline bool glibc_key(u64 thread_pointer, u32 key, u64 *value)
 {
 	u64 block = thread_pointer + GLIBC_KEYS;
 
+	*value = 0;
 	if (key >= 32 * GLIBC_BLOCK)
-		return 0;
+		return false;
 	if (key >= GLIBC_BLOCK &&
 	    !runtime_read(&block, 8, block + 16 * GLIBC_BLOCK + 8 * (key / GLIBC_BLOCK)))
-		return 0;
-	return block ? block + 16 * (key % GLIBC_BLOCK) + 8 : 0;
-}
-
-/* The state of the thread in the main interpreter's list, or 0. */
-static __always_inline u64 python_listed_thread(const struct python_process *p, u64 thread_pointer)
-{
-	u64 at = 0, id;
-	u32 i;
-
-	if (!runtime_read(&at, 8, p->runtime + p->interpreters) || !at ||
-	    !runtime_read(&at, 8, at + p->threads))
-		return 0;
-	for (i = 0; i < PYTHON_THREADS && at; i++) {
-		if (!runtime_read(&id, 8, at + p->thread_id))
-			return 0;
-		if (id == thread_pointer)
-			return at;
-		if (!runtime_read(&at, 8, at + p->thread_next))
-			return 0;
-	}
-	return 0;
+		return false;
+	return !block || runtime_read(value, 8, block + 16 * (key % GLIBC_BLOCK) + 8);
 }
 
 /*
- * The state of the current thread, or 0. Like PyGILState_GetThisThreadState(), it finds the
- * state of a thread that has released the lock, too.
+ * Reads what PyGILState_GetThisThreadState() returns, which does not change while the thread has
+ * released the lock. Returns false if it is not known how.
  */
-static __always_inline u64 python_thread_state(const struct python_process *p)
+static __always_inline bool python_gilstate(const struct python_process *p, u64 thread_pointer,
+					    u64 *state)
 {
-	u64 thread_pointer = task_thread_pointer(current_task()), at = 0, thread = 0, id;
+	u64 at;
 	struct {
 		u32 initialized, key;
 	} key;
 
+	*state = 0;
 	if (p->thread == PYTHON_BY_KEY) {
 		if (!runtime_read(&key, sizeof(key), p->runtime + p->key))
+			return false;
+		return key.initialized != 1 || glibc_key(thread_pointer, key.key, state);
+	}
+	if (p->thread != PYTHON_BY_LOCAL)
+		return false;
+	at = runtime_local(&p->local, thread_pointer);
+	return at && runtime_read(state, 8, at);
+}
+
+/*
+ * Whether a state is the current thread's: it has the address of the C library's struct pthread,
+ * which on arm64 is before the thread pointer. Programs may run a state in another thread than the
+ * one that made it. So with w->top, a state is the thread's if its C frame is on the thread's
+ * stack.
+ */
+static __always_inline bool python_owns(const struct runtime_walk *w, u64 state)
+{
+	const struct python_process *p = &w->process.python;
+	u64 id;
+
+	if (!state)
+		return false;
+	if (w->top)
+		return runtime_read(&id, 8, state + p->thread_cframe) && id >= w->low &&
+		       id < w->top;
+	if (!runtime_read(&id, 8, state + p->thread_id))
+		return false;
+#if defined(__TARGET_ARCH_x86)
+	return id == w->thread_pointer;
+#else
+	return w->thread_pointer - id <= PYTHON_PTHREAD;
+#endif
+}
+
+/* Whether a state is in its interpreter's list. If CPython frees it, it no longer is. */
+static __always_inline bool python_linked(const struct python_process *p, u64 state)
+{
+	u64 words[3], at; /* previous state, next one, interpreter */
+
+	if (!runtime_read(words, sizeof(words), state + p->thread_next - 8))
+		return false;
+	if (words[0])
+		return runtime_read(&at, 8, words[0] + p->thread_next) && at == state;
+	return runtime_read(&at, 8, words[2] + p->threads) && at == state;
+}
+
+/* The kept state of a thread, enum python_absence, or 0. */
+static __always_inline u64 python_kept(u64 thread)
+{
+	u32 index = (thread >> 32) % PYTHON_STATE_SETS, i;
+	struct python_state_set *set = bpf_map_lookup_elem(&python_states, &index);
+
+	for (i = 0; set && i < PYTHON_STATE_WAYS; i++)
+		if (set->of[i].thread == thread)
+			return set->of[i].state;
+	return 0;
+}
+
+/* Keeps the state of a thread. */
+static __always_inline void python_keep(u64 thread, u64 state)
+{
+	u32 index = (thread >> 32) % PYTHON_STATE_SETS, i, way = (thread >> 60) % PYTHON_STATE_WAYS;
+	struct python_state_set *set = bpf_map_lookup_elem(&python_states, &index);
+
+	if (!set)
+		return;
+	for (i = 0; i < PYTHON_STATE_WAYS; i++)
+		if (set->of[i].thread == thread)
+			way = i;
+	barrier_var(way); /* keeps the bounds check before the pointer arithmetic */
+	if (way >= PYTHON_STATE_WAYS)
+		return;
+	if (set->of[way].thread == thread && set->of[way].state == state)
+		return;
+	set->of[way].thread = thread;
+	set->of[way].state = state;
+}
+
+/*
+ * Looks whether a state is the current thread's, and notes it. A thread may have one in each
+ * interpreter. From 3.12 on, one of them has a mark. Before, it is the one that runs the
+ * innermost frames: its C frame has the lowest address. In 3.9, which has no C frames, it is the
+ * newest interpreter's, which is the first one in the list.
+ */
+UNWIND_GLOBAL int python_consider(u32 scratch, u64 state)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	struct python_process *p;
+	struct runtime_walk *w;
+	u64 frame = 0, cframe = 0;
+	u8 status = 0;
+
+	if (!s)
+		return 1;
+	w = &s->runtime_walk;
+	p = &w->process.python;
+	if (!python_owns(w, state))
+		return 0;
+	if (p->thread_status) {
+		if (!runtime_read(&status, 1, state + p->thread_status) ||
+		    !(status & PYTHON_BOUND_GILSTATE))
 			return 0;
-		if (key.initialized == 1)
-			at = glibc_key_at(thread_pointer, key.key);
-	} else if (p->thread == PYTHON_BY_OFFSET) {
-		at = thread_pointer + (s64)p->thread_offset;
+		w->thread = state;
+		return 1;
 	}
-	if (at) {
-		if (!runtime_read(&thread, 8, at) || !thread)
-			return 0; /* a thread without Python */
-		if (runtime_read(&id, 8, thread + p->thread_id) && id == thread_pointer)
-			return thread;
+	if (p->thread_cframe && !runtime_read(&cframe, 8, state + p->thread_cframe))
+		return 0;
+	if (!runtime_read(&frame, 8,
+			  p->thread_frame ? state + p->thread_frame : cframe + p->cframe_frame))
+		return 0;
+	if (!frame) {
+		w->idle = state;
+	} else if (!w->thread || cframe < w->innermost) {
+		w->thread = state;
+		w->innermost = cframe;
 	}
-	return python_listed_thread(p, thread_pointer);
+	return 0;
+}
+
+/* Takes the next step of a search. Returns 1 at its end. */
+UNWIND_GLOBAL int python_search_step(u32 scratch)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	struct python_process *p;
+	struct runtime_walk *w;
+	u64 at;
+
+	if (!s)
+		return 1;
+	w = &s->runtime_walk;
+	p = &w->process.python;
+	at = w->listed;
+	if (at)
+		return python_consider(scratch, at) ||
+		       !runtime_read(&w->listed, 8, at + p->thread_next);
+	at = w->interpreter;
+	w->searched = !at;
+	return !at || !runtime_read(&w->listed, 8, at + p->threads) ||
+	       !runtime_read(&w->interpreter, 8, at + p->interpreter_next);
+}
+
+/* Takes the next steps of a search. Returns 1 at its end. */
+UNWIND_GLOBAL int python_search_steps(u32 scratch)
+{
+	u32 i;
+
+	for (i = 0; i < PYTHON_SEARCH_EACH; i++)
+		if (python_search_step(scratch))
+			return 1;
+	return 0;
+}
+
+/*
+ * Finds the state of the current thread, even if it has released the lock. w->thread is then its
+ * address, or 0. Returns 1 if only a search can find it.
+ *
+ * Up to 3.11, PyGILState_GetThisThreadState() returns the first state that the thread has had.
+ * If there are several interpreters, it may run another one: the one that holds the lock, if that
+ * is the thread's own. If the thread has released the lock, its states must be compared.
+ */
+UNWIND_GLOBAL int python_find_thread(u32 scratch)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	u64 interpreters[2] = {}, state = 0, now;
+	struct task_struct *task = current_task();
+	struct python_process *p;
+	struct runtime_walk *w;
+	bool owned;
+
+	if (!s)
+		return 0;
+	w = &s->runtime_walk;
+	p = &w->process.python;
+	w->thread = 0;
+	w->several = 0;
+	w->top = 0;
+	w->thread_pointer = task_thread_pointer(task);
+	if (python_gilstate(p, w->thread_pointer, &state) && !state)
+		return 0; /* a thread without Python */
+	owned = python_owns(w, state);
+	if (!p->holder && owned)
+		goto found;
+	/* The first interpreter and the main one, which is the last one. */
+	if (!runtime_read(interpreters, sizeof(interpreters), p->runtime + p->interpreters))
+		return 0;
+	w->several = p->holder && interpreters[0] != interpreters[1];
+	if (owned && !w->several)
+		goto found;
+	/* glibc and musl keep struct pthread above a thread's stack, but not above the main
+	 * thread's, which is near the end of the address space. */
+	if (w->several && p->thread_cframe)
+		w->top = w->low < w->thread_pointer ? w->thread_pointer : -1;
+	w->key = hash_step(w->image, task_pid(task)) | 1;
+	if (p->holder && runtime_read(&state, 8, p->runtime + p->holder) && python_owns(w, state)) {
+		python_keep(w->key, state);
+		goto found;
+	}
+	now = bpf_ktime_get_ns() >> PYTHON_ABSENCE_SHIFT;
+	w->kept = python_kept(w->key);
+	if (w->kept & PYTHON_ABSENT) {
+		if (!w->several && w->kept >> PYTHON_ABSENCE_BITS == now) {
+			if (w->kept & PYTHON_UNSEARCHED)
+				stat_add(STAT_UNSEARCHED, 1);
+			return 0;
+		}
+		w->kept = 0;
+	}
+	w->interpreter = interpreters[0];
+	w->listed = 0;
+	w->idle = 0;
+	w->innermost = 0;
+	w->searched = 0;
+	if (w->kept && !python_linked(p, w->kept))
+		w->kept = 0;
+	if (w->kept && !w->several)
+		python_consider(scratch, w->kept);
+	if (!w->thread)
+		w->thread = w->idle;
+	return !w->thread;
+found:
+	w->thread = state;
+	return 0;
+}
+
+/* Keeps the result of a search. */
+UNWIND_GLOBAL int python_searched(u32 scratch)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	struct runtime_walk *w;
+	u64 now;
+
+	if (!s)
+		return 0;
+	w = &s->runtime_walk;
+	if (w->kept && w->several && !w->searched)
+		python_consider(scratch, w->kept);
+	if (!w->thread)
+		w->thread = w->idle;
+	if (w->thread) {
+		python_keep(w->key, w->thread);
+		return 0;
+	}
+	if (!w->searched)
+		stat_add(STAT_UNSEARCHED, 1);
+	now = bpf_ktime_get_ns() >> PYTHON_ABSENCE_SHIFT;
+	if (!w->several)
+		python_keep(w->key, now << PYTHON_ABSENCE_BITS | PYTHON_ABSENT |
+					    (w->searched ? 0 : PYTHON_UNSEARCHED));
+	return 0;
+}
+
+/* Searches all interpreters for the current thread's state. */
+static __always_inline void python_search(u32 scratch)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	u32 most, i;
+
+	if (!s)
+		return;
+	most = s->runtime_walk.several ? PYTHON_SEARCHES_AGAIN : PYTHON_SEARCHES;
+	for (i = 0; i < PYTHON_SEARCHES && i < most; i++)
+		if (python_search_steps(scratch))
+			break;
+	python_searched(scratch);
 }
 
 /* Finds the innermost frame. */
@@ -108,7 +350,6 @@ UNWIND_GLOBAL int python_begin(u32 scratch)
 	w->frame = 0;
 	w->cframe = 0;
 	w->retried = 0;
-	w->thread = python_thread_state(p);
 	if (!w->thread)
 		return 1;
 	if (p->thread_cframe && !runtime_read(&w->cframe, 8, w->thread + p->thread_cframe))
@@ -395,6 +636,8 @@ static __always_inline void python_walk(u32 scratch)
 	struct stack_scratch *s;
 	u32 i;
 
+	if (python_find_thread(scratch))
+		python_search(scratch);
 	if (python_begin(scratch))
 		return;
 	for (i = 0; i < PYTHON_TURNS; i++)

@@ -140,7 +140,8 @@ enum stat {
 	STAT_FOLLOWED = 19, /* intervals that began */
 	STAT_FORGOTTEN = 20, /* of these, the ones that ended or were given up */
 	STAT_AMBIGUOUS = 21, /* returns of calls whose beginning another call had replaced */
-	STAT_MAX = 22,
+	STAT_UNSEARCHED = 22, /* stacks of threads of CPython whose state was not found */
+	STAT_MAX = 23,
 };
 
 #endif

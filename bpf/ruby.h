@@ -29,7 +29,6 @@ enum ruby_context_word {
 	RUBY_CONTEXT_WORDS = 4,
 };
 #define RUBY_MAX_STACK (1ULL << 32) /* bytes */
-#define RUBY_MAX_MODULES (1 << 16)
 
 /* Words of a control frame: see rb_control_frame_struct in vm_core.h. */
 enum ruby_frame_word {
@@ -86,33 +85,6 @@ enum ruby_frame_word {
 #define GLIBC_POINTER_GUARD 0x30
 #define GLIBC_GUARD_SHIFT 17
 
-/* The execution context of the current thread, or 0. */
-static __always_inline u64 ruby_context(const struct ruby_process *p, u64 thread_pointer)
-{
-	u64 words[2] = {}, at = 0;
-
-	switch (p->context) {
-	case RUBY_BY_OFFSET:
-		at = thread_pointer + p->at;
-		break;
-	case RUBY_BY_OFFSET_AT:
-		if (!runtime_read(words, 8, p->at))
-			return 0;
-		at = thread_pointer + words[0];
-		break;
-	case RUBY_BY_MODULE:
-		/* The module's number and the offset in it. The vector of modules is next. */
-		if (!runtime_read(words, 16, p->at) || words[0] >= RUBY_MAX_MODULES ||
-		    !runtime_read(&at, 8, thread_pointer + 8) ||
-		    !runtime_read(&at, 8, at + (words[0] << p->module_shift)))
-			return 0;
-		at += words[1];
-	}
-	if (!at || !runtime_read(&at, 8, at))
-		return 0;
-	return at;
-}
-
 /* Finds the innermost frame and the innermost tag. */
 UNWIND_GLOBAL int ruby_begin(u32 scratch)
 {
@@ -129,8 +101,9 @@ UNWIND_GLOBAL int ruby_begin(u32 scratch)
 	w->guard = 0;
 	if (p->guarded && !runtime_read(&w->guard, 8, thread_pointer + GLIBC_POINTER_GUARD))
 		return 1;
-	context = ruby_context(p, thread_pointer);
-	if (!context || !runtime_read(w->frame_words, 8 * RUBY_CONTEXT_WORDS, context))
+	context = runtime_local(&p->context, thread_pointer);
+	if (!context || !runtime_read(&context, 8, context) || !context ||
+	    !runtime_read(w->frame_words, 8 * RUBY_CONTEXT_WORDS, context))
 		return 1;
 	bytes = 8 * w->frame_words[RUBY_STACK_SIZE];
 	w->frame = w->frame_words[RUBY_FRAME];

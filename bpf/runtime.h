@@ -150,6 +150,29 @@ static __always_inline void runtime_reset(struct stack_scratch *s)
 	s->runtime.urgent = 0;
 }
 
+#define LOCAL_MODULES (1 << 16) /* maximum number of modules with thread-local variables */
+
+/* The address of a thread-local variable of the thread with a thread pointer, or 0. */
+static __always_inline u64 runtime_local(const struct runtime_local *l, u64 thread_pointer)
+{
+	u64 words[2] = {}, at = 0;
+
+	switch (l->model) {
+	case LOCAL_BY_OFFSET:
+		return thread_pointer + l->at;
+	case LOCAL_BY_OFFSET_AT:
+		return runtime_read(words, 8, l->at) ? thread_pointer + words[0] : 0;
+	case LOCAL_BY_MODULE:
+		/* The module's number and the offset in it. The vector of modules is next. */
+		if (!runtime_read(words, 16, l->at) || words[0] >= LOCAL_MODULES ||
+		    !runtime_read(&at, 8, thread_pointer + 8) ||
+		    !runtime_read(&at, 8, at + (words[0] << (l->module_shift & 7))))
+			return 0;
+		return at + words[1];
+	}
+	return 0;
+}
+
 /* Ends a group of frames with the given entry. */
 static __always_inline bool runtime_group(struct runtime_stack *r, u64 entry)
 {
@@ -266,6 +289,7 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 	s->runtime.code_size = 0;
 	s->runtime.present = 1;
 	w->tgid = tgid;
+	w->image = image;
 	s->runtime.interpreter = w->process.interpreter;
 	s->runtime.interpreter_end = w->process.interpreter_end;
 	if (w->process.kind == RUNTIME_PYTHON) {

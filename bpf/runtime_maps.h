@@ -10,11 +10,26 @@
 
 #include "record.h"
 
+/* How to find a thread-local variable. */
+enum runtime_local_model {
+	LOCAL_BY_OFFSET = 0, /* at an offset from the thread pointer */
+	LOCAL_BY_OFFSET_AT = 1, /* the offset is at an address */
+	LOCAL_BY_MODULE = 2, /* the number of a module and an offset in it are at an address */
+};
+
+/* A thread-local variable in a process. */
+struct runtime_local {
+	u64 at; /* the offset or the address of enum runtime_local_model */
+	u8 model; /* enum runtime_local_model */
+	u8 module_shift; /* bytes per entry in the vector of modules, log2 */
+	u8 pad[6];
+};
+
 /* Where to find the state of a thread of CPython. */
 enum python_thread {
-	PYTHON_BY_LIST = 0, /* in the list of threads of the main interpreter */
+	PYTHON_BY_LIST = 0, /* in the lists of threads of all interpreters */
 	PYTHON_BY_KEY = 1, /* by a pthread key of glibc for amd64 */
-	PYTHON_BY_OFFSET = 2, /* at an offset from the thread pointer */
+	PYTHON_BY_LOCAL = 2, /* in a thread-local variable */
 };
 
 /* How to find the native frame that runs a Python frame. */
@@ -32,22 +47,27 @@ enum python_entry {
 struct python_process {
 	u64 runtime; /* address of _PyRuntime */
 	u64 code_type; /* address of PyCode_Type */
-	s32 thread_offset; /* PYTHON_BY_OFFSET: from the thread pointer */
+	struct runtime_local local; /* PYTHON_BY_LOCAL */
 	u16 key; /* PYTHON_BY_KEY: in _PyRuntime */
-	u16 interpreters; /* in _PyRuntime */
+	/* In _PyRuntime: the state of the thread that holds the lock of all interpreters; 0 if
+	 * each interpreter has its own. */
+	u16 holder;
+	u16 interpreters; /* in _PyRuntime: the first interpreter; the main one is next */
+	u16 interpreter_next; /* in the interpreter */
 	u16 threads; /* in the interpreter: the first thread state */
 	u8 minor; /* 13 for CPython 3.13 */
 	u8 thread; /* enum python_thread */
 	u8 entry; /* enum python_entry */
-	/* In the thread state; cframe or frame is 0 if the version lacks that field. */
-	u8 thread_next, thread_id, thread_frame, thread_cframe;
+	/* In the thread state; status, cframe or frame is 0 if the version lacks that field. The
+	 * previous state is before next, and the interpreter after it. */
+	u8 thread_next, thread_id, thread_status, thread_frame, thread_cframe;
 	u8 cframe_frame, cframe_previous; /* in the C frame */
 	/* In the frame. */
 	u8 frame_size, frame_code, frame_back, frame_position, frame_owner;
 	/* In the code object; version and bytes are 0 if CPython lacks that field. */
 	u8 code_line, code_file, code_name, code_lines, code_version, code_bytes;
 	u8 string_ascii, string_compact; /* size of the header of an ASCII or another str */
-	u8 pad[2];
+	u8 pad[3];
 };
 
 /*
@@ -105,13 +125,6 @@ struct hotspot_process {
 	u8 pad[6];
 };
 
-/* How to find the execution context of a thread of Ruby. */
-enum ruby_context {
-	RUBY_BY_OFFSET = 0, /* at an offset from the thread pointer */
-	RUBY_BY_OFFSET_AT = 1, /* the offset is at an address */
-	RUBY_BY_MODULE = 2, /* the number of a module and an offset in it are at an address */
-};
-
 /* Words of rb_iseq_constant_body that are read. */
 enum ruby_body {
 	RUBY_BODY_WORDS = 19,
@@ -122,17 +135,14 @@ enum ruby_body {
  * function is rb_vm_exec().
  */
 struct ruby_process {
-	u64 at; /* the offset or the address of enum ruby_context */
+	struct runtime_local context; /* the execution context of a thread */
 	u8 minor; /* 3 for Ruby 3.3 */
-	u8 context; /* enum ruby_context */
-	u8 module_shift; /* bytes per entry in the vector of modules, log2 */
 	u8 frame_size; /* of a control frame */
 	u8 body_info; /* in rb_iseq_constant_body: iseq_insn_info */
 	u8 line_shift; /* the lowest bit of the first line */
 	u8 string_text; /* in short strings; 16 if the length is in the flags */
 	u8 tag_pc, tag_previous; /* in rb_vm_tag */
 	u8 guarded; /* tag_pc is encoded by glibc */
-	u8 pad[6];
 };
 
 /* The runtime of a process. */
@@ -201,7 +211,17 @@ struct runtime_stack {
 struct runtime_walk {
 	struct runtime_process process;
 	u64 tgid;
+	u64 image; /* process image */
 	u64 thread; /* address of the thread's state */
+	/* CPython: the search for it. */
+	u64 interpreter; /* address of the next interpreter to search */
+	u64 listed; /* address of the next state to look at */
+	u64 idle; /* address of a state of the thread that runs no frames */
+	u64 innermost; /* address of the C frame of the thread's state */
+	u64 thread_pointer; /* of the current thread */
+	u64 key; /* of the thread in python_states */
+	u64 kept; /* address of its state when a sample last found it, or 0 */
+	u64 top; /* address of the end of its stack, if that shows its state; otherwise 0 */
 	u64 frame; /* address of the next frame */
 	u64 cframe; /* address of the next C frame, or the next tag of Ruby */
 	u64 end; /* Ruby: address behind the frames */
@@ -216,6 +236,33 @@ struct runtime_walk {
 	u64 pc, low, fp; /* registers in the native frame that the walk steps from; low is sp */
 	u32 retried;
 	u32 entries; /* Ruby: number of native frames that may run groups */
+	u32 searched; /* CPython: the search has seen all states */
+	u32 several; /* CPython up to 3.11: there are several interpreters */
+};
+
+/*
+ * Found states of threads of CPython: a set-associative table with racy stores, like seen in
+ * stack.h. Readers check that a state is of the thread.
+ */
+enum python_states {
+	PYTHON_STATE_SETS = 1024,
+	PYTHON_STATE_WAYS = 4,
+};
+struct python_state {
+	u64 thread; /* hash of the process image and the thread's ID */
+	u64 state; /* its address, or enum python_absence */
+};
+struct python_state_set {
+	struct python_state of[PYTHON_STATE_WAYS];
+};
+
+/*
+ * What is kept for a thread without a state. The time follows these bits, so that the thread is
+ * searched for again later. Addresses of states are multiples of 8.
+ */
+enum python_absence {
+	PYTHON_ABSENT = 1,
+	PYTHON_UNSEARCHED = 2, /* there were too many states to look at all */
 };
 
 /* Maximum sizes of a sent name and of a sent line table, in bytes. */
@@ -279,6 +326,13 @@ struct {
 	__type(key, u32);
 	__type(value, u32);
 } runtime_any SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYTHON_STATE_SETS);
+	__type(key, u32);
+	__type(value, struct python_state_set);
+} python_states SEC(".maps");
 
 #endif
 #endif

@@ -102,6 +102,9 @@ const (
 // RuntimeProcess describes the language runtime of a process to the kernel side.
 type RuntimeProcess = UnwindRuntimeProcess
 
+// RuntimeLocal describes a thread-local variable to the kernel side.
+type RuntimeLocal = UnwindRuntimeLocal
+
 // RuntimeProgram describes the language runtime of a program's processes to the kernel side.
 type RuntimeProgram = UnwindRuntimeProgram
 
@@ -198,6 +201,7 @@ const (
 	StatNegative     = OnCPUStatSTAT_NEGATIVE
 	StatCrowded      = OnCPUStatSTAT_CROWDED
 	StatUnlabeled    = OnCPUStatSTAT_UNLABELED
+	StatUnsearched   = OnCPUStatSTAT_UNSEARCHED
 	StatMax          = int(OnCPUStatSTAT_MAX) // the number of counters
 )
 

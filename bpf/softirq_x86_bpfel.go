@@ -42,6 +42,7 @@ const (
 	SoftIRQMapLabelProcesses   = "label_processes"
 	SoftIRQMapLabelScratches   = "label_scratches"
 	SoftIRQMapLabelsSeen       = "labels_seen"
+	SoftIRQMapPythonStates     = "python_states"
 	SoftIRQMapRemaps           = "remaps"
 	SoftIRQMapRing             = "ring"
 	SoftIRQMapRuntimeAny       = "runtime_any"
@@ -152,6 +153,7 @@ type SoftIRQMapSpecs struct {
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
@@ -232,6 +234,7 @@ type SoftIRQMaps struct {
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
@@ -264,6 +267,7 @@ func (m *SoftIRQMaps) Close() error {
 		m.LabelProcesses,
 		m.LabelScratches,
 		m.LabelsSeen,
+		m.PythonStates,
 		m.Remaps,
 		m.Ring,
 		m.RuntimeAny,

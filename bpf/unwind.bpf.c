@@ -40,7 +40,7 @@ const enum runtime_program_limit *unused_runtime_program_limit __attribute__((un
 const enum python_thread *unused_python_thread __attribute__((unused));
 const enum python_entry *unused_python_entry __attribute__((unused));
 const struct ruby_process *unused_ruby_process __attribute__((unused));
-const enum ruby_context *unused_ruby_context __attribute__((unused));
+const enum runtime_local_model *unused_runtime_local_model __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));
 const enum unwind_slot *unused_unwind_slot __attribute__((unused));
 const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));

@@ -341,6 +341,7 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	}
 	image = epoch_image(task, rec->epoch);
 	laid_out = unwind_layout(tgid, image, &w->layout);
+	s->runtime_walk.low = at.sp;
 	if (!w->copy && runtime_exists())
 		runtime_walk(s->index, tgid, image, laid_out);
 	if (!w->copy && labels_exist())

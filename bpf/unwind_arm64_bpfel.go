@@ -107,61 +107,54 @@ const (
 )
 
 type UnwindPythonProcess struct {
-	_              structs.HostLayout
-	Runtime        uint64
-	CodeType       uint64
-	ThreadOffset   int32
-	Key            uint16
-	Interpreters   uint16
-	Threads        uint16
-	Minor          uint8
-	Thread         uint8
-	Entry          uint8
-	ThreadNext     uint8
-	ThreadId       uint8
-	ThreadFrame    uint8
-	ThreadCframe   uint8
-	CframeFrame    uint8
-	CframePrevious uint8
-	FrameSize      uint8
-	FrameCode      uint8
-	FrameBack      uint8
-	FramePosition  uint8
-	FrameOwner     uint8
-	CodeLine       uint8
-	CodeFile       uint8
-	CodeName       uint8
-	CodeLines      uint8
-	CodeVersion    uint8
-	CodeBytes      uint8
-	StringAscii    uint8
-	StringCompact  uint8
-	Pad            [2]uint8
-	_              [6]byte
+	_               structs.HostLayout
+	Runtime         uint64
+	CodeType        uint64
+	Local           UnwindRuntimeLocal
+	Key             uint16
+	Holder          uint16
+	Interpreters    uint16
+	InterpreterNext uint16
+	Threads         uint16
+	Minor           uint8
+	Thread          uint8
+	Entry           uint8
+	ThreadNext      uint8
+	ThreadId        uint8
+	ThreadStatus    uint8
+	ThreadFrame     uint8
+	ThreadCframe    uint8
+	CframeFrame     uint8
+	CframePrevious  uint8
+	FrameSize       uint8
+	FrameCode       uint8
+	FrameBack       uint8
+	FramePosition   uint8
+	FrameOwner      uint8
+	CodeLine        uint8
+	CodeFile        uint8
+	CodeName        uint8
+	CodeLines       uint8
+	CodeVersion     uint8
+	CodeBytes       uint8
+	StringAscii     uint8
+	StringCompact   uint8
+	Pad             [3]uint8
+	_               [4]byte
 }
 
 type UnwindPythonThread uint32
 
 const (
-	UnwindPythonThreadPYTHON_BY_LIST   UnwindPythonThread = 0
-	UnwindPythonThreadPYTHON_BY_KEY    UnwindPythonThread = 1
-	UnwindPythonThreadPYTHON_BY_OFFSET UnwindPythonThread = 2
-)
-
-type UnwindRubyContext uint32
-
-const (
-	UnwindRubyContextRUBY_BY_OFFSET    UnwindRubyContext = 0
-	UnwindRubyContextRUBY_BY_OFFSET_AT UnwindRubyContext = 1
-	UnwindRubyContextRUBY_BY_MODULE    UnwindRubyContext = 2
+	UnwindPythonThreadPYTHON_BY_LIST  UnwindPythonThread = 0
+	UnwindPythonThreadPYTHON_BY_KEY   UnwindPythonThread = 1
+	UnwindPythonThreadPYTHON_BY_LOCAL UnwindPythonThread = 2
 )
 
 type UnwindRubyProcess struct {
 	_           structs.HostLayout
-	At          uint64
+	Context     UnwindRuntimeLocal
 	Minor       uint8
-	Context     uint8
-	ModuleShift uint8
 	FrameSize   uint8
 	BodyInfo    uint8
 	LineShift   uint8
@@ -169,7 +162,6 @@ type UnwindRubyProcess struct {
 	TagPc       uint8
 	TagPrevious uint8
 	Guarded     uint8
-	Pad         [6]uint8
 }
 
 type UnwindRuntimeFile struct {
@@ -186,6 +178,22 @@ const (
 	UnwindRuntimeKindRUNTIME_V8      UnwindRuntimeKind = 2
 	UnwindRuntimeKindRUNTIME_HOTSPOT UnwindRuntimeKind = 3
 	UnwindRuntimeKindRUNTIME_RUBY    UnwindRuntimeKind = 4
+)
+
+type UnwindRuntimeLocal struct {
+	_           structs.HostLayout
+	At          uint64
+	Model       uint8
+	ModuleShift uint8
+	Pad         [6]uint8
+}
+
+type UnwindRuntimeLocalModel uint32
+
+const (
+	UnwindRuntimeLocalModelLOCAL_BY_OFFSET    UnwindRuntimeLocalModel = 0
+	UnwindRuntimeLocalModelLOCAL_BY_OFFSET_AT UnwindRuntimeLocalModel = 1
+	UnwindRuntimeLocalModelLOCAL_BY_MODULE    UnwindRuntimeLocalModel = 2
 )
 
 type UnwindRuntimeProcess struct {
@@ -361,6 +369,7 @@ type UnwindV8Process struct {
 const (
 	UnwindMapLabelAny                  = "label_any"
 	UnwindMapLabelProcesses            = "label_processes"
+	UnwindMapPythonStates              = "python_states"
 	UnwindMapRuntimeAny                = "runtime_any"
 	UnwindMapRuntimeProcesses          = "runtime_processes"
 	UnwindMapRuntimePrograms           = "runtime_programs"
@@ -384,10 +393,10 @@ const (
 	UnwindVarUnusedPythonEntry         = "unused_python_entry"
 	UnwindVarUnusedPythonProcess       = "unused_python_process"
 	UnwindVarUnusedPythonThread        = "unused_python_thread"
-	UnwindVarUnusedRubyContext         = "unused_ruby_context"
 	UnwindVarUnusedRubyProcess         = "unused_ruby_process"
 	UnwindVarUnusedRuntimeFile         = "unused_runtime_file"
 	UnwindVarUnusedRuntimeKind         = "unused_runtime_kind"
+	UnwindVarUnusedRuntimeLocalModel   = "unused_runtime_local_model"
 	UnwindVarUnusedRuntimeProcess      = "unused_runtime_process"
 	UnwindVarUnusedRuntimeProgram      = "unused_runtime_program"
 	UnwindVarUnusedRuntimeProgramLimit = "unused_runtime_program_limit"
@@ -461,6 +470,7 @@ type UnwindProgramSpecs struct {
 type UnwindMapSpecs struct {
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
+	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -487,10 +497,10 @@ type UnwindVariableSpecs struct {
 	UnusedPythonEntry         *ebpf.VariableSpec `ebpf:"unused_python_entry"`
 	UnusedPythonProcess       *ebpf.VariableSpec `ebpf:"unused_python_process"`
 	UnusedPythonThread        *ebpf.VariableSpec `ebpf:"unused_python_thread"`
-	UnusedRubyContext         *ebpf.VariableSpec `ebpf:"unused_ruby_context"`
 	UnusedRubyProcess         *ebpf.VariableSpec `ebpf:"unused_ruby_process"`
 	UnusedRuntimeFile         *ebpf.VariableSpec `ebpf:"unused_runtime_file"`
 	UnusedRuntimeKind         *ebpf.VariableSpec `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeLocalModel   *ebpf.VariableSpec `ebpf:"unused_runtime_local_model"`
 	UnusedRuntimeProcess      *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
 	UnusedRuntimeProgram      *ebpf.VariableSpec `ebpf:"unused_runtime_program"`
 	UnusedRuntimeProgramLimit *ebpf.VariableSpec `ebpf:"unused_runtime_program_limit"`
@@ -533,6 +543,7 @@ func (o *UnwindObjects) Close() error {
 type UnwindMaps struct {
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
+	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -550,6 +561,7 @@ func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
 		m.LabelAny,
 		m.LabelProcesses,
+		m.PythonStates,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -577,10 +589,10 @@ type UnwindVariables struct {
 	UnusedPythonEntry         *ebpf.Variable `ebpf:"unused_python_entry"`
 	UnusedPythonProcess       *ebpf.Variable `ebpf:"unused_python_process"`
 	UnusedPythonThread        *ebpf.Variable `ebpf:"unused_python_thread"`
-	UnusedRubyContext         *ebpf.Variable `ebpf:"unused_ruby_context"`
 	UnusedRubyProcess         *ebpf.Variable `ebpf:"unused_ruby_process"`
 	UnusedRuntimeFile         *ebpf.Variable `ebpf:"unused_runtime_file"`
 	UnusedRuntimeKind         *ebpf.Variable `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeLocalModel   *ebpf.Variable `ebpf:"unused_runtime_local_model"`
 	UnusedRuntimeProcess      *ebpf.Variable `ebpf:"unused_runtime_process"`
 	UnusedRuntimeProgram      *ebpf.Variable `ebpf:"unused_runtime_program"`
 	UnusedRuntimeProgramLimit *ebpf.Variable `ebpf:"unused_runtime_program_limit"`

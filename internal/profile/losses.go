@@ -71,6 +71,9 @@ const (
 	LossCopy
 	// LossUnlabeled: samples whose labels had no room.
 	LossUnlabeled
+	// LossUnsearched: samples that may lack frames of Python, because the state of their thread
+	// was not found.
+	LossUnsearched
 	// LossUnwindFiles: files whose unwind information could not be read.
 	LossUnwindFiles
 	// LossUnwindMemory: files whose unwind information did not fit into the memory for
@@ -145,6 +148,7 @@ var lossNames = [NumLosses]string{
 	LossNotGrowing:          "not_growing",
 	LossCopy:                "copy",
 	LossUnlabeled:           "unlabeled",
+	LossUnsearched:          "unsearched",
 	LossUnwindFiles:         "unwind_files",
 	LossUnwindMemory:        "unwind_memory",
 	LossUnwindProcesses:     "unwind_processes",

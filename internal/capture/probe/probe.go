@@ -354,6 +354,7 @@ func (p *Probe) Stats() (Stats, error) {
 		bpf.StatLimited:    &st.Losses[profile.LossLimited],
 		bpf.StatCrowded:    &st.Losses[profile.LossSkipped],
 		bpf.StatUnlabeled:  &st.Losses[profile.LossUnlabeled],
+		bpf.StatUnsearched: &st.Losses[profile.LossUnsearched],
 	} {
 		n, err := p.StatSum(stat)
 		*to += n

@@ -90,7 +90,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	if f.Machine() == elf.EM_X86_64 {
 		thread = byKey
 		if v.minor >= 15 {
-			if thread, layout.ThreadOffset, err = threadOffset(f, symbols); err != nil {
+			if thread, layout.Local, err = findState(f, symbols); err != nil {
 				return nil, err
 			}
 		}
@@ -107,7 +107,10 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		e.Python.Runtime += bias
 		e.Python.CodeType += bias
 		e.Python.Thread = thread
-		if thread == byKey && !glibc {
+		switch {
+		case thread == byLocal:
+			runtimes.PlaceLocal(&e.Python.Local, bias, glibc)
+		case !glibc:
 			e.Python.Thread = listed
 		}
 	}
@@ -227,30 +230,24 @@ func fromHex(hex uint64) version {
 
 // Ways to find a thread's state; see enum python_thread of bpf/runtime_maps.h.
 const (
-	listed   = uint8(bpf.UnwindPythonThreadPYTHON_BY_LIST)
-	byKey    = uint8(bpf.UnwindPythonThreadPYTHON_BY_KEY)
-	byOffset = uint8(bpf.UnwindPythonThreadPYTHON_BY_OFFSET)
+	listed  = uint8(bpf.UnwindPythonThreadPYTHON_BY_LIST)
+	byKey   = uint8(bpf.UnwindPythonThreadPYTHON_BY_KEY)
+	byLocal = uint8(bpf.UnwindPythonThreadPYTHON_BY_LOCAL)
 )
 
-// threadOffset finds the thread-local variable of the thread's state in CPython 3.15 for
-// amd64. In a program, PyGILState_GetThisThreadState loads it from a constant offset, which
-// threadOffset decodes. In a shared library, the code differs, and threadOffset returns
-// listed.
-func threadOffset(f *elffile.File, symbols table) (thread uint8, offset int32, err error) {
+// findState finds the thread-local variable of the thread's state in CPython 3.15 for amd64, which
+// PyGILState_GetThisThreadState loads. If its code is unknown, findState returns listed.
+func findState(f *elffile.File, symbols table) (thread uint8, local bpf.RuntimeLocal, err error) {
 	s, ok, err := symbols.find(stateFunction)
 	if err != nil || !ok {
-		return listed, 0, err
+		return listed, local, err
 	}
-	code, err := runtimes.Contents(f, s.Value, 32)
+	code, err := runtimes.Function(f, s)
 	if err != nil {
-		return listed, 0, err
+		return listed, local, err
 	}
-	const landing, load = "\xf3\x0f\x1e\xfa", "\x64\x48\x8b\x04\x25" // endbr64; mov %fs:imm32,%rax
-	if string(code[:4]) == landing {
-		code = code[4:]
+	if local, ok = runtimes.FindLocal(code, s.Value); !ok {
+		return listed, local, nil
 	}
-	if string(code[:5]) != load {
-		return listed, 0, nil
-	}
-	return byOffset, int32(binary.LittleEndian.Uint32(code[5:])), nil
+	return byLocal, local, nil
 }

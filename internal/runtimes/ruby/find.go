@@ -1,27 +1,13 @@
 package ruby
 
 import (
-	"bytes"
 	"debug/elf"
-	"encoding/binary"
-	"strings"
 
-	"fulgur/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 )
-
-// Ways to find a thread's execution context; see enum ruby_context of bpf/runtime_maps.h.
-const (
-	byOffset   = uint8(bpf.UnwindRubyContextRUBY_BY_OFFSET)
-	byOffsetAt = uint8(bpf.UnwindRubyContextRUBY_BY_OFFSET_AT)
-	byModule   = uint8(bpf.UnwindRubyContextRUBY_BY_MODULE)
-)
-
-// maxCode is the maximum number of bytes to read of a function.
-const maxCode = 4096
 
 // function returns the code of an exported function and its address, or none.
 func function(f *elffile.File, name string) (code []byte, addr uint64, err error) {
@@ -29,49 +15,19 @@ func function(f *elffile.File, name string) (code []byte, addr uint64, err error
 	if err != nil || !ok {
 		return nil, 0, err
 	}
-	code, err = runtimes.Contents(f, s.Value, min(s.Size, maxCode))
+	code, err = runtimes.Function(f, s)
 	return code, s.Value, err
 }
 
 // findContext finds the thread-local variable ruby_current_ec, which rb_thread_current loads
-// first, and stores its place in l. The instructions depend on the model of thread-local
-// storage: see "ELF Handling For Thread-Local Storage" by Ulrich Drepper.
-func findContext(f *elffile.File, l *layout) (bool, error) {
+// first, and stores its place in l.
+func findContext(f *elffile.File, l *layout) (ok bool, err error) {
 	code, addr, err := function(f, "rb_thread_current")
 	if err != nil {
 		return false, err
 	}
-	// after returns the 32 bits after the first occurrence of instructions, and the address
-	// after these bits, if the code continues with then.
-	after := func(instructions, then string) (value int32, next uint64, ok bool) {
-		i := bytes.Index(code, []byte(instructions))
-		at := i + len(instructions)
-		if i < 0 || at+4 > len(code) || !strings.HasPrefix(string(code[at+4:]), then) {
-			return 0, 0, false
-		}
-		return int32(binary.LittleEndian.Uint32(code[at:])), addr + uint64(at) + 4, true
-	}
-	const load = "\x64\x48\x8b\x00"                           // mov %fs:(%rax),%rax
-	if v, next, ok := after("\x66\x48\x8d\x3d", "\x66"); ok { // data16 lea v(%rip),%rdi; call __tls_get_addr
-		l.Context, l.At = byModule, next+uint64(int64(v))
-		return true, nil
-	}
-	if v, next, ok := after("\x48\x8b\x05", load); ok { // mov v(%rip),%rax
-		l.Context, l.At = byOffsetAt, next+uint64(int64(v))
-		return true, nil
-	}
-	for _, move := range []struct{ load, then string }{
-		{"\x64\x48\x8b\x04\x25", ""}, // mov %fs:v,%rax
-		{"\x48\xc7\xc0", load},       // mov $v,%rax
-	} {
-		// Thread-local variables are below the thread pointer; the stack protector's canary
-		// is above it.
-		if v, _, ok := after(move.load, move.then); ok && v < 0 {
-			l.Context, l.At = byOffset, uint64(int64(v))
-			return true, nil
-		}
-	}
-	return false, nil
+	l.Context, ok = runtimes.FindLocal(code, addr)
+	return ok, nil
 }
 
 // findExec returns the start and end of rb_vm_exec, or 0. Without a symbol, it is the only

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulgur/internal/runtimes"
 	"fulgur/internal/testenv"
 )
 
@@ -18,9 +19,9 @@ func TestFind(t *testing.T) {
 		flags   []string
 		context uint8
 	}{
-		"library":  {[]string{"-shared", "-fPIC"}, byModule},
-		"at start": {[]string{"-shared", "-fPIC", "-ftls-model=initial-exec"}, byOffsetAt},
-		"program":  {[]string{"-pie", "-fPIE", "-rdynamic", "-Wl,--unresolved-symbols=ignore-all", "-nostartfiles"}, byOffset},
+		"library":  {[]string{"-shared", "-fPIC"}, runtimes.LocalByModule},
+		"at start": {[]string{"-shared", "-fPIC", "-ftls-model=initial-exec"}, runtimes.LocalByOffsetAt},
+		"program":  {[]string{"-pie", "-fPIE", "-rdynamic", "-Wl,--unresolved-symbols=ignore-all", "-nostartfiles"}, runtimes.LocalByOffset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := testenv.Compile(t, "ruby", "gcc", append([]string{"-O2", "-fcf-protection=none", "testdata/ruby.c"}, test.flags...)...)
@@ -53,30 +54,30 @@ func TestFind(t *testing.T) {
 					size = (p.Memsz + p.Align - 1) &^ (p.Align - 1)
 				}
 			}
-			if b.Entry.Ruby.Context != test.context {
-				t.Fatalf("got context %d, want %d", b.Entry.Ruby.Context, test.context)
+			if b.Entry.Ruby.Context.Model != test.context {
+				t.Fatalf("got context %d, want %d", b.Entry.Ruby.Context.Model, test.context)
 			}
-			if test.context == byOffset {
-				if got := b.Entry.Ruby.At; got != offset-size {
+			if test.context == runtimes.LocalByOffset {
+				if got := b.Entry.Ruby.Context.At; got != offset-size {
 					t.Errorf("got offset %#x, want %#x", got, offset-size)
 				}
 				return
 			}
-			relocation, addend := relocationAt(t, f, b.Entry.Ruby.At)
+			relocation, addend := relocationAt(t, f, b.Entry.Ruby.Context.At)
 			switch test.context {
-			case byModule:
+			case runtimes.LocalByModule:
 				// The word after the module's number has the offset.
 				s := f.Section(".got")
 				var word [8]byte
-				if _, err := s.ReadAt(word[:], int64(b.Entry.Ruby.At+8-s.Addr)); err != nil {
+				if _, err := s.ReadAt(word[:], int64(b.Entry.Ruby.Context.At+8-s.Addr)); err != nil {
 					t.Fatal(err)
 				}
 				if got := binary.LittleEndian.Uint64(word[:]); relocation != elf.R_X86_64_DTPMOD64 || got != offset {
-					t.Errorf("got %v and offset %#x at %#x, want %#x", relocation, got, b.Entry.Ruby.At, offset)
+					t.Errorf("got %v and offset %#x at %#x, want %#x", relocation, got, b.Entry.Ruby.Context.At, offset)
 				}
-			case byOffsetAt:
+			case runtimes.LocalByOffsetAt:
 				if relocation != elf.R_X86_64_TPOFF64 || addend != offset {
-					t.Errorf("got %v of %#x at %#x, want of %#x", relocation, addend, b.Entry.Ruby.At, offset)
+					t.Errorf("got %v of %#x at %#x, want of %#x", relocation, addend, b.Entry.Ruby.Context.At, offset)
 				}
 			}
 		})

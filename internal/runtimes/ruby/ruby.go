@@ -47,13 +47,11 @@ var layouts = map[int]layout{
 // rb_vm_tag contains the buffer of __builtin_setjmp of GCC (5 words) or of setjmp of a C
 // library for amd64 (200 bytes).
 const (
-	tagBuffer     = 16
-	builtinPC     = tagBuffer + 8
-	builtinSize   = 5 * 8
-	setjmpPC      = tagBuffer + 7*8
-	setjmpSize    = 200
-	moduleShift   = 4 // glibc's vector of modules has entries of 16 bytes
-	moduleShiftOf = 3 // musl's has pointers
+	tagBuffer   = 16
+	builtinPC   = tagBuffer + 8
+	builtinSize = 5 * 8
+	setjmpPC    = tagBuffer + 7*8
+	setjmpSize  = 200
 )
 
 // Detect implements [runtimes.Runtime].
@@ -109,15 +107,9 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	b.Place = func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
 		e.Interpreter += bias
 		e.InterpreterEnd += bias
-		if e.Ruby.Context != byOffset {
-			e.Ruby.At += bias
-		}
-		e.Ruby.ModuleShift = moduleShiftOf
-		if glibc {
-			e.Ruby.ModuleShift = moduleShift
-			if jumps {
-				e.Ruby.Guarded = 1
-			}
+		runtimes.PlaceLocal(&e.Ruby.Context, bias, glibc)
+		if glibc && jumps {
+			e.Ruby.Guarded = 1
 		}
 	}
 	return b, nil

@@ -379,7 +379,7 @@ func (k *kernelMaps) memory() uint64 {
 	o := &k.objects.UnwindMaps
 	for _, m := range []*ebpf.Map{
 		o.UnwindPages, o.UnwindPageStates, o.UnwindRules, o.UnwindMappings,
-		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses, o.RuntimePrograms, o.RuntimeAny,
+		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses, o.RuntimePrograms, o.RuntimeAny, o.PythonStates,
 		o.LabelProcesses, o.LabelAny,
 	} {
 		add(m)

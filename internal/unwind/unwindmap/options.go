@@ -103,6 +103,7 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 		bpf.UnwindMapRuntimeProcesses: o.RuntimeProcesses,
 		bpf.UnwindMapRuntimePrograms:  o.RuntimePrograms,
 		bpf.UnwindMapRuntimeAny:       o.RuntimeAny,
+		bpf.UnwindMapPythonStates:     o.PythonStates,
 		bpf.UnwindMapLabelProcesses:   o.LabelProcesses,
 		bpf.UnwindMapLabelAny:         o.LabelAny,
 	}

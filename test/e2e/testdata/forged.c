@@ -2,13 +2,17 @@
 /*
  * Pretends to be CPython 3.14 with forged frames, and works in one function until its
  * standard input ends: "cycle" has a frame that is its own caller, "threads" has an endless
- * list of threads, and "codes" always has new code, with the largest possible line table.
- * With -DGARBAGE, the offsets of fields are nonsense. With -DFREE_THREADED=1, it pretends to be
- * a free-threaded build, and with -DVERSION=N another version (PY_VERSION_HEX). The layouts are
- * arbitrary, because fulgur takes them from the offsets in _PyRuntime.
+ * list of threads without its own, "last" has its own thread behind the number of others in
+ * the second argument, and "codes" always has new code, with the largest possible line table.
+ * With -DEMBEDDED, it has the section of programs that embed CPython. With -DGARBAGE, the offsets
+ * of fields are nonsense. With -DFREE_THREADED=1, it pretends to be a free-threaded build, and with
+ * -DVERSION=N another version (PY_VERSION_HEX). The layouts are arbitrary, because fulgur takes
+ * them from the offsets in _PyRuntime.
  */
 #include <poll.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef VERSION
@@ -19,11 +23,14 @@
 #endif
 #define LINES 16384
 #define FROM_C 3 /* owner of a frame without code */
+#define BOUND_GILSTATE (1 << 3)
 
 struct thread {
-	struct thread *next;
+	struct thread *previous, *next;
+	struct interpreter *interpreter;
 	struct frame *frame;
 	void *id;
+	uint64_t status;
 };
 
 struct frame {
@@ -56,15 +63,23 @@ static struct {
 	uint64_t end[12];
 } code = { .type = PyCode_Type, .file = &name, .name = &name, .lines = &lines };
 
-static struct thread thread = { .next = &thread };
-static struct thread *threads = &thread; /* the interpreter */
+static struct thread thread = { .status = BOUND_GILSTATE };
+static struct interpreter {
+	struct thread *threads;
+	struct interpreter *next;
+} interpreter = { .threads = &thread };
 
+#ifdef EMBEDDED
+__attribute__((section(".PyRuntime")))
+#endif
 struct {
 	char cookie[8];
 	uint64_t offsets[99];
-	uint64_t head;
-	struct thread **interpreter;
-	char rest[8192];
+	struct interpreter *head, *main;
+	char pad[2336 - 816];
+	uint32_t key_initialized;
+	pthread_key_t key;
+	char rest[4096];
 } _PyRuntime = {
 	.cookie = "xdebugpy",
 #ifdef GARBAGE
@@ -72,13 +87,15 @@ struct {
 #else
 	.offsets = {
 		[0] = VERSION, [2 - 1] = FREE_THREADED, [5 - 1] = 800, /* the cookie is word 0 */
-		[26 - 1] = 8, [27 - 1] = 16, /* thread state */
+		[8 - 1] = 8, [9 - 1] = 0, /* interpreter */
+		[24 - 1] = 8, [26 - 1] = 24, [27 - 1] = 32, [30 - 1] = 40, /* thread state */
 		[32 - 1] = 8, [33 - 1] = 0, [34 - 1] = 16, [36 - 1] = 24, /* frame */
 		[40 - 1] = 112, [42 - 1] = 128, [43 - 1] = 136, [44 - 1] = 72, [48 - 1] = 200, /* code */
 		[75 - 1] = 16, [76 - 1] = 32, [78 - 1] = 32, [79 - 1] = 16, [80 - 1] = 40, /* texts */
 	},
 #endif
-	.interpreter = &threads,
+	.head = &interpreter,
+	.main = &interpreter,
 };
 
 __attribute__((noinline)) int _PyEval_EvalFrameDefault(const char *mode)
@@ -89,7 +106,12 @@ __attribute__((noinline)) int _PyEval_EvalFrameDefault(const char *mode)
 	if (strcmp(mode, "cycle") == 0)
 		frame.back = &frame;
 	if (strcmp(mode, "threads") != 0)
-		thread.id = __builtin_thread_pointer();
+		thread.id = (void *)pthread_self();
+	else
+		thread.next = &thread;
+	pthread_key_create(&_PyRuntime.key, NULL);
+	pthread_setspecific(_PyRuntime.key, &thread);
+	_PyRuntime.key_initialized = 1;
 	*(struct frame *volatile *)&thread.frame = &frame;
 	for (uint32_t i = 0; i % (1 << 20) || poll(&in, 1, 0) == 0; i++)
 		if (strcmp(mode, "codes") == 0)
@@ -104,9 +126,20 @@ int main(int argc, char **argv)
 	_Static_assert(__builtin_offsetof(typeof(code), version) == 92 &&
 			       __builtin_offsetof(typeof(code), file) == 112 &&
 			       __builtin_offsetof(typeof(name), text) == 40 &&
-			       __builtin_offsetof(typeof(_PyRuntime), interpreter) == 808,
+			       __builtin_offsetof(typeof(_PyRuntime), main) == 808 &&
+			       __builtin_offsetof(typeof(_PyRuntime), key_initialized) == 2336,
 		       "layout");
 	for (int i = 0; i < LINES; i++) /* fulgur reads only pages in memory */
 		table[i] = table[i];
+	for (int n = argc > 2 ? atoi(argv[2]) : 0; n > 0; n--) {
+		struct thread *other = calloc(1, sizeof(*other));
+
+		if (!other)
+			return 1;
+		other->next = interpreter.threads;
+		other->next->previous = other;
+		other->status = BOUND_GILSTATE;
+		interpreter.threads = other;
+	}
 	return argc < 2 || _PyEval_EvalFrameDefault(argv[1]);
 }

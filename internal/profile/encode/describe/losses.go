@@ -102,7 +102,7 @@ func LossesIn(l profile.Losses, of Noun, samples uint64) []Loss {
 func isPart(l profile.Loss) bool {
 	switch l {
 	case profile.LossTraces, profile.LossTruncatedKernel, profile.LossCrowded, profile.LossTooDeep, profile.LossTooMany,
-		profile.LossBrokenGenerated, profile.LossUnlabeled, profile.LossUnresolved, profile.LossUnresolvedGenerated,
+		profile.LossBrokenGenerated, profile.LossUnlabeled, profile.LossUnsearched, profile.LossUnresolved, profile.LossUnresolvedGenerated,
 		profile.LossUnresolvedCallers:
 		return true
 	}
@@ -187,6 +187,8 @@ var causes = [profile.NumLosses]cause{
 		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone, Noun{}},
 	profile.LossUnlabeled: {"{sample} without its labels", "{samples} without their labels",
 		"too many different labels, or the ring was full", do("for a full ring, raise %s", usage.RingSize), profile.EndNone, Noun{}},
+	profile.LossUnsearched: {"{sample} that may lack Python functions", "{samples} that may lack Python functions",
+		"their processes have too many threads to find the right one", remedy{}, profile.EndNone, Noun{}},
 	profile.LossMissed: {"wait missed", "waits missed",
 		"not counted: the kernel did not report the end", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnfollowed: {"{sample} not tracked", "{samples} not tracked",
