@@ -11,8 +11,8 @@ import (
 // fulgur, which includes the BPF maps. They were measured with Linux 6.18 on 2 CPUs, each command for one
 // second on an idle machine: the lowest limit under which the kernel killed nothing, to 2 MiB, and then about
 // an eighth more, to multiples of 8 MiB. More programs, CPUs and stacks need more. TestMemoryNeeds in test/e2e runs
-// the commands with these limits, except softirq and the last two. Branch records are not in the table: few machines have
-// them, so they were not measured.
+// the commands with these limits, except softirq and the last two. Branch records are not in the table: few
+// machines have them, so they were not measured.
 var memoryByCommand = map[Command]uint64{
 	Profile: 64,  // 55
 	OffCPU:  72,  // 65
