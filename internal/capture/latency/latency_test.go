@@ -2,8 +2,10 @@ package latency
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +23,13 @@ import (
 
 // start measures the time from fsync to close in this process.
 func start(t *testing.T, match Match) *Source {
+	return startBetween(t, "syscalls:sys_enter_fsync", "syscalls:sys_enter_close", Options{Match: match})
+}
+
+// startBetween measures the time from one event of this process to another. It sets what is common to all tests in the
+// options.
+func startBetween(t *testing.T, begin, end string, o Options) *Source {
+	t.Helper()
 	testenv.EveryKernel(t)
 	testenv.Root(t)
 	what := target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}
@@ -31,17 +40,19 @@ func start(t *testing.T, match Match) *Source {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := r.Resolve(event, events.Query{Weight: "fd"})
+		var query events.Query
+		if o.Match == SameField {
+			query.Weight = "fd"
+		}
+		p, err := r.Resolve(event, query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	s, err := Load(Options{
-		Options: probe.Options{MaxDepth: 16, SkipUser: true, SkipKernel: true, Scope: what.Scope},
-		Begin:   resolve("syscalls:sys_enter_fsync"), End: resolve("syscalls:sys_enter_close"),
-		Match: match, PendingEntries: 16,
-	})
+	o.Options = probe.Options{MaxDepth: 16, SkipUser: true, SkipKernel: true, Scope: what.Scope}
+	o.Begin, o.End, o.PendingEntries = resolve(begin), resolve(end), 16
+	s, err := Load(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +156,59 @@ func TestEvicted(t *testing.T) {
 	}
 	if evicted < uint64(2*room) {
 		t.Errorf("%d intervals gave way, want at least %d", evicted, 2*room)
+	}
+}
+
+// Waits that never end give way to newer ones with their wakers.
+func TestEvictedWakers(t *testing.T) {
+	s := startBetween(t, "syscalls:sys_enter_ppoll", "syscalls:sys_exit_ppoll", Options{Match: SameThread, Wakers: true})
+	wakers := s.Maps[bpf.LatencyMapWakers]
+	for task := range 3 * uint64(wakers.MaxEntries()) {
+		if err := wakers.Put(task+1, bpf.LatencyWaker{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Maps[bpf.LatencyMapIntervals].Put(bpf.LatencyIntervalKey{Of: task + 1}, Interval{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	tid, done := make(chan int, 1), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(pipe[0]), Events: unix.POLLIN}}, nil, nil)
+		done <- err
+	}()
+	call := fmt.Sprintf("/proc/self/task/%d/syscall", <-tid)
+	testenv.Await(t, func() bool {
+		text, err := os.ReadFile(call)
+		return err == nil && strings.HasPrefix(string(text), fmt.Sprintf("%d ", unix.SYS_PPOLL))
+	}, func() string { return "the thread does not wait" })
+	if _, err := unix.Write(pipe[1], []byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Stop(s.Gate(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Counts().Finish(); err != nil {
+		t.Fatal(err)
+	}
+	waits := 0
+	for key, values := range s.Counts().Total() {
+		if waits += int(values[Intervals]); key.Waker == 0 {
+			t.Error("a wait has no waker")
+		}
+	}
+	if waits != 1 {
+		t.Errorf("got %d waits, want 1", waits)
 	}
 }
 
