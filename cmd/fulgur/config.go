@@ -64,7 +64,7 @@ func parseConfig(text []byte) (map[string]configValue, error) {
 	}
 	var next yaml.Node
 	if err := decoder.Decode(&next); err == nil {
-		return nil, lineErrorf(next.Line, "a second document begins here: a configuration is one")
+		return nil, lineErrorf(next.Line, "a second document begins here: put all values into the first")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
