@@ -160,6 +160,7 @@ const (
 	OnCPUStackEndEND_PAGE          OnCPUStackEnd = 11
 	OnCPUStackEndEND_NO_CHAIN      OnCPUStackEnd = 12
 	OnCPUStackEndEND_UNSEEN        OnCPUStackEnd = 13
+	OnCPUStackEndEND_LATE          OnCPUStackEnd = 14
 )
 
 type OnCPUStackRecord struct {

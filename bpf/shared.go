@@ -80,6 +80,7 @@ const (
 	EndPage         = OnCPUStackEndEND_PAGE
 	EndNoChain      = OnCPUStackEndEND_NO_CHAIN
 	EndUnseen       = OnCPUStackEndEND_UNSEEN
+	EndLate         = OnCPUStackEndEND_LATE
 )
 
 // LabelProcess describes to the kernel side how a process keeps labels.

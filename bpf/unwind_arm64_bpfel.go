@@ -302,6 +302,7 @@ type UnwindUnwindRows uint32
 const (
 	UnwindUnwindRowsUNWIND_NO_TABLE UnwindUnwindRows = 4294967295
 	UnwindUnwindRowsUNWIND_PENDING  UnwindUnwindRows = 4294967294
+	UnwindUnwindRowsUNWIND_LATE     UnwindUnwindRows = 4294967293
 )
 
 type UnwindUnwindRule struct {

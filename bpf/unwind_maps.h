@@ -92,6 +92,7 @@ struct unwind_mapping {
 enum unwind_rows {
 	UNWIND_NO_TABLE = 0xffffffffU, /* the fallback applies to all of the mapping */
 	UNWIND_PENDING = 0xfffffffeU, /* the table is not made yet */
+	UNWIND_LATE = 0xfffffffdU, /* neither, and stacks do not wait for it */
 };
 
 /*

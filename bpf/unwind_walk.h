@@ -245,6 +245,8 @@ UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 		return rule;
 	if (m->rows == UNWIND_PENDING)
 		return unwind_no_rule(END_NOT_READY);
+	if (m->rows == UNWIND_LATE)
+		return unwind_no_rule(END_LATE);
 	found = unwind_search_table(m, addr);
 	return found == UNWIND_RULE_NONE ? rule : found;
 }

@@ -143,4 +143,5 @@ var ends = map[bpf.StackEnd]profile.End{
 	bpf.EndPage:         profile.EndEvicted,
 	bpf.EndNoChain:      profile.EndBroken,
 	bpf.EndUnseen:       profile.EndUnseen,
+	bpf.EndLate:         profile.EndNotReady,
 }

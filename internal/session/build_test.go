@@ -198,7 +198,7 @@ func TestSymbolize(t *testing.T) {
 
 // Each of the kernel side's stack ends has a stack end in the profile.
 func TestEnds(t *testing.T) {
-	for e := bpf.EndNone + 1; e <= bpf.EndUnseen; e++ {
+	for e := bpf.EndNone + 1; e <= bpf.EndLate; e++ {
 		if _, ok := ends[e]; !ok {
 			t.Errorf("got no stack end of the profile for %d", e)
 		}

@@ -172,6 +172,7 @@ func (k *fakeKernel) word(w uint32) (uint32, error) {
 var (
 	errUnmapped = errors.New("nothing is mapped there")
 	errPending  = errors.New("its table is still being compiled")
+	errLate     = errors.New("its table is still being compiled, and has taken too long")
 )
 
 // find returns the index of the rule for an address of a process.
@@ -191,6 +192,8 @@ func (k *fakeKernel) find(pid int, addr uint64) (uint32, error) {
 		return m.Fallback, nil
 	case tablePending:
 		return 0, errPending
+	case tableLate:
+		return 0, errLate
 	}
 	link := addr - m.Bias
 	block := m.Blocks + uint32(link>>unwind.BlockShift)

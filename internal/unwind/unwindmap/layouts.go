@@ -20,12 +20,17 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 		where, rule := placement{}, nativeCode.fallback(l.config.mode)
 		if f := l.file(m); f != nil {
 			used[f] = true
-			where, rule = f.placement, f.fallback
-			if !f.done && !f.late {
-				next.pending = true
-				list = append(list, mapping{Start: m.Start, End: m.Limit, Rows: tablePending})
+			if !f.done {
+				rows := tablePending
+				if f.late {
+					rows = tableLate
+				} else {
+					next.pending = true
+				}
+				list = append(list, mapping{Start: m.Start, End: m.Limit, Rows: rows})
 				continue
 			}
+			where, rule = f.placement, f.fallback
 		}
 		list = appendMappings(list, m, where, rule)
 	}
@@ -92,7 +97,7 @@ func extends[T comparable](list, old []T) bool {
 // withTables returns the mappings whose addresses may be in walkers' caches: all but those
 // whose table is pending.
 func withTables(list []mapping) []mapping {
-	return slices.DeleteFunc(slices.Clone(list), func(m mapping) bool { return m.Rows == tablePending })
+	return slices.DeleteFunc(slices.Clone(list), func(m mapping) bool { return m.Rows == tablePending || m.Rows == tableLate })
 }
 
 // joinBare joins adjacent mappings without a table.

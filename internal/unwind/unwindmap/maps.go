@@ -37,6 +37,8 @@ const (
 	// tablePending makes programs request the process's layout, and walk by frame pointers
 	// until the table is compiled.
 	tablePending = uint32(bpf.UnwindUnwindRowsUNWIND_PENDING)
+	// tableLate ends stacks: code without its table may not keep frame pointers.
+	tableLate = uint32(bpf.UnwindUnwindRowsUNWIND_LATE)
 )
 
 // attachers is the number of threads that attach pages in parallel. Before Linux 6.8,

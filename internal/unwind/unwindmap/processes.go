@@ -9,7 +9,7 @@ import (
 )
 
 // patience is the maximum time that processes wait for a file's table, counted from its first
-// request. After that, their stacks are walked without the table until it is available,
+// request. After that, their stacks end in the file's code until its table is available,
 // because compiling a file may take forever. The time is counted per file, so a process does
 // not wait longer for a table because it maps or requests more files.
 const patience = 5 * time.Second

@@ -24,7 +24,7 @@ func (l *Loader) file(m process.Mapping) *file {
 	key := fileKey{m.File, m.Kind}
 	f := l.files[key]
 	if f == nil {
-		f = &file{key: key, fallback: nativeCode.fallback(l.config.mode), layouts: map[*layout]bool{}, since: time.Now()}
+		f = &file{key: key, layouts: map[*layout]bool{}, since: time.Now()}
 		l.files[key] = f
 		l.queue = append(l.queue, f)
 		l.pending = append(l.pending, f)
