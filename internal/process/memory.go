@@ -47,7 +47,9 @@ func readMemory(pid, size int, addr uint64) ([]byte, error) {
 	b := make([]byte, size)
 	local := []unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(size)
-	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: size}}, 0)
+	n, err := procfs.Through(pid, func(id int) (int, error) {
+		return unix.ProcessVMReadv(id, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: size}}, 0)
+	})
 	if err != nil {
 		return nil, os.NewSyscallError("process_vm_readv", err)
 	}

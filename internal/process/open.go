@@ -52,7 +52,7 @@ var (
 func (s source) open(v *safeopen.Visit, key FileKey, path string) (opened, error) {
 	attempts := []attempt{
 		{func() (int, error) {
-			return openInProcess(s.pid, func(id int) (int, error) {
+			return procfs.Through(s.pid, func(id int) (int, error) {
 				return safeopen.Path(procfs.Path(id, "map_files", fmt.Sprintf("%x-%x", s.start, s.limit)), toReachMapped)
 			})
 		}, toRead},
@@ -119,7 +119,7 @@ func (s source) root(v *safeopen.Visit, key FileKey, path string) string {
 			continue
 		}
 		root := ""
-		fd, err := openInProcess(pid, func(id int) (int, error) {
+		fd, err := procfs.Through(pid, func(id int) (int, error) {
 			root = procfs.Path(id, "root")
 			return safeopen.Path(root, toReachRoot)
 		})
@@ -187,18 +187,6 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 	return maj == 0 || maj == key.Maj && unix.Minor(st.Dev) == key.Min
 }
 
-// openInProcess calls open for process pid or, if its first thread has ended, for another
-// of its threads.
-func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
-	fd, err := open(pid)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		if tid := survivor(pid); tid != 0 && tid != pid {
-			return open(tid)
-		}
-	}
-	return fd, err
-}
-
 // openInRoot opens a path as process pid sees it, as an O_PATH descriptor. Links cannot
 // lead out of the process's root.
 func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
@@ -213,22 +201,29 @@ func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
 	return safeopen.At(v, root, path)
 }
 
-// mappedPath returns the path of an open file as mappings of process pid show it, or path if it
-// is not known.
+// mappedPath returns the path of an open file as process pid sees it.
 func mappedPath(pid, fd int, path string) string {
-	root, err := procfs.Readlink(pid, "root")
-	if err != nil {
-		return path
-	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return path
 	}
-	below, found := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/")
-	if !found {
-		return path
+	return strings.TrimSuffix(belowRoot(pid)(name), deletedSuffix)
+}
+
+// belowRoot returns a function that makes the names of files that /proc shows, as this process
+// sees them, into those that process pid sees. They differ in a chroot. Files outside of it keep
+// their names.
+func belowRoot(pid int) func(name string) string {
+	root, err := procfs.Readlink(pid, "root")
+	if err != nil || root == "/" {
+		return func(name string) string { return name }
 	}
-	return "/" + below
+	return func(name string) string {
+		if below, found := strings.CutPrefix(name, root+"/"); found {
+			return "/" + below
+		}
+		return name
+	}
 }
 
 // rootOf opens the root of process pid, or ours if pid is 0, as an O_PATH descriptor.
@@ -236,7 +231,7 @@ func rootOf(pid int) (int, error) {
 	if pid == 0 {
 		return safeopen.Path("/", safeopen.AsUser)
 	}
-	return openInProcess(pid, func(id int) (int, error) { return safeopen.Path(procfs.Path(id, "root"), toReachRoot) })
+	return procfs.Through(pid, func(id int) (int, error) { return safeopen.Path(procfs.Path(id, "root"), toReachRoot) })
 }
 
 // generation returns the generation number of the file's inode, which distinguishes files

@@ -13,6 +13,7 @@ import (
 
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
@@ -28,7 +29,7 @@ func init() {
 // outlive ends the first thread. The process ends at the end of its input.
 func outlive() {
 	go func() {
-		for end := time.Now().Add(testenv.TimeLimit()); lives(os.Getpid()); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testenv.TimeLimit()); procfs.Survivor(os.Getpid()) == os.Getpid(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				fmt.Println("timeout: the first thread still lives")
 				os.Exit(1)
@@ -53,7 +54,7 @@ func TestSurvivor(t *testing.T) {
 	in, out := start(t, cmd)
 	awaitReady(t, out)
 	pid := cmd.Process.Pid
-	if tid := survivor(pid); tid == pid || tid == 0 {
+	if tid := procfs.Survivor(pid); tid == pid || tid == 0 {
 		t.Fatalf("got survivor %d of process %d, want another thread", tid, pid)
 	}
 
@@ -62,6 +63,13 @@ func TestSurvivor(t *testing.T) {
 	checkMaps(t, table, pid)
 	if table.Gone() != 0 {
 		t.Errorf("got %d processes gone, want 0", table.Gone())
+	}
+	if exe, err := procfs.Executable(pid); err != nil || exe != self {
+		t.Errorf("got program %q, %v; want %q", exe, err, self)
+	}
+	memory := make([]byte, 4)
+	if err := NewMemory(pid, safeopen.NewPatience()).Read(memory, mapsOf(t, pid)[0].Start); err != nil {
+		t.Error(err)
 	}
 	fd, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})
 	if err != nil {

@@ -346,12 +346,11 @@ func (t *Table) Unread(pid int) bool {
 func readMaps(pid int) ([]procfs.Map, error) {
 	maps, err := procfs.Process(pid).Maps()
 	if err == nil && len(maps) == 0 {
-		if tid := survivor(pid); tid != 0 && tid != pid {
-			maps, err = procfs.Process(tid).Maps()
-		}
-	}
-	if err == nil && len(maps) == 0 {
 		err = errNoMaps
+	}
+	name := belowRoot(pid)
+	for i := range maps {
+		maps[i].Name = name(maps[i].Name)
 	}
 	return maps, err
 }
@@ -386,7 +385,7 @@ func (t *Table) invalidate(pid int, i *image) {
 func (t *Table) Forget(before uint64) {
 	for pid, i := range t.images {
 		if i.exit != 0 && i.exit < before {
-			if !i.threaded || survivor(pid) == 0 {
+			if !i.threaded || procfs.Survivor(pid) == 0 {
 				delete(t.images, pid)
 				t.perfMaps.leave(pid)
 				t.dumps.leave(pid)

@@ -2,9 +2,12 @@ package procfs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Map is a mapping from /proc/PID/maps.
@@ -19,19 +22,37 @@ type Map struct {
 	Name string
 }
 
-// Maps returns the executable mappings of a process by ascending address. A process whose
-// first thread has exited has none, its other threads do.
-func (t Task) Maps() ([]Map, error) { return read(t, "maps", ParseMaps) }
+// Maps returns the executable mappings of a process by ascending address, also if its first
+// thread has ended.
+func (t Task) Maps() ([]Map, error) { return readMaps(t, ParseMaps) }
 
 // AllMaps is [Task.Maps] with the mappings that are not executable, too.
 func (t Task) AllMaps() ([]Map, error) {
-	return read(t, "maps", func(b []byte) ([]Map, error) { return parseMaps(b, true) })
+	return readMaps(t, func(b []byte) ([]Map, error) { return parseMaps(b, true) })
 }
 
 // MapsNamed returns the mappings of a process, executable or not, whose name begins with one of
 // several prefixes.
 func (t Task) MapsNamed(prefixes ...string) ([]Map, error) {
-	return read(t, "maps", func(b []byte) ([]Map, error) { return parseMapsNamed(b, prefixes) })
+	return readMaps(t, func(b []byte) ([]Map, error) { return parseMapsNamed(b, prefixes) })
+}
+
+// readMaps is [read] for the mappings of t. If its first thread has ended, only the others
+// show them.
+func readMaps(t Task, parse func([]byte) ([]Map, error)) ([]Map, error) {
+	whole := func(b []byte) ([]byte, error) { return b, nil }
+	b, err := read(t, "maps", whole)
+	if err == nil && len(b) == 0 || errors.Is(err, unix.ESRCH) {
+		for _, other := range t.others() {
+			if shown, err := read(other, "maps", whole); err == nil && len(shown) > 0 {
+				return parse(shown)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parse(b)
 }
 
 // parseMapsNamed parses only the lines that contain a prefix: a process may have tens of

@@ -29,9 +29,12 @@ func Executable(pid int) (string, error) {
 	return strings.TrimSuffix(path, " (deleted)"), err
 }
 
-// Readlink returns the target of a link below /proc/ID.
+// Readlink returns the target of a link below /proc/ID, also of a process whose first thread has
+// ended.
 func Readlink(id int, elements ...string) (string, error) {
-	return capability.With(inspect, func() (string, error) { return os.Readlink(Path(id, elements...)) })
+	return Through(id, func(id int) (string, error) {
+		return capability.With(inspect, func() (string, error) { return os.Readlink(Path(id, elements...)) })
+	})
 }
 
 // Threads returns the IDs of the threads of the process t.
