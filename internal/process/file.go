@@ -133,6 +133,21 @@ func (f *File) Is(o *safeopen.File) bool {
 	return ok && sameFile(unix.Stat_t{Dev: st.Dev, Ino: st.Ino}, f.Key)
 }
 
+// Hold returns the open file, for the kernel to attach programs to it: it is the mapped one,
+// whatever is at its path. The caller closes it. Errors are those of [File.ReaderAt].
+func (f *File) Hold() (*safeopen.File, error) {
+	for {
+		o, err := f.acquire(nil)
+		if err != nil {
+			return nil, err
+		}
+		held, err := o.file.Clone()
+		if !errors.Is(err, os.ErrClosed) {
+			return held, err
+		}
+	}
+}
+
 // reader reads a file whose descriptor may be closed in the meantime.
 type reader struct{ f *File }
 

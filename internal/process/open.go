@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -108,6 +109,85 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 	f := t.files.intern(file.key, file.path, source{pid: pid})
 	t.files.openQueued()
 	return f, nil
+}
+
+// OpenPath returns the regular files that process pid has at a path: those that it maps by that
+// name, which an upgrade may have replaced or removed since, and the one that is there now. If its
+// root has none at the path, as after chroot(2), a file that it maps is also found by its path
+// here. The caller closes the files.
+func OpenPath(pid int, path string) ([]*safeopen.File, error) {
+	files, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) ([]*safeopen.File, error) { return openPath(v, pid, path) },
+		func(files []*safeopen.File, _ error) { closeAll(files) }) // nobody waited for them
+	if errors.Is(err, safeopen.ErrNoAnswer) {
+		err = fmt.Errorf("open %s: %w", path, err)
+	}
+	return files, err
+}
+
+func closeAll(files []*safeopen.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing was written
+	}
+}
+
+// openPath is [OpenPath] but may block.
+func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			files = nil
+		}
+	}()
+	var there unix.Stat_t
+	names := []string{path}
+	if dir, err := openInRoot(v, pid, filepath.Dir(path)); err == nil { // the path may lead through links
+		names = append(names, filepath.Join(mappedPath(pid, dir, filepath.Dir(path)), filepath.Base(path)))
+		_ = unix.Close(dir) // O_PATH
+	}
+	fd, missing := openInRoot(v, pid, path)
+	if missing == nil {
+		defer func() { _ = unix.Close(fd) }() // likewise
+		f, err := safeopen.Hold(v, fd, path, safeopen.AsUser, func(st *unix.Stat_t) error {
+			there = *st
+			return safeopen.Regular(st)
+		})
+		if err != nil {
+			return nil, err
+		}
+		files, names = append(files, f), append(names, mappedPath(pid, fd, path))
+	} else if fd, err := safeopen.Below(v, "/", path); err == nil {
+		names = append(names, mappedPath(pid, fd, path))
+		_ = unix.Close(fd) // likewise
+	}
+	maps, err := readMaps(pid)
+	if err != nil && missing == nil {
+		return files, nil // it will map the one that is there
+	}
+	for key, m := range mappedAs(maps, names) {
+		if missing == nil && sameFile(there, key) {
+			continue
+		}
+		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(v, key, path)
+		if err != nil {
+			return files, fmt.Errorf("open %s, which process %d maps: %w", path, pid, err)
+		}
+		files = append(files, o.file)
+	}
+	if len(files) == 0 {
+		return nil, missing
+	}
+	return files, nil
+}
+
+// mappedAs returns a mapping of each file that has one of the names.
+func mappedAs(maps []procfs.Map, names []string) map[FileKey]procfs.Map {
+	found := map[FileKey]procfs.Map{}
+	for _, m := range maps {
+		if m.Ino != 0 && slices.Contains(names, strings.TrimSuffix(m.Name, deletedSuffix)) {
+			found[FileKey{Maj: m.Maj, Min: m.Min, Ino: m.Ino}] = m
+		}
+	}
+	return found
 }
 
 // root returns the root directory from which the file was mapped: the root of the process

@@ -213,15 +213,12 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 
 // attachIn attaches the programs to the probes or the functions in a file.
 func (s *Source) attachIn(f *process.File, a *allocator) error {
-	o, err := safeopen.Open(f.Root(), f.Path, safeopen.Regular)
+	o, err := f.Hold()
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	switch {
-	case !f.Is(o):
-		return process.ErrFileReplaced
-	case a.probes != nil:
+	if a.probes != nil {
 		return s.attachProbes(a.probes, o)
 	}
 	return s.attachFunctions(a.functions, f.Path, o)

@@ -15,7 +15,6 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"
-	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
@@ -294,17 +293,14 @@ type Places struct {
 	Uretprobes bool
 }
 
-// Resolver returns a resolver for a target, in whose root directories it looks up files.
+// Resolver returns a resolver for a target, in whose processes it looks up files.
 func Resolver(t target.Target, places Places) *events.Resolver {
 	r := &events.Resolver{
 		MaxProbes: cmp.Or(places.MaxProbes, events.DefaultMaxProbes), Uretprobes: places.Uretprobes, Types: btf.NewCache(),
 	}
-	pids := t.PIDs
+	r.PIDs = t.PIDs
 	if t.Scope == target.Threads {
-		pids = target.ProcessesOf(t.TIDs)
-	}
-	for _, pid := range pids {
-		r.Roots = append(r.Roots, procfs.Path(pid, "root"))
+		r.PIDs = target.ProcessesOf(t.TIDs)
 	}
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/process"
 	"fulgur/internal/symbols/boundary"
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
@@ -72,35 +73,47 @@ func (p *Probe) readSequences(f *elffile.File) error {
 	return nil
 }
 
-// open opens the event's file in each root. Processes often share it.
+// open opens the event's file in each process. Processes often share it.
 func (r *Resolver) open(p *Probe) error {
-	name, roots := p.Event.Path, r.Roots
-	if len(roots) == 0 {
-		var err error
-		if name, err = filepath.Abs(name); err != nil {
+	name := p.Event.Path
+	if len(r.PIDs) == 0 {
+		name, err := filepath.Abs(name)
+		if err != nil {
 			return err
 		}
-		roots = []string{"/"}
+		f, err := safeopen.Open("/", name, safeopen.Regular)
+		if err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
+		}
+		return p.addFile(f)
 	}
 	if !filepath.IsAbs(name) {
 		return usage.Errorf("%s: the path of a file in another process must begin with /", p.Event)
 	}
-	for _, root := range roots {
-		f, err := safeopen.Open(root, name, safeopen.Regular)
+	for _, pid := range r.PIDs {
+		files, err := process.OpenPath(pid, name)
 		if err != nil {
-			return usage.Errorf("%s: %v", p.Event, err)
+			return usage.Errorf("%s: process %d: %v", p.Event, pid, err)
 		}
-		p.Files = append(p.Files, f)
-		if err := uprobe.CheckFile(f); err != nil {
-			return usage.Errorf("%s: %v", p.Event, err)
+		var errs []error
+		for _, f := range files {
+			errs = append(errs, p.addFile(f))
 		}
-		last := len(p.Files) - 1
-		if slices.ContainsFunc(p.Files[:last], func(other *safeopen.File) bool { return same(f, other) }) {
-			p.Files = p.Files[:last]
-			if err := f.Close(); err != nil {
-				return err
-			}
+		if err := errors.Join(errs...); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// addFile adds a file, which the probe then closes, unless it has it.
+func (p *Probe) addFile(f *safeopen.File) error {
+	if slices.ContainsFunc(p.Files, func(other *safeopen.File) bool { return same(f, other) }) {
+		return f.Close()
+	}
+	p.Files = append(p.Files, f)
+	if err := uprobe.CheckFile(f); err != nil {
+		return usage.Errorf("%s: %v", p.Event, err)
 	}
 	return nil
 }

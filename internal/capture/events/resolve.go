@@ -214,9 +214,8 @@ func (p *Probe) Layout() []bpf.CountField {
 
 // Resolver finds the attach points of the events of a run.
 type Resolver struct {
-	// Roots are the roots of the processes in which files are looked up; none means the
-	// own root.
-	Roots []string
+	// PIDs are the processes in which files are looked up; none means at their paths here.
+	PIDs []int
 	// MaxProbes is the maximum number of attach points of an event.
 	MaxProbes int
 	// Types caches the kernel's BTF.

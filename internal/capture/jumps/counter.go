@@ -122,7 +122,8 @@ type Options struct {
 type Counter struct {
 	o      Options
 	source *source
-	pids   []int
+	// filters reports whether the kernel can attach probes in one process; nil until it is known.
+	filters *bool
 
 	started bool
 	suspend chan os.Signal // Ctrl-Z

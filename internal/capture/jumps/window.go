@@ -90,12 +90,10 @@ func (c *Counter) window(group []uint32) error {
 		before[i].Hits, before[i].Taken = c.source.count(index)
 	}
 	c.mu.Unlock()
-	if c.pids == nil {
-		if err := c.chooseProcesses(); err != nil {
-			return err
-		}
+	var err error
+	if o.PID, err = c.chooseProcess(); err != nil {
+		return err
 	}
-	o.PID = c.pids[0]
 
 	begin := time.Now()
 	if err := errors.Join(c.source.objects.LongestStall.Set(uint64(0)), c.source.objects.Disturbed.Set(true)); err != nil {
@@ -103,7 +101,7 @@ func (c *Counter) window(group []uint32) error {
 	}
 	var open time.Duration
 	var held *uprobe.Link
-	err := uprobe.Urgently(func() error {
+	err = uprobe.Urgently(func() error {
 		attached, err := uprobe.Attach(c.o.File, c.source.objects.JumpHit, o)
 		if err != nil {
 			return err
@@ -137,20 +135,24 @@ func (c *Counter) window(group []uint32) error {
 	return c.record(group, before, open, disturbed)
 }
 
-// chooseProcesses chooses the process to attach probes in, 0 for all.
-func (c *Counter) chooseProcesses() error {
-	c.pids = uprobe.Processes(c.o.Target)
-	if c.pids[0] == 0 {
-		return nil
+// chooseProcess returns the process to attach probes in, 0 for all: then the kernel side selects.
+// It may change, as when the first thread of the process ends.
+func (c *Counter) chooseProcess() (int, error) {
+	pids := uprobe.Processes(c.o.Target)
+	if len(pids) != 1 || pids[0] == 0 {
+		return 0, nil
 	}
-	filters, err := uprobe.FiltersProcesses(c.source.objects.JumpHit)
-	if err != nil {
-		return fmt.Errorf("count jumps: %w", err)
+	if c.filters == nil {
+		filters, err := uprobe.FiltersProcesses(c.source.objects.JumpHit)
+		if err != nil {
+			return 0, fmt.Errorf("count jumps: %w", err)
+		}
+		c.filters = &filters
 	}
-	if len(c.pids) > 1 || !filters {
-		c.pids = []int{0} // the kernel side selects
+	if !*c.filters {
+		return 0, nil
 	}
-	return nil
+	return pids[0], nil
 }
 
 // hold closes a window during which a process began to be traced, once none is traced any

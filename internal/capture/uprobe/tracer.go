@@ -12,7 +12,7 @@ import (
 // at a uprobe takes the uprobe for the program's code, and restores it when the kernel does not know it any
 // more: SIGTRAP would end the program. strace sets none.
 func CheckTracers(t target.Target) error {
-	for _, pid := range Processes(t) {
+	for _, pid := range own(t) {
 		if err := checkTracer(pid); pid != 0 && err != nil {
 			return err
 		}
@@ -21,7 +21,7 @@ func CheckTracers(t target.Target) error {
 }
 
 func checkTracer(pid int) error {
-	status, _ := procfs.Process(pid).Status() // if it has exited, attaching says so
+	status, _ := procfs.Process(procfs.Survivor(pid)).Status() // if it has exited, attaching says so
 	if status.TracerPID == 0 {
 		return nil
 	}

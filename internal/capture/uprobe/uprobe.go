@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -13,6 +14,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // FiltersProcesses reports whether a link for a process is for all of its threads. Before
@@ -60,13 +62,30 @@ func CheckPrivileges() error {
 
 // Processes returns the processes to attach uprobes in, 0 for all. Other processes that map
 // the file can be spared only if children are not measured: the kernel removes the
-// breakpoints that a child inherits.
+// breakpoints that a child inherits. Nor can they if the first thread of a process has ended: the
+// kernel compares the address space of that thread, which has none any more. The programs
+// themselves count hits of the target alone.
 func Processes(t target.Target) []int {
-	switch {
-	case t.Scope == target.Processes && !t.Children:
+	pids := own(t)
+	if t.Children || slices.ContainsFunc(pids, firstEnded) {
+		return []int{0}
+	}
+	return pids
+}
+
+// own returns the processes that a target names, 0 for others.
+func own(t target.Target) []int {
+	switch t.Scope {
+	case target.Processes:
 		return t.PIDs
-	case t.Scope == target.Threads:
+	case target.Threads:
 		return target.ProcessesOf(t.TIDs)
 	}
 	return []int{0}
+}
+
+// firstEnded reports whether the first thread of a process has ended, and others have not.
+func firstEnded(pid int) bool {
+	tid := procfs.Survivor(pid)
+	return tid != 0 && tid != pid
 }

@@ -52,10 +52,10 @@ func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 		return remote, nil
 	case mounted:
 		var fs unix.Statfs_t
-		if err := unix.Fstatfs(fd, &fs); err == nil && slices.Contains(disks, fs.Type) {
-			return onDisk, nil
+		if err := unix.Fstatfs(fd, &fs); err != nil {
+			return elsewhere, nil
 		}
-		return elsewhere, nil
+		return classify(fs.Type), nil
 	case known:
 		return asked.on, nil
 	}
@@ -66,12 +66,24 @@ func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 		}
 		return elsewhere, nil // keep working without helpers
 	}
-	on := remote // FUSE may not respond
-	if err == nil && len(body) == 8 && slices.Contains(disks, int64(binary.NativeEndian.Uint64(body))) {
-		on = onDisk
+	on := remote // it failed like FUSE without its daemon
+	if err == nil && len(body) == 8 {
+		on = classify(int64(binary.NativeEndian.Uint64(body)))
 	}
 	t.keep(fd, device, on)
 	return on, nil
+}
+
+// classify returns the standing of a file system of a statfs(2) type, as mounted here or in
+// another mount namespace.
+func classify(fsType int64) standing {
+	switch {
+	case slices.Contains(disks, fsType):
+		return onDisk
+	case fsType == unix.FUSE_SUPER_MAGIC:
+		return remote
+	}
+	return elsewhere
 }
 
 // keep caches the standing of a file system.

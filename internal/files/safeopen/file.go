@@ -44,6 +44,24 @@ func (f *File) With(p *Patience) *File {
 	return &other
 }
 
+// Clone returns another descriptor of the same file, which is closed on its own. If f is closed,
+// the error is [os.ErrClosed].
+func (f *File) Clone() (*File, error) {
+	other := *f
+	err := f.control(func(fd int) error {
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return os.NewSyscallError("fcntl", err)
+		}
+		other.file = os.NewFile(uintptr(own), f.name)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &other, nil
+}
+
 // placeDepth is the number of leading directories that identify a mount whose device is
 // unknown. A mount that does not respond is then asked only once, and files beside it are
 // not affected.
