@@ -112,10 +112,11 @@ func TestOverhead(t *testing.T) {
 		"exited":            {0.2, []state{now(s, s, 0, 0), now(2*s, s/4, s/10, 0)}, false},
 		"others pay":        {0.0001, []state{now(s, 0, 0, s)}, true},
 		"others hardly pay": {0.9999, []state{now(1000*s, 0, 0, s)}, false},
+		"others are early":  {0.9, []state{now(1000*s, s/10, s/10, s)}, false},
 	} {
-		o := overhead{max: test.max, first: state{at: at}, before: state{at: at}, last: state{at: at}}
+		o := overhead{max: test.max, first: state{at: at}, before: state{at: at}, beforeOthers: state{at: at}, last: state{at: at}}
 		for _, n := range test.states {
-			o.judge(n)
+			o.judge(n, target.Target{})
 		}
 		if got := o.exceeded != ""; got != test.want {
 			t.Errorf("%s: exceeded is %v (%s), want %v", name, got, o.exceeded, test.want)

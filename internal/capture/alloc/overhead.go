@@ -25,8 +25,8 @@ type overhead struct {
 	// costs are the CPU times of a hit by program, for the most expensive function that it
 	// is attached to.
 	costs [bpf.AllocAllocProgramALLOC_PROGRAMS]time.Duration
-	// The state when counting began, when the window began, and now.
-	first, before, last state
+	// The state when counting began, when the windows of the target and of others began, and now.
+	first, before, beforeOthers, last state
 	// exceeded is the reason why the measurement has to end, "" if it need not, and remedy what
 	// to do.
 	exceeded, remedy string
@@ -82,7 +82,7 @@ func (o *overhead) learn(file *elffile.File, functions []function) error {
 // begin begins the first window.
 func (o *overhead) begin(s *Source) (err error) {
 	o.first, err = o.now(s)
-	o.before, o.last = o.first, o.first
+	o.before, o.beforeOthers, o.last = o.first, o.first, o.first
 	return err
 }
 
@@ -93,29 +93,32 @@ func (o *overhead) check(s *Source) error {
 	}
 	now, err := o.now(s)
 	if err == nil {
-		o.judge(now)
+		o.judge(now, s.target)
 	}
 	return err
 }
 
-// judge compares the current state with the window's start.
-func (o *overhead) judge(now state) {
+// judge compares the current state with the start of each window that is long enough.
+func (o *overhead) judge(now state, t target.Target) {
 	now.target = max(now.target, o.last.target) // without processes that have exited
 	o.last = now
-	if now.target-o.before.target < window && now.lost-o.before.lost < window {
-		return
+	if now.target-o.before.target >= window {
+		if share, _ := now.since(o.before); share > o.max && o.max < 1 {
+			o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the target's CPU time", 100*share)
+			o.remedy = "raise the limit"
+		}
+		o.before = now
 	}
-	target, others := now.since(o.before)
-	switch {
-	case o.max >= 1:
-	case target > o.max:
-		o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the target's CPU time", 100*target)
-		o.remedy = "raise the limit"
-	case others > o.max:
-		o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the machine's CPU time in other processes, which map the same files", 100*others)
-		o.remedy = fmt.Sprintf("use %s without %s, which spares other processes, or raise the limit", usage.Process, usage.Children)
+	if now.lost-o.beforeOthers.lost >= window {
+		if _, share := now.since(o.beforeOthers); share > o.max && o.max < 1 && o.exceeded == "" {
+			o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the machine's CPU time in other processes, which map the same files", 100*share)
+			o.remedy = fmt.Sprintf("use %s without %s, which spares other processes, or raise the limit", usage.Process, usage.Children)
+			if uprobe.IsOwn(t) {
+				o.remedy = "the kernel cannot spare them, since it is too old or the first thread of the target has ended: raise the limit"
+			}
+		}
+		o.beforeOthers = now
 	}
-	o.before = now
 }
 
 // end takes the final state.

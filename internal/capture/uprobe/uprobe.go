@@ -67,11 +67,14 @@ func CheckPrivileges() error {
 // themselves count hits of the target alone.
 func Processes(t target.Target) []int {
 	pids := own(t)
-	if t.Children || slices.ContainsFunc(pids, firstEnded) {
+	if !IsOwn(t) || slices.ContainsFunc(pids, firstEnded) {
 		return []int{0}
 	}
 	return pids
 }
+
+// IsOwn reports whether other processes shall be spared.
+func IsOwn(t target.Target) bool { return !t.Children && !slices.Contains(own(t), 0) }
 
 // own returns the processes that a target names, 0 for others.
 func own(t target.Target) []int {
