@@ -114,7 +114,8 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 // OpenPath returns the regular files that process pid has at a path: those that it maps by that
 // name, which an upgrade may have replaced or removed since, and the one that is there now. If its
 // root has none at the path, as after chroot(2), a file that it maps is also found by its path
-// here. The caller closes the files.
+// here. The name of each is its path as the process sees it, without links. The caller closes the
+// files.
 func OpenPath(pid int, path string) ([]*safeopen.File, error) {
 	files, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) ([]*safeopen.File, error) { return openPath(v, pid, path) },
 		func(files []*safeopen.File, _ error) { closeAll(files) }) // nobody waited for them
@@ -122,6 +123,14 @@ func OpenPath(pid int, path string) ([]*safeopen.File, error) {
 		err = fmt.Errorf("open %s: %w", path, err)
 	}
 	return files, err
+}
+
+// Root returns the directory that process pid sees as its root, also if its first thread has ended.
+func Root(pid int) string {
+	if tid := procfs.Survivor(pid); tid != 0 {
+		pid = tid
+	}
+	return procfs.Path(pid, "root")
 }
 
 func closeAll(files []*safeopen.File) {
@@ -147,14 +156,15 @@ func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, 
 	fd, missing := openInRoot(v, pid, path)
 	if missing == nil {
 		defer func() { _ = unix.Close(fd) }() // likewise
-		f, err := safeopen.Hold(v, fd, path, safeopen.AsUser, func(st *unix.Stat_t) error {
+		name := mappedPath(pid, fd, path)
+		f, err := safeopen.Hold(v, fd, name, safeopen.AsUser, func(st *unix.Stat_t) error {
 			there = *st
 			return safeopen.Regular(st)
 		})
 		if err != nil {
 			return nil, err
 		}
-		files, names = append(files, f), append(names, mappedPath(pid, fd, path))
+		files, names = append(files, f), append(names, name)
 	} else if fd, err := safeopen.Below(v, "/", path); err == nil {
 		names = append(names, mappedPath(pid, fd, path))
 		_ = unix.Close(fd) // likewise
@@ -167,7 +177,7 @@ func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, 
 		if missing == nil && sameFile(there, key) {
 			continue
 		}
-		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(v, key, path)
+		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(v, key, strings.TrimSuffix(m.Name, deletedSuffix))
 		if err != nil {
 			return files, fmt.Errorf("open %s, which process %d maps: %w", path, pid, err)
 		}

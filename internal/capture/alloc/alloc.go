@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/symbols/debugfile"
 )
 
 // DefaultRate is the default of [Config.Rate], as in Go's and tcmalloc's heap profiles.
@@ -31,6 +32,7 @@ type Source struct {
 	probed   probed
 	target   target.Target
 	files    files
+	finder   *debugfile.Finder
 	overhead overhead
 	counting bool
 }
@@ -54,6 +56,9 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	}
 	spec.Maps[bpf.CountMapFields].MaxEntries = uint32(maxPlaces * arguments)
 	s := &Source{live: c.Live}
+	if s.finder, err = events.DebugFiles(); err != nil {
+		return nil, err
+	}
 	s.overhead.max = c.MaxOverhead
 	if s.probed.wanted = !c.NoProbes; s.probed.wanted {
 		if s.probed.possible, err = attach.HasCookies(o.Types); err != nil {

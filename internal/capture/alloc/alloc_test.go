@@ -74,7 +74,7 @@ func TestOwnAllocator(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	functions, err := find(f)
+	functions, err := find(f, elffile.Tables{f})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,9 +110,10 @@ type definition struct {
 	local  bool // not visible to other files
 }
 
-// find returns the functions of allocators in a file, sorted by their offsets.
-func find(f *elffile.File) ([]function, error) {
-	defined, err := definitionsIn(f)
+// find returns the functions of allocators in a file, of which tables has the symbols, sorted by
+// their offsets.
+func find(f *elffile.File, tables elffile.Tables) ([]function, error) {
+	defined, err := definitionsIn(f, tables)
 	if err != nil {
 		return nil, &unreadable{err}
 	}
@@ -139,12 +140,12 @@ func find(f *elffile.File) ([]function, error) {
 }
 
 // findReturns sets the return instructions of a function.
-func (fn *function) findReturns(f *elffile.File) error {
+func (fn *function) findReturns(f *elffile.File, tables elffile.Tables) error {
 	entry, ok := f.Address(fn.offset)
 	if !ok {
 		return returns.ErrBounds
 	}
-	finder := returns.Finder{File: f, Follow: func(uint64) bool { return true }, Partial: true}
+	finder := returns.Finder{File: f, Symbols: tables, Follow: func(uint64) bool { return true }, Partial: true}
 	places, err := finder.Find(entry)
 	if err != nil {
 		return fmt.Errorf("the end of its calls is unknown: %w; a uretprobe would end the program if a call is left by an exception or a jump", err)
@@ -242,43 +243,28 @@ func isInteresting(name []byte) bool {
 // maxDefinitions limits the names to remember, which a crafted file can have millions of.
 const maxDefinitions = 1 << 16
 
-// definitionsIn returns the functions in a file with interesting names.
-func definitionsIn(f *elffile.File) (definitions, error) {
-	sections, err := f.Sections()
-	if err != nil {
-		return nil, err
-	}
+// definitionsIn returns the functions in a file with interesting names, of which tables has the
+// symbols.
+func definitionsIn(f *elffile.File, tables elffile.Tables) (definitions, error) {
 	defined := definitions{}
-	for _, s := range sections {
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
-			continue
+	err := tables.Each(func(sym elffile.Symbol, nameOf func() []byte) bool {
+		if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC {
+			return true
 		}
-		names := f.SymbolNames(s)
-		if names == nil {
-			continue
+		name := nameOf()
+		if !isInteresting(name) {
+			return true
 		}
-		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
-			if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC {
-				return true
-			}
-			name := names.At(uint64(sym.Name))
-			if !isInteresting(name) {
-				return true
-			}
-			offset, ok := f.Offset(sym.Value)
-			if _, executable := f.Address(offset); !ok || !executable {
-				return true
-			}
-			text, _, _ := strings.Cut(string(name), "@")
-			local := sym.Binding == elf.STB_LOCAL
-			if before, ok := defined[text]; !ok || before.local && !local {
-				defined[text] = definition{offset, local}
-			}
-			return len(defined) < maxDefinitions
-		})
-		if err != nil {
-			return nil, err
+		offset, ok := f.Offset(sym.Value)
+		if _, executable := f.Address(offset); !ok || !executable {
+			return true
 		}
-	}
-	return defined, nil
+		text, _, _ := strings.Cut(string(name), "@")
+		local := sym.Binding == elf.STB_LOCAL
+		if before, ok := defined[text]; !ok || before.local && !local {
+			defined[text] = definition{offset, local}
+		}
+		return len(defined) < maxDefinitions
+	})
+	return defined, err
 }

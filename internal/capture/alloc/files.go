@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"cmp"
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
+	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/rseq"
 )
@@ -87,7 +89,7 @@ func (s *Source) attachToProbes(f *process.File, a *allocator) error {
 		file, err := openFile(f)
 		*a = allocator{err: err}
 		if err == nil {
-			a.functions, a.err = s.functionsIn(file)
+			a.functions, a.err = s.functionsIn(f, file)
 		}
 		return nil
 	}
@@ -161,7 +163,7 @@ func (s *Source) allocatorIn(f *process.File) *allocator {
 	if a.probes != nil {
 		a.err = s.overhead.learn(file, a.probes.functions())
 	} else {
-		a.functions, a.err = s.functionsIn(file)
+		a.functions, a.err = s.functionsIn(f, file)
 	}
 	return a
 }
@@ -184,8 +186,10 @@ func openFile(f *process.File) (*elffile.File, error) {
 }
 
 // functionsIn finds the functions of a file's allocator, none if it has no allocator.
-func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
-	found, err := find(file)
+func (s *Source) functionsIn(f *process.File, file *elffile.File) ([]function, error) {
+	tables := s.finder.Tables(context.Background(), &debugfile.File{File: file, Root: f.Root(), Path: f.Path})
+	defer func() { _ = tables.Close() }() // nothing was written
+	found, err := find(file, tables)
 	switch {
 	case err != nil || len(found) == 0:
 		return nil, err
@@ -200,7 +204,7 @@ func (s *Source) functionsIn(file *elffile.File) ([]function, error) {
 	for _, fn := range found {
 		err := cmp.Or(sequences.CheckOffset(fn.offset), events.CheckNOP(file, fn.offset))
 		if err == nil && s.needsReturn(fn) && !fn.isKnown {
-			err = fn.findReturns(file)
+			err = fn.findReturns(file, tables)
 		}
 		if err != nil {
 			s.files.refused = append(s.files.refused, fmt.Sprintf("allocations by %s in %s are not measured: %s", plain.Terminal(fn.name), file.Name(), plain.Error(err)))

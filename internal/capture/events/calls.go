@@ -1,7 +1,6 @@
 package events
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,12 +15,13 @@ import (
 // uretprobe their returns. It refuses functions whose returns are in doubt, and leaves them out of
 // patterns.
 func (p *Probe) compiledCalls(f *elffile.File, file int, found []function, q Query) error {
-	traits := traitsOf(f)
+	traits := traitsOf(p.tables[file])
 	p.OtherRegisters = p.OtherRegisters || traits.otherRegisters
 	finder := returns.Finder{
-		File:   f,
-		Follow: func(address uint64) bool { return q.Calls || traits.isPart(address) },
-		Parts:  traits.partsOf,
+		File:    f,
+		Symbols: p.tables[file],
+		Follow:  func(address uint64) bool { return q.Calls || traits.isPart(address) },
+		Parts:   traits.partsOf,
 	}
 	seen := map[uint64]bool{}
 	for _, fn := range found {
@@ -101,21 +101,13 @@ func newTraits() *traits {
 }
 
 // traitsOf reads the symbols of a file.
-func traitsOf(f *elffile.File) *traits {
+func traitsOf(tables elffile.Tables) *traits {
 	t := newTraits()
-	sections, err := f.Sections()
-	if err != nil {
-		return t
-	}
 	each := func(do func(name string, address uint64)) {
-		for _, s := range sections {
-			if names := f.SymbolNames(s); names != nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
-				_ = f.EachSymbol(s, func(sym elffile.Symbol) bool { // what was read so far counts
-					do(string(names.At(uint64(sym.Name))), sym.Value)
-					return len(t.parts) < maxFunctions
-				})
-			}
-		}
+		_ = tables.Each(func(sym elffile.Symbol, name func() []byte) bool { // what was read so far counts
+			do(string(name()), sym.Value)
+			return len(t.parts) < maxFunctions
+		})
 	}
 	each(t.add)
 	if len(t.split) > 0 {

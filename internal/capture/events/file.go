@@ -3,10 +3,12 @@ package events
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/symbols/boundary"
 	"fulgur/internal/symbols/callframe"
+	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/rseq"
 )
@@ -26,6 +29,10 @@ import (
 func (r *Resolver) inFiles(p *Probe, q Query) error {
 	if err := r.open(p); err != nil {
 		return err
+	}
+	finder, err := DebugFiles()
+	if err != nil {
+		return usage.Errorf("%s: %v", p.Event, err)
 	}
 	similar := &nearest{to: p.Event.Name}
 	what := "function with a symbol in the file"
@@ -50,6 +57,7 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 		if err := p.readSequences(f); err != nil {
 			return err
 		}
+		p.tables = append(p.tables, finder.Tables(context.Background(), &debugfile.File{File: f, Root: p.places[i].root, Path: p.places[i].path}))
 		if p.Event.Kind == USDT {
 			err = p.usdt(f, i, q, similar)
 		} else {
@@ -60,6 +68,16 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 		}
 	}
 	return p.complete(similar, what)
+}
+
+// DebugFiles returns a finder of debug files on this machine, which have the symbols of stripped
+// files.
+func DebugFiles() (*debugfile.Finder, error) {
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return finder.Local(), nil
 }
 
 // readSequences reads the restartable sequences of the next file.
@@ -85,7 +103,10 @@ func (r *Resolver) open(p *Probe) error {
 		if err != nil {
 			return usage.Errorf("%s: %v", p.Event, err)
 		}
-		return p.addFile(f)
+		if resolved, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd())); err == nil {
+			name = resolved // debug files are beside the file, not beside a link to it
+		}
+		return p.addFile(f, place{"/", name})
 	}
 	if !filepath.IsAbs(name) {
 		return usage.Errorf("%s: the path of a file in another process must begin with /", p.Event)
@@ -97,7 +118,7 @@ func (r *Resolver) open(p *Probe) error {
 		}
 		var errs []error
 		for _, f := range files {
-			errs = append(errs, p.addFile(f))
+			errs = append(errs, p.addFile(f, place{process.Root(pid), f.Name()}))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return err
@@ -106,12 +127,15 @@ func (r *Resolver) open(p *Probe) error {
 	return nil
 }
 
+// place is where a file is: its path below a root directory.
+type place struct{ root, path string }
+
 // addFile adds a file, which the probe then closes, unless it has it.
-func (p *Probe) addFile(f *safeopen.File) error {
+func (p *Probe) addFile(f *safeopen.File, at place) error {
 	if slices.ContainsFunc(p.Files, func(other *safeopen.File) bool { return same(f, other) }) {
 		return f.Close()
 	}
-	p.Files = append(p.Files, f)
+	p.Files, p.places = append(p.Files, f), append(p.places, at)
 	if err := uprobe.CheckFile(f); err != nil {
 		return usage.Errorf("%s: %v", p.Event, err)
 	}
@@ -135,7 +159,7 @@ type function struct {
 func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) error {
 	e := p.Event
 	measuresCalls := q.Calls || e.Kind == Uretprobe
-	found, err := p.functions(f, measuresCalls, similar)
+	found, err := p.functions(f, p.tables[file], measuresCalls, similar)
 	if err != nil {
 		return err
 	}
@@ -154,7 +178,7 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	}
 	for _, fn := range found {
 		if e.Offset > 0 {
-			if err := checkBoundary(f, fn, e.Offset); err != nil {
+			if err := checkBoundary(f, p.tables[file], fn, e.Offset); err != nil {
 				return usage.Errorf("%s: %v", e, err)
 			}
 			if !isSteppable(f, fn.offset+e.Offset) {
@@ -174,59 +198,40 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	return nil
 }
 
-// functions returns the functions that match, one for each address, in order. whole is set if parts of
+// functions returns the functions that match, of which tables has the symbols, one for each address, in order. whole is set if parts of
 // functions do not count.
-func (p *Probe) functions(f *elffile.File, whole bool, similar *nearest) ([]function, error) {
-	tables := []*elffile.File{f}
-	if embedded, err := f.Embedded(); err == nil && embedded != nil {
-		tables = append(tables, embedded)
-	}
+func (p *Probe) functions(f *elffile.File, tables elffile.Tables, whole bool, similar *nearest) ([]function, error) {
 	e, isGlob := p.Event, IsGlob(p.Event.Name)
 	var found []function
-	for _, from := range tables {
-		sections, err := from.Sections()
-		if err != nil {
-			return nil, usage.Errorf("%s: %v", e, err)
+	err := tables.Each(func(sym elffile.Symbol, nameOf func() []byte) bool {
+		if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC && sym.Type != elf.STT_GNU_IFUNC {
+			return true
 		}
-		for _, s := range sections {
-			if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
-				continue
-			}
-			names := from.SymbolNames(s)
-			if names == nil {
-				continue
-			}
-			err := from.EachSymbol(s, func(sym elffile.Symbol) bool {
-				if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC && sym.Type != elf.STT_GNU_IFUNC {
-					return true
-				}
-				name := string(names.At(uint64(sym.Name)))
-				if !Match(e.Name, name) {
-					similar.add(name)
-					return true
-				}
-				offset, ok := f.Offset(sym.Value)
-				if _, executable := f.Address(offset); !ok || !executable {
-					return true
-				}
-				switch {
-				case sym.Type == elf.STT_GNU_IFUNC:
-					p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
-				case isPart(name) && (isGlob || whole):
-					p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
-				case e.Offset == 0 && !isSteppable(f, offset):
-					p.LeaveOut(name, "the kernel cannot trace the instruction")
-				case isGlob && sym.Size == 0:
-					p.LeaveOut(name, "its symbol has no size, so it may not be a function")
-				default:
-					found = append(found, function{name, offset, sym.Value, sym.Size})
-				}
-				return len(found) < maxFunctions
-			})
-			if err != nil {
-				return nil, usage.Errorf("%s: %v", e, err)
-			}
+		name := string(nameOf())
+		if !Match(e.Name, name) {
+			similar.add(name)
+			return true
 		}
+		offset, ok := f.Offset(sym.Value)
+		if _, executable := f.Address(offset); !ok || !executable {
+			return true
+		}
+		switch {
+		case sym.Type == elf.STT_GNU_IFUNC:
+			p.LeaveOut(name, "programs choose its implementation when they start: count the functions that implement it")
+		case isPart(name) && (isGlob || whole):
+			p.LeaveOut(name, "it is a part of a function, which jumps to it: count the uprobe with its full name")
+		case e.Offset == 0 && !isSteppable(f, offset):
+			p.LeaveOut(name, "the kernel cannot trace the instruction")
+		case isGlob && sym.Size == 0:
+			p.LeaveOut(name, "its symbol has no size, so it may not be a function")
+		default:
+			found = append(found, function{name, offset, sym.Value, sym.Size})
+		}
+		return len(found) < maxFunctions
+	})
+	if err != nil {
+		return nil, usage.Errorf("%s: %v", e, err)
 	}
 	if len(found) == 0 {
 		var err error
@@ -298,7 +303,7 @@ const maxFunction = 1 << 20
 const maxLabels = 1 << 16
 
 // checkBoundary checks that an instruction begins at an offset in a function.
-func checkBoundary(f *elffile.File, fn function, offset uint64) error {
+func checkBoundary(f *elffile.File, tables elffile.Tables, fn function, offset uint64) error {
 	switch {
 	case fn.size == 0:
 		return errors.New("the symbol of the function has no size, so it is unknown where its instructions begin")
@@ -312,29 +317,20 @@ func checkBoundary(f *elffile.File, fn function, offset uint64) error {
 		return err
 	}
 	in := boundary.Function{Machine: f.Machine(), Code: code, Start: fn.addr}
-	sections, err := f.Sections()
+	err = tables.Each(func(sym elffile.Symbol, _ func() []byte) bool {
+		if sym.Section == elf.SHN_UNDEF || sym.Value-fn.addr >= uint64(len(code)) {
+			return true
+		}
+		switch sym.Type {
+		case elf.STT_FUNC, elf.STT_GNU_IFUNC:
+			in.Entries = append(in.Entries, sym.Value)
+		case elf.STT_NOTYPE, elf.STT_OBJECT:
+			in.Labels = append(in.Labels, sym.Value)
+		}
+		return len(in.Entries)+len(in.Labels) < maxLabels
+	})
 	if err != nil {
 		return err
-	}
-	for _, s := range sections {
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
-			continue
-		}
-		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
-			if sym.Section == elf.SHN_UNDEF || sym.Value-fn.addr >= uint64(len(code)) {
-				return true
-			}
-			switch sym.Type {
-			case elf.STT_FUNC, elf.STT_GNU_IFUNC:
-				in.Entries = append(in.Entries, sym.Value)
-			case elf.STT_NOTYPE, elf.STT_OBJECT:
-				in.Labels = append(in.Labels, sym.Value)
-			}
-			return len(in.Entries)+len(in.Labels) < maxLabels
-		})
-		if err != nil {
-			return err
-		}
 	}
 	return in.Check(offset)
 }

@@ -69,8 +69,10 @@ type Probe struct {
 	LeftOut map[string]LeftOut
 	// sequences are those of the files, by index, in which no breakpoint must be.
 	sequences  []*rseq.Sequences
-	elfs       []*elffile.File // the files, by index
-	uretprobes bool            // see [Resolver.Uretprobes]
+	places     []place          // of the files, by index
+	elfs       []*elffile.File  // the files, by index
+	tables     []elffile.Tables // with the symbols of the files, by index
+	uretprobes bool             // see [Resolver.Uretprobes]
 	// rawSyscalls maps a direction to the ID of its tracepoint of raw_syscalls, which
 	// replaces the tracepoints of single system calls; see [Probe.BySyscall].
 	rawSyscalls map[string]uint64
@@ -92,7 +94,10 @@ func (p *Probe) Close() error {
 	for _, f := range p.Files {
 		errs = append(errs, f.Close())
 	}
-	p.Files = nil
+	for _, t := range p.tables {
+		errs = append(errs, t.Close())
+	}
+	p.Files, p.tables = nil, nil
 	return errors.Join(errs...)
 }
 

@@ -47,6 +47,8 @@ const maxFunctions = 1 << 20
 type Finder struct {
 	// File is the file, for x86-64 or arm64.
 	File *elffile.File
+	// Symbols are the files with its symbols; nil means File alone.
+	Symbols elffile.Tables
 	// Follow reports whether the code at an address, to which the function jumps and which has
 	// call frame information of its own, belongs to the call: a part of the function, or a
 	// function that it calls last. Without it, the result is [ErrElsewhere].
@@ -115,7 +117,11 @@ func (f *Finder) bounds(address uint64) (b callframe.Bounds, err error) {
 			return sorted(all), err
 		})
 		f.named = sync.OnceValues(func() ([]callframe.Bounds, error) {
-			all, err := symbols(f.File)
+			tables := f.Symbols
+			if tables == nil {
+				tables = elffile.Tables{f.File}
+			}
+			all, err := symbols(tables)
 			return sorted(all), err
 		})
 	}
@@ -131,26 +137,14 @@ func (f *Finder) bounds(address uint64) (b callframe.Bounds, err error) {
 }
 
 // symbols returns the bounds of the functions that have symbols.
-func symbols(f *elffile.File) (all []callframe.Bounds, err error) {
-	sections, err := f.Sections()
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range sections {
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
-			continue
+func symbols(tables elffile.Tables) (all []callframe.Bounds, err error) {
+	err = tables.Each(func(sym elffile.Symbol, _ func() []byte) bool {
+		if sym.Section != elf.SHN_UNDEF && sym.Type == elf.STT_FUNC && sym.Size > 0 && sym.Value+sym.Size > sym.Value {
+			all = append(all, callframe.Bounds{Start: sym.Value, End: sym.Value + sym.Size})
 		}
-		err := f.EachSymbol(s, func(sym elffile.Symbol) bool {
-			if sym.Section != elf.SHN_UNDEF && sym.Type == elf.STT_FUNC && sym.Size > 0 && sym.Value+sym.Size > sym.Value {
-				all = append(all, callframe.Bounds{Start: sym.Value, End: sym.Value + sym.Size})
-			}
-			return len(all) < maxFunctions
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+		return len(all) < maxFunctions
+	})
+	return all, err
 }
 
 func sorted(all []callframe.Bounds) []callframe.Bounds {
