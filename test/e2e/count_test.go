@@ -513,17 +513,23 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 		if _, err := io.WriteString(in, commands); err != nil {
 			t.Fatal(err)
 		}
-		text := ""
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			if line == "end 0\n" {
-				return numbers(t, text)
-			}
-			text += line
+		return answer(t, lines)
+	}
+}
+
+// answer reads an answer of a program that [serve] started.
+func answer(t *testing.T, lines *bufio.Reader) map[string]int {
+	t.Helper()
+	text := ""
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
 		}
+		if line == "end 0\n" {
+			return numbers(t, text)
+		}
+		text += line
 	}
 }
 
