@@ -9,6 +9,7 @@ type mapping struct {
 	from, until  uint64 // validity; until is 0 while the mapping exists
 	file         *File  // only for KindFile
 	kind         Kind
+	copied       bool // memory without a file that holds the file's code; see [Table.copiesIn]
 }
 
 // same reports whether m and o map the same bytes wherever they overlap.
@@ -57,6 +58,7 @@ type image struct {
 	dumps     *JITDumps
 	marked    []*File
 	inherited bool
+	looks     looks
 	// prev is the pid's previous image.
 	prev *image
 }

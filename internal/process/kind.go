@@ -61,5 +61,9 @@ func classify(name string, ino uint64) Kind {
 // isMemfd reports whether a mapping is of a memfd_create(2) file, which may hold a JIT's
 // code or a loader's library.
 func isMemfd(name string) bool {
-	return strings.HasPrefix(name, "/memfd:") && strings.HasSuffix(name, deletedSuffix)
+	return strings.HasPrefix(name, "/memfd:") && isDeleted(name)
 }
+
+// isDeleted reports whether a mapping is of a file without a name. Programs that share memory or use
+// huge pages delete the file once it is mapped.
+func isDeleted(name string) bool { return strings.HasSuffix(name, deletedSuffix) }

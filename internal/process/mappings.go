@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -32,11 +33,23 @@ func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 	if i == nil {
 		return nil
 	}
-	return i.mappings()
+	if i.unclear() && t.look(pid, i) {
+		i = t.imageAt(pid, time)
+	}
+	return public(i.mappings())
+}
+
+// public returns mappings in their exported form.
+func public(maps []mapping) []Mapping {
+	all := make([]Mapping, len(maps))
+	for n, m := range maps {
+		all[n] = Mapping{Start: m.start, Limit: m.limit, Offset: m.off, Kind: m.kind, File: m.file}
+	}
+	return all
 }
 
 // mappings returns the current mappings: the recorded ones, and the base between them.
-func (i *image) mappings() []Mapping {
+func (i *image) mappings() []mapping {
 	var under []mapping
 	switch {
 	case i.base == nil:
@@ -45,10 +58,8 @@ func (i *image) mappings() []Mapping {
 	case i.base.before != nil:
 		under = i.base.before.live
 	}
-	all := make([]Mapping, 0, len(i.live)+len(under))
-	add := func(m mapping) {
-		all = append(all, Mapping{Start: m.start, Limit: m.limit, Offset: m.off, Kind: m.kind, File: m.file})
-	}
+	all := make([]mapping, 0, len(i.live)+len(under))
+	add := func(m mapping) { all = append(all, m) }
 	live := i.live
 	for _, m := range under {
 		for len(live) > 0 && live[0].limit <= m.start {
@@ -69,12 +80,7 @@ func (i *image) mappings() []Mapping {
 	for _, m := range live {
 		add(m)
 	}
-	slices.SortFunc(all, func(a, b Mapping) int {
-		if a.Start < b.Start {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
 	return all
 }
 

@@ -22,7 +22,8 @@ type Options struct {
 	MaxOpenFiles int
 	// Sync drains the sideband into the table. It is called after /proc was read for a
 	// process. If the process has executed another program in the meantime, the mappings
-	// read do not apply to the past.
+	// read do not apply to the past. Without it, the table reads the mappings of a process at
+	// most once.
 	Sync func()
 }
 
@@ -35,6 +36,7 @@ type Table struct {
 	dumps    jitDumps
 	storms   map[int]*storm // processes that mapped code lately, or too often
 	late     lateMaps
+	looks    limiter
 	sync     func()
 	replaced func(pid int)
 	mapped   func(pid int)
@@ -45,8 +47,9 @@ type Table struct {
 // Location is the result of resolving an address.
 type Location struct {
 	Kind Kind
-	// File is the mapped file; it is set only for KindFile. A memfd that is not an ELF
-	// file is assumed to be JIT code, and is KindAnon.
+	// File is the mapped file; it is set only for KindFile. A deleted file that is not an ELF
+	// file, such as a memfd, is assumed to be JIT code, and is KindAnon. A copy of a file's code
+	// in memory without a file is KindFile.
 	File *File
 	// Offset is the offset in the file for KindFile, and otherwise the address itself.
 	Offset uint64
@@ -197,9 +200,9 @@ func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) (mapped mappi
 	}
 	key := FileKey{m.Maj, m.Min, m.Ino, gen}
 	f := t.files.intern(key, m.Name, source{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
-	if marker := isJITDump(m.Name); marker || isMemfd(m.Name) {
+	if marker := isJITDump(m.Name); marker || isDeleted(m.Name) {
 		t.files.openQueued()
-		if !f.isELF() {
+		if !f.isELF() && (marker || isMemfd(m.Name) || f.isOpen()) {
 			mapped.kind = KindAnon
 			if marker {
 				dump = f
@@ -231,6 +234,9 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 		m, ok = i.lookup(addr, time)
 		return !ok || i.base != nil && i.base.before != nil
 	})
+	if (!ok && mayHoldCode(addr) || ok && i.unchecked(m)) && t.look(pid, i) {
+		m, ok = i.lookup(addr, time)
+	}
 	if !ok {
 		return Location{Offset: addr}
 	}
@@ -343,8 +349,11 @@ func (t *Table) Unread(pid int) bool {
 }
 
 // readMaps is like [Table.Maps] but may block.
-func readMaps(pid int) ([]procfs.Map, error) {
-	maps, err := procfs.Process(pid).Maps()
+func readMaps(pid int) ([]procfs.Map, error) { return readMapsBy(procfs.Task.Maps, pid) }
+
+// readMapsBy returns the mappings that read finds for process pid.
+func readMapsBy(read func(procfs.Task) ([]procfs.Map, error), pid int) ([]procfs.Map, error) {
+	maps, err := read(procfs.Process(pid))
 	if err == nil && len(maps) == 0 {
 		err = errNoMaps
 	}

@@ -20,6 +20,8 @@ type Map struct {
 	Ino      uint64
 	// Name is the path or pseudo name, or empty for anonymous memory.
 	Name string
+	// Executable and Writable are the permissions.
+	Executable, Writable bool
 }
 
 // Maps returns the executable mappings of a process by ascending address, also if its first
@@ -63,7 +65,7 @@ func parseMapsNamed(b []byte, prefixes []string) (maps []Map, err error) {
 			if !bytes.Contains(line, []byte(prefix)) {
 				continue
 			}
-			m, _, err := parseMap(strings.TrimSuffix(string(line), "\n"))
+			m, err := parseMap(strings.TrimSuffix(string(line), "\n"))
 			if err != nil {
 				return nil, fmt.Errorf("maps line %q: %w", line, err)
 			}
@@ -85,11 +87,11 @@ func parseMaps(b []byte, all bool) ([]Map, error) {
 	for len(b) > 0 {
 		var line []byte
 		line, b, _ = bytes.Cut(b, []byte{'\n'})
-		m, exec, err := parseMap(string(line))
+		m, err := parseMap(string(line))
 		if err != nil {
 			return nil, fmt.Errorf("maps line %q: %w", line, err)
 		}
-		if !exec && !all {
+		if !m.Executable && !all {
 			continue
 		}
 		if n := len(maps); n > 0 && m.Start < maps[n-1].Limit {
@@ -102,7 +104,7 @@ func parseMaps(b []byte, all bool) ([]Map, error) {
 
 // parseMap parses a line: "start-limit perms offset maj:min inode   name". The name may
 // contain spaces.
-func parseMap(line string) (m Map, exec bool, err error) {
+func parseMap(line string) (m Map, err error) {
 	next := func(sep byte, base, bits int) uint64 {
 		var field string
 		if i := strings.IndexByte(line, sep); i >= 0 {
@@ -129,5 +131,8 @@ func parseMap(line string) (m Map, exec bool, err error) {
 	}
 	// The kernel writes a newline in a name as \012, and escapes nothing else.
 	m.Name = strings.ReplaceAll(strings.TrimLeft(line, " "), `\012`, "\n")
-	return m, err == nil && perms[2] == 'x', err
+	if err == nil {
+		m.Writable, m.Executable = perms[1] == 'w', perms[2] == 'x'
+	}
+	return m, err
 }

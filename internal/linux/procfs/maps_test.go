@@ -17,11 +17,11 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 
 func TestParseMaps(t *testing.T) {
 	want := []Map{
-		{Start: 0x55d0c6a02000, Limit: 0x55d0c6a06000, Offset: 0x2000, Maj: 8, Min: 1, Ino: 1234, Name: "/usr/bin/true"},
-		{Start: 0x7f0000000000, Limit: 0x7f0000001000},
-		{Start: 0x7f0000002000, Limit: 0x7f0000003000, Offset: 0x1000, Maj: 0xfe, Ino: 99, Name: "/tmp/a b\nc (deleted)"},
-		{Start: 0x7ffd00000000, Limit: 0x7ffd00002000, Name: "[vdso]"},
-		{Start: 0xffffffffff600000, Limit: 0xffffffffff601000, Name: "[vsyscall]"},
+		{Start: 0x55d0c6a02000, Limit: 0x55d0c6a06000, Offset: 0x2000, Maj: 8, Min: 1, Ino: 1234, Name: "/usr/bin/true", Executable: true},
+		{Start: 0x7f0000000000, Limit: 0x7f0000001000, Executable: true, Writable: true},
+		{Start: 0x7f0000002000, Limit: 0x7f0000003000, Offset: 0x1000, Maj: 0xfe, Ino: 99, Name: "/tmp/a b\nc (deleted)", Executable: true},
+		{Start: 0x7ffd00000000, Limit: 0x7ffd00002000, Name: "[vdso]", Executable: true},
+		{Start: 0xffffffffff600000, Limit: 0xffffffffff601000, Name: "[vsyscall]", Executable: true},
 	}
 	got, err := ParseMaps([]byte(mapsText))
 	if err != nil {
@@ -29,6 +29,19 @@ func TestParseMaps(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestParseAllMaps(t *testing.T) {
+	got, err := parseMaps([]byte("1000-2000 rw-p 0 0:0 0\n2000-3000 r-xs 0 0:0 0\n3000-4000 -wxp 0 0:0 0\n4000-5000 ---p 0 0:0 0\n"), true)
+	want := []Map{
+		{Start: 0x1000, Limit: 0x2000, Writable: true},
+		{Start: 0x2000, Limit: 0x3000, Executable: true},
+		{Start: 0x3000, Limit: 0x4000, Writable: true, Executable: true},
+		{Start: 0x4000, Limit: 0x5000},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 
