@@ -134,6 +134,9 @@ func (f *dumpFile) incomplete() error {
 	if n := f.scan.MalformedLines; err == nil && n > 0 {
 		err = errors.New(plain.Count(n, "malformed line table"))
 	}
+	if n := f.scan.StrayLines; err == nil && n > 0 {
+		err = errors.New(plain.Count(n, "misplaced line"))
+	}
 	switch rest := f.size - f.scan.Offset(); {
 	case err != nil:
 	case f.more:
@@ -191,7 +194,7 @@ func (f *dumpFile) read(in *safeopen.File, nspid int, size, budget int64) error 
 			return nil
 		}
 		before := f.scan
-		f.scan = jitdump.Scanner{Malformed: before.Malformed, MalformedLines: before.MalformedLines} // timestamps separate old code from new
+		f.scan = jitdump.Scanner{Malformed: before.Malformed, MalformedLines: before.MalformedLines, StrayLines: before.StrayLines} // timestamps separate old code from new
 		kept, more, err = f.scan.Scan(in, size, budget)
 		switch is, was := f.scan.Order(), before.Order(); {
 		case is == nil && err == nil: // no header yet

@@ -56,6 +56,13 @@ const (
 // adds it to the addresses in line tables.
 const elfHeader = 0x40
 
+// maxBefore is how far before its function the first line may be, in bytes. Erlang's JIT describes
+// the code before the entry of a function, too; that line continues into the function.
+const maxBefore = 128
+
+// isBefore reports whether the offset of a line from its function is negative, but near.
+func isBefore(offset uint64) bool { return -offset <= maxBefore && offset != 0 }
+
 // FormatError describes why a file, or the rest of it, cannot be read.
 type FormatError struct{ Problem string }
 

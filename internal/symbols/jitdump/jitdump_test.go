@@ -139,6 +139,40 @@ func TestLineBias(t *testing.T) {
 	}
 }
 
+// Lines elsewhere than their function do not affect the others. Erlang describes the code before the
+// entry of a function, too, and the end of the function.
+func TestStrayLines(t *testing.T) {
+	w := jitdumptest.New(1)
+	w.Lines(1, 0x1000,
+		jitdumptest.Line{Address: 0x1000 - 50, Line: 1053, File: "a"}, jitdumptest.Line{Address: 0x1080, Line: 1069, File: "a"},
+		jitdumptest.Line{Address: 0x1100, File: ""})
+	w.Load(1, 0x1000, 0x100, 0, "erlang")
+	table, s := tableOf(t, w.B)
+	if s.MalformedLines != 0 || s.StrayLines != 0 {
+		t.Errorf("Erlang: got %d malformed tables, %d stray lines, want none", s.MalformedLines, s.StrayLines)
+	}
+	for address, want := range map[uint64]string{0x1000: "erlang+0 a:1053", 0x107f: "erlang+127 a:1053", 0x10ff: "erlang+255 a:1069"} {
+		if got := at(t, []Table{table}, address, 1); got != want {
+			t.Errorf("Erlang: got %q, want %q", got, want)
+		}
+	}
+
+	w = jitdumptest.New(1)
+	w.Lines(1, 0x1000,
+		jitdumptest.Line{Address: 0x1000 - maxBefore - 1, Line: 1, File: "a"}, jitdumptest.Line{Address: 0x9000, Line: 2, File: "a"},
+		jitdumptest.Line{Address: 0x1010, Line: 3, File: "a"}, jitdumptest.Line{Address: 0, Line: 4, File: "a"})
+	w.Load(1, 0x1000, 0x100, 0, "f")
+	table, s = tableOf(t, w.B)
+	if s.MalformedLines != 0 || s.StrayLines != 3 {
+		t.Errorf("got %d malformed tables, %d stray lines, want 0 and 3", s.MalformedLines, s.StrayLines)
+	}
+	for address, want := range map[uint64]string{0x1000: "f+0", 0x1010: "f+16 a:3", 0x10ff: "f+255 a:3"} {
+		if got := at(t, []Table{table}, address, 1); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Malformed records are counted, and later records are read.
 func TestMalformed(t *testing.T) {
 	w := jitdumptest.New(1)

@@ -11,8 +11,9 @@ import (
 // Scanner reads a jitdump file that may still grow. The zero Scanner is at its beginning.
 type Scanner struct {
 	// Malformed and MalformedLines are the numbers of unusable records and line tables, which
-	// were skipped.
-	Malformed, MalformedLines uint64
+	// were skipped. StrayLines is the number of lines elsewhere than their function, which were
+	// skipped, too.
+	Malformed, MalformedLines, StrayLines uint64
 
 	offset int64            // of the next record
 	order  binary.ByteOrder // nil before the header was read
@@ -207,21 +208,30 @@ func (s *Scanner) load(w *window, size int64, kept []byte) ([]byte, error) {
 	return s.appendSized(kept, b[:loadSize+end]), nil
 }
 
-// checkLines reports whether a line table fits its function. Some versions of V8 write names
-// of files from memory that they have freed. It also updates the evidence for
-// [Scanner.LineBias].
+// checkLines reports whether a line table fits its function: its names are valid, and some of its
+// lines are the function's. Some versions of V8 write names of files from memory that they have
+// freed; such a table is not trusted at all. It also updates the evidence for [Scanner.LineBias].
 func (s *Scanner) checkLines(r record, start, length uint64) bool {
-	direct, beyond, fits := false, false, true
+	direct, beyond, valid := false, false, true
+	entries, stray := uint64(0), uint64(0)
 	formed := r.entries(func(e entry) {
 		at := e.address - start
-		direct = direct || at < elfHeader
-		beyond = beyond || at >= length
-		fits = fits && at <= length+elfHeader && utf8.Valid(e.file)
+		entries++
+		switch {
+		case isBefore(at), at < elfHeader:
+			direct = true
+		case at > length+elfHeader:
+			stray++
+		case at >= length:
+			beyond = true
+		}
+		valid = valid && utf8.Valid(e.file)
 	})
-	if !formed || !fits {
+	if !formed || !valid || stray > 0 && stray == entries {
 		return false
 	}
 	s.direct, s.beyond = s.direct || direct, s.beyond || beyond
+	s.StrayLines += stray
 	return true
 }
 

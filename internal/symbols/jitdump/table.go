@@ -263,9 +263,11 @@ func (l *lookup) frame(m match, address uint64) (symbolize.Frame, error) {
 // function in the line table. It returns no file and 0 if they are unknown.
 func (r record) line(start, offset uint64) (file []byte, line int) {
 	var best entry
+	nearest, found := int64(0), false
 	r.entries(func(e entry) {
-		if at := e.address - start; at <= offset && (best.line == 0 || at >= best.address-start) {
-			best = e
+		at := e.address - start
+		if (at <= offset || isBefore(at)) && (!found || int64(at) >= nearest) {
+			best, nearest, found = e, int64(at), true
 		}
 	})
 	if best.line == 0 || len(best.file) == 0 {
