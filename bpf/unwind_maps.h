@@ -43,6 +43,7 @@ enum unwind_kind {
 	UNWIND_SWITCH = 11,
 	/* cfa: from the thread pointer to g; fp: curg in runtime.m; ra: sched.bp in runtime.g */
 	UNWIND_GOROUTINE = 12,
+	UNWIND_INDEXED = 13,
 };
 
 /* Where the caller's register is saved: the values of Slot in rule.go. */

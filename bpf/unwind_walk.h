@@ -70,7 +70,8 @@ struct unwind_walk {
 	u32 early; /* the walk would get further slightly later */
 	u32 chained; /* set by a step by frame pointers */
 	u32 inside; /* not at the entry of a function, though other walks are; see at_entry */
-	u64 regs; /* address of the registers of an exact frame */
+	u32 departed; /* the walk went elsewhere than to a caller since the last exact frame */
+	u64 regs; /* address of the registers of the last exact frame */
 	u64 copy; /* copy of the stack of a task that is not current, or 0 */
 	u64 copy_of, copied; /* original address, and number of bytes */
 	u64 base; /* the base register, if known */
@@ -97,6 +98,7 @@ static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u
 #define UNWIND_SIGNAL_SP 160
 #define UNWIND_SIGNAL_PC 168
 #define UNWIND_BASE 3 /* rbx */
+#define UNWIND_SCRATCH 0x0f37 /* rax, rdx, rcx, rsi, rdi, r8 to r11 */
 #elif defined(__TARGET_ARCH_arm64)
 /* struct rt_sigframe: sigcontext, from x0 on. */
 #define UNWIND_SIGNAL_FIRST 312
@@ -105,6 +107,7 @@ static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u
 #define UNWIND_SIGNAL_PC 568
 #define UNWIND_LINK 30
 #define UNWIND_BASE 32 /* none */
+#define UNWIND_SCRATCH 0x3ffff /* x0 to x17 */
 #endif
 
 static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, u64 fp)
@@ -115,6 +118,7 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->exact = 1;
 	w->end = END_DEPTH;
 	w->by_signal = 0;
+	w->departed = 0;
 	w->early = 0;
 	w->base_state = UNWIND_BASE_IGNORED;
 	w->block_at = UNWIND_NO_BLOCK;
@@ -343,8 +347,40 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 	w->pc = pc;
 	w->exact = 1;
 	w->by_signal = 1;
+	w->departed = 0;
 	w->regs = at + UNWIND_SIGNAL_FIRST;
 	return true;
+}
+
+/*
+ * Reads a register of the frame. No rule says where a scratch register is saved. If the rule
+ * of a caller relies on one, as in hand-written assembly, then its callees keep it, and it
+ * has the value of the last exact frame.
+ */
+static __always_inline bool unwind_register_of_frame(struct unwind_walk *w, u32 number, u64 *value)
+{
+	if (!w->exact && (w->departed || number >= 32 || !(UNWIND_SCRATCH >> number & 1)))
+		return false;
+	return unwind_register(w, number, value);
+}
+
+/* Whether a call is before a return address. Code that cannot be read counts as one. */
+static __always_inline bool unwind_follows_call(struct unwind_walk *w, u64 pc)
+{
+	u8 code[8];
+
+	if (!unwind_read(w, code, sizeof(code), pc - sizeof(code)))
+		return true;
+#if defined(__TARGET_ARCH_x86)
+	if (code[3] == 0xe8)
+		return true;
+	for (u32 i = 1; i < 7; i++)
+		if (code[i] == 0xff && (code[i + 1] & 0x38) == 0x10)
+			return true;
+	return false;
+#else
+	return (code[7] & 0xfc) == 0x94 || ((code[7] & 0xfe) == 0xd6 && code[6] == 0x3f);
+#endif
 }
 
 /* Reads the base register of an exact frame. */
@@ -396,6 +432,7 @@ static __always_inline bool unwind_goroutine(struct unwind_walk *w, const struct
 	w->sp = sched[0];
 	w->pc = sched[1] & unwind_pc_bits();
 	w->exact = 0;
+	w->departed = 1;
 	if (w->base_state != UNWIND_BASE_IGNORED)
 		w->base_state = UNWIND_BASE_UNKNOWN;
 	return true;
@@ -429,6 +466,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 {
 	u64 sp = w->sp, fp = w->fp, cfa, at, ra = 0;
 	enum stack_end fault = END_FAULT;
+	bool doubtful = false; /* depends on a scratch register of a caller */
 	u32 slot;
 
 	switch (r->kind) {
@@ -471,9 +509,19 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	case UNWIND_REGISTER:
 		if (r->arg == UNWIND_BASE && w->base_state == UNWIND_BASE_KNOWN)
 			cfa = w->base;
-		else if (!w->exact || !unwind_register(w, r->arg, &cfa))
+		else if (!unwind_register_of_frame(w, r->arg, &cfa))
 			return unwind_stop(w, END_REGISTER);
+		else
+			doubtful = !w->exact;
 		cfa += (s64)r->cfa;
+		break;
+	case UNWIND_INDEXED:
+		if (!unwind_register_of_frame(w, r->arg, &at))
+			return unwind_stop(w, END_REGISTER);
+		doubtful = !w->exact;
+		if (!unwind_load(w, sp + (s64)r->cfa + 8 * at, &cfa))
+			return unwind_stop(w, END_FAULT);
+		cfa += 8;
 		break;
 	case UNWIND_SIGNAL:
 		return unwind_signal(w, r->cfa);
@@ -501,8 +549,9 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	} else if (slot == UNWIND_UNKNOWN) {
 		w->fp = 0; /* no frame is there, if something asks for it */
 	} else if (slot == UNWIND_IN_REGISTER) {
-		if (!w->exact || !unwind_register(w, r->fp, &w->fp))
+		if (!unwind_register_of_frame(w, r->fp, &w->fp))
 			return unwind_stop(w, END_REGISTER);
+		doubtful |= !w->exact;
 	}
 
 	slot = r->ra_slot;
@@ -511,8 +560,9 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		if (!unwind_load(w, at, &ra))
 			return unwind_stop(w, fault);
 	} else if (slot == UNWIND_IN_REGISTER) {
-		if (!w->exact || !unwind_register(w, r->ra, &ra))
+		if (!unwind_register_of_frame(w, r->ra, &ra))
 			return unwind_stop(w, END_REGISTER);
+		doubtful |= !w->exact;
 	} else if (slot == UNWIND_SAME) {
 #if defined(UNWIND_LINK)
 		/* What a call left there is known only for an interrupted frame. */
@@ -520,6 +570,8 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 #endif
 			return unwind_stop(w, END_REGISTER);
 	}
+	if (doubtful && !unwind_follows_call(w, ra & unwind_pc_bits()))
+		return unwind_stop(w, END_REGISTER);
 	if (w->base_state != UNWIND_BASE_IGNORED)
 		unwind_restore_base(w, r, cfa);
 	w->pc = ra & unwind_pc_bits();

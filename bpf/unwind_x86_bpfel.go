@@ -249,6 +249,7 @@ const (
 	UnwindUnwindKindUNWIND_CHAIN       UnwindUnwindKind = 10
 	UnwindUnwindKindUNWIND_SWITCH      UnwindUnwindKind = 11
 	UnwindUnwindKindUNWIND_GOROUTINE   UnwindUnwindKind = 12
+	UnwindUnwindKindUNWIND_INDEXED     UnwindUnwindKind = 13
 )
 
 type UnwindUnwindLayoutBits uint32

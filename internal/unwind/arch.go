@@ -25,6 +25,8 @@ type arch struct {
 	// the stack pointer by an amount known only at run time and leaves the frame pointer
 	// unchanged. It is maxRegister if there is none.
 	base uint64
+	// scratch has a bit for each register that a call may change, except for link.
+	scratch uint32
 	// link is whether a call leaves the return address in the register ra. Otherwise the
 	// call pushes it.
 	link bool
@@ -54,6 +56,7 @@ const pcRegister = maxRegister
 
 var amd64 = &arch{
 	fp: amd64FP, sp: amd64SP, ra: amd64RA, base: amd64Base,
+	scratch: 0x0f37, // rax, rdx, rcx, rsi, rdi, r8 to r11
 	// struct ucontext: uc_flags, uc_link and uc_stack, 40 bytes together,
 	// then struct sigcontext.
 	signal: signalFrame{
@@ -69,6 +72,7 @@ var amd64 = &arch{
 
 var arm64 = &arch{
 	fp: arm64FP, sp: arm64SP, ra: arm64RA, base: maxRegister, link: true,
+	scratch: 0x3ffff, // x0 to x17
 	// struct rt_sigframe: siginfo, 128 bytes, then struct ucontext, whose
 	// sigcontext begins at 176 with the fault address.
 	signal: signalFrame{

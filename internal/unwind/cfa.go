@@ -51,8 +51,8 @@ const maxRemembered = 64
 
 // state is a row of DWARF's virtual table, reduced to the registers that rules use.
 type state struct {
-	// cfa is baseRegister or baseDeref, or baseNone if unknown. plt is the threshold of a
-	// PLT expression, whose base is the stack pointer.
+	// cfa is baseRegister, baseDeref or baseIndexed, or baseNone if unknown. plt is the
+	// threshold of a PLT expression, whose base is the stack pointer.
 	cfa operand
 	// offset is the last CFA in the form register plus offset. After an expression, an
 	// instruction that changes only one of them uses the other from here.
@@ -79,6 +79,8 @@ const (
 	columnCFA      // in memory at the CFA plus off
 	columnAt       // in memory at the register reg plus off
 	columnRegister // in the register reg
+	columnValue    // reg plus off itself
+	columnValueCFA // the CFA plus off itself
 	columnUnknown  // not expressible
 )
 
@@ -181,12 +183,12 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 		m.set(r.ULEB(), column{how: columnRegister, reg: r.ULEB()})
 	case cfaExpression:
 		m.set(r.ULEB(), address(r.Block()))
-	case cfaValOffset, cfaValOffsetSF:
-		m.set(r.ULEB(), column{how: columnUnknown})
-		r.ULEB() // of either sign, same size
+	case cfaValOffset:
+		m.set(r.ULEB(), column{how: columnValueCFA, off: m.factored(int64(r.ULEB()))})
+	case cfaValOffsetSF:
+		m.set(r.ULEB(), column{how: columnValueCFA, off: m.factored(r.SLEB())})
 	case cfaValExpression:
-		m.set(r.ULEB(), column{how: columnUnknown})
-		r.Block()
+		m.set(r.ULEB(), value(r.Block()))
 	case cfaRememberState:
 		if len(m.remembered) == maxRemembered {
 			return false
@@ -225,6 +227,8 @@ func (m *machine) define(op byte, r *dwarfdata.Reader) bool {
 		if off, threshold, ok := pltExpression(expr); ok && m.arch == amd64 {
 			m.cfa = operand{base: baseRegister, reg: m.arch.sp, off: off}
 			m.plt, m.isPLT = threshold, true
+		} else if reg, off, ok := indexedExpression(expr, m.arch.sp); ok {
+			m.cfa = operand{base: baseIndexed, reg: reg, off: off}
 		} else if o, ok := evaluate(expr); ok && (o.base == baseRegister || o.base == baseDeref) {
 			m.cfa = o
 		}
@@ -281,6 +285,20 @@ func address(expr []byte) column {
 	return column{how: columnUnknown}
 }
 
+// value returns the column of a register whose value is that of expr.
+func value(expr []byte) column {
+	o, ok := evaluate(expr, operand{base: baseCFA})
+	switch {
+	case ok && o.base == baseCFA:
+		return column{how: columnValueCFA, off: o.off}
+	case ok && o.base == baseRegister:
+		return column{how: columnValue, reg: o.reg, off: o.off}
+	case ok && o.base == baseDeref && o.add == 0:
+		return column{how: columnAt, reg: o.reg, off: o.off}
+	}
+	return column{how: columnUnknown}
+}
+
 // rule converts the state into a rule, which is valid until the next call.
 func (m *machine) rule() *Rule {
 	r := &m.current
@@ -298,8 +316,15 @@ func (m *machine) rule() *Rule {
 
 // convert fills in r, the zero rule. It reports false if no rule expresses the state.
 func (m *machine) convert(r *Rule) bool {
-	if m.sp.how != columnUnspecified && m.sp.how != columnSame {
-		return false // the CFA would not be the caller's stack pointer
+	switch m.sp.how {
+	case columnUnspecified, columnSame:
+	default:
+		// The CFA is not the caller's stack pointer, which rules are relative to.
+		moved := *m
+		if !moved.rebase() {
+			return false
+		}
+		m = &moved
 	}
 	if !m.convertCFA(r) {
 		return false
@@ -307,6 +332,42 @@ func (m *machine) convert(r *Rule) bool {
 	r.RASlot, r.RA = m.slot(&m.ra)
 	r.FPSlot, r.FP = m.slot(&m.fp)
 	return r.RASlot != SlotUnknown && (r.RASlot != SlotSame || m.arch.link)
+}
+
+// rebase makes the caller's stack pointer the CFA where it is another address: in functions
+// that continue on another stack, such as longjmp(3), and that keep a frame below the CFA for
+// others, such as Haskell's StgRun. It reports false if no rule expresses that.
+func (m *machine) rebase() bool {
+	old, known := m.cfa, m.cfa.base == baseRegister && !m.isPLT
+	sp := operand{base: baseRegister, reg: m.sp.reg, off: m.sp.off}
+	switch m.sp.how {
+	case columnRegister, columnValue:
+	case columnAt:
+		sp.base = baseDeref
+	case columnCFA, columnValueCFA:
+		if !known {
+			return false
+		}
+		sp.reg, sp.off = old.reg, old.off+m.sp.off
+		if m.sp.how == columnCFA {
+			sp.base = baseDeref
+		}
+	default:
+		return false
+	}
+	for _, c := range []*column{&m.fp, &m.ra, &m.base} {
+		switch {
+		case c.how != columnCFA:
+		case !known:
+			c.how = columnUnknown
+		case sp.base == baseRegister && sp.reg == old.reg:
+			c.off += old.off - sp.off
+		default:
+			*c = column{how: columnAt, reg: old.reg, off: old.off + c.off}
+		}
+	}
+	m.cfa, m.sp, m.isPLT = sp, column{}, false
+	return true
 }
 
 // convertCFA fills in the CFA.
@@ -327,6 +388,8 @@ func (m *machine) convertCFA(r *Rule) bool {
 		r.Kind, r.Arg = KindDerefFP, uint8(m.cfa.add)
 	case deref:
 		return false
+	case m.cfa.base == baseIndexed:
+		r.Kind, r.Arg = KindIndexed, uint8(reg)
 	case reg == m.arch.sp:
 		r.Kind, r.Arg = KindSP, m.baseWords()
 	case reg == m.arch.fp:

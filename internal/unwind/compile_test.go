@@ -173,12 +173,40 @@ func TestPrograms(t *testing.T) {
 		), []string{"0x0 unsupported"}},
 		{"unsupported", elf.EM_X86_64, false, program(
 			cfaAdvanceLoc|1, cfaDefCFAExpression, expr(breg(9, 0), opLit0+8, opPlus, opDeref),
-			cfaAdvanceLoc|1, cfaDefCFA, amd64SP, 8, cfaRegister, amd64SP, 8, // a switch of stacks
-			cfaAdvanceLoc|1, cfaRestoreExtended, amd64SP,
+			cfaAdvanceLoc|1, cfaDefCFA, 5, 0, cfaOffset|amd64SP, 1, // setcontext
+			cfaAdvanceLoc|1, cfaDefCFA, 4, 0, cfaRegister, amd64SP, 1, // the return address is relative to rsi
+			cfaAdvanceLoc|1, cfaDefCFA, amd64SP, 8, cfaValExpression, amd64SP, expr(opLit0), cfaAdvanceLoc|1, cfaRestoreExtended, amd64SP,
 			cfaAdvanceLoc|1, cfaSameValue, amd64RA,
 			cfaAdvanceLoc|1, cfaOffset|amd64RA, 1, cfaDefCFA, uleb(1<<40), 8,
 			cfaAdvanceLoc|1, cfaDefCFA, amd64SP, uleb(1<<40),
-		), []string{"0x0 " + sp8, "0x1 unsupported", "0x3 " + sp8, "0x4 unsupported"}},
+		), []string{"0x0 " + sp8, "0x1 unsupported", "0x5 " + sp8, "0x6 unsupported"}},
+		{"above an array", elf.EM_X86_64, false, program(
+			cfaDefCFAExpression, expr(breg(amd64SP, 8), breg(9, 0), opLit0+8, opMul, opPlus, opDeref, opPlusUconst, 8), cfaAdvanceLoc|1,
+			cfaDefCFAExpression, expr(breg(amd64SP, 8), breg(9, 8), opLit0+8, opMul, opPlus, opDeref, opPlusUconst, 8),
+		), []string{"0x0 cfa=*(sp+8+r9*8)+8 fp=same ra=cfa-8", "0x1 unsupported"}},
+		{"longjmp", elf.EM_X86_64, false, program(
+			cfaDefCFA, 5, 0, cfaRegister, amd64SP, 8, cfaRegister, amd64FP, 9, cfaRegister, amd64RA, 1, cfaOffset|amd64Base, 0,
+		), []string{"0x0 cfa=r8+0 fp=r9 ra=r1"}},
+		{"the caller's stack pointer is not the CFA", elf.EM_X86_64, false, program( // Haskell's StgRun
+			cfaDefCFA, amd64SP, 0, cfaOffsetExtendedSF, amd64FP, sleb(-2049), cfaOffsetExtendedSF, amd64RA, sleb(-2054),
+			cfaOffsetExtendedSF, amd64Base, sleb(-2048), cfaValExpression, amd64SP, expr(breg(amd64SP, 16440)), cfaAdvanceLoc|1,
+			cfaDefCFA, amd64SP, 16, cfaOffset|amd64FP, 2, cfaOffset|amd64RA, 1, cfaValOffset, amd64SP, uleb(1), cfaAdvanceLoc|1,
+			cfaValOffsetSF, amd64SP, sleb(-1), cfaAdvanceLoc|1,
+			cfaExpression, amd64SP, expr(breg(amd64SP, 32)), cfaAdvanceLoc|1,
+			cfaOffset|amd64SP, 1, cfaAdvanceLoc|1,
+			cfaValExpression, amd64SP, expr(breg(amd64FP, 16)), cfaAdvanceLoc|1,
+			cfaValExpression, amd64SP, expr(breg(amd64FP, 16), opDeref), cfaAdvanceLoc|1,
+			cfaValExpression, amd64SP, expr(opPlusUconst, 8),
+		), []string{
+			"0x0 cfa=sp+16440 base=cfa-56 fp=cfa-48 ra=cfa-8",
+			"0x1 cfa=sp+8 base=unknown fp=cfa-8 ra=cfa+0",
+			"0x2 cfa=sp+24 base=unknown fp=cfa-24 ra=cfa-16",
+			"0x3 cfa=*(sp+32)+0 fp=sp+0 ra=sp+8",
+			"0x4 cfa=*(sp+8)+0 fp=sp+0 ra=sp+8",
+			"0x5 cfa=fp+16 base=unknown fp=sp+0 ra=sp+8",
+			"0x6 cfa=*(fp+16)+0 fp=sp+0 ra=sp+8",
+			"0x7 cfa=sp+24 base=unknown fp=cfa-24 ra=cfa-16",
+		}},
 		{"unknown instruction", elf.EM_X86_64, false, program(cfaAdvanceLoc|1, 0x3f, cfaDefCFAOffset, 16),
 			[]string{"0x0 " + sp8, "0x1 unsupported"}},
 		{"nothing remembered", elf.EM_X86_64, false, program(cfaAdvanceLoc|1, cfaRestoreState),

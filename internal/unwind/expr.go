@@ -12,6 +12,7 @@ const (
 	opConst2s    = 0x0b
 	opAnd        = 0x1a
 	opMinus      = 0x1c
+	opMul        = 0x1e
 	opPlus       = 0x22
 	opPlusUconst = 0x23
 	opShl        = 0x24
@@ -35,7 +36,8 @@ const (
 	baseNone operandBase = iota // only off
 	baseCFA
 	baseRegister
-	baseDeref // the word at reg plus off
+	baseDeref   // the word at reg plus off
+	baseIndexed // the word at the stack pointer plus off plus eight times reg, plus 8
 )
 
 // plus returns o plus n.
@@ -112,4 +114,16 @@ func pltExpression(expr []byte) (off int64, threshold uint8, ok bool) {
 	threshold = r.U8() - opLit0
 	ok = ok && threshold < 16 && r.U8() == opGe && r.U8() == opLit0+3 && r.U8() == opShl && r.U8() == opPlus
 	return off, threshold, ok && !r.Bad && r.Left() == 0
+}
+
+// indexedExpression recognizes the expression of OpenSSL's big-number arithmetic: the word
+// at the stack pointer plus off plus eight times a register, plus 8.
+func indexedExpression(expr []byte, sp uint64) (reg uint64, off int64, ok bool) {
+	r := dwarfdata.Reader{Data: expr}
+	ok = r.U8() == opBreg0+byte(sp)
+	off = r.SLEB()
+	op := r.U8()
+	ok = ok && op >= opBreg0 && op < opBreg0+32 && r.SLEB() == 0 && r.U8() == opLit0+8 && r.U8() == opMul &&
+		r.U8() == opPlus && r.U8() == opDeref && r.U8() == opPlusUconst && r.ULEB() == 8
+	return uint64(op - opBreg0), off, ok && !r.Bad && r.Left() == 0
 }

@@ -41,16 +41,16 @@ func (c *choices) byte() byte {
 }
 
 // kinds lists kinds of rules, those that continue the walk more often.
-var kinds = [16]unwind.Kind{
+var kinds = [...]unwind.Kind{
 	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
 	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,
-	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal,
+	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal, unwind.KindIndexed,
 }
 
 // rule returns any valid rule.
 func (c *choices) rule(m machine) unwind.Rule {
 	offset := func() int32 { return int32(int8(c.byte())) * 8 }
-	r := unwind.Rule{Kind: kinds[c.byte()%16]}
+	r := unwind.Rule{Kind: kinds[int(c.byte())%len(kinds)]}
 	if r.Kind < unwind.KindSP {
 		return r
 	}
@@ -65,7 +65,7 @@ func (c *choices) rule(m machine) unwind.Rule {
 		if b := c.byte(); m.base >= 0 && b >= 128 {
 			r.Arg = []uint8{1, 2, 3, 40, unwind.BaseLost}[b%5]
 		}
-	case unwind.KindRegister:
+	case unwind.KindRegister, unwind.KindIndexed:
 		if r.Arg = c.byte(); m.base >= 0 && r.Arg >= 128 {
 			r.Arg = uint8(m.base)
 		}
@@ -149,13 +149,21 @@ func (c *choices) word() uint64 {
 	}
 }
 
-// memory returns the pages of a stack.
+// memory returns the pages of a stack and of code.
 func (c *choices) memory() map[uint64][]byte {
 	pages := map[uint64][]byte{}
 	for at := uint64(fuzzStack); at < fuzzStack+fuzzStackSize; at += unwindtest.PageSize {
 		page := make([]byte, 0, unwindtest.PageSize)
 		for len(page) < unwindtest.PageSize {
 			page = binary.LittleEndian.AppendUint64(page, c.word())
+		}
+		pages[at] = page
+	}
+	// Code, for which only calls matter.
+	for at := uint64(fuzzBias + fuzzCode); at < fuzzBias+fuzzCode+3*unwindtest.PageSize; at += unwindtest.PageSize {
+		page := make([]byte, 0, unwindtest.PageSize)
+		for len(page) < unwindtest.PageSize {
+			page = append(page, []byte{0xe8, 0xff, 0x14, 0x94, 0xd6, 0x3f, 0xd0, 0x90}[c.byte()%8])
 		}
 		pages[at] = page
 	}

@@ -25,7 +25,7 @@ type readelfRow struct {
 	addr, end uint64 // the row applies to [addr, end)
 	cfa       string // "rsp+8", "exp"
 	// "c-16", "u", "s", "exp", "" if not mentioned
-	fp, ra, base string
+	fp, ra, base, sp string
 }
 
 var parentheses = regexp.MustCompile(` \(\w+\)`)
@@ -101,6 +101,8 @@ func readelfFrames(out io.Reader, fpName string, yield func(eh bool, start, end 
 					row.ra = fields[i]
 				case "rbx":
 					row.base = fields[i]
+				case "rsp", "sp":
+					row.sp = fields[i]
 				}
 			}
 			at.rows = append(at.rows, row)
@@ -118,6 +120,9 @@ func asReadelf(a *arch, r Rule, want readelfRow) string {
 		names = map[Kind]string{KindSP: "sp", KindFP: "x29"}
 	}
 	undefined := want.ra == "u" || want.ra == ""
+	if want.sp != "" && want.sp != "u" && want.sp != "s" && r.Kind > KindEnd && r.Kind != KindSignal {
+		return asReadelfElsewhere(r, want)
+	}
 	switch r.Kind {
 	case KindEnd:
 		if !undefined {
@@ -153,6 +158,24 @@ func asReadelf(a *arch, r Rule, want readelfRow) string {
 	}
 	if undefined && !a.link || !slotAgrees(r.RASlot, r.RA, want.ra) {
 		return "ra"
+	}
+	return ""
+}
+
+// asReadelfElsewhere compares a rule with readelf's row if the caller's stack pointer is not the
+// CFA. readelf shows its place, but no expression of its value.
+func asReadelfElsewhere(r Rule, want readelfRow) string {
+	if reg := registerNumber(want.sp); reg >= 0 && (r.Kind != KindRegister || int(r.Arg) != reg || r.CFA != 0) {
+		return "sp"
+	}
+	for _, c := range []struct {
+		slot Slot
+		off  int32
+		want string
+	}{{r.FPSlot, r.FP, want.fp}, {r.RASlot, r.RA, want.ra}} {
+		if reg := registerNumber(c.want); (c.slot == SlotRegister) != (reg >= 0) || reg >= 0 && int(c.off) != reg {
+			return "register"
+		}
 	}
 	return ""
 }

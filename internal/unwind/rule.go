@@ -19,9 +19,11 @@ const (
 	KindSP
 	// KindFP computes the frame pointer plus Rule.CFA. Rule.Arg is as for KindSP.
 	KindFP
-	// KindRegister computes the register Rule.Arg plus Rule.CFA. Only interrupted frames have
-	// all registers. In other frames, amd64's base register rbx may be known: the dynamic
-	// loader's stubs for lazy binding locate their frame with it.
+	// KindRegister computes the register Rule.Arg plus Rule.CFA. Interrupted frames have all
+	// registers. Other frames have the interrupted frame's registers that calls may change,
+	// since a function whose frame depends on one calls only functions that leave it alone,
+	// as in OpenSSL's assembly. amd64's base register rbx may be known, too: the dynamic loader's
+	// stubs for lazy binding locate their frame with it.
 	KindRegister
 	// KindDerefSP computes the word at the stack pointer plus Rule.CFA, plus Rule.Arg.
 	// Hand-written assembly saves the caller's stack pointer like this.
@@ -46,6 +48,10 @@ const (
 	// another one: the thread's g is Rule.CFA from the thread pointer, g.m.curg is Rule.FP in
 	// runtime.m, and sched.bp is Rule.RA in runtime.g.
 	KindGoroutine
+	// KindIndexed computes the word at the stack pointer plus Rule.CFA plus eight times the
+	// register Rule.Arg, plus 8. Big-number arithmetic saves the caller's stack pointer above
+	// an array like this. The register is known as for KindRegister.
+	KindIndexed
 )
 
 // BaseLost is the Rule.Arg of a function that does not keep the caller's base register in
@@ -56,7 +62,7 @@ const BaseLost = 255
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",
 	KindRegister: "register", KindDerefSP: "*sp", KindDerefFP: "*fp", KindPLT: "plt", KindSignal: "signal",
-	KindSwitch: "switch", KindGoroutine: "goroutine",
+	KindSwitch: "switch", KindGoroutine: "goroutine", KindIndexed: "indexed",
 }
 
 // String returns the kind's short name.
@@ -76,8 +82,8 @@ const (
 	SlotSP
 	// SlotFP is memory at this frame's frame pointer plus the offset.
 	SlotFP
-	// SlotRegister is the register whose number is the offset. It is known only in an
-	// interrupted frame.
+	// SlotRegister is the register whose number is the offset. It is known as for
+	// [KindRegister].
 	SlotRegister
 	// SlotUnknown is a lost value, or a place that a rule cannot express.
 	SlotUnknown
@@ -121,6 +127,8 @@ func (r Rule) String() string {
 		}
 	case KindRegister:
 		cfa = fmt.Sprintf("r%d%+d", r.Arg, r.CFA)
+	case KindIndexed:
+		cfa = fmt.Sprintf("*(sp%+d+r%d*8)+8", r.CFA, r.Arg)
 	case KindDerefSP, KindDerefFP:
 		cfa = fmt.Sprintf("*(%s%+d)+%d", r.Kind.String()[1:], r.CFA, r.Arg)
 	case KindPLT:

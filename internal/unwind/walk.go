@@ -93,8 +93,13 @@ type cursor struct {
 	regs Registers
 	// exact is whether all registers in regs are known: in the innermost frame and in a
 	// frame that a signal interrupted. Otherwise only the program counter, stack pointer
-	// and frame pointer are known, and the program counter is a return address.
+	// and frame pointer are known, and the program counter is a return address. Registers
+	// that calls may change keep the values of the last exact frame.
 	exact bool
+	// departed is whether the walk went elsewhere than to a caller since the last exact frame.
+	departed bool
+	// doubtful is whether the step depends on a register that a call may have changed.
+	doubtful bool
 	// base is whether the base register is known even if exact is false.
 	base bool
 }
@@ -141,6 +146,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	case KindGoroutine:
 		return c.goroutine(r)
 	}
+	c.doubtful = false
 	cfa, end, ok := c.cfa(r)
 	if !ok {
 		return end, false
@@ -166,10 +172,46 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if !ok {
 		return end, false
 	}
+	if pc = c.strip(pc); c.doubtful && !c.followsCall(pc) {
+		return EndRegister, false
+	}
 	c.restoreBase(r, cfa)
-	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), cfa, fp
+	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = pc, cfa, fp
 	c.exact = false
 	return 0, true
+}
+
+// register returns a register of the frame, if it is known. No rule says where a register that
+// calls may change is saved.
+func (c *cursor) register(n uint64) (v uint64, ok bool) {
+	n %= maxRegister
+	if !c.exact {
+		if c.departed || c.arch.scratch>>n&1 == 0 {
+			return 0, false
+		}
+		c.doubtful = true
+	}
+	return c.regs.R[n], true
+}
+
+// followsCall reports whether a call is before the address pc, or its code cannot be read.
+func (c *cursor) followsCall(pc uint64) bool {
+	var code [8]byte
+	if !c.Read(pc-8, code[:]) {
+		return true
+	}
+	if c.arch.link { // bl, and variants of blr
+		return code[7]&0xfc == 0x94 || code[7]&0xfe == 0xd6 && code[6] == 0x3f
+	}
+	if code[3] == 0xe8 { // a relative call
+		return true
+	}
+	for i := 1; i < 7; i++ { // an indirect call, of any length
+		if code[i] == 0xff && code[i+1]&0x38 == 0x10 {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreBase sets the base register to its value in the caller.
@@ -202,10 +244,18 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	case KindSwitch:
 		return fp + off, EndComplete, fp != 0
 	case KindRegister:
-		if !c.exact && !(c.base && uint64(r.Arg) == c.arch.base) {
+		if c.base && uint64(r.Arg) == c.arch.base {
+			return c.regs.R[r.Arg] + off, 0, true
+		}
+		v, ok := c.register(uint64(r.Arg))
+		return v + off, EndRegister, ok
+	case KindIndexed:
+		v, ok := c.register(uint64(r.Arg))
+		if !ok {
 			return 0, EndRegister, false
 		}
-		return c.regs.R[r.Arg%maxRegister] + off, 0, true
+		cfa, ok = c.word(sp + off + 8*v)
+		return cfa + 8, EndMemory, ok
 	case KindPLT:
 		cfa = sp + off
 		if c.regs.PC&15 >= uint64(r.Arg) {
@@ -229,10 +279,8 @@ func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end 
 	case SlotUnknown:
 		return 0, 0, true // the next lookup fails if it is used
 	case SlotRegister:
-		if !c.exact {
-			return 0, EndRegister, false
-		}
-		return c.regs.R[off%maxRegister], 0, true
+		v, ok = c.register(uint64(off))
+		return v, EndRegister, ok
 	case SlotCFA:
 		at += cfa
 	case SlotSP:
@@ -270,7 +318,7 @@ func (c *cursor) signal(r Rule) (end End, more bool) {
 			c.regs.R[reg] = v
 		}
 	}
-	c.exact, c.base = true, true
+	c.exact, c.base, c.departed = true, true, false
 	return 0, true
 }
 
@@ -307,7 +355,7 @@ func (c *cursor) goroutine(r Rule) (end End, more bool) {
 		return EndUnsupported, false
 	}
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), sp, fp
-	c.exact, c.base = false, false
+	c.exact, c.base, c.departed = false, false, true
 	return 0, true
 }
 

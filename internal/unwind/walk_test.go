@@ -43,6 +43,8 @@ func TestWalk(t *testing.T) {
 		base
 		baseSaved
 		baseLost
+		calleeSaved
+		indexed
 		gap
 	)
 	amd64Programs := [][]byte{
@@ -58,6 +60,9 @@ func TestWalk(t *testing.T) {
 		base:         program(cfaDefCFA, amd64Base, 32, cfaOffset|amd64Base, 4),
 		baseSaved:    program(cfaDefCFAOffset, 24, cfaOffset|amd64Base, 2),
 		baseLost:     program(cfaUndefined, amd64Base),
+		calleeSaved:  program(cfaDefCFA, 12, 0),
+		indexed: program(cfaDefCFAExpression, expr(
+			opBreg0+amd64SP, 8, opBreg0+9, 0, opLit0+8, opMul, opPlus, opDeref, opPlusUconst, 8)),
 	}
 	arm64Programs := [][]byte{
 		leaf:         nil,
@@ -65,6 +70,8 @@ func TestWalk(t *testing.T) {
 		framePointer: program(cfaDefCFA, arm64FP, 16, cfaOffset|arm64FP, 2, cfaOffset|arm64RA, 1),
 		outermost:    program(cfaUndefined, arm64RA),
 		linkLost:     program(cfaDefCFAOffset, 16),
+		register:     program(cfaDefCFA, 10, 16, cfaOffset|arm64RA, 1),
+		raInRegister: program(cfaDefCFAOffset, 16, cfaRegister, arm64RA, 15),
 		gap - 1:      nil,
 	}
 	table := func(m elf.Machine, programs [][]byte) *Table {
@@ -130,8 +137,24 @@ func TestWalk(t *testing.T) {
 		{"file without table", elf.EM_X86_64, 0x100, 0, nil, nil, "[0x100] no unwind table"},
 		{"other machine", elf.EM_RISCV, 0x100, 0, nil, nil, "[] no unwind table"},
 		{"unsupported", elf.EM_X86_64, fn(unsupported), 0, nil, nil, fmt.Sprintf("[%#x] unsupported unwind rule", fn(unsupported))},
-		{"register", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: call(register)},
-			fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(register))},
+		{"register that calls change", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{10: sp + 64}, memory{
+			sp: call(register), sp + 56: call(outermost), call(outermost) - 8: 0xe8 << 24,
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(register), call(outermost))},
+		{"register that calls change, indirect call", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{10: sp + 64}, memory{
+			sp: call(register), sp + 56: call(outermost), call(outermost) - 8: 0xd0ff << 48,
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(register), call(outermost))},
+		{"register that calls change, unreadable code", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{10: sp + 64}, memory{
+			sp: call(register), sp + 56: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(register), call(outermost))},
+		{"register that a call changed", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{10: sp + 64}, memory{
+			sp: call(register), sp + 56: call(outermost), call(outermost) - 8: 0xe0ff << 48, // a jump
+		}, fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(register))},
+		{"register that calls keep", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{12: sp + 64}, memory{
+			sp: call(calleeSaved), sp + 56: call(outermost), call(outermost) - 8: 0xe8 << 24,
+		}, fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(calleeSaved))},
+		{"above an array", elf.EM_X86_64, fn(indexed), 0, map[int]uint64{9: 4}, memory{
+			sp + 40: sp + 80, sp + 80: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x] complete", fn(indexed), call(outermost))},
 		{"base register", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{amd64Base: sp + 64}, memory{
 			sp: call(base), sp + 88: call(outermost),
 		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(base), call(outermost))},
@@ -156,6 +179,15 @@ func TestWalk(t *testing.T) {
 		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] complete", fn(leaf), call(big), call(framePointer), call(outermost))},
 		{"arm64, link register lost", elf.EM_AARCH64, fn(linkLost), 0, map[int]uint64{arm64RA: call(linkLost)}, memory{},
 			fmt.Sprintf("[%#x <-%#x] register not known", fn(linkLost), call(linkLost))},
+		{"arm64, register that calls change", elf.EM_AARCH64, fn(leaf), 0, map[int]uint64{arm64RA: call(register), 10: sp + 64}, memory{
+			sp + 72: call(outermost), call(outermost) - 8: 0xd63f0020 << 32,
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(register), call(outermost))},
+		{"arm64, return address in a register", elf.EM_AARCH64, fn(leaf), 0, map[int]uint64{arm64RA: call(raInRegister), 15: call(outermost)}, memory{
+			call(outermost) - 8: 0x97ffffff << 32,
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(raInRegister), call(outermost))},
+		{"arm64, register that a call changed", elf.EM_AARCH64, fn(leaf), 0, map[int]uint64{arm64RA: call(raInRegister), 15: call(outermost)}, memory{
+			call(outermost) - 8: 0x17ffffff << 32, // a jump
+		}, fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(raInRegister))},
 		{"arm64, signal", elf.EM_AARCH64, fn(leaf), 0, map[int]uint64{arm64RA: fn(trampoline) + 1}, func() memory {
 			m := memory{}
 			for i := range arm64.signal.regs {

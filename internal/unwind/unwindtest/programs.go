@@ -44,6 +44,7 @@ var Programs = []Program{
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
 	{Name: "signals on an alternate stack", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
+	{Name: "registers that calls change", Often: true, tool: "gcc", source: "registers.c", flags: []string{"-O2"}},
 	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
 	{Name: "Go", Often: true, tool: "go", source: "golang"},
 	{Name: "Go with cgo", tool: "go", source: "cgo"},
