@@ -39,6 +39,7 @@ const (
 	cfaValExpression    = 0x16
 
 	cfaMIPSAdvanceLoc8           = 0x1d
+	cfaAArch64SetRAState         = 0x2b
 	cfaAArch64NegateRAStateWithP = 0x2c
 	cfaAArch64NegateRAState      = 0x2d // GNU_window_save on SPARC
 	cfaGNUArgsSize               = 0x2e
@@ -160,11 +161,12 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 		return true
 	}
 	switch op {
-	case cfaNop, cfaAArch64NegateRAState:
+	case cfaNop, cfaAArch64NegateRAState, cfaAArch64NegateRAStateWithP:
 		// Whether a return address is signed does not matter: the walker always removes
 		// the signature.
-	case cfaAArch64NegateRAStateWithP:
-		r.SLEB()
+	case cfaAArch64SetRAState:
+		r.ULEB() // the state
+		r.SLEB() // from here to the instruction that signs
 	case cfaGNUArgsSize:
 		r.ULEB() // for exceptions only
 	case cfaOffsetExtended:

@@ -221,7 +221,7 @@ func TestPrograms(t *testing.T) {
 			cfaAArch64NegateRAState,
 			cfaAdvanceLoc|1, cfaDefCFAOffset, 48, cfaOffset|arm64FP, 6, cfaOffset|arm64RA, 5,
 			cfaAdvanceLoc|1, cfaDefCFARegister, arm64FP,
-			cfaAdvanceLoc|2, cfaAArch64NegateRAStateWithP, sleb(-8), cfaDefCFA, arm64SP, 0, cfaRestore|arm64FP, cfaRestore|arm64RA,
+			cfaAdvanceLoc|2, cfaAArch64NegateRAStateWithP, cfaAArch64SetRAState, 2, sleb(-8), cfaDefCFA, arm64SP, 0, cfaRestore|arm64FP, cfaRestore|arm64RA,
 		), []string{
 			"0x0 cfa=sp+0 fp=same ra=same",
 			"0x4 cfa=sp+48 fp=cfa-48 ra=cfa-40",
