@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,10 +16,11 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// loaded returns the files that the dynamic loader loads for a program, according to ldd.
-func loaded(t *testing.T, program string) []string {
+// loaded returns the files that the dynamic loader loads for a program, according to the output of a
+// command such as ldd.
+func loaded(t *testing.T, command ...string) []string {
 	t.Helper()
-	out, err := exec.Command(testenv.Tool(t, "ldd"), program).Output()
+	out, err := exec.Command(command[0], command[1:]...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,17 +28,44 @@ func loaded(t *testing.T, program string) []string {
 	for _, m := range regexp.MustCompile(`(?m)(?:=> |^\t)(/\S+) \(`).FindAllStringSubmatch(string(out), -1) {
 		files = append(files, m[1])
 	}
-	return files
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 // libraries finds the files that a program will map once it starts: libraries by name, by
 // a path relative to the program, and the libraries of libraries.
 func TestLibraries(t *testing.T) {
-	gcc := testenv.Tool(t, "gcc")
+	checkLibraries(t, testenv.Tool(t, "gcc"), func(program string) []string {
+		want := loaded(t, testenv.Tool(t, "ldd"), program)
+		if len(want) < 5 {
+			t.Fatalf("got only %v from ldd", want)
+		}
+		return want
+	})
+}
+
+// musl's loader is the C library, and searches other directories than glibc's, which has files of the
+// same names.
+func TestLibrariesOfMusl(t *testing.T) {
+	checkLibraries(t, testenv.Tool(t, "musl-gcc"), func(program string) []string {
+		loader := "/lib/ld-musl-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + ".so.1"
+		want := loaded(t, loader, "--list", program)
+		all := len(want)
+		want = slices.DeleteFunc(want, func(path string) bool { return path == loader }) // mapped from the start
+		if len(want) != 2 || all != 3 {
+			t.Fatalf("got %v from musl's loader, want itself and two libraries", want)
+		}
+		return want
+	})
+}
+
+// checkLibraries builds a program with compiler, and compares its libraries with those that want
+// returns.
+func checkLibraries(t *testing.T, compiler string, wanted func(program string) []string) {
 	dir := t.TempDir()
 	build := func(source string, args ...string) {
 		t.Helper()
-		cmd := exec.Command(gcc, append([]string{"-xc", "-", "-x", "none"}, args...)...)
+		cmd := exec.Command(compiler, append([]string{"-xc", "-", "-x", "none"}, args...)...)
 		cmd.Stdin, cmd.Dir = strings.NewReader(source), dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -57,10 +87,7 @@ func TestLibraries(t *testing.T) {
 		"-Wl,-rpath,/nowhere:$ORIGIN/near", "-Wl,-rpath-link,far", "near/libnear.so")
 
 	program := filepath.Join(dir, "program")
-	want := loaded(t, program)
-	if len(want) < 5 {
-		t.Fatalf("got only %v from ldd", want)
-	}
+	want := wanted(program)
 	launched, err := target.Start([]string{program})
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +115,6 @@ func TestLibraries(t *testing.T) {
 		for _, f := range got {
 			t.Logf("found %s", f.Path)
 		}
-		t.Errorf("got %d files, want ldd's %d: %v", len(got), len(want), want)
+		t.Errorf("got %d files, want %d: %v", len(got), len(want), want)
 	}
 }
