@@ -207,7 +207,7 @@ UNWIND_GLOBAL int hotspot_interpreted(u32 scratch, u32 i)
 	index = w->first + i;
 	barrier_var(index);
 	if (index < MAX_FRAME_WORDS)
-		s->record.frames[index] = s->runtime.interpreter | (i ? FRAME_EXACT : 0);
+		s->record.frames[index] = p->interpreter.start | (i ? FRAME_EXACT : 0);
 	hotspot_frame(s, i, method, check, position);
 	return 1;
 }
@@ -296,7 +296,8 @@ UNWIND_GLOBAL int hotspot_step(u32 scratch, u32 i)
 		return 1;
 	w->end = END_NO_CHAIN;
 	sp = w->sp;
-	if (w->pc >= s->runtime.interpreter && w->pc < s->runtime.interpreter_end) {
+	if (w->pc >= s->runtime_walk.process.hotspot.interpreter.start &&
+	    w->pc < s->runtime_walk.process.hotspot.interpreter.end) {
 		if (w->fp < sp || w->fp & 7 || !hotspot_interpreted(scratch, i))
 			return 1;
 		if (!unwind_load(w, w->fp + HOTSPOT_SENDER_SP, word) || *word < w->fp)

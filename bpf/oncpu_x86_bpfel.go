@@ -140,22 +140,30 @@ type OnCPUSnapshot struct {
 	}
 	Record  [1112]uint8
 	Runtime struct {
-		_              structs.HostLayout
-		Groups         uint32
-		Words          uint32
-		Merged         uint32
-		End            uint32
-		During         uint32
-		Urgent         uint32
-		Present        uint32
-		Pad            uint32
-		Interpreter    uint64
-		InterpreterEnd uint64
-		Code           uint64
-		CodeSize       uint64
-		Entries        [127]uint64
-		Ends           [128]uint16
-		Frames         [254]uint64
+		_       structs.HostLayout
+		Groups  uint32
+		Words   uint32
+		End     uint32
+		During  uint32
+		Urgent  uint32
+		Present uint32
+		Parts   [2]struct {
+			_           structs.HostLayout
+			Interpreter struct {
+				_     structs.HostLayout
+				Start uint64
+				End   uint64
+			}
+			Groups uint32
+			Words  uint32
+			Merged uint32
+			From   uint32
+		}
+		Code     uint64
+		CodeSize uint64
+		Entries  [127]uint64
+		Ends     [128]uint16
+		Frames   [254]uint64
 	}
 	Copy [8][4096]uint8
 }

@@ -7,7 +7,8 @@
  * A program is found by the sizes of its segments, which the kernel keeps, and recognized by the
  * first bytes of its file in memory, with its headers and, in most files, its build ID. Neither
  * depends on paths or on device numbers, which differ between containers. If the runtime is in a
- * library, it is found in the dynamic loader's list.
+ * library, it is found in the dynamic loader's list. User space reads the frames of the other
+ * runtimes' functions, so these have no entries.
  */
 #ifndef FULGUR_PROGRAM_H
 #define FULGUR_PROGRAM_H
@@ -88,14 +89,14 @@ static __always_inline bool program_libraries(u32 scratch, u64 key, u64 list)
 }
 
 /*
- * Sets the process in scratch by the program of the current task. Returns 0 if the program is
- * unknown, or has not loaded the runtime yet.
+ * Adds a runtime of the current task's program to the process in scratch. program is the key of
+ * the program. Returns 0 if the program is not known to have a runtime of this kind, or has not
+ * loaded it yet.
  */
-UNWIND_GLOBAL int program_process(u32 scratch)
+UNWIND_GLOBAL int program_runtime(u32 scratch, u64 program, u32 kind)
 {
 	struct stack_scratch *s = runtime_scratch(scratch);
-	struct task_struct *task = current_task();
-	u64 code, data, end, key, bias, *words;
+	u64 key = hash_step(program, kind), bias, *words;
 	struct runtime_program *p;
 	struct runtime_walk *w;
 	u32 i;
@@ -103,14 +104,10 @@ UNWIND_GLOBAL int program_process(u32 scratch)
 	if (!s)
 		return 0;
 	w = &s->runtime_walk;
-	code = BPF_CORE_READ(task, mm, end_code);
-	data = BPF_CORE_READ(task, mm, start_data);
-	end = BPF_CORE_READ(task, mm, end_data);
-	key = hash_step(hash_step(0, data - code), end - code);
 	p = bpf_map_lookup_elem(&runtime_programs, &key);
 	if (!p)
 		return 0;
-	bias = code - p->end;
+	bias = BPF_CORE_READ(current_task(), mm, end_code) - p->end;
 	if (program_hash(scratch, bias + p->program.head) != p->program.hash)
 		return 0;
 	if (p->libraries) {
@@ -118,7 +115,11 @@ UNWIND_GLOBAL int program_process(u32 scratch)
 			return 0;
 		bias = w->frame;
 	}
-	__builtin_memcpy(&w->process, &p->process, sizeof(w->process));
+	if (kind == RUNTIME_PYTHON)
+		__builtin_memcpy(&w->process.python, &p->process.python, sizeof(w->process.python));
+	else
+		__builtin_memcpy(&w->process.ruby, &p->process.ruby, sizeof(w->process.ruby));
+	w->process.kinds |= RUNTIME_BIT(kind & 31);
 	words = (u64 *)&w->process;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < PROGRAM_ADDRESSES; i++) {
@@ -130,6 +131,28 @@ UNWIND_GLOBAL int program_process(u32 scratch)
 		words[at] += bias;
 	}
 	return 1;
+}
+
+/*
+ * Sets the process in scratch by the program of the current task. Returns 0 if the program is
+ * unknown, or has not loaded a runtime yet.
+ */
+UNWIND_GLOBAL int program_process(u32 scratch)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+	struct task_struct *task = current_task();
+	u64 code, data, end, key;
+
+	if (!s)
+		return 0;
+	code = BPF_CORE_READ(task, mm, end_code);
+	data = BPF_CORE_READ(task, mm, start_data);
+	end = BPF_CORE_READ(task, mm, end_data);
+	key = hash_step(hash_step(0, data - code), end - code);
+	s->runtime_walk.process.kinds = 0;
+	program_runtime(scratch, key, RUNTIME_PYTHON);
+	program_runtime(scratch, key, RUNTIME_RUBY);
+	return s->runtime_walk.process.kinds != 0;
 }
 
 #endif

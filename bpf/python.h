@@ -572,7 +572,7 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 	w->frame = RUNTIME_AT(w->frame_words, u64, p->frame_back);
 	return !python_group(s);
 bad:
-	if (r->words)
+	if (r->words > r->parts[PART_PYTHON].from)
 		return w->frame ? runtime_end(r, END_FAULT) : 1;
 	/* 3.11 and 3.12 link a C frame before setting its pointer to a frame. */
 	if (w->retried || !p->thread_cframe || p->thread_frame)

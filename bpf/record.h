@@ -82,6 +82,7 @@ enum runtime_kind {
 	RUNTIME_HOTSPOT = 3, /* hotspot.h */
 	RUNTIME_RUBY = 4, /* ruby.h */
 };
+#define RUNTIME_BIT(kind) (1U << (kind))
 
 /*
  * The sample that a stack record counts. tid and cpu are 0 if threads and CPUs are

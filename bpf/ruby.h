@@ -133,7 +133,7 @@ UNWIND_GLOBAL int ruby_tag(u32 scratch)
 		return 1;
 	if (p->guarded)
 		pc = (pc >> GLIBC_GUARD_SHIFT | pc << (64 - GLIBC_GUARD_SHIFT)) ^ w->guard;
-	if (pc >= s->runtime.interpreter && pc < s->runtime.interpreter_end) {
+	if (pc >= p->interpreter.start && pc < p->interpreter.end) {
 		/* The first entry is free for ruby_match(). */
 		n = w->entries + 1;
 		if (n >= MAX_RUNTIME_FRAMES)

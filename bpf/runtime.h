@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Frames of language runtimes. Before the native walk, runtime_walk() reads the current
- * thread's frames into scratch, in groups: one native frame of the interpreter runs the
- * frames of a group. A group's entry is an address in that native frame's part of the
- * stack. During the native walk, runtime_merge() inserts each group after the native frame
+ * Frames of language runtimes, of which a process may have several. Before the native walk,
+ * runtime_walk() reads the current thread's frames into scratch, in groups: one native frame of the
+ * interpreter runs the frames of a group. A group's entry is an address in that native frame's part
+ * of the stack. During the native walk, runtime_merge() inserts each group after the native frame
  * that contains its entry. runtime_rest() appends the remaining groups. The native walk of a
- * process without a runtime, or of a thread without Python frames, calls none of them.
+ * process without a runtime, or of a thread without Python or Ruby frames, calls none of them.
  *
  * Code crosses the ring once, before the first stack that contains it.
  */
@@ -173,6 +173,23 @@ static __always_inline u64 runtime_local(const struct runtime_local *l, u64 thre
 	return 0;
 }
 
+/* Begins the frames of a part. */
+static __always_inline void runtime_part_begin(struct runtime_stack *r, u32 index,
+					       const struct runtime_range *interpreter)
+{
+	struct runtime_part *part = &r->parts[index];
+
+	part->interpreter = *interpreter;
+	part->from = r->words;
+}
+
+/* Ends the frames of a part. */
+static __always_inline void runtime_part_end(struct runtime_stack *r, struct runtime_part *part)
+{
+	part->groups = r->groups;
+	part->words = r->words;
+}
+
 /* Ends a group of frames with the given entry. */
 static __always_inline bool runtime_group(struct runtime_stack *r, u64 entry)
 {
@@ -259,6 +276,27 @@ static __always_inline bool runtime_exists(void)
 	return any && *any;
 }
 
+/* Reads the frames of the runtimes whose frames are read before the native walk. */
+static __always_inline void runtime_parts(struct stack_scratch *s)
+{
+	const struct runtime_process *process = &s->runtime_walk.process;
+	struct runtime_stack *r = &s->runtime;
+	u32 end;
+
+	runtime_part_begin(r, PART_RUBY, &process->ruby.interpreter);
+	if (process->kinds & RUNTIME_BIT(RUNTIME_RUBY))
+		ruby_walk(s->index);
+	runtime_part_end(r, &r->parts[PART_RUBY]);
+	end = r->end;
+	r->end = END_NONE;
+	runtime_part_begin(r, PART_PYTHON, &process->python.interpreter);
+	if (process->kinds & RUNTIME_BIT(RUNTIME_PYTHON))
+		python_walk(s->index);
+	runtime_part_end(r, &r->parts[PART_PYTHON]);
+	if (!r->end)
+		r->end = end;
+}
+
 /*
  * Reads the current task's runtime frames, if it has a runtime. laid_out means that user space
  * knows the process. This is a function of its own so that samples of other tasks do not load
@@ -268,13 +306,15 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 {
 	struct stack_scratch *s = runtime_scratch(scratch);
 	const struct runtime_process *process;
+	struct runtime_stack *r;
 	struct runtime_walk *w;
 
 	if (!s)
 		return 0;
 	w = &s->runtime_walk;
+	r = &s->runtime;
 	process = bpf_map_lookup_elem(&runtime_processes, &tgid);
-	if (process && process->image == image && process->kind != RUNTIME_NONE) {
+	if (process && process->image == image && process->kinds) {
 		__builtin_memcpy(&w->process, process, sizeof(w->process));
 	} else {
 		if (laid_out && (!process || process->image != image))
@@ -282,41 +322,46 @@ UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 		if (!program_process(scratch))
 			return 0;
 	}
-	s->runtime.groups = 0;
-	s->runtime.words = 0;
-	s->runtime.end = END_NONE;
-	s->runtime.during = RUNTIME_NONE;
-	s->runtime.code_size = 0;
-	s->runtime.present = 1;
 	w->tgid = tgid;
 	w->image = image;
-	s->runtime.interpreter = w->process.interpreter;
-	s->runtime.interpreter_end = w->process.interpreter_end;
-	if (w->process.kind == RUNTIME_PYTHON) {
-		python_walk(scratch);
-		/* Many programs contain CPython and rarely run it: walk them like native ones. */
-		if (!s->runtime.groups && !s->runtime.words && !s->runtime.end)
-			s->runtime.present = 0;
-	} else if (w->process.kind == RUNTIME_RUBY) {
-		ruby_walk(scratch);
-	} else {
-		s->runtime.during = w->process.kind;
-	}
-	if (w->process.kind == RUNTIME_HOTSPOT)
+	r->groups = 0;
+	r->words = 0;
+	r->end = END_NONE;
+	r->during = w->process.kinds & (RUNTIME_BIT(RUNTIME_V8) | RUNTIME_BIT(RUNTIME_HOTSPOT));
+	r->code_size = 0;
+	runtime_parts(s);
+	if (r->during & RUNTIME_BIT(RUNTIME_HOTSPOT))
 		hotspot_begin(s);
+	/* Many programs contain CPython and rarely run it: walk them like native ones. */
+	r->present = r->groups || r->words || r->end || r->during;
 	return 0;
 }
 
-/* Appends the unmerged words before end to the record, which has frames native user frames. */
-static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, u32 end,
-					   u32 entered)
+/* Makes all groups unmerged again. */
+static __always_inline void runtime_rewind(struct stack_scratch *s)
+{
+	struct runtime_part *parts = s->runtime.parts;
+
+	parts[0].merged = 0;
+	parts[0].from = 0;
+	parts[1].merged = parts[0].groups;
+	parts[1].from = parts[0].words;
+}
+
+/*
+ * Appends the unmerged words of a part before end to the record, which has frames native user
+ * frames.
+ */
+static __always_inline void runtime_append(struct stack_scratch *s, struct runtime_part *part,
+					   u32 frames, u32 end, u32 entered)
 {
 	struct runtime_stack *r = &s->runtime;
-	u32 from = r->merged ? r->ends[(r->merged - 1) % (MAX_RUNTIME_FRAMES + 1)] : 0;
-	u32 at = s->walk.first + frames, size;
+	u32 at = s->walk.first + frames, from = part->from, size;
 
-	barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
-	if (from >= end || at >= MAX_FRAME_WORDS)
+	part->from = end;
+	barrier_var(at); /* keeps the bounds checks before the pointer arithmetic */
+	barrier_var(from);
+	if (from >= end || from >= 2 * MAX_RUNTIME_FRAMES || at >= MAX_FRAME_WORDS)
 		return;
 	size = end - from;
 	if (size > MAX_FRAME_WORDS - at)
@@ -340,31 +385,29 @@ static __always_inline void runtime_note(struct stack_scratch *s)
 }
 
 /*
- * Appends the runtime's frames of native frame i, which the walk has just stepped from: the
- * groups that it runs. It occupies the stack from low up to high. If it runs a group, the
- * address of the interpreter's function replaces its address: the instruction is of no use,
- * and would make more distinct stacks.
+ * Appends a part's frames of native frame i, which the walk has just stepped from: the groups
+ * that it runs. It occupies the stack from low up to high. If it runs a group, the address of the
+ * interpreter's function replaces its address: the instruction is of no use, and would make more
+ * distinct stacks. Returns whether it runs one.
  */
-UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
+UNWIND_GLOBAL int runtime_merge_part(u32 scratch, u32 i, u32 index)
 {
 	struct stack_scratch *s = runtime_scratch(scratch);
+	struct runtime_part *part;
 	u32 n, at, merged, end = 0;
 	struct runtime_stack *r;
 	u64 pc, low, high;
 
-	if (!s)
+	barrier_var(index);
+	if (!s || index >= RUNTIME_PARTS)
 		return 0;
 	r = &s->runtime;
+	part = &r->parts[index];
 	pc = s->runtime_walk.pc;
 	low = s->runtime_walk.low;
 	high = s->walk.sp;
-	merged = r->merged;
-	if (merged >= r->groups) {
-		if (r->during == RUNTIME_V8 && s->walk.chained)
-			v8_frame(scratch, i, v8_leaf(scratch, i, low, s->runtime_walk.fp));
-		return 0;
-	}
-	for (n = 0; n < 8 && merged < r->groups; n++) {
+	merged = part->merged;
+	for (n = 0; n < 8 && merged < part->groups; n++) {
 		u64 entry;
 
 		barrier_var(merged); /* or older verifiers lose its bound */
@@ -372,7 +415,7 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
 			break;
 		entry = r->entries[merged];
 		if (entry ? entry < low || entry >= high
-			  : n || pc < r->interpreter || pc > r->interpreter_end)
+			  : n || pc < part->interpreter.start || pc > part->interpreter.end)
 			break;
 		end = r->ends[merged];
 		merged++;
@@ -381,9 +424,24 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
 		return 0;
 	at = s->walk.first + i;
 	if (at < MAX_FRAME_WORDS)
-		s->record.frames[at] = r->interpreter | (i ? FRAME_EXACT : 0);
-	runtime_append(s, i + 1, end, FRAME_ENTERED);
-	r->merged = merged;
+		s->record.frames[at] = part->interpreter.start | (i ? FRAME_EXACT : 0);
+	runtime_append(s, part, i + 1, end, FRAME_ENTERED);
+	part->merged = merged;
+	return 1;
+}
+
+/* Appends the runtimes' frames of native frame i. */
+UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
+{
+	struct stack_scratch *s = runtime_scratch(scratch);
+
+	if (!s)
+		return 0;
+	if (runtime_merge_part(scratch, i, PART_RUBY) ||
+	    runtime_merge_part(scratch, i, PART_PYTHON))
+		return 0;
+	if (s->runtime.during & RUNTIME_BIT(RUNTIME_V8) && s->walk.chained)
+		v8_frame(scratch, i, v8_leaf(scratch, i, s->runtime_walk.low, s->runtime_walk.fp));
 	return 0;
 }
 
@@ -391,11 +449,12 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i)
 UNWIND_GLOBAL int runtime_rest(u32 scratch, u32 frames)
 {
 	struct stack_scratch *s = runtime_scratch(scratch);
+	u32 i;
 
-	if (s) {
-		runtime_append(s, frames, s->runtime.words, 0);
-		s->runtime.merged = s->runtime.groups;
-	}
+	if (!s)
+		return 0;
+	for (i = 0; i < RUNTIME_PARTS; i++)
+		runtime_append(s, &s->runtime.parts[i], frames, s->runtime.parts[i].words, 0);
 	return 0;
 }
 

@@ -25,6 +25,11 @@ struct runtime_local {
 	u8 pad[6];
 };
 
+/* Addresses from start up to end, which is behind them. */
+struct runtime_range {
+	u64 start, end;
+};
+
 /* Where to find the state of a thread of CPython. */
 enum python_thread {
 	PYTHON_BY_LIST = 0, /* in the lists of threads of all interpreters */
@@ -45,6 +50,7 @@ enum python_entry {
  * interpreter's structures.
  */
 struct python_process {
+	struct runtime_range interpreter; /* _PyEval_EvalFrameDefault() */
 	u64 runtime; /* address of _PyRuntime */
 	u64 code_type; /* address of PyCode_Type */
 	struct runtime_local local; /* PYTHON_BY_LOCAL */
@@ -75,6 +81,7 @@ struct python_process {
  * the start of V8's objects.
  */
 struct v8_process {
+	struct runtime_range interpreter; /* the code of the file, with V8's builtins */
 	u16 function_first, function_last; /* the range of types of JSFunction */
 	u16 shared_type; /* SharedFunctionInfo */
 	u16 bytecode_type; /* BytecodeArray */
@@ -106,6 +113,7 @@ struct hotspot_heap {
  * blobs are in the bytes that are read of them.
  */
 struct hotspot_process {
+	struct runtime_range interpreter; /* code in the code cache */
 	u64 low, high; /* of all heaps; 0 if the JVM has not made them yet */
 	struct hotspot_heap heaps[HOTSPOT_HEAPS];
 	u16 tail; /* in a compiled method */
@@ -130,11 +138,9 @@ enum ruby_body {
 	RUBY_BODY_WORDS = 19,
 };
 
-/*
- * CRuby in a process, part of struct runtime_process. Offsets are in bytes. The interpreter's
- * function is rb_vm_exec().
- */
+/* CRuby in a process, part of struct runtime_process. Offsets are in bytes. */
 struct ruby_process {
+	struct runtime_range interpreter; /* rb_vm_exec() */
 	struct runtime_local context; /* the execution context of a thread */
 	u8 minor; /* 3 for Ruby 3.3 */
 	u8 frame_size; /* of a control frame */
@@ -145,15 +151,12 @@ struct ruby_process {
 	u8 guarded; /* tag_pc is encoded by glibc */
 };
 
-/* The runtime of a process. */
+/* The runtimes of a process, one of each kind. */
 struct runtime_process {
 	u64 image; /* the process image that the entry is for */
-	/* enum runtime_kind; RUNTIME_NONE if the process runs a struct runtime_program, but has
+	/* RUNTIME_BIT() of each runtime. None if the process runs a struct runtime_program, but has
 	 * not loaded the runtime yet. */
-	u32 kind;
-	u32 pad;
-	u64 interpreter; /* start and end address of the interpreter's function */
-	u64 interpreter_end;
+	u64 kinds;
 	struct python_process python;
 	struct v8_process v8;
 	struct hotspot_process hotspot;
@@ -174,7 +177,7 @@ struct runtime_file {
 /*
  * A program whose processes have a runtime, in the program itself or in a library. With its
  * entry, the kernel side reads the frames of processes that run it and that user space does
- * not know yet.
+ * not know yet. A program has an entry for each of its runtimes.
  */
 struct runtime_program {
 	u64 end; /* link-time address of the end of the program's code */
@@ -184,24 +187,37 @@ struct runtime_program {
 	u64 dynamic; /* link-time address of the library's dynamic section */
 	struct runtime_file program, library;
 	u8 addresses[PROGRAM_ADDRESSES]; /* words of process that are addresses; 0 for none */
-	struct runtime_process process; /* with link-time addresses */
+	struct runtime_process process; /* with link-time addresses, and with one runtime */
 };
 
-/* The frames of a runtime in a stack, leaf first. */
+/* The runtimes whose frames are read before the native walk, and then merged. */
+enum runtime_part_index {
+	PART_RUBY = 0, /* ruby_match() moves its groups to the start of the stack's */
+	PART_PYTHON = 1,
+	RUNTIME_PARTS = 2,
+};
+
+/* The frames of one runtime in struct runtime_stack. They follow those of the part before. */
+struct runtime_part {
+	struct runtime_range interpreter; /* as in runtime_process */
+	u32 groups; /* number of groups up to its last one */
+	u32 words; /* number of words up to its last one */
+	u32 merged; /* number of groups up to the last one that is in the record */
+	u32 from; /* number of words up to the last one that is in the record */
+};
+
+/* The frames of all runtimes in a stack, for each of them leaf first. */
 struct runtime_stack {
 	u32 groups; /* number of groups of frames; one native frame runs each group */
 	u32 words; /* number of words in frames */
-	u32 merged; /* number of groups that are in the record */
 	u32 end; /* enum stack_end if frames are missing, otherwise END_NONE */
-	u32 during; /* enum runtime_kind, if its frames are read during the native walk */
+	u32 during; /* RUNTIME_BIT() of runtimes whose frames are read during the native walk */
 	u32 urgent; /* a frame has a function that was not seen before */
 	u32 present; /* the stack may have frames of a runtime; otherwise only urgent is set */
-	u32 pad;
-	u64 interpreter; /* as in runtime_process */
-	u64 interpreter_end;
+	struct runtime_part parts[RUNTIME_PARTS];
 	u64 code, code_size; /* where hotspot_step() walks, in bytes */
 	/* For each group an address in the native frame that runs it, or 0 if the next frame
-	 * of the interpreter's function does. */
+	 * of its interpreter's function does. */
 	u64 entries[MAX_RUNTIME_FRAMES];
 	u16 ends[MAX_RUNTIME_FRAMES + 1]; /* the number of words up to the end of each group */
 	u64 frames[2 * MAX_RUNTIME_FRAMES];
@@ -303,7 +319,7 @@ struct code_record {
 #ifdef __bpf__
 #include <bpf/bpf_helpers.h>
 
-/* Processes with a runtime. All families share it, like the maps in unwind_maps.h. */
+/* Processes with runtimes. All families share it, like the maps in unwind_maps.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -311,7 +327,7 @@ struct {
 	__type(value, struct runtime_process);
 } runtime_processes SEC(".maps");
 
-/* Programs whose processes have a runtime, by the key of program.h. */
+/* Programs whose processes have a runtime, by the keys of program.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 128);

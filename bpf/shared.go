@@ -100,13 +100,17 @@ const (
 	LabelsContextIndex      = UnwindLabelKindLABELS_CONTEXT_INDEX
 )
 
-// RuntimeProcess describes the language runtime of a process to the kernel side.
+// RuntimeProcess describes the language runtimes of a process to the kernel side, at most one of each
+// kind.
 type RuntimeProcess = UnwindRuntimeProcess
+
+// RuntimeRange is a range of addresses. The end is behind the last one.
+type RuntimeRange = UnwindRuntimeRange
 
 // RuntimeLocal describes a thread-local variable to the kernel side.
 type RuntimeLocal = UnwindRuntimeLocal
 
-// RuntimeProgram describes the language runtime of a program's processes to the kernel side.
+// RuntimeProgram describes a language runtime of a program's processes to the kernel side.
 type RuntimeProgram = UnwindRuntimeProgram
 
 // RuntimeFile describes how the kernel side recognizes a file that a process maps.
@@ -121,8 +125,7 @@ const (
 // RuntimeKind is the kind of a language runtime.
 type RuntimeKind = UnwindRuntimeKind
 
-// RuntimeNone is the kind of a process that has not loaded its program's runtime yet; see
-// struct runtime_process of runtime_maps.h.
+// RuntimeNone is the kind of no runtime.
 const RuntimeNone = UnwindRuntimeKindRUNTIME_NONE
 
 // RuntimePython is CPython; see enum runtime_kind of record.h.

@@ -118,7 +118,7 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 	bpf_probe_read_kernel(&scratch->record, sizeof(s->record), s->record);
 	bpf_probe_read_kernel(&scratch->runtime, sizeof(s->runtime), &s->runtime);
 	/* The current task is not the process. */
-	scratch->runtime.during = RUNTIME_NONE;
+	scratch->runtime.during = 0;
 	scratch->runtime.code_size = 0;
 	w->copy = (u64)s->copy;
 	w->copy_of = s->copy_of;

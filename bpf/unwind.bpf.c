@@ -35,6 +35,7 @@ const struct hotspot_process *unused_hotspot_process __attribute__((unused));
 const enum hotspot_bytes *unused_hotspot_bytes __attribute__((unused));
 const enum runtime_kind *unused_runtime_kind __attribute__((unused));
 const struct runtime_program *unused_runtime_program __attribute__((unused));
+const struct runtime_range *unused_runtime_range __attribute__((unused));
 const struct runtime_file *unused_runtime_file __attribute__((unused));
 const enum runtime_program_limit *unused_runtime_program_limit __attribute__((unused));
 const enum python_thread *unused_python_thread __attribute__((unused));
@@ -56,7 +57,7 @@ struct process {
 	u64 image;
 };
 
-/* Gives a child its parent's runtime. */
+/* Gives a child its parent's runtimes. */
 static __always_inline void runtime_fork(const struct process *parent, const struct process *child)
 {
 	struct runtime_process *known = bpf_map_lookup_elem(&runtime_processes, &parent->id), copy;

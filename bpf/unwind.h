@@ -286,12 +286,12 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 	if (first > MAX_DEPTH)
 		first = MAX_DEPTH;
 	w->first = first;
-	s->runtime.merged = 0;
+	runtime_rewind(s);
 	unwind_begin(w, at->pc, at->sp, at->fp);
 	frames = unwind_loop(s->index, by_layout);
 	if (by_layout && unwind_lacks_base(w)) {
 		w->first = first;
-		s->runtime.merged = 0;
+		runtime_rewind(s);
 		unwind_begin_with_base(w, at->pc, at->sp, at->fp);
 		frames = unwind_loop(s->index, true);
 	}
@@ -364,7 +364,7 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 		w->early = unwind_want(tgid, image,
 				       hash_step(hash_step(image, w->layout), w->pc >> 12),
 				       UNWIND_TELLS);
-	else if (runtime_present(s) && s->runtime.during == RUNTIME_HOTSPOT &&
+	else if (runtime_present(s) && s->runtime.during & RUNTIME_BIT(RUNTIME_HOTSPOT) &&
 		 !s->runtime_walk.process.hotspot.high)
 		w->early = unwind_want(tgid, image,
 				       hash_step(image, bpf_ktime_get_ns() >> HOTSPOT_AGAIN),

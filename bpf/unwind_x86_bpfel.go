@@ -35,6 +35,7 @@ type UnwindHotspotHeap struct {
 
 type UnwindHotspotProcess struct {
 	_             structs.HostLayout
+	Interpreter   UnwindRuntimeRange
 	Low           uint64
 	High          uint64
 	Heaps         [4]UnwindHotspotHeap
@@ -108,6 +109,7 @@ const (
 
 type UnwindPythonProcess struct {
 	_               structs.HostLayout
+	Interpreter     UnwindRuntimeRange
 	Runtime         uint64
 	CodeType        uint64
 	Local           UnwindRuntimeLocal
@@ -153,6 +155,7 @@ const (
 
 type UnwindRubyProcess struct {
 	_           structs.HostLayout
+	Interpreter UnwindRuntimeRange
 	Context     UnwindRuntimeLocal
 	Minor       uint8
 	FrameSize   uint8
@@ -197,16 +200,13 @@ const (
 )
 
 type UnwindRuntimeProcess struct {
-	_              structs.HostLayout
-	Image          uint64
-	Kind           uint32
-	Pad            uint32
-	Interpreter    uint64
-	InterpreterEnd uint64
-	Python         UnwindPythonProcess
-	V8             UnwindV8Process
-	Hotspot        UnwindHotspotProcess
-	Ruby           UnwindRubyProcess
+	_       structs.HostLayout
+	Image   uint64
+	Kinds   uint64
+	Python  UnwindPythonProcess
+	V8      UnwindV8Process
+	Hotspot UnwindHotspotProcess
+	Ruby    UnwindRubyProcess
 }
 
 type UnwindRuntimeProgram struct {
@@ -226,6 +226,12 @@ const (
 	UnwindRuntimeProgramLimitPROGRAM_HEAD      UnwindRuntimeProgramLimit = 1024
 	UnwindRuntimeProgramLimitPROGRAM_ADDRESSES UnwindRuntimeProgramLimit = 8
 )
+
+type UnwindRuntimeRange struct {
+	_     structs.HostLayout
+	Start uint64
+	End   uint64
+}
 
 type UnwindUnwindAsking struct {
 	_    structs.HostLayout
@@ -353,6 +359,7 @@ type UnwindUnwindTask struct {
 
 type UnwindV8Process struct {
 	_              structs.HostLayout
+	Interpreter    UnwindRuntimeRange
 	FunctionFirst  uint16
 	FunctionLast   uint16
 	SharedType     uint16
@@ -402,6 +409,7 @@ const (
 	UnwindVarUnusedRuntimeProcess      = "unused_runtime_process"
 	UnwindVarUnusedRuntimeProgram      = "unused_runtime_program"
 	UnwindVarUnusedRuntimeProgramLimit = "unused_runtime_program_limit"
+	UnwindVarUnusedRuntimeRange        = "unused_runtime_range"
 	UnwindVarUnusedUnwindAsking        = "unused_unwind_asking"
 	UnwindVarUnusedUnwindKind          = "unused_unwind_kind"
 	UnwindVarUnusedUnwindLayoutBits    = "unused_unwind_layout_bits"
@@ -506,6 +514,7 @@ type UnwindVariableSpecs struct {
 	UnusedRuntimeProcess      *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
 	UnusedRuntimeProgram      *ebpf.VariableSpec `ebpf:"unused_runtime_program"`
 	UnusedRuntimeProgramLimit *ebpf.VariableSpec `ebpf:"unused_runtime_program_limit"`
+	UnusedRuntimeRange        *ebpf.VariableSpec `ebpf:"unused_runtime_range"`
 	UnusedUnwindAsking        *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind          *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits    *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
@@ -598,6 +607,7 @@ type UnwindVariables struct {
 	UnusedRuntimeProcess      *ebpf.Variable `ebpf:"unused_runtime_process"`
 	UnusedRuntimeProgram      *ebpf.Variable `ebpf:"unused_runtime_program"`
 	UnusedRuntimeProgramLimit *ebpf.Variable `ebpf:"unused_runtime_program_limit"`
+	UnusedRuntimeRange        *ebpf.Variable `ebpf:"unused_runtime_range"`
 	UnusedUnwindAsking        *ebpf.Variable `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind          *ebpf.Variable `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits    *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`

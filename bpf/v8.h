@@ -162,7 +162,8 @@ UNWIND_GLOBAL u64 v8_leaf(u32 scratch, u32 i, u64 sp, u64 fp)
 			return V8_IN_REGISTERS;
 		if (code[0] >> 32 == V8_ENTER)
 			return V8_NO_FRAME;
-		if (pc >= s->runtime.interpreter && pc < s->runtime.interpreter_end)
+		if (pc >= s->runtime_walk.process.v8.interpreter.start &&
+		    pc < s->runtime_walk.process.v8.interpreter.end)
 			return fp;
 		for (u32 n = 1; n <= V8_CHECKS; n++) {
 			if ((v8_bytes(code, V8_BEFORE + n) & V8_BYTES(6)) == V8_ENTER_FUNCTION)
@@ -249,8 +250,8 @@ UNWIND_GLOBAL int v8_frame(u32 scratch, u32 i, u64 fp)
 	 * Compiled code that replaced a running interpreter may have its words, too.
 	 */
 	pc = s->record.frames[at] & ~FRAME_EXACT;
-	if (position && pc >= s->runtime.interpreter && pc < s->runtime.interpreter_end)
-		s->record.frames[at] = s->runtime.interpreter | (i ? FRAME_EXACT : 0);
+	if (position && pc >= p->interpreter.start && pc < p->interpreter.end)
+		s->record.frames[at] = p->interpreter.start | (i ? FRAME_EXACT : 0);
 	s->record.frames[at + 1] = 1ULL << FRAME_RUNTIME_SHIFT |
 				   (u64)RUNTIME_V8 << FRAME_KIND_SHIFT |
 				   (shared & ((1ULL << FRAME_KIND_SHIFT) - 1));

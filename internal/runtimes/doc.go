@@ -37,8 +37,8 @@ type Build struct {
 	Version string
 	// Unknown is the reason why fulgur cannot read the runtime's frames, or empty.
 	Unknown string
-	// Entry is the kernel side's entry for a process that runs the file, with link-time
-	// addresses.
+	// Entry is the kernel side's entry for a process that runs the file and has no other runtime,
+	// with link-time addresses.
 	Entry bpf.RuntimeProcess
 	// Place adds bias, the difference between running and link-time addresses, to the
 	// addresses of an entry. glibc means that the process uses that C library.

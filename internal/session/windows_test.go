@@ -158,7 +158,7 @@ func (silent) Kept() int { return 0 }
 // A stack whose process has not yet named its functions is counted when the window ends.
 func TestWindowsUnfinished(t *testing.T) {
 	store := stacks.NewStore(stackstest.Layout{})
-	store.Readers = func(int, uint64) runtimes.Reader { return silent{} }
+	store.Readers = func(int, runtimes.Kind, uint64) runtimes.Reader { return silent{} }
 	var got collected
 	w := newTestWindows(t, time.Second, store, got.take)
 	c := newCounting(0, 0)

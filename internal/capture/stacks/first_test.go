@@ -8,7 +8,6 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/process"
-	"fulgur/internal/runtimes"
 )
 
 // The sample that a stack record counts has the key and the values that an entry of a count map
@@ -34,7 +33,7 @@ func TestCountFinal(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 1}
-	s.Readers = func(int, uint64) runtimes.Reader { return r }
+	s.Readers = only(r)
 	give(t, s, record(1, nil, javascript(0x5000)))
 	give(t, s, record(2, nil, []uint64{0x5000}))
 	value := Values{1, 10}

@@ -127,7 +127,7 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 	key := step{epoch: epoch, addr: w.first, second: w.second, pc: pc, parent: parent}
 	at = s.step(key, func(step) (pushed NodeID, final bool) {
 		var places []runtimes.Place
-		if r := s.reader(pid, time); r != nil {
+		if r := s.reader(pid, w.kind(), time); r != nil {
 			places, final = r.Places(runtimes.Frame{Identity: w.identity(epoch), Position: w.position(), PC: pc, Compiled: compiled})
 		}
 		if len(places) > 0 && s.functions.full() {
@@ -155,21 +155,25 @@ func (s *Store) readFrame(parent NodeID, pid int, time, epoch uint64, w userWord
 // not identify, called from parent, or 0 if no reader has a name for it. final is false if a reader may
 // have one later.
 func (s *Store) unidentifiedFrame(parent NodeID, pid int, time, epoch, pc uint64) (at NodeID, final bool) {
-	r := s.reader(pid, time)
-	if r == nil || s.functions.full() {
-		return 0, true
+	final = true
+	for kind := range known.All {
+		r := s.reader(pid, kind, time)
+		if r == nil || s.functions.full() {
+			continue
+		}
+		places, last := r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: epoch}, Position: -1, PC: pc, Compiled: true})
+		if len(places) > 0 {
+			return s.push(parent, Frame{Code: s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(places[0].Function)}, Range{})}), true
+		}
+		final = final && last
 	}
-	places, final := r.Places(runtimes.Frame{Identity: runtimes.Identity{Epoch: epoch}, Position: -1, PC: pc, Compiled: true})
-	if len(places) == 0 {
-		return 0, final
-	}
-	return s.push(parent, Frame{Code: s.code(Code{Kind: CodeRuntime, Function: s.functions.intern(places[0].Function)}, Range{})}), true
+	return 0, final
 }
 
-// reader returns the reader of a process's functions, or nil; see [Store.Readers].
-func (s *Store) reader(pid int, time uint64) runtimes.Reader {
+// reader returns the reader of the functions of a process's runtime, or nil; see [Store.Readers].
+func (s *Store) reader(pid int, kind runtimes.Kind, time uint64) runtimes.Reader {
 	if s.Readers == nil {
 		return nil
 	}
-	return s.Readers(pid, time)
+	return s.Readers(pid, kind, time)
 }

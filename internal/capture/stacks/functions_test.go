@@ -10,6 +10,16 @@ import (
 	"fulgur/internal/runtimes"
 )
 
+// only returns [Store.Readers] of processes that have only V8, whose functions r reads.
+func only(r runtimes.Reader) func(int, runtimes.Kind, uint64) runtimes.Reader {
+	return func(_ int, kind runtimes.Kind, _ uint64) runtimes.Reader {
+		if kind != bpf.RuntimeV8 {
+			return nil
+		}
+		return r
+	}
+}
+
 // code returns the record of a Python 3.9 function of process 7. Each line spans two
 // positions, and the first line is first.
 func code(address uint64, check uint32, name string, first uint32) []byte {
@@ -145,7 +155,7 @@ func TestFunctionBytes(t *testing.T) {
 // Functions beyond the limits are counted.
 func TestStoreUnkept(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
-	s.Readers = func(int, uint64) runtimes.Reader { return &answers{} }
+	s.Readers = only(&answers{})
 	give(t, s, code(0x5000, 1, "first", 10))
 	next := s.Next()
 	next.functions.bytes = maxFunctionBytes
@@ -162,7 +172,7 @@ func TestStoreUnkept(t *testing.T) {
 // reader has none, its address stands for it.
 func TestStoreUnidentified(t *testing.T) {
 	s := NewStore(mapped(process.KindAnon))
-	s.Readers = func(int, uint64) runtimes.Reader { return named{} }
+	s.Readers = only(named{})
 	give(t, s, record(1, nil, []uint64{0x1010, 0x3000}), record(2, nil, []uint64{0x1020, 0x3000}), record(3, nil, []uint64{0x2000, 0x3000}))
 	for id, want := range map[uint64][]shown{
 		1: {{"(RegExp)", 0}, {"", 0x3000}}, 2: {{"(RegExp)", 0}, {"", 0x3000}}, 3: {{"", 0x2000}, {"", 0x3000}},
@@ -179,7 +189,7 @@ func TestStoreUnidentified(t *testing.T) {
 // The process's own description of its code counts more than a reader's name.
 func TestStoreUnidentifiedDescribed(t *testing.T) {
 	s := NewStore(jitted{})
-	s.Readers = func(int, uint64) runtimes.Reader { return named{} }
+	s.Readers = only(named{})
 	give(t, s, record(1, nil, []uint64{0x1010}))
 	if got, want := s.shown(t, 1), []shown{{"", 0x1010}}; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v, which the jitdump file names", got, want)

@@ -196,7 +196,7 @@ type Store struct {
 	Hides func(*process.File) bool
 	// Readers, if not nil, returns the reader of the functions of a process at a time in ns
 	// (CLOCK_MONOTONIC), or nil.
-	Readers func(pid int, time uint64) runtimes.Reader
+	Readers func(pid int, kind runtimes.Kind, time uint64) runtimes.Reader
 	// Keys, if not nil, returns the keys of the attributes of threads of a process image, by
 	// index, at least up to index last if it is known.
 	Keys func(pid int, epoch uint64, last int) []string

@@ -36,7 +36,7 @@ func TestStoreUnfinished(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 2}
-	s.Readers = func(int, uint64) runtimes.Reader { return r }
+	s.Readers = only(r)
 	give(t, s, record(1, nil, javascript(0x5000)))
 	check := func(calls int, name string, line uint64) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestStoreUnidentifiedUnfinished(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 1}
-	s.Readers = func(int, uint64) runtimes.Reader { return r }
+	s.Readers = only(r)
 	give(t, s, record(1, nil, []uint64{0x1000}))
 	for i, want := range []shown{{"", 0x1000}, {"f0", 0}} {
 		if got := s.shown(t, 1); !slices.Equal(got, []shown{want}) {
@@ -83,7 +83,7 @@ func TestStoreUnfinishedLimit(t *testing.T) {
 	now := time.Unix(0, 0)
 	s.now = func() time.Time { return now }
 	r := &answers{after: 1 << 30}
-	s.Readers = func(int, uint64) runtimes.Reader { return r }
+	s.Readers = only(r)
 	for id := range uint64(2 * maxUnfinished) {
 		give(t, s, record(id+1, nil, javascript(0x5000)))
 	}

@@ -95,15 +95,10 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 			}
 		}
 	}
-	b.Entry = bpf.RuntimeProcess{
-		Kind:           uint32(bpf.RuntimePython),
-		Interpreter:    eval.Value,
-		InterpreterEnd: eval.Value + eval.Size,
-		Python:         layout,
-	}
+	layout.Interpreter = bpf.RuntimeRange{Start: eval.Value, End: eval.Value + eval.Size}
+	b.Entry = bpf.RuntimeProcess{Kinds: 1 << bpf.RuntimePython, Python: layout}
 	b.Place = func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
-		e.Interpreter += bias
-		e.InterpreterEnd += bias
+		runtimes.PlaceRange(&e.Python.Interpreter, bias)
 		e.Python.Runtime += bias
 		e.Python.CodeType += bias
 		e.Python.Thread = thread

@@ -55,7 +55,7 @@ func TestDetect(t *testing.T) {
 		}
 		entry := b.Entry
 		b.Place(&entry, 0x1000, false)
-		if entry.Python.Runtime != b.Entry.Python.Runtime+0x1000 || entry.Interpreter != b.Entry.Interpreter+0x1000 || entry.Python.Thread == byKey {
+		if entry.Python.Runtime != b.Entry.Python.Runtime+0x1000 || entry.Python.Interpreter.Start != b.Entry.Python.Interpreter.Start+0x1000 || entry.Python.Thread == byKey {
 			t.Errorf("%s: got entry %+v, want the addresses moved by 0x1000", path, entry)
 		}
 	}

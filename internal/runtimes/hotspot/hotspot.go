@@ -48,7 +48,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		}
 		addresses[name] = s.Value
 	}
-	b := &runtimes.Build{Entry: bpf.RuntimeProcess{Kind: uint32(bpf.RuntimeHotSpot)}}
+	b := &runtimes.Build{Entry: bpf.RuntimeProcess{Kinds: 1 << bpf.RuntimeHotSpot}}
 	if f.Machine() != elf.EM_X86_64 {
 		b.Unknown = "java on this machine: not supported yet, its functions are not shown"
 	}

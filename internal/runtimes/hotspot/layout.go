@@ -244,14 +244,14 @@ func (l *layout) place(d *description, entry *bpf.RuntimeProcess) error {
 		h.SegmentShift = uint8(get(heap + uint64(shift)))
 		total += h.Heaps[i].High - h.Heaps[i].Low
 	}
-	entry.Interpreter = get(queue + uint64(buffer))
-	entry.InterpreterEnd = entry.Interpreter + uint64(uint32(get(queue+uint64(limit))))
+	h.Interpreter.Start = get(queue + uint64(buffer))
+	h.Interpreter.End = h.Interpreter.Start + uint64(uint32(get(queue+uint64(limit))))
 	switch {
 	case failure != nil:
 		return failure
-	case total != h.High-h.Low || entry.Interpreter == 0 || h.SegmentShift == 0:
+	case total != h.High-h.Low || h.Interpreter.Start == 0 || h.SegmentShift == 0:
 		return runtimes.ErrNotReady // some heaps do not exist yet
-	case total > maxHeap || h.SegmentShift > 16 || entry.Interpreter < h.Low || entry.InterpreterEnd > h.High:
+	case total > maxHeap || h.SegmentShift > 16 || h.Interpreter.Start < h.Low || h.Interpreter.End > h.High:
 		return fmt.Errorf("%w: a code cache of %d bytes", errLayout, total)
 	}
 	if err := l.checkClassID(d); err != nil {

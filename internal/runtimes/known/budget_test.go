@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fulgur/bpf"
 	"fulgur/internal/runtimes"
 )
 
@@ -58,11 +59,11 @@ func TestTrackerKept(t *testing.T) {
 			opened[pid]++
 			return &keeper{}
 		}
-		tracker.readers[pid] = reader{Reader: open(), open: open}
+		tracker.readers[readerOf{pid, bpf.RuntimeV8}] = reader{Reader: open(), open: open}
 	}
 	for pid := range 8 {
-		tracker.Reader(pid, 0).(*keeper).bytes = maxKept / (8 - pid)
-		if r := tracker.Reader(pid, 0); r == nil {
+		tracker.Reader(pid, bpf.RuntimeV8, 0).(*keeper).bytes = maxKept / (8 - pid)
+		if r := tracker.Reader(pid, bpf.RuntimeV8, 0); r == nil {
 			t.Fatal("got no reader")
 		}
 		if sum := total(tracker); sum > maxKept {
@@ -90,13 +91,13 @@ func total(t *Tracker) (sum int) {
 // A stack that was read before the process executed another program has no reader.
 func TestTrackerReader(t *testing.T) {
 	tracker := NewTracker(nil)
-	tracker.readers[5] = reader{Reader: &keeper{}, since: 100}
+	tracker.readers[readerOf{5, bpf.RuntimeV8}] = reader{Reader: &keeper{}, since: 100}
 	for time, want := range map[uint64]bool{99: false, 100: true, 200: true} {
-		if got := tracker.Reader(5, time) != nil; got != want {
+		if got := tracker.Reader(5, bpf.RuntimeV8, time) != nil; got != want {
 			t.Errorf("at %d: got a reader: %v, want %v", time, got, want)
 		}
 	}
-	if tracker.Reader(6, 200) != nil {
+	if tracker.Reader(6, bpf.RuntimeV8, 200) != nil || tracker.Reader(5, bpf.RuntimeHotSpot, 200) != nil {
 		t.Error("got a reader of an unknown process")
 	}
 }

@@ -16,7 +16,13 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// programState says how the kernel side recognizes a program's processes.
+// programRuntime is a program, and a runtime of its processes.
+type programRuntime struct {
+	file weak.Pointer[process.File]
+	kind runtimes.Kind
+}
+
+// programState says how the kernel side recognizes a program's processes with a runtime.
 type programState struct {
 	library weak.Pointer[process.File] // the file that has the runtime
 	glibc   bool                       // a process of the program has mapped glibc
@@ -32,21 +38,31 @@ func (t *Tracker) Begins(mappings []process.Mapping, libraries []*process.File) 
 	}
 	files := append(filesOf(mappings), libraries...)
 	glibc := slices.ContainsFunc(files, func(f *process.File) bool { return t.file(f).glibc })
+	added := map[runtimes.Kind]bool{}
 	for _, f := range files {
-		if build := t.file(f).build; build != nil {
-			t.addProgram(files, f, build, glibc)
-			return
+		for kind, build := range t.file(f).builds {
+			if !added[kind] && build.Unknown == "" {
+				t.addProgram(files, kind, mapped{build: build, file: f}, glibc)
+				added[kind] = true
+			}
 		}
 	}
 }
 
 // starts reports whether f is a program that the kernel side can recognize.
-func (t *Tracker) starts(f *process.File) bool { return t.programs[weak.Make(f)].entry != nil }
+func (t *Tracker) starts(f *process.File) bool {
+	for kind := range All {
+		if t.programs[programRuntime{weak.Make(f), kind}].entry != nil {
+			return true
+		}
+	}
+	return false
+}
 
-// addProgram adds the program among the files that a process maps to the kernel side's map.
-// library is the file that has the given build.
-func (t *Tracker) addProgram(files []*process.File, library *process.File, build *runtimes.Build, glibc bool) {
-	if build.Unknown != "" || build.Open != nil {
+// addProgram adds the program among the files that a process maps to the kernel side's map, with
+// its runtime in one of the files.
+func (t *Tracker) addProgram(files []*process.File, kind runtimes.Kind, has mapped, glibc bool) {
+	if has.build.Unknown != "" || has.build.Open != nil {
 		return
 	}
 	for _, f := range files {
@@ -54,22 +70,22 @@ func (t *Tracker) addProgram(files []*process.File, library *process.File, build
 		if program == nil || !program.program {
 			continue
 		}
-		key, from := weak.Make(f), weak.Make(library)
+		key, from := programRuntime{weak.Make(f), kind}, weak.Make(has.file)
 		is := t.programs[key]
 		// The loader may map glibc after the library.
 		if is.library != from || glibc && !is.glibc {
 			is = programState{library: from, glibc: glibc}
-			if found := t.image(library); found != nil {
-				p, err := newProgram(program, found, build, glibc)
+			if found := t.image(has.file); found != nil {
+				p, err := newProgram(program, found, has.build, glibc)
 				if err == nil {
 					is.entry = &p
 				}
-				slog.Debug("program with a runtime", "path", f.Path, "library", library.Path, "error", err)
+				slog.Debug("program with a runtime", "path", f.Path, "library", has.file.Path, "error", err)
 			}
 			t.programs[key] = is
 		}
 		if is.entry != nil {
-			t.failure = cmp.Or(t.failure, t.processes.PutProgram(program.key, *is.entry))
+			t.failure = cmp.Or(t.failure, t.processes.PutProgram(runtimes.Sum(program.key, uint64(kind)), *is.entry))
 		}
 		return
 	}
@@ -98,7 +114,7 @@ type elfImage struct {
 	dynamic   uint64 // link-time address of the dynamic section, or 0
 	libraries uint64 // of the word for the debugger's list of libraries (DT_DEBUG), or 0
 	program   bool   // the file is a program, not a library
-	// The key of runtime_programs, and the end of the program's code.
+	// The key of the program, from which those of runtime_programs derive, and the end of its code.
 	key, end uint64
 }
 
@@ -165,7 +181,7 @@ func (is *elfImage) readDynamic(e *elffile.File) error {
 	return nil
 }
 
-// programKey returns the key of a program in runtime_programs, and the link-time address of the
+// programKey returns the key of a program, and the link-time address of the
 // end of its code. The kernel's load_elf_binary() computes the same addresses of segments.
 func programKey(segments []elffile.Segment) (key, endCode uint64) {
 	var startData, endData uint64

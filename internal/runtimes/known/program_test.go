@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -104,12 +105,13 @@ func TestReadImage(t *testing.T) {
 // programs notes the entries of processes and programs.
 type programs struct {
 	Processes
-	kinds    []runtimes.Kind
+	kinds    []uint64
+	last     bpf.RuntimeProcess
 	programs map[uint64]bpf.RuntimeProgram
 }
 
 func (p *programs) Put(_ int, r bpf.RuntimeProcess) error {
-	p.kinds = append(p.kinds, runtimes.Kind(r.Kind))
+	p.kinds, p.last = append(p.kinds, r.Kinds), r
 	return nil
 }
 
@@ -123,9 +125,9 @@ func (p *programs) PutProgram(key uint64, r bpf.RuntimeProgram) error {
 func TestTrackerPrograms(t *testing.T) {
 	build := func(kind runtimes.Kind) *runtimes.Build {
 		return &runtimes.Build{
-			Entry: bpf.RuntimeProcess{Kind: uint32(kind), Interpreter: 0x100},
+			Entry: bpf.RuntimeProcess{Kinds: 1 << kind, Python: bpf.UnwindPythonProcess{Interpreter: bpf.RuntimeRange{Start: 0x100}}},
 			Place: func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
-				e.Interpreter += bias
+				e.Python.Interpreter.Start += bias
 				e.Python.Runtime += bias
 				if glibc {
 					e.Python.Thread = 1
@@ -165,9 +167,9 @@ func TestTrackerPrograms(t *testing.T) {
 			}
 			mappings := []process.Mapping{add(file{image: tc.program}), add(file{image: &elfImage{}, glibc: true})}
 			if tc.library != nil {
-				mappings = append(mappings, add(file{image: tc.library, build: tc.build}))
+				mappings = append(mappings, add(file{image: tc.library, builds: map[runtimes.Kind]*runtimes.Build{bpf.RuntimePython: tc.build}}))
 			} else {
-				mappings[0] = add(file{image: tc.program, build: tc.build})
+				mappings[0] = add(file{image: tc.program, builds: map[runtimes.Kind]*runtimes.Build{bpf.RuntimePython: tc.build}})
 			}
 			tracker.Mapped(1, 7, mappings[:1])
 			tracker.Mapped(2, 7, slices.Delete(slices.Clone(mappings), 1, 2)) // the C library comes last
@@ -183,25 +185,87 @@ func TestTrackerPrograms(t *testing.T) {
 			want := bpf.RuntimeProgram{End: tc.program.end, Program: tc.program.RuntimeFile, Process: build(bpf.RuntimePython).Entry}
 			want.Process.Python.Thread = 1
 			want.Addresses[0], want.Addresses[1] = 2, 4
-			kind := bpf.RuntimePython
+			kinds := uint64(1) << bpf.RuntimePython
 			if tc.library != nil {
 				want.Libraries, want.Dynamic, want.Library = program.libraries, library.dynamic, library.RuntimeFile
-				kind = bpf.RuntimeNone
+				kinds = 0
 			}
-			if len(p.programs) != 1 || p.programs[tc.program.key] != want {
+			if len(p.programs) != 1 || p.programs[runtimes.Sum(tc.program.key, uint64(bpf.RuntimePython))] != want {
 				t.Errorf("got programs %+v, want one: %+v", p.programs, want)
 			}
-			if got := p.kinds[len(p.kinds)-1]; len(p.kinds) != before+1 || got != kind {
-				t.Errorf("got kinds %v of entries, want kind %d for process 4", p.kinds, kind)
+			if got := p.kinds[len(p.kinds)-1]; len(p.kinds) != before+1 || got != kinds {
+				t.Errorf("got kinds %v of entries, want %#x for process 4", p.kinds, kinds)
 			}
 		})
+	}
+}
+
+// A process may have several runtimes, in any order of its mappings, and even in one file. Of two
+// builds of a runtime, the first one that fulgur can read counts.
+func TestTrackerSeveral(t *testing.T) {
+	at := func(kind runtimes.Kind, add func(e *bpf.RuntimeProcess, bias uint64)) *runtimes.Build {
+		return &runtimes.Build{
+			Entry: bpf.RuntimeProcess{Kinds: 1 << kind},
+			Place: func(e *bpf.RuntimeProcess, bias uint64, _ bool) { add(e, bias) },
+		}
+	}
+	python := at(bpf.RuntimePython, func(e *bpf.RuntimeProcess, bias uint64) { e.Python.Interpreter.Start += bias })
+	ruby := at(bpf.RuntimeRuby, func(e *bpf.RuntimeProcess, bias uint64) { e.Ruby.Interpreter.Start += bias })
+	java := at(bpf.RuntimeHotSpot, func(e *bpf.RuntimeProcess, bias uint64) { e.Hotspot.Interpreter.Start += bias })
+	java.Open = func(*bpf.RuntimeProcess, uint64, runtimes.Memory) (runtimes.Reader, error) { return &keeper{}, nil }
+	v8 := at(bpf.RuntimeV8, func(e *bpf.RuntimeProcess, bias uint64) { e.V8.Interpreter.Start += bias })
+	v8.Open = func(*bpf.RuntimeProcess, uint64, runtimes.Memory) (runtimes.Reader, error) { return &keeper{}, nil }
+	type builds = map[runtimes.Kind]*runtimes.Build
+	files := []builds{
+		{},
+		{bpf.RuntimePython: {Unknown: "python 99"}},
+		{bpf.RuntimePython: python, bpf.RuntimeV8: v8},
+		{bpf.RuntimeRuby: ruby},
+		{bpf.RuntimeHotSpot: java},
+		{bpf.RuntimePython: python},
+	}
+	for _, order := range [][]int{{0, 1, 2, 3, 4, 5}, {0, 4, 3, 2, 5, 1}} {
+		p := programs{programs: map[uint64]bpf.RuntimeProgram{}}
+		tracker := NewTracker(&p)
+		var mappings []process.Mapping
+		for _, i := range order {
+			f := new(process.File)
+			is := file{builds: files[i], imaged: true, segments: []elffile.Segment{{FileSize: 0x1000}}, image: &elfImage{dynamic: 0x100, RuntimeFile: bpf.RuntimeFile{Hash: uint64(i)}}}
+			if i == 0 {
+				is.image = &elfImage{program: true, libraries: 0x3008, key: 9}
+			}
+			tracker.files[weak.Make(f)] = is
+			mappings = append(mappings, process.Mapping{Kind: process.KindFile, File: f, Start: 0x1000 * uint64(i)})
+		}
+		for n := range mappings {
+			tracker.Mapped(5, 7, mappings[:n+1])
+		}
+		want := bpf.RuntimeProcess{Image: 7, Kinds: 1<<bpf.RuntimePython | 1<<bpf.RuntimeV8 | 1<<bpf.RuntimeHotSpot | 1<<bpf.RuntimeRuby}
+		want.Python.Interpreter.Start, want.V8.Interpreter.Start = 0x2000, 0x2000
+		want.Ruby.Interpreter.Start, want.Hotspot.Interpreter.Start = 0x3000, 0x4000
+		if p.last != want {
+			t.Errorf("files in order %v: got entry %+v, want %+v", order, p.last, want)
+		}
+		inPython, inRuby := p.programs[runtimes.Sum(9, uint64(bpf.RuntimePython))], p.programs[runtimes.Sum(9, uint64(bpf.RuntimeRuby))]
+		if len(p.programs) != 2 || inPython.Library.Hash != 2 || inRuby.Library.Hash != 3 {
+			t.Errorf("files in order %v: got programs %+v, want one for Python and one for Ruby", order, p.programs)
+		}
+		now := uint64(math.MaxUint64)
+		inJava, inV8 := tracker.Reader(5, bpf.RuntimeHotSpot, now), tracker.Reader(5, bpf.RuntimeV8, now)
+		if inJava == nil || inV8 == nil || inJava == inV8 || tracker.Reader(5, bpf.RuntimePython, now) != nil {
+			t.Errorf("files in order %v: got readers %v and %v, want one for each runtime that needs one", order, inJava, inV8)
+		}
+		tracker.Forget(5)
+		if len(tracker.readers) != 0 {
+			t.Errorf("got readers %v of a process that has ended, want none", tracker.readers)
+		}
 	}
 }
 
 // An entry with words that depend on the address in another way is not used for other processes.
 func TestAddressesOf(t *testing.T) {
 	for name, place := range map[string]func(e *bpf.RuntimeProcess, bias uint64){
-		"doubled":  func(e *bpf.RuntimeProcess, bias uint64) { e.Interpreter += 2 * bias },
+		"doubled":  func(e *bpf.RuntimeProcess, bias uint64) { e.V8.Interpreter.Start += 2 * bias },
 		"identity": func(e *bpf.RuntimeProcess, bias uint64) { e.Image += bias },
 		"too many": func(e *bpf.RuntimeProcess, bias uint64) {
 			for i := range e.Hotspot.Heaps {

@@ -28,10 +28,9 @@ import (
 type Tracker struct {
 	processes Processes
 	// files holds the searched files, by weak pointers.
-	files map[weak.Pointer[process.File]]file
-	// readers holds the readers of processes, by PID.
-	readers  map[int]reader
-	programs map[weak.Pointer[process.File]]programState
+	files    map[weak.Pointer[process.File]]file
+	readers  map[readerOf]reader
+	programs map[programRuntime]programState
 	kept     int // bytes that all readers cached, as of each one's last use
 	reads    budget
 	pruned   int // number of files after the last prune
@@ -61,7 +60,13 @@ const (
 // maxKept limits the bytes that all readers cache.
 const maxKept = 256 << 20
 
-// reader is the reader of a process image.
+// readerOf is a runtime of a process.
+type readerOf struct {
+	pid  int
+	kind runtimes.Kind
+}
+
+// reader is the reader of a runtime in a process image.
 type reader struct {
 	runtimes.Reader // nil if the runtime has not started yet
 	image           uint64
@@ -76,20 +81,20 @@ type reader struct {
 
 // file holds the result of searching a file.
 type file struct {
-	build    *runtimes.Build     // nil if it has no runtime
+	builds   map[runtimes.Kind]*runtimes.Build
 	labels   *bpf.LabelProcess   // nil if it has no labels
 	context  *threadctx.Variable // nil if it has none
 	glibc    bool
-	segments []elffile.Segment // with code; nil without a runtime or context
+	segments []elffile.Segment // with code; nil without runtimes and context
 	image    *elfImage         // nil if not read or not an ELF file
 	imaged   bool              // image was read
 }
 
-// Processes is the kernel side's map of processes with a runtime.
+// Processes is the kernel side's map of processes with runtimes.
 type Processes interface {
-	// Put sets the runtime of process pid.
+	// Put sets the runtimes of process pid.
 	Put(pid int, runtime bpf.RuntimeProcess) error
-	// PutProgram sets the runtime of the processes that run a program and that the kernel side
+	// PutProgram sets a runtime of the processes that run a program and that the kernel side
 	// does not know yet. The tracker calls it for each process that has the runtime. If there are
 	// too many programs, it forgets the one that was set the longest ago.
 	PutProgram(key uint64, program bpf.RuntimeProgram) error
@@ -103,27 +108,35 @@ func NewTracker(processes Processes) *Tracker {
 	return &Tracker{
 		processes: processes,
 		files:     map[weak.Pointer[process.File]]file{},
-		readers:   map[int]reader{},
-		programs:  map[weak.Pointer[process.File]]programState{},
+		readers:   map[readerOf]reader{},
+		programs:  map[programRuntime]programState{},
 		unknown:   map[string]bool{},
 		now:       time.Now,
 	}
 }
 
+// mapped is a runtime in a file that a process maps.
+type mapped struct {
+	build *runtimes.Build
+	file  *process.File
+	bias  uint64
+}
+
 // Mapped adds process pid, which runs image and has the given executable mappings, to the
-// kernel side's map if a mapped file has a runtime.
+// kernel side's map if the mapped files have runtimes.
 func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	if t == nil {
 		return
 	}
-	if r, ok := t.readers[pid]; ok && r.image != image {
-		t.Forget(pid)
+	for kind := range All {
+		if r, ok := t.readers[readerOf{pid, kind}]; ok && r.image != image {
+			t.Forget(pid)
+		}
 	}
-	var found *runtimes.Build
-	var library *process.File // has found
+	found := map[runtimes.Kind]mapped{}
 	var labels *bpf.LabelProcess
 	var context *threadctx.Variable
-	var bias, contextBias uint64
+	var contextBias uint64
 	glibc, later := false, false
 	for _, m := range mappings {
 		if m.Kind != process.KindFile || m.File == nil {
@@ -138,11 +151,11 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 				context, contextBias = f.context, at
 			}
 		}
-		if f.build == nil || found != nil {
-			continue
-		}
-		if at, ok := f.bias(m); ok {
-			found, library, bias = f.build, m.File, at
+		for kind, build := range f.builds {
+			// A program may link a runtime and map another build of it, which it does not use.
+			if at, ok := f.bias(m); ok && (found[kind].build == nil || found[kind].build.Unknown != "" && build.Unknown == "") {
+				found[kind] = mapped{build, m.File, at}
+			}
 		}
 	}
 	switch {
@@ -153,30 +166,25 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	case context != nil:
 		t.mapLabels(pid, context.Entry(image, contextBias, glibc))
 	}
-	if found == nil {
-		if later {
-			t.put(pid, bpf.RuntimeProcess{Image: image, Kind: uint32(bpf.RuntimeNone)})
+	entry := bpf.RuntimeProcess{Image: image}
+	for kind, is := range found {
+		if is.build.Unknown != "" {
+			t.noteUnknown(is.build.Unknown)
+			continue
 		}
-		return
+		placed := is.build.Entry
+		placed.Image = image
+		is.build.Place(&placed, is.bias, glibc)
+		if is.build.Open != nil && !t.open(readerOf{pid, kind}, is.build, &placed, is.bias) {
+			continue
+		}
+		slog.Debug("runtime", "pid", pid, "kind", Name(kind), "version", is.build.Version, "glibc", glibc)
+		runtimes.Add(&entry, placed)
+		t.addProgram(filesOf(mappings), kind, is, glibc)
 	}
-	if found.Unknown != "" {
-		t.noteUnknown(found.Unknown)
-		return
+	if entry.Kinds != 0 || later && len(found) == 0 {
+		t.failure = cmp.Or(t.failure, t.processes.Put(pid, entry))
 	}
-	entry := found.Entry
-	entry.Image = image
-	found.Place(&entry, bias, glibc)
-	if found.Open != nil && !t.open(pid, found, &entry, bias) {
-		return
-	}
-	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
-	t.put(pid, entry)
-	t.addProgram(filesOf(mappings), library, found, glibc)
-}
-
-// put sets the kernel side's entry of process pid.
-func (t *Tracker) put(pid int, entry bpf.RuntimeProcess) {
-	t.failure = cmp.Or(t.failure, t.processes.Put(pid, entry))
 }
 
 // filesOf returns the files of mappings.
@@ -213,10 +221,10 @@ func (t *Tracker) mapLabels(pid int, entry bpf.LabelProcess) {
 	t.labeled[pid] = entry
 }
 
-// open completes the entry of process pid, and opens its reader. It reports false if the
-// kernel side should never read the process's frames.
-func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess, bias uint64) bool {
-	is := t.readers[pid]
+// open completes the entry of a process with a runtime, and opens its reader. It reports false if
+// the kernel side should never read the runtime's frames.
+func (t *Tracker) open(of readerOf, found *runtimes.Build, entry *bpf.RuntimeProcess, bias uint64) bool {
+	is := t.readers[of]
 	if is.Reader != nil {
 		*entry = is.entry
 		return true
@@ -224,7 +232,7 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 	if is.memory == nil {
 		// Each process has its own time limit, so that a slow one does not cost other
 		// processes their names.
-		memory := &limitedMemory{process.NewMemory(pid, safeopen.NewPatience()), &t.reads}
+		memory := &limitedMemory{process.NewMemory(of.pid, safeopen.NewPatience()), &t.reads}
 		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
 		placed := *entry
 		is.open = func() runtimes.Reader {
@@ -248,7 +256,7 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 		*entry = complete
 	}
 	is.entry = *entry
-	t.readers[pid] = is
+	t.readers[of] = is
 	var unknown runtimes.UnknownError
 	switch {
 	case err == nil:
@@ -257,42 +265,43 @@ func (t *Tracker) open(pid int, found *runtimes.Build, entry *bpf.RuntimeProcess
 		t.noteUnknown(unknown.Error())
 		return false
 	case errors.Is(err, fs.ErrPermission):
-		t.noteUnknown(fmt.Sprintf("%s: no permission to read the memory of its processes, functions are not shown", Name(runtimes.Kind(entry.Kind))))
+		t.noteUnknown(fmt.Sprintf("%s: no permission to read the memory of its processes, functions are not shown", Name(of.kind)))
 		return false
 	case errors.Is(err, runtimes.ErrNotReady):
 		return true
 	}
-	slog.Debug("runtime not read", "pid", pid, "error", err)
+	slog.Debug("runtime not read", "pid", of.pid, "kind", Name(of.kind), "error", err)
 	if is.tries >= maxTries {
-		t.noteUnknown(fmt.Sprintf("%s: unexpected data in the memory of a process, functions are not shown", Name(runtimes.Kind(entry.Kind))))
+		t.noteUnknown(fmt.Sprintf("%s: unexpected data in the memory of a process, functions are not shown", Name(of.kind)))
 	}
 	return true // the runtime may be about to start
 }
 
-// Reader returns the reader of functions of process pid at a time in ns (CLOCK_MONOTONIC). It
-// returns nil if the process has none, or ran another program then: the kernel side does not
-// read frames of a program before [Tracker.Mapped] was called for it.
-func (t *Tracker) Reader(pid int, time uint64) runtimes.Reader {
-	r, ok := t.readers[pid]
+// Reader returns the reader of functions of a runtime in process pid at a time in ns
+// (CLOCK_MONOTONIC). It returns nil if the process has none, or ran another program then: the kernel
+// side does not read frames of a program before [Tracker.Mapped] was called for it.
+func (t *Tracker) Reader(pid int, kind runtimes.Kind, time uint64) runtimes.Reader {
+	of := readerOf{pid, kind}
+	r, ok := t.readers[of]
 	if !ok || r.Reader == nil || time < r.since {
 		return nil
 	}
 	kept := r.Kept()
 	t.kept += kept - r.kept
 	r.kept = kept
-	t.readers[pid] = r
+	t.readers[of] = r
 	for t.kept > maxKept && len(t.readers) > 0 {
 		t.dropLargest()
 	}
-	return t.readers[pid].Reader
+	return t.readers[of].Reader
 }
 
 // dropLargest replaces the reader with the largest caches.
 func (t *Tracker) dropLargest() {
-	largest := -1
-	for pid, r := range t.readers {
-		if largest < 0 || r.kept > t.readers[largest].kept {
-			largest = pid
+	var largest readerOf
+	for of, r := range t.readers {
+		if largest.pid == 0 || r.kept > t.readers[largest].kept {
+			largest = of
 		}
 	}
 	r := t.readers[largest]
@@ -301,13 +310,17 @@ func (t *Tracker) dropLargest() {
 	t.readers[largest] = r
 }
 
-// Forget removes the reader of a process that has ended.
+// Forget removes the readers of a process that has ended.
 func (t *Tracker) Forget(pid int) {
-	if t != nil {
-		t.kept -= t.readers[pid].kept
-		delete(t.readers, pid)
-		delete(t.labeled, pid)
+	if t == nil {
+		return
 	}
+	for kind := range All {
+		of := readerOf{pid, kind}
+		t.kept -= t.readers[of].kept
+		delete(t.readers, of)
+	}
+	delete(t.labeled, pid)
 }
 
 // bias returns the difference between running and link-time addresses in mapping m, and
@@ -344,7 +357,7 @@ func (t *Tracker) prune() {
 		return
 	}
 	maps.DeleteFunc(t.files, func(f weak.Pointer[process.File], _ file) bool { return f.Value() == nil })
-	maps.DeleteFunc(t.programs, func(f weak.Pointer[process.File], _ programState) bool { return f.Value() == nil })
+	maps.DeleteFunc(t.programs, func(p programRuntime, _ programState) bool { return p.file.Value() == nil })
 	t.pruned = len(t.files)
 }
 
@@ -356,7 +369,7 @@ func (t *Tracker) noteUnknown(why string) {
 	t.unknown[why] = true
 }
 
-// search searches f for a runtime, for glibc and, if asked to, for labels.
+// search searches f for runtimes, for glibc and, if asked to, for labels.
 func search(f *process.File, labels bool) (is file, err error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
@@ -378,12 +391,17 @@ func search(f *process.File, labels bool) (is file, err error) {
 	if err != nil {
 		return is, err
 	}
-	for _, runtime := range All {
-		if is.build, err = runtime.Detect(e); err != nil || is.build != nil {
-			break
+	is.builds = map[runtimes.Kind]*runtimes.Build{}
+	for kind, runtime := range All {
+		build, err := runtime.Detect(e)
+		if err != nil {
+			slog.Debug("runtime not found", "path", f.Path, "kind", Name(kind), "error", err)
+		}
+		if build != nil {
+			is.builds[kind] = build
 		}
 	}
-	if is.build != nil || is.context != nil {
+	if len(is.builds) > 0 || is.context != nil {
 		is.segments = slices.DeleteFunc(slices.Clone(e.Segments()), func(s elffile.Segment) bool {
 			return s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0
 		})
@@ -396,8 +414,12 @@ func (t *Tracker) Has(f *process.File) bool {
 	if t == nil {
 		return false
 	}
-	build := t.files[weak.Make(f)].build
-	return build != nil && build.Unknown == ""
+	for _, build := range t.files[weak.Make(f)].builds {
+		if build.Unknown == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Notes returns lines for the summary about runtimes whose frames fulgur cannot read.

@@ -73,14 +73,14 @@ func TestTrackerRetries(t *testing.T) {
 		return noPlaces{}, nil
 	}}
 	open := func() bpf.RuntimeProcess {
-		entry := bpf.RuntimeProcess{Image: 7, Kind: uint32(bpf.RuntimeHotSpot)}
-		if !tracker.open(1, build, &entry, 0) {
+		entry := bpf.RuntimeProcess{Image: 7, Kinds: 1 << bpf.RuntimeHotSpot}
+		if !tracker.open(readerOf{1, bpf.RuntimeHotSpot}, build, &entry, 0) {
 			t.Fatal("a runtime that may be ready later is given up")
 		}
 		return entry
 	}
 	for ; now.Before(time.Unix(20, 0)); now = now.Add(10 * time.Millisecond) {
-		if open().Hotspot.High != 0 || tracker.Reader(1, math.MaxUint64) != nil {
+		if open().Hotspot.High != 0 || tracker.Reader(1, bpf.RuntimeHotSpot, math.MaxUint64) != nil {
 			t.Fatal("a reader of a runtime that is not ready")
 		}
 	}
@@ -94,7 +94,7 @@ func TestTrackerRetries(t *testing.T) {
 	result = nil
 	now = now.Add(time.Minute)
 	for range 2 {
-		if open().Hotspot.High != 1 || tracker.Reader(1, math.MaxUint64) == nil {
+		if open().Hotspot.High != 1 || tracker.Reader(1, bpf.RuntimeHotSpot, math.MaxUint64) == nil {
 			t.Error("no reader of a runtime that is ready")
 		}
 	}
@@ -121,8 +121,8 @@ func TestTrackerNamesFailures(t *testing.T) {
 		tracker.now = func() time.Time { now = now.Add(time.Minute); return now }
 		build := &runtimes.Build{Open: func(*bpf.RuntimeProcess, uint64, runtimes.Memory) (runtimes.Reader, error) { return nil, tc.err }}
 		for range tc.opens {
-			entry := bpf.RuntimeProcess{Image: 7, Kind: uint32(bpf.RuntimeHotSpot)}
-			if got := tracker.open(1, build, &entry, 0); got != tc.kept {
+			entry := bpf.RuntimeProcess{Image: 7, Kinds: 1 << bpf.RuntimeHotSpot}
+			if got := tracker.open(readerOf{1, bpf.RuntimeHotSpot}, build, &entry, 0); got != tc.kept {
 				t.Errorf("%v: open returned %t, want %t", tc.err, got, tc.kept)
 			}
 		}

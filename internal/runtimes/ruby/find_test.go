@@ -42,8 +42,8 @@ func TestFind(t *testing.T) {
 			for _, s := range symbols {
 				switch s.Name {
 				case "vm_exec":
-					if b.Entry.Interpreter != s.Value || b.Entry.InterpreterEnd != s.Value+s.Size {
-						t.Errorf("got function %#x-%#x, want %#x-%#x", b.Entry.Interpreter, b.Entry.InterpreterEnd, s.Value, s.Value+s.Size)
+					if b.Entry.Ruby.Interpreter.Start != s.Value || b.Entry.Ruby.Interpreter.End != s.Value+s.Size {
+						t.Errorf("got function %#x-%#x, want %#x-%#x", b.Entry.Ruby.Interpreter.Start, b.Entry.Ruby.Interpreter.End, s.Value, s.Value+s.Size)
 					}
 				case "context":
 					offset = s.Value

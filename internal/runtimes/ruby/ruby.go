@@ -103,10 +103,10 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 	if jumps {
 		l.TagPc, l.TagPrevious = setjmpPC, tagBuffer+setjmpSize
 	}
-	b.Entry = bpf.RuntimeProcess{Kind: uint32(bpf.RuntimeRuby), Interpreter: start, InterpreterEnd: end, Ruby: l}
+	l.Interpreter = bpf.RuntimeRange{Start: start, End: end}
+	b.Entry = bpf.RuntimeProcess{Kinds: 1 << bpf.RuntimeRuby, Ruby: l}
 	b.Place = func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
-		e.Interpreter += bias
-		e.InterpreterEnd += bias
+		runtimes.PlaceRange(&e.Ruby.Interpreter, bias)
 		runtimes.PlaceLocal(&e.Ruby.Context, bias, glibc)
 		if glibc && jumps {
 			e.Ruby.Guarded = 1

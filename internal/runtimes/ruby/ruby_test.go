@@ -59,7 +59,7 @@ func TestDetect(t *testing.T) {
 	}
 	entry := b.Entry
 	b.Place(&entry, 0x1000, true)
-	if entry.Ruby.Context.At != b.Entry.Ruby.Context.At+0x1000 || entry.Interpreter != b.Entry.Interpreter+0x1000 || entry.InterpreterEnd != b.Entry.InterpreterEnd+0x1000 {
+	if entry.Ruby.Context.At != b.Entry.Ruby.Context.At+0x1000 || entry.Ruby.Interpreter.Start != b.Entry.Ruby.Interpreter.Start+0x1000 || entry.Ruby.Interpreter.End != b.Entry.Ruby.Interpreter.End+0x1000 {
 		t.Errorf("%s: got entry %+v, want the addresses moved by 0x1000", path, entry)
 	}
 }

@@ -65,16 +65,15 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		b.Unknown = fmt.Sprintf("node with V8 %s: its layout is not known, its functions are not shown", v)
 		return b, nil
 	}
-	b.Entry = bpf.RuntimeProcess{Kind: uint32(bpf.RuntimeV8), V8: l.kernel}
+	b.Entry = bpf.RuntimeProcess{Kinds: 1 << bpf.RuntimeV8, V8: l.kernel}
 	for _, s := range f.Segments() {
 		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 {
-			b.Entry.Interpreter, b.Entry.InterpreterEnd = s.Addr, s.Addr+s.FileSize
+			b.Entry.V8.Interpreter = bpf.RuntimeRange{Start: s.Addr, End: s.Addr + s.FileSize}
 			break
 		}
 	}
 	b.Place = func(e *bpf.RuntimeProcess, bias uint64, _ bool) {
-		e.Interpreter += bias
-		e.InterpreterEnd += bias
+		runtimes.PlaceRange(&e.V8.Interpreter, bias)
 	}
 	b.Open = func(_ *bpf.RuntimeProcess, _ uint64, m runtimes.Memory) (runtimes.Reader, error) {
 		return newReader(l, m), nil

@@ -122,7 +122,7 @@ func TestDetect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b == nil || b.Unknown != "" || b.Entry.V8.SharedType == 0 || b.Entry.Interpreter == 0 || b.Open == nil {
+	if b == nil || b.Unknown != "" || b.Entry.V8.SharedType == 0 || b.Entry.V8.Interpreter.Start == 0 || b.Open == nil {
 		t.Errorf("%+v", b)
 	}
 	other, err := elffile.Open("/proc/self/exe")
