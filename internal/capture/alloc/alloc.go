@@ -6,6 +6,7 @@ package alloc
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -104,8 +105,11 @@ func (s *Source) Attach(t target.Target) error {
 	return s.FillTargets(t)
 }
 
-// Begin implements [source.Source].
+// Begin implements [source.Source]. It fails if no allocator of the named processes can be measured.
 func (s *Source) Begin() error {
+	if s.target.Scope == target.Processes && len(s.files.attached) == 0 && len(s.files.refused) > 0 {
+		return fmt.Errorf("nothing can be measured: %s", strings.Join(s.files.refused, "; "))
+	}
 	s.counting = true
 	return errors.Join(s.Source.Begin(), s.overhead.begin(s))
 }

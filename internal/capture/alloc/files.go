@@ -28,6 +28,7 @@ type files struct {
 	attached []string // names of files with an allocator
 	late     []string // names of files that were attached while counting
 	refused  []string // why others are not measured
+	unread   []string // why others may have an allocator, or not
 }
 
 // allocator has the places in a file that are measured.
@@ -126,6 +127,9 @@ func (s *Source) attachToFunctions(f *process.File, a *allocator) error {
 	switch {
 	case errors.As(err, new(*unreadable)):
 		slog.Debug("not searched for an allocator", "path", f.Path, "error", err)
+		if !errors.Is(err, errOtherMachine) {
+			s.files.unread = append(s.files.unread, filepath.Base(f.Path))
+		}
 	case errors.Is(err, errGoLive) && s.target.Scope == target.Processes && !s.counting:
 		return usage.Errorf("%s is a Go program: %v", f.Path, err)
 	case errors.Is(err, fs.ErrPermission):

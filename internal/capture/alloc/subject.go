@@ -121,8 +121,12 @@ func (m *Subject) Describe(meta *profile.Meta) {
 
 // WhyNothing implements [source.Subject].
 func (m *Subject) WhyNothing() string {
-	if len(m.source.files.attached) == 0 {
-		return "no allocator was found in the files of the target: programs that are linked statically need symbols"
+	if f := m.source.files; len(f.attached) == 0 {
+		why := "no allocator was found in the files of the target: programs that are linked statically need symbols"
+		if len(f.unread) > 0 {
+			why += ", and some files could not be read: " + plain.Terminal(list(f.unread))
+		}
+		return why
 	}
 	if len(m.source.probed.names) == len(m.source.files.attached) {
 		return fmt.Sprintf("the target reported no samples by its %s probes: its own sampling may be off; try %s", provider, usage.NoProbes)

@@ -30,6 +30,20 @@ func TestStandingOfMemfd(t *testing.T) {
 	}
 }
 
+// Of the file systems of other mount namespaces, only FUSE needs a helper: overlays, as in
+// containers, respond or can be interrupted.
+func TestClassify(t *testing.T) {
+	for fsType, want := range map[int64]standing{
+		unix.EXT4_SUPER_MAGIC: onDisk, unix.TMPFS_MAGIC: onDisk,
+		unix.OVERLAYFS_SUPER_MAGIC: elsewhere, unix.NFS_SUPER_MAGIC: elsewhere, 0: elsewhere,
+		unix.FUSE_SUPER_MAGIC: remote,
+	} {
+		if got := classify(fsType); got != want {
+			t.Errorf("type %#x: got %v, want %v", fsType, got, want)
+		}
+	}
+}
+
 // FUSE is recognized also on a disk, as ntfs-3g mounts it, and with a name of its own.
 func TestFUSEType(t *testing.T) {
 	for name, want := range map[string]bool{
