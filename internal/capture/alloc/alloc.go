@@ -6,7 +6,6 @@ package alloc
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -107,8 +106,8 @@ func (s *Source) Attach(t target.Target) error {
 
 // Begin implements [source.Source]. It fails if no allocator of the named processes can be measured.
 func (s *Source) Begin() error {
-	if s.target.Scope == target.Processes && len(s.files.attached) == 0 && len(s.files.refused) > 0 {
-		return fmt.Errorf("nothing can be measured: %s", strings.Join(s.files.refused, "; "))
+	if err := s.files.check(s.target); err != nil {
+		return err
 	}
 	s.counting = true
 	return errors.Join(s.Source.Begin(), s.overhead.begin(s))

@@ -92,6 +92,25 @@ func TestOwnAllocator(t *testing.T) {
 	}
 }
 
+// If no allocator of a named process can be measured, "0 allocations" would be wrong.
+func TestNothingMeasured(t *testing.T) {
+	named := target.Target{Scope: target.Processes, PIDs: []int{1}}
+	for _, test := range []struct {
+		files  files
+		target target.Target
+		fails  bool
+	}{
+		{files{refused: []string{"a: b"}}, named, true},
+		{files{refused: []string{"a: b"}, attached: []string{"c"}}, named, false},
+		{files{}, named, false}, // it may load one
+		{files{refused: []string{"a: b"}}, target.Target{}, false},
+	} {
+		if err := test.files.check(test.target); (err != nil) != test.fails {
+			t.Errorf("%+v of %s: got error %v", test.files, test.target, err)
+		}
+	}
+}
+
 // A window is judged when it is long enough, and by its own hits only.
 func TestOverhead(t *testing.T) {
 	at := time.Unix(1000, 0)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/target"
@@ -29,6 +30,15 @@ type files struct {
 	late     []string // names of files that were attached while counting
 	refused  []string // why others are not measured
 	unread   []string // why others may have an allocator, or not
+}
+
+// check returns an error if allocators were found in the processes that a target names, and none of
+// them can be measured.
+func (f *files) check(t target.Target) error {
+	if t.Scope != target.Processes || len(f.attached) > 0 || len(f.refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing can be measured: %s", strings.Join(f.refused, "; "))
 }
 
 // allocator has the places in a file that are measured.
