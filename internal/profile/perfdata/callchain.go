@@ -28,6 +28,8 @@ type CallChains struct {
 	// its first byte, "_text". They are empty and 0 if the file does not contain them.
 	KernelBuildID string
 	KernelText    uint64
+	// Damage says what was left out because it was malformed or cut short, nil if nothing was.
+	Damage error
 }
 
 // ChainSample is a sample of a running task.
@@ -61,7 +63,8 @@ type ChainOptions struct {
 }
 
 // ReadCallChains reads the samples of a perf.data file of size bytes until ctx is done.
-// Errors contain name. The profile is not by thread.
+// Errors contain name. The profile is not by thread. Malformed records are left out, and so is
+// the end of a file that is cut short; it is an error if no samples are left.
 //
 // It unwinds the copies of user stacks that perf record --call-graph dwarf takes. Their
 // samples say why the stack ends. Other samples do not.
@@ -71,13 +74,14 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 		return nil, err
 	}
 	c := &chains{
-		collection: collection{ctx: ctx, file: f, vdso: true, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		collection: collection{ctx: ctx, file: f, lenient: true, vdso: true, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       o.Each,
 		unwinder:   newUnwinder(f.meta.Arch, o.Table),
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
 		sampled:    map[attr]bool{},
 	}
 	c.watch = c.note
+	c.damage.ended = f.cut
 	// As for branches, all mappings must be known before the first sample is read.
 	if err := c.pass(c.survey); err != nil {
 		return nil, err
@@ -91,13 +95,17 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 		return nil, err
 	}
 	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossUnnamed: c.names.left})
+	damage := c.damage.err()
+	if len(p.Samples) == 0 && damage != nil {
+		return nil, damage
+	}
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
 	}
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[profile.KernelPath], KernelText: c.procs.kernelText}, nil
+	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[profile.KernelPath], KernelText: c.procs.kernelText, Damage: damage}, nil
 }
 
 // chains is a file whose call chains are read.
@@ -147,15 +155,15 @@ func (c *chains) chain(rec record) error {
 	}
 	a, ok := c.file.attrs.sample(rec.body)
 	if !ok {
-		return c.file.errorf(rec.offset, "sample of no event")
+		return c.omit(c.file.errorf(rec.offset, "sample of no event"))
 	}
 	s, problem := parseChain(a, rec.body, c.addresses[:0])
 	if problem != "" {
-		return c.file.errorf(rec.offset, "%s", problem)
+		return c.omit(c.file.errorf(rec.offset, "%s", problem))
 	}
 	c.addresses = s.chain[:0]
 	if s.time > maxTime || s.period > maxTime {
-		return c.file.errorf(rec.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period)
+		return c.omit(c.file.errorf(rec.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period))
 	}
 	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		s.time = c.number

@@ -306,3 +306,56 @@ func TestReadCallChainsErrors(t *testing.T) {
 		}
 	}
 }
+
+// A malformed record does not affect the others, and the end of a file that is cut short not what is
+// before it.
+func TestReadCallChainsDamaged(t *testing.T) {
+	good := func() *builder {
+		b := newChainBuilder()
+		b.exec(1, "sh")
+		for i := range 4 {
+			b.chain(1, int32(1+i), modeUser, 1)
+		}
+		return b
+	}
+	middle, both := good(), good()
+	binary.NativeEndian.PutUint64(middle.records[2][headerSize+32:], 5)
+	for _, n := range []int{1, 3} {
+		binary.NativeEndian.PutUint64(both.records[n][headerSize+32:], 5)
+	}
+	size := len(good().records[4])
+	last := func(data []byte) []byte {
+		if binary.NativeEndian.Uint64(data[8:]) == pipeHeaderSize {
+			return data[:len(data)-size/2]
+		}
+		return data[:binary.NativeEndian.Uint64(data[40:])+binary.NativeEndian.Uint64(data[48:])-uint64(size/2)]
+	}
+	sized := good()
+	sized.records[3][6], sized.records[3][7] = 0, 0 // the length of a record
+	whole := good()
+	for name, test := range map[string]struct {
+		data    []byte
+		samples int64
+		want    string // part of the damage
+	}{
+		"nothing":          {whole.file(whole.plain()), 4, ""},
+		"a sample":         {middle.file(middle.plain()), 3, "it was left out"},
+		"two samples":      {both.file(both.plain()), 2, "this and 1 other malformed record were left out"},
+		"the end":          {last(whole.file(whole.plain())), 3, "it is cut short at offset 0x28; the rest was left out"},
+		"the end, a pipe":  {last(whole.pipe(whole.plain())), 3, "cut short by the end of the data"},
+		"a record's size":  {sized.file(sized.plain()), 2, "says it is 0 bytes long"},
+		"the end and more": {last(both.file(both.plain())), 1, "the rest was left out, and 2 malformed records before it"},
+	} {
+		c, err := ReadCallChains(t.Context(), bytes.NewReader(test.data), int64(len(test.data)), "in", ChainOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := c.Profile.Total(0); got != test.samples {
+			t.Errorf("%s: got %d samples, want %d", name, got, test.samples)
+		}
+		if (c.Damage == nil) != (test.want == "") || c.Damage != nil && !strings.Contains(c.Damage.Error(), test.want) {
+			t.Errorf("%s: got damage %v, want %q", name, c.Damage, test.want)
+		}
+	}
+}

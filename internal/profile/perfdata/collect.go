@@ -1,9 +1,11 @@
 package perfdata
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 )
 
@@ -71,6 +74,9 @@ func SameBuildID(recorded, id string) bool {
 // c. name is used in errors.
 func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	f, err := openFile(r, size, name)
+	if err == nil {
+		err = f.cut
+	}
 	if err != nil {
 		return Stats{}, err
 	}
@@ -100,6 +106,11 @@ type collection struct {
 	// watch, if not nil, is called with all records other than samples.
 	watch func(rec record, f fields, when uint64)
 
+	// lenient means that records that are malformed are left out, and that the rest of the file is
+	// after one whose end is unknown.
+	lenient bool
+	damage  damage
+
 	number uint64 // index of the record in the file, used as its time if there are no times
 	stack  []bolt.Entry
 }
@@ -121,12 +132,53 @@ func (cl *collection) pass(each func(record) error) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return cl.end(err)
 		}
 		if err := each(rec); err != nil {
 			return err
 		}
 	}
+}
+
+// damage is what was left out of a file.
+type damage struct {
+	records uint64 // without those after ended
+	first   error
+	ended   error // why the rest of the file was not read
+}
+
+// err returns an error that says what was left out, nil if nothing was.
+func (d damage) err() error {
+	switch {
+	case d.ended != nil && d.records > 0:
+		return fmt.Errorf("%w; the rest was left out, and %s before it", d.ended, plain.Count(d.records, "malformed record"))
+	case d.ended != nil:
+		return fmt.Errorf("%w; the rest was left out", d.ended)
+	case d.records > 1:
+		return fmt.Errorf("%w; this and %s were left out", d.first, plain.Count(d.records-1, "other malformed record"))
+	case d.records > 0:
+		return fmt.Errorf("%w; it was left out", d.first)
+	}
+	return nil
+}
+
+// omit returns err, unless it is about a malformed record that may be left out.
+func (cl *collection) omit(err error) error {
+	if !cl.lenient {
+		return err
+	}
+	cl.damage.records++
+	cl.damage.first = cmp.Or(cl.damage.first, err)
+	return nil
+}
+
+// end returns err, unless it is about malformed bytes after which the rest may be left out.
+func (cl *collection) end(err error) error {
+	if !cl.lenient || !isFormat(err) {
+		return err
+	}
+	cl.damage.ended = cmp.Or(cl.damage.ended, err)
+	return nil
 }
 
 // sideband processes all records other than samples.
@@ -143,11 +195,11 @@ func (cl *collection) sideband(rec record) error {
 	}
 	a, ok := cl.file.attrs.other(rec.body)
 	if !ok {
-		return cl.file.errorf(rec.offset, "record of type %d before any event", rec.typ)
+		return cl.omit(cl.file.errorf(rec.offset, "record of type %d before any event", rec.typ))
 	}
 	size, time := a.trailer()
 	if len(rec.body) < size {
-		return cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ)
+		return cl.omit(cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
 	f := fields{b: rec.body[:len(rec.body)-size]}
 	when := cl.number
@@ -162,7 +214,7 @@ func (cl *collection) sideband(rec record) error {
 		return cl.check(rec, err)
 	}
 	if f.short {
-		return cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ)
+		return cl.omit(cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
 	return nil
 }

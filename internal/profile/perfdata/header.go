@@ -55,6 +55,7 @@ type file struct {
 	pipe     bool // pipe format: records describe the events
 	attrs    attrs
 	data     section
+	cut      error             // why the end of the data is missing, nil if it is not
 	buildIDs map[string]string // file → build ID, hexadecimal
 	meta     profile.Meta      // metadata from the file
 }
@@ -99,7 +100,9 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	if headerLen == pipeHeaderSize {
 		f.pipe = true
 		f.data = section{pipeHeaderSize, size - pipeHeaderSize}
-		if err := f.readPipeBuildIDs(); err != nil {
+		if err := f.readPipeBuildIDs(); isFormat(err) {
+			f.cut = err
+		} else if err != nil {
 			return nil, err
 		}
 		return f, nil
@@ -117,7 +120,10 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 		length = uint64(max(0, size-int64(min(offset, math.MaxInt64))))
 	}
 	if f.data, problem = f.section(offset, length); problem != "" {
-		return nil, f.errorf(40, "data: %s", problem)
+		f.cut = f.errorf(40, "data: %s", problem)
+		if f.data, problem = f.section(offset, uint64(max(0, size-int64(min(offset, math.MaxInt64))))); problem != "" {
+			return nil, f.cut
+		}
 	}
 	h.take(16) // event types, obsolete
 	features := h.take(featureBits / 8)
@@ -125,11 +131,19 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 		return nil, err
 	}
 	if f.data.offset+f.data.size < size {
-		if err := f.readFeatures(features); err != nil {
+		if err := f.readFeatures(features); isFormat(err) {
+			f.cut = err
+		} else if err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
+}
+
+// isFormat reports whether err is a [FormatError].
+func isFormat(err error) bool {
+	format := (*FormatError)(nil)
+	return errors.As(err, &format)
 }
 
 // section checks that a section is within the file.

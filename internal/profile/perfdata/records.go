@@ -74,7 +74,7 @@ func (rs *records) next() (record, error) {
 			}
 			rs.active = chunk != nil
 			if rs.total += int64(len(chunk)); rs.total > profile.MaxUnpacked {
-				return record{}, rs.errorf(rs.from, "compressed records: %v", profile.ErrUnpacked)
+				return record{}, fmt.Errorf("%s: compressed records: %w", rs.name, profile.ErrUnpacked)
 			}
 			rs.buf = append(append(rs.buf[:0], rs.plain...), chunk...)
 			rs.plain = rs.buf

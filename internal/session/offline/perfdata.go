@@ -41,6 +41,9 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		return nil, err
 	}
 	tables.warn(warn)
+	if chains.Damage != nil {
+		warn(chains.Damage)
+	}
 	cut := truncated(chains.Profile)
 	chains.Profile.Losses = chains.Profile.Losses.Plus(cut)
 	warnLosses(f.Name(), cut, describe.NounOfProfile(chains.Profile), warn)
