@@ -82,7 +82,8 @@ func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.faile
 // fork returns the image of a child forked at the given time.
 func (i *image) fork(parent int, at uint64) *image {
 	i.owned = false
-	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live}
+	decided := looks{last: i.looks.last, doubtful: i.looks.doubtful}
+	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live, looks: decided}
 }
 
 // find returns the index of the first mapping in the sorted maps that ends after addr.

@@ -23,8 +23,8 @@ const (
 	// looksShare and looksPause limit the looks at all processes: after one, the table rests for
 	// looksShare times as long as it took, and at least for looksPause. looksBurst is the rest that
 	// it may owe.
-	looksShare = 20
-	looksPause = 50 * time.Millisecond
+	looksShare = 50
+	looksPause = 100 * time.Millisecond
 	looksBurst = time.Second
 )
 

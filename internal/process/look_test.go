@@ -123,7 +123,7 @@ func TestLimiter(t *testing.T) {
 	for ; l.admits(now); n++ {
 		l.took(now, now+1000)
 	}
-	if n < 10 || n > 30 {
+	if n < 5 || n > 20 {
 		t.Errorf("got %d looks at once, want about %d", n, looksBurst/looksPause)
 	}
 	spent, n := uint64(0), 0
