@@ -112,7 +112,12 @@ func (b *builder) addDebug(opt Options) (bool, error) {
 	}
 	s, err := callframe.OpenDebug(b.file)
 	if s != nil || err != nil {
-		return s != nil, errors.Join(err, b.add(s))
+		err = errors.Join(err, b.add(s))
+		if err != nil && len(b.spans) > 0 { // the rows from .eh_frame are good
+			b.damaged(err)
+			return false, nil
+		}
+		return s != nil, err
 	}
 	if opt.Debug == nil || !b.lacks(alignment) {
 		return false, nil
@@ -122,10 +127,15 @@ func (b *builder) addDebug(opt Options) (bool, error) {
 		err = b.add(s)
 	}
 	if err != nil {
-		b.stats.Damaged++
-		b.stats.Damage = cmp.Or(b.stats.Damage, err)
+		b.damaged(err)
 	}
 	return s != nil, nil
+}
+
+// damaged notes a section that cannot be read.
+func (b *builder) damaged(err error) {
+	b.stats.Damaged++
+	b.stats.Damage = cmp.Or(b.stats.Damage, err)
 }
 
 // openSeparate returns the .debug_frame of the file that open opens, or nil if there is

@@ -532,6 +532,25 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// A .debug_frame that cannot be read does not affect the table of .eh_frame.
+func TestDamagedDebugFrame(t *testing.T) {
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	f.fde(codeAddr, 64, false)
+	eh := elftest.Section{Name: ".eh_frame", Content: f.b}
+	broken := elftest.Section{Name: ".debug_frame", Flags: elf.SHF_COMPRESSED, Content: []byte("not compressed: too short")}
+	table, err := compileBytes(t, madeUp(elf.EM_X86_64, nil, eh, broken), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Stats.Damaged != 1 || table.Stats.Damage == nil || table.Lookup(codeAddr+10).String() != sp8 {
+		t.Errorf("got %+v and %v for a function of .eh_frame, want 1 damaged and %v", table.Stats, table.Lookup(codeAddr+10), sp8)
+	}
+	if _, err := compileBytes(t, madeUp(elf.EM_X86_64, nil, broken), Options{}); err == nil {
+		t.Error("only a broken .debug_frame: got no error")
+	}
+}
+
 // TestNoSections compiles a file without section headers.
 func TestNoSections(t *testing.T) {
 	f := frames{eh: true}
