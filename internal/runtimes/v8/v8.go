@@ -82,13 +82,25 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 }
 
 // withoutSymbols returns the runtime of a file that does not export V8's version: an unknown
-// one if the file contains Node.js, as Electron does, or else nil.
+// one if the file loads extensions of Node.js, or else nil.
 func withoutSymbols(f *elffile.File) (*runtimes.Build, error) {
-	_, isNode, err := f.DynamicSymbol("node_module_register")
-	if err != nil || !isNode {
+	_, extends, err := f.DynamicSymbol("node_module_register")
+	if err != nil || !extends {
 		return nil, err
 	}
-	return &runtimes.Build{Unknown: "node without V8's v8dbg_ symbols: its JavaScript functions are not shown"}, nil
+	_, isNode, err := f.DynamicSymbol("_ZN4node5StartEiPPc") // node::Start(int, char**), also in Electron
+	if err != nil {
+		return nil, err
+	}
+	// Bun has this section for the program that bun build --compile adds.
+	what := "a JavaScript runtime other than node, such as deno"
+	switch {
+	case f.Section(".bun") != nil:
+		what = "bun, with JavaScriptCore"
+	case isNode:
+		what = "node without V8's v8dbg_ symbols"
+	}
+	return &runtimes.Build{Unknown: what + ": its JavaScript functions are not shown"}, nil
 }
 
 // version is a version of V8.

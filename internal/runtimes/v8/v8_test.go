@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -135,23 +134,30 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// A program with Node.js but without V8's symbols is reported.
+// Programs that load extensions of Node.js, but lack V8's symbols, are reported by what they are.
 func TestDetectWithoutSymbols(t *testing.T) {
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.so")
-	if err := os.WriteFile(source, []byte("void node_module_register(void) {}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(testenv.Tool(t, "gcc"), "-shared", "-fPIC", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	f, err := elffile.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if b, err := (Runtime{}).Detect(f); err != nil || b == nil || b.Unknown == "" {
-		t.Errorf("%+v, %v", b, err)
+	const extends, start = "void node_module_register(void) {}", "void _ZN4node5StartEiPPc(void) {}"
+	for source, want := range map[string]string{
+		extends + start: "node without",
+		extends:         "other than node",
+		extends + "__attribute__((section(\".bun\"))) int program = 1;": "bun",
+		start: "",
+	} {
+		program := filepath.Join(t.TempDir(), "a.so")
+		compile := exec.Command(testenv.Tool(t, "gcc"), "-shared", "-fPIC", "-o", program, "-xc", "-")
+		compile.Stdin = strings.NewReader(source)
+		if out, err := compile.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		f, err := elffile.Open(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Runtime{}.Detect(f)
+		f.Close()
+		if err != nil || (b != nil) != (want != "") || b != nil && !strings.Contains(b.Unknown, want) {
+			t.Errorf("%s: got %+v, error %v, want %q", source, b, err, want)
+		}
 	}
 }
 
