@@ -40,11 +40,16 @@ type names struct{ shown, system string }
 func newNames(linkage string, opts Options) names {
 	system := valid(linkage[:min(len(linkage), maxName)])
 	n := names{shown: system, system: system}
-	if !opts.NoDemangle {
-		n.shown = demangle.Filter(system, demangleOptions...)
-		if opts.ShortNames {
-			n.shown = shortname.Of(n.shown)
-		}
+	if opts.NoDemangle {
+		return n
+	}
+	if name, ok := demangleOCaml(system); ok {
+		n.shown = valid(name) // it has no arguments to shorten
+		return n
+	}
+	n.shown = demangle.Filter(system, demangleOptions...)
+	if opts.ShortNames {
+		n.shown = shortname.Of(n.shown)
 	}
 	return n
 }
