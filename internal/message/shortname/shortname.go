@@ -59,12 +59,28 @@ func split(name string) (short string, own int) {
 	if strings.HasPrefix(name, "[") { // a note or an address
 		return name, 0
 	}
+	if at := moduleOperator(name); at > 0 {
+		return name, at
+	}
 	if !strings.Contains(name, "::") {
 		if short, own, ok := splitGo(name); ok {
 			return short, own
 		}
 	}
 	return splitPath(withoutParameters(withoutArguments(name)))
+}
+
+// moduleOperator returns the index of the operator in a name of OCaml like "Stdlib.List.(@)", or 0.
+func moduleOperator(name string) int {
+	at := strings.LastIndex(name, ".(") + 1
+	if at == 0 || !strings.HasSuffix(name, ")") {
+		return 0
+	}
+	symbol := name[at+1 : len(name)-1]
+	if symbol == "" || strings.ContainsFunc(symbol, func(r rune) bool { return r >= utf8.RuneSelf || r == ' ' || r != '$' && isWord(byte(r)) }) {
+		return 0
+	}
+	return at
 }
 
 // splitGo is split for a name like "example.com/path/pkg.(*Type[...]).method.func1". It

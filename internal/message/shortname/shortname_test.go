@@ -39,6 +39,9 @@ func TestOf(t *testing.T) {
 		// Go
 		{"main.main", "main.main", "main.main"},
 		{"net/http.(*conn).serve", "http.(*conn).serve", "serve"},
+		{"Stdlib.Bytes.(<<)", "Stdlib.Bytes.(<<)", "(<<)"},
+		{"Stdlib.(*)", "Stdlib.(*)", "(*)"},
+		{"Stdlib.List.fold_left", "Stdlib.List.fold_left", "Stdlib.List.fold_left"},
 		{"net/http.HandlerFunc.ServeHTTP", "http.HandlerFunc.ServeHTTP", "HandlerFunc.ServeHTTP"},
 		{"example.com/a/b.Map[go.shape.int,example.com/c.T].func1", "b.Map.func1", "Map.func1"},
 		{"main.(*tree[...]).insert", "main.(*tree).insert", "insert"},

@@ -44,10 +44,10 @@ func newNames(linkage string, opts Options) names {
 		return n
 	}
 	if name, ok := demangleOCaml(system); ok {
-		n.shown = valid(name) // it has no arguments to shorten
-		return n
+		n.shown = valid(name)
+	} else {
+		n.shown = demangle.Filter(system, demangleOptions...)
 	}
-	n.shown = demangle.Filter(system, demangleOptions...)
 	if opts.ShortNames {
 		n.shown = shortname.Of(n.shown)
 	}
