@@ -190,7 +190,7 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 	case cfaValOffsetSF:
 		m.set(r.ULEB(), column{how: columnValueCFA, off: m.factored(r.SLEB())})
 	case cfaValExpression:
-		m.set(r.ULEB(), value(r.Block()))
+		m.set(r.ULEB(), valueOf(r.Block()))
 	case cfaRememberState:
 		if len(m.remembered) == maxRemembered {
 			return false
@@ -287,8 +287,8 @@ func address(expr []byte) column {
 	return column{how: columnUnknown}
 }
 
-// value returns the column of a register whose value is that of expr.
-func value(expr []byte) column {
+// valueOf returns the column of a register whose value is that of expr.
+func valueOf(expr []byte) column {
 	o, ok := evaluate(expr, operand{base: baseCFA})
 	switch {
 	case ok && o.base == baseCFA:

@@ -58,13 +58,14 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if err := b.add(eh); err != nil {
 		return nil, err
 	}
-	debug, err := b.addDebug(opt)
+	separate, debug, err := b.addDebug(opt)
 	if err != nil {
 		return nil, err
 	}
 	// Signal trampolines alone are worth a table: arm64's vDSO has nothing else.
 	trampolines := b.addSynthetic()
-	if golang := b.addGo(); eh == nil && !debug && !trampolines && !golang {
+	golang := b.addGo()
+	if code := b.addCode(separate); eh == nil && !debug && !trampolines && !golang && !code {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
@@ -105,47 +106,41 @@ func (b *builder) add(s *callframe.Section) error {
 const alignment = 64
 
 // addDebug adds the contents of .debug_frame for code that has no rows yet, from the
-// program or else from its debug file. It reports whether there is a .debug_frame.
-func (b *builder) addDebug(opt Options) (bool, error) {
+// program or else from its debug file. It reports whether there is a .debug_frame, and returns the debug
+// file if it was opened.
+func (b *builder) addDebug(opt Options) (separate *elffile.File, ok bool, err error) {
 	if IsGo(b.file) {
-		return false, nil
+		return nil, false, nil
 	}
 	s, err := callframe.OpenDebug(b.file)
 	if s != nil || err != nil {
 		err = errors.Join(err, b.add(s))
 		if err != nil && len(b.spans) > 0 { // the rows from .eh_frame are good
 			b.damaged(err)
-			return false, nil
+			return nil, false, nil
 		}
-		return s != nil, err
+		return nil, s != nil, err
 	}
 	if opt.Debug == nil || !b.lacks(alignment) {
-		return false, nil
+		return nil, false, nil
 	}
-	s, err = openSeparate(opt.Debug)
+	separate, err = opt.Debug()
+	if separate != nil && err == nil {
+		s, err = callframe.OpenDebug(separate)
+	}
 	if err == nil {
 		err = b.add(s)
 	}
 	if err != nil {
 		b.damaged(err)
 	}
-	return s != nil, nil
+	return separate, s != nil, nil
 }
 
 // damaged notes a section that cannot be read.
 func (b *builder) damaged(err error) {
 	b.stats.Damaged++
 	b.stats.Damage = cmp.Or(b.stats.Damage, err)
-}
-
-// openSeparate returns the .debug_frame of the file that open opens, or nil if there is
-// none.
-func openSeparate(open func() (*elffile.File, error)) (*callframe.Section, error) {
-	f, err := open()
-	if f == nil || err != nil {
-		return nil, err
-	}
-	return callframe.OpenDebug(f)
 }
 
 // lacks reports whether more than n consecutive bytes of code have no rows.

@@ -39,7 +39,9 @@ const (
 	// Rule.CFA. It contains all registers of the interrupted code, whose program counter
 	// is exact rather than a return address.
 	KindSignal
-	_ // the kernel side's rule for frames without a table
+	// KindChain follows the chain of frame pointers, without knowing whether the function has a frame. It is
+	// for code that cannot be analyzed, among functions that keep frame pointers. [Walker] ends there.
+	KindChain
 	// KindSwitch computes the frame pointer plus Rule.CFA, for a function that runs others on
 	// another stack, above or below. A frame pointer of 0 is the end: the other stack does not
 	// lead back to a caller.
@@ -62,7 +64,7 @@ const BaseLost = 255
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",
 	KindRegister: "register", KindDerefSP: "*sp", KindDerefFP: "*fp", KindPLT: "plt", KindSignal: "signal",
-	KindSwitch: "switch", KindGoroutine: "goroutine", KindIndexed: "indexed",
+	KindChain: "chain", KindSwitch: "switch", KindGoroutine: "goroutine", KindIndexed: "indexed",
 }
 
 // String returns the kind's short name.

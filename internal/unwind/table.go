@@ -65,6 +65,8 @@ type Stats struct {
 	Source int64
 	// Functions is the number of FDEs that describe code of the file.
 	Functions int
+	// Analyzed is whether rules were made from code.
+	Analyzed bool
 	// Damaged is the number of CIEs and FDEs that could not be read completely. Their
 	// functions have no table, or an unsupported rule from the damage on.
 	Damaged int

@@ -62,8 +62,8 @@ type code uint8
 
 const (
 	nativeCode code = iota
-	// describedCode is native code of a file that has a table. Its undescribed parts are
-	// hand-written and mostly do not keep frame pointers.
+	// describedCode is native code of a file that has a table, from call frame information or from the
+	// code, which also tells where frame pointers are kept.
 	describedCode
 	goCode
 	// foreignCode is for another machine, such as code of 32-bit programs.

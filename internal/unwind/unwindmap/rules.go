@@ -1,6 +1,10 @@
 package unwindmap
 
-import "fulgur/internal/unwind"
+import (
+	"debug/elf"
+
+	"fulgur/internal/unwind"
+)
 
 // rules holds the distinct rules of all files. They are never removed: the libraries of a
 // machine share most of their rules, and the walker's cache refers to them by index. The
@@ -25,14 +29,16 @@ func newRules(limit uint32) *rules {
 }
 
 // addTable returns the index of each rule of a table, and the rules that are new. Their
-// indexes are consecutive, starting at first.
-func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh []unwind.Rule) {
+// indexes are consecutive, starting at first. chain is the index for code that keeps frame pointers.
+func (r *rules) addTable(t *unwind.Table, chain uint32) (indexes []uint32, first uint32, fresh []unwind.Rule) {
 	first = r.next
 	indexes = make([]uint32, len(t.Rules))
 	for i, rule := range t.Rules {
 		index, ok := r.index[rule]
 		switch {
 		case ok:
+		case rule.Kind == unwind.KindChain:
+			index = chain
 		case r.next >= r.limit:
 			r.refused++
 			index = r.unsupported
@@ -47,10 +53,18 @@ func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh
 	return indexes, first, fresh
 }
 
-// longGap is a size in bytes. A larger gap in a table is assumed to be generated code, such
-// as the built-in functions of a script engine, which keeps frame pointers as JIT code does.
-// A smaller gap is assumed to be hand-written code, which keeps none.
+// longGap is a size in bytes. Where [unwind.Compile] does not analyze code, a larger gap in a table is
+// assumed to be generated code, such as the built-in functions of a script engine, which keeps frame
+// pointers as JIT code does. A smaller gap is assumed to be hand-written code, which keeps none.
 const longGap = 16 << 10
+
+// gapRule returns the rule for long gaps in the tables of a machine.
+func gapRule(m elf.Machine, fallback uint32) uint32 {
+	if unwind.ReadsCode(m) {
+		return ruleNone
+	}
+	return fallback
+}
 
 // tableWords returns a table in the form of the kernel's walker: its blocks unchanged,
 // then its rows with the indexes of global rules. gapRule is the rule for long gaps.

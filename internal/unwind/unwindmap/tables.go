@@ -80,7 +80,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	if err != nil {
 		return c, err
 	}
-	c.described = table.Stats.Source > 0
+	c.described = table.Stats.Source > 0 || table.Stats.Analyzed
 	if table.Stats.Damaged > 0 {
 		c.damage = table.Stats.Damage
 		if more := table.Stats.Damaged - 1; more > 0 {
@@ -88,11 +88,11 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 		}
 	}
 	l.mu.Lock()
-	indexes, first, fresh := l.rules.addTable(table)
+	indexes, first, fresh := l.rules.addTable(table, nativeCode.fallback(l.config.mode))
 	l.kernel.writeRules(first, fresh)
 	l.mu.Unlock()
 
-	words := tableWords(table, indexes, code.fallback(l.config.mode))
+	words := tableWords(table, indexes, gapRule(machine, code.fallback(l.config.mode)))
 	start, err := l.pages.place(words)
 	if err != nil {
 		return c, err

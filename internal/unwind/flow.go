@@ -1,0 +1,419 @@
+package unwind
+
+import (
+	"encoding/binary"
+
+	"fulgur/internal/symbols/instruction"
+)
+
+// Limits of the analysis of code.
+const (
+	// maxTable bounds the entries of the table of a switch.
+	maxTable = 1024
+	// maxFunctionSteps bounds the instructions that the analysis of a function executes.
+	maxFunctionSteps = 1 << 17
+)
+
+// flow follows the control flow of a function, with what is known of its frame.
+//
+// A call may not return: then what follows it may belong to another function. So code that is reached only
+// through calls counts if it is proven. Proven are a return instruction that finds the return address, what
+// leads there, and what proven code jumps to or goes on with.
+type flow struct {
+	code  *codeReader
+	entry uint64
+	// limits tells what begins at an address.
+	limits func(addr uint64) limit
+	// calls and references collect the targets of direct calls, and the addresses to which instructions
+	// refer. doubts collects what follows calls and is not proven.
+	calls, references, doubts []uint64
+
+	blocks map[uint64]*block
+	// seen maps the addresses of instructions to their block.
+	seen  map[uint64]*block
+	queue []*block
+	steps int
+	// noReturn holds the ends of calls after which the code goes on with another frame.
+	noReturn map[uint64]bool
+	restart  bool
+	// returns is the number of return instructions that find the return address.
+	returns int
+	// irregular is whether a call is made with a misaligned stack.
+	irregular bool
+}
+
+// limit is what begins at an address.
+type limit uint8
+
+const (
+	limitNone  limit = iota // more code of the function
+	limitEntry              // another function
+	limitOther              // code with call frame information, or none
+)
+
+// block is a sequence of instructions that is entered at its start alone, and ends after a call.
+type block struct {
+	start  uint64
+	frame  codeFrame
+	queued bool
+	// byCall is whether only calls lead here, by their return.
+	byCall bool
+	// What follows is set at the end of the analysis.
+
+	next, before []*block
+	// afterCall is the block after the call at the end of the block, also in next.
+	afterCall *block
+	// good and bad are whether the block leaves the function with and without the return address at the
+	// stack pointer.
+	good, bad bool
+	proven    bool
+	// misaligned is whether the call at the end of the block is made with a misaligned stack.
+	misaligned bool
+}
+
+// visit is called with each instruction, and the frame before it.
+type visit func(addr uint64, size int, frame *codeFrame, kind instruction.Kind)
+
+// maxRestarts bounds the analyses of a function.
+const maxRestarts = 8
+
+// run analyzes the function. It reports false if there is no result.
+func (f *flow) run() bool {
+	f.noReturn = map[uint64]bool{}
+	for range maxRestarts {
+		if !f.spread() {
+			return false
+		}
+		if !f.restart {
+			return f.prove()
+		}
+	}
+	return false
+}
+
+// spread finds all instructions and their frames.
+func (f *flow) spread() bool {
+	f.blocks, f.seen, f.queue, f.restart = map[uint64]*block{}, map[uint64]*block{}, nil, false
+	f.calls, f.references = f.calls[:0], f.references[:0]
+	first := entryFrame()
+	f.enter(f.entry, &first, false)
+	var frame codeFrame
+	for len(f.queue) > 0 && !f.restart {
+		b := f.queue[len(f.queue)-1]
+		f.queue = f.queue[:len(f.queue)-1]
+		b.queued = false
+		b.frame.copyTo(&frame)
+		w := blockWalk{flow: f, block: b, frame: &frame}
+		w.walk()
+		if f.steps > maxFunctionSteps {
+			return false
+		}
+	}
+	return true
+}
+
+// prove marks the proven blocks.
+func (f *flow) prove() bool {
+	var frame codeFrame
+	for _, b := range f.blocks {
+		b.frame.copyTo(&frame)
+		w := blockWalk{flow: f, block: b, frame: &frame, final: true}
+		w.walk()
+	}
+	var todo []*block
+	mark := func(b *block) {
+		if !b.proven {
+			b.proven = true
+			todo = append(todo, b)
+		}
+	}
+	mark(f.blocks[f.entry])
+	for _, b := range f.blocks {
+		for _, n := range b.next {
+			n.before = append(n.before, b)
+		}
+		if b.good {
+			mark(b)
+		}
+	}
+	for len(todo) > 0 {
+		b := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, n := range b.next {
+			if n != b.afterCall {
+				mark(n)
+			}
+		}
+		for _, n := range b.before {
+			mark(n)
+		}
+	}
+	for _, b := range f.blocks {
+		switch {
+		case b.proven && b.bad:
+			return false
+		case b.proven && b.misaligned:
+			f.irregular = true
+		case !b.proven && b.byCall:
+			f.doubts = append(f.doubts, b.start)
+		}
+	}
+	return true
+}
+
+// emit calls yield with each proven instruction of the function.
+func (f *flow) emit(yield visit) {
+	var frame codeFrame
+	for _, b := range f.blocks {
+		if b.proven {
+			b.frame.copyTo(&frame)
+			w := blockWalk{flow: f, block: b, frame: &frame, final: true, yield: yield}
+			w.walk()
+		}
+	}
+}
+
+// enter adds a way to an address with a frame.
+func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
+	b := f.blocks[addr]
+	if b == nil {
+		b = &block{start: addr, byCall: byCall}
+		frame.copyTo(&b.frame)
+		f.blocks[addr] = b
+		// The block that goes on here now ends here.
+		if around := f.seen[addr]; around != nil {
+			f.enqueue(around)
+		}
+		f.enqueue(b)
+		return
+	}
+	if byCall != b.byCall && b.frame.regs[x86SP] != frame.regs[x86SP] {
+		// The call does not return: the code after it is entered otherwise.
+		f.noReturn[addr] = true
+		f.restart = f.restart || b.byCall
+		return
+	}
+	b.byCall = b.byCall && byCall
+	if b.frame.meet(frame) {
+		f.enqueue(b)
+	}
+}
+
+func (f *flow) enqueue(b *block) {
+	if !b.queued {
+		b.queued = true
+		f.queue = append(f.queue, b)
+	}
+}
+
+// number returns the number that stands for an instruction in values. It is not 0.
+func (f *flow) number(at uint64) uint32 { return uint32(at-f.entry)<<1 | 1 }
+
+// blockWalk executes the instructions of a block from its frame on. It finds the ways that lead out of
+// it; if final, it only notes what they are.
+type blockWalk struct {
+	*flow
+	*block
+	frame *codeFrame
+	final bool
+	yield visit
+}
+
+// walk executes the instructions.
+func (w *blockWalk) walk() {
+	for at := w.start; ; {
+		if at != w.start && w.blocks[at] != nil || at != w.entry && w.limits(at) != limitNone {
+			w.goOn(at, w.frame)
+			return
+		}
+		code := w.code.at(at)
+		in, ok := instruction.DecodeX86(code, at)
+		const breakpoint = 0xcc // between functions
+		if !ok || code[0] == breakpoint {
+			w.bad = w.bad || !ok
+			return
+		}
+		if w.yield != nil {
+			w.yield(at, in.Size, w.frame, in.Kind)
+		}
+		next := at + uint64(in.Size)
+		if !w.final {
+			w.steps++
+			w.seen[at] = w.block
+			if in.Reference != 0 {
+				w.references = append(w.references, in.Reference)
+			}
+			if in.Kind == instruction.Call && in.Target != next {
+				w.calls = append(w.calls, in.Target)
+			}
+			if w.steps > maxFunctionSteps {
+				return
+			}
+		}
+		switch in.Kind {
+		case instruction.Plain:
+			e := instruction.TakeApart(code[:in.Size])
+			w.frame.execute(&in, &e, w.number(at))
+		case instruction.Call, instruction.IndirectCall:
+			if in.Kind == instruction.Call && in.Target == next { // to get its own address
+				w.frame.push(value{})
+				break
+			}
+			w.frame.called()
+			w.returned(next)
+			return
+		default:
+			w.branch(&in)
+			if in.Kind.Ends() {
+				return
+			}
+			w.frame.branched(in.Condition, false)
+		}
+		at = next
+	}
+}
+
+// returned follows the return of a call.
+func (w *blockWalk) returned(to uint64) {
+	if w.limits(to) != limitNone || w.noReturn[to] {
+		return // it is the last instruction of the function
+	}
+	if !w.final {
+		w.enter(to, w.frame, true)
+		return
+	}
+	// At a call, the stack is aligned. Where it is as at an entry, the next function may follow, which
+	// proves nothing.
+	sp := w.frame.regs[x86SP]
+	if aligned := !isFromCFA(sp) || sp.off%16 == 0; !aligned {
+		w.misaligned = true
+	} else if b := w.blocks[to]; b != nil {
+		w.afterCall = b
+		w.next = append(w.next, b)
+	}
+}
+
+// goOn follows the way to an address that is not by a call.
+func (w *blockWalk) goOn(to uint64, frame *codeFrame) {
+	if to == w.entry || w.limits(to) == limitNone {
+		if !w.final {
+			w.enter(to, frame, false)
+		} else if b := w.blocks[to]; b != nil {
+			w.next = append(w.next, b)
+		}
+		return
+	}
+	// Another function is called instead of this one.
+	switch frame.exit() {
+	case exitBad:
+		w.bad = true
+	case exitGood:
+		w.good = w.good || w.limits(to) == limitEntry
+	}
+}
+
+// branch follows an instruction that may branch.
+func (w *blockWalk) branch(in *instruction.Instruction) {
+	switch in.Kind {
+	case instruction.ConditionalJump, instruction.CounterJump, instruction.Jump:
+		var taken codeFrame
+		w.frame.copyTo(&taken)
+		if in.Kind == instruction.ConditionalJump {
+			taken.branched(in.Condition, true)
+		}
+		w.goOn(in.Target, &taken)
+	case instruction.IndirectJump:
+		w.jumpIndirect(in)
+	case instruction.Return:
+		how := w.frame.exit()
+		w.bad = w.bad || how == exitBad
+		w.good = w.good || how == exitGood
+		if how == exitGood && w.final && w.yield == nil {
+			w.returns++
+		}
+	}
+}
+
+// jumpIndirect follows the jump of a switch.
+func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
+	v := value{}
+	if o := &in.Operand; !o.Memory {
+		v = w.frame.regs[o.Base]
+	} else {
+		v = w.frame.tableEntry(&instruction.Encoding{Operand: *o, Segment: o.Segment}, 8)
+	}
+	if v.kind != valueTarget && v.kind != valuePointer {
+		return
+	}
+	table := uint64(v.off)
+	for i := range uint64(v.base) {
+		size := uint64(4)
+		if v.kind == valuePointer {
+			size = 8
+		}
+		word, ok := w.code.data(table+size*i, int(size))
+		if !ok {
+			return
+		}
+		if v.kind == valueTarget {
+			word = table + uint64(int64(int32(word)))
+		}
+		if w.limits(word) == limitNone {
+			w.goOn(word, w.frame)
+		}
+	}
+}
+
+// codeReader reads code at random addresses.
+type codeReader struct {
+	b      *builder
+	chunks map[uint64][]byte
+}
+
+const (
+	codeChunk = 16 << 10
+	// maxCodeChunks bounds the memory of a reader.
+	maxCodeChunks  = 256
+	maxInstruction = 16
+)
+
+// at returns the code at an address, at least one instruction unless it cannot be read.
+func (r *codeReader) at(addr uint64) []byte {
+	start := addr &^ (codeChunk - 1)
+	chunk, ok := r.chunks[start]
+	if !ok {
+		if len(r.chunks) == maxCodeChunks {
+			clear(r.chunks)
+		}
+		chunk = r.read(start)
+		r.chunks[start] = chunk
+	}
+	return chunk[min(addr-start, uint64(len(chunk))):]
+}
+
+// read reads a chunk, and what follows it up to the size of an instruction.
+func (r *codeReader) read(start uint64) []byte {
+	buf := make([]byte, codeChunk+maxInstruction)
+	for _, s := range r.b.code.segments {
+		from, to := max(start, s.Addr), min(start+uint64(len(buf)), s.Addr+s.Size)
+		if from >= to {
+			continue
+		}
+		part := buf[from-start : to-start]
+		if n, _ := r.b.file.Reader().ReadAt(part, int64(s.Offset+from-s.Addr)); n < len(part) {
+			return nil
+		}
+	}
+	return buf
+}
+
+// data returns the number of size bytes at an address.
+func (r *codeReader) data(addr uint64, size int) (uint64, bool) {
+	off, ok := r.b.file.Offset(addr)
+	if !ok {
+		return 0, false
+	}
+	var buf [8]byte
+	n, _ := r.b.file.Reader().ReadAt(buf[:size], int64(off))
+	return binary.LittleEndian.Uint64(buf[:]), n == size
+}

@@ -1,0 +1,514 @@
+package unwind
+
+import "fulgur/internal/symbols/instruction"
+
+// Numbers of registers in x86-64 instructions.
+const (
+	x86Base = 3 // rbx
+	x86SP   = 4 // rsp
+	x86FP   = 5 // rbp
+)
+
+// addressOf returns the address of an operand in memory.
+func (f *codeFrame) addressOf(e *instruction.Encoding) value {
+	o := &e.Operand
+	if !o.Memory || e.Segment || o.Base == instruction.NoRegister || o.Index != instruction.NoRegister {
+		return value{}
+	}
+	v := f.regs[o.Base]
+	v.off += o.Displacement
+	if v.kind != valueAddress {
+		return value{}
+	}
+	return v
+}
+
+// operand returns the value of an operand of 8 bytes.
+func (f *codeFrame) operand(e *instruction.Encoding) value {
+	if e.Operand.Memory {
+		return f.load(f.addressOf(e))
+	}
+	return f.regs[e.Operand.Base]
+}
+
+// setOperand sets an operand of size bytes.
+func (f *codeFrame) setOperand(e *instruction.Encoding, size int64, v value) {
+	if size != 8 {
+		v = value{}
+	}
+	switch {
+	case e.Operand.Memory:
+		f.store(f.addressOf(e), size, v)
+	case size == 1:
+		f.set(byteRegister(e, e.Operand.Base), v)
+	default:
+		f.setGeneral(e.Operand.Base, v)
+	}
+}
+
+// byteRegister returns the register that holds a register of one byte, such as rax for ah.
+func byteRegister(e *instruction.Encoding, reg uint8) uint8 {
+	if !e.Extended && reg&15 < 8 {
+		return reg & 3
+	}
+	return reg & 15
+}
+
+// setGeneral sets a register, unless its number is that of a vector register.
+func (f *codeFrame) setGeneral(reg uint8, v value) { f.set(reg&15, v) }
+
+// execute changes the frame as an instruction does that does not branch. number identifies it.
+func (f *codeFrame) execute(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
+	switch {
+	case e.Vector || e.Map > 1:
+		f.executeVector(e)
+	case e.Map == 1:
+		f.executeTwoByte(e)
+	default:
+		f.executeOneByte(in, e, number)
+	}
+}
+
+// size returns the size of an operand that is not of one byte.
+func size(e *instruction.Encoding) int64 {
+	switch {
+	case e.Wide:
+		return 8
+	case e.Narrow:
+		return 2
+	}
+	return 4
+}
+
+func (f *codeFrame) executeOneByte(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
+	op := e.Opcode
+	switch {
+	case op < 0x40:
+		f.arithmetic(e, number)
+		return
+	case op >= 0x50 && op <= 0x57 && !e.Narrow:
+		f.push(f.regs[e.Low])
+		return
+	case op >= 0x58 && op <= 0x5f && !e.Narrow:
+		v := f.load(f.regs[x86SP])
+		f.move(8)
+		f.set(e.Low, v)
+		return
+	case op >= 0x50 && op <= 0x5f: // of 2 bytes
+		f.lose()
+		return
+	case op >= 0xb0 && op <= 0xb7: // of a byte
+		f.set(byteRegister(e, e.Low), value{})
+		return
+	case op >= 0xb8 && op <= 0xbf:
+		f.set(e.Low, value{kind: valueConstant, off: e.Immediate})
+		return
+	case op >= 0x91 && op <= 0x97: // xchg
+		f.exchange(0, e.Low, e.Wide)
+		return
+	}
+	switch op {
+	case 0x63: // movslq
+		f.setGeneral(e.Register, f.tableEntry(e, 4))
+	case 0x68, 0x6a:
+		f.push(value{})
+	case 0x69, 0x6b:
+		f.setGeneral(e.Register, value{})
+	case 0x80, 0x81, 0x83:
+		f.arithmeticImmediate(e, number)
+	case 0x84, 0x85: // test
+	case 0x86:
+		f.setOperand(e, 1, value{})
+		f.set(byteRegister(e, e.Register), value{})
+	case 0x87:
+		if e.Wide && !e.Operand.Memory {
+			f.exchange(e.Register, e.Operand.Base, true)
+			return
+		}
+		f.setOperand(e, size(e), value{})
+		f.setGeneral(e.Register, value{})
+	case 0x88:
+		f.setOperand(e, 1, value{})
+	case 0x89:
+		if e.Operand.Memory || e.Wide {
+			f.setOperand(e, size(e), f.regs[e.Register])
+			return
+		}
+		f.moveBound(e.Operand.Base, e.Register)
+	case 0x8a, 0x8c:
+		if op == 0x8c {
+			f.setOperand(e, size(e), value{})
+			return
+		}
+		f.set(byteRegister(e, e.Register), value{})
+	case 0x8b:
+		if !e.Operand.Memory && !e.Wide {
+			f.moveBound(e.Register, e.Operand.Base)
+			return
+		}
+		v := value{}
+		if e.Wide {
+			v = f.operand(e)
+			if entry := f.tableEntry(e, 8); entry.kind != valueUnknown {
+				v = entry
+			}
+		}
+		f.setGeneral(e.Register, v)
+	case 0x8d: // lea
+		v := f.addressOf(e)
+		if in.Reference != 0 && e.Wide {
+			v = value{kind: valueConstant, off: int64(in.Reference)}
+		} else if !e.Wide {
+			v = value{}
+		}
+		if e.Register == x86SP && v.kind == valueUnknown {
+			f.rebase(x86SP, number)
+			return
+		}
+		f.setGeneral(e.Register, v)
+	case 0x8f: // pop to the operand
+		f.move(8)
+		f.setOperand(e, 8, value{})
+	case 0x98, 0x99: // cltq, cqto
+		f.set(0, value{})
+		f.set(2, value{})
+	case 0x9c:
+		f.push(value{})
+	case 0x9d:
+		f.move(8)
+	case 0xa4, 0xa5, 0xa6, 0xa7, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf: // of strings
+		for _, reg := range [...]uint8{0, 1, 6, 7} {
+			f.set(reg, value{})
+		}
+	case 0xc0, 0xd0, 0xd2: // shifts
+		f.setOperand(e, 1, value{})
+	case 0xc1, 0xd1, 0xd3:
+		f.setOperand(e, size(e), value{})
+	case 0xc6:
+		f.setOperand(e, 1, value{})
+	case 0xc7:
+		f.setOperand(e, size(e), value{})
+		if !e.Operand.Memory && e.Wide {
+			f.set(e.Operand.Base, value{kind: valueConstant, off: e.Immediate})
+		}
+	case 0xc9: // leave
+		fp := f.regs[x86FP]
+		v := f.load(fp)
+		f.set(x86SP, fp)
+		f.move(8)
+		f.set(x86FP, v)
+	case 0xc8: // enter
+		f.lose()
+	case 0xf6, 0xf7:
+		switch e.Register & 7 {
+		case 0, 1: // test
+		case 2, 3:
+			n := int64(1)
+			if op == 0xf7 {
+				n = size(e)
+			}
+			f.setOperand(e, n, value{})
+		default: // multiplications and divisions
+			f.set(0, value{})
+			f.set(2, value{})
+		}
+	case 0xfe:
+		f.setOperand(e, 1, value{})
+	case 0xff:
+		switch e.Register & 7 {
+		case 0, 1:
+			f.setOperand(e, size(e), value{})
+		case 6:
+			f.push(f.operand(e))
+		}
+	default:
+		if op >= 0xd8 && op <= 0xdf || op == 0xd7 || op == 0xe4 || op == 0xe5 || op == 0xec || op == 0xed { // x87, xlat, in
+			f.set(0, value{})
+			if e.HasOperand && e.Operand.Memory {
+				f.store(f.addressOf(e), 1, value{})
+			}
+		}
+	}
+}
+
+// lose forgets the stack pointer.
+func (f *codeFrame) lose() {
+	f.set(x86SP, value{})
+	f.set(x86FP, value{})
+}
+
+// exchange exchanges two registers.
+func (f *codeFrame) exchange(a, b uint8, wide bool) {
+	v, w := f.regs[a], f.regs[b]
+	if !wide {
+		v, w = value{}, value{}
+	}
+	f.set(a, w)
+	f.set(b, v)
+}
+
+// tableEntry returns the value of a register into which an instruction loads an entry of a switch's
+// table.
+func (f *codeFrame) tableEntry(e *instruction.Encoding, scale uint8) value {
+	o := &e.Operand
+	if !o.Memory || o.Index == instruction.NoRegister || o.Scale != scale || o.Relative || e.Segment {
+		return value{}
+	}
+	v := value{kind: valueEntry}
+	if scale == 8 {
+		v.kind = valuePointer
+	}
+	v.off = o.Displacement
+	if o.Base != instruction.NoRegister {
+		if f.regs[o.Base].kind != valueConstant {
+			return value{}
+		}
+		v.off += f.regs[o.Base].off
+	}
+	if f.bound == 0 || f.boundReg != o.Index&15 {
+		return value{}
+	}
+	v.base = uint32(min(f.bound, maxTable))
+	return v
+}
+
+// arithmetic executes add, or, adc, sbb, and, sub, xor and cmp.
+func (f *codeFrame) arithmetic(e *instruction.Encoding, number uint32) {
+	op := e.Opcode >> 3
+	toRegister := e.Opcode&2 != 0
+	n := size(e)
+	if e.Opcode&1 == 0 {
+		n = 1
+	}
+	if e.Opcode&7 >= 4 { // of rax and a constant
+		if op == 7 {
+			f.compare(comparison{valid: true, constant: true, with: e.Immediate})
+		} else {
+			f.set(0, value{})
+		}
+		return
+	}
+	if op == 7 {
+		ok := n == 8 && !e.Operand.Memory
+		f.compare(comparison{valid: ok, a: e.Register, b: e.Operand.Base & 15})
+		return
+	}
+	if op == 0 && n == 8 && !e.Operand.Memory {
+		// The address of a table and its entry.
+		a, b := f.regs[e.Register], f.regs[e.Operand.Base]
+		if b.kind == valueEntry {
+			a, b = b, a
+		}
+		to := e.Operand.Base
+		if toRegister {
+			to = e.Register
+		}
+		if a.kind == valueEntry && b.kind == valueConstant {
+			f.set(to, value{kind: valueTarget, base: a.base, off: a.off, reg: 0})
+			if a.off != b.off {
+				f.set(to, value{})
+			}
+			return
+		}
+	}
+	dest := e.Operand.Base
+	if toRegister {
+		dest = e.Register
+	}
+	isSP := n > 1 && dest == x86SP && (toRegister || !e.Operand.Memory)
+	switch {
+	case isSP && n == 8:
+		f.rebase(x86SP, number)
+	case toRegister && n == 1:
+		f.set(byteRegister(e, e.Register), value{})
+	case toRegister:
+		f.setGeneral(e.Register, value{})
+	default:
+		f.setOperand(e, n, value{})
+	}
+}
+
+// compare notes a comparison.
+func (f *codeFrame) compare(c comparison) {
+	f.compared = comparison{}
+	if c.valid {
+		f.compared = c
+	}
+}
+
+func (f *codeFrame) arithmeticImmediate(e *instruction.Encoding, number uint32) {
+	op := e.Register & 7
+	n := size(e)
+	if e.Opcode == 0x80 {
+		n = 1
+	}
+	if op == 7 {
+		f.compare(comparison{valid: !e.Operand.Memory, constant: true, a: e.Operand.Base & 15, with: e.Immediate})
+		return
+	}
+	v := value{}
+	if !e.Operand.Memory && n == 8 {
+		v = f.regs[e.Operand.Base]
+		switch {
+		case v.kind != valueAddress:
+			v = value{}
+		case op == 0:
+			v.off += e.Immediate
+		case op == 5:
+			v.off -= e.Immediate
+		default:
+			v = value{}
+		}
+		if op == 4 && e.Operand.Base == x86SP {
+			f.rebase(x86SP, number)
+			return
+		}
+	}
+	f.setOperand(e, n, v)
+}
+
+// branched notes the outcome of a conditional jump.
+func (f *codeFrame) branched(condition uint8, jumped bool) {
+	c := f.compared
+	if !c.valid {
+		return
+	}
+	const below, equal, notEqual, belowOrEqual, above = 2, 4, 5, 6, 7
+	if c.constant {
+		limit := int64(0)
+		switch {
+		case condition == above && !jumped, condition == belowOrEqual && jumped:
+			limit = c.with + 1
+		case condition == below && jumped, condition == below+1 && !jumped:
+			limit = c.with
+		}
+		if limit > 0 {
+			f.bound, f.boundReg = limit, c.a
+		}
+		return
+	}
+	if condition == equal && jumped || condition == notEqual && !jumped {
+		switch a, b := f.regs[c.a], f.regs[c.b]; {
+		case isFromCFA(a):
+			f.regs[c.b] = a
+		case isFromCFA(b):
+			f.regs[c.a] = b
+		}
+	}
+}
+
+// moveBound moves the low half of a register to another one, whose value then has the same bound.
+func (f *codeFrame) moveBound(to, from uint8) {
+	bound, has := f.bound, f.boundReg == from
+	f.set(to, value{})
+	if has {
+		f.bound, f.boundReg = bound, to
+	}
+}
+
+// copyBound executes movzbl and movzwl.
+func (f *codeFrame) copyBound(e *instruction.Encoding) {
+	if e.Operand.Memory {
+		f.set(e.Register, value{})
+		return
+	}
+	f.moveBound(e.Register, e.Operand.Base)
+}
+
+func (f *codeFrame) executeTwoByte(e *instruction.Encoding) {
+	op := e.Opcode
+	switch {
+	case op >= 0x40 && op <= 0x4f: // cmov
+		f.setGeneral(e.Register, value{})
+		return
+	case op >= 0x90 && op <= 0x9f: // setcc
+		f.setOperand(e, 1, value{})
+		return
+	case op >= 0xc8 && op <= 0xcf: // bswap
+		f.set(e.Low, value{})
+		return
+	}
+	switch op {
+	case 0x02, 0x03, 0x2c, 0x2d, 0x50, 0xaf, 0xb6, 0xb7, 0xb8, 0xbc, 0xbd, 0xbe, 0xbf, 0xc5, 0xd7:
+		if op == 0xb6 || op == 0xb7 {
+			f.copyBound(e)
+			return
+		}
+		f.setGeneral(e.Register, value{})
+	case 0x00, 0x01, 0x05, 0x31, 0x32, 0x33, 0xa2: // also cpuid, rdtsc, syscall
+		for _, reg := range [...]uint8{0, 1, 2, 11} {
+			f.set(reg, value{})
+		}
+		if op == 0xa2 {
+			f.set(x86Base, value{})
+		}
+		if e.HasOperand {
+			f.setOperand(e, 8, value{})
+		}
+	case 0x7e:
+		if !e.Repeat {
+			f.setOperand(e, size(e), value{})
+		}
+	case 0xc7:
+		f.set(0, value{})
+		f.set(2, value{})
+		f.setOperand(e, size(e), value{})
+	case 0xa5, 0xab, 0xac, 0xad, 0xb3, 0xbb:
+		f.setOperand(e, size(e), value{})
+	case 0xba:
+		if e.Register&7 > 4 {
+			f.setOperand(e, size(e), value{})
+		}
+	case 0xb0, 0xc0:
+		f.set(0, value{})
+		f.set(byteRegister(e, e.Register), value{})
+		f.setOperand(e, 1, value{})
+	case 0xb1, 0xc1:
+		f.set(0, value{})
+		f.setGeneral(e.Register, value{})
+		f.setOperand(e, size(e), value{})
+	case 0x11, 0x13, 0x17, 0x29, 0x2b, 0x7f, 0xc3, 0xd6, 0xe7, 0xae: // stores
+		if op == 0xae && e.Repeat {
+			f.setOperand(e, 8, value{}) // rdfsbase
+		} else if e.Operand.Memory {
+			n := int64(16)
+			switch {
+			case op == 0xae:
+				n = 1 // fences, or the state of the processor
+			case op == 0x13, op == 0x17, op == 0xd6, op == 0xc3, op == 0x11:
+				n = 4
+			}
+			f.store(f.addressOf(e), n, value{})
+		}
+	}
+}
+
+func (f *codeFrame) executeVector(e *instruction.Encoding) {
+	op := e.Opcode
+	switch {
+	case e.Map == 2 && op >= 0xf0 && op <= 0xf7: // of general registers
+		f.setGeneral(e.Register, value{})
+		if e.Vector {
+			f.set(e.Second, value{})
+		} else if op == 0xf1 && e.Operand.Memory {
+			f.setOperand(e, size(e), value{})
+		}
+	case e.Map == 3 && op == 0xf0: // rorx
+		f.setGeneral(e.Register, value{})
+	case e.Map == 3 && op >= 0x14 && op <= 0x17: // pextr
+		f.setOperand(e, 1, value{})
+	case e.Map == 1 && e.Vector:
+		switch op {
+		case 0x2c, 0x2d, 0x50, 0x78, 0x79, 0x93, 0xc5, 0xd7:
+			f.setGeneral(e.Register, value{})
+		case 0x7e:
+			if e.Narrow {
+				f.setOperand(e, 4, value{})
+			}
+		case 0x11, 0x13, 0x17, 0x29, 0x2b, 0x7f, 0xd6, 0xe7:
+			if e.Operand.Memory {
+				f.store(f.addressOf(e), 4, value{})
+			}
+		}
+	}
+}
