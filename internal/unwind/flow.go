@@ -24,6 +24,8 @@ type flow struct {
 	entry uint64
 	// limits tells what begins at an address.
 	limits func(addr uint64) limit
+	// returning reports whether the function at an address is known to return.
+	returning func(addr uint64) bool
 	// calls and references collect the targets of direct calls, and the addresses to which instructions
 	// refer. doubts collects what follows calls and is not proven.
 	calls, references, doubts []uint64
@@ -61,8 +63,10 @@ type block struct {
 	// What follows is set at the end of the analysis.
 
 	next, before []*block
-	// afterCall is the block after the call at the end of the block, also in next.
+	// afterCall is the block after the call at the end of the block, also in next. It is reached if the
+	// called function is known to return.
 	afterCall *block
+	reached   bool
 	// good and bad are whether the block leaves the function with and without the return address at the
 	// stack pointer.
 	good, bad bool
@@ -140,7 +144,7 @@ func (f *flow) prove() bool {
 		b := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, n := range b.next {
-			if n != b.afterCall {
+			if n != b.afterCall || b.reached {
 				mark(n)
 			}
 		}
@@ -261,6 +265,7 @@ func (w *blockWalk) walk() {
 			}
 			w.frame.called()
 			w.returned(next)
+			w.reached = in.Kind == instruction.Call && w.final && w.returning(in.Target)
 			return
 		default:
 			w.branch(&in)
@@ -345,6 +350,9 @@ func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
 	if v.kind != valueTarget && v.kind != valuePointer {
 		return
 	}
+	if !w.final {
+		w.steps += int(v.base) // each entry is read
+	}
 	table := uint64(v.off)
 	for i := range uint64(v.base) {
 		size := uint64(4)
@@ -368,12 +376,15 @@ func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
 type codeReader struct {
 	b      *builder
 	chunks map[uint64][]byte
+	reads  int
 }
 
 const (
 	codeChunk = 16 << 10
 	// maxCodeChunks bounds the memory of a reader.
-	maxCodeChunks  = 256
+	maxCodeChunks = 256
+	// maxCodeReads bounds the chunks that are read, in case that jumps lead back and forth.
+	maxCodeReads   = 1 << 15
 	maxInstruction = 16
 )
 
@@ -382,6 +393,9 @@ func (r *codeReader) at(addr uint64) []byte {
 	start := addr &^ (codeChunk - 1)
 	chunk, ok := r.chunks[start]
 	if !ok {
+		if r.reads++; r.reads > maxCodeReads {
+			return nil
+		}
 		if len(r.chunks) == maxCodeChunks {
 			clear(r.chunks)
 		}

@@ -270,8 +270,13 @@ func (f *codeFrame) derefCFA(r *Rule, k Kind, v value) bool {
 	if v.kind != valueAddress {
 		return false
 	}
+	sp := f.regs[x86SP]
 	for i := range f.slots {
-		if s := &f.slots[i]; s.base == v.base && isFromCFA(s.value) && s.value.off <= 0 && s.value.off >= -math.MaxUint8 {
+		s := &f.slots[i]
+		if sp.base == s.base && s.off < sp.off {
+			continue // released
+		}
+		if s.base == v.base && isFromCFA(s.value) && s.value.off <= 0 && s.value.off >= -math.MaxUint8 {
 			return setCFA(r, k, uint8(-s.value.off), s.off-v.off)
 		}
 	}

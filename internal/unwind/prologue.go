@@ -13,10 +13,10 @@ import (
 // Limits of the search for functions without call frame information.
 const (
 	// maxCodeSteps bounds the instructions of a file that are executed.
-	maxCodeSteps = 3 << 20
+	maxCodeSteps = 2 << 20
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
 	// of other code.
-	maxCodeScan = 8 << 20
+	maxCodeScan = 4 << 20
 	// minCode is the number of bytes of code without call frame information that are worth a search. The
 	// compiler's own start-up code has fewer.
 	minCode = 256
@@ -40,8 +40,10 @@ type codeRules struct {
 	last   int // index of the gap found last
 	sure   map[uint64]bool
 	maybe  map[uint64]bool
-	queue  []uint64 // sure entries
-	steps  int
+	// returning holds the functions that return.
+	returning map[uint64]bool
+	queue     []uint64 // sure entries
+	steps     int
 
 	rules *ruleSet
 	rows  []codeRow
@@ -67,9 +69,13 @@ type codeGap struct {
 
 // keepsFramePointers reports whether nearly all functions that call others keep frame pointers.
 func (g *codeGap) keepsFramePointers() bool {
-	const enough, exceptions = 16, 50 // one in 50
+	const enough, exceptions = 16, 16 // one in 16
 	return g.framed >= enough && g.unframed*exceptions <= g.framed
 }
+
+// isSettled reports whether so many functions keep frame pointers that the others of the gap need no
+// analysis, which would take long for the built-in functions of a script engine.
+func (g *codeGap) isSettled() bool { return g.framed >= 256 && g.keepsFramePointers() }
 
 // addCode adds rules for code that has none, from the code. debug is the separate debug file or nil. It
 // reports whether there are any.
@@ -103,8 +109,8 @@ func ReadsCode(m elf.Machine) bool { return m == elf.EM_X86_64 }
 
 func newCodeRules(b *builder) *codeRules {
 	c := &codeRules{
-		builder: b, reader: &codeReader{b, map[uint64][]byte{}},
-		sure: map[uint64]bool{}, maybe: map[uint64]bool{}, known: map[uint64]bool{}, rules: newRuleSet(),
+		builder: b, reader: &codeReader{b: b, chunks: map[uint64][]byte{}},
+		sure: map[uint64]bool{}, maybe: map[uint64]bool{}, returning: map[uint64]bool{}, known: map[uint64]bool{}, rules: newRuleSet(),
 	}
 	b.code.gaps(b.spans, func(start, end uint64) {
 		if end-start >= alignment/2 {
@@ -249,7 +255,8 @@ func (c *codeRules) run() {
 			}
 		}
 	}
-	// More entries are known now, so that a function that seemed to go on in the next one may not.
+	// More entries and functions that return are known now. So a function that seemed to go on in the next
+	// one may not, and more of another may be proven.
 	for _, entry := range again {
 		if c.steps < maxCodeSteps {
 			c.function(entry, true)
@@ -257,8 +264,12 @@ func (c *codeRules) run() {
 	}
 }
 
-// function analyzes a function and adds its rows, if its entry is sure or its code returns.
-func (c *codeRules) function(entry uint64, sure bool) bool {
+// function analyzes a function and adds its rows, if its entry is sure or its code returns. It reports
+// whether nothing is in doubt.
+func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
+	if g := c.gap(entry); g == nil || g.isSettled() {
+		return true
+	}
 	f := flow{code: c.reader, entry: entry, limits: func(addr uint64) limit {
 		switch {
 		case c.gap(addr) == nil:
@@ -267,11 +278,14 @@ func (c *codeRules) function(entry uint64, sure bool) bool {
 			return limitEntry
 		}
 		return limitNone
-	}}
+	}, returning: func(addr uint64) bool { return c.returning[addr] }}
 	ok := f.run()
 	c.steps += f.steps
 	if !ok || !sure && (f.returns == 0 || f.irregular) {
 		return false
+	}
+	if f.returns > 0 {
+		c.returning[entry] = true
 	}
 	for _, addr := range f.calls {
 		c.addSure(addr)
@@ -282,7 +296,8 @@ func (c *codeRules) function(entry uint64, sure bool) bool {
 	for _, addr := range f.doubts {
 		c.addMaybe(c.skipPadding(addr))
 	}
-	framed, unframed := false, false
+	complete = len(f.doubts) == 0
+	framed, unframed, again := false, false, c.known[entry]
 	f.emit(func(addr uint64, size int, frame *codeFrame, kind instruction.Kind) {
 		r := frame.rule()
 		c.rows = append(c.rows, codeRow{addr, uint32(size), c.rules.add(r)})
@@ -292,11 +307,11 @@ func (c *codeRules) function(entry uint64, sure bool) bool {
 		}
 		if kind == instruction.Call || kind == instruction.IndirectCall {
 			framed = framed || r.isChain()
-			unframed = unframed || !r.isChain()
+			unframed = unframed || r != Rule{} && !r.isChain()
 		}
 	})
 	c.steps += f.steps
-	if g := c.gap(entry); g != nil {
+	if g := c.gap(entry); g != nil && !again {
 		switch {
 		case unframed:
 			g.unframed++
@@ -304,7 +319,7 @@ func (c *codeRules) function(entry uint64, sure bool) bool {
 			g.framed++
 		}
 	}
-	return true
+	return complete
 }
 
 // skipPadding returns the address of the first instruction from addr on that has an effect.
