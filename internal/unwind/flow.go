@@ -341,7 +341,7 @@ func (w *blockWalk) branch(in *instruction.Instruction) {
 
 // jumpIndirect follows the jump of a switch.
 func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
-	v := value{}
+	var v value
 	if o := &in.Operand; !o.Memory {
 		v = w.frame.regs[o.Base]
 	} else {

@@ -80,9 +80,9 @@ func entryFrame() codeFrame {
 
 // copyTo copies the frame, and reuses the memory of to.
 func (f *codeFrame) copyTo(to *codeFrame) {
-	slots := append(to.slots[:0], f.slots...)
+	slots := to.slots[:0]
 	*to = *f
-	to.slots = slots
+	to.slots = append(slots, f.slots...)
 }
 
 // meet keeps in f what is known of both frames. It reports whether f changed.

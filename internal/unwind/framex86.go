@@ -475,10 +475,10 @@ func (f *codeFrame) executeTwoByte(e *instruction.Encoding) {
 			f.setOperand(e, 8, value{}) // rdfsbase
 		} else if e.Operand.Memory {
 			n := int64(16)
-			switch {
-			case op == 0xae:
+			switch op {
+			case 0xae:
 				n = 1 // fences, or the state of the processor
-			case op == 0x13, op == 0x17, op == 0xd6, op == 0xc3, op == 0x11:
+			case 0x11, 0x13, 0x17, 0xc3, 0xd6:
 				n = 4
 			}
 			f.store(f.addressOf(e), n, value{})

@@ -21,7 +21,7 @@ import (
 // codeAgreement counts instructions by how their rule from the code compares with call frame information.
 type codeAgreement struct {
 	described          int // bytes with a rule in call frame information
-	equal, undecided   int // bytes
+	equal              int // bytes
 	different, unclear int // instructions
 	examples           []string
 }
