@@ -72,6 +72,7 @@ test      rpm                             rpm
 test      systemd-analyze                 systemd
 test      gcc-12                          gcc-12
 test      musl-gcc                        musl-tools
+test      /usr/include/boost/context/fiber.hpp  libboost-context-dev
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
 test      /usr/lib/x86_64-linux-gnu/libjemalloc.so.2  libjemalloc2
 test      /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4  libtcmalloc-minimal4

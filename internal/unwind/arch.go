@@ -40,6 +40,20 @@ type arch struct {
 	// function's description is correct.
 	startContext     []byte
 	startContextSize uint64
+	// contextEnd is the code to which Boost's contexts return.
+	contextEnd contextEnd
+}
+
+// contextEnd describes code that calls _exit with 0.
+type contextEnd struct {
+	// code is the code without its offsets. mask has the bits that must match, which are all of
+	// the first fixed bytes.
+	code, mask []byte
+	fixed      int
+	// first is the number of bytes before the first instruction, and landing an instruction that
+	// may be before it, as a target of indirect jumps.
+	first   int
+	landing []byte
 }
 
 // signalFrame has offsets in bytes.
@@ -68,6 +82,12 @@ var amd64 = &arch{
 	sigreturn: []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}, // mov $15, %rax; syscall
 	// glibc's: mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi.
 	startContext: []byte{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}, startContextSize: 26,
+	// xor %rdi, %rdi; call _exit; hlt. It may begin with endbr64.
+	contextEnd: contextEnd{
+		code:  []byte{0x48, 0x31, 0xff, 0xe8, 0, 0, 0, 0, 0xf4},
+		mask:  []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff},
+		fixed: 4, landing: []byte{0xf3, 0x0f, 0x1e, 0xfa},
+	},
 }
 
 var arm64 = &arch{
@@ -85,6 +105,12 @@ var arm64 = &arch{
 		fp: 544, sp: 560, pc: 568,
 	},
 	sigreturn: []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4}, // mov x8, #139; svc #0
+	// ret; mov x0, #0; bl _exit.
+	contextEnd: contextEnd{
+		code:  []byte{0xc0, 0x03, 0x5f, 0xd6, 0x00, 0x00, 0x80, 0xd2, 0, 0, 0, 0x94},
+		mask:  []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xfc},
+		fixed: 8, first: 4,
+	},
 }
 
 // archOf returns nil for a machine whose stacks cannot be walked.

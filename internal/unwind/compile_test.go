@@ -454,6 +454,40 @@ func TestStartContext(t *testing.T) {
 }
 
 // TestNoTable covers files without tables.
+// A stack of Boost's contexts ends at the code that calls _exit after the context's function.
+func TestContextEnd(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		machine     elf.Machine
+		code        []byte // at 0x40
+		first, last uint64
+	}{
+		{"amd64", elf.EM_X86_64, []byte{0x55, 0xff, 0xe3, 0x48, 0x31, 0xff, 0xe8, 1, 2, 3, 4, 0xf4}, 0x42, 0x4b},
+		{"amd64, endbr64", elf.EM_X86_64, []byte{0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x31, 0xff, 0xe8, 1, 2, 3, 4, 0xf4}, 0x3f, 0x4c},
+		{"amd64, another instruction after the call", elf.EM_X86_64, []byte{0x55, 0xff, 0xe3, 0x48, 0x31, 0xff, 0xe8, 1, 2, 3, 4, 0xc3}, 0, 0},
+		{"arm64", elf.EM_AARCH64, []byte{0xc0, 0x03, 0x5f, 0xd6, 0, 0, 0x80, 0xd2, 0xa4, 0xff, 0xff, 0x97}, 0x43, 0x4b},
+		{"arm64, a jump", elf.EM_AARCH64, []byte{0xc0, 0x03, 0x5f, 0xd6, 0, 0, 0x80, 0xd2, 0xa4, 0xff, 0xff, 0x17}, 0, 0},
+	} {
+		f := frames{eh: true}
+		f.cie(test.machine, "", defaultCIE(test.machine)...)
+		f.fde(codeAddr, 0x20, false)
+		f.fde(codeAddr+0x80, 0x80, false) // the same code, described
+		code := make([]byte, 0x100)
+		copy(code[0x40:], test.code)
+		copy(code[0xc0:], test.code)
+		table, err := compileBytes(t, madeUp(test.machine, code, elftest.Section{Name: ".eh_frame", Content: f.b}), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for off := range uint64(0x100) {
+			want := test.last > 0 && off >= test.first && off <= test.last
+			if got := table.Lookup(codeAddr+off) == (Rule{Kind: KindEnd}); got != want {
+				t.Errorf("%s: at %#x: got %v, want KindEnd: %v", test.name, off, table.Lookup(codeAddr+off), want)
+			}
+		}
+	}
+}
+
 func TestNoTable(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"no section": madeUp(elf.EM_X86_64, nil),

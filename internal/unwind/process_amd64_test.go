@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +174,54 @@ func checkCallers(t *testing.T, k *unwindtest.Kernel, program, path string) {
 		all = append(all, fmt.Sprint(frames, " ", end))
 	}
 	t.Errorf("got no stack of the function that the program stays in, point and %#x:\n%s", want, strings.Join(all, "\n"))
+}
+
+// TestContexts walks stacks of Boost's contexts, which end where a context begins. gdb continues
+// beyond.
+func TestContexts(t *testing.T) {
+	testenv.File(t, "/usr/include/boost/context/fiber.hpp")
+	testenv.Tool(t, "gdb")
+	gdb := unwindtest.Debuggers(t)
+	gdb = gdb[slices.IndexFunc(gdb, func(d unwindtest.Debugger) bool { return d.Name == "gdb" }):]
+	k := unwindtest.NewKernel(t, unwindtest.Machine)
+	for _, library := range []string{"-lboost_context", "-l:libboost_context.a"} {
+		program := filepath.Join(t.TempDir(), "contexts")
+		build := exec.Command(testenv.Tool(t, "g++"), "-O2", "-o", program, filepath.Join("testdata", "contexts.cc"), library)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		pid := unwindtest.Start(t, []string{program})
+		testenv.AwaitCPUTime(t, pid, 100*time.Millisecond) // in the contexts
+		files := unwindtest.Tables{}
+		k.Forget(0)
+		for range 5 {
+			unwindtest.Resume(t, pid)
+			if err := unwindtest.Stop(pid); err != nil {
+				t.Fatal(err)
+			}
+			p, err := unwindtest.Open(files, pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			regs, err := unwindtest.Registers(pid)
+			if err != nil {
+				testenv.Skip(t, "needs the right to trace processes: %v", err)
+			}
+			w := p.Walker()
+			memory := &unwindtest.Recorder{From: w.Read, Pages: map[uint64][]byte{}}
+			w.Read = memory.Read
+			frames, end := w.Walk(regs, nil, 1024)
+			k.Check(t, regs, p.Layout(k), memory.Pages, frames, end)
+			theirs := gdb[0].Stacks(t, pid)[pid]
+			how := unwindtest.Compare(frames, theirs)
+			if end != unwind.EndComplete || len(frames) < 4 || how != unwindtest.Equal && how != unwindtest.Shorter {
+				t.Errorf("%s: got %v (%v), %s gdb's %#x; want its beginning, complete", library, frames, end, how, theirs)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // isStackOf reports whether frames are those of two functions and their callers. The list of callers

@@ -32,6 +32,7 @@ func (b *builder) addSynthetic() (trampolines bool) {
 	b.addPLT(s)
 	b.addEntry(s)
 	b.addStartContext(s)
+	b.addContextEnd(s)
 	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
 	return trampolines
 }
@@ -79,16 +80,10 @@ func (b *builder) addPLT(s *synthetic) {
 
 // has reports whether the file has the bytes want at a link-time address.
 func (b *builder) has(addr uint64, want []byte) bool {
-	off, ok := b.file.Offset(addr)
-	if !ok {
-		return false
-	}
-	got := make([]byte, len(want))
-	_, err := b.file.Reader().ReadAt(got, int64(off))
-	return err == nil && bytes.Equal(got, want)
+	return bytes.Equal(b.bytes(addr, addr+uint64(len(want))), want)
 }
 
-// maxScan bounds the bytes of code that are searched for signal trampolines, so that a program
+// maxScan bounds the bytes of code that are searched for trampolines, so that a program
 // with little unwind information costs no time.
 const maxScan = 4 << 20
 
@@ -99,26 +94,53 @@ func (b *builder) needsLibc() bool {
 	return err == nil && needs
 }
 
-// addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
-// do. It reports whether there are any.
-func (b *builder) addSigreturn(s *synthetic) (found bool) {
+// search calls yield for each place of a pattern in code without rows, with the start of that code.
+func (b *builder) search(pattern []byte, yield func(gap, at uint64)) {
 	left := uint64(maxScan)
 	window := newCodeWindow(b.file, b.code)
 	defer window.close()
 	b.code.gaps(b.spans, func(start, end uint64) {
-		if end-start < uint64(len(b.arch.sigreturn)) || left < end-start {
+		if end-start < uint64(len(pattern)) || left < end-start {
 			return
 		}
 		left -= end - start
-		window.find(start, end, b.arch.sigreturn, func(at uint64) {
-			// The return address of a handler is the trampoline's first byte, and the
-			// lookup uses the byte before it.
-			first := max(at-1, start)
-			s.add(first, at+uint64(len(b.arch.sigreturn)), []uint32{0}, Rule{Kind: KindSignal})
-			found = true
-		})
+		window.find(start, end, pattern, func(at uint64) { yield(start, at) })
+	})
+}
+
+// addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
+// do. It reports whether there are any.
+func (b *builder) addSigreturn(s *synthetic) (found bool) {
+	b.search(b.arch.sigreturn, func(gap, at uint64) {
+		// The return address of a handler is the trampoline's first byte, and the
+		// lookup uses the byte before it.
+		s.add(max(at-1, gap), at+uint64(len(b.arch.sigreturn)), []uint32{0}, Rule{Kind: KindSignal})
+		found = true
 	})
 	return found
+}
+
+// addContextEnd marks the end of the stacks of Boost's contexts and of their copies in PHP and brpc.
+// The function of a context returns to code that follows make_fcontext and calls _exit.
+func (b *builder) addContextEnd(s *synthetic) {
+	end := &b.arch.contextEnd
+	b.search(end.code[:end.fixed], func(gap, at uint64) {
+		code := b.bytes(at, at+uint64(len(end.code)))
+		if len(code) < len(end.code) {
+			return
+		}
+		for i := range code {
+			if code[i]&end.mask[i] != end.code[i] {
+				return
+			}
+		}
+		first, n := at+uint64(end.first), uint64(len(end.landing))
+		if n > 0 && first >= gap+n && b.has(first-n, end.landing) {
+			first -= n
+		}
+		// The lookup uses the byte before a return address.
+		s.add(max(first-1, gap), at+uint64(len(code)), []uint32{0}, Rule{Kind: KindEnd})
+	})
 }
 
 // maxEntryCode bounds the code after the entry point that belongs to it, in bytes.
