@@ -37,6 +37,7 @@
 #define HOTSPOT_NMETHOD 0x00646f6874656d6eULL /* "nmethod" */
 #define HOTSPOT_NATIVE_NMETHOD 0x6e2065766974616eULL /* "native nmethod" */
 #define HOTSPOT_STUBS 0x74756f5262757453ULL /* "StubRoutines" */
+#define HOTSPOT_UPCALL 0x735f6c6c61637075ULL /* "upcall_stub": calls of Java by native code */
 
 /* How far a leaf's frame is built. */
 enum hotspot_leaf {
@@ -264,7 +265,7 @@ UNWIND_GLOBAL s64 hotspot_compiled(u32 scratch, u32 i, u64 blob)
 	hotspot_frame(s, i, blob, (u32)(hash_step(name, id) >> 32) | 1, 0);
 	if (frame > 0)
 		return frame;
-	return first == HOTSPOT_STUBS ? 0 : -1;
+	return first == HOTSPOT_STUBS || first == HOTSPOT_UPCALL ? 0 : -1;
 }
 
 /* Where the code of the blob in scratch begins, or its frames are complete. */
@@ -314,6 +315,20 @@ UNWIND_GLOBAL int hotspot_step(u32 scratch, u32 i)
 		frame = hotspot_compiled(scratch, i, blob);
 		if (frame < -1)
 			return 1;
+		/*
+		 * The oldest frame of a virtual thread on this stack returns to a stub, the
+		 * return barrier, if the thread has older ones in the heap, and its saved frame
+		 * pointer may be that of another carrier. The function that entered the
+		 * virtual thread has the frame above.
+		 */
+		word = &s->runtime_walk.process.hotspot.entry_return;
+		if (!w->exact && !frame && *word >= UNWIND_LOWEST &&
+		    !unwind_follows_call(w, w->pc)) {
+			w->pc = *word;
+			w->end = END_DEPTH;
+			return 0;
+		}
+		word = &s->runtime_walk.frame;
 		if (w->exact)
 			leaf = hotspot_leaf(scratch, w->pc,
 					    frame > 0 && w->pc < hotspot_complete(s, blob));

@@ -116,6 +116,7 @@ struct hotspot_process {
 	struct runtime_range interpreter; /* code in the code cache */
 	u64 low, high; /* of all heaps; 0 if the JVM has not made them yet */
 	struct hotspot_heap heaps[HOTSPOT_HEAPS];
+	u64 entry_return; /* where calls of the code of virtual threads return to, or 0 */
 	u16 tail; /* in a compiled method */
 	u8 segment_shift; /* bytes per segment, log2 */
 	u8 block_header; /* before each blob */

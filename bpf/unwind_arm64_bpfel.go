@@ -39,6 +39,7 @@ type UnwindHotspotProcess struct {
 	Low           uint64
 	High          uint64
 	Heaps         [4]UnwindHotspotHeap
+	EntryReturn   uint64
 	Tail          uint16
 	SegmentShift  uint8
 	BlockHeader   uint8

@@ -225,13 +225,13 @@ func TestJavaUnloaded(t *testing.T) {
 }
 
 // A stack of a virtual thread has all of its frames, or one that stands for those that HotSpot
-// keeps in its heap.
+// keeps in its heap, and leads to the thread that carries it.
 func TestJavaVirtualThreads(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	const depth = 21
 	for _, j := range javas(t) {
-		if !j.virtualThreads(t) {
+		if j.version(t) < 21 {
 			continue
 		}
 		t.Run(j.name, func(t *testing.T) {
@@ -239,8 +239,9 @@ func TestJavaVirtualThreads(t *testing.T) {
 			cmd := j.start(t, "virtual", &account)
 			whole, inHeap := 0, 0
 			sampleProcess(t, cmd, func(text string, s streamed) {
-				works, deep, heap := false, 0, false
+				works, deep, heap, carried := false, 0, false, false
 				for _, f := range s.User {
+					carried = carried || f.Function == "java.util.concurrent.ForkJoinWorkerThread.run"
 					works = works || f.Function == "Frames.innermost"
 					heap = heap || f.Function == "(frames in the Java heap)"
 					if f.Function == "Frames.deep" {
@@ -248,7 +249,9 @@ func TestJavaVirtualThreads(t *testing.T) {
 					}
 				}
 				switch {
-				case !works || s.End != "complete":
+				case !works:
+				case s.End != "complete" || !carried:
+					t.Errorf("not to the carrier: %s", text)
 				case heap:
 					inHeap++
 				case deep == depth:
@@ -265,20 +268,61 @@ func TestJavaVirtualThreads(t *testing.T) {
 	}
 }
 
-// virtualThreads reports whether a JVM has virtual threads.
-func (j java) virtualThreads(t *testing.T) bool {
+// The stack of a Java method that native code calls (since Java 22) leads to the Java method that
+// called the native code.
+func TestJavaUpcalls(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	for _, j := range javas(t) {
+		if j.version(t) < 22 {
+			continue
+		}
+		t.Run(j.name, func(t *testing.T) {
+			cmd := j.command(t, []string{"--enable-native-access=ALL-UNNAMED"}, "Upcalls")
+			startAccounting(t, cmd, &struct{}{})
+			samples := 0
+			sampleProcess(t, cmd, func(text string, s streamed) {
+				var found []string
+				for _, f := range s.User {
+					switch {
+					case f.Function == "Upcalls.compare", f.Function == "Upcalls.main":
+						found = append(found, f.Function)
+					case strings.Contains(f.Module, "libc.so") && !slices.Contains(found, "libc"):
+						found = append(found, "libc")
+					}
+				}
+				if len(found) == 0 || found[0] != "Upcalls.compare" {
+					return
+				}
+				samples++
+				if fmt.Sprint(found) != "[Upcalls.compare libc Upcalls.main]" || s.End != "complete" {
+					t.Errorf("want compare, called by libc's qsort, called by main: %s", text)
+				}
+			})
+			t.Logf("%s: %d samples", j.name, samples)
+			if samples == 0 {
+				t.Error("no samples of a method that native code calls")
+			}
+		})
+	}
+}
+
+// version returns the version of a JVM.
+func (j java) version(t *testing.T) (version int) {
 	t.Helper()
-	cmd := exec.Command(j.program, "-version")
+	format, text := "openjdk version \"%d", ""
 	if j.root != "" {
-		return !strings.HasSuffix(j.name, "-17")
+		_, text, _ = strings.Cut(j.name, "-")
+		format = "%d"
+	} else {
+		out, err := exec.Command(j.program, "-version").CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(out)
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
+	if _, err := fmt.Sscanf(text, format, &version); err != nil {
+		t.Fatalf("%v in %s", err, text)
 	}
-	var version int
-	if _, err := fmt.Sscanf(string(out), "openjdk version \"%d", &version); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
-	return version >= 21
+	return version
 }

@@ -225,6 +225,9 @@ func (l *layout) place(d *description, entry *bpf.RuntimeProcess) error {
 	h := l.kernel
 	h.Low, h.High = static("CodeCache._low_bound"), static("CodeCache._high_bound")
 	list, queue := static("CodeCache._heaps"), static("AbstractInterpreter._code")
+	if _, ok := d.statics["ContinuationEntry._return_pc"]; ok { // since 21, with virtual threads
+		h.EntryReturn = static("ContinuationEntry._return_pc")
+	}
 	if failure != nil {
 		return failure
 	}
