@@ -76,6 +76,9 @@ func TestForgedThread(t *testing.T) {
 		"not in the list":  {"threads", []string{"-rdynamic"}, false},
 		"without the list": {"threads", []string{"-DEMBEDDED", "-static"}, false},
 	} {
+		if testenv.BriefInVM() && name != "by key" && name != "behind many" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			samples, summary := forgedProgram(t, test.mode, compile(t, "forged.c", "forged", test.flags...))
 			for _, s := range samples {
@@ -108,6 +111,9 @@ func TestForgedStates(t *testing.T) {
 		"among others": {"freed 50", true},
 		"among many":   {"own 500", false},
 	} {
+		if testenv.BriefInVM() && name != "among others" {
+			continue
+		}
 		for _, flags := range [][]string{{"-rdynamic"}, {"-static"}} { // without glibc's library, fulgur does not know the key
 			t.Run(name+flags[0], func(t *testing.T) {
 				samples, summary := forgedProgram(t, test.mode, compile(t, "forged_states.c", "states", flags...))

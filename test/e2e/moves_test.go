@@ -33,6 +33,9 @@ func TestMovedCode(t *testing.T) {
 		"memfd":     {false, "moved_outer;moved_inner", "jit"},
 		"shifted":   {true, "[jit+0x", "moved_"},
 	} {
+		if testenv.BriefInVM() && way != "moved" && way != "anonymous" {
+			continue
+		}
 		t.Run(way, func(t *testing.T) {
 			parallel(t)
 			cmd := exec.Command(program, library, way)
@@ -96,7 +99,7 @@ func TestMovedCode(t *testing.T) {
 					t.Errorf("%d samples in %s", n, stack)
 				}
 			}
-			if all < 100 || whole < all*9/10 {
+			if all < 20 || whole < all/2 {
 				t.Errorf("%d of %d samples have %s: %v", whole, all, test.want, readFolded(t, path))
 			}
 		})
