@@ -235,7 +235,7 @@ func (r *round[T]) await(p *Patience) int {
 	}
 }
 
-// wait waits for answers, at most for a pause, and returns the time that counts.
+// wait waits for answers, at most for a pause, and returns the time that counts: none while a helper starts.
 func (r *round[T]) wait(most time.Duration) time.Duration {
 	begin := time.Now()
 	most = max(min(minPatience, r.asker.within), min(most, pause))
@@ -244,6 +244,9 @@ func (r *round[T]) wait(most time.Duration) time.Duration {
 	select {
 	case <-r.answered:
 	case <-timer.C:
+	}
+	if starting.Load() > 0 {
+		return 0
 	}
 	return min(time.Since(begin), most)
 }

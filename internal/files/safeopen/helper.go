@@ -60,6 +60,9 @@ func serve(conn *net.UnixConn) error {
 	if err := capability.Drop(); err != nil {
 		return err
 	}
+	if err := helper.Send(conn, reply{}, nil); err != nil { // a greeting
+		return err
+	}
 	for {
 		var r request
 		fds, err := helper.Receive(conn, &r)

@@ -1,10 +1,13 @@
 package safeopen
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,11 +83,36 @@ func idleHelper() (*net.UnixConn, error) {
 	if helpers.all >= maxHelpers {
 		return nil, errHelpers
 	}
+	starting.Add(1)
+	defer starting.Add(-1)
 	conn, _, err := helper.Start(helperName)
-	if err == nil {
-		helpers.all++
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	if err := greeted(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	helpers.all++
+	return conn, nil
+}
+
+// starting is the number of helpers that are starting. On a busy machine, this takes seconds in which no file system
+// keeps a question waiting: they do not count.
+var starting atomic.Int32
+
+// startWithin is the time limit for the start of a helper.
+const startWithin = 30 * time.Second
+
+// greeted waits for the first message of a helper.
+func greeted(conn *net.UnixConn) error {
+	var hello reply
+	if err := conn.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
+		return err
+	}
+	if _, err := helper.Receive(conn, &hello); err != nil {
+		return err
+	}
+	return conn.SetReadDeadline(time.Time{})
 }
 
 // dismiss returns a helper to the pool if it works.
