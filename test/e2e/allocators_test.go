@@ -45,15 +45,14 @@ func TestAllocWithoutCookies(t *testing.T) {
 	if hasCookies(t) {
 		testenv.Unsupported(t, "the kernel has attach cookies")
 	}
-	byFunctions(t, compile(t, "sampler.c", "sampler", "-pthread"), func() {}, "its own samples are not used: this needs Linux 5.15")
+	byFunctions(t, compile(t, "sampler.c", "sampler", "-pthread"), "its own samples are not used: this needs Linux 5.15")
 }
 
 // byFunctions checks that fulgur alloc with flags measures malloc in the program, which samples its
-// own allocations, and that the summary has the note. It calls start before it measures.
-func byFunctions(t *testing.T, program string, start func(), note string, flags ...string) {
+// own allocations, and that the summary has the note.
+func byFunctions(t *testing.T, program, note string, flags ...string) {
 	t.Helper()
 	pid, ask := serve(t, program)
-	start()
 	got, want, summary := summedAllocations(t, pid, ask, "r", append(flags, "--rate", "1")...)
 	if want["by_small_objects"] != 0 || got["by_small_objects"] != 100 || got["by_large_objects"] != 100 {
 		t.Errorf("got %v, want 100 calls of malloc by each function; the program's samples are %v", got, want)
@@ -71,18 +70,29 @@ func TestAllocProbes(t *testing.T) {
 	needCookies(t)
 	sampler, other := compile(t, "sampler.c", "sampler", "-pthread"), buildAlloc(t)
 	for name, test := range map[string]struct {
-		flags []string
-		other bool
+		flags    []string
+		other    bool
+		replaced bool // by another file, after the start
 	}{
-		"allocated": {},
-		"live":      {flags: []string{"--live"}},
-		"beside":    {flags: []string{"--live", "--rate", "1"}, other: true},
+		"allocated":     {},
+		"live":          {flags: []string{"--live"}},
+		"beside":        {flags: []string{"--live", "--rate", "1"}, other: true},
+		"file replaced": {replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "live" {
 				testenv.SlowInVM(t) // the others are like it
 			}
-			pid, ask := serve(t, sampler)
+			program := sampler
+			if test.replaced {
+				program = duplicate(t, sampler, t.TempDir())
+			}
+			pid, ask := serve(t, program)
+			if test.replaced {
+				if err := os.Rename(duplicate(t, other, t.TempDir()), program); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if test.other {
 				test.flags = append(test.flags, "-p", beside(t, other))
 			}
@@ -122,16 +132,7 @@ func TestAllocProbes(t *testing.T) {
 	})
 	t.Run("without probes", func(t *testing.T) {
 		testenv.SlowInVM(t)
-		byFunctions(t, sampler, func() {}, "", "--no-probes")
-	})
-	t.Run("file replaced", func(t *testing.T) {
-		testenv.SlowInVM(t)
-		moved := duplicate(t, sampler, t.TempDir())
-		byFunctions(t, moved, func() {
-			if err := os.Rename(duplicate(t, sampler, t.TempDir()), moved); err != nil {
-				t.Fatal(err)
-			}
-		}, "its own samples are not used: ")
+		byFunctions(t, sampler, "", "--no-probes")
 	})
 }
 
