@@ -51,8 +51,7 @@ func TestMovedCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				_ = in.Close() // ends the child of clone, too
-				_ = cmd.Process.Kill()
+				_ = cmd.Process.Kill() // a child of clone ends with it
 				_ = cmd.Wait()
 			})
 			out := bufio.NewReader(pipe)
@@ -85,7 +84,7 @@ func TestMovedCode(t *testing.T) {
 			if test.during {
 				move()
 			}
-			testenv.AwaitCPUTime(t, pid, time.Second)
+			testenv.AwaitCPUTime(t, pid, 2*time.Second)
 			if r := interrupt(t, measure); r.code != 0 {
 				t.Fatalf("exit code %d: %s", r.code, r.stderr)
 			}
@@ -99,8 +98,9 @@ func TestMovedCode(t *testing.T) {
 					t.Errorf("%d samples in %s", n, stack)
 				}
 			}
-			if all < 20 || whole < all/2 {
-				t.Errorf("%d of %d samples have %s: %v", whole, all, test.want, readFolded(t, path))
+			// After code moves, stacks are incomplete until fulgur knows: as long as the machine's load lets it take.
+			if least := map[bool]int{true: 100, false: max(100, all/2)}[test.during]; whole < least {
+				t.Errorf("%d of %d samples have %s, want at least %d: %v", whole, all, test.want, least, readFolded(t, path))
 			}
 		})
 	}

@@ -52,6 +52,7 @@ static work *volatile shared; // for the child of clone
 __attribute__((noreturn)) static int child(void *arg)
 {
 	(void)arg;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (!shared)
 		;
 	for (;;)
