@@ -217,6 +217,9 @@ func (s *Source) functionsIn(f *process.File, file *elffile.File) ([]function, e
 	measured := found[:0]
 	for _, fn := range found {
 		err := cmp.Or(sequences.CheckOffset(fn.offset), events.CheckNOP(file, fn.offset))
+		if address, ok := file.Address(fn.offset); ok && err == nil && len(tables) > 1 {
+			err = events.CheckStart(file, address)
+		}
 		if err == nil && s.needsReturn(fn) && !fn.isKnown {
 			err = fn.findReturns(file, tables)
 		}

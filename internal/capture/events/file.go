@@ -198,12 +198,39 @@ func (p *Probe) symbols(f *elffile.File, file int, q Query, similar *nearest) er
 	return nil
 }
 
+// errWithin is the reason why a function of a debug file is left out. The debug file of a container can have
+// any symbols, and a breakpoint within an instruction changes what programs do, also others that share the file.
+var errWithin = errors.New("its symbol in the debug file is within a function of the file")
+
+// CheckStart returns an error if a file's call frame information says that an address is within a function.
+func CheckStart(f *elffile.File, address uint64) error {
+	if len(within(f, []uint64{address})) > 0 {
+		return errWithin
+	}
+	return nil
+}
+
+// within returns the addresses that are within a function, according to a file's call frame information.
+func within(f *elffile.File, addresses []uint64) []uint64 {
+	slices.Sort(addresses)
+	bounds, _ := callframe.Find(f, addresses) // what was not read contradicts nothing
+	var found []uint64
+	for i, b := range bounds {
+		if b.Start != 0 && b.Start != addresses[i] {
+			found = append(found, addresses[i])
+		}
+	}
+	return found
+}
+
 // functions returns the functions that match, of which tables has the symbols, one for each address, in order. whole is set if parts of
 // functions do not count.
 func (p *Probe) functions(f *elffile.File, tables elffile.Tables, whole bool, similar *nearest) ([]function, error) {
 	e, isGlob := p.Event, IsGlob(p.Event.Name)
 	var found []function
-	err := tables.Each(func(sym elffile.Symbol, nameOf func() []byte) bool {
+	separate := false // whether the symbols are from another file
+	var addresses []uint64
+	add := func(sym elffile.Symbol, nameOf func() []byte) bool {
 		if sym.Section == elf.SHN_UNDEF || sym.Type != elf.STT_FUNC && sym.Type != elf.STT_GNU_IFUNC {
 			return true
 		}
@@ -226,12 +253,28 @@ func (p *Probe) functions(f *elffile.File, tables elffile.Tables, whole bool, si
 		case isGlob && sym.Size == 0:
 			p.LeaveOut(name, "its symbol has no size, so it may not be a function")
 		default:
+			if separate {
+				addresses = append(addresses, sym.Value)
+			}
 			found = append(found, function{name, offset, sym.Value, sym.Size})
 		}
 		return len(found) < maxFunctions
-	})
-	if err != nil {
-		return nil, usage.Errorf("%s: %v", e, err)
+	}
+	for i := range tables {
+		separate = i > 0
+		if err := tables[i : i+1].Each(add); err != nil {
+			return nil, usage.Errorf("%s: %v", e, err)
+		}
+	}
+	if len(addresses) > 0 {
+		wrong := within(f, addresses)
+		found = slices.DeleteFunc(found, func(fn function) bool {
+			_, is := slices.BinarySearch(wrong, fn.addr)
+			if is {
+				p.LeaveOut(fn.name, errWithin.Error())
+			}
+			return is
+		})
 	}
 	if len(found) == 0 {
 		var err error
