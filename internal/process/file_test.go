@@ -77,6 +77,28 @@ func TestOpenPath(t *testing.T) {
 	}
 }
 
+// A process that maps very many deleted files of one name does not use up fulgur's descriptors.
+func TestOpenPathMapped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so")
+	for n := range maxMappedAs + 1 {
+		mapped(t, path, "code")
+		if n == 0 {
+			files, err := OpenPath(os.Getpid(), path)
+			if err != nil || len(files) != 1 {
+				t.Errorf("got %d files, %v, want the mapped one", len(files), err)
+			}
+			closeAll(files)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := OpenPath(os.Getpid(), path); err == nil || !strings.Contains(err.Error(), "files of that name") {
+		t.Errorf("got %d files, %v, want an error for too many", len(files), err)
+		closeAll(files)
+	}
+}
+
 func TestFileOpen(t *testing.T) {
 	self := os.Getpid()
 	path := filepath.Join(t.TempDir(), "code")

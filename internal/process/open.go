@@ -139,6 +139,10 @@ func closeAll(files []*safeopen.File) {
 	}
 }
 
+// maxMappedAs bounds the files of one name that a process maps, each of which takes a descriptor: a
+// few after upgrades.
+const maxMappedAs = 64
+
 // openPath is [OpenPath] but may block.
 func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, err error) {
 	defer func() {
@@ -173,7 +177,11 @@ func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, 
 	if err != nil && missing == nil {
 		return files, nil // it will map the one that is there
 	}
-	for key, m := range mappedAs(maps, names) {
+	mapped := mappedAs(maps, names)
+	if len(mapped) > maxMappedAs {
+		return files, fmt.Errorf("open %s: process %d maps %d files of that name, more than programs do", path, pid, len(mapped))
+	}
+	for key, m := range mapped {
 		if missing == nil && sameFile(there, key) {
 			continue
 		}
