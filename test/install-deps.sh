@@ -42,6 +42,15 @@ test      node                            nodejs
 test      javac                           default-jdk-headless
 test      ruby                            ruby
 test      perl                            perl
+test      php                             php-cli
+test      lua5.4                          lua5.4
+test      luajit                          luajit
+test      ocamlrun                        ocaml-base
+test      mono-sgen                       mono-runtime-sgen
+test      /usr/lib/erlang                 erlang-base
+test      /usr/lib/x86_64-linux-gnu/libpypy3.9-c.so  pypy3
+test      /usr/lib/x86_64-linux-gnu/libguile-3.0.so.1  guile-3.0-libs
+test      /usr/lib/x86_64-linux-gnu/libtcl8.6.so  libtcl8.6
 test      /usr/share/doc/libc6-dbg        libc6-dbg
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
 test      /usr/lib/llvm-19/bin/perf2bolt  bolt-19

@@ -111,11 +111,7 @@ func end(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *pro
 	}
 	// Without tables, a broken chain of frame pointers is expected.
 	if trace.Broken && trace.UserEnd != bpf.EndNotReady || ends[trace.UserEnd] == profile.EndBroken {
-		cause := profile.LossBrokenUser
-		if p.EndsInGenerated(trace.Leaf) {
-			cause = profile.LossBrokenGenerated
-		}
-		losses[cause] += samples
+		losses[p.Broken(trace.Leaf)] += samples
 		return profile.EndBroken
 	}
 	if p.HasLeft(trace.Leaf) {

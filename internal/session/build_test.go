@@ -113,7 +113,7 @@ func TestBuildProfile(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	losses := profile.Losses{
-		profile.LossSamples: 3, profile.LossTraces: 16, profile.LossTruncatedUser: 2, profile.LossTruncatedKernel: 8, profile.LossUserFaults: 516, profile.LossBrokenUser: 2048, profile.LossBrokenGenerated: 96, profile.LossUnresolved: 4, profile.LossUnresolvedGenerated: 96, profile.LossUnresolvedFrames: 1,
+		profile.LossSamples: 3, profile.LossTraces: 16, profile.LossTruncatedUser: 2, profile.LossTruncatedKernel: 8, profile.LossUserFaults: 516, profile.LossBrokenC: 2048, profile.LossBrokenGenerated: 96, profile.LossUnresolved: 4, profile.LossUnresolvedGenerated: 96, profile.LossUnresolvedFrames: 1,
 	}
 	if diff := cmp.Diff(losses, p.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)

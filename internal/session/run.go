@@ -163,7 +163,7 @@ func (r *run) newStore() *stacks.Store {
 	store := stacks.NewStore(r.Processes)
 	store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
-		store.Readers = r.unwinder.Runtimes.Reader
+		store.Readers, store.Language = r.unwinder.Runtimes.Reader, r.unwinder.Runtimes.Language
 	}
 	if r.keys != nil {
 		store.Keys = r.keys.Of

@@ -210,6 +210,7 @@ func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	}
 	s.written.add(uint64(len(b.events)), losses)
 	s.written.missing.Add(names, b.samples())
+	s.written.gaps.Add(names, b.samples())
 	return nil
 }
 

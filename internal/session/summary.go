@@ -61,9 +61,10 @@ type totals struct {
 	samples, dropped uint64
 	lost             profile.Losses
 	missing          naming.Lacking
+	gaps             naming.Gaps
 }
 
-func newTotals() totals { return totals{missing: naming.Lacking{}} }
+func newTotals() totals { return totals{missing: naming.Lacking{}, gaps: naming.NewGaps()} }
 
 // add adds the samples and losses of a part.
 func (t *totals) add(samples uint64, losses profile.Losses) {
@@ -88,12 +89,13 @@ func (r *run) concludeParts(headline string, t totals, written string) error {
 	if problem := r.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return r.conclude(b.String(), r.strippedLines(t.missing.Stripped(r.finder), t.missing), written)
+	return r.conclude(b.String(), r.lackingLines(t.missing.Stripped(r.finder), t), written)
 }
 
-// strippedLines describes files without symbols, and why their debug files were not used.
-func (r *run) strippedLines(s profile.StrippedFiles, missing naming.Lacking) []string {
-	return append(text.Stripped(s, r.noun()), missing.Problems()...)
+// lackingLines describes files without symbols, why their debug files were not used, and what
+// else is missing in stacks.
+func (r *run) lackingLines(s profile.StrippedFiles, t totals) []string {
+	return slices.Concat(text.Stripped(s, r.noun()), t.missing.Problems(), t.gaps.Lines(r.noun()))
 }
 
 // noun returns the noun for the samples of the run.

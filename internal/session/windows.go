@@ -279,6 +279,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.warnings.warn(c.names.Warnings())
 	w.number++
 	w.written.missing.Add(c.names, maps.All(c.store.Samples))
+	w.written.gaps.Add(c.names, maps.All(c.store.Samples))
 	// The search for packages may take as long as building the profile.
 	var stripped chan profile.StrippedFiles
 	if w.every == 0 {
@@ -351,7 +352,7 @@ func (w *windows) conclude() error {
 		if err != nil {
 			return err
 		}
-		hints := slices.Concat(w.subject.Notes(w.store), w.strippedLines(w.last.Profile.Meta.Stripped, w.written.missing))
+		hints := slices.Concat(w.subject.Notes(w.store), w.lackingLines(w.last.Profile.Meta.Stripped, w.written))
 		return w.run.conclude(text, hints, w.options.Output)
 	}
 	headline := fmt.Sprintf("%s, %s of %s", w.noun().Count(w.written.samples), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))

@@ -2,6 +2,7 @@ package naming
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/runtimes/known"
 )
 
 // StackBuilder adds a store's stacks to a profile.
@@ -101,16 +103,65 @@ func (p *StackBuilder) markLeaving(leaf stacks.NodeID) {
 // or execve, so that nothing could be read of its user stack.
 func (p *StackBuilder) HasLeft(node stacks.NodeID) bool { return p.left[node] }
 
-// EndsInGenerated reports whether the outermost code of a stack is code that a process
-// generated at run time.
-func (p *StackBuilder) EndsInGenerated(node stacks.NodeID) bool {
-	kind := stacks.CodeUnknown
-	for ; node != 0; node = p.Store.Nodes[node].Parent {
-		if k := p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind; k != stacks.CodeBroken {
-			kind = k
+// Broken returns the loss in a broken stack: it depends on the code at which the stack broke.
+func (p *StackBuilder) Broken(node stacks.NodeID) profile.Loss {
+	at, ok := outermost(p.Store, node)
+	if !ok {
+		return profile.LossBrokenUser
+	}
+	code := p.Store.Frames[at].Code
+	switch language, generated := generatedBy(p.Store, code); {
+	case known.IsJava(language):
+		return profile.LossBrokenJava
+	case generated:
+		return profile.LossBrokenGenerated
+	case p.names.isC(at):
+		return profile.LossBrokenC
+	}
+	return profile.LossBrokenUser
+}
+
+// outermost returns the outermost native user frame of a stack, and false if it has none. Stacks of
+// several runtimes also have functions that no native frame stands for.
+func outermost(store *stacks.Store, node stacks.NodeID) (at stacks.FrameID, ok bool) {
+	for ; node != 0; node = store.Nodes[node].Parent {
+		frame := store.Nodes[node].Frame
+		switch code := store.Codes[store.Frames[frame].Code]; code.Kind {
+		case stacks.CodeFile, stacks.CodeVDSO, stacks.CodeJIT, stacks.CodeUnknown:
+			at, ok = frame, true
+		case stacks.CodeRuntime:
+			if known.ReadsMemory(code.Function.Kind) {
+				at, ok = frame, true
+			}
+		case stacks.CodeKernel, stacks.CodeBroken, stacks.CodeUnseen:
 		}
 	}
-	return kind == stacks.CodeJIT
+	return at, ok
+}
+
+// generatedBy reports whether native code was generated at run time, and returns the language whose
+// runtime did so, "" if unknown.
+func generatedBy(store *stacks.Store, id stacks.CodeID) (language string, ok bool) {
+	switch code := store.Codes[id]; code.Kind {
+	case stacks.CodeRuntime:
+		return known.Name(code.Function.Kind), true
+	case stacks.CodeJIT:
+		return store.Languages[id], true
+	}
+	return "", false
+}
+
+// isC reports whether a frame is known to be in a function written in C or C++.
+func (n *Names) isC(frame stacks.FrameID) bool {
+	found := n.found[frame]
+	if len(found) == 0 {
+		return false
+	}
+	switch path.Ext(found[len(found)-1].File) {
+	case ".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".h", ".hh", ".hpp":
+		return true
+	}
+	return false
 }
 
 // push returns the stack at with a frame of the store on top.

@@ -197,6 +197,11 @@ type Store struct {
 	// Readers, if not nil, returns the reader of the functions of a process at a time in ns
 	// (CLOCK_MONOTONIC), or nil.
 	Readers func(pid int, kind runtimes.Kind, time uint64) runtimes.Reader
+	// Language, if not nil, returns the language that the code of a file executes or, if it is nil,
+	// whose runtime has generated the code of a process; "" if unknown. Languages holds the known
+	// ones by code.
+	Language  func(pid int, f *process.File) string
+	Languages map[CodeID]string
 	// Keys, if not nil, returns the keys of the attributes of threads of a process image, by
 	// index, at least up to index last if it is known.
 	Keys func(pid int, epoch uint64, last int) []string
@@ -269,6 +274,7 @@ func NewStore(r Resolver) *Store {
 		Samples:     map[Sample]Values{},
 		Files:       map[uint64]File{},
 		Interpreted: map[int]bool{},
+		Languages:   map[CodeID]string{},
 		Seen:        map[Frame]uint64{},
 		Unkept:      new(uint64),
 		Owned:       map[int][]Ownership{},
@@ -653,6 +659,11 @@ func (s *Store) userFrame(pid int, f Frame, at process.Location, r *bpf.StackRec
 		code = Code{Kind: CodeUnknown, PID: pid}
 	}
 	f.Code = s.code(code, Range{at.MapStart, at.MapLimit, at.MapOffset})
+	if s.Language != nil && (code.Kind == CodeFile || code.Kind == CodeJIT) {
+		if language := s.Language(pid, code.File); language != "" {
+			s.Languages[f.Code] = language
+		}
+	}
 	f.Address = at.Offset + (f.Address - f.Call())
 	if code.JITDumps != nil {
 		f.Epoch = uint32(r.Epoch) // a hash

@@ -40,7 +40,10 @@ type Tracker struct {
 	// labeled holds the kernel side's entries of the processes whose labels it reads, by PID. It
 	// is nil if labels are not read.
 	labeled map[int]bpf.LabelProcess
-	expect  func(pid int, image uint64) // see ReadLabels
+	// generators holds, by PID, the language whose runtime generates code, if a process has one
+	// such runtime.
+	generators map[int]string
+	expect     func(pid int, image uint64) // see ReadLabels
 }
 
 const (
@@ -81,13 +84,14 @@ type reader struct {
 
 // file holds the result of searching a file.
 type file struct {
-	builds   map[runtimes.Kind]*runtimes.Build
-	labels   *bpf.LabelProcess   // nil if it has no labels
-	context  *threadctx.Variable // nil if it has none
-	glibc    bool
-	segments []elffile.Segment // with code; nil without runtimes and context
-	image    *elfImage         // nil if not read or not an ELF file
-	imaged   bool              // image was read
+	builds      map[runtimes.Kind]*runtimes.Build
+	interpreter *interpreter        // nil if it has none
+	labels      *bpf.LabelProcess   // nil if it has no labels
+	context     *threadctx.Variable // nil if it has none
+	glibc       bool
+	segments    []elffile.Segment // with code; nil without runtimes and context
+	image       *elfImage         // nil if not read or not an ELF file
+	imaged      bool              // image was read
 }
 
 // Processes is the kernel side's map of processes with runtimes.
@@ -106,12 +110,13 @@ type Processes interface {
 // NewTracker returns a tracker that writes to processes.
 func NewTracker(processes Processes) *Tracker {
 	return &Tracker{
-		processes: processes,
-		files:     map[weak.Pointer[process.File]]file{},
-		readers:   map[readerOf]reader{},
-		programs:  map[programRuntime]programState{},
-		unknown:   map[string]bool{},
-		now:       time.Now,
+		processes:  processes,
+		files:      map[weak.Pointer[process.File]]file{},
+		readers:    map[readerOf]reader{},
+		programs:   map[programRuntime]programState{},
+		unknown:    map[string]bool{},
+		generators: map[int]string{},
+		now:        time.Now,
 	}
 }
 
@@ -137,6 +142,7 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	var labels *bpf.LabelProcess
 	var context *threadctx.Variable
 	var contextBias uint64
+	generators := map[string]bool{}
 	glibc, later := false, false
 	for _, m := range mappings {
 		if m.Kind != process.KindFile || m.File == nil {
@@ -145,6 +151,9 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		f := t.file(m.File)
 		glibc = glibc || f.glibc
 		later = later || t.starts(m.File)
+		for _, language := range f.generators() {
+			generators[language] = true
+		}
 		labels = cmp.Or(labels, f.labels)
 		if f.context != nil && (context == nil || f.context.InProgram()) {
 			if at, ok := f.bias(m); ok {
@@ -156,6 +165,12 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 			if at, ok := f.bias(m); ok && (found[kind].build == nil || found[kind].build.Unknown != "" && build.Unknown == "") {
 				found[kind] = mapped{build, m.File, at}
 			}
+		}
+	}
+	delete(t.generators, pid)
+	if len(generators) == 1 {
+		for language := range generators {
+			t.generators[pid] = language
 		}
 	}
 	switch {
@@ -321,6 +336,7 @@ func (t *Tracker) Forget(pid int) {
 		delete(t.readers, of)
 	}
 	delete(t.labeled, pid)
+	delete(t.generators, pid)
 }
 
 // bias returns the difference between running and link-time addresses in mapping m, and
@@ -389,6 +405,9 @@ func search(f *process.File, labels bool) (is file, err error) {
 	}
 	_, is.glibc, err = e.DynamicSymbol("gnu_get_libc_version")
 	if err != nil {
+		return is, err
+	}
+	if is.interpreter, err = interpreterIn(e); err != nil {
 		return is, err
 	}
 	is.builds = map[runtimes.Kind]*runtimes.Build{}

@@ -102,7 +102,7 @@ func LossesIn(l profile.Losses, of Noun, samples uint64) []Loss {
 func isPart(l profile.Loss) bool {
 	switch l {
 	case profile.LossTraces, profile.LossTruncatedKernel, profile.LossCrowded, profile.LossTooDeep, profile.LossTooMany,
-		profile.LossBrokenGenerated, profile.LossUnlabeled, profile.LossUnsearched, profile.LossUnresolved, profile.LossUnresolvedGenerated,
+		profile.LossBrokenC, profile.LossBrokenGenerated, profile.LossBrokenJava, profile.LossUnlabeled, profile.LossUnsearched, profile.LossUnresolved, profile.LossUnresolvedGenerated,
 		profile.LossUnresolvedCallers:
 		return true
 	}
@@ -158,9 +158,13 @@ var causes = [profile.NumLosses]cause{
 	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
 		"paged out, or no frame pointers", remedy{}, profile.EndFault, Noun{}},
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
-		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer)"), profile.EndBroken, Noun{}},
+		"frame pointers lead to no code", remedy{}, profile.EndBroken, Noun{}},
+	profile.LossBrokenC: {"broken user stack", "broken user stacks",
+		"in C or C++ code with neither frame pointers nor unwind tables", do("compile it with -fno-omit-frame-pointer"), profile.EndNone, Noun{}},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
-		"of a JIT compiler or an emulator, which keeps no frame pointers", do("for Java methods without names, use -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
+		"of a JIT compiler or an emulator, which keeps no frame pointers", do("it may have an option that keeps them"), profile.EndNone, Noun{}},
+	profile.LossBrokenJava: {"user stack broken in generated code", "user stacks broken in generated code",
+		"of Java, which keeps no frame pointers", do("run java with -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
 	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
 		"not loaded yet; frame pointers may not reach the root", remedy{}, profile.EndNotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",

@@ -1,0 +1,95 @@
+package known
+
+import (
+	"fulgur/bpf"
+	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/symbols/elffile"
+)
+
+// interpreter is a language runtime whose frames fulgur does not read.
+type interpreter struct {
+	name string
+	// symbol is exported by files with the interpreter, and by no others: plug-ins and programs
+	// that use it in a library have an undefined symbol.
+	symbol string
+	// generates is set if it can run code that it generates.
+	generates bool
+}
+
+// interpreters are the runtimes that fulgur recognizes without reading their frames. Of two with the
+// same symbol, the first one that matches counts.
+var interpreters = []interpreter{
+	{"PHP", "execute_ex", true},
+	{"Perl", "Perl_runops_standard", false},
+	{"LuaJIT", "luaJIT_setmode", true},
+	{"Lua", "lua_newstate", false},
+	{"PyPy", "pypy_execute_source", true},
+	{"Guile", "scm_call_n", true},
+	{"OCaml bytecode", "caml_interprete", false},
+	{"Tcl", "Tcl_EvalObjEx", false},
+	{"Erlang", "erts_alloc_enomem", true},
+	{"Mono", "mono_jit_exec", true},
+}
+
+// ofJava is the name of Java in [Tracker.Language].
+var ofJava = Name(bpf.RuntimeHotSpot)
+
+// IsJava reports whether a language that [Tracker.Language] returned is Java.
+func IsJava(language string) bool { return language == ofJava }
+
+// IsForeign reports whether a language that [Tracker.Language] returned is one whose frames
+// fulgur does not read.
+func IsForeign(language string) bool {
+	for _, i := range interpreters {
+		if i.name == language {
+			return true
+		}
+	}
+	return false
+}
+
+// interpreterIn returns the interpreter in a file, nil if it has none.
+func interpreterIn(f *elffile.File) (*interpreter, error) {
+	for i := range interpreters {
+		switch _, has, err := f.DynamicSymbol(interpreters[i].symbol); {
+		case err != nil:
+			return nil, err
+		case has:
+			return &interpreters[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // most files have none
+}
+
+// generating holds the kinds of runtimes that can run code that they generate.
+var generating = map[runtimes.Kind]bool{bpf.RuntimeV8: true, bpf.RuntimeHotSpot: true, bpf.RuntimeRuby: true}
+
+// generators returns the languages whose runtimes in f can run code that they generate.
+func (f *file) generators() (languages []string) {
+	for kind := range f.builds {
+		if generating[kind] {
+			languages = append(languages, Name(kind))
+		}
+	}
+	if f.interpreter != nil && f.interpreter.generates {
+		languages = append(languages, f.interpreter.name)
+	}
+	return languages
+}
+
+// Language returns the language that the code of f executes or, if f is nil, the one whose runtime
+// has generated the code of process pid. It is "" if unknown, and for files with runtimes whose frames
+// fulgur reads.
+func (t *Tracker) Language(pid int, f *process.File) string {
+	if t == nil {
+		return ""
+	}
+	if f == nil {
+		return t.generators[pid]
+	}
+	if i := t.file(f).interpreter; i != nil {
+		return i.name
+	}
+	return ""
+}
