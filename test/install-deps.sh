@@ -37,6 +37,8 @@ test      aarch64-linux-gnu-gcc           gcc-aarch64-linux-gnu
 test      /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
 test      debuginfod-find                 debuginfod
 test      rustc                           rustc
+test      c++filt                         binutils
+test      /usr/lib/x86_64-linux-gnu/libgphobos.so.3  libgphobos3
 test      python3                         python3
 test      node                            nodejs
 test      javac                           default-jdk-headless

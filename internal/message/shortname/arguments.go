@@ -39,6 +39,44 @@ func withoutArguments(name string) string {
 	return string(b)
 }
 
+// withoutInstances removes the arguments of templates from a name of D like "std.array.Appender!(int).put".
+func withoutInstances(name string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(name, "!(")
+		end := instanceEnd(rest)
+		if !found || end < 0 {
+			b.WriteString(name)
+			return b.String()
+		}
+		b.WriteString(before)
+		name = rest[end:]
+	}
+}
+
+// instanceEnd returns the end of the arguments at the beginning of name, after the parenthesis, or -1.
+// Texts and characters among them may contain parentheses.
+func instanceEnd(name string) int {
+	depth := 1
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; c {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case '"', '\'':
+			end := strings.IndexByte(name[i+1:], c)
+			if end < 0 {
+				return -1
+			}
+			i += 1 + end
+		}
+	}
+	return -1
+}
+
 // opensArguments reports whether a "<" after before opens the arguments of a template. In
 // Rust's "<T as Trait>::method" it begins the name itself, and only its contents identify
 // the method, and Python has names like "f.<locals>.g".

@@ -65,3 +65,17 @@ func FuzzOf(f *testing.F) {
 		}
 	})
 }
+
+func TestWithoutInstances(t *testing.T) {
+	for name, want := range map[string]string{
+		"std.array.Appender!(immutable(char)[]).Appender.put": "std.array.Appender.Appender.put",
+		`f!("a)", ')', g!(1)).f!(int)`:                        "f.f",
+		"unfinished!(int":                                     "unfinished!(int",
+		`unfinished!(")`:                                      `unfinished!(")`,
+		"a::operator!(int)":                                   "a::operator!",
+	} {
+		if got := Of(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}

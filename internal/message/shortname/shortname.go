@@ -62,6 +62,9 @@ func split(name string) (short string, own int) {
 	if at := moduleOperator(name); at > 0 {
 		return name, at
 	}
+	if strings.Contains(name, "!(") && !strings.Contains(name, "operator!") {
+		return withoutInstances(name), 0
+	}
 	if !strings.Contains(name, "::") {
 		if short, own, ok := splitGo(name); ok {
 			return short, own

@@ -43,15 +43,25 @@ func newNames(linkage string, opts Options) names {
 	if opts.NoDemangle {
 		return n
 	}
-	if name, ok := demangleOCaml(system); ok {
-		n.shown = valid(name)
-	} else {
-		n.shown = demangle.Filter(system, demangleOptions...)
-	}
+	n.shown = valid(demangled(system)) // a length in the linker name may end within a character
 	if opts.ShortNames {
 		n.shown = shortname.Of(n.shown)
 	}
 	return n
+}
+
+// demangled returns the name of the function with the given linker name.
+func demangled(linkage string) string {
+	if name, ok := demangleOCaml(linkage); ok {
+		return name
+	}
+	if name, ok := demangleD(linkage, false); ok {
+		return name[:min(len(name), maxName)]
+	}
+	if name, ok := demangleLegacyRust(linkage); ok {
+		return name
+	}
+	return demangle.Filter(linkage, demangleOptions...)
 }
 
 // demangleAtOnce is the number of names that make another goroutine worthwhile.
