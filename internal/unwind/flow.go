@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"container/heap"
 	"encoding/binary"
 
 	"fulgur/internal/symbols/instruction"
@@ -12,6 +13,8 @@ const (
 	maxTable = 1024
 	// maxFunctionSteps bounds the instructions that the analysis of a function executes.
 	maxFunctionSteps = 1 << 17
+	// maxGlanceSteps bounds them up to where a function sets up a frame pointer.
+	maxGlanceSteps = 1 << 8
 )
 
 // flow follows the control flow of a function, with what is known of its frame.
@@ -31,10 +34,10 @@ type flow struct {
 	calls, references, doubts []uint64
 
 	blocks map[uint64]*block
-	// seen maps the addresses of instructions to their block.
-	seen  map[uint64]*block
-	queue []*block
-	steps int
+	// starts holds the addresses of the blocks, and seen those of all instructions.
+	starts, seen addrSet
+	queue        blockQueue
+	steps        int
 	// noReturn holds the ends of calls after which the code goes on with another frame.
 	noReturn map[uint64]bool
 	restart  bool
@@ -42,6 +45,10 @@ type flow struct {
 	returns int
 	// irregular is whether a call is made with a misaligned stack.
 	irregular bool
+	// limit bounds steps.
+	limit int
+	// brief ends ways where the frame pointer is set up. setsUp is whether one does.
+	brief, setsUp bool
 }
 
 // limit is what begins at an address.
@@ -56,6 +63,7 @@ const (
 // block is a sequence of instructions that is entered at its start alone, and ends after a call.
 type block struct {
 	start  uint64
+	end    uint64 // of the instructions that were executed
 	frame  codeFrame
 	queued bool
 	// byCall is whether only calls lead here, by their return.
@@ -75,15 +83,31 @@ type block struct {
 	misaligned bool
 }
 
+// blockQueue is a heap of blocks. Those at low addresses come first, since code mostly leads forward: so
+// most blocks are executed once.
+type blockQueue []*block
+
+func (q blockQueue) Len() int           { return len(q) }
+func (q blockQueue) Less(i, j int) bool { return q[i].start < q[j].start }
+func (q blockQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *blockQueue) Push(b any)        { *q = append(*q, b.(*block)) }
+func (q *blockQueue) Pop() any {
+	last := len(*q) - 1
+	b := (*q)[last]
+	*q = (*q)[:last]
+	return b
+}
+
 // visit is called with each instruction, and the frame before it.
 type visit func(addr uint64, size int, frame *codeFrame, kind instruction.Kind)
 
 // maxRestarts bounds the analyses of a function.
 const maxRestarts = 8
 
-// run analyzes the function. It reports false if there is no result.
-func (f *flow) run() bool {
-	f.noReturn = map[uint64]bool{}
+// run analyzes the function at entry. It reports false if there is no result.
+func (f *flow) run(entry uint64) bool {
+	f.entry, f.steps, f.returns, f.irregular, f.setsUp, f.doubts = entry, 0, 0, false, false, f.doubts[:0]
+	clear(f.noReturn)
 	for range maxRestarts {
 		if !f.spread() {
 			return false
@@ -97,19 +121,21 @@ func (f *flow) run() bool {
 
 // spread finds all instructions and their frames.
 func (f *flow) spread() bool {
-	f.blocks, f.seen, f.queue, f.restart = map[uint64]*block{}, map[uint64]*block{}, nil, false
+	f.queue, f.restart = f.queue[:0], false
+	clear(f.blocks)
+	f.starts.clear()
+	f.seen.clear()
 	f.calls, f.references = f.calls[:0], f.references[:0]
 	first := entryFrame()
 	f.enter(f.entry, &first, false)
 	var frame codeFrame
 	for len(f.queue) > 0 && !f.restart {
-		b := f.queue[len(f.queue)-1]
-		f.queue = f.queue[:len(f.queue)-1]
+		b := heap.Pop(&f.queue).(*block)
 		b.queued = false
 		b.frame.copyTo(&frame)
 		w := blockWalk{flow: f, block: b, frame: &frame}
 		w.walk()
-		if f.steps > maxFunctionSteps {
+		if f.steps > f.limit {
 			return false
 		}
 	}
@@ -183,11 +209,14 @@ func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
 	if b == nil {
 		b = &block{start: addr, byCall: byCall}
 		frame.copyTo(&b.frame)
-		f.blocks[addr] = b
-		// The block that goes on here now ends here.
-		if around := f.seen[addr]; around != nil {
-			f.enqueue(around)
+		if f.seen.has(addr) {
+			// The block that goes on here now ends here.
+			if around, ok := f.starts.before(addr); ok {
+				f.enqueue(f.blocks[around])
+			}
 		}
+		f.blocks[addr] = b
+		f.starts.add(addr)
 		f.enqueue(b)
 		return
 	}
@@ -206,7 +235,7 @@ func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
 func (f *flow) enqueue(b *block) {
 	if !b.queued {
 		b.queued = true
-		f.queue = append(f.queue, b)
+		heap.Push(&f.queue, b)
 	}
 }
 
@@ -226,9 +255,15 @@ type blockWalk struct {
 // walk executes the instructions.
 func (w *blockWalk) walk() {
 	for at := w.start; ; {
-		if at != w.start && w.blocks[at] != nil || at != w.entry && w.limits(at) != limitNone {
+		if at != w.start && w.isBlock(at) || at != w.entry && w.limits(at) != limitNone {
 			w.goOn(at, w.frame)
 			return
+		}
+		if w.frame.isSetUp() {
+			w.setsUp = true
+			if w.brief {
+				return
+			}
 		}
 		code := w.code.at(at)
 		in, ok := instruction.DecodeX86(code, at)
@@ -243,14 +278,15 @@ func (w *blockWalk) walk() {
 		next := at + uint64(in.Size)
 		if !w.final {
 			w.steps++
-			w.seen[at] = w.block
+			w.seen.add(at)
+			w.end = max(w.end, next)
 			if in.Reference != 0 {
 				w.references = append(w.references, in.Reference)
 			}
 			if in.Kind == instruction.Call && in.Target != next {
 				w.calls = append(w.calls, in.Target)
 			}
-			if w.steps > maxFunctionSteps {
+			if w.steps > w.limit {
 				return
 			}
 		}
@@ -276,6 +312,13 @@ func (w *blockWalk) walk() {
 		}
 		at = next
 	}
+}
+
+// isBlock reports whether another block begins at an address that the block leads to. One has to begin where
+// two meet, if one of them began in the middle of an instruction of the other one, and at each page, so that
+// [addrSet.before] finds it.
+func (w *blockWalk) isBlock(at uint64) bool {
+	return w.starts.has(at) || !w.final && (at>>addrPageShift != w.start>>addrPageShift || at >= w.end && w.seen.has(at))
 }
 
 // returned follows the return of a call.
@@ -377,6 +420,9 @@ type codeReader struct {
 	b      *builder
 	chunks map[uint64][]byte
 	reads  int
+	// last is the chunk read last, at start.
+	last  []byte
+	start uint64
 }
 
 const (
@@ -391,6 +437,9 @@ const (
 // at returns the code at an address, at least one instruction unless it cannot be read.
 func (r *codeReader) at(addr uint64) []byte {
 	start := addr &^ (codeChunk - 1)
+	if r.last != nil && r.start == start {
+		return r.last[addr-start:]
+	}
 	chunk, ok := r.chunks[start]
 	if !ok {
 		if r.reads++; r.reads > maxCodeReads {
@@ -402,6 +451,7 @@ func (r *codeReader) at(addr uint64) []byte {
 		chunk = r.read(start)
 		r.chunks[start] = chunk
 	}
+	r.last, r.start = chunk, start
 	return chunk[min(addr-start, uint64(len(chunk))):]
 }
 

@@ -190,6 +190,12 @@ func (f *codeFrame) called() {
 	}
 }
 
+// isSetUp reports whether the frame pointer is set up as compilers do.
+func (f *codeFrame) isSetUp() bool {
+	fp := f.regs[x86FP]
+	return isFromCFA(fp) && fp.off == -16 && f.at(0, -16) == value{kind: valueCaller, reg: x86FP}
+}
+
 // isFromCFA reports whether v is a known distance from the CFA.
 func isFromCFA(v value) bool { return v.kind == valueAddress && v.base == 0 }
 
@@ -248,7 +254,7 @@ func (f *codeFrame) rule() Rule {
 func (f *codeFrame) cfa(r *Rule) bool {
 	sp, fp := f.regs[x86SP], f.regs[x86FP]
 	switch {
-	case sp.kind == valueConflict && !(isFromCFA(fp) && fp.off == -16 && f.at(0, -16) == value{kind: valueCaller, reg: x86FP}):
+	case sp.kind == valueConflict && !f.isSetUp():
 		return false
 	case isFromCFA(fp):
 		return setCFA(r, KindFP, 0, -fp.off)

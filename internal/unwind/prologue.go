@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
+	"encoding/binary"
 	"slices"
 
 	"fulgur/internal/symbols/elffile"
@@ -15,13 +16,19 @@ const (
 	// maxCodeSteps bounds the instructions of a file that are executed.
 	maxCodeSteps = 2 << 20
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
-	// of other code.
-	maxCodeScan = 4 << 20
+	// of other code, and maxCodeDecoded those that are decoded.
+	maxCodeScan, maxCodeDecoded = 4 << 20, 1 << 20
 	// minCode is the number of bytes of code without call frame information that are worth a search. The
 	// compiler's own start-up code has fewer.
 	minCode = 256
 	// maxEntries bounds the functions.
 	maxEntries = 1 << 18
+	// maxPending bounds the pointers that are collected before their functions are analyzed.
+	maxPending = 1 << 12
+	// minSearchedGap and maxSearchedGap are the sizes in bytes of gaps that are searched for padding.
+	minSearchedGap, maxSearchedGap = 4 << 10, 4 << 20
+	// maxCodeSections bounds the sections with code. Programs have a few.
+	maxCodeSections = 64
 )
 
 // codeRules makes rules for functions that no table describes, from their code.
@@ -31,24 +38,29 @@ const (
 // label in a function. It counts if its code returns: if each way to a return instruction leaves the stack
 // pointer where it was at the label, the return address was there too.
 //
-// Code that contradicts what was derived, and code that no known way leads to, gets no rule, unless the
-// functions around it that call others all keep frame pointers: then it gets KindChain.
+// Code that contradicts what was derived, and code that no known way leads to, gets no rule, unless it belongs
+// to a function that sets up a frame pointer, or nearly all functions around it do: then it gets KindChain.
 type codeRules struct {
 	*builder
 	reader *codeReader
 	gaps   []codeGap
 	last   int // index of the gap found last
-	sure   map[uint64]bool
-	maybe  map[uint64]bool
+	flow   flow
+	// sure and maybe hold the entries, queue and doubtful those that are not analyzed yet.
+	sure, maybe     addrSet
+	queue, doubtful []uint64
 	// returning holds the functions that return.
-	returning map[uint64]bool
-	queue     []uint64 // sure entries
-	steps     int
+	returning addrSet
+	// again holds sure entries whose analysis left something in doubt.
+	again []uint64
+	steps int
 
 	rules *ruleSet
 	rows  []codeRow
 	// known holds the addresses of instructions with rows.
-	known map[uint64]bool
+	known addrSet
+	// starts holds the functions that were analyzed.
+	starts []codeStart
 	// check, for tests, is called with each frame.
 	check func(addr uint64, frame *codeFrame)
 }
@@ -60,22 +72,52 @@ type codeRow struct {
 	rule uint32
 }
 
+// codeStart is the start of a function.
+type codeStart struct {
+	addr uint64
+	// framed is whether the function sets up a frame pointer.
+	framed bool
+}
+
 // codeGap is a part of the code without call frame information.
 type codeGap struct {
 	start, end uint64
-	// framed and unframed are the numbers of functions that call others, with and without frame pointers.
-	framed, unframed int
+	// framed and bare are the numbers of functions with and without frame pointers, framedCallers and
+	// bareCallers those of functions that call others.
+	framed, bare               int
+	framedCallers, bareCallers int
 }
 
-// keepsFramePointers reports whether nearly all functions that call others keep frame pointers.
-func (g *codeGap) keepsFramePointers() bool {
-	const enough, exceptions = 16, 16 // one in 16
-	return g.framed >= enough && g.unframed*exceptions <= g.framed
+// few reports whether so few functions are exceptions that another one is probably none.
+func few(exceptions, functions int) bool {
+	const enough = 16
+	return functions >= enough && exceptions*enough <= functions
 }
 
-// isSettled reports whether so many functions keep frame pointers that the others of the gap need no
+// keepsFramePointers reports whether nearly all functions keep frame pointers, also those that call none.
+func (g *codeGap) keepsFramePointers() bool { return few(g.bare, g.framed) }
+
+// isSettled reports whether so many functions keep frame pointers that the others of the gap need no complete
 // analysis, which would take long for the built-in functions of a script engine.
-func (g *codeGap) isSettled() bool { return g.framed >= 256 && g.keepsFramePointers() }
+func (g *codeGap) isSettled() bool {
+	const enough = 64
+	return g.framedCallers >= enough && few(g.bareCallers, g.framedCallers)
+}
+
+// count counts a function.
+func (g *codeGap) count(framed, calls bool) {
+	switch {
+	case framed && calls:
+		g.framedCallers++
+	case calls:
+		g.bareCallers++
+	}
+	if framed {
+		g.framed++
+	} else {
+		g.bare++
+	}
+}
 
 // addCode adds rules for code that has none, from the code. debug is the separate debug file or nil. It
 // reports whether there are any.
@@ -99,8 +141,7 @@ func (b *builder) addCode(debug *elffile.File) bool {
 		c.addSymbols(debug)
 	}
 	c.addCalls()
-	c.addPointers()
-	c.run()
+	c.search()
 	return c.finish()
 }
 
@@ -108,16 +149,52 @@ func (b *builder) addCode(debug *elffile.File) bool {
 func ReadsCode(m elf.Machine) bool { return m == elf.EM_X86_64 }
 
 func newCodeRules(b *builder) *codeRules {
-	c := &codeRules{
-		builder: b, reader: &codeReader{b: b, chunks: map[uint64][]byte{}},
-		sure: map[uint64]bool{}, maybe: map[uint64]bool{}, returning: map[uint64]bool{}, known: map[uint64]bool{}, rules: newRuleSet(),
+	c := &codeRules{builder: b, reader: &codeReader{b: b, chunks: map[uint64][]byte{}}, rules: newRuleSet()}
+	c.flow = flow{
+		code: c.reader, limit: maxFunctionSteps, blocks: map[uint64]*block{}, noReturn: map[uint64]bool{}, returning: c.returning.has,
+		limits: func(addr uint64) limit {
+			switch {
+			case c.gap(addr) == nil:
+				return limitOther
+			case c.sure.has(addr):
+				return limitEntry
+			}
+			return limitNone
+		},
 	}
+	code := b.codeSections()
 	b.code.gaps(b.spans, func(start, end uint64) {
-		if end-start >= alignment/2 {
-			c.gaps = append(c.gaps, codeGap{start: start, end: end})
+		for _, s := range code {
+			from, to := max(start, s.Addr), min(end, s.Addr+s.Size)
+			if from < to && to-from >= alignment/2 {
+				c.gaps = append(c.gaps, codeGap{start: from, end: to})
+			}
 		}
 	})
 	return c
+}
+
+// codeSections returns the places of the code: sections, or else segments, which may also contain data.
+func (b *builder) codeSections() (code []Segment) {
+	sections, err := b.file.Sections()
+	if err == nil {
+		for _, s := range sections {
+			if s.Flags&elf.SHF_EXECINSTR != 0 && s.Type == elf.SHT_PROGBITS && s.Addr+s.Size > s.Addr {
+				code = append(code, Segment{Addr: s.Addr, Size: s.Size})
+			}
+		}
+	}
+	slices.SortFunc(code, func(a, b Segment) int { return cmp.Compare(a.Addr, b.Addr) })
+	end := uint64(0)
+	code = slices.DeleteFunc(code, func(s Segment) bool {
+		overlaps := s.Addr < end
+		end = max(end, s.Addr+s.Size)
+		return overlaps
+	})
+	if len(code) == 0 || len(code) > maxCodeSections {
+		return b.code.segments
+	}
+	return code
 }
 
 // gap returns the gap that contains an address, or nil.
@@ -138,18 +215,23 @@ func (c *codeRules) gap(addr uint64) *codeGap {
 	return &c.gaps[i]
 }
 
+// isOpen reports whether an address is in code that is still of interest.
+func (c *codeRules) isOpen(addr uint64) bool {
+	g := c.gap(addr)
+	return g != nil && !g.isSettled()
+}
+
 // addSure adds an entry beyond doubt.
 func (c *codeRules) addSure(addr uint64) {
-	if !c.sure[addr] && len(c.sure) < maxEntries && c.gap(addr) != nil {
-		c.sure[addr] = true
+	if c.isOpen(addr) && c.sure.n < maxEntries && c.sure.add(addr) {
 		c.queue = append(c.queue, addr)
 	}
 }
 
 // addMaybe adds an entry in doubt.
 func (c *codeRules) addMaybe(addr uint64) {
-	if len(c.maybe) < maxEntries && c.gap(addr) != nil {
-		c.maybe[addr] = true
+	if c.isOpen(addr) && c.maybe.n < maxEntries && c.maybe.add(addr) {
+		c.doubtful = append(c.doubtful, addr)
 	}
 }
 
@@ -185,12 +267,20 @@ func (c *codeRules) addSymbols(f *elffile.File) {
 
 // addCalls adds the functions that code with call frame information calls or refers to.
 func (c *codeRules) addCalls() {
-	left := uint64(maxCodeScan)
+	left, decoded := uint64(maxCodeScan), uint64(maxCodeDecoded)
 	for _, s := range c.spans {
-		if s.end-s.start > left {
+		size := s.end - s.start
+		if size > left {
 			return
 		}
-		left -= s.end - s.start
+		left -= size
+		if !c.refers(s.start, s.end) {
+			continue
+		}
+		if size > decoded {
+			return
+		}
+		decoded -= size
 		for at := s.start; at < s.end; {
 			in, ok := instruction.DecodeX86(c.reader.at(at), at)
 			if !ok {
@@ -200,6 +290,27 @@ func (c *codeRules) addCalls() {
 			at += uint64(in.Size)
 		}
 	}
+}
+
+// refers reports whether code has bytes that may be the distance to a gap. It is faster than decoding.
+func (c *codeRules) refers(start, end uint64) bool {
+	low, high := c.gaps[0].start, c.gaps[len(c.gaps)-1].end
+	const size = 4 // of a distance
+	for at := start; at+size <= end; {
+		code := c.reader.at(at)
+		code = code[:min(uint64(len(code)), end-at)]
+		if len(code) < size {
+			return false
+		}
+		for ; len(code) >= size; code = code[1:] {
+			at++
+			to := at + size - 1 + uint64(int64(int32(binary.LittleEndian.Uint32(code))))
+			if to-low < high-low && c.gap(to) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // addUses adds the entries that an instruction leads to.
@@ -220,48 +331,57 @@ func (c *codeRules) addPointers() {
 	_ = c.file.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
 		if elf.R_X86_64(r.Type) == elf.R_X86_64_RELATIVE || elf.R_X86_64(r.Type) == elf.R_X86_64_IRELATIVE {
 			c.addMaybe(uint64(r.Addend))
+			if len(c.doubtful) >= maxPending {
+				c.run()
+			}
 		}
-		return true
+		return c.steps < maxCodeSteps
 	})
 }
 
-// run analyzes all functions.
+// search analyzes all functions, beginning with those that are known so far.
+func (c *codeRules) search() {
+	c.run()
+	c.addPointers()
+	c.run()
+	c.runAgain()
+	c.run()
+	c.addStarts()
+}
+
+// run analyzes the functions that are known so far.
 func (c *codeRules) run() {
-	slices.Sort(c.queue)
-	var again []uint64
-	tried := map[uint64]bool{}
-	for {
-		for len(c.queue) > 0 && c.steps < maxCodeSteps {
-			entry := c.queue[0]
-			c.queue = c.queue[1:]
-			if !c.function(entry, true) {
-				again = append(again, entry)
+	for c.steps < maxCodeSteps && (len(c.queue) > 0 || len(c.doubtful) > 0) {
+		slices.Sort(c.queue)
+		slices.Sort(c.doubtful)
+		queue, doubtful := c.queue, c.doubtful
+		c.queue, c.doubtful = nil, nil
+		for _, entry := range queue {
+			if c.steps < maxCodeSteps && !c.function(entry, true) {
+				c.again = append(c.again, entry)
 			}
 		}
-		var maybe []uint64
-		for addr := range c.maybe {
-			if !tried[addr] && !c.sure[addr] && !c.known[addr] {
-				maybe = append(maybe, addr)
-			}
-			tried[addr] = true
+		if len(c.queue) > 0 { // which may contain the others
+			c.doubtful = append(c.doubtful, doubtful...)
+			continue
 		}
-		if len(maybe) == 0 || c.steps >= maxCodeSteps {
-			break
-		}
-		slices.Sort(maybe)
-		for _, addr := range maybe {
-			if c.steps < maxCodeSteps && !c.known[addr] {
+		for _, addr := range doubtful {
+			if c.steps < maxCodeSteps && !c.known.has(addr) && !c.sure.has(addr) {
 				c.function(addr, false)
 			}
 		}
 	}
-	// More entries and functions that return are known now. So a function that seemed to go on in the next
-	// one may not, and more of another may be proven.
-	for _, entry := range again {
+}
+
+// runAgain analyzes functions again. More entries and functions that return are known now. So a function
+// that seemed to go on in the next one may not, and more of another may be proven.
+func (c *codeRules) runAgain() {
+	for _, entry := range c.again {
 		if c.steps < maxCodeSteps {
 			c.function(entry, true)
 		}
 	}
+	c.again = nil
 }
 
 // function analyzes a function and adds its rows, if its entry is sure or its code returns. It reports
@@ -270,22 +390,14 @@ func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
 	if g := c.gap(entry); g == nil || g.isSettled() {
 		return true
 	}
-	f := flow{code: c.reader, entry: entry, limits: func(addr uint64) limit {
-		switch {
-		case c.gap(addr) == nil:
-			return limitOther
-		case c.sure[addr]:
-			return limitEntry
-		}
-		return limitNone
-	}, returning: func(addr uint64) bool { return c.returning[addr] }}
-	ok := f.run()
+	f := &c.flow
+	ok := f.run(entry)
 	c.steps += f.steps
 	if !ok || !sure && (f.returns == 0 || f.irregular) {
 		return false
 	}
 	if f.returns > 0 {
-		c.returning[entry] = true
+		c.returning.add(entry)
 	}
 	for _, addr := range f.calls {
 		c.addSure(addr)
@@ -297,29 +409,97 @@ func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
 		c.addMaybe(c.skipPadding(addr))
 	}
 	complete = len(f.doubts) == 0
-	framed, unframed, again := false, false, c.known[entry]
+	again, calls := c.known.has(entry), false
 	f.emit(func(addr uint64, size int, frame *codeFrame, kind instruction.Kind) {
-		r := frame.rule()
-		c.rows = append(c.rows, codeRow{addr, uint32(size), c.rules.add(r)})
-		c.known[addr] = true
-		if c.check != nil {
-			c.check(addr, frame)
-		}
-		if kind == instruction.Call || kind == instruction.IndirectCall {
-			framed = framed || r.isChain()
-			unframed = unframed || r != Rule{} && !r.isChain()
-		}
+		c.row(addr, size, frame)
+		calls = calls || kind == instruction.Call || kind == instruction.IndirectCall
 	})
-	c.steps += f.steps
+	c.starts = append(c.starts, codeStart{entry, f.setsUp})
 	if g := c.gap(entry); g != nil && !again {
-		switch {
-		case unframed:
-			g.unframed++
-		case framed:
-			g.framed++
-		}
+		g.count(f.setsUp, calls)
 	}
 	return complete
+}
+
+// row adds a row.
+func (c *codeRules) row(addr uint64, size int, frame *codeFrame) {
+	c.rows = append(c.rows, codeRow{addr, uint32(size), c.rules.add(frame.rule())})
+	c.known.add(addr)
+	if c.check != nil {
+		c.check(addr, frame)
+	}
+}
+
+// addStarts finds functions of gaps that are only partly analyzed by the padding between functions. It
+// follows them up to where they set up frame pointers.
+func (c *codeRules) addStarts() {
+	for i := range c.gaps {
+		if g := &c.gaps[i]; !g.keepsFramePointers() && g.end-g.start >= minSearchedGap && g.end-g.start <= maxSearchedGap {
+			c.addStartsOf(g)
+		}
+	}
+}
+
+func (c *codeRules) addStartsOf(g *codeGap) {
+	const align = 16 // of functions
+	next := g.start
+	for addr := (g.start + align - 1) &^ (align - 1); addr < g.end && c.steps < maxCodeSteps; addr += align {
+		for ; next < addr; next++ { // entries that are not aligned
+			if c.sure.has(next) {
+				c.glance(next, true)
+			}
+		}
+		if before := c.reader.at(addr - align); c.sure.has(addr) || len(before) >= align && endsWithPadding(before[:align]) {
+			c.glance(addr, c.sure.has(addr))
+		}
+		next = addr + 1
+	}
+}
+
+// endsWithPadding reports whether code ends with an instruction that compilers use as padding.
+func endsWithPadding(code []byte) bool {
+	n := len(code)
+	switch code[n-1] {
+	case 0xcc, 0x90:
+		return true
+	case 0:
+		for size := 3; size <= 8; size++ {
+			if code[n-size] == 0x0f && code[n-size+1] == 0x1f {
+				in, ok := instruction.DecodeX86(code[n-size:], 0)
+				return ok && in.Size == size
+			}
+		}
+	}
+	return false
+}
+
+// glance follows a function up to where it sets up a frame pointer. sure is whether a function begins there
+// beyond doubt.
+func (c *codeRules) glance(entry uint64, sure bool) {
+	if c.known.has(entry) {
+		return
+	}
+	f := &c.flow
+	f.brief, f.limit = true, maxGlanceSteps
+	if sure {
+		f.limit *= 16
+	}
+	ok := f.run(entry)
+	f.brief, f.limit = false, maxFunctionSteps
+	c.steps += f.steps
+	if ok && (sure || f.setsUp || f.returns > 0 && !f.irregular) {
+		calls := false
+		f.emit(func(addr uint64, size int, frame *codeFrame, kind instruction.Kind) {
+			if !c.known.has(addr) {
+				c.row(addr, size, frame)
+			}
+			calls = calls || kind == instruction.Call || kind == instruction.IndirectCall
+		})
+		c.starts = append(c.starts, codeStart{entry, f.setsUp})
+		c.gap(entry).count(f.setsUp, calls || f.setsUp)
+	} else if sure {
+		c.starts = append(c.starts, codeStart{entry, false})
+	}
 }
 
 // skipPadding returns the address of the first instruction from addr on that has an effect.
@@ -347,75 +527,141 @@ func (c *codeRules) finish() bool {
 	slices.SortFunc(c.rows, func(a, b codeRow) int {
 		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.rule, b.rule))
 	})
-	made := &synthetic{chunk{rules: c.rules}}
-	rows := c.rows
-	chain := c.rules.add(Rule{Kind: KindChain})
+	slices.SortFunc(c.starts, func(a, b codeStart) int { return cmp.Compare(a.addr, b.addr) })
+	f := filler{codeRules: c, chunk: chunk{rules: c.rules}, chain: c.rules.add(Rule{Kind: KindChain})}
+	f.leaf = c.rules.add(Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8})
+	rows, starts := c.rows, c.starts
 	for i := range c.gaps {
-		g := &c.gaps[i]
-		keeps := g.keepsFramePointers()
-		n, _ := slices.BinarySearchFunc(rows, g.end, func(r codeRow, end uint64) int { return cmp.Compare(r.addr, end) })
-		c.fill(made, g, rows[:n], chain, keeps)
-		rows = rows[n:]
+		f.codeGap = &c.gaps[i]
+		n, _ := slices.BinarySearchFunc(rows, f.end, func(r codeRow, end uint64) int { return cmp.Compare(r.addr, end) })
+		m, _ := slices.BinarySearchFunc(starts, f.end, func(s codeStart, end uint64) int { return cmp.Compare(s.addr, end) })
+		f.starts = starts[:m]
+		f.fill(rows[:n])
+		rows, starts = rows[n:], starts[m:]
 	}
-	if len(made.chunk.spans) == 0 {
+	if len(f.chunk.spans) == 0 {
 		return false
 	}
-	c.stats.Functions += len(c.sure)
+	c.stats.Functions += c.sure.n
 	c.stats.Analyzed = true
-	c.spans = fill(c.spans, layer([]*chunk{&made.chunk}))
+	c.spans = fill(c.spans, layer([]*chunk{&f.chunk}))
 	return true
 }
 
-// fill makes the span of a gap from its rows.
-func (c *codeRules) fill(made *synthetic, g *codeGap, rows []codeRow, chain uint32, keeps bool) {
-	other := uint32(0) // the rule of code without one
-	if keeps {
-		other = chain
-	} else if len(rows) == 0 {
+// filler makes the span of a gap.
+type filler struct {
+	*codeRules
+	*codeGap
+	chunk  chunk
+	starts []codeStart // of the gap
+	// chain and leaf are rules: KindChain, and that of a function without a frame.
+	chain, leaf uint32
+	last        uint32 // the rule of the last row
+}
+
+// put adds a row.
+func (f *filler) put(addr uint64, rule uint32) {
+	off := uint32(addr - f.codeGap.start)
+	if n := len(f.chunk.rows); rule == f.last {
+		return
+	} else if n > 0 && f.last != noRule && f.chunk.rows[n-1].off == off {
+		f.chunk.rows[n-1].rule = rule
+	} else {
+		f.chunk.rows = append(f.chunk.rows, localRow{off, rule})
+	}
+	f.last = rule
+}
+
+// noRule stands for no row.
+const noRule = ^uint32(0)
+
+// fill makes the span from the rows of the gap.
+func (f *filler) fill(rows []codeRow) {
+	start, end := f.codeGap.start, f.codeGap.end
+	if len(rows) == 0 && !f.keepsFramePointers() {
 		return
 	}
-	first := uint32(len(made.chunk.rows))
-	last := ^uint32(0)
-	put := func(addr uint64, rule uint32) {
-		if rule != 0 && keeps && c.rules.list[rule].isChain() || rule == 0 {
-			rule = other
-		}
-		off := uint32(addr - g.start)
-		if n := len(made.chunk.rows); n > int(first) && made.chunk.rows[n-1].off == off {
-			made.chunk.rows[n-1].rule = rule
-		} else if rule != last {
-			made.chunk.rows = append(made.chunk.rows, localRow{off, rule})
-		}
-		last = rule
-	}
-	at := g.start
-	put(at, 0)
+	first := uint32(len(f.chunk.rows))
+	f.last = noRule
+	at := start
 	for i := 0; i < len(rows); i++ {
 		r := rows[i]
 		if r.addr < at {
 			// In the middle of another instruction. Its rule remains if it is the same.
-			if r.rule != last {
-				put(r.addr, 0)
+			if r.rule != f.last {
+				f.undecided(r.addr, r.addr+uint64(r.size))
 				at = max(at, r.addr+uint64(r.size))
 			}
 			continue
 		}
-		if r.addr > at {
-			put(at, 0)
-		}
+		f.undecided(at, r.addr)
 		for i+1 < len(rows) && rows[i+1].addr == r.addr {
 			i++
 			if rows[i].rule != r.rule {
 				r.rule = 0 // functions that share code disagree
 			}
 		}
-		put(r.addr, r.rule)
 		at = r.addr + uint64(r.size)
+		switch {
+		case r.rule == 0:
+			f.undecided(r.addr, at)
+		case f.last == f.chain && f.rules.list[r.rule].isChain():
+		default:
+			f.put(r.addr, r.rule)
+		}
 	}
-	if at < g.end {
-		put(at, 0)
-	}
-	made.chunk.spans = append(made.chunk.spans, span{
-		start: g.start, end: g.end, origin: g.start, chunk: &made.chunk, first: first, n: uint32(len(made.chunk.rows)) - first,
+	f.undecided(at, end)
+	f.chunk.spans = append(f.chunk.spans, span{
+		start: start, end: end, origin: start, chunk: &f.chunk, first: first, n: uint32(len(f.chunk.rows)) - first,
 	})
+}
+
+// undecided adds rows for code without rules.
+func (f *filler) undecided(from, to uint64) {
+	if from >= to {
+		return
+	}
+	if f.keepsFramePointers() {
+		f.put(from, f.chain)
+		return
+	}
+	i, found := slices.BinarySearchFunc(f.starts, from, func(s codeStart, addr uint64) int { return cmp.Compare(s.addr, addr) })
+	framed := found && f.starts[i].framed || !found && i > 0 && f.starts[i-1].framed
+	for from < to {
+		next := to
+		for i < len(f.starts) && f.starts[i].addr <= from {
+			i++
+		}
+		if i < len(f.starts) {
+			next = min(to, f.starts[i].addr)
+		}
+		if framed {
+			f.framed(from, next)
+		} else {
+			f.put(from, 0)
+		}
+		if i < len(f.starts) {
+			framed = f.starts[i].framed
+		}
+		from = next
+	}
+}
+
+// framed adds rows for code of a function that sets up a frame pointer.
+func (f *filler) framed(from, to uint64) {
+	f.put(from, f.chain)
+	for at := from; at+1 < to; at++ {
+		code := f.reader.at(at)
+		if len(code) < 2 {
+			return
+		}
+		// The function's frame is no longer there at a return instruction.
+		const popFP, leave, ret, retN = 0x5d, 0xc9, 0xc3, 0xc2
+		if (code[0] == popFP || code[0] == leave) && (code[1] == ret || code[1] == retN) {
+			f.put(at+1, f.leaf)
+			if at+2 < to {
+				f.put(at+2, f.chain)
+			}
+		}
+	}
 }

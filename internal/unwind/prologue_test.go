@@ -75,9 +75,8 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 	if inner, err := f.Embedded(); err == nil && inner != nil {
 		c.addSymbols(inner)
 	}
-	c.addPointers()
 	c.addMaybe(f.Entry())
-	c.run()
+	c.search()
 	c.finish()
 	made := bare.table()
 	seen, shown := map[uint64]bool{}, map[uint64]bool{}
@@ -225,7 +224,7 @@ func TestCode(t *testing.T) {
 		{"leaf", []byte{0x31, 0xc0, 0xc3}, []string{"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x3 none"}},
 		{"frame pointer", []byte{0x55, 0x48, 0x89, 0xe5, 0x53, 0x5b, 0x5d, 0xc3}, []string{
 			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x1 cfa=sp+16 fp=same ra=cfa-8", "0x4 cfa=fp+16 fp=cfa-16 ra=cfa-8",
-			"0x7 cfa=sp+8 fp=same ra=cfa-8", "0x8 none",
+			"0x7 cfa=sp+8 fp=same ra=cfa-8", "0x8 chain",
 		}},
 		// test %edi, %edi; je 9; sub $24, %rsp; nop; ret
 		{"two frames", []byte{0x85, 0xff, 0x74, 0x05, 0x48, 0x83, 0xec, 0x18, 0x90, 0xc3}, []string{
