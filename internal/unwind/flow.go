@@ -34,6 +34,7 @@ type flow struct {
 	calls, references, doubts []uint64
 
 	blocks map[uint64]*block
+	sets   codeSets
 	// starts holds the addresses of the blocks, and seen those of all instructions.
 	starts, seen addrSet
 	queue        blockQueue
@@ -41,7 +42,7 @@ type flow struct {
 	// noReturn holds the ends of calls after which the code goes on with another frame.
 	noReturn map[uint64]bool
 	restart  bool
-	// returns is the number of return instructions that find the return address.
+	// returns is the number of blocks with a return instruction that finds the return address.
 	returns int
 	// irregular is whether a call is made with a misaligned stack.
 	irregular bool
@@ -78,6 +79,8 @@ type block struct {
 	// good and bad are whether the block leaves the function with and without the return address at the
 	// stack pointer.
 	good, bad bool
+	// leaves is whether it does so by a return instruction, and led whether a way leads to it from the entry.
+	leaves, led bool
 	proven    bool
 	// misaligned is whether the call at the end of the block is made with a misaligned stack.
 	misaligned bool
@@ -125,6 +128,7 @@ func (f *flow) spread() bool {
 	clear(f.blocks)
 	f.starts.clear()
 	f.seen.clear()
+	f.sets.sets = f.sets.sets[:0]
 	f.calls, f.references = f.calls[:0], f.references[:0]
 	first := entryFrame()
 	f.enter(f.entry, &first, false)
@@ -178,6 +182,7 @@ func (f *flow) prove() bool {
 			mark(n)
 		}
 	}
+	f.follow()
 	for _, b := range f.blocks {
 		switch {
 		case b.proven && b.bad:
@@ -189,6 +194,26 @@ func (f *flow) prove() bool {
 		}
 	}
 	return true
+}
+
+// follow counts the returns to which ways lead from the entry. Others belong to functions that only seem to
+// be called: after a call that does not return, the next function begins.
+func (f *flow) follow() {
+	first := f.blocks[f.entry]
+	first.led = true
+	for todo := []*block{first}; len(todo) > 0; {
+		b := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if b.leaves {
+			f.returns++
+		}
+		for _, n := range b.next {
+			if n.proven && !n.led {
+				n.led = true
+				todo = append(todo, n)
+			}
+		}
+	}
 }
 
 // emit calls yield with each proven instruction of the function.
@@ -227,7 +252,7 @@ func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
 		return
 	}
 	b.byCall = b.byCall && byCall
-	if b.frame.meet(frame) {
+	if b.frame.meet(frame, &f.sets) {
 		f.enqueue(b)
 	}
 }
@@ -268,6 +293,9 @@ func (w *blockWalk) walk() {
 		code := w.code.at(at)
 		in, ok := instruction.DecodeX86(code, at)
 		const breakpoint = 0xcc // between functions
+		// A return instruction that releases a part of a word is no code.
+		const returnAndRelease = 0xc2
+		ok = ok && (code[0] != returnAndRelease || code[1]%8 == 0)
 		if !ok || code[0] == breakpoint {
 			w.bad = w.bad || !ok
 			return
@@ -344,7 +372,10 @@ func (w *blockWalk) returned(to uint64) {
 // goOn follows the way to an address that is not by a call.
 func (w *blockWalk) goOn(to uint64, frame *codeFrame) {
 	if to == w.entry || w.limits(to) == limitNone {
-		if !w.final {
+		if to == w.entry && frame.regs[x86SP] != entrySP {
+			// The next function, of which this one is a part: a call before does not return.
+			w.bad = true
+		} else if !w.final {
 			w.enter(to, frame, false)
 		} else if b := w.blocks[to]; b != nil {
 			w.next = append(w.next, b)
@@ -376,19 +407,20 @@ func (w *blockWalk) branch(in *instruction.Instruction) {
 		how := w.frame.exit()
 		w.bad = w.bad || how == exitBad
 		w.good = w.good || how == exitGood
-		if how == exitGood && w.final && w.yield == nil {
-			w.returns++
-		}
+		w.leaves = w.leaves || how == exitGood
 	}
 }
 
-// jumpIndirect follows the jump of a switch.
+// jumpIndirect follows the jump of a switch, and one to labels.
 func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
 	var v value
 	if o := &in.Operand; !o.Memory {
 		v = w.frame.regs[o.Base]
 	} else {
 		v = w.frame.tableEntry(&instruction.Encoding{Operand: *o, Segment: o.Segment}, 8)
+	}
+	for _, to := range w.sets.choices(v) {
+		w.goOn(to, w.frame)
 	}
 	if v.kind != valueTarget && v.kind != valuePointer {
 		return

@@ -27,8 +27,10 @@ const (
 	// valueAddress is an address in the stack: the CFA if base is 0, otherwise what the instruction
 	// whose number is base made of the stack pointer by an alignment or an allocation, and an offset.
 	valueAddress
-	// valueConstant is a fixed address.
+	// valueConstant is a fixed address. valueChoice is one of several addresses of code: the set with the
+	// number base in [codeSets].
 	valueConstant
+	valueChoice
 	// valueEntry is an entry of the table of a switch at a fixed address, and valueTarget is the sum of
 	// both: the target of a jump. valuePointer is an entry that is an address itself.
 	valueEntry
@@ -67,13 +69,16 @@ type comparison struct {
 	with            int64
 }
 
+// entrySP is the stack pointer at a function's entry.
+var entrySP = value{kind: valueAddress, off: -8}
+
 // entryFrame returns the frame at a function's entry.
 func entryFrame() codeFrame {
 	var f codeFrame
 	for i := range f.regs {
 		f.regs[i] = value{kind: valueCaller, reg: uint8(i)}
 	}
-	f.regs[x86SP] = value{kind: valueAddress, off: -8}
+	f.regs[x86SP] = entrySP
 	f.slots = []stackSlot{{off: -8, value: value{kind: valueCaller, reg: codeRA}}}
 	return f
 }
@@ -86,10 +91,13 @@ func (f *codeFrame) copyTo(to *codeFrame) {
 }
 
 // meet keeps in f what is known of both frames. It reports whether f changed.
-func (f *codeFrame) meet(g *codeFrame) (changed bool) {
+func (f *codeFrame) meet(g *codeFrame, sets *codeSets) (changed bool) {
 	for i := range f.regs {
-		if f.regs[i].kind != valueConflict && f.regs[i] != g.regs[i] {
-			f.regs[i] = value{kind: valueConflict}
+		if f.regs[i].kind == valueConflict || f.regs[i] == g.regs[i] {
+			continue
+		}
+		if v := sets.join(f.regs[i], g.regs[i]); v != f.regs[i] {
+			f.regs[i] = v
 			changed = true
 		}
 	}
@@ -105,6 +113,48 @@ func (f *codeFrame) meet(g *codeFrame) (changed bool) {
 		changed = true
 	}
 	return changed
+}
+
+// codeSets holds sets of addresses of code that a register may have. Hand-written code jumps to labels that
+// it has loaded earlier.
+type codeSets struct {
+	// isCode reports whether an address may be a label.
+	isCode func(addr uint64) bool
+	sets   [][]uint64 // sorted
+}
+
+// maxChoices bounds the addresses of a set, and maxCodeSets the sets of a function.
+const maxChoices, maxCodeSets = 16, 1 << 10
+
+// choices returns the addresses that v may be, or nil if they are not known or no code.
+func (s *codeSets) choices(v value) []uint64 {
+	switch {
+	case v.kind == valueChoice:
+		return s.sets[v.base]
+	case v.kind == valueConstant && s.isCode(uint64(v.off)):
+		return []uint64{uint64(v.off)}
+	}
+	return nil
+}
+
+// join returns what is known of a value that is v or w.
+func (s *codeSets) join(v, w value) value {
+	a, b := s.choices(v), s.choices(w)
+	if a == nil || b == nil {
+		return value{kind: valueConflict}
+	}
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	both = slices.Compact(both)
+	i := slices.IndexFunc(s.sets, func(set []uint64) bool { return slices.Equal(set, both) })
+	if i < 0 {
+		if len(both) > maxChoices || len(s.sets) == maxCodeSets {
+			return value{kind: valueConflict}
+		}
+		i = len(s.sets)
+		s.sets = append(s.sets, both)
+	}
+	return value{kind: valueChoice, base: uint32(i)}
 }
 
 // at returns the word of the stack at an address.

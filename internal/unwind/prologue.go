@@ -162,6 +162,7 @@ func newCodeRules(b *builder) *codeRules {
 			return limitNone
 		},
 	}
+	c.flow.sets.isCode = func(addr uint64) bool { return c.gap(addr) != nil }
 	code := b.codeSections()
 	b.code.gaps(b.spans, func(start, end uint64) {
 		for _, s := range code {
@@ -460,8 +461,10 @@ func (c *codeRules) addStartsOf(g *codeGap) {
 func endsWithPadding(code []byte) bool {
 	n := len(code)
 	switch code[n-1] {
-	case 0xcc, 0x90:
+	case 0xcc:
 		return true
+	case 0x90: // nop, after one, a prefix, or a return
+		return code[n-2] == 0x90 || code[n-2] == 0x66 || code[n-2] == 0xc3
 	case 0:
 		for size := 3; size <= 8; size++ {
 			if code[n-size] == 0x0f && code[n-size+1] == 0x1f {
@@ -605,7 +608,8 @@ func (f *filler) fill(rows []codeRow) {
 		switch {
 		case r.rule == 0:
 			f.undecided(r.addr, at)
-		case f.last == f.chain && f.rules.list[r.rule].isChain():
+		case f.keepsFramePointers() && f.rules.list[r.rule].isChain():
+			f.put(r.addr, f.chain) // fewer rows
 		default:
 			f.put(r.addr, r.rule)
 		}
