@@ -81,7 +81,9 @@ type block struct {
 	good, bad bool
 	// leaves is whether it does so by a return instruction, and led whether a way leads to it from the entry.
 	leaves, led bool
-	proven    bool
+	// setUp is whether the frame pointer is set up in the block.
+	setUp  bool
+	proven bool
 	// misaligned is whether the call at the end of the block is made with a misaligned stack.
 	misaligned bool
 }
@@ -196,7 +198,7 @@ func (f *flow) prove() bool {
 	return true
 }
 
-// follow counts the returns to which ways lead from the entry. Others belong to functions that only seem to
+// follow finds returns and where the frame pointer is set up on the ways from the entry. Others belong to functions that only seem to
 // be called: after a call that does not return, the next function begins.
 func (f *flow) follow() {
 	first := f.blocks[f.entry]
@@ -207,6 +209,7 @@ func (f *flow) follow() {
 		if b.leaves {
 			f.returns++
 		}
+		f.setsUp = f.setsUp || b.setUp
 		for _, n := range b.next {
 			if n.proven && !n.led {
 				n.led = true
@@ -285,7 +288,7 @@ func (w *blockWalk) walk() {
 			return
 		}
 		if w.frame.isSetUp() {
-			w.setsUp = true
+			w.setUp = true
 			if w.brief {
 				return
 			}

@@ -87,7 +87,8 @@ func entryFrame() codeFrame {
 func (f *codeFrame) copyTo(to *codeFrame) {
 	slots := to.slots[:0]
 	*to = *f
-	to.slots = append(slots, f.slots...)
+	to.slots = slots
+	to.slots = append(to.slots, f.slots...)
 }
 
 // meet keeps in f what is known of both frames. It reports whether f changed.

@@ -365,9 +365,7 @@ func (f *codeFrame) arithmeticImmediate(e *instruction.Encoding, number uint32) 
 		}
 	}
 	f.setOperand(e, n, v)
-	if op == 4 && n > 1 && !e.Operand.Memory && e.Immediate >= 0 {
-		f.bound, f.boundReg = e.Immediate+1, e.Operand.Base // a mask
-	}
+	// A mask is no bound of the table of a switch: it may have fewer entries.
 }
 
 // branched notes the outcome of a conditional jump.

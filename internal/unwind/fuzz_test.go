@@ -165,3 +165,43 @@ func FuzzWalk(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCode makes rules from code. Whatever the code is, the analysis ends, and adds rules only where it may.
+func FuzzCode(f *testing.F) {
+	f.Add([]byte{0x55, 0x48, 0x89, 0xe5, 0x53, 0x5b, 0x5d, 0xc3}, uint16(0))
+	f.Add([]byte{0x85, 0xff, 0x74, 0x08, 0x48, 0x83, 0xec, 0x18, 0x48, 0x83, 0xc4, 0x18, 0xc3}, uint16(0))
+	// lea 16(%rip), %r14; lea 8(%rip), %rax; cmovne %rax, %r14; jmp *%r14
+	f.Add([]byte{
+		0x4c, 0x8d, 0x35, 0x10, 0, 0, 0, 0x48, 0x8d, 0x05, 0x08, 0, 0, 0, 0x4c, 0x0f, 0x45, 0xf0, 0x41, 0xff, 0xe6, 0xc3, 0xc3,
+	}, uint16(3))
+	// cmp $3, %edi; ja; lea table(%rip), %rdx; movslq (%rdx,%rdi,4), %rax; add %rdx, %rax; jmp *%rax
+	f.Add([]byte{
+		0x83, 0xff, 0x03, 0x77, 0xfb, 0x48, 0x8d, 0x15, 8, 0, 0, 0, 0x48, 0x63, 0x04, 0xba, 0x48, 0x01, 0xd0, 0xff, 0xe0,
+	}, uint16(5))
+	f.Fuzz(func(t *testing.T, code []byte, maybe uint16) {
+		file, err := elffileOf(t, madeUpOf(elf.EM_X86_64, append(code, make([]byte, 64)...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &builder{file: file, arch: amd64, code: newCodeRanges(file)}
+		c := newCodeRules(b)
+		c.addSure(codeAddr)
+		c.addMaybe(codeAddr + uint64(maybe))
+		c.search()
+		if most := stepsOfByte*(len(code)+64) + maxFunctionSteps + 2*maxTable; c.steps > most {
+			t.Errorf("took %d steps, want at most %d", c.steps, most)
+		}
+		for _, r := range c.rows {
+			if c.gap(r.addr) == nil {
+				t.Fatalf("got a rule at %#x, outside the code", r.addr)
+			}
+		}
+		for _, r := range c.rules.list {
+			if r.CFA < -maxCodeFrame || r.CFA > maxCodeFrame {
+				t.Fatalf("got %v, want a frame of at most %d bytes", r, maxCodeFrame)
+			}
+		}
+		c.finish()
+		checkTable(t, b.table())
+	})
+}

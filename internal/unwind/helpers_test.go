@@ -93,6 +93,11 @@ func defaultCIE(m elf.Machine) []byte {
 func madeUp(m elf.Machine, code []byte, sections ...elftest.Section) []byte {
 	text := make([]byte, 64<<10)
 	copy(text, code)
+	return madeUpOf(m, text, sections...)
+}
+
+// madeUpOf returns a file with the given code and sections.
+func madeUpOf(m elf.Machine, text []byte, sections ...elftest.Section) []byte {
 	return elftest.File{
 		Machine: m,
 		Segments: []elftest.Segment{{

@@ -13,8 +13,10 @@ import (
 
 // Limits of the search for functions without call frame information.
 const (
-	// maxCodeSteps bounds the instructions of a file that are executed.
+	// maxCodeSteps bounds the instructions of a file that are executed, and stepsOfByte those for each of its
+	// bytes. Code has about one step.
 	maxCodeSteps = 2 << 20
+	stepsOfByte  = 8
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
 	// of other code, and maxCodeDecoded those that are decoded.
 	maxCodeScan, maxCodeDecoded = 4 << 20, 1 << 20
@@ -53,7 +55,8 @@ type codeRules struct {
 	returning addrSet
 	// again holds sure entries whose analysis left something in doubt.
 	again []uint64
-	steps int
+	// steps is the number of instructions that were executed, and limit its bound.
+	steps, limit int
 
 	rules *ruleSet
 	rows  []codeRow
@@ -172,6 +175,9 @@ func newCodeRules(b *builder) *codeRules {
 			}
 		}
 	})
+	for _, g := range c.gaps {
+		c.limit = min(c.limit+int(min(g.end-g.start, maxCodeSteps))*stepsOfByte, maxCodeSteps)
+	}
 	return c
 }
 
@@ -336,7 +342,7 @@ func (c *codeRules) addPointers() {
 				c.run()
 			}
 		}
-		return c.steps < maxCodeSteps
+		return c.steps < c.limit
 	})
 }
 
@@ -352,13 +358,13 @@ func (c *codeRules) search() {
 
 // run analyzes the functions that are known so far.
 func (c *codeRules) run() {
-	for c.steps < maxCodeSteps && (len(c.queue) > 0 || len(c.doubtful) > 0) {
+	for c.steps < c.limit && (len(c.queue) > 0 || len(c.doubtful) > 0) {
 		slices.Sort(c.queue)
 		slices.Sort(c.doubtful)
 		queue, doubtful := c.queue, c.doubtful
 		c.queue, c.doubtful = nil, nil
 		for _, entry := range queue {
-			if c.steps < maxCodeSteps && !c.function(entry, true) {
+			if c.steps < c.limit && !c.function(entry, true) {
 				c.again = append(c.again, entry)
 			}
 		}
@@ -367,7 +373,7 @@ func (c *codeRules) run() {
 			continue
 		}
 		for _, addr := range doubtful {
-			if c.steps < maxCodeSteps && !c.known.has(addr) && !c.sure.has(addr) {
+			if c.steps < c.limit && !c.known.has(addr) && !c.sure.has(addr) {
 				c.function(addr, false)
 			}
 		}
@@ -378,7 +384,7 @@ func (c *codeRules) run() {
 // that seemed to go on in the next one may not, and more of another may be proven.
 func (c *codeRules) runAgain() {
 	for _, entry := range c.again {
-		if c.steps < maxCodeSteps {
+		if c.steps < c.limit {
 			c.function(entry, true)
 		}
 	}
@@ -444,7 +450,7 @@ func (c *codeRules) addStarts() {
 func (c *codeRules) addStartsOf(g *codeGap) {
 	const align = 16 // of functions
 	next := g.start
-	for addr := (g.start + align - 1) &^ (align - 1); addr < g.end && c.steps < maxCodeSteps; addr += align {
+	for addr := (g.start + align - 1) &^ (align - 1); addr < g.end && c.steps < c.limit; addr += align {
 		for ; next < addr; next++ { // entries that are not aligned
 			if c.sure.has(next) {
 				c.glance(next, true)
@@ -487,8 +493,8 @@ func (c *codeRules) glance(entry uint64, sure bool) {
 	if sure {
 		f.limit *= 16
 	}
+	defer func() { f.brief, f.limit = false, maxFunctionSteps }()
 	ok := f.run(entry)
-	f.brief, f.limit = false, maxFunctionSteps
 	c.steps += f.steps
 	if ok && (sure || f.setsUp || f.returns > 0 && !f.irregular) {
 		calls := false
@@ -564,7 +570,7 @@ type filler struct {
 
 // put adds a row.
 func (f *filler) put(addr uint64, rule uint32) {
-	off := uint32(addr - f.codeGap.start)
+	off := uint32(addr - f.start)
 	if n := len(f.chunk.rows); rule == f.last {
 		return
 	} else if n > 0 && f.last != noRule && f.chunk.rows[n-1].off == off {
@@ -580,7 +586,7 @@ const noRule = ^uint32(0)
 
 // fill makes the span from the rows of the gap.
 func (f *filler) fill(rows []codeRow) {
-	start, end := f.codeGap.start, f.codeGap.end
+	start, end := f.start, f.end
 	if len(rows) == 0 && !f.keepsFramePointers() {
 		return
 	}

@@ -23,6 +23,7 @@ type codeAgreement struct {
 	described          int // bytes with a rule in call frame information
 	equal              int // bytes
 	different, unclear int // instructions
+	functions          int // with such instructions
 	examples           []string
 }
 
@@ -97,8 +98,11 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 		}
 		i, _ := slices.BinarySearchFunc(described.spans, f.addr+1, func(s span, addr uint64) int { return cmp.Compare(s.start, addr) })
 		start := described.spans[i-1].start
-		if len(a.examples) < 10 && !shown[start] {
-			shown[start] = true
+		if shown[start] {
+			continue
+		}
+		shown[start] = true
+		if a.functions++; a.functions <= 10 {
 			a.examples = append(a.examples, fmt.Sprintf("%#x (%#x) %s: got %v, want %v", f.addr, start, f.how, f.got, f.want))
 		}
 	}
@@ -158,6 +162,10 @@ func (f *codeFrame) agrees(want, got Rule) string {
 	case cfa.off != 0:
 		return "cfa"
 	}
+	// GCC describes pop %rbp late in functions that align their stack: only after the next instruction.
+	if want.FPSlot == SlotFP && want.FP == 0 && fp == (value{kind: valueCaller, reg: x86FP}) {
+		return "equal"
+	}
 	in := func(s Slot, off int32) (v value) {
 		switch s {
 		case SlotSame:
@@ -186,9 +194,14 @@ func (f *codeFrame) agrees(want, got Rule) string {
 	return "equal"
 }
 
+// badFunctions is the number of functions of the C library whose call frame information differs from what their
+// code does: mpn_add_n and mpn_submul_1 do not describe what they push, and __longjmp and ____longjmp_chk describe
+// the frame that they go to.
+const badFunctions = 4
+
 // TestCodeAgainstTables compares rules from code with the call frame information of the same code, of the C
-// library. FULGUR_UNWIND_FILES names other files. Hand-written code has wrong call frame information in some
-// places: glibc's mpn_add_n and mpn_submul_1 do not describe what they push.
+// library. FULGUR_UNWIND_FILES names other files, whose differences are worth a look at the disassembly: in
+// some places, compilers and OpenSSL's assembly do not describe that the stack pointer changes.
 func TestCodeAgainstTables(t *testing.T) {
 	paths := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
 	if len(paths) == 0 {
@@ -203,13 +216,51 @@ func TestCodeAgainstTables(t *testing.T) {
 	}
 	for _, path := range paths {
 		a := compareCode(t, path)
-		t.Logf("%s: %d bytes described, %d equal (%.1f %%); instructions: %d different, %d unclear", filepath.Base(path),
-			a.described, a.equal, 100*float64(a.equal)/float64(max(a.described, 1)), a.different, a.unclear)
+		t.Logf("%s: %d bytes described, %d equal (%.1f %%); instructions of %d functions: %d different, %d unclear", filepath.Base(path),
+			a.described, a.equal, 100*float64(a.equal)/float64(max(a.described, 1)), a.functions, a.different, a.unclear)
 		for _, e := range a.examples {
 			t.Log("   ", e)
 		}
-		if a.different > a.described/1000 || a.equal < a.described/4 {
-			t.Errorf("%s: got rules that contradict call frame information, or few", path)
+		if a.functions > badFunctions {
+			t.Errorf("%s: got rules for %d functions that contradict call frame information, want at most %d", path, a.functions, badFunctions)
+		}
+		if a.equal < a.described/2 {
+			t.Errorf("%s: got rules for %d bytes, want at least half of %d", path, a.equal, a.described)
+		}
+	}
+}
+
+// TestCodeStarts finds functions without symbols by the padding between them. Those that set up a frame pointer
+// have rules even where their code cannot be followed, and others do not follow a frame pointer.
+func TestCodeStarts(t *testing.T) {
+	var code []byte
+	framed := []byte{0x55, 0x48, 0x89, 0xe5, 0xff, 0xe0, 0x90, 0x5d, 0xc3} // push, mov, jmp *%rax; nop, pop, ret
+	leaf := []byte{0x31, 0xc0, 0xc3}                                       // xor, ret
+	for i := range 512 {
+		f := framed
+		if i%2 != 0 {
+			f = leaf
+		}
+		code = append(code, f...)
+		for len(code)%16 != 0 {
+			code = append(code, 0xcc)
+		}
+	}
+	file, err := elffileOf(t, madeUpOf(elf.EM_X86_64, code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &builder{file: file, arch: amd64, code: newCodeRanges(file)}
+	c := newCodeRules(b)
+	c.search()
+	c.finish()
+	table := b.table()
+	const bare = "cfa=sp+8 fp=same ra=cfa-8"
+	for at, want := range map[uint64]string{
+		0x40: bare, 0x41: "cfa=sp+16 fp=same ra=cfa-8", 0x44: "chain", 0x47: "chain", 0x48: bare, 0x50: bare, 0x52: bare, 0x53: "none",
+	} {
+		if got := table.Lookup(codeAddr + at).String(); got != want {
+			t.Errorf("%#x: got %s, want %s", at, got, want)
 		}
 	}
 }
@@ -243,6 +294,17 @@ func TestCode(t *testing.T) {
 			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x9 cfa=r10+0 fp=same ra=cfa-8", "0x11 cfa=r10+0 fp=fp+0 ra=cfa-8", "0x13 cfa=*(fp-8)+0 fp=fp+0 ra=cfa-8", "0x15 cfa=r10+0 fp=fp+0 ra=cfa-8", "0x16 cfa=r10+0 fp=same ra=cfa-8",
 			"0x1a cfa=sp+8 fp=same ra=cfa-8", "0x1b none",
 		}},
+		// test %edi, %edi; lea 21(code), %r14; je 18; lea 24(code), %r14; jmp *%r14; push %rbx; pop %rbx; ret; ret
+		{"labels", []byte{
+			0x85, 0xff, 0x4c, 0x8d, 0x35, 0x0c, 0, 0, 0, 0x74, 0x07, 0x4c, 0x8d, 0x35, 0x06, 0, 0, 0, 0x41, 0xff, 0xe6, 0x53, 0x5b, 0xc3, 0xc3,
+		}, []string{
+			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x16 cfa=sp+16 fp=same ra=cfa-8", "0x17 cfa=sp+8 fp=same ra=cfa-8", "0x19 none",
+		}},
+		// and $1, %edi; lea 24(code), %rdx; movslq (%rdx,%rdi,4), %rax; add %rdx, %rax; jmp *%rax; ret: a mask is no
+		// bound of the table.
+		{"mask", []byte{
+			0x83, 0xe7, 0x01, 0x48, 0x8d, 0x15, 0x0e, 0, 0, 0, 0x48, 0x63, 0x04, 0xba, 0x48, 0x01, 0xd0, 0xff, 0xe0, 0xc3, 0, 0, 0, 0, 0xfb, 0xff, 0xff, 0xff,
+		}, []string{"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x13 none"}},
 		// push %rbx; call; xor %eax, %eax; pop %rbx; jmp *%rax: nothing proves that the call returns.
 		{"call", []byte{0x53, 0xe8, 0x3a, 0, 0, 0, 0x31, 0xc0, 0x5b, 0xff, 0xe0}, []string{
 			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x1 cfa=sp+16 fp=same ra=cfa-8", "0x6 none",

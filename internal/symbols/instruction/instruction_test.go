@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,6 +85,11 @@ func compare(t *testing.T, objdump, name string) {
 				t.Errorf("%s: got %+v, want size %d and %q", lines.Text(), got, len(code), want)
 			}
 		}
+		if problem := takenApart(instruction.TakeApart(code), code, text); problem != "" {
+			if wrong++; wrong < 20 {
+				t.Errorf("%s: got %s", lines.Text(), problem)
+			}
+		}
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
@@ -92,6 +98,54 @@ func compare(t *testing.T, objdump, name string) {
 	if n < 1000 || unknown*1000 > n {
 		t.Errorf("got %d instructions with %d unknown ones, want few unknown ones", n, unknown)
 	}
+}
+
+// memory finds an operand in memory in a line of objdump, and immediate the constant.
+var (
+	memory    = regexp.MustCompile(`(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),([1248]))?\)`)
+	immediate = regexp.MustCompile(`^\w+\s+\$(0x[0-9a-f]+),`)
+)
+
+// registers holds the numbers of the registers in addresses. objdump shows no register as riz.
+var registers = map[string]uint8{
+	"": instruction.NoRegister, "%rip": instruction.NoRegister, "%riz": instruction.NoRegister,
+	"%rax": 0, "%rcx": 1, "%rdx": 2, "%rbx": 3, "%rsp": 4, "%rbp": 5, "%rsi": 6, "%rdi": 7,
+	"%r8": 8, "%r9": 9, "%r10": 10, "%r11": 11, "%r12": 12, "%r13": 13, "%r14": 14, "%r15": 15,
+}
+
+// takenApart compares an instruction that was taken apart with a line of objdump. It returns what is wrong, or
+// "". It leaves out what objdump does not show as other instructions: string instructions, vectors of
+// addresses, and EVEX, which scales displacements.
+func takenApart(e instruction.Encoding, code []byte, text string) string {
+	text, _, _ = strings.Cut(text, "#")
+	found := memory.FindAllStringSubmatch(text, -1)
+	isString := e.Map == 0 && (e.Opcode >= 0xa4 && e.Opcode <= 0xaf || e.Opcode >= 0x6c && e.Opcode <= 0x6f || e.Opcode == 0xd7)
+	isEVEX := strings.Contains(text, "{") || code[0] == 0x62
+	if isString || isEVEX || len(found) > 1 || e.Map == 1 && e.Opcode == 0xf7 {
+		return ""
+	}
+	if len(found) == 1 {
+		m := found[0]
+		base, ok := registers[m[2]]
+		index, ok2 := registers[m[3]]
+		if !ok || !ok2 { // vectors, or 32 bits
+			return ""
+		}
+		off, _ := strconv.ParseInt(m[1], 0, 64)
+		o := e.Operand
+		if !o.Memory || o.Base != base || o.Index != index || o.Displacement != off {
+			return fmt.Sprintf("operand %+v", o)
+		}
+	}
+	if m := immediate.FindStringSubmatch(text); m != nil && e.Map == 0 {
+		want, err := strconv.ParseUint(m[1], 0, 64)
+		// objdump shows as many bits as the operand has.
+		got := uint64(e.Immediate)
+		if err != nil || got != want && uint64(uint32(got)) != want && uint64(uint16(got)) != want && uint64(uint8(got)) != want {
+			return fmt.Sprintf("immediate %#x", got)
+		}
+	}
+	return ""
 }
 
 // flow returns the kind and target of a line of objdump, "" for other instructions.
