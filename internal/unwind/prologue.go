@@ -15,7 +15,7 @@ import (
 const (
 	// maxCodeSteps bounds the instructions of a file that are executed, and stepsOfByte those for each of its
 	// bytes. Code has about one step.
-	maxCodeSteps = 2 << 20
+	maxCodeSteps = 1 << 19
 	stepsOfByte  = 8
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
 	// of other code, and maxCodeDecoded those that are decoded.
