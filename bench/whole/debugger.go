@@ -85,16 +85,22 @@ func isEntry(pid int, addr uint64) bool {
 		if addr < m.Start || addr >= m.Limit {
 			continue
 		}
-		f, err := elf.Open(fmt.Sprintf("/proc/%d/root%s", pid, m.Name))
-		if err != nil {
-			return false
-		}
-		defer f.Close()
-		for _, p := range f.Progs {
-			at := addr - m.Start + m.Offset - p.Off + p.Vaddr
-			if p.Type == elf.PT_LOAD && at >= p.Vaddr && at < p.Vaddr+p.Filesz && at >= f.Entry && at < f.Entry+entryCode {
-				return true
-			}
+		return beginsAt(fmt.Sprintf("/proc/%d/root%s", pid, m.Name), addr-m.Start+m.Offset)
+	}
+	return false
+}
+
+// beginsAt reports whether the entry point of a file is just before an offset.
+func beginsAt(path string, offset uint64) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		at := offset - p.Off + p.Vaddr
+		if p.Type == elf.PT_LOAD && at >= p.Vaddr && at < p.Vaddr+p.Filesz && at >= f.Entry && at < f.Entry+entryCode {
+			return true
 		}
 	}
 	return false

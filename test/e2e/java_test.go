@@ -310,7 +310,8 @@ func TestJavaUpcalls(t *testing.T) {
 // version returns the version of a JVM.
 func (j java) version(t *testing.T) (version int) {
 	t.Helper()
-	format, text := "openjdk version \"%d", ""
+	var text string
+	format := "openjdk version \"%d"
 	if j.root != "" {
 		_, text, _ = strings.Cut(j.name, "-")
 		format = "%d"

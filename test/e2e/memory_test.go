@@ -66,8 +66,8 @@ func limited(t *testing.T, cgroup string, args ...string) result {
 	return finish(t, cmd)
 }
 
-// TestMemoryNeeds runs the commands that can measure one process with the memory that fulgur says they need. What
-// softirq needs depends on the programs of the whole machine.
+// TestMemoryNeeds runs the commands that can measure one process with the memory that fulgur says they
+// need. What softirq needs depends on the programs of the whole machine.
 func TestMemoryNeeds(t *testing.T) {
 	testenv.Root(t)
 	testenv.SlowInVM(t)

@@ -26,8 +26,8 @@ func start(t *testing.T, match Match) *Source {
 	return startBetween(t, "syscalls:sys_enter_fsync", "syscalls:sys_enter_close", Options{Match: match})
 }
 
-// startBetween measures the time from one event of this process to another. It sets what is common to all tests in the
-// options.
+// startBetween measures the time from one event of this process to another. It sets the options that all
+// tests share.
 func startBetween(t *testing.T, begin, end string, o Options) *Source {
 	t.Helper()
 	testenv.EveryKernel(t)
