@@ -25,7 +25,7 @@ func forgedProgram(t *testing.T, mode, program string) (samples []streamed, summ
 	cmd := exec.Command(program, strings.Fields(mode)...)
 	start(t, cmd)
 	pid := strconv.Itoa(cmd.Process.Pid)
-	r := sampleWork(t, 500*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	r := sampleWork(t, testenv.Patience(500*time.Millisecond), []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
 	for _, s := range streamedBy(t, r) {
 		if slices.Contains([]string{"complete", "depth limit", "unreadable stack"}, s.End) {
 			samples = append(samples, s)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -194,7 +195,7 @@ func TestDebugFileFunctions(t *testing.T) {
 					if r.code != 0 {
 						t.Fatalf("%s %s: exit code %d, want 0: %s", measure, event, r.code, r.stderr)
 					}
-					if want := fmt.Sprintf("%d %s", after["calls"]-before["calls"], what); !strings.Contains(r.stderr, want) {
+					if want := fmt.Sprintf("%d %s", after["calls"]-before["calls"], what); !regexp.MustCompile(`\b` + want).MatchString(r.stderr) {
 						t.Errorf("%s %s: want %s:\n%s", measure, event, want, r.stderr)
 					}
 				}
