@@ -97,7 +97,7 @@ type outputFlags struct {
 	By         groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
-	NoDemangle bool    `group:"output" help:"Do not demangle names of C++, Rust and OCaml functions."`
+	NoDemangle bool    `group:"output" help:"Do not demangle names of C++, Rust, D and OCaml functions."`
 	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	NoSymbols  bool    `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
 	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
