@@ -44,7 +44,7 @@ enum stack_end {
 	END_PAGE = 11, /* that part of the tables was not loaded */
 	END_NO_CHAIN = 12, /* by frame pointers, and the chain is implausible */
 	END_UNSEEN = 13, /* the thread slept since before the measurement, and cannot be walked */
-	END_LATE = 14, /* the last frame's code has no table yet, and its frame pointer may be none */
+	END_LATE = 14, /* the last frame's code has no table yet: making it takes long */
 };
 
 /*
