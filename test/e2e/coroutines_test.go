@@ -37,6 +37,7 @@ func TestCoroutines(t *testing.T) {
 			}
 			awaitSampling(t, c)
 			own := ask(test.ask)
+			awaitReading(t, pid)
 			r := interrupt(t, c)
 			if r.code != 0 {
 				t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)

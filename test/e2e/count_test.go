@@ -489,6 +489,14 @@ func TestCountDynamicString(t *testing.T) {
 	}
 }
 
+// awaitReading waits until a program reads its standard input.
+func awaitReading(t *testing.T, pid int) {
+	t.Helper()
+	testenv.Await(t, func() bool {
+		return waitsIn(pid, unix.SYS_READ, func(arguments []uint64) bool { return arguments[0] == 0 })
+	}, func() string { return "the program does not read commands" })
+}
+
 // serve starts a program that takes commands on standard input, and answers with names and
 // numbers. It waits until the program has loaded its libraries and reads commands, and returns its
 // PID and a function that sends commands.
@@ -504,9 +512,7 @@ func serve(t *testing.T, program string) (pid int, ask func(commands string) map
 		t.Fatal(err)
 	}
 	startTarget(t, server)
-	testenv.Await(t, func() bool {
-		return waitsIn(server.Process.Pid, unix.SYS_READ, func(arguments []uint64) bool { return arguments[0] == 0 })
-	}, func() string { return "the program does not read commands" })
+	awaitReading(t, server.Process.Pid)
 	lines := bufio.NewReader(answers)
 	return server.Process.Pid, func(commands string) map[string]int {
 		t.Helper()
