@@ -88,14 +88,17 @@ func TestLookRest(t *testing.T) {
 	drain()
 	i := table.image(pid)
 	const nowhere = 0x123456789000
-	for range 3 {
+	testenv.Await(t, func() bool { // on a busy machine, a look may fail
+		i.looks.next, table.looks.free = 0, 0
 		if l := table.Resolve(pid, nowhere, monotonic.Now()); l.Kind != KindUnknown {
 			t.Fatalf("got %v", l)
 		}
-	}
+		return i.looks.last != 0
+	}, func() string { return "no look succeeds" })
 	first := i.looks
-	if first.last == 0 || first.rest != lookRest || first.next < first.last+uint64(lookRest) {
-		t.Fatalf("got %+v after a look, want a rest of %s", first, lookRest)
+	table.Resolve(pid, nowhere, monotonic.Now())
+	if first.next < first.last+uint64(lookRest) || i.looks != first {
+		t.Fatalf("got %+v after a look, and %+v after another one, want a rest of %s at least", first, i.looks, lookRest)
 	}
 	for range 10 {
 		i.looks.next, table.looks.free = 0, 0

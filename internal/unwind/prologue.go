@@ -15,7 +15,7 @@ import (
 const (
 	// maxCodeSteps bounds the instructions of a file that are executed, and stepsOfByte those for each of its
 	// bytes. Code has about one step.
-	maxCodeSteps = 1 << 19
+	maxCodeSteps = 2 << 20
 	stepsOfByte  = 8
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
 	// of other code, and maxCodeDecoded those that are decoded.
@@ -614,8 +614,8 @@ func (f *filler) fill(rows []codeRow) {
 		switch {
 		case r.rule == 0:
 			f.undecided(r.addr, at)
-		case f.keepsFramePointers() && f.rules.list[r.rule].isChain():
-			f.put(r.addr, f.chain) // fewer rows
+		case f.rules.list[r.rule].isChain():
+			f.put(r.addr, f.chain) // the kernel's walker reads V8's frames there; fewer rows
 		default:
 			f.put(r.addr, r.rule)
 		}
