@@ -274,7 +274,7 @@ func TestCode(t *testing.T) {
 	}{
 		{"leaf", []byte{0x31, 0xc0, 0xc3}, []string{"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x3 none"}},
 		{"frame pointer", []byte{0x55, 0x48, 0x89, 0xe5, 0x53, 0x5b, 0x5d, 0xc3}, []string{
-			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x1 cfa=sp+16 fp=same ra=cfa-8", "0x4 cfa=fp+16 fp=cfa-16 ra=cfa-8",
+			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x1 cfa=sp+16 fp=same ra=cfa-8", "0x4 chain",
 			"0x7 cfa=sp+8 fp=same ra=cfa-8", "0x8 chain",
 		}},
 		// test %edi, %edi; je 9; sub $24, %rsp; nop; ret
