@@ -82,6 +82,9 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	}
 	c.watch = c.note
 	c.damage.ended = f.cut
+	if f.lacks != nil {
+		c.damage.records, c.damage.first = 1, f.lacks
+	}
 	// As for branches, all mappings must be known before the first sample is read.
 	if err := c.pass(c.survey); err != nil {
 		return nil, err

@@ -332,7 +332,9 @@ func TestReadCallChainsDamaged(t *testing.T) {
 	}
 	sized := good()
 	sized.records[3][6], sized.records[3][7] = 0, 0 // the length of a record
-	whole := good()
+	whole, described := good(), good()
+	described.buildID("/bin/true", strings.Repeat("ab", 20))
+	described.ids = described.ids[:len(described.ids)-8]
 	for name, test := range map[string]struct {
 		data    []byte
 		samples int64
@@ -344,6 +346,7 @@ func TestReadCallChainsDamaged(t *testing.T) {
 		"the end":          {last(whole.file(whole.plain())), 3, "it is cut short at offset 0x28; the rest was left out"},
 		"the end, a pipe":  {last(whole.pipe(whole.plain())), 3, "cut short by the end of the data"},
 		"a record's size":  {sized.file(sized.plain()), 2, "says it is 0 bytes long"},
+		"a build ID":       {described.file(described.plain()), 4, "; it was left out"},
 		"the end and more": {last(both.file(both.plain())), 1, "the rest was left out, and 2 malformed records before it"},
 	} {
 		c, err := ReadCallChains(t.Context(), bytes.NewReader(test.data), int64(len(test.data)), "in", ChainOptions{})

@@ -75,7 +75,7 @@ func SameBuildID(recorded, id string) bool {
 func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	f, err := openFile(r, size, name)
 	if err == nil {
-		err = f.cut
+		err = cmp.Or(f.cut, f.lacks)
 	}
 	if err != nil {
 		return Stats{}, err

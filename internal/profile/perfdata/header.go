@@ -56,6 +56,7 @@ type file struct {
 	attrs    attrs
 	data     section
 	cut      error             // why the end of the data is missing, nil if it is not
+	lacks    error             // why descriptions of the recording are missing, nil if none are
 	buildIDs map[string]string // file → build ID, hexadecimal
 	meta     profile.Meta      // metadata from the file
 }
@@ -132,7 +133,7 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	}
 	if f.data.offset+f.data.size < size {
 		if err := f.readFeatures(features); isFormat(err) {
-			f.cut = err
+			f.lacks = err
 		} else if err != nil {
 			return nil, err
 		}
