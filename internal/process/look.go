@@ -66,7 +66,7 @@ func (i *image) unclear() bool {
 // It reports whether i has changed.
 func (t *Table) look(pid int, i *image) (changed bool) {
 	now := monotonic.Now()
-	if t.sync == nil || t.images[pid] != i || i.exit != 0 || i.base != nil && !i.base.read || now < i.looks.next || !t.looks.admits(now) {
+	if t.sync == nil || t.images[pid] != i || i.base != nil && !i.base.read || now < i.looks.next || !t.looks.admits(now) {
 		return false
 	}
 	maps, err := safeopen.AskPatiently(t.files.patience, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )
@@ -21,7 +22,7 @@ import (
 // bytes, or with bytes that may change, is not the file's.
 func TestLooks(t *testing.T) {
 	testenv.EveryKernel(t)
-	program := testenv.Compile(t, "moves", "gcc", "-O1", "-Wall", "-Wextra", "-Werror", "testdata/moves.c", "-ldl")
+	program := testenv.Compile(t, "moves", "gcc", "-O1", "-Wall", "-Wextra", "-Werror", "testdata/moves.c", "-ldl", "-pthread")
 	library := testenv.Compile(t, "libmoved.so", "gcc", "-O2", "-shared", "-fPIC", "testdata/moved.c")
 	want := uint64(0)
 	for _, s := range testenv.Symbols(t, library) {
@@ -31,7 +32,7 @@ func TestLooks(t *testing.T) {
 	}
 	for _, before := range []bool{true, false} { // whether the table knows the process before
 		for way, kind := range map[string]Kind{
-			"moved": KindFile, "clone": KindFile, "anonymous": KindFile, "shared": KindFile, "memfd": KindFile,
+			"moved": KindFile, "ended": KindFile, "clone": KindFile, "anonymous": KindFile, "shared": KindFile, "memfd": KindFile,
 			"deleted": KindFile, "shifted": KindAnon, "writable": KindAnon,
 		} {
 			t.Run(fmt.Sprintf("%s, known before: %t", way, before), func(t *testing.T) {
@@ -40,6 +41,12 @@ func TestLooks(t *testing.T) {
 				cmd := osexec.Command(program, library, way)
 				in, out := start(t, cmd)
 				awaitReady(t, out)
+				if way == "ended" {
+					testenv.Await(t, func() bool {
+						stat, err := procfs.Process(cmd.Process.Pid).Stat()
+						return err == nil && stat.Exited()
+					}, func() string { return "the first thread still runs" })
+				}
 				if before {
 					drain()
 					table.Mappings(cmd.Process.Pid)

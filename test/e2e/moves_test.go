@@ -21,7 +21,7 @@ import (
 func TestMovedCode(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
-	program := testenv.Compile(t, "moves", "gcc", "-O1", "-Wall", "-Wextra", "-Werror", "../../internal/process/testdata/moves.c", "-ldl")
+	program := testenv.Compile(t, "moves", "gcc", "-O1", "-Wall", "-Wextra", "-Werror", "../../internal/process/testdata/moves.c", "-ldl", "-pthread")
 	library := testenv.Compile(t, "libmoved.so", "gcc", "-O2", "-shared", "-fPIC", "../../internal/process/testdata/moved.c")
 	for way, test := range map[string]struct {
 		during      bool

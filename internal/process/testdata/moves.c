@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <err.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static work *load(const char *library)
 	if (!handle)
 		errx(1, "%s", dlerror());
 	work *found = (work *)dlsym(handle, "moved_outer");
-	FILE *maps = fopen("/proc/self/maps", "r");
+	FILE *maps = fopen("/proc/thread-self/maps", "r");
 	char line[4096];
 	while (fgets(line, sizeof line, maps)) {
 		unsigned long start, limit;
@@ -59,12 +60,12 @@ __attribute__((noreturn)) static int child(void *arg)
 		shared(10000);
 }
 
-int main(int argc, char **argv)
+static const char *library, *way;
+
+static int run(void)
 {
-	if (argc < 3)
-		return 2;
-	const char *library = argv[1], *way = argv[2];
 	int cloned = !strcmp(way, "clone"), pid = getpid();
+	int moves = !strcmp(way, "moved") || !strcmp(way, "ended");
 	work *f = cloned ? NULL : load(library);
 	if (cloned) { // the library is not loaded yet
 		size_t stack = 1 << 20;
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
 	if (cloned) {
 		shared = load(library);
 		f = shared;
-	} else if (!strcmp(way, "moved")) {
+	} else if (moves) {
 		char *to = mmap(NULL, 3 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (mremap(begin, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to + size) ==
 		    MAP_FAILED)
@@ -116,7 +117,7 @@ int main(int argc, char **argv)
 	} else {
 		errx(2, "%s", way);
 	}
-	if (!cloned && strcmp(way, "moved")) {
+	if (!cloned && !moves) {
 		memcpy(begin + shift, code, size - shift);
 		__builtin___clear_cache(begin, begin + size);
 		if (mprotect(begin, size, prot))
@@ -134,4 +135,25 @@ int main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
 		f(10000);
+}
+
+static void *thread(void *unused)
+{
+	(void)unused;
+	exit(run());
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t other;
+
+	if (argc < 3)
+		return 2;
+	library = argv[1];
+	way = argv[2];
+	if (strcmp(way, "ended"))
+		return run();
+	if (pthread_create(&other, NULL, thread, NULL)) /* the first thread ends */
+		return 2;
+	pthread_exit(NULL);
 }
