@@ -51,9 +51,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if len(subject) == 0 {
 		subject = []string{"profile", "-q", "-o", filepath.Join(dir, "page.html"), "5"}
 	}
-	fulgur, log, samples := filepath.Join(dir, "fulgur"), filepath.Join(dir, "log"), filepath.Join(dir, "samples")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
-		return fmt.Errorf("build fulgur: %w\n%s", err, out)
+	log, samples := filepath.Join(dir, "log"), filepath.Join(dir, "samples")
+	fulgur, err := program.Build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	// After the command's name: what follows the flags may be a program with arguments of its own.
 	if err := observe(ctx, fulgur, *frequency, slices.Insert(subject, 1, "--log", log), samples); err != nil {

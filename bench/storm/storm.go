@@ -113,9 +113,9 @@ func median(rates []float64) float64 {
 
 // find builds fulgur in dir, and looks for its peers. The first tool is no tool.
 func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
-	fulgur := filepath.Join(dir, "fulgur")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build fulgur: %w\n%s", err, out)
+	fulgur, err := program.Build(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
 	tools := []Tool{{Name: "nothing"}}
 	for _, t := range s.Tools(fulgur, dir) {

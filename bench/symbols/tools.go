@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"fulgur/bench/program"
 )
 
 // runLimit is the time limit of a program: perf may run addr2line for hours.
@@ -32,14 +34,12 @@ type tool struct {
 
 // findTools builds fulgur into dir, and finds perf and its scripts.
 func findTools(ctx context.Context, dir string) (ours, theirs tool, err error) {
-	program := filepath.Join(dir, "fulgur")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "fulgur/cmd/fulgur")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return ours, theirs, fmt.Errorf("build fulgur: %w\n%s", err, out)
+	built, err := program.Build(ctx, dir)
+	if err != nil {
+		return ours, theirs, err
 	}
 	ours = tool{"fulgur", func(ctx context.Context, o options, pids string) (cost, error) {
-		c, err := execute(ctx, "", program, "profile", "-p", pids, "-F", strconv.Itoa(o.frequency),
+		c, err := execute(ctx, "", built, "profile", "-p", pids, "-F", strconv.Itoa(o.frequency),
 			"-o", filepath.Join(dir, "flame.html"), strconv.Itoa(o.seconds))
 		c.result -= time.Duration(o.seconds) * time.Second
 		return c, err

@@ -98,14 +98,14 @@ type tool struct {
 
 // findTools returns the available tools. It builds fulgur into dir.
 func findTools(ctx context.Context, dir string) ([]tool, error) {
-	program := filepath.Join(dir, "fulgur")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "fulgur/cmd/fulgur").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build fulgur: %w\n%s", err, out)
+	built, err := program.Build(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
 	fulgur := func(mode string) tool {
 		return tool{"fulgur --unwind " + mode, true, func(frequency, seconds, pid int, out string) []string {
 			return []string{
-				program, "profile", "--no-inlines", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-f",
+				built, "profile", "--no-inlines", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-f",
 				"--unwind", mode, "-p", strconv.Itoa(pid), "-o", out, strconv.Itoa(seconds),
 			}
 		}, countFolded}

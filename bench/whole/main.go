@@ -56,12 +56,11 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if len(o.versions) == 0 {
-		o.versions = []string{filepath.Join(dir, "fulgur")}
-		build := exec.CommandContext(ctx, "go", "build", "-o", o.versions[0], "fulgur/cmd/fulgur")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build fulgur: %w\n%s", err, out)
+		built, err := program.Build(ctx, dir)
+		if err != nil {
+			return err
 		}
+		o.versions = []string{built}
 	}
 	for i, path := range o.versions {
 		if o.versions[i], err = filepath.Abs(path); err != nil {
