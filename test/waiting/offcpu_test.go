@@ -341,8 +341,8 @@ func TestAgainstOffcputime(t *testing.T) {
 		}
 		want += n * int64(time.Microsecond)
 	}
-	if want == 0 {
-		testenv.Unsupported(t, "offcputime saw nothing: %s", &out)
+	if want < m.truth.Times*int64(napTime) { // on a busy machine, its maps are full
+		testenv.Unsupported(t, "offcputime lost waits: it saw %d ns of %d sleeps", want, m.truth.Times)
 	}
 	if d := ours - want; d < -tolerance(want, m.slack()) || d > tolerance(want, m.slack()) {
 		t.Errorf("got %d ns, want %d as in offcputime", ours, want)
