@@ -417,7 +417,7 @@ static __always_inline bool unwind_goroutine(struct unwind_walk *w, const struct
 	u64 g, m, current, sched[2];
 
 	if (!unwind_thread_pointer(w, &g))
-		return unwind_stop(w, END_UNSUPPORTED);
+		return unwind_stop(w, END_FAULT);
 	w->block_at = UNWIND_NO_BLOCK;
 	if (!unwind_read(w, &g, 8, g + (s64)r->cfa) || !unwind_read(w, &m, 8, g + UNWIND_G_M) ||
 	    !unwind_read(w, &current, 8, m + (s64)r->fp))

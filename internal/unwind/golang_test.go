@@ -219,7 +219,7 @@ func TestWalkGo(t *testing.T) {
 		{"no other stack", 0, 0, memory{own: systemstack}, fmt.Sprintf("[%#x <-%#x] complete", leaf, systemstack)},
 		{"another stack that is not there", sp, 0, memory{own: systemstack}, fmt.Sprintf("[%#x <-%#x] unreadable stack", leaf, systemstack)},
 		{"goroutine", 0, tp, goroutine(nil), fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] complete", leaf, morestack, framed, goexit)},
-		{"no thread pointer", 0, 0, goroutine(nil), fmt.Sprintf("[%#x <-%#x] unsupported unwind rule", leaf, morestack)},
+		{"no thread pointer", 0, 0, goroutine(nil), fmt.Sprintf("[%#x <-%#x] unreadable stack", leaf, morestack)},
 		{"no goroutine", 0, tp, goroutine(memory{m + 184: 0}), fmt.Sprintf("[%#x <-%#x] complete", leaf, morestack)},
 		{"other structures", 0, tp, goroutine(memory{g + goM: 7}), fmt.Sprintf("[%#x <-%#x] unsupported unwind rule", leaf, morestack)},
 		{"running goroutine", 0, tp, goroutine(memory{g + goSched: 0}), fmt.Sprintf("[%#x <-%#x] unsupported unwind rule", leaf, morestack)},

@@ -333,7 +333,7 @@ const (
 // meanwhile. A thread without a goroutine has moved on to look for another one.
 func (c *cursor) goroutine(r Rule) (end End, more bool) {
 	if c.regs.TP == 0 {
-		return EndUnsupported, false
+		return EndMemory, false
 	}
 	known := true
 	load := func(addr uint64) uint64 {

@@ -91,7 +91,7 @@ func TestSnapshots(t *testing.T) {
 						beyond++
 					case unsampled > 0 || late > 0: // this stack or an earlier one
 					default:
-						t.Errorf("thread %d: got %v, want %v (%v)", tid, got[tid][len(got[tid])-1], want, end)
+						t.Errorf("thread %d: got %v of %d snapshots, want %v (%v)", tid, got[tid], len(taken), want, end)
 					}
 				}
 				past.Close()
