@@ -20,10 +20,15 @@ const maxGaps = 1000
 
 // Gaps counts samples that lack functions in silence: callers, because the stack ends too early in a
 // file, or the functions of an interpreter whose frames fulgur does not read.
-type Gaps struct{ files, languages map[string]uint64 }
+type Gaps struct {
+	files, languages map[string]uint64
+	// skipped counts the samples of languages whose stacks have generated code. It may keep no
+	// frame pointers, and then the walk goes on at a caller further out.
+	skipped map[string]uint64
+}
 
 // NewGaps returns gaps without samples.
-func NewGaps() Gaps { return Gaps{map[string]uint64{}, map[string]uint64{}} }
+func NewGaps() Gaps { return Gaps{map[string]uint64{}, map[string]uint64{}, map[string]uint64{}} }
 
 // Add adds samples with the names n.
 func (g Gaps) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
@@ -40,6 +45,9 @@ func (g Gaps) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
 		for _, language := range is.languages {
 			g.languages[language] += value.Samples()
 		}
+		if is.generated != "" {
+			g.skipped[is.generated] += value.Samples()
+		}
 	}
 }
 
@@ -47,6 +55,7 @@ func (g Gaps) Add(n *Names, samples iter.Seq2[stacks.Sample, stacks.Values]) {
 // whether a perf map or a jitdump file describes generated code in it.
 type foreign struct {
 	languages []string
+	generated string // the language of the innermost generated code, "" if there is none
 	described bool
 }
 
@@ -62,8 +71,11 @@ func (n *Names) foreign() (below []foreign, described map[int]bool) {
 			if !slices.Contains(is.languages, language) {
 				is.languages = append(slices.Clip(is.languages), language)
 			}
-			if code := n.store.Codes[id]; code.Kind == stacks.CodeJIT && named(n.found[node.Frame]) {
-				is.described, described[code.PID] = true, true
+			if code := n.store.Codes[id]; code.Kind == stacks.CodeJIT {
+				is.generated = language
+				if named(n.found[node.Frame]) {
+					is.described, described[code.PID] = true, true
+				}
 			}
 		}
 		below[i+1] = is
@@ -95,7 +107,11 @@ func endsEarly(store *stacks.Store, trace stacks.Trace) string {
 // the noun for samples.
 func (g Gaps) Lines(of describe.Noun) (lines []string) {
 	for _, language := range byCount(g.languages) {
-		lines = append(lines, fmt.Sprintf("%s: its functions are not shown, %s", language, of.Count(g.languages[language])))
+		line := fmt.Sprintf("%s: its functions are not shown, %s", language, of.Count(g.languages[language]))
+		if n := g.skipped[language]; n > 0 {
+			line += fmt.Sprintf("; code that it generated may hide callers, %s", of.Count(n))
+		}
+		lines = append(lines, line)
 	}
 	files := byCount(g.files)
 	for _, file := range files[:min(len(files), maxRemedies)] {
