@@ -85,6 +85,13 @@ func (r *reader) read(id runtimes.Identity) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The name of an exported function of WebAssembly is its index. V8 shows it as here.
+	switch is, err := r.typeOf(shared.at(r.sharedData)); {
+	case !answered(err):
+		return nil, err
+	case err == nil && is == r.wasmExport:
+		name = "wasm-function[" + name + "]"
+	}
 	f.code.Name = name
 	s, err := r.script(shared.at(r.sharedScript))
 	if !answered(err) {

@@ -25,6 +25,7 @@ type layout struct {
 	shared, scopeInfo, script, fixedArray  int
 	byteArray, trustedByteArray, bytecodes int
 	code, interpreterData                  int
+	wasmExport                             int // data of an exported function of WebAssembly, or -1
 	nonString                              int
 	representation, seq, cons, thin        int
 	sliced, external, encoding, oneByte    int
@@ -132,6 +133,7 @@ func readLayout(f *elffile.File, v version) (l layout, missing string, err error
 		bytecodes:        one(kind, "type_BytecodeArray__BYTECODE_ARRAY_TYPE"),
 		code:             one(kind, "type_Code__CODE_TYPE"),
 		interpreterData:  one(kind, "type_InterpreterData__INTERPRETER_DATA_TYPE"),
+		wasmExport:       optional("type_WasmExportedFunctionData__WASM_EXPORTED_FUNCTION_DATA_TYPE"),
 
 		nonString:      one(kind, "FirstNonstringType"),
 		representation: one(kind, "StringRepresentationMask"),

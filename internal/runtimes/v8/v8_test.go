@@ -209,7 +209,7 @@ var testLayout = layout{
 	stringLength: 12, stringChars: 16, consFirst: 16, consSecond: 24, thinActual: 16,
 	slicedParent: 16, slicedOffset: 24, externalResource: 16, scopeFirst: 5,
 	shared: 282, scopeInfo: 280, script: 167, fixedArray: 205, byteArray: 217, trustedByteArray: 196,
-	bytecodes: 186, code: 187, interpreterData: 188, nonString: 128, representation: 7,
+	bytecodes: 186, code: 187, interpreterData: 188, wasmExport: 199, nonString: 128, representation: 7,
 	cons: 1, external: 2, sliced: 3, thin: 5, encoding: 8, oneByte: 8,
 }
 
@@ -260,7 +260,11 @@ func (b *builder) function() runtimes.Identity {
 	script := b.object(167, b.text("x\ny\nz"), b.text("file:///s.mjs"), 0, 0, 0, 0, 0, 0)
 	table := b.object(217, 2<<32, 0x0c01) // position 2 at the start of the code
 	code := b.object(186, 0, 0, table, 0, 0, 0, 0)
-	shared := b.object(282, code, 0, scope, 0, script, 7, 9, 0)
+	return b.identity(b.object(282, code, 0, scope, 0, script, 7, 9, 0))
+}
+
+// identity returns the identity of a function.
+func (b *builder) identity(shared uint64) runtimes.Identity {
 	h := heap{testLayout, b}
 	words, err := h.read(shared, maxShared)
 	if err != nil {
@@ -285,6 +289,17 @@ func TestPlaces(t *testing.T) {
 	id.Check++ // another function was there
 	if got, _ := r.Places(runtimes.Frame{Identity: id, Position: -1}); got != nil {
 		t.Errorf("%+v for a function that is gone", got)
+	}
+}
+
+// A function that WebAssembly exports is named after its index. It has no script.
+func TestWasmName(t *testing.T) {
+	var b builder
+	id := b.identity(b.object(282, b.object(testLayout.wasmExport), 0, b.text("12"), 0, b.object(131, 0, 0, 0, 0, 0, 0, 0, 0), 7, 9, 0))
+	got, _ := newReader(testLayout, &b).Places(runtimes.Frame{Identity: id, Position: -1})
+	want := runtimes.Code{Kind: bpf.RuntimeV8, Name: "wasm-function[12]"}
+	if len(got) != 1 || got[0].Function != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
