@@ -74,18 +74,27 @@ func Regular(ctx context.Context, f *File) (*File, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s: is a directory", f.name)
 	}
+	tmp, err := Temporary(ctx, f, f.name)
+	if err == nil {
+		_ = f.Close() // read-only
+	}
+	return tmp, err
+}
+
+// Temporary returns a temporary file with a copy of the data of r, at its beginning. name is used in
+// errors.
+func Temporary(ctx context.Context, r io.Reader, name string) (*File, error) {
 	file, err := tempfile.Create()
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := newFile(ctx, file, f.name)
+	tmp, err := newFile(ctx, file, name)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(tmp, f); err != nil {
-		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (set TMPDIR to use another directory)", f.name, err), tmp.Close())
+	if _, err := io.Copy(tmp, r); err != nil {
+		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (set TMPDIR to use another directory)", name, err), tmp.Close())
 	}
-	_ = f.Close() // read-only
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, tmp.Close())
 	}

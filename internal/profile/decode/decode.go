@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"fulgur/internal/profile"
 )
@@ -55,7 +54,7 @@ func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Form
 // ReadTimes reads a profile like [Read], and the times of its samples if withTimes is set.
 // With an error, the result has at most the format.
 func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (Decoded, error) {
-	in, err := unpack(ctx, r)
+	in, err := unpacked(ctx, r)
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -66,7 +65,11 @@ func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (D
 	if len(head) == 0 {
 		return Decoded{}, fmt.Errorf("%s: is empty", name)
 	}
-	d := Decoded{Format: sniff(head)}
+	format, err := sniff(head)
+	if err != nil {
+		return Decoded{}, fmt.Errorf("%s: %w", name, err)
+	}
+	d := Decoded{Format: format}
 	if d.Format == Firefox && withTimes {
 		if d, err = readFirefox(ctx, in, true); err == nil {
 			err = d.Profile.Check()
@@ -112,41 +115,6 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 	}
 	return readFolded(r)
 }
-
-// sniff detects the format of an input that begins with head.
-func sniff(head []byte) Format {
-	text := bytes.TrimLeft(head, " \t\r\n")
-	switch {
-	case otlpJSONHead.Match(text):
-		return OTLPJSON
-	case bytes.HasPrefix(text, []byte("{")):
-		return Firefox
-	case bytes.HasPrefix(text, []byte("<")): // no tool writes stacks that begin so
-		return Page
-	case bytes.ContainsFunc(head, isBinary):
-		if isOTLP(head) {
-			return OTLP
-		}
-		return Pprof
-	}
-	if bpftraceMap.Match(head) { // possibly after messages
-		return Bpftrace
-	}
-	for line := range bytes.Lines(head) {
-		switch line := string(bytes.TrimRight(line, "\r\n")); {
-		case line == "" || line[0] == '#':
-			continue
-		case line[0] != '\t' && isHeader(line), isFrame(line):
-			return PerfScript
-		case isFolded(line):
-			return Folded
-		}
-	}
-	return Folded
-}
-
-// isBinary reports whether a character does not occur in text.
-func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\x1b", r) }
 
 // lines reads text line by line.
 type lines struct {

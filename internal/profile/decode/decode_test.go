@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -388,8 +389,8 @@ func TestReadErrors(t *testing.T) {
 		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
 		"cut gzip":          {"\x1f\x8b\x08", "input: truncated: the end of the compressed data is missing"},
 		"cut gzip data":     {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\xb4", "truncated: the end of the compressed data is missing"},
-		"not a profile":     {"\x00\x01\x02\x03", "read as pprof"},
-		"JSON":              {"{}", "it is JSON, but not of the Firefox Profiler: meta.preprocessedProfileVersion is missing"},
+		"not a profile":     {"\x00\x01\x02\x03", "input: no known format"},
+		"JSON":              {"{}", "input: is JSON, but not of the Firefox Profiler or OpenTelemetry: meta.preprocessedProfileVersion"},
 		"newer":             {`{"meta":{"preprocessedProfileVersion":71}}`, "version 71"},
 		"stacks":            {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[0],"prefixOffset":[]}}}`, "1 frames and 0 prefixes"},
 		"frame of no table": {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[5],"prefixOffset":[0]}}}`, "row 5 of frameTable.func"},
@@ -467,7 +468,7 @@ func TestSniffOTLP(t *testing.T) {
 	}
 	for _, p := range []*profile.Profile{p, encodetest.Threads(), encodetest.Empty()} {
 		packed := encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
-		in, err := unpack(t.Context(), bytes.NewReader(packed))
+		in, err := unpacked(t.Context(), bytes.NewReader(packed))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -589,7 +590,7 @@ func TestHostileOTLPReferences(t *testing.T) {
 			none(otelprofiles.DictionaryAttribute), row(otelprofiles.DictionaryAttribute, otelprofiles.AttributeKey))),
 	} {
 		c := newOTLPReader(t.Context())
-		if _, err := c.read(data); err != nil {
+		if err := c.message(data); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if limit := long + 10*many; c.items > limit {
@@ -605,7 +606,7 @@ func TestHostileOTLPLinks(t *testing.T) {
 		data := slices.Concat(
 			resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, bytes.Repeat([]byte{otelprofiles.SampleLink << 3, 1}, n), field(otelprofiles.SampleValues, []byte{1})))),
 			field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryLink), link))
-		p, err := newOTLPReader(t.Context()).read(data)
+		p, err := readOTLP(t.Context(), bufio.NewReader(bytes.NewReader(data)))
 		switch {
 		case want != "":
 			if err == nil || !strings.Contains(err.Error(), want) {

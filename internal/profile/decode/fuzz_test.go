@@ -18,6 +18,7 @@ import (
 	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 
+	"fulgur/internal/files/unpack"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
@@ -37,14 +38,14 @@ func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 	t.Helper()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	in, err := unpack(ended, bytes.NewReader(data))
+	in, err := unpacked(ended, bytes.NewReader(data))
 	if err == nil {
 		_, err = read(ended, in, format)
 	}
 	if err == nil {
 		t.Fatal("got no error after the end of the context")
 	}
-	in, err = unpack(t.Context(), bytes.NewReader(data))
+	in, err = unpacked(t.Context(), bytes.NewReader(data))
 	if err != nil {
 		return nil
 	}
@@ -67,7 +68,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 	}
 	total := func(name string, written []byte, format Format, value int) int64 {
 		t.Helper()
-		in, err := unpack(t.Context(), bytes.NewReader(written))
+		in, err := unpacked(t.Context(), bytes.NewReader(written))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -154,6 +155,11 @@ func addFile(f *testing.F, elements ...string) {
 	f.Add(data)
 }
 
+// isPacked reports whether the readers see other bytes than data.
+func isPacked(data []byte) bool {
+	return unpack.Of(data) != nil || bytes.HasPrefix(data, []byte(utf8Mark)) || bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff"))
+}
+
 // The total of folded stacks is the sum of the numbers at the line ends.
 func FuzzFolded(f *testing.F) {
 	f.Add([]byte(fold(f, encodetest.Threads(), 0)))
@@ -161,7 +167,7 @@ func FuzzFolded(f *testing.F) {
 	f.Add([]byte("a;b;-;c_[k];d_[i] 3\n# comment\n[CPU 1];x-1/2;y 4\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := readAs(t, data, Folded)
-		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+		if p == nil || isPacked(data) {
 			return
 		}
 		want := int64(0)
@@ -195,7 +201,7 @@ func FuzzPerfScript(f *testing.F) {
 	f.Add([]byte("a 1 1.5: 9223372036854775807 x:\n\ta 1 1.5: 1 x:\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := readAs(t, data, PerfScript)
-		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+		if p == nil || isPacked(data) {
 			return
 		}
 		want := int64(0)
@@ -217,7 +223,7 @@ func FuzzBpftrace(f *testing.F) {
 	f.Add([]byte("@[\n    a+1\n,\n    b+2\n, tar, 7]: 42\n@x[tar]: -1\n@y[\n]: 1\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := readAs(t, data, Bpftrace)
-		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+		if p == nil || isPacked(data) {
 			return
 		}
 		limit := 0.0
@@ -245,7 +251,7 @@ func FuzzPprof(f *testing.F) {
 	for _, p := range []*profile.Profile{encodetest.Threads(), encodetest.Typical(), encodetest.Symbols(), encodetest.Hostile()} {
 		packed := encoded(f, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
 		f.Add(packed)
-		in, err := unpack(f.Context(), bytes.NewReader(packed))
+		in, err := unpacked(f.Context(), bytes.NewReader(packed))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -341,7 +347,7 @@ func FuzzFirefox(f *testing.F) {
 			return
 		}
 		checkTimes(t, data, p)
-		if bytes.HasPrefix(data, gzipMagic) {
+		if isPacked(data) {
 			return
 		}
 		var in struct {
@@ -386,7 +392,7 @@ func FuzzFirefox(f *testing.F) {
 // sorted and add up to p, and that a page can be written.
 func checkTimes(t *testing.T, data []byte, p *profile.Profile) {
 	t.Helper()
-	in, err := unpack(t.Context(), bytes.NewReader(data))
+	in, err := unpacked(t.Context(), bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}

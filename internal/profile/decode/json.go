@@ -64,6 +64,19 @@ func (j *jsonReader) token() (byte, error) {
 	}
 }
 
+// ends reports whether only white space follows.
+func (j *jsonReader) ends() (bool, error) {
+	_, err := j.token()
+	switch {
+	case errors.Is(err, errJSONEnd):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	j.back()
+	return false, nil
+}
+
 // begin reads the first byte of a value, which must be want. It returns false if the
 // value is null.
 func (j *jsonReader) begin(want byte) (bool, error) {

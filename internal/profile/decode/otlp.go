@@ -1,8 +1,11 @@
 package decode
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/files/unpack"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/otelprofiles"
 	"fulgur/internal/profile/runinfo"
@@ -37,7 +41,7 @@ func isOTLP(head []byte) bool {
 		case key>>3 == otelprofiles.DataResource && size == 0:
 			continue
 		case key>>3 == otelprofiles.DataResource:
-			return len(head) > 0 && head[0]&7 == 2
+			return len(head) > 0 && head[0]&7 == 2 && head[0]>>3 <= otelprofiles.ResourceProfilesSchema
 		default:
 			return key>>3 == otelprofiles.DataDictionary && size > 1 && len(head) > 1 && head[0]&7 == 2 && head[1] == 0
 		}
@@ -49,7 +53,23 @@ func isOTLP(head []byte) bool {
 type otlpReader struct {
 	*collector
 	ctx context.Context
+	otlpTables
+	run    string         // the run's description
+	meta   profile.Meta   // of the message being read
+	losses profile.Losses // likewise
+	left   int            // number of frames that may still be read
+	items  int            // number of fields and elements of lists that were read
+	err    error
 
+	// Of the messages so far.
+	messages  int
+	all       profile.Meta
+	lost      profile.Losses
+	described bool // a message has a description of fulgur's run
+}
+
+// otlpTables are the tables of a message, and what became of their rows.
+type otlpTables struct {
 	strings                                 []string
 	mappingRows, locationRows, functionRows [][]byte
 	attributeRows, stackRows, linkRows      [][]byte
@@ -58,37 +78,148 @@ type otlpReader struct {
 	values                                  map[otlpValueType]int
 	locations                               map[uint64][]profile.FrameID
 	stacks                                  map[uint64]profile.StackID
-	meta                                    profile.Meta
 	functions                               map[uint64]profile.FunctionID
 	links                                   map[uint64][]profile.Label
-	run                                     string // the run's description
-	losses                                  profile.Losses
-	left                                    int // number of frames that may still be read
-	items                                   int // number of fields and elements of lists that were read
-	err                                     error
 }
 
-// readOTLP reads OpenTelemetry's ProfilesData. Profiles written by fulgur are restored,
-// except for data that the format cannot represent.
-func readOTLP(ctx context.Context, r io.Reader) (*profile.Profile, error) {
+// readOTLP reads OpenTelemetry's ProfilesData, or several of them in a row. Profiles written by
+// fulgur are restored, except for data that the format cannot represent.
+func readOTLP(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
+	c := newOTLPReader(ctx)
+	if head, _ := r.Peek(sniffed); !isOTLP(head) && isOTLPMessages(head) {
+		return c.readMessages(r)
+	}
 	data, err := readAll(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return newOTLPReader(ctx).read(data)
+	parts, err := splitOTLP(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		if err := c.message(part); err != nil {
+			return nil, err
+		}
+	}
+	return c.whole()
+}
+
+// splitOTLP splits ProfilesData in a row, of which each has a dictionary of its own, as its last
+// field or its first one.
+func splitOTLP(data []byte) (parts [][]byte, err error) {
+	begin, read, dictionaries := 0, 0, 0
+	dictionaryFirst := len(data) > 0 && data[0]>>3 == otelprofiles.DataDictionary
+	scanFields(data, func(f protoField) bool {
+		at := read
+		read = len(data) - f.rest
+		if f.number != otelprofiles.DataDictionary {
+			return true
+		}
+		if dictionaries++; dictionaryFirst && dictionaries > 1 {
+			parts, begin = append(parts, data[begin:at]), at
+		} else if !dictionaryFirst {
+			parts, begin = append(parts, data[begin:read]), read
+		}
+		return true
+	})
+	if read < len(data) {
+		return nil, fmt.Errorf("at byte %d: truncated or damaged", read)
+	}
+	if begin < len(data) || len(parts) == 0 {
+		parts = append(parts, data[begin:])
+	}
+	return parts, nil
+}
+
+// otlpLength is the size of the length before a message, see readMessages.
+const otlpLength = 4
+
+// isOTLPMessages reports whether data begins like the Collector's files of messages.
+func isOTLPMessages(head []byte) bool {
+	if len(head) <= otlpLength {
+		return false
+	}
+	n, content := binary.BigEndian.Uint32(head), head[otlpLength:]
+	if n == 0 || n > profile.MaxHeld {
+		return false
+	}
+	content = content[:min(len(content), int(n))]
+	return unpack.Of(content) != nil || isOTLP(content) || bytes.HasPrefix(content, []byte(`{"resourceProfiles"`))
+}
+
+// readMessages reads what the Collector's file exporter writes as "proto", or compressed: messages,
+// each after its length in 4 bytes, big-endian.
+func (c *otlpReader) readMessages(r *bufio.Reader) (*profile.Profile, error) {
+	for {
+		var length [otlpLength]byte
+		if _, err := io.ReadFull(r, length[:]); errors.Is(err, io.EOF) {
+			return c.whole()
+		} else if err != nil {
+			return nil, fmt.Errorf("after %d messages: %w", c.messages, unpack.Truncated(err))
+		}
+		n := int64(binary.BigEndian.Uint32(length[:]))
+		if n > profile.MaxHeld {
+			return nil, fmt.Errorf("message %d has %d bytes, the maximum is %d", c.messages+1, n, profile.MaxHeld)
+		}
+		if err := c.oneMessage(&io.LimitedReader{R: r, N: n}, n); err != nil {
+			return nil, fmt.Errorf("message %d: %w", c.messages+1, err)
+		}
+	}
+}
+
+// oneMessage reads a message of n bytes, which may be compressed and may be JSON.
+func (c *otlpReader) oneMessage(r *io.LimitedReader, n int64) error {
+	in := bufio.NewReaderSize(r, sniffed)
+	if method := unpack.Peek(in); method != nil {
+		z, err := method.Reader(in)
+		if err != nil {
+			return err
+		}
+		in = bufio.NewReaderSize(z, sniffed)
+	}
+	begin, err := in.Peek(1)
+	if err != nil {
+		return fmt.Errorf("of %d bytes: %w", n, unpack.Truncated(err))
+	}
+	if begin[0] == '{' {
+		json := otlpTranscoder{jsonReader: jsonReader{r: in}, ctx: c.ctx}
+		return json.each(c.message)
+	}
+	data, err := readAll(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	if r.N > 0 {
+		return unpack.ErrTruncated
+	}
+	parts, err := splitOTLP(data)
+	if err == nil && len(parts) != 1 {
+		err = errOTLP
+	}
+	if err != nil {
+		return err
+	}
+	return c.message(data)
 }
 
 func newOTLPReader(ctx context.Context) *otlpReader {
-	return &otlpReader{
-		collector: newCollector(), ctx: ctx, left: profile.MaxFrames,
+	return &otlpReader{collector: newCollector(), ctx: ctx, left: profile.MaxFrames, otlpTables: newOTLPTables()}
+}
+
+func newOTLPTables() otlpTables {
+	return otlpTables{
 		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{}, values: map[otlpValueType]int{},
 		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
 		functions: map[uint64]profile.FunctionID{}, links: map[uint64][]profile.Label{},
 	}
 }
 
-// read reads ProfilesData.
-func (c *otlpReader) read(data []byte) (*profile.Profile, error) {
+// message adds a message ProfilesData.
+func (c *otlpReader) message(data []byte) error {
+	c.messages++
+	c.meta, c.losses, c.run = profile.Meta{}, profile.Losses{}, ""
+	c.otlpTables = newOTLPTables()
 	c.each(data, func(f protoField) {
 		if f.number == otelprofiles.DataDictionary {
 			c.dictionary(f.data)
@@ -100,16 +231,44 @@ func (c *otlpReader) read(data []byte) (*profile.Profile, error) {
 		}
 	})
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
-	described := false
 	if m, _, err := runinfo.Parse(c.run); err == nil { // otherwise not fulgur's
-		c.meta, described = m, true
+		c.meta, c.described = m, true
 	}
-	p, err := c.profile(c.meta)
+	if c.messages == 1 {
+		c.all = c.meta
+	} else {
+		c.all = joined(c.all, c.meta)
+	}
+	c.lost = c.lost.Plus(c.losses)
+	return nil
+}
+
+// joined returns the metadata of two parts of a run: a's, with the time from the first start to the
+// last end.
+func joined(a, b profile.Meta) profile.Meta {
+	if a.Start.IsZero() || b.Start.IsZero() {
+		a.Duration += b.Duration
+		return a
+	}
+	begin, end := a.Start, a.Start.Add(a.Duration)
+	if b.Start.Before(begin) {
+		begin = b.Start
+	}
+	if last := b.Start.Add(b.Duration); last.After(end) {
+		end = last
+	}
+	a.Start, a.Duration = begin, end.Sub(begin)
+	return a
+}
+
+// whole returns the profile of all messages.
+func (c *otlpReader) whole() (*profile.Profile, error) {
+	p, err := c.profile(c.all)
 	if err == nil {
-		p.Meta.Converted = !described
-		p.Losses = p.Losses.Plus(c.losses)
+		p.Meta.Converted = !c.described
+		p.Losses = p.Losses.Plus(c.lost)
 	}
 	return p, err
 }

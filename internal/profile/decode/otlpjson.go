@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -18,18 +17,32 @@ import (
 	"fulgur/internal/profile"
 )
 
-// otlpJSONHead matches the beginning of OpenTelemetry's ProfilesData in JSON, without white
-// space before it.
-var otlpJSONHead = regexp.MustCompile(`^\{\s*"(resourceProfiles|dictionary)"`)
-
-// readOTLPJSON reads OpenTelemetry's ProfilesData in OTLP's mapping to JSON. It turns the text
-// into protocol buffers value by value, which take less space.
+// readOTLPJSON reads OpenTelemetry's ProfilesData in OTLP's mapping to JSON, or several of them in a
+// row: the Collector's file exporter writes one a line. It turns the text into protocol buffers value
+// by value, which take less space.
 func readOTLPJSON(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
-	c := otlpTranscoder{jsonReader: jsonReader{r: r}, ctx: ctx}
-	if err := c.message(new(pb.ProfilesData).ProtoReflect().Descriptor()); err != nil {
+	in := otlpTranscoder{jsonReader: jsonReader{r: r}, ctx: ctx}
+	c := newOTLPReader(ctx)
+	if err := in.each(c.message); err != nil {
 		return nil, err
 	}
-	return newOTLPReader(ctx).read(c.out)
+	return c.whole()
+}
+
+// each calls read with each of the objects up to the end of the text.
+func (c *otlpTranscoder) each(read func(data []byte) error) error {
+	for {
+		if ends, err := c.ends(); ends || err != nil {
+			return err
+		}
+		c.out = c.out[:0]
+		if err := c.message(new(pb.ProfilesData).ProtoReflect().Descriptor()); err != nil {
+			return err
+		}
+		if err := read(c.out); err != nil {
+			return err
+		}
+	}
 }
 
 // otlpTranscoder reads JSON as protocol buffers.

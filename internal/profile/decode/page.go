@@ -25,8 +25,8 @@ const (
 	maxPageValues = 1 << 26  // numbers in all columns
 )
 
-// errNoPage is the error of other pages, and of pictures.
-var errNoPage = errors.New("not a flame graph page of fulgur (an .svg has no data to read)")
+// errNoPage is the error of other pages.
+var errNoPage = errors.New("not a flame graph page of fulgur: " + giveFolded)
 
 // pageScript begins the page's data, see page.html of package flame.
 const pageScript = `<script id="data" type="application/octet-stream">`
@@ -40,9 +40,12 @@ func readPage(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 		return nil, err
 	}
 	_, data, found := bytes.Cut(text, []byte(pageScript))
-	data, _, closed := bytes.Cut(data, []byte("</script>"))
-	if !found || !closed {
+	data, rest, closed := bytes.Cut(data, []byte("</script>"))
+	switch {
+	case !found || !closed:
 		return nil, errNoPage
+	case bytes.Contains(rest, []byte(pageScript)):
+		return nil, errors.New("several pages in one file: split it, and read each")
 	}
 	packed, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(data)))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // ParsePprof reads a profile of github.com/google/pprof, compressed or not, until ctx is
 // done. Its memory is bounded whatever the profile contains.
 func ParsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
-	in, err := unpack(ctx, r)
+	in, err := unpacked(ctx, r)
 	if err != nil {
 		return nil, err
 	}

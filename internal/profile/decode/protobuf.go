@@ -11,6 +11,7 @@ type protoField struct {
 	packed bool   // packed numbers, a string or a message
 	data   []byte // its contents
 	value  uint64 // of a single number
+	rest   int    // length of the data after it
 }
 
 // numbers returns the number of numbers in a field.
@@ -76,7 +77,7 @@ func scanFields(data []byte, yield func(protoField) bool) {
 			}
 			data = data[size:]
 			n = int(length)
-			f.packed, f.data = true, data[:n]
+			f.packed, f.data, f.rest = true, data[:n], len(data)-n
 			if n == 0 {
 				if !yield(f) {
 					return
@@ -89,6 +90,7 @@ func scanFields(data []byte, yield func(protoField) bool) {
 		if n == 0 || n > len(data) {
 			return
 		}
+		f.rest = len(data) - n
 		if !yield(f) {
 			return
 		}

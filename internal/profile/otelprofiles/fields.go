@@ -20,6 +20,7 @@ const (
 
 	ResourceProfilesResource = 1
 	ResourceProfilesScope    = 2
+	ResourceProfilesSchema   = 3
 
 	ScopeProfilesScope   = 1
 	ScopeProfilesProfile = 2

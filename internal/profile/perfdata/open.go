@@ -9,6 +9,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/ctxfile"
+	"fulgur/internal/files/unpack"
 )
 
 // Input is an opened perf.data file or output of perf script.
@@ -46,6 +47,10 @@ func (in *Input) prepare(ctx context.Context) error {
 	}
 	regular, err := ctxfile.Regular(ctx, in.file)
 	if err != nil {
+		return err
+	}
+	in.file = regular
+	if regular, err = unpackedIf(ctx, regular, func(*unpack.Method, []byte) bool { return true }); err != nil {
 		return err
 	}
 	in.file = regular

@@ -104,7 +104,7 @@ func readInput(ctx context.Context, path string, times wanted, warn func(error))
 }
 
 // openInput opens the file at path, or standard input for "-", for random
-// access.
+// access. Compressed perf.data is unpacked into a temporary file.
 func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 	opened, err := ctxfile.Open(ctx, path)
 	if err != nil {
@@ -114,7 +114,11 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	return f, nil
+	plain, err := perfdata.Unpacked(ctx, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return plain, nil
 }
 
 // readFile is readInput of an open file, with debug files from finder.

@@ -1,5 +1,7 @@
 package elffile
 
+import "fulgur/internal/files/unpack"
+
 // maxEmbedded bounds an embedded symbol table, in bytes. A browser's has about 30 MiB.
 const maxEmbedded = 256 << 20
 
@@ -18,7 +20,7 @@ func (f *File) openEmbedded() (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.spool(newXZReader(packed), 0, min(f.limit, maxEmbedded))
+	data, err := s.spool(unpack.NewXZReader(packed), 0, min(f.limit, maxEmbedded))
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,16 @@
-package elffile
+package unpack
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 
-	"fulgur/internal/symbols/elffile/elftest"
 	"fulgur/internal/testenv"
 )
 
@@ -38,9 +34,13 @@ func TestXZ(t *testing.T) {
 	}
 	for _, args := range []string{"-6", "-0 --check=none", "-0 --check=crc32", "-0 --check=sha256", "-0 --block-size=30000", "-0 -T2 --block-size=16384", "-9"} {
 		for _, n := range []int{0, 1, 2, 3, 4, len(data)} {
-			got, err := io.ReadAll(newXZReader(bytes.NewReader(xz(t, data[:n], strings.Fields(args)...))))
+			got, err := io.ReadAll(NewXZReader(bytes.NewReader(xz(t, data[:n], strings.Fields(args)...))))
 			if err != nil || !bytes.Equal(got, data[:n]) {
 				t.Errorf("%s: %d bytes: got %d, %v; want the original data", args, n, len(got), err)
+			}
+			two := bytes.Join([][]byte{xz(t, data[:n], strings.Fields(args)...), xz(t, data)}, make([]byte, 8))
+			if got, err = io.ReadAll(NewXZReader(bytes.NewReader(two))); err != nil || !bytes.Equal(got, append(bytes.Clone(data[:n]), data...)) {
+				t.Errorf("%s: two streams of %d and %d bytes: got %d, %v; want all data", args, n, len(data), len(got), err)
 			}
 		}
 	}
@@ -66,6 +66,9 @@ func TestXZMalformed(t *testing.T) {
 		problem string
 	}{
 		{"empty", nil, "unexpected EOF"},
+		{"no end", good[:len(good)-8], "unexpected EOF"},
+		{"index", change(len(good)-20, 0xff), "xz: "},
+		{"more", append(bytes.Clone(good), "\x00\x00\x00\x00more than zeros"...), "not an xz stream"},
 		{"magic", change(0, 0), "not an xz stream"},
 		{"flags", change(7, 1), "not an xz stream"},
 		{"block header", change(14, 0xff), "corrupt block header"},
@@ -77,46 +80,9 @@ func TestXZMalformed(t *testing.T) {
 		{"dictionary of 96 MiB", header(0, 0x21, 1, 29), "dictionary of 100663296 bytes"},
 		{"unknown dictionary", header(0, 0x21, 1, 41), "unsupported filter"},
 	} {
-		if _, err := io.ReadAll(newXZReader(bytes.NewReader(tt.content))); err == nil || !strings.Contains(err.Error(), tt.problem) {
+		if _, err := io.ReadAll(NewXZReader(bytes.NewReader(tt.content))); err == nil || !strings.Contains(err.Error(), tt.problem) {
 			t.Errorf("%s: got error %v, want one that contains %q", tt.name, err, tt.problem)
 		}
-	}
-}
-
-// TestEmbedded makes a .gnu_debugdata section as Fedora's find-debuginfo does.
-func TestEmbedded(t *testing.T) {
-	path := compile(t, "static __attribute__((noinline)) int hidden(int n) { return n * 3; }\nint main(int n, char **v) { return hidden(n); }\n", "gcc", "-O1")
-	mini := filepath.Join(t.TempDir(), "mini")
-	run(t, "objcopy", "-S", "--remove-section", ".gdb_index", "--remove-section", ".comment", "--keep-symbol=hidden", path, mini)
-	content, err := os.ReadFile(mini)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fileOf(t, elftest.File{Sections: []elftest.Section{{Name: ".gnu_debugdata", Content: xz(t, content)}}}.Bytes())
-	embedded, err := f.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := embedded.Bytes(0, uint64(embedded.Size()), "file"); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("got %d bytes, want %d; %v", len(got), len(content), err)
-	}
-	if s := embedded.Section(".symtab"); s == nil || s.Type != elf.SHT_SYMTAB {
-		t.Error("got no .symtab")
-	}
-	if none, err := embedded.Embedded(); none != nil || err != nil {
-		t.Errorf("file without .gnu_debugdata: got %v, %v; want nil", none, err)
-	}
-}
-
-// TestEmbeddedBomb checks the limit for decompressed data.
-func TestEmbeddedBomb(t *testing.T) {
-	f := fileOf(t, elftest.File{Sections: []elftest.Section{{Name: ".gnu_debugdata", Content: xz(t, make([]byte, 3<<20), "-0")}}}.Bytes())
-	f.limit = 2 << 20
-	if _, err := f.Embedded(); err == nil || !strings.Contains(err.Error(), "more than the 2097152 bytes") {
-		t.Errorf("got error %v, want %q in it", err, "more than the 2097152 bytes")
-	}
-	if len(f.temporary) > 0 {
-		t.Error("got a temporary file left")
 	}
 }
 
@@ -130,8 +96,8 @@ func FuzzXZ(f *testing.F) {
 	f.Add([]byte("\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46\x02\x00\x21\x01"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		const limit = 1 << 20
-		whole, wholeErr := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(content)), limit))
-		pieces, piecesErr := io.ReadAll(iotest.HalfReader(io.LimitReader(newXZReader(iotest.OneByteReader(bytes.NewReader(content))), limit)))
+		whole, wholeErr := io.ReadAll(io.LimitReader(NewXZReader(bytes.NewReader(content)), limit))
+		pieces, piecesErr := io.ReadAll(iotest.HalfReader(io.LimitReader(NewXZReader(iotest.OneByteReader(bytes.NewReader(content))), limit)))
 		if !bytes.Equal(whole, pieces) || (wholeErr == nil) != (piecesErr == nil) {
 			t.Fatalf("got %d bytes (%v) in one read, %d (%v) in pieces; want the same", len(whole), wholeErr, len(pieces), piecesErr)
 		}

@@ -1,4 +1,4 @@
-package elffile
+package unpack
 
 import (
 	"bufio"
@@ -20,33 +20,33 @@ import (
 // -9, the largest preset.
 const maxDictionary = 64 << 20
 
-// xzReader decompresses a single .xz stream (the .xz file format 1.2.1). It parses the
+// xzReader decompresses .xz streams one after another (the .xz file format 1.2.1). It parses the
 // container itself, because a file may request a dictionary of 4 GiB, which the library would
-// allocate. It ignores the index at the end of the stream, which only repeats the sizes of
-// the blocks.
+// allocate. It skips the index at the end of a stream, which only repeats the sizes of the blocks.
 type xzReader struct {
 	r      *countingReader
 	check  func() hash.Hash // checksum of a block's data; nil if the stream has none
 	block  io.Reader        // nil between blocks
 	sum    hash.Hash        // of the block
 	header bool             // whether the stream's header was read
+	first  bool             // whether a stream was read
 	done   bool
 }
 
-// newXZReader returns a reader of the decompressed data of r.
-func newXZReader(r io.Reader) io.Reader {
+// NewXZReader returns a reader of the decompressed data of r.
+func NewXZReader(r io.Reader) io.Reader {
 	return &xzReader{r: &countingReader{r: bufio.NewReader(r)}}
 }
 
 // Read implements io.Reader.
 func (x *xzReader) Read(p []byte) (int, error) {
-	if !x.header {
-		if err := x.readHeader(); err != nil {
-			return 0, fmt.Errorf("xz: %w", noEOF(err))
-		}
-		x.header = true
-	}
 	for !x.done {
+		if !x.header {
+			if err := x.nextStream(); err != nil {
+				return 0, fmt.Errorf("xz: %w", noEOF(err))
+			}
+			continue
+		}
 		if x.block == nil {
 			if err := x.nextBlock(); err != nil {
 				return 0, fmt.Errorf("xz: %w", noEOF(err))
@@ -72,12 +72,36 @@ func (x *xzReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// readHeader reads the stream's header, which selects the checksum of blocks.
-func (x *xzReader) readHeader() error {
+// nextStream reads the header of a stream, or detects the end after at least one. Zeros may
+// precede further streams, four at a time.
+func (x *xzReader) nextStream() error {
 	var h [12]byte
-	if _, err := io.ReadFull(x.r, h[:]); err != nil {
+	for {
+		n, err := io.ReadFull(x.r, h[:4])
+		if n == 0 && x.first && errors.Is(err, io.EOF) {
+			x.done = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !x.first || h[0] != 0 {
+			break
+		}
+		if h != [12]byte{} {
+			return errors.New("not an xz stream after the first one")
+		}
+	}
+	if _, err := io.ReadFull(x.r, h[4:]); err != nil {
 		return err
 	}
+	x.header, x.first = true, true
+	return x.readHeader(h)
+}
+
+// readHeader reads the stream's header, which selects the checksum of blocks.
+func (x *xzReader) readHeader(h [12]byte) error {
+	x.check = nil
 	if string(h[:6]) != "\xfd7zXZ\x00" || h[6] != 0 || crc32.ChecksumIEEE(h[6:8]) != binary.LittleEndian.Uint32(h[8:]) {
 		return errors.New("not an xz stream")
 	}
@@ -102,8 +126,8 @@ func (x *xzReader) nextBlock() error {
 		return err
 	}
 	if size[0] == 0 {
-		x.done = true
-		return nil
+		x.header = false
+		return x.skipIndex()
 	}
 	h := make([]byte, (int(size[0])+1)*4)
 	h[0] = size[0]
@@ -125,6 +149,28 @@ func (x *xzReader) nextBlock() error {
 	if x.check != nil {
 		x.sum = x.check()
 	}
+	return err
+}
+
+// skipIndex skips the rest of the index and the footer of a stream.
+func (x *xzReader) skipIndex() error {
+	before := x.r.n - 1 // its first byte was read
+	records, err := binary.ReadUvarint(x.r)
+	for range records {
+		for range 2 { // sizes of a block
+			if err == nil {
+				_, err = binary.ReadUvarint(x.r)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	const checksum, footer = 4, 12
+	_, err = io.CopyN(io.Discard, x.r, (before-x.r.n)&3+checksum+footer)
 	return err
 }
 
@@ -193,8 +239,17 @@ func noEOF(err error) error {
 
 // countingReader counts the bytes read.
 type countingReader struct {
-	r io.Reader
+	r *bufio.Reader
 	n int64
+}
+
+// ReadByte implements io.ByteReader.
+func (c *countingReader) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.n++
+	}
+	return b, err
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {

@@ -1,0 +1,366 @@
+package decode
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"fulgur/internal/autofdo/sampleprof"
+	"fulgur/internal/profile"
+)
+
+// sniff detects the format of an input that begins with head. The error of an input that is not
+// read says what it is, and what to do.
+func sniff(head []byte) (Format, error) {
+	if k := foreignKind(head); k != nil {
+		return "", k
+	}
+	text := bytes.TrimLeft(head, " \t\r\n")
+	switch {
+	case jsonObject.Match(text):
+		return sniffJSON(text)
+	case isMarkup(text):
+		return sniffMarkup(text)
+	case isOTLP(head), isOTLPMessages(head):
+		return OTLP, nil
+	case bytes.ContainsFunc(head, isBinary):
+		return sniffBinary(head)
+	case isLegacyPprof(head):
+		return Pprof, nil
+	}
+	return sniffText(head)
+}
+
+// isBinary reports whether a character does not occur in text.
+func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\x1b", r) }
+
+// foreign is the error of a kind of file that is not read. It says what the file is, and what to
+// do.
+type foreign struct{ is, remedy string }
+
+// Error implements error.
+func (f *foreign) Error() string { return "is " + f.is + ": " + f.remedy }
+
+// Remedies of several kinds of files.
+const (
+	unpackFirst  = "unpack it first"
+	giveProfile  = "give the profile of a program, not the program"
+	giveFolded   = "it has no stacks to read; give the data that it was made from, such as folded stacks"
+	noConversion = "fulgur does not read this format"
+)
+
+// signature is what a kind of file begins with: a regular expression of bytes, which are characters
+// up to \xff here.
+type signature struct {
+	begins string
+	foreign
+}
+
+// signatures are the kinds of files that are recognized by their beginnings.
+var signatures = compile([]signature{
+	// Packed files, besides those of package unpack.
+	{`PK(\x03\x04|\x05\x06)`, foreign{"a zip archive", unpackFirst}},
+	{`\x04\x22\x4d\x18|\x02\x21\x4c\x18`, foreign{"compressed with lz4", "unpack it with lz4 -d first"}},
+	{`7z\xbc\xaf\x27\x1c`, foreign{"a 7-Zip archive", unpackFirst}},
+	{`\x5d\x00\x00`, foreign{"compressed with lzma", "unpack it with xz -d --format=lzma first"}},
+	{`\x1f[\x9d\xa0]`, foreign{"compressed with compress", "unpack it with gzip -d first"}},
+	{`LZIP`, foreign{"compressed with lzip", "unpack it with lzip -d first"}},
+	{`\xff\x06\x00\x00sNaPpY`, foreign{"compressed with snappy", unpackFirst}},
+	{`\x89LZO\x00`, foreign{"compressed with lzop", "unpack it with lzop -d first"}},
+	{`Rar!\x1a\x07`, foreign{"a RAR archive", unpackFirst}},
+	{`[\x00-\xff]{257}ustar`, foreign{"a tar archive", unpackFirst}},
+
+	// Programs and pictures.
+	{`\x7fELF[\x00-\xff]{12}(\x04\x00|\x00\x04)`, foreign{"a core dump", "it has the state of a process at one moment, and no profile"}},
+	{`\x7fELF`, foreign{"an ELF file (a program, library or object)", giveProfile}},
+	{`MZ[\x00-\xff]{62}|\xcf\xfa\xed\xfe|\xfe\xed\xfa\xcf`, foreign{"a program of Windows or macOS", giveProfile}},
+	{`\x89PNG|GIF8|\xff\xd8\xff|%PDF-|RIFF[\x00-\xff]{4}WEBP`, foreign{"a picture or document", giveFolded}},
+	{`SQLite format 3\x00`, foreign{"an SQLite database", noConversion}},
+
+	// Other profilers.
+	{`PERFILE2|2ELIFREP|PERFFILE`, foreign{"perf.data", "send it through perf script"}}, // its own readers come first
+	{`FLR\x00`, foreign{"a Java Flight Recorder file (JFR)", "convert it with jfrconv of async-profiler: jfrconv -o collapsed IN OUT.folded"}},
+	{`JAVA PROFILE 1\.0`, foreign{"a file of Java's HPROF agent", "a heap dump has no stacks to count; for CPU time, use async-profiler"}},
+	{`Nettrace|!Microsoft\.`, foreign{"a .nettrace file", "record the process with fulgur instead"}},
+	{`\x17\x08Dtracing`, foreign{"a trace.dat file of trace-cmd", "record with perf record -g instead"}},
+	{`\xc1\x1f\xfc\xc1|\xc1\xfc\x1f\xc1|/\* CTF `, foreign{"a CTF trace", "record with perf record -g instead"}},
+	{`# tracer: `, foreign{"an ftrace or systrace text", "record with perf record -g instead"}},
+	{`gmon[\x00-\x02]`, foreign{"a gmon.out file of gprof", "it has no stacks; record with fulgur instead"}},
+	{`go 1\.[0-9]+ trace\x00`, foreign{"an execution trace of Go", "make profiles of it with go tool trace -pprof=TYPE"}},
+	{`SIMPLEPERF`, foreign{"a file of simpleperf report-sample --protobuf", "use report_sample.py of simpleperf, whose text is that of perf script"}},
+	{`\*version\n|SLOW\x01|SLOW\x02|SLOW\x03`, foreign{"a method trace of Android", noConversion}},
+	{`# callgrind format|version: [0-9]+\r?\ncreator: |desc: |events: |positions: |cmd: `, foreign{"a file of valgrind (callgrind, cachegrind or massif)", "it has no stacks; record with fulgur instead"}},
+	{`v8-version,|shared-library,|code-creation,`, foreign{"a log of node --prof", "record node with fulgur instead, or send it through node --prof-process --preprocess for other viewers"}},
+	{`heap_v2/`, foreign{"a heap profile of jemalloc", "convert it with jeprof --collapsed PROGRAM IN"}},
+	{`--- symbol\n`, foreign{"a symbolized profile of gperftools (pprof --raw)", "convert it with pprof -proto"}},
+	{`PeriodType: |File: [^\n]*\n(Build ID: [^\n]*\n)?Type: |Type: [^\n]*\n(Time|Showing)`, foreign{"a text report of pprof", "write the profile with pprof -proto"}},
+	{`goroutine [0-9]+ (gp=\S+ )?[^\n]*\[[^\n]*\]:\r?\n`, foreign{"a list of goroutines", "fetch it without ?debug=2"}},
+	{`(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\r?\n)?Full thread dump`, foreign{"a thread dump of Java", "it has the state of a process at one moment, and no profile"}},
+	{`# To display the perf\.data header info|#\r?\n# Total Lost Samples|# Overhead `, foreign{"the table of perf report", "send perf.data through perf script"}},
+	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
+
+	// Profiles for compilers.
+	{`[\xff\x81][Ll]?(lprofi|[Rr]forpl)[\x81\xff]`, foreign{"a profile of LLVM's instrumentation", "it has counts but no stacks"}},
+	{`:(ir|fe|csir)\r?\n`, foreign{"a profile of LLVM's instrumentation", "it has counts but no stacks"}},
+	{`adcg[\x00-\xff]{4}|oncg[\x00-\xff]{4}`, foreign{"a profile of gcc (AutoFDO or gcov)", "it has counts but no stacks"}},
+	{`boltedcollection\r?\n|no_lbr( |\r?\n)|[0145] \S+ [0-9a-f]+ [0145] \S+ [0-9a-f]+ \d+ \d+\r?\n`, foreign{"a profile for llvm-bolt (fdata)", "it has branches but no stacks"}},
+	{`([BFSTR] ((X:)?[0-9a-f]{4,} )+[0-9]+( [0-9]+)?|E:\S*)\r?\n`, foreign{"a profile for llvm-bolt (preagg)", "it has branches but no stacks; fulgur merge reads it"}},
+})
+
+// compiledSignature is a signature with its compiled expression.
+type compiledSignature struct {
+	begins *regexp.Regexp
+	foreign
+}
+
+// compile compiles the expressions of signatures.
+func compile(list []signature) (compiled []compiledSignature) {
+	for _, s := range list {
+		compiled = append(compiled, compiledSignature{regexp.MustCompile(`\A(?s:` + s.begins + `)`), s.foreign})
+	}
+	return compiled
+}
+
+// foreignKind returns the kind of an input that is recognized by its beginning and not read, nil for
+// others.
+func foreignKind(head []byte) *foreign {
+	const enough = 4096 // a line with a long name
+	var bytes strings.Builder
+	for _, b := range head[:min(len(head), enough)] {
+		bytes.WriteRune(rune(b))
+	}
+	for i := range signatures {
+		if s := &signatures[i]; s.begins.MatchString(bytes.String()) {
+			return &s.foreign
+		}
+	}
+	if sampleprof.IsProfile(head) && !bytesHave(head, ";") {
+		return &foreign{"a sample profile for compilers (AutoFDO)", "it has counts but no stacks; fulgur merge reads it"}
+	}
+	return nil
+}
+
+func bytesHave(head []byte, text string) bool { return bytes.Contains(head, []byte(text)) }
+
+// isMarkup reports whether text begins like HTML or XML. Frames such as "<module>" also begin with
+// "<".
+func isMarkup(text []byte) bool { return markup.Match(text) || bytesHave(text, pageScript) }
+
+var markup = regexp.MustCompile(`\A(?i:<!doctype|<html|<svg|<\?xml|<!--|<head|<body|<script)`)
+
+// sniffMarkup recognizes HTML and XML. The data of fulgur's pages is far from their beginning.
+func sniffMarkup(text []byte) (Format, error) {
+	switch {
+	case svg.Match(text):
+		return "", &foreign{"an SVG picture, not a flame graph page of fulgur", giveFolded}
+	case html.Match(text), bytesHave(text, pageScript):
+		return Page, nil
+	}
+	return "", &foreign{"XML", noConversion}
+}
+
+var (
+	svg  = regexp.MustCompile(`(?i)\A(<\?xml[^>]*>\s*|<!doctype svg[^>]*>\s*|<!--(?s:.*?)-->\s*)*<svg`)
+	html = regexp.MustCompile(`(?i)\A(<!--(?s:.*?)-->\s*)*<(!doctype html|html|head|body|script)`)
+)
+
+// jsonKind is a kind of JSON.
+type jsonKind struct {
+	// keys are members of the outermost object, or "a.b" of an object in it. All must be
+	// there.
+	keys []string
+	foreign
+}
+
+// jsonKinds are the kinds of JSON that are not read, the more specific first.
+var jsonKinds = []jsonKind{
+	{[]string{"traceEvents"}, foreign{"a trace of Chrome", noConversion}},
+	{[]string{"shared.frames", "profiles"}, foreign{"a profile of speedscope", "its viewer cannot export it; give the profile that it was made from"}},
+	{[]string{"nodes", "timeDeltas"}, foreign{"a .cpuprofile of V8", noConversion}},
+	{[]string{"nodes", "startTime"}, foreign{"a .cpuprofile of V8", noConversion}},
+	{[]string{"head.callFrame"}, foreign{"a .heapprofile of V8", noConversion}},
+	{[]string{"snapshot.meta"}, foreign{"a heap snapshot of V8", "it has objects but no stacks"}},
+	{[]string{"sampleType", "stringTable"}, foreign{"a pprof profile as JSON", "give its protocol buffer (.pb.gz)"}},
+	{[]string{"sample_type", "string_table"}, foreign{"a pprof profile as JSON", "give its protocol buffer (.pb.gz)"}},
+	{[]string{"resourceSpans"}, foreign{"OpenTelemetry's traces", "they have no stacks"}},
+	{[]string{"resourceLogs"}, foreign{"OpenTelemetry's logs", "they have no stacks"}},
+	{[]string{"resourceMetrics"}, foreign{"OpenTelemetry's metrics", "they have no stacks"}},
+	{[]string{"flamebearer"}, foreign{"a flame graph of Pyroscope", "export the profile as pprof"}},
+	{[]string{"linux-perf-json-version"}, foreign{"perf data convert --to-json", "give perf.data itself"}},
+	{[]string{"findings", "functions"}, foreign{"a report of fulgur", "give the profile that it was made from"}},
+	{[]string{"mode", "interval", "frames"}, foreign{"a dump of Ruby's stackprof", "convert it with stackprof --flamegraph or record with fulgur instead"}},
+	{[]string{"recording"}, foreign{"a recording of Safari", noConversion}},
+	{[]string{"name", "value", "children"}, foreign{"a tree for d3-flame-graph", "give the profile that it was made from"}},
+}
+
+// jsonObject matches the beginning of an object. PHP's frames such as "{main}" also begin with "{".
+var jsonObject = regexp.MustCompile(`\A\{\s*(["}]|\z)`)
+
+// Keys of the formats that are read.
+const firefoxVersionKey = "meta.preprocessedProfileVersion"
+
+// sniffJSON recognizes JSON by the keys in its beginning.
+func sniffJSON(text []byte) (Format, error) {
+	keys, complete := jsonKeys(text)
+	switch {
+	case keys["resourceProfiles"], keys["dictionary"]:
+		return OTLPJSON, nil
+	case keys[firefoxVersionKey]:
+		return Firefox, nil
+	}
+	for i := range jsonKinds {
+		k := &jsonKinds[i]
+		if !slices.ContainsFunc(k.keys, func(key string) bool { return !keys[key] }) {
+			return "", &k.foreign
+		}
+	}
+	switch {
+	case keys["meta.version"] && (keys["libs"] || keys["threads"] || keys["meta.processType"] || keys["meta.interval"]):
+		return "", &foreign{"an unprocessed profile of Firefox (Gecko)", "open it at https://profiler.firefox.com and download it from there"}
+	case !complete && (keys["meta"] || keys["libs"] || keys["shared"] || keys["threads"] || len(keys) == 0 && len(text) > sniffed/2):
+		return Firefox, nil // its version comes later
+	}
+	return "", &foreign{"JSON, but not of the Firefox Profiler or OpenTelemetry", "meta.preprocessedProfileVersion and resourceProfiles are missing"}
+}
+
+// jsonKeys returns the keys in the beginning of an object, and whether it is there as a whole. Keys of
+// objects in it are "a.b".
+func jsonKeys(text []byte) (keys map[string]bool, complete bool) {
+	keys = map[string]bool{}
+	j := jsonReader{r: bufio.NewReader(bytes.NewReader(text))}
+	err := j.object(func(key string) error {
+		keys[key] = true
+		c, err := j.token()
+		if err != nil {
+			return err
+		}
+		j.back()
+		if c != '{' {
+			return j.skip()
+		}
+		return j.object(func(inner string) error {
+			keys[key+"."+inner] = true
+			return j.skip()
+		})
+	})
+	return keys, err == nil
+}
+
+// sniffBinary recognizes pprof's profiles.
+func sniffBinary(head []byte) (Format, error) {
+	if isPprof(head) || isLegacyCPU(head) {
+		return Pprof, nil
+	}
+	if !bytesHave(head, "\x00") { // names may have control characters
+		if format, err := sniffText(head); err == nil {
+			return format, nil
+		}
+	}
+	return "", errUnknown
+}
+
+// errUnknown is the error of an input of an unknown kind.
+var errUnknown = errors.New("no known format: fulgur reads perf.data, pprof, OTLP, the Firefox Profiler's format, its own pages, folded stacks, and the text of perf script and bpftrace")
+
+// isPprof reports whether binary data begins with pprof's profile: all fields that are there as a
+// whole have numbers and types of proto/profile.proto.
+func isPprof(head []byte) bool {
+	fields := 0
+	for len(head) > 0 {
+		number, kind := head[0]>>3, head[0]&7
+		_, n := uvarint(head[1:])
+		switch {
+		case n == 0:
+			return fields > 0 // the head ends here
+		case number == 0 || number > 15 || head[0] >= 0x80:
+			return false
+		case kind == 0 && number >= 7 && number != 11:
+			head = head[1+n:]
+		case kind == 2 && (number <= 6 || number == 11 || number == 13):
+			size, _ := uvarint(head[1:])
+			if content := head[1+n:]; number == 1 && size > 0 && len(content) > 0 && content[0] != 1<<3 && content[0] != 2<<3 {
+				return false // not a ValueType
+			}
+			if size > uint64(len(head)-1-n) {
+				return fields > 0 || size < profile.MaxHeld
+			}
+			head = head[1+n+int(size):]
+		default:
+			return false
+		}
+		fields++
+	}
+	return fields > 0
+}
+
+// isLegacyCPU reports whether data begins with the header of a CPU profile of gperftools: words with
+// the values 0, 3, 0 (or 1 for Java), a period and 0, of 4 or 8 bytes in either byte order.
+func isLegacyCPU(head []byte) bool {
+	for _, size := range []int{4, 8} {
+		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+			if len(head) < 5*size {
+				continue
+			}
+			word := func(i int) uint64 {
+				if size == 4 {
+					return uint64(order.Uint32(head[4*i:]))
+				}
+				return order.Uint64(head[8*i:])
+			}
+			if word(0) == 0 && word(1) == 3 && word(2) <= 1 && word(3) < 1<<31 && word(4) == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isLegacyPprof reports whether text begins like a profile in one of pprof's legacy formats, such as
+// Go's with ?debug=1. Comments may precede them.
+func isLegacyPprof(head []byte) bool { return legacyPprof.Match(head) }
+
+var legacyPprof = regexp.MustCompile(`\A(\s*(#[^\n]*)?\n)*(heap profile: *\d+:|\S+ profile: total \d+\s*\n|--- (contentionz?|mutex|heapz?|growthz?|fragmentationz?|threadz|Thread)\b)`)
+
+// stackAlone matches a stack without a number.
+var stackAlone = regexp.MustCompile(`^[^\s;]+(;[^\s;]+)+$`)
+
+// sniffText recognizes formats of text by their lines.
+func sniffText(head []byte) (Format, error) {
+	if bpftraceMap.Match(head) { // possibly after messages
+		return Bpftrace, nil
+	}
+	stacks, others := 0, 0 // others have no number
+	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
+		head = head[:end] // the last line is not there as a whole
+	} else if len(head) == sniffed && bytesHave(head, ";") {
+		return Folded, nil
+	}
+	for line := range bytes.Lines(head) {
+		switch line := string(bytes.TrimRight(line, "\r\n")); {
+		case strings.TrimSpace(line) == "" || line[0] == '#':
+			continue
+		case line[0] != '\t' && isHeader(line), isFrame(line):
+			return PerfScript, nil
+		case isFolded(line):
+			if stacks++; strings.Contains(line, ";") {
+				return Folded, nil
+			}
+		case stackAlone.MatchString(line):
+			return Folded, nil // its reader reports the line
+		default:
+			others++
+		}
+	}
+	if stacks > 0 && stacks >= others || stacks+others == 0 { // an input of comments has no stacks
+		return Folded, nil
+	}
+	if text := bytes.TrimLeft(head, " \t\r\n"); text[0] == '[' {
+		return "", &foreign{"a JSON array, such as a trace of Chrome", noConversion}
+	}
+	return "", fmt.Errorf("text of %w", errUnknown)
+}
