@@ -43,6 +43,8 @@ const (
 	// LossUnnamed: changes of the name of a task that were left out because there were
 	// too many in a file.
 	LossUnnamed
+	// LossUnread: lines of a text file that were not understood.
+	LossUnread
 	// LossUserFaults: samples whose user stack could not be read.
 	LossUserFaults
 	// LossBrokenUser: samples whose user stack was left where the chain of callers led
@@ -141,6 +143,7 @@ var lossNames = [NumLosses]string{
 	LossTooMany:             "too_many",
 	LossLongNames:           "long_names",
 	LossUnnamed:             "unnamed",
+	LossUnread:              "unread",
 	LossUserFaults:          "user_faults",
 	LossBrokenUser:          "broken_user",
 	LossBrokenC:             "broken_c",

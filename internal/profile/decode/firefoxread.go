@@ -114,8 +114,19 @@ func (p *firefoxParser) members(readers map[string]func() error) error {
 	})
 }
 
-// parse reads the profile.
+// parse reads the profile, which must be the only one in the file.
 func (p *firefoxParser) parse() error {
+	if err := p.whole(); err != nil {
+		return err
+	}
+	if ends, err := p.ends(); err != nil || ends {
+		return err
+	}
+	return p.errorf("more text after the profile: if the file has several profiles, split it")
+}
+
+// whole reads the object of the profile.
+func (p *firefoxParser) whole() error {
 	f := &p.profile
 	return p.members(map[string]func() error{
 		"meta": p.meta,

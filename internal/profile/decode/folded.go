@@ -2,8 +2,11 @@ package decode
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,104 +14,271 @@ import (
 )
 
 // readFolded reads folded stacks: frames separated by ";", root first, then a space and a
-// number. The first frame is the task's name, as in the output of stackcollapse tools:
-// "comm", or "comm-pid/tid". A frame "[CPU n]" may precede it. The suffixes "_[k]",
-// "_[i]" and "_[j]" mark kernel, inlined and JIT frames, and frames after a frame "-" are
-// kernel frames. A comment "# off-cpu in microseconds" before the stacks states their
-// value and unit; without one, they are samples.
+// number. The first frame is the task's name in the output of stackcollapse-perf.pl, bcc and
+// fulgur, see [foldedVotes]. A frame "[CPU n]" may precede it. Suffixes such as "_[k]" mark kinds of
+// frames, and frames after a frame "-" are kernel frames. If all lines end in two numbers, they are
+// the values "base" and "new" of a comparison. A comment "# off-cpu in microseconds" before stacks
+// states their value and unit; without one, they are samples. Other lines are counted.
 func readFolded(r *bufio.Reader) (*profile.Profile, error) {
-	c := newCollector()
-	value, amount, v := profile.ValueType{Type: "samples", Unit: "count"}, int64(1), -1
-	in := lines{r: r, limit: profile.MaxLine}
+	head, _ := r.Peek(sniffed) // an error comes again
+	c := foldedReader{collector: newCollector(), lines: lines{r: r, limit: profile.MaxLine}}
+	c.state([]string{"samples"}, "count")
+	if isComparison(head) {
+		c.state([]string{"base", "new"}, "count")
+	}
+	columns := len(c.types)
+	var unread error // of the first line that was not read
+	lost := profile.Losses{}
 	for {
-		line, ok, err := in.next()
+		line, ok, err := c.lines.next()
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			c.Value(value)
-			return c.profile(profile.Meta{})
+			break
 		}
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
 		if line[0] == '#' {
-			if m := statedUnit.FindStringSubmatch(line); m != nil && v < 0 {
-				value.Type = m[1]
-				value.Unit, amount, _ = profile.ParseUnit(m[2])
+			if m := statedUnit.FindStringSubmatch(line); m != nil {
+				if names := strings.Split(m[1], ", "); len(names) == columns {
+					c.state(names, m[2])
+					c.votes.forms++ // fulgur writes it
+				}
 			}
 			continue
 		}
-		stack, n, ok := cutValue(line)
-		if !ok {
-			return nil, in.errorf("no number after the stack %.60q", line)
+		switch err := c.stack(line); {
+		case errors.Is(err, errLine):
+			lost[profile.LossUnread]++
+			if unread == nil {
+				unread = c.errorf("no number after the stack %.60q", line)
+			}
+		case err != nil:
+			return nil, err
 		}
-		if n > math.MaxInt64/amount {
-			return nil, in.errorf("the number %d after the stack is too large", n)
-		}
-		if v < 0 {
-			v = c.Value(value)
-		}
-		c.Count(c.folded(stack), v, n*amount)
 	}
+	if c.votes.lines == 0 && unread != nil {
+		return nil, unread
+	}
+	if c.votes.lines == 0 {
+		c.values()
+	}
+	m := profile.Meta{}
+	if columns > 1 {
+		m.Value = c.types[columns-1].Type // as of the page of a comparison
+	}
+	p, err := c.profile(m)
+	if err == nil && !c.votes.tasks() {
+		p, err = withoutTasks(p)
+	}
+	if err == nil {
+		p.Losses = p.Losses.Plus(lost)
+	}
+	return p, err
+}
+
+// foldedReader reads folded stacks.
+type foldedReader struct {
+	*collector
+	lines
+	types  []profile.ValueType // of the columns
+	index  []int               // of the types in the profile, nil if they are not there yet
+	amount int64               // of a 1 in the columns
+	rest   [2]float64          // what rounding left of each column
+	votes  foldedVotes
+}
+
+// state sets the values of the next lines and their unit.
+func (c *foldedReader) state(names []string, unit string) {
+	c.types, c.index, c.rest = nil, nil, [2]float64{}
+	name, amount, _ := profile.ParseUnit(unit)
+	c.amount = amount
+	for _, n := range names {
+		c.types = append(c.types, profile.ValueType{Type: n, Unit: name})
+	}
+}
+
+// values returns the indexes of the values of the columns.
+func (c *foldedReader) values() []int {
+	if c.index == nil {
+		for _, v := range c.types {
+			c.index = append(c.index, c.Value(v))
+		}
+	}
+	return c.index
+}
+
+// errLine is the error of a line that is no stack with its numbers.
+var errLine = errors.New("no stack with a number")
+
+// stack adds a line.
+func (c *foldedReader) stack(line string) error {
+	stack := line
+	var numbers [2]string
+	for i := len(c.types) - 1; i >= 0; i-- {
+		var ok bool
+		if stack, numbers[i], ok = cutNumber(stack); !ok {
+			return errLine
+		}
+	}
+	at := c.folded(stack, &c.votes)
+	for i, v := range c.values() {
+		n, ok := c.number(numbers[i], i)
+		if !ok {
+			return c.errorf("the number %.40s after the stack is too large", numbers[i])
+		}
+		c.Count(at, v, n)
+	}
+	return nil
+}
+
+// number returns the amount that a number in a column stands for. Of fractions it rounds the running
+// sum, so that the total is exact.
+func (c *foldedReader) number(text string, column int) (int64, bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n * c.amount, n <= math.MaxInt64/c.amount && n >= -math.MaxInt64/c.amount
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	f = f*float64(c.amount) + c.rest[column]
+	if err != nil || math.Abs(f) > 1<<62 {
+		return 0, false
+	}
+	n := math.Round(f)
+	c.rest[column] = f - n
+	return int64(n), true
 }
 
 // statedUnit is the comment that states the value and the unit of folded stacks. The value
 // has no spaces, unlike sentences that other tools write.
-var statedUnit = regexp.MustCompile(`^# *(\S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)\s*$`)
+var statedUnit = regexp.MustCompile(`^# *(\S+|[^\s,]+, \S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)\s*$`)
 
 // isFolded reports whether a line looks like a folded stack.
 func isFolded(line string) bool {
-	_, _, ok := cutValue(line)
+	_, _, ok := cutNumber(line)
 	return ok
 }
 
-// cutValue splits the number off the end of a line.
-func cutValue(line string) (stack string, n int64, ok bool) {
+// cutNumber splits the number off the end of a line.
+func cutNumber(line string) (stack, number string, ok bool) {
 	line = strings.TrimRight(line, " \t")
 	i := strings.LastIndexAny(line, " \t")
-	if i < 0 {
-		return "", 0, false
+	if i < 0 || !isCount(line[i+1:]) {
+		return "", "", false
 	}
-	n, err := strconv.ParseInt(line[i+1:], 10, 64)
-	return strings.TrimRight(line[:i], " \t"), n, err == nil && n >= 0
+	stack = strings.TrimRight(line[:i], " \t")
+	return stack, line[i+1:], stack != ""
 }
 
-// folded interns a folded stack.
-func (c *collector) folded(stack string) profile.Sample {
-	at := profile.Sample{CPU: -1}
-	name, rest, _ := strings.Cut(stack, ";")
-	if cpu, ok := cpuFrame(name); ok {
-		at.CPU = cpu
-		name, rest, _ = strings.Cut(rest, ";")
+// isCount reports whether text is a decimal number, maybe with a sign, a fraction and an exponent.
+func isCount(text string) bool { return count.MatchString(text) }
+
+var count = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$`)
+
+// isComparison reports whether all stacks in the beginning of an input have two numbers, as
+// difffolded.pl and fulgur write them.
+func isComparison(head []byte) bool {
+	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
+		head = head[:end]
 	}
-	at.Task = c.Task(foldedTask(name))
-	if rest == "" {
-		return at
-	}
-	kind := profile.KindUser
-	for name := range strings.SplitSeq(rest, ";") {
-		if name == "-" {
-			kind = profile.KindKernel
+	found := false
+	for text := range bytes.Lines(head) {
+		line := strings.TrimSpace(string(text))
+		if line == "" || line[0] == '#' {
 			continue
 		}
-		frameKind, inlined := kind, false
+		stack, _, ok := cutNumber(line)
+		if !ok {
+			continue
+		}
+		if stack, _, ok = cutNumber(stack); !ok || stack == "" {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// folded interns a folded stack, with its first frame as the task.
+func (c *collector) folded(stack string, votes *foldedVotes) profile.Sample {
+	at := profile.Sample{CPU: -1}
+	name, rest, more := cutFrame(stack)
+	if cpu, ok := cpuFrame(name); ok {
+		at.CPU = cpu
+		votes.forms++
+		name, rest, more = cutFrame(rest)
+	}
+	votes.line(name, rest)
+	at.Task = c.Task(foldedTask(name))
+	kind, waker := profile.KindUser, false
+	for more {
+		name, rest, more = cutFrame(rest)
 		switch {
-		case strings.HasSuffix(name, "_[k]"):
-			frameKind = profile.KindKernel
-		case strings.HasSuffix(name, "_[i]"):
-			inlined = true
-		case strings.HasSuffix(name, "_[j]"):
-			frameKind = profile.KindJIT
+		case name == "-" && waker:
+			kind = profile.KindUser
+			continue
+		case name == "-":
+			kind = profile.KindKernel
+			votes.forms++
+			continue
+		case name == "--": // bcc's offwaketime: the waker's stack follows, leaf first
+			waker = true
 		}
-		if frameKind != kind || inlined {
-			name = strings.TrimSuffix(name[:len(name)-len("]")], "_["+name[len(name)-2:len(name)-1])
-		}
-		if at.Stack = c.Push(at.Stack, c.named(name, frameKind, inlined)); c.IsCut(at.Stack) {
+		if at.Stack = c.Push(at.Stack, c.annotated(name, kind)); c.IsCut(at.Stack) {
 			break
 		}
 	}
 	return at
+}
+
+// cutFrame splits the first frame off a stack. Descriptors of Java's methods contain semicolons:
+// "f(Ljava/lang/String;I)V", and so do names of perf-map-agent: "Ljava/lang/String;::length".
+func cutFrame(stack string) (frame, rest string, more bool) {
+	for i := 0; i < len(stack); i++ {
+		switch stack[i] {
+		case '(':
+			if d := descriptor.FindString(stack[i:]); d != "" {
+				i += len(d) - 1
+			}
+		case ';':
+			if strings.HasPrefix(stack[i:], ";::") && javaClass.MatchString(stack[:i]) {
+				continue
+			}
+			return stack[:i], stack[i+1:], true
+		}
+	}
+	return stack, "", false
+}
+
+var (
+	descriptor = regexp.MustCompile(`^\((\[*([BCDFIJSZ]|L[^;()\[\s]+;))+\)(\[*([BCDFIJSZV]|L[^;()\[\s]+;))?`)
+	javaClass  = regexp.MustCompile(`^L[\w$/.]+$`)
+)
+
+// annotated interns a frame, whose name may have a suffix for its kind of code. The suffixes are
+// those of stackcollapse-perf.pl and async-profiler.
+func (c *collector) annotated(name string, kind profile.Kind) profile.FrameID {
+	name, suffix := cutSuffix(name)
+	switch suffix {
+	case 'k':
+		kind = profile.KindKernel
+	case 'j', '1': // compiled, by HotSpot's first compiler
+		kind = profile.KindJIT
+	}
+	if name == "--" {
+		kind = profile.KindMarker
+	}
+	return c.named(name, kind, suffix == 'i')
+}
+
+// cutSuffix splits the suffix off a frame's name: "_[k]", "_[i]", "_[j]", "_[0]" or "_[1]". suffix is
+// its letter, 0 for none.
+func cutSuffix(name string) (base string, suffix byte) {
+	if n := len(name) - 4; n > 0 && name[n:n+2] == "_[" && name[n+3] == ']' && strings.IndexByte("kij01", name[n+2]) >= 0 {
+		return name[:n], name[n+2]
+	}
+	return name, 0
 }
 
 // cpuFrame parses the frame of a CPU.
@@ -119,19 +289,51 @@ func cpuFrame(name string) (cpu int, ok bool) {
 	return cpu, ok && end && err == nil && cpu >= 0
 }
 
-// thread is the name of a task in profiles by thread.
-var thread = regexp.MustCompile(`^(.*)-([0-9]+|\?)/([0-9]+)$`)
+// Forms of the names of tasks.
+var (
+	// thread is the name of a task in profiles by thread.
+	thread = regexp.MustCompile(`^(.*)-([0-9]+|\?)/([0-9]+)$`)
+	// asyncThread is the name of a thread in profiles of async-profiler.
+	asyncThread = regexp.MustCompile(`^\[(.*) tid=([0-9]+)\]$`)
+)
 
 // foldedTask parses the name of a task.
 func foldedTask(name string) profile.Task {
-	m := thread.FindStringSubmatch(name)
-	if m == nil {
-		return profile.Task{Comm: name}
+	comm, pid, tid := name, "", ""
+	if m := thread.FindStringSubmatch(name); m != nil {
+		comm, pid, tid = m[1], m[2], m[3]
+	} else if m := asyncThread.FindStringSubmatch(name); m != nil {
+		comm, tid = m[1], m[2]
 	}
-	pid, _ := strconv.Atoi(m[2]) // "?" means unknown
-	tid, err := strconv.Atoi(m[3])
+	id, err := strconv.Atoi(tid)
 	if err != nil {
 		return profile.Task{Comm: name}
 	}
-	return profile.Task{PID: pid, TID: tid, Comm: m[1]}
+	process, _ := strconv.Atoi(pid) // "?" means unknown
+	return profile.Task{PID: process, TID: id, Comm: comm}
+}
+
+// withoutTasks returns p with the names of its tasks as the first frames.
+func withoutTasks(p *profile.Profile) (*profile.Profile, error) {
+	c := newCollector(p.ValueTypes...)
+	none := c.Task(profile.Task{})
+	for _, s := range p.Samples {
+		at := profile.Sample{CPU: s.CPU, Task: none}
+		at.Stack = c.Push(0, c.annotated(p.Tasks[s.Task].Comm, profile.KindUser))
+		for _, id := range slices.Backward(p.AppendFrames(nil, s.Stack)) {
+			if c.IsCut(at.Stack) {
+				break
+			}
+			f := p.Frames[id]
+			at.Stack = c.Push(at.Stack, c.named(p.Functions[f.Function].Name, f.Kind, f.Inlined))
+		}
+		for v, n := range s.Values {
+			c.Count(at, v, n)
+		}
+	}
+	made, err := c.profile(p.Meta)
+	if err == nil {
+		made.Losses = made.Losses.Plus(p.Losses)
+	}
+	return made, err
 }

@@ -111,6 +111,9 @@ func New(p *profile.Profile, value, n int) *Report {
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
+			if found.Numbers == nil {
+				found.Numbers = map[string]float64{} // not null in JSON
+			}
 			found.Text = strip(found.marked)
 			r.Findings = append(r.Findings, found)
 		}

@@ -134,7 +134,7 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, ti
 // profile.
 func warnCut(name string, p *profile.Profile, warn func(error)) {
 	l := p.Losses
-	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed], profile.LossUnlabeled: l[profile.LossUnlabeled]}
+	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed], profile.LossUnlabeled: l[profile.LossUnlabeled], profile.LossUnread: l[profile.LossUnread]}
 	warnLosses(name, cut, describe.NounOfProfile(p), warn)
 }
 

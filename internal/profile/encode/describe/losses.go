@@ -155,6 +155,8 @@ var causes = [profile.NumLosses]cause{
 		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnnamed: {"task name change ignored", "task name changes ignored",
 		"too many in the input: samples may have older names", do("convert a part of it"), profile.EndNone, Noun{}},
+	profile.LossUnread: {"line not read", "lines not read",
+		"not understood; the others are in the profile", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
 		"paged out, or no frame pointers", remedy{}, profile.EndFault, Noun{}},
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",

@@ -4,7 +4,7 @@
 //
 // The lines have the format of `profile -f` of the BPF Compiler Collection
 // (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt). The first
-// frame is the task's name. Optionally, the suffix "_[k]" marks kernel frames, and a
+// frame is the task's name, unless no task has one. Optionally, the suffix "_[k]" marks kernel frames, and a
 // frame "-" separates user and kernel frames. Inlined functions are ordinary frames,
 // optionally marked by "_[i]" as in stackcollapse-perf.pl. Files and lines are omitted,
 // because they would split functions. In profiles by thread the task is "comm-pid/tid",
@@ -73,6 +73,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		return fmt.Errorf("write folded stacks: %w", err)
 	}
 	var path []labelID
+	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
 	for _, e := range t.entries(p, values) {
 		line = line[:0]
 		for _, first := range []string{e.cpu, e.group} {
@@ -81,10 +82,16 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 				line = append(line, ';')
 			}
 		}
-		line = append(line, e.task...)
 		path = t.appendPath(path[:0], e.node)
+		begins := named || len(path) == 0
+		if begins {
+			line = append(line, e.task...)
+		}
 		for _, name := range slices.Backward(path) {
-			line = append(line, ';')
+			if begins {
+				line = append(line, ';')
+			}
+			begins = true
 			line = append(line, t.labels[name]...)
 		}
 		for i := range values {
