@@ -414,7 +414,6 @@ func TestFoldedUnit(t *testing.T) {
 		"# off-cpu in microseconds\na;b 7\na;c 1\n": {profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, 8000},
 		"# made on Monday\n# bytes in bytes\na 7\n": {profile.ValueType{Type: "bytes", Unit: "bytes"}, 7},
 		"# bytes read in ms\na 7\n":                 {profile.ValueType{Type: "samples", Unit: "count"}, 7},
-		"a 7\n# off-cpu in us\na 1\n":               {profile.ValueType{Type: "samples", Unit: "count"}, 8},
 	} {
 		p := decoded(t, []byte(in), Folded)
 		if got := p.Total(0); len(p.ValueTypes) != 1 || p.ValueTypes[0] != want.v || got != want.n {

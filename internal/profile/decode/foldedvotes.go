@@ -15,7 +15,7 @@ type foldedVotes struct {
 	// forms counts what only writers of tasks write: threads, CPUs, frames "-" and stated units.
 	forms int
 	// Stacks that prove to have a task, or a function, and stacks that hint at it.
-	provenTasks, provenFunctions   int
+	provenTasks, provenFunctions int
 	likelyTasks, likelyFunctions int
 }
 

@@ -145,7 +145,7 @@ func (c *pprofReader) frames(l *profile.Location) []model.FrameID {
 // within the instruction, as proto/profile.proto says: none is a return address.
 func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
-	if m := l.Mapping; m != nil {
+	if m := l.Mapping; m != nil && (m.File != "" || m.BuildID != "") { // legacy formats have an empty one
 		f.Mapping = c.mapping(m)
 		if model.IsFile(m.File) && m.Start != 0 && l.Address >= m.Start {
 			f.Address = l.Address - m.Start + m.Offset

@@ -48,7 +48,11 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 		case len(data) > maxLegacy:
 			return nil, err
 		}
-		return profile.ParseData(data) // it decompresses if necessary, but this is not compressed
+		p, err = profile.ParseData(data) // it decompresses if necessary, but this is not compressed
+		if err == nil {
+			nameLegacy(p, data)
+		}
+		return p, err
 	})
 }
 

@@ -107,7 +107,11 @@ func New(p *profile.Profile, value, n int) *Report {
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	f := &facts{Profile: p, value: value, whole: p.Total(value), hottest: text.HottestOf(p, n, value), waiters: p.Waiters()}
+	shown, negative := p, p.Total(value) < 0
+	if negative {
+		shown = negated(p, value)
+	}
+	f := &facts{Profile: shown, value: value, whole: shown.Total(value), negative: negative, hottest: text.HottestOf(shown, n, value), waiters: p.Waiters()}
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
@@ -134,6 +138,18 @@ func New(p *profile.Profile, value, n int) *Report {
 	return r
 }
 
+// negated returns p with the opposite of a value.
+func negated(p *profile.Profile, value int) *profile.Profile {
+	opposite := *p
+	opposite.Samples = slices.Clone(p.Samples)
+	for i := range opposite.Samples {
+		s := &opposite.Samples[i]
+		s.Values = slices.Clone(s.Values)
+		s.Values[value] = -s.Values[value]
+	}
+	return &opposite
+}
+
 // losses returns the losses of p and its files without symbols.
 func losses(p *profile.Profile) (all []Loss) {
 	noun := describe.NounOfProfile(p)
@@ -157,6 +173,8 @@ type facts struct {
 	*profile.Profile
 	value   int
 	whole   int64 // total of the value
+	// negative is set if the values were negated, so that whole is positive.
+	negative bool
 	hottest text.Hottest
 	waiters []profile.StackID // see [profile.Profile.Waiters]
 }

@@ -98,7 +98,14 @@ func (f *facts) find(name string) int {
 }
 
 func empty(f *facts) (Finding, bool) {
-	return Finding{marked: "The profile is empty: the total of " + named(f.ValueTypes[f.value].Type) + " is 0."}, f.whole <= 0
+	of := named(f.ValueTypes[f.value].Type)
+	if f.negative {
+		return Finding{marked: "The total of " + of + " is negative, as in the difference of two profiles: shares are of the decrease."}, true
+	}
+	if slices.ContainsFunc(f.Samples, func(s profile.Sample) bool { return s.Values[f.value] != 0 }) {
+		return Finding{marked: "The total of " + of + " is 0: its positive and negative values cancel out."}, f.whole == 0
+	}
+	return Finding{marked: "The profile is empty: the total of " + of + " is 0."}, f.whole == 0
 }
 
 func load(f *facts) (Finding, bool) {

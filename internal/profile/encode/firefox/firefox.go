@@ -100,7 +100,7 @@ func write(j *jsonWriter, t *tables, d description, tracks []*track, counters []
 	j.raw("[]")
 	j.key("shared")
 	t.writeShared(j)
-	j.member("libs", t.libs)
+	j.member("libs", append([]lib{}, t.libs...)) // the Profiler cannot load null
 	j.key("meta")
 	d.write(j, t, tracks)
 	j.end('}')

@@ -1,0 +1,212 @@
+package decode
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/folded"
+)
+
+// The first frame is a task in the files of some tools, a function in those of others.
+func TestFoldedFirstFrame(t *testing.T) {
+	for in, want := range map[string]string{ // the task's name, a function
+		"main 10\nmain;foo 5\n":                                        "",
+		"<module> (app.py:10);work (app.py:3) 139\n":                   "",
+		"<main> - a.rb:1;work - a.rb:7 3\n":                            "",
+		"java/lang/Thread.run_[j];Foo.bar_[i];read_[k] 2\n":            "",
+		"start_thread;thread_native_entry;main 2\n":                    "",
+		"all;main;work 2\nall;work 1\nmain;work 1\n":                   "",
+		"runtime.goexit;main.main 5\nruntime.mcall;runtime.park_m 1\n": "",
+		"some_function_with_a_long_name;main 5\n":                      "",
+		"a;b 1\n":             "",
+		"{main};App::run 3\n": "",
+		"tar;_start;__libc_start_main;main;read 7\n":  "tar",
+		"main;_start;__libc_start_main;main;read 7\n": "main",
+		"main 3\nmain;_start;main 7\n":                "main",
+		"java;start_thread;java_start;Foo::bar 3\n":   "java",
+		"swapper/0;cpuidle_idle_call 3\n":             "swapper/0",
+		"dd;[unknown];read;-;ksys_read_[k] 3\n":       "dd",
+		"dd;read;-;ksys_read 3\n":                     "dd",
+		"work-1/2;f 3\n":                              "work",
+		"[http worker tid=33];f 3\n":                  "http worker",
+		"[CPU 3];work;f 3\n":                          "work",
+		"# off-cpu in microseconds\nwork;f 3\n":       "work",
+		"app;runtime.goexit;main.main 5\n":            "app",
+		"python3.11-12345;[unknown];f 3\n":            "python3.11-12345",
+	} {
+		p := decoded(t, []byte(in), Folded)
+		got := p.Tasks[p.Samples[0].Task]
+		if got.Comm != want || len(p.Tasks) != 1 && want != "" && len(p.Samples) == 1 && got.Comm == "" {
+			t.Errorf("%q: got task %q, want %q", in, got.Comm, want)
+		}
+		stack, _, _ := cutNumber(strings.SplitN(in, "\n", 2)[0])
+		first, _, _ := cutFrame(stack)
+		first, _ = cutSuffix(first)
+		if written := fold(t, p, 0); want == "" && !strings.Contains(written, first+";") {
+			t.Errorf("%q: lost the first function: %q", in, written)
+		}
+	}
+	if p := decoded(t, []byte("main 10\nmain;foo 5\n"), Folded); cmp.Diff([]string{"main", "foo"}, functions(p)[1:]) != "" {
+		t.Errorf("got functions %q, want main and foo", functions(p)[1:])
+	}
+}
+
+// A frame may have a suffix for its kind, semicolons in a Java signature, spaces, or a minus.
+func TestFoldedFrames(t *testing.T) {
+	for in, want := range map[string][]string{
+		"x;[unknown];a_[j];b_[1];c_[0];d_[i];e_[k] 1\n":        {"[unknown]", "a jit", "b jit", "c", "d inlined", "e kernel"},
+		"x;_start;-;e_[k];f 1\n":                               {"_start", "e kernel", "f kernel"},
+		"x;_start;a;-;k;--;k2;-;u;waker 1\n":                   {"_start", "a", "k kernel", "-- marker", "k2 kernel", "u", "waker"},
+		"x;_start;f(Ljava/lang/String;I)V;g([JLa/B;)La/C; 1\n": {"_start", "f(Ljava/lang/String;I)V", "g([JLa/B;)La/C;"},
+		"x;_start;Ljava/lang/String;::length;L 1\n":            {"_start", "Ljava/lang/String;::length", "L"},
+		"x;_start;operator new(unsigned long);a (b;c d) 1\r\n": {"_start", "operator new(unsigned long)", "a (b", "c d)"},
+		"x;_start;_[k];a_[x];b[k] 1\n":                         {"_start", "_[k]", "a_[x]", "b[k]"},
+	} {
+		p := decoded(t, []byte(in), Folded)
+		var got []string
+		for _, id := range p.AppendFrames(nil, p.Samples[0].Stack) {
+			f, name := p.Frames[id], p.FrameName(id)
+			switch {
+			case f.Inlined:
+				name += " inlined"
+			case f.Kind == profile.KindKernel:
+				name += " kernel"
+			case f.Kind == profile.KindJIT:
+				name += " jit"
+			case f.Kind == profile.KindMarker:
+				name += " marker"
+			}
+			got = append([]string{name}, got...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", in, diff)
+		}
+	}
+}
+
+// Numbers may be fractions, negative, with exponents, or two. The total of fractions is exact.
+func TestFoldedNumbers(t *testing.T) {
+	for in, want := range map[string]map[string]int64{
+		"a;b 1.5\na;c 1.5\na;d 0.25\na;e 0.75\n":              {"samples": 4},
+		"a;b 1e3\na;c 2.5E+1\n":                               {"samples": 1025},
+		"a;b -3\na;c 1\n":                                     {"samples": -2},
+		"a;b\t7 \r\na;c  8\t\r\n":                             {"samples": 15},
+		"# off-cpu in ms\na;b 0.001\na;c 2\n":                 {"off-cpu": 2001000},
+		"a;b 1 2\na;b;c 0 4\n":                                {"base": 1, "new": 6},
+		"# base, new in microseconds\na;b 1 2\na;b;c 0 4\n":   {"base": 1000, "new": 6000},
+		"a;b 1\nunknown\n\na;c 5\nmore; things\n":             {"samples": 6},
+		"# cpu in us\na;b 1\n# off-cpu in us\na;b 2\na;b 3\n": {"cpu": 1000, "off-cpu": 5000},
+		"a;b 1\n" + strings.Repeat("a;thread 5 2\n", 3):       {"samples": 7},
+	} {
+		if diff := cmp.Diff(want, typeTotals(decoded(t, []byte(in), Folded))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", in, diff)
+		}
+	}
+	if p := decoded(t, []byte("a;b 1\nunknown\n\na;c 5\nmore; things\n"), Folded); p.Losses[profile.LossUnread] != 2 {
+		t.Errorf("got %d lines that were not read, want 2", p.Losses[profile.LossUnread])
+	}
+	for _, in := range []string{"a;b 9223372036854775808\n", "a;b 1e300\n", "# x in s\na;b -9223372037\n"} {
+		if _, _, err := Read(t.Context(), strings.NewReader(in), "input"); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("%q: got error %v, want one about a number that is too large", in, err)
+		}
+	}
+}
+
+// typeTotals returns the totals of a profile by type.
+func typeTotals(p *profile.Profile) map[string]int64 {
+	sums := map[string]int64{}
+	for v, n := range p.ValueTypes {
+		sums[n.Type] += p.Total(v)
+	}
+	return sums
+}
+
+// Generated files with lines of other kinds in between give the numbers of a simple reading.
+func TestFoldedGenerated(t *testing.T) {
+	random := rand.New(rand.NewPCG(43, 1))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	for range 200 {
+		byTask, delimited := random.IntN(2) == 0, random.IntN(2) == 0
+		var text strings.Builder
+		want, junk := map[string]int64{}, uint64(0)
+		for line := range 30 {
+			if random.IntN(4) == 0 && line > 3 {
+				other := pick("", "# comment 7", "   ", "WARNING: lost", "a;b;c", "half;of 0x12", "x;y NaN", "x;y 1e")
+				if other != "" && other[0] != '#' && other[0] != ' ' {
+					junk++
+				}
+				text.WriteString(other + pick("\n", "\r\n"))
+				continue
+			}
+			frames := []string{}
+			if byTask {
+				frames = append(frames, pick("tar", "my app", "kworker/0:1", "a-1/2", "main"))
+			}
+			frames = append(frames, pick("_start", "start_thread", "runtime.goexit"))
+			for range random.IntN(5) {
+				frames = append(frames, pick("f", "operator()(int)", "a b", "Foo.bar(La/B;I)V", "std::x<1>", "<module> (a.py:1)", "f+1", "{closure}"))
+			}
+			names := frames
+			if byTask && delimited && random.IntN(2) == 0 {
+				frames = append(frames[:len(frames):len(frames)], "-", "sys_read_[k]", "io")
+				names = append(names[:len(names):len(names)], "sys_read", "io")
+			}
+			n := int64(random.IntN(1000))
+			want[strings.ReplaceAll(strings.Join(names, "|"), ";", ":")] += n
+			fmt.Fprintf(&text, "%s%s%d%s", strings.Join(frames, ";"), pick(" ", "\t", "  "), n, pick("\n", " \n", "\r\n"))
+		}
+		p := decoded(t, []byte(text.String()), Folded)
+		var again strings.Builder
+		if err := folded.Write(&again, p, folded.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{}
+		for line := range strings.Lines(again.String()) {
+			line = strings.TrimSpace(line)
+			i := strings.LastIndexByte(line, ' ')
+			n, err := strconv.ParseInt(line[i+1:], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[strings.ReplaceAll(line[:i], ";", "|")] += n
+		}
+		maps.DeleteFunc(want, func(_ string, n int64) bool { return n == 0 })
+		if diff := cmp.Diff(want, got); diff != "" || p.Losses[profile.LossUnread] != junk {
+			t.Fatalf("%s\n(-want +got):\n%s\ngot %d lines not read, want %d", text.String(), diff, p.Losses[profile.LossUnread], junk)
+		}
+	}
+}
+
+// What fulgur writes reads back: annotated, with delimiters, as a comparison, without tasks.
+func TestFoldedOwn(t *testing.T) {
+	p := encodetest.Typical()
+	want := fold(t, p, 0)
+	for _, o := range []folded.Options{{Annotate: true}, {Annotate: true, Delimited: true}} {
+		var text strings.Builder
+		if err := folded.Write(&text, p, o); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, fold(t, decoded(t, []byte(text.String()), Folded), 0)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", o, diff)
+		}
+	}
+	compared := encodetest.Compared()
+	var text strings.Builder
+	if err := folded.Write(&text, compared, folded.Options{Compare: true}); err != nil {
+		t.Fatal(err)
+	}
+	got := decoded(t, []byte(text.String()), Folded)
+	for v := range 2 {
+		if diff := cmp.Diff(fold(t, compared, v), fold(t, got, v)); diff != "" {
+			t.Errorf("a comparison, value %d (-want +got):\n%s", v, diff)
+		}
+	}
+}
