@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/runinfo"
 )
@@ -221,6 +222,9 @@ func (c *pageReader) makeTasks() error {
 		name, err := c.text(comm)
 		if err != nil {
 			return fmt.Errorf("task %d: %w", i, err)
+		}
+		if name == plain.Terminal("") {
+			name = "" // a task without a name
 		}
 		task := profile.Task{Comm: name, PID: id(int64(t.PID[i])), TID: id(int64(t.TID[i]))}
 		if len(t.Group) > 0 {

@@ -102,6 +102,9 @@ var signatures = compile([]signature{
 	{`goroutine [0-9]+ (gp=\S+ )?[^\n]*\[[^\n]*\]:\r?\n`, foreign{"a list of goroutines", "fetch it without ?debug=2"}},
 	{`(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\r?\n)?Full thread dump`, foreign{"a thread dump of Java", "it has the state of a process at one moment, and no profile"}},
 	{`# To display the perf\.data header info|#\r?\n# Total Lost Samples|# Overhead `, foreign{"the table of perf report", "send perf.data through perf script"}},
+	{`\s*CPU\s+ID\s+FUNCTION:NAME`, foreign{"stacks of DTrace", "convert them with stackcollapse.pl of the FlameGraph tools"}},
+	{`Weight\t+Self Weight\t|Running Time\t+Self`, foreign{"a deep copy of Instruments", noConversion}},
+	{`@ \S+ \[\d+ samples\]\r?\n`, foreign{"the call graph of pmcstat", "convert it with stackcollapse-pmc.pl of the FlameGraph tools"}},
 	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
 
 	// Profiles for compilers.
@@ -195,6 +198,9 @@ var jsonKinds = []jsonKind{
 	{[]string{"findings", "functions"}, foreign{"a report of fulgur", "give the profile that it was made from"}},
 	{[]string{"mode", "interval", "frames"}, foreign{"a dump of Ruby's stackprof", "convert it with stackprof --flamegraph or record with fulgur instead"}},
 	{[]string{"recording"}, foreign{"a recording of Safari", noConversion}},
+	{[]string{"nodes"}, foreign{"a .cpuprofile of V8", noConversion}},
+	{[]string{"program", "cost_centres"}, foreign{"a profile of GHC", "convert it with inferno-collapse-ghcprof"}},
+	{[]string{"profile.meta"}, foreign{"a profile of Firefox's older developer tools", "open it at https://profiler.firefox.com and download it from there"}},
 	{[]string{"name", "value", "children"}, foreign{"a tree for d3-flame-graph", "give the profile that it was made from"}},
 }
 

@@ -24,7 +24,7 @@ func TestOpen(t *testing.T) {
 	for path, samples := range map[string]uint64{
 		writeFile(t, filepath.Join(dir, "perf.data"), data): 13,
 		pipe: 13,
-		filepath.Join("testdata", "perf.data.branch-4.14.gz"): 13,
+		filepath.Join("testdata", "perf.data.branch-4.14.gz"):                   13,
 		writeFile(t, filepath.Join(dir, "text"), []byte("1 0x1/0x2/P/-/-/1\n")): 1,
 		writeFile(t, filepath.Join(dir, "empty"), nil):                          0,
 	} {

@@ -171,12 +171,12 @@ func losses(p *profile.Profile) (all []Loss) {
 // facts are the inputs of rules.
 type facts struct {
 	*profile.Profile
-	value   int
-	whole   int64 // total of the value
+	value int
+	whole int64 // total of the value
 	// negative is set if the values were negated, so that whole is positive.
 	negative bool
-	hottest text.Hottest
-	waiters []profile.StackID // see [profile.Profile.Waiters]
+	hottest  text.Hottest
+	waiters  []profile.StackID // see [profile.Profile.Waiters]
 }
 
 // leaf returns the leaf of a stack, without a waker.

@@ -3,9 +3,9 @@
 // inferno, speedscope and grep read it.
 //
 // The lines have the format of `profile -f` of the BPF Compiler Collection
-// (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt). The first
-// frame is the task's name, unless no task has one. Optionally, the suffix "_[k]" marks kernel frames, and a
-// frame "-" separates user and kernel frames. Inlined functions are ordinary frames,
+// (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt). The first frame is the
+// task's name, unless no task has one. Optionally, the suffix "_[k]" marks kernel frames, and a frame
+// "-" separates user and kernel frames. Inlined functions are ordinary frames,
 // optionally marked by "_[i]" as in stackcollapse-perf.pl. Files and lines are omitted,
 // because they would split functions. In profiles by thread the task is "comm-pid/tid",
 // as in `stackcollapse-perf.pl --tid` of the FlameGraph tools. In profiles by CPU a frame
