@@ -30,7 +30,7 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	var unread error // of the first line that was not read
 	lost := profile.Losses{}
 	for {
-		line, ok, err := c.lines.next()
+		line, ok, err := c.next()
 		if err != nil {
 			return nil, err
 		}
@@ -332,8 +332,11 @@ func withoutTasks(p *profile.Profile) (*profile.Profile, error) {
 		}
 	}
 	made, err := c.profile(p.Meta)
-	if err == nil {
-		made.Losses = made.Losses.Plus(p.Losses)
+	if err != nil {
+		return nil, err
 	}
-	return made, err
+	for cause, n := range p.Losses { // what p lacks is cut again, or not there any more
+		made.Losses[cause] = max(made.Losses[cause], n)
+	}
+	return made, nil
 }

@@ -58,7 +58,7 @@ const (
 // up to \xff here.
 type signature struct {
 	begins string
-	foreign
+	kind   foreign
 }
 
 // signatures are the kinds of files that are recognized by their beginnings.
@@ -118,13 +118,13 @@ var signatures = compile([]signature{
 // compiledSignature is a signature with its compiled expression.
 type compiledSignature struct {
 	begins *regexp.Regexp
-	foreign
+	kind   foreign
 }
 
 // compile compiles the expressions of signatures.
 func compile(list []signature) (compiled []compiledSignature) {
 	for _, s := range list {
-		compiled = append(compiled, compiledSignature{regexp.MustCompile(`\A(?s:` + s.begins + `)`), s.foreign})
+		compiled = append(compiled, compiledSignature{regexp.MustCompile(`\A(?s:` + s.begins + `)`), s.kind})
 	}
 	return compiled
 }
@@ -139,7 +139,7 @@ func foreignKind(head []byte) *foreign {
 	}
 	for i := range signatures {
 		if s := &signatures[i]; s.begins.MatchString(bytes.String()) {
-			return &s.foreign
+			return &s.kind
 		}
 	}
 	if sampleprof.IsProfile(head) && !bytesHave(head, ";") {
@@ -177,7 +177,7 @@ type jsonKind struct {
 	// keys are members of the outermost object, or "a.b" of an object in it. All must be
 	// there.
 	keys []string
-	foreign
+	kind foreign
 }
 
 // jsonKinds are the kinds of JSON that are not read, the more specific first.
@@ -222,7 +222,7 @@ func sniffJSON(text []byte) (Format, error) {
 	for i := range jsonKinds {
 		k := &jsonKinds[i]
 		if !slices.ContainsFunc(k.keys, func(key string) bool { return !keys[key] }) {
-			return "", &k.foreign
+			return "", &k.kind
 		}
 	}
 	switch {

@@ -44,10 +44,10 @@ func unpackInto(ctx context.Context, r *bufio.Reader, name string, wanted func(*
 	}
 	plain, err := method.Reader(r)
 	if err != nil {
-		return nil, nil // the reader of the other formats reports it
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	in := bufio.NewReader(plain)
-	if head, _ := in.Peek(len(magicFile)); !wanted(method, head) { // likewise
+	if head, _ := in.Peek(len(magicFile)); !wanted(method, head) { // the readers of other formats report errors
 		return nil, nil
 	}
 	file, err = ctxfile.Temporary(ctx, io.LimitReader(in, profile.MaxUnpacked+1), name)
