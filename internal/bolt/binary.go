@@ -131,11 +131,11 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 // address, or an empty one for other binaries.
 func (b *Binary) FixedLayout() Layout {
 	if !b.fixed || b.Kernel() { // the kernel relocates itself
-		return nil
+		return Layout{}
 	}
 	var l Layout
 	for _, s := range b.code {
-		l, _ = l.With(Region{Start: s.Addr, End: s.Addr + s.FileSize, Binary: b})
+		l = l.With(Region{Start: s.Addr, End: s.Addr + s.FileSize, Binary: b})
 	}
 	return l
 }

@@ -173,7 +173,7 @@ func (c *Collector) AddSamples(n uint64) { c.stats.Samples += n }
 
 // locate resolves addr. hint is the region of a nearby address, or nil.
 func locate(layout Layout, addr uint64, hint *Region) (place, *Region) {
-	r := layout.find(addr, hint)
+	r := find(layout, addr, hint)
 	if r == nil {
 		return place{}, hint
 	}

@@ -12,12 +12,12 @@ func (b *Binary) Kernel() bool { return b.base >= kernelBase }
 func (b *Binary) KernelLayout(symbol string, addr uint64) (Layout, bool) {
 	linked, ok := b.linked[symbol]
 	if !ok {
-		return nil, false
+		return Layout{}, false
 	}
 	bias := addr - linked
 	r := Region{Start: b.base + bias, Binary: b, bias: bias}
 	for _, s := range b.code {
 		r.End = max(r.End, s.Addr+s.FileSize+bias)
 	}
-	return Layout{r}, r.Start < r.End
+	return Layout{}.With(r), r.Start < r.End
 }

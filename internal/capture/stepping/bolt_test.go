@@ -233,7 +233,7 @@ func layoutOf(t *testing.T, c *bolt.Collector, bin string, pid int) bolt.Layout 
 			continue
 		}
 		if r, ok := b.Region(m.Start, m.Limit-m.Start, m.Offset); ok {
-			l, _ = l.With(r)
+			l = l.With(r)
 		}
 	}
 	return l

@@ -299,7 +299,7 @@ func mappedBuildID(b []byte, requested bool) string {
 // vdsoPath is perf's name for the vDSO.
 const vdsoPath = "[vdso]"
 
-// mmap processes a mapping. It ignores data and mappings without a file.
+// mmap processes a mapping. Data and memory without a file only replace what was there.
 func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
 	f.u32()
@@ -322,17 +322,18 @@ func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 		return cl.mapKernel(rec, name, id, e)
 	}
 	special := name == "" || name[0] == '[' || strings.HasPrefix(name, "//")
-	if !executable || special && (name != vdsoPath || !cl.vdso) {
-		return nil
+	if executable && (!special || name == vdsoPath && cl.vdso) {
+		if id == "" {
+			id = cl.file.buildIDs[name]
+		}
+		var err error
+		if e.binary, err = cl.procs.binary(Mapped{Path: name, BuildID: id}); err != nil {
+			return err
+		}
 	}
-	if id == "" {
-		id = cl.file.buildIDs[name]
+	if e.binary != nil {
+		cl.stats.Mappings++
 	}
-	var err error
-	if e.binary, err = cl.procs.binary(Mapped{Path: name, BuildID: id}); e.binary == nil {
-		return err
-	}
-	cl.stats.Mappings++
 	return cl.procs.add(e)
 }
 
@@ -373,7 +374,7 @@ func (cl *collection) sample(rec record) error {
 	}
 	layout := cl.procs.layout(s.pid, s.time)
 	switch {
-	case len(layout) == 0:
+	case layout.Len() == 0:
 		cl.stats.Ignored++
 		return nil
 	case cl.opts.Addresses:

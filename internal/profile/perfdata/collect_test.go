@@ -213,19 +213,6 @@ func TestCollectErrors(t *testing.T) {
 	}
 }
 
-// TestManyMappings checks the limit on the mappings that hostile input can make the
-// reader keep.
-func TestManyMappings(t *testing.T) {
-	b := newBuilder(false)
-	for i := range maxLayout + 1 {
-		b.mmap2(1, uint64(i)<<16|1<<32, 0x1000, 0, "/usr/bin/prog")
-	}
-	_, _, err := collect(t, b.file(b.plain()), dataBinary(t), bolt.Options{})
-	if err == nil || !strings.Contains(err.Error(), errHistory.Error()) {
-		t.Errorf("got error %v, want one about too many mappings", err)
-	}
-}
-
 // TestBomb checks that a record that decompresses to a huge size takes little memory.
 func TestBomb(t *testing.T) {
 	b := newBuilder(false)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"errors"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -20,8 +21,7 @@ type Mapped struct {
 
 // Limits on what is kept of a file.
 const (
-	maxLayout  = 1 << 14 // regions of a process
-	maxHistory = 1 << 22 // total regions and epochs, about 40 bytes each
+	maxHistory = 1 << 22 // total regions and epochs, about 90 bytes each
 	maxFiles   = 1 << 18 // distinct mapped files
 	maxPaths   = 1 << 28 // total bytes of their names
 	maxPending = 1 << 18 // events waiting to be sorted
@@ -37,7 +37,7 @@ type processes struct {
 	paths      int // up to maxPaths
 	byPID      map[int32][]epoch
 	kernelText uint64      // address of the kernel, 0 if unknown
-	kernel     bolt.Layout // of every process if the kernel is profiled, else nil
+	kernel     bolt.Layout // of every process if the kernel is profiled, else empty
 	kept       int         // up to maxHistory
 
 	// Events of perf.data are nearly sorted. pending holds those that earlier ones may
@@ -54,7 +54,7 @@ type processes struct {
 type epoch struct {
 	since  uint64
 	layout bolt.Layout
-	shared bool // with another process
+	shared int // number of regions whose memory the layout may share with that of another epoch
 }
 
 // event is a change to a process.
@@ -67,7 +67,7 @@ type event struct {
 
 	parent              int32        // of a fork
 	start, size, offset uint64       // of a mapping
-	binary              *bolt.Binary // mapped
+	binary              *bolt.Binary // mapped; nil for what is not read, which replaces code all the same
 }
 
 type eventKind byte
@@ -161,10 +161,7 @@ func (es *events) Pop() any {
 func (ps *processes) applyOne(e event) error {
 	switch e.kind {
 	case eventMap:
-		if region, ok := e.binary.Region(e.start, e.size, e.offset); ok {
-			return ps.mapRegion(e, region)
-		}
-		return nil
+		return ps.mapped(e)
 	case eventFork:
 		parents := ps.byPID[e.parent]
 		if len(parents) == 0 {
@@ -174,8 +171,8 @@ func (ps *processes) applyOne(e event) error {
 			return ps.begin(e, epoch{}) // the ID is reused
 		}
 		parent := &parents[len(parents)-1]
-		parent.shared = true
-		return ps.begin(e, epoch{layout: parent.layout, shared: true})
+		parent.shared = parent.layout.Len()
+		return ps.begin(e, epoch{layout: parent.layout, shared: parent.shared})
 	default:
 		if len(ps.byPID[e.pid]) == 0 {
 			return nil
@@ -184,31 +181,56 @@ func (ps *processes) applyOne(e event) error {
 	}
 }
 
-// mapRegion adds a region to the layout of the process.
-func (ps *processes) mapRegion(e event, region bolt.Region) error {
+// mapped applies a mapping: of a binary's code, or of anything else in place of it.
+func (ps *processes) mapped(e event) error {
+	limit := e.start + e.size
+	if limit <= e.start {
+		return nil
+	}
+	var region bolt.Region
+	code := false
+	if e.binary != nil {
+		region, code = e.binary.Region(e.start, e.size, e.offset)
+	}
 	epochs := ps.byPID[e.pid]
 	if len(epochs) == 0 {
+		if !code {
+			return nil
+		}
 		if err := ps.begin(e, epoch{}); err != nil {
 			return err
 		}
 		epochs = ps.byPID[e.pid]
 	}
 	last := &epochs[len(epochs)-1]
-	if len(last.layout) >= maxLayout {
-		return errHistory
+	replaced, known := false, false
+	for old := range last.layout.Over(e.start, limit) {
+		replaced = replaced || !code || !old.Same(region)
+		known = known || code && old.Same(region) && old.Start <= e.start && limit <= old.End
 	}
-	old := last.layout
-	if last.shared {
-		old = slices.Clone(old)
-		ps.kept += len(old)
+	if known || !code && !replaced {
+		return nil
 	}
-	after, replaced := old.With(region)
+	after := last.layout.Without(e.start, limit)
+	if code {
+		after = after.With(region)
+	}
 	if replaced {
-		ps.kept += len(after)
-		return ps.begin(e, epoch{layout: after})
+		if err := ps.begin(e, epoch{layout: after, shared: after.Len()}); err != nil {
+			return err
+		}
+		return ps.copied(&ps.byPID[e.pid][len(epochs)])
 	}
+	last.layout = after
 	ps.kept++
-	last.layout, last.shared = after, false
+	return ps.copied(last)
+}
+
+// copied counts what a change of the layout of an epoch has copied of what it shares.
+func (ps *processes) copied(e *epoch) error {
+	n := min(e.shared, 2*bits.Len(uint(e.layout.Len())))
+	e.shared -= n
+	ps.kept += n
 	return ps.checkKept()
 }
 
@@ -229,7 +251,7 @@ func (ps *processes) checkKept() error {
 
 // layout returns the layout of a process at a time.
 func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
-	if ps.kernel != nil {
+	if ps.kernel.Len() > 0 {
 		return ps.kernel
 	}
 	epochs := ps.byPID[pid]
@@ -242,7 +264,7 @@ func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
 		}
 		return epochs[i].layout
 	case len(epochs) == 0:
-		return nil
+		return bolt.Layout{}
 	case i == 0:
 		return epochs[0].layout
 	}

@@ -161,7 +161,7 @@ func (s *script) finishSample() error {
 	}
 	layout, err := s.layout(last)
 	switch {
-	case err != nil || layout == nil:
+	case err != nil || layout.Len() == 0:
 		return err
 	case s.opts.Addresses:
 		return s.collector.AddAddress(layout, last.ip, 1)
@@ -170,23 +170,22 @@ func (s *script) finishSample() error {
 	return nil
 }
 
-// layout returns the layout of the sample's process, or nil if it maps no binary.
+// layout returns the layout of the sample's process, which is empty if it maps no binary.
 func (s *script) layout(of scriptSample) (bolt.Layout, error) {
 	s.stats.Samples++
 	layout := s.opts.Default
 	switch pid, one := s.procs.only(); {
-	case s.procs.kernel != nil:
+	case s.procs.kernel.Len() > 0:
 		layout = s.procs.kernel
 	case of.hasPID:
 		layout = s.procs.layout(of.pid, uint64(s.number))
 	case one:
 		layout = s.procs.layout(pid, uint64(s.number))
 	case len(s.procs.byPID) > 0:
-		return nil, s.errorf("samples without process numbers, though several processes have mapped the binaries: add pid to perf script's -F")
+		return layout, s.errorf("samples without process numbers, though several processes have mapped the binaries: add pid to perf script's -F")
 	}
-	if len(layout) == 0 {
+	if layout.Len() == 0 {
 		s.stats.Ignored++
-		return nil, nil
 	}
 	return layout, nil
 }
@@ -214,7 +213,7 @@ func (s *script) branches(text string) error {
 		text = rest
 	}
 	layout, err := s.layout(s.sample)
-	if err != nil || layout == nil {
+	if err != nil || layout.Len() == 0 {
 		return err
 	}
 	return s.collector.Add(layout, s.stack)

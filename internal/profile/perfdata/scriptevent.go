@@ -62,14 +62,15 @@ func (s *script) mmap(text string) error {
 		}
 		return err
 	}
-	if !strings.Contains(prot, "x") || path == "" || path[0] == '[' || strings.HasPrefix(path, "//") {
-		return nil
+	if strings.Contains(prot, "x") && path != "" && path[0] != '[' && !strings.HasPrefix(path, "//") {
+		var err error
+		if e.binary, err = s.procs.binary(m); err != nil {
+			return err
+		}
 	}
-	var err error
-	if e.binary, err = s.procs.binary(m); e.binary == nil {
-		return err
+	if e.binary != nil {
+		s.stats.Mappings++
 	}
-	s.stats.Mappings++
 	return s.procs.applyOne(e)
 }
 

@@ -164,8 +164,7 @@ func TestUnwind(t *testing.T) {
 // testLayout maps a file with testTable at mapped.
 func testLayout() bolt.Layout {
 	region, _ := bolt.NewMapped("/bin/copied", "").Region(mapped, 0x5000, 0)
-	layout, _ := bolt.Layout(nil).With(region)
-	return layout
+	return bolt.Layout{}.With(region)
 }
 
 // On arm64, the link register has the caller of a function that has no frame, and addresses

@@ -77,17 +77,17 @@ func (b *basicRun) add(samples session.UserSamples) error {
 // layout returns a layout that maps code to addresses equal to its file offsets.
 func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
 	if code.Kind != stacks.CodeFile {
-		return nil
+		return bolt.Layout{}
 	}
 	binary := b.binaries.of(code.File)
 	if binary == nil {
-		return nil
+		return bolt.Layout{}
 	}
 	region, ok := binary.Region(offset, 1, offset)
 	if !ok {
-		return nil
+		return bolt.Layout{}
 	}
-	return bolt.Layout{region}
+	return bolt.Layout{}.With(region)
 }
 
 func (b *basicRun) describeTo(report *report) error {

@@ -32,7 +32,7 @@ type binaries struct {
 	byID   map[string]*bolt.Binary
 	source map[*bolt.Binary]contents
 
-	// kernel is the layout of all samples if only is the running kernel, nil otherwise.
+	// kernel is the layout of all samples if only is the running kernel, empty otherwise.
 	kernel bolt.Layout
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"maps"
-	"slices"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/capture/branch"
@@ -36,7 +35,7 @@ var foreign = new(bolt.Binary)
 
 // layout returns a layout with the addresses of the sample's branches whose code is profiled.
 func (s *spaces) layout(sample branch.Sample) bolt.Layout {
-	if s.binaries.kernel != nil {
+	if s.binaries.kernel.Len() > 0 {
 		return s.binaries.kernel
 	}
 	current := sample.Time > max(s.changed[sample.PID], s.all)
@@ -44,23 +43,22 @@ func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 	if current {
 		known = s.known[sample.PID]
 	}
-	at, grown := 0, false
+	var at *bolt.Region
+	grown := false
 	for _, e := range sample.Entries {
 		for _, addr := range [2]uint64{e.To, e.From} {
-			if at < len(known) && addr-known[at].Start < known[at].End-known[at].Start {
+			if at != nil && addr-at.Start < at.End-at.Start {
 				continue // same region as before
 			}
-			i, ok := search(known, addr)
-			if !ok {
-				region, ok := s.resolve(sample, addr)
+			region := known.At(addr)
+			if region == nil {
+				found, ok := s.resolve(sample, addr)
 				if !ok {
 					continue
 				}
-				known, _ = known.With(region)
-				grown = true
-				i, _ = search(known, addr)
+				known, region, grown = known.With(found), &found, true
 			}
-			at = i
+			at = region
 		}
 	}
 	// Looking up mappings may have drained the sideband.
@@ -71,19 +69,6 @@ func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 		s.known[sample.PID] = known
 	}
 	return known
-}
-
-// search returns the region that contains addr.
-func search(l bolt.Layout, addr uint64) (int, bool) {
-	return slices.BinarySearchFunc(l, addr, func(r bolt.Region, addr uint64) int {
-		switch {
-		case r.End <= addr:
-			return -1
-		case r.Start > addr:
-			return 1
-		}
-		return 0
-	})
 }
 
 // userLimit is above all addresses of user space.
@@ -136,10 +121,9 @@ func (s *spaces) maps(pid int) (mapped, known bool) {
 func (s *spaces) handleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Mmap2:
-		l := s.known[r.PID]
-		i, _ := search(l, r.Addr)
-		if i < len(l) && l[i].Start < r.Addr+r.Len {
+		for range s.known[r.PID].Over(r.Addr, r.Addr+r.Len) {
 			s.change(r.PID, r.Time)
+			break
 		}
 	case perfevent.Comm:
 		if r.Exec {

@@ -74,13 +74,13 @@ func (s *spaces) handle(records ...perfevent.Record) {
 // at returns which file's code a process has at addr.
 func (s *spaces) at(pid int, time, addr uint64) string {
 	l := s.layout(branch.Sample{PID: pid, Time: time, Entries: []bolt.Entry{{From: addr, To: addr}}})
-	switch i, ok := search(l, addr); {
+	switch r, ok := l.Find(addr); {
 	case !ok:
 		return "no file"
-	case l[i].Binary == foreign:
+	case r.Binary == foreign:
 		return "foreign"
 	default:
-		return filepath.Base(l[i].Binary.Name)
+		return filepath.Base(r.Binary.Name)
 	}
 }
 

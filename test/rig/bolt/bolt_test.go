@@ -189,11 +189,11 @@ func (o oracle) prepare(t *testing.T, pid, windows, window int) {
 				continue
 			}
 			if r, ok := o.binary.Region(m.Start, m.Limit-m.Start, m.Offset); ok {
-				layout, _ = layout.With(r)
+				layout = layout.With(r)
 				code = r
 			}
 		}
-		return layout != nil
+		return layout.Len() > 0
 	})
 	q := pmu.Queue{PID: pid, Window: window, Records: walk(pid, windows*window, o.branches(t, code), code.Start, min(code.End, code.Start+4096))}
 	for chunk := range slices.Chunk(q.Records, window) {

@@ -71,7 +71,8 @@ func TestKernel(t *testing.T) {
 		t.Fatal("the test's kernel has no symbol " + symbolize.TextSymbol)
 	}
 	const windows, window = 200, 32
-	records := walk(1, windows*window, o.branches(t, layout[0]), layout[0].Start, layout[0].End)
+	code, _ := layout.Find(text)
+	records := walk(1, windows*window, o.branches(t, code), code.Start, code.End)
 	// Text has no other flags.
 	records = slices.DeleteFunc(records, func(r pmu.Record) bool { return r.Flags != bolt.FlagPredicted })
 	records = records[:len(records)/window*window]
