@@ -49,12 +49,12 @@ type code struct {
 // means that there is memory where a file's code should be, with other bytes: a copy may be under way.
 func (t *Table) copiesIn(pid int, i *image, maps []procfs.Map) (copies []mapping, doubtful bool) {
 	memory, tried := NewMemory(pid, t.files.patience), 0
-	for _, known := range i.mappings() {
+	for known := range i.mappings().All() {
 		n := sort.Search(len(maps), func(n int) bool { return maps[n].Limit > known.start })
 		if known.kind != KindAnon || n == len(maps) || known.start < maps[n].Start || !maps[n].Executable {
 			continue
 		}
-		for _, c := range t.codeAround(pid, i, maps, n, known.cut(known.start, maps[n].Limit)) {
+		for _, c := range t.codeAround(pid, i, maps, n, known.within(known.start, maps[n].Limit)) {
 			if tried++; tried > maxHoles {
 				return copies, doubtful
 			}

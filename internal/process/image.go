@@ -1,6 +1,13 @@
 package process
 
-import "slices"
+import (
+	"slices"
+
+	"fulgur/internal/process/addrspace"
+)
+
+// space is an address space.
+type space = addrspace.Space[mapping]
 
 // mapping is an executable mapping of one or more processes.
 type mapping struct {
@@ -17,17 +24,20 @@ func (m mapping) same(o mapping) bool {
 	return m.kind == o.kind && m.file == o.file && (m.file == nil || m.start-m.off == o.start-o.off)
 }
 
-// overlaps reports whether m and o have an address in common.
-func (m mapping) overlaps(o mapping) bool { return m.start < o.limit && o.start < m.limit }
+// Bounds implements [addrspace.Part].
+func (m mapping) Bounds() (start, limit uint64) { return m.start, m.limit }
 
-// cut returns the part of m from start to limit.
-func (m mapping) cut(start, limit uint64) mapping {
-	if start > m.start {
-		m.off += start - m.start
-		m.start = start
-	}
-	m.limit = min(m.limit, limit)
+// Cut implements [addrspace.Part].
+func (m mapping) Cut(start, limit uint64) mapping {
+	m.off += start - m.start
+	m.start, m.limit = start, limit
 	return m
+}
+
+// within returns the part of m from start to limit, which may lie outside of m. It is empty if m is.
+func (m mapping) within(start, limit uint64) mapping {
+	start = max(start, m.start)
+	return m.Cut(start, max(start, min(limit, m.limit)))
 }
 
 // image is the address space of a pid from a fork, an exec or a loss of records on, or, if
@@ -44,10 +54,8 @@ type image struct {
 	// base holds the mappings from before the first record; nil means none.
 	base   *base
 	failed bool // reading base through this process failed
-	// live holds the current mappings, disjoint and by ascending address. A fork shares
-	// the array until one side changes it; owned is whether this image may change it.
-	live  []mapping
-	owned bool
+	// live holds the current mappings.
+	live space
 	// past holds displaced mappings, in the order in which they were displaced.
 	past []mapping
 	// perfMap names code in anonymous memory. nil until requested.
@@ -68,7 +76,7 @@ type image struct {
 type base struct {
 	pid  int // the process that had these mappings; it may have executed another program since
 	read bool
-	maps []mapping
+	maps space
 	// marked holds the mapped files with the name of a jitdump file.
 	marked []*File
 	// before is the image from before records were lost. It is used if the mappings can no
@@ -81,37 +89,14 @@ func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.faile
 
 // fork returns the image of a child forked at the given time.
 func (i *image) fork(parent int, at uint64) *image {
-	i.owned = false
 	decided := looks{last: i.looks.last, doubtful: i.looks.doubtful}
 	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live, looks: decided}
-}
-
-// find returns the index of the first mapping in the sorted maps that ends after addr.
-func find(maps []mapping, addr uint64) int {
-	lo, hi := 0, len(maps)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		if maps[mid].limit > addr {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	return lo
-}
-
-// at returns the mapping in the sorted maps that contains addr.
-func at(maps []mapping, addr uint64) (mapping, bool) {
-	if n := find(maps, addr); n < len(maps) && maps[n].start <= addr {
-		return maps[n], true
-	}
-	return mapping{}, false
 }
 
 // has reports whether m is already known: a loader maps the same file at the same place
 // more than once, and a JIT makes its memory executable repeatedly.
 func (i *image) has(m mapping) bool {
-	old, mapped := at(i.live, m.start)
+	old, mapped := i.live.Find(m.start)
 	return mapped && old.same(m) && m.limit <= old.limit && old.from <= m.from
 }
 
@@ -119,62 +104,29 @@ func (i *image) has(m mapping) bool {
 // mappings newer than m stay, and m becomes past there. It reports whether m displaced
 // other bytes.
 func (i *image) insert(m mapping) (replaced bool) {
-	first := find(i.live, m.start)
-	last := first
-	for last < len(i.live) && i.live[last].overlaps(m) {
-		last++
-	}
-	old := i.live[first:last]
-	// The result for the range of the affected mappings: pieces of old mappings that
-	// stay, and rest, the uncovered part of m.
-	var pieces []mapping
-	rest, tail := m, mapping{}
-	for _, o := range old {
+	rest := m // the part of m that is not yet in its place
+	for o := range i.live.Over(m.start, m.limit) {
+		both := o.within(m.start, m.limit)
 		if o.from > m.from {
-			hidden := m.cut(o.start, o.limit)
+			hidden := m.Cut(both.start, both.limit)
 			hidden.until = o.from
 			i.past = append(i.past, hidden)
-			if rest.start < o.start {
-				pieces = append(pieces, rest.cut(rest.start, o.start))
-			}
-			pieces = append(pieces, o)
-			rest = rest.cut(o.limit, rest.limit)
+			i.live = i.live.With(rest.within(rest.start, both.start))
+			rest = rest.within(both.limit, rest.limit)
 			continue
 		}
 		replaced = replaced || !o.same(m)
-		gone := o.cut(m.start, m.limit)
-		gone.until = m.from
-		i.past = append(i.past, gone)
-		if o.start < m.start {
-			pieces = append(pieces, o.cut(o.start, m.start))
-		}
-		if o.limit > m.limit {
-			tail = o.cut(m.limit, o.limit)
-		}
+		both.until = m.from
+		i.past = append(i.past, both)
 	}
-	if rest.start < rest.limit {
-		pieces = append(pieces, rest)
-	}
-	if tail.limit != 0 {
-		pieces = append(pieces, tail)
-	}
-	i.own()
-	i.live = slices.Replace(i.live, first, last, pieces...)
+	i.live = i.live.With(rest)
 	return replaced
-}
-
-// own gives this image its own copy of live.
-func (i *image) own() {
-	if !i.owned {
-		i.live = slices.Clone(i.live)
-		i.owned = true
-	}
 }
 
 // lookup returns the mapping that contained addr at the given time. The second result is
 // false if none is known.
 func (i *image) lookup(addr, time uint64) (mapping, bool) {
-	m, mapped := at(i.live, addr)
+	m, mapped := i.live.Find(addr)
 	if mapped && m.from <= time {
 		return m, true
 	}
@@ -192,7 +144,7 @@ func (i *image) lookup(addr, time uint64) (mapping, bool) {
 		}
 		return mapping{}, false
 	}
-	b, ok := at(i.base.maps, addr)
+	b, ok := i.base.maps.Find(addr)
 	// The base may have been read after the mapping was replaced.
 	return b, ok && !(mapped && m.same(b))
 }
@@ -206,8 +158,8 @@ func (b *base) replaces(m mapping) bool {
 	if !b.read {
 		return true
 	}
-	for n := find(b.maps, m.start); n < len(b.maps) && b.maps[n].overlaps(m); n++ {
-		if !b.maps[n].same(m) {
+	for o := range b.maps.Over(m.start, m.limit) {
+		if !o.same(m) {
 			return true
 		}
 	}
@@ -221,8 +173,8 @@ func (i *image) known() *image {
 		return i
 	}
 	before := i.base.before
-	k := &image{base: before.base, live: slices.Clone(before.live), owned: true, past: slices.Clone(before.past)}
-	for _, m := range i.live {
+	k := &image{base: before.base, live: before.live, past: slices.Clone(before.past)}
+	for m := range i.live.All() {
 		if !k.has(m) {
 			k.insert(m)
 		}

@@ -2,7 +2,6 @@ package process
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"fulgur/internal/files/safeopen"
@@ -59,7 +58,15 @@ func (i *image) unchecked(m mapping) bool {
 
 // unclear reports whether any mapping is unchecked.
 func (i *image) unclear() bool {
-	return slices.ContainsFunc(i.live, i.unchecked) || i.base != nil && slices.ContainsFunc(i.base.maps, i.unchecked)
+	anyIn := func(maps space) bool {
+		for m := range maps.All() {
+			if i.unchecked(m) {
+				return true
+			}
+		}
+		return false
+	}
+	return anyIn(i.live) || i.base != nil && anyIn(i.base.maps)
 }
 
 // look reads the mappings of process pid again, if i is its current image and it was not read lately.
@@ -116,7 +123,7 @@ func (t *Table) compare(pid int, i *image, maps []procfs.Map, at uint64) (change
 
 // learn inserts the parts of m, a mapping that exists at the given time, that differ from the known
 // mappings. Where none is known, the mapping is valid from since on. It reports whether there are any.
-func (i *image) learn(m mapping, known []mapping, since, at uint64) (learned bool) {
+func (i *image) learn(m mapping, known space, since, at uint64) (learned bool) {
 	add := func(part mapping, from uint64) {
 		if part.start < part.limit {
 			part.from = from
@@ -124,13 +131,12 @@ func (i *image) learn(m mapping, known []mapping, since, at uint64) (learned boo
 			learned = true
 		}
 	}
-	for n := find(known, m.start); n < len(known) && known[n].overlaps(m); n++ {
-		k := known[n]
-		add(m.cut(m.start, max(m.start, k.start)), since)
-		if both := m.cut(k.start, k.limit); !k.shows(both) && k.from < at {
+	for k := range known.Over(m.start, m.limit) {
+		add(m.within(m.start, k.start), since)
+		if both := m.within(k.start, k.limit); !k.shows(both) && k.from < at {
 			add(both, at)
 		}
-		m = m.cut(min(k.limit, m.limit), m.limit)
+		m = m.within(k.limit, m.limit)
 	}
 	add(m, since)
 	return learned

@@ -170,7 +170,10 @@ func TestLearn(t *testing.T) {
 		"a record from then": {[]mapping{at(10, 20, 11, b)}, at(10, 20, 0, a), false, []where{{addr: 12, time: 10, want: ""}, {addr: 12, time: 11, want: "b"}}},
 		"a copy":             {[]mapping{{start: 10, limit: 20, off: 10, from: 1, file: a, kind: KindFile, copied: true}}, mapping{start: 10, limit: 20, kind: KindAnon}, false, []where{{addr: 12, time: 9, want: "a"}}},
 	} {
-		i := &image{live: slices.Clone(test.known)}
+		i := &image{}
+		for _, m := range test.known {
+			i.live = i.live.With(m)
+		}
 		if got := i.learn(test.shown, i.mappings(), 5, 10); got != test.new {
 			t.Errorf("%s: got %v, want %v", name, got, test.new)
 		}

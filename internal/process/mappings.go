@@ -1,10 +1,6 @@
 package process
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
+import "math"
 
 // Mapping is an executable mapping of a process.
 type Mapping struct {
@@ -40,47 +36,30 @@ func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 }
 
 // public returns mappings in their exported form.
-func public(maps []mapping) []Mapping {
-	all := make([]Mapping, len(maps))
-	for n, m := range maps {
-		all[n] = Mapping{Start: m.start, Limit: m.limit, Offset: m.off, Kind: m.kind, File: m.file}
+func public(maps space) []Mapping {
+	all := make([]Mapping, 0, maps.Len())
+	for m := range maps.All() {
+		all = append(all, Mapping{Start: m.start, Limit: m.limit, Offset: m.off, Kind: m.kind, File: m.file})
 	}
 	return all
 }
 
 // mappings returns the current mappings: the recorded ones, and the base between them.
-func (i *image) mappings() []mapping {
-	var under []mapping
+func (i *image) mappings() space {
+	var all space
 	switch {
 	case i.base == nil:
 	case i.base.read:
-		under = i.base.maps
+		all = i.base.maps
 	case i.base.before != nil:
-		under = i.base.before.live
+		all = i.base.before.live
 	}
-	all := make([]mapping, 0, len(i.live)+len(under))
-	add := func(m mapping) { all = append(all, m) }
-	live := i.live
-	for _, m := range under {
-		for len(live) > 0 && live[0].limit <= m.start {
-			add(live[0])
-			live = live[1:]
-		}
-		for n := 0; m.start < m.limit; n++ {
-			if n == len(live) || live[n].start >= m.limit {
-				add(m)
-				break
-			}
-			if m.start < live[n].start {
-				add(m.cut(m.start, live[n].start))
-			}
-			m = m.cut(min(live[n].limit, m.limit), m.limit)
-		}
+	if all.Len() == 0 {
+		return i.live
 	}
-	for _, m := range live {
-		add(m)
+	for m := range i.live.All() {
+		all = all.With(m)
 	}
-	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
 	return all
 }
 

@@ -296,16 +296,22 @@ func TestSidebandDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	mapped := func() int {
+	mapped := func() (at uint64, ok bool) {
 		if table.images[pid] == nil {
-			return -1
+			return 0, false
 		}
-		return slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
+		for m := range table.images[pid].live.All() {
+			if m.file != nil && m.file.Path == path {
+				return m.start, true
+			}
+		}
+		return 0, false
 	}
 	// Start returns after the exec, perhaps before the program is mapped.
 	testenv.Await(t, func() bool {
 		drain()
-		return mapped() >= 0
+		_, ok := mapped()
+		return ok
 	}, func() string { return fmt.Sprintf("got no mapping of %s in %+v", path, table.images[pid]) })
 	seen := monotonic.Now()
 	if err := in.Close(); err != nil {
@@ -315,11 +321,11 @@ func TestSidebandDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain()
-	i := mapped()
-	if i < 0 {
-		t.Fatalf("got no mapping of %s in %+v", path, table.images[pid].live)
+	start, ok := mapped()
+	if !ok {
+		t.Fatalf("got no mapping of %s in %+v", path, slices.Collect(table.images[pid].live.All()))
 	}
-	l := table.Resolve(pid, table.images[pid].live[i].start, seen)
+	l := table.Resolve(pid, start, seen)
 	if got, err := contents(l.File); err != nil || got != string(code) {
 		t.Errorf("%v: got %d bytes, %v, want %d", l, len(got), err, len(code))
 	}

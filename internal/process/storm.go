@@ -95,7 +95,7 @@ func (t *Table) calm(s *storm, now uint64) {
 	s.skipping = false
 	i := t.image(s.PID)
 	s.from, s.records = now, 0
-	s.length = stormWindow + stormPerMapping*uint64(len(i.live))
+	s.length = stormWindow + stormPerMapping*uint64(i.live.Len())
 	t.invalidate(s.PID, i)
 	t.replaced(s.PID)
 	t.mapped(s.PID)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"time"
 
@@ -300,7 +301,7 @@ func (t *Table) read(pid int, i *image) (gone bool) {
 		parent := t.images[candidate].parent
 		for _, m := range maps {
 			mapped, dump := t.mapping(m, 0, candidate, parent)
-			b.maps, b.marked = append(b.maps, mapped), mark(b.marked, dump)
+			b.maps, b.marked = b.maps.With(mapped), mark(b.marked, dump)
 		}
 		t.files.openQueued()
 		b.read, b.before = true, nil
@@ -376,7 +377,7 @@ func (t *Table) Invalidate() {
 // invalidate invalidates process pid, whose image is i.
 func (t *Table) invalidate(pid int, i *image) {
 	// An empty image has nothing to lose.
-	if i.base != nil && !i.base.read && len(i.live) == 0 {
+	if i.base != nil && !i.base.read && i.live.Len() == 0 {
 		i.failed = false
 		return
 	}
@@ -425,15 +426,15 @@ func (t *Table) eachFile(fn func(*File)) {
 }
 
 func (i *image) eachFile(fn func(*File)) {
-	lists, marked := [][]mapping{i.live, i.past}, i.marked
+	lists, marked := []iter.Seq[mapping]{i.live.All(), slices.Values(i.past)}, i.marked
 	if i.base != nil {
-		lists, marked = append(lists, i.base.maps), slices.Concat(marked, i.base.marked)
+		lists, marked = append(lists, i.base.maps.All()), slices.Concat(marked, i.base.marked)
 		if i.base.before != nil {
 			i.base.before.eachFile(fn)
 		}
 	}
 	for _, maps := range lists {
-		for _, m := range maps {
+		for m := range maps {
 			if m.file != nil {
 				fn(m.file)
 			}
