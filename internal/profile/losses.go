@@ -75,6 +75,8 @@ const (
 	LossNotGrowing
 	// LossCopy: samples whose user stack was copied only in part.
 	LossCopy
+	// LossDeferred: samples whose user stack was left for later, and was not recorded.
+	LossDeferred
 	// LossUnlabeled: samples whose labels had no room.
 	LossUnlabeled
 	// LossUnsearched: samples that may lack frames of Python, because the state of their thread
@@ -156,6 +158,7 @@ var lossNames = [NumLosses]string{
 	LossNoMapping:           "no_mapping",
 	LossNotGrowing:          "not_growing",
 	LossCopy:                "copy",
+	LossDeferred:            "deferred",
 	LossUnlabeled:           "unlabeled",
 	LossUnsearched:          "unsearched",
 	LossUnwindFiles:         "unwind_files",

@@ -212,6 +212,9 @@ const (
 	EndUnseen
 	// EndCopy: perf record copied only a part of the stack, and the rest is not in it.
 	EndCopy
+	// EndDeferred: perf record left the user stack for later, when the thread would return from the
+	// kernel, and has no record of it.
+	EndDeferred
 )
 
 // Cut reports whether a stack with this end lacks its root, or may lack it for a known
@@ -257,13 +260,15 @@ func (e End) String() string {
 		return "before measurement"
 	case EndCopy:
 		return "end of stack copy"
+	case EndDeferred:
+		return "user stack not recorded"
 	}
 	return "unknown"
 }
 
 // ParseEnd returns the reason that [End.String] shows as text, or EndNone.
 func ParseEnd(text string) End {
-	for e := EndNone; e <= EndCopy; e++ {
+	for e := EndNone; e <= EndDeferred; e++ {
 		if e.String() == text {
 			return e
 		}

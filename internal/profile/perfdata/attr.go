@@ -1,25 +1,68 @@
 package perfdata
 
-import "golang.org/x/sys/unix"
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/profile"
+)
 
 // attr is the part of a perf_event_attr that determines the layout of records.
 type attr struct {
 	sampleType, readFormat, branchType uint64
 	userRegs                           uint64 // the sampled user registers
 	sampleIDAll                        bool
+	inherit                            bool // children count, too
+	deferred                           bool // user call chains come later, see deferrals
 	buildID                            bool // the event requests build IDs of mappings
 
 	// The sampled event, and its period or frequency; the other is 0.
 	typ                       uint32
 	config, period, frequency uint64
+	// name is perf's name of the event, or "", and index its number in the file.
+	name  string
+	index int
+}
+
+// The bits that perf 7.2 knows. Any other one makes records longer in a way that nobody can guess.
+const (
+	knownSampleTypes = 1<<25 - 1
+	knownReadFormats = 1<<5 - 1
+	knownBranchTypes = 1<<20 - 1
+)
+
+// unknown returns a description of the lowest unknown bit that determines the layout of records, or "".
+func (a attr) unknown() string {
+	for _, set := range [...]struct {
+		what        string
+		bits, known uint64
+	}{
+		{"samples have the field", a.sampleType, knownSampleTypes},
+		{"counts have the field", a.readFormat, knownReadFormats},
+		{"branch records have the field", a.branchType, knownBranchTypes},
+	} {
+		if rest := set.bits &^ set.known; rest != 0 {
+			return fmt.Sprintf("%s of bit %d, which only a newer perf than 7.2 knows: send it through perf script", set.what, bits.TrailingZeros64(rest))
+		}
+	}
+	return ""
 }
 
 // Bits of perf_event_attr without a name in x/sys/unix.
 const (
 	attrSampleIDAll  = 1 << 18 // in the flags
 	minAttr          = 64      // PERF_ATTR_SIZE_VER0
+	attrInherit      = 1 << 1  // in the flags
 	attrFreq         = 1 << 10 // in the flags
 	attrBuildID      = 1 << 34 // in the flags
+	attrDeferred     = 1 << 38 // in the flags
 	offsetConfig     = 8
 	offsetPeriod     = 16
 	offsetSampleType = 24
@@ -47,6 +90,8 @@ func parseAttr(b []byte) (attr, bool) {
 		branchType:  at(offsetBranchType),
 		userRegs:    at(offsetUserRegs),
 		sampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
+		inherit:     at(offsetFlags)&attrInherit != 0,
+		deferred:    at(offsetFlags)&attrDeferred != 0,
 		buildID:     at(offsetFlags)&attrBuildID != 0,
 	}, true
 }
@@ -58,6 +103,8 @@ type attrs struct {
 	ids  int            // total number added, including duplicates
 
 	buildID bool // some event requests build IDs
+
+	values []profile.ValueType // of all, see value
 }
 
 // Limits on headers. A file with 1000 events on 1000 CPUs is within.
@@ -66,10 +113,13 @@ const (
 	maxIDs   = 1 << 21
 )
 
-// add adds an event and its IDs, and reports whether there is room.
-func (as *attrs) add(a attr, ids []byte) bool {
+// add adds an event and its IDs. problem says why it cannot be read, or is "".
+func (as *attrs) add(a attr, ids []byte) (problem string) {
 	if len(as.all) >= maxAttrs || as.ids+len(ids)/8 > maxIDs {
-		return false
+		return "too many events"
+	}
+	if problem = a.unknown(); problem != "" {
+		return problem
 	}
 	as.ids += len(ids) / 8
 	as.buildID = as.buildID || a.buildID
@@ -79,16 +129,17 @@ func (as *attrs) add(a attr, ids []byte) bool {
 	for f := (fields{b: ids}); len(f.b) >= 8; {
 		as.byID[f.u64()] = len(as.all)
 	}
+	a.index = len(as.all)
 	as.all = append(as.all, a)
-	return true
+	return ""
 }
 
 // sample returns the event of a sample with this body.
-func (as *attrs) sample(body []byte) (attr, bool) {
+func (as *attrs) sample(body []byte) (*attr, bool) {
 	if len(as.all) == 0 {
-		return attr{}, false
+		return nil, false
 	}
-	first := as.all[0]
+	first := &as.all[0]
 	if len(as.all) == 1 {
 		return first, true
 	}
@@ -106,11 +157,69 @@ func (as *attrs) sample(body []byte) (attr, bool) {
 		}
 	}
 	id := f.u64()
-	if i, ok := as.byID[id]; ok {
-		return as.all[i], true
+	if a, ok := as.of(id); ok {
+		return a, true
 	}
 	return first, !f.short
 }
+
+// of returns the event with an ID.
+func (as *attrs) of(id uint64) (*attr, bool) {
+	i, ok := as.byID[id]
+	if !ok {
+		return nil, false
+	}
+	return &as.all[i], true
+}
+
+// setName sets perf's name of an event.
+func (a *attr) setName(name string) {
+	if len(name) <= profile.MaxName {
+		a.name = name
+	}
+}
+
+// generic returns the kernel's name of an event. ok is false if it has none.
+func (a attr) generic() (name string, ok bool) {
+	config := a.config
+	switch a.typ {
+	case unix.PERF_TYPE_HARDWARE, unix.PERF_TYPE_HW_CACHE:
+		config &= math.MaxUint32 // the rest is the PMU's type, for a kind of cores
+	case unix.PERF_TYPE_SOFTWARE:
+	default:
+		return "", false
+	}
+	name = perfevent.Name(a.typ, config)
+	return name, !strings.HasPrefix(name, strconv.FormatUint(uint64(a.typ), 10)+":")
+}
+
+// value returns the value that samples of an event add up to, and whether it is time. It has the
+// kernel's name of the event if no other event has the same, as cycles:u and cycles:k do. Otherwise, and
+// for tracepoints and events of PMUs, it has perf's.
+func (as *attrs) value(a *attr) (v profile.ValueType, isTime bool) {
+	if as.values == nil {
+		of := map[string]int{}
+		for _, a := range as.all {
+			name, _ := a.generic()
+			of[name]++
+		}
+		for _, a := range as.all {
+			name, ok := a.generic()
+			if (!ok || of[name] > 1) && a.name != "" {
+				name = a.name
+			}
+			v := profile.ValueType{Type: cmp.Or(name, perfevent.Name(a.typ, a.config)), Unit: "count"}
+			if a.isTime() {
+				v.Unit = "nanoseconds"
+			}
+			as.values = append(as.values, v)
+		}
+	}
+	return as.values[a.index], a.isTime()
+}
+
+// isTime reports whether periods of the event are nanoseconds on the CPU.
+func (a attr) isTime() bool { return perfevent.Spec{Type: a.typ, Config: a.config}.IsTime() }
 
 // trailer returns the size of the sample_id at the end of records other than samples, and
 // the offset of the time within it, or -1.
@@ -147,8 +256,8 @@ func (as *attrs) other(body []byte) (attr, bool) {
 		return first, true
 	}
 	f := fields{b: body[len(body)-8:]}
-	if i, ok := as.byID[f.u64()]; ok {
-		return as.all[i], true
+	if a, ok := as.of(f.u64()); ok {
+		return *a, true
 	}
 	return first, true
 }

@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/bits"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
 )
@@ -28,8 +26,8 @@ type CallChains struct {
 	// its first byte, "_text". They are empty and 0 if the file does not contain them.
 	KernelBuildID string
 	KernelText    uint64
-	// Damage says what was left out because it was malformed or cut short, nil if nothing was.
-	Damage error
+	// Damage says what was left out because it was malformed, cut short or unknown.
+	Damage []error
 }
 
 // ChainSample is a sample of a running task.
@@ -73,12 +71,18 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	if err != nil {
 		return nil, err
 	}
+	return f.callChains(ctx, o)
+}
+
+// callChains is [ReadCallChains] of an open file.
+func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, error) {
 	c := &chains{
-		collection: collection{ctx: ctx, file: f, lenient: true, vdso: true, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		collection: collection{ctx: ctx, file: f, lenient: true, vdso: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       o.Each,
 		unwinder:   newUnwinder(f.meta.Arch, o.Table),
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
-		sampled:    map[attr]bool{},
+		sampled:    map[int]bool{},
+		counts:     map[counted]uint64{},
 	}
 	c.watch = c.note
 	c.damage.ended = f.cut
@@ -97,16 +101,19 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	if err := c.pass(c.chain); err != nil {
 		return nil, err
 	}
-	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossUnnamed: c.names.left})
-	damage := c.damage.err()
-	if len(p.Samples) == 0 && damage != nil {
-		return nil, damage
+	if err := c.deferrals.finish(c); err != nil {
+		return nil, err
+	}
+	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossThrottled: c.stats.Throttled, profile.LossUnnamed: c.names.left})
+	damage := c.damage.errors(f.name)
+	if len(p.Samples) == 0 && len(damage) > 0 {
+		return nil, errors.Join(damage...)
 	}
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
 	}
 	if err := p.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
 	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[profile.KernelPath], KernelText: c.procs.kernelText, Damage: damage}, nil
 }
@@ -116,11 +123,13 @@ type chains struct {
 	collection
 	out       *profile.Collector
 	each      func(ChainSample) error
-	sampled   map[attr]bool     // events with samples
+	sampled   map[int]bool // events with samples, by index
+	counts    map[counted]uint64
+	deferrals deferrals
 	mainEvent profile.ValueType // see main
 	unwinder  *unwinder
 	names     comms
-	addresses []uint64
+	entries   []bolt.Entry
 	frames    []profile.FrameID
 }
 
@@ -129,8 +138,19 @@ func (c *chains) survey(rec record) error {
 	if rec.typ != unix.PERF_RECORD_SAMPLE {
 		return c.sideband(rec)
 	}
-	if a, ok := c.file.attrs.sample(rec.body); ok {
-		c.sampled[a] = true
+	a, ok := c.file.attrs.sample(rec.body)
+	if !ok {
+		return nil
+	}
+	c.sampled[a.index] = true
+	if a.sampleType&unix.PERF_SAMPLE_READ != 0 {
+		if s, problem := parseSample(a, rec.body); problem == "" {
+			for b := s.reads; len(b) > 0; b = b[s.readSize:] {
+				if member, ok := c.file.attrs.of(readID(b)); ok {
+					c.sampled[member.index] = true
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -151,36 +171,112 @@ func (c *chains) note(rec record, f fields, when uint64) {
 	}
 }
 
-// chain processes a sample.
+// chain processes a sample, or the user call chain of an earlier one.
 func (c *chains) chain(rec record) error {
-	if rec.typ != unix.PERF_RECORD_SAMPLE {
+	switch rec.typ {
+	case recordCallchainDeferred:
+		return c.deferredChain(rec)
+	case unix.PERF_RECORD_SAMPLE:
+	default:
 		return nil
 	}
 	a, ok := c.file.attrs.sample(rec.body)
 	if !ok {
 		return c.omit(c.file.errorf(rec.offset, "sample of no event"))
 	}
-	s, problem := parseChain(a, rec.body, c.addresses[:0])
+	s, problem := parseSample(a, rec.body)
 	if problem != "" {
 		return c.omit(c.file.errorf(rec.offset, "%s", problem))
-	}
-	c.addresses = s.chain[:0]
-	if s.time > maxTime || s.period > maxTime {
-		return c.omit(c.file.errorf(rec.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period))
 	}
 	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		s.time = c.number
 	}
+	t := taken{sample: &s, event: a, misc: rec.misc, offset: rec.offset}
+	if cookie, ok := t.cookie(); ok {
+		return c.deferrals.wait(c, t, cookie)
+	}
+	return c.deliver(t)
+}
+
+// taken is a sample that is being counted.
+type taken struct {
+	*sample
+	event  *attr
+	misc   uint16
+	offset int64 // in the file
+	// deferred is the user call chain of a sample that was left for later, which missing says was not
+	// found.
+	deferred []byte
+	missing  bool
+}
+
+// deliver counts a sample for its event. If it has counts of events instead of a period, it is a sample
+// of each event whose count has grown since the last one: of all members of a group ({a,b}:S).
+func (c *chains) deliver(t taken) error {
+	if len(t.reads) == 0 {
+		return c.count(t)
+	}
+	for b := t.reads; len(b) > 0; b = b[t.readSize:] {
+		f := fields{b: b}
+		value, id := f.u64(), readID(b)
+		member, ok := c.file.attrs.of(id)
+		if !ok {
+			c.damage.unknown++
+			continue
+		}
+		key := counted{id: id}
+		if t.event.inherit {
+			key.tid = t.tid // each thread has counts of its own
+		}
+		last, known := c.counts[key]
+		if !known && len(c.counts) >= maxCounts {
+			return c.file.errorf(t.offset, "groups of events of more than %d threads", maxCounts)
+		}
+		c.counts[key] = value
+		if value == last {
+			continue
+		}
+		t.period = value - last
+		t.event = member
+		if err := c.count(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted identifies a count that samples contain.
+type counted struct {
+	id  uint64
+	tid int32 // 0 if it is of all threads
+}
+
+// maxCounts bounds the number of counts to remember, about 50 bytes each.
+const maxCounts = 1 << 22
+
+// readID returns the ID of the event of a count in a sample.
+func readID(b []byte) uint64 {
+	f := fields{b: b}
+	f.u64()
+	return f.u64()
+}
+
+// count counts a sample of one event.
+func (c *chains) count(t taken) error {
+	s, a := t.sample, t.event
+	if s.time > maxTime || s.period > maxTime {
+		return c.omit(c.file.errorf(t.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period))
+	}
 	comm := c.names.at(s.tid, s.time)
 	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm})}
-	at.Stack, at.End = c.stack(s, rec.misc)
+	at.Stack, at.End = c.stack(t)
 	c.out.Count(at, 0, 1)
-	event, isTime := a.value()
+	event, isTime := c.file.attrs.value(a)
 	if s.period > 0 {
 		c.out.Count(at, c.out.Value(event), int64(s.period))
 	}
 	if err := c.out.Err(); err != nil {
-		return c.file.errorf(rec.offset, "%v", err)
+		return c.file.errorf(t.offset, "%v", err)
 	}
 	if c.each == nil {
 		return nil
@@ -200,30 +296,18 @@ func (c *chains) chain(rec record) error {
 
 // main returns the value of the event that tells best when tasks ran.
 func (c *chains) main() (first profile.ValueType) {
-	for _, a := range c.file.attrs.all {
-		if !c.sampled[a] {
+	for i := range c.file.attrs.all {
+		a := &c.file.attrs.all[i]
+		if !c.sampled[i] {
 			continue
 		}
-		v, isTime := a.value()
+		v, isTime := c.file.attrs.value(a)
 		if isTime {
 			return v
 		}
 		first = cmp.Or(first, v)
 	}
 	return first
-}
-
-// value returns the value that samples of an event add up to, and whether it is time.
-func (a attr) value() (v profile.ValueType, isTime bool) {
-	config := a.config
-	if a.typ == unix.PERF_TYPE_HARDWARE || a.typ == unix.PERF_TYPE_HW_CACHE {
-		config &= math.MaxUint32 // the rest is the PMU's type, for a kind of cores
-	}
-	v = profile.ValueType{Type: perfevent.Name(a.typ, config), Unit: "count"}
-	if isTime = (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime(); isTime {
-		v.Unit = "nanoseconds"
-	}
-	return v, isTime
 }
 
 // maxTime is the largest accepted time and number of events: about 146 years in
@@ -239,46 +323,55 @@ const (
 	modeKernel = 1
 	modeUser   = 2
 
-	contextKernel = ^uint64(128) + 1
-	contextUser   = ^uint64(512) + 1
-	minContext    = ^uint64(4095) + 1
+	contextKernel       = ^uint64(128) + 1
+	contextUser         = ^uint64(512) + 1
+	contextUserDeferred = ^uint64(640) + 1
+	minContext          = ^uint64(4095) + 1
 )
 
-// stack interns the stack of a sample. end is why the copy of the user stack ends, if there
-// is one.
-func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID, end profile.End) {
+// cookie returns what identifies the record of a user call chain that was left for later: it follows a
+// marker at the end of the chain.
+func (t taken) cookie() (cookie uint64, ok bool) {
+	const size = 16
+	if len(t.chain) < size {
+		return 0, false
+	}
+	f := fields{b: t.chain[len(t.chain)-size:]}
+	return fields{b: f.b[8:]}.first(), f.u64() == contextUserDeferred
+}
+
+// stack interns the stack of a sample. end is why its user part ends, if that is known.
+func (c *chains) stack(t taken) (stack profile.StackID, end profile.End) {
+	s := t.sample
 	layout := c.procs.layout(s.pid, s.time)
-	mode, first := misc&modeMask, true
+	b := stackBuilder{chains: c, layout: layout, mode: t.misc & modeMask, first: true}
 	c.frames = c.frames[:0]
 	var unwound []unwind.Frame
 	if s.user.abi != abiNone {
 		unwound, end = c.unwinder.walk(layout, s.user)
 	}
-	for _, ip := range s.chain {
-		switch {
-		case ip == contextKernel:
-			mode, first = modeKernel, true
-			continue
-		case ip == contextUser:
-			mode, first = modeUser, true
-			continue
-		case ip >= minContext:
-			mode = 0 // a hypervisor's or guest's, which is unknown
-			continue
+	branches := t.event.branchType&unix.PERF_SAMPLE_BRANCH_CALL_STACK != 0 && len(s.branches) > 0
+	b.noUser = len(unwound) > 0 // it replaces the kernel's
+	chain := fields{b: s.chain}
+	if _, deferred := t.cookie(); deferred {
+		chain.b = chain.b[:len(chain.b)-8]
+	}
+	if len(chain.b) == 0 && s.hasIP {
+		b.add(s.ip)
+	}
+	for len(chain.b) > 0 {
+		ip := chain.u64()
+		if ip == contextUser && branches {
+			b.callers(s, t.misc)
+			break
 		}
-		switch mode {
-		case modeKernel:
-			c.frames = append(c.frames, c.out.Frame(profile.Frame{
-				Mapping: c.out.Mapping(profile.Mapping{Path: profile.KernelPath, BuildID: c.file.buildIDs[profile.KernelPath]}),
-				Address: ip, Return: !first, Kind: profile.KindKernel,
-			}))
-		case modeUser:
-			if len(unwound) > 0 {
-				continue // it replaces the kernel's
-			}
-			c.frames = append(c.frames, c.user(layout, profile.Frame{Address: ip, Return: !first}))
-		}
-		first = false
+		b.add(ip)
+	}
+	for deferred := (fields{b: t.deferred}); len(deferred.b) > 0; {
+		b.add(deferred.u64())
+	}
+	if t.missing {
+		end = profile.EndDeferred
 	}
 	for _, f := range unwound {
 		c.frames = append(c.frames, c.user(layout, profile.Frame{Address: f.PC, Return: !f.Exact}))
@@ -289,6 +382,61 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID, end p
 	return stack, end
 }
 
+// stackBuilder adds the addresses of call chains to the frames of a stack.
+type stackBuilder struct {
+	*chains
+	layout bolt.Layout
+	mode   uint16
+	first  bool // the next address is not a return address
+	noUser bool // leave out user space
+}
+
+// add adds an address, or changes the mode at a marker.
+func (b *stackBuilder) add(ip uint64) {
+	switch {
+	case ip == contextKernel:
+		b.mode, b.first = modeKernel, true
+		return
+	case ip == contextUser, ip == contextUserDeferred:
+		b.mode, b.first = modeUser, true
+		return
+	case ip >= minContext:
+		b.mode = 0 // a hypervisor's or guest's, which is unknown
+		return
+	}
+	switch b.mode {
+	case modeKernel:
+		b.frames = append(b.frames, b.out.Frame(profile.Frame{
+			Mapping: b.out.Mapping(profile.Mapping{Path: profile.KernelPath, BuildID: b.file.buildIDs[profile.KernelPath]}),
+			Address: ip, Return: !b.first, Kind: profile.KindKernel,
+		}))
+	case modeUser:
+		if !b.noUser {
+			b.frames = append(b.frames, b.user(b.layout, profile.Frame{Address: ip, Return: !b.first}))
+		}
+	}
+	b.first = false
+}
+
+// callers adds the user stack that the branch records of a sample hold in call stack mode (--call-graph
+// lbr): each is a call that has not returned.
+func (b *stackBuilder) callers(s *sample, misc uint16) {
+	if b.noUser {
+		return
+	}
+	b.entries = bolt.AppendEntries(b.entries[:0], s.branches)
+	ip := s.ip
+	if misc&modeMask != modeUser || !s.hasIP {
+		// The sample is of the kernel, and nobody recorded where user space entered it: but in the
+		// function of the newest call.
+		ip = b.entries[0].To
+	}
+	b.frames = append(b.frames, b.user(b.layout, profile.Frame{Address: ip}))
+	for _, e := range b.entries {
+		b.frames = append(b.frames, b.user(b.layout, profile.Frame{Address: e.From}))
+	}
+}
+
 // user returns the frame of user space that has the address of f in memory.
 func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
 	if region, ok := layout.Find(f.Call()); ok {
@@ -296,68 +444,4 @@ func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
 		f.Address = region.Address(f.Address)
 	}
 	return c.out.Frame(f)
-}
-
-// chainSample is the part of a PERF_RECORD_SAMPLE that is relevant to its call chain.
-type chainSample struct {
-	pid, tid     int32
-	time, period uint64
-	chain        []uint64 // innermost first, with mode markers
-	user         userState
-}
-
-// maxChain is the longest accepted call chain. The kernel's limit, a sysctl, is 127 by
-// default.
-const maxChain = 1 << 14
-
-// parseChain parses the body of a sample of event a. The chain is stored in chain.
-// problem describes an error, or is "".
-func parseChain(a attr, body []byte, chain []uint64) (s chainSample, problem string) {
-	f := fields{b: body}
-	t := a.sampleType
-	has := func(bit uint64) bool { return t&bit != 0 }
-	skip := func(mask uint64) { f.take(uint64(8 * bits.OnesCount64(t&mask))) }
-	// The fields are in the order of perf_output_sample in the kernel.
-	skip(unix.PERF_SAMPLE_IDENTIFIER)
-	var ip uint64
-	if has(unix.PERF_SAMPLE_IP) {
-		ip = f.u64()
-	}
-	if has(unix.PERF_SAMPLE_TID) {
-		s.pid, s.tid = int32(f.u32()), int32(f.u32())
-	}
-	if has(unix.PERF_SAMPLE_TIME) {
-		s.time = f.u64()
-	}
-	skip(unix.PERF_SAMPLE_ADDR | unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_STREAM_ID | unix.PERF_SAMPLE_CPU)
-	s.period = a.period
-	if has(unix.PERF_SAMPLE_PERIOD) {
-		s.period = f.u64()
-	}
-	if has(unix.PERF_SAMPLE_READ) {
-		skipRead(&f, a.readFormat)
-	}
-	s.chain = chain
-	if has(unix.PERF_SAMPLE_CALLCHAIN) {
-		n := f.u64()
-		if n > maxChain {
-			return s, "sample with a call chain that no kernel takes"
-		}
-		for range n {
-			s.chain = append(s.chain, f.u64())
-		}
-	}
-	if len(s.chain) == 0 && has(unix.PERF_SAMPLE_IP) {
-		s.chain = append(s.chain, ip)
-	}
-	if has(unix.PERF_SAMPLE_REGS_USER) && has(unix.PERF_SAMPLE_STACK_USER) {
-		if problem = skipBranches(&f, a); problem != "" {
-			return s, problem
-		}
-		s.user = parseUser(&f, a)
-	}
-	if f.short {
-		return s, "sample cut short"
-	}
-	return s, ""
 }

@@ -24,8 +24,9 @@ type Stats struct {
 	// Ignored is the number of samples of processes that map none of the binaries, and
 	// NoStack the number of other samples without branch records.
 	Ignored, NoStack uint64
-	// Lost is the number of records that the kernel dropped. It is unknown for text.
-	Lost uint64
+	// Lost is the number of records that the kernel dropped, and Throttled how often it paused an
+	// event. They are unknown for text.
+	Lost, Throttled uint64
 	// Mappings is the number of times that a binary was mapped. If it is 0, the text was
 	// made without --show-mmap-events, or the binary is a different one.
 	Mappings uint64
@@ -74,13 +75,18 @@ func SameBuildID(recorded, id string) bool {
 // c. name is used in errors.
 func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	f, err := openFile(r, size, name)
-	if err == nil {
-		err = cmp.Or(f.cut, f.lacks)
-	}
 	if err != nil {
 		return Stats{}, err
 	}
-	cl := &collection{ctx: ctx, file: f, procs: newProcesses(opts.Find), opts: opts, collector: c}
+	return f.collect(ctx, c, opts)
+}
+
+// collect is [Collect] of an open file.
+func (f *file) collect(ctx context.Context, c *bolt.Collector, opts Options) (Stats, error) {
+	if err := cmp.Or(f.cut, f.lacks); err != nil {
+		return Stats{}, err
+	}
+	cl := &collection{ctx: ctx, file: f, procs: f.processes(opts.Find), opts: opts, collector: c}
 	// Attributes in records must be known before anything else is read.
 	if err := cl.pass(cl.sideband); err != nil {
 		return cl.stats, err
@@ -88,7 +94,7 @@ func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bol
 	if err := cl.procs.finish(); err != nil {
 		return cl.stats, f.errorf(f.data.offset, "%v", err)
 	}
-	err = cl.pass(cl.sample)
+	err := cl.pass(cl.sample)
 	return cl.stats, err
 }
 
@@ -117,9 +123,23 @@ type collection struct {
 
 // pass calls each with every record.
 func (cl *collection) pass(each func(record) error) error {
-	rs := cl.file.records()
+	cl.number = 0
+	if err := cl.passPart(cl.file.records(), each); err != nil {
+		return err
+	}
+	for _, p := range cl.file.parts {
+		if err := cl.passPart(p.records(), each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passPart calls each with every record of rs.
+func (cl *collection) passPart(rs *records, each func(record) error) error {
 	defer rs.close()
-	for cl.number = 1; ; cl.number++ {
+	for {
+		cl.number++
 		// Check ctx here, since most records are not read from the file: a few compressed
 		// bytes may expand to millions.
 		if cl.number%4096 == 1 {
@@ -143,12 +163,40 @@ func (cl *collection) pass(each func(record) error) error {
 // damage is what was left out of a file.
 type damage struct {
 	records uint64 // without those after ended
+	unknown uint64 // counts of events that the file does not describe
+	trace   uint64 // bytes of AUX area data
+	skipped uint64 // records of unknown types
+	typ     uint32 // of the first of them
 	first   error
 	ended   error // why the rest of the file was not read
 }
 
-// err returns an error that says what was left out, nil if nothing was.
-func (d damage) err() error {
+// skip counts a record of an unknown type.
+func (d *damage) skip(typ uint32) {
+	if d.skipped++; d.skipped == 1 {
+		d.typ = typ
+	}
+}
+
+// errors says what was left out.
+func (d damage) errors(name string) (left []error) {
+	if err := d.malformed(); err != nil {
+		left = append(left, err)
+	}
+	if d.skipped > 0 {
+		left = append(left, fmt.Errorf("%s: %s left out that only a newer perf than 7.2 knows, the first of type %d", name, plain.Count(d.skipped, "record"), d.typ))
+	}
+	if d.unknown > 0 {
+		left = append(left, fmt.Errorf("%s: %s left out, of events that the file does not describe", name, plain.Count(d.unknown, "count")))
+	}
+	if d.trace > 0 {
+		left = append(left, fmt.Errorf("%s: %s of a trace of instructions (AUX area data of Intel PT, Arm SPE or CoreSight) left out: perf inject --itrace makes samples of it", name, plain.Count(d.trace, "byte")))
+	}
+	return left
+}
+
+// malformed returns an error that says what was left out as it was malformed, nil if nothing was.
+func (d damage) malformed() error {
 	switch {
 	case d.ended != nil && d.records > 0:
 		return fmt.Errorf("%w; the rest was left out, and %s before it", d.ended, plain.Count(d.records, "malformed record"))
@@ -186,11 +234,30 @@ func (cl *collection) sideband(rec record) error {
 	switch rec.typ {
 	case recordHeaderAttr:
 		return cl.headerAttr(rec)
+	case recordEventUpdate:
+		cl.file.attrs.update(rec)
+		return nil
+	case recordHeaderFeature:
+		if f := (fields{b: rec.body}); cl.file.pipe {
+			if bit := f.u64(); bit < featureBits && bit != featureBuildID {
+				cl.file.describe(int(bit), f.b)
+			}
+		}
+		return nil
 	case recordFinishedRound:
 		return cl.check(rec, cl.procs.finishRound())
+	case recordAuxtrace:
+		cl.damage.trace += (&fields{b: rec.body}).u64()
+		return nil
+	case unix.PERF_RECORD_THROTTLE:
+		cl.stats.Throttled++
+		return nil
 	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2, unix.PERF_RECORD_COMM, unix.PERF_RECORD_FORK,
 		unix.PERF_RECORD_LOST, unix.PERF_RECORD_LOST_SAMPLES:
 	default:
+		if !isKnown(rec.typ) {
+			cl.damage.skip(rec.typ)
+		}
 		return nil
 	}
 	a, ok := cl.file.attrs.other(rec.body)
@@ -244,8 +311,8 @@ func (cl *collection) headerAttr(rec record) error {
 	if !ok {
 		return cl.file.errorf(rec.offset, "event's description cut short")
 	}
-	if !cl.file.attrs.add(a, rec.body[n:]) {
-		return cl.file.errorf(rec.offset, "too many events")
+	if problem := cl.file.attrs.add(a, rec.body[n:]); problem != "" {
+		return cl.file.errorf(rec.offset, "%s", problem)
 	}
 	return nil
 }
@@ -359,16 +426,14 @@ func (cl *collection) sample(rec record) error {
 	if !ok {
 		return cl.file.errorf(rec.offset, "sample of no event")
 	}
-	s, problem := parseSample(a, rec.body, cl.stack)
+	s, problem := parseSample(a, rec.body)
 	if problem == "" && !s.hasPID {
 		problem = "sample without a process (recorded without PERF_SAMPLE_TID)"
 	}
 	if problem != "" {
 		return cl.file.errorf(rec.offset, "%s", problem)
 	}
-	if s.branches != nil {
-		cl.stack = s.branches
-	}
+	cl.stack = bolt.AppendEntries(cl.stack[:0], s.branches)
 	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		s.time = cl.number
 	}
@@ -379,9 +444,9 @@ func (cl *collection) sample(rec record) error {
 		return nil
 	case cl.opts.Addresses:
 		return cl.collector.AddAddress(layout, s.ip, 1)
-	case !s.hasStack || len(s.branches) == 0:
+	case len(cl.stack) == 0:
 		cl.stats.NoStack++
 		return nil
 	}
-	return cl.collector.Add(layout, s.branches)
+	return cl.collector.Add(layout, cl.stack)
 }

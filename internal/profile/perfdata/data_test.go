@@ -221,12 +221,12 @@ func samplesOf(t testing.TB, data []byte) (all []string) {
 			return nil
 		}
 		a, _ := f.attrs.sample(rec.body)
-		s, problem := parseSample(a, rec.body, nil)
+		s, problem := parseSample(a, rec.body)
 		if problem != "" {
 			t.Fatal(problem)
 		}
 		text := fmt.Sprint(s.pid)
-		for _, e := range s.branches {
+		for _, e := range bolt.AppendEntries(nil, s.branches) {
 			text += " " + show(e)
 		}
 		all = append(all, text)

@@ -37,6 +37,9 @@ func (f *fields) u64() uint64 {
 	return 0
 }
 
+// first returns the next number and does not advance.
+func (f fields) first() uint64 { return f.u64() }
+
 // sized returns a string that follows its length and is padded with NULs.
 func (f *fields) sized() string {
 	text := fields{b: f.take(uint64(f.u32()))}

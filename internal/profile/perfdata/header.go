@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/bolt"
 	"fulgur/internal/profile"
 )
 
@@ -32,16 +33,20 @@ const (
 	featureCPUName  = 8
 	featureMemory   = 10
 	featureCommand  = 11
+	featureEvents   = 12
 	featureBits     = 256
 )
 
 // wantedFeatures are the sections to read.
 var wantedFeatures = [...]int{
-	featureBuildID, featureHostname, featureRelease, featureArch, featureCPUs, featureCPUName, featureMemory, featureCommand,
+	featureBuildID, featureHostname, featureRelease, featureArch, featureCPUs, featureCPUName, featureMemory, featureCommand, featureEvents,
 }
 
 // maxDescription bounds each section that describes the recording, in bytes.
 const maxDescription = 1 << 16
+
+// maxEvents bounds the section that names the events, in bytes: it also has their IDs.
+const maxEvents = 32 << 20
 
 // maxBuildIDs bounds the table of build IDs, in bytes.
 const maxBuildIDs = 16 << 20
@@ -55,10 +60,30 @@ type file struct {
 	pipe     bool // pipe format: records describe the events
 	attrs    attrs
 	data     section
+	parts    []part            // more data, of perf record --threads
 	cut      error             // why the end of the data is missing, nil if it is not
 	lacks    error             // why descriptions of the recording are missing, nil if none are
 	buildIDs map[string]string // file → build ID, hexadecimal
 	meta     profile.Meta      // metadata from the file
+}
+
+// part is a file of records only.
+type part struct {
+	r    io.ReaderAt
+	size int64
+	name string
+}
+
+// records returns a reader of p.
+func (p part) records() *records {
+	return newRecords(io.NewSectionReader(p.r, 0, p.size), p.name, 0)
+}
+
+// processes returns the processes of the file, without any.
+func (f *file) processes(find func(Mapped) *bolt.Binary) *processes {
+	ps := newProcesses(find)
+	ps.unsorted = len(f.parts) > 0
+	return ps
 }
 
 // section is a part of the file, in bytes.
@@ -193,8 +218,8 @@ func (f *file) readAttrs(table section, entry uint64) error {
 		if err != nil {
 			return err
 		}
-		if !f.attrs.add(a, ids) {
-			return f.errorf(at, "too many events")
+		if problem := f.attrs.add(a, ids); problem != "" {
+			return f.errorf(at, "%s", problem)
 		}
 		b = b[entry:]
 	}
@@ -244,15 +269,23 @@ func (f *file) readFeatures(features []byte) error {
 // readDescription reads a section that describes the recording. It ignores implausibly
 // large ones.
 func (f *file) readDescription(bit int, where section) error {
-	if where.size > maxDescription {
+	if where.size > maxDescription && bit != featureEvents || where.size > maxEvents {
 		return nil
 	}
 	b, err := f.bytes(where, "description of the recording")
 	if err != nil {
 		return err
 	}
+	f.describe(bit, b)
+	return nil
+}
+
+// describe parses a section, or a record in the pipe format, that describes the recording.
+func (f *file) describe(bit int, b []byte) {
 	s := fields{b: b}
 	switch bit {
+	case featureEvents:
+		f.attrs.describe(s)
 	case featureHostname:
 		f.meta.Host = s.sized()
 	case featureRelease:
@@ -276,7 +309,24 @@ func (f *file) readDescription(bit int, where section) error {
 		}
 		f.meta.Command = strings.TrimSpace(strings.Join(words, " "))
 	}
-	return nil
+}
+
+// describe sets the names of the events: their number, the size of their attr, and of each the attr, the
+// number of its IDs, its name, and the IDs.
+func (as *attrs) describe(s fields) {
+	n, size := s.u32(), s.u32()
+	for i := range min(uint64(n), uint64(len(as.all))) {
+		described, ok := parseAttr(s.take(uint64(size)))
+		ids := s.u32()
+		name := s.sized()
+		s.take(8 * uint64(ids))
+		if s.short || !ok {
+			return
+		}
+		if a := &as.all[i]; a.typ == described.typ && a.config == described.config {
+			a.setName(name)
+		}
+	}
 }
 
 // readBuildIDs reads the table of build IDs, which are records.

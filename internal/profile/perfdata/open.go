@@ -6,45 +6,61 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/files/unpack"
 )
 
-// Input is an opened perf.data file or output of perf script.
+// Input is an opened perf.data file or folder, or output of perf script.
 type Input struct {
 	file     *ctxfile.File
 	name     string
 	size     int64
 	perfData bool
+	parts    []*ctxfile.File // of a folder, after file
+	folder   string          // or ""
 }
 
+// maxParts bounds the files of a folder: perf writes one for each thread of its own, so at most one for
+// each CPU.
+const maxParts = 1 << 12
+
 // Open opens the input at path; "-" means standard input. A pipe is first copied to a
-// temporary file, since perf.data is read twice. When ctx is done, reading fails with its
-// error.
+// temporary file, since perf.data is read twice. A folder is what perf record --threads and --kcore
+// write. When ctx is done, reading fails with its error.
 func Open(ctx context.Context, path string) (*Input, error) {
+	in := &Input{name: path}
+	if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
+		in.folder, path = path, filepath.Join(path, "data")
+	}
 	file, err := ctxfile.Open(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, in.explain(err)
 	}
-	in := &Input{file: file, name: file.Name()}
+	in.file = file
+	if in.folder == "" {
+		in.name = file.Name()
+	}
 	if err := in.prepare(ctx); err != nil {
-		_ = in.file.Close()
-		return nil, err
+		return nil, errors.Join(err, in.Close())
 	}
 	return in, nil
 }
 
-// prepare makes sure that the file can be read twice, and detects its format.
+// explain returns an error of opening a file of the input.
+func (in *Input) explain(err error) error {
+	if in.folder != "" && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: is a directory, but not one that perf record writes: it has no file named data", in.folder)
+	}
+	return err
+}
+
+// prepare makes sure that the input can be read twice, and detects its format.
 func (in *Input) prepare(ctx context.Context) error {
-	info, err := in.file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return fmt.Errorf("%s: is a directory (of perf record --threads): send it through perf script", in.name)
-	}
 	regular, err := ctxfile.Regular(ctx, in.file)
 	if err != nil {
 		return err
@@ -54,7 +70,8 @@ func (in *Input) prepare(ctx context.Context) error {
 		return err
 	}
 	in.file = regular
-	if info, err = in.file.Stat(); err != nil {
+	info, err := in.file.Stat()
+	if err != nil {
 		return err
 	}
 	in.size = info.Size()
@@ -64,10 +81,68 @@ func (in *Input) prepare(ctx context.Context) error {
 		return err
 	}
 	in.perfData = IsPerfData(head[:n])
-	if !in.perfData && bytes.IndexByte(head[:n], 0) >= 0 {
+	switch {
+	case in.folder != "" && !in.perfData:
+		return fmt.Errorf("%s: its file named data is not perf.data", in.folder)
+	case in.folder != "":
+		return in.openParts(ctx)
+	case !in.perfData && bytes.IndexByte(head[:n], 0) >= 0:
 		return fmt.Errorf("%s: neither a perf.data file nor text of perf script", in.name)
 	}
 	return nil
+}
+
+// openParts opens the other files of a folder: data.0, data.1 and so on.
+func (in *Input) openParts(ctx context.Context) error {
+	for i := range maxParts {
+		name := filepath.Join(in.folder, fmt.Sprint("data.", i))
+		if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		} else if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", name)
+		}
+		f, err := ctxfile.Open(ctx, name)
+		if err != nil {
+			return err
+		}
+		in.parts = append(in.parts, f)
+	}
+	return fmt.Errorf("%s: more than %d files", in.folder, maxParts)
+}
+
+// Kallsyms returns the path of the symbols of the recorded kernel (perf record --kcore), or "".
+func (in *Input) Kallsyms() string {
+	if in.folder == "" {
+		return ""
+	}
+	return filepath.Join(in.folder, "kcore_dir", "kallsyms")
+}
+
+// open reads the headers.
+func (in *Input) open() (*file, error) {
+	f, err := openFile(in.file, in.size, in.name)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range in.parts {
+		info, err := p.Stat()
+		if err != nil {
+			return nil, err
+		}
+		f.parts = append(f.parts, part{p, info.Size(), p.Name()})
+	}
+	return f, nil
+}
+
+// CallChains is [ReadCallChains] of the input, which must not be text.
+func (in *Input) CallChains(ctx context.Context, o ChainOptions) (*CallChains, error) {
+	f, err := in.open()
+	if err != nil {
+		return nil, err
+	}
+	return f.callChains(ctx, o)
 }
 
 // Name returns the name of the input for errors.
@@ -80,10 +155,20 @@ func (in *Input) Text() bool { return !in.perfData }
 // Collect adds the samples to c until ctx is done.
 func (in *Input) Collect(ctx context.Context, c *bolt.Collector, opts Options) (Stats, error) {
 	if in.perfData {
-		return Collect(ctx, in.file, in.size, in.name, c, opts)
+		f, err := in.open()
+		if err != nil {
+			return Stats{}, err
+		}
+		return f.collect(ctx, c, opts)
 	}
 	return CollectScript(io.NewSectionReader(in.file, 0, in.size), in.name, c, opts)
 }
 
 // Close closes the input.
-func (in *Input) Close() error { return in.file.Close() }
+func (in *Input) Close() error {
+	err := in.file.Close()
+	for _, p := range in.parts {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}

@@ -46,6 +46,8 @@ type processes struct {
 	pending       events
 	added         uint64 // total number added to pending
 	round, latest uint64
+	// unsorted means that rounds say nothing: the file has several parts, each from the beginning on.
+	unsorted bool
 }
 
 // epoch is the layout of a process from a time on. A mapping that replaces none is added
@@ -105,7 +107,10 @@ func (ps *processes) add(e event) error {
 	ps.added++
 	heap.Push(&ps.pending, e)
 	ps.latest = max(ps.latest, e.when)
-	if len(ps.pending) < maxPending {
+	switch {
+	case ps.unsorted && len(ps.pending) > maxHistory:
+		return errHistory
+	case ps.unsorted || len(ps.pending) < maxPending:
 		return nil
 	}
 	// No round has ended for long, so apply the older half.
@@ -120,6 +125,9 @@ func (ps *processes) add(e event) error {
 // finishRound reports that no more events are older than the latest one of the previous
 // round (see perf's FINISHED_ROUND).
 func (ps *processes) finishRound() error {
+	if ps.unsorted {
+		return nil
+	}
 	for len(ps.pending) > 0 && ps.pending[0].when <= ps.round {
 		if err := ps.applyNext(); err != nil {
 			return err

@@ -10,17 +10,69 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Record types that perf adds to the kernel's PERF_RECORD_ (see
-// perf.data-file-format.txt).
+// Types of records: those of the kernel that x/sys/unix does not have, and those that perf adds (see
+// tools/lib/perf/include/perf/event.h). Up to perf 7.2, this is what the package does with each:
+//
+//	MMAP 1, MMAP2 10              read: mappings
+//	LOST 2, LOST_SAMPLES 13       read: counted
+//	COMM 3                        read: names, execs
+//	EXIT 4                        skipped: the ID of a process is only used again after a fork
+//	THROTTLE 5                    read: counted
+//	UNTHROTTLE 6, READ 8          skipped
+//	FORK 7                        read
+//	SAMPLE 9                      read
+//	AUX 11, ITRACE_START 12, AUX_OUTPUT_HW_ID 21
+//	                              skipped: of a trace
+//	SWITCH 14, SWITCH_CPU_WIDE 15, NAMESPACES 16, CGROUP 19
+//	                              skipped
+//	KSYMBOL 17, BPF_EVENT 18, TEXT_POKE 20
+//	                              skipped: the kernel's names come from its symbols
+//	CALLCHAIN_DEFERRED 22         read: user call chains of samples before
+//	HEADER_ATTR 64, EVENT_UPDATE 78, HEADER_FEATURE 80
+//	                              read: events, their names, the machine
+//	HEADER_EVENT_TYPE 65          skipped: obsolete
+//	HEADER_TRACING_DATA 66        skipped with the data after it
+//	HEADER_BUILD_ID 67            read
+//	FINISHED_ROUND 68             read: sorts mappings
+//	ID_INDEX 69                   skipped: the IDs are those of HEADER_ATTR
+//	AUXTRACE 71                   skipped with the data after it, which is counted
+//	AUXTRACE_INFO 70, AUXTRACE_ERROR 72, THREAD_MAP 73, CPU_MAP 74, TIME_CONV 79,
+//	FINISHED_INIT 82, BPF_METADATA 84
+//	                              skipped
+//	STAT_CONFIG 75, STAT 76, STAT_ROUND 77, SCHEDSTAT_CPU 85, SCHEDSTAT_DOMAIN 86
+//	                              skipped: of perf stat and perf sched stats
+//	COMPRESSED 81, COMPRESSED2 83 read: they contain other records
+//
+// Others are skipped and counted.
 const (
+	recordCallchainDeferred = 22
 	recordHeaderAttr        = 64
 	recordHeaderTracingData = 66
 	recordHeaderBuildID     = 67
 	recordFinishedRound     = 68
 	recordAuxtrace          = 71
+	recordEventUpdate       = 78
+	recordHeaderFeature     = 80
 	recordCompressed        = 81
 	recordCompressed2       = 83
+	recordLast              = 86
 )
+
+// isKnown reports whether perf 7.2 knows a type of records.
+func isKnown(typ uint32) bool {
+	return typ >= 1 && typ <= recordCallchainDeferred || typ >= recordHeaderAttr && typ <= recordLast
+}
+
+// update sets the name of an event from a record in the pipe format: what is updated, the event's ID,
+// and its new value.
+func (as *attrs) update(rec record) {
+	const updateName = 2
+	f := fields{b: rec.body}
+	what, id := f.u64(), f.u64()
+	if a, ok := as.of(id); ok && what == updateName {
+		a.setName(f.cstring())
+	}
+}
 
 // headerSize is the size of struct perf_event_header.
 const headerSize = 8

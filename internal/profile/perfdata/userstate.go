@@ -26,7 +26,7 @@ const (
 )
 
 // parseUser parses the registers and the stack of a sample of event a.
-func parseUser(f *fields, a attr) userState {
+func parseUser(f *fields, a *attr) userState {
 	u := userState{abi: f.u64(), mask: a.userRegs}
 	if u.abi != abiNone {
 		u.regs = f.take(8 * uint64(bits.OnesCount64(u.mask)))

@@ -41,8 +41,8 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		return nil, err
 	}
 	tables.warn(warn)
-	if chains.Damage != nil {
-		warn(chains.Damage)
+	for _, left := range chains.Damage {
+		warn(left)
 	}
 	cut := truncated(chains.Profile)
 	chains.Profile.Losses = chains.Profile.Losses.Plus(cut)

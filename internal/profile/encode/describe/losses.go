@@ -181,6 +181,8 @@ var causes = [profile.NumLosses]cause{
 		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing, Noun{}},
 	profile.LossCopy: {"user stack truncated", "user stacks truncated",
 		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), profile.EndCopy, Noun{}},
+	profile.LossDeferred: {"user stack missing", "user stacks missing",
+		"perf record deferred it and has no record of it: the thread did not return from the kernel, or a buffer was full", remedy{}, profile.EndDeferred, Noun{}},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
 		"stacks may end in them", remedy{}, profile.EndNone, Noun{}},
 	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
