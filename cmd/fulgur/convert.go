@@ -21,6 +21,7 @@ type convertCommand struct {
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	Times      bool    `group:"output" help:"Keep the times of the samples of perf.data in a page (.html): its heat map selects a part of the run. Pages of recordings always have them."`
 	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
+	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Embed      bool    `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
 	Unit        string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
@@ -126,6 +127,7 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Inverted:     c.Inverted,
 		Width:        int(orZero(c.Width)),
 		ShortNames:   c.ShortNames,
+		Symfs:        c.Symfs,
 		Times:        c.Times,
 		EmbedSources: c.Embed,
 		Format:       c.Format,

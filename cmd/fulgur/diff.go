@@ -20,6 +20,7 @@ type diffCommand struct {
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
+	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Quiet      bool    `short:"q" group:"output" help:"Do not print warnings to standard error."`
 	Top        *count  `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
 }
@@ -56,6 +57,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		New:        c.New,
 		Value:      c.Value,
 		Unit:       c.Unit,
+		Symfs:      c.Symfs,
 		Normalize:  c.Normalize,
 		Functions:  int(top),
 		Inverted:   c.Inverted,

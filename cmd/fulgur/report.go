@@ -14,6 +14,7 @@ type reportCommand struct {
 	Top    *count `placeholder:"N" group:"output" help:"List the N hottest functions. Default: 20."`
 	Format string `enum:"text,md,json" default:"text" placeholder:"NAME" group:"output" help:"Output format: text, the default, md (Markdown) or json."`
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE. - is standard output, the default."`
+	Symfs  string `placeholder:"DIR" group:"output" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
 }
 
@@ -41,7 +42,7 @@ func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
 		functions = uint64(*c.Top)
 	}
 	return offline.Report(ctx, offline.ReportOptions{
-		Input: c.File, Value: c.Value, Functions: int(functions), Format: c.Format, Output: c.Output,
+		Input: c.File, Value: c.Value, Symfs: c.Symfs, Functions: int(functions), Format: c.Format, Output: c.Output,
 		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Columns: columns(env.stdout),
 	})
 }

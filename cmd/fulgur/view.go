@@ -23,6 +23,7 @@ type viewCommand struct {
 	Port     uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
 	NoOpen   bool   `group:"server" help:"Print the addresses without opening a browser."`
 	UntilEOF bool   `name:"until-eof" hidden:"" group:"server" help:"End when standard input ends."`
+	Symfs    string `placeholder:"DIR" group:"contents" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Quiet    bool   `short:"q" group:"server" help:"Do not print warnings to standard error."`
 }
 
@@ -85,6 +86,7 @@ func (c *viewCommand) options() offline.ViewOptions {
 		Value:      c.Value,
 		By:         c.By.offline(),
 		ShortNames: c.ShortNames,
+		Symfs:      c.Symfs,
 		Listen:     c.Listen,
 		Port:       int(c.Port),
 		NoOpen:     c.NoOpen,

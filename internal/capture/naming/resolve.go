@@ -22,8 +22,9 @@ type Resolver struct {
 	options symbolize.Options
 	// Offsets means that addresses in files are file offsets.
 	Offsets bool
-	// Kernel means that the profile is of the running kernel.
-	Kernel bool
+	// Kallsyms is the path of the symbols of the profile's kernel, or "". [symbolize.Kallsyms] means that
+	// it is the running one.
+	Kallsyms string
 	// Proven says to use only files that have the build ID of the profile.
 	Proven bool
 
@@ -141,12 +142,16 @@ func (r *Resolver) copy(f profile.Frame) profile.FrameID {
 func (r *Resolver) look(ctx context.Context, id profile.MappingID, frames []profile.FrameID) error {
 	m := r.Profile.Mappings[id]
 	switch {
-	case m.Path == profile.KernelPath && r.Kernel:
-		kernel, err := symbolize.OpenKernel(symbolize.Kallsyms, r.options)
+	case m.Path == profile.KernelPath && r.Kallsyms != "":
+		kernel, err := symbolize.OpenKernel(r.Kallsyms, r.options)
 		if err != nil {
 			return err
 		}
-		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, symbolize.Kallsyms, r.options), m, frames, func(address uint64) (uint64, bool) { return address, true })
+		table := symbolize.Table(kernel)
+		if r.Kallsyms == symbolize.Kallsyms {
+			table = symbolize.NewDebugKernel(ctx, kernel, r.Finder, symbolize.Kallsyms, r.options)
+		}
+		return r.name(table, m, frames, func(address uint64) (uint64, bool) { return address, true })
 	case !path.IsAbs(m.Path) && m.Path != code.VDSO:
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -48,10 +49,10 @@ func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o
 		}
 		return f, nil
 	}
-	err := f.openBinary(name, buildID, o)
+	place, err := f.findBinary(finder, name, buildID, o)
 	if err == nil {
-		f.all.Search(ctx, finder, "/", f.binary.Name())
-		f.names.Search(ctx, finder, "/", f.binary.Name())
+		f.all.Search(ctx, finder, place.Root, place.Path)
+		f.names.Search(ctx, finder, place.Root, place.Path)
 		return f, nil
 	}
 	if buildID == "" || finder == nil {
@@ -73,13 +74,32 @@ func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o
 	return f, nil
 }
 
-// openBinary opens the file itself.
-func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error) {
+// findBinary opens the file itself, where finder knows it.
+func (f *File) findBinary(finder *debugfile.Finder, name, buildID string, o symbolize.Options) (at debugfile.Place, err error) {
 	name, deleted := strings.CutSuffix(name, " (deleted)")
 	if !path.IsAbs(name) {
-		return fmt.Errorf("%s is not a file", name)
+		return at, fmt.Errorf("%s is not a file", name)
 	}
-	if f.binary, err = safeopen.Open("/", name, safeopen.Regular); err != nil {
+	var problems []error
+	for _, place := range finder.Binaries(name, buildID) {
+		err := f.openBinary(place, name, buildID, deleted, o)
+		if err == nil {
+			return place, nil
+		}
+		problems = append(problems, err)
+	}
+	// A file that is another build says more than one that is not there.
+	for _, err := range problems {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return at, err
+		}
+	}
+	return at, problems[0]
+}
+
+// openBinary opens the file at a place.
+func (f *File) openBinary(at debugfile.Place, name, buildID string, deleted bool, o symbolize.Options) (err error) {
+	if f.binary, err = safeopen.Open(at.Root, at.Path, safeopen.Regular); err != nil {
 		return err
 	}
 	defer func() {
@@ -92,7 +112,7 @@ func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error)
 	if err != nil {
 		return err
 	}
-	if f.all, err = symbolize.OpenELF(f.binary, info.Size(), name, o); err != nil {
+	if f.all, err = symbolize.OpenELF(f.binary, info.Size(), path.Join(at.Root, at.Path), o); err != nil {
 		return err
 	}
 	o.NoInlines = true
@@ -100,7 +120,7 @@ func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error)
 	if deleted && buildID == "" {
 		return fmt.Errorf("%s was deleted, and without a build ID the file that now has its name may be another one", name)
 	}
-	return f.check(name, buildID)
+	return f.check(path.Join(at.Root, at.Path), buildID)
 }
 
 // openVDSO opens the vDSO of this process.

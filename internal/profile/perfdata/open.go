@@ -22,7 +22,7 @@ type Input struct {
 	size     int64
 	perfData bool
 	parts    []*ctxfile.File // of a folder, after file
-	folder   string          // or ""
+	folder   string          // if file may be the first of one, or ""
 }
 
 // maxParts bounds the files of a folder: perf writes one for each thread of its own, so at most one for
@@ -30,33 +30,43 @@ type Input struct {
 const maxParts = 1 << 12
 
 // Open opens the input at path; "-" means standard input. A pipe is first copied to a
-// temporary file, since perf.data is read twice. A folder is what perf record --threads and --kcore
-// write. When ctx is done, reading fails with its error.
+// temporary file, since perf.data is read twice. When ctx is done, reading fails with its
+// error.
 func Open(ctx context.Context, path string) (*Input, error) {
-	in := &Input{name: path}
-	if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
-		in.folder, path = path, filepath.Join(path, "data")
-	}
-	file, err := ctxfile.Open(ctx, path)
+	file, err := ctxfile.Open(ctx, FileIn(path))
 	if err != nil {
-		return nil, in.explain(err)
+		return nil, err
 	}
-	in.file = file
-	if in.folder == "" {
-		in.name = file.Name()
-	}
-	if err := in.prepare(ctx); err != nil {
-		return nil, errors.Join(err, in.Close())
+	in, err := Of(ctx, file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return in, nil
 }
 
-// explain returns an error of opening a file of the input.
-func (in *Input) explain(err error) error {
-	if in.folder != "" && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: is a directory, but not one that perf record writes: it has no file named data", in.folder)
+// FileIn returns the path of the first file, if path is a folder that perf record --threads or --kcore
+// has written. Otherwise, it returns path.
+func FileIn(path string) string {
+	if path == "-" {
+		return path
 	}
-	return err
+	first := filepath.Join(path, "data")
+	if info, err := os.Stat(first); err == nil && info.Mode().IsRegular() {
+		return first
+	}
+	return path
+}
+
+// Of is [Open] of an opened regular file.
+func Of(ctx context.Context, file *ctxfile.File) (*Input, error) {
+	in := &Input{file: file, name: file.Name()}
+	if filepath.Base(in.name) == "data" {
+		in.folder = filepath.Dir(in.name)
+	}
+	if err := in.prepare(ctx); err != nil {
+		return nil, errors.Join(err, in.CloseParts())
+	}
+	return in, nil
 }
 
 // prepare makes sure that the input can be read twice, and detects its format.
@@ -82,9 +92,7 @@ func (in *Input) prepare(ctx context.Context) error {
 	}
 	in.perfData = IsPerfData(head[:n])
 	switch {
-	case in.folder != "" && !in.perfData:
-		return fmt.Errorf("%s: its file named data is not perf.data", in.folder)
-	case in.folder != "":
+	case in.folder != "" && in.perfData:
 		return in.openParts(ctx)
 	case !in.perfData && bytes.IndexByte(head[:n], 0) >= 0:
 		return fmt.Errorf("%s: neither a perf.data file nor text of perf script", in.name)
@@ -166,7 +174,11 @@ func (in *Input) Collect(ctx context.Context, c *bolt.Collector, opts Options) (
 
 // Close closes the input.
 func (in *Input) Close() error {
-	err := in.file.Close()
+	return errors.Join(in.file.Close(), in.CloseParts())
+}
+
+// CloseParts closes all but the file that was given to [Of].
+func (in *Input) CloseParts() (err error) {
 	for _, p := range in.parts {
 		err = errors.Join(err, p.Close())
 	}

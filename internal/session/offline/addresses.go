@@ -7,13 +7,14 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/decode"
+	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/symbolize"
 )
 
 // linkAddresses converts addresses in files, which each format counts in its
 // own way, to link-time addresses as in [profile.Frame]. It needs the file for
 // that: addresses in missing files stay unchanged.
-func linkAddresses(ctx context.Context, d decode.Decoded) {
+func linkAddresses(ctx context.Context, d decode.Decoded, finder *debugfile.Finder) {
 	p, format := d.Profile, d.Format
 	framesOf := make([][]profile.FrameID, len(p.Mappings))
 	for id, f := range p.Frames {
@@ -25,7 +26,7 @@ func linkAddresses(ctx context.Context, d decode.Decoded) {
 		if !fromBase && !fromFile || !path.IsAbs(m.Path) {
 			continue
 		}
-		file, err := code.Open(ctx, nil, m.Path, m.BuildID, symbolize.Options{})
+		file, err := code.Open(ctx, finder.Local(), m.Path, m.BuildID, symbolize.Options{})
 		if err != nil {
 			continue // symbolization reports the reason
 		}

@@ -17,7 +17,6 @@ import (
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session/boltprofile"
-	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -49,6 +48,8 @@ type ConvertOptions struct {
 	Width int
 	// Screen limits text on Stdout, if it is a terminal.
 	Screen text.Screen
+	// Symfs is a directory with a copy of the measured system's files, or "".
+	Symfs string
 	// ShortNames writes the short names of functions.
 	ShortNames bool
 	// EmbedSources embeds the source files found on this machine in a
@@ -78,8 +79,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.By != nil || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, times, annotations, an inverted graph, a width, short names or sources")
+	if o.Value != "" || o.By != nil || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources || o.Symfs != "" {
+		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, times, annotations, an inverted graph, a width, short names, sources or files of %s", usage.Symfs)
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
@@ -90,11 +91,14 @@ func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err
 // convertProfile writes a profile in another format.
 func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err error) {
 	format, err := o.profileFormat()
+	if err == nil {
+		err = checkSymfs(o.Symfs)
+	}
 	if err != nil {
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, o.times(format), warn)
+	in, err := readInput(ctx, o.Input, o.Symfs, o.times(format), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
@@ -126,7 +130,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		opts.Screen = o.Screen
 	}
 	if o.EmbedSources {
-		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
+		if opts.Source, err = sourcesOf(ctx, p, o.Symfs, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}
 	}
@@ -178,8 +182,8 @@ const maxUnembedded = 5
 
 // sourcesOf returns p's source files that exist on this machine, and reports
 // the others.
-func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (source func(string) (string, bool), err error) {
-	finder, err := debugfile.New(debugfile.Config{})
+func sourcesOf(ctx context.Context, p *profile.Profile, symfs string, warn func(error)) (source func(string) (string, bool), err error) {
+	finder, err := newFinder(symfs)
 	if err != nil {
 		return nil, err
 	}

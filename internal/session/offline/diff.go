@@ -23,6 +23,8 @@ type DiffOptions struct {
 	// Value is the type of the value to compare; empty means the first that
 	// both have and that is not 0 in both.
 	Value string
+	// Symfs is a directory with a copy of the measured system's files, or "".
+	Symfs string
 	// Unit is the unit of folded stacks that state none, such as "us"; see
 	// [profile.ParseUnit]. Empty means counts.
 	Unit string
@@ -96,6 +98,9 @@ func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer
 // Diff writes how two profiles differ. The exit code is 0, 2 with a usage
 // error, or 1 with another one.
 func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
+	if err := checkSymfs(o.Symfs); err != nil {
+		return 2, err
+	}
 	f, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return 2, err
@@ -112,7 +117,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	}
 	var sides [2]*profile.Profile
 	for i, path := range []string{o.Base, o.New} {
-		p, err := readStated(ctx, path, o.Unit, warnOn(o.Stderr, o.Quiet))
+		p, err := readStated(ctx, path, o.Symfs, o.Unit, warnOn(o.Stderr, o.Quiet))
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -44,13 +45,13 @@ func (in *input) Close() error {
 // readProfile reads the profile at path, or standard input for "-", in any
 // known format. It symbolizes profiles without names from the files of this
 // machine, and calls warn for files that it cannot read.
-func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
-	return readStated(ctx, path, "", warn)
+func readProfile(ctx context.Context, path, symfs string, warn func(error)) (*profile.Profile, error) {
+	return readStated(ctx, path, symfs, "", warn)
 }
 
 // readStated is readProfile with the unit of folded stacks that state none, such as "us".
-func readStated(ctx context.Context, path, unit string, warn func(error)) (*profile.Profile, error) {
-	in, err := readInput(ctx, path, noTimes, warn)
+func readStated(ctx context.Context, path, symfs, unit string, warn func(error)) (*profile.Profile, error) {
+	in, err := readInput(ctx, path, symfs, noTimes, warn)
 	if err != nil {
 		return nil, err
 	}
@@ -90,23 +91,43 @@ const (
 
 // readInput is readProfile, with the wanted times if the input has them. The caller must close
 // the input.
-func readInput(ctx context.Context, path string, times wanted, warn func(error)) (in *input, err error) {
+func readInput(ctx context.Context, path, symfs string, times wanted, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	finder, err := debugfile.New(debugfile.Config{})
+	finder, err := newFinder(symfs)
 	if err != nil {
 		return nil, err
 	}
 	return readFile(ctx, f, finder, times, warn)
 }
 
-// openInput opens the file at path, or standard input for "-", for random
-// access. Compressed perf.data is unpacked into a temporary file.
+// checkSymfs rejects a path that is not a directory.
+func checkSymfs(symfs string) error {
+	if symfs == "" {
+		return nil
+	}
+	info, err := os.Stat(symfs)
+	if err != nil {
+		return usage.Errorf("%s: %v", usage.Symfs, err)
+	}
+	if !info.IsDir() {
+		return usage.Errorf("%s: %s is not a directory", usage.Symfs, symfs)
+	}
+	return nil
+}
+
+// newFinder returns a finder that looks below the directory symfs first, unless it is empty.
+func newFinder(symfs string) (*debugfile.Finder, error) {
+	return debugfile.New(debugfile.Config{Root: symfs})
+}
+
+// openInput opens the file at path, the first one of a folder that perf record has written, or standard
+// input for "-", for random access. Compressed perf.data is unpacked into a temporary file.
 func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
-	opened, err := ctxfile.Open(ctx, path)
+	opened, err := ctxfile.Open(ctx, perfdata.FileIn(path))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +182,7 @@ func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, 
 	}
 	p := d.Profile
 	in := &input{profile: p, format: d.Format}
-	linkAddresses(ctx, d)
+	linkAddresses(ctx, d, finder)
 	unnamed := naming.Unnamed(p)
 	if !unnamed && !naming.HasUnnamed(p) {
 		if d.Times != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/files/ctxfile"
@@ -18,10 +19,11 @@ import (
 
 // readPerfData reads the call chains of perf.data and symbolizes them.
 func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, withTimes bool, warn func(error)) (in *input, err error) {
-	info, err := f.Stat()
+	data, err := perfdata.Of(ctx, f)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, data.CloseParts()) }()
 	var times *perfTimes
 	var each func(perfdata.ChainSample) error
 	if withTimes {
@@ -36,7 +38,7 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		each = times.add
 	}
 	tables := perfTables{ctx: ctx, finder: finder}
-	chains, err := perfdata.ReadCallChains(ctx, f, info.Size(), f.Name(), perfdata.ChainOptions{Each: each, Table: tables.table})
+	chains, err := data.CallChains(ctx, perfdata.ChainOptions{Each: each, Table: tables.table})
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 	cut := truncated(chains.Profile)
 	chains.Profile.Losses = chains.Profile.Losses.Plus(cut)
 	warnLosses(f.Name(), cut, describe.NounOfProfile(chains.Profile), warn)
-	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kernel: sameKernel(chains, finder)}
+	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kallsyms: kallsyms(chains, data, finder)}
 	p, err := r.Resolve(ctx)
 	r.Warn(warn)
 	if err != nil {
@@ -137,13 +139,27 @@ func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.T
 	return line, nil
 }
 
-// sameKernel reports whether the running kernel is the one that c was recorded
-// on, at the same addresses.
-func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
-	id, err := finder.KernelBuildID("")
-	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {
-		return false
+// maxKallsyms bounds the symbols of another kernel than the running one, in bytes. Those of a
+// distribution's take about 10 MiB.
+const maxKallsyms = 128 << 20
+
+// kallsyms returns the path of the symbols of the kernel that c was recorded on, at the same addresses:
+// the running one's, those that perf record --kcore has stored with the recording, or those of perf's
+// cache. It returns "" if there are none.
+func kallsyms(c *perfdata.CallChains, data *perfdata.Input, finder *debugfile.Finder) string {
+	if id, err := finder.KernelBuildID(""); err == nil && c.KernelBuildID != "" && perfdata.SameBuildID(c.KernelBuildID, id) && hasText(symbolize.Kallsyms, c) {
+		return symbolize.Kallsyms
 	}
-	text, err := symbolize.KernelText(symbolize.Kallsyms)
+	for _, name := range []string{data.Kallsyms(), finder.CachedKallsyms(c.KernelBuildID)} {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() <= maxKallsyms && hasText(name, c) {
+			return name
+		}
+	}
+	return ""
+}
+
+// hasText reports whether symbols place the kernel's code where c has it.
+func hasText(name string, c *perfdata.CallChains) bool {
+	text, err := symbolize.KernelText(name)
 	return err == nil && text == c.KernelText
 }

@@ -58,7 +58,7 @@ func (t *perfTables) table(m perfdata.Mapped, machine elf.Machine) *unwind.Table
 
 // compile makes the table of a file that is here, for the machine.
 func (t *perfTables) compile(m perfdata.Mapped, machine elf.Machine) (table *unwind.Table, err error) {
-	file, err := code.Open(t.ctx, nil, m.Path, m.BuildID, symbolize.Options{})
+	file, err := code.Open(t.ctx, t.finder.Local(), m.Path, m.BuildID, symbolize.Options{})
 	if err != nil {
 		return nil, nil // the Resolver reports it
 	}

@@ -16,6 +16,8 @@ type ReportOptions struct {
 	// Input is the file to read, "-" for standard input, in any format that [Convert]
 	// reads.
 	Input string
+	// Symfs is a directory with a copy of the measured system's files, or "".
+	Symfs string
 	// Value is the type of the value to report on; empty means the profile's default.
 	Value string
 	// Functions is the number of functions to list.
@@ -35,7 +37,10 @@ type ReportOptions struct {
 // Report writes what an expert would say about a profile. The exit code is 0, 2 with a usage
 // error, or 1 with another one.
 func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
-	p, err := readProfile(ctx, o.Input, warnOn(o.Stderr, o.Quiet))
+	if err := checkSymfs(o.Symfs); err != nil {
+		return 2, err
+	}
+	p, err := readProfile(ctx, o.Input, o.Symfs, warnOn(o.Stderr, o.Quiet))
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}

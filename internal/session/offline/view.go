@@ -38,6 +38,9 @@ type ViewOptions struct {
 	// pages.
 	Show func(ctx context.Context, title string, p *profile.Profile) error
 
+	// Symfs is a directory with a copy of the measured system's files, or "".
+	Symfs string
+
 	// Stderr receives the pages' URLs, and warnings unless Quiet is set.
 	Stderr io.Writer
 	Quiet  bool
@@ -52,7 +55,10 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	case o.Input == "-" && o.Base == "-":
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
-	finder, err := debugfile.New(debugfile.Config{})
+	if err := checkSymfs(o.Symfs); err != nil {
+		return 2, err
+	}
+	finder, err := newFinder(o.Symfs)
 	if err != nil {
 		return 1, err
 	}

@@ -277,7 +277,7 @@ func TestRecordedTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, times := range []wanted{recordedTimes, noTimes} {
-			in, err := readInput(t.Context(), write(t, "x.json.gz", b.String()), times, func(error) {})
+			in, err := readInput(t.Context(), write(t, "x.json.gz", b.String()), "", times, func(error) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,6 +59,7 @@ type Config struct {
 // Finder finds files. Its methods are safe for concurrent use.
 type Finder struct {
 	root, host string
+	buildIDs   string // perf's cache of files by build ID, or ""
 	release    string
 	downloads  *downloads // nil if disabled
 	owners     *owners
@@ -81,6 +82,9 @@ func New(c Config) (*Finder, error) {
 	getenv := c.Getenv
 	if getenv == nil {
 		getenv = os.Getenv
+	}
+	if f.buildIDs = getenv("PERF_BUILDID_DIR"); f.buildIDs == "" && getenv("HOME") != "" {
+		f.buildIDs = path.Join(getenv("HOME"), ".debug")
 	}
 	var err error
 	f.downloads, err = newDownloads(getenv, c.Client)
