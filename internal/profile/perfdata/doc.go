@@ -4,7 +4,7 @@
 //
 // The format is described in tools/perf/Documentation/perf.data-file-format.txt and
 // include/uapi/linux/perf_event.h of the kernel. The package reads files of perf 3.x to
-// 6.x in this machine's byte order.
+// 7.2 in this machine's byte order; records.go lists what it does with each type of record.
 //
 // It reads a perf.data file twice: first the mappings and forks of processes, then the
 // samples. So samples need not be sorted by time, which perf leaves to the reader, and

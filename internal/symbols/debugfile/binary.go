@@ -44,7 +44,11 @@ func (f *Finder) cached(buildID, name string) string {
 // CachedKallsyms returns the path of the symbols of the kernel with a build ID, in perf's cache, or "" if
 // there are none.
 func (f *Finder) CachedKallsyms(buildID string) string {
-	for _, name := range []string{f.cached(buildID, "kallsyms"), path.Join(f.buildIDs, "[kernel.kallsyms]", buildID, "kallsyms")} {
+	cached := f.cached(buildID, "kallsyms")
+	if cached == "" {
+		return ""
+	}
+	for _, name := range []string{cached, path.Join(f.buildIDs, "[kernel.kallsyms]", buildID, "kallsyms")} {
 		if info, err := os.Stat(name); name != "" && err == nil && info.Mode().IsRegular() {
 			return name
 		}
