@@ -290,7 +290,7 @@ func TestConvertErrors(t *testing.T) {
 		"no input":        {recorded{r.binary, dir + "/none"}, "none: no such file"},
 		"empty":           {recorded{r.binary, writeTo(t, dir+"/empty", "")}, "empty: no samples: text input must come from perf script -F"},
 		"program":         {recorded{r.binary, r.binary}, "neither a perf.data file nor text"},
-		"directory":       {recorded{r.binary, dir}, "send it through perf script"},
+		"directory":       {recorded{r.binary, dir}, "is a directory"},
 		"cut":             {recorded{r.binary, writeTo(t, dir+"/cut", whole[:len(whole)/2])}, "at offset 0x"},
 		"no mappings":     {recorded{r.binary, all["text without mappings"].input}, "add --show-mmap-events"},
 		"no branches":     {recorded{all["text"].binary, writeTo(t, dir+"/addresses", "           400600 \n           400700 \n")}, "perf record -b"},

@@ -378,7 +378,7 @@ func TestBombMappings(t *testing.T) {
 			p.Mappings = append(p.Mappings, profile.Mapping{Path: program, Start: uint64(1+i) << 20})
 		}
 		p.Frames[frames-1] = profile.Frame{Mapping: mappings, Address: 1}
-		linkAddresses(t.Context(), decode.Decoded{Profile: p, Format: decode.Firefox, Relative: true})
+		linkAddresses(t.Context(), decode.Decoded{Profile: p, Format: decode.Firefox, Relative: true}, nil)
 		if got, want := p.Frames[frames-1].Address, 1+p.Mappings[mappings].Base; got != want {
 			t.Errorf("got address %#x, want %#x", got, want)
 		}

@@ -81,7 +81,7 @@ func TestLinkAddresses(t *testing.T) {
 			t.Fatalf("got format %s: %v, want %s", d.Format, err, format)
 		}
 		p := d.Profile
-		linkAddresses(t.Context(), d)
+		linkAddresses(t.Context(), d, nil)
 		leaf := p.Frames[p.Stacks[p.Samples[0].Stack].Frame]
 		if leaf.Address != address || p.Mappings[leaf.Mapping].Base != file.Base() {
 			t.Errorf("%s: got address %#x, base %#x; want %#x, %#x", format, leaf.Address, p.Mappings[leaf.Mapping].Base, address, file.Base())

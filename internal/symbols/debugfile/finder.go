@@ -93,6 +93,9 @@ func New(c Config) (*Finder, error) {
 
 // Local returns a copy of the finder that does not download.
 func (f *Finder) Local() *Finder {
+	if f == nil {
+		return nil
+	}
 	local := *f
 	local.downloads = nil
 	return &local
