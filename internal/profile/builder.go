@@ -249,12 +249,12 @@ func (b *Builder) Labels(l Labels) LabelsID {
 
 // label returns the number of a label, and false if there is no room for another one.
 func (b *Builder) label(l Label) (id uint32, ok bool) {
-	b.names(&l.Key, &l.Value)
+	b.names(&l.Key, &l.Value, &l.Unit)
 	if id, ok = b.labelIDs[l]; !ok {
-		if !b.left.take(sizeLabel + len(l.Key) + len(l.Value)) {
+		if !b.left.take(sizeLabel + len(l.Key) + len(l.Value) + len(l.Unit)) {
 			return 0, false
 		}
-		own(&l.Key, &l.Value)
+		own(&l.Key, &l.Value, &l.Unit)
 		id = add[uint32](&b.labelRows, l)
 		b.labelIDs[l] = id
 	}

@@ -1,6 +1,10 @@
 package profile
 
-import "math"
+import (
+	"math"
+	"slices"
+	"strings"
+)
 
 // Collector builds a [Profile] whose value types are not known in advance. It is not safe
 // for concurrent use.
@@ -10,6 +14,15 @@ type Collector struct {
 	// sums holds the sum of magnitudes of each value, which bounds every sum of samples.
 	sums []uint64
 	err  error
+	// events are the events whose samples were counted, in the order of their first ones.
+	events []eventValues
+}
+
+// eventValues are the indexes of an event's values: the number of its samples, and the sum of their
+// periods, -1 if there is none.
+type eventValues struct {
+	of             ValueType
+	counts, amount int
 }
 
 // NewCollector returns a collector for values of the given types. More types can follow.
@@ -74,12 +87,59 @@ func (c *Collector) Count(at Sample, v int, n int64) {
 	s.Values[v] += n
 }
 
+// samples is the value that counts the samples of the only event.
+var samples = ValueType{Type: "samples", Unit: "count"}
+
+// CountEvent adds a sample of an event to the sample with at's stack, task, CPU and end. period is
+// what it stands for in the event's unit, 0 if unknown. Samples of different events are unlike, so
+// each event has its own number of samples, and its own sum of periods.
+func (c *Collector) CountEvent(at Sample, event ValueType, period int64) {
+	i := slices.IndexFunc(c.events, func(e eventValues) bool { return e.of == event })
+	if i < 0 {
+		made := eventValues{of: event, amount: -1}
+		if len(c.events) == 0 {
+			made.counts = c.Value(samples)
+		} else {
+			made.counts = c.addValue(event.samples())
+		}
+		i = len(c.events)
+		c.events = append(c.events, made)
+	}
+	e := &c.events[i]
+	c.Count(at, e.counts, 1)
+	if period > 0 {
+		if e.amount < 0 {
+			e.amount = c.Value(event)
+		}
+		c.Count(at, e.amount, period)
+	}
+}
+
+// samples returns the value that counts the samples of one of several events.
+func (v ValueType) samples() ValueType {
+	return ValueType{Type: v.Type + " samples", Unit: samples.Unit}
+}
+
+// Events returns the names of the events of a profile that has several, see [Collector.CountEvent].
+func (p *Profile) Events() (names []string) {
+	for _, v := range p.ValueTypes {
+		if name, ok := strings.CutSuffix(v.Type, " samples"); ok && v == (ValueType{Type: name}).samples() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Err returns the error of a value that overflowed an int64, or of too many value types.
 func (c *Collector) Err() error { return c.err }
 
 // Profile returns the profile collected so far, with the given metadata and losses. The
 // collector must not be used afterwards.
 func (c *Collector) Profile(m Meta, l Losses) *Profile {
+	if len(c.events) > 1 {
+		first := c.events[0]
+		c.p.ValueTypes[first.counts] = first.of.samples()
+	}
 	for i := range c.p.Samples {
 		s := &c.p.Samples[i]
 		for len(s.Values) < len(c.p.ValueTypes) {

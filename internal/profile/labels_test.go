@@ -8,8 +8,8 @@ import (
 
 func TestNewLabels(t *testing.T) {
 	t.Parallel()
-	got := NewLabels([]Label{{"b", "1"}, {"a", "2"}, {"b", "3"}})
-	if want := (Labels{{"a", "2"}, {"b", "1"}}); !slices.Equal(got, want) {
+	got := NewLabels([]Label{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}, {Key: "b", Value: "3"}})
+	if want := (Labels{{Key: "a", Value: "2"}, {Key: "b", Value: "1"}}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if _, ok := got.Value("c"); ok {
@@ -22,7 +22,7 @@ func TestBuilderLabels(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
 	ids := map[LabelsID]bool{}
-	sets := []Labels{nil, {{"a", "bc"}}, {{"ab", "c"}}, {{"a", "b"}, {"c", ""}}, {{"a", ""}, {"b", "c"}}, {{"k", strings.Repeat("x", 300)}}}
+	sets := []Labels{nil, {{Key: "a", Value: "bc"}}, {{Key: "ab", Value: "c"}}, {{Key: "a", Value: "b"}, {Key: "c", Value: ""}}, {{Key: "a", Value: ""}, {Key: "b", Value: "c"}}, {{Key: "k", Value: strings.Repeat("x", 300)}}}
 	for _, set := range sets {
 		id := b.Labels(set)
 		ids[id] = true
@@ -39,7 +39,7 @@ func TestBuilderLabels(t *testing.T) {
 func TestBuilderLabelsBounded(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
-	set := Labels{{"a", strings.Repeat("x", 1000)}, {"b", strings.Repeat("y", 1000)}}
+	set := Labels{{Key: "a", Value: strings.Repeat("x", 1000)}, {Key: "b", Value: strings.Repeat("y", 1000)}}
 	b.left.bytes = 5000
 	known := b.Labels(set)
 	if known == 0 || b.left.bytes < 2000 {
@@ -63,7 +63,7 @@ func TestBuilderLabelsBounded(t *testing.T) {
 func TestGroupLabel(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
-	sets := []Labels{nil, {{"kind", "x"}}, {{"kind", "y"}, {"user", "u"}}, {{"kind", ""}}}
+	sets := []Labels{nil, {{Key: "kind", Value: "x"}}, {{Key: "kind", Value: "y"}, {Key: "user", Value: "u"}}, {{Key: "kind", Value: ""}}}
 	for _, set := range sets {
 		b.Add(Sample{Task: b.Task(Task{PID: 1, Labels: b.Labels(set)}), CPU: -1, Values: []int64{1}})
 	}

@@ -83,6 +83,32 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
+// maxComments is the maximum size of the comments of a profile, in bytes.
+const maxComments = 256 << 10
+
+// ShortName returns a name that is truncated to MaxName.
+func ShortName(s string) string {
+	if len(s) > MaxName {
+		return cutName(s)
+	}
+	return s
+}
+
+// ShortComments returns lines of text that are truncated, and that end with [Truncated] if there
+// are too many.
+func ShortComments(lines []string) (kept []string) {
+	const sizeLine = 16
+	left := maxComments
+	for _, line := range lines {
+		line = ShortName(line)
+		if left -= sizeLine + len(line); left < 0 {
+			return append(kept, Truncated)
+		}
+		kept = append(kept, line)
+	}
+	return kept
+}
+
 // cutName truncates a name to MaxName.
 func cutName(s string) string {
 	const mark = "…"

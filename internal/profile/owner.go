@@ -27,6 +27,26 @@ func (o *Owner) fields() []*string {
 	return []*string{&o.Unit, &o.ContainerID, &o.Container, &o.Image, &o.Runtime, &o.Pod, &o.Namespace, &o.PodUID}
 }
 
+// PprofField returns the field of an owner that a label with this key in a pprof file has, nil for
+// other keys.
+func (o *Owner) PprofField(key string) *string {
+	switch key {
+	case "container":
+		return &o.Container
+	case "container_id":
+		return &o.ContainerID
+	case "image":
+		return &o.Image
+	case "pod":
+		return &o.Pod
+	case "namespace":
+		return &o.Namespace
+	case "unit":
+		return &o.Unit
+	}
+	return nil
+}
+
 // Grouping is the meaning of the first frame of stacks.
 type Grouping uint8
 

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -74,6 +75,51 @@ type Mapping struct {
 	// addresses in other tools are relative: 0 for libraries and position-independent
 	// programs.
 	Base uint64
+	// Placed is set if the profile was read from a format in which Start, Limit and Offset
+	// determine the addresses of frames, [Mapping.Running]. Otherwise they are only an example.
+	// Linked is then what was added to file offsets to make them link-time addresses, 0 if the
+	// addresses of frames are file offsets still.
+	Placed bool
+	Linked uint64
+	// Main is set if the profile was read from a format that names the profiled program's mapping,
+	// and this is it.
+	Main bool
+	// Looked says what was looked up in the file, 0 if unknown.
+	Looked Looked
+}
+
+// Looked is a set of facts about the names of a mapping's frames, as the flags of mappings in pprof.
+type Looked uint8
+
+// The facts. LookedStated is set if the others are as a file states them.
+const (
+	LookedStated Looked = 1 << iota
+	LookedFunctions
+	LookedFilenames
+	LookedLines
+	LookedInlined
+)
+
+// Running returns the address in the process of an address of a frame in m, and false if it is
+// unknown.
+func (m Mapping) Running(address uint64) (uint64, bool) {
+	switch offset := address - m.Linked - m.Offset; {
+	case !m.Placed:
+		return 0, false
+	case m.Start == 0 || address == 0 || offset >= m.Limit-m.Start:
+		return address, true // not in the mapping
+	default:
+		return m.Start + offset, true
+	}
+}
+
+// InFile returns the file offset of an address in the process, or the address itself if it is not
+// in the mapping. It is the address of frames while Linked is 0.
+func (m Mapping) InFile(running uint64) uint64 {
+	if m.Start == 0 || running < m.Start || running >= m.Limit {
+		return running
+	}
+	return running - m.Start + m.Offset
 }
 
 // Function is a named piece of code.
@@ -108,8 +154,9 @@ type Frame struct {
 	// Offset is the address relative to the start of the function, in bytes, or 0 if
 	// unresolved.
 	Offset uint64
-	// Line is the 1-based source line, 0 if unknown.
+	// Line and Column are 1-based, 0 if unknown.
 	Line    int
+	Column  int
 	Kind    Kind
 	Inlined bool
 	// AtFunction reports that Address is the start of the function, because the instruction is
@@ -142,8 +189,10 @@ type Task struct {
 	PID int
 	// TID is the thread ID, or 0 in profiles not by thread.
 	TID int
-	// Comm is the task's name when it was sampled, at most 15 bytes. It is untrusted.
-	Comm string
+	// Comm is the task's name when it was sampled, at most 15 bytes. It is untrusted. Guessed is
+	// set if it is only the name of the program, because the input has none.
+	Comm    string
+	Guessed bool
 	// Owner is the container, pod and unit of its process.
 	Owner OwnerID
 	// Labels are the labels that the program gave to the running code.
@@ -156,6 +205,21 @@ type ValueType struct {
 	Type string
 	// Unit is "count", "nanoseconds", "bytes"…
 	Unit string
+}
+
+// Interval is an amount between two samples: 10 ms of CPU time, 512 KiB of allocations.
+type Interval struct {
+	Of     ValueType
+	Amount int64
+}
+
+// Frequency returns the rate in Hz of samples by time, 0 of others.
+func (i Interval) Frequency() uint64 {
+	of, amount, _ := ParseUnit(i.Of.Unit)
+	if of != nanoseconds || i.Amount <= 0 || i.Amount > math.MaxInt64/amount {
+		return 0
+	}
+	return uint64(1e9 / (i.Amount * amount))
 }
 
 // Sample is the stack of a task, with its values.
@@ -308,8 +372,17 @@ type Meta struct {
 	// Period is the requested number of events between samples, or 0 if Frequency was
 	// requested.
 	Period uint64
-	// Value is the type of the value to show first, or empty if none was selected.
-	Value string
+	// Value is the type of the value to show first, or empty if none was selected. ValueGuessed is
+	// set if the input does not select it.
+	Value        string
+	ValueGuessed bool
+	// Every is the amount between two samples, if the profile was read from a file that states it.
+	Every Interval
+	// Comments are lines of text that the input has besides fulgur's own, and DocURL is where it
+	// says that its documentation is. DropFrames and KeepFrames are its regular expressions for
+	// functions whose callees are not to be shown. All are untrusted.
+	Comments                       []string
+	DocURL, DropFrames, KeepFrames string
 	// PerCPU is set in profiles by CPU.
 	PerCPU bool
 	// Grouping is what the first frame of stacks stands for.
@@ -403,6 +476,16 @@ func (p *Profile) Period() int64 {
 		return int64(1e9 / p.Meta.Frequency)
 	}
 	return 0
+}
+
+// Sampled returns [Profile.Period] with its type, and false if the profile is another tool's and does
+// not say how it was sampled.
+func (p *Profile) Sampled() (every Interval, ok bool) {
+	w := p.Weight()
+	if w < 0 || p.Meta.Converted && p.Period() == 0 {
+		return every, false
+	}
+	return Interval{Of: p.ValueTypes[w], Amount: p.Period()}, true
 }
 
 // AppendFrames appends the frames of stack s to dst, leaf first, and returns

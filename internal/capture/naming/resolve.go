@@ -188,6 +188,7 @@ func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.F
 			return // a debug file does not have the bounds of a function without a symbol
 		}
 		f.Address = q.call + (f.Address - f.Call())
+		m.Looked = 0 // it was looked up here
 		if len(functions) > 0 && functions[0].Module != "" {
 			m.Path, m.BuildID = "["+functions[0].Module+"]", ""
 		}

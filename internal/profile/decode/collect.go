@@ -29,26 +29,22 @@ var (
 	errLabelText = fmt.Errorf("the labels of its samples have more than %d GiB of text", profile.MaxUnpacked>>30)
 )
 
-// label adds a label to the sample that is being read, unless the key is empty. Any number of
-// samples may refer to the same long text, which takes time for each.
-func (c *collector) label(key, value string) error {
-	switch {
-	case key == "":
-		return nil
-	case len(c.labels) == maxLabels:
+// label adds a label to the sample that is being read. Any number of samples may refer to the same
+// long text, which takes time for each.
+func (c *collector) label(l profile.Label) error {
+	if len(c.labels) == maxLabels {
 		return errLabels
 	}
-	if c.labelText -= int64(len(key) + len(value)); c.labelText < 0 {
+	if c.labelText -= int64(len(l.Key) + len(l.Value) + len(l.Unit)); c.labelText < 0 {
 		return errLabelText
 	}
-	c.labels = append(c.labels, profile.Label{Key: key, Value: value})
+	c.labels = append(c.labels, l)
 	return nil
 }
 
-// labelSet returns the ID of the labels of a sample, of which it keeps the first with each key,
-// and begins the next sample.
+// labelSet returns the ID of the labels of a sample, and begins the next sample.
 func (c *collector) labelSet() profile.LabelsID {
-	id := c.Labels(profile.NewLabels(c.labels))
+	id := c.Labels(profile.AllLabels(c.labels))
 	c.labels = c.labels[:0]
 	return id
 }

@@ -625,13 +625,13 @@ func TestHostileOTLPLinks(t *testing.T) {
 func TestLabelText(t *testing.T) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
 	c.labelText = 10
-	if err := c.label("key", "value"); err != nil {
+	if err := c.label(profile.Label{Key: "key", Value: "value"}); err != nil {
 		t.Error(err)
 	}
 	if id := c.labelSet(); id == 0 || c.labelSet() != 0 {
 		t.Errorf("got ID %d, want one for the first sample only", id)
 	}
-	if err := c.label("key", "value"); !errors.Is(err, errLabelText) {
+	if err := c.label(profile.Label{Key: "key", Value: "value"}); !errors.Is(err, errLabelText) {
 		t.Errorf("got error %v, want %v", err, errLabelText)
 	}
 }

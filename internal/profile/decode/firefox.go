@@ -40,7 +40,14 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if f.version < minFirefoxVersion || f.version > firefoxVersion {
 		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)
 	}
-	c := &firefoxReader{collector: newCollector(), ctx: ctx, in: f, idle: int32(slices.Index(f.categories, "Idle"))}
+	var types []profile.ValueType
+	for i, v := range f.values {
+		if v.Of >= len(f.values) || v.Each > 0 && f.values[v.Of].Each > 0 {
+			return d, fmt.Errorf("value %d is a part of value %d of %d", i, v.Of, len(f.values))
+		}
+		types = append(types, profile.ValueType{Type: v.Type, Unit: v.Unit})
+	}
+	c := &firefoxReader{collector: newCollector(types...), ctx: ctx, in: f, idle: int32(slices.Index(f.categories, "Idle"))}
 	if withTimes {
 		c.keep = parser.keep
 	}
@@ -51,6 +58,9 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 			t := f.threads[i].task()
 			c.threads = c.threads || t.TID != t.PID
 		}
+	}
+	for i := range f.threads {
+		f.threads[i].ofFulgur = f.run != ""
 	}
 	shared, err := c.stacks(&f.shared)
 	if err != nil {
@@ -79,7 +89,9 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if err == nil {
 		restore(p, f.run)
 	}
-	if err == nil && len(p.ValueTypes) > 1 {
+	if err == nil && len(f.values) > 0 {
+		f.derive(p)
+	} else if err == nil && len(p.ValueTypes) > 1 {
 		// The samples, as in the Firefox Profiler. Their markers come after them.
 		p.Meta.Value = p.ValueTypes[0].Type
 	}
@@ -305,6 +317,9 @@ func (c *firefoxReader) makeFrame(s *firefoxStacks, row int32) (f profile.Frame,
 	if line, err := at(t.line, row, "frameTable.line"); err == nil {
 		f.Line = int(max(line, 0))
 	}
+	if column, err := at(t.column, row, "frameTable.column"); err == nil {
+		f.Column = int(max(column, 0))
+	}
 	f.Kind = c.kind(s, row, lib)
 	if lib >= 0 && address >= 0 && name == fmt.Sprintf("0x%x", address) {
 		c.relative = true // samply's name of a frame without one
@@ -373,14 +388,15 @@ func (t *firefoxThread) task() profile.Task {
 	return profile.Task{Comm: t.name, PID: leadingNumber(t.pid), TID: cmp.Or(leadingNumber(t.tid), number32(t.tidNumber))}
 }
 
-// leadingNumber returns the number at the start of text, or 0 if there is none.
+// leadingNumber returns the number at the start of text, or 0 if there is none, or if it is part of a
+// name. IDs that occur again have a suffix, such as "42.1".
 func leadingNumber(text string) int {
 	end := 0
 	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
 		end++
 	}
 	n, err := strconv.ParseInt(text[:end], 10, 32)
-	if err != nil {
+	if err != nil || end < len(text) && text[end] != '.' && text[end] != '-' {
 		return 0
 	}
 	return int(n)
@@ -392,6 +408,17 @@ func number32(v float64) int {
 		return 0
 	}
 	return int(v)
+}
+
+// derive adds the values that are parts of others.
+func (f *firefoxProfile) derive(p *profile.Profile) {
+	for v, of := range f.values {
+		if of.Each > 0 {
+			for i := range p.Samples {
+				p.Samples[i].Values[v] = p.Samples[i].Values[of.Of] / of.Each
+			}
+		}
+	}
 }
 
 // pseudo returns the name of the quantity by which a pseudo-thread weights stacks, or ""
@@ -408,6 +435,9 @@ func (t *firefoxThread) pseudo() string {
 // amount that a weight of 1 adds to them.
 func (t *firefoxThread) values() (value, off profile.ValueType, scale float64) {
 	value, scale = cpuTime, 1e6
+	if !t.ofFulgur && t.weightType == "tracing-ms" {
+		value.Type = "time" // wall-clock time, for all that is known
+	}
 	switch t.weightType {
 	case "bytes":
 		value, scale = profile.ValueType{Type: "bytes", Unit: "bytes"}, 1
@@ -431,11 +461,20 @@ func (c *firefoxReader) thread(t *firefoxThread, tables *firefoxStacks) error {
 	if !c.threads {
 		task.TID = 0
 	}
-	if t.pseudo() != "" {
-		task.Comm, task.TID = t.processName, 0
+	on, idle := 0, -1 // on-CPU comes first
+	switch {
+	case t.value > 0 && t.value <= len(c.in.values):
+		on = t.value - 1
+		idle, task.Comm = on, t.processName
+	case t.value > 0:
+		return fmt.Errorf("value %d of %d", t.value-1, len(c.in.values))
+	default:
+		if t.pseudo() != "" {
+			task.Comm, task.TID = t.processName, 0
+		}
+		on = c.Value(value)
 	}
 	id := c.Task(task)
-	on, idle := c.Value(value), -1 // on-CPU comes first
 	for i, row := range t.stack {
 		if err := c.interrupted(i); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/firefox"
 )
 
 // null is a missing number in a column. No column has rows or lines with this number.
@@ -33,6 +34,7 @@ type firefoxProfile struct {
 	shared  firefoxTables
 	sources []int32 // indexes of their names
 	threads []firefoxThread
+	values  []firefox.Value // of fulgur's profiles without times
 }
 
 // firefoxTables are the tables of stacks. Since version 65 or so, all threads share them;
@@ -43,6 +45,7 @@ type firefoxTables struct {
 	frames  struct {
 		address                              []int64
 		lib, depth, function, category, line []int32
+		column                               []int32
 	}
 	// file is the name of the source file in versions without a table of sources.
 	functions struct{ name, source, file, line, resource []int32 }
@@ -69,6 +72,8 @@ type firefoxThread struct {
 	time                   []float64 // in ms since the start of the profile
 	tables                 firefoxTables
 	own                    bool // tables are present
+	ofFulgur               bool // fulgur wrote the profile
+	value                  int  // index of its value in firefoxProfile.values, plus one; 0 if it has none
 }
 
 // firefoxParser reads the JSON of a profile.
@@ -167,6 +172,7 @@ func (p *firefoxParser) tables(t *firefoxTables) map[string]func() error {
 		"frameTable": table(map[string]func() error{
 			"address": p.addresses(&t.frames.address), "lib": p.column(&t.frames.lib), "inlineDepth": p.column(&t.frames.depth),
 			"func": p.column(&t.frames.function), "category": p.column(&t.frames.category), "line": p.column(&t.frames.line),
+			"column": p.column(&t.frames.column),
 		}),
 		"funcTable": table(map[string]func() error{
 			"name": p.column(&t.functions.name), "source": p.column(&t.functions.source), "fileName": p.column(&t.functions.file),
@@ -184,6 +190,16 @@ func (p *firefoxParser) meta() error {
 		"product": p.text(&f.product), "oscpu": p.text(&f.oscpu), "logicalCPUs": p.int(&f.cpus),
 		"fulgurRun": p.text(&f.run), "startTimeAsClockMonotonicNanosecondsSinceBoot": p.real(&f.monotonic),
 		"extra": p.extra,
+		"fulgurValues": func() error {
+			return p.array(firefoxCategorySize, func() error {
+				var v firefox.Value
+				of, each := 0.0, 0.0
+				err := p.members(map[string]func() error{"type": p.text(&v.Type), "unit": p.text(&v.Unit), "of": p.real(&of), "each": p.real(&each)})
+				v.Of, v.Each = number32(of), int64(max(min(each, 1<<62), 0))
+				f.values = append(f.values, v)
+				return err
+			})
+		},
 		"categories": func() error {
 			return p.array(firefoxCategorySize, func() error {
 				name := ""
@@ -223,6 +239,12 @@ func (p *firefoxParser) thread() error {
 		}
 	}
 	maps.Copy(readers, map[string]func() error{
+		"fulgurValue": func() error {
+			n := 0.0
+			err := p.real(&n)()
+			t.value = number32(n) + 1
+			return err
+		},
 		"name": p.text(&t.name), "processName": p.text(&t.processName),
 		"pid": func() error {
 			text, number, err := p.id()

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -267,7 +268,7 @@ func joined(a, b profile.Meta) profile.Meta {
 func (c *otlpReader) whole() (*profile.Profile, error) {
 	p, err := c.profile(c.all)
 	if err == nil {
-		p.Meta.Converted = !c.described
+		p.Meta.Converted = !c.described || c.all.Converted
 		p.Losses = p.Losses.Plus(c.lost)
 	}
 	return p, err
@@ -371,6 +372,23 @@ type attribute struct {
 	key    string
 	text   string
 	number int64
+	// numeric is set for numbers, which may have a unit. list has the texts and numbers of a list.
+	numeric bool
+	unit    string
+	list    []attribute
+}
+
+// labels returns the labels, without their keys, that an attribute of a sample stands for.
+func (a attribute) labels() (list []profile.Label) {
+	for _, part := range append(a.list, a) {
+		switch {
+		case part.numeric:
+			list = append(list, profile.NumberLabel("", part.number, a.unit))
+		case part.text != "":
+			list = append(list, profile.Label{Value: part.text})
+		}
+	}
+	return list
 }
 
 // keyValue reads a message KeyValue.
@@ -389,13 +407,26 @@ func (c *otlpReader) keyValue(data []byte) (a attribute) {
 }
 
 // anyValue reads the value of an attribute.
-func (c *otlpReader) anyValue(data []byte, a *attribute) {
+func (c *otlpReader) anyValue(data []byte, a *attribute) { c.anyValueAt(data, a, 1) }
+
+// anyValueAt reads a value that may contain lists of values up to the given depth.
+func (c *otlpReader) anyValueAt(data []byte, a *attribute, depth int) {
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.AnyString:
 			a.text = string(f.data)
+		case otelprofiles.AnyBool:
+			a.text = strconv.FormatBool(f.value != 0)
 		case otelprofiles.AnyInt:
-			a.number = int64(f.value)
+			a.number, a.numeric = int64(f.value), true
+		case otelprofiles.AnyArray:
+			c.each(f.data, func(f protoField) {
+				if f.number == otelprofiles.ArrayValues && len(a.list) < maxLabels && depth > 0 {
+					var part attribute
+					c.anyValueAt(f.data, &part, depth-1)
+					a.list = append(a.list, part)
+				}
+			})
 		case otelprofiles.AnyStringIndex:
 			a.text = row(c, c.strings, f.value)
 		}
@@ -414,6 +445,9 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 				a.key = a.key[:min(len(a.key), profile.MaxName+1)] // recognized as too long
 			case otelprofiles.AttributeValue:
 				c.anyValue(f.data, &a)
+			case otelprofiles.AttributeUnit:
+				a.unit = row(c, c.strings, f.value)
+				a.unit = a.unit[:min(len(a.unit), profile.MaxName)]
 			}
 		})
 		c.attributes[i] = a
@@ -443,7 +477,7 @@ func (c *otlpReader) resource(data []byte) {
 			case otelprofiles.OSVersion:
 				c.meta.Kernel = a.text
 			case otelprofiles.Executable:
-				task.Comm = a.text
+				task.Comm, task.Guessed = a.text, a.text != ""
 			case otelprofiles.ContainerID:
 				owner.ContainerID = a.text
 			case otelprofiles.ContainerName, otelprofiles.PodContainer:
@@ -543,8 +577,9 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.L
 			}
 		}
 	})
-	if every > 0 && row(c, c.strings, period.unit) == "nanoseconds" {
-		c.meta.Frequency = uint64(1e9 / every)
+	if of := c.valueType(period); of != (profile.ValueType{}) && c.meta.Every == (profile.Interval{}) {
+		c.meta.Every = profile.Interval{Of: of, Amount: every}
+		c.meta.Frequency = c.meta.Every.Frequency()
 	}
 	if c.err != nil {
 		return
@@ -572,11 +607,16 @@ func (c *otlpReader) readValueType(data []byte) (v otlpValueType) {
 	return v
 }
 
+// valueType returns a type of value.
+func (c *otlpReader) valueType(v otlpValueType) profile.ValueType {
+	return profile.ValueType{Type: profile.ShortName(row(c, c.strings, v.name)), Unit: profile.ShortName(row(c, c.strings, v.unit))}
+}
+
 // value returns the index of a type of value.
 func (c *otlpReader) value(v otlpValueType) int {
 	i, ok := c.values[v]
 	if !ok {
-		of := profile.ValueType{Type: row(c, c.strings, v.name), Unit: row(c, c.strings, v.unit)}
+		of := c.valueType(v)
 		if of.Type == otelprofiles.OffCPU {
 			of.Type = "off-cpu"
 		}
@@ -592,18 +632,25 @@ func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
 	var sum, times int64
 	valued := false
 	var stack uint64
+	var linked []string // keys of labels
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.SampleStack:
 			stack = f.value
 		case otelprofiles.SampleLink:
 			for _, l := range c.link(f.value) {
-				c.fail(c.label(l.Key, l.Value))
+				linked = append(linked, l.Key)
+				c.fail(c.label(l))
 			}
 		case otelprofiles.SampleAttributes:
 			for a := range c.referred(f) {
-				if !c.apply(a, &at, &task) && a.text != "" {
-					c.fail(c.label(otelprofiles.AttributeLabel(a.key), a.text))
+				key := otelprofiles.AttributeLabel(a.key)
+				if c.apply(a, &at, &task) || key == "" || slices.Contains(linked, key) {
+					continue
+				}
+				for _, l := range a.labels() {
+					l.Key = key
+					c.fail(c.label(l))
 				}
 			}
 		case otelprofiles.SampleValues:
@@ -666,7 +713,7 @@ func (c *otlpReader) apply(a attribute, at *profile.Sample, task *profile.Task) 
 	case otelprofiles.ThreadID:
 		task.TID = id(a.number)
 	case otelprofiles.ThreadName:
-		task.Comm = a.text
+		task.Comm, task.Guessed = a.text, false
 	case otelprofiles.CPU:
 		at.CPU = id(a.number)
 	case otelprofiles.StackEnd:
@@ -742,10 +789,10 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 	})
 	m := c.mapping(mapping)
 	f.Mapping = m.id
-	if f.Address >= m.start {
-		f.Address += m.toFile
+	if profile.IsFile(m.Path) {
+		f.Address = m.InFile(f.Address)
 	}
-	f.Kind = kindOfFrame(kind, m.path, f.Address)
+	f.Kind = kindOfFrame(kind, m.Path, f.Address)
 	var ids []profile.FrameID
 	for i, line := range slices.Backward(lines) {
 		f.Inlined = i < len(lines)-1
@@ -761,13 +808,15 @@ func (c *otlpReader) frames(i uint64) []profile.FrameID {
 
 // line adds the contents of a line to f.
 func (c *otlpReader) line(data []byte, f *profile.Frame) {
-	f.Function, f.Line = 0, 0
+	f.Function, f.Line, f.Column = 0, 0, 0
 	c.each(data, func(field protoField) {
 		switch {
 		case field.number == otelprofiles.LineFunction && field.value > 0:
 			f.Function = c.function(field.value)
 		case field.number == otelprofiles.LineLine && field.value < math.MaxInt32:
 			f.Line = int(field.value)
+		case field.number == otelprofiles.LineColumn && field.value < math.MaxInt32:
+			f.Column = int(field.value)
 		}
 	})
 }
@@ -800,10 +849,8 @@ func (c *otlpReader) function(i uint64) profile.FunctionID {
 
 // otlpMapped is a mapping of the input.
 type otlpMapped struct {
-	id     profile.MappingID
-	path   string
-	start  uint64
-	toFile uint64 // to add to addresses from start on
+	profile.Mapping
+	id profile.MappingID
 }
 
 // mapping interns a mapping.
@@ -836,11 +883,8 @@ func (c *otlpReader) mapping(i uint64) otlpMapped {
 			}
 		}
 	})
-	known = otlpMapped{path: m.Path, start: m.Start}
-	if profile.IsFile(m.Path) && m.Start != 0 {
-		known.toFile = m.Offset - m.Start
-	}
-	known.id = c.Mapping(m)
+	m.Placed = profile.IsFile(m.Path)
+	known = otlpMapped{m, c.Mapping(m)}
 	c.mappings[i] = known
 	return known
 }

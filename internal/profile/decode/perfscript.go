@@ -18,9 +18,10 @@ import (
 //	        ffffffff81355977 copy_process+0x1107 ([kernel.kallsyms])
 //	                    113c leaf+0x13 (/usr/bin/tar)
 //
-// The first value counts samples. Each event adds another value, the sum of its periods.
+// The values of each event are the number of its samples and the sum of their periods, see
+// [profile.Collector.CountEvent].
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
-	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
+	c := newCollector()
 	in := lines{r: r, limit: maxEventLine}
 	var s *perfSample
 	for {
@@ -223,14 +224,11 @@ func (c *collector) perfSample(s *perfSample) {
 		}
 		at.Stack = c.Push(at.Stack, c.Frame(f.Frame))
 	}
-	c.Count(at, 0, 1)
 	unit := "count"
 	if s.event == "cpu-clock" || s.event == "task-clock" {
 		unit = "nanoseconds"
 	}
-	if s.period > 0 {
-		c.Count(at, c.Value(profile.ValueType{Type: eventName(s.event), Unit: unit}), s.period)
-	}
+	c.CountEvent(at, profile.ValueType{Type: eventName(s.event), Unit: unit}, s.period)
 }
 
 // eventName returns an event without perf's modifiers: "cycles" for "cycles:Pu".

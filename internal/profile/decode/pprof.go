@@ -32,6 +32,10 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 	}
 	if len(in.Mapping) > 0 && model.IsFile(in.Mapping[0].File) {
 		c.program = path.Base(in.Mapping[0].File)
+		c.main = in.Mapping[0]
+	}
+	for _, m := range in.Mapping { // also those without samples
+		c.mapping(m)
 	}
 	for _, s := range in.Sample {
 		if err := ctx.Err(); err != nil {
@@ -45,14 +49,23 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 			c.Count(at, v, n)
 		}
 	}
-	p, err := c.profile(pprofMeta(in))
+	meta := pprofMeta(in)
+	comments, description := in.Comments, ""
+	for i, line := range in.Comments { // those of others come after fulgur's
+		if text, ok := strings.CutPrefix(line, runinfo.Prefix); ok {
+			comments, description = in.Comments[i+1:], text
+			break
+		}
+	}
+	meta.Comments = model.ShortComments(comments)
+	p, err := c.profile(meta)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range in.Comments {
-		if description, ok := strings.CutPrefix(line, runinfo.Prefix); ok {
-			restore(p, description)
-			break
+	if description != "" {
+		restore(p, description)
+		if sampled, ok := p.Sampled(); ok && sampled == p.Meta.Every {
+			p.Meta.Every = model.Interval{} // fulgur's own
 		}
 	}
 	return p, nil
@@ -65,11 +78,15 @@ type pprofReader struct {
 	known    map[*profile.Location][]model.FrameID // outermost first
 	left     int                                   // number of frames that may still be read
 	program  string                                // the profiled program's name, for samples without one
+	main     *profile.Mapping                      // its mapping, nil if unknown
 }
 
 // pprofMeta returns the metadata of a profile.
 func pprofMeta(in *profile.Profile) model.Meta {
-	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
+	m := model.Meta{
+		Duration: time.Duration(in.DurationNanos), DocURL: model.ShortName(in.DocURL),
+		DropFrames: model.ShortName(in.DropFrames), KeepFrames: model.ShortName(in.KeepFrames),
+	}
 	// The default is the last value, unless the file names another. Profiles of samples count
 	// them by default, as perf and bcc do, unless they also have waits, which are no samples.
 	if n := len(in.SampleType); n > 0 {
@@ -78,6 +95,7 @@ func pprofMeta(in *profile.Profile) model.Meta {
 		if m.Value == last && last != "wall" && in.SampleType[0].Type == "samples" {
 			m.Value = ""
 		}
+		m.ValueGuessed = in.DefaultSampleType == ""
 	}
 	if in.TimeNanos != 0 {
 		m.Start = time.Unix(0, in.TimeNanos)
@@ -87,32 +105,62 @@ func pprofMeta(in *profile.Profile) model.Meta {
 	}
 	if in.PeriodType != nil {
 		m.Event = in.PeriodType.Type
-		if in.Period > 0 && in.PeriodType.Unit == "nanoseconds" {
-			m.Frequency = uint64(1e9 / in.Period)
-		}
+		m.Every = model.Interval{Of: model.ValueType{Type: in.PeriodType.Type, Unit: in.PeriodType.Unit}, Amount: in.Period}
+		m.Frequency = m.Every.Frequency()
 	}
 	return m
 }
 
 // place interns a sample's stack and task.
 func (c *pprofReader) place(s *profile.Sample) (at model.Sample, err error) {
-	at = model.Sample{CPU: -1, End: model.ParseEnd(text(s, "stack_end"))}
-	task := model.Task{Comm: text(s, "comm"), PID: int(number(s, "pid", 0)), TID: int(number(s, "tid", 0))}
-	if task.Comm == "" {
-		task.Comm = c.program
+	at.CPU = -1
+	var task model.Task
+	var owner model.Owner
+	fact := func(l model.Label, alone bool) error {
+		of, isProgram := l.FromPprof(alone)
+		if isProgram {
+			return c.label(of)
+		}
+		switch l.Key {
+		case "comm":
+			task.Comm = l.Value
+		case "pid":
+			task.PID = int(l.Number())
+		case "tid":
+			task.TID = int(l.Number())
+		case "cpu":
+			at.CPU = int(l.Number())
+		case "stack_end":
+			at.End = model.ParseEnd(l.Value)
+		default:
+			*owner.PprofField(l.Key) = l.Value
+		}
+		return nil
 	}
-	task.Owner = c.Owner(model.Owner{
-		Container: text(s, "container"), ContainerID: text(s, "container_id"), Image: text(s, "image"),
-		Pod: text(s, "pod"), Namespace: text(s, "namespace"), Unit: text(s, "unit"),
-	})
-	for key := range s.Label {
-		if err := c.label(model.FromPprofLabel(key), text(s, key)); err != nil {
-			return at, err
+	for key, values := range s.Label {
+		for _, value := range values {
+			if err := fact(model.Label{Key: key, Value: value}, len(values) == 1); err != nil {
+				return at, err
+			}
 		}
 	}
-	task.Labels = c.labelSet()
+	for key, values := range s.NumLabel {
+		units := s.NumUnit[key]
+		for i, n := range values {
+			unit := ""
+			if i < len(units) {
+				unit = units[i]
+			}
+			if err := fact(model.NumberLabel(key, n, unit), len(values) == 1); err != nil {
+				return at, err
+			}
+		}
+	}
+	if task.Comm == "" && c.program != "" {
+		task.Comm, task.Guessed = c.program, true
+	}
+	task.Owner, task.Labels = c.Owner(owner), c.labelSet()
 	at.Task = c.Task(task)
-	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
 		frames := c.frames(s.Location[i])
 		// A location may have any number of frames, and take a single byte in any number
@@ -147,8 +195,8 @@ func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
 	if m := l.Mapping; m != nil && (m.File != "" || m.BuildID != "") { // legacy formats have an empty one
 		f.Mapping = c.mapping(m)
-		if model.IsFile(m.File) && m.Start != 0 && l.Address >= m.Start {
-			f.Address = l.Address - m.Start + m.Offset
+		if model.IsFile(m.File) {
+			f.Address = model.Mapping{Start: m.Start, Limit: m.Limit, Offset: m.Offset}.InFile(l.Address)
 		}
 	}
 	if len(l.Line) == 0 {
@@ -156,7 +204,7 @@ func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	}
 	frames := make([]model.Frame, 0, len(l.Line))
 	for i, line := range slices.Backward(l.Line) {
-		f.Function, f.Line, f.Inlined = 0, int(line.Line), i < len(l.Line)-1
+		f.Function, f.Line, f.Column, f.Inlined = 0, int(line.Line), int(line.Column), i < len(l.Line)-1
 		if fn := line.Function; fn != nil {
 			f.Function = c.Function(model.Function{
 				Name: fn.Name, SystemName: fn.SystemName, File: fn.Filename, StartLine: int(fn.StartLine),
@@ -187,23 +235,23 @@ func (c *pprofReader) kind(l *profile.Location) model.Kind {
 func (c *pprofReader) mapping(m *profile.Mapping) model.MappingID {
 	id, ok := c.mappings[m]
 	if !ok {
-		id = c.Mapping(model.Mapping{Path: m.File, BuildID: m.BuildID, Start: m.Start, Limit: m.Limit, Offset: m.Offset})
+		made := model.Mapping{
+			Path: m.File, BuildID: m.BuildID, Start: m.Start, Limit: m.Limit, Offset: m.Offset,
+			Placed: model.IsFile(m.File), Main: m == c.main, Looked: model.LookedStated,
+		}
+		for _, flag := range []struct {
+			is bool
+			model.Looked
+		}{
+			{m.HasFunctions, model.LookedFunctions}, {m.HasFilenames, model.LookedFilenames},
+			{m.HasLineNumbers, model.LookedLines}, {m.HasInlineFrames, model.LookedInlined},
+		} {
+			if flag.is {
+				made.Looked |= flag.Looked
+			}
+		}
+		id = c.Mapping(made)
 		c.mappings[m] = id
 	}
 	return id
-}
-
-// text and number return a label of a sample.
-func text(s *profile.Sample, key string) string {
-	if values := s.Label[key]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-func number(s *profile.Sample, key string, missing int64) int64 {
-	if values := s.NumLabel[key]; len(values) > 0 {
-		return values[0]
-	}
-	return missing
 }

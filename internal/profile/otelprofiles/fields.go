@@ -61,6 +61,7 @@ const (
 
 	LineFunction = 1
 	LineLine     = 2
+	LineColumn   = 3
 
 	FunctionName       = 1
 	FunctionSystemName = 2
@@ -69,6 +70,7 @@ const (
 
 	AttributeKey   = 1 // of KeyValueAndUnit
 	AttributeValue = 2
+	AttributeUnit  = 3
 
 	ResourceAttributes = 1
 
@@ -82,5 +84,8 @@ const (
 	AnyString      = 1
 	AnyBool        = 2
 	AnyInt         = 3
+	AnyArray       = 5
 	AnyStringIndex = 8
+
+	ArrayValues = 1
 )

@@ -110,6 +110,10 @@ func (f Format) HasLabels() bool { return f.HasOwners() || f.Name == "pprof" }
 // processes even without groups.
 func (f Format) HasOwners() bool { return f.Name == "otlp" || f.Name == "otlp-json" }
 
+// HasUnits reports whether the format has a place for any unit. The others get times in
+// nanoseconds and sizes in bytes.
+func (f Format) HasUnits() bool { return f.HasLabels() || f.Name == "speedscope" }
+
 // Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {
@@ -180,6 +184,12 @@ func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o
 			named.Profile = line.Profile.Renamed(shortname.Of)
 			line = &named
 		}
+	}
+	if !f.HasUnits() {
+		p = p.InBase()
+	}
+	if !f.HasLabels() && p.Meta.Grouping != profile.GroupLabel {
+		p = p.Unlabeled()
 	}
 	if line != nil {
 		return f.writeTimes(w, p, line, o, value)

@@ -19,8 +19,8 @@ import (
 // CallChains holds the samples of a perf.data file with their call chains.
 type CallChains struct {
 	// Profile has no names. The addresses of frames are file offsets, or runtime
-	// addresses for the kernel. Its first value counts samples; each event adds another,
-	// the sum of its periods.
+	// addresses for the kernel. The values of each event are the number of its samples and the sum
+	// of their periods, see [profile.Collector.CountEvent].
 	Profile *profile.Profile
 	// KernelBuildID is the build ID of the running kernel, and KernelText the address of
 	// its first byte, "_text". They are empty and 0 if the file does not contain them.
@@ -80,7 +80,7 @@ func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, err
 		collection: collection{ctx: ctx, file: f, lenient: true, vdso: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       o.Each,
 		unwinder:   newUnwinder(f.meta.Arch, o.Table),
-		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
+		out:        profile.NewCollector(),
 		sampled:    map[int]bool{},
 		counts:     map[counted]uint64{},
 	}
@@ -270,11 +270,8 @@ func (c *chains) count(t taken) error {
 	comm := c.names.at(s.tid, s.time)
 	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm})}
 	at.Stack, at.End = c.stack(t)
-	c.out.Count(at, 0, 1)
 	event, isTime := c.file.attrs.value(a)
-	if s.period > 0 {
-		c.out.Count(at, c.out.Value(event), int64(s.period))
-	}
+	c.out.CountEvent(at, event, int64(s.period))
 	if err := c.out.Err(); err != nil {
 		return c.file.errorf(t.offset, "%v", err)
 	}

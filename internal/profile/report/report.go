@@ -107,11 +107,7 @@ func New(p *profile.Profile, value, n int) *Report {
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	shown, negative := p, p.Total(value) < 0
-	if negative {
-		shown = negated(p, value)
-	}
-	f := &facts{Profile: shown, value: value, whole: shown.Total(value), negative: negative, hottest: text.HottestOf(shown, n, value), waiters: p.Waiters()}
+	f := &facts{Profile: p, value: value, whole: p.Magnitude(value), hottest: text.HottestOf(p, n, value), waiters: p.Waiters()}
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
@@ -138,18 +134,6 @@ func New(p *profile.Profile, value, n int) *Report {
 	return r
 }
 
-// negated returns p with the opposite of a value.
-func negated(p *profile.Profile, value int) *profile.Profile {
-	opposite := *p
-	opposite.Samples = slices.Clone(p.Samples)
-	for i := range opposite.Samples {
-		s := &opposite.Samples[i]
-		s.Values = slices.Clone(s.Values)
-		s.Values[value] = -s.Values[value]
-	}
-	return &opposite
-}
-
 // losses returns the losses of p and its files without symbols.
 func losses(p *profile.Profile) (all []Loss) {
 	noun := describe.NounOfProfile(p)
@@ -171,12 +155,10 @@ func losses(p *profile.Profile) (all []Loss) {
 // facts are the inputs of rules.
 type facts struct {
 	*profile.Profile
-	value int
-	whole int64 // total of the value
-	// negative is set if the values were negated, so that whole is positive.
-	negative bool
-	hottest  text.Hottest
-	waiters  []profile.StackID // see [profile.Profile.Waiters]
+	value   int
+	whole   int64 // sum of the magnitudes of the value: its total, unless amounts are negative
+	hottest text.Hottest
+	waiters []profile.StackID // see [profile.Profile.Waiters]
 }
 
 // leaf returns the leaf of a stack, without a waker.
@@ -229,11 +211,13 @@ func (f *facts) paths() []Path {
 	}
 	var ids []profile.StackID
 	for id, n := range sums {
-		if n > 0 {
+		if n != 0 {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b profile.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(ids, func(a, b profile.StackID) int {
+		return cmp.Or(cmp.Compare(max(sums[b], -sums[b]), max(sums[a], -sums[a])), cmp.Compare(a, b))
+	})
 	all := []Path{}
 	for _, id := range ids[:min(len(ids), maxPaths)] {
 		path := Path{Frames: []string{}, Share: f.share(sums[id])}

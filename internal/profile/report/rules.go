@@ -21,6 +21,7 @@ var rules = []struct {
 	look func(*facts) (Finding, bool)
 }{
 	{"empty", empty},
+	{"negative", negative},
 	{"few_samples", fewSamples},
 	{"load", load},
 	{"waits", waits},
@@ -98,14 +99,23 @@ func (f *facts) find(name string) int {
 }
 
 func empty(f *facts) (Finding, bool) {
-	of := named(f.ValueTypes[f.value].Type)
-	if f.negative {
-		return Finding{marked: "The total of " + of + " is negative, as in the difference of two profiles: shares are of the decrease."}, true
+	return Finding{marked: "The profile is empty: the total of " + named(f.ValueTypes[f.value].Type) + " is 0."}, f.whole == 0
+}
+
+// negative says that a profile is a comparison. pprof writes such profiles (-diff_base), whose shares
+// are of the sum of the magnitudes, too.
+func negative(f *facts) (Finding, bool) {
+	more, less := int64(0), int64(0)
+	for _, s := range f.Samples {
+		more += max(s.Values[f.value], 0)
+		less += max(-s.Values[f.value], 0)
 	}
-	if slices.ContainsFunc(f.Samples, func(s profile.Sample) bool { return s.Values[f.value] != 0 }) {
-		return Finding{marked: "The total of " + of + " is 0: its positive and negative values cancel out."}, f.whole == 0
-	}
-	return Finding{marked: "The profile is empty: the total of " + of + " is 0."}, f.whole == 0
+	v := f.ValueTypes[f.value]
+	return Finding{
+		Numbers: map[string]float64{"more": float64(more), "less": float64(less)},
+		marked: fmt.Sprintf("The profile is a comparison, since amounts are negative: %s more and %s less. Shares are of both together.",
+			f.quantity(more, v), f.quantity(less, v)),
+	}, less > 0
 }
 
 func load(f *facts) (Finding, bool) {

@@ -5,6 +5,7 @@
 package runinfo
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -26,6 +27,7 @@ const Prefix = "fulgur.run: "
 
 // info is the JSON form of a description. Its names must not change.
 type info struct {
+	Converted bool              `json:"converted,omitempty"`
 	Command   string            `json:"command,omitempty"`
 	Scope     string            `json:"scope,omitempty"`
 	Event     string            `json:"event,omitempty"`
@@ -48,6 +50,20 @@ type info struct {
 	Losses    map[string]uint64 `json:"losses,omitempty"` // by [profile.Loss.String]
 	Stripped  []stripped        `json:"stripped,omitempty"`
 	Omitted   int               `json:"stripped_omitted,omitempty"`
+	Every     *interval         `json:"every,omitempty"`
+	Value     string            `json:"value,omitempty"`
+	Guessed   bool              `json:"value_guessed,omitempty"`
+	Comments  []string          `json:"comments,omitempty"`
+	DocURL    string            `json:"doc_url,omitempty"`
+	Drop      string            `json:"drop_frames,omitempty"`
+	Keep      string            `json:"keep_frames,omitempty"`
+}
+
+// interval is the JSON form of [profile.Interval].
+type interval struct {
+	Type   string `json:"type"`
+	Unit   string `json:"unit"`
+	Amount int64  `json:"amount"`
 }
 
 // stripped is the JSON form of [profile.Stripped].
@@ -63,10 +79,16 @@ type stripped struct {
 func Text(p *profile.Profile) string {
 	m := p.Meta
 	i := info{
-		Command: m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Reduction: m.Reduction, Unnamed: m.NamesOmitted,
+		Converted: m.Converted,
+		Command:   m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Reduction: m.Reduction, Unnamed: m.NamesOmitted,
 		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(), Label: m.GroupLabel,
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
 		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
+		Comments: m.Comments, DocURL: m.DocURL, Drop: m.DropFrames, Keep: m.KeepFrames,
+	}
+	i.Value, i.Guessed = m.Value, m.ValueGuessed
+	if m.Every != (profile.Interval{}) {
+		i.Every = &interval{m.Every.Of.Type, m.Every.Of.Unit, m.Every.Amount}
 	}
 	if !m.Start.IsZero() {
 		i.Start = m.Start.UnixNano()
@@ -114,10 +136,17 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		return m, l, fmt.Errorf("description of the run: %d files without symbols, the maximum is %d", len(i.Stripped), maxFiles)
 	}
 	m = profile.Meta{
-		Command: i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, Reduction: i.Reduction, NamesOmitted: i.Unnamed,
+		Converted: i.Converted,
+		Command:   i.Command, Scope: i.Scope, Event: i.Event, Frequency: i.Frequency, RequestedFrequency: i.Requested, Reduction: i.Reduction, NamesOmitted: i.Unnamed,
 		Period: i.Period, PerCPU: i.PerCPU, Grouping: profile.ParseGrouping(i.Grouping), GroupLabel: i.Label,
 		Duration: time.Duration(max(i.Duration, 0)), Host: i.Host, Kernel: i.Kernel, Arch: i.Arch,
 		CPUs: max(i.CPUs, 0), CPUName: i.CPUName, Memory: i.Memory,
+	}
+	m.Value, m.ValueGuessed = profile.ShortName(i.Value), i.Guessed
+	m.Comments, m.DocURL = profile.ShortComments(i.Comments), profile.ShortName(i.DocURL)
+	m.DropFrames, m.KeepFrames = profile.ShortName(i.Drop), profile.ShortName(i.Keep)
+	if i.Every != nil {
+		m.Every = profile.Interval{Of: profile.ValueType{Type: profile.ShortName(i.Every.Type), Unit: profile.ShortName(i.Every.Unit)}, Amount: i.Every.Amount}
 	}
 	if i.Start != 0 {
 		m.Start = time.Unix(0, i.Start)
@@ -132,14 +161,51 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 	return m, l, nil
 }
 
+// Native returns p without the metadata for which pprof's format has fields, which its descriptions
+// therefore lack.
+func Native(p *profile.Profile) *profile.Profile {
+	native := *p
+	m := &native.Meta
+	m.Every, m.Comments, m.DocURL, m.DropFrames, m.KeepFrames = profile.Interval{}, nil, "", "", ""
+	m.Value, m.ValueGuessed = "", false
+	if every := p.Meta.Every; p.Meta.Converted { // otherwise fulgur knows more
+		m.Start, m.Duration = time.Time{}, 0
+		if m.Event == every.Of.Type {
+			m.Event = ""
+		}
+		if m.Frequency == every.Frequency() {
+			m.Frequency = 0
+		}
+	}
+	return &native
+}
+
+// IsEmpty reports whether a description of p would say nothing.
+func IsEmpty(p *profile.Profile) bool {
+	q := *p
+	q.Meta.Converted = false
+	return Text(&q) == "{}"
+}
+
 // Restore gives p the metadata and the losses of a description, in addition to the losses
-// of p itself. The value to show stays p's. It returns [Parse]'s errors, with p unchanged.
+// of p itself. The value to show stays p's, and so does what the description lacks because the
+// format has fields for it. It returns [Parse]'s errors, with p unchanged.
 func Restore(p *profile.Profile, text string) error {
 	m, l, err := Parse(text)
 	if err != nil {
 		return err
 	}
-	m.Value = p.Meta.Value
+	was := p.Meta
+	if was.Value != "" || was.ValueGuessed {
+		m.Value, m.ValueGuessed = was.Value, was.ValueGuessed
+	}
+	if m.Every == (profile.Interval{}) {
+		m.Every = was.Every
+	}
+	if m.Comments == nil {
+		m.Comments = was.Comments
+	}
+	m.DocURL, m.DropFrames, m.KeepFrames = cmp.Or(m.DocURL, was.DocURL), cmp.Or(m.DropFrames, was.DropFrames), cmp.Or(m.KeepFrames, was.KeepFrames)
 	p.Meta, p.Losses = m, p.Losses.Plus(l)
 	return nil
 }

@@ -22,7 +22,7 @@ func linkAddresses(ctx context.Context, d decode.Decoded, finder *debugfile.Find
 	}
 	for id := 1; id < len(p.Mappings); id++ {
 		m := &p.Mappings[id]
-		fromBase, fromFile := format == decode.Firefox, format == decode.Pprof && m.Start != 0
+		fromBase, fromFile := format == decode.Firefox, m.Placed && m.Start != 0
 		if !fromBase && !fromFile || !path.IsAbs(m.Path) {
 			continue
 		}
@@ -31,6 +31,7 @@ func linkAddresses(ctx context.Context, d decode.Decoded, finder *debugfile.Find
 			continue // symbolization reports the reason
 		}
 		m.Base = file.Base()
+		first := true
 		for _, i := range framesOf[id] {
 			f := &p.Frames[i]
 			switch {
@@ -38,9 +39,17 @@ func linkAddresses(ctx context.Context, d decode.Decoded, finder *debugfile.Find
 			case fromBase:
 				f.Address += m.Base
 			default:
-				if address, ok := file.Address(f.Address); ok {
-					f.Address = address
+				address, ok := file.Address(f.Address)
+				if !ok {
+					m.Placed = false // the frames' addresses differ in kind
+					continue
 				}
+				if linked := address - f.Address; first || linked == m.Linked {
+					m.Linked, first = linked, false
+				} else {
+					m.Placed = false // there is no single difference
+				}
+				f.Address = address
 			}
 		}
 		_ = file.Close() // read-only

@@ -117,6 +117,9 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
+	if o.Value == "" && !format.AllValues() {
+		warnEvents(p, v, warn)
+	}
 	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
 	}

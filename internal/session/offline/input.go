@@ -43,7 +43,7 @@ func (in *input) Close() error {
 }
 
 // readProfile reads the profile at path, or standard input for "-", in any
-// known format. It symbolizes profiles without names from the files of this
+// known format, with times in nanoseconds and sizes in bytes. It symbolizes profiles without names from the files of this
 // machine, and calls warn for files that it cannot read.
 func readProfile(ctx context.Context, path, symfs string, warn func(error)) (*profile.Profile, error) {
 	return readStated(ctx, path, symfs, "", warn)
@@ -58,7 +58,7 @@ func readStated(ctx context.Context, path, symfs, unit string, warn func(error))
 	if err := in.state(unit); err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	return in.profile, in.Close()
+	return in.profile.InBase(), in.Close()
 }
 
 // hasTimes returns an error if the input has no times that a page can show.
@@ -219,14 +219,26 @@ func chooseValue(p *profile.Profile, name string) (int, error) {
 	if name == "" {
 		return max(0, commonValue(p)), nil
 	}
-	known := make([]string, len(p.ValueTypes))
-	for i, v := range p.ValueTypes {
-		if v.Type == name {
+	known := p.ValueNames()
+	for i := range known {
+		if known[i] == name {
 			return i, nil
 		}
-		known[i] = plain.Terminal(v.Type)
+		known[i] = plain.Terminal(known[i])
 	}
 	return 0, usage.Errorf("no value %q; the profile has %s", name, strings.Join(known, ", "))
+}
+
+// warnEvents names the events of p if it has several, of which the output has only value v.
+func warnEvents(p *profile.Profile, v int, warn func(error)) {
+	events := p.Events()
+	for i, name := range events {
+		events[i] = plain.Terminal(name)
+	}
+	if len(events) > 1 {
+		warn(fmt.Errorf("the profile has %d events (%s), and the output has one value, %q: choose another with %s",
+			len(events), strings.Join(events, ", "), plain.Terminal(p.ValueTypes[v].Type), usage.Value))
+	}
 }
 
 // commonValue returns the index in p of a value that all others have, too, and

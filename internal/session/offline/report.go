@@ -40,13 +40,17 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if err := checkSymfs(o.Symfs); err != nil {
 		return 2, err
 	}
-	p, err := readProfile(ctx, o.Input, o.Symfs, warnOn(o.Stderr, o.Quiet))
+	warn := warnOn(o.Stderr, o.Quiet)
+	p, err := readProfile(ctx, o.Input, o.Symfs, warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	value, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err
+	}
+	if o.Value == "" {
+		warnEvents(p, value, warn)
 	}
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {

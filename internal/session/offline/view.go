@@ -145,7 +145,7 @@ func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, times w
 		return err
 	}
 	s.in = in
-	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile, Format: in.format}
+	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile.InBase(), Format: in.format}
 	s.Times = in.line
 	// The Firefox Profiler requests missing names, pprof does not.
 	if in.format == decode.Firefox || in.format == decode.Pprof && !in.named {

@@ -34,7 +34,8 @@ func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
 		p: p, interval: interval(p.Meta),
 		notes: []string{"aggregated: times in the timeline are shares, in no order"},
 	}
-	tracks, err := a.tracks()
+	d.values = a.values()
+	tracks, err := a.tracks(d.values)
 	if err != nil {
 		return err
 	}
@@ -53,13 +54,14 @@ func interval(m profile.Meta) int64 {
 }
 
 // tracks returns a thread for each task, weighted by the value to show first, and a
-// pseudo-thread for each other value. The first value to show is the time or, without
-// one, the first value. A sample count beside it is omitted as redundant.
-func (a *aggregate) tracks() ([]*track, error) {
+// pseudo-thread for each other value that has threads. The first value to show is the time or,
+// without one, the first value.
+func (a *aggregate) tracks(values []Value) ([]*track, error) {
 	if a.tasks()*len(a.p.ValueTypes) > maxTracks {
 		return nil, fmt.Errorf("more than %d threads with their values: choose one value, or another format", maxTracks)
 	}
-	first := max(0, a.time())
+	first := a.first()
+	names := a.p.ValueNames()
 	var tracks []*track
 	pids, seen := map[string]bool{}, map[string]int{}
 	for rest := a.order; len(rest) > 0; {
@@ -76,16 +78,47 @@ func (a *aggregate) tracks() ([]*track, error) {
 		k.main = !pids[k.pid]
 		pids[k.pid] = true
 		tracks = append(tracks, k)
-		for v, typ := range a.p.ValueTypes {
-			if v == first || typ.Unit == "count" && typ.Type == "samples" {
+		for v, name := range names {
+			if v == first || values[v].Each != 0 {
 				continue
 			}
-			k := a.track(t, tid+"-"+typ.Type, samples, v)
-			k.name, k.pseudo = typ.Type, true
+			k := a.track(t, tid+"-"+name, samples, v)
+			k.name, k.pseudo = name, true
 			tracks = append(tracks, k)
 		}
 	}
 	return tracks, nil
+}
+
+// first returns the index of the value to show first.
+func (a *aggregate) first() int { return max(0, a.time()) }
+
+// values returns the values. The number of samples needs no threads if each sample has the same
+// amount of the value to show first.
+func (a *aggregate) values() []Value {
+	list, first := make([]Value, len(a.p.ValueTypes)), a.first()
+	for v, typ := range a.p.ValueTypes {
+		list[v] = Value{Type: typ.Type, Unit: typ.Unit}
+		if v != first && typ.Unit == "count" && typ.Type == "samples" {
+			list[v].Of, list[v].Each = first, a.each(v, first)
+		}
+	}
+	return list
+}
+
+// each returns the amount of value of for each of value v, 0 if it is not always the same.
+func (a *aggregate) each(v, of int) (each int64) {
+	for _, s := range a.p.Samples {
+		n, amount := s.Values[v], s.Values[of]
+		switch {
+		case n == 0 && amount == 0:
+			continue
+		case n <= 0 || amount <= 0 || amount%n != 0 || each != 0 && each != amount/n:
+			return 0
+		}
+		each = amount / n
+	}
+	return each
 }
 
 // maxTracks limits threads and pseudo-threads, since each task has one for each value. They take
@@ -111,9 +144,6 @@ func unique(name string, seen map[string]int) string {
 	return name
 }
 
-// cpuTimes are the names of CPU time values: fulgur's and Go's, and perf's.
-var cpuTimes = []string{"cpu", "cpu-clock", "task-clock"}
-
 // cpu returns a sample's CPU time, if the profile has it. In a profile of waits, the time
 // is not CPU time.
 func (a *aggregate) cpu(s profile.Sample) int64 {
@@ -121,7 +151,7 @@ func (a *aggregate) cpu(s profile.Sample) int64 {
 		return a.length(s)
 	}
 	for v, typ := range a.p.ValueTypes {
-		if typ.Unit == "nanoseconds" && slices.Contains(cpuTimes, typ.Type) {
+		if typ.IsCPUTime() {
 			return max(s.Values[v], 0)
 		}
 	}
@@ -132,11 +162,14 @@ func (a *aggregate) cpu(s profile.Sample) int64 {
 func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *track {
 	pid := strconv.Itoa(t.PID)
 	if t.PID == 0 {
-		pid = t.Comm // unknown, so tasks with the same name are combined
+		// Unknown, so tasks with the same name are combined. No name is like a number.
+		if pid = t.Comm; pid != "" && '0' <= pid[0] && pid[0] <= '9' {
+			pid = strconv.Quote(pid)
+		}
 	}
 	k := &track{
 		name: t.Comm, processName: t.Comm, pid: pid, tid: tid,
-		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing,
+		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing, value: v,
 	}
 	k.weightType = weightOf(a.p.ValueTypes[v].Unit)
 	k.cpu = k.weightType == weightTime

@@ -17,6 +17,18 @@ type description struct {
 	monotonic int64 // start time, 0 if unknown
 	notes     []string
 	types     []profile.MarkerType
+	values    []Value
+}
+
+// Value is a value of a profile without times, to which the member "fulgurValue" of its threads
+// refers by index. The list is the member "fulgurValues" of the metadata.
+type Value struct {
+	Type string `json:"type"`
+	Unit string `json:"unit"`
+	// If Each is not 0, the value has no threads: it is a part of the value with index Of, with one
+	// for each of these amounts.
+	Of   int   `json:"of,omitempty"`
+	Each int64 `json:"each,omitempty"`
 }
 
 func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
@@ -71,6 +83,9 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 		j.member("initialSelectedThreads", orEmpty(selected))
 		j.member("extra", d.extra())
 		j.member("fulgurRun", runinfo.Text(d.p)) // for programs
+		if d.values != nil {
+			j.member("fulgurValues", d.values)
+		}
 	})
 }
 

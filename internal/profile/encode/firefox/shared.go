@@ -75,7 +75,7 @@ func (t *tables) writeFrames(j *jsonWriter) {
 		j.column("nativeSymbol", n, func(i int) { j.orNull(int64(t.frames[i].native)) })
 		j.nulls("innerWindowID", n)
 		j.column("line", n, func(i int) { j.line(t.frames[i].line) })
-		j.nulls("column", n)
+		j.column("column", n, func(i int) { j.line(t.frames[i].column) })
 		j.nulls("originalLocation", n)
 	})
 }
@@ -104,7 +104,7 @@ func (j *jsonWriter) table(n int, columns func(n int)) {
 // nulls writes a column of nulls.
 func (j *jsonWriter) nulls(name string, n int) { j.column(name, n, func(int) { j.null() }) }
 
-// line writes a line number, or null for 0.
+// line writes the number of a line or column, or null for 0.
 func (j *jsonWriter) line(n int) {
 	if n <= 0 {
 		j.null()

@@ -83,6 +83,7 @@ type frame struct {
 	function int32
 	native   int32
 	line     int
+	column   int
 }
 
 // frameKey identifies a frame.
@@ -203,7 +204,7 @@ func (t *tables) frame(id profile.FrameID, outer int32) int32 {
 	}
 	row = int32(len(t.frames))
 	t.frameIDs[key] = row
-	made := frame{address: -1, lib: t.lib(f.Mapping), native: none, category: uint8(categoryOf(f)), line: f.Line}
+	made := frame{address: -1, lib: t.lib(f.Mapping), native: none, category: uint8(categoryOf(f)), line: f.Line, column: f.Column}
 	made.function = t.function(id, f, made.lib)
 	base := t.bases[f.Mapping]
 	if call := f.Call(); made.lib != none && call >= base && call-base < exactLimit {

@@ -144,7 +144,7 @@ func (r *recording) track(id profile.ThreadID, main bool) *track {
 		pid: r.pids[t.Process], tid: r.tids[id], main: main,
 		start: max(0, r.since(t.Start)), end: r.since(t.End),
 		processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
-		points: r.points(id), row: r.row, weightType: weightType, cpu: true,
+		points: r.points(id), row: r.row, weightType: weightType, cpu: true, value: -1,
 		markers: r.markers(id),
 	}
 }
@@ -345,7 +345,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		tracks = append(tracks, &track{
 			name: name, processName: profile.LastName(p.Names), pid: r.pids[id], tid: r.pids[id] + suffix, pseudo: true,
 			start: max(0, r.since(p.Start)), end: r.since(p.End), processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
-			points: monotonic(points), row: r.tables.row, weightType: weightType, markers: nothing,
+			points: monotonic(points), row: r.tables.row, weightType: weightType, markers: nothing, value: -1,
 		})
 	}
 	var bytes, latency, faults []iter.Seq2[point, error]

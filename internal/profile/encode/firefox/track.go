@@ -45,6 +45,7 @@ type track struct {
 	row        func(point) int32
 	weightType string
 	cpu        bool // points include CPU usage
+	value      int  // index of the value of the weights; -1 if it is a part of a recording
 	markers    iter.Seq2[marker, error]
 
 	activity, weight int64 // CPU usage and total weight, known after writing
@@ -55,7 +56,7 @@ type track struct {
 func newEmptyTrack() *track {
 	return &track{
 		name: "no samples", processName: "no samples", pid: "0", tid: 0, main: true, end: -1, processEnd: -1,
-		points: func(func(point, error) bool) {}, weightType: weightSamples, markers: nothing,
+		points: func(func(point, error) bool) {}, weightType: weightSamples, markers: nothing, value: -1,
 	}
 }
 
@@ -88,6 +89,9 @@ func (k *track) write(j *jsonWriter, t *tables) error {
 	j.key("pausedRanges")
 	j.raw("[]")
 	j.member("showMarkersInTimeline", true)
+	if k.value >= 0 {
+		j.member("fulgurValue", k.value)
+	}
 	j.key("samples")
 	if err := k.writeSamples(j); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
 	"fulgur/internal/profile/otelprofiles"
 )
@@ -66,10 +67,35 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // attribute returns the index of an attribute.
 func (d *dictionary) attribute(key string, value proto.Message) int32 {
+	return d.measured(key, value, "")
+}
+
+// measured returns the index of an attribute with a unit, "" for none.
+func (d *dictionary) measured(key string, value proto.Message, unit string) int32 {
 	d.row = d.row[:0]
 	d.row.Int(otelprofiles.AttributeKey, d.text(key))
 	d.row.Message(otelprofiles.AttributeValue, value)
+	d.row.Int(otelprofiles.AttributeUnit, d.text(unit))
 	return d.attributes.id(d.row)
+}
+
+// label returns the index of the attribute for labels with the same key.
+func (d *dictionary) label(key string, same []profile.Label) int32 {
+	values := make([]proto.Message, len(same))
+	for i, l := range same {
+		if values[i] = anyText(l.Value); l.Numeric {
+			values[i] = anyNumber(l.Number())
+		}
+	}
+	if len(same) == 1 {
+		return d.measured(key, values[0], same[0].Unit)
+	}
+	var list, array proto.Message
+	for _, v := range values {
+		list.Message(otelprofiles.ArrayValues, v)
+	}
+	array.Message(otelprofiles.AnyArray, list)
+	return d.measured(key, array, same[len(same)-1].Unit)
 }
 
 // anyText returns a value of type string.

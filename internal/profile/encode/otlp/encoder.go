@@ -20,6 +20,7 @@ import (
 // complete only after all of them.
 type encoder struct {
 	p          *profile.Profile
+	types      []profile.ValueType // of p's values; readers add up values of the same type
 	options    Options
 	profiles   int // number of encoded profiles
 	dictionary *dictionary
@@ -63,8 +64,15 @@ func key(rows []int32) string {
 
 func newEncoder(p *profile.Profile, o Options) *encoder {
 	unknown := func(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
+	types, known := slices.Clone(p.ValueTypes), map[profile.ValueType]bool{}
+	for i, name := range p.ValueNames() {
+		if known[types[i]] {
+			types[i].Type = name
+		}
+		known[types[i]] = true
+	}
 	return &encoder{
-		p: p, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey]context{}, labels: map[profile.LabelsID]*labels{},
+		p: p, types: types, options: o, dictionary: newDictionary(), used: locations.New(p), tasks: map[taskKey]context{}, labels: map[profile.LabelsID]*labels{},
 		stacks: unknown(len(p.Stacks)), mappings: unknown(len(p.Mappings)), functions: unknown(len(p.Functions)),
 		locations: []int32{0},
 	}
@@ -164,7 +172,7 @@ func (e *encoder) processes() []process {
 			byKey[of], known[of] = &process{processKey: of}, map[identity]int{}
 		}
 		p := byKey[of]
-		if task := e.p.Tasks[s.Task]; task.PID != 0 && task.TID == task.PID {
+		if task := e.p.Tasks[s.Task]; task.Guessed || task.PID != 0 && task.TID == task.PID {
 			p.comm = task.Comm
 		}
 		c := e.context(s)
@@ -202,7 +210,9 @@ func (e *encoder) context(s profile.Sample) context {
 	}
 	d, task := e.dictionary, e.p.Tasks[s.Task]
 	add := func(key string, value proto.Message) { c.attributes = append(c.attributes, d.attribute(key, value)) }
-	add(otelprofiles.ThreadName, anyText(task.Comm))
+	if !task.Guessed { // otherwise it is the program's
+		add(otelprofiles.ThreadName, anyText(task.Comm))
+	}
 	if task.TID != 0 {
 		add(otelprofiles.ThreadID, anyNumber(int64(task.TID)))
 	}
@@ -229,11 +239,16 @@ func (e *encoder) labelsAt(id profile.LabelsID) *labels {
 	if linked {
 		made.link = e.dictionary.link(trace, span)
 	}
-	for _, label := range list {
-		name := valid(label.Key)
-		if name != "" && !(linked && (name == profile.TraceID || name == profile.SpanID)) {
-			made.rows = append(made.rows, e.dictionary.attribute(otelprofiles.LabelAttribute(name), anyText(label.Value)))
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].Key == list[0].Key {
+			n++
 		}
+		name := valid(list[0].Key)
+		if name != "" && !(linked && (name == profile.TraceID || name == profile.SpanID)) {
+			made.rows = append(made.rows, e.dictionary.label(otelprofiles.LabelAttribute(name), list[:n]))
+		}
+		list = list[n:]
 	}
 	made.key = key(made.rows)
 	e.labels[id] = made
@@ -242,7 +257,7 @@ func (e *encoder) labelsAt(id profile.LabelsID) *labels {
 
 // profile encodes one value of a process's samples.
 func (e *encoder) profile(p process, value int) (m proto.Message) {
-	meta, v := e.p.Meta, e.p.ValueTypes[value]
+	meta, v := e.p.Meta, e.types[value]
 	m.Message(otelprofiles.ProfileSampleType, e.valueType(v))
 	var attributes []int32
 	for _, s := range p.samples {
@@ -273,9 +288,11 @@ func (e *encoder) profile(p process, value int) (m proto.Message) {
 // counts that may include waits have a period of 1, of their own type. So do values that were not
 // sampled. Off-CPU time has no period.
 func (e *encoder) period(value int) (profile.ValueType, int64) {
-	v := e.p.ValueTypes[value]
+	v := e.types[value]
 	waits := slices.Contains(e.p.ValueTypes, profile.OffCPUTime)
 	switch {
+	case e.p.Meta.Every != (profile.Interval{}):
+		return e.p.Meta.Every.Of, e.p.Meta.Every.Amount
 	case v == profile.OffCPUTime:
 		return profile.ValueType{}, 0
 	case e.p.Period() == 0 || waits && v.Unit == "count":
@@ -316,7 +333,11 @@ func (e *encoder) location(frames []profile.FrameID) int32 {
 	var row proto.Message
 	f := e.p.Frames[frames[0]]
 	row.Int(otelprofiles.LocationMapping, int64(e.mapping(f.Mapping)))
-	row.Uint(otelprofiles.LocationAddress, f.Call())
+	address := f.Call()
+	if running, ok := e.p.Mappings[f.Mapping].Running(address); ok {
+		address = running
+	}
+	row.Uint(otelprofiles.LocationAddress, address)
 	for _, id := range frames {
 		f := e.p.Frames[id]
 		if f.Function == 0 {
@@ -325,6 +346,7 @@ func (e *encoder) location(frames []profile.FrameID) int32 {
 		var line proto.Message
 		line.Int(otelprofiles.LineFunction, int64(e.function(f.Function)))
 		line.Int(otelprofiles.LineLine, int64(f.Line))
+		line.Int(otelprofiles.LineColumn, int64(f.Column))
 		row.Message(otelprofiles.LocationLine, line)
 	}
 	if kind := e.frameType(f); kind != "" {
@@ -353,7 +375,7 @@ func (e *encoder) mapping(id profile.MappingID) int32 {
 	}
 	m, d := e.p.Mappings[id], e.dictionary
 	var row proto.Message
-	if !profile.IsFile(m.Path) {
+	if m.Placed || !profile.IsFile(m.Path) {
 		row.Uint(otelprofiles.MappingStart, m.Start)
 		row.Uint(otelprofiles.MappingLimit, m.Limit)
 		row.Uint(otelprofiles.MappingOffset, m.Offset)

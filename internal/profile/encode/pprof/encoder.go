@@ -81,18 +81,30 @@ func (e *encoder) writeRun() {
 		run.Int(profileTimeNanos, m.Start.UnixNano())
 	}
 	run.Int(profileDurationNanos, m.Duration.Nanoseconds())
-	if i := e.p.Weight(); i >= 0 {
-		weight := e.p.ValueTypes[i]
-		run.Int(profileDefaultSampleType, e.strings.id(weight.Type))
-		run.Message(profilePeriodType, e.appendValueType(nil, weight))
-		run.Int(profilePeriod, e.p.Period())
+	if i := e.p.Weight(); i >= 0 && !m.ValueGuessed {
+		run.Int(profileDefaultSampleType, e.strings.id(e.p.ValueTypes[i].Type))
 	}
+	if every, ok := e.every(); ok {
+		run.Message(profilePeriodType, e.appendValueType(nil, every.Of))
+		run.Int(profilePeriod, every.Amount)
+	}
+	run.Int(profileDropFrames, e.strings.id(m.DropFrames))
+	run.Int(profileKeepFrames, e.strings.id(m.KeepFrames))
+	run.Int(profileDocURL, e.strings.id(m.DocURL))
 	var lines []int64
 	for _, line := range comments(e.p) {
 		lines = append(lines, e.strings.id(line))
 	}
 	proto.Packed(&run, profileComment, lines)
 	e.w.Write(run)
+}
+
+// every returns the amount between two samples, and false if the input does not state it.
+func (e *encoder) every() (every profile.Interval, ok bool) {
+	if every = e.p.Meta.Every; every != (profile.Interval{}) {
+		return every, true
+	}
+	return e.p.Sampled()
 }
 
 func (e *encoder) appendValueType(m proto.Message, v profile.ValueType) proto.Message {
@@ -119,7 +131,11 @@ func (e *encoder) writeLocations() {
 		e.body.Int(locationID, int64(id))
 		e.body.Uint(locationMappingID, uint64(f.Mapping))
 		if !f.AtFunction || !e.p.Named(frames[0]) { // without a name, tools need the function's address
-			e.body.Uint(locationAddress, f.Call())
+			address := f.Call()
+			if running, ok := e.p.Mappings[f.Mapping].Running(address); ok {
+				address = running
+			}
+			e.body.Uint(locationAddress, address)
 		}
 		lines := 0
 		for _, frame := range frames {
@@ -130,6 +146,7 @@ func (e *encoder) writeLocations() {
 			e.part = e.part[:0]
 			e.part.Uint(lineFunctionID, uint64(f.Function))
 			e.part.Int(lineLine, int64(f.Line))
+			e.part.Int(lineColumn, int64(f.Column))
 			e.body.Message(locationLine, e.part)
 			e.note(frame, lines)
 			lines++
@@ -149,13 +166,19 @@ func (e *encoder) note(id profile.FrameID, index int) {
 	k.lineNumbers = k.lineNumbers || f.Line != 0
 }
 
-// writeMapping writes a mapping. Its locations must have been written before. The mapping
-// of a file covers the whole address space, by which pprof knows that addresses are
-// the file's own.
+// writeMapping writes a mapping. Its locations must have been written before. Unless the input
+// says where a file was mapped, its mapping covers the whole address space, by which pprof knows
+// that addresses are the file's own.
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
+	if m.Looked != 0 {
+		known = knowledge{
+			functions: m.Looked&profile.LookedFunctions != 0, filenames: m.Looked&profile.LookedFilenames != 0,
+			lineNumbers: m.Looked&profile.LookedLines != 0, inlineFrames: m.Looked&profile.LookedInlined != 0,
+		}
+	}
 	e.body.Uint(mappingID, uint64(id))
-	if !profile.IsFile(m.Path) {
+	if m.Placed || !profile.IsFile(m.Path) {
 		e.body.Uint(mappingMemoryStart, m.Start)
 		e.body.Uint(mappingMemoryLimit, m.Limit)
 		e.body.Uint(mappingFileOffset, m.Offset)
@@ -183,8 +206,13 @@ func (e *encoder) writeFunctions() {
 	}
 }
 
-// comments returns information about the run for readers.
+// comments returns information about the run for readers, and then the comments that the input had.
+// It is only the latter if there is nothing else that the format has no field for.
 func comments(p *profile.Profile) []string {
+	native := runinfo.Native(p)
+	if p.Meta.Converted && runinfo.IsEmpty(native) {
+		return p.Meta.Comments
+	}
 	var lines []string
 	for _, line := range []string{p.Meta.Command, describe.Run(p.Meta), describe.Machine(p.Meta)} {
 		if line != "" {
@@ -198,5 +226,5 @@ func comments(p *profile.Profile) []string {
 	for _, l := range describe.Stripped(p.Meta.Stripped, noun) {
 		lines = append(lines, l.What+": "+strings.Trim(l.Effect+"; "+l.Remedy, "; "))
 	}
-	return append(lines, runinfo.Prefix+runinfo.Text(p))
+	return append(append(lines, runinfo.Prefix+runinfo.Text(native)), p.Meta.Comments...)
 }

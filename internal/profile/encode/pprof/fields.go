@@ -8,12 +8,15 @@ const (
 	profileLocation          = 4
 	profileFunction          = 5
 	profileStringTable       = 6
+	profileDropFrames        = 7
+	profileKeepFrames        = 8
 	profileTimeNanos         = 9
 	profileDurationNanos     = 10
 	profilePeriodType        = 11
 	profilePeriod            = 12
 	profileComment           = 13
 	profileDefaultSampleType = 14
+	profileDocURL            = 15
 
 	valueTypeType = 1
 	valueTypeUnit = 2
@@ -45,6 +48,7 @@ const (
 
 	lineFunctionID = 1
 	lineLine       = 2
+	lineColumn     = 3
 
 	functionID         = 1
 	functionName       = 2

@@ -1,6 +1,8 @@
 package pprof
 
 import (
+	"cmp"
+
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
 )
@@ -41,10 +43,12 @@ func (l labeler) appendTo(m proto.Message, s profile.Sample) proto.Message {
 // own returns the encoded labels of s that do not come from programs.
 func (l labeler) own(s profile.Sample) (made proto.Message) {
 	task, owner := l.p.Tasks[s.Task], l.p.Owner(s.Task)
-	if task.Comm != "" { // An empty string would mean no label.
+	if task.Comm != "" && !task.Guessed { // An empty string would mean no label.
 		l.text(&made, "comm", task.Comm)
 	}
-	l.number(&made, "pid", task.PID)
+	if task.PID != 0 {
+		l.number(&made, profile.NumberLabel("pid", int64(task.PID), ""))
+	}
 	for _, label := range [][2]string{
 		{"container", owner.Container}, {"container_id", owner.ContainerID}, {"image", owner.Image},
 		{"pod", owner.Pod}, {"namespace", owner.Namespace}, {"unit", owner.Unit},
@@ -54,10 +58,10 @@ func (l labeler) own(s profile.Sample) (made proto.Message) {
 		}
 	}
 	if task.TID != 0 {
-		l.number(&made, "tid", task.TID)
+		l.number(&made, profile.NumberLabel("tid", int64(task.TID), ""))
 	}
 	if s.CPU >= 0 {
-		l.number(&made, "cpu", s.CPU)
+		l.number(&made, profile.NumberLabel("cpu", int64(s.CPU), ""))
 	}
 	if s.End.Cut() {
 		l.text(&made, "stack_end", s.End.String())
@@ -68,8 +72,13 @@ func (l labeler) own(s profile.Sample) (made proto.Message) {
 // ofPrograms returns encoded labels.
 func (l labeler) ofPrograms(labels profile.Labels) (made proto.Message) {
 	for _, label := range labels {
-		if label.Key != "" && label.Value != "" { // An empty string would mean no label.
-			l.text(&made, profile.PprofLabel(label.Key), label.Value)
+		key := label.PprofKey()
+		switch {
+		case label.Numeric:
+			label.Key = key
+			l.number(&made, label)
+		case label.Value != "": // An empty string would mean no label.
+			l.text(&made, key, label.Value)
 		}
 	}
 	return made
@@ -84,12 +93,13 @@ func (l labeler) text(m *proto.Message, key, value string) {
 
 // number appends a numeric label. Without a unit, 0 would mean no label; pprof uses the
 // key as the unit of numbers without one.
-func (l labeler) number(m *proto.Message, key string, value int) {
+func (l labeler) number(m *proto.Message, of profile.Label) {
 	var label proto.Message
-	label.Int(labelKeyField, l.strings.id(key))
-	label.Int(labelNum, int64(value))
-	if value == 0 {
-		label.Int(labelNumUnit, l.strings.id(key))
+	label.Int(labelKeyField, l.strings.id(of.Key))
+	label.Int(labelNum, of.Number())
+	if of.Number() == 0 {
+		of.Unit = cmp.Or(of.Unit, of.Key)
 	}
+	label.Int(labelNumUnit, l.strings.id(of.Unit))
 	m.Message(sampleLabel, label)
 }

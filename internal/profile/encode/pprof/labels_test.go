@@ -18,7 +18,7 @@ func TestLabels(t *testing.T) {
 	for key, values := range p.Sample[0].Label {
 		got[key] = values[0]
 	}
-	want := map[string]string{"comm": "server", "kind": "x", "label.comm": "forged", "label.pid": "1"}
+	want := map[string]string{"comm": "server", "kind": "x", "label.comm": "forged", "pid": "1"}
 	if !maps.Equal(got, want) || p.Sample[0].NumLabel["pid"][0] != 7 {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -42,7 +42,10 @@ func FuzzWrite(f *testing.F) {
 func describeSample(p *profile.Profile, s profile.Sample) string {
 	var b strings.Builder
 	task := p.Tasks[s.Task]
-	labels := []string{fmt.Sprintf("pid %d", task.PID)}
+	var labels []string
+	if task.PID != 0 {
+		labels = append(labels, fmt.Sprintf("pid %d", task.PID))
+	}
 	if task.TID != 0 {
 		labels = append(labels, fmt.Sprintf("tid %d", task.TID))
 	}

@@ -46,7 +46,7 @@ func HottestOf(p *profile.Profile, n, value int) Hottest {
 		}
 	}
 	h := Hottest{Functions: functions(rows, n)}
-	isNoted := 2*notes > p.Total(value)
+	isNoted := 2*notes > p.Magnitude(value)
 	if isNoted {
 		h.Reasons = functions(reasons, n)
 	}
@@ -71,7 +71,7 @@ func functions(rows []row, n int) (list []Function) {
 	return list
 }
 
-// hottest returns up to n rows of p with the highest self value, hottest first, without
+// hottest returns up to n rows of p with the highest self value, in magnitude, hottest first, without
 // rows whose self value is 0.
 func hottest(p *profile.Profile, n, value int) []row {
 	return sorted(tally(p, value, leaf(p)), n)
@@ -82,11 +82,14 @@ func hottest(p *profile.Profile, n, value int) []row {
 func sorted(rows []row, n int) []row {
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.self == 0 })
 	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
+		return cmp.Or(cmp.Compare(magnitude(b.self), magnitude(a.self)), cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
 			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
 	})
 	return rows[:min(n, len(rows))]
 }
+
+// magnitude returns the absolute amount of a value, which is negative in comparisons by pprof.
+func magnitude(n int64) int64 { return max(n, -n) }
 
 // leaf returns the leaf of each stack.
 func leaf(p *profile.Profile) []profile.FrameID {

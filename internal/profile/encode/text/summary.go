@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -64,7 +65,7 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	fmt.Fprintln(&out)
 	out.WriteString(Stopped(o.Stopped))
 	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p), describe.Samples(p)))
-	h, total := HottestOf(p, o.Functions, o.Value), p.Total(o.Value)
+	h, total := HottestOf(p, o.Functions, o.Value), p.Magnitude(o.Value)
 	if len(h.Programs) > 0 {
 		writeTable(&out, "inner", h.Programs, total, o.Columns)
 		if o.NoReasons {
@@ -167,7 +168,7 @@ func writeReasons(w *strings.Builder, reasons []Function, total int64, columns i
 
 // shown returns the rows, hottest first, whose share is not printed as 0.0 %.
 func shown(rows []Function, total int64) []Function {
-	i := slices.IndexFunc(rows, func(f Function) bool { return percent(f.Self, total) < 0.05 })
+	i := slices.IndexFunc(rows, func(f Function) bool { return math.Abs(percent(f.Self, total)) < 0.05 })
 	if i < 0 {
 		return rows
 	}

@@ -1,0 +1,268 @@
+package output
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	pprof "github.com/google/pprof/profile"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
+)
+
+// facets are what a profile can have, by the names of the rows of the table in docs/profiles.md.
+// Each is described by a text that is equal in profiles with the same.
+var facets = []struct {
+	name string
+	of   func(*profile.Profile) string
+}{
+	{"functions and amounts of the value shown", func(p *profile.Profile) string {
+		return stacks(p, func(profile.Sample) string { return "" }, func(p *profile.Profile, id profile.FrameID) string { return p.FrameName(id) }, 1)
+	}},
+	{"all values and their order", func(p *profile.Profile) string {
+		p = p.InBase() // the units are another row
+		var types []string
+		for i, name := range p.ValueNames() { // formats may write these names
+			types = append(types, fmt.Sprint(name, " ", p.Total(i)))
+		}
+		return fmt.Sprint(types) + stacks(p, none, func(*profile.Profile, profile.FrameID) string { return "" }, len(p.ValueTypes))
+	}},
+	{"units other than ns, bytes and counts", func(p *profile.Profile) string {
+		var units []string
+		for _, v := range p.ValueTypes {
+			units = append(units, v.Unit)
+		}
+		return fmt.Sprint(units)
+	}},
+	{"source files", frames(func(p *profile.Profile, f profile.Frame) string { return p.Functions[f.Function].File })},
+	{"lines and columns", frames(func(_ *profile.Profile, f profile.Frame) string { return fmt.Sprint(f.Line, ":", f.Column) })},
+	{"first lines of functions", frames(func(p *profile.Profile, f profile.Frame) string { return fmt.Sprint(p.Functions[f.Function].StartLine) })},
+	{"linker names", frames(func(p *profile.Profile, f profile.Frame) string { return p.Functions[f.Function].SystemName })},
+	{"inlined functions", frames(func(_ *profile.Profile, f profile.Frame) string { return fmt.Sprint(f.Inlined) })},
+	{"files with code", frames(func(p *profile.Profile, f profile.Frame) string { return p.Mappings[f.Mapping].Path })},
+	{"build IDs", frames(func(p *profile.Profile, f profile.Frame) string { return p.Mappings[f.Mapping].BuildID })},
+	{"addresses in memory", frames(func(p *profile.Profile, f profile.Frame) string {
+		address, ok := p.Mappings[f.Mapping].Running(f.Address)
+		return fmt.Sprint(address, ok)
+	})},
+	{"process IDs", samples(func(p *profile.Profile, s profile.Sample) string { return fmt.Sprint(p.Tasks[s.Task].PID) })},
+	{"thread IDs", samples(func(p *profile.Profile, s profile.Sample) string { return fmt.Sprint(p.Tasks[s.Task].TID) })},
+	{"names of tasks", samples(func(p *profile.Profile, s profile.Sample) string { return p.Tasks[s.Task].Comm })},
+	{"CPUs", samples(func(_ *profile.Profile, s profile.Sample) string { return fmt.Sprint(s.CPU) })},
+	{"labels, their numbers and units", samples(func(p *profile.Profile, s profile.Sample) string { return fmt.Sprint(p.LabelsOf(s.Task)) })},
+	{"time and duration", func(p *profile.Profile) string { return fmt.Sprint(p.Meta.Start.UnixNano(), p.Meta.Duration) }},
+	{"period and its type", func(p *profile.Profile) string { return fmt.Sprint(p.Meta.Every) }},
+	{"default value", func(p *profile.Profile) string { return fmt.Sprint(p.Meta.Value, p.Meta.ValueGuessed) }},
+	{"comments, frames to drop or keep, documentation", func(p *profile.Profile) string {
+		return fmt.Sprintf("%q %q %q %q", p.Meta.Comments, p.Meta.DropFrames, p.Meta.KeepFrames, p.Meta.DocURL)
+	}},
+	{"flags of mappings", frames(func(p *profile.Profile, f profile.Frame) string { return fmt.Sprint(p.Mappings[f.Mapping].Looked) })},
+}
+
+func none(profile.Sample) string { return "" }
+
+// frames describes a property of frames, beside their names.
+func frames(of func(*profile.Profile, profile.Frame) string) func(*profile.Profile) string {
+	return func(p *profile.Profile) string {
+		return stacks(p, none, func(p *profile.Profile, id profile.FrameID) string {
+			return p.FrameName(id) + " " + of(p, p.Frames[id])
+		}, 1)
+	}
+}
+
+// samples describes a property of samples, beside the names of their frames.
+func samples(of func(*profile.Profile, profile.Sample) string) func(*profile.Profile) string {
+	return func(p *profile.Profile) string {
+		return stacks(p, func(s profile.Sample) string { return of(p, s) }, func(p *profile.Profile, id profile.FrameID) string { return p.FrameName(id) }, 1)
+	}
+}
+
+// stacks describes the samples that are equal in a property and in one of their frames, with the
+// sums of their first n values.
+func stacks(p *profile.Profile, of func(profile.Sample) string, name func(*profile.Profile, profile.FrameID) string, n int) string {
+	sums := map[string][]int64{}
+	for _, s := range p.Samples {
+		key := of(s)
+		for _, id := range p.AppendFrames(nil, s.Stack) {
+			key += "\n  " + name(p, id)
+		}
+		if sums[key] == nil {
+			sums[key] = make([]int64, n)
+		}
+		for v := range n {
+			sums[key][v] += s.Values[v]
+		}
+	}
+	var list []string
+	for key, values := range sums {
+		list = append(list, fmt.Sprint(values, key))
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// kept reads the table in docs/profiles.md: what each format keeps.
+func kept(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/profiles.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "| kept from reader to writer |")
+	if !ok {
+		t.Fatal("docs/profiles.md has no table of what formats keep")
+	}
+	cells := func(line string) (list []string) {
+		for _, cell := range strings.Split(strings.Trim(line, "| "), "|") {
+			list = append(list, strings.TrimSpace(cell))
+		}
+		return list
+	}
+	lines := strings.Split(table, "\n")
+	all := map[string]map[string]bool{}
+	names := cells(lines[0])
+	for _, name := range names {
+		all[name] = map[string]bool{}
+	}
+	for _, line := range lines[2:] {
+		row := cells(line)
+		if len(row) != len(names)+1 {
+			break
+		}
+		for i, cell := range row[1:] {
+			if cell != "yes" && cell != "no" {
+				t.Fatalf("%q: got cell %q, want yes or no", row[0], cell)
+			}
+			all[names[i]][row[0]] = cell == "yes"
+		}
+	}
+	return all
+}
+
+// through writes a profile in a format and reads it again.
+func through(t *testing.T, p *profile.Profile, name string) *profile.Profile {
+	t.Helper()
+	f, err := Choose("", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := p
+	if !f.AllValues() {
+		only = p.Only(0)
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, only, nil, Options{}, 0); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	back, _, err := decode.Read(t.Context(), &b, name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return back
+}
+
+// random returns a profile such as other tools write, with all that pprof's format can hold.
+func random(t *testing.T, seed uint64) *profile.Profile {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	in := &pprof.Profile{
+		SampleType: []*pprof.ValueType{{Type: "hits", Unit: "count"}, {Type: "delay", Unit: "microseconds"}, {Type: "hits", Unit: "count"}, {Type: "space", Unit: "kilobytes"}, {Type: "cpu", Unit: "nanoseconds"}},
+		PeriodType: &pprof.ValueType{Type: "space", Unit: "bytes"}, Period: 512 << 10, TimeNanos: 1.7e18 + 5, DurationNanos: 3e9 + 1,
+		Comments: []string{"first\ncomment", "second"}, DropFrames: "f0", KeepFrames: "f1", DocURL: "https://example.com/doc",
+		DefaultSampleType: []string{"", "space", "delay"}[seed%3],
+	}
+	for i := range 3 {
+		m := &pprof.Mapping{
+			ID: uint64(i + 1), Start: 0x400000 << (4 * i), Offset: uint64(i) << 12, File: fmt.Sprint("/nowhere/file", i), BuildID: fmt.Sprintf("%040x", i+1),
+			HasFunctions: r.IntN(2) == 0, HasFilenames: r.IntN(2) == 0, HasLineNumbers: r.IntN(2) == 0, HasInlineFrames: r.IntN(2) == 0,
+		}
+		m.Limit = m.Start + 0x100000
+		in.Mapping = append(in.Mapping, m)
+	}
+	for i := range 8 {
+		in.Function = append(in.Function, &pprof.Function{
+			ID: uint64(i + 1), Name: fmt.Sprintf("f%d(int)", i), SystemName: fmt.Sprintf("_Z2f%di", i), Filename: fmt.Sprintf("/src/f%d.cc", i), StartLine: int64(10 * (i + 1)),
+		})
+	}
+	for i := range 12 {
+		m := in.Mapping[i%3]
+		l := &pprof.Location{ID: uint64(i + 1), Mapping: m, Address: m.Start + uint64(64*(i+1))}
+		for n := range 1 + i%2 {
+			fn := in.Function[(i+n)%8]
+			l.Line = append(l.Line, pprof.Line{Function: fn, Line: fn.StartLine + int64(i), Column: int64(i % 4)})
+		}
+		in.Location = append(in.Location, l)
+	}
+	for range 20 {
+		s := &pprof.Sample{Label: map[string][]string{}, NumLabel: map[string][]int64{}, NumUnit: map[string][]string{}}
+		for range in.SampleType {
+			s.Value = append(s.Value, r.Int64N(1e6)-int64(seed%2)*1000)
+		}
+		for range 1 + r.IntN(6) {
+			s.Location = append(s.Location, in.Location[r.IntN(12)])
+		}
+		s.Label["comm"] = []string{fmt.Sprint("task", r.IntN(3))}
+		pid := 100 + r.Int64N(2)
+		s.NumLabel["pid"], s.NumLabel["tid"], s.NumLabel["cpu"] = []int64{pid}, []int64{pid + 10 + r.Int64N(2)}, []int64{r.Int64N(3)}
+		if r.IntN(2) == 0 {
+			s.Label["user"], s.Label["pid"] = []string{"a", "b"}, []string{"text"}
+			s.NumLabel["size"], s.NumUnit["size"] = []int64{r.Int64N(100), 0}, []string{"bytes", "bytes"}
+			s.NumLabel["plain"] = []int64{7}
+		}
+		in.Sample = append(in.Sample, s)
+	}
+	var b bytes.Buffer
+	if err := in.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := decode.Read(t.Context(), &b, "random")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Whatever two formats can both hold survives from one to the other, and what the documentation says
+// that a format loses is lost.
+func TestPairsKeep(t *testing.T) {
+	t.Parallel()
+	keeps := kept(t)
+	lost := map[string]bool{}
+	for seed := range uint64(6) {
+		p := random(t, seed)
+		for from := range keeps {
+			first := through(t, p, from)
+			for _, facet := range facets {
+				yes, documented := keeps[from][facet.name]
+				if !documented {
+					t.Fatalf("docs/profiles.md does not say whether %s keeps %s", from, facet.name)
+				}
+				if want, got := facet.of(p), facet.of(first); got != want && yes {
+					t.Fatalf("seed %d: %s lost %s: got\n%s\nwant\n%s", seed, from, facet.name, got, want)
+				} else if got != want {
+					lost[from+facet.name] = true
+				}
+			}
+			for to := range keeps {
+				second := through(t, first, to)
+				for _, facet := range facets {
+					if want, got := facet.of(p), facet.of(second); got != want && keeps[from][facet.name] && keeps[to][facet.name] {
+						t.Fatalf("seed %d: from %s to %s, %s was lost: got\n%s\nwant\n%s", seed, from, to, facet.name, got, want)
+					}
+				}
+			}
+		}
+	}
+	for format, rows := range keeps {
+		for facet, yes := range rows {
+			if !yes && !lost[format+facet] {
+				t.Errorf("docs/profiles.md says that %s loses %s, but it does not", format, facet)
+			}
+		}
+	}
+}
