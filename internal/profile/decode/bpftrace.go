@@ -169,7 +169,7 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 // bpftraceFrame interns a frame: "name+offset", an address, or a line as perf
 // script prints it. All but the innermost of a stack have return addresses.
 func (c *collector) bpftraceFrame(text string, kind profile.Kind, isReturn bool) profile.FrameID {
-	if f, ok := parseFrame("\t" + text); ok {
+	if f, ok := parseFrame("\t" + text); ok && (f.name != "" || f.file != "" || strings.Contains(text, " ")) {
 		made := c.madeFrame(f)
 		made.Return = isReturn
 		return c.Frame(made)

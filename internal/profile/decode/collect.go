@@ -14,6 +14,8 @@ type collector struct {
 	*profile.Collector
 	labels    []profile.Label // of the sample that is being read
 	labelText int64           // what the labels of all samples may still have, in bytes
+	lost      uint64          // samples that the input says were lost
+	unread    uint64          // lines that were not understood
 }
 
 func newCollector(types ...profile.ValueType) *collector {
@@ -59,7 +61,7 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 		return nil, err
 	}
 	m.Converted = true
-	p := c.Profile(m, profile.Losses{})
+	p := c.Profile(m, profile.Losses{profile.LossSamples: c.lost, profile.LossUnread: c.unread})
 	if len(p.Samples) == 0 {
 		return nil, errEmpty
 	}

@@ -109,8 +109,10 @@ func TestRoundTrip(t *testing.T) {
 				return // the format has no CPUs
 			}
 			got = decoded(t, encoded(t, func(w io.Writer) error { return firefox.WriteProfile(w, p, firefox.Options{}) }), Firefox)
-			if diff := cmp.Diff(fold(t, p, 1), fold(t, got, 0)); diff != "" {
-				t.Errorf("Firefox (-want +got):\n%s", diff)
+			for v := range p.ValueTypes {
+				if diff := cmp.Diff(fold(t, p, v), fold(t, got, v)); diff != "" {
+					t.Errorf("Firefox, value %d (-want +got):\n%s", v, diff)
+				}
 			}
 			if diff := cmp.Diff(addresses(called), addresses(got)); diff != "" {
 				t.Errorf("Firefox's addresses (-want +got):\n%s", diff)
@@ -386,7 +388,7 @@ func TestReadErrors(t *testing.T) {
 		"no number":         {"a;b\n", `line 1: no number after the stack "a;b"`},
 		"overflow":          {"a;b 9223372036854775807\na;c 1\n", "add up to more than 9223372036854775807"},
 		"large time":        {"# off-cpu in s\na;b 9223372037\n", "line 2: the number 9223372037 after the stack is too large"},
-		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
+		"orphan":            {"a 1 1.5: PERF_RECORD_SWITCH OUT\n\t113c leaf+0x13 (/bin/t)\n", "no line is the head of a sample"},
 		"cut gzip":          {"\x1f\x8b\x08", "input: truncated: the end of the compressed data is missing"},
 		"cut gzip data":     {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\xb4", "truncated: the end of the compressed data is missing"},
 		"not a profile":     {"\x00\x01\x02\x03", "input: no known format"},

@@ -23,7 +23,7 @@ func waitsProfile(reasons ...string) []byte {
 		rows += fmt.Sprintf(",%d", i+1)
 		addresses, columns, prefixes = addresses+",-1", columns+",0", prefixes+",0"
 	}
-	return fmt.Appendf(nil, `{"meta":{"preprocessedProfileVersion":70,"interval":1,"categories":[{"name":"Idle"}]},"shared":{"stringArray":[%[1]s],
+	return fmt.Appendf(nil, `{"meta":{"preprocessedProfileVersion":70,"interval":1,"fulgurRun":"{}","categories":[{"name":"Idle"}]},"shared":{"stringArray":[%[1]s],
 		"funcTable":{"name":[%[2]s]},"frameTable":{"address":[%[3]s],"lib":[%[3]s],"func":[%[2]s],"category":[%[4]s],"line":[%[4]s],"inlineDepth":[%[2]s]},
 		"stackTable":{"frame":[%[2]s],"prefix":[%[5]s]}},
 		"threads":[{"name":"t","pid":"1","tid":1,"samples":{"weightType":"tracing-ms","weight":[1,2],"stack":[0,1],"time":[1,3]}}]}`,

@@ -28,7 +28,6 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	}
 	columns := len(c.types)
 	var unread error // of the first line that was not read
-	lost := profile.Losses{}
 	for {
 		line, ok, err := c.next()
 		if err != nil {
@@ -51,7 +50,7 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 		}
 		switch err := c.stack(line); {
 		case errors.Is(err, errLine):
-			lost[profile.LossUnread]++
+			c.unread++
 			if unread == nil {
 				unread = c.errorf("no number after the stack %.60q", line)
 			}
@@ -72,9 +71,6 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	p, err := c.profile(m)
 	if err == nil && !c.votes.tasks() {
 		p, err = withoutTasks(p)
-	}
-	if err == nil {
-		p.Losses = p.Losses.Plus(lost)
 	}
 	return p, err
 }

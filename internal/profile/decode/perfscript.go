@@ -2,6 +2,8 @@ package decode
 
 import (
 	"bufio"
+	"errors"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -9,90 +11,84 @@ import (
 	"fulgur/internal/profile"
 )
 
-// readPerfScript reads the output of perf script. Like stackcollapse-perf.pl, it does not
-// distinguish threads. Each sample is a line with the task and the event, lines with the
-// frames, innermost first, and an empty line. Without call chains, the only frame is on
-// the first line.
+// readPerfScript reads the output of perf script, whatever its -F chooses. Like
+// stackcollapse-perf.pl, it does not distinguish threads. Each sample is a head, see
+// [perfHead], lines with the frames, innermost first, and an empty line. Without call chains,
+// the only frame is on the first line.
 //
 //	tar 4242/4243 [001] 24082.558395:    2004008 cpu-clock:
 //	        ffffffff81355977 copy_process+0x1107 ([kernel.kallsyms])
 //	                    113c leaf+0x13 (/usr/bin/tar)
 //
 // The values of each event are the number of its samples and the sum of their periods, see
-// [profile.Collector.CountEvent].
+// [profile.Collector.CountEvent]. Lines that belong to no sample, and that perf does not write, are
+// counted as [profile.LossUnread].
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
-	c := newCollector()
+	s := &scriptReader{
+		collector: newCollector(),
+		fractions: map[string]float64{},
+		deferred:  map[string][]*perfSample{},
+	}
 	in := lines{r: r, limit: maxEventLine}
-	var s *perfSample
 	for {
 		line, ok, err := in.next()
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			c.perfSample(s)
-			return c.profile(profile.Meta{})
+			break
 		}
-		switch {
-		case strings.HasPrefix(line, "#"):
-		case strings.TrimSpace(line) == "":
-			c.perfSample(s)
-			s = nil
-		case line[0] != '\t' && isHeader(line):
-			c.perfSample(s)
-			s = c.parseHeader(line)
-		default:
-			f, ok := parseFrame(line)
-			if !ok {
-				continue
-			}
-			if s == nil {
-				return nil, in.errorf("a frame without a sample: %.60q", line)
-			}
-			c.add(s, f)
-		}
+		s.line(line)
 	}
+	s.end()
+	s.dropLoose()
+	s.flush()
+	if s.unread > 0 && s.samples == 0 && s.lost == 0 {
+		return nil, errNoHeads
+	}
+	return s.profile(profile.Meta{})
 }
+
+// errNoHeads is the error of a text in which nothing was recognized.
+var errNoHeads = errors.New("no line is the head of a sample or a frame, as perf script writes them")
 
 // maxEventLine is the maximum length of a line of perf script or bpftrace, in bytes: a
 // frame, or the head of a sample.
 const maxEventLine = 1 << 20
 
-// perfHeader matches the head of a sample. The task's name may contain spaces, so it is
-// recognized by what follows: process and thread IDs, an optional CPU, and a time or an event.
-var perfHeader = regexp.MustCompile(`^\s*(\S.*?)\s+(-?\d+)(?:/(\d+))?\s+(?:\[(\d+)\]\s+)?(?:[.\w]{4,}\s+)?(?:(\d+\.\d+):\s*)?(?:(\d+)\s+)?(\S+?):(?:\s+(.*))?$`)
+// maxDeferred is the maximum number of samples that wait for their user callers.
+const maxDeferred = 1 << 12
 
-// isHeader reports whether a line begins a sample.
-func isHeader(line string) bool {
-	m := perfHeader.FindStringSubmatch(line)
-	if len(m) == 0 || strings.HasPrefix(m[7], "PERF_RECORD_") {
-		return false
-	}
-	return m[4] != "" || m[5] != "" || m[6] != "" // a CPU, time or period
-}
+// scriptReader reads the lines of perf script.
+type scriptReader struct {
+	*collector
+	open *perfSample // the sample whose lines are being read, or nil
+	// fractions has what is left of the fractional periods of an event, less than 1.
+	fractions map[string]float64
+	heads     bool   // a head with a time, a thread or an event was seen
+	records   bool   // the last line was a record other than a sample, or a part of it
+	loose     string // the last line, if it may be a head of few fields
+	samples   uint64
 
-// isFrame reports whether a line is a frame.
-func isFrame(line string) bool {
-	_, ok := parseFrame(line)
-	return ok
+	// deferred has samples by the cookie of the user callers that perf writes later.
+	deferred map[string][]*perfSample
+	waiting  int
 }
 
 // perfSample is a partially read sample.
 type perfSample struct {
-	task   profile.Task
-	cpu    int
-	event  string
-	period int64
+	head   perfHead
 	frames []readFrame  // innermost first
 	callee profile.Kind // of the last instruction in frames, if there is one
 	calls  bool         // there is one
+	cookie string       // of the user callers that follow later, if any
 }
 
 // readFrame is a frame that was read. An inlined one has neither a file nor a place of
 // its own.
 type readFrame struct {
-	profile.Frame
-	hasFile bool
+	perfScriptFrame
+	callAfter bool // the address is a return address
 }
 
 // perfScriptFrame is a frame in the output of perf script.
@@ -101,62 +97,488 @@ type perfScriptFrame struct {
 	name    string // empty if unknown
 	offset  uint64
 	file    string
+	source  string // file name of the source, empty if unknown
+	srcLine int
 	inlined bool
 }
 
-// parseHeader parses a line accepted by isHeader.
-func (c *collector) parseHeader(line string) *perfSample {
-	m := perfHeader.FindStringSubmatch(line)
-	s := &perfSample{cpu: -1, event: m[7], period: 1}
-	s.task.Comm = m[1]
-	if m[3] != "" { // a single ID is the thread's
-		s.task.PID, _ = strconv.Atoi(m[2]) // 0 if it is too large
-	}
-	if n, err := strconv.ParseInt(m[6], 10, 64); err == nil {
-		s.period = n
-	}
-	if m[8] != "" {
-		if f, ok := parseFrame(" " + m[8]); ok {
-			c.add(s, f)
+// isPerfScript reports whether a line is one that perf script writes, and no other tool.
+func isPerfScript(line string) bool {
+	switch {
+	case strings.HasPrefix(line, "PERF_RECORD_"):
+		return true
+	case line[0] == '\t':
+	case instructionColumn(line) > 0:
+		return true
+	default:
+		if _, ok := parseHead(line); ok {
+			return true
 		}
 	}
-	return s
+	_, ok := parseFrame(line)
+	return ok
+}
+
+// line processes a line.
+func (s *scriptReader) line(line string) {
+	text := strings.TrimLeft(line, " \t\r\n\f")
+	if text == "" {
+		s.dropLoose()
+		s.records = false
+		// Some versions of perf write an empty line between a head and its frames.
+		if s.open != nil && len(s.open.frames) > 0 {
+			s.end()
+		}
+		return
+	}
+	indent := len(line) - len(text)
+	if line[0] == '\t' {
+		s.tabbed(line, indent)
+		return
+	}
+	if i := strings.Index(line, "PERF_RECORD_"); i >= 0 && (i == 0 || line[i-1] == ' ') {
+		s.record(line[i:])
+		return
+	}
+	head, ok := parseHead(line)
+	if line[0] == '#' && (!ok || !head.timed || !head.hasID) {
+		return // a comment
+	}
+	if ok && head.timed {
+		s.begin(head)
+		return
+	}
+	if !ok && line[0] == ' ' && !isAddress(line, indent) && instructionColumn(line) > 0 {
+		s.looseHead(line)
+		return
+	}
+	if !ok && indent == 2 && s.source(text) {
+		return
+	}
+	if f, isFrame := parseFrame(line); isFrame && (!ok || isAddress(line, indent)) {
+		s.frame(f)
+		return
+	}
+	if f, isFrame := parseFrame(" " + line); isFrame && indent == 0 && !ok && s.open != nil && isColumn(line) {
+		s.frame(f) // without the blanks before it
+		return
+	}
+	switch {
+	case ok:
+		s.begin(head)
+	case s.part(line, text):
+	default:
+		s.looseHead(line)
+	}
+}
+
+// ipWidth is the width of addresses, and tabWidth that of the tab before a frame, where tabs were
+// replaced by blanks.
+const ipWidth, tabWidth = 16, 8
+
+// isAddress reports whether the first word of a line that begins with blanks ends where addresses
+// do: those of call chains, or of samples without one.
+func isAddress(line string, indent int) bool {
+	word, _ := firstWord(line)
+	stop := indent + len(word)
+	return stop == ipWidth+1 || stop == ipWidth+tabWidth
+}
+
+// isColumn reports whether a line begins with an address that needs no blanks before it.
+func isColumn(line string) bool {
+	word, _, _ := strings.Cut(line, " ")
+	word, _, _ = strings.Cut(word, "\t")
+	return len(word) >= 8
+}
+
+// tabbed processes a line that begins with a tab: a frame, an instruction of +brstackinsn, or
+// perf's notes about them.
+func (s *scriptReader) tabbed(line string, indent int) {
+	if f, ok := parseFrame(line); ok {
+		s.frame(f)
+		return
+	}
+	// Versions of 2017 print inlined functions as lines without an address.
+	if name, ok := strings.CutPrefix(line, inlineIndent); ok && name != "" && name[0] != ' ' && s.open != nil && len(s.open.frames) > 0 {
+		s.inlined(name)
+		return
+	}
+	if s.open != nil || s.samples > 0 || s.records {
+		if isInstruction(line[1:]) || s.part(line, line[indent:]) {
+			return
+		}
+	}
+	s.dropLoose()
+	s.unread++
+}
+
+// inlineIndent stands for the address of an inlined function.
+const inlineIndent = "\t                 "
+
+// inlined adds a function that is inlined at the address of the last frame, which perf lists
+// before it, and the functions from the innermost one to that of the frame itself.
+func (s *scriptReader) inlined(name string) {
+	last := len(s.open.frames) - 1
+	f := s.open.frames[last]
+	if name == f.name {
+		return
+	}
+	s.open.frames = append(s.open.frames, f)
+	s.open.frames[last] = readFrame{perfScriptFrame{name: name, inlined: true}, f.callAfter}
+}
+
+// isInstruction reports whether text is an instruction of +brstackinsn.
+func isInstruction(text string) bool {
+	word, _, ok := strings.Cut(text, "\t")
+	return ok && len(word) == ipWidth && isDigits(word, hexDigits)
+}
+
+// record processes a record other than a sample, such as those of --show-mmap-events.
+func (s *scriptReader) record(text string) {
+	s.dropLoose()
+	s.records, s.heads = true, true
+	kind, rest, _ := strings.Cut(text, " ")
+	if kind == "PERF_RECORD_LOST" || kind == "PERF_RECORD_LOST_SAMPLES" {
+		if n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(rest), "lost "), 10, 64); err == nil {
+			s.lost = addUpTo(s.lost, n)
+		}
+	}
+}
+
+// addUpTo returns a+b, or the largest number.
+func addUpTo(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// begin begins a sample.
+func (s *scriptReader) begin(head perfHead) {
+	s.end()
+	s.dropLoose()
+	if strings.Contains(head.rest, "\tmetric: ") || strings.HasPrefix(head.rest, "metric: ") {
+		return // follows the sample
+	}
+	s.heads, s.records = true, false
+	s.open = &perfSample{head: head}
+}
+
+// looseHead notes a line that is a head if a frame follows: one of few fields, such as those of
+// -F comm,ip,sym, or of one line that shows an instruction. It may be anything if other samples
+// have more fields.
+func (s *scriptReader) looseHead(line string) {
+	s.dropLoose()
+	if s.heads {
+		s.unread++
+		return
+	}
+	head, one := parseLooseHead(line)
+	if !one {
+		s.loose = line
+		return
+	}
+	s.end()
+	s.open = &perfSample{head: head}
+}
+
+// dropLoose counts the noted line as one that was not understood.
+func (s *scriptReader) dropLoose() {
+	if s.loose != "" {
+		s.loose = ""
+		s.unread++
+	}
+}
+
+// frame adds the next outer frame of the sample, or begins a sample without a head, as -F ip,sym
+// writes them.
+func (s *scriptReader) frame(f perfScriptFrame) {
+	if s.loose != "" {
+		s.end()
+		head, _ := parseLooseHead(s.loose)
+		s.loose = ""
+		s.open = &perfSample{head: head}
+	}
+	switch {
+	case s.open == nil && s.heads:
+		s.unread++
+		return
+	case s.open == nil:
+		s.open = &perfSample{head: perfHead{period: 1}}
+	}
+	s.add(s.open, f)
 }
 
 // add adds the next outer frame of a sample.
-func (c *collector) add(s *perfSample, f perfScriptFrame) {
+func (s *scriptReader) add(to *perfSample, f perfScriptFrame) {
+	if name, ok := strings.CutSuffix(f.name, "(cookie)"); ok && strings.TrimSpace(name) == "" {
+		to.cookie = strconv.FormatUint(f.address, 16)
+		return
+	}
 	// Keep the frames next to the root. The others do not matter in a truncated stack.
 	const kept = profile.MaxDepth + 1
-	if len(s.frames) == 2*kept {
-		s.frames = append(s.frames[:0], s.frames[kept:]...)
+	if len(to.frames) == 2*kept {
+		to.frames = append(to.frames[:0], to.frames[kept:]...)
 	}
-	made := c.madeFrame(f)
 	// perf prints return addresses. User code that entered the kernel did not call it.
-	made.Return = s.calls && (s.callee != profile.KindKernel || made.Kind == profile.KindKernel)
-	if !made.Inlined {
-		s.callee, s.calls = made.Kind, true
+	kind := f.kind()
+	made := readFrame{f, to.calls && (to.callee != profile.KindKernel || kind == profile.KindKernel)}
+	if !f.inlined {
+		to.callee, to.calls = kind, true
 	}
-	s.frames = append(s.frames, readFrame{made, f.file != ""})
+	to.frames = append(to.frames, made)
 }
 
-// parseFrame parses a line of a call chain: an address, a symbol with its offset, and the file
-// if shown. perf script indents frames by a tab, and tasks by spaces.
+// source processes a line of +srcline, which says where the last frame is in the source:
+//
+//	file.c:12 (discriminator 3)
+func (s *scriptReader) source(text string) bool {
+	if s.open == nil {
+		return false
+	}
+	place, inlined := strings.CutSuffix(text, " (inlined)")
+	if i := strings.LastIndex(place, " (discriminator "); i > 0 && strings.HasSuffix(place, ")") {
+		place = place[:i]
+	}
+	colon := strings.LastIndexByte(place, ':')
+	file, line := "", 0
+	switch n, err := strconv.Atoi(place[colon+1:]); {
+	case colon >= 0 && err == nil && n >= 0:
+		if place[:colon] != "" && place[:colon] != "??" {
+			file, line = place[:colon], n
+		}
+	case colon >= 0 && place[colon+1:] == "?":
+	case strings.HasSuffix(place, "]") && isDigits(place[strings.LastIndexByte(place, '[')+1:len(place)-1], hexDigits):
+	case isDigits(strings.TrimPrefix(place[strings.LastIndexByte(place, '+')+1:], "0x"), hexDigits) && strings.Contains(place, "+"):
+	default:
+		return false
+	}
+	if n := len(s.open.frames); n > 0 {
+		f := &s.open.frames[n-1]
+		f.source, f.srcLine = file, line
+		f.inlined = f.inlined || inlined
+	} else {
+		s.open.head.source, s.open.head.srcLine = file, line
+	}
+	return true
+}
+
+// part reports whether a line is a part of a sample, or of a record, that has no frames.
+func (s *scriptReader) part(line, text string) bool {
+	if s.records && (strings.HasPrefix(text, "[") || strings.Contains(text, "/")) {
+		return true // namespaces
+	}
+	if strings.HasPrefix(text, "BPF output:") || strings.HasPrefix(text, "BPF string:") || strings.HasPrefix(line, "                  ") && len(text) > 5 && text[4] == ':' && isDigits(text[:4], hexDigits) {
+		return true // follows an empty line
+	}
+	return (s.open != nil || s.samples > 0) && isPart(line, text)
+}
+
+// begin of the lines that perf writes after the frames of a sample.
+var partPrefixes = []string{"ABI:", "ilen:", "insn:", "IPC:", "metric:", "mismatch of LBR data and executable", "... not reaching sample ..."}
+
+// isPart reports whether a line of a sample shows registers, branches, instructions, addresses or
+// source code.
+func isPart(line, text string) bool {
+	for _, p := range partPrefixes {
+		if strings.HasPrefix(text, p) {
+			return true
+		}
+	}
+	word, rest, _ := strings.Cut(text, " ")
+	switch {
+	case strings.HasPrefix(word, "0x") && strings.Contains(word, "/"), isBranches(text):
+		return true
+	case strings.Contains(word, ":0x"): // registers
+		return true
+	case text[0] == '|': // source code
+		number, _, _ := strings.Cut(text[1:], " ")
+		return isDigits(number, decimalDigits)
+	case line[0] == '\t' && (strings.HasSuffix(text, ":") || strings.Contains(text, ":\t")): // a function of +brstackinsn
+		return true
+	case isPageSize(word) && (rest == "" || isPageSize(strings.TrimSpace(rest))):
+		return true
+	case strings.HasPrefix(line, "\t\t"): // +disasm
+		return true
+	}
+	if isDigits(word, hexDigits) && len(line)-len(text)+len(word) == ipWidth { // +phys_addr
+		rest = strings.TrimSpace(rest)
+		first, second, _ := strings.Cut(rest, " ")
+		return rest == "" || isPageSize(first) && (second == "" || isPageSize(second))
+	}
+	return false
+}
+
+// isPageSize reports whether a word is the size of a page, as perf writes it.
+func isPageSize(word string) bool {
+	if word == "N/A" {
+		return true
+	}
+	n := len(word) - 1
+	return n > 0 && strings.IndexByte("BKMGTPE", word[n]) >= 0 && isDigits(word[:n], decimalDigits)
+}
+
+// isBranches reports whether a line shows branches as +brstack or +brstacksym does:
+// FROM/TO/PREDICTED/IN_TX/ABORT/CYCLES…
+func isBranches(text string) bool {
+	for _, mark := range []string{"/P/", "/M/", "/-/", "/PN/", "/MN/"} {
+		if i := strings.Index(text, mark); i > 0 {
+			flags := text[i+len(mark):]
+			if len(flags) > 3 && flags[1] == '/' && flags[3] == '/' && strings.IndexByte("X-", flags[0]) >= 0 && strings.IndexByte("A-", flags[2]) >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// end ends the sample that is being read.
+func (s *scriptReader) end() {
+	last := s.open
+	s.open = nil
+	if last == nil {
+		return
+	}
+	if len(last.frames) == 0 && last.cookie == "" {
+		if f, ok := inlineFrame(last.head.rest); ok {
+			f.source, f.srcLine = last.head.source, last.head.srcLine
+			s.add(last, f)
+		}
+	}
+	switch {
+	case last.head.callers != "":
+		s.complete(last.head.callers, last.frames)
+	case last.cookie == "":
+		s.sample(last)
+	default:
+		if s.waiting == maxDeferred {
+			s.flush()
+		}
+		s.deferred[last.cookie] = append(s.deferred[last.cookie], last)
+		s.waiting++
+	}
+}
+
+// complete adds the user callers to the samples that wait for them.
+func (s *scriptReader) complete(cookie string, callers []readFrame) {
+	waiting := s.deferred[cookie]
+	if len(waiting) == 0 {
+		s.unread++
+		return
+	}
+	delete(s.deferred, cookie)
+	s.waiting -= len(waiting)
+	for _, w := range waiting {
+		for _, f := range callers {
+			s.add(w, f.perfScriptFrame)
+		}
+		s.sample(w)
+	}
+}
+
+// flush adds the samples that wait for their user callers without them.
+func (s *scriptReader) flush() {
+	for cookie, waiting := range s.deferred {
+		for _, w := range waiting {
+			s.sample(w)
+		}
+		delete(s.deferred, cookie)
+	}
+	s.waiting = 0
+}
+
+// sample adds a sample.
+func (s *scriptReader) sample(from *perfSample) {
+	s.samples++
+	at := profile.Sample{CPU: -1, Task: s.Task(from.head.task)}
+	var outer profile.Frame // the frame that contains an inlined one
+	for i := len(from.frames) - 1; i >= 0 && !s.IsCut(at.Stack); i-- {
+		f := s.madeFrame(from.frames[i].perfScriptFrame)
+		f.Return = from.frames[i].callAfter
+		if from.frames[i].file != "" || i == len(from.frames)-1 {
+			outer = f
+		}
+		if f.Inlined {
+			f.Mapping, f.Kind, f.Address, f.Return = outer.Mapping, outer.Kind, outer.Address, outer.Return
+		}
+		at.Stack = s.Push(at.Stack, s.Frame(f))
+	}
+	event, n := from.head.event, from.head.period
+	if event == "" {
+		s.Count(at, s.Value(profile.ValueType{Type: "samples", Unit: "count"}), 1)
+		return
+	}
+	if from.head.fraction > 0 {
+		rest := s.fractions[event] + from.head.fraction
+		if rest >= 1 {
+			rest--
+			n++
+		}
+		s.fractions[event] = rest
+	}
+	value := profile.ValueType{Type: eventName(event), Unit: "count"}
+	if value.Type == "cpu-clock" || value.Type == "task-clock" {
+		value.Unit = "nanoseconds"
+	}
+	s.CountEvent(at, value, n)
+}
+
+// parseFrame parses a line of a call chain: an address, a symbol with its offset and the file, if
+// shown. perf script indents frames by a tab, and tasks by spaces.
 func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	text := strings.TrimLeft(line, " \t\r\n\f")
-	address, symbol, _ := strings.Cut(text, " ")
-	if len(text) == len(line) || symbol == "" || !isDigits(address, hexDigits) || len(address) > 16 {
+	end := strings.IndexAny(text, " \t")
+	if end < 0 {
+		end = len(text)
+	}
+	if len(text) == len(line) || end > ipWidth || !isDigits(text[:end], hexDigits) {
 		return f, false
 	}
-	f.address, _ = strconv.ParseUint(address, 16, 64) // at most 16 digits
-	symbol, f.file = cutFile(symbol)
-	f.name, f.offset = cutOffset(strings.TrimSpace(symbol))
-	if f.file == "inlined" {
-		f.file, f.inlined = "", true
+	switch rest := text[end:]; {
+	case line[0] == '\t' && end == ipWidth && rest != "" && rest[0] == '\t':
+		return f, false // an instruction, see isInstruction
+	case line[0] == '\t' && len(line) > 1 && line[1] == '\t' && end < 5:
+		return f, false // assembly: "add"
+	case line[0] != '\t' && (isPart(line, text) || strings.TrimSpace(rest) == "" && !isAddress(line, len(line)-len(text))):
+		return f, false // a number
 	}
-	if _, err := strconv.ParseUint(f.name, 0, 64); err == nil || f.name == "[unknown]" {
-		f.name = "" // bpftrace repeats the address
+	f = location(text[end:])
+	f.address, _ = strconv.ParseUint(text[:end], 16, 64) // at most 16 digits
+	if line[0] == ' ' && !isAddress(line, len(line)-len(text)) && !strings.HasPrefix(text[end:], "\t") {
+		// Fields of a head may look so: "7 [001] ".
+		return f, f.file != "" || f.offset > 0 || f.inlined || end > idWidth
 	}
 	return f, true
+}
+
+// idWidth is the width of the longest thread ID.
+const idWidth = 7
+
+// location parses what follows an address: a symbol with its offset and the file, if shown.
+func location(text string) (f perfScriptFrame) {
+	symbol, file := cutFile(text)
+	f.file = file
+	f.name, f.offset = cutOffset(strings.TrimSpace(symbol))
+	switch {
+	case file == "inlined":
+		f.file, f.inlined = "", true
+	case len(file) > 3 && file[len(file)-1] != ')': // +dsoff
+		f.file = cutHexOffset(file)
+	}
+	if f.name == "" || f.name == "[unknown]" {
+		f.name = ""
+	} else if _, err := strconv.ParseUint(f.name, 0, 64); err == nil {
+		f.name = "" // bpftrace repeats the address
+	}
+	return f
+}
+
+// cutHexOffset cuts +0x… off the end of a file's name.
+func cutHexOffset(file string) string {
+	if i := strings.LastIndex(file, "+0x"); i > 0 && isDigits(file[i+3:], hexDigits) {
+		return file[:i]
+	}
+	return file
 }
 
 const (
@@ -167,25 +589,41 @@ const (
 // isDigits reports whether text consists of the given digits.
 func isDigits(text, digits string) bool { return text != "" && strings.Trim(text, digits) == "" }
 
-// cutFile splits the file in parentheses off a symbol. The file may contain one pair of them:
+// cutFile splits the file in parentheses off a symbol. The file may contain pairs of them:
 // "f (/bin/x (deleted))".
 func cutFile(text string) (symbol, file string) {
+	text = strings.TrimRight(text, " \t")
 	inside, ok := strings.CutSuffix(text, ")")
 	if !ok {
 		return text, ""
 	}
-	open := strings.LastIndexAny(inside, "()")
-	if open >= 0 && inside[open] == ')' {
-		open = strings.LastIndexAny(inside[:open], "()")
-		if open < 0 || inside[open] == ')' {
+	open := openParenthesis(inside)
+	if open < 0 || open > 0 && text[open-1] != ' ' && text[open-1] != '\t' {
+		// Not in pairs.
+		if open = max(strings.Index(inside, " (/"), strings.Index(inside, " ([")) + 1; open == 0 {
 			return text, ""
 		}
-		open = strings.LastIndexAny(inside[:open], "()")
 	}
-	if open < 2 || inside[open] == ')' || inside[open-1] != ' ' {
+	if open+1 == len(inside) {
 		return text, ""
 	}
-	return inside[:open-1], inside[open+1:]
+	return strings.TrimRight(text[:open], " \t"), inside[open+1:]
+}
+
+// openParenthesis returns the index of the parenthesis that the end of text closes, or -1.
+func openParenthesis(text string) int {
+	depth := 1
+	for i := len(text) - 1; i >= 0; i-- {
+		switch text[i] {
+		case ')':
+			depth++
+		case '(':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // cutOffset splits the offset off a symbol, which is hexadecimal in perf and decimal in
@@ -207,30 +645,6 @@ func cutOffset(symbol string) (name string, offset uint64) {
 	return symbol[:plus], offset
 }
 
-// perfSample adds a sample, unless it is nil.
-func (c *collector) perfSample(s *perfSample) {
-	if s == nil {
-		return
-	}
-	at := profile.Sample{CPU: s.cpu, Task: c.Task(s.task)}
-	var outer readFrame // the frame that contains an inlined one
-	for i := len(s.frames) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
-		f := s.frames[i]
-		if f.hasFile || i == len(s.frames)-1 {
-			outer = f
-		}
-		if f.Inlined {
-			f.Mapping, f.Kind, f.Address, f.Return = outer.Mapping, outer.Kind, outer.Address, outer.Return
-		}
-		at.Stack = c.Push(at.Stack, c.Frame(f.Frame))
-	}
-	unit := "count"
-	if s.event == "cpu-clock" || s.event == "task-clock" {
-		unit = "nanoseconds"
-	}
-	c.CountEvent(at, profile.ValueType{Type: eventName(s.event), Unit: unit}, s.period)
-}
-
 // eventName returns an event without perf's modifiers: "cycles" for "cycles:Pu".
 func eventName(event string) string {
 	if name, _, ok := strings.Cut(event, ":"); ok && !strings.Contains(name, "/") && len(event)-len(name) <= 5 {
@@ -239,20 +653,37 @@ func eventName(event string) string {
 	return event
 }
 
+// kind returns the kind of code at a frame.
+func (f perfScriptFrame) kind() profile.Kind {
+	switch {
+	case f.isJIT():
+		return profile.KindJIT
+	case isKernelFile(f.file) || f.address >= 1<<63:
+		return profile.KindKernel
+	}
+	return profile.KindUser
+}
+
+// isJIT reports whether the code was generated at run time.
+func (f perfScriptFrame) isJIT() bool {
+	return strings.HasSuffix(f.file, ".map") || strings.HasPrefix(f.file, "//anon") || f.file == "[anon]"
+}
+
 // madeFrame converts a frame to the profile's form.
 func (c *collector) madeFrame(f perfScriptFrame) profile.Frame {
-	made := profile.Frame{Address: f.address, Offset: f.offset, Inlined: f.inlined}
-	if isKernelFile(f.file) || f.address >= 1<<63 {
-		made.Kind = profile.KindKernel
-	}
+	made := profile.Frame{Address: f.address, Offset: f.offset, Inlined: f.inlined, Kind: f.kind(), Line: f.srcLine}
 	switch {
-	case strings.HasSuffix(f.file, ".map") || strings.HasPrefix(f.file, "//anon") || f.file == "[anon]":
-		made.Mapping, made.Kind = c.Mapping(profile.Mapping{Path: "[jit]"}), profile.KindJIT
+	case f.isJIT():
+		made.Mapping = c.Mapping(profile.Mapping{Path: "[jit]"})
 	case f.file != "" && f.file != "[unknown]":
 		made.Mapping = c.Mapping(profile.Mapping{Path: f.file})
 	}
 	if f.name != "" {
-		made.Function = c.Function(profile.Function{Name: f.name, SystemName: f.name})
+		made.Function = c.Function(profile.Function{Name: f.name, SystemName: f.name, File: f.source})
 	}
 	return made
 }
+
+// chainHead matches the beginning of a text that is a line of any kind, and a frame in perf
+// script's columns.
+var chainHead = regexp.MustCompile(`^[^\t\n][^\n]*\n\t {0,15}[0-9a-f]{1,16} [^\n]`)

@@ -340,6 +340,9 @@ func sniffText(head []byte) (Format, error) {
 	if bpftraceMap.Match(head) { // possibly after messages
 		return Bpftrace, nil
 	}
+	if chainHead.Match(head) { // its head may have no fields but a number
+		return PerfScript, nil
+	}
 	stacks, others := 0, 0 // others have no number
 	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
 		head = head[:end] // the last line is not there as a whole
@@ -350,7 +353,7 @@ func sniffText(head []byte) (Format, error) {
 		switch line := string(bytes.TrimRight(line, "\r\n")); {
 		case strings.TrimSpace(line) == "" || line[0] == '#':
 			continue
-		case line[0] != '\t' && isHeader(line), isFrame(line):
+		case isPerfScript(line):
 			return PerfScript, nil
 		case isFolded(line):
 			if stacks++; strings.Contains(line, ";") {

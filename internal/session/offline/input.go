@@ -152,7 +152,7 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, ti
 }
 
 // warnCut warns about parts of a file that exceed the limits of package
-// profile.
+// profile, or were not understood.
 func warnCut(name string, p *profile.Profile, warn func(error)) {
 	l := p.Losses
 	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed], profile.LossUnlabeled: l[profile.LossUnlabeled], profile.LossUnread: l[profile.LossUnread]}
