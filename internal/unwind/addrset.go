@@ -34,14 +34,8 @@ func (s *addrSet) page(addr uint64) *addrPage {
 	return s.last
 }
 
-func (s *addrSet) has(addr uint64) bool {
-	p := s.page(addr)
-	low := addr % addrPageSize
-	return p != nil && p[low/64]>>(low%64)&1 != 0
-}
-
-// add adds an address. It reports whether the address is new.
-func (s *addrSet) add(addr uint64) bool {
+// newPage returns the page of an address. It makes one if there is none.
+func (s *addrSet) newPage(addr uint64) *addrPage {
 	p := s.page(addr)
 	if p == nil {
 		if s.pages == nil {
@@ -51,6 +45,18 @@ func (s *addrSet) add(addr uint64) bool {
 		s.last, s.key = p, addr>>addrPageShift
 		s.pages[s.key] = p
 	}
+	return p
+}
+
+func (s *addrSet) has(addr uint64) bool {
+	p := s.page(addr)
+	low := addr % addrPageSize
+	return p != nil && p[low/64]>>(low%64)&1 != 0
+}
+
+// add adds an address. It reports whether the address is new.
+func (s *addrSet) add(addr uint64) bool {
+	p := s.newPage(addr)
 	low := addr % addrPageSize
 	bit := uint64(1) << (low % 64)
 	if p[low/64]&bit != 0 {
@@ -59,6 +65,21 @@ func (s *addrSet) add(addr uint64) bool {
 	p[low/64] |= bit
 	s.n++
 	return true
+}
+
+// addRange adds the addresses from start to end.
+func (s *addrSet) addRange(start, end uint64) {
+	for start < end {
+		p := s.newPage(start)
+		for limit := min(end, start&^(addrPageSize-1)+addrPageSize); start < limit; {
+			low := start % addrPageSize
+			n := min(limit-start, 64-low%64)
+			word := ^uint64(0) >> (64 - n) << (low % 64)
+			s.n += bits.OnesCount64(word &^ p[low/64])
+			p[low/64] |= word
+			start += n
+		}
+	}
 }
 
 // before returns the greatest address of the set that is at most addr, if it is in the same page or the

@@ -1,8 +1,10 @@
 package unwind
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
+	"slices"
 
 	"fulgur/internal/symbols/instruction"
 )
@@ -15,6 +17,8 @@ const (
 	maxFunctionSteps = 1 << 17
 	// maxGlanceSteps bounds them up to where a function sets up a frame pointer.
 	maxGlanceSteps = 1 << 8
+	// maxKeptBlocks bounds the blocks whose memory is reused.
+	maxKeptBlocks = 1 << 10
 )
 
 // flow follows the control flow of a function, with what is known of its frame.
@@ -32,9 +36,17 @@ type flow struct {
 	// calls and references collect the targets of direct calls, and the addresses to which instructions
 	// refer. doubts collects what follows calls and is not proven.
 	calls, references, doubts []uint64
+	// rule returns the number of a frame's rule.
+	rule func(frame *codeFrame) uint32
+	// check, for tests, is called with the frame before each instruction.
+	check func(addr uint64, frame *codeFrame)
 
 	blocks map[uint64]*block
-	sets   codeSets
+	// list holds the blocks, followed by those of earlier functions, whose memory is reused.
+	list []*block
+	// rows holds the rules of the blocks.
+	rows []codeRow
+	sets codeSets
 	// starts holds the addresses of the blocks, and seen those of all instructions.
 	starts, seen addrSet
 	queue        blockQueue
@@ -69,23 +81,40 @@ type block struct {
 	queued bool
 	// byCall is whether only calls lead here, by their return.
 	byCall bool
-	// What follows is set at the end of the analysis.
+	// What follows is what the last execution found.
 
-	next, before []*block
+	// until is the end of its instructions, and rows are their rules in flow.rows.
+	until uint64
+	rows  struct{ first, n int }
+	next  []*block
 	// afterCall is the block after the call at the end of the block, also in next. It is reached if the
 	// called function is known to return.
 	afterCall *block
 	reached   bool
+	// callsOut is whether the block ends with a call.
+	callsOut bool
 	// good and bad are whether the block leaves the function with and without the return address at the
 	// stack pointer.
 	good, bad bool
-	// leaves is whether it does so by a return instruction, and led whether a way leads to it from the entry.
-	leaves, led bool
+	// leaves is whether it does so by a return instruction.
+	leaves bool
 	// setUp is whether the frame pointer is set up in the block.
-	setUp  bool
-	proven bool
+	setUp bool
 	// misaligned is whether the call at the end of the block is made with a misaligned stack.
 	misaligned bool
+	// What follows is set at the end of the analysis.
+
+	before []*block
+	proven bool
+	// led is whether a way leads here from the entry.
+	led bool
+}
+
+// begin forgets what an execution found.
+func (b *block) begin(rows int) {
+	b.until, b.rows.first, b.rows.n = b.start, rows, 0
+	b.next, b.afterCall = b.next[:0], nil
+	b.reached, b.callsOut, b.good, b.bad, b.leaves, b.setUp, b.misaligned = false, false, false, false, false, false, false
 }
 
 // blockQueue is a heap of blocks. Those at low addresses come first, since code mostly leads forward: so
@@ -102,9 +131,6 @@ func (q *blockQueue) Pop() any {
 	*q = (*q)[:last]
 	return b
 }
-
-// visit is called with each instruction, and the frame before it.
-type visit func(addr uint64, size int, frame *codeFrame, kind instruction.Kind)
 
 // maxRestarts bounds the analyses of a function.
 const maxRestarts = 8
@@ -126,7 +152,8 @@ func (f *flow) run(entry uint64) bool {
 
 // spread finds all instructions and their frames.
 func (f *flow) spread() bool {
-	f.queue, f.restart = f.queue[:0], false
+	f.queue, f.rows, f.restart = f.queue[:0], f.rows[:0], false
+	f.list = f.list[:0]
 	clear(f.blocks)
 	f.starts.clear()
 	f.seen.clear()
@@ -148,14 +175,22 @@ func (f *flow) spread() bool {
 	return true
 }
 
+// split executes the blocks again in which another one was found to begin after their last execution.
+func (f *flow) split() {
+	slices.SortFunc(f.list, func(a, b *block) int { return cmp.Compare(a.start, b.start) })
+	var frame codeFrame
+	for i, b := range f.list[:len(f.list)-1] {
+		if f.list[i+1].start < b.until {
+			b.frame.copyTo(&frame)
+			w := blockWalk{flow: f, block: b, frame: &frame, final: true}
+			w.walk()
+		}
+	}
+}
+
 // prove marks the proven blocks.
 func (f *flow) prove() bool {
-	var frame codeFrame
-	for _, b := range f.blocks {
-		b.frame.copyTo(&frame)
-		w := blockWalk{flow: f, block: b, frame: &frame, final: true}
-		w.walk()
-	}
+	f.split()
 	var todo []*block
 	mark := func(b *block) {
 		if !b.proven {
@@ -164,7 +199,7 @@ func (f *flow) prove() bool {
 		}
 	}
 	mark(f.blocks[f.entry])
-	for _, b := range f.blocks {
+	for _, b := range f.list {
 		for _, n := range b.next {
 			n.before = append(n.before, b)
 		}
@@ -185,7 +220,7 @@ func (f *flow) prove() bool {
 		}
 	}
 	f.follow()
-	for _, b := range f.blocks {
+	for _, b := range f.list {
 		switch {
 		case b.proven && b.bad:
 			return false
@@ -219,23 +254,34 @@ func (f *flow) follow() {
 	}
 }
 
-// emit calls yield with each proven instruction of the function.
-func (f *flow) emit(yield visit) {
-	var frame codeFrame
-	for _, b := range f.blocks {
+// each calls yield with each proven block of the function, and its rules.
+func (f *flow) each(yield func(b *block, rows []codeRow)) {
+	for _, b := range f.list {
 		if b.proven {
-			b.frame.copyTo(&frame)
-			w := blockWalk{flow: f, block: b, frame: &frame, final: true, yield: yield}
-			w.walk()
+			yield(b, f.rows[b.rows.first:][:b.rows.n])
 		}
 	}
+}
+
+// newBlock returns a new block at an address, in the memory of an earlier function's if there is one.
+func (f *flow) newBlock(addr uint64, byCall bool) *block {
+	n := len(f.list)
+	if n == cap(f.list) || n >= maxKeptBlocks {
+		f.list = append(f.list, &block{})
+	} else if f.list = f.list[:n+1]; f.list[n] == nil {
+		f.list[n] = &block{}
+	}
+	b := f.list[n]
+	*b = block{start: addr, byCall: byCall, frame: codeFrame{slots: b.frame.slots}, next: b.next, before: b.before[:0]}
+	b.begin(0)
+	return b
 }
 
 // enter adds a way to an address with a frame.
 func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
 	b := f.blocks[addr]
 	if b == nil {
-		b = &block{start: addr, byCall: byCall}
+		b = f.newBlock(addr, byCall)
 		frame.copyTo(&b.frame)
 		if f.seen.has(addr) {
 			// The block that goes on here now ends here.
@@ -270,18 +316,40 @@ func (f *flow) enqueue(b *block) {
 // number returns the number that stands for an instruction in values. It is not 0.
 func (f *flow) number(at uint64) uint32 { return uint32(at-f.entry)<<1 | 1 }
 
-// blockWalk executes the instructions of a block from its frame on. It finds the ways that lead out of
-// it; if final, it only notes what they are.
+// blockWalk executes the instructions of a block from its frame on, and notes what it finds. It follows the
+// ways that lead out of it, unless final is set: then they are known.
 type blockWalk struct {
 	*flow
 	*block
 	frame *codeFrame
 	final bool
-	yield visit
+}
+
+// note adds the rule of an instruction.
+func (w *blockWalk) note(at uint64, size int) {
+	if w.check != nil {
+		w.check(at, w.frame)
+	}
+	last := len(w.flow.rows) - 1
+	rule := uint32(0)
+	if w.block.rows.n > 0 {
+		rule = w.flow.rows[last].rule
+	}
+	if w.frame.moved || w.block.rows.n == 0 {
+		w.frame.moved = false
+		rule = w.rule(w.frame)
+	}
+	if w.block.rows.n > 0 && rule == w.flow.rows[last].rule {
+		w.flow.rows[last].size += uint32(size)
+		return
+	}
+	w.flow.rows = append(w.flow.rows, codeRow{at, uint32(size), rule})
+	w.block.rows.n++
 }
 
 // walk executes the instructions.
 func (w *blockWalk) walk() {
+	w.begin(len(w.flow.rows))
 	for at := w.start; ; {
 		if at != w.start && w.isBlock(at) || at != w.entry && w.limits(at) != limitNone {
 			w.goOn(at, w.frame)
@@ -303,10 +371,9 @@ func (w *blockWalk) walk() {
 			w.bad = w.bad || !ok
 			return
 		}
-		if w.yield != nil {
-			w.yield(at, in.Size, w.frame, in.Kind)
-		}
+		w.note(at, in.Size)
 		next := at + uint64(in.Size)
+		w.until = next
 		if !w.final {
 			w.steps++
 			w.seen.add(at)
@@ -332,7 +399,7 @@ func (w *blockWalk) walk() {
 			}
 			w.frame.called()
 			w.returned(next)
-			w.reached = in.Kind == instruction.Call && w.final && w.returning(in.Target)
+			w.callsOut, w.reached = true, in.Kind == instruction.Call && w.returning(in.Target)
 			return
 		default:
 			w.branch(&in)
@@ -359,7 +426,6 @@ func (w *blockWalk) returned(to uint64) {
 	}
 	if !w.final {
 		w.enter(to, w.frame, true)
-		return
 	}
 	// At a call, the stack is aligned. Where it is as at an entry, the next function may follow, which
 	// proves nothing.
@@ -378,9 +444,12 @@ func (w *blockWalk) goOn(to uint64, frame *codeFrame) {
 		if to == w.entry && frame.regs[x86SP] != entrySP {
 			// The next function, of which this one is a part: a call before does not return.
 			w.bad = true
-		} else if !w.final {
+			return
+		}
+		if !w.final {
 			w.enter(to, frame, false)
-		} else if b := w.blocks[to]; b != nil {
+		}
+		if b := w.blocks[to]; b != nil {
 			w.next = append(w.next, b)
 		}
 		return

@@ -60,6 +60,8 @@ type codeFrame struct {
 	// bound is 1 more than the largest value of the register boundReg; 0 if unknown.
 	bound    int64
 	boundReg uint8
+	// moved is whether the rule may have changed since it was last asked for.
+	moved bool
 }
 
 // comparison is a comparison of a register with another one or with a constant.
@@ -87,8 +89,8 @@ func entryFrame() codeFrame {
 func (f *codeFrame) copyTo(to *codeFrame) {
 	slots := to.slots[:0]
 	*to = *f
-	to.slots = slots
-	to.slots = append(to.slots, f.slots...)
+	to.slots = append(slots, f.slots...)
+	to.moved = true
 }
 
 // meet keeps in f what is known of both frames. It reports whether f changed.
@@ -173,6 +175,7 @@ func (f *codeFrame) store(to value, size int64, v value) {
 	if to.kind != valueAddress {
 		return
 	}
+	f.moved = true
 	f.slots = slices.DeleteFunc(f.slots, func(s stackSlot) bool {
 		return s.base == to.base && s.off < to.off+size && to.off < s.off+8
 	})
@@ -191,7 +194,10 @@ func (f *codeFrame) load(from value) value {
 
 // set sets a register.
 func (f *codeFrame) set(reg uint8, v value) {
-	f.regs[reg] = v
+	if old := f.regs[reg]; old != v {
+		f.moved = f.moved || old.isPlace() || v.isPlace() || reg == x86SP || reg == x86FP
+		f.regs[reg] = v
+	}
 	if f.compared.valid && (f.compared.a == reg || !f.compared.constant && f.compared.b == reg) {
 		f.compared = comparison{}
 	}
@@ -208,6 +214,7 @@ func (f *codeFrame) rebase(reg uint8, base uint32) {
 			f.set(uint8(i), value{})
 		}
 	}
+	f.moved = true
 	f.slots = slices.DeleteFunc(f.slots, func(s stackSlot) bool {
 		return s.base == base || s.value.kind == valueAddress && s.value.base == base
 	})
@@ -236,6 +243,7 @@ func (f *codeFrame) called() {
 		f.set(reg, value{})
 	}
 	f.compared, f.bound = comparison{}, 0
+	f.moved = true
 	if sp := f.regs[x86SP]; sp.kind == valueAddress {
 		f.slots = slices.DeleteFunc(f.slots, func(s stackSlot) bool { return s.base == sp.base && s.off < sp.off })
 	}
@@ -245,6 +253,11 @@ func (f *codeFrame) called() {
 func (f *codeFrame) isSetUp() bool {
 	fp := f.regs[x86FP]
 	return isFromCFA(fp) && fp.off == -16 && f.at(0, -16) == value{kind: valueCaller, reg: x86FP}
+}
+
+// isPlace reports whether a rule may depend on v.
+func (v value) isPlace() bool {
+	return v.kind == valueAddress || v.kind == valueCaller && (v.reg == codeRA || v.reg == x86FP || v.reg == x86Base)
 }
 
 // isFromCFA reports whether v is a known distance from the CFA.

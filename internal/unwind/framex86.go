@@ -391,9 +391,9 @@ func (f *codeFrame) branched(condition uint8, jumped bool) {
 	if condition == equal && jumped || condition == notEqual && !jumped {
 		switch a, b := f.regs[c.a], f.regs[c.b]; {
 		case isFromCFA(a):
-			f.regs[c.b] = a
+			f.regs[c.b], f.moved = a, true
 		case isFromCFA(b):
-			f.regs[c.a] = b
+			f.regs[c.a], f.moved = b, true
 		}
 	}
 }

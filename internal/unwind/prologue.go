@@ -60,19 +60,58 @@ type codeRules struct {
 
 	rules *ruleSet
 	rows  []codeRow
-	// known holds the addresses of instructions with rows.
+	// known holds the addresses with rows.
 	known addrSet
 	// starts holds the functions that were analyzed.
 	starts []codeStart
-	// check, for tests, is called with each frame.
-	check func(addr uint64, frame *codeFrame)
+	// added, for tests, is called when the rules of a function were added.
+	added func()
 }
 
-// codeRow is the rule of an instruction.
+// codeRow is the rule of some instructions.
 type codeRow struct {
 	addr uint64
 	size uint32
 	rule uint32
+}
+
+func (r codeRow) end() uint64 { return r.addr + uint64(r.size) }
+
+// flatten sorts rows, and makes those distinct that overlap. Where they disagree, such as those of functions
+// that share code, there is no rule.
+func flatten(rows []codeRow) []codeRow {
+	slices.SortFunc(rows, func(a, b codeRow) int {
+		if a.addr != b.addr {
+			return cmp.Compare(a.addr, b.addr)
+		}
+		return cmp.Compare(a.rule, b.rule)
+	})
+	flat := make([]codeRow, 0, len(rows))
+	add := func(from, to uint64, rule uint32) {
+		if from < to {
+			flat = append(flat, codeRow{from, uint32(to - from), rule})
+		}
+	}
+	for _, r := range rows {
+		if len(flat) == 0 || r.addr >= flat[len(flat)-1].end() {
+			flat = append(flat, r)
+			continue
+		}
+		last := flat[len(flat)-1]
+		// Before the last row is only code where others disagree.
+		from, end := max(r.addr, last.addr), r.end()
+		if r.rule == last.rule {
+			flat[len(flat)-1].size = uint32(max(end, last.end()) - last.addr)
+			continue
+		}
+		flat = flat[:len(flat)-1]
+		both := min(end, last.end())
+		add(last.addr, from, last.rule)
+		add(from, both, 0)
+		add(max(from, both), last.end(), last.rule)
+		add(max(from, both), end, r.rule)
+	}
+	return flat
 }
 
 // codeStart is the start of a function.
@@ -165,6 +204,7 @@ func newCodeRules(b *builder) *codeRules {
 			return limitNone
 		},
 	}
+	c.flow.rule = func(frame *codeFrame) uint32 { return c.rules.add(frame.rule()) }
 	c.flow.sets.isCode = func(addr uint64) bool { return c.gap(addr) != nil }
 	code := b.codeSections()
 	b.code.gaps(b.spans, func(start, end uint64) {
@@ -417,24 +457,21 @@ func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
 	}
 	complete = len(f.doubts) == 0
 	again, calls := c.known.has(entry), false
-	f.emit(func(addr uint64, size int, frame *codeFrame, kind instruction.Kind) {
-		c.row(addr, size, frame)
-		calls = calls || kind == instruction.Call || kind == instruction.IndirectCall
+	f.each(func(b *block, rows []codeRow) {
+		for _, r := range rows {
+			c.known.addRange(r.addr, r.end())
+		}
+		c.rows = append(c.rows, rows...)
+		calls = calls || b.callsOut
 	})
 	c.starts = append(c.starts, codeStart{entry, f.setsUp})
 	if g := c.gap(entry); g != nil && !again {
 		g.count(f.setsUp, calls)
 	}
-	return complete
-}
-
-// row adds a row.
-func (c *codeRules) row(addr uint64, size int, frame *codeFrame) {
-	c.rows = append(c.rows, codeRow{addr, uint32(size), c.rules.add(frame.rule())})
-	c.known.add(addr)
-	if c.check != nil {
-		c.check(addr, frame)
+	if c.added != nil {
+		c.added()
 	}
+	return complete
 }
 
 // addStarts finds functions of gaps that are only partly analyzed by the padding between functions. It
@@ -498,12 +535,18 @@ func (c *codeRules) glance(entry uint64, sure bool) {
 	c.steps += f.steps
 	if ok && (sure || f.setsUp || f.returns > 0 && !f.irregular) {
 		calls := false
-		f.emit(func(addr uint64, size int, frame *codeFrame, kind instruction.Kind) {
-			if !c.known.has(addr) {
-				c.row(addr, size, frame)
+		f.each(func(b *block, rows []codeRow) {
+			for _, r := range rows {
+				if !c.known.has(r.addr) {
+					c.known.addRange(r.addr, r.end())
+					c.rows = append(c.rows, r)
+				}
 			}
-			calls = calls || kind == instruction.Call || kind == instruction.IndirectCall
+			calls = calls || b.callsOut
 		})
+		if c.added != nil {
+			c.added()
+		}
 		c.starts = append(c.starts, codeStart{entry, f.setsUp})
 		c.gap(entry).count(f.setsUp, calls || f.setsUp)
 	} else if sure {
@@ -533,9 +576,7 @@ func (r Rule) isChain() bool {
 
 // finish adds the rows to the builder.
 func (c *codeRules) finish() bool {
-	slices.SortFunc(c.rows, func(a, b codeRow) int {
-		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.rule, b.rule))
-	})
+	c.rows = flatten(c.rows)
 	slices.SortFunc(c.starts, func(a, b codeStart) int { return cmp.Compare(a.addr, b.addr) })
 	f := filler{codeRules: c, chunk: chunk{rules: c.rules}, chain: c.rules.add(Rule{Kind: KindChain})}
 	f.leaf = c.rules.add(Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8})
@@ -593,24 +634,9 @@ func (f *filler) fill(rows []codeRow) {
 	first := uint32(len(f.chunk.rows))
 	f.last = noRule
 	at := start
-	for i := 0; i < len(rows); i++ {
-		r := rows[i]
-		if r.addr < at {
-			// In the middle of another instruction. Its rule remains if it is the same.
-			if r.rule != f.last {
-				f.undecided(r.addr, r.addr+uint64(r.size))
-				at = max(at, r.addr+uint64(r.size))
-			}
-			continue
-		}
+	for _, r := range rows {
 		f.undecided(at, r.addr)
-		for i+1 < len(rows) && rows[i+1].addr == r.addr {
-			i++
-			if rows[i].rule != r.rule {
-				r.rule = 0 // functions that share code disagree
-			}
-		}
-		at = r.addr + uint64(r.size)
+		at = r.end()
 		switch {
 		case r.rule == 0:
 			f.undecided(r.addr, at)
@@ -675,3 +701,4 @@ func (f *filler) framed(from, to uint64) {
 		}
 	}
 }
+

@@ -61,7 +61,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 		return false
 	}
 	var found []comparedRule
-	c.check = func(addr uint64, frame *codeFrame) {
+	check := func(addr uint64, frame *codeFrame) {
 		if !covered(addr) {
 			return
 		}
@@ -71,6 +71,18 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 			return
 		}
 		found = append(found, comparedRule{addr, in.Size, got, want, frame.agrees(want, got)})
+	}
+	c.added = func() {
+		c.flow.check = check
+		defer func() { c.flow.check = nil }()
+		var frame codeFrame
+		for _, b := range c.flow.list {
+			if b.proven {
+				b.frame.copyTo(&frame)
+				w := blockWalk{flow: &c.flow, block: b, frame: &frame, final: true}
+				w.walk()
+			}
+		}
 	}
 	c.addSymbols(f)
 	if inner, err := f.Embedded(); err == nil && inner != nil {
