@@ -39,8 +39,10 @@ const (
 	// Rule.CFA. It contains all registers of the interrupted code, whose program counter
 	// is exact rather than a return address.
 	KindSignal
-	// KindChain follows the chain of frame pointers, without knowing whether the function has a frame. It is
-	// for code that cannot be analyzed, among functions that keep frame pointers. [Walker] ends there.
+	// KindChain follows the chain of frame pointers. It is for code that cannot be analyzed, among functions
+	// that keep frame pointers, without knowing whether the function has a frame. It is also for analyzed code
+	// with a standard frame, just below the return address: the kernel's walker recognizes the frames of V8
+	// there. [Walker] ends there.
 	KindChain
 	// KindSwitch computes the frame pointer plus Rule.CFA, for a function that runs others on
 	// another stack, above or below. A frame pointer of 0 is the end: the other stack does not
