@@ -33,6 +33,8 @@ type flow struct {
 	limits func(addr uint64) limit
 	// returning reports whether the function at an address is known to return.
 	returning func(addr uint64) bool
+	// endless reports whether the function at an address is known not to return.
+	endless func(addr uint64) bool
 	// calls and references collect the targets of direct calls, and the addresses to which instructions
 	// refer. doubts collects what follows calls and is not proven.
 	calls, references, doubts []uint64
@@ -397,9 +399,13 @@ func (w *blockWalk) walk() {
 				w.frame.push(value{})
 				break
 			}
+			w.callsOut = true
+			if in.Kind == instruction.Call && w.endless(in.Target) {
+				return
+			}
 			w.frame.called()
 			w.returned(next)
-			w.callsOut, w.reached = true, in.Kind == instruction.Call && w.returning(in.Target)
+			w.reached = in.Kind == instruction.Call && w.returning(in.Target)
 			return
 		default:
 			w.branch(&in)

@@ -57,8 +57,14 @@ type codeRules struct {
 	queue, doubtful []uint64
 	// returning holds the functions that return.
 	returning addrSet
+	// endless holds the functions that are known not to return.
+	endless addrSet
+	// afterCalls holds what is reached only through calls that seem to return.
+	afterCalls addrSet
 	// again holds sure entries whose analysis left something in doubt.
 	again []uint64
+	// analyses describes the analyses that made rows.
+	analyses []codeAnalysis
 	// steps is the number of instructions that were executed, and limit its bound.
 	steps, limit int
 
@@ -70,6 +76,13 @@ type codeRules struct {
 	starts []codeStart
 	// added, for tests, is called when the rules of a function were added.
 	added func()
+}
+
+// codeAnalysis is the analysis of a function: its rows are rows[first:end].
+type codeAnalysis struct {
+	entry      uint64
+	sure       bool
+	first, end int
 }
 
 // codeRow is the rule of some instructions.
@@ -97,6 +110,9 @@ func flatten(rows []codeRow) []codeRow {
 		}
 	}
 	for _, r := range rows {
+		if r.size == 0 {
+			continue // dropped
+		}
 		if len(flat) == 0 || r.addr >= flat[len(flat)-1].end() {
 			flat = append(flat, r)
 			continue
@@ -190,6 +206,7 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	if debug != nil {
 		c.addSymbols(debug)
 	}
+	c.addStubs()
 	c.addCalls()
 	c.search()
 	return c.finish()
@@ -223,7 +240,7 @@ func ReadsCode(m elf.Machine) bool { return m == elf.EM_X86_64 }
 func newCodeRules(b *builder) *codeRules {
 	c := &codeRules{builder: b, reader: &codeReader{b: b, chunks: map[uint64][]byte{}}, rules: newRuleSet()}
 	c.flow = flow{
-		code: c.reader, limit: maxFunctionSteps, blocks: map[uint64]*block{}, noReturn: map[uint64]bool{}, returning: c.returning.has,
+		code: c.reader, limit: maxFunctionSteps, blocks: map[uint64]*block{}, noReturn: map[uint64]bool{}, returning: c.returning.has, endless: c.endless.has,
 		limits: func(addr uint64) limit {
 			switch {
 			case c.gap(addr) == nil:
@@ -329,6 +346,9 @@ func (c *codeRules) addSymbols(f *elffile.File) {
 			if sym.Section == elf.SHN_UNDEF || sym.Section >= elf.SHN_LORESERVE || c.gap(sym.Value) == nil {
 				return true
 			}
+			if sym.Binding != elf.STB_LOCAL && sym.Type == elf.STT_FUNC && names != nil && isEndless(names.At(uint64(sym.Name))) {
+				c.endless.add(sym.Value)
+			}
 			switch {
 			case sym.Type == elf.STT_FUNC || sym.Type == elf.STT_GNU_IFUNC:
 				if names == nil || !bytes.Contains(names.At(uint64(sym.Name)), []byte(".cold")) {
@@ -339,6 +359,34 @@ func (c *codeRules) addSymbols(f *elffile.File) {
 			}
 			return true
 		})
+	}
+}
+
+// endlessNames are the names of common functions that do not return.
+var endlessNames = map[string]bool{
+	"abort": true, "exit": true, "_exit": true, "_Exit": true, "quick_exit": true, "pthread_exit": true, "thrd_exit": true,
+	"__assert_fail": true, "__assert_perror_fail": true, "__assert": true, "__stack_chk_fail": true, "__chk_fail": true, "__fortify_fail": true,
+	"longjmp": true, "_longjmp": true, "siglongjmp": true, "__longjmp_chk": true,
+	"_Unwind_Resume": true, "__cxa_throw": true, "__cxa_rethrow": true, "__cxa_bad_cast": true, "__cxa_bad_typeid": true,
+	"__cxa_throw_bad_array_new_length": true, "__cxa_pure_virtual": true, "_ZSt9terminatev": true,
+}
+
+// isEndless reports whether a function of this name does not return.
+func isEndless(name []byte) bool {
+	// std::__throw_bad_alloc and the like
+	return endlessNames[string(name)] || bytes.HasPrefix(name, []byte("_ZSt")) && bytes.Contains(name, []byte("__throw_"))
+}
+
+// addStubs finds the stubs of functions that do not return.
+func (c *codeRules) addStubs() {
+	stubs, err := c.file.PLT()
+	if err != nil {
+		return // without them, more is in doubt
+	}
+	for _, s := range stubs {
+		if isEndless([]byte(s.Name)) {
+			c.endless.add(s.Addr)
+		}
 	}
 }
 
@@ -443,22 +491,83 @@ func (c *codeRules) run() {
 			continue
 		}
 		for _, addr := range doubtful {
-			if c.steps < c.limit && !c.known.has(addr) && !c.sure.has(addr) {
+			switch {
+			case c.steps >= c.limit || c.sure.has(addr):
+			case c.afterCalls.has(addr):
+				// If a function may begin here, the call before does not return.
+				c.function(addr, false)
+				if n := len(c.analyses); n > 0 && c.analyses[n-1].entry == addr {
+					c.sure.add(addr)
+				}
+			case !c.known.has(addr):
 				c.function(addr, false)
 			}
 		}
 	}
 }
 
+// maxAgain bounds how often functions are analyzed again.
+const maxAgain = 4
+
 // runAgain analyzes functions again. More entries and functions that return are known now. So a function
 // that seemed to go on in the next one may not, and more of another may be proven.
 func (c *codeRules) runAgain() {
-	for _, entry := range c.again {
-		if c.steps < c.limit {
-			c.function(entry, true)
+	for range maxAgain {
+		wrong := c.dropWrong()
+		if len(wrong) == 0 && len(c.again) == 0 {
+			return
 		}
+		again := c.again
+		c.again = nil
+		for _, a := range wrong {
+			if c.steps < c.limit {
+				c.function(a.entry, a.sure)
+			}
+		}
+		for _, entry := range again {
+			if c.steps < c.limit {
+				c.function(entry, true)
+			}
+		}
+		c.again = nil // once more would not help
+		c.run()
 	}
-	c.again = nil
+	c.dropWrong()
+}
+
+// dropWrong drops the rows of functions that seemed to go on in another one, whose entry was found later. It
+// returns their analyses.
+func (c *codeRules) dropWrong() (wrong []codeAnalysis) {
+	c.analyses = slices.DeleteFunc(c.analyses, func(a codeAnalysis) bool {
+		rows := c.rows[a.first:a.end]
+		if !slices.ContainsFunc(rows, func(r codeRow) bool { return c.entersAnother(r, a.entry) }) {
+			return false
+		}
+		for i := range rows {
+			rows[i].size = 0
+		}
+		wrong = append(wrong, a)
+		return true
+	})
+	return wrong
+}
+
+// entersAnother reports whether a row contains the entry of another function.
+func (c *codeRules) entersAnother(r codeRow, entry uint64) bool {
+	for at := r.end(); at > r.addr; {
+		found, ok := c.sure.before(at - 1)
+		switch {
+		case !ok: // in two pages
+			at -= min(at, (at-1)%addrPageSize+1+addrPageSize)
+			continue
+		case found < r.addr:
+			return false
+		case found != entry:
+			return true
+		}
+		at = found
+	}
+	return false
 }
 
 // function analyzes a function and adds its rows, if its entry is sure or its code returns. It reports
@@ -486,14 +595,20 @@ func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
 		c.addMaybe(c.skipPadding(addr))
 	}
 	complete = len(f.doubts) == 0
+	a := codeAnalysis{entry: entry, sure: sure, first: len(c.rows)}
 	again, calls := c.known.has(entry), false
 	f.each(func(b *block, rows []codeRow) {
 		for _, r := range rows {
 			c.known.addRange(r.addr, r.end())
 		}
+		if b.byCall {
+			c.afterCalls.add(c.skipPadding(b.start))
+		}
 		c.rows = append(c.rows, rows...)
 		calls = calls || b.callsOut
 	})
+	a.end = len(c.rows)
+	c.analyses = append(c.analyses, a)
 	c.starts = append(c.starts, codeStart{entry, f.setsUp})
 	if g := c.gap(entry); g != nil && !again {
 		g.count(f.setsUp, calls)

@@ -88,6 +88,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 	if inner, err := f.Embedded(); err == nil && inner != nil {
 		c.addSymbols(inner)
 	}
+	c.addStubs()
 	c.addMaybe(f.Entry())
 	c.search()
 	c.finish()
@@ -207,9 +208,9 @@ func (f *codeFrame) agrees(want, got Rule) string {
 }
 
 // badFunctions is the number of functions of the C library whose call frame information differs from what their
-// code does: mpn_add_n and mpn_submul_1 do not describe what they push, and __longjmp and ____longjmp_chk describe
-// the frame that they go to.
-const badFunctions = 4
+// code does: mpn_add_n and mpn_submul_1 do not describe what they push, and __longjmp, __longjmp_cancel and
+// ____longjmp_chk describe the frame that they go to.
+const badFunctions = 5
 
 // TestCodeAgainstTables compares rules from code with the call frame information of the same code, of the C
 // library. FULGUR_UNWIND_FILES names other files, whose differences are worth a look at the disassembly: in
@@ -340,6 +341,65 @@ func TestCode(t *testing.T) {
 		})
 		if diff := gocmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+}
+
+// TestCodeAfterCalls has a function with a call that may not return: what follows the call is another function,
+// or code that the function jumps over.
+func TestCodeAfterCalls(t *testing.T) {
+	// sub $24, %rsp; test %edi, %edi; je 14; call 64; nop; add $24, %rsp; ret
+	code := []byte{0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x74, 0x06, 0xe8, 0x33, 0, 0, 0, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3}
+	const begin, frame, end = "0x0 cfa=sp+8 fp=same ra=cfa-8", "0x4 cfa=sp+32 fp=same ra=cfa-8", "0x12 cfa=sp+8 fp=same ra=cfa-8"
+	apart := []string{begin, frame, "0xd none", "0xe cfa=sp+32 fp=same ra=cfa-8", end, "0x13 none"}
+	for _, test := range []struct {
+		name  string
+		known func(c *codeRules)
+		want  []string
+	}{
+		{"returns", func(*codeRules) {}, []string{begin, frame, end, "0x13 none"}},
+		{"is known not to return", func(c *codeRules) {
+			c.endless.add(codeAddr + 64)
+			c.function(codeAddr, true)
+		}, apart},
+		// A call of the next function is found later. Where the code of both disagrees, nothing is known.
+		{"ends the function", func(c *codeRules) {
+			c.function(codeAddr, true)
+			c.addSure(codeAddr + 13)
+		}, apart},
+	} {
+		f, err := elffileOf(t, madeUp(elf.EM_X86_64, code))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &builder{file: f, arch: amd64, code: newCodeRanges(f)}
+		c := newCodeRules(b)
+		c.addSure(codeAddr)
+		test.known(c)
+		c.run()
+		c.runAgain()
+		c.finish()
+		var got []string
+		b.table().Each(func(addr uint64, r Rule) bool {
+			if addr-codeAddr < 64 && (len(got) > 0 || r != Rule{}) {
+				got = append(got, fmt.Sprintf("%#x %v", addr-codeAddr, r))
+			}
+			return true
+		})
+		if diff := gocmp.Diff(test.want, got); diff != "" {
+			t.Errorf("the call %s: %s", test.name, diff)
+		}
+	}
+}
+
+// TestEndlessNames recognizes functions that do not return.
+func TestEndlessNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"abort": true, "__stack_chk_fail": true, "_ZSt17__throw_bad_allocv": true, "_ZSt24__throw_out_of_range_fmtPKcz": true,
+		"__throw_nothing": false, "": false, "printf": false, "_ZSt4endlIcEv": false,
+	} {
+		if got := isEndless([]byte(name)); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }
