@@ -209,6 +209,7 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	c.addStubs()
 	c.addCalls()
 	c.search()
+	c.stats.Instructions = c.steps
 	return c.finish()
 }
 

@@ -73,6 +73,8 @@ type Stats struct {
 	Functions int
 	// Analyzed is whether rules were made from code.
 	Analyzed bool
+	// Instructions is the number of instructions that were executed for that.
+	Instructions int
 	// Damaged is the number of CIEs and FDEs that could not be read completely. Their
 	// functions have no table, or an unsupported rule from the damage on.
 	Damaged int
