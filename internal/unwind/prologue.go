@@ -207,6 +207,7 @@ func (b *builder) addCode(debug *elffile.File) bool {
 		c.addSymbols(debug)
 	}
 	c.addStubs()
+	c.addStart()
 	c.addCalls()
 	c.search()
 	c.stats.Instructions = c.steps
@@ -376,6 +377,20 @@ var endlessNames = map[string]bool{
 func isEndless(name []byte) bool {
 	// std::__throw_bad_alloc and the like
 	return endlessNames[string(name)] || bytes.HasPrefix(name, []byte("_ZSt")) && bytes.Contains(name, []byte("__throw_"))
+}
+
+// addStart adds the functions to which the code at a program's entry point leads, such as main. That code itself
+// has no caller.
+func (c *codeRules) addStart() {
+	entry := c.file.Entry()
+	if c.gap(entry) == nil {
+		return
+	}
+	c.flow.run(entry)
+	c.steps += c.flow.steps
+	for _, addr := range slices.Concat(c.flow.calls, c.flow.references) {
+		c.addSure(addr)
+	}
 }
 
 // addStubs finds the stubs of functions that do not return.

@@ -89,7 +89,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 		c.addSymbols(inner)
 	}
 	c.addStubs()
-	c.addMaybe(f.Entry())
+	c.addStart()
 	c.search()
 	c.finish()
 	made := bare.table()
