@@ -87,10 +87,10 @@ func entryFrame() codeFrame {
 
 // copyTo copies the frame, and reuses the memory of to.
 func (f *codeFrame) copyTo(to *codeFrame) {
-	slots := to.slots[:0]
+	to.slots = append(to.slots[:0], f.slots...)
+	slots := to.slots
 	*to = *f
-	to.slots = append(slots, f.slots...)
-	to.moved = true
+	to.slots, to.moved = slots, true
 }
 
 // meet keeps in f what is known of both frames. It reports whether f changed.

@@ -35,14 +35,14 @@ func TestSpace(t *testing.T) {
 			start := rng.Uint64N(size)
 			limit := start + rng.Uint64N(min(size-start, 20)+1)
 			p := part{start, limit, rng.Uint64N(1000), file}
-			clear := rng.IntN(5) == 0
-			if clear {
+			removed := rng.IntN(5) == 0
+			if removed {
 				s = s.Without(start, limit)
 			} else {
 				s = s.With(p)
 			}
 			for addr := start; addr < limit; addr++ {
-				if m[addr] = (shown{}); !clear {
+				if m[addr] = (shown{}); !removed {
 					m[addr] = shown{file, p.offset + addr - start}
 				}
 			}

@@ -461,7 +461,8 @@ func (c *firefoxReader) thread(t *firefoxThread, tables *firefoxStacks) error {
 	if !c.threads {
 		task.TID = 0
 	}
-	on, idle := 0, -1 // on-CPU comes first
+	var on int // on-CPU comes first
+	idle := -1
 	switch {
 	case t.value > 0 && t.value <= len(c.in.values):
 		on = t.value - 1
