@@ -67,6 +67,9 @@ func TestSurvivor(t *testing.T) {
 	if exe, err := procfs.Executable(pid); err != nil || exe != self {
 		t.Errorf("got program %q, %v; want %q", exe, err, self)
 	}
+	if _, err := os.Stat(procfs.Program(pid)); err != nil {
+		t.Error("the program's own path:", err)
+	}
 	memory := make([]byte, 4)
 	if err := NewMemory(pid, safeopen.NewPatience()).Read(memory, mapsOf(t, pid)[0].Start); err != nil {
 		t.Error(err)

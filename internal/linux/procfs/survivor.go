@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 
@@ -33,6 +34,10 @@ func Through[T any](pid int, ask func(id int) (T, error)) (T, error) {
 	}
 	return answer, err
 }
+
+// Program returns the path below /proc at which the program of process pid can be opened, also if its
+// first thread has ended.
+func Program(pid int) string { return Path(cmp.Or(Survivor(pid), pid), "exe") }
 
 // others returns the threads of the process t by ID, none if t is a thread.
 func (t Task) others() map[int]Task {

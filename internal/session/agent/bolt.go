@@ -246,7 +246,7 @@ func running(path string) ([]int, error) {
 		if err != nil || strings.TrimSuffix(name, " (deleted)") != path || pid == os.Getpid() {
 			continue
 		}
-		info, err := safeopen.StatTrusted(procfs.Path(pid, "exe"), toReadProgram)
+		info, err := safeopen.StatTrusted(procfs.Program(pid), toReadProgram)
 		if err != nil {
 			continue // it has exited, or its file system does not respond
 		}

@@ -56,7 +56,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 		return bs.chooseFile(path, path, safeopen.AsUser)
 	}
 	for i, pid := range pids {
-		exe := procfs.Path(pid, "exe")
+		exe := procfs.Program(pid)
 		name, err := procfs.Readlink(pid, "exe")
 		if err != nil {
 			return fmt.Errorf("find the program of process %d: %w", pid, err)
