@@ -10,8 +10,8 @@ import (
 type Place struct{ Root, Path string }
 
 // Binaries returns the places where the binary at an absolute path may be, the best first: below
-// [Config.Root], on the host, and in perf's cache, if its build ID is known. The caller compares the
-// build ID. A nil Finder knows only the host.
+// [Config.Root], here, and in perf's cache, if its build ID is known. The caller compares the
+// build ID. A nil Finder looks only here.
 func (f *Finder) Binaries(name, buildID string) []Place {
 	if f == nil {
 		return []Place{{"/", name}}
@@ -20,7 +20,7 @@ func (f *Finder) Binaries(name, buildID string) []Place {
 	if f.root != "" {
 		places = append(places, Place{f.root, name})
 	}
-	places = append(places, Place{f.host, name})
+	places = append(places, Place{"/", name})
 	if cached := f.cached(buildID, "elf"); cached != "" {
 		places = append(places, Place{"/", cached})
 	}

@@ -29,7 +29,7 @@ func TestBinaries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := []Place{{"/copy", "/bin/a"}, {"/host", "/bin/a"}}
+	two := []Place{{"/copy", "/bin/a"}, {"/", "/bin/a"}}
 	for build, want := range map[string][]Place{
 		id:               append(two[:2:2], Place{"/", elf}),
 		old:              append(two[:2:2], Place{"/", oldELF}),
