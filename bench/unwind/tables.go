@@ -22,9 +22,6 @@ import (
 // table of one file, so that its memory can be measured alone.
 const compileVar = "BENCH_UNWIND_COMPILE"
 
-// quickVar names the variable that makes it leave out long analyses of code, for which processes do not wait.
-const quickVar = "BENCH_UNWIND_QUICK"
-
 // largeFiles returns the paths of some well-known large files that exist.
 func largeFiles() []string {
 	var files []string
@@ -58,7 +55,7 @@ func compileOne(path string) error {
 	if err != nil {
 		return err
 	}
-	t, err := unwind.Compile(f, unwind.Options{Quick: os.Getenv(quickVar) != ""})
+	t, err := unwind.Compile(f, unwind.Options{})
 	if err != nil {
 		return err
 	}
@@ -94,16 +91,16 @@ func peakResident() (uint64, error) {
 
 // measureFiles makes the tables of files.
 func measureFiles(ctx context.Context, o options) error {
-	fmt.Printf("\n| file | MB | .eh_frame MB | rows | rules | table MB | bytes per row | of .eh_frame | instructions of code | CPU ms at first | CPU ms in all | peak MB |\n|---|%s\n", strings.Repeat("---:|", 11))
+	fmt.Printf("\n| file | MB | .eh_frame MB | rows | rules | table MB | bytes per row | of .eh_frame | instructions of code | CPU ms | peak MB |\n|---|%s\n", strings.Repeat("---:|", 10))
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	measure := func(path, quick string) (t table, err error) {
+	measure := func(path string) (t table, err error) {
 		var runs []table
 		for range o.rounds {
 			cmd := exec.CommandContext(ctx, self)
-			cmd.Env = append(os.Environ(), compileVar+"="+path, quickVar+"="+quick)
+			cmd.Env = append(os.Environ(), compileVar+"="+path)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.Output()
 			if err != nil {
@@ -118,17 +115,13 @@ func measureFiles(ctx context.Context, o options) error {
 		return runs[len(runs)/2], nil
 	}
 	for _, path := range o.files {
-		first, err := measure(path, "1")
+		t, err := measure(path)
 		if err != nil {
 			return err
 		}
-		t, err := measure(path, "")
-		if err != nil {
-			return err
-		}
-		fmt.Printf("| %s | %.1f | %.2f | %d | %d | %.2f | %.2f | %.2f× | %d | %.0f | %.0f | %.0f |\n",
+		fmt.Printf("| %s | %.1f | %.2f | %d | %d | %.2f | %.2f | %.2f× | %d | %.0f | %.0f |\n",
 			filepath.Base(path), mega(t.Size), mega(t.Source), t.Rows, t.Rules, mega(t.Bytes),
-			float64(t.Bytes)/float64(t.Rows), float64(t.Bytes)/float64(t.Source), t.Instructions, 1e3*first.Seconds, 1e3*t.Seconds, mega(t.Peak))
+			float64(t.Bytes)/float64(t.Rows), float64(t.Bytes)/float64(t.Source), t.Instructions, 1e3*t.Seconds, mega(t.Peak))
 	}
 	return nil
 }

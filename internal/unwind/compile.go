@@ -26,9 +26,6 @@ type Options struct {
 	// MaxRows bounds the rows of a section; 0 means [DefaultMaxRows]. A row takes about
 	// 14 bytes while the table is made. Exceeding the limit is an error.
 	MaxRows int
-	// Quick leaves out the analysis of code without unwind information if there is much of it. The table
-	// then has Unanalyzed parts.
-	Quick bool
 }
 
 // DefaultMaxRows is ten times the number of rows of the largest programs. A file with
@@ -50,7 +47,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if a == nil {
 		return nil, fmt.Errorf("%s: %w for machine %v", f.Name(), ErrNoTable, f.Machine())
 	}
-	b := builder{file: f, arch: a, code: newCodeRanges(f), quick: opt.Quick, workers: opt.Workers, maxRows: cmp.Or(opt.MaxRows, DefaultMaxRows)}
+	b := builder{file: f, arch: a, code: newCodeRanges(f), workers: opt.Workers, maxRows: cmp.Or(opt.MaxRows, DefaultMaxRows)}
 	if b.workers <= 0 {
 		b.workers = runtime.GOMAXPROCS(0)
 	}
@@ -81,11 +78,8 @@ type builder struct {
 	code    *codeRanges
 	workers int
 	maxRows int
-	quick   bool
 	spans   []span
-	// unanalyzed holds the code that was left out.
-	unanalyzed []Range
-	stats      Stats
+	stats   Stats
 }
 
 // add reads a section, which may be nil, for code that has no rows yet.
@@ -162,7 +156,7 @@ func (b *builder) table() *Table {
 	for i := range b.spans {
 		rows += int(b.spans[i].n) + 1
 	}
-	t := &Table{Segments: b.code.segments, Rows: make([]Row, 0, rows), Unanalyzed: b.unanalyzed, Stats: b.stats}
+	t := &Table{Segments: b.code.segments, Rows: make([]Row, 0, rows), Stats: b.stats}
 	w := tableWriter{Table: t, rules: newRuleSet()}
 	spans := b.spans
 	for i := range t.Segments {

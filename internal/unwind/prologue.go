@@ -29,9 +29,6 @@ const (
 	maxPending = 1 << 12
 	// minSearchedGap and maxSearchedGap are the sizes in bytes of gaps that are searched for padding.
 	minSearchedGap, maxSearchedGap = 4 << 10, 4 << 20
-	// quickCode is the number of bytes of code that are always analyzed at once: it takes some milliseconds.
-	// maxUnanalyzed bounds the ranges that are left out otherwise.
-	quickCode, maxUnanalyzed = 128 << 10, 32
 	// maxCodeSections bounds the sections with code. Programs have a few.
 	maxCodeSections = 64
 )
@@ -45,7 +42,6 @@ const (
 //
 // Code that contradicts what was derived, and code that no known way leads to, gets no rule, unless it belongs
 // to a function that sets up a frame pointer, or nearly all functions around it do: then it gets KindChain.
-// So does code that is known to have a standard frame, with the frame pointer just below the return address.
 type codeRules struct {
 	*builder
 	reader *codeReader
@@ -195,10 +191,6 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	if size < minCode {
 		return false
 	}
-	if b.quick && size > quickCode {
-		b.unanalyzed = joinGaps(c.gaps, maxUnanalyzed)
-		return true
-	}
 	c.addSymbols(b.file)
 	if inner, err := b.file.Embedded(); err == nil && inner != nil {
 		c.addSymbols(inner)
@@ -212,28 +204,6 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	c.search()
 	c.stats.Instructions = c.steps
 	return c.finish()
-}
-
-// joinGaps returns at most limit ranges with all gaps. It joins those that are near each other.
-func joinGaps(gaps []codeGap, limit int) []Range {
-	var between []uint64 // distances
-	for i := range gaps[1:] {
-		between = append(between, gaps[i+1].start-gaps[i].end)
-	}
-	slices.Sort(between)
-	near := uint64(0)
-	if excess := len(gaps) - limit; excess > 0 {
-		near = between[excess-1]
-	}
-	joined := []Range{{gaps[0].start, gaps[0].end}}
-	for _, g := range gaps[1:] {
-		if last := &joined[len(joined)-1]; g.start-last.End <= near {
-			last.End = g.end
-		} else {
-			joined = append(joined, Range{g.start, g.end})
-		}
-	}
-	return joined
 }
 
 // ReadsCode reports whether [Compile] makes rules for code of a machine without call frame information.

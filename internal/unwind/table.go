@@ -55,15 +55,9 @@ type Table struct {
 	Rows []Row
 	// Rules are distinct. The first is the zero Rule.
 	Rules []Rule
-	// Unanalyzed holds the code that was left out because its analysis takes long, see [Options]. The ranges
-	// are sorted, and do not overlap. They may also contain code that the table describes.
-	Unanalyzed []Range
 	// Stats describes the input of the table.
 	Stats Stats
 }
-
-// Range is a part of a file's code, by link-time virtual addresses.
-type Range struct{ Start, End uint64 }
 
 // Stats describes how a table was made.
 type Stats struct {

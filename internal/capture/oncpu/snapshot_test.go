@@ -63,7 +63,7 @@ func TestSnapshots(t *testing.T) {
 					if sn.PID != pid {
 						t.Fatalf("snapshot of process %d, want %d", sn.PID, pid)
 					}
-					laid, err := past.Using(false, func(layout uint64) error { return s.Rewalk(sn, layout) })
+					laid, err := past.Using(func(layout uint64) error { return s.Rewalk(sn, layout) })
 					if err != nil || !laid {
 						t.Fatalf("got rewalked: %t, %v; want true", laid, err)
 					}

@@ -129,7 +129,7 @@ func (s *Snapshots) rewalk(before uint64) error {
 			}
 			return nil
 		}
-		done, err := p.past.Using(due, take)
+		done, err := p.past.Using(take)
 		if err == nil && !done && due {
 			done, err = true, take(0)
 		}

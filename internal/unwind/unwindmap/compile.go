@@ -39,7 +39,7 @@ func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 }
 
 // compile makes the table of a file, and returns the kind of its code.
-func compile(ctx context.Context, s source, workers int, quick bool) (t *unwind.Table, c code, err error) {
+func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
 	began := time.Now()
 	defer func() { slog.Debug("unwind table", "file", s.name, "took", time.Since(began), "error", err) }()
 	f, err := elffile.New(interruptible{ctx, s.r}, s.size, s.name)
@@ -54,25 +54,20 @@ func compile(ctx context.Context, s source, workers int, quick bool) (t *unwind.
 	if unwind.IsGo(f) {
 		c = goCode
 	}
-	t, err = compileOpen(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, unwind.Options{Workers: workers, Quick: quick})
+	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, workers)
 	return t, c, err
 }
 
 // Compile makes the table of an open file with the given number of workers; 0 means all CPUs.
 // It waits while another large file is compiled. finder finds the separate debug file; nil
 // means to use none. It returns the errors of [unwind.Compile].
-func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (*unwind.Table, error) {
-	return compileOpen(ctx, f, finder, unwind.Options{Workers: workers})
-}
-
-func compileOpen(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, o unwind.Options) (t *unwind.Table, err error) {
+func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (t *unwind.Table, err error) {
 	in := inputs{ctx: ctx, binary: f, finder: finder}
 	defer func() { err = errors.Join(err, in.close()) }()
 	if err := in.admit(f.File); err != nil {
 		return nil, err
 	}
-	o.Debug = in.openDebug
-	return unwind.Compile(f.File, o)
+	return unwind.Compile(f.File, unwind.Options{Workers: workers, Debug: in.openDebug})
 }
 
 // interruptible is a reader that fails once ctx is done. Compiling a crafted file may

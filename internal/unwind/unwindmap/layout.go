@@ -1,8 +1,6 @@
 package unwindmap
 
 import (
-	"slices"
-
 	"fulgur/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
@@ -81,37 +79,6 @@ func (c code) fallback(m Mode) uint32 {
 		return ruleChainGo
 	}
 	return ruleChain
-}
-
-// appendPart appends m with a part of its file's table. rows stands for the ranges without one.
-func appendPart(list []mapping, m process.Mapping, part *file, rows uint32) []mapping {
-	first := len(list)
-	list = appendMappings(list, m, part.placement, part.fallback)
-	whole := slices.Clone(list[first:])
-	list = list[:first]
-	for _, w := range whole {
-		if w.Rows == noTable {
-			list = append(list, w)
-			continue
-		}
-		add := func(end uint64, rows uint32) {
-			if w.Start < end {
-				one := w
-				one.End, one.Rows = end, rows
-				list = append(list, one)
-				w.Start = end
-			}
-		}
-		for _, r := range part.unanalyzed {
-			start, end := max(w.Bias+r.Start, w.Start), min(w.Bias+r.End, w.End)
-			if start < end {
-				add(start, w.Rows)
-				add(end, rows)
-			}
-		}
-		add(w.End, w.Rows)
-	}
-	return list
 }
 
 // appendMappings appends m in the form of the kernel's walker: the parts that segments of

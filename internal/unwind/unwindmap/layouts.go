@@ -27,11 +27,6 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 				} else {
 					next.pending = true
 				}
-				if f.part != nil {
-					used[f.part] = true
-					list = appendPart(list, m, f.part, rows)
-					continue
-				}
 				list = append(list, mapping{Start: m.Start, End: m.Limit, Rows: rows})
 				continue
 			}
@@ -196,11 +191,7 @@ func (l *Loader) release(old *layout) {
 	delete(l.layouts, old.word)
 	for _, f := range old.files {
 		delete(f.layouts, old)
-		switch {
-		case len(f.layouts) > 0:
-		case f.replaced:
-			l.freed = append(l.freed, f.words)
-		case f.unanalyzed == nil: // parts remain with their file
+		if len(f.layouts) == 0 {
 			l.unused = append(l.unused, f)
 		}
 	}
@@ -211,14 +202,13 @@ func (l *Loader) release(old *layout) {
 const maxUnused = 512
 
 // dropUnused forgets the tables that have been unused the longest, and returns their
-// words and those of replaced parts.
+// words.
 func (l *Loader) dropUnused() []run {
-	words := l.freed
-	l.freed = nil
 	if len(l.unused) <= maxUnused {
-		return words
+		return nil
 	}
 	// A table that was used again in the meantime was added again when it became unused.
+	var words []run
 	seen := map[*file]bool{}
 	l.unused = slices.DeleteFunc(l.unused, func(f *file) bool {
 		drop := len(f.layouts) > 0 || seen[f]

@@ -29,35 +29,29 @@ type Loader struct {
 	// mu guards the fields from rules to stats. Exported methods lock it. Unexported methods
 	// need it held, unless their comment says that they lock it. pages has a separate lock;
 	// mu is never locked while that is held.
-	mu      sync.Mutex
-	idle    sync.Cond // signals that no file is queued or compiled
-	working sync.WaitGroup
-	rules   *rules
-	room    *runs // space for mappings
-	files   map[fileKey]*file
-	unused  []*file // not used by any layout when added; least recently added first
-	freed   []run   // words of replaced parts of tables
-	queue   []*file
-	// unanalyzed holds the files that have a part of their table. analyzing is whether a worker makes the
-	// rest of one, and compiling is the number of files whose table is made for the first time.
-	unanalyzed []*file
-	analyzing  bool
-	compiling  int
-	wanted     []uint32 // pages
-	workers    int
-	reloading  bool
-	processes  map[int]*proc
-	children   map[int]*newChild  // by child
-	stale      map[int]bool       // pids whose entry in the kernel is obsolete
-	reset      uint64             // time of the last Reset
-	layouts    map[uint64]*layout // by layout word
-	pending    []*file            // in the order in which they were first wanted; some are done
-	starving   []*wait            // waiting for room
-	retired    []retired
-	settling   bool
-	settled    time.Time // when settling last began
-	salts      uint32    // number of salts handed out
-	stats      Stats
+	mu        sync.Mutex
+	idle      sync.Cond // signals that nothing is queued, compiled or reloaded
+	working   sync.WaitGroup
+	rules     *rules
+	room      *runs // space for mappings
+	files     map[fileKey]*file
+	unused    []*file // not used by any layout when added; least recently added first
+	queue     []*file
+	wanted    []uint32 // pages
+	workers   int
+	reloading bool
+	processes map[int]*proc
+	children  map[int]*newChild  // by child
+	stale     map[int]bool       // pids whose entry in the kernel is obsolete
+	reset     uint64             // time of the last Reset
+	layouts   map[uint64]*layout // by layout word
+	pending   []*file            // in the order in which they were first wanted; some are done
+	starving  []*wait            // waiting for room
+	retired   []retired
+	settling  bool
+	settled   time.Time // when settling last began
+	salts     uint32    // number of salts handed out
+	stats     Stats
 
 	maps     *kernelMaps // nil in tests with a stand-in
 	requests *ringbuf.Reader
@@ -71,17 +65,11 @@ type fileKey struct {
 
 // file is the table of a mapped file, or the fact that it has none (yet).
 type file struct {
-	key    fileKey
-	urgent bool      // a running process needs it
-	since  time.Time // when it was first wanted
-	late   bool      // processes no longer wait for it
-	done   bool      // the fields below are valid
-	// part is the part of the table that is available until done is set, or nil. The part is a file with the
-	// ranges without a table in unanalyzed.
-	part       *file
-	unanalyzed []unwind.Range
-	// replaced is whether a part is no longer used by new layouts.
-	replaced  bool
+	key       fileKey
+	urgent    bool      // a running process needs it
+	since     time.Time // when it was first wanted
+	late      bool      // processes no longer wait for it
+	done      bool      // the fields below are valid
 	placement placement
 	words     run
 	fallback  uint32
@@ -180,11 +168,10 @@ func newLoader(k kernel, c config) *Loader {
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.processes[pid]
-	// Otherwise, the requesting address has no mapping, or code without a table.
-	if !l.loaded(pid, image, maps) {
-		p = l.expect(pid, image, maps)
+	if l.loaded(pid, image, maps) {
+		return // the requesting address has no mapping
 	}
+	p := l.expect(pid, image, maps)
 	if p.wait == nil {
 		return
 	}
@@ -197,10 +184,10 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.hire(2 * runtime.GOMAXPROCS(0))
 }
 
-// loaded reports whether the kernel already has a process's mappings, though perhaps without all tables.
+// loaded reports whether the kernel already has a process's mappings.
 func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 	p := l.processes[pid]
-	if p == nil || p.image != image || p.layout == nil || !slices.Equal(p.sources, maps) || !slices.Equal(p.layout.sources, maps) {
+	if p == nil || p.image != image || p.layout == nil || p.wait != nil || !slices.Equal(p.sources, maps) {
 		return false
 	}
 	e, ok, err := l.kernel.process(pid)
@@ -428,8 +415,8 @@ func (l *Loader) Settled(until uint64) {
 	l.working.Go(func() { l.settle(until) })
 }
 
-// Wait waits until everything requested or expected is in the kernel's maps or has failed, except for code
-// whose analysis takes long, or until ctx is done.
+// Wait waits until everything requested or expected is in the kernel's maps or has failed, or
+// until ctx is done.
 func (l *Loader) Wait(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -439,7 +426,7 @@ func (l *Loader) Wait(ctx context.Context) {
 	defer stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for (len(l.queue) > 0 || l.compiling > 0) && l.ctx.Err() == nil && ctx.Err() == nil {
+	for l.workers > 0 && ctx.Err() == nil {
 		l.idle.Wait()
 	}
 }

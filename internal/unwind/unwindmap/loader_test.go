@@ -49,12 +49,9 @@ func newFixture(t *testing.T, c config) *fixture {
 
 // sleeper starts a program with a C library and returns its pid once everything is
 // mapped.
-func sleeper(t *testing.T) int { return started(t, testenv.Tool(t, "cat")) }
-
-// started starts a program that copies its input, and returns its pid once everything is mapped.
-func started(t *testing.T, program string) int {
+func sleeper(t *testing.T) int {
 	t.Helper()
-	cmd := exec.Command(program)
+	cmd := exec.Command(testenv.Tool(t, "cat"))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -682,7 +679,7 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, 0, false)
+	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, 0)
 	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
 		t.Errorf("got code %d, %v; want a Go program's", c, err)
 	}
@@ -690,14 +687,14 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, c, err := compile(t.Context(), vdso, 0, false)
+	table, c, err := compile(t.Context(), vdso, 0)
 	// On arm64, the vdso has only a signal trampoline.
 	if err != nil || c != nativeCode || len(table.Rules) < 3 {
 		t.Errorf("vdso: got %v of code %d, %v; want native code with rules", table, c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := compile(ended, vdso, 0, false); !errors.Is(err, context.Canceled) {
+	if _, _, err := compile(ended, vdso, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a canceled context: got %v, want %v", err, context.Canceled)
 	}
 }

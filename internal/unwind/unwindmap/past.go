@@ -27,11 +27,11 @@ func (p *Past) Remap(maps []process.Mapping) {
 }
 
 // Using calls f with the layout's word, which stays valid until f returns. It reports
-// false without calling f while tables are missing. If late is set, it does not wait for parts of tables.
-func (p *Past) Using(late bool, f func(layout uint64) error) (bool, error) {
+// false without calling f while tables are missing.
+func (p *Past) Using(f func(layout uint64) error) (bool, error) {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
-	if p.proc.layout == nil || p.proc.wait != nil && !late {
+	if p.proc.layout == nil || p.proc.wait != nil {
 		return false, nil
 	}
 	return true, f(p.proc.layout.word)

@@ -57,7 +57,7 @@ func (l *Loader) newWait(p *proc) *wait {
 			continue // the process maps the file more than once
 		}
 		f.waiting = append(f.waiting, w)
-		if f.isHeld() {
+		if !f.late {
 			w.held++
 		}
 		p.wait = w
@@ -67,17 +67,16 @@ func (l *Loader) newWait(p *proc) *wait {
 
 // made notifies the processes that wait for a file.
 func (l *Loader) made(f *file) {
-	waiting, held := f.waiting, f.isHeld()
-	f.waiting, f.late = nil, true
-	l.stopWaiting(waiting, held)
+	waiting := f.waiting
+	f.waiting = nil
+	l.stopWaiting(f, waiting)
 }
 
-// isHeld reports whether processes wait for a file, or did until its table was available.
-func (f *file) isHeld() bool { return !f.late && f.part == nil }
-
-// stopWaiting gives new layouts to processes that no longer need to wait for a file, or that wait for a part
-// of it: its table is available or late. held is whether they had no layout because of it.
-func (l *Loader) stopWaiting(waiting []*wait, held bool) {
+// stopWaiting gives layouts to processes that no longer need to wait for a file, because its
+// table is available or late.
+func (l *Loader) stopWaiting(f *file, waiting []*wait) {
+	held := !f.late
+	f.late = true
 	for _, w := range waiting {
 		if held {
 			w.held--
@@ -107,9 +106,7 @@ func (l *Loader) hurry() {
 		if f.done {
 			continue
 		}
-		waiting, held := f.waiting, f.isHeld()
-		f.waiting, f.late = nil, true
-		l.stopWaiting(waiting, held) // processes that keep waiting are appended to f.waiting
+		l.stopWaiting(f, slices.Clone(f.waiting)) // processes that keep waiting are appended to f.waiting
 	}
 }
 

@@ -33,64 +33,35 @@ func (l *Loader) file(m process.Mapping) *file {
 	return f
 }
 
-// hire starts another worker goroutine, unless there are limit already, beside one that analyzes code.
+// hire starts another worker goroutine, unless there are limit already.
 func (l *Loader) hire(limit int) {
-	if l.analyzing {
-		limit++
-	}
 	if l.workers < limit && l.ctx.Err() == nil {
 		l.workers++
 		l.working.Go(l.work)
 	}
 }
 
-// work compiles tables until the queue is empty, and then one worker analyzes code. It locks l.mu.
+// work compiles tables until the queue is empty. It locks l.mu.
 func (l *Loader) work() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.ctx.Err() == nil {
-		if len(l.queue) == 0 && (l.analyzing || len(l.unanalyzed) == 0) {
-			break
-		}
-		if len(l.queue) == 0 {
-			l.analyzing = true
-			f := next(&l.unanalyzed)
-			l.mu.Unlock()
-			made, err := l.compile(f.key, 1, false)
-			l.mu.Lock()
-			l.analyzing = false
-			l.complete(f, made, err)
-			continue
-		}
-		f := next(&l.queue)
-		l.compiling++
+	for len(l.queue) > 0 && l.ctx.Err() == nil {
+		i := max(slices.IndexFunc(l.queue, func(f *file) bool { return f.urgent }), 0)
+		f := l.queue[i]
+		l.queue = slices.Delete(l.queue, i, i+1)
 		workers := 1
 		if len(l.queue) == 0 && l.workers == 1 {
 			workers = 0 // all
 		}
 		l.mu.Unlock()
-		made, err := l.compile(f.key, workers, true)
+		made, err := l.compile(f.key, workers)
 		l.mu.Lock()
-		l.compiling--
-		if err == nil && len(made.unanalyzed) > 0 {
-			l.addPart(f, made)
-		} else {
-			l.add(f, made, err)
-		}
-		if len(l.queue) == 0 && l.compiling == 0 {
-			l.idle.Broadcast()
-		}
+		l.add(f, made, err)
 	}
 	l.workers--
-	l.idle.Broadcast()
-}
-
-// next removes an urgent file from a queue, or else the first one.
-func next(queue *[]*file) *file {
-	i := max(slices.IndexFunc(*queue, func(f *file) bool { return f.urgent }), 0)
-	f := (*queue)[i]
-	*queue = slices.Delete(*queue, i, i+1)
-	return f
+	if l.workers == 0 {
+		l.idle.Broadcast()
+	}
 }
 
 // compiled is the result of compiling a file.
@@ -98,21 +69,18 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
-	described bool // describes more than synthetic code
-	// unanalyzed is the code whose rules are still missing.
-	unanalyzed []unwind.Range
-	damage     error // the first unreadable part
+	described bool  // describes more than synthetic code
+	damage    error // the first unreadable part
 }
 
 // compile makes a table and places it. It locks l.mu.
-func (l *Loader) compile(key fileKey, workers int, quick bool) (compiled, error) {
-	table, code, err := compileKey(l.ctx, key, l.config.finder, workers, quick)
+func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
+	table, code, err := compileKey(l.ctx, key, l.config.finder, workers)
 	c := compiled{code: code}
 	if err != nil {
 		return c, err
 	}
-	c.unanalyzed = table.Unanalyzed
-	c.described = table.Stats.Source > 0 || table.Stats.Analyzed || len(c.unanalyzed) > 0
+	c.described = table.Stats.Source > 0 || table.Stats.Analyzed
 	if table.Stats.Damaged > 0 {
 		c.damage = table.Stats.Damage
 		if more := table.Stats.Damaged - 1; more > 0 {
@@ -134,7 +102,7 @@ func (l *Loader) compile(key fileKey, workers int, quick bool) (compiled, error)
 	return c, nil
 }
 
-func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int, quick bool) (*unwind.Table, code, error) {
+func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int) (*unwind.Table, code, error) {
 	var s source
 	var err error
 	switch key.kind {
@@ -148,50 +116,11 @@ func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, work
 	if err != nil {
 		return nil, nativeCode, err
 	}
-	return compile(ctx, s, workers, quick)
-}
-
-// addPart records a part of a file's table.
-func (l *Loader) addPart(f *file, c compiled) {
-	part := &file{key: f.key, layouts: map[*layout]bool{}}
-	l.record(part, c, nil)
-	part.unanalyzed = c.unanalyzed
-	waiting, held := f.waiting, f.isHeld()
-	f.part, f.waiting = part, nil
-	l.unanalyzed = append(l.unanalyzed, f)
-	l.stopWaiting(waiting, held)
-}
-
-// complete replaces a part of a file's table by the result of compiling the file.
-func (l *Loader) complete(f *file, c compiled, err error) {
-	part := f.part
-	if err != nil {
-		if l.ctx.Err() == nil {
-			l.refuse(err)
-		}
-		// The part remains. Stacks end in the rest.
-		f.done, f.placement, f.words, f.fallback = true, part.placement, part.words, part.fallback
-		l.made(f)
-		return
-	}
-	l.stats.Tables--
-	l.stats.Bytes -= 4 * int64(part.words.n)
-	c.damage = nil // known from the part
-	l.add(f, c, nil)
-	part.replaced = true
-	if len(part.layouts) == 0 {
-		l.freed = append(l.freed, part.words)
-	}
+	return compile(ctx, s, workers)
 }
 
 // add records the result of compiling a file.
 func (l *Loader) add(f *file, c compiled, err error) {
-	l.record(f, c, err)
-	l.made(f)
-}
-
-// record notes what compiling a file made.
-func (l *Loader) record(f *file, c compiled, err error) {
 	f.done = true
 	f.placement, f.words = c.placement, c.words
 	if err == nil && c.described && c.code == nativeCode {
@@ -203,18 +132,6 @@ func (l *Loader) record(f *file, c compiled, err error) {
 	case err == nil:
 		l.stats.Tables++
 		l.stats.Bytes += 4 * int64(c.words.n)
-	default:
-		l.refuse(err)
-	}
-	if c.damage != nil {
-		l.stats.Files++
-		l.fail(c.damage)
-	}
-}
-
-// refuse counts a table that cannot be made.
-func (l *Loader) refuse(err error) {
-	switch {
 	case errors.Is(err, unwind.ErrNoTable):
 		l.stats.NoTable++
 	case errors.Is(err, errMemory):
@@ -223,6 +140,11 @@ func (l *Loader) refuse(err error) {
 		l.stats.Files++
 		l.fail(err)
 	}
+	if c.damage != nil {
+		l.stats.Files++
+		l.fail(c.damage)
+	}
+	l.made(f)
 }
 
 // reload brings back evicted pages until none is wanted. It locks l.mu.
