@@ -70,7 +70,7 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	}
 	p, err := c.profile(m)
 	if err == nil && !c.votes.tasks() {
-		p, err = withoutTasks(p)
+		p, err = WithoutTasks(p)
 	}
 	return p, err
 }
@@ -309,13 +309,15 @@ func foldedTask(name string) profile.Task {
 	return profile.Task{PID: process, TID: id, Comm: comm}
 }
 
-// withoutTasks returns p with the names of its tasks as the first frames.
-func withoutTasks(p *profile.Profile) (*profile.Profile, error) {
+// WithoutTasks returns a profile from folded stacks with the names of its tasks as the first frames.
+func WithoutTasks(p *profile.Profile) (*profile.Profile, error) {
 	c := newCollector(p.ValueTypes...)
 	none := c.Task(profile.Task{})
 	for _, s := range p.Samples {
 		at := profile.Sample{CPU: s.CPU, Task: none}
-		at.Stack = c.Push(0, c.annotated(p.Tasks[s.Task].Comm, profile.KindUser))
+		if name := p.Tasks[s.Task].Comm; name != "" {
+			at.Stack = c.Push(0, c.annotated(name, profile.KindUser))
+		}
 		for _, id := range slices.Backward(p.AppendFrames(nil, s.Stack)) {
 			if c.IsCut(at.Stack) {
 				break

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/encode/text"
@@ -116,12 +118,19 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
 	var sides [2]*profile.Profile
+	var formats [2]decode.Format
 	for i, path := range []string{o.Base, o.New} {
-		p, err := readStated(ctx, path, o.Symfs, o.Unit, warnOn(o.Stderr, o.Quiet))
-		if err != nil {
+		if sides[i], formats[i], err = readStated(ctx, path, o.Symfs, o.Unit, warnOn(o.Stderr, o.Quiet)); err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}
-		sides[i] = p
+	}
+	// The text of folded stacks does not tell tasks from functions, so its reader may decide differently.
+	if both := [2]decode.Format{decode.Folded, decode.Folded}; formats == both && namesTasks(sides[0]) != namesTasks(sides[1]) {
+		for i, p := range sides {
+			if sides[i], err = decode.WithoutTasks(p); err != nil {
+				return 1, err
+			}
+		}
 	}
 	value := comparedValue(o.Value, sides[0], sides[1])
 	var values [2]int
@@ -152,4 +161,9 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// namesTasks reports whether a task has a name.
+func namesTasks(p *profile.Profile) bool {
+	return slices.ContainsFunc(p.Tasks, func(t profile.Task) bool { return t.Comm != "" })
 }

@@ -42,23 +42,25 @@ func (in *input) Close() error {
 	return in.recorder.Close()
 }
 
-// readProfile reads the profile at path, or standard input for "-", in any
-// known format, with times in nanoseconds and sizes in bytes. It symbolizes profiles without names from the files of this
-// machine, and calls warn for files that it cannot read.
+// readProfile reads the profile at path, or standard input for "-", in any known format, with
+// times in nanoseconds and sizes in bytes. It symbolizes profiles without names from the files
+// of this machine, and calls warn for files that it cannot read.
 func readProfile(ctx context.Context, path, symfs string, warn func(error)) (*profile.Profile, error) {
-	return readStated(ctx, path, symfs, "", warn)
+	p, _, err := readStated(ctx, path, symfs, "", warn)
+	return p, err
 }
 
-// readStated is readProfile with the unit of folded stacks that state none, such as "us".
-func readStated(ctx context.Context, path, symfs, unit string, warn func(error)) (*profile.Profile, error) {
+// readStated is readProfile with the unit of folded stacks that state none, such as "us". It also
+// returns the format.
+func readStated(ctx context.Context, path, symfs, unit string, warn func(error)) (*profile.Profile, decode.Format, error) {
 	in, err := readInput(ctx, path, symfs, noTimes, warn)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := in.state(unit); err != nil {
-		return nil, errors.Join(err, in.Close())
+		return nil, "", errors.Join(err, in.Close())
 	}
-	return in.profile.InBase(), in.Close()
+	return in.profile.InBase(), in.format, in.Close()
 }
 
 // hasTimes returns an error if the input has no times that a page can show.
