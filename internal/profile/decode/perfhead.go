@@ -88,7 +88,7 @@ func (h *perfHead) before(text string) {
 	if rest, earlier := lastWord(text); afterMisc(word, earlier, end-len(text)-1) || isTraceFlags(word) && !isID(word) && isCPU(earlier) {
 		text, word = rest, earlier
 	}
-	if isCPU(word) {
+	if isCPU(word) || isLatencyCPU(text+" "+word) {
 		h.hasID = true
 		text, word = lastWord(text)
 	}
@@ -150,6 +150,19 @@ func firstWord(text string) (word, rest string) {
 // isCPU reports whether a word is a CPU: "[001]".
 func isCPU(word string) bool {
 	return len(word) > 2 && word[0] == '[' && word[len(word)-1] == ']' && isInteger(word[1:len(word)-1])
+}
+
+// isLatencyCPU reports whether a CPU as perf script -L writes it ends text: three columns without
+// brackets, after a task's name and a thread ID.
+func isLatencyCPU(text string) bool {
+	rest, word := lastWord(text)
+	name, id := lastWord(rest)
+	from := len(text) - len(" 000")
+	if from <= 0 || len(word) > 3 || !isDigits(word, decimalDigits) || text[from] != ' ' || !isID(id) {
+		return false
+	}
+	// A single thread ID ends where the blank before the CPU is.
+	return text[from-1] != ' ' || strings.Contains(id, "/") && strings.TrimSpace(name) != ""
 }
 
 // isID reports whether a word is a thread ID, maybe after that of the process. perf writes -1 for
@@ -250,11 +263,18 @@ func (h *perfHead) setPeriod(word string) bool {
 // setEvent splits the event off text.
 func (h *perfHead) setEvent(text string) {
 	end := eventEnd(text)
-	if end <= 0 {
+	if end <= 0 || isTraceField(firstOf(text)) {
 		h.rest = text
 		return
 	}
 	h.event, h.rest = strings.TrimSpace(text[:end]), text[min(end+2, len(text)):]
+}
+
+// isTraceField reports whether a word is the first one that tracepoints and probes print, and so no
+// event: "prev_comm=sh", "(ffffffff81366eda)".
+func isTraceField(word string) bool {
+	name, _, ok := strings.Cut(word, "=")
+	return ok && !strings.Contains(name, "/") || word != "" && word[0] == '(' && isDigits(strings.TrimSuffix(word[1:], ")"), hexDigits)
 }
 
 // eventEnd returns the index of the colon after the event at the beginning of text, or -1. The
@@ -275,8 +295,8 @@ func eventEnd(text string) int {
 	}
 }
 
-// parseUntimed parses a head without a time: one with an event after a CPU, or after a thread ID
-// and maybe a period.
+// parseUntimed parses a head without a time: one with a CPU after a thread ID, or with an event
+// after a thread ID and maybe a period.
 func parseUntimed(line string) (h perfHead, ok bool) {
 	for end, tries := 0, 0; tries < maxTries; tries++ { // the task's name may have colons, too
 		next := eventEnd(line[end:])
@@ -292,7 +312,13 @@ func parseUntimed(line string) (h perfHead, ok bool) {
 			break
 		}
 	}
-	return perfHead{period: 1}, false
+	h = perfHead{period: 1}
+	if place := afterCPU(line); place > 0 { // without an event
+		h.before(line[:place])
+		h.after(line[place:])
+		return h, true
+	}
+	return h, false
 }
 
 // maxTries is the maximum number of words of a line that are tried as the end of a field.
@@ -325,21 +351,24 @@ func untimedTo(line string, end int) (h perfHead, ok bool) {
 	return h, inline || strings.TrimSpace(h.rest) == "" || strings.Contains(h.event, ":") || addressColumn(h.rest)
 }
 
-// afterCPU returns the place after the CPU that follows a thread ID, and after +misc, or 0.
+// afterCPU returns the place after the first CPU that follows a thread ID, and after +misc, or 0.
 func afterCPU(text string) int {
-	i := strings.LastIndex(text, "] ")
-	if i < 0 {
-		return 0
+	for from := 0; ; {
+		i := strings.Index(text[from:], " [")
+		if i < 0 {
+			return 0
+		}
+		from += i + 1
+		word := firstOf(text[from:])
+		if _, id := lastWord(text[:from]); len(word) < len("[000]") || !isCPU(word) || !isID(id) {
+			continue
+		}
+		end := min(from+len(word)+1, len(text))
+		if isMisc(firstOf(text[end:])) && end+miscWidth < len(text) {
+			end += miscWidth
+		}
+		return end
 	}
-	rest, word := lastWord(text[:i+1])
-	if _, id := lastWord(rest); !isCPU(word) || !isID(id) {
-		return 0
-	}
-	i += len("] ")
-	if isMisc(firstOf(text[i:])) && i+miscWidth < len(text) {
-		i += miscWidth
-	}
-	return i
 }
 
 // eventStart returns the place of the event at the end of text: its last word, or all words
@@ -368,6 +397,9 @@ func cutDigits(text string) (before, number string) {
 	trimmed := strings.TrimRight(text, " \t")
 	start := strings.LastIndexAny(trimmed, " \t") + 1
 	before, number = text[:column(trimmed, start, len(trimmed), periodWidth)], trimmed[start:]
+	if len(number) < 3 && isLatencyCPU(trimmed) {
+		return text, ""
+	}
 	if strings.HasSuffix(before, "  ") && len(before) == start && !isMisc(firstOf(before[strings.LastIndexAny(strings.TrimRight(before, " "), " \t")+1:])) {
 		return text, "" // a thread ID, as it is not in the columns of a period
 	}

@@ -315,6 +315,10 @@ func TestPerfScriptCases(t *testing.T) {
 		"branch trace":  {"            a 1 [000] 1.500000:          1 branches:u:      7f704f0d9b70 _start+0x0 (/lib/ld.so) =>     7f704f0d9b90 _dl_start+0x0 (/lib/ld.so)\n", "a;_start", 0, 0},
 		"flags":         {"            a 1 [000] 1.500000:          1 branches:u:   tr strt jmp           7f704f0d9b70 _start+0x0 (/lib/ld.so)\n", "a;_start", 0, 0},
 		"tracepoint":    {"swapper     0/0     [001]  1.500000: sched:sched_switch: swapper/1:0 [120] R ==> cc1: x:123 [120]\n", "swapper", 0, 0},
+		"no event":      {"              sh 18326 [000] prev_comm=a: b prev_pid=7 [120] R ==> x: \n      swapper 0 [001]          1 NR 59 (7)\n     sh     7/7     [012] \n\t            1243 work (/x)\n\n", "sh;;sh;work;;swapper", 0, 0},
+		"probe":         {"sh 18326 [000] (ffffffff81366eda) arg1=a: b\n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
+		"-L":            {"      sh 18326   0 32390.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\nmy prog   123/123    12   123.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "my prog;work;;sh;work", 0, 0},
+		"-L, no time":   {"      sh 18326   3 cpu-clock: \n\t            1243 work (/x)\n\n      sh 18326   3    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
 		"assembly":      {"a 1 1.500000: 5 cycles: \n\t            1243 work (/x)\n\t\tadd $0x8,%rsp\n", "a;work", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
