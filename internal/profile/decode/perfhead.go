@@ -442,7 +442,7 @@ func instructionColumn(line string) int {
 			return -1
 		}
 		if end > 0 && stop-end >= ipWidth+2 && isDigits(line[start:stop], hexDigits) {
-			if f := location(line[stop:]); f.file != "" || f.offset > 0 || f.name != "" {
+			if f := location(line[stop:]); f.file != "" || f.offset > 0 || f.name != "" || firstOf(line[stop:]) == "[unknown]" {
 				return stop - ipWidth - 1
 			}
 		}

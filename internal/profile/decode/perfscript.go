@@ -645,8 +645,14 @@ func cutOffset(symbol string) (name string, offset uint64) {
 	return symbol[:plus], offset
 }
 
-// eventName returns an event without perf's modifiers: "cycles" for "cycles:Pu".
+// eventName returns an event without perf's modifiers and the settings of a clock: "cycles" for
+// "cycles:Pu", "cpu-clock" for "cpu-clock/freq=500/".
 func eventName(event string) string {
+	for _, clock := range []string{"cpu-clock", "task-clock"} {
+		if strings.HasPrefix(event, clock+"/") {
+			return clock
+		}
+	}
 	if name, _, ok := strings.Cut(event, ":"); ok && !strings.Contains(name, "/") && len(event)-len(name) <= 5 {
 		return name
 	}

@@ -317,6 +317,7 @@ func TestPerfScriptCases(t *testing.T) {
 		"tracepoint":    {"swapper     0/0     [001]  1.500000: sched:sched_switch: swapper/1:0 [120] R ==> cc1: x:123 [120]\n", "swapper", 0, 0},
 		"no event":      {"              sh 18326 [000] prev_comm=a: b prev_pid=7 [120] R ==> x: \n      swapper 0 [001]          1 NR 59 (7)\n     sh     7/7     [012] \n\t            1243 work (/x)\n\n", "sh;;sh;work;;swapper", 0, 0},
 		"probe":         {"sh 18326 [000] (ffffffff81366eda) arg1=a: b\n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
+		"unknown":       {"              sh 15487/15487      7f06c3149b70 _start\n              sh 15487/15487      7f06c3149b90 [unknown]\n", "sh;;;sh;_start", 0, 0},
 		"-L":            {"      sh 18326   0 32390.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\nmy prog   123/123    12   123.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "my prog;work;;sh;work", 0, 0},
 		"-L, no time":   {"      sh 18326   3 cpu-clock: \n\t            1243 work (/x)\n\n      sh 18326   3    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
 		"assembly":      {"a 1 1.500000: 5 cycles: \n\t            1243 work (/x)\n\t\tadd $0x8,%rsp\n", "a;work", 0, 0},
@@ -335,6 +336,18 @@ func TestPerfScriptCases(t *testing.T) {
 				t.Errorf("got %d samples and %d lines lost, want %d and %d", p.Losses[profile.LossSamples], p.Losses[profile.LossUnread], c.lost, c.lines)
 			}
 		})
+	}
+}
+
+// Clocks with settings are times, and no other event is added to them.
+func TestPerfScriptClocks(t *testing.T) {
+	p := decoded(t, []byte("a 1 1.500000:    2000000 cpu-clock/freq=500/u: \n\t1243 work (/x)\n\na 1 1.500000:   7 page-faults:u: \n\t1243 work (/x)\n\n"), PerfScript)
+	var got []string
+	for i, v := range p.ValueTypes {
+		got = append(got, fmt.Sprintf("%s %s %d", v.Type, v.Unit, p.Total(i)))
+	}
+	if want := []string{"cpu-clock samples count 1", "cpu-clock nanoseconds 2000000", "page-faults samples count 1", "page-faults count 7"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
