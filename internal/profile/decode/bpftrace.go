@@ -20,8 +20,9 @@ import (
 //
 // Stacks are leaf first. If a key has two, the first is the kernel's, as in bpftrace's
 // own tools. The last string that is not a stack is the task's name, and a number the
-// process ID. Other keys become frames at the root. Values that are not numbers
-// (histograms) and lines outside maps are ignored.
+// process ID. Other keys become frames at the root. Maps without keys have no stacks, and are
+// ignored. Entries whose values are not numbers (histograms, statistics), entries without an end
+// and lines that are not bpftrace's are counted as [profile.LossUnread].
 func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
 	in := lines{r: r, limit: maxEventLine}
@@ -32,23 +33,27 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 			return nil, err
 		}
 		if !ok {
+			c.unread += entry.lines()
 			return c.profile(profile.Meta{})
 		}
-		if entry == nil {
-			if m := bpftraceMap.FindStringSubmatch(line); m != nil {
-				entry = &bpftraceEntry{name: m[1]}
-				line = m[2]
-				if line == "" {
-					continue
-				}
-				line = ", " + line
-			} else {
+		if m := bpftraceMap.FindStringSubmatch(line); m != nil {
+			c.unread += entry.lines()
+			entry = &bpftraceEntry{name: m[1]}
+			if line = m[2]; line == "" {
+				entry.count++
 				continue
 			}
+			line = ", " + line
+		}
+		if entry == nil {
+			c.bpftraceLine(line)
+			continue
 		}
 		if done, n, ok := entry.line(line); done {
 			if ok {
 				c.bpftrace(entry, n)
+			} else {
+				c.unread++
 			}
 			entry = nil
 		}
@@ -57,16 +62,43 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 
 var (
 	bpftraceMap = regexp.MustCompile(`(?m)^@(\w*)\[(.*)$`)
-	bpftraceEnd = regexp.MustCompile(`^(.*)\]: (.*)$`)
+	bpftraceEnd = regexp.MustCompile(`^(.*)\]:(?: (.*))?$`)
+	// bpftraceLost matches lost events, in groups the number.
+	bpftraceLost = regexp.MustCompile(`^(?:WARNING: )?[Ll]ost (\d+) events`)
+	// bpftraceOther matches lines without samples: messages at the beginning, maps without keys
+	// and rows of histograms.
+	bpftraceOther = regexp.MustCompile(`^(?:Attach(?:ing|ed) \d+ probes?(?:\.\.\.)?|@\w*:.*|[\[(][^|]*[\])] *\d+ *\|[@ ]*\|)?\s*$`)
 )
+
+// bpftraceLine processes a line outside of entries.
+func (c *collector) bpftraceLine(line string) {
+	if m := bpftraceLost.FindStringSubmatch(line); m != nil {
+		if n, err := strconv.ParseUint(m[1], 10, 64); err == nil {
+			c.lost = addUpTo(c.lost, n)
+			return
+		}
+	}
+	if !bpftraceOther.MatchString(line) {
+		c.unread++
+	}
+}
 
 // bpftraceEntry is a partially read entry of a map.
 type bpftraceEntry struct {
 	name   string // of the map
 	stacks [][]string
 	texts  []string
-	open   bool // the last stack is incomplete
-	size   int  // of the entry so far, in bytes
+	open   bool   // the last stack is incomplete
+	size   int    // of the entry so far, in bytes
+	count  uint64 // of its lines so far
+}
+
+// lines returns the number of lines of an entry that does not end; 0 if e is nil.
+func (e *bpftraceEntry) lines() uint64 {
+	if e == nil {
+		return 0
+	}
+	return e.count
 }
 
 // isTooLong reports whether an entry is too long to keep in memory.
@@ -75,6 +107,7 @@ func (e *bpftraceEntry) isTooLong() bool { return e.size > profile.MaxLine }
 // line processes a line. At the end of the entry it returns its value, if it has one.
 func (e *bpftraceEntry) line(line string) (done bool, n int64, ok bool) {
 	e.size += len(line) + 1
+	e.count++
 	rest, isKey := strings.CutPrefix(line, ",")
 	if !isKey && line[:min(1, len(line))] != "]" {
 		e.frame(line)
@@ -119,7 +152,7 @@ func (e *bpftraceEntry) keys(text string, last bool) {
 	}
 	keys := strings.Split(text, ",")
 	for i, key := range keys {
-		key = strings.TrimSpace(key)
+		key = cutTuple(strings.TrimSpace(key))
 		switch {
 		case key != "":
 			e.texts = append(e.texts, key)
@@ -127,6 +160,17 @@ func (e *bpftraceEntry) keys(text string, last bool) {
 			e.stacks = append(e.stacks, nil)
 		}
 	}
+}
+
+// cutTuple cuts the parentheses of a tuple off its first or last element.
+func cutTuple(key string) string {
+	for strings.HasPrefix(key, "(") && strings.Count(key, "(") > strings.Count(key, ")") {
+		key = key[1:]
+	}
+	for strings.HasSuffix(key, ")") && strings.Count(key, ")") > strings.Count(key, "(") {
+		key = key[:len(key)-1]
+	}
+	return key
 }
 
 // bpftrace adds an entry's value.
@@ -174,7 +218,11 @@ func (c *collector) bpftraceFrame(text string, kind profile.Kind, isReturn bool)
 		made.Return = isReturn
 		return c.Frame(made)
 	}
-	if addr, err := strconv.ParseUint(text, 0, 64); err == nil {
+	addr, err := strconv.ParseUint(text, 0, 64)
+	if err != nil && len(text) >= 6 && strings.ContainsAny(text, decimalDigits) { // of the mode raw
+		addr, err = strconv.ParseUint(text, 16, 64)
+	}
+	if err == nil {
 		return c.Frame(profile.Frame{Address: addr, Return: isReturn, Kind: kind})
 	}
 	name, _ := cutOffset(text)

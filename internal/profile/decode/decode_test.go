@@ -381,6 +381,43 @@ func TestReadText(t *testing.T) {
 	}
 }
 
+// What bpftrace prints besides numbers of stacks is neither a sample nor silently left out.
+func TestBpftraceLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		in           string
+		stacks       int
+		total        int64
+		lost, unread uint64
+	}{
+		"messages":       {"Attaching 3 probes...\nAttached 1 probe\n\n@[\n    a+1\n, tar]: 2\n", 1, 2, 0, 0},
+		"printf":         {"Tracing... Hit Ctrl-C to end.\n@[\n    a+1\n]: 2\nbye\n", 1, 2, 0, 2},
+		"lost":           {"@[\n    a+1\n]: 2\nLost 40 events\nWARNING: Lost 2 events\n", 1, 2, 42, 0},
+		"plain maps":     {"@n: 4\n@avg: count 1, average 3, total 3\n@[\n    a+1\n]: 2\n@us: \n[2, 4)                 1 |@@@@@@   |\n[1K, 2K)               7 |@@@@@@@@@|\n(..., 0)               1 |@@       |\n[3]                    1 |@|\n", 1, 2, 0, 0},
+		"histogram":      {"@[\n    a+1\n]: 2\n@h[\n    a+1\n, tar]: \n[2, 4)                 1 |@@@@@@   |\n\n@s[\n    b+1\n]:\n[0]     1 |@|\n@t[tar]: count 1, average 3, total 3\n", 1, 2, 0, 3},
+		"no end":         {"@[\n    a+1\n    b+1\n@[\n    c+1\n]: 2\n@[\n    a+1\n", 1, 2, 0, 5},
+		"tuple":          {"@[(\n    a+1\n, (sd-pam))]: 2\n@[(7, tar)]: 1\n@[7, tar]: 1\n", 2, 4, 0, 0},
+		"raw, perf mode": {"@[\n    ffffffff81d955c0\n    7f7241fbe6d8\n]: 2\n@[\n\tffffffff81d955c0 do_exit+80 ([kernel.kallsyms])\n\t7f7241fbe6d8 0x7f7241fbe6d8 ([unknown])\n]: 3\n", 2, 5, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := decoded(t, []byte(c.in), Bpftrace)
+			if got := p.Total(0); len(p.Samples) != c.stacks || got != c.total || p.Losses[profile.LossSamples] != c.lost || p.Losses[profile.LossUnread] != c.unread {
+				t.Errorf("got %d stacks, a total of %d, %d lost, %d lines unread; want %d, %d, %d, %d", len(p.Samples), got, p.Losses[profile.LossSamples], p.Losses[profile.LossUnread],
+					c.stacks, c.total, c.lost, c.unread)
+			}
+			for _, f := range p.Functions {
+				if strings.HasPrefix(f.Name, "ffffffff") || strings.HasPrefix(f.Name, "7f72") || strings.HasPrefix(f.Name, "(") {
+					t.Errorf("got function %q", f.Name)
+				}
+			}
+			for _, task := range p.Tasks {
+				if name == "tuple" && task.Comm != "(sd-pam)" && (task.Comm != "tar" || task.PID != 7) && task != (profile.Task{}) {
+					t.Errorf("got task %+v", task)
+				}
+			}
+		})
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"empty":             {"", "input: is empty"},
@@ -394,6 +431,7 @@ func TestReadErrors(t *testing.T) {
 		"not a profile":     {"\x00\x01\x02\x03", "input: no known format"},
 		"JSON":              {"{}", "input: is JSON, but not of the Firefox Profiler or OpenTelemetry: meta.preprocessedProfileVersion"},
 		"newer":             {`{"meta":{"preprocessedProfileVersion":71}}`, "version 71"},
+		"JSON of bpftrace":  {`{"type": "attached_probes", "data": {"probes": 1}}` + "\n", "input: is bpftrace's output in JSON: run bpftrace without -f json"},
 		"stacks":            {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[0],"prefixOffset":[]}}}`, "1 frames and 0 prefixes"},
 		"frame of no table": {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[5],"prefixOffset":[0]}}}`, "row 5 of frameTable.func"},
 	} {

@@ -103,6 +103,7 @@ var signatures = compile([]signature{
 	{`(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\r?\n)?Full thread dump`, foreign{"a thread dump of Java", "it has the state of a process at one moment, and no profile"}},
 	{`# To display the perf\.data header info|#\r?\n# Total Lost Samples|# Overhead `, foreign{"the table of perf report", "send perf.data through perf script"}},
 	{`\s*CPU\s+ID\s+FUNCTION:NAME`, foreign{"stacks of DTrace", "convert them with stackcollapse.pl of the FlameGraph tools"}},
+	{`\s*\{"type": ?"[a-z_]+", ?"(data|msg)": ?`, foreign{"bpftrace's output in JSON", "run bpftrace without -f json"}},
 	{`Weight\t+Self Weight\t|Running Time\t+Self`, foreign{"a deep copy of Instruments", noConversion}},
 	{`@ \S+ \[\d+ samples\]\r?\n`, foreign{"the call graph of pmcstat", "convert it with stackcollapse-pmc.pl of the FlameGraph tools"}},
 	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
