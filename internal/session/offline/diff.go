@@ -144,6 +144,9 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 2, usage.Errorf("%s has %s and %s has %s: choose the value to compare with %s",
 			o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit), usage.Value)
 	}
+	if o.Value == "" {
+		warnEvents(sides[1], values[1], warnOn(o.Stderr, o.Quiet))
+	}
 	o.types, o.base = []profile.ValueType{b}, sides[0].Meta
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {

@@ -87,6 +87,43 @@ func TestDiffChoosesValue(t *testing.T) {
 	}
 }
 
+// Values of several events are never added up, each can be chosen, and outputs with one of them name
+// the others.
+func TestEvents(t *testing.T) {
+	const script = "a 1/1 1.500000:    2000000 cpu-clock: \n\t1243 work (/x)\n\na 1/1 1.600000:          7 page-faults: \n\t1243 work (/x)\n\na 1/1 1.700000:          5 page-faults: \n\t1243 work (/x)\n\n" +
+		"a 1/1 1.800000:          1 context-switches: \n\t1243 work (/x)\n\n"
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		"": "a;work 1\n", "cpu-clock": "# cpu-clock in microseconds\na;work 2000\n", "page-faults samples": "a;work 2\n",
+		"page-faults": "a;work 12\n", "context-switches": "a;work 1\n",
+	} {
+		var out, problems bytes.Buffer
+		o := ConvertOptions{Input: file, Format: "folded", Value: value, Stdout: &out, Stderr: &problems}
+		code, err := Convert(t.Context(), o)
+		got := out.String()
+		if i := strings.LastIndex(got, "# "); strings.HasPrefix(got, "# ") && !strings.Contains(want, "# ") {
+			got = got[i+strings.Index(got[i:], "\n")+1:]
+		}
+		if code != 0 || err != nil || got != want {
+			t.Errorf("value %q: got %d, %v, %q; want 0 and %q", value, code, err, &out, want)
+		}
+		if named := strings.Contains(problems.String(), "page-faults, context-switches"); named != (value == "") {
+			t.Errorf("value %q: got %q", value, &problems)
+		}
+	}
+	var problems bytes.Buffer
+	if code, err := Diff(t.Context(), DiffOptions{Base: file, New: file, Format: "folded", Stdout: io.Discard, Stderr: &problems}); code != 0 || err != nil || !strings.Contains(problems.String(), "3 events") {
+		t.Errorf("diff: got %d, %v, %q", code, err, &problems)
+	}
+	problems.Reset()
+	if code, err := Report(t.Context(), ReportOptions{Input: file, Functions: 3, Format: "text", Stdout: io.Discard, Stderr: &problems}); code != 0 || err != nil || !strings.Contains(problems.String(), "3 events") {
+		t.Errorf("report: got %d, %v, %q", code, err, &problems)
+	}
+}
+
 // Folded stacks that state no unit have the unit that the user states.
 func TestUnit(t *testing.T) {
 	dir := t.TempDir()
