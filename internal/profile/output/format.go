@@ -103,6 +103,12 @@ func (f Format) AllValues() bool {
 	return false
 }
 
+// HasNegative reports whether the format has a place for negative amounts, such as those of
+// comparisons that pprof writes.
+func (f Format) HasNegative() bool {
+	return f.Name != "html" && f.Name != "svg" && f.Name != "speedscope"
+}
+
 // HasLabels reports whether the format has a place for the labels of the running code.
 func (f Format) HasLabels() bool { return f.HasOwners() || f.Name == "pprof" }
 

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/code"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session/boltprofile"
@@ -123,6 +124,9 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
 	}
+	if missing := describe.Negative(p, shown(p, v, format)...); missing != "" && !format.HasNegative() {
+		warn(errors.New(missing + " are " + describe.NegativeEffect))
+	}
 	out, err := otlpclient.Create(ctx, o.Output, o.Stdout, func(text string) { warn(errors.New(text)) })
 	if err != nil {
 		return 1, err
@@ -145,6 +149,17 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, nil
+}
+
+// shown returns the values of p that a format shows: all, or v.
+func shown(p *profile.Profile, v int, f output.Format) (values []int) {
+	if !f.AllValues() {
+		return []int{v}
+	}
+	for i := range p.ValueTypes {
+		values = append(values, i)
+	}
+	return values
 }
 
 // times returns the times to write. A page always has the times of a recording, as if fulgur

@@ -124,6 +124,31 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Graphs say that they do not draw negative amounts, and the other formats keep them.
+func TestNegative(t *testing.T) {
+	in := valuesFile(t, "", "f", -3, 4, -7, 2)
+	for format, said := range map[string]string{"svg": "samples", "html": "samples, off-cpu", "speedscope": "samples, off-cpu", "folded": "", "pprof": "", "otlp": "", "firefox": ""} {
+		var out, problems bytes.Buffer
+		if code, err := Convert(t.Context(), ConvertOptions{Input: in, Format: format, Stdout: &out, Stderr: &problems}); code != 0 || err != nil {
+			t.Fatalf("%s: got %d, %v", format, code, err)
+		}
+		text := "negative amounts of " + said
+		if said == "" && problems.Len() > 0 || said != "" && !strings.Contains(problems.String(), text+" are not drawn") {
+			t.Errorf("%s: got %q, want %q", format, &problems, text)
+		}
+		switch format {
+		case "svg":
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%s does not say %q", format, text)
+			}
+		case "speedscope":
+			if strings.Contains(out.String(), "-3") || !strings.Contains(out.String(), "4000") {
+				t.Errorf("got %s", &out)
+			}
+		}
+	}
+}
+
 // Folded stacks that state no unit have the unit that the user states.
 func TestUnit(t *testing.T) {
 	dir := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,6 +236,25 @@ func TestDataHoldsEveryStack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Graphs name the values whose negative amounts they do not draw.
+func TestNegativeAmounts(t *testing.T) {
+	p := encodetest.Typical()
+	if d := extract(t, render(t, WriteHTML, p, Options{})); strings.Contains(fmt.Sprint(d.Lost, d.Losses), "negative") {
+		t.Errorf("got losses %q, %q of a profile without negative amounts", d.Lost, d.Losses)
+	}
+	p.Samples = slices.Clone(p.Samples)
+	p.Samples[0].Values = slices.Clone(p.Samples[0].Values)
+	p.Samples[0].Values[0] = -1
+	want := "negative amounts of " + p.ValueTypes[0].Type
+	d := extract(t, render(t, WriteHTML, p, Options{}))
+	if !slices.Contains(d.Lost, want) || !slices.ContainsFunc(d.Losses, func(l loss) bool { return l.What == want }) {
+		t.Errorf("got losses %q, %q, want %q", d.Lost, d.Losses, want)
+	}
+	if picture := render(t, WriteSVG, p, Options{}); !bytes.Contains(picture, []byte(want)) {
+		t.Errorf("the picture does not say %q", want)
 	}
 }
 

@@ -145,6 +145,14 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Nodes:      len(t.boxes),
 		Scales:     []int64{},
 	}
+	values := make([]int, len(p.ValueTypes))
+	for i := range values {
+		values[i] = i
+	}
+	if text := describe.Negative(p, values...); text != "" {
+		h.Losses = append(h.Losses, loss{What: text, Effect: describe.NegativeEffect})
+		h.Lost = append(h.Lost, text)
+	}
 	if o.Base != nil {
 		h.Base = &base{Seconds: o.Base.Meta.Duration.Seconds()}
 	}

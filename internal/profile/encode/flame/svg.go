@@ -185,6 +185,9 @@ func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	v := p.ValueTypes[o.Value]
 	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
 	join("note warn", ", ", lost(t.losses(p), p.Meta.Stripped, describe.NounOfProfile(p))...)
+	if text := describe.Negative(p, o.Value); text != "" {
+		join("note warn", "", text+" are "+describe.NegativeEffect)
+	}
 	return notes
 }
 

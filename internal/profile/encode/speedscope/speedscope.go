@@ -1,6 +1,6 @@
 // Package speedscope writes profiles in the format of speedscope
 // (https://www.speedscope.app), JSON as specified by its file-format-spec.ts: a "sampled"
-// profile for each value, with the value as weight.
+// profile for each value, with the value as weight. Negative amounts have no place in it.
 //
 // The first frame of each stack is the task's name, as in folded stacks, below a frame
 // "[CPU n]" in profiles by CPU. Stacks are ordered by ID, so speedscope's "Time Order"
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 
@@ -102,11 +103,11 @@ var units = map[string]string{
 // profile writes the profile of value v.
 func (e *encoder) profile(v int, typ profile.ValueType, order []int) {
 	fmt.Fprintf(e.out, "\n{\"type\":\"sampled\",\"name\":%s,\"unit\":%s,\"startValue\":0,\"endValue\":%d,\"samples\":[",
-		text(typ.Type), text(cmp.Or(units[typ.Unit], "none")), e.p.Total(v))
+		text(typ.Type), text(cmp.Or(units[typ.Unit], "none")), e.total(v))
 	first := true
 	for _, i := range order {
 		s := e.p.Samples[i]
-		if s.Values[v] == 0 {
+		if s.Values[v] <= 0 {
 			continue
 		}
 		if !first {
@@ -119,7 +120,7 @@ func (e *encoder) profile(v int, typ profile.ValueType, order []int) {
 	first = true
 	for _, i := range order {
 		n := e.p.Samples[i].Values[v]
-		if n == 0 {
+		if n <= 0 {
 			continue
 		}
 		if !first {
@@ -129,6 +130,18 @@ func (e *encoder) profile(v int, typ profile.ValueType, order []int) {
 		e.out.Write(strconv.AppendInt(e.number[:0], n, 10))
 	}
 	e.out.WriteString("]}")
+}
+
+// total returns the sum of the weights of value v. speedscope refuses files with negative ones.
+func (e *encoder) total(v int) int64 {
+	if !e.p.HasNegative(v) {
+		return e.p.Total(v)
+	}
+	var sum int64
+	for _, s := range e.p.Samples {
+		sum += max(0, min(s.Values[v], math.MaxInt64-sum))
+	}
+	return sum
 }
 
 // stack writes the frames of a sample, root first.
