@@ -51,6 +51,17 @@ func (c *collector) labelSet() profile.LabelsID {
 	return id
 }
 
+// foreignText returns an error if most lines of a text were not understood, so that the others only
+// look like the format by chance: prose with numbers, source code, a configuration. understood is
+// the number of lines that were read.
+func (c *collector) foreignText(understood uint64) error {
+	const few = 8 // messages of a program around its profile
+	if c.unread <= few || c.unread/4 <= understood {
+		return nil
+	}
+	return fmt.Errorf("only %d of %d lines are of this format, so it is another one, or remove the others first", understood, understood+c.unread)
+}
+
 // errEmpty is the error of an input without samples.
 var errEmpty = errors.New("no stacks in it")
 

@@ -39,7 +39,7 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		if line[0] == '#' {
+		if isComment(line) {
 			if m := statedUnit.FindStringSubmatch(line); m != nil {
 				if names := strings.Split(m[1], ", "); len(names) == columns {
 					c.state(names, m[2])
@@ -60,6 +60,9 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	}
 	if c.votes.lines == 0 && unread != nil {
 		return nil, unread
+	}
+	if err := c.foreignText(uint64(c.votes.lines)); err != nil {
+		return nil, err
 	}
 	if c.votes.lines == 0 {
 		c.values()
@@ -150,6 +153,14 @@ func (c *foldedReader) number(text string, column int) (int64, bool) {
 // has no spaces, unlike sentences that other tools write.
 var statedUnit = regexp.MustCompile(`^# *(\S+|[^\s,]+, \S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)\s*$`)
 
+// isComment reports whether a line is a comment. Names such as "#private" begin with "#", too.
+func isComment(line string) bool {
+	if line[0] != '#' {
+		return false
+	}
+	return len(line) == 1 || strings.IndexByte("# \t!", line[1]) >= 0 || !strings.Contains(line, ";") || !isFolded(line)
+}
+
 // isFolded reports whether a line looks like a folded stack.
 func isFolded(line string) bool {
 	_, _, ok := cutNumber(line)
@@ -181,7 +192,7 @@ func isComparison(head []byte) bool {
 	found := false
 	for text := range bytes.Lines(head) {
 		line := strings.TrimSpace(string(text))
-		if line == "" || line[0] == '#' {
+		if line == "" || isComment(line) {
 			continue
 		}
 		stack, _, ok := cutNumber(line)

@@ -210,3 +210,43 @@ func TestFoldedOwn(t *testing.T) {
 		}
 	}
 }
+
+// Texts of other kinds have some lines that could be stacks or frames by chance.
+func TestForeignText(t *testing.T) {
+	prose := strings.Repeat("This line says nothing about stacks.\n", 40)
+	code := strings.Repeat("    1139:\tc3                   \tret\n", 40)
+	for _, c := range []struct{ name, text, want string }{
+		{"prose", prose + "                       Version 3, 29 June 2007\n", "no known format"},
+		{"settings", "; the limits\n;users = 10\n;orgs; and users = 100\n" + prose, "only 2 of 43 lines"},
+		{"one stack among many lines", "main;work 10\n" + prose, "only 1 of 41 lines"},
+		{"assembly", "0000000000001139 <main>:\n" + code, ""},
+		{"report of pprof", "Showing nodes accounting for 4s, 100% of 4s total\n      flat  flat%   sum%        cum   cum%\n     1.10s 98.21% 98.21%      1.10s 98.21%  main 12\n", "text report of pprof"},
+		{"report of GHC", "\tSun Aug  6 14:50 2023 Time and Allocation Profiling Report  (Final)\n\nmain  Main  a.hs:1  30.0  9.4\n", "profile of GHC"},
+	} {
+		_, _, err := Read(t.Context(), strings.NewReader(c.text), "in")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+	// Messages around a profile do not matter.
+	for _, text := range []string{
+		"main;work 10\n" + strings.Repeat("sampled\n", 8),
+		strings.Repeat("main;work 10\nsampled\nand again\n", 40),
+	} {
+		if _, _, err := Read(t.Context(), strings.NewReader(text), "in"); err != nil {
+			t.Errorf("with messages: %v", err)
+		}
+	}
+}
+
+// A name may begin with "#", as comments do.
+func TestFoldedComment(t *testing.T) {
+	const text = "# a comment; with a number 7\n#!/bin/sh;x 5\n##;y 6\n#private;work 3\n#private;rest of it 4\n# 5\n"
+	p, format, err := Read(t.Context(), strings.NewReader(text), "in")
+	if err != nil || format != Folded {
+		t.Fatal(format, err)
+	}
+	if total := p.Total(0); len(p.Samples) != 2 || total != 7 {
+		t.Errorf("%d stacks with %d samples, want 2 with 7", len(p.Samples), total)
+	}
+}

@@ -38,13 +38,20 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		if !ok {
 			break
 		}
+		unread := s.unread
 		s.line(line)
+		if s.unread == unread && line != "" && s.loose == "" {
+			s.understood++
+		}
 	}
 	s.end()
 	s.dropLoose()
 	s.flush()
 	if s.unread > 0 && s.samples == 0 && s.lost == 0 {
 		return nil, errNoHeads
+	}
+	if err := s.foreignText(s.understood); err != nil {
+		return nil, err
 	}
 	return s.profile(profile.Meta{})
 }
@@ -69,6 +76,8 @@ type scriptReader struct {
 	records   bool   // the last line was a record other than a sample, or a part of it
 	loose     string // the last line, if it may be a head of few fields
 	samples   uint64
+	// understood is the number of lines that are heads and frames, or other parts of samples.
+	understood uint64
 
 	// deferred has samples by the cookie of the user callers that perf writes later.
 	deferred map[string][]*perfSample

@@ -98,6 +98,8 @@ var signatures = compile([]signature{
 	{`v8-version,|shared-library,|code-creation,`, foreign{"a log of node --prof", "record node with fulgur instead, or send it through node --prof-process --preprocess for other viewers"}},
 	{`heap_v2/`, foreign{"a heap profile of jemalloc", "convert it with jeprof --collapsed PROGRAM IN"}},
 	{`--- symbol\n`, foreign{"a symbolized profile of gperftools (pprof --raw)", "convert it with pprof -proto"}},
+	{`Showing (nodes|top) |\s*flat\s+flat%\s+sum%|Total: [0-9.]+\S* ?samples`, foreign{"a text report of pprof", "write the profile with pprof -proto"}},
+	{`[^\n]*Time and Allocation Profiling Report`, foreign{"a profile of GHC", "convert it with inferno-collapse-ghcprof"}},
 	{`PeriodType: |File: [^\n]*\n(Build ID: [^\n]*\n)?Type: |Type: [^\n]*\n(Time|Showing)`, foreign{"a text report of pprof", "write the profile with pprof -proto"}},
 	{`goroutine [0-9]+ (gp=\S+ )?[^\n]*\[[^\n]*\]:\r?\n`, foreign{"a list of goroutines", "fetch it without ?debug=2"}},
 	{`(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\r?\n)?Full thread dump`, foreign{"a thread dump of Java", "it has the state of a process at one moment, and no profile"}},
@@ -352,7 +354,7 @@ func sniffText(head []byte) (Format, error) {
 	}
 	for line := range bytes.Lines(head) {
 		switch line := string(bytes.TrimRight(line, "\r\n")); {
-		case strings.TrimSpace(line) == "" || line[0] == '#':
+		case strings.TrimSpace(line) == "" || isComment(line):
 			continue
 		case isPerfScript(line):
 			return PerfScript, nil
