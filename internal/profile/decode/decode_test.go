@@ -759,3 +759,42 @@ func TestLabels(t *testing.T) {
 		}
 	}
 }
+
+// The value that is shown first stays the same through pprof's format, whose own default is the last.
+func TestDefaultValueThroughPprof(t *testing.T) {
+	const script = "a 1 1.0: 7 instructions:\n\t1 f (/x)\n\na 1 2.0: 5 cycles:\n\t1 f (/x)\n\n"
+	p, _, err := Read(t.Context(), strings.NewReader(script), "in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	if err := pprof.Write(&packed, p, pprof.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := Read(t.Context(), &packed, "pprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := again.ValueTypes[again.Weight()].Type, p.ValueTypes[0].Type; got != want {
+		t.Errorf("the default value is %q, want %q", got, want)
+	}
+}
+
+// A thread without a type of weights counts samples, as the Firefox Profiler's front end does.
+func TestFirefoxWithoutWeightType(t *testing.T) {
+	const file = `{"meta":{"preprocessedProfileVersion":49,"interval":1,"categories":[{"name":"Other","subcategories":["Other"]}]},
+		"libs":[],"threads":[{"name":"T","pid":"10","tid":11,"stringArray":["f"],
+		"frameTable":{"length":1,"address":[-1],"inlineDepth":[0],"category":[0],"func":[0],"nativeSymbol":[null],"line":[null]},
+		"funcTable":{"length":1,"name":[0],"resource":[-1],"fileName":[null],"lineNumber":[null]},
+		"stackTable":{"length":1,"frame":[0],"prefix":[null]},"resourceTable":{"length":0,"lib":[],"name":[]},
+		"nativeSymbols":{"length":0,"address":[],"libIndex":[],"name":[]},
+		"samples":{"length":3,"stack":[0,0,0],"time":[0,1,2]}}]}`
+	p, _, err := Read(t.Context(), strings.NewReader(file), "in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := profile.ValueType{Type: "samples", Unit: "count"}
+	if got := p.ValueTypes[p.Weight()]; got != want || p.Total(p.Weight()) != 3 {
+		t.Errorf("%d %v, want 3 %v", p.Total(p.Weight()), got, want)
+	}
+}

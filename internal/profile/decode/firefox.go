@@ -441,7 +441,7 @@ func (t *firefoxThread) values() (value, off profile.ValueType, scale float64) {
 	switch t.weightType {
 	case "bytes":
 		value, scale = profile.ValueType{Type: "bytes", Unit: "bytes"}, 1
-	case "samples":
+	case "samples", "": // the front end's default
 		value, scale = profile.ValueType{Type: "samples", Unit: "count"}, 1
 	}
 	if kind := t.pseudo(); kind != "" {

@@ -81,7 +81,7 @@ func (e *encoder) writeRun() {
 		run.Int(profileTimeNanos, m.Start.UnixNano())
 	}
 	run.Int(profileDurationNanos, m.Duration.Nanoseconds())
-	if i := e.p.Weight(); i >= 0 && !m.ValueGuessed {
+	if i := e.defaultValue(); i >= 0 && !m.ValueGuessed {
 		run.Int(profileDefaultSampleType, e.strings.id(e.p.ValueTypes[i].Type))
 	}
 	if every, ok := e.every(); ok {
@@ -97,6 +97,21 @@ func (e *encoder) writeRun() {
 	}
 	proto.Packed(&run, profileComment, lines)
 	e.w.Write(run)
+}
+
+// defaultValue returns the index of the value that pprof shows first, or -1 if there are no values.
+// Without one that was selected, it is the value that fulgur shows of the profile itself: a profile of
+// several events has values that cannot stand for each other. Samples and their weight can.
+func (e *encoder) defaultValue() int {
+	if e.p.Meta.Value != "" || len(e.p.ValueTypes) == 0 || e.p.ValueTypes[0].Type == "samples" {
+		return e.p.Weight()
+	}
+	for i := range e.p.ValueTypes {
+		if e.p.Total(i) != 0 {
+			return i
+		}
+	}
+	return 0
 }
 
 // every returns the amount between two samples, and false if the input does not state it.
