@@ -67,7 +67,7 @@ func perfFile(dso string) string {
 	switch {
 	case strings.Contains(dso, "kernel") || strings.HasPrefix(dso, "[bpf") || strings.Contains(dso, ".ko") || strings.HasPrefix(dso, "["+"guest"):
 		return "kernel"
-	case dso == "[unknown]" || strings.HasPrefix(dso, "[vsyscall") || strings.HasPrefix(dso, "//anon") || dso == "[uprobes]" || dso == "[stack]" || dso == "[heap]" || dso == "anon_inode":
+	case dso == "[unknown]" || strings.HasPrefix(dso, "[vsyscall") || strings.HasPrefix(dso, "//anon") || dso == "[uprobes]" || strings.HasPrefix(dso, "/tmp/perf-") || dso == "[stack]" || dso == "[heap]" || dso == "anon_inode":
 		return "?"
 	}
 	return dso
