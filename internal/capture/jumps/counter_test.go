@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,7 +23,9 @@ import (
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
@@ -578,44 +581,69 @@ func signalHelper(t *testing.T, signal unix.Signal) {
 	}
 }
 
-// There are no windows while a process is traced.
+// There are no windows while a thread of a process is traced, whichever it is.
 func TestTraced(t *testing.T) {
 	needsUprobeMulti(t)
-	p := openJumps(t)
-	cmd := start(t, p.path, "threads")
-	runtime.LockOSThread() // the tracer is a thread
-	defer runtime.UnlockOSThread()
-	if err := unix.PtraceSeize(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{cmd.Process.Pid}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	awaitStats(t, c, "two refused windows", func(s jumps.Stats) bool {
-		if s.Windows > 0 {
-			t.Fatal("a window was opened while the process was traced")
-		}
-		return s.Traced >= 2
-	})
-	stopTracing(t, cmd.Process.Pid)
-	windows(t, c, 1)
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"first thread", "another thread"} {
+		t.Run(name, func(t *testing.T) {
+			p := openJumps(t)
+			pid := start(t, p.path, "threads").Process.Pid
+			tid := pid
+			testenv.Await(t, func() bool {
+				tids, err := procfs.Threads(pid)
+				if name != "first thread" {
+					tid = slices.Max(append(tids, 0))
+				}
+				return err == nil && len(tids) > 1
+			}, func() string { return "the program has no second thread" })
+			runtime.LockOSThread() // the tracer is a thread
+			defer runtime.UnlockOSThread()
+			if err := unix.PtraceSeize(tid); err != nil {
+				t.Fatal(err)
+			}
+			c, err := p.count(target.Target{Scope: target.Processes, PIDs: []int{pid}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			awaitStats(t, c, "two refused windows", func(s jumps.Stats) bool {
+				if s.Windows > 0 {
+					t.Fatal("a window was opened while the process was traced")
+				}
+				return s.Traced >= 2
+			})
+			traced := target.Target{Scope: target.Processes, PIDs: []int{pid}}
+			if err := uprobe.CheckTracers(traced); err == nil || !strings.Contains(err.Error(), "detach it first") {
+				t.Errorf("got %v, want that the process is traced", err)
+			}
+			for left, want := range map[int]bool{0: tid == pid, 100: true} {
+				found := false
+				for range procfs.Tracers(pid, &left) {
+					found = true
+				}
+				if found != want {
+					t.Errorf("found a tracer: %v, want %v", found, want)
+				}
+			}
+			stopTracing(t, tid)
+			windows(t, c, 1)
+			if err := c.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
-// stopTracing detaches this thread from a process that it traces.
-func stopTracing(t *testing.T, pid int) {
+// stopTracing detaches this thread from a thread that it traces.
+func stopTracing(t *testing.T, tid int) {
 	t.Helper()
-	if err := unix.PtraceInterrupt(pid); err != nil {
+	if err := unix.PtraceInterrupt(tid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+	if _, err := unix.Wait4(tid, nil, unix.WALL, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.PtraceDetach(pid); err != nil {
+	if err := unix.PtraceDetach(tid); err != nil {
 		t.Fatal(err)
 	}
 }

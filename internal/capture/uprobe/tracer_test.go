@@ -12,7 +12,7 @@ import (
 )
 
 func TestCheckTracers(t *testing.T) {
-	if err := checkTracer(os.Getpid()); err != nil {
+	if err := CheckTracers(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}); err != nil {
 		t.Error(err)
 	}
 	runtime.LockOSThread() // the tracer is a thread

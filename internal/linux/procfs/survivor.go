@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"iter"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,31 @@ func Through[T any](pid int, ask func(id int) (T, error)) (T, error) {
 // Program returns the path below /proc at which the program of process pid can be opened, also if its
 // first thread has ended.
 func Program(pid int) string { return Path(cmp.Or(Survivor(pid), pid), "exe") }
+
+// Tracers returns the tasks that trace threads of process pid: a tracer may attach to any of them. It
+// reads the status of the first thread, and then of others until left is 0, which it decreases.
+func Tracers(pid int, left *int) iter.Seq[int] {
+	return func(yield func(tracer int) bool) {
+		status, err := Process(pid).Status()
+		if err != nil || status.TracerPID != 0 && !yield(status.TracerPID) || *left <= 0 {
+			return
+		}
+		tids, _ := Threads(pid) // none if the process is gone
+		for _, tid := range tids {
+			if tid == pid {
+				continue
+			}
+			if *left <= 0 {
+				return
+			}
+			*left--
+			status, err := Thread(pid, tid).Status()
+			if err == nil && status.TracerPID != 0 && !yield(status.TracerPID) {
+				return
+			}
+		}
+	}
+}
 
 // others returns the threads of the process t by ID, none if t is a thread.
 func (t Task) others() map[int]Task {
