@@ -115,6 +115,43 @@ func TestOpened(t *testing.T) {
 	}
 }
 
+// If the first thread ends during a measurement, the summary says what can be missing.
+func TestFirstThreadEnds(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	program := compile(t, "opened.c", "opened", "-pthread")
+	confined := testenv.KernelBefore(t, 6, 6) || !testenv.KernelBefore(t, 6, 10) // see uprobe.FiltersProcesses
+	out := filepath.Join(t.TempDir(), "out.folded")
+	for _, measure := range []string{"count", "latency"} {
+		cmd := exec.Command(program)
+		ask, _ := converse(t, cmd)
+		pid := cmd.Process.Pid
+		c := command(t, measure, "-e", "uprobe:"+program+":by_malloc", "-o", out, "-p", strconv.Itoa(pid))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, c)
+		ask("e")
+		testenv.Await(t, func() bool {
+			stat, err := procfs.Process(pid).Stat()
+			return err == nil && stat.Exited()
+		}, func() string { return "the first thread still runs" })
+		r := interrupt(t, c)
+		want := fmt.Sprintf("the first thread of process %d ended during the measurement", pid)
+		if r.code != 0 || strings.Contains(r.stderr, want) != confined {
+			t.Errorf("%s: exit code %d: %s", measure, r.code, r.stderr)
+		}
+		c = command(t, measure, "-e", "uprobe:"+program+":by_malloc", "-o", out, "-p", strconv.Itoa(pid))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, c)
+		if r := interrupt(t, c); r.code != 0 || strings.Contains(r.stderr, want) {
+			t.Errorf("%s, ended before: exit code %d: %s", measure, r.code, r.stderr)
+		}
+	}
+}
+
 // checkOpened compares hits and allocations with the program's own.
 func checkOpened(t *testing.T, pid int, path string, ask func(string) map[string]int) {
 	t.Helper()

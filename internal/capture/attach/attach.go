@@ -25,6 +25,8 @@ type links struct {
 	// multi are links to many functions of the kernel, single all others.
 	multi  []link.Link
 	single []io.Closer
+	// only are the processes to which links are confined.
+	only []int
 }
 
 // Close detaches the program.
@@ -42,7 +44,7 @@ func (l *links) Close() error {
 		}
 	}
 	errs = append(errs, uprobe.CloseAll(uprobes))
-	*l = links{}
+	*l = links{only: l.only}
 	return errors.Join(errs...)
 }
 
@@ -112,7 +114,7 @@ func attach(p *events.Probe, index int, program, returned *ebpf.Program, t targe
 	}
 	pids := uprobe.Processes(t)
 	multi := attachType(p) == ebpf.AttachTraceUprobeMulti
-	if multi && len(pids) > 0 && pids[0] != 0 {
+	if multi && pids[0] != 0 {
 		filters, err := uprobe.FiltersProcesses(program)
 		if err != nil {
 			return l, fmt.Errorf("attach %s: %w", p.Event, err)
@@ -120,6 +122,9 @@ func attach(p *events.Probe, index int, program, returned *ebpf.Program, t targe
 		if !filters {
 			pids = []int{0}
 		}
+	}
+	if pids[0] != 0 {
+		l.only = pids
 	}
 	for i := range p.Files {
 		for _, pid := range pids {

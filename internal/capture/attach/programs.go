@@ -99,6 +99,7 @@ func (p *Program) AttachTo(e *events.Probe, t target.Target) error {
 	more, err := attach(e, p.index, p.program, p.returned, t)
 	p.links.multi = append(p.links.multi, more.multi...)
 	p.links.single = append(p.links.single, more.single...)
+	p.links.only = append(p.links.only, more.only...)
 	return err
 }
 

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"fulgur/internal/capture/probe"
@@ -75,6 +76,35 @@ func (s *Source) each(f func(*Program) error) error {
 		errs = append(errs, f(p))
 	}
 	return errors.Join(errs...)
+}
+
+// Unreached says in which processes files are missing that were mapped during the measurement: the kernel
+// finds out from a process's first thread whether to put a breakpoint into a file that the process maps.
+func Unreached[S interface{ confined() []int }](sources []S) (lines []string) {
+	var pids []int
+	for _, s := range sources {
+		pids = append(pids, s.confined()...)
+	}
+	slices.Sort(pids)
+	pids = slices.DeleteFunc(slices.Compact(pids), func(pid int) bool { return !uprobe.FirstEnded(pid) })
+	for _, pid := range pids[:min(len(pids), maxUnreached)] {
+		lines = append(lines, fmt.Sprintf("the first thread of process %d ended during the measurement: files that the process mapped after that are missing; measure it again", pid))
+	}
+	if more := len(pids) - maxUnreached; more > 0 {
+		lines = append(lines, fmt.Sprintf("other processes of which files are missing for that reason: %d", more))
+	}
+	return lines
+}
+
+// maxUnreached is the maximum number of processes that [Unreached] names.
+const maxUnreached = 3
+
+// confined returns the processes to which uprobes are confined.
+func (s *Source) confined() (pids []int) {
+	for _, p := range s.Attached {
+		pids = append(pids, p.links.only...)
+	}
+	return pids
 }
 
 // Stats reads the kernel side's counters.

@@ -193,6 +193,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	if m.Every > 1 {
 		lines = append(lines, fmt.Sprintf("one of %d hits was counted, for all of them", m.Every))
 	}
+	lines = append(lines, attach.Unreached(m.sources)...)
 	var negative uint64
 	for _, s := range m.sources {
 		n, err := s.Negative()

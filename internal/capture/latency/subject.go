@@ -201,6 +201,7 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 			lines = append(lines, attach.Notes(p.end, nil)...)
 		}
 	}
+	lines = append(lines, attach.Unreached(m.sources)...)
 	for i, s := range m.sources {
 		unfinished, err := s.Unfinished()
 		ambiguous, ambiguousErr := s.Ambiguous()

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -319,7 +320,7 @@ func (m *Subject) WhyNothing() string {
 
 // Notes returns a table of the locks of each kind for which threads waited longest.
 func (m *Subject) Notes(store *stacks.Store) []string {
-	lines := append([]string(nil), m.skipped...)
+	lines := append(slices.Clone(m.skipped), attach.Unreached(m.sources)...)
 	for i, s := range m.sources {
 		lines = append(lines, source.Table(m, m.first+uint8(i), store, cmp.Or(s.kind.label, s.kind.name), func(sample stacks.Sample) string {
 			return s.lockOf(store, sample)

@@ -67,7 +67,7 @@ func CheckPrivileges() error {
 // themselves count hits of the target alone.
 func Processes(t target.Target) []int {
 	pids := own(t)
-	if !IsOwn(t) || slices.ContainsFunc(pids, firstEnded) {
+	if !IsOwn(t) || slices.ContainsFunc(pids, FirstEnded) {
 		return []int{0}
 	}
 	return pids
@@ -87,8 +87,8 @@ func own(t target.Target) []int {
 	return []int{0}
 }
 
-// firstEnded reports whether the first thread of a process has ended, and others have not.
-func firstEnded(pid int) bool {
+// FirstEnded reports whether the first thread of a process has ended, and others have not.
+func FirstEnded(pid int) bool {
 	tid := procfs.Survivor(pid)
 	return tid != 0 && tid != pid
 }

@@ -1,13 +1,15 @@
 /*
  * Allocates memory in a function with a USDT probe, for each r on standard input, and prints how
- * often. Arguments change how others find its files: "ended" ends the first thread, "chroot"
- * changes the root to an empty directory, and "overlay" runs the program, which must be linked
- * statically, on an overlay in a mount namespace of its own. A directory follows the last two.
+ * often. After e, the first thread ends. Arguments change how others find its files: "ended" ends
+ * the first thread, "chroot" changes the root to an empty directory, and "overlay" runs the
+ * program, which must be linked statically, on an overlay in a mount namespace of its own. A
+ * directory follows the last two.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #define ROUNDS 50
 
 static long calls, bytes;
+static sem_t end;
 
 __attribute__((noinline)) void *by_malloc(long size)
 {
@@ -53,6 +56,8 @@ static void *serve(void *unused)
 			calls, bytes);
 		if (read(0, &command, 1) != 1)
 			exit(0);
+		if (command == 'e')
+			sem_post(&end);
 		for (int i = 0; command == 'r' && i < ROUNDS; i++)
 			free(by_malloc(1000 + i));
 	} while (1);
@@ -93,9 +98,11 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "overlay") && i + 1 < argc)
 			run_on_overlay(argv[i + 1], argv + i + 1);
 	}
+	if (sem_init(&end, 0, ended))
+		fail("sem_init");
 	if (pthread_create(&thread, NULL, serve, NULL))
 		fail("pthread_create");
-	if (ended)
-		syscall(SYS_exit, 0);
-	pthread_join(thread, NULL);
+	while (sem_wait(&end))
+		;
+	syscall(SYS_exit, 0);
 }
