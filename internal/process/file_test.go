@@ -25,6 +25,12 @@ func mapped(t *testing.T, path, content string) procfs.Map {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return mapExisting(t, path)
+}
+
+// mapExisting maps a file.
+func mapExisting(t *testing.T, path string) procfs.Map {
+	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,7 @@ func TestOpenPathMapped(t *testing.T) {
 	for n := range maxMappedAs + 1 {
 		mapped(t, path, "code")
 		if n == 0 {
-			files, err := OpenPath(os.Getpid(), path)
+			files, _, err := OpenPath(os.Getpid(), path)
 			if err != nil || len(files) != 1 {
 				t.Errorf("got %d files, %v, want the mapped one", len(files), err)
 			}
@@ -93,9 +99,47 @@ func TestOpenPathMapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files, err := OpenPath(os.Getpid(), path); err == nil || !strings.Contains(err.Error(), "files of that name") {
+	if files, _, err := OpenPath(os.Getpid(), path); err == nil || !strings.Contains(err.Error(), "files of that name") {
 		t.Errorf("got %d files, %v, want an error for too many", len(files), err)
 		closeAll(files)
+	}
+}
+
+// If one of the files that a process maps by a name cannot be opened, the others are.
+func TestOpenPathPartly(t *testing.T) {
+	testenv.Root(t)
+	path, stop := fusetest.Mount(t, fusetest.File(t, "old"))
+	m := mapExisting(t, path)
+	over := filepath.Dir(path)
+	if err := unix.Mount("tmpfs", over, "tmpfs", unix.MS_NOSUID, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(over, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	stop()
+	files, _, err := OpenPath(os.Getpid(), path)
+	if err == nil {
+		t.Errorf("got %d files, want an error: none can be opened", len(files))
+	}
+	closeAll(files)
+	for _, name := range []string{"spare", "spare2", filepath.Base(path)} { // with another inode
+		if err := os.WriteFile(filepath.Join(over, name), []byte("new"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, unopened, err := OpenPath(os.Getpid(), path)
+	if err != nil || len(files) != 1 || len(unopened) != 1 {
+		t.Fatalf("got %d files, %v not opened, %v; want one of each", len(files), unopened, err)
+	}
+	defer closeAll(files)
+	if got, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", files[0].OS().Fd())); string(got) != "new" {
+		t.Errorf("got %q, %v, want the new file", got, err)
+	}
+	if want := fmt.Sprintf("maps at 0x%x", m.Start); !strings.Contains(unopened[0].Name, want) || unopened[0].Err == nil {
+		t.Errorf("got %v, want %q", unopened[0], want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -115,14 +116,27 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 // name, which an upgrade may have replaced or removed since, and the one that is there now. If its
 // root has none at the path, as after chroot(2), a file that it maps is also found by its path
 // here. The name of each is its path as the process sees it, without links. The caller closes the
-// files.
-func OpenPath(pid int, path string) ([]*safeopen.File, error) {
-	files, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) ([]*safeopen.File, error) { return openPath(v, pid, path) },
-		func(files []*safeopen.File, _ error) { closeAll(files) }) // nobody waited for them
+// files. If only some can be opened, it also returns the others.
+func OpenPath(pid int, path string) ([]*safeopen.File, []Unopened, error) {
+	all, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (versions, error) { return openPath(v, pid, path) },
+		func(all versions, _ error) { closeAll(all.files) }) // nobody waited for them
 	if errors.Is(err, safeopen.ErrNoAnswer) {
 		err = fmt.Errorf("open %s: %w", path, err)
 	}
-	return files, err
+	return all.files, all.unopened, err
+}
+
+// versions are the files that a process has at a path.
+type versions struct {
+	files    []*safeopen.File
+	unopened []Unopened
+}
+
+// Unopened is a file that cannot be opened.
+type Unopened struct {
+	// Name is the path as the process sees it, and for a mapped file the address.
+	Name string
+	Err  error
 }
 
 // Root returns the directory that process pid sees as its root, also if its first thread has ended.
@@ -144,11 +158,11 @@ func closeAll(files []*safeopen.File) {
 const maxMappedAs = 64
 
 // openPath is [OpenPath] but may block.
-func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, err error) {
+func openPath(v *safeopen.Visit, pid int, path string) (all versions, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(files)
-			files = nil
+			closeAll(all.files)
+			all = versions{}
 		}
 	}()
 	var there unix.Stat_t
@@ -166,20 +180,22 @@ func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, 
 			return safeopen.Regular(st)
 		})
 		if err != nil {
-			return nil, err
+			all.unopened = append(all.unopened, Unopened{name, cmp.Or(errors.Unwrap(err), err)})
+		} else {
+			all.files = append(all.files, f)
 		}
-		files, names = append(files, f), append(names, name)
+		names = append(names, name)
 	} else if fd, err := safeopen.Below(v, "/", path); err == nil {
 		names = append(names, mappedPath(pid, fd, path))
 		_ = unix.Close(fd) // likewise
 	}
 	maps, err := readMaps(pid)
-	if err != nil && missing == nil {
-		return files, nil // it will map the one that is there
+	if err != nil && len(all.files) > 0 {
+		return all, nil // it will map the one that is there
 	}
 	mapped := mappedAs(maps, names)
 	if len(mapped) > maxMappedAs {
-		return files, fmt.Errorf("open %s: process %d maps %d files of that name, more than programs do", path, pid, len(mapped))
+		return all, fmt.Errorf("open %s: process %d maps %d files of that name, more than programs do", path, pid, len(mapped))
 	}
 	for key, m := range mapped {
 		if missing == nil && sameFile(there, key) {
@@ -187,14 +203,19 @@ func openPath(v *safeopen.Visit, pid int, path string) (files []*safeopen.File, 
 		}
 		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(v, key, strings.TrimSuffix(m.Name, deletedSuffix))
 		if err != nil {
-			return files, fmt.Errorf("open %s, which process %d maps: %w", path, pid, err)
+			name := fmt.Sprintf("%s, which process %d maps at 0x%x", strings.TrimSuffix(m.Name, deletedSuffix), pid, m.Start)
+			all.unopened = append(all.unopened, Unopened{name, err})
+			continue
 		}
-		files = append(files, o.file)
+		all.files = append(all.files, o.file)
 	}
-	if len(files) == 0 {
-		return nil, missing
+	switch {
+	case len(all.files) > 0:
+		return all, nil
+	case len(all.unopened) > 0:
+		return all, fmt.Errorf("%s: %w", all.unopened[0].Name, all.unopened[0].Err)
 	}
-	return files, nil
+	return all, missing
 }
 
 // mappedAs returns a mapping of each file that has one of the names.

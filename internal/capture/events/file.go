@@ -40,24 +40,9 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 		what = "USDT probe in the file"
 		similar.to = p.Event.Group + ":" + p.Event.Name
 	}
-	for i := range p.Files {
-		info, err := p.Files[i].Stat()
-		if err != nil {
-			return err
-		}
-		f, err := elffile.New(p.Files[i], info.Size(), p.Event.Path)
-		if err != nil {
-			return usage.Errorf("%s: %v", p.Event, err)
-		}
-		switch f.Machine() {
-		case elf.EM_X86_64, elf.EM_AARCH64:
-		default:
-			return usage.Errorf("%s: programs for %s are not supported", p.Event, f.Machine())
-		}
-		if err := p.readSequences(f); err != nil {
-			return err
-		}
+	for i, f := range p.elfs {
 		p.tables = append(p.tables, finder.Tables(context.Background(), &debugfile.File{File: f, Root: p.places[i].root, Path: p.places[i].path}))
+		var err error
 		if p.Event.Kind == USDT {
 			err = p.usdt(f, i, q, similar)
 		} else {
@@ -80,18 +65,30 @@ func DebugFiles() (*debugfile.Finder, error) {
 	return finder.Local(), nil
 }
 
-// readSequences reads the restartable sequences of the next file.
-func (p *Probe) readSequences(f *elffile.File) error {
-	s, err := rseq.Read(f)
-	if err != nil {
-		return usage.Errorf("%s: %v", p.Event, err)
+// readFile reads what is needed of a file to put probes into it.
+func (p *Probe) readFile(file *safeopen.File) (*elffile.File, *rseq.Sequences, error) {
+	if err := uprobe.CheckFile(file); err != nil {
+		return nil, nil, err
 	}
-	p.sequences = append(p.sequences, s)
-	p.elfs = append(p.elfs, f)
-	return nil
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := elffile.New(file, info.Size(), p.Event.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch f.Machine() {
+	case elf.EM_X86_64, elf.EM_AARCH64:
+	default:
+		return nil, nil, fmt.Errorf("programs for %s are not supported", f.Machine())
+	}
+	sequences, err := rseq.Read(f)
+	return f, sequences, err
 }
 
-// open opens the event's file in each process. Processes often share it.
+// open opens the event's file in each process. Processes often share it. If they have several, it leaves
+// out those that cannot be read, unless none can.
 func (r *Resolver) open(p *Probe) error {
 	name := p.Event.Path
 	if len(r.PIDs) == 0 {
@@ -106,23 +103,33 @@ func (r *Resolver) open(p *Probe) error {
 		if resolved, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.OS().Fd())); err == nil {
 			name = resolved // debug files are beside the file, not beside a link to it
 		}
-		return p.addFile(f, place{"/", name})
+		if err := p.addFile(f, place{"/", name}); err != nil {
+			return usage.Errorf("%s: %v", p.Event, err)
+		}
+		return nil
 	}
 	if !filepath.IsAbs(name) {
 		return usage.Errorf("%s: the path of a file in another process must begin with /", p.Event)
 	}
+	var unread error
 	for _, pid := range r.PIDs {
-		files, err := process.OpenPath(pid, name)
+		files, unopened, err := process.OpenPath(pid, name)
 		if err != nil {
 			return usage.Errorf("%s: process %d: %v", p.Event, pid, err)
 		}
-		var errs []error
+		for _, u := range unopened {
+			p.leaveOutFile(u.Name, u.Err)
+		}
 		for _, f := range files {
-			errs = append(errs, p.addFile(f, place{process.Root(pid), f.Name()}))
+			if err := p.addFile(f, place{process.Root(pid), f.Name()}); err != nil {
+				info, _ := f.Stat() // known since it was opened
+				p.leaveOutFile(fmt.Sprintf("%s of process %d (%d bytes)", f.Name(), pid, info.Size()), err)
+				unread = cmp.Or(unread, err)
+			}
 		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+	}
+	if len(p.Files) == 0 && unread != nil {
+		return usage.Errorf("%s: %v", p.Event, unread)
 	}
 	return nil
 }
@@ -130,16 +137,28 @@ func (r *Resolver) open(p *Probe) error {
 // place is where a file is: its path below a root directory.
 type place struct{ root, path string }
 
-// addFile adds a file, which the probe then closes, unless it has it.
+// addFile adds a file, which the probe then closes, unless it has it or cannot read it.
 func (p *Probe) addFile(f *safeopen.File, at place) error {
 	if slices.ContainsFunc(p.Files, func(other *safeopen.File) bool { return same(f, other) }) {
 		return f.Close()
 	}
-	p.Files, p.places = append(p.Files, f), append(p.places, at)
-	if err := uprobe.CheckFile(f); err != nil {
-		return usage.Errorf("%s: %v", p.Event, err)
+	read, sequences, err := p.readFile(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
 	}
+	p.Files, p.places = append(p.Files, f), append(p.places, at)
+	p.elfs, p.sequences = append(p.elfs, read), append(p.sequences, sequences)
 	return nil
+}
+
+// leaveOutFile notes that a file of a process is left out.
+func (p *Probe) leaveOutFile(name string, err error) {
+	if p.unread == nil {
+		p.unread = map[string]bool{}
+	}
+	reason := err.Error()
+	p.unread[reason] = true
+	p.LeaveOut(name, reason)
 }
 
 func same(f, g *safeopen.File) bool {

@@ -65,8 +65,9 @@ type Probe struct {
 	Go bool
 	// OtherRegisters is set if functions may not preserve the registers that functions in C preserve.
 	OtherRegisters bool
-	// LeftOut are the matches of a pattern that are left out, by the reason.
+	// LeftOut are the matches of a pattern, and files of processes, that are left out, by the reason.
 	LeftOut map[string]LeftOut
+	unread  map[string]bool // the reasons why files are
 	// sequences are those of the files, by index, in which no breakpoint must be.
 	sequences  []*rseq.Sequences
 	places     []place          // of the files, by index
@@ -78,7 +79,7 @@ type Probe struct {
 	rawSyscalls map[string]uint64
 }
 
-// LeftOut are matches of a pattern that are left out for the same reason.
+// LeftOut are matches of a pattern, or files, that are left out for the same reason.
 type LeftOut struct {
 	// Names are the first names, Count is the number of all.
 	Names []string
@@ -330,17 +331,21 @@ func (p *Probe) complete(similar *nearest, what string) error {
 	if len(p.Points) > 0 {
 		return nil
 	}
-	if len(p.LeftOut) > 0 {
-		var reasons []string
-		for _, reason := range slices.Sorted(maps.Keys(p.LeftOut)) {
-			reasons = append(reasons, fmt.Sprintf("%s: %s", p.LeftOut[reason], reason))
-		}
-		return usage.Errorf("%s: %s", p.Event, strings.Join(reasons, "; "))
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(p.LeftOut)) {
+		reasons = append(reasons, fmt.Sprintf("%s: %s", p.LeftOut[reason], reason))
+	}
+	left := strings.Join(reasons, "; ")
+	if len(reasons) > len(p.unread) {
+		return usage.Errorf("%s: %s", p.Event, left)
+	}
+	if left != "" {
+		left = "; left out " + left
 	}
 	if p.Event.Kind == USDT && similar.tried == 0 {
-		return usage.Errorf("%s: the file has no USDT probes", p.Event)
+		return usage.Errorf("%s: the file has no USDT probes%s", p.Event, left)
 	}
-	return usage.Errorf("%s: no such %s%s", p.Event, what, similar)
+	return usage.Errorf("%s: no such %s%s%s", p.Event, what, similar, left)
 }
 
 func (r *Resolver) tracepoints(p *Probe, q Query) error {

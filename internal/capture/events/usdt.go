@@ -12,6 +12,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/rseq"
 )
 
 // The notes that describe USDT probes, see
@@ -37,9 +38,11 @@ func FindUSDT(e Event, f *elffile.File, q Query, before *Probe) (*Probe, error) 
 	if before != nil {
 		p.Places = before.Places
 	}
-	if err := p.readSequences(f); err != nil {
-		return nil, err
+	sequences, err := rseq.Read(f)
+	if err != nil {
+		return nil, usage.Errorf("%s: %v", e, err)
 	}
+	p.elfs, p.sequences = []*elffile.File{f}, []*rseq.Sequences{sequences}
 	if err := p.usdt(f, 0, q, &nearest{to: e.Group + ":" + e.Name}); err != nil {
 		return nil, err
 	}
