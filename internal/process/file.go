@@ -1,6 +1,7 @@
 package process
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -272,15 +273,27 @@ func (f *File) seen(src source) (retry bool) {
 	return f.err != nil && !errors.Is(f.err, fs.ErrPermission)
 }
 
-// isELF reports whether the file begins with the ELF magic number.
-func (f *File) isELF() bool {
+// isProgram reports whether the file is a program or library by its magic numbers: ELF, or PE as of Wine and
+// Mono.
+func (f *File) isProgram() bool {
 	f.mu.RLock()
 	file := f.file
 	f.mu.RUnlock()
 	if file == nil {
 		return false
 	}
+	r := file.With(f.cache.patience)
+	var head [64]byte // a DOS header, or an ELF header
+	if _, err := r.ReadAt(head[:], 0); err != nil {
+		return false
+	}
 	var magic [4]byte
-	_, err := file.With(f.cache.patience).ReadAt(magic[:], 0)
-	return err == nil && string(magic[:]) == "\x7fELF"
+	switch {
+	case string(head[:4]) == "\x7fELF":
+		return true
+	case string(head[:2]) != "MZ":
+		return false
+	}
+	_, err := r.ReadAt(magic[:], int64(binary.LittleEndian.Uint32(head[60:])))
+	return err == nil && string(magic[:]) == "PE\x00\x00"
 }

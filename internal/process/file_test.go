@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
@@ -102,6 +103,39 @@ func TestOpenPathMapped(t *testing.T) {
 	if files, _, err := OpenPath(os.Getpid(), path); err == nil || !strings.Contains(err.Error(), "files of that name") {
 		t.Errorf("got %d files, %v, want an error for too many", len(files), err)
 		closeAll(files)
+	}
+}
+
+// Deleted programs are files, other deleted files are generated code.
+func TestDeletedKind(t *testing.T) {
+	head := func(magic string, at byte, more string) string {
+		return magic + strings.Repeat("\x00", 60-len(magic)) + string(at) + "\x00\x00\x00" + more
+	}
+	for name, test := range map[string]struct {
+		content string
+		want    Kind
+	}{
+		"ELF":            {head("\x7fELF", 0, ""), KindFile},
+		"PE":             {head("MZ", 66, "..PE\x00\x00"), KindFile},
+		"DOS":            {head("MZ", 66, "..NE\x00\x00"), KindAnon},
+		"beyond the end": {head("MZ", 127, "PE\x00\x00"), KindAnon},
+		"short":          {"MZ", KindAnon},
+		"generated code": {head("\x55\x48\x89\xe5", 0, ""), KindAnon},
+		"nothing":        {"", KindAnon},
+	} {
+		path := filepath.Join(t.TempDir(), "code")
+		m := mapped(t, path, test.content)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		table := NewTable(Options{})
+		got := table.Resolve(os.Getpid(), m.Start+1, monotonic.Now())
+		if got.Kind != test.want || got.Kind == KindFile && got.File.Path != path {
+			t.Errorf("%s: got %+v, want kind %v", name, got, test.want)
+		}
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

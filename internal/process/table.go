@@ -48,8 +48,8 @@ type Table struct {
 // Location is the result of resolving an address.
 type Location struct {
 	Kind Kind
-	// File is the mapped file; it is set only for KindFile. A deleted file that is not an ELF
-	// file, such as a memfd, is assumed to be JIT code, and is KindAnon. A copy of a file's code
+	// File is the mapped file; it is set only for KindFile. A deleted file that is neither an ELF nor
+	// a PE file, such as a memfd, is assumed to be JIT code, and is KindAnon. A copy of a file's code
 	// in memory without a file is KindFile.
 	File *File
 	// Offset is the offset in the file for KindFile, and otherwise the address itself.
@@ -203,7 +203,7 @@ func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) (mapped mappi
 	f := t.files.intern(key, m.Name, source{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
 	if marker := isJITDump(m.Name); marker || isDeleted(m.Name) {
 		t.files.openQueued()
-		if !f.isELF() && (marker || isMemfd(m.Name) || f.isOpen()) {
+		if !f.isProgram() && (marker || isMemfd(m.Name) || f.isOpen()) {
 			mapped.kind = KindAnon
 			if marker {
 				dump = f
