@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"debug/elf"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -16,6 +17,9 @@ import (
 // --use-largepages", HHVM, ClickHouse, libhugetlbfs. The mapping then has no file, or one in
 // memory. It is in the hole that the file's segment left, and has the same bytes. A JIT may reserve
 // memory in such a hole, too; only the bytes tell them apart.
+//
+// V8 copies its built-in functions, whole pages, to memory near the code that it generates if it cannot map
+// them there, as with --use-largepages.
 
 const (
 	// maxNeighbors is the number of mappings below and above a hole that may be the file's.
@@ -33,6 +37,14 @@ const (
 	// debugger or a tracer may have changed up to 1/maxPatched of its code.
 	comparedPage = 4 << 10
 	maxPatched   = 8
+	// minCopied and maxCopied bound the size of a copy at other addresses.
+	minCopied = 128 << 10
+	maxCopied = 16 << 20
+	// maxSearched is the size of the code that is searched for where it is from, in a look.
+	maxSearched = 256 << 20
+	// maxAlike is the number of places in a file's code that are compared with a copy because they begin
+	// alike.
+	maxAlike = 8
 	// minEvidence is the number of bytes other than zero that a copy has at least, where its code
 	// is not shorter.
 	minEvidence = 256
@@ -47,14 +59,21 @@ type code struct {
 // copiesIn returns the current mappings of i, the image of process pid, that have no file but hold a
 // copy of a file's code, as mappings of that file. maps are all mappings of the process. doubtful
 // means that there is memory where a file's code should be, with other bytes: a copy may be under way.
-func (t *Table) copiesIn(pid int, i *image, maps []procfs.Map) (copies []mapping, doubtful bool) {
-	memory, tried := NewMemory(pid, t.files.patience), 0
+// Copies at other addresses are searched once, in what is new since the look before.
+func (t *Table) copiesIn(pid int, i *image, maps []procfs.Map, before looks) (copies []mapping, doubtful bool) {
+	memory, tried, left := NewMemory(pid, t.files.patience), 0, uint64(maxSearched)
+candidates:
 	for known := range i.mappings().All() {
-		n := sort.Search(len(maps), func(n int) bool { return maps[n].Limit > known.start })
-		if known.kind != KindAnon || n == len(maps) || known.start < maps[n].Start || !maps[n].Executable {
+		at := known.start
+		if known.holds(before.again) {
+			at = before.again
+		}
+		n := sort.Search(len(maps), func(n int) bool { return maps[n].Limit > at })
+		if known.kind != KindAnon || n == len(maps) || at < maps[n].Start || !maps[n].Executable {
 			continue
 		}
-		for _, c := range t.codeAround(pid, i, maps, n, known.within(known.start, maps[n].Limit)) {
+		hole := known.within(at, maps[n].Limit)
+		for _, c := range t.codeAround(pid, i, maps, n, hole) {
 			if tried++; tried > maxHoles {
 				return copies, doubtful
 			}
@@ -62,12 +81,100 @@ func (t *Table) copiesIn(pid int, i *image, maps []procfs.Map) (copies []mapping
 			if !maps[n].Writable && c.in(memory) {
 				slog.Debug("copy of code", "pid", pid, "path", c.file.Path, "start", c.start, "limit", c.limit)
 				copies = append(copies, c.mapping)
-				break
+				continue candidates
 			}
 			doubtful = true
 		}
+		if !maps[n].Writable && hole.limit-hole.start >= minCopied && (before.last == 0 || known.from > before.last || at == before.again) {
+			if tried++; tried > maxHoles {
+				return copies, doubtful
+			}
+			if m, found := i.copiedTo(hole, memory, &left); found {
+				slog.Debug("copy of code elsewhere", "pid", pid, "path", m.file.Path, "start", m.start, "limit", m.limit)
+				copies = append(copies, m)
+			}
+		}
 	}
 	return copies, doubtful
+}
+
+// copiedTo finds the file whose code was copied to the beginning of hole, page by page. left is the size of
+// the code that it may search; it subtracts what it has.
+func (i *image) copiedTo(hole mapping, memory *Memory, left *uint64) (m mapping, found bool) {
+	first := make([]byte, os.Getpagesize())
+	if hole.start%uint64(len(first)) != 0 || memory.Read(first, hole.start) != nil || len(first)-bytes.Count(first, []byte{0}) < minEvidence {
+		return mapping{}, false
+	}
+	searched := map[*File]bool{}
+	for known := range i.mappings().All() {
+		f := known.file
+		if known.kind != KindFile || searched[f] {
+			continue
+		}
+		searched[f] = true
+		r, size, err := f.ReaderAt()
+		if err != nil {
+			continue
+		}
+		file, err := elffile.New(r, size, f.Path)
+		if err != nil {
+			continue // any mapped file
+		}
+		for _, s := range file.Segments() {
+			if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 || s.Offset > uint64(size) || s.FileSize > uint64(size)-s.Offset || s.FileSize > *left {
+				continue
+			}
+			*left -= s.FileSize
+			page := uint64(len(first))
+			begin, end := s.Offset&^(page-1), min((s.Offset+s.FileSize+page-1)&^(page-1), uint64(size))
+			if off, length := findPages(r, begin, end, first, hole, memory); length > 0 {
+				return mapping{start: hole.start, limit: hole.start + length, off: off, from: hole.from, file: f, kind: KindFile, copied: true}, true
+			}
+		}
+	}
+	return mapping{}, false
+}
+
+// findPages finds the pages at the beginning of hole, of which the first one is given, among those of a file
+// from one offset to another. It returns their offset, and the length of the pages that are the same: all of hole except
+// for the last page, which may have other bytes at its end, or 0.
+func findPages(r io.ReaderAt, from, end uint64, first []byte, hole mapping, memory *Memory) (off, length uint64) {
+	page := uint64(len(first))
+	buf, mine, got := make([]byte, compared), make([]byte, compared), make([]byte, compared)
+	same := func(at, n uint64) bool { // whether n bytes of hole are those of the file
+		want := mine[:n]
+		if _, err := r.ReadAt(want, int64(off+at)); err != nil || memory.Read(got[:n], hole.start+at) != nil {
+			return false
+		}
+		return bytes.Equal(want, got[:n])
+	}
+	alike := 0
+	whole := min(max(hole.limit-hole.start, 2*page)-page, maxCopied)
+	for at := from; at+whole <= end; at += compared {
+		n := min(compared, end-at) &^ (page - 1)
+		if _, err := r.ReadAt(buf[:n], int64(at)); err != nil {
+			return 0, 0
+		}
+		for k := uint64(0); k < n; k += page {
+			if !bytes.Equal(buf[k:k+page], first) || at+k+whole > end {
+				continue
+			}
+			off = at + k
+			for length = 0; length < whole && same(length, min(compared, whole-length)); length += min(compared, whole-length) {
+			}
+			if length < whole {
+				if alike++; alike == maxAlike {
+					return 0, 0
+				}
+				continue
+			}
+			if rest := hole.limit - hole.start - whole; rest == page && off+whole+page <= end && same(whole, page) {
+				length += page
+			}
+			return off, length
+		}
+	}
+	return 0, 0
 }
 
 // codeAround returns the code of the files next to maps[n] that belongs in hole, which is in maps[n].

@@ -24,6 +24,9 @@ func (m mapping) same(o mapping) bool {
 	return m.kind == o.kind && m.file == o.file && (m.file == nil || m.start-m.off == o.start-o.off)
 }
 
+// holds reports whether addr is in m.
+func (m mapping) holds(addr uint64) bool { return m.start <= addr && addr < m.limit }
+
 // Bounds implements [addrspace.Part].
 func (m mapping) Bounds() (start, limit uint64) { return m.start, m.limit }
 
@@ -89,7 +92,7 @@ func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.faile
 
 // fork returns the image of a child forked at the given time.
 func (i *image) fork(parent int, at uint64) *image {
-	decided := looks{last: i.looks.last, doubtful: i.looks.doubtful}
+	decided := looks{last: i.looks.last, doubtful: i.looks.doubtful, again: i.looks.again}
 	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live, looks: decided}
 }
 

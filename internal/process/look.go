@@ -34,6 +34,9 @@ type looks struct {
 	rest time.Duration
 	// doubtful means that a mapping seemed to be a copy of a file's code, but was not yet.
 	doubtful bool
+	// again is the address of much memory that was made executable again since the last look, as after
+	// code was copied to it, or 0.
+	again uint64
 }
 
 // limiter limits how often and how long the table looks at processes.
@@ -53,7 +56,7 @@ func mayHoldCode(addr uint64) bool { return addr >= 1<<12 && addr < 1<<56 }
 
 // unchecked reports whether a look has not decided yet whether m is a copy of a file's code.
 func (i *image) unchecked(m mapping) bool {
-	return m.kind == KindAnon && (i.looks.last == 0 || m.from > i.looks.last || i.looks.doubtful)
+	return m.kind == KindAnon && (i.looks.last == 0 || m.from > i.looks.last || i.looks.doubtful || m.holds(i.looks.again))
 }
 
 // unclear reports whether any mapping is unchecked.
@@ -100,8 +103,9 @@ func (t *Table) look(pid int, i *image) (changed bool) {
 // compare updates i, the image of process pid, to the mappings that /proc showed at the given time.
 // It reports whether there was a difference.
 func (t *Table) compare(pid int, i *image, maps []procfs.Map, at uint64) (changed bool) {
-	since := max(i.looks.last, i.from) // code that no record reported was not there
-	i.looks.last, i.looks.doubtful = at, false
+	before := i.looks
+	since := max(before.last, i.from) // code that no record reported was not there
+	i.looks.last, i.looks.doubtful, i.looks.again = at, false, 0
 	known := i.mappings()
 	for _, m := range maps {
 		if !m.Executable {
@@ -113,7 +117,7 @@ func (t *Table) compare(pid int, i *image, maps []procfs.Map, at uint64) (change
 		}
 	}
 	t.files.openQueued()
-	copies, doubtful := t.copiesIn(pid, i, maps)
+	copies, doubtful := t.copiesIn(pid, i, maps, before)
 	i.looks.doubtful = doubtful
 	for _, m := range copies {
 		i.insert(m)

@@ -6,11 +6,16 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	osexec "os/exec"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
@@ -33,7 +38,7 @@ func TestLooks(t *testing.T) {
 	for _, before := range []bool{true, false} { // whether the table knows the process before
 		for way, kind := range map[string]Kind{
 			"moved": KindFile, "ended": KindFile, "clone": KindFile, "anonymous": KindFile, "shared": KindFile, "memfd": KindFile,
-			"deleted": KindFile, "shifted": KindAnon, "writable": KindAnon,
+			"deleted": KindFile, "elsewhere": KindFile, "elsewhere, other code": KindAnon, "shifted": KindAnon, "writable": KindAnon,
 		} {
 			t.Run(fmt.Sprintf("%s, known before: %t", way, before), func(t *testing.T) {
 				table, drain := listen(t)
@@ -81,6 +86,50 @@ func TestLooks(t *testing.T) {
 					t.Errorf("got %+v for the unwind tables, want %s among them", maps, library)
 				}
 			})
+		}
+	}
+}
+
+// A copy at another address is found if all of its pages, except for the end of the last one, are those of a
+// file in their order.
+func TestFindPages(t *testing.T) {
+	page := os.Getpagesize()
+	file := make([]byte, 70*page)
+	for i := range file {
+		file[i] = byte(i*7 ^ i>>8*31)
+	}
+	for k := range 70 {
+		binary.LittleEndian.PutUint64(file[k*page:], uint64(k+1))
+	}
+	copy(file[3*page:4*page], file[20*page:]) // begins like the copy
+	mem, err := unix.Mmap(-1, 0, 30*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	start := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	for name, test := range map[string]struct {
+		from, pages int // of the copy
+		changed     int // offset of another byte, or -1
+		off, want   int // in pages
+	}{
+		"whole":               {20, 30, -1, 20, 30},
+		"one page":            {21, 1, -1, 21, 1},
+		"other end":           {21, 30, 30*page - 1, 21, 29},
+		"other code":          {21, 30, 28 * page, 0, 0},
+		"beyond the end":      {45, 30, -1, 0, 0},
+		"up to the end":       {40, 30, -1, 40, 30},
+		"the first one alike": {3, 30, 2 * page, 0, 0},
+	} {
+		clear(mem)
+		copy(mem, file[test.from*page:min(len(file), (test.from+test.pages)*page)])
+		if test.changed >= 0 {
+			mem[test.changed] ^= 1
+		}
+		hole := mapping{start: start, limit: start + uint64(test.pages*page)}
+		off, length := findPages(bytes.NewReader(file), 0, uint64(len(file)), mem[:page], hole, NewMemory(os.Getpid(), safeopen.NewPatience()))
+		if want := uint64(test.want * page); length != want || length > 0 && off != uint64(test.off*page) {
+			t.Errorf("%s: got %#x bytes from %#x, want %d pages from %d", name, length, off, test.want, test.off)
 		}
 	}
 }

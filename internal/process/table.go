@@ -182,6 +182,9 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	mapped, dump := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
 	if i.has(mapped) {
+		if mapped.kind == KindAnon && limit-r.Addr >= minCopied {
+			i.looks.again = r.Addr
+		}
 		return
 	}
 	i.marked = mark(i.marked, dump)

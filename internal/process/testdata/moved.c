@@ -13,3 +13,7 @@ __attribute__((noinline)) unsigned long moved_outer(unsigned long n)
 	__asm__ volatile("" : "+r"(r));
 	return r + 1;
 }
+
+// So little code could be any.
+__asm__(".pushsection .text\n.set n, 0\n.rept 40000\n.set n, n + 1\n.long n * "
+	"40503\n.endr\n.popsection");

@@ -96,6 +96,14 @@ static int run(void)
 		f = (work *)(to + size + ((char *)f - begin));
 	} else if (!strcmp(way, "anonymous")) {
 		map(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	} else if (!strncmp(way, "elsewhere", 9)) {
+		char *to = mmap(NULL, 3 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		f = (work *)(to + size + ((char *)f - begin));
+		begin = to + size;
+		if (mprotect(begin, size, PROT_READ | PROT_WRITE))
+			err(1, "mprotect");
+		if (!strcmp(way, "elsewhere, other code"))
+			code[size / 2] ^= 1;
 	} else if (!strcmp(way, "shared")) {
 		map(MAP_SHARED | MAP_ANONYMOUS, -1);
 	} else if (!strcmp(way, "memfd")) {
