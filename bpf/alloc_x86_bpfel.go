@@ -152,6 +152,7 @@ const (
 	AllocVarSkipSpanId         = "skip_span_id"
 	AllocVarSkipTraceId        = "skip_trace_id"
 	AllocVarSkipUserStack      = "skip_user_stack"
+	AllocVarSnapshotLacks      = "snapshot_lacks"
 	AllocVarSnapshots          = "snapshots"
 	AllocVarTarget             = "target"
 	AllocVarTargetCgroupId     = "target_cgroup_id"
@@ -306,6 +307,7 @@ type AllocVariableSpecs struct {
 	SkipSpanId         *ebpf.VariableSpec `ebpf:"skip_span_id"`
 	SkipTraceId        *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack      *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SnapshotLacks      *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots          *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target             *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -461,6 +463,7 @@ type AllocVariables struct {
 	SkipSpanId         *ebpf.Variable `ebpf:"skip_span_id"`
 	SkipTraceId        *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack      *ebpf.Variable `ebpf:"skip_user_stack"`
+	SnapshotLacks      *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots          *ebpf.Variable `ebpf:"snapshots"`
 	Target             *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`

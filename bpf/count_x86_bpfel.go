@@ -185,6 +185,7 @@ const (
 	CountVarSkipSpanId          = "skip_span_id"
 	CountVarSkipTraceId         = "skip_trace_id"
 	CountVarSkipUserStack       = "skip_user_stack"
+	CountVarSnapshotLacks       = "snapshot_lacks"
 	CountVarSnapshots           = "snapshots"
 	CountVarTarget              = "target"
 	CountVarTargetCgroupId      = "target_cgroup_id"
@@ -323,6 +324,7 @@ type CountVariableSpecs struct {
 	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -467,6 +469,7 @@ type CountVariables struct {
 	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

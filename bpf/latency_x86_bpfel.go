@@ -189,6 +189,7 @@ const (
 	LatencyVarSkipSpanId          = "skip_span_id"
 	LatencyVarSkipTraceId         = "skip_trace_id"
 	LatencyVarSkipUserStack       = "skip_user_stack"
+	LatencyVarSnapshotLacks       = "snapshot_lacks"
 	LatencyVarSnapshots           = "snapshots"
 	LatencyVarTarget              = "target"
 	LatencyVarTargetCgroupId      = "target_cgroup_id"
@@ -344,6 +345,7 @@ type LatencyVariableSpecs struct {
 	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -506,6 +508,7 @@ type LatencyVariables struct {
 	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

@@ -337,6 +337,7 @@ const (
 	OnCPUVarSkipSpanId          = "skip_span_id"
 	OnCPUVarSkipTraceId         = "skip_trace_id"
 	OnCPUVarSkipUserStack       = "skip_user_stack"
+	OnCPUVarSnapshotLacks       = "snapshot_lacks"
 	OnCPUVarSnapshots           = "snapshots"
 	OnCPUVarTarget              = "target"
 	OnCPUVarTargetCgroupId      = "target_cgroup_id"
@@ -466,6 +467,7 @@ type OnCPUVariableSpecs struct {
 	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
@@ -597,6 +599,7 @@ type OnCPUVariables struct {
 	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
 	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	SnapshotLacks       *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`

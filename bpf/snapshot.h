@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples of processes whose layout user space has not made yet. The registers
- * and the top of the stack, which a walk needs, cross the ring. Once the
- * layout is made, possibly after the process ended, user space hands the
+ * Samples whose walk needs a layout or tables that user space has not made yet. The
+ * registers and the top of the stack, which a walk needs, cross the ring. Once the
+ * tables are made, possibly after the process ended, user space hands the
  * snapshot back, to be walked and counted like a new sample. The family defines
  * SCRATCH_SNAPSHOT, the scratch memory for that, and snapshot_take().
  */
@@ -135,6 +135,12 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 		scratch->record.user_end = END_NOT_READY;
 }
 
+/*
+ * The address without a table at which the last walk by a layout ended, or 0. User space
+ * makes the table and hands the snapshot back once more, or at last without a layout.
+ */
+volatile u64 snapshot_lacks;
+
 /* The family defines what to do with the walked stack of a snapshot. */
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s);
 
@@ -150,7 +156,11 @@ int snapshot_again(void *ctx)
 	if (!s || !scratch)
 		return 0;
 	snapshot_walk(s, scratch);
-	snapshot_take(scratch, s);
+	snapshot_lacks = 0;
+	if (s->layout && scratch->walk.end == END_NOT_READY)
+		snapshot_lacks = unwind_code(&scratch->walk);
+	else
+		snapshot_take(scratch, s);
 	return 0;
 }
 

@@ -100,12 +100,13 @@ static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u
 }
 
 /* Wakes user space at once: requests are rare, and each delays stacks. */
-static __always_inline bool unwind_ask(u32 type, u32 id, u64 image)
+static __always_inline bool unwind_ask(u32 type, u32 id, u64 image, u64 address)
 {
 	struct unwind_request request = {
 		.type = type,
 		.id = id,
 		.image = image,
+		.address = address,
 		.time = bpf_ktime_get_ns(),
 	};
 
@@ -122,7 +123,7 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 	if (!state)
 		return NULL;
 	if (!inner) {
-		if (!state->asked && unwind_ask(UNWIND_WANT_PAGE, page, 0))
+		if (!state->asked && unwind_ask(UNWIND_WANT_PAGE, page, 0, 0))
 			state->asked = 1;
 		return NULL;
 	}
@@ -149,10 +150,10 @@ static __always_inline bool unwind_answered(u64 time)
 }
 
 /*
- * Requests the layout of a process, once for each key. Returns whether the result can
- * still be expected.
+ * Requests the layout of a process, or its table for an address unless that is 0, once for
+ * each key. Returns whether the result can still be expected.
  */
-static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patience)
+static __always_inline bool unwind_want(u32 tgid, u64 image, u64 address, u64 key, u64 patience)
 {
 	u32 index = key % UNWIND_ASKED;
 	struct unwind_asking *asked = bpf_map_lookup_elem(&unwind_asked, &index);
@@ -162,7 +163,7 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patien
 	if (asked->key == key)
 		return bpf_ktime_get_ns() - asked->time <
 		       (unwind_answered(asked->time) ? patience : UNWIND_COMPILES);
-	if (!unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
+	if (!unwind_ask(address ? UNWIND_WANT_TABLE : UNWIND_WANT_PROCESS, tgid, image, address))
 		return false;
 	/* Taken when the request is in the ring: otherwise it could seem answered unread. */
 	asked->time = bpf_ktime_get_ns();
@@ -329,8 +330,8 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	struct stack_record *rec = &s->record;
 	struct unwind_walk *w = &s->walk;
 	u32 tgid = task_tgid(task);
+	u64 image, layout;
 	bool laid_out;
-	u64 image;
 
 	runtime_reset(s);
 	w->regs = (u64)regs;
@@ -352,21 +353,24 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 		w->layout = 0;
 		w->end = END_NOT_READY;
 	}
+	layout = hash_step(image, w->layout);
 	if (w->end == END_NOT_READY) {
+		u64 address = laid_out ? unwind_code(w) : 0;
+
 		walk_from(&at, s, false);
 		rec->user_end = END_NOT_READY;
-		w->early = unwind_want(tgid, image, hash_step(image, w->layout), UNWIND_COMPILES);
+		w->early = unwind_want(tgid, image, address, hash_step(layout, address >> 12),
+				       UNWIND_COMPILES);
 		return;
 	}
 	/* Code that was just mapped, or none: an address that is none asks once in each
 	 * layout. */
 	if (w->end == END_NO_MAPPING)
-		w->early = unwind_want(tgid, image,
-				       hash_step(hash_step(image, w->layout), w->pc >> 12),
+		w->early = unwind_want(tgid, image, 0, hash_step(layout, w->pc >> 12),
 				       UNWIND_TELLS);
 	else if (runtime_present(s) && s->runtime.during & RUNTIME_BIT(RUNTIME_HOTSPOT) &&
 		 !s->runtime_walk.process.hotspot.high)
-		w->early = unwind_want(tgid, image,
+		w->early = unwind_want(tgid, image, 0,
 				       hash_step(image, bpf_ktime_get_ns() >> HOTSPOT_AGAIN),
 				       UNWIND_TELLS);
 }

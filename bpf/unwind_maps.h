@@ -71,7 +71,8 @@ enum unwind_rule_index {
 	UNWIND_RULE_NONE = 0, /* the zero rule */
 	UNWIND_RULE_CHAIN = 1, /* UNWIND_CHAIN */
 	UNWIND_RULE_CHAIN_GO = 2, /* UNWIND_CHAIN with arg 1 */
-	UNWIND_RULE_FIRST = 3, /* of the tables */
+	UNWIND_RULE_UNREAD = 3, /* code that is not analyzed yet */
+	UNWIND_RULE_FIRST = 4, /* of the tables */
 };
 
 /*
@@ -122,6 +123,7 @@ struct unwind_page_state {
 enum unwind_request_type {
 	UNWIND_WANT_PROCESS = 1, /* process id has no layout, or one of another image */
 	UNWIND_WANT_PAGE = 2, /* page id is missing */
+	UNWIND_WANT_TABLE = 3, /* process id has no table for an address */
 };
 
 /* The last request, by hash. */
@@ -135,6 +137,7 @@ struct unwind_request {
 	u32 type; /* enum unwind_request_type */
 	u32 id; /* thread group or page */
 	u64 image; /* of the process */
+	u64 address; /* of UNWIND_WANT_TABLE */
 	u64 time; /* CLOCK_MONOTONIC, ns */
 };
 

@@ -252,6 +252,8 @@ UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 	if (m->rows == UNWIND_LATE)
 		return unwind_no_rule(END_LATE);
 	found = unwind_search_table(m, addr);
+	if (found == UNWIND_RULE_UNREAD)
+		return unwind_no_rule(END_NOT_READY);
 	return found == UNWIND_RULE_NONE ? rule : found;
 }
 
@@ -606,6 +608,12 @@ static __always_inline bool unwind_step_short(struct unwind_walk *w, u32 rule)
 	return w->pc ? true : unwind_stop(w, END_COMPLETE);
 }
 
+/* The address in the current frame's code: a return address may be behind its function. */
+static __always_inline u64 unwind_code(const struct unwind_walk *w)
+{
+	return w->exact ? w->pc : w->pc - 1;
+}
+
 /* Stores the current frame. */
 static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stack_record *rec,
 					u32 i)
@@ -630,7 +638,7 @@ static __always_inline int unwind_by_tables(u32 i, struct unwind_walk *w, struct
 
 	if (!unwind_keep(w, rec, i))
 		return 1;
-	addr = w->exact ? w->pc : w->pc - 1;
+	addr = unwind_code(w);
 	if (w->base_state == UNWIND_BASE_IGNORED) {
 		found = unwind_find(cache, w->layout, addr);
 	} else {

@@ -291,11 +291,12 @@ type UnwindUnwindProcess struct {
 }
 
 type UnwindUnwindRequest struct {
-	_     structs.HostLayout
-	Type  uint32
-	Id    uint32
-	Image uint64
-	Time  uint64
+	_       structs.HostLayout
+	Type    uint32
+	Id      uint32
+	Image   uint64
+	Address uint64
+	Time    uint64
 }
 
 type UnwindUnwindRequestType uint32
@@ -303,6 +304,7 @@ type UnwindUnwindRequestType uint32
 const (
 	UnwindUnwindRequestTypeUNWIND_WANT_PROCESS UnwindUnwindRequestType = 1
 	UnwindUnwindRequestTypeUNWIND_WANT_PAGE    UnwindUnwindRequestType = 2
+	UnwindUnwindRequestTypeUNWIND_WANT_TABLE   UnwindUnwindRequestType = 3
 )
 
 type UnwindUnwindRows uint32
@@ -330,7 +332,8 @@ const (
 	UnwindUnwindRuleIndexUNWIND_RULE_NONE     UnwindUnwindRuleIndex = 0
 	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN    UnwindUnwindRuleIndex = 1
 	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO UnwindUnwindRuleIndex = 2
-	UnwindUnwindRuleIndexUNWIND_RULE_FIRST    UnwindUnwindRuleIndex = 3
+	UnwindUnwindRuleIndexUNWIND_RULE_UNREAD   UnwindUnwindRuleIndex = 3
+	UnwindUnwindRuleIndexUNWIND_RULE_FIRST    UnwindUnwindRuleIndex = 4
 )
 
 type UnwindUnwindShift uint32

@@ -12,6 +12,16 @@ type Mapping struct {
 	File *File
 }
 
+// Files returns the files of mappings, each as often as it is mapped.
+func Files(mappings []Mapping) (files []*File) {
+	for _, m := range mappings {
+		if m.File != nil {
+			files = append(files, m.File)
+		}
+	}
+	return files
+}
+
 // Mappings returns the known executable mappings of process pid, sorted and without overlaps.
 // They may include memory that is no longer mapped, because the kernel sends no records for
 // munmap(2). Unlike [Table.Resolve], it does not keep files readable.

@@ -26,7 +26,7 @@ func (r *run) introduce() error {
 		return err
 	}
 	for _, pid := range pids {
-		files := r.filesOf(pid)
+		files := process.Files(r.Processes.Mappings(pid))
 		if r.options.Target.Scope == target.Command {
 			files = append(files, unwinding.Libraries(r.Processes, pid)...)
 		}
@@ -51,7 +51,7 @@ func (r *run) followMapped() error {
 		if r.options.Target.Scope != target.System && !slices.Contains(pids, pid) {
 			continue
 		}
-		if err := r.follow(r.filesOf(pid)); err != nil {
+		if err := r.follow(process.Files(r.Processes.Mappings(pid))); err != nil {
 			return err
 		}
 	}
@@ -65,14 +65,4 @@ func (r *run) follow(files []*process.File) error {
 		}
 	}
 	return nil
-}
-
-// filesOf returns the files that a process maps.
-func (r *run) filesOf(pid int) (files []*process.File) {
-	for _, m := range r.Processes.Mappings(pid) {
-		if m.File != nil {
-			files = append(files, m.File)
-		}
-	}
-	return files
 }

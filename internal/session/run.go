@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/btf"
@@ -107,13 +108,17 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		return nil, err
 	}
 	r.Processes.OnMapped(r.noteMapped)
-	// Start early: tables are built while the programs load.
+	// Start early: what runtimes need is made while the programs load.
 	if err := r.expect(nil); err != nil {
 		return nil, err
 	}
 	if r.sources, err = what.Load(common); err != nil {
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
+	r.unwinder.Ahead = slices.ContainsFunc(r.sources, func(s source.Source) bool {
+		_, rewalks := s.(source.Rewalker)
+		return !rewalks
+	})
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = r.newStore()
 	r.unkept = r.store.Unkept

@@ -169,7 +169,9 @@ func (r *run) record(i int, record []byte) error {
 	case bpf.RecordLabels:
 		return r.store.AddLabels(record)
 	case bpf.RecordSnapshot:
-		return r.snapshots.Add(s, record, r.Processes)
+		if again, ok := s.(source.Rewalker); ok {
+			return r.snapshots.Add(again, record, r.Processes)
+		}
 	case bpf.RecordTimeline:
 		return r.event(i, record)
 	}

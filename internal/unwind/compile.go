@@ -23,6 +23,9 @@ type Options struct {
 	Debug func() (*elffile.File, error)
 	// Workers is the number of CPUs to use; 0 means all.
 	Workers int
+	// Deferred leaves the analysis of code to another table, which takes longer to make. The code
+	// to analyze gets [KindUnread].
+	Deferred bool
 	// MaxRows bounds the rows of a section; 0 means [DefaultMaxRows]. A row takes about
 	// 14 bytes while the table is made. Exceeding the limit is an error.
 	MaxRows int
@@ -47,7 +50,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if a == nil {
 		return nil, fmt.Errorf("%s: %w for machine %v", f.Name(), ErrNoTable, f.Machine())
 	}
-	b := builder{file: f, arch: a, code: newCodeRanges(f), workers: opt.Workers, maxRows: cmp.Or(opt.MaxRows, DefaultMaxRows)}
+	b := builder{file: f, arch: a, code: newCodeRanges(f), workers: opt.Workers, deferred: opt.Deferred, maxRows: cmp.Or(opt.MaxRows, DefaultMaxRows)}
 	if b.workers <= 0 {
 		b.workers = runtime.GOMAXPROCS(0)
 	}
@@ -73,13 +76,14 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 
 // builder combines rows.
 type builder struct {
-	file    *elffile.File
-	arch    *arch
-	code    *codeRanges
-	workers int
-	maxRows int
-	spans   []span
-	stats   Stats
+	file     *elffile.File
+	arch     *arch
+	code     *codeRanges
+	workers  int
+	deferred bool
+	maxRows  int
+	spans    []span
+	stats    Stats
 }
 
 // add reads a section, which may be nil, for code that has no rows yet.

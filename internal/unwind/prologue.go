@@ -191,6 +191,9 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	if size < minCode {
 		return false
 	}
+	if b.deferred {
+		return c.leave()
+	}
 	c.addSymbols(b.file)
 	if inner, err := b.file.Embedded(); err == nil && inner != nil {
 		c.addSymbols(inner)
@@ -204,6 +207,17 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	c.search()
 	c.stats.Instructions = c.steps
 	return c.finish()
+}
+
+// leave adds KindUnread for all code that would be analyzed, and reports whether there is any.
+func (c *codeRules) leave() bool {
+	unread := chunk{rules: c.rules, rows: []localRow{{rule: c.rules.add(Rule{Kind: KindUnread})}}}
+	for _, g := range c.gaps {
+		c.stats.Unread += g.end - g.start
+		unread.spans = append(unread.spans, span{start: g.start, end: g.end, origin: g.start, chunk: &unread, n: 1})
+	}
+	c.spans = fill(c.spans, layer([]*chunk{&unread}))
+	return true
 }
 
 // ReadsCode reports whether [Compile] makes rules for code of a machine without call frame information.

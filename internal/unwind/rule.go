@@ -56,6 +56,8 @@ const (
 	// register Rule.Arg, plus 8. Big-number arithmetic saves the caller's stack pointer above
 	// an array like this. The register is known as for KindRegister.
 	KindIndexed
+	// KindUnread is for code that is not analyzed yet, see [Options.Deferred]. [Walker] ends there.
+	KindUnread
 )
 
 // BaseLost is the Rule.Arg of a function that does not keep the caller's base register in
@@ -67,6 +69,7 @@ var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",
 	KindRegister: "register", KindDerefSP: "*sp", KindDerefFP: "*fp", KindPLT: "plt", KindSignal: "signal",
 	KindChain: "chain", KindSwitch: "switch", KindGoroutine: "goroutine", KindIndexed: "indexed",
+	KindUnread: "unread",
 }
 
 // String returns the kind's short name.

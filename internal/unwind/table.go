@@ -65,8 +65,10 @@ type Stats struct {
 	Source int64
 	// Functions is the number of FDEs that describe code of the file.
 	Functions int
-	// Analyzed is whether rules were made from code.
+	// Analyzed is whether rules were made from code, and Unread the number of bytes of code that was left
+	// to analyze.
 	Analyzed bool
+	Unread   uint64
 	// Instructions is the number of instructions that were executed for that.
 	Instructions int
 	// Damaged is the number of CIEs and FDEs that could not be read completely. Their

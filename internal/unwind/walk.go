@@ -135,7 +135,7 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) 
 // step moves to the caller by a rule, or returns why it cannot.
 func (c *cursor) step(r Rule) (end End, more bool) {
 	switch r.Kind {
-	case KindNone, KindChain:
+	case KindNone, KindChain, KindUnread:
 		return EndNoTable, false
 	case KindUnsupported:
 		return EndUnsupported, false

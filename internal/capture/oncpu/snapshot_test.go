@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -58,15 +59,20 @@ func TestSnapshots(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				past := s.tables.Past(s.processes.Mappings(pid))
+				mappings := s.processes.Mappings(pid)
+				s.tables.Prepare(mappings, math.MaxUint64)
 				s.tables.Wait(context.Background())
+				past := s.tables.Past(mappings)
 				for _, sn := range taken {
 					if sn.PID != pid {
 						t.Fatalf("snapshot of process %d, want %d", sn.PID, pid)
 					}
-					laid, err := past.Using(func(layout uint64) error { return s.Rewalk(sn, layout) })
-					if err != nil || !laid {
-						t.Fatalf("got rewalked: %t, %v; want true", laid, err)
+					lacks := uint64(0)
+					if err := past.Using(func(layout uint64) (err error) {
+						lacks, err = s.Rewalk(sn, layout)
+						return err
+					}); err != nil || lacks != 0 {
+						t.Fatalf("got %v, a table for %#x is missing; want the stack", err, lacks)
 					}
 				}
 				got := s.take(t)
@@ -131,7 +137,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		t.Fatal("got no snapshot")
 	}
 	last := taken[len(taken)-1]
-	if err := s.Rewalk(last, 0); err != nil {
+	if _, err := s.Rewalk(last, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := s.take(t)[pid]
@@ -191,7 +197,7 @@ func TestSnapshotsUntilAnswered(t *testing.T) {
 	inTime := 0
 	for try := range 100 {
 		s.tables.Reset()
-		s.tables.Expect(pid, image, []process.Mapping{{Start: 0x1000, Limit: 0x2000, Kind: process.KindAnon}})
+		s.tables.Request(pid, image, []process.Mapping{{Start: 0x1000, Limit: 0x2000, Kind: process.KindAnon}})
 		begin := time.Now()
 		s.runAgain(t, pid)
 		first, _ := s.snapshots(t, 0)

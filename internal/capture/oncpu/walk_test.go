@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -57,6 +58,7 @@ func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *s
 	})
 	if err := tables.Tasks(func(p int, image uint64) {
 		if p == pid {
+			tables.Prepare(processes.Mappings(pid), math.MaxUint64)
 			tables.Request(pid, image, processes.Mappings(pid))
 		}
 	}); err != nil {

@@ -12,8 +12,19 @@ import (
 	"fulgur/internal/capture/stacks"
 )
 
-// Snapshots is [Base] for programs that send samples of processes without unwind tables
-// as a [stacks.Snapshot].
+// Rewalker is a source that sends samples whose walk needs further unwind tables as a
+// [stacks.Snapshot]. Tables for other sources must be made before their first sample.
+type Rewalker interface {
+	// CanRewalk reports whether Rewalk does not have to wait until it is loaded. The first
+	// call begins to load it.
+	CanRewalk() bool
+	// Rewalk unwinds the stack of a snapshot by a layout of the process, or by frame pointers if
+	// layout is 0, and counts the sample. If the layout lacks a table, it counts nothing and returns
+	// the address that needs it.
+	Rewalk(s stacks.Snapshot, layout uint64) (lacks uint64, err error)
+}
+
+// Snapshots is [Base] for a [Rewalker].
 type Snapshots struct {
 	Base
 	// spec has the program that walks the stacks of snapshots, until it is loaded. later
@@ -41,7 +52,7 @@ func LoadWithSnapshots[K, V any](spec *ebpf.CollectionSpec, o probe.Options, var
 	return s, nil
 }
 
-// CanRewalk implements [Source].
+// CanRewalk implements [Rewalker].
 func (s *Snapshots) CanRewalk() bool {
 	if s.spec == nil {
 		return true
@@ -52,22 +63,25 @@ func (s *Snapshots) CanRewalk() bool {
 	return s.later.Done()
 }
 
-// Rewalk implements [Source].
-func (s *Snapshots) Rewalk(sn stacks.Snapshot, layout uint64) error {
+// Rewalk implements [Rewalker].
+func (s *Snapshots) Rewalk(sn stacks.Snapshot, layout uint64) (lacks uint64, err error) {
 	if err := s.finishLoading(); err != nil {
-		return err
+		return 0, err
 	}
 	if s.back == nil {
 		s.back = new(bpf.Snapshot)
 	}
 	sn.Fill(s.back, layout)
 	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), unsafe.Pointer(s.back)); err != nil {
-		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
+		return 0, fmt.Errorf("hand a snapshot back to the kernel: %w", err)
 	}
 	if _, err := s.Programs[bpf.ProgSnapshotAgain].Run(&ebpf.RunOptions{}); err != nil {
-		return fmt.Errorf("walk the stack of a snapshot: %w", err)
+		return 0, fmt.Errorf("walk the stack of a snapshot: %w", err)
 	}
-	return nil
+	if err := s.Variables[bpf.OnCPUVarSnapshotLacks].Get(&lacks); err != nil {
+		return 0, fmt.Errorf("read the end of a snapshot's walk: %w", err)
+	}
+	return lacks, nil
 }
 
 // finishLoading waits for the program that walks the stacks of snapshots.

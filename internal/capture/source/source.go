@@ -167,12 +167,6 @@ type Source interface {
 	Event(record []byte, to Recorder) error
 	// PlaceEvents completes the stack of events in a recording.
 	PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack)
-	// CanRewalk reports whether Rewalk does not have to wait until it is loaded. The first
-	// call begins to load it.
-	CanRewalk() bool
-	// Rewalk counts the sample of a snapshot. It unwinds the stack by a layout
-	// of the process, or by frame pointers if layout is 0.
-	Rewalk(s stacks.Snapshot, layout uint64) error
 }
 
 // Start starts the measurement of attached sources with a common gate, at the same moment.
@@ -288,11 +282,3 @@ func (Base) Event([]byte, Recorder) error {
 
 // PlaceEvents does nothing.
 func (Base) PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack) {}
-
-// CanRewalk returns true: there is nothing to load.
-func (Base) CanRewalk() bool { return true }
-
-// Rewalk fails, because the programs send no snapshots.
-func (Base) Rewalk(stacks.Snapshot, uint64) error {
-	return fmt.Errorf("%w: a snapshot of a source without snapshots", ringbuf.ErrRecord)
-}

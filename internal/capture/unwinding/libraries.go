@@ -20,12 +20,7 @@ const maxLibraries = 256
 // which has just started. It is only used to prepare for them, so it ignores
 // unusual ways of finding libraries.
 func Libraries(processes *process.Table, pid int) []*process.File {
-	var files []*process.File
-	for _, m := range processes.Mappings(pid) {
-		if m.File != nil {
-			files = append(files, m.File)
-		}
-	}
+	files := process.Files(processes.Mappings(pid))
 	known := len(files)
 	found := make([]string, known) // the directories in which the files were found
 	for i, f := range files {

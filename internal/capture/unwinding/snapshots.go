@@ -2,10 +2,12 @@ package unwinding
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"time"
 
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
@@ -16,20 +18,13 @@ const (
 	// patienceForTables is the maximum time that a snapshot waits, and patienceAtEnd that after
 	// the end of sampling, in ns. On a busy machine, making tables takes seconds.
 	patienceForTables = uint64(5 * time.Second)
-	patienceAtEnd     = uint64(700 * time.Millisecond)
+	patienceAtEnd     = uint64(2 * time.Second)
 	// snapshotMemory limits the waiting snapshots, in bytes. It holds more than a
 	// second of 2000 samples of new programs.
 	snapshotMemory = 32 << 20
 )
 
-// rewalker is a source.
-type rewalker interface {
-	CanRewalk() bool
-	Rewalk(s stacks.Snapshot, layout uint64) error
-}
-
-// Snapshots holds samples of processes whose unwind tables are still being built,
-// because the processes have just started.
+// Snapshots holds samples that wait for the unwind tables that their walks need.
 type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
@@ -57,12 +52,13 @@ type snapshotProcess struct {
 
 type waitingSnapshot struct {
 	stacks.Snapshot
-	source rewalker
+	source source.Rewalker
 	since  uint64 // when it was added
+	tried  uint64 // the last layout that lacked a table
 }
 
 // Add adds a snapshot that waits for the tables of its process's mappings.
-func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table) error {
+func (s *Snapshots) Add(from source.Rewalker, record []byte, processes *process.Table) error {
 	var unneeded stacks.Snapshot
 	if last := len(s.unneeded) - 1; last >= 0 {
 		unneeded, s.unneeded = s.unneeded[last], s.unneeded[:last]
@@ -85,8 +81,8 @@ func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table
 		p.past.Remap(maps)
 	}
 	p.maps = maps
-	source.CanRewalk() // begins to load it
-	p.waiting = append(p.waiting, waitingSnapshot{taken, source, monotonic.Now()})
+	from.CanRewalk() // begins to load it
+	p.waiting = append(p.waiting, waitingSnapshot{Snapshot: taken, source: from, since: monotonic.Now()})
 	s.memory += taken.Size()
 	return nil
 }
@@ -117,39 +113,59 @@ func (s *Snapshots) rewalk(before uint64) error {
 	tooMany := s.memory > snapshotMemory
 	s.walked = 0
 	for key, p := range s.of {
-		due := tooMany || p.waiting[0].since < before
-		if !due && slices.ContainsFunc(p.waiting, func(w waitingSnapshot) bool { return !w.source.CanRewalk() }) {
-			continue
-		}
-		take := func(layout uint64) error {
-			for _, w := range p.waiting {
-				if err := w.source.Rewalk(w.Snapshot, layout); err != nil {
-					return err
-				}
+		var errs []error
+		waiting := p.waiting[:0]
+		for _, w := range p.waiting {
+			done, err := p.rewalk(&w, tooMany || w.since < before)
+			errs = append(errs, err)
+			if done {
+				s.drop(w.Snapshot)
+			} else {
+				waiting = append(waiting, w)
 			}
-			return nil
 		}
-		done, err := p.past.Using(take)
-		if err == nil && !done && due {
-			done, err = true, take(0)
+		if p.waiting = waiting; len(waiting) == 0 {
+			p.past.Close()
+			delete(s.of, key)
 		}
-		if err != nil {
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-		if !done {
-			continue
-		}
-		for _, w := range p.waiting {
-			s.memory -= w.Size()
-			s.walked = min(cmp.Or(s.walked, w.Time), w.Time)
-			if len(s.unneeded) < maxUnneeded {
-				s.unneeded = append(s.unneeded, w.Snapshot)
-			}
-		}
-		p.past.Close()
-		delete(s.of, key)
 	}
 	return nil
+}
+
+// rewalk unwinds a snapshot if its tables are ready or if it is due, and reports whether it counted
+// it.
+func (p *snapshotProcess) rewalk(w *waitingSnapshot, due bool) (done bool, err error) {
+	if !due && !w.source.CanRewalk() {
+		return false, nil
+	}
+	lacks := uint64(0)
+	err = p.past.Using(func(layout uint64) (err error) {
+		if layout != 0 && layout != w.tried {
+			lacks, err = w.source.Rewalk(w.Snapshot, layout)
+			done, w.tried = lacks == 0, layout
+		}
+		if !done && due && err == nil {
+			_, err = w.source.Rewalk(w.Snapshot, 0)
+			done = true
+		}
+		return err
+	})
+	if !done && lacks != 0 {
+		p.past.Need(lacks)
+	}
+	return done, err
+}
+
+// drop removes a snapshot that was unwound.
+func (s *Snapshots) drop(old stacks.Snapshot) {
+	s.memory -= old.Size()
+	s.walked = min(cmp.Or(s.walked, old.Time), old.Time)
+	if len(s.unneeded) < maxUnneeded {
+		s.unneeded = append(s.unneeded, old)
+	}
 }
 
 // restForTables is the interval of checks for tables at the end of sampling.

@@ -17,7 +17,7 @@ type patient struct{}
 
 func (patient) CanRewalk() bool { return false }
 
-func (patient) Rewalk(stacks.Snapshot, uint64) error { return nil }
+func (patient) Rewalk(stacks.Snapshot, uint64) (uint64, error) { return 0, nil }
 
 // Snapshots that wait do not share memory, even if they use that of earlier ones.
 func TestSnapshotsReuse(t *testing.T) {
@@ -56,7 +56,7 @@ func TestSnapshotsReuse(t *testing.T) {
 // kept meanwhile.
 func TestSnapshotsLate(t *testing.T) {
 	now := monotonic.Now()
-	late := waitingSnapshot{stacks.Snapshot{Time: now - uint64(time.Hour)}, patient{}, now}
+	late := waitingSnapshot{Snapshot: stacks.Snapshot{Time: now - uint64(time.Hour)}, source: patient{}, since: now}
 	s := Snapshots{of: map[snapshotKey]*snapshotProcess{{1, 7}: {waiting: []waitingSnapshot{late}}}}
 	if err := s.Rewalk(now + patienceForTables); err != nil || !s.Waiting() {
 		t.Errorf("got %v, waiting: %v; want it to wait", err, s.Waiting())

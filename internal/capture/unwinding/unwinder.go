@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -69,6 +70,9 @@ type Unwinder struct {
 	doubt  doubt
 	// Runtimes tracks the language runtimes of processes; nil with NativeOnly.
 	Runtimes *known.Tracker
+	// Ahead makes all tables of the target before samples need them, for sources that are no
+	// [source.Rewalker].
+	Ahead bool
 }
 
 // Load loads the maps for tables, unless the mode is frame pointers only. finder
@@ -149,10 +153,9 @@ func (u *Unwinder) Mapped(pid int) {
 	}
 }
 
-// Expect starts building the tables of running processes, all if pids is nil,
-// beginning with those that use the most CPU time. If beginning is set, the
-// processes are about to start, so Expect includes the libraries that they will
-// need.
+// Expect prepares for samples of running processes, of all if pids is nil, beginning with those that use
+// the most CPU time. If beginning is set, the processes are about to start, so Expect includes the
+// libraries that they will need. Most tables are made when a sample needs them.
 func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
@@ -160,7 +163,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 	}
 	images, load := map[int]uint64{}, map[int]float64{}
 	if err := u.loader.Tasks(func(pid int, image uint64) {
-		if (pids == nil || wanted[pid]) && !u.loader.Known(pid) {
+		if pids == nil || wanted[pid] {
 			images[pid], load[pid] = image, target.Load(pid)
 		}
 	}); err != nil {
@@ -172,14 +175,45 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 		if beginning {
 			libraries := Libraries(processes, pid)
 			u.Runtimes.Begins(maps, libraries)
-			u.loader.Prepare(libraries)
+			u.prepare(mapped(libraries), true)
 		}
-		if len(maps) > 0 {
+		if len(maps) == 0 {
+			continue
+		}
+		if !u.loader.Known(pid) {
 			u.Runtimes.Mapped(pid, images[pid], maps)
-			u.loader.Expect(pid, images[pid], maps)
+		}
+		if u.prepare(maps, pids != nil) {
+			u.loader.Request(pid, images[pid], maps)
 		}
 	}
 	return nil
+}
+
+// littleCode is a number of bytes of code without unwind information that is analyzed in some 10 ms.
+const littleCode = 1 << 20
+
+// prepare makes the tables of a process's mappings if samples would be incomplete without them, or if
+// the process was given: at a high rate, the ring does not hold the snapshots of its first samples. It
+// reports whether it does.
+func (u *Unwinder) prepare(maps []process.Mapping, given bool) bool {
+	switch {
+	case u.Ahead || u.Runtimes.NeedsTables(process.Files(maps)):
+		u.loader.Prepare(maps, math.MaxUint64)
+	case given:
+		u.loader.Prepare(maps, littleCode)
+	default:
+		return false
+	}
+	return true
+}
+
+// mapped returns mappings of files whose addresses are not known yet.
+func mapped(files []*process.File) (maps []process.Mapping) {
+	for _, f := range files {
+		maps = append(maps, process.Mapping{Kind: process.KindFile, File: f})
+	}
+	return maps
 }
 
 // Wait waits for the tables that are being built, for a limited time.
@@ -274,6 +308,7 @@ func (u *Unwinder) Update(processes *process.Table, requests, until uint64) erro
 			return err
 		case want.PID == 0:
 			u.loader.Reload(want.Page)
+		case want.Address != 0 && u.loader.Need(want.PID, want.Image, want.Address):
 		default:
 			u.backlog.asked(want.PID, want.Image)
 		}
@@ -324,6 +359,7 @@ func (u *Unwinder) layOut(processes *process.Table) {
 			continue
 		}
 		u.layOutRuntime(todo, maps)
+		u.prepare(maps, false)
 		if todo.asked {
 			u.loader.Request(todo.pid, todo.image, maps)
 		} else {

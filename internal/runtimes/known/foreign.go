@@ -1,6 +1,8 @@
 package known
 
 import (
+	"slices"
+
 	"fulgur/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
@@ -64,6 +66,23 @@ func interpreterIn(f *elffile.File) (*interpreter, error) {
 
 // generating holds the kinds of runtimes that can run code that they generate.
 var generating = map[runtimes.Kind]bool{bpf.RuntimeV8: true, bpf.RuntimeHotSpot: true, bpf.RuntimeRuby: true}
+
+// duringWalk holds the kinds of runtimes whose frames the kernel side can read only while it walks the
+// stack of a thread.
+var duringWalk = map[runtimes.Kind]bool{bpf.RuntimeV8: true, bpf.RuntimeHotSpot: true}
+
+// NeedsTables reports whether one of the files has a runtime whose frames are lost in a sample that is
+// taken before the unwind tables are made.
+func (t *Tracker) NeedsTables(files []*process.File) bool {
+	return t != nil && slices.ContainsFunc(files, func(f *process.File) bool {
+		for kind := range t.file(f).builds {
+			if duringWalk[kind] {
+				return true
+			}
+		}
+		return false
+	})
+}
 
 // generators returns the languages whose runtimes in f can run code that they generate.
 func (f *file) generators() (languages []string) {

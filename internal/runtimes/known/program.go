@@ -36,7 +36,7 @@ func (t *Tracker) Begins(mappings []process.Mapping, libraries []*process.File) 
 	if t == nil {
 		return
 	}
-	files := append(filesOf(mappings), libraries...)
+	files := append(process.Files(mappings), libraries...)
 	glibc := slices.ContainsFunc(files, func(f *process.File) bool { return t.file(f).glibc })
 	added := map[runtimes.Kind]bool{}
 	for _, f := range files {

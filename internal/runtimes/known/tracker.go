@@ -195,21 +195,11 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		}
 		slog.Debug("runtime", "pid", pid, "kind", Name(kind), "version", is.build.Version, "glibc", glibc)
 		runtimes.Add(&entry, placed)
-		t.addProgram(filesOf(mappings), kind, is, glibc)
+		t.addProgram(process.Files(mappings), kind, is, glibc)
 	}
 	if entry.Kinds != 0 || later && len(found) == 0 {
 		t.failure = cmp.Or(t.failure, t.processes.Put(pid, entry))
 	}
-}
-
-// filesOf returns the files of mappings.
-func filesOf(mappings []process.Mapping) (files []*process.File) {
-	for _, m := range mappings {
-		if m.Kind == process.KindFile && m.File != nil {
-			files = append(files, m.File)
-		}
-	}
-	return files
 }
 
 // ReadLabels makes t look for labels, too. Before the kernel side reads the contexts of threads of a

@@ -72,5 +72,5 @@ func (t *perfTables) compile(m perfdata.Mapped, machine elf.Machine) (table *unw
 		finder = nil
 	}
 	binary.SetContext(t.ctx)
-	return unwindmap.Compile(t.ctx, binary, finder, 0)
+	return unwindmap.Compile(t.ctx, binary, finder, unwind.Options{})
 }

@@ -39,9 +39,11 @@ func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 }
 
 // compile makes the table of a file, and returns the kind of its code.
-func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
+func compile(ctx context.Context, s source, opt unwind.Options) (t *unwind.Table, c code, err error) {
 	began := time.Now()
-	defer func() { slog.Debug("unwind table", "file", s.name, "took", time.Since(began), "error", err) }()
+	defer func() {
+		slog.Debug("unwind table", "file", s.name, "code", !opt.Deferred, "took", time.Since(began), "error", err)
+	}()
 	f, err := elffile.New(interruptible{ctx, s.r}, s.size, s.name)
 	if err != nil {
 		return nil, c, err
@@ -54,20 +56,20 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	if unwind.IsGo(f) {
 		c = goCode
 	}
-	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, workers)
+	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, opt)
 	return t, c, err
 }
 
-// Compile makes the table of an open file with the given number of workers; 0 means all CPUs.
-// It waits while another large file is compiled. finder finds the separate debug file; nil
-// means to use none. It returns the errors of [unwind.Compile].
-func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, workers int) (t *unwind.Table, err error) {
+// Compile is [unwind.Compile] for an open file. It waits while another large file is compiled.
+// finder finds the separate debug file; nil means to use none.
+func Compile(ctx context.Context, f *debugfile.File, finder *debugfile.Finder, opt unwind.Options) (t *unwind.Table, err error) {
 	in := inputs{ctx: ctx, binary: f, finder: finder}
 	defer func() { err = errors.Join(err, in.close()) }()
 	if err := in.admit(f.File); err != nil {
 		return nil, err
 	}
-	return unwind.Compile(f.File, unwind.Options{Workers: workers, Debug: in.openDebug})
+	opt.Debug = in.openDebug
+	return unwind.Compile(f.File, opt)
 }
 
 // interruptible is a reader that fails once ctx is done. Compiling a crafted file may

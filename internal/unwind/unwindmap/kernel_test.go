@@ -219,8 +219,12 @@ func (k *fakeKernel) find(pid int, addr uint64) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if rule := unwind.Row(w).Rule(); rule != ruleNone {
+	switch rule := unwind.Row(w).Rule(); rule {
+	case ruleNone:
+		return m.Fallback, nil
+	case ruleUnread:
+		return 0, errPending
+	default:
 		return rule, nil
 	}
-	return m.Fallback, nil
 }

@@ -10,23 +10,17 @@ import (
 // newLayout returns a layout for a process whose layout was old, or nil if there is no
 // room.
 func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
-	if old != nil && old.next != nil && len(old.next.procs) > 0 && !old.next.pending && same(old.next.sources, maps) {
+	if old != nil && old.next != nil && len(old.next.procs) > 0 && same(old.next.sources, maps) && l.isCurrent(old.next, maps) {
 		return old.next // another process with the same old layout came first
 	}
-	next := &layout{sources: maps, procs: map[*proc]bool{}}
+	next := &layout{sources: maps, files: map[*file]uint32{}, procs: map[*proc]bool{}}
 	list := make([]mapping, 0, len(maps)+len(maps)/4)
-	used := map[*file]bool{}
 	for _, m := range maps {
 		where, rule := placement{}, nativeCode.fallback(l.config.mode)
 		if f := l.file(m); f != nil {
-			used[f] = true
-			if !f.done {
-				rows := tablePending
-				if f.late {
-					rows = tableLate
-				} else {
-					next.pending = true
-				}
+			rows := f.rows()
+			next.files[f] = rows
+			if rows != 0 {
 				list = append(list, mapping{Start: m.Start, End: m.Limit, Rows: rows})
 				continue
 			}
@@ -43,15 +37,40 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 	}
 	copy(l.kernel.mappings(next.at), list)
 	next.word = packLayout(run{next.at.start, uint32(len(list))}, l.saltFor(list, old))
-	for f := range used {
+	for f := range next.files {
 		f.layouts[next] = true
-		next.files = append(next.files, f)
 	}
 	l.layouts[next.word] = next
 	if old != nil {
 		old.next = next
 	}
 	return next
+}
+
+// rows returns what stands for the rows of a table that is not made yet, or 0.
+func (f *file) rows() uint32 {
+	switch {
+	case f.done:
+		return 0
+	case f.late:
+		return tableLate
+	}
+	return tablePending
+}
+
+// isCurrent reports whether a layout has the given mappings, and all tables that were made for them.
+func (l *Loader) isCurrent(y *layout, maps []process.Mapping) bool {
+	if !slices.Equal(y.sources, maps) {
+		return false
+	}
+	for _, m := range maps {
+		if f := l.file(m); f != nil {
+			if rows, used := y.files[f]; !used || rows != f.rows() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // same reports whether a and b are the same slice.
@@ -189,7 +208,7 @@ func (l *Loader) release(old *layout) {
 	l.room.release(old.at)
 	old.next = nil
 	delete(l.layouts, old.word)
-	for _, f := range old.files {
+	for f := range old.files {
 		delete(f.layouts, old)
 		if len(f.layouts) == 0 {
 			l.unused = append(l.unused, f)
@@ -218,7 +237,7 @@ func (l *Loader) dropUnused() []run {
 	for len(l.unused) > maxUnused/2 {
 		f := l.unused[0]
 		l.unused = l.unused[1:]
-		if !f.done {
+		if f.queued && !f.done {
 			continue // for the next call
 		}
 		delete(l.files, f.key)

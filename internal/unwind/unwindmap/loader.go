@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -45,8 +44,8 @@ type Loader struct {
 	stale     map[int]bool       // pids whose entry in the kernel is obsolete
 	reset     uint64             // time of the last Reset
 	layouts   map[uint64]*layout // by layout word
-	pending   []*file            // in the order in which they were first wanted; some are done
-	starving  []*wait            // waiting for room
+	pending   []*file            // in the order in which they were queued; some are done
+	starving  []*proc            // waiting for room
 	retired   []retired
 	settling  bool
 	settled   time.Time // when settling last began
@@ -57,24 +56,30 @@ type Loader struct {
 	requests *ringbuf.Reader
 }
 
-// fileKey identifies a file with a table.
+// fileKey identifies a table of a file.
 type fileKey struct {
 	file *process.File
 	kind process.Kind
+	// code is whether code without unwind information is analyzed. This may take far longer than the
+	// rest, and few files need it.
+	code bool
 }
 
-// file is the table of a mapped file, or the fact that it has none (yet).
+// file is a table of a mapped file, or the fact that it has none (yet).
 type file struct {
 	key       fileKey
-	urgent    bool      // a running process needs it
-	since     time.Time // when it was first wanted
-	late      bool      // processes no longer wait for it
+	queued    bool      // it is being made, or was
+	urgent    bool      // the walk of a stack needs it
+	ahead     uint64    // the most bytes of its code that are analyzed before a walk needs it
+	since     time.Time // when it was queued
+	late      bool      // stacks no longer wait for it
 	done      bool      // the fields below are valid
+	unread    uint64    // bytes of its code that are not analyzed
 	placement placement
 	words     run
 	fallback  uint32
 	layouts   map[*layout]bool // the layouts that use it
-	waiting   []*wait
+	waiting   map[*proc]bool   // the processes whose stacks need it
 }
 
 // proc is a process that has an entry in the kernel's map, or will have one.
@@ -86,41 +91,34 @@ type proc struct {
 	// sources holds the process's mappings. layout is their layout in the kernel, or nil.
 	sources []process.Mapping
 	layout  *layout
-	// wait is the reason why sources have no layout yet, or nil.
-	wait *wait
-	cut  bool // it has more mappings than fit
-	late bool // there was no room for them at first
+	starved bool // there is no room for sources
+	late    bool // there was none at first
+	cut     bool // it has more mappings than fit
+	gone    bool // it was removed
 }
 
 // newChild is a child whose fork was reported but whose entry in the kernel has not been read
 // yet. Entries are read once per round, because most children soon execute a program or end.
 type newChild struct {
 	at uint64 // time of the fork
-	// sources, layout and waits describe the parent when the fork was reported: it may have
+	// sources, layout and starved describe the parent when the fork was reported: it may have
 	// ended before the child's entry is read. sources is nil if they are unknown.
 	sources []process.Mapping
 	layout  *layout
-	waits   bool
+	starved bool
 }
 
 // childTimeout bounds the time from the report of a fork to the kernel's entry for the child,
 // in ns. This time is tiny unless the task is preempted in between.
 const childTimeout = uint64(time.Second)
 
-// wait is a process that waits for tables, or for room.
-type wait struct {
-	proc *proc
-	held int // number of files to compile before it gets a layout
-}
-
 // layout is a layout that programs may read.
 type layout struct {
 	at       run
 	word     uint64
 	cut      bool
-	pending  bool // some of its tables are not compiled yet
 	sources  []process.Mapping
-	files    []*file
+	files    map[*file]uint32 // rows of mappings whose table is not made yet, or 0
 	procs    map[*proc]bool
 	extended bool // another layout has taken over its salt
 	retired  bool
@@ -164,45 +162,43 @@ func newLoader(k kernel, c config) *Loader {
 }
 
 // Request passes the mappings of process pid, in the state given by image, to the kernel.
-// The kernel requested them, so the process is running.
+// Tables are made when the walk of a stack needs them, see [Loader.Need].
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loaded(pid, image, maps) {
-		return // the requesting address has no mapping
+	if !l.loaded(pid, image, maps) { // otherwise, the requesting address has no mapping
+		l.lay(pid, image, maps)
 	}
-	p := l.expect(pid, image, maps)
-	if p.wait == nil {
-		return
+}
+
+// Need makes the table that the walk of a stack of process pid lacks at an address. It reports false
+// if the process, with this image, was not requested.
+func (l *Loader) Need(pid int, image, addr uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u := l.children[pid]; u != nil && l.adopt(pid, u) {
+		delete(l.children, pid)
 	}
-	for _, m := range maps {
-		if f := l.file(m); f != nil {
-			f.urgent = true
-		}
+	p := l.processes[pid]
+	if p == nil || p.image != image {
+		return false
 	}
-	// The existing workers may be busy with large files that are less urgent.
-	l.hire(2 * runtime.GOMAXPROCS(0))
+	l.need(p, addr)
+	return true
 }
 
 // loaded reports whether the kernel already has a process's mappings.
 func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 	p := l.processes[pid]
-	if p == nil || p.image != image || p.layout == nil || p.wait != nil || !slices.Equal(p.sources, maps) {
+	if p == nil || p.image != image || p.layout == nil || p.starved || !slices.Equal(p.sources, maps) {
 		return false
 	}
 	e, ok, err := l.kernel.process(pid)
 	return ok && err == nil && e == entry{Image: image, Layout: p.layout.word}
 }
 
-// Expect is like [Loader.Request], but before the kernel requests the mappings. Files of
-// requested mappings are compiled first.
-func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.expect(pid, image, maps)
-}
-
-func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
+// lay gives a process a layout.
+func (l *Loader) lay(pid int, image uint64, maps []process.Mapping) {
 	if u := l.children[pid]; u != nil {
 		l.adopt(pid, u) // the child is running, so it has its parent's layout or none
 		delete(l.children, pid)
@@ -212,17 +208,18 @@ func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
 		p = &proc{pid: pid}
 		l.processes[pid] = p
 	}
-	p.image = image
-	l.change(p, maps)
-	return p
+	p.image, p.sources = image, maps
+	l.renew(p)
 }
 
-// Prepare compiles the tables of files that a process is about to map.
-func (l *Loader) Prepare(files []*process.File) {
+// Prepare makes the tables of mappings before the walk of a stack needs them. It analyzes the code of
+// files without unwind information for at most the given number of bytes. Tables that walks need are
+// made first.
+func (l *Loader) Prepare(maps []process.Mapping, code uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range files {
-		l.file(process.Mapping{Kind: process.KindFile, File: f})
+	for _, m := range maps {
+		l.prepare(m, code)
 	}
 }
 
@@ -233,7 +230,7 @@ func (l *Loader) Known(pid int) bool {
 	return l.processes[pid] != nil || l.children[pid] != nil
 }
 
-// Image returns the image of a process that has a layout or waits for one.
+// Image returns the image of a process that has a layout or waits for room.
 func (l *Loader) Image(pid int) (image uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,9 +265,9 @@ func (l *Loader) Forked(parent, child int, at uint64) {
 	delete(l.children, child) // the previous owner of the pid
 	u := &newChild{at: at}
 	if from := l.children[parent]; from != nil {
-		u.sources, u.layout, u.waits = from.sources, from.layout, from.waits
+		u.sources, u.layout, u.starved = from.sources, from.layout, from.starved
 	} else if from := l.processes[parent]; from != nil {
-		u.sources, u.layout, u.waits = from.sources, from.layout, from.wait != nil
+		u.sources, u.layout, u.starved = from.sources, from.layout, from.starved
 	} else if at > l.reset {
 		return // it will be requested when it is sampled
 	}
@@ -303,7 +300,7 @@ func (l *Loader) adopt(child int, u *newChild) bool {
 	}
 	if p := l.processes[child]; p != nil {
 		if p.image == e.Image {
-			return true // Expect was called for it
+			return true // it was requested
 		}
 		l.remove(p) // the previous owner of the pid
 	}
@@ -316,7 +313,7 @@ func (l *Loader) adopt(child int, u *newChild) bool {
 	l.join(p, shared)
 	l.processes[child] = p
 	p.sources = shared.sources
-	if shared != u.layout || u.waits {
+	if shared != u.layout || u.starved {
 		l.change(p, u.sources) // the mappings changed, or are about to
 	}
 	return true
@@ -415,8 +412,8 @@ func (l *Loader) Settled(until uint64) {
 	l.working.Go(func() { l.settle(until) })
 }
 
-// Wait waits until everything requested or expected is in the kernel's maps or has failed, or
-// until ctx is done.
+// Wait waits until all tables that were prepared are in the kernel's maps or have failed, or
+// until ctx is done, and gives them to the processes that map their files.
 func (l *Loader) Wait(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -428,6 +425,9 @@ func (l *Loader) Wait(ctx context.Context) {
 	defer l.mu.Unlock()
 	for l.workers > 0 && ctx.Err() == nil {
 		l.idle.Wait()
+	}
+	for _, p := range l.processes {
+		l.update(p)
 	}
 }
 
@@ -480,7 +480,7 @@ func (l *Loader) drop(pid int) {
 func (l *Loader) remove(p *proc) {
 	delete(l.processes, p.pid)
 	l.leave(p)
-	p.wait = nil
+	p.gone = true
 }
 
 // fail records the first error that makes the loader leave something out.

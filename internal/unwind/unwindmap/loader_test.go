@@ -3,9 +3,11 @@ package unwindmap
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -99,11 +101,18 @@ func (f *fixture) wait(t *testing.T) {
 	}
 }
 
+// load gives a process a layout with all tables.
+func (f *fixture) load(t *testing.T, pid int, image uint64, maps []process.Mapping) {
+	t.Helper()
+	f.Prepare(maps, math.MaxUint64)
+	f.Request(pid, image, maps)
+	f.wait(t)
+}
+
 // The kernel side finds the same rules as a lookup in the tables.
 func TestLoader(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(7, 70, f.maps)
-	f.wait(t)
+	f.load(t, 7, 70, f.maps)
 	if stats := f.Stats(); stats.Tables < 3 || stats.Failure != nil || stats.Files > 0 || stats.NoRoom > 0 {
 		t.Errorf("got %+v, want 3 tables and no failure", stats)
 	}
@@ -167,8 +176,7 @@ func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *
 // is reused.
 func TestLoaderFork(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	for child := 2; child < 40; child++ {
 		f.kernel.fork(1, child, uint64(10*child))
 		f.Forked(1, child, monotonic.Now())
@@ -225,8 +233,7 @@ func TestLoaderFork(t *testing.T) {
 // which must not be reused before the fork is reported.
 func TestLoaderForkBeforeChange(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	old := f.kernel.processes[1].Layout
 	f.kernel.fork(1, 2, 20)
 	before := monotonic.Now()
@@ -250,8 +257,7 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 // child. By then, the parent may have another layout.
 func TestLoaderForkLate(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	old := f.kernel.processes[1].Layout
 	f.Forked(1, 2, monotonic.Now())
 	f.Remap(1, f.maps[1:])
@@ -278,9 +284,8 @@ func TestLoaderForkLate(t *testing.T) {
 // A child may have the pid of a process whose exit has not been reported yet.
 func TestLoaderForkReused(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.Request(2, 20, f.maps[1:])
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
+	f.load(t, 2, 20, f.maps[1:])
 	f.kernel.fork(1, 2, 30)
 	f.Forked(1, 2, monotonic.Now())
 	f.AdoptChildren()
@@ -295,8 +300,7 @@ func TestLoaderForkReused(t *testing.T) {
 func TestLoaderForkSwappedPIDs(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
-	f.Request(3, 30, f.maps)
-	f.wait(t)
+	f.load(t, 3, 30, f.maps)
 	f.Forked(1, 2, monotonic.Now()) // the kernel side has no entry yet
 	f.Request(2, 20, f.maps)
 	delete(f.kernel.processes, 1) // its exit has not been reported yet
@@ -349,8 +353,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, testConfig)
-			f.Request(1, 10, f.maps)
-			f.wait(t)
+			f.load(t, 1, 10, f.maps)
 			fork(f)
 			f.settleAll(t)
 			f.mu.Lock()
@@ -365,8 +368,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 // A child that executes a program needs no entry. A later entry for its pid is kept.
 func TestLoaderForkExec(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	for child := 2; child <= 4; child++ {
 		f.kernel.fork(1, child, uint64(10*child))
 		f.Forked(1, child, monotonic.Now())
@@ -389,10 +391,10 @@ func TestLoaderForkExec(t *testing.T) {
 // addStuckFile adds a file whose table is never compiled, and returns a mapping of it.
 func (f *fixture) addStuckFile(start uint64) process.Mapping {
 	m := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindFile, File: &process.File{}}
-	stuck := &file{key: fileKey{m.File, m.Kind}, layouts: map[*layout]bool{}, since: time.Now()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.files[stuck.key] = stuck
+	stuck := f.file(m)
+	stuck.queued, stuck.since = true, time.Now()
 	f.pending = append(f.pending, stuck)
 	return m
 }
@@ -410,8 +412,7 @@ func (f *fixture) age(by time.Duration) {
 // addresses, waits no longer for a table than other processes.
 func TestLoaderSlowTable(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	top := f.maps[len(f.maps)-1].Limit
 	maps := append(slices.Clone(f.maps), f.addStuckFile(top))
 	for i := range 2 * patience / time.Second {
@@ -419,6 +420,7 @@ func TestLoaderSlowTable(t *testing.T) {
 		maps = append(slices.Clone(maps), process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon})
 		f.Remap(1, maps)
 		f.Request(1, 10, maps)
+		f.Need(1, 10, top)
 		f.age(time.Second)
 		f.Settled(monotonic.Now())
 		known := true
@@ -437,11 +439,10 @@ func TestLoaderSlowTable(t *testing.T) {
 
 	// Now the table is compiled.
 	f.mu.Lock()
-	f.add(f.files[fileKey{maps[len(f.maps)].File, process.KindFile}], compiled{}, nil)
-	waiting := f.processes[1].wait != nil
+	f.add(f.file(maps[len(f.maps)]), compiled{}, nil)
 	f.mu.Unlock()
-	if waiting {
-		t.Error("the process still waits for a table that exists")
+	if _, err := f.kernel.find(1, top); err != nil {
+		t.Errorf("got %v for a table that exists", err)
 	}
 }
 
@@ -449,8 +450,7 @@ func TestLoaderSlowTable(t *testing.T) {
 // other mappings. The walkers' caches stay valid.
 func TestLoaderPending(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	salt := layoutSalt(f.kernel.processes[1].Layout)
 	top := f.maps[len(f.maps)-1].Limit
 	other := process.Mapping{Start: top + 0x2000, Limit: top + 0x3000, Kind: process.KindAnon}
@@ -477,8 +477,12 @@ func TestLoaderPending(t *testing.T) {
 	}
 	check("without the table", errPending)
 
+	if !f.Need(1, 10, top) || !f.Need(2, 20, top) || f.Need(2, 21, top) {
+		t.Error("got other processes than those of two images")
+	}
+	check("needed", errPending)
 	f.mu.Lock()
-	f.add(f.files[fileKey{maps[len(f.maps)].File, process.KindFile}], compiled{}, nil)
+	f.add(f.file(maps[len(f.maps)]), compiled{}, nil)
 	f.mu.Unlock()
 	check("with the table", nil)
 	f.settleAll(t)
@@ -489,8 +493,7 @@ func TestLoaderPending(t *testing.T) {
 	}
 }
 
-// TestLoaderBeforeProgram requests a process before its program is mapped. While the
-// program's table is compiled, the process is walked by frame pointers.
+// TestLoaderBeforeProgram requests a process before its program is mapped.
 func TestLoaderBeforeProgram(t *testing.T) {
 	for name, before := range map[string][]process.Mapping{
 		"nothing": nil,
@@ -500,10 +503,11 @@ func TestLoaderBeforeProgram(t *testing.T) {
 			f := newFixture(t, testConfig)
 			f.Request(1, 10, before)
 			f.Remap(1, append(slices.Clone(before), f.addStuckFile(0x10000)))
-			if e, ok := f.kernel.processes[1]; ok {
-				t.Errorf("got a layout without the program: %+v", e)
+			if _, err := f.kernel.find(1, 0x10000); !errors.Is(err, errPending) {
+				t.Errorf("got %v for the program, want %v", err, errPending)
 			}
 			f.Remap(1, f.maps)
+			f.Need(1, 10, f.maps[0].Start)
 			f.wait(t)
 			if _, err := f.kernel.find(1, f.maps[0].Start); err != nil {
 				t.Errorf("got no rule for the program: %v", err)
@@ -526,8 +530,7 @@ func TestLoaderForkUnknown(t *testing.T) {
 
 func TestLoaderReset(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	e := f.kernel.processes[1]
 	f.kernel.fork(1, 2, 20) // not reported
 	f.Forked(1, 3, monotonic.Now())
@@ -579,8 +582,7 @@ func TestLoaderMemory(t *testing.T) {
 	c := testConfig
 	c.memory = pageCost
 	f := newFixture(t, c)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	stats := f.Stats()
 	if stats.NoRoom == 0 || stats.Tables == 0 || stats.Failure != nil {
 		t.Errorf("got %+v, want one table left out and another loaded", stats)
@@ -590,13 +592,77 @@ func TestLoaderMemory(t *testing.T) {
 	}
 }
 
+// Tables are made when a walk needs them, and those of code without unwind information only when a walk
+// goes through such code.
+func TestLoaderNeed(t *testing.T) {
+	if !unwind.ReadsCode(machine) {
+		testenv.Unsupported(t, "code for %v is not analyzed", machine)
+	}
+	f := newFixture(t, testConfig)
+	path := filepath.Join(t.TempDir(), "bare")
+	command(t, "gcc", "-O1", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-o", path, filepath.Join("..", "testdata", "frames.c"))
+	table := process.NewTable(process.Options{})
+	t.Cleanup(func() { _ = table.Close() })
+	file, err := table.Open(os.Getpid(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := elffile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ef.Close()
+	text := ef.Section(".text")
+	const start = 1 << 40
+	m := process.Mapping{Start: start, Limit: start + 1<<16, Offset: text.Offset &^ 0xfff, Kind: process.KindFile, File: file}
+	f.Request(1, 10, []process.Mapping{m})
+	in := func(rules bool) (unread []uint64) {
+		t.Helper()
+		found := 0
+		for addr := start + text.Offset - m.Offset; addr < start+text.Offset-m.Offset+text.Size; addr++ {
+			rule, err := f.kernel.find(1, addr)
+			switch {
+			case errors.Is(err, errPending):
+				unread = append(unread, addr)
+			case err != nil:
+				t.Fatal(err)
+			case rule != ruleNone:
+				found++
+			}
+		}
+		if rules != (found > 0) {
+			t.Errorf("got %d addresses with rules, want some: %v", found, rules)
+		}
+		return unread
+	}
+	unread := in(false)
+	if uint64(len(unread)) != text.Size || f.Stats().Tables != 0 {
+		t.Fatalf("before a walk: got %d of %d addresses without a table, %+v; want all", len(unread), text.Size, f.Stats())
+	}
+	f.Need(1, 10, unread[0])
+	f.wait(t)
+	unread = in(true) // the entry point
+	if len(unread) == 0 || f.Stats().Tables != 1 {
+		t.Fatalf("after a walk: got %d addresses with code to analyze, %+v; want some, and a table", len(unread), f.Stats())
+	}
+	f.Need(1, 10, unread[0])
+	f.wait(t)
+	if unread = in(true); len(unread) != 0 {
+		t.Errorf("after a walk through unread code: got %d addresses with code to analyze, want none", len(unread))
+	}
+	f.Ended(1)
+	f.settleAll(t)
+	if stats := f.Stats(); stats.Tables != 2 || stats.Failure != nil {
+		t.Errorf("got %+v, want both tables until they are dropped", stats)
+	}
+}
+
 // An evicted page is reloaded on request.
 func TestLoaderReload(t *testing.T) {
 	c := testConfig
 	c.memory = 5 * pageCost // the C library has two or three
 	f := newFixture(t, c)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	f.pages.mu.Lock()
 	err := f.pages.makeRoom(f.pages.limit)
 	f.pages.mu.Unlock()
@@ -624,15 +690,14 @@ func TestLoaderReload(t *testing.T) {
 // Unused tables are dropped once there are many.
 func TestLoaderDropsUnused(t *testing.T) {
 	f := newFixture(t, testConfig)
-	f.Request(1, 10, f.maps)
-	f.wait(t)
+	f.load(t, 1, 10, f.maps)
 	f.Ended(1)
 	f.settleAll(t)
 	f.mu.Lock()
 	files := len(f.files)
 	for range maxUnused + 1 {
-		key := fileKey{&process.File{}, process.KindFile}
-		made := &file{key: key, done: true}
+		key := fileKey{file: &process.File{}, kind: process.KindFile}
+		made := &file{key: key, queued: true, done: true}
 		f.files[key] = made
 		f.unused = append(f.unused, made)
 	}
@@ -679,7 +744,7 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, 0)
+	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, unwind.Options{})
 	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
 		t.Errorf("got code %d, %v; want a Go program's", c, err)
 	}
@@ -687,29 +752,33 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, c, err := compile(t.Context(), vdso, 0)
+	table, c, err := compile(t.Context(), vdso, unwind.Options{})
 	// On arm64, the vdso has only a signal trampoline.
 	if err != nil || c != nativeCode || len(table.Rules) < 3 {
 		t.Errorf("vdso: got %v of code %d, %v; want native code with rules", table, c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := compile(ended, vdso, 0); !errors.Is(err, context.Canceled) {
+	if _, _, err := compile(ended, vdso, unwind.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a canceled context: got %v, want %v", err, context.Canceled)
 	}
 }
 
 func TestParseRequest(t *testing.T) {
 	for name, record := range map[string][]byte{
-		"short": make([]byte, 23), "no type": make([]byte, 24),
+		"short": make([]byte, 31), "no type": make([]byte, 32),
 	} {
 		if _, err := ParseRequest(record); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}
-	process := []byte{1, 0, 0, 0, 42, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
+	process := []byte{1, 0, 0, 0, 42, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
 	if want, err := ParseRequest(process); err != nil || want != (Want{PID: 42, Image: 9}) {
 		t.Errorf("got %+v, %v; want %+v", want, err, Want{PID: 42, Image: 9})
+	}
+	table := append([]byte{3}, process[1:]...)
+	if want, err := ParseRequest(table); err != nil || want != (Want{PID: 42, Image: 9, Address: 0xff}) {
+		t.Errorf("got %+v, %v; want %+v", want, err, Want{PID: 42, Image: 9, Address: 0xff})
 	}
 	page := append([]byte{2}, process[1:]...)
 	if want, err := ParseRequest(page); err != nil || want != (Want{Page: 42}) {

@@ -32,6 +32,7 @@ const (
 	ruleNone    = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_NONE)
 	ruleChain   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN)
 	ruleChainGo = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO)
+	ruleUnread  = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_UNREAD)
 	ruleFirst   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
 	noTable     = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
 	// tablePending makes programs request the process's layout, and walk by frame pointers

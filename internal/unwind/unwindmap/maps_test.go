@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 	if err := l.Tasks(func(p int, image uint64) {
 		if p == pid {
 			found = true
+			l.Prepare(table.Mappings(pid), math.MaxUint64)
 			l.Request(pid, image, table.Mappings(pid))
 		}
 	}); err != nil {
@@ -198,6 +200,7 @@ func BenchmarkSystem(b *testing.B) {
 	processes := 0
 	if err := l.Tasks(func(pid int, image uint64) {
 		if maps := table.Mappings(pid); len(maps) > 0 {
+			l.Prepare(maps, math.MaxUint64)
 			l.Request(pid, image, maps)
 			processes++
 		}

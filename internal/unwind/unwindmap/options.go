@@ -113,12 +113,13 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 // its reader at each request.
 func (l *Loader) Requests() *ringbuf.Reader { return l.requests }
 
-// Want is a request for the layout of process PID, which runs Image, or, if PID is 0, for a
-// page.
+// Want is a request for the layout of process PID, which runs Image, or, if Address is not 0, for
+// its table there. If PID is 0, it is for a page.
 type Want struct {
-	PID   int
-	Image uint64
-	Page  uint32
+	PID     int
+	Image   uint64
+	Address uint64
+	Page    uint32
 }
 
 // ParseRequest parses a record of [Loader.Requests].
@@ -130,6 +131,8 @@ func ParseRequest(record []byte) (Want, error) {
 	switch bpf.UnwindUnwindRequestType(r.Type) {
 	case bpf.UnwindUnwindRequestTypeUNWIND_WANT_PROCESS:
 		return Want{PID: int(r.Id), Image: r.Image}, nil
+	case bpf.UnwindUnwindRequestTypeUNWIND_WANT_TABLE:
+		return Want{PID: int(r.Id), Image: r.Image, Address: r.Address}, nil
 	case bpf.UnwindUnwindRequestTypeUNWIND_WANT_PAGE:
 		return Want{Page: r.Id}, nil
 	}

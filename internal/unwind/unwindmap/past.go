@@ -10,7 +10,7 @@ type Past struct {
 	proc   *proc
 }
 
-// Past requests a layout for the past mappings of a process.
+// Past makes a layout for the past mappings of a process.
 func (l *Loader) Past(maps []process.Mapping) *Past {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,15 +26,22 @@ func (p *Past) Remap(maps []process.Mapping) {
 	p.loader.change(p.proc, maps)
 }
 
-// Using calls f with the layout's word, which stays valid until f returns. It reports
-// false without calling f while tables are missing.
-func (p *Past) Using(f func(layout uint64) error) (bool, error) {
+// Need makes the table that the walk of a stack lacks at an address.
+func (p *Past) Need(addr uint64) {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
-	if p.proc.layout == nil || p.proc.wait != nil {
-		return false, nil
+	p.loader.need(p.proc, addr)
+}
+
+// Using calls f with the layout's word, which stays valid until f returns. The word is 0 while there
+// is no room for a layout. Another word means that more tables were made.
+func (p *Past) Using(f func(layout uint64) error) error {
+	p.loader.mu.Lock()
+	defer p.loader.mu.Unlock()
+	if p.proc.layout == nil {
+		return f(0)
 	}
-	return true, f(p.proc.layout.word)
+	return f(p.proc.layout.word)
 }
 
 // Close releases the layout.
@@ -42,5 +49,5 @@ func (p *Past) Close() {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
 	p.loader.leave(p.proc)
-	p.proc.wait = nil
+	p.proc.gone = true
 }

@@ -8,30 +8,31 @@ import (
 	"fulgur/internal/process"
 )
 
-// patience is the maximum time that processes wait for a file's table, counted from its first
-// request. After that, their stacks end in the file's code until its table is available,
-// because compiling a file may take forever. The time is counted per file, so a process does
-// not wait longer for a table because it maps or requests more files.
+// patience is the maximum time that stacks wait for a file's table, counted from its first
+// request. After that, stacks end in the file's code until its table is available, because
+// making it may take forever.
 const patience = 5 * time.Second
 
-// change gives a process a layout for its current mappings, as soon as all their tables are
-// available. A walk with half of the tables is no better than one by frame pointers, which at
-// least is marked as such.
+// change gives a process a layout for its current mappings.
 func (l *Loader) change(p *proc, maps []process.Mapping) {
 	p.sources = maps
-	l.try(p)
+	l.update(p)
 }
 
-// try gives a process a layout unless it has to wait.
-func (l *Loader) try(p *proc) {
-	w := l.newWait(p)
-	if w.held > 0 {
-		if !l.withdraw(p) {
-			l.announce(p)
-		}
-		return
+// update gives a process a new layout if its mappings have changed, or tables were made.
+func (l *Loader) update(p *proc) {
+	if p.layout == nil || !l.isCurrent(p.layout, p.sources) {
+		l.renew(p)
 	}
-	if next := l.newLayout(p.sources, p.layout); next != nil {
+}
+
+// renew makes the kernel walk p's stacks with a layout of its current mappings.
+func (l *Loader) renew(p *proc) {
+	next := p.layout
+	if next == nil || !l.isCurrent(next, p.sources) {
+		next = l.newLayout(p.sources, p.layout)
+	}
+	if next != nil {
 		l.install(p, next)
 		return
 	}
@@ -39,56 +40,59 @@ func (l *Loader) try(p *proc) {
 		p.late = true
 		l.stats.Processes++
 	}
-	l.starving = append(l.starving, w)
-	p.wait = w
+	if !p.starved {
+		p.starved = true
+		l.starving = append(l.starving, p)
+	}
 	l.withdraw(p)
 }
 
-// newWait makes a process wait for the missing tables of its files.
-func (l *Loader) newWait(p *proc) *wait {
-	w := &wait{proc: p}
-	p.wait = nil
-	for _, m := range p.sources {
-		f := l.file(m)
-		if f == nil || f.done {
-			continue
-		}
-		if n := len(f.waiting); n > 0 && f.waiting[n-1] == w {
-			continue // the process maps the file more than once
-		}
-		f.waiting = append(f.waiting, w)
-		if !f.late {
-			w.held++
-		}
-		p.wait = w
+// need makes the table that the walk of a stack of p lacks at an address.
+func (l *Loader) need(p *proc, addr uint64) {
+	i := slices.IndexFunc(p.sources, func(m process.Mapping) bool { return m.Start <= addr && addr < m.Limit })
+	if i < 0 {
+		return
 	}
-	return w
+	f := l.file(p.sources[i])
+	if f == nil {
+		return
+	}
+	if rows, used := l.uses(p, f); f.done && used && rows == 0 {
+		if f.unread == 0 {
+			return
+		}
+		f = l.code(f) // the walk ended in code that is not analyzed
+	}
+	if !f.done {
+		f.waiting[p] = true
+		l.enqueue(f, true)
+	}
+	l.update(p)
 }
 
-// made notifies the processes that wait for a file.
+// uses returns the rows of the mappings of a file in the layout of p, as in [layout].
+func (l *Loader) uses(p *proc, f *file) (rows uint32, used bool) {
+	if p.layout == nil {
+		return 0, false
+	}
+	rows, used = p.layout.files[f]
+	return rows, used
+}
+
+// made updates the processes whose stacks need a file, because its table is available or late.
 func (l *Loader) made(f *file) {
-	waiting := f.waiting
-	f.waiting = nil
-	l.stopWaiting(f, waiting)
-}
-
-// stopWaiting gives layouts to processes that no longer need to wait for a file, because its
-// table is available or late.
-func (l *Loader) stopWaiting(f *file, waiting []*wait) {
-	held := !f.late
-	f.late = true
-	for _, w := range waiting {
-		if held {
-			w.held--
+	for p := range f.waiting {
+		if !p.gone {
+			l.update(p)
 		}
-		if w.held == 0 && w.proc.wait == w {
-			l.try(w.proc)
-		}
+	}
+	if f.done {
+		f.waiting = nil
 	}
 }
 
-// Hurry gives layouts to processes that have waited too long for a table.
-// [Loader.Settled] does this too.
+// Hurry makes stacks wait no longer for tables that take too long. [Loader.Settled] does this
+// too.
 func (l *Loader) Hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,10 +107,10 @@ func (l *Loader) hurry() {
 			return
 		}
 		l.pending = l.pending[1:]
-		if f.done {
-			continue
+		if !f.done {
+			f.late = true
+			l.made(f)
 		}
-		l.stopWaiting(f, slices.Clone(f.waiting)) // processes that keep waiting are appended to f.waiting
 	}
 }
 
@@ -114,23 +118,18 @@ func (l *Loader) hurry() {
 func (l *Loader) retryStarving() {
 	starving := l.starving
 	l.starving = nil
-	for _, w := range starving {
-		if w.proc.wait == w {
-			l.try(w.proc)
+	for _, p := range starving {
+		if p.starved = false; !p.gone {
+			l.update(p)
 		}
 	}
 }
 
-// withdraw removes a process's layout if it has become wrong or useless and no new one is
-// available. In the middle of an exec, a process may be requested before its program is
-// mapped: with such a layout, all stacks would end at their leaf. withdraw reports false if
-// the process keeps its layout.
-func (l *Loader) withdraw(p *proc) bool {
-	if p.layout == nil {
-		return true
-	}
-	if hasProgram(p.layout.sources) && extends(p.sources, p.layout.sources) {
-		return false
+// withdraw removes a process's layout if it has become wrong, or useless: in the middle of an
+// exec, a process may be requested before its program is mapped.
+func (l *Loader) withdraw(p *proc) {
+	if p.layout == nil || hasProgram(p.layout.sources) && extends(p.sources, p.layout.sources) {
+		return
 	}
 	if !p.past {
 		if err := l.kernel.deleteProcesses([]int{p.pid}); err != nil {
@@ -138,19 +137,6 @@ func (l *Loader) withdraw(p *proc) bool {
 		}
 	}
 	l.leave(p)
-	return true
-}
-
-// announce adds the mappings whose tables are pending to a process's layout. Stacks through
-// such a mapping are walked again when its table is compiled. Without the mapping, they would
-// seem to lead to an address without code.
-func (l *Loader) announce(p *proc) {
-	if p.past || slices.Equal(p.sources, p.layout.sources) {
-		return
-	}
-	if next := l.newLayout(p.sources, p.layout); next != nil {
-		l.install(p, next)
-	}
 }
 
 // hasProgram reports whether any of the mappings maps a file.
@@ -171,6 +157,7 @@ func (l *Loader) install(p *proc, next *layout) {
 	}
 	l.leave(p) // not earlier, because a child may have inherited it until now
 	l.join(p, next)
+	p.starved = false
 	if err == nil {
 		return
 	}

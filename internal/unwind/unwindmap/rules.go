@@ -39,6 +39,8 @@ func (r *rules) addTable(t *unwind.Table, chain uint32) (indexes []uint32, first
 		case ok:
 		case rule.Kind == unwind.KindChain:
 			index = chain
+		case rule.Kind == unwind.KindUnread:
+			index = ruleUnread
 		case r.next >= r.limit:
 			r.refused++
 			index = r.unsupported

@@ -13,24 +13,73 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// file returns the file of a mapping, or nil if it cannot have a table. It queues a new
-// file for compilation.
+// file returns the best table of a mapping's file, made or not, or nil if it cannot have one.
 func (l *Loader) file(m process.Mapping) *file {
 	switch m.Kind {
 	case process.KindFile, process.KindVDSO, process.KindVsyscall:
 	default:
 		return nil
 	}
-	key := fileKey{m.File, m.Kind}
+	key := fileKey{file: m.File, kind: m.Kind, code: true}
+	if f := l.files[key]; f != nil && f.done {
+		return f
+	}
+	key.code = false
+	return l.named(key)
+}
+
+// code returns the table of a file's code.
+func (l *Loader) code(f *file) *file {
+	key := f.key
+	key.code = true
+	return l.named(key)
+}
+
+// named returns the table with a key.
+func (l *Loader) named(key fileKey) *file {
 	f := l.files[key]
 	if f == nil {
-		f = &file{key: key, layouts: map[*layout]bool{}, since: time.Now()}
+		f = &file{key: key, layouts: map[*layout]bool{}, waiting: map[*proc]bool{}}
 		l.files[key] = f
+	}
+	return f
+}
+
+// prepare makes the tables of a mapping's file. It analyzes its code if that has at most the given
+// number of bytes.
+func (l *Loader) prepare(m process.Mapping, code uint64) {
+	f := l.file(m)
+	if f == nil {
+		return
+	}
+	f.ahead = max(f.ahead, code)
+	if f.done {
+		l.prepareCode(f)
+	} else {
+		l.enqueue(f, false)
+	}
+}
+
+// prepareCode makes the other table of a file that is done, if wanted.
+func (l *Loader) prepareCode(f *file) {
+	if f.unread > 0 && f.unread <= f.ahead {
+		l.enqueue(l.code(f), false)
+	}
+}
+
+// enqueue makes a table. urgent means that the walk of a stack needs it.
+func (l *Loader) enqueue(f *file, urgent bool) {
+	if !f.queued {
+		f.queued, f.since = true, time.Now()
 		l.queue = append(l.queue, f)
 		l.pending = append(l.pending, f)
 		l.hire(runtime.GOMAXPROCS(0))
 	}
-	return f
+	if urgent && !f.urgent {
+		f.urgent = true
+		// The existing workers may be busy with large files that are less urgent.
+		l.hire(2 * runtime.GOMAXPROCS(0))
+	}
 }
 
 // hire starts another worker goroutine, unless there are limit already.
@@ -69,8 +118,9 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
-	described bool  // describes more than synthetic code
-	damage    error // the first unreadable part
+	described bool   // describes more than synthetic code
+	unread    uint64 // bytes of code left to analyze
+	damage    error  // the first unreadable part
 }
 
 // compile makes a table and places it. It locks l.mu.
@@ -80,7 +130,8 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	if err != nil {
 		return c, err
 	}
-	c.described = table.Stats.Source > 0 || table.Stats.Analyzed
+	c.unread = table.Stats.Unread
+	c.described = table.Stats.Source > 0 || table.Stats.Analyzed || c.unread > 0
 	if table.Stats.Damaged > 0 {
 		c.damage = table.Stats.Damage
 		if more := table.Stats.Damaged - 1; more > 0 {
@@ -116,13 +167,13 @@ func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, work
 	if err != nil {
 		return nil, nativeCode, err
 	}
-	return compile(ctx, s, workers)
+	return compile(ctx, s, unwind.Options{Workers: workers, Deferred: !key.code})
 }
 
 // add records the result of compiling a file.
 func (l *Loader) add(f *file, c compiled, err error) {
 	f.done = true
-	f.placement, f.words = c.placement, c.words
+	f.placement, f.words, f.unread = c.placement, c.words, c.unread
 	if err == nil && c.described && c.code == nativeCode {
 		c.code = describedCode
 	}
@@ -144,6 +195,7 @@ func (l *Loader) add(f *file, c compiled, err error) {
 		l.stats.Files++
 		l.fail(c.damage)
 	}
+	l.prepareCode(f)
 	l.made(f)
 }
 
