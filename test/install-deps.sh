@@ -49,6 +49,8 @@ test      lua5.4                          lua5.4
 test      luajit                          luajit
 test      ocamlrun                        ocaml-base
 test      mono-sgen                       mono-runtime-sgen
+test      mono                            mono-runtime
+test      mcs                             mono-mcs
 test      /usr/lib/erlang                 erlang-base
 test      /usr/lib/x86_64-linux-gnu/libpypy3.9-c.so  pypy3
 test      /usr/lib/x86_64-linux-gnu/libguile-3.0.so.1  guile-3.0-libs

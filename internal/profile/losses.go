@@ -57,6 +57,8 @@ const (
 	LossBrokenGenerated
 	// LossBrokenJava: the same, where Java's runtime generated the code.
 	LossBrokenJava
+	// LossOmitted: stacks that reach their root, in which callers of Mono's code may be missing.
+	LossOmitted
 	// LossNotReady: samples whose user stack was found by frame pointers, or is truncated,
 	// because unwind tables of the process were not loaded yet.
 	LossNotReady
@@ -151,6 +153,7 @@ var lossNames = [NumLosses]string{
 	LossBrokenC:             "broken_c",
 	LossBrokenGenerated:     "broken_generated",
 	LossBrokenJava:          "broken_java",
+	LossOmitted:             "omitted_user",
 	LossNotReady:            "not_ready",
 	LossEvicted:             "evicted",
 	LossNoTable:             "no_table",

@@ -279,6 +279,9 @@ const (
 	// EndDeferred: perf record left the user stack for later, when the thread would return from the
 	// kernel, and has no record of it.
 	EndDeferred
+	// EndOmitted: the stack reaches its root, but generated code in it, which keeps no frame pointers, may
+	// hide its callers.
+	EndOmitted
 )
 
 // Cut reports whether a stack with this end lacks its root, or may lack it for a known
@@ -326,13 +329,15 @@ func (e End) String() string {
 		return "end of stack copy"
 	case EndDeferred:
 		return "user stack not recorded"
+	case EndOmitted:
+		return "callers missing in generated code"
 	}
 	return "unknown"
 }
 
 // ParseEnd returns the reason that [End.String] shows as text, or EndNone.
 func ParseEnd(text string) End {
-	for e := EndNone; e <= EndDeferred; e++ {
+	for e := EndNone; e <= EndOmitted; e++ {
 		if e.String() == text {
 			return e
 		}

@@ -4,7 +4,7 @@ import "testing"
 
 // The text of each reason for a stack's end is its own, and can be read back.
 func TestParseEnd(t *testing.T) {
-	for e := EndNone; e <= EndDeferred; e++ {
+	for e := EndNone; e <= EndOmitted; e++ {
 		if got := ParseEnd(e.String()); got != e {
 			t.Errorf("got %v for the text of %v", got, e)
 		}

@@ -118,6 +118,9 @@ func end(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *pro
 		return profile.EndNone
 	}
 	end := ends[trace.UserEnd]
+	if !end.Cut() && p.Omits(trace.Leaf) {
+		end = profile.EndOmitted
+	}
 	if cause, ok := describe.OfEnd(end); ok {
 		losses[cause] += samples
 	}

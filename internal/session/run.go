@@ -168,7 +168,7 @@ func (r *run) newStore() *stacks.Store {
 	store := stacks.NewStore(r.Processes)
 	store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
-		store.Readers, store.Language = r.unwinder.Runtimes.Reader, r.unwinder.Runtimes.Language
+		store.Readers, store.Language, store.Omits = r.unwinder.Runtimes.Reader, r.unwinder.Runtimes.Language, r.unwinder.Runtimes.Omits
 	}
 	if r.keys != nil {
 		store.Keys = r.keys.Of

@@ -103,6 +103,19 @@ func (p *StackBuilder) markLeaving(leaf stacks.NodeID) {
 // or execve, so that nothing could be read of its user stack.
 func (p *StackBuilder) HasLeft(node stacks.NodeID) bool { return p.left[node] }
 
+// Omits reports whether callers may be missing in a stack, since generated code in it may hide them.
+func (p *StackBuilder) Omits(node stacks.NodeID) bool {
+	if len(p.Store.Omitting) == 0 {
+		return false
+	}
+	for ; node != 0; node = p.Store.Nodes[node].Parent {
+		if p.Store.Omitting[p.Store.Frames[p.Store.Nodes[node].Frame].Code] {
+			return true
+		}
+	}
+	return false
+}
+
 // Broken returns the loss in a broken stack: it depends on the code at which the stack broke.
 func (p *StackBuilder) Broken(node stacks.NodeID) profile.Loss {
 	at, ok := outermost(p.Store, node)

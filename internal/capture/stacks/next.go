@@ -21,7 +21,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next.functions.previous = s.functions.known
 	next.labels.previous = s.labels.known
 	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
-	next.Language = s.Language
+	next.Language, next.Omits = s.Language, s.Omits
 	next.Unkept, next.Keys = s.Unkept, s.Keys
 	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {

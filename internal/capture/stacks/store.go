@@ -202,6 +202,10 @@ type Store struct {
 	// ones by code.
 	Language  func(pid int, f *process.File) string
 	Languages map[CodeID]string
+	// Omits, if not nil, reports whether code that a runtime has generated in a process may hide its
+	// callers. Omitting holds such code.
+	Omits    func(pid int) bool
+	Omitting map[CodeID]bool
 	// Keys, if not nil, returns the keys of the attributes of threads of a process image, by
 	// index, at least up to index last if it is known.
 	Keys func(pid int, epoch uint64, last int) []string
@@ -275,6 +279,7 @@ func NewStore(r Resolver) *Store {
 		Files:       map[uint64]File{},
 		Interpreted: map[int]bool{},
 		Languages:   map[CodeID]string{},
+		Omitting:    map[CodeID]bool{},
 		Seen:        map[Frame]uint64{},
 		Unkept:      new(uint64),
 		Owned:       map[int][]Ownership{},
@@ -663,6 +668,9 @@ func (s *Store) userFrame(pid int, f Frame, at process.Location, r *bpf.StackRec
 		if language := s.Language(pid, code.File); language != "" {
 			s.Languages[f.Code] = language
 		}
+	}
+	if s.Omits != nil && code.Kind == CodeJIT && s.Omits(pid) {
+		s.Omitting[f.Code] = true
 	}
 	f.Address = at.Offset + (f.Address - f.Call())
 	if code.JITDumps != nil {

@@ -47,15 +47,22 @@ func ParseMemberships(b []byte) ([]Membership, error) {
 
 // Arguments returns the process's arguments, as far as they are in the first limit bytes.
 // The process may change them.
-func (t Task) Arguments(limit int64) ([]string, error) {
-	f, err := capability.With(inspect, func() (*os.File, error) { return os.Open(string(t) + "/cmdline") })
+func (t Task) Arguments(limit int64) ([]string, error) { return t.list("cmdline", limit) }
+
+// Environment returns the variables with which the process began, as NAME=VALUE, as far as they are in
+// the first limit bytes. The process may change them.
+func (t Task) Environment(limit int64) ([]string, error) { return t.list("environ", limit) }
+
+// list returns the texts in a file of t, which end with zero bytes.
+func (t Task) list(name string, limit int64) ([]string, error) {
+	f, err := capability.With(inspect, func() (*os.File, error) { return os.Open(string(t) + "/" + name) })
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read-only
 	b, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
-		return nil, fmt.Errorf("read the arguments of a process: %w", err)
+		return nil, fmt.Errorf("read the %s of a process: %w", name, err)
 	}
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }

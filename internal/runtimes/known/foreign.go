@@ -1,9 +1,12 @@
 package known
 
 import (
+	"runtime"
 	"slices"
+	"strings"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
@@ -31,8 +34,32 @@ var interpreters = []interpreter{
 	{"OCaml bytecode", "caml_interprete", false},
 	{"Tcl", "Tcl_EvalObjEx", false},
 	{"Erlang", "erts_alloc_enomem", true},
-	{"Mono", "mono_jit_exec", true},
+	{ofMono, "mono_jit_exec", true},
 }
+
+// ofMono is Mono's name in interpreters. Its code for x86-64 uses the register of the frame pointer for other
+// values, unless this option is among those in the variable.
+const (
+	ofMono          = "Mono"
+	monoVariable    = "MONO_DEBUG="
+	monoKeepsFrames = "disable_omit_fp"
+)
+
+// maxEnvironment limits the size of the environment that is searched for an option.
+const maxEnvironment = 1 << 20
+
+// omitsFrames reports whether Mono in process pid generates code that may hide its callers.
+func omitsFrames(pid int) bool {
+	variables, _ := procfs.Process(procfs.Survivor(pid)).Environment(maxEnvironment) // none if it is gone
+	return runtime.GOARCH == "amd64" && !slices.ContainsFunc(variables, func(v string) bool {
+		options, found := strings.CutPrefix(v, monoVariable)
+		return found && slices.Contains(strings.Split(options, ","), monoKeepsFrames)
+	})
+}
+
+// Omits reports whether code that a runtime has generated in process pid may hide its callers, in the middle
+// of stacks that seem complete.
+func (t *Tracker) Omits(pid int) bool { return t != nil && t.omits[pid] }
 
 // ofJava is the name of Java in [Tracker.Language].
 var ofJava = Name(bpf.RuntimeHotSpot)

@@ -43,7 +43,9 @@ type Tracker struct {
 	// generators holds, by PID, the language whose runtime generates code, if a process has one
 	// such runtime.
 	generators map[int]string
-	expect     func(pid int, image uint64) // see ReadLabels
+	// omits holds the processes for which [Tracker.Omits] returns true.
+	omits  map[int]bool
+	expect func(pid int, image uint64) // see ReadLabels
 }
 
 const (
@@ -116,6 +118,7 @@ func NewTracker(processes Processes) *Tracker {
 		programs:   map[programRuntime]programState{},
 		unknown:    map[string]bool{},
 		generators: map[int]string{},
+		omits:      map[int]bool{},
 		now:        time.Now,
 	}
 }
@@ -168,6 +171,10 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		}
 	}
 	delete(t.generators, pid)
+	delete(t.omits, pid)
+	if generators[ofMono] && omitsFrames(pid) {
+		t.omits[pid] = true
+	}
 	if len(generators) == 1 {
 		for language := range generators {
 			t.generators[pid] = language
@@ -327,6 +334,7 @@ func (t *Tracker) Forget(pid int) {
 	}
 	delete(t.labeled, pid)
 	delete(t.generators, pid)
+	delete(t.omits, pid)
 }
 
 // bias returns the difference between running and link-time addresses in mapping m, and

@@ -167,6 +167,8 @@ var causes = [profile.NumLosses]cause{
 		"of a JIT compiler or an emulator, which keeps no frame pointers", do("it may have an option that keeps them"), profile.EndNone, Noun{}},
 	profile.LossBrokenJava: {"user stack broken in generated code", "user stacks broken in generated code",
 		"of Java, which keeps no frame pointers", do("run java with -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
+	profile.LossOmitted: {"user stack that may lack callers", "user stacks that may lack callers",
+		"Mono's generated code keeps no frame pointers", do("run mono with MONO_DEBUG=disable_omit_fp"), profile.EndOmitted, Noun{}},
 	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
 		"not loaded yet; frame pointers may not reach the root", remedy{}, profile.EndNotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
