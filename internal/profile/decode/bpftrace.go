@@ -62,7 +62,9 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 
 var (
 	bpftraceMap = regexp.MustCompile(`(?m)^@(\w*)\[(.*)$`)
-	bpftraceEnd = regexp.MustCompile(`^(.*)\]:(?: (.*))?$`)
+	// bpftraceBare matches maps without keys.
+	bpftraceBare = regexp.MustCompile(`(?m)^@\w*:( -?\d+)?\r?$`)
+	bpftraceEnd  = regexp.MustCompile(`^(.*)\]:(?: (.*))?$`)
 	// bpftraceLost matches lost events, in groups the number.
 	bpftraceLost = regexp.MustCompile(`^(?:WARNING: )?[Ll]ost (\d+) events`)
 	// bpftraceOther matches lines without samples: messages at the beginning, maps without keys

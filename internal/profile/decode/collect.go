@@ -52,13 +52,14 @@ func (c *collector) labelSet() profile.LabelsID {
 }
 
 // foreignText returns an error if most lines of a text were not understood, so that the others only
-// look like the format by chance: prose with numbers, source code, a configuration. understood is
-// the number of lines that were read.
-func (c *collector) foreignText(understood uint64) error {
+// look like the format by chance: prose with numbers, source code, a configuration. certain is the
+// number of lines that were read and that few other texts have, likely that of the other ones.
+func (c *collector) foreignText(certain, likely uint64) error {
 	const few = 8 // messages of a program around its profile
-	if c.unread <= few || c.unread/4 <= understood {
+	if c.unread <= few || c.unread/4 <= certain || c.unread <= likely {
 		return nil
 	}
+	understood := certain + likely
 	return fmt.Errorf("only %d of %d lines are of this format, so it is another one, or remove the others first", understood, understood+c.unread)
 }
 

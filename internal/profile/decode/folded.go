@@ -61,8 +61,11 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	if c.votes.lines == 0 && unread != nil {
 		return nil, unread
 	}
-	if err := c.foreignText(uint64(c.votes.lines)); err != nil {
+	if err := c.foreignText(uint64(c.votes.lines-c.single), uint64(c.single)); err != nil {
 		return nil, err
+	}
+	if c.rows > c.votes.lines/2 {
+		return nil, errTable
 	}
 	if c.votes.lines == 0 {
 		c.values()
@@ -86,6 +89,8 @@ type foldedReader struct {
 	index  []int               // of the types in the profile, nil if they are not there yet
 	amount int64               // of a 1 in the columns
 	rest   [2]float64          // what rounding left of each column
+	single int                 // stacks of one frame
+	rows   int                 // of them, those that look like rows of a table
 	votes  foldedVotes
 }
 
@@ -109,6 +114,9 @@ func (c *foldedReader) values() []int {
 	return c.index
 }
 
+// errTable is the error of a table, whose last column has numbers.
+var errTable = errors.New("it is a table: most lines have columns, and folded stacks have frames separated by \";\" and a number")
+
 // errLine is the error of a line that is no stack with its numbers.
 var errLine = errors.New("no stack with a number")
 
@@ -120,6 +128,12 @@ func (c *foldedReader) stack(line string) error {
 		var ok bool
 		if stack, numbers[i], ok = cutNumber(stack); !ok {
 			return errLine
+		}
+	}
+	if !strings.Contains(line, ";") {
+		c.single++
+		if columns.MatchString(line) {
+			c.rows++
 		}
 	}
 	at := c.folded(stack, &c.votes)
@@ -167,7 +181,8 @@ func isFolded(line string) bool {
 	return ok
 }
 
-// cutNumber splits the number off the end of a line.
+// cutNumber splits the number off the end of a line. What a call returns, as in strace's "f() = 3",
+// is none.
 func cutNumber(line string) (stack, number string, ok bool) {
 	line = strings.TrimRight(line, " \t")
 	i := strings.LastIndexAny(line, " \t")
@@ -175,8 +190,11 @@ func cutNumber(line string) (stack, number string, ok bool) {
 		return "", "", false
 	}
 	stack = strings.TrimRight(line[:i], " \t")
-	return stack, line[i+1:], stack != ""
+	return stack, line[i+1:], stack != "" && !strings.HasSuffix(stack, " =")
 }
+
+// columns matches a line with columns, as the rows of tables have.
+var columns = regexp.MustCompile(`^\s|\S(  |\t)\s*\S`)
 
 // isCount reports whether text is a decimal number, maybe with a sign, a fraction and an exponent.
 func isCount(text string) bool { return count.MatchString(text) }
@@ -186,11 +204,8 @@ var count = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$`)
 // isComparison reports whether all stacks in the beginning of an input have two numbers, as
 // difffolded.pl and fulgur write them.
 func isComparison(head []byte) bool {
-	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
-		head = head[:end]
-	}
 	found := false
-	for text := range bytes.Lines(head) {
+	for text := range bytes.Lines(wholeLines(head)) {
 		line := strings.TrimSpace(string(text))
 		if line == "" || isComment(line) {
 			continue

@@ -217,8 +217,14 @@ func TestForeignText(t *testing.T) {
 	code := strings.Repeat("    1139:\tc3                   \tret\n", 40)
 	for _, c := range []struct{ name, text, want string }{
 		{"prose", prose + "                       Version 3, 29 June 2007\n", "no known format"},
-		{"settings", "; the limits\n;users = 10\n;orgs; and users = 100\n" + prose, "only 2 of 43 lines"},
+		{"settings", "; the limits\n;users 10\n;orgs; and users 100\n" + prose, "only 2 of 43 lines"},
 		{"one stack among many lines", "main;work 10\n" + prose, "only 1 of 41 lines"},
+		{"settings with =", "; the limits\n;users = 10\n;orgs; and users = 100\n" + prose, "no known format"},
+		{"a table", "COMMAND       READS    WRITES\n" + strings.Repeat("gcc            1234        5\n", 9), "is a table"},
+		{"a table of names", "ADDR             FUNC                          COUNT\n" + strings.Repeat("ffffffff811e6f01 vfs_open                        475\n", 9), "is a table"},
+		{"bcc's waits", strings.Repeat("    target:          vmstat\n    ffffffff810df082 hrtimer_wakeup\n    waker:           swapper/1\n        4000415\n\n", 9), "run the tool with -f"},
+		{"strace", strings.Repeat("12:00:00 read(3, \"a;b 1\\n\", 6) = 6\n", 9), "strace"},
+		{"calls", strings.Repeat("ret: read(3, \"a;b 1\\n\", 6) = 6\n", 9), "no known format"},
 		{"assembly", "0000000000001139 <main>:\n" + code, ""},
 		{"report of pprof", "Showing nodes accounting for 4s, 100% of 4s total\n      flat  flat%   sum%        cum   cum%\n     1.10s 98.21% 98.21%      1.10s 98.21%  main 12\n", "text report of pprof"},
 		{"report of GHC", "\tSun Aug  6 14:50 2023 Time and Allocation Profiling Report  (Final)\n\nmain  Main  a.hs:1  30.0  9.4\n", "profile of GHC"},

@@ -441,7 +441,7 @@ func instructionColumn(line string) int {
 		if start == stop {
 			return -1
 		}
-		if end > 0 && stop-end >= ipWidth+2 && isDigits(line[start:stop], hexDigits) {
+		if end > 0 && stop-end >= ipWidth+2 && isDigits(line[start:stop], hexDigits) && hasLocation(line[stop:]) {
 			if f := location(line[stop:]); f.file != "" || f.offset > 0 || f.name != "" || firstOf(line[stop:]) == "[unknown]" {
 				return stop - ipWidth - 1
 			}

@@ -45,12 +45,18 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		}
 	}
 	s.end()
+	s.bareHead()
 	s.dropLoose()
+	s.unread += uint64(len(s.bare))
 	s.flush()
 	if s.unread > 0 && s.samples == 0 && s.lost == 0 {
 		return nil, errNoHeads
 	}
-	if err := s.foreignText(s.understood); err != nil {
+	certain, likely := s.understood, uint64(0)
+	if !s.heads && !s.bareHeads {
+		certain, likely = 0, s.understood
+	}
+	if err := s.foreignText(certain, likely); err != nil {
 		return nil, err
 	}
 	return s.profile(profile.Meta{})
@@ -72,10 +78,14 @@ type scriptReader struct {
 	open *perfSample // the sample whose lines are being read, or nil
 	// fractions has what is left of the fractional periods of an event, less than 1.
 	fractions map[string]float64
-	heads     bool   // a head with a time, a thread or an event was seen
+	heads     bool   // a head with a time, a CPU or an event was seen
+	timed     bool   // one with a time
 	records   bool   // the last line was a record other than a sample, or a part of it
 	loose     string // the last line, if it may be a head of few fields
-	samples   uint64
+	bareHeads bool   // a head with a thread ID, and maybe a period, was seen
+	// bare has samples without frames that have such heads, until one with frames is seen.
+	bare    []*perfSample
+	samples uint64
 	// understood is the number of lines that are heads and frames, or other parts of samples.
 	understood uint64
 
@@ -132,6 +142,7 @@ func isPerfScript(line string) bool {
 func (s *scriptReader) line(line string) {
 	text := strings.TrimLeft(line, " \t\r\n\f")
 	if text == "" {
+		s.bareHead()
 		s.dropLoose()
 		s.records = false
 		// Some versions of perf write an empty line between a head and its frames.
@@ -269,26 +280,49 @@ func (s *scriptReader) begin(head perfHead) {
 	if strings.Contains(head.rest, "\tmetric: ") || strings.HasPrefix(head.rest, "metric: ") {
 		return // follows the sample
 	}
-	s.heads, s.records = true, false
+	s.heads, s.timed, s.records = true, s.timed || head.timed, false
 	s.open = &perfSample{head: head}
 }
 
 // looseHead notes a line that is a head if a frame follows: one of few fields, such as those of
-// -F comm,ip,sym, or of one line that shows an instruction. It may be anything if other samples
-// have more fields.
+// -F comm,ip,sym, or of one line that shows an instruction. If other samples have more fields, such
+// as the CPU that only tracepoints have, it needs a thread ID and its place between samples.
 func (s *scriptReader) looseHead(line string) {
 	s.dropLoose()
-	if s.heads {
+	head, one := parseLooseHead(line)
+	if s.heads && (s.timed || !head.hasID || !one && s.open != nil && len(s.open.frames) > 0) {
 		s.unread++
 		return
 	}
-	head, one := parseLooseHead(line)
 	if !one {
 		s.loose = line
 		return
 	}
 	s.end()
 	s.open = &perfSample{head: head}
+}
+
+// bareHead takes the noted line, which an empty one follows, for the head of a sample without frames
+// if all heads have a thread ID and no more. Whether they do is decided with the first that has frames.
+func (s *scriptReader) bareHead() {
+	head, _ := parseLooseHead(s.loose)
+	if s.loose == "" || !head.hasID || s.open != nil || len(s.bare) == maxDeferred {
+		return
+	}
+	s.loose = ""
+	s.bare = append(s.bare, &perfSample{head: head})
+	s.addBare()
+}
+
+// addBare adds the samples without frames if other samples have heads like theirs.
+func (s *scriptReader) addBare() {
+	if !s.bareHeads {
+		return
+	}
+	for _, b := range s.bare {
+		s.sample(b)
+	}
+	s.bare = s.bare[:0]
 }
 
 // dropLoose counts the noted line as one that was not understood.
@@ -306,6 +340,8 @@ func (s *scriptReader) frame(f perfScriptFrame) {
 		s.end()
 		head, _ := parseLooseHead(s.loose)
 		s.loose = ""
+		s.bareHeads = s.bareHeads || head.hasID
+		s.addBare()
 		s.open = &perfSample{head: head}
 	}
 	switch {

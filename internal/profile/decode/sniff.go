@@ -22,6 +22,8 @@ func sniff(head []byte) (Format, error) {
 	}
 	text := bytes.TrimLeft(head, " \t\r\n")
 	switch {
+	case allStacks(head):
+		return Folded, nil
 	case jsonObject.Match(text):
 		return sniffJSON(text)
 	case isMarkup(text):
@@ -108,6 +110,7 @@ var signatures = compile([]signature{
 	{`\s*\{"type": ?"[a-z_]+", ?"(data|msg)": ?`, foreign{"bpftrace's output in JSON", "run bpftrace without -f json"}},
 	{`Weight\t+Self Weight\t|Running Time\t+Self`, foreign{"a deep copy of Instruments", noConversion}},
 	{`@ \S+ \[\d+ samples\]\r?\n`, foreign{"the call graph of pmcstat", "convert it with stackcollapse-pmc.pl of the FlameGraph tools"}},
+	{`(\[pid +\d+\] |\d+ +)?([0-9:.]+ )?[a-z]\w*\([^\n]*\) += (-?\d|\?)`, foreign{"the output of strace", "it has system calls but no stacks"}},
 	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
 
 	// Profiles for compilers.
@@ -338,20 +341,50 @@ var legacyPprof = regexp.MustCompile(`\A(\s*(#[^\n]*)?\n)*(heap profile: *\d+:|\
 // stackAlone matches a stack without a number.
 var stackAlone = regexp.MustCompile(`^[^\s;]+(;[^\s;]+)+$`)
 
+// wholeLines returns the lines of the beginning of an input that are there as a whole.
+func wholeLines(head []byte) []byte {
+	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
+		return head[:end]
+	}
+	return head
+}
+
+// allStacks reports whether all lines are folded stacks of several frames, which may begin like any
+// other format, or comments.
+func allStacks(head []byte) bool {
+	found := false
+	for text := range bytes.Lines(wholeLines(head)) {
+		line := strings.TrimSpace(string(text))
+		if line == "" || isComment(line) {
+			continue
+		}
+		if found = isFolded(line) && strings.Contains(line, ";"); !found {
+			return false
+		}
+	}
+	return found
+}
+
+// bccText matches the end of a stack as bcc's tools print it without -f: each frame on a line of its
+// own, then the task, and the number on a line of its own.
+var bccText = regexp.MustCompile(`(?m)^ {2,4}\S[^\n]*\n {4,8}\d+\r?\n(\r?\n|\z)`)
+
 // sniffText recognizes formats of text by their lines.
 func sniffText(head []byte) (Format, error) {
-	if bpftraceMap.Match(head) { // possibly after messages
+	switch {
+	case bpftraceMap.Match(head), bpftraceBare.Match(head): // possibly after messages
 		return Bpftrace, nil
+	case bccText.Match(head):
+		return "", &foreign{"stacks of a tool of bcc on several lines", "run the tool with -f, which writes folded stacks"}
 	}
 	if chainHead.Match(head) { // its head may have no fields but a number
 		return PerfScript, nil
 	}
 	stacks, others := 0, 0 // others have no number
-	if end := bytes.LastIndexByte(head, '\n') + 1; end > 0 && len(head) == sniffed {
-		head = head[:end] // the last line is not there as a whole
-	} else if len(head) == sniffed && bytesHave(head, ";") {
-		return Folded, nil
+	if len(head) == sniffed && !bytesHave(head, "\n") && bytesHave(head, ";") {
+		return Folded, nil // its first line is long
 	}
+	head = wholeLines(head)
 	for line := range bytes.Lines(head) {
 		switch line := string(bytes.TrimRight(line, "\r\n")); {
 		case strings.TrimSpace(line) == "" || isComment(line):

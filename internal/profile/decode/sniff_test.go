@@ -61,10 +61,14 @@ func TestRefused(t *testing.T) {
 		`{"flamebearer":{}}`:                                          "Pyroscope",
 		`{"sampleType":[],"sample":[],"stringTable":[]}`:              "pprof profile as JSON",
 		`{"meta":{"version":27,"interval":1},"libs":[],"threads":[]}`: "Gecko",
-		"{":                                  "is JSON, but not",
-		"just words\nand more words\n":       "text of no known format",
-		"\x00\x01\x02\x03":                   "no known format",
-		"\x0a\x03\x32\x01x\x0a\x03\x32\x01y": "no known format", // messages, but none of pprof
+		"{": "is JSON, but not",
+		"    work\n    main\n    -                prog (7)\n        12\n\n": "bcc",
+		"write(1, \"a;b 1\\n\", 6)       = 6\n":                             "strace",
+		"[pid 17] 10:11:12.5 read(3, \"\", 8) = -1 EAGAIN (Try again)\n":    "strace",
+		"100 execve(\"/x\", [\"x\"]) = 0\n":                                 "strace",
+		"just words\nand more words\n":                                      "text of no known format",
+		"\x00\x01\x02\x03":                                                  "no known format",
+		"\x0a\x03\x32\x01x\x0a\x03\x32\x01y":                                "no known format", // messages, but none of pprof
 	} {
 		format, err := sniff([]byte(in))
 		if err == nil || format != "" || !strings.Contains(err.Error(), want) {
@@ -82,6 +86,11 @@ func TestSniff(t *testing.T) {
 		"[unknown];main 3\n":                                 Folded,
 		"# a comment\n\nmain 10\n":                           Folded,
 		"WARNING: 5 stacks lost\na;b 1\n":                    Folded,
+		"{\"a\"};b 3\n":                                      Folded,
+		"<html>;f 3\n# in Java\n<svg>;<?xml 1\n":             Folded,
+		"[a];b 3\n":                                          Folded,
+		"@:\n[1]                    2 |@@@@|\n":              Bpftrace,
+		"@n: 7\n\n":                                          Bpftrace,
 		"a\x01b;c 1\n":                                       Folded,
 		`{"meta":{"preprocessedProfileVersion":70}}`:         Firefox,
 		`{"libs":[` + strings.Repeat(`{"name":"x"},`, 10000): Firefox,
