@@ -142,28 +142,3 @@ func Rounded(n, amount int64) int64 {
 	}
 	return whole
 }
-
-// Stated returns a copy of p, whose only value has no unit, with a unit that [ParseUnit]
-// knows: times are values of type "time", bytes of type "bytes". It returns an error if
-// the values, which are not negative, add up to more than an int64.
-func (p *Profile) Stated(name string) (*Profile, error) {
-	unit, amount, _ := ParseUnit(name)
-	v := ValueType{Type: unit, Unit: unit}
-	switch unit {
-	case "count":
-		return p, nil
-	case "nanoseconds":
-		v.Type = "time"
-	}
-	if p.Total(0) > math.MaxInt64/amount {
-		return nil, errSum
-	}
-	stated := *p
-	stated.ValueTypes = []ValueType{v}
-	stated.Samples = slices.Clone(p.Samples)
-	for i := range stated.Samples {
-		s := &stated.Samples[i]
-		s.Values = []int64{s.Values[0] * amount}
-	}
-	return &stated, nil
-}

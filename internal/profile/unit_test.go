@@ -26,36 +26,6 @@ func TestPrintedUnit(t *testing.T) {
 	}
 }
 
-func TestStated(t *testing.T) {
-	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
-	b.Add(Sample{Task: b.Task(Task{Comm: "a"}), CPU: -1, Values: []int64{3}})
-	p := b.Profile(Meta{}, Losses{})
-	for name, want := range map[string]struct {
-		v ValueType
-		n int64
-	}{
-		"us":    {ValueType{Type: "time", Unit: "nanoseconds"}, 3000},
-		"bytes": {ValueType{Type: "bytes", Unit: "bytes"}, 3},
-		"count": {ValueType{Type: "samples", Unit: "count"}, 3},
-	} {
-		stated, err := p.Stated(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := stated.Total(0); got != want.n || stated.ValueTypes[0] != want.v {
-			t.Errorf("%s: got %d of %v, want %d of %v", name, got, stated.ValueTypes[0], want.n, want.v)
-		}
-	}
-	p.Samples[0].Values[0] = math.MaxInt64 / 1000
-	if _, err := p.Stated("us"); err != nil {
-		t.Error(err)
-	}
-	p.Samples[0].Values[0]++
-	if _, err := p.Stated("us"); err == nil {
-		t.Error("got no error for a time that does not fit")
-	}
-}
-
 // Times and sizes of other tools are in nanoseconds and bytes for those that know only these, unless
 // they would not fit.
 func TestInBase(t *testing.T) {

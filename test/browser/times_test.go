@@ -198,7 +198,7 @@ func TestTimesFromFirefox(t *testing.T) {
 	if err := firefox.Write(&file, line, firefox.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := decode.ReadTimes(t.Context(), &file, "recording", true)
+	d, err := decode.ReadWith(t.Context(), &file, "recording", decode.Options{Times: true})
 	if err != nil || d.Times == nil {
 		t.Fatalf("got times %v: %v", d.Times, err)
 	}

@@ -44,16 +44,24 @@ type Decoded struct {
 	Times *Times
 }
 
+// Options says what to read, and what a profile does not say.
+type Options struct {
+	// Times asks for the times of the samples.
+	Times bool
+	// Unit is the unit of folded stacks that state none, as [profile.ParseUnit] knows it, such as
+	// "us": times are then values of the type "time". Empty means that they are counts.
+	Unit string
+}
+
 // Read reads a profile until ctx is done. name is used in errors. Data that exceeds the limits
 // of package profile is truncated and counted in the profile's losses, or is an error.
 func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Format, error) {
-	d, err := ReadTimes(ctx, r, name, false)
+	d, err := ReadWith(ctx, r, name, Options{})
 	return d.Profile, d.Format, err
 }
 
-// ReadTimes reads a profile like [Read], and the times of its samples if withTimes is set.
-// With an error, the result has at most the format.
-func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (Decoded, error) {
+// ReadWith reads a profile like [Read]. With an error, the result has at most the format.
+func ReadWith(ctx context.Context, r io.Reader, name string, o Options) (Decoded, error) {
 	in, err := unpacked(ctx, r)
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
@@ -70,12 +78,12 @@ func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (D
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
 	d := Decoded{Format: format}
-	if d.Format == Firefox && withTimes {
+	if d.Format == Firefox && o.Times {
 		if d, err = readFirefox(ctx, in, true); err == nil {
 			err = d.Profile.Check()
 		}
 	} else {
-		d.Profile, err = read(ctx, in, d.Format)
+		d.Profile, err = read(ctx, in, d.Format, o.Unit)
 	}
 	if err != nil {
 		return Decoded{Format: d.Format}, fmt.Errorf("%s: read as %s: %w", name, d.Format, err)
@@ -84,8 +92,8 @@ func ReadTimes(ctx context.Context, r io.Reader, name string, withTimes bool) (D
 }
 
 // read reads a profile and checks it. A [profile.ErrInvalid] is a bug of the decoder.
-func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
-	p, err := readFormat(ctx, r, format)
+func read(ctx context.Context, r *bufio.Reader, format Format, unit string) (*profile.Profile, error) {
+	p, err := readFormat(ctx, r, format, unit)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +103,7 @@ func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile
 	return p, nil
 }
 
-func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
+func readFormat(ctx context.Context, r *bufio.Reader, format Format, unit string) (*profile.Profile, error) {
 	switch format {
 	case Firefox:
 		d, err := readFirefox(ctx, r, false)
@@ -113,7 +121,7 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.P
 	case PerfScript:
 		return readPerfScript(r)
 	}
-	return readFolded(r)
+	return readFolded(r, unit)
 }
 
 // lines reads text line by line.

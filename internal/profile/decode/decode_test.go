@@ -271,7 +271,7 @@ func totals(p *profile.Profile) map[profile.ValueType]int64 {
 // withTimes reads data with its times.
 func withTimes(t *testing.T, data []byte) (Decoded, *profile.Timeline) {
 	t.Helper()
-	d, err := ReadTimes(t.Context(), bytes.NewReader(data), "input", true)
+	d, err := ReadWith(t.Context(), bytes.NewReader(data), "input", Options{Times: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestReadTimes(t *testing.T) {
 	}
 
 	aggregated := encoded(t, func(w io.Writer) error { return firefox.WriteProfile(w, encodetest.Typical(), firefox.Options{}) })
-	if d, err := ReadTimes(t.Context(), bytes.NewReader(aggregated), "input", true); err != nil || d.Times != nil {
+	if d, err := ReadWith(t.Context(), bytes.NewReader(aggregated), "input", Options{Times: true}); err != nil || d.Times != nil {
 		t.Errorf("got times %v: %v; want none", d.Times, err)
 	}
 }

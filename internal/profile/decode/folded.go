@@ -3,6 +3,7 @@ package decode
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"regexp"
@@ -18,14 +19,21 @@ import (
 // fulgur, see [foldedVotes]. A frame "[CPU n]" may precede it. Suffixes such as "_[k]" mark kinds of
 // frames, and frames after a frame "-" are kernel frames. If all lines end in two numbers, they are
 // the values "base" and "new" of a comparison. A comment "# off-cpu in microseconds" before stacks
-// states their value and unit; without one, they are samples. Other lines are counted.
-func readFolded(r *bufio.Reader) (*profile.Profile, error) {
+// states their value and unit; without one, they are samples, or have the given unit. Other lines are
+// counted.
+func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 	head, _ := r.Peek(sniffed) // an error comes again
 	c := foldedReader{collector: newCollector(), lines: lines{r: r, limit: profile.MaxLine}}
-	c.state([]string{"samples"}, "count")
-	if isComparison(head) {
-		c.state([]string{"base", "new"}, "count")
+	names := []string{"samples"}
+	switch base, _, _ := profile.ParseUnit(unit); {
+	case isComparison(head):
+		names = []string{"base", "new"}
+	case base == "nanoseconds":
+		names = []string{"time"}
+	case base != "" && base != "count":
+		names = []string{base}
 	}
+	c.state(names, cmp.Or(unit, "count"))
 	columns := len(c.types)
 	var unread error // of the first line that was not read
 	for {

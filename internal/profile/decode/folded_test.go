@@ -59,6 +59,33 @@ func TestFoldedFirstFrame(t *testing.T) {
 	}
 }
 
+// A unit that the command line states is that of numbers before they are rounded, but not of numbers
+// whose unit the file states.
+func TestFoldedStatedUnit(t *testing.T) {
+	for _, c := range []struct {
+		in, unit string
+		want     map[string]int64
+	}{
+		{"a;b 0.25\na;c 1.5\na;d 2\n", "s", map[string]int64{"time": 3750000000}},
+		{"a;b 3\n", "us", map[string]int64{"time": 3000}},
+		{"a;b 0.5\n", "kilobytes", map[string]int64{"bytes": 512}},
+		{"a;b 3\n", "count", map[string]int64{"samples": 3}},
+		{"a;b 1 2\na;c 0.5 4\n", "ms", map[string]int64{"base": 1500000, "new": 6000000}},
+		{"# off-cpu in us\na;b 3\n", "s", map[string]int64{"off-cpu": 3000}},
+	} {
+		d, err := ReadWith(t.Context(), strings.NewReader(c.in), "input", Options{Unit: c.unit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, typeTotals(d.Profile)); diff != "" {
+			t.Errorf("%q in %s (-want +got):\n%s", c.in, c.unit, diff)
+		}
+	}
+	if _, err := ReadWith(t.Context(), strings.NewReader("a;b 9223372037\n"), "input", Options{Unit: "s"}); err == nil {
+		t.Error("got no error for a time that does not fit")
+	}
+}
+
 // A frame may have a suffix for its kind, semicolons in a Java signature, spaces, or a minus.
 func TestFoldedFrames(t *testing.T) {
 	for in, want := range map[string][]string{

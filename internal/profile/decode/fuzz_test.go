@@ -40,7 +40,7 @@ func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 	end()
 	in, err := unpacked(ended, bytes.NewReader(data))
 	if err == nil {
-		_, err = read(ended, in, format)
+		_, err = read(ended, in, format, "")
 	}
 	if err == nil {
 		t.Fatal("got no error after the end of the context")
@@ -49,7 +49,7 @@ func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 	if err != nil {
 		return nil
 	}
-	p, err := read(t.Context(), in, format)
+	p, err := read(t.Context(), in, format, "")
 	if errors.Is(err, profile.ErrInvalid) {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		again, err := read(t.Context(), in, format)
+		again, err := read(t.Context(), in, format, "")
 		if err != nil {
 			t.Fatalf("%s: reading its own output: %v", name, err)
 		}

@@ -99,14 +99,11 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, o.Symfs, o.times(format), warn)
+	in, err := readInput(ctx, o.Input, o.Symfs, o.Unit, o.times(format), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	if err := in.state(o.Unit); err != nil {
-		return 1, err
-	}
 	p := in.profile
 	o.By.apply(p, warn)
 	if o.Times {

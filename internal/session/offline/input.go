@@ -53,12 +53,9 @@ func readProfile(ctx context.Context, path, symfs string, warn func(error)) (*pr
 // readStated is readProfile with the unit of folded stacks that state none, such as "us". It also
 // returns the format.
 func readStated(ctx context.Context, path, symfs, unit string, warn func(error)) (*profile.Profile, decode.Format, error) {
-	in, err := readInput(ctx, path, symfs, noTimes, warn)
+	in, err := readInput(ctx, path, symfs, unit, noTimes, warn)
 	if err != nil {
 		return nil, "", err
-	}
-	if err := in.state(unit); err != nil {
-		return nil, "", errors.Join(err, in.Close())
 	}
 	return in.profile.InBase(), in.format, in.Close()
 }
@@ -71,16 +68,6 @@ func (in *input) hasTimes() error {
 	return nil
 }
 
-// state gives the unit with the given name to folded stacks that state none. An empty name
-// has no effect.
-func (in *input) state(unit string) (err error) {
-	if unit == "" || in.format != decode.Folded || in.profile.ValueTypes[0].Unit != "count" {
-		return nil
-	}
-	in.profile, err = in.profile.Stated(unit)
-	return err
-}
-
 // wanted says from which inputs to read the times.
 type wanted int
 
@@ -91,9 +78,9 @@ const (
 	allTimes
 )
 
-// readInput is readProfile, with the wanted times if the input has them. The caller must close
+// readInput is readStated, with the wanted times if the input has them. The caller must close
 // the input.
-func readInput(ctx context.Context, path, symfs string, times wanted, warn func(error)) (in *input, err error) {
+func readInput(ctx context.Context, path, symfs, unit string, times wanted, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
@@ -103,7 +90,7 @@ func readInput(ctx context.Context, path, symfs string, times wanted, warn func(
 	if err != nil {
 		return nil, err
 	}
-	return readFile(ctx, f, finder, times, warn)
+	return readFile(ctx, f, finder, unit, times, warn)
 }
 
 // checkSymfs rejects a path that is not a directory.
@@ -145,8 +132,8 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 }
 
 // readFile is readInput of an open file, with debug files from finder.
-func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, times wanted, warn func(error)) (*input, error) {
-	in, err := readFormat(ctx, f, finder, times, warn)
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, unit string, times wanted, warn func(error)) (*input, error) {
+	in, err := readFormat(ctx, f, finder, unit, times, warn)
 	if err == nil {
 		warnCut(f.Name(), in.profile, warn)
 	}
@@ -173,12 +160,12 @@ func warnLosses(name string, l profile.Losses, of describe.Noun, warn func(error
 }
 
 // readFormat detects a file's format by its beginning, and reads it.
-func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, times wanted, warn func(error)) (*input, error) {
+func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, unit string, times wanted, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers report errors
 		return readPerfData(ctx, f, finder, times == allTimes, warn)
 	}
-	d, err := decode.ReadTimes(ctx, f, f.Name(), times != noTimes)
+	d, err := decode.ReadWith(ctx, f, f.Name(), decode.Options{Times: times != noTimes, Unit: unit})
 	if err != nil {
 		return nil, err
 	}

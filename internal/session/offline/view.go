@@ -140,7 +140,7 @@ func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, times w
 	if err != nil {
 		return err
 	}
-	in, err := readFile(ctx, s.file, finder, times, warn)
+	in, err := readFile(ctx, s.file, finder, "", times, warn)
 	if err != nil {
 		return err
 	}

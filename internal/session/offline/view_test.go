@@ -76,7 +76,7 @@ func TestLinkAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, contents := range map[decode.Format]io.Reader{decode.Firefox: &written, decode.Pprof: &mappedElsewhere} {
-		d, err := decode.ReadTimes(t.Context(), contents, "test", false)
+		d, err := decode.ReadWith(t.Context(), contents, "test", decode.Options{})
 		if err != nil || d.Format != format {
 			t.Fatalf("got format %s: %v, want %s", d.Format, err, format)
 		}
@@ -277,7 +277,7 @@ func TestRecordedTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, times := range []wanted{recordedTimes, noTimes} {
-			in, err := readInput(t.Context(), write(t, "x.json.gz", b.String()), "", times, func(error) {})
+			in, err := readInput(t.Context(), write(t, "x.json.gz", b.String()), "", "", times, func(error) {})
 			if err != nil {
 				t.Fatal(err)
 			}
