@@ -10,13 +10,17 @@ import (
 
 // FrameName returns the displayed name of frame id: the function's name, or for an
 // unresolved frame its module and address, "[libfoo.so+0x1234]". A function without a
-// symbol is named after its module and the address where it begins, "libfoo.so+0x1200".
+// symbol is named after its module and the address where it begins, "libfoo.so+0x1200". If
+// nothing is known, the name is "[unknown]".
 func (p *Profile) FrameName(id FrameID) string {
 	f := p.Frames[id]
 	if f.Function != 0 {
 		return p.Functions[f.Function].Name
 	}
 	if f.Mapping == 0 {
+		if f.Address == 0 {
+			return "[unknown]"
+		}
 		return fmt.Sprintf("[unknown+%#x]", f.Address)
 	}
 	return fmt.Sprintf("[%s+%#x]", p.ModuleName(f.Mapping), f.Address)

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,6 +85,16 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 // conversion.
 func restore(p *profile.Profile, description string) {
 	_ = runinfo.Restore(p, description)
+}
+
+// Function interns a function. A name that is missing is that of the linker, or the other way round;
+// without any name, it is none.
+func (c *collector) Function(f profile.Function) profile.FunctionID {
+	f.Name, f.SystemName = cmp.Or(f.Name, f.SystemName), cmp.Or(f.SystemName, f.Name)
+	if f.Name == "" {
+		return 0
+	}
+	return c.Collector.Function(f)
 }
 
 // named returns a frame without an address.

@@ -841,7 +841,6 @@ func (c *otlpReader) function(i uint64) profile.FunctionID {
 			}
 		}
 	})
-	fn.SystemName = cmp.Or(fn.SystemName, fn.Name)
 	id := c.Function(fn)
 	c.functions[i] = id
 	return id

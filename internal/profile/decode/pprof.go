@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -189,9 +190,15 @@ func (c *pprofReader) frames(l *profile.Location) []model.FrameID {
 	return ids
 }
 
+// noReturn is the address before the return address 0. Go's profiles of threadcreate have such callers.
+const noReturn = math.MaxUint64
+
 // makeFrames returns the frames of a location, the outermost first. Its address is
 // within the instruction, as proto/profile.proto says: none is a return address.
 func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
+	if l.Address == noReturn {
+		l.Address = 0
+	}
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
 	if m := l.Mapping; m != nil && (m.File != "" || m.BuildID != "") { // legacy formats have an empty one
 		f.Mapping = c.mapping(m)
