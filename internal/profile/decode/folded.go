@@ -51,7 +51,12 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 			if m := statedUnit.FindStringSubmatch(line); m != nil {
 				if names := strings.Split(m[1], ", "); len(names) == columns {
 					c.state(names, m[2])
-					c.votes.forms++ // fulgur writes it
+					// fulgur writes it.
+					if m[3] == "" {
+						c.votes.forms++
+					} else {
+						c.votes.without++
+					}
 				}
 			}
 			continue
@@ -173,7 +178,7 @@ func (c *foldedReader) number(text string, column int) (int64, bool) {
 
 // statedUnit is the comment that states the value and the unit of folded stacks. The value
 // has no spaces, unlike sentences that other tools write.
-var statedUnit = regexp.MustCompile(`^# *(\S+|[^\s,]+, \S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)\s*$`)
+var statedUnit = regexp.MustCompile(`^# *(\S+|[^\s,]+, \S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)(, without tasks)?\s*$`)
 
 // isComment reports whether a line is a comment. Names such as "#private" begin with "#", too.
 func isComment(line string) bool {
@@ -215,6 +220,9 @@ func isComparison(head []byte) bool {
 	found := false
 	for text := range bytes.Lines(wholeLines(head)) {
 		line := strings.TrimSpace(string(text))
+		if m := statedUnit.FindStringSubmatch(line); m != nil {
+			return strings.Contains(m[1], ", ")
+		}
 		if line == "" || isComment(line) {
 			continue
 		}

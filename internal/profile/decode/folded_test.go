@@ -86,6 +86,32 @@ func TestFoldedStatedUnit(t *testing.T) {
 	}
 }
 
+// What fulgur writes it reads, also without tasks, and with names that end in numbers.
+func TestFoldedAgain(t *testing.T) {
+	for in, unit := range map[string]string{
+		"<module> (a.py:1);work 3\n":              "us",
+		"# off-cpu in us\ntar;_start;f 3\n":       "",
+		"a;thread 5 2\na;thread 6 7\na;b 3\n":     "",
+		"a;thread 5 2\n# note\nb;thread -6e2 7\n": "bytes",
+	} {
+		first, err := ReadWith(t.Context(), strings.NewReader(in), "input", Options{Unit: unit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := first.Profile.Only(len(first.Profile.ValueTypes) - 1)
+		text := fold(t, p, 0)
+		again := decoded(t, []byte(text), Folded)
+		if diff := cmp.Diff(text, fold(t, again, 0)); diff != "" || again.Tasks[again.Samples[0].Task].Comm != p.Tasks[p.Samples[0].Task].Comm {
+			t.Errorf("%q (-first +second):\n%s", text, diff)
+		}
+	}
+	compared := decoded(t, []byte("tar;_start;thread 5 0 3\n"), Folded)
+	p := compared.Only(1)
+	if text := fold(t, p, 0); decoded(t, []byte(text), Folded).Total(0) != 3 {
+		t.Errorf("%q was not read as what was written", text)
+	}
+}
+
 // A frame may have a suffix for its kind, semicolons in a Java signature, spaces, or a minus.
 func TestFoldedFrames(t *testing.T) {
 	for in, want := range map[string][]string{

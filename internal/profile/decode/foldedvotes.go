@@ -12,8 +12,9 @@ import (
 type foldedVotes struct {
 	lines int // stacks
 
-	// forms counts what only writers of tasks write: threads, CPUs, frames "-" and stated units.
-	forms int
+	// forms counts what only writers of tasks write: threads, CPUs, frames "-" and stated units,
+	// without the comments that say that there are none.
+	forms, without int
 	// Stacks that prove to have a task, or a function, and stacks that hint at it.
 	provenTasks, provenFunctions int
 	likelyTasks, likelyFunctions int
@@ -23,6 +24,8 @@ type foldedVotes struct {
 // then shows too much, otherwise it would lack them.
 func (v *foldedVotes) tasks() bool {
 	switch {
+	case v.without > 0:
+		return false
 	case v.forms > 0:
 		return true
 	case v.provenTasks != v.provenFunctions:

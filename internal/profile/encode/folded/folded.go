@@ -12,8 +12,9 @@
 // "[CPU n]" comes first; in profiles by container, pod or unit, its name precedes the task.
 //
 // Times are in microseconds, as in bcc's offcputime. A first line "# off-cpu in
-// microseconds" states the value and the unit of values that are not counts. Flame graph
-// tools ignore it.
+// microseconds" states the value and the unit of values that are not counts, and of counts that look
+// like those of a comparison, because all names end in numbers. If no task has a name, it says
+// ", without tasks". Flame graph tools ignore it.
 package folded
 
 import (
@@ -21,6 +22,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,13 +70,21 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	t := newTree(p, o)
 	out := bufio.NewWriter(w)
 	unit, amount := profile.PrintedUnit(p.ValueTypes[values[0]].Unit)
-	line := header(p, values, unit)
+	var path []labelID
+	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
+	entries := t.entries(p, values)
+	ambiguous := !o.Compare && len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool {
+		leaf := e.task
+		if path = t.appendPath(path[:0], e.node); len(path) > 0 {
+			leaf = t.labels[path[0]]
+		}
+		return !endsInNumber.MatchString(leaf)
+	})
+	line := header(p, values, unit, named, ambiguous)
 	if _, err := out.Write(line); err != nil {
 		return fmt.Errorf("write folded stacks: %w", err)
 	}
-	var path []labelID
-	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
-	for _, e := range t.entries(p, values) {
+	for _, e := range entries {
 		line = line[:0]
 		for _, first := range []string{e.cpu, e.group} {
 			if first != "" {
@@ -109,9 +119,13 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return nil
 }
 
-// header returns the line that states the unit of values, empty for counts.
-func header(p *profile.Profile, values []int, unit string) []byte {
-	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" {
+// endsInNumber matches names that end in a number, which looks like a value in front of another.
+var endsInNumber = regexp.MustCompile(`(^|\s)[+-]?[0-9.]+([eE][+-]?[0-9]+)?$`)
+
+// header returns the line that states the unit of values, and that there are no tasks unless they are
+// named. It is empty for counts, unless they are ambiguous: all stacks end in a number of their own.
+func header(p *profile.Profile, values []int, unit string, named, ambiguous bool) []byte {
+	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" && !ambiguous {
 		return nil
 	}
 	names := make([]string, len(values))
@@ -119,7 +133,11 @@ func header(p *profile.Profile, values []int, unit string) []byte {
 		// A name has no spaces, so that readers can find it.
 		names[i] = cmp.Or(strings.ReplaceAll(plain.FoldedFrame(p.ValueTypes[v].Type), " ", "_"), "value")
 	}
-	return fmt.Appendf(nil, "# %s in %s\n", strings.Join(names, ", "), unit)
+	tasks := ""
+	if !named {
+		tasks = ", without tasks"
+	}
+	return fmt.Appendf(nil, "# %s in %s%s\n", strings.Join(names, ", "), unit, tasks)
 }
 
 // entry is a line to write.
