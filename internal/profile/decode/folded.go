@@ -51,7 +51,7 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 			if m := statedUnit.FindStringSubmatch(line); m != nil {
 				if names := strings.Split(m[1], ", "); len(names) == columns {
 					c.state(names, m[2])
-					// fulgur writes it.
+					c.stated = true // fulgur writes it
 					if m[3] == "" {
 						c.votes.forms++
 					} else {
@@ -77,7 +77,7 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 	if err := c.foreignText(uint64(c.votes.lines-c.single), uint64(c.single)); err != nil {
 		return nil, err
 	}
-	if c.rows > c.votes.lines/2 {
+	if c.rows > c.votes.lines/2 && !c.stated {
 		return nil, errTable
 	}
 	if c.votes.lines == 0 {
@@ -103,6 +103,7 @@ type foldedReader struct {
 	amount int64               // of a 1 in the columns
 	rest   [2]float64          // what rounding left of each column
 	single int                 // stacks of one frame
+	stated bool                // a comment has stated the values
 	rows   int                 // of them, those that look like rows of a table
 	votes  foldedVotes
 }

@@ -92,6 +92,7 @@ func TestFoldedAgain(t *testing.T) {
 		"<module> (a.py:1);work 3\n":              "us",
 		"# off-cpu in us\ntar;_start;f 3\n":       "",
 		"a;thread 5 2\na;thread 6 7\na;b 3\n":     "",
+		"# x in count\n  more 3\ntwo  blanks 2\n": "",
 		"a;thread 5 2\n# note\nb;thread -6e2 7\n": "bytes",
 	} {
 		first, err := ReadWith(t.Context(), strings.NewReader(in), "input", Options{Unit: unit})

@@ -173,7 +173,7 @@ func FuzzFolded(f *testing.F) {
 		want, unread := int64(0), uint64(0)
 		for line := range bytes.Lines(data) {
 			line = bytes.TrimRight(line, "\r\n")
-			if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
+			if len(bytes.TrimSpace(line)) == 0 || isComment(string(line)) {
 				continue
 			}
 			line = bytes.TrimRight(line, " \t")
@@ -389,7 +389,8 @@ func FuzzFirefox(f *testing.F) {
 		want, n := 0.0, 0
 		for _, thread := range in.Threads {
 			scale := 1e6
-			if w := thread.Samples.WeightType; w == "bytes" || w == "samples" {
+			switch thread.Samples.WeightType {
+			case "bytes", "samples", "": // the front end's default is samples
 				scale = 1
 			}
 			for i := range thread.Samples.Stack {

@@ -222,12 +222,12 @@ func (c *otlpReader) message(data []byte) error {
 	c.meta, c.losses, c.run = profile.Meta{}, profile.Losses{}, ""
 	c.otlpTables = newOTLPTables()
 	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.DataDictionary {
+		if f.number == otelprofiles.DataDictionary && f.packed {
 			c.dictionary(f.data)
 		}
 	})
 	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.DataResource {
+		if f.number == otelprofiles.DataResource && f.packed {
 			c.resource(f.data)
 		}
 	})
@@ -281,6 +281,9 @@ const rowSize = 64
 func (c *otlpReader) dictionary(data []byte) {
 	size := 0
 	c.each(data, func(f protoField) {
+		if !f.packed {
+			return // no row
+		}
 		if size += rowSize; size > profile.MaxTables {
 			c.fail(fmt.Errorf("more than %d rows in the dictionary", profile.MaxTables/rowSize))
 			return
@@ -499,7 +502,7 @@ func (c *otlpReader) resource(data []byte) {
 	})
 	task.Owner = c.Owner(owner)
 	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.ResourceProfilesScope {
+		if f.number == otelprofiles.ResourceProfilesScope && f.packed {
 			c.scope(f.data, task)
 		}
 	})
@@ -560,7 +563,7 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.L
 	c.each(data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ProfileSampleType:
-			value = c.readValueType(f.data)
+			value = c.readValueType(f, value)
 		case otelprofiles.ProfileTime:
 			if c.meta.Start.IsZero() && f.value != 0 {
 				c.meta.Start = time.Unix(0, int64(f.value))
@@ -568,7 +571,7 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.L
 		case otelprofiles.ProfileDuration:
 			c.meta.Duration = max(c.meta.Duration, time.Duration(f.value))
 		case otelprofiles.ProfilePeriodType:
-			period = c.readValueType(f.data)
+			period = c.readValueType(f, period)
 		case otelprofiles.ProfilePeriod:
 			every = int64(f.value)
 		case otelprofiles.ProfileAttributes:
@@ -586,7 +589,7 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.L
 	}
 	v := c.value(value)
 	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.ProfileSample && c.err == nil {
+		if f.number == otelprofiles.ProfileSample && f.packed && c.err == nil {
 			c.sample(f.data, task, v)
 		}
 	})
@@ -595,8 +598,11 @@ func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.L
 // otlpValueType is a type of value, as indexes of strings.
 type otlpValueType struct{ name, unit uint64 }
 
-func (c *otlpReader) readValueType(data []byte) (v otlpValueType) {
-	c.each(data, func(f protoField) {
+func (c *otlpReader) readValueType(f protoField, v otlpValueType) otlpValueType {
+	if !f.packed {
+		return v // not a message, and so unknown to other readers
+	}
+	c.each(f.data, func(f protoField) {
 		switch f.number {
 		case otelprofiles.ValueTypeType:
 			v.name = f.value

@@ -12,8 +12,8 @@
 // "[CPU n]" comes first; in profiles by container, pod or unit, its name precedes the task.
 //
 // Times are in microseconds, as in bcc's offcputime. A first line "# off-cpu in
-// microseconds" states the value and the unit of values that are not counts, and of counts that look
-// like those of a comparison, because all names end in numbers. If no task has a name, it says
+// microseconds" states the value and the unit of values that are not counts, and of counts in a text
+// that looks like a comparison or a table, because of numbers and blanks in names. If no task has a name, it says
 // ", without tasks". Flame graph tools ignore it.
 package folded
 
@@ -73,13 +73,20 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	var path []labelID
 	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
 	entries := t.entries(p, values)
-	ambiguous := !o.Compare && len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool {
+	numbers, rows := 0, 0
+	for _, e := range entries {
 		leaf := e.task
 		if path = t.appendPath(path[:0], e.node); len(path) > 0 {
 			leaf = t.labels[path[0]]
 		}
-		return !endsInNumber.MatchString(leaf)
-	})
+		if endsInNumber.MatchString(leaf) {
+			numbers++
+		}
+		if single := len(path) == 0 || !named && len(path) == 1; single && hasColumns.MatchString(leaf) {
+			rows++
+		}
+	}
+	ambiguous := len(entries) > 0 && (numbers == len(entries) && !o.Compare || rows > len(entries)/2)
 	line := header(p, values, unit, named, ambiguous)
 	if _, err := out.Write(line); err != nil {
 		return fmt.Errorf("write folded stacks: %w", err)
@@ -122,8 +129,12 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 // endsInNumber matches names that end in a number, which looks like a value in front of another.
 var endsInNumber = regexp.MustCompile(`(^|\s)[+-]?[0-9.]+([eE][+-]?[0-9]+)?$`)
 
+// hasColumns matches names that look like the row of a table.
+var hasColumns = regexp.MustCompile(`^\s|\s\s`)
+
 // header returns the line that states the unit of values, and that there are no tasks unless they are
-// named. It is empty for counts, unless they are ambiguous: all stacks end in a number of their own.
+// named. It is empty for counts, unless they are ambiguous: readers may take the text for a comparison or
+// a table.
 func header(p *profile.Profile, values []int, unit string, named, ambiguous bool) []byte {
 	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" && !ambiguous {
 		return nil
