@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/otlp"
-	"fulgur/internal/testenv"
 )
 
 // All profiles in a file are read, or none.
@@ -29,15 +27,10 @@ func TestSeveral(t *testing.T) {
 			want[name] += n
 		}
 	}
-	prefixed := func(messages [][]byte, pack string) (data []byte) {
+	prefixed := func(messages [][]byte, tool string) (data []byte) {
 		for _, m := range messages {
-			if pack != "" {
-				cmd := exec.Command(testenv.Tool(t, pack), "-c")
-				cmd.Stdin = bytes.NewReader(m)
-				var err error
-				if m, err = cmd.Output(); err != nil {
-					t.Fatal(err)
-				}
+			if tool != "" {
+				m = pack(t, tool, m)
 			}
 			data = append(binary.BigEndian.AppendUint32(data, uint32(len(m))), m...)
 		}
@@ -79,15 +72,5 @@ func TestSeveral(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "split it") {
 			t.Errorf("%s twice: got error %v, want that to split it", name, err)
 		}
-	}
-}
-
-// Go's legacy profiles name their functions in comments.
-func TestLegacyNames(t *testing.T) {
-	const text = "goroutine profile: total 3\n2 @ 0x1001 0x2001\n#\t0x1000\tmain.inner+0x10\t/a/b c.go:7\n#\t0x1000\tmain.(*T).outer[...]+0x10\t/a/b.go:9\n#\t0x2000\tmain.main+0x20\t/a/main.go:3\n\n1 @ 0x2001\n#\t0x2000\tmain.main+0x20\t/a/main.go:3\n"
-	p := decoded(t, []byte(text), Pprof)
-	const want = "main.main 1\nmain.main;main.(*T).outer[...];main.inner_[i] 2\n"
-	if got := fold(t, p, 0); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

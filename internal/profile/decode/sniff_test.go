@@ -136,12 +136,7 @@ func TestPacked(t *testing.T) {
 			if format == Pprof {
 				data = gunzip(t, data)
 			}
-			cmd := exec.Command(testenv.Tool(t, tool), "-c")
-			cmd.Stdin = bytes.NewReader(data)
-			packed, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			packed := pack(t, tool, data)
 			if got := decoded(t, packed, format).Total(0); got != want {
 				t.Errorf("%s compressed with %s: got a total of %d, want %d", format, tool, got, want)
 			}
@@ -164,6 +159,18 @@ func TestPacked(t *testing.T) {
 	if got := decoded(t, []byte(utf8Mark+text), Folded); got.Total(0) != 7 || slices.ContainsFunc(functions(got), func(n string) bool { return strings.Contains(n, utf8Mark) }) {
 		t.Errorf("UTF-8 with a mark: got %q", functions(got))
 	}
+}
+
+// pack returns data as a tool compresses it.
+func pack(t *testing.T, tool string, data []byte) []byte {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, tool), "-c")
+	cmd.Stdin = bytes.NewReader(data)
+	packed, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
 }
 
 // functions returns the names of the functions of a profile.

@@ -158,7 +158,7 @@ func TestUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for input, want := range map[string]string{bcc: "# time in microseconds\na;b 5\n", ours: "# off-cpu in microseconds\na;b 7000\n"} {
+	for input, want := range map[string]string{bcc: "# time in microseconds, without tasks\na;b 5\n", ours: "# off-cpu in microseconds\na;b 7000\n"} {
 		var out bytes.Buffer
 		o := ConvertOptions{Input: input, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
 		if code, err := Convert(t.Context(), o); code != 0 || err != nil || out.String() != want {
@@ -167,7 +167,7 @@ func TestUnit(t *testing.T) {
 	}
 	var out bytes.Buffer
 	o := DiffOptions{Base: bcc, New: ours, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
-	if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != "# base, new in microseconds\na;b 5 7000\n" {
+	if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != "# base, new in microseconds, without tasks\na;b 5 7000\n" {
 		t.Errorf("got %d, %v, %q; want 0 and 5 and 7000 µs", code, err, &out)
 	}
 	o.Unit = ""
