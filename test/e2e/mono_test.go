@@ -23,7 +23,7 @@ func TestMono(t *testing.T) {
 	}
 	for option, kept := range map[string]bool{"no-gdb-backtrace": false, "no-gdb-backtrace,disable_omit_fp": true} {
 		out := filepath.Join(t.TempDir(), "out.jsonl")
-		r := fulgur(t, "profile", "-F", "999", "--stream", "-o", out, "--", "env", "MONO_DEBUG="+option, mono, program)
+		r := fulgur(t, "profile", "-F", "999", "--stream", "--format", "jsonl", "-o", out, "--", "env", "MONO_DEBUG="+option, mono, program)
 		if r.code != 0 {
 			t.Fatalf("%s: exit code %d: %s", option, r.code, r.stderr)
 		}

@@ -75,7 +75,14 @@ func (s *Store) adopt(from *Store, n NodeID) (at NodeID, cut bool) {
 	}
 	frame := from.Frames[node.Frame]
 	seen, timed := from.Seen[frame]
-	frame.Code = s.code(from.Codes[frame.Code], from.Ranges[frame.Code])
+	old := frame.Code
+	frame.Code = s.code(from.Codes[old], from.Ranges[old])
+	if language := from.Languages[old]; language != "" {
+		s.Languages[frame.Code] = language
+	}
+	if from.Omitting[old] {
+		s.Omitting[frame.Code] = true
+	}
 	if _, known := s.Seen[frame]; timed && !known {
 		s.Seen[frame] = seen
 	}

@@ -106,3 +106,16 @@ func TestAdoptWithoutRoom(t *testing.T) {
 		t.Errorf("got %+v with frames %+v, want it cut to the two at its root", trace, frames)
 	}
 }
+
+// What is known of code goes with it to another store.
+func TestAdoptCode(t *testing.T) {
+	from, to := NewStore(nil), NewStore(nil)
+	code := from.code(Code{Kind: CodeJIT, PID: 5}, Range{})
+	from.Languages[code], from.Omitting[code] = "Mono", true
+	id := from.trace(Trace{PID: 5, Leaf: from.push(0, Frame{Address: 0x300, Code: code})})
+	trace := to.Traces[to.Adopt(from, id)]
+	adopted := to.Frames[to.Nodes[trace.Leaf].Frame].Code
+	if to.Languages[adopted] != "Mono" || !to.Omitting[adopted] {
+		t.Errorf("got language %q, omitting: %v", to.Languages[adopted], to.Omitting[adopted])
+	}
+}

@@ -135,6 +135,10 @@ func (t *Tracker) Language(pid int, f *process.File) string {
 		return t.generators[pid]
 	}
 	if i := t.file(f).interpreter; i != nil {
+		// Frames of Mono itself are below those of its code, and may come before [Tracker.Mapped].
+		if _, decided := t.omits[pid]; i.name == ofMono && !decided {
+			t.omits[pid] = omitsFrames(pid)
+		}
 		return i.name
 	}
 	return ""

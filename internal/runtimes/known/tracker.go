@@ -43,7 +43,7 @@ type Tracker struct {
 	// generators holds, by PID, the language whose runtime generates code, if a process has one
 	// such runtime.
 	generators map[int]string
-	// omits holds the processes for which [Tracker.Omits] returns true.
+	// omits holds what [Tracker.Omits] returns for processes with Mono.
 	omits  map[int]bool
 	expect func(pid int, image uint64) // see ReadLabels
 }
@@ -172,8 +172,8 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	}
 	delete(t.generators, pid)
 	delete(t.omits, pid)
-	if generators[ofMono] && omitsFrames(pid) {
-		t.omits[pid] = true
+	if generators[ofMono] {
+		t.omits[pid] = omitsFrames(pid)
 	}
 	if len(generators) == 1 {
 		for language := range generators {
