@@ -42,6 +42,8 @@ type arch struct {
 	startContextSize uint64
 	// contextEnd is the code to which Boost's contexts return.
 	contextEnd contextEnd
+	// isa describes the instructions.
+	isa *isa
 }
 
 // contextEnd describes code that calls _exit with 0.
@@ -88,6 +90,7 @@ var amd64 = &arch{
 		mask:  []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff},
 		fixed: 4, landing: []byte{0xf3, 0x0f, 0x1e, 0xfa},
 	},
+	isa: amd64ISA,
 }
 
 var arm64 = &arch{

@@ -27,6 +27,7 @@ const (
 // through calls counts if it is proven. Proven are a return instruction that finds the return address, what
 // leads there, and what proven code jumps to or goes on with.
 type flow struct {
+	isa   *isa
 	code  *codeReader
 	entry uint64
 	// limits tells what begins at an address.
@@ -39,7 +40,7 @@ type flow struct {
 	// refer. doubts collects what follows calls and is not proven.
 	calls, references, doubts []uint64
 	// rule returns the number of a frame's rule.
-	rule func(frame *codeFrame) uint32
+	rule func(r Rule) uint32
 	// check, for tests, is called with the frame before each instruction.
 	check func(addr uint64, frame *codeFrame)
 
@@ -58,12 +59,14 @@ type flow struct {
 	restart  bool
 	// returns is the number of blocks with a return instruction that finds the return address.
 	returns int
-	// irregular is whether a call is made with a misaligned stack.
+	// irregular is whether a call is made in a frame in which functions make none.
 	irregular bool
 	// limit bounds steps.
 	limit int
-	// brief ends ways where the frame pointer is set up. setsUp is whether one does.
-	brief, setsUp bool
+	// brief ends ways where the frame pointer is set up.
+	brief bool
+	// setUp is the rule of the frame where the frame pointer is set up, or 0.
+	setUp uint32
 }
 
 // limit is what begins at an address.
@@ -100,10 +103,10 @@ type block struct {
 	good, bad bool
 	// leaves is whether it does so by a return instruction.
 	leaves bool
-	// setUp is whether the frame pointer is set up in the block.
-	setUp bool
-	// misaligned is whether the call at the end of the block is made with a misaligned stack.
-	misaligned bool
+	// setUp is the rule of the frame where the frame pointer is set up in the block, or 0.
+	setUp uint32
+	// unready is whether the call at the end of the block is made in a frame in which functions make none.
+	unready bool
 	// What follows is set at the end of the analysis.
 
 	before []*block
@@ -116,7 +119,7 @@ type block struct {
 func (b *block) begin(rows int) {
 	b.until, b.rows.first, b.rows.n = b.start, rows, 0
 	b.next, b.afterCall = b.next[:0], nil
-	b.reached, b.callsOut, b.good, b.bad, b.leaves, b.setUp, b.misaligned = false, false, false, false, false, false, false
+	b.reached, b.callsOut, b.good, b.bad, b.leaves, b.setUp, b.unready = false, false, false, false, false, 0, false
 }
 
 // blockQueue is a heap of blocks. Those at low addresses come first, since code mostly leads forward: so
@@ -139,7 +142,7 @@ const maxRestarts = 8
 
 // run analyzes the function at entry. It reports false if there is no result.
 func (f *flow) run(entry uint64) bool {
-	f.entry, f.steps, f.returns, f.irregular, f.setsUp, f.doubts = entry, 0, 0, false, false, f.doubts[:0]
+	f.entry, f.steps, f.returns, f.irregular, f.setUp, f.doubts = entry, 0, 0, false, 0, f.doubts[:0]
 	clear(f.noReturn)
 	for range maxRestarts {
 		if !f.spread() {
@@ -161,7 +164,7 @@ func (f *flow) spread() bool {
 	f.seen.clear()
 	f.sets.sets = f.sets.sets[:0]
 	f.calls, f.references = f.calls[:0], f.references[:0]
-	first := entryFrame()
+	first := f.isa.entryFrame()
 	f.enter(f.entry, &first, false)
 	var frame codeFrame
 	for len(f.queue) > 0 && !f.restart {
@@ -226,7 +229,7 @@ func (f *flow) prove() bool {
 		switch {
 		case b.proven && b.bad:
 			return false
-		case b.proven && b.misaligned:
+		case b.proven && b.unready:
 			f.irregular = true
 		case !b.proven && b.byCall:
 			f.doubts = append(f.doubts, b.start)
@@ -240,13 +243,20 @@ func (f *flow) prove() bool {
 func (f *flow) follow() {
 	first := f.blocks[f.entry]
 	first.led = true
+	differ := false
 	for todo := []*block{first}; len(todo) > 0; {
 		b := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if b.leaves {
 			f.returns++
 		}
-		f.setsUp = f.setsUp || b.setUp
+		switch {
+		case b.setUp == 0 || b.setUp == f.setUp:
+		case f.setUp == 0 && !differ:
+			f.setUp = b.setUp
+		default: // frames of different sizes
+			f.setUp, differ = 0, true
+		}
 		for _, n := range b.next {
 			if n.proven && !n.led {
 				n.led = true
@@ -296,7 +306,7 @@ func (f *flow) enter(addr uint64, frame *codeFrame, byCall bool) {
 		f.enqueue(b)
 		return
 	}
-	if byCall != b.byCall && b.frame.regs[x86SP] != frame.regs[x86SP] {
+	if byCall != b.byCall && b.frame.regs[f.isa.sp] != frame.regs[f.isa.sp] {
 		// The call does not return: the code after it is entered otherwise.
 		f.noReturn[addr] = true
 		f.restart = f.restart || b.byCall
@@ -339,7 +349,7 @@ func (w *blockWalk) note(at uint64, size int) {
 	}
 	if w.frame.moved || w.block.rows.n == 0 {
 		w.frame.moved = false
-		rule = w.rule(w.frame)
+		rule = w.rule(w.frame.rule())
 	}
 	if w.block.rows.n > 0 && rule == w.flow.rows[last].rule {
 		w.flow.rows[last].size += uint32(size)
@@ -357,25 +367,24 @@ func (w *blockWalk) walk() {
 			w.goOn(at, w.frame)
 			return
 		}
-		if w.frame.isSetUp() {
-			w.setUp = true
+		if (w.block.setUp == 0 || w.brief) && w.frame.isSetUp() {
+			w.block.setUp = w.rule(w.frame.setUpRule())
 			if w.brief {
 				return
 			}
 		}
 		code := w.code.at(at)
-		in, ok := instruction.DecodeX86(code, at)
-		const breakpoint = 0xcc // between functions
-		// A return instruction that releases a part of a word is no code.
-		const returnAndRelease = 0xc2
-		ok = ok && (code[0] != returnAndRelease || code[1]%8 == 0)
-		if !ok || code[0] == breakpoint {
-			w.bad = w.bad || !ok
+		in, ok := w.isa.decode(code, at)
+		if !ok {
+			w.bad = true
 			return
 		}
 		w.note(at, in.Size)
 		next := at + uint64(in.Size)
 		w.until = next
+		if in.Kind == instruction.Plain {
+			w.isa.execute(w.frame, &in, code, w.number(at))
+		}
 		if !w.final {
 			w.steps++
 			w.seen.add(at)
@@ -392,11 +401,9 @@ func (w *blockWalk) walk() {
 		}
 		switch in.Kind {
 		case instruction.Plain:
-			e := instruction.TakeApart(code[:in.Size])
-			w.frame.execute(&in, &e, w.number(at))
 		case instruction.Call, instruction.IndirectCall:
 			if in.Kind == instruction.Call && in.Target == next { // to get its own address
-				w.frame.push(value{})
+				w.isa.called(w.frame)
 				break
 			}
 			w.callsOut = true
@@ -412,7 +419,7 @@ func (w *blockWalk) walk() {
 			if in.Kind.Ends() {
 				return
 			}
-			w.frame.branched(in.Condition, false)
+			w.isa.branched(w.frame, &in, false)
 		}
 		at = next
 	}
@@ -433,11 +440,9 @@ func (w *blockWalk) returned(to uint64) {
 	if !w.final {
 		w.enter(to, w.frame, true)
 	}
-	// At a call, the stack is aligned. Where it is as at an entry, the next function may follow, which
-	// proves nothing.
-	sp := w.frame.regs[x86SP]
-	if aligned := !isFromCFA(sp) || sp.off%16 == 0; !aligned {
-		w.misaligned = true
+	// Where a call is made in a frame as at an entry, the next function may follow, which proves nothing.
+	if !w.isa.isReady(w.frame) {
+		w.unready = true
 	} else if b := w.blocks[to]; b != nil {
 		w.afterCall = b
 		w.next = append(w.next, b)
@@ -447,7 +452,7 @@ func (w *blockWalk) returned(to uint64) {
 // goOn follows the way to an address that is not by a call.
 func (w *blockWalk) goOn(to uint64, frame *codeFrame) {
 	if to == w.entry || w.limits(to) == limitNone {
-		if to == w.entry && frame.regs[x86SP] != entrySP {
+		if to == w.entry && !frame.isAtEntry() {
 			// The next function, of which this one is a part: a call before does not return.
 			w.bad = true
 			return
@@ -475,9 +480,7 @@ func (w *blockWalk) branch(in *instruction.Instruction) {
 	case instruction.ConditionalJump, instruction.CounterJump, instruction.Jump:
 		var taken codeFrame
 		w.frame.copyTo(&taken)
-		if in.Kind == instruction.ConditionalJump {
-			taken.branched(in.Condition, true)
-		}
+		w.isa.branched(&taken, in, true)
 		w.goOn(in.Target, &taken)
 	case instruction.IndirectJump:
 		w.jumpIndirect(in)
@@ -491,36 +494,24 @@ func (w *blockWalk) branch(in *instruction.Instruction) {
 
 // jumpIndirect follows the jump of a switch, and one to labels.
 func (w *blockWalk) jumpIndirect(in *instruction.Instruction) {
-	var v value
-	if o := &in.Operand; !o.Memory {
-		v = w.frame.regs[o.Base]
-	} else {
-		v = w.frame.tableEntry(&instruction.Encoding{Operand: *o, Segment: o.Segment}, 8)
-	}
+	v := w.isa.target(w.frame, in)
 	for _, to := range w.sets.choices(v) {
 		w.goOn(to, w.frame)
 	}
-	if v.kind != valueTarget && v.kind != valuePointer {
+	if v.kind != valueTarget {
 		return
 	}
 	if !w.final {
-		w.steps += int(v.base) // each entry is read
+		w.steps += int(v.n) // each entry is read
 	}
-	table := uint64(v.off)
-	for i := range uint64(v.base) {
-		size := uint64(4)
-		if v.kind == valuePointer {
-			size = 8
-		}
-		word, ok := w.code.data(table+size*i, int(size))
+	size := uint64(1) << (tableFormat(v.reg) & tableSize)
+	for i := range uint64(v.n) {
+		entry, ok := w.code.data(uint64(v.off)+size*i, int(size))
 		if !ok {
 			return
 		}
-		if v.kind == valueTarget {
-			word = table + uint64(int64(int32(word)))
-		}
-		if w.limits(word) == limitNone {
-			w.goOn(word, w.frame)
+		if to := v.target(entry); w.limits(to) == limitNone {
+			w.goOn(to, w.frame)
 		}
 	}
 }

@@ -1,16 +1,152 @@
 package unwind
 
-import "fulgur/internal/symbols/instruction"
+import (
+	"debug/elf"
+	"encoding/binary"
 
-// Numbers of registers in x86-64 instructions.
+	"fulgur/internal/symbols/instruction"
+)
+
+// Numbers of registers in x86-64 instructions, and the number for the return address.
 const (
 	x86Base = 3 // rbx
 	x86SP   = 4 // rsp
 	x86FP   = 5 // rbp
+	x86RA   = 16
 )
 
+var amd64ISA = &isa{
+	instructionSet: x86{},
+	sp:             x86SP, fp: x86FP, ra: x86RA, base: x86Base,
+	dwarf:    []uint8{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15},
+	entry:    -8,
+	step:     1,
+	scratch:  []uint8{0, 1, 2, 6, 7, 8, 9, 10, 11},
+	saved:    []uint8{x86Base, x86FP, 12, 13, 14, 15},
+	relative: uint32(elf.R_X86_64_RELATIVE), irelative: uint32(elf.R_X86_64_IRELATIVE),
+}
+
+// x86 has the instructions of x86-64.
+type x86 struct{}
+
+func (x86) decode(code []byte, at uint64) (instruction.Instruction, bool) {
+	in, ok := instruction.DecodeX86(code, at)
+	const (
+		breakpoint       = 0xcc // between functions
+		returnAndRelease = 0xc2 // of a part of a word is no code
+	)
+	switch {
+	case !ok:
+		return instruction.Instruction{}, false
+	case code[0] == breakpoint:
+		in.Kind = instruction.Stop
+	case code[0] == returnAndRelease && code[1]%8 != 0:
+		return in, false
+	}
+	return in, true
+}
+
+func (x86) execute(f *codeFrame, in *instruction.Instruction, code []byte, number uint32) {
+	e := instruction.TakeApart(code[:in.Size])
+	x86Frame{f}.execute(in, &e, number)
+}
+
+func (x86) branched(f *codeFrame, in *instruction.Instruction, jumped bool) {
+	if in.Kind != instruction.ConditionalJump {
+		return
+	}
+	// Conditions. The next one is the contrary.
+	const below, equal, belowOrEqual = 2, 4, 6
+	switch condition := in.Condition; {
+	case condition == below && jumped, condition == below+1 && !jumped:
+		f.learn(outcomeBelow)
+	case condition == belowOrEqual && jumped, condition == belowOrEqual+1 && !jumped:
+		f.learn(outcomeBelowOrEqual)
+	case condition == equal && jumped, condition == equal+1 && !jumped:
+		f.learn(outcomeEqual)
+	}
+}
+
+func (x86) target(f *codeFrame, in *instruction.Instruction) value {
+	o := &in.Operand
+	if !o.Memory {
+		return f.regs[o.Base]
+	}
+	return x86Frame{f}.tableEntry(&instruction.Encoding{Operand: *o, Segment: o.Segment}, 8)
+}
+
+func (x86) called(f *codeFrame) { x86Frame{f}.push(value{}) }
+
+// isReady reports whether the stack is aligned.
+func (x86) isReady(f *codeFrame) bool {
+	sp := f.regs[x86SP]
+	return !isFromCFA(sp) || sp.off%16 == 0
+}
+
+func (x86) refers(code []byte, at, low, high uint64, isGap func(from, to uint64) bool) bool {
+	const size = 4 // of a distance
+	for ; len(code) >= size; code = code[1:] {
+		to := at + size + uint64(int64(int32(binary.LittleEndian.Uint32(code))))
+		if to-low < high-low && isGap(to, to+1) {
+			return true
+		}
+		at++
+	}
+	return false
+}
+
+func (x86) endsWithPadding(code []byte) bool {
+	n := len(code)
+	switch code[n-1] {
+	case 0xcc:
+		return true
+	case 0x90: // nop, after one, a prefix, or a return
+		return code[n-2] == 0x90 || code[n-2] == 0x66 || code[n-2] == 0xc3
+	case 0:
+		for size := 3; size <= 8; size++ {
+			if code[n-size] == 0x0f && code[n-size+1] == 0x1f {
+				in, ok := instruction.DecodeX86(code[n-size:], 0)
+				return ok && in.Size == size
+			}
+		}
+	}
+	return false
+}
+
+func (x86) isPadding(code []byte) bool {
+	e := instruction.TakeApart(code)
+	return e.Map == 0 && e.Opcode == 0x90 || e.Map == 1 && e.Opcode == 0x1f
+}
+
+func (x86) restored(code []byte) (begin, end int) {
+	const popFP, leave, ret, retN = 0x5d, 0xc9, 0xc3, 0xc2
+	if len(code) >= 2 && (code[0] == popFP || code[0] == leave) && (code[1] == ret || code[1] == retN) {
+		return 1, 2
+	}
+	return 0, 0
+}
+
+// x86Frame is a frame of x86-64.
+type x86Frame struct{ *codeFrame }
+
+// push pushes a value.
+func (f x86Frame) push(v value) {
+	f.move(-8)
+	f.store(f.regs[x86SP], 8, v)
+}
+
+// move adds to the stack pointer.
+func (f x86Frame) move(n int64) {
+	if sp := f.regs[x86SP]; sp.kind == valueAddress {
+		sp.off += n
+		f.set(x86SP, sp)
+	} else {
+		f.set(x86SP, value{})
+	}
+}
+
 // addressOf returns the address of an operand in memory.
-func (f *codeFrame) addressOf(e *instruction.Encoding) value {
+func (f x86Frame) addressOf(e *instruction.Encoding) value {
 	o := &e.Operand
 	if !o.Memory || e.Segment || o.Base == instruction.NoRegister || o.Index != instruction.NoRegister {
 		return value{}
@@ -24,7 +160,7 @@ func (f *codeFrame) addressOf(e *instruction.Encoding) value {
 }
 
 // operand returns the value of an operand of 8 bytes.
-func (f *codeFrame) operand(e *instruction.Encoding) value {
+func (f x86Frame) operand(e *instruction.Encoding) value {
 	if e.Operand.Memory {
 		return f.load(f.addressOf(e))
 	}
@@ -32,7 +168,7 @@ func (f *codeFrame) operand(e *instruction.Encoding) value {
 }
 
 // setOperand sets an operand of size bytes.
-func (f *codeFrame) setOperand(e *instruction.Encoding, size int64, v value) {
+func (f x86Frame) setOperand(e *instruction.Encoding, size int64, v value) {
 	if size != 8 {
 		v = value{}
 	}
@@ -55,10 +191,10 @@ func byteRegister(e *instruction.Encoding, reg uint8) uint8 {
 }
 
 // setGeneral sets a register, unless its number is that of a vector register.
-func (f *codeFrame) setGeneral(reg uint8, v value) { f.set(reg&15, v) }
+func (f x86Frame) setGeneral(reg uint8, v value) { f.set(reg&15, v) }
 
 // execute changes the frame as an instruction does that does not branch. number identifies it.
-func (f *codeFrame) execute(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
+func (f x86Frame) execute(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
 	switch {
 	case e.Vector || e.Map > 1:
 		f.executeVector(e)
@@ -80,7 +216,7 @@ func size(e *instruction.Encoding) int64 {
 	return 4
 }
 
-func (f *codeFrame) executeOneByte(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
+func (f x86Frame) executeOneByte(in *instruction.Instruction, e *instruction.Encoding, number uint32) {
 	op := e.Opcode
 	switch {
 	case op < 0x40:
@@ -232,13 +368,13 @@ func (f *codeFrame) executeOneByte(in *instruction.Instruction, e *instruction.E
 }
 
 // lose forgets the stack pointer.
-func (f *codeFrame) lose() {
+func (f x86Frame) lose() {
 	f.set(x86SP, value{})
 	f.set(x86FP, value{})
 }
 
 // exchange exchanges two registers.
-func (f *codeFrame) exchange(a, b uint8, wide bool) {
+func (f x86Frame) exchange(a, b uint8, wide bool) {
 	v, w := f.regs[a], f.regs[b]
 	if !wide {
 		v, w = value{}, value{}
@@ -249,31 +385,27 @@ func (f *codeFrame) exchange(a, b uint8, wide bool) {
 
 // tableEntry returns the value of a register into which an instruction loads an entry of a switch's
 // table.
-func (f *codeFrame) tableEntry(e *instruction.Encoding, scale uint8) value {
+func (f x86Frame) tableEntry(e *instruction.Encoding, scale uint8) value {
 	o := &e.Operand
 	if !o.Memory || o.Index == instruction.NoRegister || o.Scale != scale || o.Relative || e.Segment {
 		return value{}
 	}
-	v := value{kind: valueEntry}
+	format := tableFormat(2) | tableSigned
 	if scale == 8 {
-		v.kind = valuePointer
+		format = 3 | tableAbsolute
 	}
-	v.off = o.Displacement
+	table := o.Displacement
 	if o.Base != instruction.NoRegister {
 		if f.regs[o.Base].kind != valueConstant {
 			return value{}
 		}
-		v.off += f.regs[o.Base].off
+		table += f.regs[o.Base].off
 	}
-	if f.bound == 0 || f.boundReg != o.Index&15 {
-		return value{}
-	}
-	v.base = uint32(min(f.bound, maxTable))
-	return v
+	return f.codeFrame.tableEntry(uint64(table), o.Index&15, format)
 }
 
 // arithmetic executes add, or, adc, sbb, and, sub, xor and cmp.
-func (f *codeFrame) arithmetic(e *instruction.Encoding, number uint32) {
+func (f x86Frame) arithmetic(e *instruction.Encoding, number uint32) {
 	op := e.Opcode >> 3
 	toRegister := e.Opcode&2 != 0
 	n := size(e)
@@ -304,10 +436,10 @@ func (f *codeFrame) arithmetic(e *instruction.Encoding, number uint32) {
 			to = e.Register
 		}
 		if a.kind == valueEntry && b.kind == valueConstant {
-			f.set(to, value{kind: valueTarget, base: a.base, off: a.off, reg: 0})
-			if a.off != b.off {
-				f.set(to, value{})
+			if a.kind = valueTarget; a.off != b.off {
+				a = value{}
 			}
+			f.set(to, a)
 			return
 		}
 	}
@@ -328,15 +460,7 @@ func (f *codeFrame) arithmetic(e *instruction.Encoding, number uint32) {
 	}
 }
 
-// compare notes a comparison.
-func (f *codeFrame) compare(c comparison) {
-	f.compared = comparison{}
-	if c.valid {
-		f.compared = c
-	}
-}
-
-func (f *codeFrame) arithmeticImmediate(e *instruction.Encoding, number uint32) {
+func (f x86Frame) arithmeticImmediate(e *instruction.Encoding, number uint32) {
 	op := e.Register & 7
 	n := size(e)
 	if e.Opcode == 0x80 {
@@ -368,47 +492,8 @@ func (f *codeFrame) arithmeticImmediate(e *instruction.Encoding, number uint32) 
 	// A mask is no bound of the table of a switch: it may have fewer entries.
 }
 
-// branched notes the outcome of a conditional jump.
-func (f *codeFrame) branched(condition uint8, jumped bool) {
-	c := f.compared
-	if !c.valid {
-		return
-	}
-	const below, equal, notEqual, belowOrEqual, above = 2, 4, 5, 6, 7
-	if c.constant {
-		limit := int64(0)
-		switch {
-		case condition == above && !jumped, condition == belowOrEqual && jumped:
-			limit = c.with + 1
-		case condition == below && jumped, condition == below+1 && !jumped:
-			limit = c.with
-		}
-		if limit > 0 {
-			f.bound, f.boundReg = limit, c.a
-		}
-		return
-	}
-	if condition == equal && jumped || condition == notEqual && !jumped {
-		switch a, b := f.regs[c.a], f.regs[c.b]; {
-		case isFromCFA(a):
-			f.regs[c.b], f.moved = a, true
-		case isFromCFA(b):
-			f.regs[c.a], f.moved = b, true
-		}
-	}
-}
-
-// moveBound moves the low half of a register to another one, whose value then has the same bound.
-func (f *codeFrame) moveBound(to, from uint8) {
-	bound, has := f.bound, f.boundReg == from
-	f.set(to, value{})
-	if has {
-		f.bound, f.boundReg = bound, to
-	}
-}
-
 // copyBound executes movzbl and movzwl.
-func (f *codeFrame) copyBound(e *instruction.Encoding) {
+func (f x86Frame) copyBound(e *instruction.Encoding) {
 	if e.Operand.Memory {
 		f.set(e.Register, value{})
 		return
@@ -416,7 +501,7 @@ func (f *codeFrame) copyBound(e *instruction.Encoding) {
 	f.moveBound(e.Register, e.Operand.Base)
 }
 
-func (f *codeFrame) executeTwoByte(e *instruction.Encoding) {
+func (f x86Frame) executeTwoByte(e *instruction.Encoding) {
 	op := e.Opcode
 	switch {
 	case op >= 0x40 && op <= 0x4f: // cmov
@@ -484,7 +569,7 @@ func (f *codeFrame) executeTwoByte(e *instruction.Encoding) {
 	}
 }
 
-func (f *codeFrame) executeVector(e *instruction.Encoding) {
+func (f x86Frame) executeVector(e *instruction.Encoding) {
 	op := e.Opcode
 	switch {
 	case e.Map == 2 && op >= 0xf0 && op <= 0xf7: // of general registers

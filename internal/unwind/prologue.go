@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
-	"encoding/binary"
 	"slices"
 
 	"fulgur/internal/symbols/elffile"
@@ -133,8 +132,8 @@ func flatten(rows []codeRow) []codeRow {
 // codeStart is the start of a function.
 type codeStart struct {
 	addr uint64
-	// framed is whether the function sets up a frame pointer.
-	framed bool
+	// rule is that of the frame to which the function sets up a frame pointer, or 0.
+	rule uint32
 }
 
 // codeGap is a part of the code without call frame information.
@@ -221,12 +220,15 @@ func (c *codeRules) leave() bool {
 }
 
 // ReadsCode reports whether [Compile] makes rules for code of a machine without call frame information.
-func ReadsCode(m elf.Machine) bool { return m == elf.EM_X86_64 }
+func ReadsCode(m elf.Machine) bool {
+	a := archOf(m)
+	return a != nil && a.isa != nil
+}
 
 func newCodeRules(b *builder) *codeRules {
 	c := &codeRules{builder: b, reader: &codeReader{b: b, chunks: map[uint64][]byte{}}, rules: newRuleSet()}
 	c.flow = flow{
-		code: c.reader, limit: maxFunctionSteps, blocks: map[uint64]*block{}, noReturn: map[uint64]bool{}, returning: c.returning.has, endless: c.endless.has,
+		isa: b.arch.isa, code: c.reader, limit: maxFunctionSteps, blocks: map[uint64]*block{}, noReturn: map[uint64]bool{}, returning: c.returning.has, endless: c.endless.has,
 		limits: func(addr uint64) limit {
 			switch {
 			case c.gap(addr) == nil:
@@ -237,7 +239,7 @@ func newCodeRules(b *builder) *codeRules {
 			return limitNone
 		},
 	}
-	c.flow.rule = func(frame *codeFrame) uint32 { return c.rules.add(frame.rule()) }
+	c.flow.rule = c.rules.add
 	c.flow.sets.isCode = func(addr uint64) bool { return c.gap(addr) != nil }
 	code := b.codeSections()
 	b.code.gaps(b.spans, func(start, end uint64) {
@@ -393,6 +395,7 @@ func (c *codeRules) addStubs() {
 // addCalls adds the functions that code with call frame information calls or refers to.
 func (c *codeRules) addCalls() {
 	left, decoded := uint64(maxCodeScan), uint64(maxCodeDecoded)
+	frame := c.arch.isa.entryFrame()
 	for _, s := range c.spans {
 		size := s.end - s.start
 		if size > left {
@@ -407,9 +410,13 @@ func (c *codeRules) addCalls() {
 		}
 		decoded -= size
 		for at := s.start; at < s.end; {
-			in, ok := instruction.DecodeX86(c.reader.at(at), at)
-			if !ok {
+			code := c.reader.at(at)
+			in, ok := c.arch.isa.decode(code, at)
+			if in.Size == 0 {
 				break
+			}
+			if ok && c.arch.isa.pairs && in.Kind == instruction.Plain {
+				c.arch.isa.execute(&frame, &in, code, 0)
 			}
 			c.addUses(&in)
 			at += uint64(in.Size)
@@ -417,25 +424,26 @@ func (c *codeRules) addCalls() {
 	}
 }
 
-// refers reports whether code has bytes that may be the distance to a gap. It is faster than decoding.
+// refers reports whether code may refer to a gap. It is faster than decoding.
 func (c *codeRules) refers(start, end uint64) bool {
 	low, high := c.gaps[0].start, c.gaps[len(c.gaps)-1].end
-	const size = 4 // of a distance
-	for at := start; at+size <= end; {
+	for at := start; at < end; {
 		code := c.reader.at(at)
-		code = code[:min(uint64(len(code)), end-at)]
-		if len(code) < size {
+		if code = code[:min(uint64(len(code)), end-at)]; len(code) == 0 {
 			return false
 		}
-		for ; len(code) >= size; code = code[1:] {
-			at++
-			to := at + size - 1 + uint64(int64(int32(binary.LittleEndian.Uint32(code))))
-			if to-low < high-low && c.gap(to) != nil {
-				return true
-			}
+		if c.arch.isa.refers(code, at, low, high, c.hasGap) {
+			return true
 		}
+		at = at&^(codeChunk-1) + codeChunk
 	}
 	return false
+}
+
+// hasGap reports whether a range of addresses overlaps a gap.
+func (c *codeRules) hasGap(from, to uint64) bool {
+	i, _ := slices.BinarySearchFunc(c.gaps, from+1, func(g codeGap, addr uint64) int { return cmp.Compare(g.end, addr) })
+	return i < len(c.gaps) && c.gaps[i].start < to
 }
 
 // addUses adds the entries that an instruction leads to.
@@ -454,7 +462,7 @@ func (c *codeRules) addUses(in *instruction.Instruction) {
 // addPointers adds the functions that pointers in data lead to.
 func (c *codeRules) addPointers() {
 	_ = c.file.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
-		if elf.R_X86_64(r.Type) == elf.R_X86_64_RELATIVE || elf.R_X86_64(r.Type) == elf.R_X86_64_IRELATIVE {
+		if r.Type == c.arch.isa.relative || r.Type == c.arch.isa.irelative {
 			c.addMaybe(uint64(r.Addend))
 			if len(c.doubtful) >= maxPending {
 				c.run()
@@ -609,9 +617,9 @@ func (c *codeRules) function(entry uint64, sure bool) (complete bool) {
 	})
 	a.end = len(c.rows)
 	c.analyses = append(c.analyses, a)
-	c.starts = append(c.starts, codeStart{entry, f.setsUp})
+	c.starts = append(c.starts, codeStart{entry, f.setUp})
 	if g := c.gap(entry); g != nil && !again {
-		g.count(f.setsUp, calls)
+		g.count(c.keepsChain(f.setUp), calls)
 	}
 	if c.added != nil {
 		c.added()
@@ -638,30 +646,11 @@ func (c *codeRules) addStartsOf(g *codeGap) {
 				c.glance(next, true)
 			}
 		}
-		if before := c.reader.at(addr - align); c.sure.has(addr) || len(before) >= align && endsWithPadding(before[:align]) {
+		if before := c.reader.at(addr - align); c.sure.has(addr) || len(before) >= align && c.arch.isa.endsWithPadding(before[:align]) {
 			c.glance(addr, c.sure.has(addr))
 		}
 		next = addr + 1
 	}
-}
-
-// endsWithPadding reports whether code ends with an instruction that compilers use as padding.
-func endsWithPadding(code []byte) bool {
-	n := len(code)
-	switch code[n-1] {
-	case 0xcc:
-		return true
-	case 0x90: // nop, after one, a prefix, or a return
-		return code[n-2] == 0x90 || code[n-2] == 0x66 || code[n-2] == 0xc3
-	case 0:
-		for size := 3; size <= 8; size++ {
-			if code[n-size] == 0x0f && code[n-size+1] == 0x1f {
-				in, ok := instruction.DecodeX86(code[n-size:], 0)
-				return ok && in.Size == size
-			}
-		}
-	}
-	return false
 }
 
 // glance follows a function up to where it sets up a frame pointer. sure is whether a function begins there
@@ -678,7 +667,7 @@ func (c *codeRules) glance(entry uint64, sure bool) {
 	defer func() { f.brief, f.limit = false, maxFunctionSteps }()
 	ok := f.run(entry)
 	c.steps += f.steps
-	if ok && (sure || f.setsUp || f.returns > 0 && !f.irregular) {
+	if ok && (sure || f.setUp != 0 || f.returns > 0 && !f.irregular) {
 		calls := false
 		f.each(func(b *block, rows []codeRow) {
 			for _, r := range rows {
@@ -692,22 +681,20 @@ func (c *codeRules) glance(entry uint64, sure bool) {
 		if c.added != nil {
 			c.added()
 		}
-		c.starts = append(c.starts, codeStart{entry, f.setsUp})
-		c.gap(entry).count(f.setsUp, calls || f.setsUp)
+		c.starts = append(c.starts, codeStart{entry, f.setUp})
+		framed := c.keepsChain(f.setUp)
+		c.gap(entry).count(framed, calls || framed)
 	} else if sure {
-		c.starts = append(c.starts, codeStart{entry, false})
+		c.starts = append(c.starts, codeStart{addr: entry})
 	}
 }
 
 // skipPadding returns the address of the first instruction from addr on that has an effect.
 func (c *codeRules) skipPadding(addr uint64) uint64 {
 	for {
-		in, ok := instruction.DecodeX86(c.reader.at(addr), addr)
-		if !ok || in.Kind != instruction.Plain {
-			return addr
-		}
-		e := instruction.TakeApart(c.reader.at(addr)[:in.Size])
-		if isNop := e.Map == 0 && e.Opcode == 0x90 || e.Map == 1 && e.Opcode == 0x1f; !isNop {
+		code := c.reader.at(addr)
+		in, ok := c.arch.isa.decode(code, addr)
+		if !ok || in.Kind != instruction.Plain || !c.arch.isa.isPadding(code[:in.Size]) {
 			return addr
 		}
 		addr += uint64(in.Size)
@@ -719,12 +706,17 @@ func (r Rule) isChain() bool {
 	return r.Kind == KindFP && r.CFA == 16 && r.FPSlot == SlotCFA && r.FP == -16 && r.RASlot == SlotCFA && r.RA == -8
 }
 
+// keepsChain reports whether a function with this rule in its frame keeps frame pointers as generated code does:
+// so that nothing but the frame pointer is needed to know the caller's registers.
+func (c *codeRules) keepsChain(rule uint32) bool { return c.rules.list[rule].isChain() }
+
 // finish adds the rows to the builder.
 func (c *codeRules) finish() bool {
 	c.rows = flatten(c.rows)
 	slices.SortFunc(c.starts, func(a, b codeStart) int { return cmp.Compare(a.addr, b.addr) })
 	f := filler{codeRules: c, chunk: chunk{rules: c.rules}, chain: c.rules.add(Rule{Kind: KindChain})}
-	f.leaf = c.rules.add(Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8})
+	leaf := c.arch.isa.entryFrame()
+	f.leaf = c.rules.add(leaf.rule())
 	rows, starts := c.rows, c.starts
 	for i := range c.gaps {
 		f.codeGap = &c.gaps[i]
@@ -785,16 +777,22 @@ func (f *filler) fill(rows []codeRow) {
 		switch {
 		case r.rule == 0:
 			f.undecided(r.addr, at)
-		case f.rules.list[r.rule].isChain():
-			f.put(r.addr, f.chain) // the kernel's walker reads V8's frames there; fewer rows
 		default:
-			f.put(r.addr, r.rule)
+			f.put(r.addr, f.simple(r.rule))
 		}
 	}
 	f.undecided(at, end)
 	f.chunk.spans = append(f.chunk.spans, span{
 		start: start, end: end, origin: start, chunk: &f.chunk, first: first, n: uint32(len(f.chunk.rows)) - first,
 	})
+}
+
+// simple returns the rule of analyzed code as it is put into a row.
+func (f *filler) simple(rule uint32) uint32 {
+	if f.rules.list[rule].isChain() {
+		return f.chain // the kernel's walker reads V8's frames there; fewer rows
+	}
+	return rule
 }
 
 // undecided adds rows for code without rules.
@@ -807,7 +805,12 @@ func (f *filler) undecided(from, to uint64) {
 		return
 	}
 	i, found := slices.BinarySearchFunc(f.starts, from, func(s codeStart, addr uint64) int { return cmp.Compare(s.addr, addr) })
-	framed := found && f.starts[i].framed || !found && i > 0 && f.starts[i-1].framed
+	rule := uint32(0) // of the function's frame
+	if found {
+		rule = f.starts[i].rule
+	} else if i > 0 {
+		rule = f.starts[i-1].rule
+	}
 	for from < to {
 		next := to
 		for i < len(f.starts) && f.starts[i].addr <= from {
@@ -816,33 +819,36 @@ func (f *filler) undecided(from, to uint64) {
 		if i < len(f.starts) {
 			next = min(to, f.starts[i].addr)
 		}
-		if framed {
-			f.framed(from, next)
+		if rule != 0 {
+			f.framed(from, next, f.simple(rule))
 		} else {
 			f.put(from, 0)
 		}
 		if i < len(f.starts) {
-			framed = f.starts[i].framed
+			rule = f.starts[i].rule
 		}
 		from = next
 	}
 }
 
-// framed adds rows for code of a function that sets up a frame pointer.
-func (f *filler) framed(from, to uint64) {
-	f.put(from, f.chain)
-	for at := from; at+1 < to; at++ {
+// framed adds rows for code of a function that sets up a frame pointer. rule is that of its frame.
+func (f *filler) framed(from, to uint64, rule uint32) {
+	f.put(from, rule)
+	for at := from; at < to; {
 		code := f.reader.at(at)
-		if len(code) < 2 {
+		if len(code) == 0 {
 			return
 		}
 		// The function's frame is no longer there at a return instruction.
-		const popFP, leave, ret, retN = 0x5d, 0xc9, 0xc3, 0xc2
-		if (code[0] == popFP || code[0] == leave) && (code[1] == ret || code[1] == retN) {
-			f.put(at+1, f.leaf)
-			if at+2 < to {
-				f.put(at+2, f.chain)
-			}
+		begin, end := f.arch.isa.restored(code)
+		if end == 0 || at+uint64(end) > to {
+			at += f.arch.isa.step
+			continue
+		}
+		at += uint64(end)
+		f.put(at-uint64(end-begin), f.leaf)
+		if at < to {
+			f.put(at, rule)
 		}
 	}
 }

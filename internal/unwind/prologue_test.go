@@ -14,7 +14,6 @@ import (
 
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
-	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
 )
 
@@ -66,7 +65,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 			return
 		}
 		want, got := table.Lookup(addr), frame.rule()
-		in, _ := instruction.DecodeX86(c.reader.at(addr), addr)
+		in, _ := bare.arch.isa.decode(c.reader.at(addr), addr)
 		if got == (Rule{}) || want.Kind == KindUnsupported || want.Kind == KindEnd || want.Kind == KindSignal || want.Kind == KindPLT {
 			return
 		}
@@ -142,7 +141,7 @@ func describe(t testing.TB, b *builder) {
 
 // agrees compares the rule that call frame information has for a frame with what is known of it.
 func (f *codeFrame) agrees(want, got Rule) string {
-	sp, fp := f.regs[x86SP], f.regs[x86FP]
+	sp, fp := f.regs[f.isa.sp], f.regs[f.isa.fp]
 	add := func(v value, n int64) value {
 		if v.kind != valueAddress {
 			return value{}
@@ -157,7 +156,7 @@ func (f *codeFrame) agrees(want, got Rule) string {
 	case KindFP:
 		cfa = add(fp, int64(want.CFA))
 	case KindRegister:
-		for i, n := range numbersInDWARF {
+		for i, n := range f.isa.dwarf {
 			if n == want.Arg {
 				cfa = add(f.regs[i], int64(want.CFA))
 			}
@@ -176,7 +175,7 @@ func (f *codeFrame) agrees(want, got Rule) string {
 		return "cfa"
 	}
 	// GCC describes pop %rbp late in functions that align their stack: only after the next instruction.
-	if want.FPSlot == SlotFP && want.FP == 0 && fp == (value{kind: valueCaller, reg: x86FP}) {
+	if want.FPSlot == SlotFP && want.FP == 0 && fp == f.caller(f.isa.fp) {
 		return "equal"
 	}
 	in := func(s Slot, off int32) (v value) {
@@ -190,7 +189,7 @@ func (f *codeFrame) agrees(want, got Rule) string {
 		case SlotFP:
 			v = f.load(add(fp, int64(off)))
 		case SlotRegister:
-			for i, n := range numbersInDWARF {
+			for i, n := range f.isa.dwarf {
 				if int32(n) == off {
 					v = f.regs[i]
 				}
@@ -198,10 +197,10 @@ func (f *codeFrame) agrees(want, got Rule) string {
 		}
 		return v
 	}
-	if in(want.RASlot, want.RA) != (value{kind: valueCaller, reg: codeRA}) {
+	if in(want.RASlot, want.RA) != f.caller(f.isa.ra) {
 		return "ra"
 	}
-	if in(want.FPSlot, want.FP) != (value{kind: valueCaller, reg: x86FP}) && got.FPSlot != SlotUnknown {
+	if in(want.FPSlot, want.FP) != f.caller(f.isa.fp) && got.FPSlot != SlotUnknown {
 		return "fp"
 	}
 	return "equal"
