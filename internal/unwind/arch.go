@@ -114,6 +114,7 @@ var arm64 = &arch{
 		mask:  []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xfc},
 		fixed: 8, first: 4,
 	},
+	isa: arm64ISA,
 }
 
 // archOf returns nil for a machine whose stacks cannot be walked.

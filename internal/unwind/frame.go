@@ -60,9 +60,10 @@ type instructionSet interface {
 	endsWithPadding(code []byte) bool
 	// isPadding reports whether an instruction has no effect.
 	isPadding(code []byte) bool
-	// restored finds the end of a function: if code begins with an instruction that releases the frame, and a
-	// return instruction follows, the frame is as at the entry from begin to end, in bytes. end is 0 otherwise.
-	restored(code []byte) (begin, end int)
+	// restored finds the end of a function: if code begins with an instruction that restores the frame pointer, and
+	// leads to a return instruction, it returns where the frame is not known from there on, where it is as at the entry, and
+	// the end, in bytes. Otherwise, end is 0.
+	restored(code []byte) (released, leaf, end int)
 }
 
 // value is what is known of a register, or of a word of the stack.
@@ -407,11 +408,15 @@ func (f *codeFrame) learn(o outcome) {
 			f.bound, f.boundReg = limit, c.a
 		}
 	case o == outcomeEqual:
-		switch a, b := f.regs[c.a], f.regs[c.b]; {
-		case isFromCFA(a):
-			f.regs[c.b], f.moved = a, true
-		case isFromCFA(b):
-			f.regs[c.a], f.moved = b, true
+		a, b := c.a, c.b
+		if a == f.isa.sp { // which a loop moves to the value of the other one
+			a, b = b, a
+		}
+		if !isFromCFA(f.regs[a]) {
+			a, b = b, a
+		}
+		if v := f.regs[a]; isFromCFA(v) {
+			f.regs[b], f.moved = v, true
 		}
 	}
 }

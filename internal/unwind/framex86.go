@@ -118,12 +118,12 @@ func (x86) isPadding(code []byte) bool {
 	return e.Map == 0 && e.Opcode == 0x90 || e.Map == 1 && e.Opcode == 0x1f
 }
 
-func (x86) restored(code []byte) (begin, end int) {
+func (x86) restored(code []byte) (released, leaf, end int) {
 	const popFP, leave, ret, retN = 0x5d, 0xc9, 0xc3, 0xc2
 	if len(code) >= 2 && (code[0] == popFP || code[0] == leave) && (code[1] == ret || code[1] == retN) {
-		return 1, 2
+		return 1, 1, 2
 	}
-	return 0, 0
+	return 0, 0, 0
 }
 
 // x86Frame is a frame of x86-64.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"fulgur/internal/symbols/elffile"
@@ -131,4 +132,31 @@ func elffileOf(t testing.TB, b []byte) (*elffile.File, error) {
 		t.Cleanup(func() { f.Close() })
 	}
 	return f, err
+}
+
+// codeRulesOf returns the rules of the first bytes of code, whose functions have these addresses.
+func codeRulesOf(t *testing.T, m elf.Machine, code []byte, size uint64, known func(c *codeRules), functions ...uint64) (rules []string) {
+	t.Helper()
+	f, err := elffileOf(t, madeUp(m, code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &builder{file: f, arch: archOf(m), code: newCodeRanges(f)}
+	c := newCodeRules(b)
+	for _, addr := range functions {
+		c.addSure(addr)
+	}
+	if known != nil {
+		known(c)
+	}
+	c.run()
+	c.runAgain()
+	c.finish()
+	b.table().Each(func(addr uint64, r Rule) bool {
+		if addr-codeAddr < size && (len(rules) > 0 || r != Rule{}) {
+			rules = append(rules, fmt.Sprintf("%#x %v", addr-codeAddr, r))
+		}
+		return true
+	})
+	return rules
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
+	"encoding/binary"
 	"slices"
 
 	"fulgur/internal/symbols/elffile"
@@ -19,6 +20,8 @@ const (
 	// maxCodeScan bounds the bytes of a file's code with call frame information that are searched for calls
 	// of other code, and maxCodeDecoded those that are decoded.
 	maxCodeScan, maxCodeDecoded = 4 << 20, 1 << 20
+	// maxDataScan bounds the bytes of a file's data that are searched for pointers.
+	maxDataScan = 4 << 20
 	// minCode is the number of bytes of code without call frame information that are worth a search. The
 	// compiler's own start-up code has fewer.
 	minCode = 256
@@ -179,7 +182,7 @@ func (g *codeGap) count(framed, calls bool) {
 // addCode adds rules for code that has none, from the code. debug is the separate debug file or nil. It
 // reports whether there are any.
 func (b *builder) addCode(debug *elffile.File) bool {
-	if !ReadsCode(b.file.Machine()) || IsGo(b.file) {
+	if IsGo(b.file) {
 		return false
 	}
 	c := newCodeRules(b)
@@ -217,12 +220,6 @@ func (c *codeRules) leave() bool {
 	}
 	c.spans = fill(c.spans, layer([]*chunk{&unread}))
 	return true
-}
-
-// ReadsCode reports whether [Compile] makes rules for code of a machine without call frame information.
-func ReadsCode(m elf.Machine) bool {
-	a := archOf(m)
-	return a != nil && a.isa != nil
 }
 
 func newCodeRules(b *builder) *codeRules {
@@ -416,7 +413,7 @@ func (c *codeRules) addCalls() {
 				break
 			}
 			if ok && c.arch.isa.pairs && in.Kind == instruction.Plain {
-				c.arch.isa.execute(&frame, &in, code, 0)
+				c.arch.isa.execute(&frame, &in, code, 1)
 			}
 			c.addUses(&in)
 			at += uint64(in.Size)
@@ -470,6 +467,39 @@ func (c *codeRules) addPointers() {
 		}
 		return c.steps < c.limit
 	})
+	c.addWords()
+}
+
+// addWords adds the functions that words in data lead to, in files whose pointers no such relocation describes:
+// programs at fixed addresses, and those with compact relocations.
+func (c *codeRules) addWords() {
+	sections, err := c.file.Sections()
+	const compact = 19 // SHT_RELR
+	if err != nil || c.file.Type() != elf.ET_EXEC && !slices.ContainsFunc(sections, func(s *elffile.Section) bool { return s.Type == compact }) {
+		return
+	}
+	left, buf := uint64(maxDataScan), make([]byte, codeChunk)
+	for _, s := range sections {
+		isData := s.Type == elf.SHT_PROGBITS || s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_FINI_ARRAY
+		if !isData || s.Flags&elf.SHF_ALLOC == 0 || s.Flags&elf.SHF_EXECINSTR != 0 || s.Size > left {
+			continue
+		}
+		left -= s.Size
+		for off := uint64(0); off < s.Size; off += codeChunk {
+			n, _ := c.file.Reader().ReadAt(buf[:min(codeChunk, s.Size-off)], int64(s.Offset+off))
+			for words := buf[:n&^7]; len(words) > 0; words = words[8:] {
+				if to := binary.LittleEndian.Uint64(words); to%c.arch.isa.step == 0 {
+					c.addMaybe(to)
+				}
+			}
+			if len(c.doubtful) >= maxPending {
+				c.run()
+			}
+			if c.steps >= c.limit {
+				return
+			}
+		}
+	}
 }
 
 // search analyzes all functions, beginning with those that are known so far.
@@ -477,9 +507,41 @@ func (c *codeRules) search() {
 	c.run()
 	c.addPointers()
 	c.run()
+	c.sweep()
+	c.run()
 	c.runAgain()
 	c.run()
 	c.addStarts()
+}
+
+// sweep adds the functions that are called in code to which no known way leads. It needs instructions of one size,
+// for which code is read as it is executed. Data in the code may look like a call, but not twice.
+func (c *codeRules) sweep() {
+	if c.arch.isa.step == 1 {
+		return
+	}
+	left := uint64(maxCodeScan)
+	var called addrSet
+	for i := range c.gaps {
+		g := &c.gaps[i]
+		end := min(g.end, g.start+left)
+		left -= end - g.start
+		for at := g.start; at < end; at += c.arch.isa.step {
+			if c.known.has(at) {
+				continue
+			}
+			in, ok := c.arch.isa.decode(c.reader.at(at), at)
+			switch {
+			case in.Size == 0:
+				return
+			case !ok || in.Kind != instruction.Call || in.Target == at+uint64(in.Size) || c.gap(in.Target) == nil:
+			case called.add(in.Target):
+				c.addMaybe(in.Target)
+			default:
+				c.addSure(in.Target)
+			}
+		}
+	}
 }
 
 // run analyzes the functions that are known so far.
@@ -681,7 +743,7 @@ func (c *codeRules) glance(entry uint64, sure bool) {
 		if c.added != nil {
 			c.added()
 		}
-		c.starts = append(c.starts, codeStart{entry, f.setUp})
+		c.starts = append(c.starts, codeStart{addr: entry, rule: f.setUp})
 		framed := c.keepsChain(f.setUp)
 		c.gap(entry).count(framed, calls || framed)
 	} else if sure {
@@ -840,14 +902,14 @@ func (f *filler) framed(from, to uint64, rule uint32) {
 			return
 		}
 		// The function's frame is no longer there at a return instruction.
-		begin, end := f.arch.isa.restored(code)
+		released, leaf, end := f.arch.isa.restored(code)
 		if end == 0 || at+uint64(end) > to {
 			at += f.arch.isa.step
 			continue
 		}
-		at += uint64(end)
-		f.put(at-uint64(end-begin), f.leaf)
-		if at < to {
+		f.put(at+uint64(released), 0)
+		f.put(at+uint64(leaf), f.leaf)
+		if at += uint64(end); at < to {
 			f.put(at, rule)
 		}
 	}

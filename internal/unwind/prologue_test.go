@@ -14,6 +14,7 @@ import (
 
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
 )
 
@@ -22,6 +23,7 @@ type codeAgreement struct {
 	described          int // bytes with a rule in call frame information
 	equal              int // bytes
 	different, unclear int // instructions
+	atCalls            int // of them, different ones that are calls: compilers may not describe others
 	functions          int // with such instructions
 	examples           []string
 }
@@ -69,7 +71,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 		if got == (Rule{}) || want.Kind == KindUnsupported || want.Kind == KindEnd || want.Kind == KindSignal || want.Kind == KindPLT {
 			return
 		}
-		found = append(found, comparedRule{addr, in.Size, got, want, frame.agrees(want, got)})
+		found = append(found, comparedRule{addr, in, got, want, frame.agrees(want, got)})
 	}
 	c.added = func() {
 		c.flow.check = check
@@ -101,12 +103,15 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 		seen[f.addr] = true
 		switch f.how {
 		case "equal":
-			a.equal += f.size
+			a.equal += f.in.Size
 			continue
 		case "unclear":
 			a.unclear++
 		default:
 			a.different++
+			if f.in.Kind == instruction.Call || f.in.Kind == instruction.IndirectCall {
+				a.atCalls++
+			}
 		}
 		i, _ := slices.BinarySearchFunc(described.spans, f.addr+1, func(s span, addr uint64) int { return cmp.Compare(s.start, addr) })
 		start := described.spans[i-1].start
@@ -124,7 +129,7 @@ func compareCode(t testing.TB, path string) (a codeAgreement) {
 // comparedRule is a rule from code.
 type comparedRule struct {
 	addr      uint64
-	size      int
+	in        instruction.Instruction
 	got, want Rule
 	how       string // how they compare
 }
@@ -178,10 +183,10 @@ func (f *codeFrame) agrees(want, got Rule) string {
 	if want.FPSlot == SlotFP && want.FP == 0 && fp == f.caller(f.isa.fp) {
 		return "equal"
 	}
-	in := func(s Slot, off int32) (v value) {
+	in := func(same uint8, s Slot, off int32) (v value) {
 		switch s {
 		case SlotSame:
-			v = fp
+			v = f.regs[same]
 		case SlotCFA:
 			v = f.at(0, int64(off))
 		case SlotSP:
@@ -197,39 +202,39 @@ func (f *codeFrame) agrees(want, got Rule) string {
 		}
 		return v
 	}
-	if in(want.RASlot, want.RA) != f.caller(f.isa.ra) {
+	if in(f.isa.ra, want.RASlot, want.RA) != f.caller(f.isa.ra) {
 		return "ra"
 	}
-	if in(want.FPSlot, want.FP) != f.caller(f.isa.fp) && got.FPSlot != SlotUnknown {
+	if in(f.isa.fp, want.FPSlot, want.FP) != f.caller(f.isa.fp) && got.FPSlot != SlotUnknown {
 		return "fp"
 	}
 	return "equal"
 }
 
 // badFunctions is the number of functions of the C library whose call frame information differs from what their
-// code does: mpn_add_n and mpn_submul_1 do not describe what they push, and __longjmp, __longjmp_cancel and
-// ____longjmp_chk describe the frame that they go to.
+// code does. On x86-64, mpn_add_n and mpn_submul_1 do not describe what they push, and __longjmp, __longjmp_cancel
+// and ____longjmp_chk describe the frame that they go to, as on arm64 __longjmp and setcontext do.
 const badFunctions = 5
 
 // TestCodeAgainstTables compares rules from code with the call frame information of the same code, of the C
-// library. FULGUR_UNWIND_FILES names other files, whose differences are worth a look at the disassembly: in
+// libraries. FULGUR_UNWIND_FILES names other files, whose differences are worth a look at the disassembly: in
 // some places, compilers and OpenSSL's assembly do not describe that the stack pointer changes.
 func TestCodeAgainstTables(t *testing.T) {
 	paths := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
 	if len(paths) == 0 {
-		for _, p := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"} {
-			if _, err := os.Stat(p); err == nil && len(paths) == 0 {
+		for _, p := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/usr/aarch64-linux-gnu/lib/libc.so.6"} {
+			if _, err := os.Stat(p); err == nil {
 				paths = append(paths, p)
 			}
 		}
 	}
 	if len(paths) == 0 {
-		testenv.Skip(t, "needs a C library for x86-64")
+		testenv.Skip(t, "needs a C library for x86-64 or arm64")
 	}
 	for _, path := range paths {
 		a := compareCode(t, path)
-		t.Logf("%s: %d bytes described, %d equal (%.1f %%); instructions of %d functions: %d different, %d unclear", filepath.Base(path),
-			a.described, a.equal, 100*float64(a.equal)/float64(max(a.described, 1)), a.functions, a.different, a.unclear)
+		t.Logf("%s: %d bytes described, %d equal (%.1f %%); instructions of %d functions: %d different (%d calls), %d unclear", filepath.Base(path),
+			a.described, a.equal, 100*float64(a.equal)/float64(max(a.described, 1)), a.functions, a.different, a.atCalls, a.unclear)
 		for _, e := range a.examples {
 			t.Log("   ", e)
 		}
@@ -322,22 +327,7 @@ func TestCode(t *testing.T) {
 			"0x0 cfa=sp+8 fp=same ra=cfa-8", "0x1 cfa=sp+16 fp=same ra=cfa-8", "0x6 none",
 		}},
 	} {
-		f, err := elffileOf(t, madeUp(elf.EM_X86_64, test.code))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := &builder{file: f, arch: amd64, code: newCodeRanges(f)}
-		c := newCodeRules(b)
-		c.addSure(codeAddr)
-		c.function(codeAddr, true)
-		c.finish()
-		var got []string
-		b.table().Each(func(addr uint64, r Rule) bool {
-			if addr-codeAddr < 64 && (len(got) > 0 || r != Rule{}) {
-				got = append(got, fmt.Sprintf("%#x %v", addr-codeAddr, r))
-			}
-			return true
-		})
+		got := codeRulesOf(t, elf.EM_X86_64, test.code, 64, nil, codeAddr)
 		if diff := gocmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
@@ -367,24 +357,7 @@ func TestCodeAfterCalls(t *testing.T) {
 			c.addSure(codeAddr + 13)
 		}, apart},
 	} {
-		f, err := elffileOf(t, madeUp(elf.EM_X86_64, code))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := &builder{file: f, arch: amd64, code: newCodeRanges(f)}
-		c := newCodeRules(b)
-		c.addSure(codeAddr)
-		test.known(c)
-		c.run()
-		c.runAgain()
-		c.finish()
-		var got []string
-		b.table().Each(func(addr uint64, r Rule) bool {
-			if addr-codeAddr < 64 && (len(got) > 0 || r != Rule{}) {
-				got = append(got, fmt.Sprintf("%#x %v", addr-codeAddr, r))
-			}
-			return true
-		})
+		got := codeRulesOf(t, elf.EM_X86_64, code, 64, test.known, codeAddr)
 		if diff := gocmp.Diff(test.want, got); diff != "" {
 			t.Errorf("the call %s: %s", test.name, diff)
 		}

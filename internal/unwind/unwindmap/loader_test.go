@@ -595,9 +595,6 @@ func TestLoaderMemory(t *testing.T) {
 // Tables are made when a walk needs them, and those of code without unwind information only when a walk
 // goes through such code.
 func TestLoaderNeed(t *testing.T) {
-	if !unwind.ReadsCode(machine) {
-		testenv.Unsupported(t, "code for %v is not analyzed", machine)
-	}
 	f := newFixture(t, testConfig)
 	path := filepath.Join(t.TempDir(), "bare")
 	command(t, "gcc", "-O1", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-o", path, filepath.Join("..", "testdata", "frames.c"))

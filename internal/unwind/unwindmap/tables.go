@@ -143,7 +143,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	l.kernel.writeRules(first, fresh)
 	l.mu.Unlock()
 
-	words := tableWords(table, indexes, gapRule(machine, code.fallback(l.config.mode)))
+	words := tableWords(table, indexes)
 	start, err := l.pages.place(words)
 	if err != nil {
 		return c, err
