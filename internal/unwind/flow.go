@@ -39,7 +39,7 @@ type flow struct {
 	// calls and references collect the targets of direct calls, and the addresses to which instructions
 	// refer. doubts collects what follows calls and is not proven.
 	calls, references, doubts []uint64
-	// rule returns the number of a frame's rule.
+	// rule returns the number of a rule.
 	rule func(r Rule) uint32
 	// check, for tests, is called with the frame before each instruction.
 	check func(addr uint64, frame *codeFrame)

@@ -37,13 +37,14 @@ const (
 
 // codeRules makes rules for functions that no table describes, from their code.
 //
-// An entry is sure if a symbol or a call leads there: the return address is then at the stack pointer. From
-// there on, flow follows the code. Another entry, to which only a pointer or a jump leads, may also be a
-// label in a function. It counts if its code returns: if each way to a return instruction leaves the stack
-// pointer where it was at the label, the return address was there too.
+// An entry is sure if a symbol or a call leads there: the return address is then at the stack pointer, or in
+// the link register. From there on, flow follows the code. Another entry, to which only a pointer or a jump
+// leads, may also be a label in a function. It counts if its code returns: if each way to a return instruction
+// leaves the stack pointer where it was at the label, the return address was there too.
 //
 // Code that contradicts what was derived, and code that no known way leads to, gets no rule, unless it belongs
-// to a function that sets up a frame pointer, or nearly all functions around it do: then it gets KindChain.
+// to a function that sets up a frame pointer: then it gets the rule of that frame. If nearly all functions
+// around it have standard frames, it gets KindChain.
 type codeRules struct {
 	*builder
 	reader *codeReader
@@ -475,7 +476,8 @@ func (c *codeRules) addPointers() {
 func (c *codeRules) addWords() {
 	sections, err := c.file.Sections()
 	const compact = 19 // SHT_RELR
-	if err != nil || c.file.Type() != elf.ET_EXEC && !slices.ContainsFunc(sections, func(s *elffile.Section) bool { return s.Type == compact }) {
+	isCompact := func(s *elffile.Section) bool { return s.Type == compact }
+	if err != nil || c.file.Type() != elf.ET_EXEC && !slices.ContainsFunc(sections, isCompact) {
 		return
 	}
 	left, buf := uint64(maxDataScan), make([]byte, codeChunk)
