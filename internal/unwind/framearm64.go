@@ -634,7 +634,7 @@ func (a armFrame) indexed(word uint32, size int) {
 // vectors executes loads and stores of several vector registers, or of a part of them.
 func (a armFrame) vectors(word uint32) {
 	rn, op := armSource(word), word>>12&15
-	bytes := int64(0)
+	var bytes int64
 	if isSingle := word>>24&1 != 0; isSingle {
 		registers, size := op>>1&1<<1|word>>21&1+1, op>>2
 		switch {

@@ -838,10 +838,9 @@ func (f *filler) fill(rows []codeRow) {
 	for _, r := range rows {
 		f.undecided(at, r.addr)
 		at = r.end()
-		switch {
-		case r.rule == 0:
+		if r.rule == 0 {
 			f.undecided(r.addr, at)
-		default:
+		} else {
 			f.put(r.addr, f.simple(r.rule))
 		}
 	}
