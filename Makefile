@@ -113,11 +113,12 @@ test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 
 ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/capture/branch/,$(VM_PACKAGES))
 ARM64_CC         ?= aarch64-linux-gnu-gcc-12
 ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
-ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed)
+ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed bare)
 
 $(BUILD)/rig/arm64/unwind-%: FLAGS = -static
 $(BUILD)/rig/arm64/unwind-lazy: FLAGS = -Wl,-z,lazy
 $(BUILD)/rig/arm64/unwind-signed: FLAGS = -static -mbranch-protection=standard
+$(BUILD)/rig/arm64/unwind-bare: FLAGS = -static -fno-asynchronous-unwind-tables -fno-unwind-tables
 $(BUILD)/rig/arm64/unwind-signals: internal/unwind/testdata/signals.c
 $(filter-out %-signals,$(ARM64_C_PROGRAMS)): internal/unwind/testdata/frames.c
 $(ARM64_C_PROGRAMS):

@@ -28,8 +28,8 @@ type Program struct {
 	built string
 }
 
-// signed is an arm64 program that is built for the VM rig.
-const signed = "unwind-signed"
+// signed and bare are arm64 programs that are built for the VM rig.
+const signed, bare = "unwind-signed", "unwind-bare"
 
 // Programs are the programs to test with.
 var Programs = []Program{
@@ -40,6 +40,7 @@ var Programs = []Program{
 	{Name: "C static", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-static"}},
 	{Name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}, built: "unwind-lazy"},
 	{Name: "C signed return addresses", tool: signed},
+	{Name: "C without tables", tool: bare},
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
@@ -106,7 +107,7 @@ func (p *Program) Command(t *testing.T) []string {
 		if built, err := exec.LookPath(p.built); err == nil {
 			return append([]string{built}, p.args...)
 		}
-		if p.tool == signed {
+		if p.tool == signed || p.tool == bare {
 			testenv.Unsupported(t, "the rig has the program, for arm64")
 		}
 	}
