@@ -87,10 +87,10 @@ func restore(p *profile.Profile, description string) {
 	_ = runinfo.Restore(p, description)
 }
 
-// Function interns a function. A name that is missing is that of the linker, or the other way round;
-// without any name, it is none.
+// Function interns a function. A name that is missing is that of the linker; without any name, it is
+// none.
 func (c *collector) Function(f profile.Function) profile.FunctionID {
-	f.Name, f.SystemName = cmp.Or(f.Name, f.SystemName), cmp.Or(f.SystemName, f.Name)
+	f.Name = cmp.Or(f.Name, f.SystemName)
 	if f.Name == "" {
 		return 0
 	}

@@ -133,7 +133,7 @@ func TestReadValue(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", value, got.Meta.Value, want)
 		}
 	}
-	p.ValueTypes = slices.Clone(p.ValueTypes)
+	p.ValueTypes, p.Meta.Value = slices.Clone(p.ValueTypes), ""
 	p.ValueTypes[0].Type = "waits"
 	got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
 	if got.Meta.Value != last {
