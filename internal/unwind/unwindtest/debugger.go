@@ -112,6 +112,9 @@ func (g *gdb) stacks(t testing.TB, pid int) map[int][]uint64 {
 		}
 		for _, field := range fields[1:] {
 			pc, _ := strconv.ParseUint(field, 0, 64)
+			if pc == 0 {
+				break // gdb has lost its way
+			}
 			stacks[tid] = append(stacks[tid], pc)
 		}
 	}
