@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -557,8 +556,10 @@ func TestHostileOTLP(t *testing.T) {
 	c := &otlpReader{ctx: ctx}
 	cancel()
 	n := 0
-	c.each(profiles, func(protoField) { n++ })
-	if n > 1024 || c.err == nil {
+	for range c.parts(profiles, otelprofiles.ScopeProfilesProfile) {
+		n++
+	}
+	if n > 1<<16 || c.err == nil {
 		t.Errorf("read %d fields after the end of the context, error %v", n, c.err)
 	}
 }
@@ -594,15 +595,15 @@ func TestHostileOTLPLists(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c := newOTLPReader(ctx)
-		if err := read(c); !errors.Is(err, context.Canceled) || c.items > 2048 {
-			t.Errorf("%s: read %d fields and numbers after the end of the context, error %v", name, c.items, err)
+		if err := read(c); !errors.Is(err, context.Canceled) || c.read > 1<<16 {
+			t.Errorf("%s: read %d bytes after the end of the context, error %v", name, c.read, err)
 		}
 		if !strings.HasPrefix(name, "attributes") {
 			continue
 		}
 		c = newOTLPReader(t.Context())
-		if err := read(c); err == nil || !strings.Contains(err.Error(), "attributes") || c.items > 2*maxReferences {
-			t.Errorf("%s: read %d fields and numbers, error %v; want one about attributes", name, c.items, err)
+		if err := read(c); err == nil || !strings.Contains(err.Error(), "attributes") || c.read > 2*len(list) {
+			t.Errorf("%s: read %d bytes, error %v; want one about attributes", name, c.read, err)
 		}
 	}
 }
@@ -632,33 +633,67 @@ func TestHostileOTLPReferences(t *testing.T) {
 		if err := c.message(data); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if limit := long + 10*many; c.items > limit {
-			t.Errorf("%s: read %d fields and numbers, want at most %d", name, c.items, limit)
+		if limit := 8 * (long + many); c.read > limit {
+			t.Errorf("%s: read %d bytes, want at most %d", name, c.read, limit)
 		}
 	}
 }
 
-// A link of a sample stands for one trace and one span, and samples have few.
+// A link of a sample stands for one trace and one span, and a sample has one: of several, the last one
+// counts.
 func TestHostileOTLPLinks(t *testing.T) {
 	link := field(otelprofiles.DictionaryLink, bytes.Repeat(field(otelprofiles.LinkTraceID, []byte{1}), maxLabels+1), field(otelprofiles.LinkTraceID, []byte{2}))
-	for n, want := range map[int]string{1: "", maxLabels + 1: "labels"} {
+	for _, n := range []int{1, maxLabels + 1} {
 		data := slices.Concat(
 			resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, bytes.Repeat([]byte{otelprofiles.SampleLink << 3, 1}, n), field(otelprofiles.SampleValues, []byte{1})))),
 			field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryLink), link))
-		p, err := readOTLP(t.Context(), bufio.NewReader(bytes.NewReader(data)))
-		switch {
-		case want != "":
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%d links: got error %v, want one about %s", n, err, want)
-			}
-		case err != nil:
-			t.Errorf("%d links: %v", n, err)
-		default:
-			if got := p.LabelsOf(p.Samples[0].Task); len(got) != 1 || got[0] != (profile.Label{Key: profile.TraceID, Value: "02"}) {
-				t.Errorf("got labels %v, want the link's last trace", got)
-			}
+		p := decoded(t, data, OTLP)
+		if got := p.LabelsOf(p.Samples[0].Task); len(got) != 1 || got[0] != (profile.Label{Key: profile.TraceID, Value: "02"}) {
+			t.Errorf("%d links: got labels %v, want the link's last trace", n, got)
 		}
 	}
+}
+
+// Messages whose objects would take gigabytes are refused before, and so are deep ones. Long lists of
+// numbers are read.
+func TestHostileOTLPObjects(t *testing.T) {
+	testenv.Limited(t, 1<<30, 20*time.Second, func(t *testing.T) {
+		value := func(parts ...[]byte) []byte {
+			return field(otelprofiles.DictionaryAttribute, []byte{otelprofiles.AttributeKey << 3, 1}, field(otelprofiles.AttributeValue, parts...))
+		}
+		deep := func(n int) (data []byte) {
+			for range n {
+				data = field(otelprofiles.AnyArray, field(otelprofiles.ArrayValues, data))
+			}
+			return data
+		}
+		const objects = 8 << 20
+		for name, c := range map[string]struct {
+			row  []byte // of attributes
+			more []byte // of the sample
+			want string // error
+		}{
+			"many values in a list":        {row: value(field(otelprofiles.AnyArray, bytes.Repeat(field(otelprofiles.ArrayValues), objects))), want: "a message KeyValueAndUnit takes more"},
+			"many keys":                    {row: value(field(6, bytes.Repeat(field(1), objects))), want: "a message KeyValueAndUnit takes more"},
+			"deep and long":                {row: value(deep(1 << 14)), want: "a message KeyValueAndUnit takes more"},
+			"deep and short":               {row: value(deep(maxOTLPDepth)), want: "recursion depth"},
+			"numbers without a list":       {more: bytes.Repeat([]byte{otelprofiles.SampleValues << 3, 1}, objects), want: "a message Sample takes more"},
+			"a long list of numbers":       {more: field(otelprofiles.SampleValues, bytes.Repeat([]byte{1}, objects))},
+			"unknown fields in any number": {more: bytes.Repeat([]byte{15 << 3, 1}, objects)},
+		} {
+			row := c.row
+			if row == nil {
+				row = value(field(otelprofiles.AnyString, []byte("x")))
+			}
+			data := slices.Concat(
+				resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, field(otelprofiles.SampleAttributes, []byte{1}), field(otelprofiles.SampleValues, []byte{1}), c.more))),
+				field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryString), field(otelprofiles.DictionaryString, []byte("key")), field(otelprofiles.DictionaryAttribute), row))
+			_, _, err := Read(t.Context(), bytes.NewReader(data), "input")
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: got error %v, want %q", name, err, c.want)
+			}
+		}
+	})
 }
 
 // Any number of samples may refer to the same long labels.
@@ -683,7 +718,7 @@ func TestBombOTLPRun(t *testing.T) {
 		p.Meta.Command = strings.Repeat("x", profile.MaxName-1024)
 		text := runinfo.Text(p)
 		key := field(otelprofiles.KeyValueKey, []byte(otelprofiles.Run))
-		attribute := field(otelprofiles.ScopeAttributes, key, field(otelprofiles.KeyValueValue, []byte{otelprofiles.AnyStringIndex << 3, 1}))
+		attribute := field(otelprofiles.ScopeAttributes, key, field(otelprofiles.KeyValueValue, []byte{8 << 3, 1}))
 		data := slices.Concat(
 			resource(field(otelprofiles.ScopeProfilesScope, bytes.Repeat(attribute, 1<<20)),
 				field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, field(otelprofiles.SampleValues, []byte{1})))),

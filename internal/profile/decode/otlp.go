@@ -17,6 +17,12 @@ import (
 	"strings"
 	"time"
 
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"fulgur/internal/files/unpack"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/otelprofiles"
@@ -59,7 +65,8 @@ type otlpReader struct {
 	meta   profile.Meta   // of the message being read
 	losses profile.Losses // likewise
 	left   int            // number of frames that may still be read
-	items  int            // number of fields and elements of lists that were read
+	read   int            // size of the messages that were read, in bytes
+	row    pb.Sample      // the sample that is being read, whose lists are used again
 	err    error
 
 	// Of the messages so far.
@@ -74,13 +81,13 @@ type otlpTables struct {
 	strings                                 []string
 	mappingRows, locationRows, functionRows [][]byte
 	attributeRows, stackRows, linkRows      [][]byte
-	mappings                                map[uint64]otlpMapped
-	attributes                              map[uint64]attribute
+	mappings                                map[int32]otlpMapped
+	attributes                              map[int32]attribute
 	values                                  map[otlpValueType]int
-	locations                               map[uint64][]profile.FrameID
-	stacks                                  map[uint64]profile.StackID
-	functions                               map[uint64]profile.FunctionID
-	links                                   map[uint64][]profile.Label
+	locations                               map[int32][]profile.FrameID
+	stacks                                  map[int32]profile.StackID
+	functions                               map[int32]profile.FunctionID
+	links                                   map[int32][]profile.Label
 }
 
 // readOTLP reads OpenTelemetry's ProfilesData, or several of them in a row. Profiles written by
@@ -210,9 +217,9 @@ func newOTLPReader(ctx context.Context) *otlpReader {
 
 func newOTLPTables() otlpTables {
 	return otlpTables{
-		mappings: map[uint64]otlpMapped{}, attributes: map[uint64]attribute{}, values: map[otlpValueType]int{},
-		locations: map[uint64][]profile.FrameID{}, stacks: map[uint64]profile.StackID{},
-		functions: map[uint64]profile.FunctionID{}, links: map[uint64][]profile.Label{},
+		mappings: map[int32]otlpMapped{}, attributes: map[int32]attribute{}, values: map[otlpValueType]int{},
+		locations: map[int32][]profile.FrameID{}, stacks: map[int32]profile.StackID{},
+		functions: map[int32]profile.FunctionID{}, links: map[int32][]profile.Label{},
 	}
 }
 
@@ -221,16 +228,12 @@ func (c *otlpReader) message(data []byte) error {
 	c.messages++
 	c.meta, c.losses, c.run = profile.Meta{}, profile.Losses{}, ""
 	c.otlpTables = newOTLPTables()
-	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.DataDictionary && f.packed {
-			c.dictionary(f.data)
-		}
-	})
-	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.DataResource && f.packed {
-			c.resource(f.data)
-		}
-	})
+	for part := range c.parts(data, otelprofiles.DataDictionary) {
+		c.dictionary(part)
+	}
+	for part := range c.parts(data, otelprofiles.DataResource) {
+		c.resource(part)
+	}
 	if c.err != nil {
 		return c.err
 	}
@@ -280,13 +283,9 @@ const rowSize = 64
 // dictionary finds the rows of the tables.
 func (c *otlpReader) dictionary(data []byte) {
 	size := 0
-	c.each(data, func(f protoField) {
-		if !f.packed {
-			return // no row
-		}
+	scanFields(data, func(f protoField) bool {
 		if size += rowSize; size > profile.MaxTables {
 			c.fail(fmt.Errorf("more than %d rows in the dictionary", profile.MaxTables/rowSize))
-			return
 		}
 		switch f.number {
 		case otelprofiles.DictionaryMapping:
@@ -304,65 +303,107 @@ func (c *otlpReader) dictionary(data []byte) {
 		case otelprofiles.DictionaryLink:
 			c.linkRows = append(c.linkRows, f.data)
 		}
+		return c.goOn(0)
 	})
 }
 
-// each calls yield with the fields of a message, up to the first malformed one or error.
-func (c *otlpReader) each(data []byte, yield func(protoField)) {
-	scanFields(data, func(f protoField) bool {
-		if c.next() {
-			yield(f)
-		}
-		return c.err == nil
-	})
-}
-
-// list returns the numbers in a field of repeated numbers, up to the first error.
-func (c *otlpReader) list(f protoField) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for n := range f.list() {
-			if !c.next() || !yield(n) {
-				return
-			}
-		}
+// parts returns the messages in a field of a message, which may be too many to have them all in
+// memory as objects.
+func (c *otlpReader) parts(data []byte, number uint64) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		scanFields(data, func(f protoField) bool {
+			return c.goOn(0) && (f.number != number || yield(f.data))
+		})
 	}
 }
 
-// next counts a field or an element of a list, and reports whether to go on.
-func (c *otlpReader) next() bool {
-	if c.items++; c.items%1024 == 0 {
+// goOn reports whether to go on after n bytes.
+func (c *otlpReader) goOn(n int) bool {
+	const often = 1 << 16 // at least for each message that is not small
+	if after := c.read + n + 1; after/often > c.read/often {
 		c.fail(c.ctx.Err())
 	}
+	if c.err == nil {
+		c.read += n + 1
+	}
 	return c.err == nil
+}
+
+const (
+	// maxOTLPObjects is the maximum memory of a message's objects, in bytes. Only lists of numbers and
+	// texts are long.
+	maxOTLPObjects = 256 << 20
+	// smallOTLP is the size of messages, in bytes, that take less memory, whatever they contain.
+	smallOTLP = 1 << 16
+)
+
+// decode reads a message into m, and adds its lists to those of m.
+func (c *otlpReader) decode(data []byte, m proto.Message) {
+	if !c.goOn(len(data)) {
+		return
+	}
+	if of := m.ProtoReflect().Descriptor(); len(data) > smallOTLP && otlpObjects(data, of, 0) > maxOTLPObjects {
+		c.fail(fmt.Errorf("a message %s takes more than %d MiB in memory, or nests deeper than %d", of.Name(), maxOTLPObjects>>20, maxOTLPDepth))
+		return
+	}
+	c.fail(proto.UnmarshalOptions{Merge: true, DiscardUnknown: true, RecursionLimit: maxOTLPDepth}.Unmarshal(data, m))
+}
+
+// otlpObjects returns the memory that a message's objects take at most, in bytes, including what
+// growing lists leave behind. Deeper than maxOTLPDepth, it is too much.
+func otlpObjects(data []byte, d protoreflect.MessageDescriptor, depth int) (size int64) {
+	if depth > maxOTLPDepth {
+		return maxOTLPObjects + 1
+	}
+	const object, number = 256, 40
+	scanFields(data, func(f protoField) bool {
+		switch of := d.Fields().ByNumber(protowire.Number(f.number)); {
+		case of == nil:
+		case of.Message() != nil:
+			size += object + otlpObjects(f.data, of.Message(), depth+1)
+		case of.IsList() && f.packed:
+			size += 8 * f.numbers()
+		default:
+			size += number + int64(len(f.data))
+		}
+		return size <= maxOTLPObjects
+	})
+	return size
+}
+
+// otlpMessage returns a message, the empty one if it cannot be read.
+func otlpMessage[T any, M interface {
+	*T
+	proto.Message
+}](c *otlpReader, data []byte) M {
+	m := M(new(T))
+	c.decode(data, m)
+	return m
 }
 
 // maxReferences is the maximum number of attributes to which a list refers: all labels that a
 // sample may have, and a few others.
 const maxReferences = 4 * maxLabels
 
-// referred returns the attributes to which a field refers.
-func (c *otlpReader) referred(f protoField) iter.Seq[attribute] {
-	return func(yield func(attribute) bool) {
-		n := 0
-		for i := range c.list(f) {
-			if n++; n > maxReferences {
-				c.fail(fmt.Errorf("a list of more than %d attributes", maxReferences))
-				return
-			}
-			if !yield(c.attributeAt(i)) {
-				return
-			}
-		}
+// referred returns the attributes to which a list refers.
+func (c *otlpReader) referred(list []int32) (all []attribute) {
+	if len(list) > maxReferences {
+		c.fail(fmt.Errorf("a list of more than %d attributes", maxReferences))
+		return nil
 	}
+	for _, i := range list {
+		all = append(all, c.attributeAt(i))
+	}
+	return all
 }
 
 // fail keeps the first error.
 func (c *otlpReader) fail(err error) { c.err = cmp.Or(c.err, err) }
 
 // row returns a row of a table.
-func row[T any](c *otlpReader, table []T, i uint64) (r T) {
-	if i >= uint64(len(table)) {
-		if i > 0 { // 0 is none, even without a table
+func row[T any](c *otlpReader, table []T, i int32) (r T) {
+	if i < 0 || int(i) >= len(table) {
+		if i != 0 { // 0 is none, even without a table
 			c.fail(errOTLP)
 		}
 		return r
@@ -394,65 +435,47 @@ func (a attribute) labels() (list []profile.Label) {
 	return list
 }
 
-// keyValue reads a message KeyValue.
-func (c *otlpReader) keyValue(data []byte) (a attribute) {
-	c.each(data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.KeyValueKey:
-			a.key = string(f.data)
-		case otelprofiles.KeyValueKeyIndex:
-			a.key = row(c, c.strings, f.value)
-		case otelprofiles.KeyValueValue:
-			c.anyValue(f.data, &a)
+// of adds a value. A list of values may be in it, but no deeper one.
+func (a *attribute) of(c *otlpReader, value *common.AnyValue) {
+	switch v := value.GetValue().(type) {
+	case *common.AnyValue_StringValue:
+		a.text = v.StringValue
+	case *common.AnyValue_BoolValue:
+		a.text = strconv.FormatBool(v.BoolValue)
+	case *common.AnyValue_IntValue:
+		a.number, a.numeric = v.IntValue, true
+	case *common.AnyValue_ArrayValue:
+		for _, value := range v.ArrayValue.GetValues() {
+			if _, isList := value.GetValue().(*common.AnyValue_ArrayValue); !isList && len(a.list) < maxLabels {
+				var part attribute
+				part.of(c, value)
+				a.list = append(a.list, part)
+			}
 		}
-	})
-	return a
-}
-
-// anyValue reads the value of an attribute.
-func (c *otlpReader) anyValue(data []byte, a *attribute) { c.anyValueAt(data, a, 1) }
-
-// anyValueAt reads a value that may contain lists of values up to the given depth.
-func (c *otlpReader) anyValueAt(data []byte, a *attribute, depth int) {
-	c.each(data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.AnyString:
-			a.text = string(f.data)
-		case otelprofiles.AnyBool:
-			a.text = strconv.FormatBool(f.value != 0)
-		case otelprofiles.AnyInt:
-			a.number, a.numeric = int64(f.value), true
-		case otelprofiles.AnyArray:
-			c.each(f.data, func(f protoField) {
-				if f.number == otelprofiles.ArrayValues && len(a.list) < maxLabels && depth > 0 {
-					var part attribute
-					c.anyValueAt(f.data, &part, depth-1)
-					a.list = append(a.list, part)
-				}
-			})
-		case otelprofiles.AnyStringIndex:
-			a.text = row(c, c.strings, f.value)
-		}
-	})
+	case *common.AnyValue_StringValueStrindex:
+		a.text = row(c, c.strings, v.StringValueStrindex)
+	}
 	a.text = a.text[:min(len(a.text), profile.MaxName)]
 }
 
+// keyValue reads an attribute of a resource or scope.
+func (c *otlpReader) keyValue(data []byte) (a attribute) {
+	in := otlpMessage[common.KeyValue](c, data)
+	a.key = cmp.Or(in.Key, row(c, c.strings, in.KeyStrindex))
+	a.of(c, in.Value)
+	return a
+}
+
 // attributeAt returns an attribute of the dictionary.
-func (c *otlpReader) attributeAt(i uint64) attribute {
+func (c *otlpReader) attributeAt(i int32) attribute {
 	a, ok := c.attributes[i]
 	if !ok {
-		c.each(row(c, c.attributeRows, i), func(f protoField) {
-			switch f.number {
-			case otelprofiles.AttributeKey:
-				a.key = row(c, c.strings, f.value)
-				a.key = a.key[:min(len(a.key), profile.MaxName+1)] // recognized as too long
-			case otelprofiles.AttributeValue:
-				c.anyValue(f.data, &a)
-			case otelprofiles.AttributeUnit:
-				a.unit = row(c, c.strings, f.value)
-				a.unit = a.unit[:min(len(a.unit), profile.MaxName)]
-			}
-		})
+		in := otlpMessage[pb.KeyValueAndUnit](c, row(c, c.attributeRows, i))
+		a.key = row(c, c.strings, in.KeyStrindex)
+		a.key = a.key[:min(len(a.key), profile.MaxName+1)] // recognized as too long
+		a.of(c, in.Value)
+		a.unit = row(c, c.strings, in.UnitStrindex)
+		a.unit = a.unit[:min(len(a.unit), profile.MaxName)]
 		c.attributes[i] = a
 	}
 	return a
@@ -462,15 +485,9 @@ func (c *otlpReader) attributeAt(i uint64) attribute {
 func (c *otlpReader) resource(data []byte) {
 	var task profile.Task
 	var owner profile.Owner
-	c.each(data, func(f protoField) {
-		if f.number != otelprofiles.ResourceProfilesResource {
-			return
-		}
-		c.each(f.data, func(f protoField) {
-			if f.number != otelprofiles.ResourceAttributes {
-				return
-			}
-			switch a := c.keyValue(f.data); a.key {
+	for part := range c.parts(data, otelprofiles.ResourceProfilesResource) {
+		for data := range c.parts(part, otelprofiles.ResourceAttributes) {
+			switch a := c.keyValue(data); a.key {
 			case otelprofiles.PID:
 				task.PID = id(a.number)
 			case otelprofiles.HostName:
@@ -498,14 +515,12 @@ func (c *otlpReader) resource(data []byte) {
 			case otelprofiles.Unit:
 				owner.Unit = a.text
 			}
-		})
-	})
-	task.Owner = c.Owner(owner)
-	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.ResourceProfilesScope && f.packed {
-			c.scope(f.data, task)
 		}
-	})
+	}
+	task.Owner = c.Owner(owner)
+	for part := range c.parts(data, otelprofiles.ResourceProfilesScope) {
+		c.scope(part, task)
+	}
 }
 
 // id converts a number that identifies a process, thread or CPU.
@@ -519,18 +534,14 @@ func id(n int64) int {
 // scope reads the profiles of a scope of a process.
 func (c *otlpReader) scope(data []byte, task profile.Task) {
 	losses := c.losses
-	c.each(data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.ScopeProfilesScope:
-			c.each(f.data, func(f protoField) {
-				if f.number == otelprofiles.ScopeAttributes {
-					c.describe(c.keyValue(f.data), &losses)
-				}
-			})
-		case otelprofiles.ScopeProfilesProfile:
-			c.profileOf(f.data, task, &losses)
+	for part := range c.parts(data, otelprofiles.ScopeProfilesScope) {
+		for attribute := range c.parts(part, otelprofiles.ScopeAttributes) {
+			c.describe(c.keyValue(attribute), &losses)
 		}
-	})
+	}
+	for part := range c.parts(data, otelprofiles.ScopeProfilesProfile) {
+		c.profileOf(part, task, &losses)
+	}
 	c.losses = losses
 }
 
@@ -558,59 +569,39 @@ func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 
 // profileOf reads a profile of a process.
 func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.Losses) {
-	var value, period otlpValueType
-	var every int64
-	c.each(data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.ProfileSampleType:
-			value = c.readValueType(f, value)
-		case otelprofiles.ProfileTime:
-			if c.meta.Start.IsZero() && f.value != 0 {
-				c.meta.Start = time.Unix(0, int64(f.value))
-			}
-		case otelprofiles.ProfileDuration:
-			c.meta.Duration = max(c.meta.Duration, time.Duration(f.value))
-		case otelprofiles.ProfilePeriodType:
-			period = c.readValueType(f, period)
-		case otelprofiles.ProfilePeriod:
-			every = int64(f.value)
-		case otelprofiles.ProfileAttributes:
-			for a := range c.referred(f) {
-				c.describe(a, losses)
-			}
+	var rest []byte // without samples
+	scanFields(data, func(f protoField) bool {
+		if f.number != otelprofiles.ProfileSample {
+			rest = append(rest, f.raw...)
 		}
+		return c.goOn(0)
 	})
-	if of := c.valueType(period); of != (profile.ValueType{}) && c.meta.Every == (profile.Interval{}) {
-		c.meta.Every = profile.Interval{Of: of, Amount: every}
+	in := otlpMessage[pb.Profile](c, rest)
+	if c.meta.Start.IsZero() && in.TimeUnixNano != 0 {
+		c.meta.Start = time.Unix(0, int64(in.TimeUnixNano))
+	}
+	c.meta.Duration = max(c.meta.Duration, time.Duration(in.DurationNano))
+	for _, a := range c.referred(in.AttributeIndices) {
+		c.describe(a, losses)
+	}
+	if of := c.valueType(valueTypeOf(in.PeriodType)); of != (profile.ValueType{}) && c.meta.Every == (profile.Interval{}) {
+		c.meta.Every = profile.Interval{Of: of, Amount: in.Period}
 		c.meta.Frequency = c.meta.Every.Frequency()
 	}
 	if c.err != nil {
 		return
 	}
-	v := c.value(value)
-	c.each(data, func(f protoField) {
-		if f.number == otelprofiles.ProfileSample && f.packed && c.err == nil {
-			c.sample(f.data, task, v)
-		}
-	})
+	v := c.value(valueTypeOf(in.SampleType))
+	for part := range c.parts(data, otelprofiles.ProfileSample) {
+		c.sample(part, task, v)
+	}
 }
 
 // otlpValueType is a type of value, as indexes of strings.
-type otlpValueType struct{ name, unit uint64 }
+type otlpValueType struct{ name, unit int32 }
 
-func (c *otlpReader) readValueType(f protoField, v otlpValueType) otlpValueType {
-	if !f.packed {
-		return v // not a message, and so unknown to other readers
-	}
-	c.each(f.data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.ValueTypeType:
-			v.name = f.value
-		case otelprofiles.ValueTypeUnit:
-			v.unit = f.value
-		}
-	})
-	return v
+func valueTypeOf(in *pb.ValueType) otlpValueType {
+	return otlpValueType{in.GetTypeStrindex(), in.GetUnitStrindex()}
 }
 
 // valueType returns a type of value.
@@ -634,77 +625,55 @@ func (c *otlpReader) value(v otlpValueType) int {
 
 // sample reads a sample. Without values, each of its times counts 1.
 func (c *otlpReader) sample(data []byte, task profile.Task, value int) {
+	in := &c.row
+	*in = pb.Sample{AttributeIndices: in.AttributeIndices[:0], Values: in.Values[:0], TimestampsUnixNano: in.TimestampsUnixNano[:0]}
+	c.decode(data, in)
 	at := profile.Sample{CPU: -1}
-	var sum, times int64
-	valued := false
-	var stack uint64
-	var linked []string // keys of labels
-	c.each(data, func(f protoField) {
-		switch f.number {
-		case otelprofiles.SampleStack:
-			stack = f.value
-		case otelprofiles.SampleLink:
-			for _, l := range c.link(f.value) {
-				linked = append(linked, l.Key)
-				c.fail(c.label(l))
-			}
-		case otelprofiles.SampleAttributes:
-			for a := range c.referred(f) {
-				key := otelprofiles.AttributeLabel(a.key)
-				if c.apply(a, &at, &task) || key == "" || slices.Contains(linked, key) {
-					continue
-				}
-				for _, l := range a.labels() {
-					l.Key = key
-					c.fail(c.label(l))
-				}
-			}
-		case otelprofiles.SampleValues:
-			for n := range c.list(f) {
-				valued = true
-				if next := sum + int64(n); next >= sum == (int64(n) >= 0) {
-					sum = next
-				} else {
-					c.fail(errors.New("the values of a sample add up to too much"))
-				}
-			}
-		case otelprofiles.SampleTimes:
-			if times++; f.packed {
-				times += int64(len(f.data))/8 - 1
-			}
+	links := c.link(in.LinkIndex)
+	for _, l := range links {
+		c.fail(c.label(l))
+	}
+	for _, a := range c.referred(in.AttributeIndices) {
+		key := otelprofiles.AttributeLabel(a.key)
+		if c.apply(a, &at, &task) || key == "" || slices.ContainsFunc(links, func(l profile.Label) bool { return l.Key == key }) {
+			continue
 		}
-	})
-	if !valued {
-		sum = times
+		for _, l := range a.labels() {
+			l.Key = key
+			c.fail(c.label(l))
+		}
+	}
+	sum := int64(0)
+	for _, n := range in.Values {
+		if next := sum + n; next >= sum != (n >= 0) {
+			c.fail(errors.New("the values of a sample add up to too much"))
+		}
+		sum += n
+	}
+	if len(in.Values) == 0 {
+		sum = int64(len(in.TimestampsUnixNano))
 	}
 	task.Labels = c.labelSet()
 	at.Task = c.Task(task)
-	at.Stack = c.stack(stack)
+	at.Stack = c.stack(in.StackIndex)
 	if c.err == nil {
 		c.Count(at, value, sum)
 	}
 }
 
 // link returns the labels that a link to a span stands for.
-func (c *otlpReader) link(i uint64) []profile.Label {
+func (c *otlpReader) link(i int32) []profile.Label {
 	labels, ok := c.links[i]
 	if ok {
 		return labels
 	}
-	var trace, span string
-	c.each(row(c, c.linkRows, i), func(f protoField) {
-		id := hex.EncodeToString(f.data[:min(len(f.data), 16)])
-		switch {
-		case strings.Trim(id, "0") == "":
-		case f.number == otelprofiles.LinkTraceID:
-			trace = id
-		case f.number == otelprofiles.LinkSpanID:
-			span = id
-		}
-	})
-	for _, l := range []profile.Label{{Key: profile.TraceID, Value: trace}, {Key: profile.SpanID, Value: span}} {
-		if l.Value != "" {
-			labels = append(labels, l)
+	in := otlpMessage[pb.Link](c, row(c, c.linkRows, i))
+	for _, l := range []struct {
+		key string
+		id  []byte
+	}{{profile.TraceID, in.TraceId}, {profile.SpanID, in.SpanId}} {
+		if value := hex.EncodeToString(l.id[:min(len(l.id), 16)]); strings.Trim(value, "0") != "" {
+			labels = append(labels, profile.Label{Key: l.key, Value: value})
 		}
 	}
 	c.links[i] = labels
@@ -735,20 +704,14 @@ func (c *otlpReader) apply(a attribute, at *profile.Sample, task *profile.Task) 
 const maxLocations = 1 << 20
 
 // stack interns a stack.
-func (c *otlpReader) stack(i uint64) (s profile.StackID) {
+func (c *otlpReader) stack(i int32) (s profile.StackID) {
 	if s, ok := c.stacks[i]; ok {
 		return s
 	}
-	var path []uint64
-	c.each(row(c, c.stackRows, i), func(f protoField) {
-		if f.number == otelprofiles.StackLocations {
-			for at := range c.list(f) {
-				if path = append(path, at); len(path) > maxLocations {
-					c.fail(fmt.Errorf("a stack has more than %d locations", maxLocations))
-				}
-			}
-		}
-	})
+	path := otlpMessage[pb.Stack](c, row(c, c.stackRows, i)).LocationIndices
+	if len(path) > maxLocations {
+		c.fail(fmt.Errorf("a stack has more than %d locations", maxLocations))
+	}
 	for i := len(path) - 1; i >= 0 && !c.IsCut(s) && c.err == nil; i-- {
 		frames := c.frames(path[i])
 		// A location may have any number of frames, and take a single byte in any number
@@ -767,86 +730,63 @@ func (c *otlpReader) stack(i uint64) (s profile.StackID) {
 }
 
 // frames interns the frames of a location, the outermost first.
-func (c *otlpReader) frames(i uint64) []profile.FrameID {
+func (c *otlpReader) frames(i int32) []profile.FrameID {
 	if ids, ok := c.locations[i]; ok {
 		return ids
 	}
-	f := profile.Frame{}
-	var lines [][]byte
+	in := otlpMessage[pb.Location](c, row(c, c.locationRows, i))
+	if len(in.Lines) > profile.MaxDepth {
+		c.fail(fmt.Errorf("a location has more than %d lines", profile.MaxDepth))
+		return nil
+	}
+	f := profile.Frame{Address: in.Address}
 	var kind string
-	var mapping uint64
-	c.each(row(c, c.locationRows, i), func(field protoField) {
-		switch field.number {
-		case otelprofiles.LocationMapping:
-			mapping = field.value
-		case otelprofiles.LocationAddress:
-			f.Address = field.value
-		case otelprofiles.LocationLine:
-			if lines = append(lines, field.data); len(lines) > profile.MaxDepth {
-				c.fail(fmt.Errorf("a location has more than %d lines", profile.MaxDepth))
-			}
-		case otelprofiles.LocationAttributes:
-			for a := range c.referred(field) {
-				if a.key == otelprofiles.FrameType {
-					kind = a.text
-				}
-			}
+	for _, a := range c.referred(in.AttributeIndices) {
+		if a.key == otelprofiles.FrameType {
+			kind = a.text
 		}
-	})
-	m := c.mapping(mapping)
+	}
+	m := c.mapping(in.MappingIndex)
 	f.Mapping = m.id
 	if profile.IsFile(m.Path) {
 		f.Address = m.InFile(f.Address)
 	}
 	f.Kind = kindOfFrame(kind, m.Path, f.Address)
 	var ids []profile.FrameID
-	for i, line := range slices.Backward(lines) {
-		f.Inlined = i < len(lines)-1
-		c.line(line, &f)
+	for i, line := range slices.Backward(in.Lines) {
+		f.Inlined, f.Function = i < len(in.Lines)-1, 0
+		if line.FunctionIndex != 0 {
+			f.Function = c.function(line.FunctionIndex)
+		}
+		f.Line, f.Column = lineNumber(line.Line), lineNumber(line.Column)
 		ids = append(ids, c.Frame(f))
 	}
-	if len(lines) == 0 {
+	if len(in.Lines) == 0 {
 		ids = append(ids, c.Frame(f))
 	}
 	c.locations[i] = ids
 	return ids
 }
 
-// line adds the contents of a line to f.
-func (c *otlpReader) line(data []byte, f *profile.Frame) {
-	f.Function, f.Line, f.Column = 0, 0, 0
-	c.each(data, func(field protoField) {
-		switch {
-		case field.number == otelprofiles.LineFunction && field.value > 0:
-			f.Function = c.function(field.value)
-		case field.number == otelprofiles.LineLine && field.value < math.MaxInt32:
-			f.Line = int(field.value)
-		case field.number == otelprofiles.LineColumn && field.value < math.MaxInt32:
-			f.Column = int(field.value)
-		}
-	})
+// lineNumber returns a number of a line or column, 0 if it is none.
+func lineNumber(n int64) int {
+	if n < 0 || n >= math.MaxInt32 {
+		return 0
+	}
+	return int(n)
 }
 
 // function interns a function.
-func (c *otlpReader) function(i uint64) profile.FunctionID {
+func (c *otlpReader) function(i int32) profile.FunctionID {
 	if id, ok := c.functions[i]; ok {
 		return id
 	}
-	var fn profile.Function
-	c.each(row(c, c.functionRows, i), func(f protoField) {
-		switch f.number {
-		case otelprofiles.FunctionName:
-			fn.Name = row(c, c.strings, f.value)
-		case otelprofiles.FunctionSystemName:
-			fn.SystemName = row(c, c.strings, f.value)
-		case otelprofiles.FunctionFilename:
-			fn.File = row(c, c.strings, f.value)
-		case otelprofiles.FunctionStartLine:
-			if f.value < math.MaxInt32 {
-				fn.StartLine = int(f.value)
-			}
-		}
-	})
+	in := otlpMessage[pb.Function](c, row(c, c.functionRows, i))
+	fn := profile.Function{
+		Name: row(c, c.strings, in.NameStrindex), SystemName: row(c, c.strings, in.SystemNameStrindex),
+		File: row(c, c.strings, in.FilenameStrindex), StartLine: lineNumber(in.StartLine),
+	}
+	fn.SystemName = cmp.Or(fn.SystemName, fn.Name)
 	id := c.Function(fn)
 	c.functions[i] = id
 	return id
@@ -859,35 +799,26 @@ type otlpMapped struct {
 }
 
 // mapping interns a mapping.
-func (c *otlpReader) mapping(i uint64) otlpMapped {
+func (c *otlpReader) mapping(i int32) otlpMapped {
 	known, ok := c.mappings[i]
 	if ok || i == 0 {
 		return known
 	}
-	var m profile.Mapping
-	c.each(row(c, c.mappingRows, i), func(f protoField) {
-		switch f.number {
-		case otelprofiles.MappingStart:
-			m.Start = f.value
-		case otelprofiles.MappingLimit:
-			m.Limit = f.value
-		case otelprofiles.MappingOffset:
-			m.Offset = f.value
-		case otelprofiles.MappingFilename:
-			m.Path = row(c, c.strings, f.value)
-		case otelprofiles.MappingAttributes:
-			for a := range c.referred(f) {
-				switch a.key {
-				case otelprofiles.GNUBuildID:
-					m.BuildID = a.text
-				case otelprofiles.GoBuildID:
-					m.GoBuildID = a.text
-				case otelprofiles.FileHash:
-					m.Hash = a.text
-				}
-			}
+	in := otlpMessage[pb.Mapping](c, row(c, c.mappingRows, i))
+	m := profile.Mapping{
+		Start: in.MemoryStart, Limit: in.MemoryLimit, Offset: in.FileOffset,
+		Path: row(c, c.strings, in.FilenameStrindex),
+	}
+	for _, a := range c.referred(in.AttributeIndices) {
+		switch a.key {
+		case otelprofiles.GNUBuildID:
+			m.BuildID = a.text
+		case otelprofiles.GoBuildID:
+			m.GoBuildID = a.text
+		case otelprofiles.FileHash:
+			m.Hash = a.text
 		}
-	})
+	}
 	m.Placed = profile.IsFile(m.Path)
 	known = otlpMapped{m, c.Mapping(m)}
 	c.mappings[i] = known

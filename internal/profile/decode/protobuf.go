@@ -1,16 +1,11 @@
 package decode
 
-import (
-	"encoding/binary"
-	"iter"
-)
-
 // protoField is a field of a protocol buffer message.
 type protoField struct {
 	number uint64
 	packed bool   // packed numbers, a string or a message
 	data   []byte // its contents
-	value  uint64 // of a single number
+	raw    []byte // the whole field
 	rest   int    // length of the data after it
 }
 
@@ -27,23 +22,6 @@ func (f protoField) numbers() (n int64) {
 	return n + 1
 }
 
-// list returns the numbers in a field of repeated numbers.
-func (f protoField) list() iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		if !f.packed {
-			yield(f.value)
-			return
-		}
-		for data := f.data; len(data) > 0; {
-			v, n := uvarint(data)
-			if n == 0 || !yield(v) {
-				return
-			}
-			data = data[n:]
-		}
-	}
-}
-
 // eachField calls yield with the fields of a message, up to the first malformed one.
 func eachField(data []byte, yield func(protoField)) {
 	scanFields(data, func(f protoField) bool {
@@ -55,46 +33,39 @@ func eachField(data []byte, yield func(protoField)) {
 // scanFields is like eachField, but ends when yield returns false.
 func scanFields(data []byte, yield func(protoField) bool) {
 	for len(data) > 0 {
-		key, n := uvarint(data)
-		if n == 0 {
+		key, size := uvarint(data)
+		if size == 0 {
 			return
 		}
-		data = data[n:]
-		f := protoField{number: key >> 3}
+		f, content := protoField{number: key >> 3}, data[size:]
+		n := 0 // length of the content
 		switch key & 7 {
 		case 0:
-			f.value, n = uvarint(data)
-		case 1:
-			if n = 8; n <= len(data) {
-				f.value = binary.LittleEndian.Uint64(data)
+			if _, n = uvarint(content); n == 0 {
+				return
 			}
+		case 1:
+			n = 8
 		case 5:
 			n = 4
 		case 2:
-			length, size := uvarint(data)
-			if size == 0 || length > uint64(len(data)-size) {
+			length, prefix := uvarint(content)
+			if prefix == 0 || length > uint64(len(content)-prefix) {
 				return
 			}
-			data = data[size:]
-			n = int(length)
-			f.packed, f.data, f.rest = true, data[:n], len(data)-n
-			if n == 0 {
-				if !yield(f) {
-					return
-				}
-				continue
-			}
+			n = prefix + int(length)
+			f.packed, f.data = true, content[prefix:n]
 		default:
 			return
 		}
-		if n == 0 || n > len(data) {
+		if n > len(content) {
 			return
 		}
-		f.rest = len(data) - n
+		f.raw, f.rest = data[:size+n], len(content)-n
 		if !yield(f) {
 			return
 		}
-		data = data[n:]
+		data = content[n:]
 	}
 }
 

@@ -44,7 +44,6 @@ const (
 	SampleAttributes = 2
 	SampleLink       = 3
 	SampleValues     = 4
-	SampleTimes      = 5
 
 	MappingStart      = 1
 	MappingLimit      = 2
@@ -77,15 +76,13 @@ const (
 	ScopeName       = 1
 	ScopeAttributes = 3
 
-	KeyValueKey      = 1
-	KeyValueValue    = 2
-	KeyValueKeyIndex = 3
+	KeyValueKey   = 1
+	KeyValueValue = 2
 
-	AnyString      = 1
-	AnyBool        = 2
-	AnyInt         = 3
-	AnyArray       = 5
-	AnyStringIndex = 8
+	AnyString = 1
+	AnyBool   = 2
+	AnyInt    = 3
+	AnyArray  = 5
 
 	ArrayValues = 1
 )
