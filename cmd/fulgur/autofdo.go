@@ -52,7 +52,7 @@ Examples:
     fulgur convert --binary ./server -o server.prof server.preagg
 
     # many hosts and runs
-    fulgur merge -o all.prof host*/server.*.afdo
+    llvm-profdata merge --sample --extbinary -o all.prof host*/server.*.afdo
 `
 }
 

@@ -59,7 +59,7 @@ type commands struct {
 	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
 	Report  reportCommand  `cmd:"" group:"files" help:"Describe a profile in sentences: the hottest code, waits and losses."`
-	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT or AutoFDO profiles."`
+	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT profiles."`
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`
 	Completion completionCommand `cmd:"" group:"fulgur" help:"Print a completion script for a shell."`

@@ -25,25 +25,15 @@ const (
 const (
 	sectionSummary         = 1
 	sectionNames           = 2
-	sectionSymbols         = 3
 	sectionFunctionOffsets = 4
-	sectionMetadata        = 5
-	sectionContexts        = 6
 	sectionProfiles        = 32
 )
 
 // Flags of sections. The upper half has flags that only one kind of section has.
 const (
-	flagCompressed = 1 << 0
-
-	flagHashes      = 1 << 32 // of names: MD5 instead of text
-	flagFixedHashes = 2 << 32
-	flagUnique      = 4 << 32 // of names: some have the suffix uniqueSuffix
-
-	flagContexts   = 2 << 32  // of the summary: a profile by calling context
-	flagFlow       = 4 << 32  // of the summary: flow-sensitive discriminators
-	flagPreinlined = 16 << 32 // of the summary
-	uniqueSuffix   = ".__uniq."
+	flagUnique   = 4 << 32 // of names: some have the suffix uniqueSuffix
+	flagFlow     = 4 << 32 // of the summary: flow-sensitive discriminators
+	uniqueSuffix = ".__uniq."
 )
 
 // WriteBinary writes p in the extensible binary format.
@@ -73,9 +63,6 @@ func (p *Profile) WriteBinary(w io.Writer) error {
 		{kind: sectionNames, flags: nameFlags, data: appendNames(names)},
 		{kind: sectionFunctionOffsets, data: offsets},
 		{kind: sectionProfiles, data: profiles},
-	}
-	if len(p.Symbols) > 0 {
-		sections = append(sections, section{kind: sectionSymbols, data: appendSymbols(p.Symbols)})
 	}
 	return writeSections(w, header, sections)
 }
@@ -124,15 +111,6 @@ func (s *summary) append(b []byte) []byte {
 func appendNames(names []string) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(names)))
 	for _, name := range names {
-		b = append(append(b, name...), 0)
-	}
-	return b
-}
-
-// appendSymbols returns the section of symbols, each ending with a NUL.
-func appendSymbols(symbols map[string]struct{}) []byte {
-	var b []byte
-	for _, name := range slices.Sorted(maps.Keys(symbols)) {
 		b = append(append(b, name...), 0)
 	}
 	return b

@@ -1,4 +1,4 @@
-// Package sampleprof reads, merges and writes clang's sample profiles (-fprofile-sample-use),
+// Package sampleprof writes and recognizes clang's sample profiles (-fprofile-sample-use),
 // in LLVM's text format and extensible binary format.
 //
 // A profile counts samples by function and by position in the function's source: the line
@@ -117,19 +117,6 @@ type Profile struct {
 	// Flow is whether discriminators are flow-sensitive, as clang makes them with
 	// -enable-fs-discriminator. Only the binary format has this flag.
 	Flow bool
-	// Symbols holds all functions of the profiled program, so that clang can distinguish cold
-	// functions from new ones. It may be nil. Only the binary format has them.
-	Symbols map[string]struct{}
-}
-
-func (p *Profile) addSymbol(name string) {
-	if name == "" {
-		return
-	}
-	if p.Symbols == nil {
-		p.Symbols = map[string]struct{}{}
-	}
-	p.Symbols[name] = struct{}{}
 }
 
 // Function returns the profile of a function, and creates it if necessary.

@@ -47,7 +47,7 @@ func (t *textWriter) location(l Location, indent int) {
 	t.line = append(t.line, ": "...)
 }
 
-// body writes the samples of f. Its depth is bounded, see maxDepth.
+// body writes the samples of f, whose depth is bounded.
 func (t *textWriter) body(f *Function, indent int) {
 	for _, l := range f.locations() {
 		r := f.Body[l]

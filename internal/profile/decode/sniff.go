@@ -114,10 +114,10 @@ var signatures = compile([]signature{
 	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
 
 	// Profiles for compilers.
-	{`[\xff\x81][Ll]?(lprofi|[Rr]forpl)[\x81\xff]`, foreign{"a profile of LLVM's instrumentation", "it has counts but no stacks"}},
-	{`:(ir|fe|csir)\r?\n`, foreign{"a profile of LLVM's instrumentation", "it has counts but no stacks"}},
-	{`adcg[\x00-\xff]{4}|oncg[\x00-\xff]{4}`, foreign{"a profile of gcc (AutoFDO or gcov)", "it has counts but no stacks"}},
-	{`boltedcollection\r?\n|no_lbr( |\r?\n)|[0145] \S+ [0-9a-f]+ [0145] \S+ [0-9a-f]+ \d+ \d+\r?\n`, foreign{"a profile for llvm-bolt (fdata)", "it has branches but no stacks"}},
+	{`[\xff\x81][Ll]?(lprofi|[Rr]forpl)[\x81\xff]`, foreign{LLVMCounts, "it has counts but no stacks"}},
+	{`:(ir|fe|csir)\r?\n`, foreign{LLVMCounts, "it has counts but no stacks"}},
+	{`adcg[\x00-\xff]{4}|oncg[\x00-\xff]{4}`, foreign{GCCProfile, "it has counts but no stacks"}},
+	{`boltedcollection\r?\n|no_lbr( |\r?\n)|[0145] \S+ [0-9a-f]+ [0145] \S+ [0-9a-f]+ \d+ \d+\r?\n`, foreign{Fdata, "it has branches but no stacks"}},
 	{`([BFSTR] ((X:)?[0-9a-f]{4,} )+[0-9]+( [0-9]+)?|E:\S*)\r?\n`, foreign{"a profile for llvm-bolt (preagg)", "it has branches but no stacks; fulgur merge reads it"}},
 })
 
@@ -135,21 +135,37 @@ func compile(list []signature) (compiled []compiledSignature) {
 	return compiled
 }
 
+// Kinds of profiles for compilers and llvm-bolt, see [Kind].
+const (
+	LLVMSamples = "a sample profile of clang (AutoFDO)"
+	LLVMCounts  = "a profile of LLVM's instrumentation"
+	GCCProfile  = "a profile of GCC (AutoFDO or gcov)"
+	Fdata       = "a profile for llvm-bolt (fdata)"
+)
+
+// Kind names the kind of a file that is not read and that begins with head, "" if it is unknown.
+func Kind(head []byte) string {
+	if kind := foreignKind(head); kind != nil {
+		return kind.is
+	}
+	return ""
+}
+
 // foreignKind returns the kind of an input that is recognized by its beginning and not read, nil for
 // others.
 func foreignKind(head []byte) *foreign {
 	const enough = 4096 // a line with a long name
-	var bytes strings.Builder
+	var chars strings.Builder
 	for _, b := range head[:min(len(head), enough)] {
-		bytes.WriteRune(rune(b))
+		chars.WriteRune(rune(b))
 	}
 	for i := range signatures {
-		if s := &signatures[i]; s.begins.MatchString(bytes.String()) {
+		if s := &signatures[i]; s.begins.MatchString(chars.String()) {
 			return &s.kind
 		}
 	}
-	if sampleprof.IsProfile(head) && !bytesHave(head, ";") {
-		return &foreign{"a sample profile for compilers (AutoFDO)", "it has counts but no stacks; fulgur merge reads it"}
+	if sampleprof.IsProfile(head) && (bytes.ContainsFunc(head, isBinary) || !bytesHave(head, ";")) {
+		return &foreign{LLVMSamples, "it has counts but no stacks"}
 	}
 	return nil
 }

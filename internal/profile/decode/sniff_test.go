@@ -43,7 +43,7 @@ func TestRefused(t *testing.T) {
 		"\xfflprofi\x81\x0b\x00":                   "LLVM",
 		"\x84\xe4\xd0\xb1\xf4\xc9\x94\xa8\x53g":    "AutoFDO",
 		"main:184019:0\n 4: 534\n":                 "AutoFDO",
-		"adcg*704\x00\x00":                         "gcc",
+		"adcg*704\x00\x00":                         "GCC",
 		"1 main 5 1 foo 0 0 12\n":                  "fdata",
 		"B 4b196f 4b19e0 2 0\n":                    "preagg",
 		"heap_v2/524288\n  t*: 1: 2 [0: 0]\n":      "jemalloc",

@@ -2,28 +2,24 @@ package boltprofile
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/message/plain"
-	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/output"
 )
 
 // MergeOptions describe a merge of profiles.
 type MergeOptions struct {
-	// Inputs are profiles for BOLT, or sample profiles for clang; "-" means standard input.
+	// Inputs are pre-aggregated profiles for BOLT; "-" means standard input.
 	Inputs []string
 	// Output is the file to write; "-" or empty means Stdout.
 	Output string
-	// Samples is the format of merged sample profiles. Empty means the first input's.
-	Samples sampleprof.Format
 	// Force merges profiles whose names contain different build IDs.
 	Force bool
 
@@ -33,9 +29,8 @@ type MergeOptions struct {
 	Quiet bool
 }
 
-// Merge writes the sum of profiles. Sample profiles are added up in memory; for others,
-// its memory does not depend on their size. The
-// exit code is 0, or 1 with an error. If ctx ends early, Merge writes nothing.
+// Merge writes the sum of profiles. Its memory does not depend on their size. The exit code is 0, or 1
+// with an error. If ctx ends early, Merge writes nothing.
 func Merge(ctx context.Context, o MergeOptions) (exitCode int, err error) {
 	if err := o.merge(ctx); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
@@ -49,12 +44,8 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	samples, err := areSamples(inputs)
-	if err != nil {
+	if err := checkKinds(inputs); err != nil {
 		return err
-	}
-	if !samples && o.Samples != "" {
-		return usage.Errorf("%s is only for sample profiles of clang", usage.Format)
 	}
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
@@ -62,9 +53,6 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	err = output.Until(ctx, out, func(w io.Writer) error {
-		if samples {
-			return mergeSamples(ctx, w, inputs, o.Samples)
-		}
 		return bolt.Merge(w, inputs, bolt.MergeOptions{Force: o.Force})
 	})
 	if err != nil {
@@ -73,9 +61,7 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	if !samples {
-		o.warn(inputs)
-	}
+	o.warn(inputs)
 	return nil
 }
 
@@ -103,24 +89,28 @@ func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, clo
 // name of a function in its first line may be long.
 const headSize = 64 << 10
 
-// areSamples reports whether profiles are sample profiles. They can then still be read from
-// the start.
-func areSamples(inputs []bolt.Input) (bool, error) {
-	first := false
+// mergers are the programs that merge profiles of other kinds.
+var mergers = map[string]string{
+	decode.LLVMSamples: "llvm-profdata merge --sample, or profile_merger of AutoFDO",
+	decode.LLVMCounts:  "llvm-profdata merge",
+	decode.GCCProfile:  "profile_merger of AutoFDO, or gcov-tool merge",
+	decode.Fdata:       "merge-fdata of BOLT",
+}
+
+// checkKinds refuses profiles of other kinds than BOLT's pre-aggregated ones. The inputs can still be
+// read from the start.
+func checkKinds(inputs []bolt.Input) error {
 	for i := range inputs {
 		head, err := peek(&inputs[i])
 		if err != nil {
-			return false, fmt.Errorf("%s: %w", inputs[i].Name, err)
+			return fmt.Errorf("%s: %w", inputs[i].Name, err)
 		}
-		samples := sampleprof.IsProfile(head)
-		if i == 0 {
-			first = samples
-		}
-		if samples != first {
-			return false, fmt.Errorf("%s and %s are of different kinds: one is for BOLT, the other is a sample profile for clang", inputs[0].Name, inputs[i].Name)
+		kind := decode.Kind(head)
+		if merger := mergers[kind]; merger != "" {
+			return fmt.Errorf("%s is %s: merge such profiles with %s", inputs[i].Name, kind, merger)
 		}
 	}
-	return first, nil
+	return nil
 }
 
 // peek returns the beginning of a profile.
@@ -144,19 +134,6 @@ func peek(in *bolt.Input) ([]byte, error) {
 		in.R = io.MultiReader(bytes.NewReader(head), in.R)
 	}
 	return head, err
-}
-
-// mergeSamples writes the sum of sample profiles to w.
-func mergeSamples(ctx context.Context, w io.Writer, inputs []bolt.Input, format sampleprof.Format) error {
-	sum := &sampleprof.Profile{}
-	for _, in := range inputs {
-		found, err := sum.Read(ctx, in.R, in.Name)
-		if err != nil {
-			return err
-		}
-		format = cmp.Or(format, found)
-	}
-	return sum.Write(w, format)
 }
 
 // warn prints that build IDs could not be compared.
