@@ -61,23 +61,32 @@ func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:headSize-4], castagnoli), castagnoli, b[headSize:])
 }
 
-// decode returns a record's contents, or [ErrCorrupt].
-func decode(b []byte) (h Head, message []byte, err error) {
+// parse returns the head of a record, the compressed message and its length, or [ErrCorrupt]. It does
+// not decompress the message, which takes most of the time of [decode].
+func parse(b []byte) (h Head, compressed []byte, length uint64, err error) {
 	if len(b) < headSize || string(b[:len(magic)]) != magic || binary.LittleEndian.Uint32(b[headSize-4:]) != checksum(b) {
-		return h, nil, ErrCorrupt
+		return h, nil, 0, ErrCorrupt
 	}
 	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[len(magic)+8*i:]) }
-	h = Head{Samples: n(0), Profiles: n(1)}
 	if n(2) > maxMessage {
-		return h, nil, ErrCorrupt
+		return h, nil, 0, ErrCorrupt
+	}
+	return Head{Samples: n(0), Profiles: n(1)}, b[headSize:], n(2), nil
+}
+
+// decode returns a record's message, or [ErrCorrupt].
+func decode(b []byte) (message []byte, err error) {
+	_, compressed, length, err := parse(b)
+	if err != nil {
+		return nil, err
 	}
 	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMessage))
 	if err != nil {
-		return h, nil, err
+		return nil, err
 	}
 	defer r.Close()
-	if message, err = r.DecodeAll(b[headSize:], make([]byte, 0, n(2))); err != nil || uint64(len(message)) != n(2) {
-		return h, nil, ErrCorrupt
+	if message, err = r.DecodeAll(compressed, make([]byte, 0, length)); err != nil || uint64(len(message)) != length {
+		return nil, ErrCorrupt
 	}
-	return h, message, nil
+	return message, nil
 }

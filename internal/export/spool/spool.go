@@ -302,8 +302,7 @@ func (s *Spool) Reader(e *Entry) func() ([]byte, error) {
 				return nil, err
 			}
 		}
-		_, message, err = decode(data)
-		return message, err
+		return decode(data)
 	}
 }
 
@@ -374,7 +373,7 @@ func (s *Spool) readHead(name string) (Head, int64, error) {
 	if err != nil {
 		return Head{}, 0, err
 	}
-	h, _, err := decode(data)
+	h, _, _, err := parse(data)
 	return h, int64(len(data)), err
 }
 

@@ -2,8 +2,11 @@ package spool
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -403,5 +406,81 @@ func TestRemoveWhileStored(t *testing.T) {
 	}
 	if left := files(t, dir); len(left) != 0 {
 		t.Errorf("got files %q, want none", left)
+	}
+}
+
+// oldRecord is a file of fulgur 1, with 3 samples in 2 profiles and the message "message".
+const oldRecord = "66756c6775725731030000000000000002000000000000000700000000000000b545c53e28b52ffd04003900006d6573736167654daac46f"
+
+// Files of earlier versions are read, and opening a spool reads only their heads.
+func TestOldFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old, err := hex.DecodeString(oldRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opaque := append([]byte(nil), old[:headSize]...)
+	opaque = append(opaque, "not compressed"...)
+	binary.LittleEndian.PutUint32(opaque[headSize-4:], checksum(opaque))
+	for i, data := range [][]byte{old, opaque} {
+		if err := os.WriteFile(filepath.Join(dir, fileName(uint64(i+1))), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, found := open(t, dir, 1<<20)
+	if found.Entries != 2 || found.Samples != 6 || found.Corrupt != 0 || s.All()[0].Head != (Head{Samples: 3, Profiles: 2}) {
+		t.Fatalf("got %+v and head %+v, want two entries with 3 samples in 2 profiles each", found, s.All()[0].Head)
+	}
+	if message, err := s.Reader(s.All()[0])(); string(message) != "message" || err != nil {
+		t.Errorf("got message %q, error %v", message, err)
+	}
+	if _, err := s.Reader(s.All()[1])(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got error %v for a message that is not compressed, want ErrCorrupt", err)
+	}
+}
+
+// BenchmarkOpen opens a spool with messages of 64 MiB, about half as large when compressed.
+func BenchmarkOpen(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "spool")
+	s, _, err := Open(dir, 1<<30)
+	if err != nil {
+		b.Fatal(err)
+	}
+	random := rand.NewChaCha8([32]byte{})
+	message := make([]byte, 4<<20)
+	for range 16 {
+		if _, err := random.Read(message[:len(message)/2]); err != nil {
+			b.Fatal(err)
+		}
+		copy(message[len(message)/2:], message[:1<<16]) // and zeros
+		for i := range message {
+			message[i] &= 0x3f // few different bytes, as in text
+		}
+		r, err := NewRecord(Head{Samples: 1, Profiles: 1}, message)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.Put(r)
+		if _, err := work(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	size := s.Usage().Files
+	if _, err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		s, found, err := Open(dir, 1<<30)
+		if err != nil || found.Entries != 16 {
+			b.Fatalf("got %+v, error %v", found, err)
+		}
+		if _, err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
