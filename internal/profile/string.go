@@ -3,10 +3,9 @@ package profile
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"fulgur/internal/message/plain"
 )
 
 // Limits of [Profile.String].
@@ -106,5 +105,8 @@ func shown(text string) string {
 	if len(text) > shownText {
 		text = text[:shownText] + "…"
 	}
-	return plain.Terminal(text)
+	if text != "" {
+		text = strings.Trim(strconv.Quote(text), `"`)
+	}
+	return text
 }
