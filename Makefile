@@ -13,7 +13,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* bench/alloc/testdata/*.c test/rig/pmu/module/*.c))
+C_SOURCES  := $(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* bench/alloc/testdata/*.c test/rig/pmu/module/*.c)
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
@@ -170,8 +170,8 @@ generate: deps-generate ## Rebuild the BPF objects and their Go bindings with cl
 
 .PHONY: check-generate
 check-generate: generate ## Fail if the committed BPF objects differ from the output of generate
-	git diff --exit-code --stat -- bpf
-	@new=$$(git ls-files --others --exclude-standard -- bpf); \
+	git diff --exit-code --stat -- internal/bpf
+	@new=$$(git ls-files --others --exclude-standard -- internal/bpf); \
 	if [ -n "$$new" ]; then echo "not committed: $$new" >&2; exit 1; fi
 
 .PHONY: lint

@@ -1,7 +1,7 @@
-// Package bpf holds fulgur's kernel side: the C sources of its programs, the
-// objects compiled from them for amd64 and arm64, and Go bindings generated
-// from both. The objects are committed, so that building fulgur needs Go
-// alone; "make generate" makes them again, byte for byte.
+// Package bpf holds fulgur's kernel side: the C sources of its programs, and their tests. The
+// objects compiled from them for amd64 and arm64 and the Go bindings are in internal/bpf. They
+// are committed, so that building fulgur needs Go alone; "make generate" makes them again, byte
+// for byte.
 //
 // One .bpf.c file is one family of probes. The common parts are headers
 // with one subject each: record.h (records that cross into user space), stack.h
@@ -11,19 +11,19 @@
 // snapshot.h (stacks to walk later), hit.h (hits of events), field.h (their fields),
 // runtime.h and python.h, v8.h, hotspot.h and ruby.h (frames of language runtimes),
 // program.h (runtimes of new processes), loss.h (what was lost). ksym.bpf.c is no probe:
-// it looks up kernel symbols. shared.go names the common parts of the families'
-// bindings.
+// it looks up kernel symbols.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class -target amd64,arm64 -go-package bpf OffCPU offcpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end -target amd64,arm64 -go-package bpf Faults faults.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type latency -target amd64,arm64 -go-package bpf BlockIO blockio.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -target amd64,arm64 -go-package bpf SoftIRQ softirq.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -type syscall_key -target amd64,arm64 -go-package bpf Count count.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type latency_match -type latency_limits -target amd64,arm64 -go-package bpf Latency latency.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits -target amd64,arm64 -go-package bpf Alloc alloc.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type branch_head -target amd64,arm64 -go-package bpf Branch branch.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed -target amd64,arm64 -go-package bpf Jump jump.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type symbol -type context -target amd64,arm64 -go-package bpf KSym ksym.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type label_process -type label_kind -type runtime_process -type runtime_program -type runtime_range -type runtime_file -type runtime_program_limit -type python_process -type v8_process -type hotspot_heap -type hotspot_process -type hotspot_bytes -type ruby_process -type runtime_local -type runtime_local_model -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -type hash_constant -target amd64,arm64 -go-package bpf Unwind unwind.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate -command compile go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf" -target amd64,arm64 -go-package bpf -output-dir ../internal/bpf -no-global-types
+//go:generate compile -type stack_record -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode OnCPU oncpu.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class OffCPU offcpu.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end Faults faults.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type latency BlockIO blockio.bpf.c
+//go:generate compile -type count_key -type count_value SoftIRQ softirq.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -type syscall_key Count count.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type latency_match -type latency_limits Latency latency.bpf.c
+//go:generate compile -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits Alloc alloc.bpf.c
+//go:generate compile -type branch_head Branch branch.bpf.c
+//go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c
+//go:generate compile -type symbol -type context KSym ksym.bpf.c
+//go:generate compile -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type label_process -type label_kind -type runtime_process -type runtime_program -type runtime_range -type runtime_file -type runtime_program_limit -type python_process -type v8_process -type hotspot_heap -type hotspot_process -type hotspot_bytes -type ruby_process -type runtime_local -type runtime_local_model -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -type hash_constant Unwind unwind.bpf.c

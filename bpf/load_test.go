@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/alloc"
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"

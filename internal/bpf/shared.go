@@ -1,3 +1,7 @@
+// Package bpf holds the objects of the programs in fulgur/bpf, and the Go bindings that bpf2go
+// generates for them: a load function for each family of programs, the names of its maps,
+// variables and programs, and its types. The objects are under the license of their sources
+// (bpf/LICENSE). shared.go is written by hand.
 package bpf
 
 // Types and constants that several families of probes share have one name here. bpf2go
