@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"

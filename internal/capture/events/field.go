@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/tracefs"
 )
 

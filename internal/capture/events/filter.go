@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // Limits of a filter.

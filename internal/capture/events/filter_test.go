@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // evaluate runs a filter like bpf/field.h, on numbers and strings by the field's name.

@@ -3,7 +3,7 @@ package events
 import (
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 func TestRegister(t *testing.T) {

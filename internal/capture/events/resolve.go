@@ -11,7 +11,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/tracefs"
 	"fulgur/internal/message/usage"

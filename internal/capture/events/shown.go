@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/message/plain"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/syscalls"
 	"fulgur/internal/linux/tracefs"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // syscallProbe returns a probe of tracepoints as [Resolver] finds it.

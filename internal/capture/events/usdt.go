@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/rseq"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // note returns a note that describes a USDT probe.

@@ -8,7 +8,7 @@ import (
 	"path"
 	"slices"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile/encode/describe"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"

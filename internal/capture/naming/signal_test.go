@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/message/plain"

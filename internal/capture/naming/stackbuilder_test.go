@@ -3,7 +3,7 @@ package naming
 import (
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"

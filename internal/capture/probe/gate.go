@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/rcu"

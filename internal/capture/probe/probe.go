@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"

@@ -3,7 +3,7 @@ package probe_test
 import (
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sources"
 	"fulgur/internal/testenv"

@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/message/usage"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/testenv"

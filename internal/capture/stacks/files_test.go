@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 )
 

@@ -3,7 +3,7 @@ package stacks
 import (
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // TimeOf returns the time of a valid stack record, in ns of CLOCK_MONOTONIC.

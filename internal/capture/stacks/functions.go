@@ -3,7 +3,7 @@ package stacks
 import (
 	"slices"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/known"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 )

@@ -3,7 +3,7 @@ package stacks
 import (
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/profile"
 )

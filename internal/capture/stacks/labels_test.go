@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // ParseSnapshot refuses a record that is too short, or shorter than its size field.

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/containers"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"

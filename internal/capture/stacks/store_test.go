@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 )

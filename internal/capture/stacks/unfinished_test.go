@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 )

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
