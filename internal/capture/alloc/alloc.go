@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/returns"

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/linux/procfs"

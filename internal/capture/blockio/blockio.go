@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
 )

@@ -20,8 +20,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
 	"fulgur/internal/bolt"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/memlock"

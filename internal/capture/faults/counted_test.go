@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 )
 

@@ -3,7 +3,7 @@ package faults
 import (
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/ringbuf"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"

@@ -5,7 +5,7 @@ package hits
 import (
 	"errors"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"

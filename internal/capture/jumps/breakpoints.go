@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/instruction"

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/symbols/instruction"
 )

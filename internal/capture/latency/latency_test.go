@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"

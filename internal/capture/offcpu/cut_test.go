@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/testenv"

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // States is a set of states in which a thread leaves its CPU.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/source"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"

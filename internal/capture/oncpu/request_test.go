@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindmap"

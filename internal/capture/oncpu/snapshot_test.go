@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"

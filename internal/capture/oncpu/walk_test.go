@@ -14,7 +14,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // StatPerCPU returns counter i of each CPU, from the map stats of bpf/loss.h.

@@ -5,7 +5,7 @@ package softirq
 import (
 	"fmt"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"

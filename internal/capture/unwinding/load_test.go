@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"

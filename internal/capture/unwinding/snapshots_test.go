@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
