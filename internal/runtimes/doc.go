@@ -5,7 +5,7 @@
 package runtimes
 
 import (
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 )
 

@@ -1,6 +1,6 @@
 package runtimes
 
-import "fulgur/bpf"
+import "fulgur/internal/bpf"
 
 // Add adds the runtimes of other to an entry for the same process.
 func Add(entry *bpf.RuntimeProcess, other bpf.RuntimeProcess) {

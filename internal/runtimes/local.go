@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 )
 

@@ -3,7 +3,7 @@ package runtimes
 import (
 	"errors"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // ErrNotReady means that the runtime of a process has not started yet.

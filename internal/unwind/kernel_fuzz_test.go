@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/unwindtest"
 )

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
 )

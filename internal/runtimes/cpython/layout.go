@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 // layout has the offsets of fields.

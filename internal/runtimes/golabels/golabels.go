@@ -14,7 +14,7 @@ import (
 	"encoding/binary"
 	"go/version"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
 )

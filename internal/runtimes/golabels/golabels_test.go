@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 )
 

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 )
 

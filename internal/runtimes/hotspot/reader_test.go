@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 )
 

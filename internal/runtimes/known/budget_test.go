@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"

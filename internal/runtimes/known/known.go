@@ -2,7 +2,7 @@
 package known
 
 import (
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/cpython"
 	"fulgur/internal/runtimes/hotspot"

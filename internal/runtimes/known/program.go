@@ -10,7 +10,7 @@ import (
 	"unsafe"
 	"weak"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"

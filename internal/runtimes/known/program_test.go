@@ -12,7 +12,7 @@ import (
 	"testing"
 	"weak"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"

@@ -13,7 +13,7 @@ import (
 	"time"
 	"weak"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"

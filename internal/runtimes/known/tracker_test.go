@@ -15,7 +15,7 @@ import (
 	"time"
 	"weak"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/threadctx"

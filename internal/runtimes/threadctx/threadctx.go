@@ -14,7 +14,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 )
 

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 )
 

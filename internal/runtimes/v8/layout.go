@@ -3,7 +3,7 @@ package v8
 import (
 	"fmt"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/symbols/elffile"
 )
 

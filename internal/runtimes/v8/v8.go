@@ -12,7 +12,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
 )

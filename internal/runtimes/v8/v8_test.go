@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"

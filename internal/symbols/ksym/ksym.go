@@ -13,7 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/symbols/symbolize"
 )

@@ -1,7 +1,7 @@
 package unwindmap
 
 import (
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/rcu"
 	"fulgur/internal/unwind"

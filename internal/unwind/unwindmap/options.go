@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/symbols/debugfile"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 )
 
 const (

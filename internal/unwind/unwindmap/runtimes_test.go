@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/testenv"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )
