@@ -1,6 +1,7 @@
 // Package internal is fulgur without its command line and kernel side. Each folder is an area, and
 // imports only from areas above it in this list, as areas_test.go checks:
 //
+//	bpf        the compiled programs of the kernel side, and their Go bindings
 //	testenv    requirements of tests on the machine
 //	linux      the kernel's interfaces: perf events, rings, procfs, capabilities
 //	files      foreign files, opened and read within time limits; complete output files
@@ -19,6 +20,6 @@
 //	export     profiles on their way to a back end
 //	session    a run from its flags to its result
 //
-// The kernel side is in package fulgur/bpf, which imports none of these. The commands
-// are in fulgur/cmd/fulgur, which imports all of them.
+// The sources of the kernel side are in fulgur/bpf, and the commands in fulgur/cmd/fulgur, which
+// imports all areas.
 package internal

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/capability"
 )
 

@@ -3,7 +3,7 @@ package session
 import (
 	"maps"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"

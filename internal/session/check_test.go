@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/linux/perfevent"

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/naming"

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"

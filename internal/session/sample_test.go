@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"

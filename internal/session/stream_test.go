@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unsafe"
 
-	"fulgur/bpf"
+	"fulgur/internal/bpf"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )
