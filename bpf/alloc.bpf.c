@@ -19,7 +19,13 @@
  * (design-docs/00003-memory-profiling in open-telemetry/opentelemetry-ebpf-profiler).
  */
 
+#include "hit.h"
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "snapshot.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid and cpu are 0 if not distinguished. */
@@ -45,12 +51,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->live_bytes, add->live_bytes);
 }
 
-#include "hit.h"
-#include "count.h"
-#include "event.h"
-#include "snapshot.h"
-#include "target.h"
-#include "unwind.h"
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

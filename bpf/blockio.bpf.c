@@ -21,9 +21,23 @@
  * program twice at the same time on a CPU.
  */
 
+enum scratch {
+	SCRATCH_START,
+	SCRATCH_INSERT,
+	SCRATCH_ISSUE,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
+#include "count.h"
+#include "event.h"
+#include "file.h"
 #include "kernel.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 /* The key of a count. */
 struct count_key {
@@ -51,20 +65,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->in_device, add->in_device);
 }
 
-enum scratch {
-	SCRATCH_START,
-	SCRATCH_INSERT,
-	SCRATCH_ISSUE,
-	SCRATCH_MAX,
-};
-#define SCRATCHES SCRATCH_MAX
-
-#include "count.h"
-#include "event.h"
-#include "file.h"
-#include "target.h"
-#include "unwind.h"
-#include <bpf/bpf_tracing.h>
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

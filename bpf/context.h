@@ -11,7 +11,13 @@
 #ifndef FULGUR_CONTEXT_H
 #define FULGUR_CONTEXT_H
 
-/* Included by labels.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "label_maps.h"
+#include "label_set.h"
+#include "task.h"
+#include "unwind_state.h"
+#include <bpf/bpf_helpers.h>
 
 /* Larger numbers of modules are something else. */
 #define CONTEXT_MODULES (1 << 16)

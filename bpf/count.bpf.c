@@ -6,7 +6,13 @@
  * maps.
  */
 
+#include "hit.h"
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "snapshot.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid, cpu and point are 0 if not distinguished. */
@@ -29,12 +35,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->weight, add->weight);
 }
 
-#include "hit.h"
-#include "count.h"
-#include "event.h"
-#include "snapshot.h"
-#include "target.h"
-#include "unwind.h"
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -8,15 +8,45 @@
  * An update may fail with -EBUSY in NMI context, and with -E2BIG in any
  * context. The sample then crosses the ring as a separate record.
  *
- * The probe family defines what is counted, and by which key. Before including
- * this header it defines struct count_key, struct count_value and count_add(),
- * which adds a value to another that other CPUs update concurrently.
+ * The family defines what is counted, and by which key.
  */
 #ifndef FULGUR_COUNT_H
 #define FULGUR_COUNT_H
 
 #include "gate.h"
-#include "stack.h"
+#include "kernel.h"
+#include "loss.h"
+#include "record.h"
+#include "ring.h"
+#include <bpf/bpf_helpers.h>
+
+/*
+ * The family defines the key, the value and count_add(), which adds a value to another that other
+ * CPUs update concurrently. COUNT_RECORD, after these, defines count_send(), which sends a single
+ * sample that no map could take.
+ */
+struct count_key;
+struct count_value;
+static __always_inline void count_add(struct count_value *to, const struct count_value *add);
+static __always_inline long count_send(const struct count_key *key, const struct count_value *add);
+
+#define COUNT_RECORD                                                                               \
+	struct event_record {                                                                      \
+		u32 type;                                                                          \
+		u32 pad;                                                                           \
+		struct count_key key;                                                              \
+		struct count_value value;                                                          \
+	};                                                                                         \
+	static __always_inline long count_send(const struct count_key *key,                        \
+					       const struct count_value *add)                      \
+	{                                                                                          \
+		struct event_record event = {                                                      \
+			.type = RECORD_EVENT,                                                      \
+			.key = *key,                                                               \
+			.value = *add,                                                             \
+		};                                                                                 \
+		return ring_send(&event, sizeof(event));                                           \
+	}
 
 /* Whether to count threads and CPUs separately. */
 const volatile bool by_thread;
@@ -30,14 +60,6 @@ struct counts {
 	__uint(max_entries, 16384);
 	__type(key, struct count_key);
 	__type(value, struct count_value);
-};
-
-/* A single sample, sent when the count map could not take it. */
-struct event_record {
-	u32 type;
-	u32 pad;
-	struct count_key key;
-	struct count_value value;
 };
 
 struct counts counts_0 SEC(".maps");
@@ -78,15 +100,8 @@ static __always_inline void count(struct count_key *key, const struct count_valu
 		counted = count_in(&counts_0, &inserted[0], key, add);
 	else
 		counted = count_in(&counts_1, &inserted[1], key, add);
-	if (!counted) {
-		struct event_record event = {
-			.type = RECORD_EVENT,
-			.key = *key,
-			.value = *add,
-		};
-
-		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT, 1);
-	}
+	if (!counted)
+		stat_add(count_send(key, add) ? STAT_LOST : STAT_EVENT, 1);
 }
 
 #endif

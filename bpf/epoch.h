@@ -3,6 +3,8 @@
 #ifndef FULGUR_EPOCH_H
 #define FULGUR_EPOCH_H
 
+#include "hash.h"
+#include "kernel.h"
 #include "task.h"
 #include <bpf/bpf_helpers.h>
 

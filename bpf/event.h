@@ -8,7 +8,11 @@
 #ifndef FULGUR_EVENT_H
 #define FULGUR_EVENT_H
 
-#include "stack.h"
+#include "kernel.h"
+#include "loss.h"
+#include "record.h"
+#include "ring.h"
+#include <bpf/bpf_helpers.h>
 
 const volatile bool timeline;
 

@@ -8,8 +8,15 @@
  * continues. The latency is known if handle_mm_fault can be traced.
  */
 
+#include "count.h"
+#include "event.h"
+#include "file.h"
 #include "kernel.h"
+#include "target.h"
+#include "unwind.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 /* The kinds of pages. */
 enum page_kind {
@@ -43,13 +50,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->latency, add->latency);
 }
 
-#include "count.h"
-#include "event.h"
-#include "file.h"
-#include "target.h"
-#include "unwind.h"
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -10,6 +10,7 @@
 #define FULGUR_FIELD_H
 
 #include "kernel.h"
+#include "scratch.h"
 #include "task.h"
 #include <bpf/bpf_helpers.h>
 
@@ -112,7 +113,7 @@ struct field_context {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_MAX);
+	__uint(max_entries, SCRATCHES);
 	__type(key, u32);
 	__type(value, struct field_context);
 } field_contexts SEC(".maps");

@@ -7,8 +7,13 @@
 #ifndef FULGUR_FILE_H
 #define FULGUR_FILE_H
 
-#include "stack.h"
+#include "hash.h"
+#include "kernel.h"
+#include "loss.h"
+#include "record.h"
+#include "ring.h"
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
 
 /* Maximum elements of a path, and bytes of each with its final 0. */
 #define FILE_DEPTH 12

@@ -6,7 +6,7 @@
  * The kernel runs programs at tracepoints and kprobes with preemption disabled, and
  * skips them if one already runs on the CPU. Since Linux 6.0, programs at uprobes can
  * be preempted by a thread that hits the same uprobe. So each run claims its own
- * scratch memory.
+ * scratch memory. A family includes this first, since it defines SCRATCHES.
  */
 #ifndef FULGUR_HIT_H
 #define FULGUR_HIT_H
@@ -20,7 +20,6 @@ enum scratch {
 };
 #define SCRATCHES SCRATCH_MAX
 
-#include "gate.h"
 #include "kernel.h"
 
 /*
@@ -30,10 +29,16 @@ enum scratch {
  */
 const volatile bool at_entry;
 
+#include "field.h"
+#include "gate.h"
+#include "loss.h"
+#include "record.h"
+#include "scratch.h"
+#include "snapshot.h"
 #include "stack.h"
 #include "task.h"
-#include "field.h"
-#include "snapshot.h"
+#include "unwind.h"
+#include <bpf/bpf_helpers.h>
 
 const volatile bool skip_kernel_stack;
 
@@ -195,6 +200,11 @@ static __always_inline void hit_release(u32 slot)
 		return;
 	c->ctx = 0;
 	__sync_fetch_and_add(&c->runs, -1);
+}
+
+static __always_inline struct stack_scratch *snapshot_scratch(void)
+{
+	return stack_scratch(SCRATCH_SNAPSHOT);
 }
 
 /* The kinds of contexts of programs. */

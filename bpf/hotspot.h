@@ -16,7 +16,16 @@
 #ifndef FULGUR_HOTSPOT_H
 #define FULGUR_HOTSPOT_H
 
-/* Included by runtime.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "record.h"
+#include "runtime_frames.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "unwind_env.h"
+#include "unwind_state.h"
+#include "unwind_walk.h"
+#include <bpf/bpf_helpers.h>
 
 #define HOTSPOT_HOPS 16 /* steps in the segment map; blobs of 500 KB need them */
 #define HOTSPOT_FREE 0xff /* in the segment map */

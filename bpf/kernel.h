@@ -357,9 +357,6 @@ struct pt_regs {
 	unsigned long ip;
 	unsigned long sp;
 };
-#define REGS_PC(regs) regs_read(regs, ip)
-#define REGS_SP(regs) regs_read(regs, sp)
-#define REGS_FP(regs) regs_read(regs, bp)
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	u64 regs[31];
@@ -367,9 +364,6 @@ struct pt_regs {
 	u64 pc;
 	u64 pstate;
 };
-#define REGS_PC(regs) regs_read(regs, pc)
-#define REGS_SP(regs) regs_read(regs, sp)
-#define REGS_FP(regs) regs_read(regs, regs[29])
 #endif
 
 struct seq_file;

@@ -10,7 +10,13 @@
  * not include recursive calls, which have stacks of their own. The histogram has the whole times.
  */
 
+#include "hit.h"
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "snapshot.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
@@ -36,12 +42,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->time, add->time);
 }
 
-#include "hit.h"
-#include "count.h"
-#include "event.h"
-#include "snapshot.h"
-#include "target.h"
-#include "unwind.h"
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -7,6 +7,7 @@
 #ifndef FULGUR_LOSS_H
 #define FULGUR_LOSS_H
 
+#include "kernel.h"
 #include "record.h"
 #include <bpf/bpf_helpers.h>
 

@@ -23,7 +23,26 @@
  * another CPU. They use a ticket, an element of a map; see time_cut().
  */
 
+/*
+ * Recently used parts of a stack are in the CPU's caches, so the cost depends on the
+ * number of reads of a stack more than on their size.
+ */
+#define UNWIND_BLOCK_BYTES 4096
+
+/* Iterators may sleep, and other programs run on their CPU meanwhile. */
+enum scratch {
+	SCRATCH_SWITCH,
+	SCRATCH_ITERATOR,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "orc.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid and cpu are 0 if not counted separately. */
@@ -49,25 +68,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->waiting, add->waiting);
 }
 
-/*
- * Recently used parts of a stack are in the CPU's caches, so the cost depends on the
- * number of reads of a stack more than on their size.
- */
-#define UNWIND_BLOCK_BYTES 4096
-
-/* Iterators may sleep, and other programs run on their CPU meanwhile. */
-enum scratch {
-	SCRATCH_SWITCH,
-	SCRATCH_ITERATOR,
-	SCRATCH_MAX,
-};
-#define SCRATCHES SCRATCH_MAX
-
-#include "count.h"
-#include "event.h"
-#include "orc.h"
-#include "target.h"
-#include "unwind.h"
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -3,7 +3,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* On-CPU sampling: each overflow of a perf event counts the current stack. */
 
+/* Samples may interrupt the walk of a snapshot. */
+enum scratch {
+	SCRATCH_SAMPLE,
+	SCRATCH_SNAPSHOT,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "snapshot.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid and cpu are 0 if not counted separately. */
@@ -24,19 +37,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->weight, add->weight);
 }
 
-/* Samples may interrupt the walk of a snapshot. */
-enum scratch {
-	SCRATCH_SAMPLE,
-	SCRATCH_SNAPSHOT,
-	SCRATCH_MAX,
-};
-#define SCRATCHES SCRATCH_MAX
-
-#include "count.h"
-#include "event.h"
-#include "snapshot.h"
-#include "target.h"
-#include "unwind.h"
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -103,6 +104,11 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 	 */
 	if (!scratch->sent || !weight)
 		count(&key, &value);
+}
+
+static __always_inline struct stack_scratch *snapshot_scratch(void)
+{
+	return stack_scratch(SCRATCH_SNAPSHOT);
 }
 
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)

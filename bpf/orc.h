@@ -15,9 +15,13 @@
 #ifndef FULGUR_ORC_H
 #define FULGUR_ORC_H
 
-#include "stack.h"
+#include "hash.h"
+#include "kernel.h"
+#include "record.h"
+#include "scratch.h"
+#include "task.h"
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_helpers.h>
 
 #if defined(__TARGET_ARCH_x86)
 

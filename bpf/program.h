@@ -13,7 +13,16 @@
 #ifndef FULGUR_PROGRAM_H
 #define FULGUR_PROGRAM_H
 
-/* Included by runtime.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "record.h"
+#include "runtime_frames.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "task.h"
+#include "unwind_state.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
 
 #define PROGRAM_LIBRARIES 32 /* maximum number of libraries to look at */
 

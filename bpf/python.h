@@ -12,7 +12,16 @@
 #ifndef FULGUR_PYTHON_H
 #define FULGUR_PYTHON_H
 
-/* Included by runtime.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "loss.h"
+#include "record.h"
+#include "runtime_frames.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "task.h"
+#include "unwind_state.h"
+#include <bpf/bpf_helpers.h>
 
 /* Steps of a search in the lists of interpreters and threads: in each call, and most calls. */
 #define PYTHON_SEARCH_EACH 32

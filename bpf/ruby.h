@@ -13,7 +13,16 @@
 #ifndef FULGUR_RUBY_H
 #define FULGUR_RUBY_H
 
-/* Included by runtime.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "record.h"
+#include "runtime_frames.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "task.h"
+#include "unwind_env.h"
+#include "unwind_state.h"
+#include <bpf/bpf_helpers.h>
 
 /* Frames and tags per turn of a loop. The verifier follows each turn. */
 #define RUBY_EACH 16

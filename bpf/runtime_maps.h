@@ -8,6 +8,7 @@
 #ifndef FULGUR_RUNTIME_MAPS_H
 #define FULGUR_RUNTIME_MAPS_H
 
+#include "kernel.h"
 #include "record.h"
 
 /* How to find a thread-local variable. */

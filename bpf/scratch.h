@@ -2,7 +2,7 @@
 /*
  * Per-CPU memory for walking stacks, too large for a BPF stack. A family has an
  * entry for each of its programs that may interrupt another on the same CPU. If
- * there are several, it defines SCRATCHES before including this.
+ * there are several, it defines SCRATCHES before its first include.
  *
  * Global functions take only scalars, since Linux 5.10 supports no others. They
  * get an entry's index and look it up again.
@@ -10,13 +10,18 @@
 #ifndef FULGUR_SCRATCH_H
 #define FULGUR_SCRATCH_H
 
+#include "kernel.h"
+#include "record.h"
 #include "runtime_maps.h"
-#include "unwind_walk.h"
+#include "unwind_state.h"
 #include <bpf/bpf_helpers.h>
 
 #ifndef SCRATCHES
 #define SCRATCHES 1
 #endif
+
+/* Maximum frames of each half. User space never sets it above MAX_DEPTH. */
+const volatile u32 max_depth = MAX_DEPTH;
 
 struct stack_scratch {
 	u32 index; /* its own */

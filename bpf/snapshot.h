@@ -4,12 +4,20 @@
  * registers and the top of the stack, which a walk needs, cross the ring. Once the
  * tables are made, possibly after the process ended, user space hands the
  * snapshot back, to be walked and counted like a new sample. The family defines
- * SCRATCH_SNAPSHOT, the scratch memory for that, and snapshot_take().
+ * snapshot_scratch() and snapshot_take().
  */
 #ifndef FULGUR_SNAPSHOT_H
 #define FULGUR_SNAPSHOT_H
 
+#include "kernel.h"
+#include "record.h"
+#include "ring.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "task.h"
 #include "unwind.h"
+#include "unwind_state.h"
+#include <bpf/bpf_helpers.h>
 
 #define SNAPSHOT_PART 4096
 #define SNAPSHOT_PARTS 8
@@ -141,14 +149,16 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
  */
 volatile u64 snapshot_lacks;
 
-/* The family defines what to do with the walked stack of a snapshot. */
+/* The family defines in which of its scratch memory to walk the stack of a snapshot, and what to do
+ * with it then. */
+static __always_inline struct stack_scratch *snapshot_scratch(void);
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s);
 
 /* Processes a snapshot. User space runs it, on any CPU. */
 SEC("raw_tp")
 int snapshot_again(void *ctx)
 {
-	struct stack_scratch *scratch = stack_scratch(SCRATCH_SNAPSHOT);
+	struct stack_scratch *scratch = snapshot_scratch();
 	struct snapshot *s;
 	u32 zero = 0;
 

@@ -11,8 +11,13 @@
  * handler. It is walked after the end is noted, so that the walk does not count.
  */
 
+#include "count.h"
+#include "event.h"
 #include "kernel.h"
+#include "target.h"
+#include "unwind.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 /* The key of a count. tid and cpu are 0 if not distinguished. */
 struct count_key {
@@ -34,11 +39,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->duration, add->duration);
 }
 
-#include "count.h"
-#include "event.h"
-#include "target.h"
-#include "unwind.h"
-#include <bpf/bpf_tracing.h>
+COUNT_RECORD
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

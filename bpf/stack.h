@@ -14,67 +14,22 @@
 #define FULGUR_STACK_H
 
 #include "epoch.h"
+#include "hash.h"
+#include "kernel.h"
+#include "label_set.h"
+#include "labels.h"
 #include "loss.h"
 #include "record.h"
+#include "ring.h"
 #include "scratch.h"
+#include "seen.h"
+#include "task.h"
 #include <bpf/bpf_helpers.h>
-
-/* Maximum frames of each half. User space never sets it above MAX_DEPTH. */
-const volatile u32 max_depth = MAX_DEPTH;
 
 const volatile bool skip_user_stack;
 
 /* Whether stacks in different cgroups are different stacks. */
 const volatile bool by_cgroup;
-
-/* Half of the ring's size in bytes: the fill level that wakes the reader. */
-const volatile u64 ring_wakeup = 512 * 1024;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1024 * 1024);
-} ring SEC(".maps");
-
-/*
- * IDs of stacks that were sent: a set-associative table with racy stores,
- * because an LRU map takes a lock that an NMI on the same CPU could wait for
- * forever. A lost store only sends a stack again.
- */
-#define SEEN_WAYS 4
-struct seen_set {
-	u64 ids[SEEN_WAYS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16384);
-	__type(key, u32);
-	__type(value, struct seen_set);
-} seen SEC(".maps");
-
-/*
- * Part of every ID. User space increments it after forgetting the stacks that
- * it received, so that each gets a new ID and is sent again.
- */
-volatile u32 generation;
-
-/* The number of sets minus one. The number is a power of two. */
-const volatile u32 seen_mask = 16384 - 1;
-
-/* Below half full, small records do not wake the reader, which polls. */
-static __always_inline u64 ring_flags(void)
-{
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
-		return BPF_RB_FORCE_WAKEUP;
-	return BPF_RB_NO_WAKEUP;
-}
-
-static __always_inline long ring_send(void *record, u64 size)
-{
-	return bpf_ringbuf_output(&ring, record, size, ring_flags());
-}
-
-#include "labels.h"
 
 /* Begins the record of a stack of task, or of no particular task if NULL. */
 static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)

@@ -13,7 +13,9 @@
 #ifndef FULGUR_TARGET_H
 #define FULGUR_TARGET_H
 
+#include "kernel.h"
 #include "loss.h"
+#include "record.h"
 #include "task.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>

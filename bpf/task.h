@@ -108,6 +108,15 @@ static __always_inline struct pt_regs *task_regs(struct task_struct *task)
 
 /* The value of a register. */
 #define regs_read(regs, name) (has_helper(task_pt_regs) ? (regs)->name : BPF_CORE_READ(regs, name))
+#if defined(__TARGET_ARCH_x86)
+#define REGS_PC(regs) regs_read(regs, ip)
+#define REGS_SP(regs) regs_read(regs, sp)
+#define REGS_FP(regs) regs_read(regs, bp)
+#else
+#define REGS_PC(regs) regs_read(regs, pc)
+#define REGS_SP(regs) regs_read(regs, sp)
+#define REGS_FP(regs) regs_read(regs, regs[29])
+#endif
 
 /* Whether the current task is in a system call of the 32-bit interface. */
 static __always_inline bool task_in_32_bit_call(struct task_struct *task)

@@ -154,8 +154,8 @@ struct unwind_cache {
 };
 
 #ifdef __bpf__
+#include "hash.h"
 #include <bpf/bpf_helpers.h>
-#include "task.h"
 
 /*
  * Binds a layout to its image: from either two it computes the third. The

@@ -3,9 +3,8 @@
  * Walks user stacks by unwind tables or frame pointers. Walker in
  * internal/unwind is the readable reference; tests compare the two.
  *
- * This header does not depend on its environment. Its includer (unwind.h for
- * the kernel, a C program over recorded stacks for the tests) defines how to
- * read memory, registers and tables.
+ * This header does not depend on its environment: unwind_env.h defines how to read memory,
+ * registers and tables. Tests have another one, over recorded stacks.
  *
  * The cost of a walk is in its reads of memory and searches in tables. So
  * memory is read in aligned blocks, which never cross a page, and a cache holds
@@ -21,75 +20,11 @@
 #define FULGUR_UNWIND_WALK_H
 
 #include "hash.h"
+#include "kernel.h"
 #include "record.h"
+#include "unwind_env.h"
 #include "unwind_maps.h"
-
-/* How stacks are walked. */
-enum unwind_mode {
-	UNWIND_BY_FRAME_POINTERS = 0,
-	UNWIND_BY_TABLES = 1,
-	UNWIND_BY_BOTH = 2, /* each mapping selects one */
-};
-
-/* A function that the verifier checks once, for all callers. */
-#ifndef UNWIND_GLOBAL
-#define UNWIND_GLOBAL __attribute__((noinline))
-#endif
-
-/* Bytes of memory to read at once; a power of two, and at most a page. */
-#ifndef UNWIND_BLOCK_BYTES
-#define UNWIND_BLOCK_BYTES 2048
-#endif
-#define UNWIND_NO_BLOCK 8 /* no block begins at this address */
-
-/*
- * amd64's base register is kept from frame to frame only if the CFA was found
- * to be above it. Few stacks go through the dynamic loader's stubs for lazy
- * binding, and those are walked again.
- */
-enum unwind_base {
-	UNWIND_BASE_IGNORED = 0,
-	UNWIND_BASE_UNKNOWN = 1,
-	UNWIND_BASE_KNOWN = 2,
-};
-#define UNWIND_LOWEST 4096 /* no memory is mapped below, whatever mmap_min_addr is */
-
-/* The state of a walk. */
-struct unwind_walk {
-	u64 pc, sp, fp;
-	u64 layout;
-	/*
-	 * Whether all registers are known, and pc is the next instruction: in
-	 * the interrupted frame and in one that a signal interrupted. Otherwise
-	 * pc is a return address.
-	 */
-	u32 exact;
-	u32 end; /* enum stack_end */
-	u32 first; /* index in the record's frames of the walk's first */
-	u32 by_signal; /* registers are in the signal frame at regs */
-	u32 early; /* the walk would get further slightly later */
-	u32 chained; /* set by a step by frame pointers */
-	u32 inside; /* not at the entry of a function, though other walks are; see at_entry */
-	u32 departed; /* the walk went elsewhere than to a caller since the last exact frame */
-	u64 regs; /* address of the registers of the last exact frame */
-	u64 copy; /* copy of the stack of a task that is not current, or 0 */
-	u64 copy_of, copied; /* original address, and number of bytes */
-	u64 base; /* the base register, if known */
-	u64 base_state; /* enum unwind_base */
-	u64 block_at; /* address of what is in block, or UNWIND_NO_BLOCK */
-	u64 block[UNWIND_BLOCK_BYTES / 8];
-};
-
-/* Defined by the includer. */
-static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr);
-static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u64 *value);
-static __always_inline const struct unwind_mapping *unwind_mapping_at(u32 index);
-static __always_inline const struct unwind_rule *unwind_rule_at(u32 index);
-static __always_inline const u32 *unwind_page_at(u32 page);
-static __always_inline u64 unwind_pc_bits(void);
-static __always_inline enum unwind_mode unwind_by(void);
-static __always_inline bool unwind_at_entry(const struct unwind_walk *w);
-static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u64 *value);
+#include "unwind_state.h"
 
 #if defined(__TARGET_ARCH_x86)
 /* struct ucontext in the signal frame: gregs, from r8 on. */

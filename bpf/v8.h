@@ -16,7 +16,15 @@
 #ifndef FULGUR_V8_H
 #define FULGUR_V8_H
 
-/* Included by runtime.h. */
+#include "hash.h"
+#include "kernel.h"
+#include "record.h"
+#include "runtime_frames.h"
+#include "runtime_maps.h"
+#include "scratch.h"
+#include "unwind_env.h"
+#include "unwind_state.h"
+#include <bpf/bpf_helpers.h>
 
 #define V8_IS_OBJECT(word) (((word) & 3) == 1)
 #define V8_IS_SMI(word) (((word) & 0xffffffff) == 0)

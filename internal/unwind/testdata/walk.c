@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../bpf/unwind_walk.h"
+/* The functions below take the place of unwind_env.h. */
+#define FULGUR_UNWIND_ENV_H
+#include "../../../bpf/unwind_state.h"
+#include "../../../bpf/unwind_maps.h"
 
 enum command {
 	RULES = 1,
@@ -139,6 +142,8 @@ static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u
 	*value = walking.thread_pointer;
 	return *value != 0;
 }
+
+#include "../../../bpf/unwind_walk.h"
 
 static u32 loop(struct unwind_walk *w, struct stack_record *record)
 {
