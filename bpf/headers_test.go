@@ -105,3 +105,21 @@ func cycleIn(graph map[string][]string) []string {
 	}
 	return nil
 }
+
+// No header depends on what was included before it. A macro that it tests is the compiler's, or its own:
+// it gives the macro a default, so that a later definition is an error.
+func TestHeaderOrder(t *testing.T) {
+	testenv.AnyKernel(t)
+	test := regexp.MustCompile(`(?m)^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*)`)
+	word := regexp.MustCompile(`\b[A-Za-z_]\w*\b`)
+	for name, text := range headers(t) {
+		for _, line := range test.FindAllStringSubmatch(text, -1) {
+			for _, macro := range word.FindAllString(line[1], -1) {
+				own := regexp.MustCompile(`(?m)^\s*#\s*define ` + macro + `\b`).MatchString(text)
+				if macro != "defined" && !strings.HasPrefix(macro, "__") && !own {
+					t.Errorf("%s tests %s, which it does not define", name, macro)
+				}
+			}
+		}
+	}
+}

@@ -20,17 +20,9 @@ enum scratch {
 };
 #define SCRATCHES SCRATCH_MAX
 
-#include "kernel.h"
-
-/*
- * Whether hits are at the entries of functions of programs, or at the returns of Go
- * functions, except where the walk says otherwise. There, frame pointers lead to the
- * caller's caller. With unwind tables, it applies only to Go code, which has none.
- */
-const volatile bool at_entry;
-
 #include "field.h"
 #include "gate.h"
+#include "kernel.h"
 #include "loss.h"
 #include "record.h"
 #include "scratch.h"

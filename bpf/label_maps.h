@@ -7,6 +7,7 @@
 #define FULGUR_LABEL_MAPS_H
 
 #include "kernel.h"
+#include "record.h"
 
 /* Maximum number of labels in a set, and of bytes of keys and values. */
 #define MAX_LABELS 16
@@ -56,8 +57,7 @@ struct label_process {
 	/* What it has sent, see labels.h. Stores are racy. */
 	u32 generation;
 	u64 stacks;
-	u64 window;
-	u64 bytes;
+	struct ring_budget sent;
 };
 
 /* A label. The rest of its texts is 0. */

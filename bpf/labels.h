@@ -34,9 +34,7 @@ struct {
 	__type(value, struct seen_set);
 } labels_seen SEC(".maps");
 
-/* The limits for a process: bytes in a window of time, and IDs of stacks in a generation. */
-#define LABEL_WINDOW_SHIFT 27 /* ns, log2 */
-#define LABEL_WINDOW_BYTES (128 * 1024)
+/* The maximum number of IDs of stacks of a process in a generation. */
 #define LABEL_STACKS 32768
 
 /* Offsets in runtime.g, and in Go's maps up to 1.23. */
@@ -44,23 +42,6 @@ struct {
 #define GO_MAP_BUCKETS 4 /* maximum number of buckets to look at */
 #define GO_MAP_SLOTS 8
 #define GO_MAP_TAKEN 5 /* lowest hash of a slot that is taken */
-
-/* Whether a process may send bytes now. Half of the ring is for other records. */
-static __always_inline bool label_allowed(struct label_process *process, u64 bytes)
-{
-	u64 window = bpf_ktime_get_ns() >> LABEL_WINDOW_SHIFT;
-
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
-		return false;
-	if (process->window != window) {
-		process->window = window;
-		process->bytes = 0;
-	}
-	if (process->bytes + bytes > LABEL_WINDOW_BYTES)
-		return false;
-	process->bytes += bytes;
-	return true;
-}
 
 /* Adds the labels in a slice. Returns the sum of their hashes. */
 UNWIND_GLOBAL u64 label_slice(u32 scratch, u64 at)
@@ -141,7 +122,7 @@ UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
 	set = bpf_map_lookup_elem(&labels_seen, &index);
 	if (!set)
 		return 0;
-	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
+	if (seen_has(set, id))
 		return id;
 	process = bpf_map_lookup_elem(&label_processes, &tgid);
 	if (!process)
@@ -150,7 +131,7 @@ UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
 	if (process->generation == generation && process->stacks >= LABEL_STACKS)
 		return 0;
 	size += s->record.count * sizeof(struct label) + s->record.context;
-	if (!label_allowed(process, size))
+	if (!ring_allows(&process->sent, size))
 		return 0;
 	s->record.type = RECORD_LABELS;
 	s->record.pid = tgid;
@@ -160,7 +141,7 @@ UNWIND_GLOBAL u64 label_send(u32 scratch, u32 tgid, u64 epoch, u64 hash)
 	size &= 0xfff;
 	if (size > sizeof(s->record) || bpf_ringbuf_output(&ring, &s->record, size, ring_flags()))
 		return 0;
-	set->ids[(id >> 60) % SEEN_WAYS] = id;
+	seen_add(set, id);
 	return id;
 }
 
@@ -225,13 +206,11 @@ static __always_inline bool labels_exist(void)
 UNWIND_GLOBAL int label_stack(u32 tgid, u64 id, u64 bytes)
 {
 	struct label_process *process;
-	struct seen_set *set;
-	u32 index = id & seen_mask;
+	struct seen_set *set = seen_stacks(id);
 
-	set = bpf_map_lookup_elem(&seen, &index);
 	if (!set)
 		return 0;
-	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
+	if (seen_has(set, id))
 		return 1;
 	process = bpf_map_lookup_elem(&label_processes, &tgid);
 	/* The process has ended. The stack is a snapshot's, and few of those wait. */
@@ -241,7 +220,7 @@ UNWIND_GLOBAL int label_stack(u32 tgid, u64 id, u64 bytes)
 		process->generation = generation;
 		process->stacks = 0;
 	}
-	if (process->stacks >= LABEL_STACKS || !label_allowed(process, bytes))
+	if (process->stacks >= LABEL_STACKS || !ring_allows(&process->sent, bytes))
 		return 0;
 	process->stacks++;
 	return 1;

@@ -28,6 +28,12 @@ enum record_type {
 	RECORD_LABELS = 7, /* a set of labels; labels.h */
 };
 
+/* What a process has sent in a window of time; see ring.h. Stores are racy. */
+struct ring_budget {
+	u64 window;
+	u64 bytes;
+};
+
 /* Why a half of a stack ends. It is part of the stack's ID. */
 enum stack_end {
 	END_NONE = 0, /* there is no such half */

@@ -4,6 +4,7 @@
 #define FULGUR_RING_H
 
 #include "kernel.h"
+#include "record.h"
 #include <bpf/bpf_helpers.h>
 
 /* Half of the ring's size in bytes: the fill level that wakes the reader. */
@@ -25,6 +26,30 @@ static __always_inline u64 ring_flags(void)
 static __always_inline long ring_send(void *record, u64 size)
 {
 	return bpf_ringbuf_output(&ring, record, size, ring_flags());
+}
+
+/*
+ * What a process may send in a window of time, of records whose number it decides itself: so it
+ * does not crowd out other processes' stacks.
+ */
+#define RING_WINDOW_SHIFT 27 /* ns, log2 */
+#define RING_WINDOW_BYTES (128 * 1024)
+
+/* Whether a process may send bytes now. Half of the ring is for other records. */
+static __always_inline bool ring_allows(struct ring_budget *sent, u64 bytes)
+{
+	u64 window = bpf_ktime_get_ns() >> RING_WINDOW_SHIFT;
+
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
+		return false;
+	if (sent->window != window) {
+		sent->window = window;
+		sent->bytes = 0;
+	}
+	if (sent->bytes + bytes > RING_WINDOW_BYTES)
+		return false;
+	sent->bytes += bytes;
+	return true;
 }
 
 #endif

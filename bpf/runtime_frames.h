@@ -43,24 +43,13 @@ struct {
 	__type(value, struct code_record);
 } code_scratch SEC(".maps");
 
-/*
- * Limits the bytes of code that each process sends in a window of time, so that a process
- * that creates code all the time does not crowd out other processes' stacks. Processes with
- * equal hashes share an entry. Stores are racy.
- */
-#define CODE_WINDOW_SHIFT 27 /* ns, log2 */
-#define CODE_WINDOW_BYTES (128 * 1024)
+/* What each process has sent of code. Processes with equal hashes share an entry. */
 #define CODE_PROCESSES 256
-struct code_budget {
-	u64 window;
-	u64 bytes;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CODE_PROCESSES);
 	__type(key, u32);
-	__type(value, struct code_budget);
+	__type(value, struct ring_budget);
 } code_budgets SEC(".maps");
 
 static __always_inline u64 code_key(const struct stack_record *rec, u64 address, u32 check)
@@ -74,27 +63,7 @@ static __always_inline bool code_sent(u64 key)
 	u32 index = (key >> 32) % CODE_SETS;
 	struct seen_set *set = bpf_map_lookup_elem(&code_seen, &index);
 
-	return !set || set->ids[0] == key || set->ids[1] == key || set->ids[2] == key ||
-	       set->ids[3] == key;
-}
-
-/* Whether a process may send code now. Half of the ring is for other records. */
-static __always_inline bool code_allowed(u32 tgid, u64 bytes)
-{
-	u64 window = bpf_ktime_get_ns() >> CODE_WINDOW_SHIFT;
-	u32 index = tgid % CODE_PROCESSES;
-	struct code_budget *budget = bpf_map_lookup_elem(&code_budgets, &index);
-
-	if (!budget || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
-		return false;
-	if (budget->window != window) {
-		budget->window = window;
-		budget->bytes = 0;
-	}
-	if (budget->bytes + bytes > CODE_WINDOW_BYTES)
-		return false;
-	budget->bytes += bytes;
-	return true;
+	return !set || seen_has(set, key);
 }
 
 /* Remembers that code was sent. */
@@ -104,7 +73,7 @@ static __always_inline void code_remember(u64 key)
 	struct seen_set *set = bpf_map_lookup_elem(&code_seen, &index);
 
 	if (set)
-		set->ids[(key >> 60) % SEEN_WAYS] = key;
+		seen_add(set, key);
 }
 
 /*
@@ -116,8 +85,14 @@ UNWIND_GLOBAL int code_send(u32 scratch, u64 key, u64 lines)
 	struct code_record *rec = bpf_map_lookup_elem(&code_scratch, &scratch);
 	u64 size = __builtin_offsetof(struct code_record, line_table) + lines;
 	u64 flags = ring_flags();
+	struct ring_budget *budget;
+	u32 process;
 
-	if (!rec || !code_allowed(rec->head.pid, size))
+	if (!rec)
+		return 0;
+	process = rec->head.pid % CODE_PROCESSES;
+	budget = bpf_map_lookup_elem(&code_budgets, &process);
+	if (!budget || !ring_allows(budget, size))
 		return 0;
 	rec->head.type = RECORD_CODE;
 	rec->head.lines = lines;

@@ -15,6 +15,17 @@ struct seen_set {
 	u64 ids[SEEN_WAYS];
 };
 
+static __always_inline bool seen_has(const struct seen_set *set, u64 id)
+{
+	return set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id;
+}
+
+/* Adds an ID in place of another, chosen by bits that did not choose the set. */
+static __always_inline void seen_add(struct seen_set *set, u64 id)
+{
+	set->ids[(id >> 60) % SEEN_WAYS] = id;
+}
+
 /* IDs of stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,5 +42,13 @@ volatile u32 generation;
 
 /* The number of sets minus one. The number is a power of two. */
 const volatile u32 seen_mask = 16384 - 1;
+
+/* The set that may have a stack's ID. */
+static __always_inline struct seen_set *seen_stacks(u64 id)
+{
+	u32 index = id & seen_mask;
+
+	return bpf_map_lookup_elem(&seen, &index);
+}
 
 #endif

@@ -145,13 +145,12 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 	struct stack_record *rec = &s->record;
 	struct seen_set *set;
 	u64 flags;
-	u32 index = id & seen_mask;
 
 	s->sent = 0;
-	set = bpf_map_lookup_elem(&seen, &index);
+	set = seen_stacks(id);
 	if (!set)
 		return id;
-	if (set->ids[0] == id || set->ids[1] == id || set->ids[2] == id || set->ids[3] == id)
+	if (seen_has(set, id))
 		return id;
 
 	rec->type = RECORD_STACK;
@@ -171,8 +170,7 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 		return id;
 	}
 	s->sent = 1;
-	/* The victim is chosen by bits that did not choose the set. */
-	set->ids[(id >> 60) % SEEN_WAYS] = id;
+	seen_add(set, id);
 	return id;
 }
 

@@ -15,6 +15,13 @@
 
 const volatile u32 unwind; /* enum unwind_mode */
 
+/*
+ * Whether walks begin at the entries of functions of programs, or at the returns of Go
+ * functions, except where the walk says otherwise. There, frame pointers lead to the
+ * caller's caller. With unwind tables, it applies only to Go code, which has none.
+ */
+const volatile bool at_entry;
+
 static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr)
 {
 	u64 at = addr - w->copy_of;
@@ -80,11 +87,7 @@ static __always_inline enum unwind_mode unwind_by(void)
 
 static __always_inline bool unwind_at_entry(const struct unwind_walk *w)
 {
-#if defined(FULGUR_HIT_H)
 	return at_entry && !w->inside;
-#else
-	return false;
-#endif
 }
 
 static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u64 *value)

@@ -13,11 +13,12 @@ enum unwind_mode {
 };
 
 /* A function that the verifier checks once, for all callers. */
-#ifndef UNWIND_GLOBAL
 #define UNWIND_GLOBAL __attribute__((noinline))
-#endif
 
-/* Bytes of memory to read at once; a power of two, and at most a page. */
+/*
+ * Bytes of memory to read at once; a power of two, and at most a page. A family may define another
+ * number before its first include.
+ */
 #ifndef UNWIND_BLOCK_BYTES
 #define UNWIND_BLOCK_BYTES 2048
 #endif

@@ -416,7 +416,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	case UNWIND_CHAIN:
 		if (unwind_by() == UNWIND_BY_TABLES)
 			return unwind_stop(w, END_NO_TABLE);
-		if (unwind_at_entry(w) && r->arg && w->exact && !w->by_signal)
+		if (w->exact && !w->by_signal && r->arg && unwind_at_entry(w))
 			return unwind_step_from_entry(w);
 		if (fp == 0)
 			return unwind_stop(w, END_FRAME_POINTER);
@@ -609,7 +609,7 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 	 * In other modes, this step is for Go code alone. Only tables identify it, and a
 	 * process that comes here in such a mode has none yet.
 	 */
-	if (unwind_at_entry(w) && unwind_by() == UNWIND_BY_FRAME_POINTERS && w->exact) {
+	if (w->exact && unwind_by() == UNWIND_BY_FRAME_POINTERS && unwind_at_entry(w)) {
 		w->end = END_DEPTH;
 		return !unwind_step_from_entry(w);
 	}

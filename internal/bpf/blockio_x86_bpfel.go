@@ -138,6 +138,7 @@ const (
 	BlockIOProgTargetFree         = "target_free"
 	BlockIOVarActive              = "active"
 	BlockIOVarAnyRemaps           = "any_remaps"
+	BlockIOVarAtEntry             = "at_entry"
 	BlockIOVarByCgroup            = "by_cgroup"
 	BlockIOVarByCpu               = "by_cpu"
 	BlockIOVarByThread            = "by_thread"
@@ -265,6 +266,7 @@ type BlockIOMapSpecs struct {
 type BlockIOVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -392,6 +394,7 @@ func (m *BlockIOMaps) Close() error {
 type BlockIOVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`

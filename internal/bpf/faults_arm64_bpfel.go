@@ -123,6 +123,7 @@ const (
 	FaultsProgTargetFree         = "target_free"
 	FaultsVarActive              = "active"
 	FaultsVarAnyRemaps           = "any_remaps"
+	FaultsVarAtEntry             = "at_entry"
 	FaultsVarByCgroup            = "by_cgroup"
 	FaultsVarByCpu               = "by_cpu"
 	FaultsVarByPage              = "by_page"
@@ -251,6 +252,7 @@ type FaultsMapSpecs struct {
 type FaultsVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPage              *ebpf.VariableSpec `ebpf:"by_page"`
@@ -383,6 +385,7 @@ func (m *FaultsMaps) Close() error {
 type FaultsVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPage              *ebpf.Variable `ebpf:"by_page"`

@@ -139,6 +139,7 @@ const (
 	OffCPUProgTargetFree         = "target_free"
 	OffCPUVarActive              = "active"
 	OffCPUVarAnyRemaps           = "any_remaps"
+	OffCPUVarAtEntry             = "at_entry"
 	OffCPUVarByCgroup            = "by_cgroup"
 	OffCPUVarByCpu               = "by_cpu"
 	OffCPUVarByThread            = "by_thread"
@@ -270,6 +271,7 @@ type OffCPUMapSpecs struct {
 type OffCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -402,6 +404,7 @@ func (m *OffCPUMaps) Close() error {
 type OffCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`

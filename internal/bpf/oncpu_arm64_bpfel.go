@@ -302,6 +302,7 @@ const (
 	OnCPUProgTargetFree         = "target_free"
 	OnCPUVarActive              = "active"
 	OnCPUVarAnyRemaps           = "any_remaps"
+	OnCPUVarAtEntry             = "at_entry"
 	OnCPUVarByCgroup            = "by_cgroup"
 	OnCPUVarByCpu               = "by_cpu"
 	OnCPUVarByThread            = "by_thread"
@@ -432,6 +433,7 @@ type OnCPUMapSpecs struct {
 type OnCPUVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -564,6 +566,7 @@ func (m *OnCPUMaps) Close() error {
 type OnCPUVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`

@@ -67,6 +67,7 @@ const (
 	SoftIRQProgTargetFree      = "target_free"
 	SoftIRQVarActive           = "active"
 	SoftIRQVarAnyRemaps        = "any_remaps"
+	SoftIRQVarAtEntry          = "at_entry"
 	SoftIRQVarByCgroup         = "by_cgroup"
 	SoftIRQVarByCpu            = "by_cpu"
 	SoftIRQVarByThread         = "by_thread"
@@ -180,6 +181,7 @@ type SoftIRQMapSpecs struct {
 type SoftIRQVariableSpecs struct {
 	Active          *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps       *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry         *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup        *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu           *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread        *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -295,6 +297,7 @@ func (m *SoftIRQMaps) Close() error {
 type SoftIRQVariables struct {
 	Active          *ebpf.Variable `ebpf:"active"`
 	AnyRemaps       *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry         *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup        *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu           *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread        *ebpf.Variable `ebpf:"by_thread"`

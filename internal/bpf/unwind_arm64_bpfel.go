@@ -95,8 +95,11 @@ type UnwindLabelProcess struct {
 	Generation   uint32
 	_            [4]byte
 	Stacks       uint64
-	Window       uint64
-	Bytes        uint64
+	Sent         struct {
+		_      structs.HostLayout
+		Window uint64
+		Bytes  uint64
+	}
 }
 
 type UnwindPythonEntry uint32

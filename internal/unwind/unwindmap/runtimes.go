@@ -84,7 +84,7 @@ func (ps *programs) put(p program) error {
 func (r *Runtimes) PutLabels(pid int, p bpf.LabelProcess) error {
 	var old bpf.LabelProcess
 	if err := r.labels.processes.Lookup(uint32(pid), &old); err == nil && old.Image == p.Image {
-		p.Generation, p.Stacks, p.Window, p.Bytes = old.Generation, old.Stacks, old.Window, old.Bytes
+		p.Generation, p.Stacks, p.Sent = old.Generation, old.Stacks, old.Sent
 	}
 	return r.labels.put(pid, p)
 }
