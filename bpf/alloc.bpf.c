@@ -220,7 +220,7 @@ struct {
 	__type(value, u8);
 } switched SEC(".maps");
 
-/* How the allocations of a process are known; first if that was not decided before. */
+/* How the allocations of a process get known: as decided before or else, from now on, by first. */
 static __always_inline u32 sampler_of(u64 image, u32 first)
 {
 	u32 *known = bpf_map_lookup_elem(&samplers, &image);
@@ -316,7 +316,10 @@ static __always_inline bool forget(const struct address *address, struct allocat
 	return true;
 }
 
-/* Remembers an allocation until it is freed. before is memory for the one before it there. */
+/*
+ * Remembers an allocation until it is freed. before is memory for the one that was at its
+ * address before.
+ */
 static __always_inline void remember(const struct address *address, const struct allocation *a,
 				     struct allocation *before)
 {
@@ -372,9 +375,9 @@ static __always_inline bool was_left(const struct call *call)
 }
 
 /*
- * Whether a call is one from another function of the allocator: such a call has a lower
- * stack pointer, or the same one if the other function jumped to it. If the function
- * itself was entered at the same stack pointer before, its return was missed.
+ * Whether a call comes from another function of the allocator, whose call is in progress. It
+ * then has a lower stack pointer than that call, or the same one if the function jumped here.
+ * But if this function itself was entered at the same stack pointer, its return was missed.
  */
 static __always_inline bool is_nested(const struct call *outer, const struct call *call)
 {
@@ -684,7 +687,7 @@ static __always_inline void follow(void *ctx, struct task_struct *task, const st
 	}
 }
 
-/* At the return of the outermost call, whose stack pointer was at its entry as given. */
+/* At the return of the outermost call. sp is the stack pointer at its entry. */
 static __always_inline int leave(void *ctx, u64 sp, bool at_instruction)
 {
 	struct task_struct *task = current_task();
@@ -696,7 +699,10 @@ static __always_inline int leave(void *ctx, u64 sp, bool at_instruction)
 	call = bpf_map_lookup_elem(&calls, &thread);
 	if (!call || call->tid != task_pid(task) || call->sp != sp)
 		return 0;
-	/* Otherwise the call was left, and another function returns from its place. */
+	/*
+	 * Otherwise the call was left without a return: what returns from its place is another
+	 * function.
+	 */
 	if (live && (!at_instruction || same_return(return_address(ctx), call->ra)))
 		follow(ctx, task, call);
 	bpf_map_delete_elem(&calls, &thread);

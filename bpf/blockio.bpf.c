@@ -452,11 +452,10 @@ int BPF_PROG(bio_start_queue, struct request_queue *queue, struct bio *bio)
 }
 
 /*
- * The state of a request that is queued or issued: known by its first bio or its
- * address, or unknown so far. The time and context of an unknown request's creation
- * are lost, so it counts only if everything is the target. An unknown flush is the
- * kernel's own, for one or more requested flushes: it has no stack, and counts only
- * for the histograms.
+ * The state of a request that is queued or issued. It is found by the request's first bio or
+ * its address; otherwise it is new. When and where a new one was created is not known, so it
+ * counts only if everything is the target. If it is a flush, the kernel made it for one or more
+ * flushes that tasks requested: it has no stack, and counts only for the histograms.
  */
 static __always_inline struct request_state *find(void *ctx, u32 program, struct request *rq)
 {

@@ -21,9 +21,9 @@
 #include <bpf/bpf_helpers.h>
 
 /*
- * The family defines the key, the value and count_add(), which adds a value to another that other
- * CPUs update concurrently. COUNT_RECORD, after these, defines count_send(), which sends a single
- * sample that no map could take.
+ * The family defines the key, the value, and count_add(), which adds a value to another that other
+ * CPUs update concurrently. Then it defines count_send() by COUNT_RECORD: it sends a single sample
+ * that no map could take.
  */
 struct count_key;
 struct count_value;

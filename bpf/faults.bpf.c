@@ -373,8 +373,8 @@ int fault_walk_by_tree(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * One of the two programs above. Both kinds of faults jump to it, or the kernel would
- * verify it once for each.
+ * One of the two programs above, to which both kinds of faults jump. As a function, the kernel
+ * would verify it once for each kind.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

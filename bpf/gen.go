@@ -3,15 +3,28 @@
 // are committed, so that building fulgur needs Go alone; "make generate" makes them again, byte
 // for byte.
 //
-// One .bpf.c file is one family of probes. The common parts are headers
-// with one subject each: record.h (records that cross into user space), stack.h
-// (interned stacks), scratch.h (where they are walked), count.h (their counts), event.h
-// (events of a timeline), gate.h (when to count), task.h (identity), target.h (which
-// tasks), file.h (names of files), orc.h (kernel stacks of threads that wait),
-// snapshot.h (stacks to walk later), hit.h (hits of events), field.h (their fields),
-// runtime.h and python.h, v8.h, hotspot.h and ruby.h (frames of language runtimes),
-// program.h (runtimes of new processes), loss.h (what was lost). ksym.bpf.c is no probe:
-// it looks up kernel symbols.
+// One .bpf.c file is one family of probes. The common parts are headers with one subject each,
+// which compile alone:
+//
+//   - which samples count: gate.h (when), target.h (of which tasks), task.h and epoch.h (identity)
+//   - stacks: stack.h (interned ones), scratch.h (where they are walked), unwind.h (walks of user
+//     stacks), unwind_walk.h (the walk itself, which tests compile for user space), unwind_state.h,
+//     unwind_env.h and unwind_maps.h (what it works on), orc.h (kernel stacks of threads that
+//     wait), snapshot.h (stacks to walk later)
+//   - frames of language runtimes: runtime.h, with python.h, v8.h, hotspot.h and ruby.h, which
+//     share runtime_frames.h and runtime_maps.h; program.h (runtimes of new processes)
+//   - labels: labels.h, with label_set.h, context.h and label_maps.h
+//   - what crosses into user space: record.h, ring.h, seen.h (what was sent), count.h (counts of
+//     stacks), event.h (events of a timeline), file.h (names of files), loss.h (what was lost)
+//   - events that users choose: hit.h (hits), field.h (their fields)
+//
+// A family may define SCRATCHES and UNWIND_BLOCK_BYTES before its first include. ksym.bpf.c is no
+// probe: it looks up kernel symbols.
+//
+// The bindings repeat a family's types for each machine, some 1400 lines in all. bpf2go writes the
+// types, the names and the object of a target into one file, and has no option to write types
+// alone. A file of types for all machines (-target bpfel) would need an object and a load function
+// of its own, and a kernel.h that has no registers.
 package bpf
 
 //go:generate -command compile go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf" -target amd64,arm64 -go-package bpf -output-dir ../internal/bpf -no-global-types

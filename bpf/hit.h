@@ -100,8 +100,8 @@ static __always_inline u64 return_address(void *ctx)
 }
 
 /*
- * Whether a return address is the one that a call had at its entry. A uretprobe, which another
- * program may have, replaces it with the start of a page.
+ * Whether a return address is the one that a call had at its entry. Uretprobes, also those of
+ * other programs, replace it with the start of a page.
  */
 static __always_inline bool same_return(u64 ra, u64 had)
 {
@@ -116,9 +116,9 @@ static __always_inline bool same_return(u64 ra, u64 had)
 #endif
 
 /*
- * Whether this hit of an attach point counts for a turn of some hits. It is one of the turn at
- * random, because code may hit the event from several callers in turn. Each event has its own
- * turns: code may hit two events alternately, too.
+ * Whether this hit of an attach point counts. Of each turn, which is every hits long, one hit
+ * counts. It is chosen at random, because code may hit the event from several callers in turn.
+ * Each event has its own turns, because code may hit two events alternately.
  */
 static __always_inline bool pace_allows(u32 point, u64 every)
 {
@@ -229,8 +229,8 @@ static __always_inline bool hit_walk(void *ctx, struct task_struct *task,
 }
 
 /*
- * Walks the stack of a hit and returns its ID. The ID is random if a snapshot is sent, whose
- * stack gets the ID when it is walked.
+ * Walks the stack of a hit and returns its ID. If a snapshot is sent instead, the ID is random,
+ * and the stack gets it when the snapshot is walked.
  */
 static __always_inline u64 hit_stack(void *ctx, struct task_struct *task,
 				     struct stack_scratch *scratch, enum context in)

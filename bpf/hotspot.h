@@ -325,10 +325,10 @@ UNWIND_GLOBAL int hotspot_step(u32 scratch, u32 i)
 		if (frame < -1)
 			return 1;
 		/*
-		 * The oldest frame of a virtual thread on this stack returns to a stub, the
-		 * return barrier, if the thread has older ones in the heap, and its saved frame
-		 * pointer may be that of another carrier. The function that entered the
-		 * virtual thread has the frame above.
+		 * The frames of a virtual thread may be partly in the heap. The oldest one on
+		 * this stack then returns to a stub, the return barrier, and its saved frame
+		 * pointer may be that of another carrier. The function that entered the virtual
+		 * thread has the frame above.
 		 */
 		word = &s->runtime_walk.process.hotspot.entry_return;
 		if (!w->exact && !frame && *word >= UNWIND_LOWEST &&

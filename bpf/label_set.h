@@ -17,8 +17,9 @@
 const volatile bool read_labels;
 
 /*
- * The only key whose values are needed, padded with 0, or none. Other labels have empty values
- * then, so that sets that differ only in them are the same.
+ * The only key whose values are needed, padded with 0. A size of 0 means that all are needed.
+ * Otherwise, other labels get empty values, so that sets that differ only in these are the
+ * same.
  */
 const volatile u16 label_key_size;
 const volatile u64 label_key[LABEL_KEY / 8];

@@ -201,7 +201,8 @@ static __always_inline bool labels_exist(void)
 }
 
 /*
- * Whether a stack with labels may get an ID, which has bytes to send if it was not seen.
+ * Whether a stack with labels may have an ID. If the stack was not seen, it is to be sent, with
+ * this many bytes.
  */
 UNWIND_GLOBAL int label_stack(u32 tgid, u64 id, u64 bytes)
 {

@@ -90,8 +90,8 @@ const volatile bool detailed;
 const volatile bool by_point;
 
 /*
- * Whether an event that would begin an interval again belongs to the one in progress.
- * Otherwise it replaces it.
+ * What a first event does while its interval is in progress: it belongs to that interval, or
+ * else it begins the interval again.
  */
 const volatile bool keeps_first;
 
@@ -99,8 +99,8 @@ const volatile bool keeps_first;
 const volatile bool by_waker;
 
 /*
- * If the owners of locks are distinguished, which field of the first event has the flags of
- * lock:contention_begin; field 0 is the lock. 0 if they are not distinguished.
+ * The field of the first event with the flags of lock:contention_begin, if the owners of locks
+ * are distinguished; otherwise 0. Field 0 is the lock.
  */
 const volatile u32 flags_field;
 
@@ -127,9 +127,10 @@ struct interval {
 	struct interval_key outer; /* the enclosing call of the same function; of is 0 for none */
 	u64 nested; /* ns in recursive calls */
 	/*
-	 * Whether it has the key of another call, which was left or which belongs to a coroutine
-	 * with a copied stack. If it ends, the interval stays, to tell these apart: the latter
-	 * returns, too.
+	 * Whether it took the place of another call with the same key. That call was left
+	 * without a return, or it belongs to a coroutine whose stack was copied elsewhere. Only
+	 * the coroutine's call still returns. To notice that, the interval stays when this call
+	 * ends.
 	 */
 	u64 replaces;
 	u32 pid; /* thread group */
@@ -271,8 +272,9 @@ static __always_inline u64 *calls_sp(struct calls *c, u64 depth)
 #define KERNEL_STACK_SHIFT 14
 
 /*
- * Forgets the innermost calls in a thread whose return was missed: a call from them would
- * have a lower stack pointer than theirs. Interrupts have their own stacks.
+ * Forgets the innermost calls of a thread whose returns were missed. Their stack pointers are
+ * below sp, that of a new call: a call from them would have a lower one. Interrupts have their
+ * own stacks.
  */
 __noinline int calls_forget(u64 task, u64 sp)
 {
@@ -359,9 +361,10 @@ static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 }
 
 /*
- * What a call of a program has in common at its entry and at its return, besides the stack pointer
- * and the return address: the process, and the registers that a function preserves. Two coroutines
- * can have calls at the same address, if the program copies their stacks, as greenlet does.
+ * Identifies a call of a program, besides its stack pointer and return address, by what is the
+ * same at its entry and at its return: the process, and the registers that a function
+ * preserves. If a program copies the stacks of coroutines, as greenlet does, two of them can
+ * have calls at the same address.
  */
 static __always_inline u64 caller(void *ctx, struct task_struct *task)
 {
@@ -449,8 +452,9 @@ static __always_inline void store(const struct interval_key *key, struct interva
 #define MAX_STACK (64 << 20)
 
 /*
- * The stack that runs: its end, which is the same in all walks to there. If a walk does not get
- * there, it is the last stack of the thread that was walked to its end, unless that is elsewhere.
+ * Identifies the stack that runs by its end, the stack pointer at which walks of it arrive. If
+ * this walk did not arrive, it takes the end of the thread's last complete walk, if that is
+ * near enough to be of the same stack; otherwise the task.
  */
 static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scratch)
 {
@@ -467,9 +471,9 @@ static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scrat
 }
 
 /*
- * Whether a call in progress encloses the one with the key inside, on the same stack. The return
- * address of a coroutine whose stack was copied elsewhere is usually overwritten, if it is on the
- * stack.
+ * Whether a call in progress encloses the one with the key inside, on the same stack. On amd64,
+ * the return address must still be on the stack: if a coroutine's stack was copied elsewhere,
+ * another one has usually overwritten it.
  */
 static __always_inline bool is_around(const struct interval_key *around,
 				      const struct interval *found,
@@ -526,7 +530,10 @@ static __always_inline void enter_call(const struct interval_key *key, struct in
 	}
 	around = *last;
 	*last = *key;
-	/* This call takes the place of one that was left, and may be enclosed by the same one. */
+	/*
+	 * If this call takes the place of one that was left, the call around that may be around
+	 * this one, too.
+	 */
 	found = bpf_map_lookup_elem(&intervals, key);
 	if (found && same_function(found, interval) && found->outer.of)
 		around = found->outer;
@@ -615,8 +622,7 @@ static __always_inline u32 owner_of(u64 lock, u32 flags)
 	return tid;
 }
 
-/* Forgets a call that was left without a return, and whose place a call that does not count takes.
- */
+/* Forgets a call that was left without a return. A call that does not count takes its place. */
 static __always_inline void forget_call(void *ctx, struct task_struct *task, u64 depth,
 					enum context in)
 {
@@ -689,7 +695,7 @@ static __always_inline int begin(void *ctx, enum context in)
 	if (cookie == NO_COOKIE)
 		return 0;
 	if (match == MATCH_KERNEL_CALL && in == IN_KERNEL_FUNCTION) {
-		/* Each call, even one that does not count: the return cannot know. */
+		/* Also for calls that do not count: their returns look the same. */
 		depth = calls_enter(bpf_get_current_task(), context_sp(ctx));
 		if (depth >= MAX_CALLS) {
 			stat_add(STAT_UNFOLLOWED, 1);
@@ -734,9 +740,9 @@ static __always_inline u32 slot_of(u64 ns)
 }
 
 /*
- * Whether an interval belongs to a task, if it belongs to any. The kernel reuses the memory
- * of a thread that exited in an interval. A thread that executes a program takes the ID of
- * its process.
+ * Whether an interval is of this task. It always is if its key does not name the thread. If a
+ * thread exits in an interval, the interval stays, and the kernel may reuse the thread's memory
+ * for this task. A thread that executes a program takes the ID of its process.
  */
 static __always_inline bool belongs_to(const struct interval *interval, struct task_struct *task)
 {
@@ -830,7 +836,7 @@ static __always_inline int end(void *ctx, enum context in)
 	found = bpf_map_lookup_elem(&intervals, &key);
 	if (!found)
 		return 0;
-	/* The call was left, and another function returns from the same place. */
+	/* The call was left without a return: what returns from its place is another function. */
 	if (match == MATCH_USER_CALL && in == IN_PROGRAM &&
 	    !same_return(return_address(ctx), found->ra))
 		return 0;
@@ -856,7 +862,10 @@ static __always_inline int end(void *ctx, enum context in)
 	if (err == -ENOENT)
 		return 0; /* another CPU was faster */
 	if (err) {
-		/* The kernel cannot change the map now. No later event may end the interval. */
+		/*
+		 * The kernel cannot change the map now, so a mark keeps later events from
+		 * ending the interval.
+		 */
 		found->since = INTERVAL_ENDED;
 		stat_add(STAT_FORGOTTEN, 1);
 		stat_add(STAT_CROWDED, 1);

@@ -101,11 +101,11 @@ volatile bool cutting;
 
 /*
  * To save CPU time, only one in this many waits is measured, and its time is multiplied by this
- * number: a power of two, or 0 for all waits. After a long wait, a thread's next waits are always
- * measured: the cost is in threads that switch often, and threads that mostly sleep keep their
- * exact time. The choice does not depend on the wait itself, so sums remain correct on average. At
- * the end of each window, an iterator finds the waits that are not measured. From then on, all
- * waits in progress count once.
+ * number: a power of two, or 0 to measure all waits. The choice does not depend on the wait
+ * itself, so sums remain correct on average. After a long wait, a thread's next waits are
+ * always measured: threads that mostly sleep keep their exact time, and the cost is in threads
+ * that switch often. At the end of each window, an iterator finds the waits in progress that
+ * are not measured. From then on, each counts once.
  */
 volatile u32 reduction;
 
@@ -122,8 +122,8 @@ struct thread {
 	u64 owner; /* start_boottime, because a TID may be reused */
 	u64 since; /* when it left its CPU; 0 while it runs or is not measured */
 	/*
-	 * Written only by iterators: of the period that began at cut_since, the
-	 * part up to cut_at is counted.
+	 * Written only by iterators: they counted the period that began at cut_since up to
+	 * cut_at.
 	 */
 	u64 cut_since;
 	u64 cut_at;
@@ -263,8 +263,8 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
 }
 
 /*
- * The start of the uncounted part of a period off the CPU, or UNKNOWN_TIME if none
- * of it is to be counted.
+ * When the part of a period off the CPU begins that no iterator has counted. UNKNOWN_TIME if
+ * the period does not count.
  */
 static __always_inline u64 rest_since(const struct thread *t, u64 since)
 {
@@ -373,9 +373,9 @@ static __always_inline u64 thread_stack(const struct thread *t, u64 since)
 }
 
 /*
- * Counts the period of thread t of task, which left its CPU at began_at and has not run
- * since then, from since until now. kernel is the kernel half of its stack; in_switch
- * distinguishes sched_switch from the iterator.
+ * Counts a period off the CPU of task, whose state is t, from since until now. The task left
+ * its CPU at began_at, and has not run since then. kernel is the kernel half of its stack.
+ * in_switch tells sched_switch from the iterator.
  */
 static __always_inline void thread_count(struct thread *t, struct task_struct *task, u64 kernel,
 					 u64 began_at, u64 since, u64 now, bool in_switch)
@@ -387,9 +387,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 
 	key.runnable = t->state == STATE_RUNNABLE;
 	/*
-	 * If a thread was woken when it was about to sleep, and then did not
-	 * sleep, the wakeup does not belong to this period: the thread is still
-	 * asleep without a wakeup, or it never slept.
+	 * A wakeup of a thread that was about to sleep keeps it from sleeping. Such a wakeup
+	 * was before this period, if the thread is still asleep or never slept in it.
 	 */
 	if (key.runnable || (!in_switch && task_sleeps(task)))
 		thread_forget_waker(t);
@@ -401,8 +400,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	else if (woken > since)
 		value.sleeping = woken - since;
 	/*
-	 * Otherwise it was woken in the previous window, or just before it left:
-	 * it no longer ran, but sched_switch had not reported that yet.
+	 * Otherwise it only waited for a CPU: it was woken in the previous window, or after it
+	 * stopped running but before sched_switch reported that.
 	 */
 	value.waiting = off - value.sleeping;
 	if (since == began_at) {
@@ -441,8 +440,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 }
 
 /*
- * Ends the period off the CPU of thread t, and returns the start of the part that no
- * iterator counts.
+ * Ends the period off the CPU of thread t. Returns when the part of it begins that no iterator
+ * counts.
  */
 static __always_inline u64 time_end(struct thread *t, u32 tid)
 {
@@ -456,12 +455,13 @@ static __always_inline u64 time_end(struct thread *t, u32 tid)
 }
 
 /*
- * Claims the period off the CPU of thread t that began at since, up to a cut, for
- * the calling iterator. Returns false if the thread came back before, so that all of
- * it is already counted. The thread may come back at any moment: the rest of its
- * period begins at the cut if time_end() finds the ticket here, or runs so late that
- * it finds the cut. If time_end() ran before the ticket existed, the lock of the
- * map's bucket makes its change of t->since visible.
+ * Splits the period off the CPU of thread t that began at since: the calling iterator counts
+ * the part before the cut, and the thread's return the part after it. Returns false if the
+ * thread has come back already, and counted all of it.
+ *
+ * The thread may come back at any moment. If time_end() runs while the ticket exists, it finds
+ * the ticket. If it runs later, it finds the cut in t. If it ran before, it has set t->since to
+ * 0, and the lock of the map's bucket makes that visible here.
  */
 static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 at)
 {
@@ -606,17 +606,20 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 		if (bpf_copy_from_user_task(copy->parts[i], COPY_PART,
 					    (void *)(w->copy_of + i * COPY_PART), task, 0))
 			break;
-		/* In memory: verifiers follow the rest for each value of a register. */
+		/*
+		 * In memory: for a register, verifiers would follow the rest for each of its
+		 * values.
+		 */
 		*(volatile u64 *)&w->copied += COPY_PART;
 	}
 	walk_user_regs(task, regs, scratch);
 }
 
 /*
- * Measures, from the cut on, the period off the CPU of task that began at left and was not measured
- * so far. id is the user stack. Of the fields that the thread's own CPU writes, it writes only
- * since. If the thread came back meanwhile, the next switch or cut finds a return that was not
- * reported.
+ * Begins to measure, from the cut on, the period off the CPU of task that began at left. id is
+ * the user stack. The thread's own CPU writes to t, too, if the thread comes back meanwhile.
+ * Therefore this writes only one of the fields that are the CPU's: since. The thread then runs
+ * with since set, which the next switch or cut takes for a return that was not reported.
  */
 static __always_inline void thread_adopt(struct thread *t, struct task_struct *task, u64 left,
 					 u64 id)
@@ -635,9 +638,9 @@ static __always_inline void thread_adopt(struct thread *t, struct task_struct *t
 }
 
 /*
- * Finds the threads that are off their CPU when the measurement begins and, if not all waits are
- * measured, at the end of each window. Because it sleeps, changes of unwind tables do not wait
- * for it; user space makes none while it runs.
+ * Finds the threads that are off their CPU when the measurement begins and, if not all waits
+ * are measured, at the end of each window. It sleeps, so whoever changes unwind tables cannot
+ * wait for it to end: user space changes none while it runs.
  */
 SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
@@ -694,7 +697,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		stat_add(STAT_UNFOLLOWED, 1);
-	/* If it came back before the entry existed, nothing ends its period. */
+	/* If it came back before the entry existed, no switch ends this period. */
 	if (!err && task_on_cpu(task) && (t = thread_find(task))) {
 		t->cut_at = UNKNOWN_TIME;
 		t->cut_since = first.since;

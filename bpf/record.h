@@ -75,9 +75,9 @@ enum frame_bit {
  */
 #define FRAME_NATIVE (0xfULL << FRAME_KIND_SHIFT)
 /*
- * Set in the first of a native frame's runtime frames: the native frame before it runs them,
- * and has the address of the interpreter's function. Otherwise it is unknown which native
- * frame runs them.
+ * Set in the first of the runtime frames that a native frame runs: it is the native frame
+ * before it, and has the address of the interpreter's function. If this is not set, it is
+ * unknown which native frame runs them.
  */
 #define FRAME_ENTERED (1U << FRAME_ENTERED_BIT)
 

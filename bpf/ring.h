@@ -29,8 +29,8 @@ static __always_inline long ring_send(void *record, u64 size)
 }
 
 /*
- * What a process may send in a window of time, of records whose number it decides itself: so it
- * does not crowd out other processes' stacks.
+ * Bytes that a process may send in a window of time, of code and of labels each. So a process that
+ * makes new ones all the time does not crowd out other processes' stacks.
  */
 #define RING_WINDOW_SHIFT 27 /* ns, log2 */
 #define RING_WINDOW_BYTES (128 * 1024)

@@ -389,8 +389,8 @@ UNWIND_GLOBAL int ruby_frames(u32 scratch)
 }
 
 /*
- * Sets the entries of the groups. There is a group more than tags if rb_vm_exec() is about to
- * begin, and a tag more than groups if it is about to return.
+ * Sets the entries of the groups. If rb_vm_exec() is about to begin, there is one group more
+ * than tags. If it is about to return, there is one tag more than groups.
  */
 UNWIND_GLOBAL int ruby_match(u32 scratch)
 {

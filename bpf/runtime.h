@@ -60,8 +60,8 @@ static __always_inline void runtime_parts(struct stack_scratch *s)
 
 /*
  * Reads the current task's runtime frames, if it has a runtime. laid_out means that user space
- * knows the process. This is a function of its own so that samples of other tasks do not load
- * its code.
+ * knows the process. It is a function of its own, so that samples of other tasks do not load
+ * its code into the caches.
  */
 UNWIND_GLOBAL int runtime_walk(u32 scratch, u32 tgid, u64 image, bool laid_out)
 {
@@ -110,8 +110,8 @@ static __always_inline void runtime_rewind(struct stack_scratch *s)
 }
 
 /*
- * Appends the unmerged words of a part before end to the record, which has frames native user
- * frames.
+ * Appends the words of a part up to end that are not merged yet to the record, which has frames
+ * native user frames so far.
  */
 static __always_inline void runtime_append(struct stack_scratch *s, struct runtime_part *part,
 					   u32 frames, u32 end, u32 entered)
@@ -146,10 +146,10 @@ static __always_inline void runtime_note(struct stack_scratch *s)
 }
 
 /*
- * Appends a part's frames of native frame i, which the walk has just stepped from: the groups
- * that it runs. It occupies the stack from low up to high. If it runs a group, the address of the
- * interpreter's function replaces its address: the instruction is of no use, and would make more
- * distinct stacks. Returns whether it runs one.
+ * Appends the frames of a part that native frame i runs. The walk has just stepped from frame
+ * i, which occupies the stack from low up to high. If it runs any, the address of the
+ * interpreter's function replaces the frame's own: the instruction is of no use, and would make
+ * more distinct stacks. Returns whether it runs any.
  */
 UNWIND_GLOBAL int runtime_merge_part(u32 scratch, u32 i, u32 index)
 {

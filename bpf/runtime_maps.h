@@ -177,9 +177,9 @@ struct runtime_file {
 };
 
 /*
- * A program whose processes have a runtime, in the program itself or in a library. With its
- * entry, the kernel side reads the frames of processes that run it and that user space does
- * not know yet. A program has an entry for each of its runtimes.
+ * A program whose processes have a runtime, in the program itself or in a library. From its
+ * entry, the kernel side reads the frames of its processes before user space knows them. A
+ * program has an entry for each of its runtimes.
  */
 struct runtime_program {
 	u64 end; /* link-time address of the end of the program's code */

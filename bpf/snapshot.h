@@ -149,8 +149,7 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
  */
 volatile u64 snapshot_lacks;
 
-/* The family defines in which of its scratch memory to walk the stack of a snapshot, and what to do
- * with it then. */
+/* The family defines where to walk the stack of a snapshot, and what to do with the result. */
 static __always_inline struct stack_scratch *snapshot_scratch(void);
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s);
 

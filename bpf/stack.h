@@ -80,9 +80,8 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
- * Hashes the next frames of a stack, from first on. A block of them is a global function,
- * which the verifier checks once rather than for each block: it follows all iterations
- * of a loop.
+ * Hashes a block of frames of a stack, from first on. It is a global function, which the
+ * verifier checks once. In a loop, it would check each block.
  */
 #define HASH_BLOCK 32
 __noinline u64 stack_hash(u32 scratch, u32 first, u64 hash)
@@ -160,8 +159,8 @@ static __always_inline u64 stack_intern_as(struct stack_scratch *s, u64 id)
 	size += 8 * (rec->kernel_frames + rec->user_frames);
 	flags = s->runtime.urgent ? BPF_RB_FORCE_WAKEUP : ring_flags();
 	/*
-	 * Called after all other functions, so that the result is not spilled
-	 * before its use. Otherwise the verifier of 6.1 loses its bound.
+	 * The size is bounded after all other calls: otherwise it is spilled before its use,
+	 * and the verifier of 6.1 loses its bound.
 	 */
 	barrier_var(size);
 	size &= MAX_STACK_RECORD;

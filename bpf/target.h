@@ -144,8 +144,8 @@ int BPF_PROG(target_fork, struct task_struct *child)
 }
 
 /*
- * Frees the entry. Not at the exit, which since Linux 6.16 is reported before
- * the address space is torn down: that may be a tenth of a short life.
+ * Frees the entry. The exit would be too early: since Linux 6.16, it is reported before the
+ * address space is torn down, which may take a tenth of a short life.
  */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(target_free, struct task_struct *task)

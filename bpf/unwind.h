@@ -58,7 +58,10 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 address, u64 ke
 		       (unwind_answered(asked->time) ? patience : UNWIND_COMPILES);
 	if (!unwind_ask(address ? UNWIND_WANT_TABLE : UNWIND_WANT_PROCESS, tgid, image, address))
 		return false;
-	/* Taken when the request is in the ring: otherwise it could seem answered unread. */
+	/*
+	 * The time is taken after the request is in the ring: an earlier one could make a
+	 * request that nobody has read seem answered.
+	 */
 	asked->time = bpf_ktime_get_ns();
 	asked->key = key;
 	return true;
@@ -140,9 +143,9 @@ UNWIND_GLOBAL int unwind_next_mixed(u32 scratch, u32 i, bool by_layout)
 }
 
 /*
- * Steps to the end and returns the number of steps. The verifier checks each
- * iteration, so a step is a global function, which it checks once. The loop is one,
- * too, or older verifiers follow its callers for each number of steps.
+ * Steps to the end and returns the number of steps. A step is a global function, which the
+ * verifier checks once rather than in each iteration. The loop is a global function, too:
+ * otherwise, older verifiers follow its callers for each number of steps.
  */
 UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 {
@@ -256,8 +259,10 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 				       UNWIND_COMPILES);
 		return;
 	}
-	/* Code that was just mapped, or none: an address that is none asks once in each
-	 * layout. */
+	/*
+	 * Code that was just mapped, or no code at all: such an address asks once in each
+	 * layout.
+	 */
 	if (w->end == END_NO_MAPPING)
 		w->early = unwind_want(tgid, image, 0, hash_step(layout, w->pc >> 12),
 				       UNWIND_TELLS);

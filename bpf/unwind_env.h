@@ -17,8 +17,9 @@ const volatile u32 unwind; /* enum unwind_mode */
 
 /*
  * Whether walks begin at the entries of functions of programs, or at the returns of Go
- * functions, except where the walk says otherwise. There, frame pointers lead to the
- * caller's caller. With unwind tables, it applies only to Go code, which has none.
+ * functions. There, the frame pointer is still the caller's, so it leads to the caller's
+ * caller. A single walk may begin elsewhere (inside). With unwind tables, only Go code needs
+ * this: it has no tables.
  */
 const volatile bool at_entry;
 

@@ -76,10 +76,9 @@ enum unwind_rule_index {
 };
 
 /*
- * A mapping of executable memory, or the part of one that a segment describes.
- * The word of the block of an address in it is
- * blocks + (address - bias >> UNWIND_BLOCK_SHIFT), modulo 2^32. What is there,
- * plus rows, is the word of the block's first row.
+ * A mapping of executable memory, or the part of one that a segment describes. The block of an
+ * address is the word blocks + (address - bias >> UNWIND_BLOCK_SHIFT), modulo 2^32. The first
+ * row of the block is the word rows plus what that word contains.
  */
 struct unwind_mapping {
 	u64 start, end;
@@ -98,10 +97,10 @@ enum unwind_rows {
 };
 
 /*
- * The mappings of a process, in unwind_mappings, sorted and without overlaps.
- * They are immutable; a process gets another layout in a single store. salt
- * makes the addresses of layouts different to the cache: layouts may share it
- * only if no address means different code in them.
+ * The mappings of a process, in unwind_mappings, sorted and without overlaps. They are
+ * immutable; a process gets another layout in a single store. The cache takes equal addresses
+ * in layouts with different salts for different ones. So layouts share a salt only if each
+ * address means the same code in all of them.
  */
 enum unwind_layout_bits {
 	UNWIND_LAYOUT_FIRST_BITS = 24, /* index of the first mapping; the lowest bits */
@@ -158,9 +157,9 @@ struct unwind_cache {
 #include <bpf/bpf_helpers.h>
 
 /*
- * Binds a layout to its image: from either two it computes the third. The
- * kernel writes an entry in any order, and may write another process's entry in
- * its place during a read. A mix of two entries does not match any image.
+ * Binds a layout to its image: it computes the seal of an image, and the image of a seal. The
+ * kernel writes the words of an entry in any order, and may reuse an entry for another process
+ * during a read. A mix of two entries matches no image.
  */
 static __always_inline u64 unwind_seal(u64 image_or_seal, u64 layout)
 {

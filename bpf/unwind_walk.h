@@ -290,9 +290,9 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 }
 
 /*
- * Reads a register of the frame. No rule says where a scratch register is saved. If the rule
- * of a caller relies on one, as in hand-written assembly, then its callees keep it, and it
- * has the value of the last exact frame.
+ * Reads a register of the frame. No rule says where a scratch register is saved. A caller whose
+ * rule needs one, as in hand-written assembly, has callees that keep it: so it still has its
+ * value of the last exact frame.
  */
 static __always_inline bool unwind_register_of_frame(struct unwind_walk *w, u32 number, u64 *value)
 {
@@ -301,7 +301,10 @@ static __always_inline bool unwind_register_of_frame(struct unwind_walk *w, u32 
 	return unwind_register(w, number, value);
 }
 
-/* Whether a call is before a return address. Code that cannot be read counts as one. */
+/*
+ * Whether the instruction before a return address is a call. If it cannot be read, it counts as
+ * one.
+ */
 static __always_inline bool unwind_follows_call(struct unwind_walk *w, u64 pc)
 {
 	u8 code[8];
@@ -345,9 +348,10 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 #define UNWIND_G_SCHED 56 /* sp, pc, … */
 
 /*
- * Steps from the function with which Go switches to the thread's own stack, to grow a
- * goroutine's, to the function that needs more stack. The goroutine's registers are in its g
- * meanwhile. A thread without a goroutine has moved on to look for another one.
+ * To grow the stack of a goroutine, Go switches to the thread's own stack. This steps back from
+ * the function that switches to the one that needs more stack, with the goroutine's registers,
+ * which are in its g meanwhile. If the thread has no goroutine, it has moved on to look for
+ * another one.
  */
 static __always_inline bool unwind_goroutine(struct unwind_walk *w, const struct unwind_rule *r)
 {
@@ -606,16 +610,18 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 	if (!unwind_keep(w, rec, i))
 		return 1;
 	/*
-	 * In other modes, this step is for Go code alone. Only tables identify it, and a
-	 * process that comes here in such a mode has none yet.
+	 * In the other modes, only Go code takes the step from an entry. It is known by the
+	 * tables, and a process that comes here in such a mode has none yet.
 	 */
 	if (w->exact && unwind_by() == UNWIND_BY_FRAME_POINTERS && unwind_at_entry(w)) {
 		w->end = END_DEPTH;
 		return !unwind_step_from_entry(w);
 	}
 	w->end = END_FRAME_POINTER;
-	/* What another use of the register left there is mostly no address of a
-	 * frame. Each read that faults would cost as much as the whole walk. */
+	/*
+	 * Code that uses the register for something else mostly leaves no address of a frame in
+	 * it. Each read that faults would cost as much as the whole walk.
+	 */
 	if (fp < UNWIND_LOWEST || fp & 7)
 		return 1;
 	if (!unwind_load(w, fp, &w->fp) || !unwind_load(w, fp + 8, &pc))

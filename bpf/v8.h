@@ -117,9 +117,9 @@ static __always_inline bool v8_returns(const u64 *code)
 }
 
 /*
- * Corrects the step from native frame i, if its frame in memory is not complete yet, or not any
- * more, when it was interrupted: then the frame pointer is the caller's. sp and fp are its
- * registers. Returns the address of the frame's words, or one of the values above. V8's
+ * Corrects the step from native frame i, if it was interrupted before its frame in memory was
+ * complete, or after it began to remove it: then the frame pointer is the caller's. sp and fp
+ * are its registers. Returns the address of the frame's words, or one of the values above. V8's
  * compilers for amd64 begin and end functions with these instructions: see
  * CodeGenerator::AssembleConstructFrame() and AssembleReturn() in
  * src/compiler/backend/x64/code-generator-x64.cc.
