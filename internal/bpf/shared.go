@@ -23,7 +23,7 @@ type (
 	ThreadContext = OnCPUThreadContext
 	// GateTimes is struct gate_times of gate.h.
 	GateTimes = OnCPUGateTimes
-	// SeenSet is struct seen_set of stack.h.
+	// SeenSet is struct seen_set of seen.h.
 	SeenSet = OnCPUSeenSet
 )
 
@@ -164,7 +164,7 @@ const (
 // UnwindMode is how stacks are walked.
 type UnwindMode = OnCPUUnwindMode
 
-// The ways to walk stacks; see enum unwind_mode of unwind_walk.h.
+// The ways to walk stacks; see enum unwind_mode of unwind_state.h.
 const (
 	UnwindByFramePointers = OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS
 	UnwindByTables        = OnCPUUnwindModeUNWIND_BY_TABLES

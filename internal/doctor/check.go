@@ -30,11 +30,57 @@ const (
 	AutoFDO Command = "autofdo"
 )
 
-// withStacks lists the commands that show stacks.
-var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Count, Latency, Locks, Alloc, Record}
+// command is what the doctor knows of a command.
+type command struct {
+	name Command
+	// programs are the sources whose programs it loads, by their commands.
+	programs []Command
+	// memory is the memory in MiB that it needs at least, see [MemoryNeed]; 0 if that is not known.
+	memory uint64
+	// stacks means that it shows stacks.
+	stacks bool
+}
+
+// commands holds all commands in the order of the report. The memory was measured with Linux 6.18 on 2 CPUs, each
+// command for one second on an idle machine: the lowest limit under which the kernel killed nothing, to 2 MiB,
+// and then about an eighth more, to multiples of 8 MiB. More programs, CPUs and stacks need more. TestMemoryNeeds
+// in test/e2e runs the commands with these limits, except softirq and those of bolt. Branch records were
+// not measured: few machines have them.
+var commands = []command{
+	{Profile, []Command{Profile}, 64, true},                          // 55
+	{OffCPU, []Command{OffCPU}, 72, true},                            // 65
+	{BlockIO, []Command{BlockIO}, 72, true},                          // 65
+	{Faults, []Command{Faults}, 64, true},                            // 58
+	{SoftIRQ, []Command{SoftIRQ}, 64, true},                          // 55
+	{RunQ, []Command{OffCPU}, 72, true},                              // 65
+	{Count, []Command{Count}, 64, true},                              // 57
+	{Latency, []Command{Latency}, 72, true},                          // 60
+	{Locks, []Command{Latency}, 112, true},                           // 98
+	{Alloc, []Command{Alloc}, 88, true},                              // 79
+	{Record, []Command{Profile, OffCPU, BlockIO, Faults}, 112, true}, // 98
+	{Bolt, []Command{Bolt}, 0, false},
+	{BoltCounting, nil, 40, false}, // 33
+	{BoltBreakpoints, nil, 0, false},
+	{BoltStepping, nil, 24, false}, // 10
+	{AutoFDO, []Command{Bolt}, 0, false},
+}
 
 // Commands lists all commands in the order of the report.
-var Commands = slices.Concat(withStacks, []Command{Bolt, BoltCounting, BoltBreakpoints, BoltStepping, AutoFDO})
+var Commands = commandsThat(func(command) bool { return true })
+
+// withStacks lists the commands that show stacks.
+var withStacks = commandsThat(func(c command) bool { return c.stacks })
+
+// commandsThat returns the names of the commands for which is returns true.
+func commandsThat(is func(command) bool) []Command {
+	var names []Command
+	for _, c := range commands {
+		if is(c) {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
 
 // check examines one property of the machine.
 type check struct {

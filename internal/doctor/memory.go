@@ -3,36 +3,18 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
-// memoryByCommand holds the memory that each command needs at least, in MiB: what the kernel charges to the cgroup of
-// fulgur, which includes the BPF maps. They were measured with Linux 6.18 on 2 CPUs, each command for one
-// second on an idle machine: the lowest limit under which the kernel killed nothing, to 2 MiB, and then about
-// an eighth more, to multiples of 8 MiB. More programs, CPUs and stacks need more. TestMemoryNeeds in test/e2e runs
-// the commands with these limits, except softirq and the last two. Branch records are not in the table: few
-// machines have them, so they were not measured.
-var memoryByCommand = map[Command]uint64{
-	Profile: 64,  // 55
-	OffCPU:  72,  // 65
-	BlockIO: 72,  // 65
-	Faults:  64,  // 58
-	SoftIRQ: 64,  // 55
-	RunQ:    72,  // 65
-	Count:   64,  // 57
-	Latency: 72,  // 60
-	Locks:   112, // 98
-	Alloc:   88,  // 79
-	Record:  112, // 98
-
-	BoltCounting: 40, // 33
-	BoltStepping: 24, // 10
+// MemoryNeed returns the memory in bytes that a command needs at least: what the kernel charges to the cgroup of
+// fulgur, which includes the BPF maps. It returns 0 if that is not known.
+func MemoryNeed(c Command) uint64 {
+	i := slices.IndexFunc(commands, func(known command) bool { return known.name == c })
+	if i < 0 {
+		return 0
+	}
+	return commands[i].memory << 20
 }
-
-// MemoryNeed returns the memory in bytes that a command needs at least, with its BPF maps. It returns 0 if
-// that is not known.
-func MemoryNeed(c Command) uint64 { return memoryByCommand[c] << 20 }
 
 // starved returns the commands that need more memory than they may use.
 func starved(f *Facts) []Command {
@@ -45,26 +27,27 @@ func starved(f *Facts) []Command {
 // memoryLimit describes the limit, and what commands need.
 func memoryLimit(f *Facts) string {
 	if f.Memory.Bytes == 0 {
-		least, most := slices.Min(slices.Collect(maps.Values(memoryByCommand))), slices.Max(slices.Collect(maps.Values(memoryByCommand)))
-		return fmt.Sprintf("no limit; commands need %d to %d MiB", least, most)
+		known := slices.DeleteFunc(slices.Clone(commands), func(c command) bool { return c.memory == 0 })
+		byMemory := func(a, b command) int { return cmp.Compare(a.memory, b.memory) }
+		return fmt.Sprintf("no limit; commands need %d to %d MiB", slices.MinFunc(known, byMemory).memory, slices.MaxFunc(known, byMemory).memory)
 	}
 	return "at most " + mebibytes(f.Memory.Bytes)
 }
 
 // memoryNeeds describes what starved commands need, the least first.
 func memoryNeeds(f *Facts) string {
-	commands := starved(f)
-	slices.SortStableFunc(commands, func(a, b Command) int { return cmp.Compare(memoryByCommand[a], memoryByCommand[b]) })
+	all := starved(f)
+	slices.SortStableFunc(all, func(a, b Command) int { return cmp.Compare(MemoryNeed(a), MemoryNeed(b)) })
 	text := memoryFile(f) + ", but commands need more: "
-	for i, c := range commands {
+	for i, c := range all {
 		text += string(c)
 		switch {
-		case i == len(commands)-1:
-			text += fmt.Sprintf(" %d MiB", memoryByCommand[c])
-		case memoryByCommand[c] == memoryByCommand[commands[i+1]]:
+		case i == len(all)-1:
+			text += fmt.Sprintf(" %d MiB", MemoryNeed(c)>>20)
+		case MemoryNeed(c) == MemoryNeed(all[i+1]):
 			text += ", "
 		default:
-			text += fmt.Sprintf(" %d MiB; ", memoryByCommand[c])
+			text += fmt.Sprintf(" %d MiB; ", MemoryNeed(c)>>20)
 		}
 	}
 	return text
@@ -72,7 +55,7 @@ func memoryNeeds(f *Facts) string {
 
 // memoryNeed is like [memoryNeeds] for one command.
 func memoryNeed(f *Facts, c Command) string {
-	return fmt.Sprintf("fulgur %s needs %d MiB of memory, but %s", c, memoryByCommand[c], memoryFile(f))
+	return fmt.Sprintf("fulgur %s needs %d MiB of memory, but %s", c, MemoryNeed(c)>>20, memoryFile(f))
 }
 
 func memoryFile(f *Facts) string {

@@ -32,7 +32,7 @@ var (
 )
 
 // trials are the checks of the probes' outcomes.
-var trials = []check{
+var trials = slices.Concat([]check{
 	trial(ProbePerfEvent, "perf_event", fault{stops: Commands}),
 	trial(ProbeRing, "ring_buffer", fault{stops: Commands}),
 	trial(ProbeTracing, "tp_btf", fault{stops: Commands}),
@@ -73,15 +73,7 @@ var trials = []check{
 		costs: []Command{Profile, OffCPU, RunQ, Record},
 		lost:  "threads that sleep when offcpu, runq, record or profile --wall begins have the user stack [before measurement] until they wake",
 	}),
-	programs(Profile, Record),
-	programs(OffCPU, RunQ, Record),
-	programs(BlockIO, Record),
-	programs(Faults, Record),
-	programs(SoftIRQ),
-	programs(Count),
-	programs(Latency, Locks),
-	programs(Alloc),
-	programs(Bolt, AutoFDO),
+}, loadTrials(), []check{
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
 		lost:   "fulgur samples cpu-clock, which attributes code that runs with interrupts disabled to the point where it enables them",
@@ -106,7 +98,7 @@ var trials = []check{
 			return Remedy{Do: "use fulgur bolt --branches " + f.waysToRecord() + ", or run it on the virtual machine's host or on another machine"}
 		},
 	}),
-}
+})
 
 // waysToRecord returns the values of --branches that work without branch records.
 func (f *Facts) waysToRecord() string {
@@ -127,9 +119,16 @@ func (f *Facts) waysToRecord() string {
 // eventKinds are the titles of the trials of the kinds of events that [Count] and [Latency] measure.
 var eventKinds = []string{string(ProbeKprobe), string(ProbeUprobe), string(ProbeTracepoint)}
 
-// programs returns a check that the programs of c load, which the others use, too.
-func programs(c Command, others ...Command) check {
-	return trial(ProbePrograms(c), string(c)+"_programs", fault{stops: append([]Command{c}, others...)})
+// loadTrials returns a check of the programs of each source: that they load.
+func loadTrials() []check {
+	var all []check
+	for _, c := range commands {
+		if slices.Contains(c.programs, c.name) {
+			users := commandsThat(func(user command) bool { return slices.Contains(user.programs, c.name) })
+			all = append(all, trial(ProbePrograms(c.name), string(c.name)+"_programs", fault{stops: users}))
+		}
+	}
+	return all
 }
 
 // trial returns a check that p succeeds. failure describes the consequences if it

@@ -174,7 +174,7 @@ func TestForgedRuntime(t *testing.T) {
 }
 
 // If a process creates code all the time, fulgur sends a limited part of the code, and
-// all samples: see code_allowed in bpf/runtime.h.
+// all samples: see ring_allows in bpf/ring.h.
 func TestForgedCodes(t *testing.T) {
 	parallel(t)
 	testenv.SlowInVM(t)

@@ -216,7 +216,7 @@ func TestUniqueLabels(t *testing.T) {
 		}
 	}
 	t.Logf("%d turns, %v, %v samples without labels", len(turns), labeled, unlabeled)
-	// Samples lose their labels beyond the limits of bpf/labels.h, and the summary counts them.
+	// Samples lose their labels beyond the limits of bpf/ring.h and bpf/labels.h, and the summary counts them.
 	const window, most = 1 << 27, 128 << 10                                       // ns, bytes
 	if windows := int(p.DurationNanos/window) + 2; sent > windows*(most+most/8) { // the kernel's sums are racy
 		t.Errorf("got %d bytes of labels and their stacks, want at most %d in each of %d windows", sent, most, windows)

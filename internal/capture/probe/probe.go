@@ -1,5 +1,5 @@
 // Package probe contains the common parts of sources that count stacks by ID: the
-// maps and variables that each family of programs gets from bpf/stack.h, count.h,
+// maps and variables that each family of programs gets from bpf/stack.h, seen.h, ring.h, count.h,
 // target.h, epoch.h, unwind.h and loss.h.
 package probe
 
