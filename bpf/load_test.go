@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,13 +14,11 @@ import (
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/alloc"
-	"fulgur/internal/capture/blockio"
-	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/latency"
-	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
-	"fulgur/internal/capture/softirq"
+	"fulgur/internal/capture/sources"
+	"fulgur/internal/doctor"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/testenv"
 )
@@ -37,67 +37,41 @@ func TestLoadUnwind(t *testing.T) {
 	testLoad(t, &objects, &objects.UnwindFork, func() error { return bpf.LoadUnwindObjects(&objects, nil) })
 }
 
-func TestLoadOffCPU(t *testing.T) {
+// Sources with more options than the default ones, on which their programs depend, have tests of their own.
+func TestLoadSources(t *testing.T) {
 	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := offcpu.Load(o, offcpu.Config{States: offcpu.AllStates, WakerStacks: true})
-		if err != nil {
-			return nil, err
+	own := []doctor.Command{doctor.Profile, doctor.Count, doctor.Latency, doctor.Alloc}
+	for _, subject := range sources.All() {
+		if slices.Contains(own, subject.Command()) {
+			continue
 		}
-		return s.Probe, nil
-	})
-}
-
-// A kernel in lockdown refuses tracing of its functions.
-func TestLoadFaults(t *testing.T) {
-	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := faults.Load(o, faults.Config{})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
-	})
-}
-
-func TestLoadBlockIO(t *testing.T) {
-	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := blockio.Load(o, blockio.Config{})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
-	})
-}
-
-func TestLoadSoftIRQ(t *testing.T) {
-	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := softirq.Load(o)
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
-	})
+		t.Run(string(subject.Command()), func(t *testing.T) {
+			testLoadSource(t, func(o probe.Options) (loaded, error) {
+				all, err := subject.Load(o)
+				if err != nil {
+					return nil, err
+				}
+				if len(all) != 1 {
+					t.Errorf("got %d sources, want 1", len(all))
+				}
+				return all[0].(loaded), nil
+			})
+		})
+	}
 }
 
 // It loads the programs of all kinds of events.
 func TestLoadCount(t *testing.T) {
 	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
-		s, err := hits.Load(hits.Options{Options: o})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
+		return hits.Load(hits.Options{Options: o})
 	})
 }
 
 // It loads the programs of all kinds of events, which depend on how events are matched.
 func TestLoadLatency(t *testing.T) {
 	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
 		if o.Timeline {
 			o.Unwind = bpf.UnwindByFramePointers // makes no difference, and is faster
 		}
@@ -105,38 +79,26 @@ func TestLoadLatency(t *testing.T) {
 		if o.Timeline {
 			match = latency.GoCall
 		}
-		s, err := latency.Load(latency.Options{Options: o, Match: match})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
+		return latency.Load(latency.Options{Options: o, Match: match})
 	})
 }
 
 // The intervals are waits for locks.
 func TestLoadLocks(t *testing.T) {
 	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
 		if o.Timeline {
 			o.Unwind = bpf.UnwindByFramePointers // makes no difference, and is faster
 		}
-		s, err := latency.Load(latency.Options{Options: o, Match: latency.SameFieldInThread, Detailed: true, KeepsFirst: true, Wakers: true, Owners: true})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
+		return latency.Load(latency.Options{Options: o, Match: latency.SameFieldInThread, Detailed: true, KeepsFirst: true, Wakers: true, Owners: true})
 	})
 }
 
 func TestLoadAlloc(t *testing.T) {
 	testenv.EveryKernel(t)
-	testLoadSource(t, func(o probe.Options) (*probe.Probe, error) {
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
 		// Instead of a timeline, which makes no difference.
-		s, err := alloc.Load(o, alloc.Config{Live: o.Timeline})
-		if err != nil {
-			return nil, err
-		}
-		return s.Probe, nil
+		return alloc.Load(o, alloc.Config{Live: o.Timeline})
 	})
 }
 
@@ -234,10 +196,33 @@ func TestLoadSkipRuntimes(t *testing.T) {
 	}
 }
 
+// loaded is a source: a [probe.Probe] with its programs.
+type loaded interface {
+	DetachProgram(name string) *ebpf.Program
+	Close() error
+}
+
+// programNames returns the names of the programs of all families.
+func programNames(t *testing.T) []string {
+	t.Helper()
+	names := map[string]bool{}
+	for _, load := range families {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range spec.Programs {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
 // testLoadSource loads a family of programs like its source, which adapts them to the
 // kernel.
-func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)) {
+func testLoadSource(t *testing.T, load func(probe.Options) (loaded, error)) {
 	t.Helper()
+	programs := programNames(t)
 	testWays(t, func(t *testing.T, by bpf.UnwindMode, timeline bool) {
 		testenv.Root(t)
 		p, err := load(probe.Options{
@@ -250,8 +235,16 @@ func testLoadSource(t *testing.T, load func(probe.Options) (*probe.Probe, error)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, program := range p.Programs {
-			checkVerified(t, program)
+		checked := 0
+		for _, name := range programs {
+			if program := p.DetachProgram(name); program != nil {
+				defer program.Close() // after the source, which uses it
+				checkVerified(t, program)
+				checked++
+			}
+		}
+		if checked == 0 {
+			t.Error("got no programs")
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
