@@ -238,7 +238,7 @@ func testLoadSource(t *testing.T, load func(probe.Options) (loaded, error)) {
 		checked := 0
 		for _, name := range programs {
 			if program := p.DetachProgram(name); program != nil {
-				defer program.Close() // after the source, which uses it
+				t.Cleanup(func() { program.Close() }) // after the source, which uses it
 				checkVerified(t, program)
 				checked++
 			}
