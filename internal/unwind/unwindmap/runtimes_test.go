@@ -96,10 +96,10 @@ func TestPutLabels(t *testing.T) {
 		if err := processes.Lookup(uint32(5), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Image != step.put.Image || got.Slot != step.put.Slot || got.Stacks != step.stacks || got.Bytes != step.stacks {
+		if got.Image != step.put.Image || got.Slot != step.put.Slot || got.Stacks != step.stacks || got.Sent.Bytes != step.stacks {
 			t.Errorf("got %+v, want %+v with %d stacks and bytes", got, step.put, step.stacks)
 		}
-		got.Stacks, got.Bytes = 100, 100 // as the kernel side does
+		got.Stacks, got.Sent.Bytes = 100, 100 // as the kernel side does
 		if err := processes.Put(uint32(5), got); err != nil {
 			t.Fatal(err)
 		}
