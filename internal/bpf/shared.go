@@ -65,28 +65,6 @@ const (
 	RecordLabels   = OnCPURecordTypeRECORD_LABELS
 )
 
-// StackEnd is the reason why a half of a stack ends.
-type StackEnd = OnCPUStackEnd
-
-// The ends of stacks; see enum stack_end of record.h.
-const (
-	EndNone         = OnCPUStackEndEND_NONE
-	EndFramePointer = OnCPUStackEndEND_FRAME_POINTER
-	EndDepth        = OnCPUStackEndEND_DEPTH
-	EndFault        = OnCPUStackEndEND_FAULT
-	EndComplete     = OnCPUStackEndEND_COMPLETE
-	EndNoMapping    = OnCPUStackEndEND_NO_MAPPING
-	EndNoTable      = OnCPUStackEndEND_NO_TABLE
-	EndUnsupported  = OnCPUStackEndEND_UNSUPPORTED
-	EndRegister     = OnCPUStackEndEND_REGISTER
-	EndNotGrowing   = OnCPUStackEndEND_NOT_GROWING
-	EndNotReady     = OnCPUStackEndEND_NOT_READY
-	EndPage         = OnCPUStackEndEND_PAGE
-	EndNoChain      = OnCPUStackEndEND_NO_CHAIN
-	EndUnseen       = OnCPUStackEndEND_UNSEEN
-	EndLate         = OnCPUStackEndEND_LATE
-)
-
 // LabelProcess describes to the kernel side how a process keeps labels.
 type LabelProcess = UnwindLabelProcess
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+
+	"fulgur/internal/unwind/stackend"
 )
 
 // Builder builds a [Profile]. It interns everything: equal mappings, functions, frames,
@@ -42,7 +44,7 @@ type sampleKey struct {
 	stack StackID
 	task  TaskID
 	cpu   int
-	end   End
+	end   stackend.End
 }
 
 // NewBuilder returns a builder of profiles whose samples have values of the given types.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/unwind/stackend"
 )
 
 func newTestBuilder() *Builder {
@@ -61,7 +63,7 @@ func TestBuilderSumsSamples(t *testing.T) {
 		{Stack: stack, Task: one, CPU: -1},
 		{Stack: stack, Task: two, CPU: -1},
 		{Stack: stack, Task: one, CPU: 3},
-		{Stack: stack, Task: one, CPU: -1, End: EndDepth},
+		{Stack: stack, Task: one, CPU: -1, End: stackend.Depth},
 		{Stack: 0, Task: one, CPU: -1},
 		{Stack: stack, Task: one, CPU: -1},
 	} {
@@ -72,11 +74,11 @@ func TestBuilderSumsSamples(t *testing.T) {
 
 	p := b.Profile(Meta{Duration: time.Second}, Losses{LossSamples: 7})
 	want := []Sample{
-		{stack, one, -1, EndNone, []int64{3, 30}},
-		{stack, two, -1, EndNone, []int64{1, 10}},
-		{stack, one, 3, EndNone, []int64{1, 10}},
-		{stack, one, -1, EndDepth, []int64{1, 10}},
-		{0, one, -1, EndNone, []int64{1, 10}},
+		{stack, one, -1, stackend.None, []int64{3, 30}},
+		{stack, two, -1, stackend.None, []int64{1, 10}},
+		{stack, one, 3, stackend.None, []int64{1, 10}},
+		{stack, one, -1, stackend.Depth, []int64{1, 10}},
+		{0, one, -1, stackend.None, []int64{1, 10}},
 	}
 	if diff := cmp.Diff(want, p.Samples); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fulgur/internal/unwind/stackend"
 )
 
 // Label is a key and a value that a program gives to its code while it runs. All texts are untrusted.
@@ -113,7 +115,7 @@ func (l Label) isPprofFact() bool {
 		n := l.Number()
 		return slices.Contains(pprofNumbers, l.Key) && (l.Unit == "" || l.Unit == l.Key) && n >= 0 && n <= math.MaxInt32
 	case l.Key == "stack_end":
-		return ParseEnd(l.Value).Cut()
+		return stackend.Parse(l.Value).Cut()
 	}
 	return slices.Contains(pprofTexts, l.Key)
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"fulgur/internal/unwind/stackend"
 )
 
 // Kind is the kind of code of a frame.
@@ -229,120 +231,9 @@ type Sample struct {
 	// CPU is the CPU of the samples, or -1 in profiles not by CPU.
 	CPU int
 	// End is the reason why the user part of the stack ends.
-	End End
+	End stackend.End
 	// Values has one value for each of [Profile.ValueTypes].
 	Values []int64
-}
-
-// End is the reason why a user stack ended. It distinguishes complete stacks from
-// truncated ones.
-type End uint8
-
-// The reasons why a user stack ends.
-const (
-	// EndNone: there is no user part (a kernel thread, an io worker, idle).
-	EndNone End = iota
-	// EndFramePointer: the chain of frame pointers ended. Frame pointers alone cannot
-	// tell whether that was the root.
-	EndFramePointer
-	// EndDepth: the limit on frames was reached.
-	EndDepth
-	// EndFault: the stack could not be read.
-	EndFault
-	// EndBroken: the chain of callers left all known code. The outermost frame is the
-	// marker "[broken stack]".
-	EndBroken
-	// EndLost: the stack did not reach user space.
-	EndLost
-	// EndComplete: the outermost function of the thread was reached.
-	EndComplete
-	// EndNoMapping: no known mapping contains the last frame's address.
-	EndNoMapping
-	// EndNoTable: the last frame's code has no unwind information.
-	EndNoTable
-	// EndUnsupported: its unwind information cannot be expressed, or needs a register
-	// whose value is no longer known.
-	EndUnsupported
-	// EndNotGrowing: the caller's frame would not be above its callee's.
-	EndNotGrowing
-	// EndNotReady: unwind tables of the process were not loaded yet, so frame pointers
-	// were used, or the stack ends in code that the process had just mapped.
-	EndNotReady
-	// EndEvicted: the unwind table of the last frame's code was no longer loaded.
-	EndEvicted
-	// EndUnseen: the thread was off the CPU before the measurement began, and the kernel
-	// cannot read the stack of a thread that is not running. The outermost frame is the
-	// marker "[before measurement]".
-	EndUnseen
-	// EndCopy: perf record copied only a part of the stack, and the rest is not in it.
-	EndCopy
-	// EndDeferred: perf record left the user stack for later, when the thread would return from the
-	// kernel, and has no record of it.
-	EndDeferred
-	// EndOmitted: the stack reaches its root, but generated code in it, which keeps no frame pointers, may
-	// hide its callers.
-	EndOmitted
-)
-
-// Cut reports whether a stack with this end lacks its root, or may lack it for a known
-// reason.
-func (e End) Cut() bool {
-	switch e {
-	case EndNone, EndFramePointer, EndComplete:
-		return false
-	}
-	return true
-}
-
-// String returns the reason as shown in outputs.
-func (e End) String() string {
-	switch e {
-	case EndNone:
-		return "no user stack"
-	case EndFramePointer:
-		return "end of frame pointers"
-	case EndDepth:
-		return "depth limit"
-	case EndFault:
-		return "unreadable stack"
-	case EndBroken:
-		return "broken stack"
-	case EndLost:
-		return "stack lost"
-	case EndComplete:
-		return "complete"
-	case EndNoMapping:
-		return "no code mapped"
-	case EndNoTable:
-		return "no unwind table"
-	case EndUnsupported:
-		return "unsupported unwind rule"
-	case EndNotGrowing:
-		return "stack does not grow"
-	case EndNotReady:
-		return "unwind tables not loaded yet"
-	case EndEvicted:
-		return "unwind table evicted"
-	case EndUnseen:
-		return "before measurement"
-	case EndCopy:
-		return "end of stack copy"
-	case EndDeferred:
-		return "user stack not recorded"
-	case EndOmitted:
-		return "callers missing in generated code"
-	}
-	return "unknown"
-}
-
-// ParseEnd returns the reason that [End.String] shows as text, or EndNone.
-func ParseEnd(text string) End {
-	for e := EndNone; e <= EndOmitted; e++ {
-		if e.String() == text {
-			return e
-		}
-	}
-	return EndNone
 }
 
 // Meta describes the run that a profile comes from.

@@ -2,18 +2,6 @@ package profile
 
 import "testing"
 
-// The text of each reason for a stack's end is its own, and can be read back.
-func TestParseEnd(t *testing.T) {
-	for e := EndNone; e <= EndOmitted; e++ {
-		if got := ParseEnd(e.String()); got != e {
-			t.Errorf("got %v for the text of %v", got, e)
-		}
-	}
-	if got := ParseEnd("unknown"); got != EndNone {
-		t.Errorf("got %v for an unknown text, want %v", got, EndNone)
-	}
-}
-
 // The name of each loss is its own.
 func TestLossNames(t *testing.T) {
 	seen := map[string]Loss{}

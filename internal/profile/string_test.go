@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulgur/internal/unwind/stackend"
 )
 
 func TestString(t *testing.T) {
@@ -14,7 +16,7 @@ func TestString(t *testing.T) {
 	s := b.Push(b.Push(0, frame("main")), frame("bad\x1b[31m\nname"))
 	s = b.Push(s, b.Frame(Frame{Mapping: b.Mapping(Mapping{Path: "/usr/lib/libc.so.6"}), Address: 0x1234}))
 	labels := b.Labels(Labels{{Key: "user", Value: "7"}})
-	b.Add(Sample{Stack: s, Task: b.Task(Task{PID: 12, TID: 13, Comm: "server", Labels: labels}), CPU: 3, End: EndComplete, Values: []int64{2, 20}})
+	b.Add(Sample{Stack: s, Task: b.Task(Task{PID: 12, TID: 13, Comm: "server", Labels: labels}), CPU: 3, End: stackend.Complete, Values: []int64{2, 20}})
 	b.Add(Sample{Task: b.Task(Task{PID: 1, Comm: "idle"}), CPU: -1, Values: []int64{1, -10}})
 	p := b.Profile(Meta{Command: "fulgur profile", Event: "cpu-clock", Frequency: 99, Start: time.Unix(1, 5), Duration: time.Second}, Losses{LossUnread: 4})
 	const want = `values: samples/count cpu/nanoseconds (shown first)

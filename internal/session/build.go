@@ -3,13 +3,13 @@ package session
 import (
 	"maps"
 
-	"fulgur/internal/bpf"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/containers"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/unwind/stackend"
 )
 
 // stackLost is the frame of a stack whose trace was lost.
@@ -80,7 +80,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 			Stack:  p.Mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]", Owner: owner(nil)}),
 			CPU:    cpu(key.CPU),
-			End:    profile.EndLost,
+			End:    stackend.Lost,
 			Values: sums(key.Source, key.Detail, value),
 		})
 	}
@@ -93,7 +93,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 
 // account adds to losses the samples of a trace whose stack is truncated or lacks names, and
 // returns the reason why the stack ends.
-func account(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
+func account(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) stackend.End {
 	if cause, ok := p.Unresolved(trace.Leaf); ok {
 		losses[cause] += samples
 	}
@@ -102,45 +102,27 @@ func account(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses 
 
 // end converts the reason why a stack ended, and counts the samples of
 // truncated stacks.
-func end(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
+func end(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) stackend.End {
 	if trace.Cut {
 		losses[profile.LossCrowded] += samples
 	}
-	if trace.KernelEnd == bpf.EndDepth {
+	if trace.KernelEnd == stackend.Depth {
 		losses[profile.LossTruncatedKernel] += samples
 	}
 	// Without tables, a broken chain of frame pointers is expected.
-	if trace.Broken && trace.UserEnd != bpf.EndNotReady || ends[trace.UserEnd] == profile.EndBroken {
+	if trace.Broken && trace.UserEnd != stackend.NotReady || trace.UserEnd == stackend.Broken {
 		losses[p.Broken(trace.Leaf)] += samples
-		return profile.EndBroken
+		return stackend.Broken
 	}
 	if p.HasLeft(trace.Leaf) {
-		return profile.EndNone
+		return stackend.None
 	}
-	end := ends[trace.UserEnd]
+	end := trace.UserEnd.InProfile()
 	if !end.Cut() && p.Omits(trace.Leaf) {
-		end = profile.EndOmitted
+		end = stackend.Omitted
 	}
 	if cause, ok := describe.OfEnd(end); ok {
 		losses[cause] += samples
 	}
 	return end
-}
-
-// ends maps the kernel side's reasons to the profile's.
-var ends = map[bpf.StackEnd]profile.End{
-	bpf.EndFramePointer: profile.EndFramePointer,
-	bpf.EndDepth:        profile.EndDepth,
-	bpf.EndFault:        profile.EndFault,
-	bpf.EndComplete:     profile.EndComplete,
-	bpf.EndNoMapping:    profile.EndNoMapping,
-	bpf.EndNoTable:      profile.EndNoTable,
-	bpf.EndUnsupported:  profile.EndUnsupported,
-	bpf.EndRegister:     profile.EndUnsupported,
-	bpf.EndNotGrowing:   profile.EndNotGrowing,
-	bpf.EndNotReady:     profile.EndNotReady,
-	bpf.EndPage:         profile.EndEvicted,
-	bpf.EndNoChain:      profile.EndBroken,
-	bpf.EndUnseen:       profile.EndUnseen,
-	bpf.EndLate:         profile.EndNotReady,
 }

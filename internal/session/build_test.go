@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
@@ -20,6 +19,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/symbolize"
+	"fulgur/internal/unwind/stackend"
 )
 
 // clock returns the subject of a profile of CPU time.
@@ -59,7 +59,7 @@ func TestBuildProfile(t *testing.T) {
 		stackstest.Trace{ID: 8, PID: 7, Comm: "app", Kernel: []uint64{0xffff50, 0xffff40}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
 		stackstest.Trace{ID: 9, PID: 7, Comm: "app", Kernel: []uint64{0xffff40}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
 		stackstest.Trace{ID: 10, PID: 7, Comm: "app", Kernel: []uint64{0xffff30}, User: []uint64{stackstest.FileAt + 0x11}, KernelEnd: stackstest.Ended, End: stackstest.Faulted},
-		stackstest.Trace{ID: 12, PID: 7, Comm: "app", Kernel: []uint64{0xffff50}, User: []uint64{stackstest.VoidAt}, KernelEnd: stackstest.Ended, End: bpf.EndNoMapping},
+		stackstest.Trace{ID: 12, PID: 7, Comm: "app", Kernel: []uint64{0xffff50}, User: []uint64{stackstest.VoidAt}, KernelEnd: stackstest.Ended, End: stackend.NoMapping},
 		stackstest.Trace{ID: 11, PID: 7, Comm: "app", User: []uint64{stackstest.FileAt + 0x11, stackstest.VoidAt + 8, stackstest.FileAt}, End: stackstest.Ended},
 		stackstest.Trace{ID: 4, PID: 2, Comm: "kworker/0:1-evt", Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut},
 	)
@@ -107,7 +107,7 @@ func TestBuildProfile(t *testing.T) {
 		"app;do_syscall_64, unreadable stack":                        {512, 0},
 		"app;[exiting];main;do_exit, no user stack":                  {1024, 0},
 		"app;[broken stack];main, broken stack":                      {2048, 0},
-		"[unknown];[stack lost], " + profile.EndLost.String():        {16, 160},
+		"[unknown];[stack lost], " + stackend.Lost.String():          {16, 160},
 	}
 	if diff := cmp.Diff(want, lines(p)); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -193,14 +193,5 @@ func TestSymbolize(t *testing.T) {
 	}
 	if warnings := names.Warnings(); len(warnings) > 0 {
 		t.Errorf("got warnings %v, want none", warnings)
-	}
-}
-
-// Each of the kernel side's stack ends has a stack end in the profile.
-func TestEnds(t *testing.T) {
-	for e := bpf.EndNone + 1; e <= bpf.EndLate; e++ {
-		if _, ok := ends[e]; !ok {
-			t.Errorf("got no stack end of the profile for %d", e)
-		}
 	}
 }

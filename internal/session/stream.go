@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/samples"
 	"fulgur/internal/profile/output"
+	"fulgur/internal/unwind/stackend"
 )
 
 const (
@@ -234,7 +235,7 @@ func (s *streaming) name(b *batch, names *naming.Names) (made samples.Batch, los
 		task := profile.Task{PID: int(e.Pid), TID: int(e.Tid), Comm: "[unknown]"}
 		sample := samples.Sample{
 			Time: s.sinceBoot.Add(time.Duration(e.Time)), CPU: int(e.Cpu), Weight: int64(e.Weight),
-			End: profile.EndLost,
+			End: stackend.Lost,
 		}
 		if e.lost {
 			sample.Stack = placed.Mark(0, stackLost)

@@ -13,6 +13,7 @@ import (
 
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
+	"fulgur/internal/unwind/stackend"
 )
 
 // TestCore compares the stack in a core dump of a static arm64 program, such as from
@@ -88,7 +89,7 @@ func TestCore(t *testing.T) {
 			want = slices.Delete(want, 1, 2)
 			t.Logf("%s: equal except for the link register", path)
 		}
-		if !slices.Equal(pcs, want) || end != EndComplete {
+		if !slices.Equal(pcs, want) || end != stackend.Complete {
 			t.Errorf("%s:\n got %#x (%v)\nwant %#x", path, pcs, end, want)
 		}
 	}

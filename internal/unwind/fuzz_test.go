@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/dwarfdata"
 	"fulgur/internal/symbols/elffile/elftest"
+	"fulgur/internal/unwind/stackend"
 )
 
 // checkTable fails the test unless a walker without checks could use the table.
@@ -160,7 +161,7 @@ func FuzzWalk(f *testing.F) {
 		}
 		regs := Registers{PC: 1 << BlockShift}
 		frames, end := w.Walk(regs, nil, 128)
-		if len(frames) == 0 || len(frames) > 128 || end == EndDepth && len(frames) != 128 {
+		if len(frames) == 0 || len(frames) > 128 || end == stackend.Depth && len(frames) != 128 {
 			t.Fatalf("got %d frames, %v; want 1 to 128", len(frames), end)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 	"fulgur/internal/unwind/unwindtest"
 )
 
@@ -48,7 +49,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Progra
 	files := unwindtest.Tables{}
 	k.Forget(0)
 	moved := 0
-	ends := map[unwind.End]int{}
+	ends := map[stackend.End]int{}
 	examples := map[string]int{}
 	for range moments {
 		unwindtest.Resume(t, pid)
@@ -91,7 +92,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Progra
 				t.Errorf("got contradictory stacks: %v (%v), %#x", s.frames, s.end, s.theirs)
 			}
 			for name, how := range results {
-				if how == unwindtest.Equal && s.end == unwind.EndComplete {
+				if how == unwindtest.Equal && s.end == stackend.Complete {
 					continue
 				}
 				if key := fmt.Sprint(how, name, s.end); examples[key] < 2 {
@@ -168,7 +169,7 @@ func checkCallers(t *testing.T, k *unwindtest.Kernel, program, path string) {
 		w.Read = memory.Read
 		frames, end := w.Walk(regs, nil, 1024)
 		k.Check(t, regs, layout, memory.Pages, frames, end)
-		if end == unwind.EndComplete && isStackOf(frames, want) {
+		if end == stackend.Complete && isStackOf(frames, want) {
 			return
 		}
 		all = append(all, fmt.Sprint(frames, " ", end))
@@ -214,7 +215,7 @@ func TestContexts(t *testing.T) {
 			k.Check(t, regs, p.Layout(k), memory.Pages, frames, end)
 			theirs := gdb[0].Stacks(t, pid)[pid]
 			how := unwindtest.Compare(frames, theirs)
-			if end != unwind.EndComplete || len(frames) < 4 || how != unwindtest.Equal && how != unwindtest.Shorter {
+			if end != stackend.Complete || len(frames) < 4 || how != unwindtest.Equal && how != unwindtest.Shorter {
 				t.Errorf("%s: got %v (%v), %s gdb's %#x; want its beginning, complete", library, frames, end, how, theirs)
 			}
 			if err := p.Close(); err != nil {
@@ -245,6 +246,6 @@ func isStackOf(frames []unwind.Frame, callers []uint64) bool {
 type stack struct {
 	regs   unwind.Registers
 	frames []unwind.Frame
-	end    unwind.End
+	end    stackend.End
 	theirs map[string][]uint64
 }

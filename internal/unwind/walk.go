@@ -4,40 +4,9 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+
+	"fulgur/internal/unwind/stackend"
 )
-
-// End is the reason why a stack ends.
-type End uint8
-
-const (
-	// EndComplete means that the outermost function of the thread was reached.
-	EndComplete End = iota
-	// EndDepth means that there are more frames than requested.
-	EndDepth
-	// EndNoFile means that no file is mapped at the last frame's code.
-	EndNoFile
-	// EndNoTable means that the last frame's code has no unwind information.
-	EndNoTable
-	// EndUnsupported means that no rule can express the last frame's unwind information.
-	EndUnsupported
-	// EndRegister means that the last frame's rule needs a register whose value is no longer
-	// known.
-	EndRegister
-	// EndMemory means that stack memory could not be read.
-	EndMemory
-	// EndNotGrowing means that the caller's frame would not be above its callee's: the stack
-	// or the table is corrupt.
-	EndNotGrowing
-)
-
-var endNames = [...]string{
-	EndComplete: "complete", EndDepth: "depth limit", EndNoFile: "no file mapped", EndNoTable: "no unwind table",
-	EndUnsupported: "unsupported unwind rule", EndRegister: "register not known", EndMemory: "unreadable stack",
-	EndNotGrowing: "stack does not grow",
-}
-
-// String returns the reason in words.
-func (e End) String() string { return name(endNames[:], int(e)) }
 
 // Registers are the user registers of a thread.
 type Registers struct {
@@ -106,10 +75,10 @@ type cursor struct {
 
 // Walk appends up to limit frames of a thread to frames, innermost first, and returns why
 // they end.
-func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) {
+func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stackend.End) {
 	c := cursor{Walker: w, arch: archOf(w.Machine), regs: regs, exact: true, base: true}
 	if c.arch == nil {
-		return frames, EndNoTable
+		return frames, stackend.NoTable
 	}
 	for range limit {
 		f := Frame{PC: c.regs.PC, Exact: c.exact}
@@ -117,30 +86,30 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) 
 		table, bias, ok := w.Find(f.Lookup())
 		switch {
 		case !ok:
-			return frames, EndNoFile
+			return frames, stackend.NoMapping
 		case table == nil:
-			return frames, EndNoTable
+			return frames, stackend.NoTable
 		}
 		if end, more := c.step(table.Lookup(f.Lookup() - bias)); !more {
 			return frames, end
 		}
 		// Threads start with 0. But a signal may have interrupted a jump to address 0.
 		if c.regs.PC == 0 && !c.exact {
-			return frames, EndComplete
+			return frames, stackend.Complete
 		}
 	}
-	return frames, EndDepth
+	return frames, stackend.Depth
 }
 
 // step moves to the caller by a rule, or returns why it cannot.
-func (c *cursor) step(r Rule) (end End, more bool) {
+func (c *cursor) step(r Rule) (end stackend.End, more bool) {
 	switch r.Kind {
 	case KindNone, KindChain, KindUnread:
-		return EndNoTable, false
+		return stackend.NoTable, false
 	case KindUnsupported:
-		return EndUnsupported, false
+		return stackend.Unsupported, false
 	case KindEnd:
-		return EndComplete, false
+		return stackend.Complete, false
 	case KindSignal:
 		return c.signal(r)
 	case KindGoroutine:
@@ -155,7 +124,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	// function was interrupted before it used the stack.
 	sp := c.regs.R[c.arch.sp]
 	if (cfa < sp || cfa == sp && !c.exact) && r.Kind != KindSwitch {
-		return EndNotGrowing, false
+		return stackend.NotGrowing, false
 	}
 	// Load the frame pointer before the return address, since it is below. In this order, a
 	// walker that reads blocks needs the fewest reads.
@@ -166,14 +135,14 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	// A call left the return address in the link register, whose value is known only in
 	// an interrupted frame.
 	if r.RASlot == SlotSame && !c.exact {
-		return EndRegister, false
+		return stackend.Register, false
 	}
 	pc, end, ok := c.load(c.arch.ra, r.RASlot, r.RA, cfa)
 	if !ok {
 		return end, false
 	}
 	if pc = c.strip(pc); c.doubtful && !c.followsCall(pc) {
-		return EndRegister, false
+		return stackend.Register, false
 	}
 	c.restoreBase(r, cfa)
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = pc, cfa, fp
@@ -233,7 +202,7 @@ func (c *cursor) restoreBase(r Rule, cfa uint64) {
 }
 
 // cfa computes the CFA by a rule.
-func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
+func (c *cursor) cfa(r Rule) (cfa uint64, end stackend.End, ok bool) {
 	sp, fp := c.regs.R[c.arch.sp], c.regs.R[c.arch.fp]
 	off := uint64(int64(r.CFA))
 	switch r.Kind {
@@ -242,20 +211,20 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	case KindFP:
 		return fp + off, 0, true
 	case KindSwitch:
-		return fp + off, EndComplete, fp != 0
+		return fp + off, stackend.Complete, fp != 0
 	case KindRegister:
 		if c.base && uint64(r.Arg) == c.arch.base {
 			return c.regs.R[r.Arg] + off, 0, true
 		}
 		v, ok := c.register(uint64(r.Arg))
-		return v + off, EndRegister, ok
+		return v + off, stackend.Register, ok
 	case KindIndexed:
 		v, ok := c.register(uint64(r.Arg))
 		if !ok {
-			return 0, EndRegister, false
+			return 0, stackend.Register, false
 		}
 		cfa, ok = c.word(sp + off + 8*v)
-		return cfa + 8, EndMemory, ok
+		return cfa + 8, stackend.Fault, ok
 	case KindPLT:
 		cfa = sp + off
 		if c.regs.PC&15 >= uint64(r.Arg) {
@@ -267,11 +236,11 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	case KindDerefFP:
 		cfa, ok = c.word(fp + off)
 	}
-	return cfa + uint64(r.Arg), EndMemory, ok
+	return cfa + uint64(r.Arg), stackend.Fault, ok
 }
 
 // load returns the caller's value of a register, from its slot.
-func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end End, ok bool) {
+func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end stackend.End, ok bool) {
 	at := uint64(int64(off))
 	switch s {
 	case SlotSame:
@@ -280,7 +249,7 @@ func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end 
 		return 0, 0, true // the next lookup fails if it is used
 	case SlotRegister:
 		v, ok = c.register(uint64(off))
-		return v, EndRegister, ok
+		return v, stackend.Register, ok
 	case SlotCFA:
 		at += cfa
 	case SlotSP:
@@ -289,7 +258,7 @@ func (c *cursor) load(reg uint64, s Slot, off int32, cfa uint64) (v uint64, end 
 		at += c.regs.R[c.arch.fp]
 	}
 	v, ok = c.saved(reg, at)
-	return v, EndMemory, ok
+	return v, stackend.Fault, ok
 }
 
 // saved returns the value of a register that was saved at an address.
@@ -303,12 +272,12 @@ func (c *cursor) saved(reg, at uint64) (v uint64, ok bool) {
 
 // signal moves to the code that a signal interrupted. It may run on another stack
 // (sigaltstack), so its stack address is not checked.
-func (c *cursor) signal(r Rule) (end End, more bool) {
+func (c *cursor) signal(r Rule) (end stackend.End, more bool) {
 	f := &c.arch.signal
 	at := c.regs.R[c.arch.sp] + uint64(int64(r.CFA)) + uint64(f.first)
 	buf := make([]byte, 8*len(f.regs))
 	if !c.Read(at, buf) {
-		return EndMemory, false
+		return stackend.Fault, false
 	}
 	for i, reg := range f.regs {
 		v := binary.LittleEndian.Uint64(buf[8*i:])
@@ -331,9 +300,9 @@ const (
 // goroutine moves from the function with which Go switches to the thread's own stack, to grow a
 // goroutine's, to the function that needs more stack. The goroutine's registers are in its g
 // meanwhile. A thread without a goroutine has moved on to look for another one.
-func (c *cursor) goroutine(r Rule) (end End, more bool) {
+func (c *cursor) goroutine(r Rule) (end stackend.End, more bool) {
 	if c.regs.TP == 0 {
-		return EndMemory, false
+		return stackend.Fault, false
 	}
 	known := true
 	load := func(addr uint64) uint64 {
@@ -345,14 +314,14 @@ func (c *cursor) goroutine(r Rule) (end End, more bool) {
 	g := load(m + uint64(int64(r.FP)))
 	switch {
 	case !known:
-		return EndMemory, false
+		return stackend.Fault, false
 	case g == 0:
-		return EndComplete, false
+		return stackend.Complete, false
 	}
 	back, sp, pc, fp := load(g+goM), load(g+goSched), load(g+goSched+8), load(g+uint64(int64(r.RA)))
 	// The layout of these structures may be another one.
 	if !known || back != m || sp == 0 || pc == 0 {
-		return EndUnsupported, false
+		return stackend.Unsupported, false
 	}
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), sp, fp
 	c.exact, c.base, c.departed = false, false, true

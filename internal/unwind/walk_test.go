@@ -126,13 +126,13 @@ func TestWalk(t *testing.T) {
 				m[sp+8+40+uint64(i)*8] = 0
 			}
 			return m
-		}(), fmt.Sprintf("[%#x <-%#x 0x0] no file mapped", fn(leaf), fn(trampoline)+1)},
+		}(), fmt.Sprintf("[%#x <-%#x 0x0] no code mapped", fn(leaf), fn(trampoline)+1)},
 		{"call through a register", elf.EM_X86_64, fn(raInRegister), 0, map[int]uint64{5: call(outermost)}, memory{},
 			fmt.Sprintf("[%#x <-%#x] complete", fn(raInRegister), call(outermost))},
 		{"depth", elf.EM_X86_64, fn(leaf), 0, nil, memory{
 			sp: call(leaf), sp + 8: call(leaf), sp + 16: call(leaf), sp + 24: call(leaf), sp + 32: call(leaf),
 		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] depth limit", fn(leaf), call(leaf), call(leaf), call(leaf))},
-		{"no file", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: 0x77}, fmt.Sprintf("[%#x <-0x77] no file mapped", fn(leaf))},
+		{"no file", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: 0x77}, fmt.Sprintf("[%#x <-0x77] no code mapped", fn(leaf))},
 		{"no table", elf.EM_X86_64, fn(gap) + 1, 0, nil, nil, fmt.Sprintf("[%#x] no unwind table", fn(gap)+1)},
 		{"file without table", elf.EM_X86_64, 0x100, 0, nil, nil, "[0x100] no unwind table"},
 		{"other machine", elf.EM_RISCV, 0x100, 0, nil, nil, "[] no unwind table"},

@@ -8,11 +8,11 @@ import (
 	"path"
 	"slices"
 
-	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/runtimes/known"
+	"fulgur/internal/unwind/stackend"
 )
 
 // maxGaps limits the files in which stacks end that are counted.
@@ -87,9 +87,9 @@ func (n *Names) foreign() (below []foreign, described map[int]bool) {
 // "" if there is none.
 func endsEarly(store *stacks.Store, trace stacks.Trace) string {
 	switch trace.UserEnd {
-	case bpf.EndNoChain, bpf.EndNoTable, bpf.EndUnsupported, bpf.EndRegister, bpf.EndNotGrowing:
+	case stackend.Broken, stackend.NoTable, stackend.Unsupported, stackend.Register, stackend.NotGrowing:
 	default:
-		if !trace.Broken || trace.UserEnd == bpf.EndNotReady {
+		if !trace.Broken || trace.UserEnd == stackend.NotReady {
 			return ""
 		}
 	}

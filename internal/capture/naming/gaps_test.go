@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
@@ -14,6 +13,7 @@ import (
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/symbolize"
+	"fulgur/internal/unwind/stackend"
 )
 
 // gapsStore returns a store with traces, 1 sample each, in a process with generated code of a
@@ -45,7 +45,7 @@ func TestGaps(t *testing.T) {
 	noun := describe.NounOf([]profile.ValueType{{Type: "samples", Unit: "count"}}, 0)
 	const file, jit = uint64(stackstest.FileAt), uint64(stackstest.JitAt)
 	perl := &process.File{Path: "/usr/bin/\x1b[2Jperl"}
-	ended := func(pid uint32, end bpf.StackEnd, user ...uint64) stackstest.Trace {
+	ended := func(pid uint32, end stackend.End, user ...uint64) stackstest.Trace {
 		return stackstest.Trace{PID: pid, User: user, End: end}
 	}
 	found := map[uint64][]symbolize.Frame{jit + 8: {{Name: "described"}}}
@@ -55,18 +55,18 @@ func TestGaps(t *testing.T) {
 		traces            []stackstest.Trace
 		want              []string
 	}{
-		{"interpreter", "Perl", "", []stackstest.Trace{ended(1, bpf.EndComplete, file, file+0x20), ended(2, bpf.EndComplete, file), ended(1, bpf.EndComplete, jit)},
+		{"interpreter", "Perl", "", []stackstest.Trace{ended(1, stackend.Complete, file, file+0x20), ended(2, stackend.Complete, file), ended(1, stackend.Complete, jit)},
 			[]string{"Perl: its functions are not shown, 2 samples"}},
-		{"generated code", "", "LuaJIT", []stackstest.Trace{ended(1, bpf.EndComplete, file), ended(1, bpf.EndComplete, jit, file)},
+		{"generated code", "", "LuaJIT", []stackstest.Trace{ended(1, stackend.Complete, file), ended(1, stackend.Complete, jit, file)},
 			[]string{"LuaJIT: its functions are not shown, 1 sample; code that it generated may hide callers, 1 sample"}},
-		{"both", "Mono", "Mono", []stackstest.Trace{ended(1, bpf.EndComplete, jit, file), ended(2, bpf.EndComplete, file)},
+		{"both", "Mono", "Mono", []stackstest.Trace{ended(1, stackend.Complete, jit, file), ended(2, stackend.Complete, file)},
 			[]string{"Mono: its functions are not shown, 2 samples; code that it generated may hide callers, 1 sample"}},
-		{"described code", "Mono", "Mono", []stackstest.Trace{ended(1, bpf.EndComplete, jit+8, file), ended(1, bpf.EndComplete, file+0x10), ended(2, bpf.EndComplete, file+0x10)},
+		{"described code", "Mono", "Mono", []stackstest.Trace{ended(1, stackend.Complete, jit+8, file), ended(1, stackend.Complete, file+0x10), ended(2, stackend.Complete, file+0x10)},
 			[]string{"Mono: its functions are not shown, 1 sample"}},
-		{"language that is read", "", "java", []stackstest.Trace{ended(1, bpf.EndComplete, jit, file)}, nil},
+		{"language that is read", "", "java", []stackstest.Trace{ended(1, stackend.Complete, jit, file)}, nil},
 		{"stacks end in a file", "", "", []stackstest.Trace{
-			ended(1, bpf.EndNoTable, jit, file), ended(1, bpf.EndNoChain, file), ended(1, bpf.EndRegister, file), ended(1, stackstest.Ended, file, stackstest.VoidAt+8),
-			ended(1, bpf.EndComplete, file), ended(1, bpf.EndNotReady, file, stackstest.VoidAt+8), ended(1, bpf.EndNoTable, file, jit+4), ended(1, bpf.EndNoTable),
+			ended(1, stackend.NoTable, jit, file), ended(1, stackend.Broken, file), ended(1, stackend.Register, file), ended(1, stackstest.Ended, file, stackstest.VoidAt+8),
+			ended(1, stackend.Complete, file), ended(1, stackend.NotReady, file, stackstest.VoidAt+8), ended(1, stackend.NoTable, file, jit+4), ended(1, stackend.NoTable),
 		}, []string{`\x1b[2Jperl: stacks end in it without their callers, 4 samples`}},
 	} {
 		store := gapsStore(t, perl, test.ofFile, test.generated, test.traces...)

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/internal/bpf"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/runtimes/known"
+	"fulgur/internal/unwind/stackend"
 )
 
 // StackBuilder adds a store's stacks to a profile.
@@ -49,7 +49,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 		p.unresolved[i+1] = p.unresolved[node.Parent] || names.lacks(node.Frame)
 	}
 	for _, trace := range store.Traces {
-		if trace.UserEnd == bpf.EndFault || trace.UserEnd == bpf.EndNoMapping {
+		if trace.UserEnd == stackend.Fault || trace.UserEnd == stackend.NoMapping {
 			p.markLeaving(trace.Leaf)
 		}
 	}

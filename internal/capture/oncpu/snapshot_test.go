@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
+	"fulgur/internal/unwind/stackend"
 	"fulgur/internal/unwind/unwindtest"
 )
 
@@ -90,7 +91,7 @@ func TestSnapshots(t *testing.T) {
 					// A snapshot holds only the innermost frames of a stack with large
 					// frames, and nothing that tells where a goroutine's continues.
 					begins := func(w walked) bool {
-						return w.end == bpf.EndFault && len(w.frames) <= len(want) && slices.Equal(w.frames, want[:len(w.frames)])
+						return w.end == stackend.Fault && len(w.frames) <= len(want) && slices.Equal(w.frames, want[:len(w.frames)])
 					}
 					switch {
 					case slices.ContainsFunc(all, equal): // a stack that two threads had is sent once
@@ -151,7 +152,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := chain(regs, stopped.Walker().Read)
-	if len(got) != 1 || len(got[0].frames) == 0 || got[0].end != bpf.EndNotReady {
+	if len(got) != 1 || len(got[0].frames) == 0 || got[0].end != stackend.NotReady {
 		t.Fatalf("got %v, want a stack that ends because the process has no layout", got)
 	}
 	// A snapshot holds only the innermost frames of a stack with large frames.
@@ -218,7 +219,7 @@ func TestSnapshotsUntilAnswered(t *testing.T) {
 			s.tables.Answered(monotonic.Now())
 			s.runAgain(t, pid)
 			for _, stack := range s.take(t)[pid] {
-				if stack.end == bpf.EndNoMapping && time.Since(begin) < limit {
+				if stack.end == stackend.NoMapping && time.Since(begin) < limit {
 					t.Logf("try %d: gave up after the answer", try+1)
 					return
 				}

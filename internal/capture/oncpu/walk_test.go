@@ -23,6 +23,7 @@ import (
 	"fulgur/internal/process"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 	"fulgur/internal/unwind/unwindmap"
 	"fulgur/internal/unwind/unwindtest"
 )
@@ -30,7 +31,7 @@ import (
 // walked is a user stack that the kernel side walked.
 type walked struct {
 	frames []unwind.Frame
-	end    bpf.StackEnd
+	end    stackend.End
 	labels uint64 // the ID of the labels
 }
 
@@ -138,7 +139,7 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 			s.Counts().Add(key, value)
 		}
 		tid := int(record.Tid)
-		w := walked{end: bpf.StackEnd(record.UserEnd), labels: record.Labels}
+		w := walked{end: stackend.End(record.UserEnd), labels: record.Labels}
 		for _, pc := range record.Frames[:int(record.KernelFrames)+int(record.UserFrames)] {
 			exact := len(w.frames) == 0 || pc&bpf.FrameExact != 0
 			w.frames = append(w.frames, unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: exact})
@@ -274,7 +275,7 @@ func checkStopped(t *testing.T, command []string, moments int, cut unwindtest.Cu
 type stopped struct {
 	regs   unwind.Registers
 	frames []unwind.Frame
-	end    unwind.End
+	end    stackend.End
 	theirs map[string][]uint64 // by debugger name
 }
 
@@ -315,7 +316,7 @@ func TestWalkChain(t *testing.T) {
 		}
 		want := chain(regs, stopped.Walker().Read)
 		if slices.ContainsFunc(got, func(w walked) bool {
-			return slices.Equal(w.frames, want) && w.end == bpf.EndFramePointer
+			return slices.Equal(w.frames, want) && w.end == stackend.FramePointer
 		}) {
 			right++
 		} else if unsampled <= 0 {
@@ -350,7 +351,7 @@ func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unw
 }
 
 // compare compares the stack with want, as far as the tables are reliable.
-func (w walked) compare(want []unwind.Frame, end unwind.End) string {
+func (w walked) compare(want []unwind.Frame, end stackend.End) string {
 	// Reading a thread's registers may make it take a signal.
 	for i := 1; i < len(want) && len(want) > len(w.frames); i++ {
 		if want[i].Exact && slices.Equal(w.frames, want[i:]) {
@@ -358,17 +359,17 @@ func (w walked) compare(want []unwind.Frame, end unwind.End) string {
 		}
 	}
 	switch {
-	case slices.Equal(w.frames, want) && w.end == unwindtest.Ends[end]:
+	case slices.Equal(w.frames, want) && w.end == end:
 		return fmt.Sprintf("equal (%v)", end)
 	case len(w.frames) > 1 && w.frames[0].PC+2 == want[0].PC && slices.Equal(w.frames[1:], want[1:]):
 		return "equal but for a system call that is about to begin anew"
 	case len(w.frames) < len(want) || !slices.Equal(w.frames[:len(want)], want):
 		return "different"
-	case end == unwind.EndNoTable && len(w.frames) > len(want):
+	case end == stackend.NoTable && len(w.frames) > len(want):
 		return "equal, then by frame pointers"
-	case end == unwind.EndNoTable && (w.end == bpf.EndFramePointer || w.end == bpf.EndNoChain):
+	case end == stackend.NoTable && (w.end == stackend.FramePointer || w.end == stackend.Broken):
 		return "equal, without a frame pointer"
-	case end == unwind.EndNoTable && w.end == bpf.EndNoMapping:
+	case end == stackend.NoTable && w.end == stackend.NoMapping:
 		return "equal, then code that is too new"
 	}
 	return "different"

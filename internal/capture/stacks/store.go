@@ -21,6 +21,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/runtimes"
 	"fulgur/internal/runtimes/known"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Identifiers into a [Store]'s tables.
@@ -129,7 +130,7 @@ type Trace struct {
 	Unlabeled bool
 	Leaf      NodeID
 	// KernelEnd and UserEnd are the reasons why each half ends.
-	KernelEnd, UserEnd bpf.StackEnd
+	KernelEnd, UserEnd stackend.End
 	// Broken means that the chain of callers left all known code, because a
 	// register that should have been the frame pointer held something else. The
 	// callers from there on are left out.
@@ -455,7 +456,7 @@ func (s *Store) parse(record []byte) (*bpf.StackRecord, error) {
 
 // traceOf returns the trace of a stack record. It sets unfinished if a later call may find more.
 func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
-	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
+	trace := Trace{PID: r.Pid, KernelEnd: stackend.End(r.KernelEnd), UserEnd: stackend.End(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
 	if s.Owners != nil && pid != 0 {
 		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup, r.Time)
@@ -482,7 +483,7 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 		leaf, _ := userAddress(frames[0])
 		mapped = s.resolver.Resolve(pid, leaf, r.Time).Kind != process.KindUnknown
 	}
-	if trace.UserEnd == bpf.EndUnseen {
+	if trace.UserEnd == stackend.Unseen {
 		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
 	interpreted := s.readWords(frames)
@@ -528,11 +529,11 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
 	}
-	if trace.UserEnd == bpf.EndNoMapping {
+	if trace.UserEnd == stackend.NoMapping {
 		trace.Broken = false // the kernel's walk detects this itself
 		if s.endsInFile(pid, r.Time) {
 			// Code that was just mapped: the kernel did not know the mapping yet.
-			trace.UserEnd = bpf.EndNotReady
+			trace.UserEnd = stackend.NotReady
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/bpf"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
+	"fulgur/internal/unwind/stackend"
 )
 
 // fixed resolves each address below 0x10000 to the same offset in one file.
@@ -34,7 +35,7 @@ func record(id uint64, kernel, user []uint64) []byte {
 		Id:           id,
 		Pid:          7,
 		Tid:          8,
-		UserEnd:      uint8(bpf.EndFramePointer),
+		UserEnd:      uint8(stackend.FramePointer),
 	}
 	copy(r.Comm[:], "worker")
 	copy(r.Frames[:], kernel)
@@ -89,7 +90,7 @@ func TestStoreAdd(t *testing.T) {
 func TestStoreAddEnds(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, nil, []uint64{0x100, bpf.FrameExact | 0x200, 0x300, 0x99999})
-	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndNoMapping)
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(stackend.NoMapping)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestStoreAddEnds(t *testing.T) {
 	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
 		t.Errorf("got frames %+v, want two exact ones first, then a return address, then the break", got)
 	}
-	if trace.Broken || trace.UserEnd != bpf.EndNoMapping {
+	if trace.Broken || trace.UserEnd != stackend.NoMapping {
 		t.Errorf("got trace %+v, want it whole, with its end", trace)
 	}
 }
@@ -111,12 +112,12 @@ func TestStoreAddEnds(t *testing.T) {
 func TestStoreAddJustMapped(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, nil, []uint64{0x100})
-	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndNoMapping)
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(stackend.NoMapping)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
-	if trace, _ := s.Trace(1); trace.UserEnd != bpf.EndNotReady {
-		t.Errorf("got end %v, want %v", trace.UserEnd, bpf.EndNotReady)
+	if trace, _ := s.Trace(1); trace.UserEnd != stackend.NotReady {
+		t.Errorf("got end %v, want %v", trace.UserEnd, stackend.NotReady)
 	}
 }
 
@@ -125,7 +126,7 @@ func TestStoreAddJustMapped(t *testing.T) {
 func TestStoreAddUnseen(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, []uint64{0xffff1}, nil)
-	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(bpf.EndUnseen)
+	r[unsafe.Offsetof(bpf.StackRecord{}.UserEnd)] = uint8(stackend.Unseen)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/otelprofiles"
 	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/unwind/stackend"
 )
 
 // errOTLP is the error of indexes outside of their table.
@@ -692,7 +693,7 @@ func (c *otlpReader) apply(a attribute, at *profile.Sample, task *profile.Task) 
 	case otelprofiles.CPU:
 		at.CPU = id(a.number)
 	case otelprofiles.StackEnd:
-		at.End = profile.ParseEnd(a.text)
+		at.End = stackend.Parse(a.text)
 	default:
 		return false
 	}

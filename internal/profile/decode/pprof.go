@@ -14,6 +14,7 @@ import (
 
 	model "fulgur/internal/profile"
 	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/unwind/stackend"
 )
 
 // readPprof reads a profile of github.com/google/pprof in any format that pprof supports.
@@ -132,7 +133,7 @@ func (c *pprofReader) place(s *profile.Sample) (at model.Sample, err error) {
 		case "cpu":
 			at.CPU = int(l.Number())
 		case "stack_end":
-			at.End = model.ParseEnd(l.Value)
+			at.End = stackend.Parse(l.Value)
 		default:
 			*owner.PprofField(l.Key) = l.Value
 		}

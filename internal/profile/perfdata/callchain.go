@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 )
 
 // CallChains holds the samples of a perf.data file with their call chains.
@@ -338,7 +339,7 @@ func (t taken) cookie() (cookie uint64, ok bool) {
 }
 
 // stack interns the stack of a sample. end is why its user part ends, if that is known.
-func (c *chains) stack(t taken) (stack profile.StackID, end profile.End) {
+func (c *chains) stack(t taken) (stack profile.StackID, end stackend.End) {
 	s := t.sample
 	layout := c.procs.layout(s.pid, s.time)
 	b := stackBuilder{chains: c, layout: layout, mode: t.misc & modeMask, first: true}
@@ -368,7 +369,7 @@ func (c *chains) stack(t taken) (stack profile.StackID, end profile.End) {
 		b.add(deferred.u64())
 	}
 	if t.missing {
-		end = profile.EndDeferred
+		end = stackend.Deferred
 	}
 	for _, f := range unwound {
 		c.frames = append(c.frames, c.user(layout, profile.Frame{Address: f.PC, Return: !f.Exact}))

@@ -16,6 +16,7 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
+	"fulgur/internal/unwind/stackend"
 )
 
 // perfSample is a sample as perf script prints it and as ReadCallChains reads it.
@@ -272,7 +273,7 @@ func TestDeferred(t *testing.T) {
 	}
 	missing := 0
 	for _, s := range c.Profile.Samples {
-		if s.End == profile.EndDeferred {
+		if s.End == stackend.Deferred {
 			missing++
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"debug/elf"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 )
 
 // unwinder walks copied stacks.
@@ -40,14 +40,14 @@ func newUnwinder(arch string, find func(Mapped, elf.Machine) *unwind.Table) *unw
 // walk returns the frames of a stack of a process with the given layout, innermost first,
 // and why they end. There are none if the machine's registers are unknown. The frames are
 // valid until the next call.
-func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, profile.End) {
+func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, stackend.End) {
 	regs, ok := state.registers(u.walker.Machine)
 	if !ok || state.abi != abi64 {
-		return nil, profile.EndNoTable // as for all code of such a machine
+		return nil, stackend.NoTable // as for all code of such a machine
 	}
 	u.layout, u.state, u.beyond = layout, state, false
 	u.sp = regs.R[stackPointer[u.walker.Machine]]
-	var end unwind.End
+	var end stackend.End
 	// All callers take at least a word of the stack. Only signal frames that lead back to
 	// where the stack has been take more steps.
 	u.frames, end = u.walker.Walk(regs, u.frames[:0], 2+len(state.stack)/8)
@@ -55,23 +55,14 @@ func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, pr
 }
 
 // reason returns the end in a profile.
-func (u *unwinder) reason(end unwind.End) profile.End {
-	switch end {
-	case unwind.EndComplete:
-		return profile.EndComplete
-	case unwind.EndNoFile:
-		return profile.EndNoMapping
-	case unwind.EndNoTable:
-		return profile.EndNoTable
-	case unwind.EndUnsupported, unwind.EndRegister:
-		return profile.EndUnsupported
-	case unwind.EndMemory:
-		if u.beyond {
-			return profile.EndCopy
-		}
-		return profile.EndFault
+func (u *unwinder) reason(end stackend.End) stackend.End {
+	switch {
+	case end == stackend.Fault && u.beyond:
+		return stackend.Copy
+	case end == stackend.Depth:
+		return stackend.NotGrowing // see walk
 	}
-	return profile.EndNotGrowing
+	return end.InProfile()
 }
 
 // table implements the walker's Find.

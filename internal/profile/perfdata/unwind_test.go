@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 )
 
 // allRegisters is the mask of perf record on amd64: all but four segment registers.
@@ -178,11 +178,11 @@ func TestUnwindARM64(t *testing.T) {
 	state := userState{abi: abi64, mask: 1<<33 - 1, regs: words(regs), stack: words([]uint64{0, 0x34<<48 | outermost})}
 	frames, end := u.walk(testLayout(), state)
 	want := []unwind.Frame{{PC: plainCode, Exact: true}, {PC: framedCode}, {PC: outermost}}
-	if diff := cmp.Diff(want, frames); diff != "" || end != profile.EndComplete {
-		t.Errorf("got end %v, want %v; frames (-want +got):\n%s", end, profile.EndComplete, diff)
+	if diff := cmp.Diff(want, frames); diff != "" || end != stackend.Complete {
+		t.Errorf("got end %v, want %v; frames (-want +got):\n%s", end, stackend.Complete, diff)
 	}
 	state.mask &^= 1 << 31
-	if frames, end := u.walk(testLayout(), state); len(frames) > 0 || end != profile.EndNoTable {
+	if frames, end := u.walk(testLayout(), state); len(frames) > 0 || end != stackend.NoTable {
 		t.Errorf("got %d frames (%v) without a stack pointer, want none", len(frames), end)
 	}
 }
@@ -234,13 +234,13 @@ func FuzzUnwind(f *testing.F) {
 			arch, mask, regs = "aarch64", 1<<33-1, make([]uint64, 33)
 			regs[29], regs[30], regs[31], regs[32] = fp, pc, stackAt, pc
 		}
-		walk := func(stack []byte) ([]unwind.Frame, profile.End) {
+		walk := func(stack []byte) ([]unwind.Frame, stackend.End) {
 			u := newUnwinder(arch, func(Mapped, elf.Machine) *unwind.Table { return testTable() })
 			frames, end := u.walk(layout, userState{abi: abi64, mask: mask, regs: words(regs), stack: stack, full: true})
 			if len(frames) == 0 || len(frames) > 2+len(stack)/8 || frames[0] != (unwind.Frame{PC: pc, Exact: true}) {
 				t.Fatalf("got %d frames %v from %d bytes at %#x", len(frames), frames, len(stack), pc)
 			}
-			if end == profile.EndNone || end == profile.EndLost {
+			if end == stackend.None || end == stackend.Lost {
 				t.Fatalf("got end %v", end)
 			}
 			return frames, end

@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/unwind/stackend"
 )
 
 var (
@@ -29,7 +30,7 @@ var (
 type sample struct {
 	comm, function string // "" is a frame without a name
 	kind           profile.Kind
-	end            profile.End
+	end            stackend.End
 	values         []int64
 }
 
@@ -169,8 +170,8 @@ func TestRules(t *testing.T) {
 		{"unnamed", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
 		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(10)...), 0, "1 sample was not counted; 100 were."},
 		{"lost", made(samples, profile.Meta{}, profile.Losses{profile.LossSamples: 1}, many(11)...), 0, ""},
-		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{10}})...), 0, `10.0 % has stacks without their outermost callers; the most frequent cause is "depth limit" (10.0 %).`},
-		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, profile.EndDepth, []int64{9}})...), 0, ""},
+		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, stackend.Depth, []int64{10}})...), 0, `10.0 % has stacks without their outermost callers; the most frequent cause is "depth limit" (10.0 %).`},
+		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, stackend.Depth, []int64{9}})...), 0, ""},
 	} {
 		got := ""
 		for _, f := range New(c.p, c.value, 20).Findings {

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/bpf"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Commands of testdata/walk.c.
@@ -204,7 +205,7 @@ func (k *Kernel) SetMemory(pages map[uint64][]byte) {
 
 // Walk returns the stack of a thread with a layout. pcMask holds the bits that addresses
 // can have.
-func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.UnwindMode) ([]unwind.Frame, bpf.StackEnd) {
+func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.UnwindMode) ([]unwind.Frame, stackend.End) {
 	t.Helper()
 	k.command(commandWalk, 1, regs.R, regs.TP, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(bpf.MaxDepth))
 	if _, err := k.pipe.Write(k.in.Bytes()); err != nil {
@@ -223,21 +224,21 @@ func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64
 	for i, pc := range pcs {
 		frames[i] = unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: i == 0 || pc&bpf.FrameExact != 0}
 	}
-	return frames, bpf.StackEnd(head.End)
+	return frames, stackend.End(head.End)
 }
 
 // Check walks a stack with the given memory and compares it with the result of
 // [unwind.Walker], up to the kernel's limits.
-func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memory map[uint64][]byte, want []unwind.Frame, wantEnd unwind.End) {
+func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memory map[uint64][]byte, want []unwind.Frame, wantEnd stackend.End) {
 	t.Helper()
 	if len(want) > bpf.MaxDepth {
-		want, wantEnd = want[:bpf.MaxDepth], unwind.EndDepth
+		want, wantEnd = want[:bpf.MaxDepth], stackend.Depth
 	}
 	k.SetMemory(memory)
 	got, end := k.Walk(t, regs, layout, bpf.FrameExact-1, bpf.UnwindByBoth)
 	got, want = AsRecorded(got), AsRecorded(want)
-	if !slices.Equal(got, want) || end != Ends[wantEnd] {
-		t.Errorf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
+	if !slices.Equal(got, want) || end != wantEnd {
+		t.Errorf("the kernel's walker:\n got %v (%v)\nwant %v (%v)", got, end, want, wantEnd)
 	}
 }
 
@@ -256,18 +257,6 @@ func AsRecorded(frames []unwind.Frame) []unwind.Frame {
 		}
 	}
 	return recorded
-}
-
-// Ends maps to the kernel's constants.
-var Ends = map[unwind.End]bpf.StackEnd{
-	unwind.EndComplete:    bpf.EndComplete,
-	unwind.EndDepth:       bpf.EndDepth,
-	unwind.EndNoFile:      bpf.EndNoMapping,
-	unwind.EndNoTable:     bpf.EndNoTable,
-	unwind.EndUnsupported: bpf.EndUnsupported,
-	unwind.EndRegister:    bpf.EndRegister,
-	unwind.EndMemory:      bpf.EndFault,
-	unwind.EndNotGrowing:  bpf.EndNotGrowing,
 }
 
 // Recorder records the memory pages that a walker reads.

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Trace is a stack in the kernel side's format. Frames are leaf first.
@@ -23,7 +24,7 @@ type Trace struct {
 	// Kernel and User are addresses. KernelEnd and End are the reasons why each half
 	// ends.
 	Kernel, User   []uint64
-	KernelEnd, End bpf.StackEnd
+	KernelEnd, End stackend.End
 }
 
 // Record returns the ring record of b.
@@ -93,9 +94,9 @@ func NewStore(t testing.TB, r stacks.Resolver, traces ...Trace) *stacks.Store {
 
 // Reasons why stacks end: at the outermost frame, at the depth limit, at a fault.
 const (
-	Ended   = bpf.EndFramePointer
-	Cut     = bpf.EndDepth
-	Faulted = bpf.EndFault
+	Ended   = stackend.FramePointer
+	Cut     = stackend.Depth
+	Faulted = stackend.Fault
 )
 
 // Own returns a store with a stack of this process. Its frames are in NewStore: the

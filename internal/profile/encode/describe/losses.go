@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Loss is one cause for which a profile lacks something, or nearly did.
@@ -106,117 +107,117 @@ func isPart(l profile.Loss) bool {
 		profile.LossUnresolvedCallers:
 		return true
 	}
-	return causes[l].end != profile.EndNone
+	return causes[l].end != stackend.None
 }
 
 // OfEnd returns the loss of user stacks with the given end, and false if the end is no loss.
-func OfEnd(e profile.End) (profile.Loss, bool) {
-	i := slices.IndexFunc(causes[:], func(c cause) bool { return c.end == e && e != profile.EndNone })
+func OfEnd(e stackend.End) (profile.Loss, bool) {
+	i := slices.IndexFunc(causes[:], func(c cause) bool { return c.end == e && e != stackend.None })
 	return profile.Loss(max(i, 0)), i >= 0
 }
 
 // cause describes a [profile.Loss].
 type cause struct {
-	one, many string      // what is counted, with {sample} and {samples} for the noun
-	effect    string      // see [Loss]
-	remedy    remedy      // none if zero
-	end       profile.End // of the user stacks that are counted, if all end so
-	unless    Noun        // of profiles whose samples are of several kinds; none if zero
+	one, many string       // what is counted, with {sample} and {samples} for the noun
+	effect    string       // see [Loss]
+	remedy    remedy       // none if zero
+	end       stackend.End // of the user stacks that are counted, if all end so
+	unless    Noun         // of profiles whose samples are of several kinds; none if zero
 }
 
 // causes are the descriptions of all causes but LossUnresolvedFrames, which is the effect
 // of LossUnresolved.
 var causes = [profile.NumLosses]cause{
 	profile.LossSamples: {"{sample} lost", "{samples} lost",
-		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), profile.EndNone, Noun{}},
+		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), stackend.None, Noun{}},
 	profile.LossUnsent: {"{sample} lost", "{samples} lost",
-		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
+		"not counted: the ring was full", do("raise %s", usage.RingSize), stackend.None, Noun{}},
 	profile.LossSkipped: {"{sample} skipped", "{samples} skipped",
-		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone, sample},
+		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), stackend.None, sample},
 	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
-		"not counted", do("raise %s", usage.MaxRate), profile.EndNone, Noun{"hit", "hits"}},
+		"not counted", do("raise %s", usage.MaxRate), stackend.None, Noun{"hit", "hits"}},
 	profile.LossImpossible: {"{sample} with impossible numbers", "{samples} with impossible numbers",
-		"not counted: reported so by the program", remedy{}, profile.EndNone, Noun{}},
+		"not counted: reported so by the program", remedy{}, stackend.None, Noun{}},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
-		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone, Noun{}},
+		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), stackend.None, Noun{}},
 	profile.LossTraces: {"{sample} without stack", "{samples} without stack",
-		"shown as [stack lost]", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
+		"shown as [stack lost]", do("raise %s", usage.RingSize), stackend.None, Noun{}},
 	profile.LossTruncatedUser: {"user stack truncated", "user stacks truncated",
-		"at the depth limit", maxDepth, profile.EndDepth, Noun{}},
+		"at the depth limit", maxDepth, stackend.Depth, Noun{}},
 	profile.LossTruncatedKernel: {"kernel stack truncated", "kernel stacks truncated",
-		"at the depth limit", maxDepth, profile.EndNone, Noun{}},
+		"at the depth limit", maxDepth, stackend.None, Noun{}},
 	profile.LossCrowded: {"stack truncated", "stacks truncated",
-		"too many distinct stacks", do("raise %s, or record fewer processes", usage.StackNodes), profile.EndNone, Noun{}},
+		"too many distinct stacks", do("raise %s, or record fewer processes", usage.StackNodes), stackend.None, Noun{}},
 	profile.LossTooDeep: {"stack truncated", "stacks truncated",
-		fmt.Sprintf("after %d frames", profile.MaxDepth), remedy{}, profile.EndNone, Noun{}},
+		fmt.Sprintf("after %d frames", profile.MaxDepth), remedy{}, stackend.None, Noun{}},
 	profile.LossTooMany: {"{sample} with an incomplete stack", "{samples} with incomplete stacks",
-		"too many distinct stacks in the input", do("convert a part of it"), profile.EndNone, Noun{}},
+		"too many distinct stacks in the input", do("convert a part of it"), stackend.None, Noun{}},
 	profile.LossLongNames: {"name truncated", "names truncated",
-		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, profile.EndNone, Noun{}},
+		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, stackend.None, Noun{}},
 	profile.LossUnnamed: {"task name change ignored", "task name changes ignored",
-		"too many in the input: samples may have older names", do("convert a part of it"), profile.EndNone, Noun{}},
+		"too many in the input: samples may have older names", do("convert a part of it"), stackend.None, Noun{}},
 	profile.LossUnread: {"line not read", "lines not read",
-		"not understood; the others are in the profile", remedy{}, profile.EndNone, Noun{}},
+		"not understood; the others are in the profile", remedy{}, stackend.None, Noun{}},
 	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
-		"paged out, or no frame pointers", remedy{}, profile.EndFault, Noun{}},
+		"paged out, or no frame pointers", remedy{}, stackend.Fault, Noun{}},
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
-		"frame pointers lead to no code", remedy{}, profile.EndBroken, Noun{}},
+		"frame pointers lead to no code", remedy{}, stackend.Broken, Noun{}},
 	profile.LossBrokenC: {"broken user stack", "broken user stacks",
-		"in C or C++ code with neither frame pointers nor unwind tables", do("compile it with -fno-omit-frame-pointer"), profile.EndNone, Noun{}},
+		"in C or C++ code with neither frame pointers nor unwind tables", do("compile it with -fno-omit-frame-pointer"), stackend.None, Noun{}},
 	profile.LossBrokenGenerated: {"user stack broken in generated code", "user stacks broken in generated code",
-		"of a JIT compiler or an emulator, which keeps no frame pointers", do("it may have an option that keeps them"), profile.EndNone, Noun{}},
+		"of a JIT compiler or an emulator, which keeps no frame pointers", do("it may have an option that keeps them"), stackend.None, Noun{}},
 	profile.LossBrokenJava: {"user stack broken in generated code", "user stacks broken in generated code",
-		"of Java, which keeps no frame pointers", do("run java with -XX:+PreserveFramePointer"), profile.EndNone, Noun{}},
+		"of Java, which keeps no frame pointers", do("run java with -XX:+PreserveFramePointer"), stackend.None, Noun{}},
 	profile.LossOmitted: {"user stack that may lack callers", "user stacks that may lack callers",
-		"Mono's generated code keeps no frame pointers", do("run mono with MONO_DEBUG=disable_omit_fp"), profile.EndOmitted, Noun{}},
+		"Mono's generated code keeps no frame pointers", do("run mono with MONO_DEBUG=disable_omit_fp"), stackend.Omitted, Noun{}},
 	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
-		"not loaded yet; frame pointers may not reach the root", remedy{}, profile.EndNotReady, Noun{}},
+		"not loaded yet; frame pointers may not reach the root", remedy{}, stackend.NotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
-		"unwind table was evicted", do("raise %s", usage.UnwindMemory), profile.EndEvicted, Noun{}},
+		"unwind table was evicted", do("raise %s", usage.UnwindMemory), stackend.Evicted, Noun{}},
 	profile.LossNoTable: {"user stack truncated", "user stacks truncated",
-		"code without an unwind table", remedy{}, profile.EndNoTable, Noun{}},
+		"code without an unwind table", remedy{}, stackend.NoTable, Noun{}},
 	profile.LossUnsupported: {"user stack truncated", "user stacks truncated",
-		"unsupported unwind rule", remedy{}, profile.EndUnsupported, Noun{}},
+		"unsupported unwind rule", remedy{}, stackend.Unsupported, Noun{}},
 	profile.LossNoMapping: {"user stack truncated", "user stacks truncated",
-		"no known code at the address", remedy{}, profile.EndNoMapping, Noun{}},
+		"no known code at the address", remedy{}, stackend.NoMapping, Noun{}},
 	profile.LossNotGrowing: {"user stack truncated", "user stacks truncated",
-		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing, Noun{}},
+		"the stack contradicts the unwind table", remedy{}, stackend.NotGrowing, Noun{}},
 	profile.LossCopy: {"user stack truncated", "user stacks truncated",
-		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), profile.EndCopy, Noun{}},
+		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), stackend.Copy, Noun{}},
 	profile.LossDeferred: {"user stack missing", "user stacks missing",
-		"perf record deferred it and has no record of it: the thread did not return from the kernel, or a buffer was full", remedy{}, profile.EndDeferred, Noun{}},
+		"perf record deferred it and has no record of it: the thread did not return from the kernel, or a buffer was full", remedy{}, stackend.Deferred, Noun{}},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
-		"stacks may end in them", remedy{}, profile.EndNone, Noun{}},
+		"stacks may end in them", remedy{}, stackend.None, Noun{}},
 	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
-		"no room", do("raise %s", usage.UnwindMemory), profile.EndNone, Noun{}},
+		"no room", do("raise %s", usage.UnwindMemory), stackend.None, Noun{}},
 	profile.LossUnwindProcesses: {"process not fully unwound by tables", "processes not fully unwound by tables",
-		"too many mappings", do("profile fewer processes at once"), profile.EndNone, Noun{}},
+		"too many mappings", do("profile fewer processes at once"), stackend.None, Noun{}},
 	profile.LossSideband: {"mapping record lost", "mapping records lost",
-		"names may be missing", remedy{}, profile.EndNone, Noun{}},
+		"names may be missing", remedy{}, stackend.None, Noun{}},
 	profile.LossUntracked: {"child process not followed", "child processes not followed",
-		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone, Noun{}},
+		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), stackend.None, Noun{}},
 	profile.LossUnlabeled: {"{sample} without its labels", "{samples} without their labels",
-		"too many different labels, or the ring was full", do("for a full ring, raise %s", usage.RingSize), profile.EndNone, Noun{}},
+		"too many different labels, or the ring was full", do("for a full ring, raise %s", usage.RingSize), stackend.None, Noun{}},
 	profile.LossUnsearched: {"{sample} that may lack Python functions", "{samples} that may lack Python functions",
-		"their processes have too many threads to find the right one", remedy{}, profile.EndNone, Noun{}},
+		"their processes have too many threads to find the right one", remedy{}, stackend.None, Noun{}},
 	profile.LossMissed: {"wait missed", "waits missed",
-		"not counted: the kernel did not report the end", remedy{}, profile.EndNone, Noun{}},
+		"not counted: the kernel did not report the end", remedy{}, stackend.None, Noun{}},
 	profile.LossUnfollowed: {"{sample} not tracked", "{samples} not tracked",
-		"too many at once", do("measure fewer processes, or raise %s", usage.PendingEntries), profile.EndNone, Noun{"wait, request or call", "waits, requests or calls"}},
+		"too many at once", do("measure fewer processes, or raise %s", usage.PendingEntries), stackend.None, Noun{"wait, request or call", "waits, requests or calls"}},
 	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
-		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone, Noun{}},
+		"stacks may show names of older code", do("profile fewer processes at once"), stackend.None, Noun{}},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
-		"before the mappings were read", remedy{}, profile.EndNone, Noun{}},
+		"before the mappings were read", remedy{}, stackend.None, Noun{}},
 	profile.LossUnresolved: {"{sample} in an unnamed function", "{samples} in unnamed functions",
-		"shown by address", do("install debug symbols"), profile.EndNone, Noun{}},
+		"shown by address", do("install debug symbols"), stackend.None, Noun{}},
 	profile.LossUnresolvedGenerated: {"{sample} in unnamed generated code", "{samples} in unnamed generated code",
-		"of a JIT compiler or an emulator, or not read in time", do("a perf map or a jitdump file names it, if the program can write one"), profile.EndNone, Noun{}},
+		"of a JIT compiler or an emulator, or not read in time", do("a perf map or a jitdump file names it, if the program can write one"), stackend.None, Noun{}},
 	profile.LossUnresolvedCallers: {"{sample} with unnamed callers", "{samples} with unnamed callers",
-		"their own functions have names", remedy{}, profile.EndNone, Noun{}},
+		"their own functions have names", remedy{}, stackend.None, Noun{}},
 	profile.LossOverflows: {"{sample} sent through the ring", "{samples} sent through the ring",
-		"nothing is missing", do("raise %s", usage.CountEntries), profile.EndNone, Noun{}},
+		"nothing is missing", do("raise %s", usage.CountEntries), stackend.None, Noun{}},
 	profile.LossRetries: {"stack sent again", "stacks sent again",
-		"nothing is missing", do("raise %s", usage.RingSize), profile.EndNone, Noun{}},
+		"nothing is missing", do("raise %s", usage.RingSize), stackend.None, Noun{}},
 }
 
 // Stripped describes the files of a profile that lack symbols. of is the noun for samples.

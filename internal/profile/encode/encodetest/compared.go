@@ -1,6 +1,10 @@
 package encodetest
 
-import "fulgur/internal/profile"
+import (
+	"fulgur/internal/profile"
+
+	"fulgur/internal/unwind/stackend"
+)
 
 // Compared returns a comparison of two small profiles: two functions share a caller, one
 // function takes less, one is new and one is gone.
@@ -16,10 +20,10 @@ func handling(callees map[string]int64) *profile.Profile {
 	server := b.Mapping(profile.Mapping{Path: "/usr/bin/server", BuildID: "0123456789abcdef0123456789abcdef01234567"})
 	handle := b.stack(b.user(server, "main", 0x1100), b.user(server, "handle", 0x1200))
 	task := profile.Task{PID: 42, Comm: "server"}
-	b.add(task, handle, profile.EndFramePointer, 10)
+	b.add(task, handle, stackend.FramePointer, 10)
 	for i, name := range []string{"cache", "log", "parse", "sort"} {
 		if n := callees[name]; n > 0 {
-			b.add(task, b.Push(handle, b.user(server, name, 0x2000+0x100*uint64(i))), profile.EndFramePointer, n)
+			b.add(task, b.Push(handle, b.user(server, name, 0x2000+0x100*uint64(i))), stackend.FramePointer, n)
 		}
 	}
 	return b.Profile(meta, profile.Losses{})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // period is the time between samples at 99 Hz, in nanoseconds.
@@ -71,7 +72,7 @@ func (b builder) profile(m profile.Meta) *profile.Profile {
 }
 
 // add counts n samples of stack s in task t, without threads or CPUs.
-func (b builder) add(t profile.Task, s profile.StackID, end profile.End, n int64) {
+func (b builder) add(t profile.Task, s profile.StackID, end stackend.End, n int64) {
 	b.Add(profile.Sample{
 		Stack: s, Task: b.Task(t), CPU: -1, End: end, Values: []int64{n, n * period},
 	})
@@ -149,14 +150,14 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 
 	task := profile.Task{PID: 4242, Comm: "server"}
 	inServer := b.stack(start, main)
-	b.add(task, b.Push(b.Push(b.Push(inServer, handle), parse), peek), profile.EndFramePointer, 30)
-	b.add(task, b.Push(inServer, handle), profile.EndFramePointer, 8)
-	b.add(task, b.stack(start, main, walk1, walk2, walk1), profile.EndFramePointer, 6)
-	b.add(task, b.stack(start, main, handle, memcpy), profile.EndFramePointer, 9)
-	b.add(task, b.stack(start, main, write, syscall, doSyscall, ksysWrite, vfsWrite), profile.EndFramePointer, 11)
-	b.add(task, b.stack(start, main, write, syscall, doSyscall, nft, bpf), profile.EndFramePointer, 2)
-	b.add(task, b.stack(walk1, walk2, walk1, walk2), profile.EndDepth, 3)
-	b.add(profile.Task{PID: 4243, Comm: "server"}, b.Push(inServer, handle), profile.EndFramePointer, 4)
+	b.add(task, b.Push(b.Push(b.Push(inServer, handle), parse), peek), stackend.FramePointer, 30)
+	b.add(task, b.Push(inServer, handle), stackend.FramePointer, 8)
+	b.add(task, b.stack(start, main, walk1, walk2, walk1), stackend.FramePointer, 6)
+	b.add(task, b.stack(start, main, handle, memcpy), stackend.FramePointer, 9)
+	b.add(task, b.stack(start, main, write, syscall, doSyscall, ksysWrite, vfsWrite), stackend.FramePointer, 11)
+	b.add(task, b.stack(start, main, write, syscall, doSyscall, nft, bpf), stackend.FramePointer, 2)
+	b.add(task, b.stack(walk1, walk2, walk1, walk2), stackend.Depth, 3)
+	b.add(profile.Task{PID: 4243, Comm: "server"}, b.Push(inServer, handle), stackend.FramePointer, 4)
 
 	node := profile.Task{PID: 77, Comm: "node"}
 	named := b.Frame(profile.Frame{
@@ -164,22 +165,22 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 		Address: 0x3a0000000480, Offset: 0x80, Kind: profile.KindJIT,
 	})
 	unnamed := b.Frame(profile.Frame{Mapping: anon, Address: 0x3a0000000f00, Kind: profile.KindJIT})
-	b.add(node, b.stack(start, unnamed, named), profile.EndFramePointer, 7)
+	b.add(node, b.stack(start, unnamed, named), stackend.FramePointer, 7)
 
 	vendor := profile.Task{PID: 99, Comm: "vendor"}
 	inStripped := b.Frame(profile.Frame{Mapping: stripped, Address: 0x1234})
 	nowhere := b.Frame(profile.Frame{Address: 0xdeadbeef})
-	b.add(vendor, b.stack(nowhere, inStripped), profile.EndFault, 5)
-	b.add(vendor, b.stack(syscall, doSyscall, unknownKernel), profile.EndFault, 1)
+	b.add(vendor, b.stack(nowhere, inStripped), stackend.Fault, 5)
+	b.add(vendor, b.stack(syscall, doSyscall, unknownKernel), stackend.Fault, 1)
 
 	worker := b.stack(
 		b.kernel(kernel, "ret_from_fork", 0xffffffff81002040),
 		b.kernel(kernel, "worker_thread", 0xffffffff810b0050),
 		b.kernel(kernel, "process_one_work", 0xffffffff810afab0))
-	b.add(profile.Task{PID: 12, Comm: "kworker/u8:1"}, worker, profile.EndNone, 10)
+	b.add(profile.Task{PID: 12, Comm: "kworker/u8:1"}, worker, stackend.None, 10)
 
 	lost := b.Frame(profile.Frame{Function: b.function("[stack lost]"), Kind: profile.KindMarker})
-	b.add(task, b.stack(lost), profile.EndLost, 4)
+	b.add(task, b.stack(lost), stackend.Lost, 4)
 
 	return calls(b.Profile(meta, profile.Losses{
 		profile.LossSamples: 3, profile.LossTraces: 4, profile.LossRetries: 6, profile.LossOverflows: 17,
@@ -202,7 +203,7 @@ func Threads() *profile.Profile {
 	}{{42, 0, 3}, {43, 1, 5}, {42, 1, 2}} {
 		b.Add(profile.Sample{
 			Stack: s, Task: b.Task(profile.Task{PID: 42, TID: seen.tid, Comm: "server"}),
-			CPU: seen.cpu, End: profile.EndFramePointer, Values: []int64{seen.n, seen.n * period},
+			CPU: seen.cpu, End: stackend.FramePointer, Values: []int64{seen.n, seen.n * period},
 		})
 	}
 	return b.profile(meta)
@@ -227,7 +228,7 @@ func Owners() *profile.Profile {
 		{4, profile.Owner{}},
 		{5, profile.Owner{Unknown: true}},
 	} {
-		b.add(profile.Task{PID: seen.pid, Comm: "server", Owner: b.Owner(seen.owner)}, s, profile.EndComplete, int64(1+i))
+		b.add(profile.Task{PID: seen.pid, Comm: "server", Owner: b.Owner(seen.owner)}, s, stackend.Complete, int64(1+i))
 	}
 	grouped := meta
 	grouped.Grouping = profile.GroupContainer
@@ -268,9 +269,9 @@ func Hostile() *profile.Profile {
 		})
 		unresolved := b.Frame(profile.Frame{Mapping: m, Address: addr + 1})
 		all = append(all, f)
-		b.add(profile.Task{PID: 100 + i, Comm: name}, b.stack(unresolved, f), profile.EndFramePointer, int64(i+1))
+		b.add(profile.Task{PID: 100 + i, Comm: name}, b.stack(unresolved, f), stackend.FramePointer, int64(i+1))
 	}
-	b.add(profile.Task{PID: 1, Comm: "all"}, b.stack(all...), profile.EndFramePointer, 1000)
+	b.add(profile.Task{PID: 1, Comm: "all"}, b.stack(all...), stackend.FramePointer, 1000)
 	m := meta
 	m.Command, m.Host, m.Scope = HostileNames[0], HostileNames[8], HostileNames[4]
 	return b.profile(m)
@@ -338,7 +339,7 @@ func Large(n int) *profile.Profile {
 			}
 		}
 		b.add(profile.Task{PID: 1000 + i%processes, Comm: fmt.Sprintf("process%d", i%processes)},
-			s, profile.EndFramePointer, int64(1+i%7))
+			s, stackend.FramePointer, int64(1+i%7))
 	}
 	return b.Profile(meta, profile.Losses{})
 }

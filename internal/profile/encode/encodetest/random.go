@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Random returns a random valid profile: with inlined functions, frames without function
@@ -36,7 +37,7 @@ func Random(r *rand.Rand) *profile.Profile {
 		}
 		b.Add(profile.Sample{
 			Stack: s, Task: b.Task(profile.Task{PID: r.IntN(3), TID: r.IntN(1 << 17), Comm: strings.Repeat("c", r.IntN(3))}),
-			CPU: r.IntN(4) - 1, End: profile.End(r.IntN(5)), Values: []int64{int64(number()), int64(number())},
+			CPU: r.IntN(4) - 1, End: stackend.End(r.IntN(5)), Values: []int64{int64(number()), int64(number())},
 		})
 	}
 	return b.Profile(profile.Meta{}, profile.Losses{})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Symbols returns a small profile with features of debug information: a function both
@@ -33,21 +34,21 @@ func Symbols() *profile.Profile {
 	main := source("main", "main", "/src/index/main.cc", 20)
 	square := source("square", "square", "/src/index/square.h", 5)
 	root := at(0, user(0x1100, 0x10), main)
-	b.add(index, root, profile.EndFramePointer, 3)
-	b.add(index, at(0, user(0x1108, 0x18), main, square), profile.EndFramePointer, 7)
-	b.add(index, at(root, user(0x1200, 0), square), profile.EndFramePointer, 11)
+	b.add(index, root, stackend.FramePointer, 3)
+	b.add(index, at(0, user(0x1108, 0x18), main, square), stackend.FramePointer, 7)
+	b.add(index, at(root, user(0x1200, 0), square), stackend.FramePointer, 11)
 
 	insert := source(LongName("insert", 6), "_Z6insert", "/usr/include/c++/12/bits/stl_map.h", 500)
 	find := source(LongName("find", 6), "_Z4find", "/usr/include/c++/12/bits/stl_tree.h", 700)
 	compare := source(LongName("operator()", 5), "_Zcl", "/usr/include/c++/12/bits/stl_function.h", 400)
 	calls := at(at(0, user(0x1120, 0x30), main, insert), user(0x3040, 0x40), find, compare)
-	b.add(index, calls, profile.EndFramePointer, 19)
+	b.add(index, calls, stackend.FramePointer, 19)
 
 	kernel := b.Mapping(profile.Mapping{Path: "[kernel.kallsyms]", Start: 0xffffffff81000000, Limit: 0xffffffff82000000})
 	enter := source("do_syscall_64", "do_syscall_64", "arch/x86/entry/common.c", 70)
 	dispatch := source("do_syscall_x64", "do_syscall_x64", "arch/x86/entry/common.c", 40)
 	entry := profile.Frame{Mapping: kernel, Address: 0xffffffff81900055, Offset: 0x55, Kind: profile.KindKernel}
-	b.add(index, at(calls, entry, enter, dispatch), profile.EndFramePointer, 10)
+	b.add(index, at(calls, entry, enter, dispatch), stackend.FramePointer, 10)
 
 	server := b.Mapping(profile.Mapping{Path: "/usr/bin/server"})
 	tree := source("main.(*tree[go.shape.int]).insert", "main.(*tree[go.shape.int]).insert", "/src/server/tree.go", 30)
@@ -55,13 +56,13 @@ func Symbols() *profile.Profile {
 	closure := source("main.main.func1", "main.main.func1", "/src/server/main.go", 9)
 	serve := at(0, profile.Frame{Mapping: server, Address: 0x47a100, Offset: 0x20}, closure)
 	serve = at(serve, profile.Frame{Mapping: server, Address: 0x47b200, Offset: 0x60}, tree, less)
-	b.add(profile.Task{PID: 20, Comm: "server"}, serve, profile.EndFramePointer, 20)
+	b.add(profile.Task{PID: 20, Comm: "server"}, serve, stackend.FramePointer, 20)
 
 	rust := b.Mapping(profile.Mapping{Path: "/usr/bin/rg"})
 	search := source("<grep_searcher::searcher::Searcher as core::ops::Drop>::drop", "_ZN13grep_searcher", "src/searcher/mod.rs", 600)
 	memchr := source("memchr::memmem::find::{{closure}}", "_ZN6memchr", "/cargo/registry/memchr-2.7.1/src/memmem/mod.rs", 90)
 	b.add(profile.Task{PID: 30, Comm: "rg"},
-		at(0, profile.Frame{Mapping: rust, Address: 0x51000, Offset: 0x100}, search, memchr), profile.EndFramePointer, 30)
+		at(0, profile.Frame{Mapping: rust, Address: 0x51000, Offset: 0x100}, search, memchr), stackend.FramePointer, 30)
 	return b.profile(meta)
 }
 
@@ -99,7 +100,7 @@ func Inlines(n int) *profile.Profile {
 				Function: f, Mapping: m, Address: uint64(0x1000 + stack), Line: 10*i + stack%7, Inlined: i > 0,
 			}))
 		}
-		b.add(profile.Task{PID: 1, Comm: "templates"}, s, profile.EndFramePointer, 1)
+		b.add(profile.Task{PID: 1, Comm: "templates"}, s, stackend.FramePointer, 1)
 	}
 	return b.Profile(meta, profile.Losses{})
 }

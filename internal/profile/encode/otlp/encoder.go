@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/profile/encode/proto"
 	"fulgur/internal/profile/otelprofiles"
 	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/unwind/stackend"
 )
 
 // encoder encodes a profile. Messages refer to the tables of the dictionary, which is
@@ -37,7 +38,7 @@ type encoder struct {
 type taskKey struct {
 	task profile.TaskID
 	cpu  int
-	end  profile.End
+	end  stackend.End
 }
 
 // context is what a sample has except for its stack and values: rows of the dictionary.
@@ -200,7 +201,7 @@ func (e *encoder) processes() []process {
 
 // context returns the attributes and the link of a sample.
 func (e *encoder) context(s profile.Sample) context {
-	key := taskKey{s.Task, s.CPU, profile.EndNone}
+	key := taskKey{s.Task, s.CPU, stackend.None}
 	if s.End.Cut() {
 		key.end = s.End
 	}
@@ -219,7 +220,7 @@ func (e *encoder) context(s profile.Sample) context {
 	if s.CPU >= 0 {
 		add(otelprofiles.CPU, anyNumber(int64(s.CPU)))
 	}
-	if key.end != profile.EndNone {
+	if key.end != stackend.None {
 		add(otelprofiles.StackEnd, anyText(key.end.String()))
 	}
 	c.labels = e.labelsAt(task.Labels)

@@ -5,13 +5,14 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/proto"
+	"fulgur/internal/unwind/stackend"
 )
 
 // labelKey holds the inputs of a sample's labels, which are pprof's tags.
 type labelKey struct {
 	task profile.TaskID
 	cpu  int
-	end  profile.End
+	end  stackend.End
 }
 
 // labeler encodes labels once for all samples with the same labelKey, and those of programs once

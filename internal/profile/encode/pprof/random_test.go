@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/unwind/stackend"
 )
 
 // FuzzWrite writes profiles of any shape and compares the samples that the pprof library
@@ -56,7 +57,7 @@ func describeSample(p *profile.Profile, s profile.Sample) string {
 		labels = append(labels, "comm "+task.Comm)
 	}
 	switch s.End {
-	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
+	case stackend.Depth, stackend.Fault, stackend.Broken, stackend.Lost:
 		labels = append(labels, "stack_end "+s.End.String())
 	}
 	slices.Sort(labels)

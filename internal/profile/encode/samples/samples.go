@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Sample is a single sample. Its IDs refer to a [profile.Profile].
@@ -17,7 +18,7 @@ type Sample struct {
 	// Weight is the period of the sample: the time or number of events that it
 	// represents.
 	Weight int64
-	End    profile.End
+	End    stackend.End
 }
 
 // Batch is a number of samples in the order in which they were taken.

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/unwind/stackend"
 )
 
 // WriteText writes the samples of b for people, in the style of libbpf-bootstrap's
@@ -28,7 +29,7 @@ func WriteText(w io.Writer, b Batch) error {
 		kernel, user := halves(b.Profile, frames)
 		writeHalf(out, b.Profile, "Kernel", kernel)
 		writeHalf(out, b.Profile, "Userspace", user)
-		if s.End.Cut() && (!isMarked(b.Profile, frames) || s.End == profile.EndNotReady) {
+		if s.End.Cut() && (!isMarked(b.Profile, frames) || s.End == stackend.NotReady) {
 			fmt.Fprintf(out, "     [truncated: %s]\n", s.End)
 		}
 		fmt.Fprintln(out)

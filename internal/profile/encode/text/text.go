@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
+	"fulgur/internal/unwind/stackend"
 )
 
 // Options configures the output. The zero value is the format of bcc's `profile`.
@@ -148,9 +149,9 @@ func frameNames(p *profile.Profile, o Options) []string {
 // isCut reports whether to mention that a user stack with the given end may lack its
 // root. It is not mentioned if a marker among its frames, given leaf first, already says
 // so.
-func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
+func isCut(p *profile.Profile, e stackend.End, frames []profile.FrameID) bool {
 	marked := len(frames) > 0 && p.Frames[frames[len(frames)-1]].Kind == profile.KindMarker
-	return e.Cut() && (!marked || e == profile.EndNotReady)
+	return e.Cut() && (!marked || e == stackend.NotReady)
 }
 
 // place identifies the task of s, its CPU unless that is -1, and its group if p has groups:

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/unwind/stackend"
 )
 
 func TestWrite(t *testing.T) {
@@ -49,7 +50,7 @@ func TestWrite(t *testing.T) {
 func TestWriteCut(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	task := b.Task(profile.Task{PID: 1, Comm: "init"})
-	b.Add(profile.Sample{Task: task, CPU: -1, End: profile.EndFault, Values: []int64{1}})
+	b.Add(profile.Sample{Task: task, CPU: -1, End: stackend.Fault, Values: []int64{1}})
 	var out bytes.Buffer
 	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
 		t.Fatal(err)
