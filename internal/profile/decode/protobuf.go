@@ -38,7 +38,7 @@ func scanFields(data []byte, yield func(protoField) bool) {
 			return
 		}
 		f, content := protoField{number: key >> 3}, data[size:]
-		n := 0 // length of the content
+		var n int // length of the content
 		switch key & 7 {
 		case 0:
 			if _, n = uvarint(content); n == 0 {
