@@ -26,7 +26,8 @@ type firefoxProfile struct {
 	run                                     string // fulgur's description
 	cpus                                    int
 
-	// aggregated is set if the times of the samples are made up, see package firefox.
+	// aggregated is set if the times of the samples are made up, see package firefox. A list of values
+	// says so, too.
 	aggregated bool
 	monotonic  float64 // CLOCK_MONOTONIC at the start, in nanoseconds
 
@@ -191,6 +192,7 @@ func (p *firefoxParser) meta() error {
 		"fulgurRun": p.text(&f.run), "startTimeAsClockMonotonicNanosecondsSinceBoot": p.real(&f.monotonic),
 		"extra": p.extra,
 		"fulgurValues": func() error {
+			f.aggregated = true
 			return p.array(firefoxCategorySize, func() error {
 				var v firefox.Value
 				of, each := 0.0, 0.0

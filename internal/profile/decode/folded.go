@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/folded"
 )
 
 // readFolded reads folded stacks: frames separated by ";", root first, then a space and a
@@ -47,16 +48,14 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		if isComment(line) {
-			if m := statedUnit.FindStringSubmatch(line); m != nil {
-				if names := strings.Split(m[1], ", "); len(names) == columns {
-					c.state(names, m[2])
-					c.stated = true // fulgur writes it
-					if m[3] == "" {
-						c.votes.forms++
-					} else {
-						c.votes.without++
-					}
+		if folded.IsComment(line) {
+			if h, ok := folded.ParseHeader(line); ok && len(h.Values) == columns {
+				c.state(h.Values, h.Unit)
+				c.stated = true // fulgur writes it
+				if h.Tasks {
+					c.votes.forms++
+				} else {
+					c.votes.without++
 				}
 			}
 			continue
@@ -140,15 +139,18 @@ func (c *foldedReader) stack(line string) error {
 	var numbers [2]string
 	for i := len(c.types) - 1; i >= 0; i-- {
 		var ok bool
-		if stack, numbers[i], ok = cutNumber(stack); !ok {
+		if stack, numbers[i], ok = folded.CutNumber(stack); !ok {
 			return errLine
 		}
 	}
+	if !c.stated && folded.IsCall(stack) {
+		return errLine
+	}
 	if !strings.Contains(line, ";") {
 		c.single++
-		if columns.MatchString(line) {
-			c.rows++
-		}
+	}
+	if folded.IsRow(line) {
+		c.rows++
 	}
 	at := c.folded(stack, &c.votes)
 	for i, v := range c.values() {
@@ -177,61 +179,23 @@ func (c *foldedReader) number(text string, column int) (int64, bool) {
 	return int64(n), true
 }
 
-// statedUnit is the comment that states the value and the unit of folded stacks. The value
-// has no spaces, unlike sentences that other tools write.
-var statedUnit = regexp.MustCompile(`^# *(\S+|[^\s,]+, \S+) in (count|bytes|nanoseconds|microseconds|milliseconds|seconds|ns|us|ms|s)(, without tasks)?\s*$`)
-
-// isComment reports whether a line is a comment. Names such as "#private" begin with "#", too.
-func isComment(line string) bool {
-	if line[0] != '#' {
-		return false
-	}
-	return len(line) == 1 || strings.IndexByte("# \t!", line[1]) >= 0 || !strings.Contains(line, ";") || !isFolded(line)
-}
-
-// isFolded reports whether a line looks like a folded stack.
-func isFolded(line string) bool {
-	_, _, ok := cutNumber(line)
-	return ok
-}
-
-// cutNumber splits the number off the end of a line. What a call returns, as in strace's "f() = 3",
-// is none.
-func cutNumber(line string) (stack, number string, ok bool) {
-	line = strings.TrimRight(line, " \t")
-	i := strings.LastIndexAny(line, " \t")
-	if i < 0 || !isCount(line[i+1:]) {
-		return "", "", false
-	}
-	stack = strings.TrimRight(line[:i], " \t")
-	return stack, line[i+1:], stack != "" && !strings.HasSuffix(stack, " =")
-}
-
-// columns matches a line with columns, as the rows of tables have.
-var columns = regexp.MustCompile(`^\s|\S(  |\t)\s*\S`)
-
-// isCount reports whether text is a decimal number, maybe with a sign, a fraction and an exponent.
-func isCount(text string) bool { return count.MatchString(text) }
-
-var count = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$`)
-
 // isComparison reports whether all stacks in the beginning of an input have two numbers, as
 // difffolded.pl and fulgur write them.
 func isComparison(head []byte) bool {
 	found := false
 	for text := range bytes.Lines(wholeLines(head)) {
 		line := strings.TrimSpace(string(text))
-		if m := statedUnit.FindStringSubmatch(line); m != nil {
-			return strings.Contains(m[1], ", ")
+		if h, ok := folded.ParseHeader(line); ok {
+			return len(h.Values) == 2
 		}
-		if line == "" || isComment(line) {
+		if line == "" || folded.IsComment(line) {
 			continue
 		}
-		stack, _, ok := cutNumber(line)
-		if !ok {
+		if !folded.IsStack(line) {
 			continue
 		}
-		if stack, _, ok = cutNumber(stack); !ok || stack == "" {
+		stack, _, _ := folded.CutNumber(line)
+		if _, _, ok := folded.CutNumber(stack); !ok {
 			return false
 		}
 		found = true

@@ -47,7 +47,7 @@ func TestFoldedFirstFrame(t *testing.T) {
 		if got.Comm != want || len(p.Tasks) != 1 && want != "" && len(p.Samples) == 1 && got.Comm == "" {
 			t.Errorf("%q: got task %q, want %q", in, got.Comm, want)
 		}
-		stack, _, _ := cutNumber(strings.SplitN(in, "\n", 2)[0])
+		stack, _, _ := folded.CutNumber(strings.SplitN(in, "\n", 2)[0])
 		first, _, _ := cutFrame(stack)
 		first, _ = cutSuffix(first)
 		if written := fold(t, p, 0); want == "" && !strings.Contains(written, first+";") {
@@ -94,6 +94,9 @@ func TestFoldedAgain(t *testing.T) {
 		"a;thread 5 2\na;thread 6 7\na;b 3\n":     "",
 		"# x in count\n  more 3\ntwo  blanks 2\n": "",
 		"a;thread 5 2\n# note\nb;thread -6e2 7\n": "bytes",
+		";# 1\n":                         "",
+		"#;f 1\n":                        "",
+		"# x in count\n0 = 1\nf() = 3\n": "",
 	} {
 		first, err := ReadWith(t.Context(), strings.NewReader(in), "input", Options{Unit: unit})
 		if err != nil {

@@ -1,5 +1,11 @@
 package decode
 
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
 // protoField is a field of a protocol buffer message.
 type protoField struct {
 	number uint64
@@ -30,7 +36,8 @@ func eachField(data []byte, yield func(protoField)) {
 	})
 }
 
-// scanFields is like eachField, but ends when yield returns false.
+// scanFields is like eachField, but ends when yield returns false. It skips groups, which no message has
+// that is read here, but which proto2 has.
 func scanFields(data []byte, yield func(protoField) bool) {
 	for len(data) > 0 {
 		key, size := uvarint(data)
@@ -55,6 +62,12 @@ func scanFields(data []byte, yield func(protoField) bool) {
 			}
 			n = prefix + int(length)
 			f.packed, f.data = true, content[prefix:n]
+		case 3:
+			if n = protowire.ConsumeFieldValue(protowire.Number(min(f.number, math.MaxInt32)), protowire.StartGroupType, content); n <= 0 {
+				return
+			}
+			data = content[n:]
+			continue
 		default:
 			return
 		}

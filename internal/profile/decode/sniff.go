@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/folded"
 )
 
 // sniff detects the format of an input that begins with head. The error of an input that is not
@@ -366,15 +367,18 @@ func wholeLines(head []byte) []byte {
 }
 
 // allStacks reports whether all lines are folded stacks of several frames, which may begin like any
-// other format, or comments.
+// other format, or comments. After fulgur's own comment the lines may be anything.
 func allStacks(head []byte) bool {
 	found := false
 	for text := range bytes.Lines(wholeLines(head)) {
 		line := strings.TrimSpace(string(text))
-		if line == "" || isComment(line) {
+		if _, ok := folded.ParseHeader(line); ok {
+			return true
+		}
+		if line == "" || folded.IsComment(line) {
 			continue
 		}
-		if found = isFolded(line) && strings.Contains(line, ";"); !found {
+		if found = folded.IsStack(line) && strings.Contains(line, ";"); !found {
 			return false
 		}
 	}
@@ -403,11 +407,11 @@ func sniffText(head []byte) (Format, error) {
 	head = wholeLines(head)
 	for line := range bytes.Lines(head) {
 		switch line := string(bytes.TrimRight(line, "\r\n")); {
-		case strings.TrimSpace(line) == "" || isComment(line):
+		case strings.TrimSpace(line) == "" || folded.IsComment(line):
 			continue
 		case isPerfScript(line):
 			return PerfScript, nil
-		case isFolded(line):
+		case folded.IsStack(line):
 			if stacks++; strings.Contains(line, ";") {
 				return Folded, nil
 			}

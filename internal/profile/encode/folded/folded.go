@@ -13,7 +13,7 @@
 //
 // Times are in microseconds, as in bcc's offcputime. A first line "# off-cpu in
 // microseconds" states the value and the unit of values that are not counts, and of counts in a text
-// that looks like a comparison or a table, because of numbers and blanks in names. If no task has a name, it says
+// that looks like a comparison or another text, because of numbers and blanks in names. If no task has a name, it says
 // ", without tasks". Flame graph tools ignore it.
 package folded
 
@@ -22,7 +22,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,53 +69,15 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	t := newTree(p, o)
 	out := bufio.NewWriter(w)
 	unit, amount := profile.PrintedUnit(p.ValueTypes[values[0]].Unit)
-	var path []labelID
 	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
+	lines := lines{tree: t, named: named, columns: len(values), amount: amount}
 	entries := t.entries(p, values)
-	numbers, rows := 0, 0
-	for _, e := range entries {
-		leaf := e.task
-		if path = t.appendPath(path[:0], e.node); len(path) > 0 {
-			leaf = t.labels[path[0]]
-		}
-		if endsInNumber.MatchString(leaf) {
-			numbers++
-		}
-		if single := len(path) == 0 || !named && len(path) == 1; single && hasColumns.MatchString(leaf) {
-			rows++
-		}
-	}
-	ambiguous := len(entries) > 0 && (numbers == len(entries) && !o.Compare || rows > len(entries)/2)
-	line := header(p, values, unit, named, ambiguous)
+	line := header(p, values, unit, named, unit == "count" && lines.ambiguous(entries))
 	if _, err := out.Write(line); err != nil {
 		return fmt.Errorf("write folded stacks: %w", err)
 	}
 	for _, e := range entries {
-		line = line[:0]
-		for _, first := range []string{e.cpu, e.group} {
-			if first != "" {
-				line = append(line, first...)
-				line = append(line, ';')
-			}
-		}
-		path = t.appendPath(path[:0], e.node)
-		begins := named || len(path) == 0
-		if begins {
-			line = append(line, e.task...)
-		}
-		for _, name := range slices.Backward(path) {
-			if begins {
-				line = append(line, ';')
-			}
-			begins = true
-			line = append(line, t.labels[name]...)
-		}
-		for i := range values {
-			line = append(line, ' ')
-			line = strconv.AppendInt(line, profile.Rounded(e.values[i], amount), 10)
-		}
-		line = append(line, '\n')
-		if _, err := out.Write(line); err != nil {
+		if _, err := out.Write(append(lines.line(e), '\n')); err != nil {
 			return fmt.Errorf("write folded stacks: %w", err)
 		}
 	}
@@ -126,15 +87,78 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return nil
 }
 
-// endsInNumber matches names that end in a number, which looks like a value in front of another.
-var endsInNumber = regexp.MustCompile(`(^|\s)[+-]?[0-9.]+([eE][+-]?[0-9]+)?$`)
+// lines makes the lines of entries.
+type lines struct {
+	*tree
+	named   bool // the first frames are tasks
+	columns int
+	amount  int64 // of a 1 in the columns
 
-// hasColumns matches names that look like the row of a table.
-var hasColumns = regexp.MustCompile(`^\s|\s\s`)
+	buf  []byte
+	path []labelID
+}
+
+// line returns the line of e, which is valid until the next call.
+func (l *lines) line(e entry) []byte {
+	l.buf = l.buf[:0]
+	begins := true
+	add := func(name string) {
+		if !begins {
+			l.buf = append(l.buf, ';')
+		}
+		begins = false
+		l.buf = append(l.buf, name...)
+	}
+	for _, first := range []string{e.cpu, e.group} {
+		if first != "" {
+			add(first)
+		}
+	}
+	l.path = l.appendPath(l.path[:0], e.node)
+	if l.named || len(l.path) == 0 {
+		add(e.task)
+	}
+	for _, name := range slices.Backward(l.path) {
+		add(l.labels[name])
+	}
+	switch text := string(l.buf); {
+	case text[0] == '#': // it would begin a comment
+		l.buf = append(append(l.buf[:0], `\x23`...), text[1:]...)
+	case strings.TrimSpace(text) == "": // it would be no stack
+		l.buf = strconv.AppendQuote(l.buf[:0], text)
+	}
+	for _, n := range e.values[:l.columns] {
+		l.buf = append(l.buf, ' ')
+		l.buf = strconv.AppendInt(l.buf, profile.Rounded(n, l.amount), 10)
+	}
+	return l.buf
+}
+
+// ambiguous reports whether readers may take the lines of counts for another text, or for a
+// comparison, whose first line has two numbers.
+func (l *lines) ambiguous(entries []entry) bool {
+	rows := 0
+	for i, e := range entries {
+		line := string(l.line(e))
+		stack := line
+		for range l.columns {
+			stack, _, _ = CutNumber(stack)
+		}
+		if IsCall(stack) {
+			return true
+		}
+		if _, _, isNumber := CutNumber(stack); isNumber && i == 0 && l.columns == 1 {
+			return true
+		}
+		if IsRow(line) {
+			rows++
+		}
+	}
+	return rows > len(entries)/2
+}
 
 // header returns the line that states the unit of values, and that there are no tasks unless they are
-// named. It is empty for counts, unless they are ambiguous: readers may take the text for a comparison or
-// a table.
+// named. It is empty for counts, unless they are ambiguous.
 func header(p *profile.Profile, values []int, unit string, named, ambiguous bool) []byte {
 	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" && !ambiguous {
 		return nil
@@ -165,22 +189,13 @@ type lineKey struct {
 	node  nodeID
 }
 
-// first returns the text of a frame that may be the first of its line.
-func first(name string) string {
-	text := plain.FoldedFrame(name)
-	if rest, ok := strings.CutPrefix(text, "#"); ok {
-		return `\x23` + rest // it would begin a comment
-	}
-	return text
-}
-
 // entries returns the lines of p in order, with values added up.
 func (t *tree) entries(p *profile.Profile, values []int) []entry {
 	tasks, groups := make([]string, len(p.Tasks)), label.Groups(p)
 	for i, task := range p.Tasks {
-		tasks[i] = first(label.Task(task))
+		tasks[i] = plain.FoldedFrame(label.Task(task))
 		if groups[i] != "" {
-			groups[i] = first(groups[i])
+			groups[i] = plain.FoldedFrame(groups[i])
 		}
 	}
 	index := map[lineKey]int{}
