@@ -71,7 +71,7 @@ func (p *Profile) knowsModules() bool {
 // knows reports whether one of p's functions has something that formats can lack.
 func (p *Profile) knows(has func(Function) bool) bool { return slices.ContainsFunc(p.Functions, has) }
 
-func isLinked(f Function) bool { return f.SystemName != f.Name }
+func isLinked(f Function) bool { return f.SystemName != "" && f.SystemName != f.Name }
 
 func hasFile(f Function) bool { return f.File != "" }
 
@@ -117,7 +117,7 @@ func (d differ) comparable(p *Profile, id FrameID) Frame {
 	}
 	fn := p.Functions[f.Function]
 	same := Function{Name: fn.Name, SystemName: fn.Name}
-	if d.linked {
+	if d.linked && fn.SystemName != "" {
 		same.SystemName = fn.SystemName
 	}
 	if d.files {

@@ -128,7 +128,8 @@ func (m Mapping) InFile(running uint64) uint64 {
 type Function struct {
 	// Name is the name to show: demangled, in the syntax of the source language.
 	Name string
-	// SystemName is the linker name. It equals Name if nothing was mangled.
+	// SystemName is the linker name. It equals Name if nothing was mangled. It is empty if the input
+	// lacks it, so that a conversion does not add it.
 	SystemName string
 	// File is the source file, or empty without debug information.
 	File string

@@ -87,8 +87,7 @@ func restore(p *profile.Profile, description string) {
 	_ = runinfo.Restore(p, description)
 }
 
-// Function interns a function. A name that is missing is that of the linker; without any name, it is
-// none.
+// Function interns a function. A name that is missing is that of the linker; without any name, it is none.
 func (c *collector) Function(f profile.Function) profile.FunctionID {
 	f.Name = cmp.Or(f.Name, f.SystemName)
 	if f.Name == "" {
