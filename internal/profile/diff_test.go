@@ -79,7 +79,8 @@ func TestDiffOfFormats(t *testing.T) {
 	}
 	whole := made(Function{Name: "f[...]", SystemName: "f[int]", File: "f.go"}, Function{Name: "g", SystemName: "g", File: "g.c"})
 	named := made(Function{Name: "f[...]", SystemName: "f[...]"}, Function{Name: "g", SystemName: "g"})
-	for _, other := range []*Profile{whole, named} {
+	unlinked := made(Function{Name: "f[...]"}, Function{Name: "g"})
+	for _, other := range []*Profile{whole, named, unlinked} {
 		for _, pair := range [][2]*Profile{{whole, other}, {other, whole}} {
 			if diff := cmp.Diff(map[string][]int64{"f[...]": {1, 1}, "g": {1, 1}}, changes(Diff(pair[0], pair[1], false))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
