@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	pb "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
@@ -561,6 +564,35 @@ func TestHostileOTLP(t *testing.T) {
 	}
 	if n > 1<<16 || c.err == nil {
 		t.Errorf("read %d fields after the end of the context, error %v", n, c.err)
+	}
+}
+
+// Groups are skipped, like any field that is not known. A message that other readers refuse is refused,
+// not read without its rest.
+func TestMalformedOTLP(t *testing.T) {
+	values := field(otelprofiles.SampleValues, []byte{5})
+	group := []byte{14<<3 | 3, 1<<3 | 3, 2 << 3, 1, 1<<3 | 4, 14<<3 | 4}
+	for name, c := range map[string]struct {
+		sample []byte
+		fails  bool
+	}{
+		"group":                         {slices.Concat(group, values, group), false},
+		"group without an end":          {slices.Concat(values, group[:len(group)-1]), true},
+		"end of a group":                {slices.Concat(values, group[len(group)-1:]), true},
+		"field that is longer":          {slices.Concat(values, []byte{otelprofiles.SampleValues<<3 | 2, 2, 1}), true},
+		"number without an end":         {slices.Concat(values, []byte{otelprofiles.SampleStack << 3, 0x80}), true},
+		"unknown type of field":         {slices.Concat(values, []byte{14<<3 | 7}), true},
+		"list whose last number is cut": {field(otelprofiles.SampleValues, []byte{5, 0x80}), true},
+	} {
+		data := slices.Concat(resource(field(otelprofiles.ScopeProfilesProfile, field(otelprofiles.ProfileSample, c.sample))),
+			group, field(otelprofiles.DataDictionary, field(otelprofiles.DictionaryStack)), group)
+		if err := proto.Unmarshal(data, &pb.ProfilesData{}); (err != nil) != c.fails {
+			t.Fatalf("%s: OpenTelemetry's reader has the error %v", name, err)
+		}
+		p, err := read(t.Context(), bufio.NewReader(bytes.NewReader(data)), OTLP, "")
+		if c.fails != (err != nil) || !c.fails && (err != nil || p.Total(0) != 5) {
+			t.Errorf("%s: got error %v, want one: %v", name, err, c.fails)
+		}
 	}
 }
 

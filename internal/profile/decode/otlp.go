@@ -119,7 +119,7 @@ func readOTLP(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
 func splitOTLP(data []byte) (parts [][]byte, err error) {
 	begin, read, dictionaries := 0, 0, 0
 	dictionaryFirst := len(data) > 0 && data[0]>>3 == otelprofiles.DataDictionary
-	scanFields(data, func(f protoField) bool {
+	malformed := scanFields(data, func(f protoField) bool {
 		at := read
 		read = len(data) - f.rest
 		if f.number != otelprofiles.DataDictionary {
@@ -132,7 +132,7 @@ func splitOTLP(data []byte) (parts [][]byte, err error) {
 		}
 		return true
 	})
-	if read < len(data) {
+	if malformed {
 		return nil, fmt.Errorf("at byte %d: truncated or damaged", read)
 	}
 	if begin < len(data) || len(parts) == 0 {
@@ -284,7 +284,10 @@ const rowSize = 64
 // dictionary finds the rows of the tables.
 func (c *otlpReader) dictionary(data []byte) {
 	size := 0
-	scanFields(data, func(f protoField) bool {
+	c.scan(data, func(f protoField) {
+		if !f.packed {
+			return // no row
+		}
 		if size += rowSize; size > profile.MaxTables {
 			c.fail(fmt.Errorf("more than %d rows in the dictionary", profile.MaxTables/rowSize))
 		}
@@ -304,17 +307,32 @@ func (c *otlpReader) dictionary(data []byte) {
 		case otelprofiles.DictionaryLink:
 			c.linkRows = append(c.linkRows, f.data)
 		}
-		return c.goOn(0)
 	})
 }
+
+// scan calls yield with the fields of a message, up to the first error.
+func (c *otlpReader) scan(data []byte, yield func(protoField)) {
+	if scanFields(data, func(f protoField) bool {
+		yield(f)
+		return c.goOn(0)
+	}) {
+		c.fail(errMalformed)
+	}
+}
+
+// errMalformed is the error of a message that other readers refuse, too. Its length may be that of other
+// data.
+var errMalformed = errors.New("damaged: a message has a field that is malformed")
 
 // parts returns the messages in a field of a message, which may be too many to have them all in
 // memory as objects.
 func (c *otlpReader) parts(data []byte, number uint64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		scanFields(data, func(f protoField) bool {
-			return c.goOn(0) && (f.number != number || yield(f.data))
-		})
+		if scanFields(data, func(f protoField) bool {
+			return c.goOn(0) && (f.number != number || !f.packed || yield(f.data))
+		}) {
+			c.fail(errMalformed)
+		}
 	}
 }
 
@@ -571,11 +589,10 @@ func (c *otlpReader) describe(a attribute, losses *profile.Losses) {
 // profileOf reads a profile of a process.
 func (c *otlpReader) profileOf(data []byte, task profile.Task, losses *profile.Losses) {
 	var rest []byte // without samples
-	scanFields(data, func(f protoField) bool {
+	c.scan(data, func(f protoField) {
 		if f.number != otelprofiles.ProfileSample {
 			rest = append(rest, f.raw...)
 		}
-		return c.goOn(0)
 	})
 	in := otlpMessage[pb.Profile](c, rest)
 	if c.meta.Start.IsZero() && in.TimeUnixNano != 0 {

@@ -36,20 +36,20 @@ func eachField(data []byte, yield func(protoField)) {
 	})
 }
 
-// scanFields is like eachField, but ends when yield returns false. It skips groups, which no message has
-// that is read here, but which proto2 has.
-func scanFields(data []byte, yield func(protoField) bool) {
+// scanFields is like eachField, but ends when yield returns false. It reports whether a field was
+// malformed. It skips groups, which proto2 has, but none of the messages that are read here.
+func scanFields(data []byte, yield func(protoField) bool) (malformed bool) {
 	for len(data) > 0 {
 		key, size := uvarint(data)
 		if size == 0 {
-			return
+			return true
 		}
 		f, content := protoField{number: key >> 3}, data[size:]
 		var n int // length of the content
 		switch key & 7 {
 		case 0:
 			if _, n = uvarint(content); n == 0 {
-				return
+				return true
 			}
 		case 1:
 			n = 8
@@ -58,28 +58,29 @@ func scanFields(data []byte, yield func(protoField) bool) {
 		case 2:
 			length, prefix := uvarint(content)
 			if prefix == 0 || length > uint64(len(content)-prefix) {
-				return
+				return true
 			}
 			n = prefix + int(length)
 			f.packed, f.data = true, content[prefix:n]
 		case 3:
 			if n = protowire.ConsumeFieldValue(protowire.Number(min(f.number, math.MaxInt32)), protowire.StartGroupType, content); n <= 0 {
-				return
+				return true
 			}
 			data = content[n:]
 			continue
 		default:
-			return
+			return true
 		}
 		if n > len(content) {
-			return
+			return true
 		}
 		f.raw, f.rest = data[:size+n], len(content)-n
 		if !yield(f) {
-			return
+			return false
 		}
 		data = content[n:]
 	}
+	return false
 }
 
 // uvarint reads a varint like pprof's parser, which accepts ten bytes regardless of the
