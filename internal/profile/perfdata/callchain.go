@@ -107,11 +107,8 @@ func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, err
 	}
 	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossThrottled: c.stats.Throttled, profile.LossUnnamed: c.names.left})
 	damage := c.damage.errors(f.name)
-	if len(p.Samples) == 0 && len(damage) > 0 {
-		return nil, errors.Join(damage...)
-	}
-	if len(p.Samples) == 0 {
-		return nil, f.errorf(f.data.offset, "no samples")
+	if len(p.Samples) == 0 { // what was left out may be why
+		return nil, errors.Join(append(damage, f.errorf(f.data.offset, "no samples"))...)
 	}
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, err)
