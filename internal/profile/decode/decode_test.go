@@ -135,18 +135,21 @@ func TestReadValue(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", value, got.Meta.Value, want)
 		}
 	}
-	p.ValueTypes, p.Meta.Value = slices.Clone(p.ValueTypes), ""
+	p.ValueTypes = slices.Clone(p.ValueTypes)
 	p.ValueTypes[0].Type = "waits"
-	got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
-	if got.Meta.Value != last {
-		t.Errorf("without samples: got %q, want %q", got.Meta.Value, last)
+	for value, want := range map[string]string{last: last, "": "waits"} {
+		p.Meta.Value = value
+		got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+		if got.Meta.Value != want {
+			t.Errorf("without samples, %q: got %q, want %q", value, got.Meta.Value, want)
+		}
 	}
 	// Of samples and waits, the time is the default.
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "wall", Unit: "nanoseconds"})
 	stack := b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f"})}))
 	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1}), CPU: -1, Values: []int64{1, 1}})
 	p = b.Profile(profile.Meta{Value: "wall"}, profile.Losses{})
-	got = decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+	got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
 	if got.Meta.Value != "wall" {
 		t.Errorf("with waits: got %q, want wall", got.Meta.Value)
 	}
