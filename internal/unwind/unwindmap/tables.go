@@ -197,6 +197,9 @@ func (l *Loader) add(f *file, c compiled, err error) {
 	}
 	l.prepareCode(f)
 	l.made(f)
+	if len(f.layouts) == 0 {
+		l.unused = append(l.unused, f) // the processes that needed it have ended
+	}
 }
 
 // reload brings back evicted pages until none is wanted. It locks l.mu.
