@@ -83,6 +83,13 @@ test-measuring:
 test-others:
 	CGO_ENABLED=0 nice -n 5 $(TEST) $(call ordered,$(filter-out $(MEASURING),$(PACKAGES)))
 
+# The commit from which the tested packages differ.
+BASE ?=
+
+.PHONY: quick
+quick: ## Run the unprivileged, fast tests of the packages that differ from BASE (main upstream), and of those that import them
+	@packages=$$(test/quick.sh '$(BASE)'); [ -z "$$packages" ] || $(GO) test -short -vet=off $$packages
+
 # The race detector takes many times as much CPU time as the tests alone. Its runtime would sleep
 # for a second at the end of each package.
 .PHONY: test-race

@@ -24,9 +24,10 @@ const (
 	rigVar = "FULGUR_RIG"
 )
 
-// Root skips the test unless it runs as root.
+// Root skips the test unless it runs as root, and with -short.
 func Root(t testing.TB) {
 	t.Helper()
+	Slow(t)
 	if os.Geteuid() != 0 {
 		Skip(t, "needs root")
 	}
@@ -143,6 +144,14 @@ func Long(t testing.TB) {
 	t.Helper()
 	if !IsLong() {
 		t.Skipf("takes long: set %s=1, or make test-long", LongVar)
+	}
+}
+
+// Slow skips the test with -short, as in make quick. It takes seconds.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out with -short")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/unwindtest"
 )
@@ -173,6 +174,7 @@ func (c *choices) memory() map[uint64][]byte {
 // FuzzKernelWalker compares the stacks of the kernel's walker and [unwind.Walker] for
 // arbitrary rules and memory.
 func FuzzKernelWalker(f *testing.F) {
+	testenv.Slow(f)
 	walkers := map[elf.Machine]*unwindtest.Kernel{}
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		walkers[m] = unwindtest.NewKernel(f, m)

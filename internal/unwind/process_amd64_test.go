@@ -23,6 +23,7 @@ import (
 // debuggers and the kernel's walker. FULGUR_UNWIND_STACKS is the number of stacks per
 // program, and adds programs.
 func TestProcesses(t *testing.T) {
+	testenv.Slow(t)
 	for _, name := range []string{"eu-stack", "gdb"} {
 		testenv.Tool(t, name)
 	}
@@ -111,6 +112,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Progra
 
 // TestGoCallers compares the stacks of stopped Go programs with those that the programs found themselves.
 func TestGoCallers(t *testing.T) {
+	testenv.Slow(t)
 	t.Setenv("GODEBUG", "asyncpreemptoff=1") // it would interrupt the function that the program stays in
 	k := unwindtest.NewKernel(t, unwindtest.Machine)
 	for _, flags := range [][]string{nil, {"-buildmode=pie"}, {"-ldflags=-s -w"}} {
@@ -180,6 +182,7 @@ func checkCallers(t *testing.T, k *unwindtest.Kernel, program, path string) {
 // TestContexts walks stacks of Boost's contexts, which end where a context begins. gdb continues
 // beyond.
 func TestContexts(t *testing.T) {
+	testenv.Slow(t)
 	testenv.File(t, "/usr/include/boost/context/fiber.hpp")
 	testenv.Tool(t, "gdb")
 	gdb := unwindtest.Debuggers(t)

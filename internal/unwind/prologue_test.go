@@ -220,6 +220,7 @@ const badFunctions = 5
 // libraries. FULGUR_UNWIND_FILES names other files, whose differences are worth a look at the disassembly: in
 // some places, compilers and OpenSSL's assembly do not describe that the stack pointer changes.
 func TestCodeAgainstTables(t *testing.T) {
+	testenv.Slow(t)
 	paths := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
 	if len(paths) == 0 {
 		for _, p := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/usr/aarch64-linux-gnu/lib/libc.so.6"} {

@@ -228,6 +228,7 @@ func TestCodeSweepARM64(t *testing.T) {
 
 // TestCodeOfARM64 compares the rules from the code of compilers with their call frame information.
 func TestCodeOfARM64(t *testing.T) {
+	testenv.Slow(t)
 	for _, compiler := range [][]string{
 		{"aarch64-linux-gnu-gcc"},
 		// Otherwise, Clang describes the frame at calls alone.

@@ -286,6 +286,7 @@ func compareWithReadelf(t testing.TB, path string, table *Table, a *arch, code *
 // are the C library and the dynamic loader, or all ELF files below the paths in
 // FULGUR_UNWIND_FILES, separated by spaces.
 func TestReadelf(t *testing.T) {
+	testenv.Slow(t)
 	roots := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
 	if len(roots) == 0 {
 		for _, pattern := range []string{

@@ -692,6 +692,7 @@ func TestHostileOTLPLinks(t *testing.T) {
 // Messages whose objects would take gigabytes are refused before, and so are deep ones. Long lists of
 // numbers are read.
 func TestHostileOTLPObjects(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, 1<<30, 20*time.Second, func(t *testing.T) {
 		value := func(parts ...[]byte) []byte {
 			return field(otelprofiles.DictionaryAttribute, []byte{otelprofiles.AttributeKey << 3, 1}, field(otelprofiles.AttributeValue, parts...))
@@ -748,6 +749,7 @@ func TestLabelText(t *testing.T) {
 
 // Millions of attributes refer to one description of the run, which is parsed once.
 func TestBombOTLPRun(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, 512<<20, 20*time.Second, func(t *testing.T) {
 		p := encodetest.Typical()
 		p.Meta.Command = strings.Repeat("x", profile.MaxName-1024)

@@ -230,6 +230,7 @@ func (e *endless) Read(b []byte) (n int, err error) {
 
 // Each table of a header is refused at its limit, before the rest is read.
 func TestReadPageTables(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, 512<<20, 30*time.Second, testReadPageTables)
 }
 
@@ -273,6 +274,7 @@ func testReadPageTables(t *testing.T) {
 
 // A header of the maximum size that compresses to a few kilobytes takes little memory.
 func TestBombPageHeader(t *testing.T) {
+	testenv.Slow(t)
 	for name, c := range map[string]struct{ begin, element, end string }{
 		"values":  {`{"values":[{}`, `,{}`, `]}`},
 		"strings": {`{"strings":[""`, `,""`, `]}`},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/testenv"
 )
 
 // A frame is read as it was written, whatever its function is called.
@@ -248,6 +249,7 @@ func stacksOf(p *profile.Profile) (stacks map[string]int64, total int64) {
 
 // All fields of -F that this reader may meet, in all combinations that perf prints.
 func TestPerfScriptFields(t *testing.T) {
+	testenv.Slow(t)
 	const bits = 14
 	r := rand.New(rand.NewPCG(1, 2))
 	tried, wrong := 0, 0

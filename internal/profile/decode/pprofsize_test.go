@@ -10,12 +10,14 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"fulgur/internal/testenv"
 	model "fulgur/internal/profile"
 )
 
 // The size of a profile in memory is not more than estimated, whichever element it has many
 // of. All that the parser allocates counts, which the size at any time cannot exceed.
 func TestPprofSize(t *testing.T) {
+	testenv.Slow(t)
 	const n = 1 << 17
 	one := func(number int, v uint64) []byte { return binary.AppendUvarint([]byte{byte(number << 3)}, v) }
 	numbered := func(table, id int, more ...[]byte) []byte {
