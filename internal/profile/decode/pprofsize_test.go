@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"fulgur/internal/testenv"
 	model "fulgur/internal/profile"
+	"fulgur/internal/testenv"
 )
 
 // The size of a profile in memory is not more than estimated, whichever element it has many

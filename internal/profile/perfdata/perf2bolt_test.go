@@ -78,6 +78,7 @@ func perf2bolt(t testing.TB, version int) string {
 // sorted lines.
 func fdata(t testing.TB, dir string, version int, args ...string) []string {
 	t.Helper()
+	testenv.Slow(t)
 	out := filepath.Join(t.TempDir(), "fdata")
 	cmd := exec.Command(perf2bolt(t, version), append(args, "-o", out)...)
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))

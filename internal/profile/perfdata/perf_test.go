@@ -155,6 +155,7 @@ func compareSamples(t *testing.T, got, want []perfSample) {
 // perfRecord records a program, and returns the file or folder.
 func perfRecord(t *testing.T, args ...string) string {
 	t.Helper()
+	testenv.Slow(t)
 	data := filepath.Join(t.TempDir(), "perf.data")
 	args = append([]string{"record", "-q", "-o", data}, args...)
 	out, err := testenv.Command(t, testenv.Tool(t, "perf"), args...).CombinedOutput()

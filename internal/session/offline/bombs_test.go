@@ -90,6 +90,7 @@ var profileFormats = []string{"folded", "text", "html", "svg", "pprof", "firefox
 // A pprof profile of a few kilobytes is compressed twice, and would unpack into
 // gigabytes.
 func TestBombPprofPackedTwice(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		var member bytes.Buffer
 		z := gzip.NewWriter(&member)
@@ -111,6 +112,7 @@ func TestBombPprofPackedTwice(t *testing.T) {
 
 // A pprof profile has empty samples, which take a hundred times more memory than bytes.
 func TestBombPprofEmptySamples(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, "\x12\x00", 32<<20) })
 		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "in memory") {
@@ -122,6 +124,7 @@ func TestBombPprofEmptySamples(t *testing.T) {
 // A sample of a pprof profile has 200 000 labels with one long value, and all samples of another
 // have the same thousand long labels and one of their own. Each label is in memory once.
 func TestBombPprofLabels(t *testing.T) {
+	testenv.Slow(t)
 	const many, shared, samples = 200_000, 1000, 100
 	long := strings.Repeat("x", profile.MaxName)
 	for name, test := range map[string]struct {
@@ -176,6 +179,7 @@ func TestBombPprofLabels(t *testing.T) {
 // A Firefox profile of a few kilobytes has millions of samples, which take no more memory
 // than one number each.
 func TestBombFirefoxRows(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, 512<<20, bombCPU, func(t *testing.T) {
 		const rows = 16 << 20
 		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
@@ -194,6 +198,7 @@ func TestBombFirefoxRows(t *testing.T) {
 // A Firefox profile of a few kilobytes has millions of elements that are nearly empty, or long
 // texts that are not names.
 func TestBombFirefoxElements(t *testing.T) {
+	testenv.Slow(t)
 	for name, test := range map[string]struct {
 		before, element, after string
 		n                      int
@@ -219,6 +224,7 @@ func TestBombFirefoxElements(t *testing.T) {
 
 // A Firefox profile has millions of categories, which are not searched for each of its threads.
 func TestBombFirefoxCategories(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
 			w.WriteString(`{"meta":{"preprocessedProfileVersion":50,"categories":[{}`)
@@ -236,6 +242,7 @@ func TestBombFirefoxCategories(t *testing.T) {
 // The stack table of a Firefox profile has millions of rows that are the same wait. They take
 // no more memory than the numbers in the file, with and without times.
 func TestBombFirefoxWaits(t *testing.T) {
+	testenv.Slow(t)
 	for _, format := range []string{"folded", "html"} {
 		t.Run(format, func(t *testing.T) {
 			testenv.Limited(t, 400<<20, bombCPU, func(t *testing.T) {
@@ -261,6 +268,7 @@ func TestBombFirefoxWaits(t *testing.T) {
 // A folded line has eight million frames. All formats and the comparison contain the full
 // value, without the frames beyond the limit.
 func TestBombDeepStack(t *testing.T) {
+	testenv.Slow(t)
 	for _, format := range append(profileFormats, "diff-html", "diff-svg", "diff-text", "diff-folded") {
 		t.Run(format, func(t *testing.T) {
 			testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
@@ -293,6 +301,7 @@ func TestBombDeepStack(t *testing.T) {
 
 // A sample has 600 000 inlined frames, each of which is processed once.
 func TestBombInlinedFrames(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory, 15*time.Second, func(t *testing.T) {
 		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
 			w.WriteString("task 1/1 1.5: 7 cycles:\n")
@@ -307,6 +316,7 @@ func TestBombInlinedFrames(t *testing.T) {
 
 // Each sample has another event, which would add a value to all samples.
 func TestBombValues(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
 		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
 			for i := range 30_000 {
@@ -321,6 +331,7 @@ func TestBombValues(t *testing.T) {
 
 // Many threads have the same deep stack, and each would have its own boxes.
 func TestBombThreads(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		const threads, depth = 5000, 16_000
 		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
@@ -344,6 +355,7 @@ func TestBombThreads(t *testing.T) {
 
 // The samples of perf.data with times have few threads and names, since each stays in memory.
 func TestBombPerfTimes(t *testing.T) {
+	testenv.Slow(t)
 	for name, sample := range map[string]func(i int) perfdata.ChainSample{
 		"threads": func(i int) perfdata.ChainSample { return perfdata.ChainSample{PID: 1, TID: i, Main: true} },
 		"names":   func(i int) perfdata.ChainSample { return perfdata.ChainSample{PID: 1, TID: 2, Comm: fmt.Sprint(i % 2)} },
@@ -367,6 +379,7 @@ func TestBombPerfTimes(t *testing.T) {
 
 // Many mappings of a file that exists are looked up, but not all frames for each of them.
 func TestBombMappings(t *testing.T) {
+	testenv.Slow(t)
 	testenv.Limited(t, bombMemory, bombCPU/2, func(t *testing.T) {
 		program, err := os.Executable()
 		if err != nil {
