@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/linux/procfs"
@@ -59,7 +60,17 @@ func omitsFrames(pid int) bool {
 
 // Omits reports whether code that a runtime has generated in process pid may hide its callers, in the middle
 // of stacks that seem complete.
-func (t *Tracker) Omits(pid int) bool { return t != nil && t.omits[pid] }
+func (t *Tracker) Omits(pid int) bool {
+	return t != nil && t.omits[pid] != nil && t.omits[pid]()
+}
+
+// hasMono notes that process pid has mapped Mono. Its environment is read when it runs generated code: while
+// it executes the program, it has none.
+func (t *Tracker) hasMono(pid int) {
+	if t.omits[pid] == nil {
+		t.omits[pid] = sync.OnceValue(func() bool { return omitsFrames(pid) })
+	}
+}
 
 // ofJava is the name of Java in [Tracker.Language].
 var ofJava = Name(bpf.RuntimeHotSpot)
@@ -136,8 +147,8 @@ func (t *Tracker) Language(pid int, f *process.File) string {
 	}
 	if i := t.file(f).interpreter; i != nil {
 		// Frames of Mono itself are below those of its code, and may come before [Tracker.Mapped].
-		if _, decided := t.omits[pid]; i.name == ofMono && !decided {
-			t.omits[pid] = omitsFrames(pid)
+		if i.name == ofMono {
+			t.hasMono(pid)
 		}
 		return i.name
 	}

@@ -44,7 +44,7 @@ type Tracker struct {
 	// such runtime.
 	generators map[int]string
 	// omits holds what [Tracker.Omits] returns for processes with Mono.
-	omits  map[int]bool
+	omits  map[int]func() bool
 	expect func(pid int, image uint64) // see ReadLabels
 }
 
@@ -118,7 +118,7 @@ func NewTracker(processes Processes) *Tracker {
 		programs:   map[programRuntime]programState{},
 		unknown:    map[string]bool{},
 		generators: map[int]string{},
-		omits:      map[int]bool{},
+		omits:      map[int]func() bool{},
 		now:        time.Now,
 	}
 }
@@ -171,9 +171,10 @@ func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 		}
 	}
 	delete(t.generators, pid)
-	delete(t.omits, pid)
 	if generators[ofMono] {
-		t.omits[pid] = omitsFrames(pid)
+		t.hasMono(pid)
+	} else {
+		delete(t.omits, pid)
 	}
 	if len(generators) == 1 {
 		for language := range generators {
