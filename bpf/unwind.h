@@ -264,8 +264,8 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	 * layout.
 	 */
 	if (w->end == END_NO_MAPPING)
-		w->early = unwind_want(tgid, image, 0, hash_step(layout, w->pc >> 12),
-				       UNWIND_TELLS);
+		w->early =
+			unwind_want(tgid, image, 0, hash_step(layout, w->pc >> 12), UNWIND_TELLS);
 	else if (runtime_present(s) && s->runtime.during & RUNTIME_BIT(RUNTIME_HOTSPOT) &&
 		 !s->runtime_walk.process.hotspot.high)
 		w->early = unwind_want(tgid, image, 0,

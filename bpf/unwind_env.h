@@ -103,19 +103,24 @@ static __always_inline bool unwind_thread_pointer(const struct unwind_walk *w, u
 #endif
 }
 
-/* Wakes user space at once: requests are rare, and each delays stacks. */
+/*
+ * Wakes user space at once: requests are rare, and each delays stacks. The request is made in
+ * the ring, because the programs with the most calls have no room for it on their stack.
+ */
 static __always_inline bool unwind_ask(u32 type, u32 id, u64 image, u64 address)
 {
-	struct unwind_request request = {
-		.type = type,
-		.id = id,
-		.image = image,
-		.address = address,
-		.time = bpf_ktime_get_ns(),
-	};
+	struct unwind_request *request;
 
-	return bpf_ringbuf_output(&unwind_requests, &request, sizeof(request),
-				  BPF_RB_FORCE_WAKEUP) == 0;
+	request = bpf_ringbuf_reserve(&unwind_requests, sizeof(*request), 0);
+	if (!request)
+		return false;
+	request->type = type;
+	request->id = id;
+	request->image = image;
+	request->address = address;
+	request->time = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(request, BPF_RB_FORCE_WAKEUP);
+	return true;
 }
 
 static __always_inline const u32 *unwind_page_at(u32 page)
