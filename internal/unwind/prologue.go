@@ -22,8 +22,8 @@ const (
 	maxCodeScan, maxCodeDecoded = 4 << 20, 1 << 20
 	// maxDataScan bounds the bytes of a file's data that are searched for pointers.
 	maxDataScan = 4 << 20
-	// minCode is the number of bytes of code without call frame information that are worth a search. The
-	// compiler's own start-up code has fewer.
+	// minCode is the number of bytes of code without call frame information that are worth a search for
+	// functions. The start-up code in nearly each file has fewer.
 	minCode = 256
 	// maxEntries bounds the functions.
 	maxEntries = 1 << 18
@@ -191,8 +191,10 @@ func (b *builder) addCode(debug *elffile.File) bool {
 	for _, g := range c.gaps {
 		size += g.end - g.start
 	}
+	c.addInit()
 	if size < minCode {
-		return false
+		c.run()
+		return c.finish()
 	}
 	if b.deferred {
 		return c.leave()
@@ -243,7 +245,8 @@ func newCodeRules(b *builder) *codeRules {
 	b.code.gaps(b.spans, func(start, end uint64) {
 		for _, s := range code {
 			from, to := max(start, s.Addr), min(end, s.Addr+s.Size)
-			if from < to && to-from >= alignment/2 {
+			isAll := from == s.Addr && to == s.Addr+s.Size // of a section, so it is no padding
+			if from < to && (isAll || to-from >= alignment/2) {
 				c.gaps = append(c.gaps, codeGap{start: from, end: to})
 			}
 		}
@@ -374,6 +377,19 @@ func (c *codeRules) addStart() {
 	c.steps += c.flow.steps
 	for _, addr := range slices.Concat(c.flow.calls, c.flow.references) {
 		c.addSure(addr)
+	}
+}
+
+// addInit adds the functions that the C library calls at the start and the end.
+func (c *codeRules) addInit() {
+	entries, err := c.file.Dynamic()
+	if err != nil {
+		return // without them, more is in doubt
+	}
+	for _, e := range entries {
+		if e.Tag == elf.DT_INIT || e.Tag == elf.DT_FINI {
+			c.addSure(e.Value)
+		}
 	}
 }
 

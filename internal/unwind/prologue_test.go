@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"fmt"
@@ -374,5 +375,52 @@ func TestEndlessNames(t *testing.T) {
 		if got := isEndless([]byte(name)); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
+	}
+}
+
+// TestInit checks the rules of a library's .init and .fini, which no table describes. Their code is the C
+// library's: it makes room for 8 bytes, and calls others.
+func TestInit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so")
+	if out, err := testenv.Command(t, testenv.Tool(t, "x86_64-linux-gnu-gcc"), "-shared", "-o", path, "-xc", os.DevNull).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := elffile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	table, err := Compile(f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections, err := f.Sections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, s := range sections {
+		if s.Name != ".init" && s.Name != ".fini" {
+			continue
+		}
+		found++
+		code, err := f.Bytes(int64(s.Offset), s.Size, s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := s.Addr
+		if bytes.HasPrefix(code, []byte{0xf3, 0x0f, 0x1e, 0xfa}) { // endbr64
+			start += 4
+		}
+		for addr, want := range map[uint64]string{
+			s.Addr: "cfa=sp+8 fp=same ra=cfa-8", start + 4: "cfa=sp+16 fp=same ra=cfa-8", s.Addr + s.Size - 1: "cfa=sp+8 fp=same ra=cfa-8",
+		} {
+			if got := table.Lookup(addr).String(); got != want {
+				t.Errorf("%s+%#x: got %s, want %s", s.Name, addr-s.Addr, got, want)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("found %d sections, want 2", found)
 	}
 }
