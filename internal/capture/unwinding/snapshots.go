@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// patienceForTables is the maximum time that a snapshot waits, and patienceAtEnd that after
+	// patienceForTables is the maximum time that a snapshot waits, and waitAtEnd that after
 	// the end of sampling, in ns. On a busy machine, making tables takes seconds.
 	patienceForTables = uint64(5 * time.Second)
-	patienceAtEnd     = uint64(2 * time.Second)
+	waitAtEnd     = uint64(2 * time.Second)
 	// snapshotMemory limits the waiting snapshots, in bytes. It holds more than a
 	// second of 2000 samples of new programs.
 	snapshotMemory = 32 << 20
@@ -173,7 +173,7 @@ const restForTables = time.Millisecond
 
 // Finish waits for the tables that are still being built.
 func (s *Snapshots) Finish() error {
-	for end := monotonic.Now() + patienceAtEnd; ; time.Sleep(restForTables) {
+	for end := monotonic.Now() + waitAtEnd; ; time.Sleep(restForTables) {
 		now := monotonic.Now()
 		before := now - patienceForTables
 		if now > end {

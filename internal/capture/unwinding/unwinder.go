@@ -343,7 +343,7 @@ func (u *Unwinder) Tidy(now uint64) {
 		}
 	}
 	if u.doubt.wanted {
-		u.loader.Hurry()
+		u.loader.Expire()
 	} else {
 		u.loader.Settled(now)
 	}

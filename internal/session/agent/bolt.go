@@ -307,8 +307,8 @@ func (b *bolter) metrics(family func(name, kind, help string), one func(name, ki
 	one("fulgur_bolt_longest_stall_seconds", "gauge", "The longest time that counting jumps stalled a thread.", s.stall.Seconds())
 }
 
-// patienceAtEnd is the maximum wait for the end of a window when the agent ends.
-const patienceAtEnd = 5 * time.Second
+// waitAtEnd is the maximum wait for the end of a window when the agent ends.
+const waitAtEnd = 5 * time.Second
 
 // startBolter starts the branch profiles. The returned function ends them.
 func (a *Agent) startBolter(ctx context.Context) (end func()) {
@@ -322,7 +322,7 @@ func (a *Agent) startBolter(ctx context.Context) (end func()) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patienceAtEnd): // files appear complete or not at all
+		case <-time.After(waitAtEnd): // files appear complete or not at all
 		}
 	}
 }

@@ -41,8 +41,8 @@ const keep = 20
 // beat is the interval of keep-alive messages, which reveal browsers that have left.
 const beat = 15 * time.Second
 
-// patience is the timeout for writing one event.
-const patience = time.Minute
+// writeTimeout is the timeout for writing one event.
+const writeTimeout = time.Minute
 
 // Page is the page of one measurement. It is safe for concurrent use.
 type Page struct {
@@ -160,7 +160,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if ended {
 			text += "event: end\ndata: {}\n\n"
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(patience)) // per event, not for the whole stream
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // per event, not for the whole stream
 		if _, err := w.Write([]byte(text)); err != nil || control.Flush() != nil || ended {
 			return
 		}

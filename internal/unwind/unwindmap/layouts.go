@@ -149,8 +149,8 @@ func bound(list []mapping, limit int) (_ []mapping, cut bool) {
 	return list[:min(len(list), limit)], true
 }
 
-// leave removes a process from its layout, which is retired if it was the last one.
-func (l *Loader) leave(p *proc) {
+// dropLayout removes a process from its layout, which is retired if it was the last one.
+func (l *Loader) dropLayout(p *proc) {
 	old := p.layout
 	p.layout = nil
 	if old == nil {
@@ -163,8 +163,8 @@ func (l *Loader) leave(p *proc) {
 	}
 }
 
-// join assigns a layout to a process. The layout may be a retired one.
-func (l *Loader) join(p *proc, next *layout) {
+// setLayout assigns a layout to a process. The layout may be a retired one.
+func (l *Loader) setLayout(p *proc, next *layout) {
 	if next.retired {
 		next.retired = false
 		l.retired = slices.DeleteFunc(l.retired, func(r retired) bool { return r.layout == next })
@@ -191,7 +191,7 @@ func (l *Loader) settle(until uint64) {
 		l.release(r.layout)
 		return true
 	})
-	l.retryStarving()
+	l.retryNoRoom()
 	words := l.dropUnused()
 	l.mu.Unlock()
 	for _, r := range words {

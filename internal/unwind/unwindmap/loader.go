@@ -45,7 +45,7 @@ type Loader struct {
 	reset     uint64             // time of the last Reset
 	layouts   map[uint64]*layout // by layout word
 	pending   []*file            // in the order in which they were queued; some are done
-	starving  []*proc            // waiting for room
+	noRoom    []*proc            // waiting for room
 	retired   []retired
 	settling  bool
 	settled   time.Time // when settling last began
@@ -91,7 +91,7 @@ type proc struct {
 	// sources holds the process's mappings. layout is their layout in the kernel, or nil.
 	sources []process.Mapping
 	layout  *layout
-	starved bool // there is no room for sources
+	noRoom  bool // there is no room for sources
 	late    bool // there was none at first
 	cut     bool // it has more mappings than fit
 	gone    bool // it was removed
@@ -101,11 +101,11 @@ type proc struct {
 // yet. Entries are read once per round, because most children soon execute a program or end.
 type newChild struct {
 	at uint64 // time of the fork
-	// sources, layout and starved describe the parent when the fork was reported: it may have
+	// sources, layout and noRoom describe the parent when the fork was reported: it may have
 	// ended before the child's entry is read. sources is nil if they are unknown.
 	sources []process.Mapping
 	layout  *layout
-	starved bool
+	noRoom  bool
 }
 
 // childTimeout bounds the time from the report of a fork to the kernel's entry for the child,
@@ -190,7 +190,7 @@ func (l *Loader) Need(pid int, image, addr uint64) bool {
 // loaded reports whether the kernel already has a process's mappings.
 func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 	p := l.processes[pid]
-	if p == nil || p.image != image || p.layout == nil || p.starved || !slices.Equal(p.sources, maps) {
+	if p == nil || p.image != image || p.layout == nil || p.noRoom || !slices.Equal(p.sources, maps) {
 		return false
 	}
 	e, ok, err := l.kernel.process(pid)
@@ -265,9 +265,9 @@ func (l *Loader) Forked(parent, child int, at uint64) {
 	delete(l.children, child) // the previous owner of the pid
 	u := &newChild{at: at}
 	if from := l.children[parent]; from != nil {
-		u.sources, u.layout, u.starved = from.sources, from.layout, from.starved
+		u.sources, u.layout, u.noRoom = from.sources, from.layout, from.noRoom
 	} else if from := l.processes[parent]; from != nil {
-		u.sources, u.layout, u.starved = from.sources, from.layout, from.starved
+		u.sources, u.layout, u.noRoom = from.sources, from.layout, from.noRoom
 	} else if at > l.reset {
 		return // it will be requested when it is sampled
 	}
@@ -310,10 +310,10 @@ func (l *Loader) adopt(child int, u *newChild) bool {
 		return true
 	}
 	p := &proc{pid: child, image: e.Image}
-	l.join(p, shared)
+	l.setLayout(p, shared)
 	l.processes[child] = p
 	p.sources = shared.sources
-	if shared != u.layout || u.starved {
+	if shared != u.layout || u.noRoom {
 		l.change(p, u.sources) // the mappings changed, or are about to
 	}
 	return true
@@ -391,7 +391,7 @@ func (l *Loader) Reload(page uint32) {
 func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hurry()
+	l.expire()
 	for child, u := range l.children {
 		if u.at+childTimeout < until {
 			l.adopt(child, u) // or it has ended
@@ -405,7 +405,7 @@ func (l *Loader) Settled(until uint64) {
 	if n == 0 || l.settling || l.ctx.Err() != nil {
 		return
 	}
-	if time.Since(l.settled) < l.config.settleInterval && len(l.starving) == 0 {
+	if time.Since(l.settled) < l.config.settleInterval && len(l.noRoom) == 0 {
 		return
 	}
 	l.settling, l.settled = true, time.Now()
@@ -479,7 +479,7 @@ func (l *Loader) drop(pid int) {
 // another process.
 func (l *Loader) remove(p *proc) {
 	delete(l.processes, p.pid)
-	l.leave(p)
+	l.dropLayout(p)
 	p.gone = true
 }
 

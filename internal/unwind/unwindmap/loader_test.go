@@ -415,7 +415,7 @@ func TestLoaderSlowTable(t *testing.T) {
 	f.load(t, 1, 10, f.maps)
 	top := f.maps[len(f.maps)-1].Limit
 	maps := append(slices.Clone(f.maps), f.addStuckFile(top))
-	for i := range 2 * patience / time.Second {
+	for i := range 2 * tableTimeout / time.Second {
 		start := top + uint64(i+2)*0x1000
 		maps = append(slices.Clone(maps), process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon})
 		f.Remap(1, maps)
@@ -432,7 +432,7 @@ func TestLoaderSlowTable(t *testing.T) {
 				known = known && err == nil
 			}
 		}
-		if late := (i+1)*time.Second >= patience; known != late {
+		if late := (i+1)*time.Second >= tableTimeout; known != late {
 			t.Fatalf("after %v: got %v for having all mappings, want %v", (i+1)*time.Second, known, late)
 		}
 	}

@@ -48,6 +48,6 @@ func (p *Past) Using(f func(layout uint64) error) error {
 func (p *Past) Close() {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
-	p.loader.leave(p.proc)
+	p.loader.dropLayout(p.proc)
 	p.proc.gone = true
 }

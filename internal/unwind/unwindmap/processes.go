@@ -8,10 +8,10 @@ import (
 	"fulgur/internal/process"
 )
 
-// patience is the maximum time that stacks wait for a file's table, counted from its first
+// tableTimeout is the maximum time that stacks wait for a file's table, counted from its first
 // request. After that, stacks end in the file's code until its table is available, because
 // making it may take forever.
-const patience = 5 * time.Second
+const tableTimeout = 5 * time.Second
 
 // change gives a process a layout for its current mappings.
 func (l *Loader) change(p *proc, maps []process.Mapping) {
@@ -40,9 +40,9 @@ func (l *Loader) renew(p *proc) {
 		p.late = true
 		l.stats.Processes++
 	}
-	if !p.starved {
-		p.starved = true
-		l.starving = append(l.starving, p)
+	if !p.noRoom {
+		p.noRoom = true
+		l.noRoom = append(l.noRoom, p)
 	}
 	l.withdraw(p)
 }
@@ -91,19 +91,19 @@ func (l *Loader) made(f *file) {
 	}
 }
 
-// Hurry makes stacks wait no longer for tables that take too long. [Loader.Settled] does this
+// Expire makes stacks wait no longer for tables that take too long. [Loader.Settled] does this
 // too.
-func (l *Loader) Hurry() {
+func (l *Loader) Expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hurry()
+	l.expire()
 }
 
-// hurry implements [Loader.Hurry].
-func (l *Loader) hurry() {
+// expire implements [Loader.Expire].
+func (l *Loader) expire() {
 	for len(l.pending) > 0 {
 		f := l.pending[0]
-		if !f.done && time.Since(f.since) <= patience {
+		if !f.done && time.Since(f.since) <= tableTimeout {
 			return
 		}
 		l.pending = l.pending[1:]
@@ -114,12 +114,12 @@ func (l *Loader) hurry() {
 	}
 }
 
-// retryStarving gives layouts to processes that had no room, if there is room now.
-func (l *Loader) retryStarving() {
-	starving := l.starving
-	l.starving = nil
-	for _, p := range starving {
-		if p.starved = false; !p.gone {
+// retryNoRoom gives layouts to processes that had no room, if there is room now.
+func (l *Loader) retryNoRoom() {
+	waiting := l.noRoom
+	l.noRoom = nil
+	for _, p := range waiting {
+		if p.noRoom = false; !p.gone {
 			l.update(p)
 		}
 	}
@@ -136,7 +136,7 @@ func (l *Loader) withdraw(p *proc) {
 			l.fail(err)
 		}
 	}
-	l.leave(p)
+	l.dropLayout(p)
 }
 
 // hasProgram reports whether any of the mappings maps a file.
@@ -155,9 +155,9 @@ func (l *Loader) install(p *proc, next *layout) {
 		delete(l.stale, p.pid)
 		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
 	}
-	l.leave(p) // not earlier, because a child may have inherited it until now
-	l.join(p, next)
-	p.starved = false
+	l.dropLayout(p) // not earlier, because a child may have inherited it until now
+	l.setLayout(p, next)
+	p.noRoom = false
 	if err == nil {
 		return
 	}

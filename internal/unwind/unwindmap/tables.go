@@ -73,17 +73,17 @@ func (l *Loader) enqueue(f *file, urgent bool) {
 		f.queued, f.since = true, time.Now()
 		l.queue = append(l.queue, f)
 		l.pending = append(l.pending, f)
-		l.hire(runtime.GOMAXPROCS(0))
+		l.startWorker(runtime.GOMAXPROCS(0))
 	}
 	if urgent && !f.urgent {
 		f.urgent = true
 		// The existing workers may be busy with large files that are less urgent.
-		l.hire(2 * runtime.GOMAXPROCS(0))
+		l.startWorker(2 * runtime.GOMAXPROCS(0))
 	}
 }
 
-// hire starts another worker goroutine, unless there are limit already.
-func (l *Loader) hire(limit int) {
+// startWorker starts another worker goroutine, unless there are limit already.
+func (l *Loader) startWorker(limit int) {
 	if l.workers < limit && l.ctx.Err() == nil {
 		l.workers++
 		l.working.Go(l.work)
