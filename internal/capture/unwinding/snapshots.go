@@ -18,7 +18,7 @@ const (
 	// patienceForTables is the maximum time that a snapshot waits, and waitAtEnd that after
 	// the end of sampling, in ns. On a busy machine, making tables takes seconds.
 	patienceForTables = uint64(5 * time.Second)
-	waitAtEnd     = uint64(2 * time.Second)
+	waitAtEnd         = uint64(2 * time.Second)
 	// snapshotMemory limits the waiting snapshots, in bytes. It holds more than a
 	// second of 2000 samples of new programs.
 	snapshotMemory = 32 << 20
