@@ -67,11 +67,20 @@ func (o *Options) checkByLabel() error {
 	return nil
 }
 
+// The ring of a whole machine holds copies of stacks, up to 34 KiB each, whose tables are not made yet: most
+// of the first samples of each program. On a busy machine, fulgur may have to wait for a CPU itself before it
+// reads them.
+const (
+	copiesRingSize   = 2 << 20   // bytes
+	copiesRingPerCPU = 256 << 10 // bytes
+	maxCopiesRing    = 16 << 20  // bytes
+)
+
 // ringPreset returns the default size of the ring. It counts twice as resident
 // memory, because a ring is mapped twice in a row. A few processes send fewer
 // new stacks between two polls than a whole machine, so they get a smaller
 // ring.
-func (o *Options) ringPreset() uint32 {
+func (o *Options) ringPreset(cpus int) uint32 {
 	if o.hasTimes() {
 		return timesRingSize
 	}
@@ -79,18 +88,25 @@ func (o *Options) ringPreset() uint32 {
 	case target.Processes, target.Threads, target.Command:
 		return probe.DefaultRingSize / 2
 	}
-	return probe.DefaultRingSize
+	if !o.unwind().HasTables() {
+		return probe.DefaultRingSize
+	}
+	return min(copiesRingSize+uint32(cpus)*copiesRingPerCPU, maxCopiesRing)
 }
 
 // completeSizes limits map sizes by the kernel's limits and the machine's memory.
 // Larger sizes are probably typos.
 func (o *Options) completeSizes() error {
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return err
+	}
 	for _, s := range []struct {
 		option           usage.Option
 		size             *uint32
 		preset, min, max uint32
 	}{
-		{usage.RingSize, &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
+		{usage.RingSize, &o.RingSize, o.ringPreset(len(cpus)), uint32(os.Getpagesize()), maxRingSize},
 		{usage.CountEntries, &o.CountEntries, probe.DefaultCountEntries, 1, probe.MaxEntries},
 		{usage.SeenEntries, &o.SeenEntries, probe.DefaultSeenEntries, 1, probe.MaxEntries},
 	} {

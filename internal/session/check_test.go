@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -30,8 +31,31 @@ func TestCompleteDefaults(t *testing.T) {
 	if want := min(limit, bpf.MaxDepth); o.MaxDepth != want {
 		t.Errorf("got depth %d, want %d", o.MaxDepth, want)
 	}
-	if o.RingSize != probe.DefaultRingSize || o.CountEntries != probe.DefaultCountEntries || o.SeenEntries != probe.DefaultSeenEntries {
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.RingSize != (&ProfileOptions{}).ringPreset(len(cpus)) || o.CountEntries != probe.DefaultCountEntries || o.SeenEntries != probe.DefaultSeenEntries {
 		t.Errorf("got sizes %d, %d, %d, want the defaults", o.RingSize, o.CountEntries, o.SeenEntries)
+	}
+}
+
+// The ring of a whole machine grows with its CPUs if stacks may wait for unwind tables.
+func TestRingPreset(t *testing.T) {
+	for _, test := range []struct {
+		options Options
+		cpus    int
+		want    uint32
+	}{
+		{Options{}, 2, 5 << 19},
+		{Options{}, 1000, maxCopiesRing},
+		{Options{Unwind: "fp"}, 1000, probe.DefaultRingSize},
+		{Options{KernelOnly: true}, 1000, probe.DefaultRingSize},
+		{Options{Target: target.Target{Scope: target.Processes}}, 1000, probe.DefaultRingSize / 2},
+	} {
+		if got := test.options.ringPreset(test.cpus); got != test.want {
+			t.Errorf("%+v with %d CPUs: got %d, want %d", test.options, test.cpus, got, test.want)
+		}
 	}
 }
 

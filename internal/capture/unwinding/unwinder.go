@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -38,6 +39,9 @@ type Options struct {
 	// NativeOnly leaves out the frames of language runtimes.
 	NativeOnly bool
 }
+
+// HasTables reports whether there will be unwind tables.
+func (o Options) HasTables() bool { return o.Mode != unwindFP && !o.KernelOnly }
 
 // Values of Mode.
 const (
@@ -68,6 +72,8 @@ type Unwinder struct {
 	// exited holds the processes whose first thread has exited.
 	exited map[int]departure
 	doubt  doubt
+	// cpuTime is what processes had used at the last call of Expect, in units of [procfs.Tick].
+	cpuTime map[int]uint64
 	// Runtimes tracks the language runtimes of processes; nil with NativeOnly.
 	Runtimes *known.Tracker
 	// Ahead makes all tables of the target before samples need them, for sources that are no
@@ -84,11 +90,10 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 	case unwindDwarf:
 		mode, by = unwindmap.Tables, bpf.UnwindByTables
 	case unwindFP:
-		return nil
 	default:
 		return usage.Errorf("unwinding method %q: choose auto, dwarf or fp", o.Mode)
 	}
-	if o.KernelOnly {
+	if !o.HasTables() {
 		return nil
 	}
 	u.By = by
@@ -153,23 +158,32 @@ func (u *Unwinder) Mapped(pid int) {
 	}
 }
 
-// Expect prepares for samples of running processes, of all if pids is nil, beginning with those that use
-// the most CPU time. If beginning is set, the processes are about to start, so Expect includes the
-// libraries that they will need. Most tables are made when a sample needs them.
+// Expect prepares for samples of running processes, of all if pids is nil, beginning with those that used
+// the most CPU time since the last call. If beginning is set, the processes are about to start, so Expect
+// includes the libraries that they will need.
+//
+// A table is made ahead if samples would be incomplete without it, and for given processes and those that used
+// CPU time since the last call: on a busy machine, or at a high rate, the ring does not hold the snapshots
+// of their first samples. Other tables are made when a sample needs them.
 func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
 	}
-	images, load := map[int]uint64{}, map[int]float64{}
+	images, before := map[int]uint64{}, u.cpuTime
+	u.cpuTime = map[int]uint64{}
 	if err := u.loader.Tasks(func(pid int, image uint64) {
 		if pids == nil || wanted[pid] {
-			images[pid], load[pid] = image, target.Load(pid)
+			images[pid] = image
+			if s, err := procfs.Process(pid).Stat(); err == nil { // otherwise, it has exited
+				u.cpuTime[pid] = s.CPU
+			}
 		}
 	}); err != nil {
 		return err
 	}
-	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
+	used := func(pid int) uint64 { return u.cpuTime[pid] - min(before[pid], u.cpuTime[pid]) }
+	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(used(b), used(a)) })
 	for _, pid := range busiest {
 		maps := processes.Mappings(pid)
 		if beginning {
@@ -183,7 +197,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 		if !u.loader.Known(pid) {
 			u.Runtimes.Mapped(pid, images[pid], maps)
 		}
-		if u.prepare(maps, pids != nil) {
+		if u.prepare(maps, pids != nil || before != nil && used(pid) > 0) {
 			u.loader.Request(pid, images[pid], maps)
 		}
 	}
@@ -194,13 +208,12 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 const littleCode = 1 << 20
 
 // prepare makes the tables of a process's mappings if samples would be incomplete without them, or if
-// the process was given: at a high rate, the ring does not hold the snapshots of its first samples. It
-// reports whether it does.
-func (u *Unwinder) prepare(maps []process.Mapping, given bool) bool {
+// the process is likely to be sampled. It reports whether it does.
+func (u *Unwinder) prepare(maps []process.Mapping, likely bool) bool {
 	switch {
 	case u.Ahead || u.Runtimes.NeedsTables(process.Files(maps)):
 		u.loader.Prepare(maps, math.MaxUint64)
-	case given:
+	case likely:
 		u.loader.Prepare(maps, littleCode)
 	default:
 		return false
