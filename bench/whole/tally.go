@@ -20,7 +20,11 @@ import (
 // tally counts stacks by their end.
 type tally map[string]int
 
-const complete = "complete" // as fulgur calls a whole stack
+// The ends of a whole stack, and of a thread that has given up its memory to exit.
+const (
+	complete = "complete"
+	gone     = "no user stack"
+)
 
 func (t tally) sum() (n int) {
 	for _, of := range t {
@@ -77,7 +81,7 @@ func (o *options) sample(ctx context.Context, fulgur, dir string, s subject) (ta
 		if err := lines.Decode(&sample); err != nil {
 			return nil, fmt.Errorf("%s: %w", out, err)
 		}
-		if len(sample.User) > 0 && sample.Comm != "sh" && sample.Comm != "timeout" {
+		if len(sample.User) > 0 && sample.End != gone && sample.Comm != "sh" && sample.Comm != "timeout" {
 			t[sample.End]++
 		}
 	}

@@ -5,6 +5,7 @@ package unwinding
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -432,5 +433,8 @@ func (u *Unwinder) Close() error {
 	if u.loader == nil {
 		return nil
 	}
+	stats := u.loader.Stats()
+	slog.Debug("unwind tables", "files", stats.Tables, "bytes", stats.Bytes, "noRoom", stats.NoRoom,
+		"peakPages", stats.Pages.Peak, "evictedPages", stats.Pages.Evicted, "reloadedPages", stats.Pages.Reloaded)
 	return u.loader.Close()
 }
