@@ -44,17 +44,17 @@ func (a *ahead) due(n int, now, start, end time.Time) bool {
 // cached, and so are the packages of files without symbols.
 func (w *windows) nameAhead(now time.Time) {
 	var end time.Time
-	if w.Limit > 0 {
-		end = w.Start.Add(w.Limit)
+	if w.run.loop.Limit > 0 {
+		end = w.run.loop.Start.Add(w.run.loop.Limit)
 	}
 	// The writer is idle when waiting is 0.
-	if w.every > 0 || w.options.NoSymbols || w.measuresItself() || w.waiting.Load() > 0 || !w.ahead.due(len(w.store.Frames), now, w.Start, end) {
+	if w.every > 0 || w.run.options.NoSymbols || w.measuresItself() || w.run.queue.waiting.Load() > 0 || !w.ahead.due(len(w.run.store.Frames), now, w.run.loop.Start, end) {
 		return
 	}
-	names := naming.New(w.store.Lasting(w.ahead.frames), w.finder, w.options.symbolize())
-	names.Cache, names.Ahead = w.known, w.sampled
-	w.ahead.frames = len(w.store.Frames)
-	w.put(func(ctx context.Context) error {
+	names := naming.New(w.run.store.Lasting(w.ahead.frames), w.run.finder, w.run.options.symbolize())
+	names.Cache, names.Ahead = w.known, w.run.sampled
+	w.ahead.frames = len(w.run.store.Frames)
+	w.run.queue.put(func(ctx context.Context) error {
 		began := time.Now()
 		w.symbolize(ctx, names)
 		names.FindPackages()
@@ -67,8 +67,8 @@ func (w *windows) nameAhead(now time.Time) {
 // and system calls would outweigh those of other programs. In CPU samples, it shows as the share of the
 // CPUs that it takes.
 func (w *windows) measuresItself() bool {
-	if scope := w.options.Target.Scope; scope != target.System && scope != target.Cgroup {
+	if scope := w.run.options.Target.Scope; scope != target.System && scope != target.Cgroup {
 		return false
 	}
-	return len(w.sources) != 1 || w.asked == 0
+	return len(w.run.sources) != 1 || w.asked == 0
 }

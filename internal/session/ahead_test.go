@@ -54,28 +54,28 @@ func TestNameAhead(t *testing.T) {
 	profileOf := func(ahead bool) *profile.Profile {
 		var got collected
 		w := newTestWindows(t, 0, stackstest.Own(t), got.take)
-		w.sampled = make(chan struct{})
-		w.sources = []source.Source{newCounting(1, 5)}
-		defer func() { w.sources = nil }()
-		w.begin, w.Start = time.Unix(1, 0), time.Unix(1, 0)
+		w.run.sampled = make(chan struct{})
+		w.run.sources = []source.Source{newCounting(1, 5)}
+		defer func() { w.run.sources = nil }()
+		w.start, w.run.loop.Start = time.Unix(1, 0), time.Unix(1, 0)
 		if ahead {
 			w.nameAhead(time.Now())
-			if w.waiting.Load() == 0 {
+			if w.run.queue.waiting.Load() == 0 {
 				t.Fatal("no frame is named")
 			}
-			if err := (<-w.items).item(t.Context()); err != nil {
+			if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			w.waiting.Store(0)
-			if w.nameAhead(time.Now()); w.waiting.Load() > 0 {
+			w.run.queue.waiting.Store(0)
+			if w.nameAhead(time.Now()); w.run.queue.waiting.Load() > 0 {
 				t.Error("frames are named again")
 			}
 		}
-		close(w.sampled)
+		close(w.run.sampled)
 		if err := w.finish(); err != nil {
 			t.Fatal(err)
 		}
-		if err := (<-w.items).item(t.Context()); err != nil {
+		if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return got[0].Profile
@@ -93,21 +93,21 @@ func TestNameAhead(t *testing.T) {
 func TestNoNamesAhead(t *testing.T) {
 	for name, change := range map[string]func(*windows){
 		"windows":                     func(w *windows) { w.every = time.Second },
-		"no symbols":                  func(w *windows) { w.options.NoSymbols = true },
-		"writer is busy":              func(w *windows) { w.waiting.Store(1) },
-		"sampling starts":             func(w *windows) { w.Start = time.Now() },
+		"no symbols":                  func(w *windows) { w.run.options.NoSymbols = true },
+		"writer is busy":              func(w *windows) { w.run.queue.waiting.Store(1) },
+		"sampling starts":             func(w *windows) { w.run.loop.Start = time.Now() },
 		"events of the whole machine": func(w *windows) { w.asked = 0 },
 		"waits, too, of a cgroup": func(w *windows) {
-			w.options.Target.Scope = target.Cgroup
-			w.sources = make([]source.Source, 2)
+			w.run.options.Target.Scope = target.Cgroup
+			w.run.sources = make([]source.Source, 2)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestWindows(t, 0, stackstest.Own(t), nil)
-			w.sources, w.Start = make([]source.Source, 1), time.Now().Add(-time.Hour)
+			w.run.sources, w.run.loop.Start = make([]source.Source, 1), time.Now().Add(-time.Hour)
 			change(w)
-			defer func() { w.sources = nil }()
-			if w.nameAhead(time.Now()); len(w.items) > 0 {
+			defer func() { w.run.sources = nil }()
+			if w.nameAhead(time.Now()); len(w.run.queue.items) > 0 {
 				t.Error("frames are named")
 			}
 		})
@@ -117,8 +117,8 @@ func TestNoNamesAhead(t *testing.T) {
 // Events of processes never include fulgur's own.
 func TestNamesAheadOfProcesses(t *testing.T) {
 	w := newTestWindows(t, 0, stackstest.Own(t), nil)
-	w.asked, w.options.Target.Scope = 0, target.Processes
-	if w.nameAhead(time.Now()); len(w.items) != 1 {
+	w.asked, w.run.options.Target.Scope = 0, target.Processes
+	if w.nameAhead(time.Now()); len(w.run.queue.items) != 1 {
 		t.Error("no frames are named")
 	}
 }

@@ -151,7 +151,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 		store := stackstest.Own(t)
 		r := &run{
 			options: &Options{Interruptible: test.interruptible},
-			Loop:    loop.Loop{Interrupted: test.interrupted},
+			loop:    loop.Loop{Interrupted: test.interrupted},
 		}
 		names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
 		ctx, stop := r.naming(test.ctx)

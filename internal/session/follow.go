@@ -14,7 +14,7 @@ import (
 // sources.
 func (r *run) introduce() error {
 	r.followers = slices.DeleteFunc(slices.Clone(r.sources), func(s source.Source) bool { return !s.FollowsFiles() })
-	r.Enough = func() bool { return r.whyStopped() != "" }
+	r.loop.Enough = func() bool { return r.whyStopped() != "" }
 	if len(r.followers) == 0 {
 		return nil
 	}
@@ -26,9 +26,9 @@ func (r *run) introduce() error {
 		return err
 	}
 	for _, pid := range pids {
-		files := process.Files(r.Processes.Mappings(pid))
+		files := process.Files(r.tracker.Processes.Mappings(pid))
 		if r.options.Target.Scope == target.Command {
-			files = append(files, unwinding.Libraries(r.Processes, pid)...)
+			files = append(files, unwinding.Libraries(r.tracker.Processes, pid)...)
 		}
 		if err := r.follow(files); err != nil {
 			return err
@@ -51,7 +51,7 @@ func (r *run) followMapped() error {
 		if r.options.Target.Scope != target.System && !slices.Contains(pids, pid) {
 			continue
 		}
-		if err := r.follow(process.Files(r.Processes.Mappings(pid))); err != nil {
+		if err := r.follow(process.Files(r.tracker.Processes.Mappings(pid))); err != nil {
 			return err
 		}
 	}

@@ -22,8 +22,8 @@ func TestIntroduceEnough(t *testing.T) {
 		if err := r.introduce(); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.whyStopped(); got != want || r.Enough() != (want != "") {
-			t.Errorf("got %q and %t, want %q", got, r.Enough(), want)
+		if got := r.whyStopped(); got != want || r.loop.Enough() != (want != "") {
+			t.Errorf("got %q and %t, want %q", got, r.loop.Enough(), want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,13 +20,14 @@ import (
 
 // enabled is a pipeline that closes a channel when the measurement has begun.
 type enabled struct {
-	*windows
+	pipeline
 	began chan struct{}
+	once  sync.Once
 }
 
-func (e enabled) Enable() error {
-	defer close(e.began)
-	return e.windows.Enable()
+func (e *enabled) polled(now time.Time) error {
+	e.once.Do(func() { close(e.began) })
+	return e.pipeline.polled(now)
 }
 
 // All events of a run count in the same window. A thread's hits in the window are consecutive, so
@@ -67,16 +69,18 @@ func TestEventsShareWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got collected
-			w := enabled{newWindows(r, SinkFunc(func(_ context.Context, w Window) error { return got.take(w) })), make(chan struct{})}
 			defer func() {
-				if err := w.close(); err != nil {
+				if err := r.close(); err != nil {
 					t.Error(err)
 				}
 			}()
+			newWindows(r, SinkFunc(func(_ context.Context, w Window) error { return got.take(w) }))
+			w := &enabled{pipeline: r.pipeline, began: make(chan struct{})}
+			r.pipeline = w
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			done := make(chan error, 1)
-			go func() { done <- w.measure(ctx, w, nil) }()
+			go func() { done <- r.measure(ctx, nil) }()
 			testenv.Receive(t, w.began, "the measurement does not begin")
 			testenv.AwaitCPUTime(t, cmd.Process.Pid, 50*time.Millisecond)
 			interrupt()

@@ -27,19 +27,19 @@ func TestWindowsLimits(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	next := Limits{}
-	w.options.Limits = func() Limits { return next }
+	w.run.options.Limits = func() Limits { return next }
 	var reductions []uint64
 	source := []source.Source{reducible{newCounting(1, 5), &reductions}}
 	begin := time.Now()
-	w.begin = begin
+	w.start = begin
 	for i, l := range []Limits{{Reduction: 4}, {Reduction: 4, NoSymbols: true, LessMemory: true}, {NoSymbols: true}, {}, {}} {
 		next = l
-		w.sources = source
-		if err := w.turnAt(begin.Add(time.Duration(i+1) * time.Second)); err != nil {
+		w.run.sources = source
+		if err := w.closeAt(begin.Add(time.Duration(i+1) * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		w.sources = nil
-		if err := (<-w.items).item(t.Context()); err != nil {
+		w.run.sources = nil
+		if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

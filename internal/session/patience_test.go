@@ -92,8 +92,8 @@ func TestProfileUnread(t *testing.T) {
 			fill(t, r)
 			k := newKeyboard()
 			w := newTestWindows(t, 0, stackstest.Own(t), nil)
-			w.options.Output, w.options.Interruptible = path, k.interruptible
-			to, err := newProfileFile(w.options)
+			w.run.options.Output, w.run.options.Interruptible = path, k.interruptible
+			to, err := newProfileFile(w.run.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,10 +107,10 @@ func TestProfileUnread(t *testing.T) {
 			if interrupted {
 				k.interrupt()
 			} else {
-				w.Limit = time.Millisecond
+				w.run.loop.Limit = time.Millisecond
 			}
 			ended := make(chan error, 1)
-			go func() { ended <- w.measure(ctx, w, nil) }()
+			go func() { ended <- w.run.measure(ctx, nil) }()
 			if interrupted {
 				testenv.Receive(t, k.listens, "nothing can interrupt the lookup of names")
 			}
@@ -134,26 +134,26 @@ func TestStreamUnread(t *testing.T) {
 	fill(t, w)
 	k := newKeyboard()
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
-	s.options.Stdout, s.options.Interruptible, s.out.options = w, k.interruptible, s.options
+	s.run.options.Stdout, s.run.options.Interruptible, s.out.options = w, k.interruptible, s.run.options
 	if err := s.out.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.sampled = make(chan struct{})
+	s.run.sampled = make(chan struct{})
 	if err := s.handleEvent(0, event(1)); err != nil {
 		t.Fatal(err)
 	}
-	s.hand()
-	s.end()
+	s.put()
+	s.run.queue.end()
 	ended := make(chan struct{})
 	go func() {
-		s.write(t.Context())
+		s.run.queue.write(t.Context())
 		close(ended)
 	}()
-	close(s.sampled)
+	close(s.run.sampled)
 	testenv.Receive(t, k.listens, "nothing can interrupt the wait for the reader")
 	k.interrupt()
 	testenv.Receive(t, ended, "the wait for the reader has not ended")
-	if err := s.failed(); !errors.Is(err, ctxfile.ErrUnread) {
+	if err := s.run.queue.failed(); !errors.Is(err, ctxfile.ErrUnread) {
 		t.Errorf("got error %v, want %v", err, ctxfile.ErrUnread)
 	}
 }

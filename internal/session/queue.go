@@ -5,38 +5,37 @@ import (
 	"sync/atomic"
 )
 
-// queue passes the samples of a run to a goroutine that names and writes them.
-type queue[T any] struct {
-	handle  func(context.Context, T) error // names and writes an item
-	items   chan queued[T]
-	waiting atomic.Int64 // sum of the sizes of items that are not written
+// queue passes work to the writer, the goroutine that names and writes samples.
+type queue struct {
+	items   chan queued
+	waiting atomic.Int64 // sum of the sizes of items that are not done
 	failure chan error   // why write ended early
 }
 
-type queued[T any] struct {
-	item T
+type queued struct {
+	do   func(context.Context) error
 	size int64
 }
 
 // newQueue returns a queue that holds n items before put blocks.
-func newQueue[T any](n int, handle func(context.Context, T) error) *queue[T] {
-	return &queue[T]{handle: handle, items: make(chan queued[T], n), failure: make(chan error, 1)}
+func newQueue(n int) *queue {
+	return &queue{items: make(chan queued, n), failure: make(chan error, 1)}
 }
 
-// put adds an item.
-func (q *queue[T]) put(item T, size int) {
+// put adds work. The context that the writer passes to do ends the lookup of names.
+func (q *queue) put(do func(context.Context) error, size int) {
 	q.waiting.Add(int64(size))
-	q.items <- queued[T]{item, int64(size)}
+	q.items <- queued{do, int64(size)}
 }
 
 // end ends the queue: no more items follow.
-func (q *queue[T]) end() { close(q.items) }
+func (q *queue) end() { close(q.items) }
 
-// write handles items until the queue ends. After an error it only discards
-// them, so that put does not block.
-func (q *queue[T]) write(ctx context.Context) {
+// write does the work until the queue ends. After an error it only discards items, so that
+// put does not block.
+func (q *queue) write(ctx context.Context) {
 	for next := range q.items {
-		if err := q.handle(ctx, next.item); err != nil {
+		if err := next.do(ctx); err != nil {
 			q.failure <- err
 			for range q.items {
 			}
@@ -47,7 +46,7 @@ func (q *queue[T]) write(ctx context.Context) {
 }
 
 // failed returns the error of write, once.
-func (q *queue[T]) failed() error {
+func (q *queue) failed() error {
 	select {
 	case err := <-q.failure:
 		return err

@@ -27,7 +27,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// run is a measurement in progress.
+// run is a measurement in progress. It implements [loop.Measurement] for its loop.
 type run struct {
 	subject source.Subject
 	options *Options
@@ -35,15 +35,21 @@ type run struct {
 	sources []source.Source
 	gate    *probe.Gate // of all sources; nil if there are none
 	store   *stacks.Store
-	unkept  *uint64       // see [stacks.Store.Unkept]; nil until sampling starts
-	events  *events       // nil unless times are recorded
-	sampled chan struct{} // closed at the end of sampling; nil means never
-	ended   uint64        // end of sampling, CLOCK_MONOTONIC in ns
-	tidied  uint64        // when it was last tidied up, likewise
-	forgot  uint64        // when ended processes were last forgotten, likewise
-	closing uint64        // end of the window that is being closed, likewise; 0 if there is none
-	process.Tracker
-	loop.Loop
+	loop    loop.Loop
+	tracker process.Tracker // of processes and their mappings
+
+	// pipeline and queue take the samples to their destination while the run goes on. Both are nil
+	// for a [UserSampling], which reads its samples at the end.
+	pipeline pipeline
+	queue    *queue
+
+	unkept    *uint64             // see [stacks.Store.Unkept]; nil until sampling starts
+	events    *events             // nil unless times are recorded
+	sampled   chan struct{}       // closed at the end of sampling; nil means never
+	ended     uint64              // end of sampling, CLOCK_MONOTONIC in ns
+	tidied    uint64              // when it was last tidied up, likewise
+	forgot    uint64              // when ended processes were last forgotten, likewise
+	closing   uint64              // end of the window that is being closed, likewise; 0 if there is none
 	owners    *containers.Tracker // nil unless asked for
 	keys      *otelcontext.Keys   // nil unless labels are asked for
 	unwinder  unwinding.Unwinder
@@ -64,7 +70,7 @@ type run struct {
 // Times are recorded if both the format and the subject support them.
 func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}, mapped: map[int]bool{}}
-	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle}
+	r.loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -81,7 +87,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.snapshots = r.unwinder.Snapshots()
 	r.children = newChildWatch(o.Target)
-	r.HandleRecord = r.handleRecord
+	r.tracker.HandleRecord = r.handleRecord
 	if r.gate, err = probe.NewGate(); err != nil {
 		return nil, err
 	}
@@ -102,12 +108,12 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		if r.owners, err = containers.NewTracker(); err != nil {
 			return nil, err
 		}
-		common.ByCgroup, r.Cgroups = true, true
+		common.ByCgroup, r.tracker.Cgroups = true, true
 	}
-	if err := r.Listen(o.Target.PIDs); err != nil {
+	if err := r.tracker.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.Processes.OnMapped(r.noteMapped)
+	r.tracker.Processes.OnMapped(r.noteMapped)
 	// Start early: what runtimes need is made while the programs load.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -119,7 +125,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		_, rewalks := s.(source.Rewalker)
 		return !rewalks
 	})
-	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
+	r.tracker.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = r.newStore()
 	r.unkept = r.store.Unkept
 	if r.events != nil {
@@ -165,7 +171,7 @@ func (r *run) noteMapped(pid int) {
 
 // newStore returns a store of stacks with what the options ask for.
 func (r *run) newStore() *stacks.Store {
-	store := stacks.NewStore(r.Processes)
+	store := stacks.NewStore(r.tracker.Processes)
 	store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
 		store.Readers, store.Language, store.Omits = r.unwinder.Runtimes.Reader, r.unwinder.Runtimes.Language, r.unwinder.Runtimes.Omits
@@ -198,7 +204,7 @@ func (r *run) expect(members func() ([]int, error)) error {
 	if err != nil {
 		return err
 	}
-	return r.unwinder.Expect(r.Processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.Expect(r.tracker.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // each calls f for every source.
@@ -218,7 +224,11 @@ func (r *run) settle() {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
+	var committed error
+	if r.pipeline != nil {
+		committed = r.pipeline.close()
+	}
+	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the
@@ -270,7 +280,7 @@ func (r *run) count() map[stacks.Key]stacks.Values {
 // cancels it: through ctx, or if a signal has already ended sampling, through
 // the next one.
 func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
-	if !r.Interrupted {
+	if !r.loop.Interrupted {
 		return ctx, func() {}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -325,8 +335,8 @@ func (r *run) stats() (sum probe.Stats, err error) {
 
 func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.stats()
-	stats.Losses[profile.LossSideband] = r.Lost
-	stats.Losses[profile.LossProcessesGone] = r.Processes.Gone()
+	stats.Losses[profile.LossSideband] = r.tracker.Lost
+	stats.Losses[profile.LossProcessesGone] = r.tracker.Processes.Gone()
 	r.unwinder.Losses(&stats.Losses)
 	return stats.Losses, err
 }

@@ -17,27 +17,30 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// sample measures until the end, stops sampling and reads the remaining data. m
-// is the run, or a pipeline around it.
-func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
+// sample measures until the end, stops sampling and reads the remaining data.
+func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	if launched != nil && r.unwinder.HasTables() {
-		r.Alert = unwinding.AlertAtLaunch
+		r.loop.Alert = unwinding.AlertAtLaunch
 	}
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
-	err := r.Measure(ctx, m, line, launched)
+	err := r.loop.Measure(ctx, r, line, launched)
 	ended, stopErr := source.Stop(r.gate, r.sources...)
 	r.ended, err = ended, errors.Join(err, stopErr)
-	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
-	_, pollErr := r.Poll()
-	// The stacks of snapshots reach the rings when they are walked, which Poll may have
-	// done last.
-	pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.handleRecords())
-	return errors.Join(err, pollErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
+	slog.Debug("sampling ended", "lasted", r.loop.Duration, "interrupted", r.loop.Interrupted, "error", err)
+	_, readErr := r.read()
+	// The stacks of snapshots reach the rings when they are walked, which read may have done last.
+	readErr = errors.Join(readErr, r.snapshots.Finish(), r.handleRecords())
+	return errors.Join(err, readErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
-// Enable starts all sources. Some list all existing threads with sleepable
-// programs.
+// Enable implements [loop.Measurement]. It starts all sources. Some list all existing threads with
+// sleepable programs.
 func (r *run) Enable() error {
+	if r.pipeline != nil {
+		if err := r.pipeline.begin(); err != nil {
+			return err
+		}
+	}
 	if r.events != nil {
 		if err := r.events.begin(monotonic.Now()); err != nil {
 			return err
@@ -46,21 +49,24 @@ func (r *run) Enable() error {
 	return r.unwinder.WithFrozenTables(func() error { return source.Start(r.gate, r.sources...) })
 }
 
-// Targets returns the target's processes, which are the same for all sources.
+// Targets implements [loop.Measurement]. It returns the target's processes, which are the same for all sources.
 func (r *run) Targets() ([]int, error) { return r.sources[0].Targets() }
 
+// PollFDs implements [loop.Measurement].
 func (r *run) PollFDs() []int {
-	fds := r.Sideband.FDs()
+	fds := r.tracker.Sideband.FDs()
 	for _, s := range r.sources {
 		fds = append(fds, s.Ring().FD())
 	}
 	return fds
 }
 
+// UrgentFDs implements [loop.Measurement].
 func (r *run) UrgentFDs() []int { return r.unwinder.FDs() }
 
+// FollowCPUs implements [loop.Measurement].
 func (r *run) FollowCPUs(online []int) error {
-	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
+	return errors.Join(r.tracker.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
 // tidyEvery is the interval of work that no sample waits for: releasing processes that
@@ -71,59 +77,69 @@ const tidyEvery = 100 * time.Millisecond
 // at every process.
 const forgetEvery = time.Second
 
-// Poll reads the kernel side's data. Stacks and sideband records come through
-// channels without a common order. So Poll notes the positions of the rings
-// first and drains the sideband next: then every stack before its ring's
-// position meets the mappings of its time.
+// Poll implements [loop.Measurement]. It reads the kernel side's data, which the pipeline passes on.
 func (r *run) Poll() (busy bool, err error) {
+	if busy, err = r.read(); err != nil || r.pipeline == nil {
+		return busy, err
+	}
+	if err := r.queue.failed(); err != nil {
+		return busy, err
+	}
+	return busy, r.pipeline.polled(time.Now())
+}
+
+// read reads the kernel side's data. Stacks and sideband records come through rings without a
+// common order. So read notes the positions in the rings of stacks first, and then drains the
+// sideband: every stack before its ring's position finds the mappings of its time.
+func (r *run) read() (busy bool, err error) {
 	now, positions := monotonic.Now(), make([]uint64, len(r.sources))
 	requests := r.unwinder.Position()
 	for i, s := range r.sources {
 		positions[i] = s.Ring().Position()
 	}
-	r.Busy = false
-	r.Drain()
-	if err := r.unwinder.Update(r.Processes, requests, now); err != nil {
-		return r.Busy, err
+	r.tracker.Busy = false
+	r.tracker.Drain()
+	if err := r.unwinder.Update(r.tracker.Processes, requests, now); err != nil {
+		return r.tracker.Busy, err
 	}
 	tidy := now >= r.tidied+uint64(tidyEvery)
 	if tidy {
 		r.tidied = now
 		r.unwinder.Tidy(now)
-		r.Processes.FollowJIT()
+		r.tracker.Processes.FollowJIT()
 		r.store.FinishLabels()
 	}
 	for pid := range r.remapped {
 		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
-			return r.Busy, err
+			return r.tracker.Busy, err
 		}
 		slog.Debug("code replaced", "pid", pid)
 	}
 	clear(r.remapped)
 	if err := r.followMapped(); err != nil {
-		return r.Busy, err
+		return r.tracker.Busy, err
 	}
 	for i, position := range positions {
 		if err := r.readTo(i, position); err != nil {
-			return r.Busy, err
+			return r.tracker.Busy, err
 		}
 	}
 	if err := r.snapshots.Rewalk(now); err != nil {
-		return r.Busy, err
+		return r.tracker.Busy, err
 	}
 	needed := min(now-loop.GraceForStacks, r.snapshots.Needed())
 	if now >= r.forgot+uint64(forgetEvery) {
 		r.forgot = now
-		r.Processes.Forget(needed)
+		r.tracker.Processes.Forget(needed)
 	}
 	if r.events != nil {
 		if err := r.events.poll(now, needed); err != nil {
-			return r.Busy, err
+			return r.tracker.Busy, err
 		}
 	}
 	// Snapshots wait for the next poll after their tables are ready.
-	busy = r.Busy || r.snapshots.Waiting()
-	return busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.DrainErr)
+	busy = r.tracker.Busy || r.snapshots.Waiting()
+	return busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.tracker.DrainErr)
 }
 
 // relieve drains a count map that is nearly full.
@@ -170,7 +186,7 @@ func (r *run) record(i int, record []byte) error {
 		return r.store.AddLabels(record)
 	case bpf.RecordSnapshot:
 		if again, ok := s.(source.Rewalker); ok {
-			return r.snapshots.Add(again, record, r.Processes)
+			return r.snapshots.Add(again, record, r.tracker.Processes)
 		}
 	case bpf.RecordTimeline:
 		return r.event(i, record)
@@ -195,15 +211,15 @@ func (r *run) addStack(counts *stacks.Counts, record []byte) error {
 	return nil
 }
 
-// Progress describes the samples so far.
+// Progress implements [loop.Measurement]. It describes the samples so far.
 func (r *run) Progress() (string, error) {
 	stats, err := r.stats()
 	if err != nil {
 		return "", err
 	}
 	counts := fmt.Sprintf("%s, %d stacks", r.noun().Count(stats.Samples), len(r.store.Traces))
-	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
+	if lost := stats.Losses.Uncounted() + r.tracker.Lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}
-	return r.Describe(counts), nil
+	return r.loop.Describe(counts), nil
 }

@@ -3,8 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
-	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
@@ -25,7 +25,7 @@ func Run(ctx context.Context, o *Options, what source.Subject, to Sink) (exitCod
 	if o.Every > 0 {
 		what = untimed{what}
 	}
-	return drive(ctx, o, what, to, func(r *run) pipeline { return newWindows(r, to) })
+	return drive(ctx, o, what, to, func(r *run) { newWindows(r, to) })
 }
 
 // Measure writes the profile of a whole run to the file that o names; see [Run].
@@ -43,7 +43,7 @@ type job struct {
 	subject source.Subject
 	finder  *debugfile.Finder
 	output  destination
-	begin   func(*run) pipeline
+	connect func(*run) // gives an attached run its pipeline
 }
 
 // destination is what pipelines write to.
@@ -52,25 +52,24 @@ type destination interface {
 	Close() error
 }
 
-// pipeline takes the samples of a run to their destination.
+// pipeline takes the samples of a run to their destination: it passes them to the run's queue,
+// whose writer names and writes them. The run calls the methods in the order of this list.
 type pipeline interface {
-	loop.Measurement
-	// write names and writes the samples that it receives until end is called.
-	write(context.Context)
-	// finish hands over the rest, after sampling. end ends write, and failed
-	// returns its error.
+	// begin is called right before sampling is enabled.
+	begin() error
+	// polled is called after each poll.
+	polled(now time.Time) error
+	// finish passes on the rest, after sampling.
 	finish() error
-	end()
-	failed() error
-	// conclude prints the closing summary.
+	// conclude prints the closing summary, after everything has been written.
 	conclude() error
+	// close is called whether or not the others fail.
 	close() error
 }
 
-// drive measures what for a destination, by the pipeline that begin returns for
-// an attached run.
-func drive(ctx context.Context, o *Options, what source.Subject, to destination, begin func(*run) pipeline) (exitCode int, err error) {
-	return Driver{o.Command, &o.Target, o.Stderr, o.Quiet}.Run(ctx, &job{options: o, subject: what, output: to, begin: begin})
+// drive measures what for a destination, by the pipeline that connect gives the run.
+func drive(ctx context.Context, o *Options, what source.Subject, to destination, connect func(*run)) (exitCode int, err error) {
+	return Driver{o.Command, &o.Target, o.Stderr, o.Quiet}.Run(ctx, &job{options: o, subject: what, output: to, connect: connect})
 }
 
 // Prepare implements [Job].
@@ -99,15 +98,15 @@ func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error
 	if err != nil {
 		return doctor.Explain(err, "measure "+j.options.Target.String())
 	}
-	c := j.begin(r)
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, r.close()) }()
+	j.connect(r)
 	if j.options.Ready != nil {
 		j.options.Ready()
 	}
-	if err := r.measure(ctx, c, launched); err != nil {
+	if err := r.measure(ctx, launched); err != nil {
 		return err
 	}
-	return c.conclude()
+	return r.pipeline.conclude()
 }
 
 // Close implements [Job].
@@ -116,7 +115,7 @@ func (j *job) Close() error { return j.output.Close() }
 // measure samples until the measurement ends, and writes everything. The user's first interrupt
 // ends sampling, and each later one what it meets: the lookup of names, or a wait for the reader
 // of the output. A second one during a wait for a file system kills fulgur.
-func (r *run) measure(ctx context.Context, c pipeline, launched *target.Launched) error {
+func (r *run) measure(ctx context.Context, launched *target.Launched) error {
 	// Symbolization goes on until everything is written, unless the user
 	// interrupts again.
 	names, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,17 +124,17 @@ func (r *run) measure(ctx context.Context, c pipeline, launched *target.Launched
 	r.sampled = make(chan struct{})
 	go func() {
 		defer close(written)
-		c.write(names)
+		r.queue.write(names)
 	}()
-	err := r.sample(ctx, c, launched)
+	err := r.sample(ctx, launched)
 	close(r.sampled)
 	if err == nil {
-		err = c.finish()
+		err = r.pipeline.finish()
 	}
-	c.end()
+	r.queue.end()
 	again, stop := r.naming(ctx)
 	defer stop()
 	defer context.AfterFunc(again, cancel)()
 	<-written
-	return errors.Join(err, c.failed())
+	return errors.Join(err, r.queue.failed())
 }

@@ -50,9 +50,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	out := &outputFile{options: &o.Options}
-	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) pipeline {
-		return newStreaming(r, out, write)
-	})
+	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) { newStreaming(r, out, write) })
 }
 
 // streamFormat returns the encoder of the requested format.
@@ -77,8 +75,7 @@ func (m streamed) Load(common probe.Options) ([]source.Source, error) {
 
 // streaming is the [pipeline] of a run whose samples are written one by one.
 type streaming struct {
-	*run
-	*queue[*batch]
+	run      *run
 	out      *outputFile
 	encode   func(io.Writer, samples.Batch) error
 	known    *naming.SymbolCache
@@ -94,6 +91,7 @@ type streaming struct {
 	broken  bool   // likewise: the output cannot be written
 }
 
+// newStreaming makes streaming the pipeline of r.
 func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch) error) *streaming {
 	now := time.Now()
 	s := &streaming{
@@ -102,18 +100,17 @@ func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch)
 		sinceBoot: now.Add(-time.Duration(monotonic.At(now))), batch: newBatch(),
 		written: newTotals(),
 	}
-	s.queue = newQueue(maxWaiting, s.writeBatch)
-	r.event = s.handleEvent
+	r.pipeline, r.queue, r.event = s, newQueue(maxWaiting), s.handleEvent
 	return s
 }
 
-// close also commits the output: lines before an error are valid.
+// close implements [pipeline]. It commits the output: lines before an error are valid.
 func (s *streaming) close() error {
-	committed := s.patiently(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
+	committed := s.run.patiently(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
 	if s.broken {
 		committed = nil // the same error as writeBatch's
 	}
-	return errors.Join(s.known.Close(), s.run.close(), committed)
+	return errors.Join(s.known.Close(), committed)
 }
 
 // batch holds the samples of one poll, with a store of its own, so that they
@@ -141,8 +138,8 @@ func (s *streaming) handleEvent(_ int, record []byte) error {
 		return err
 	}
 	taken := streamEvent{Event: *event}
-	if id, ok := s.store.Find(event.Id); ok {
-		taken.trace = s.batch.store.Adopt(s.store, id)
+	if id, ok := s.run.store.Find(event.Id); ok {
+		taken.trace = s.batch.store.Adopt(s.run.store, id)
 	} else {
 		taken.lost = true
 	}
@@ -150,18 +147,17 @@ func (s *streaming) handleEvent(_ int, record []byte) error {
 	return nil
 }
 
-// Poll reads the kernel side's data and hands it to the writer.
-func (s *streaming) Poll() (busy bool, err error) {
-	busy, err = s.run.Poll()
-	if err := errors.Join(err, s.failed()); err != nil {
-		return busy, err
-	}
-	s.hand()
-	return busy, s.forget()
+// begin implements [pipeline].
+func (*streaming) begin() error { return nil }
+
+// polled implements [pipeline]. It passes the samples to the writer.
+func (s *streaming) polled(time.Time) error {
+	s.put()
+	return s.forget()
 }
 
-// hand passes the poll's samples to the writer, or drops them if too many wait.
-func (s *streaming) hand() {
+// put passes the poll's samples to the writer, or drops them if too many wait.
+func (s *streaming) put() {
 	n := len(s.batch.events)
 	if n == 0 {
 		return
@@ -169,40 +165,40 @@ func (s *streaming) hand() {
 	full := s.batch
 	s.batch = newBatch()
 	// A poll with more samples is no sign of a slow writer.
-	if waiting := s.waiting.Load(); waiting > 0 && waiting+int64(n) > maxWaiting {
+	if waiting := s.run.queue.waiting.Load(); waiting > 0 && waiting+int64(n) > maxWaiting {
 		s.dropped += uint64(n)
 		s.batch.dropped = full.dropped + uint64(n)
 		return
 	}
 	full.snapshots = naming.SnapshotsOf(full.store)
-	s.put(full, n)
+	s.run.queue.put(func(ctx context.Context) error { return s.writeBatch(ctx, full) }, n)
 }
 
 // forget drops the known stacks if there are many. Stacks that recur are sent
 // again.
 func (s *streaming) forget() error {
-	if s.store.Names() < maxStreamed {
+	if s.run.store.Names() < maxStreamed {
 		return nil
 	}
-	s.store = s.store.Next()
-	s.Processes.NextPeriod()
-	return s.each(source.Source.Renew)
+	s.run.store = s.run.store.Next()
+	s.run.tracker.Processes.NextPeriod()
+	return s.run.each(source.Source.Renew)
 }
 
-// finish hands over the last samples.
+// finish implements [pipeline]. It passes on the last samples.
 func (s *streaming) finish() error {
-	_, err := s.Poll()
-	return err
+	s.put()
+	return nil
 }
 
 // writeBatch names and writes a batch.
 func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
-	names := naming.New(b.store, s.finder, s.options.symbolize())
-	names.Cache, names.Snapshots, names.Later = s.known, b.snapshots, s.options.NoSymbols
+	names := naming.New(b.store, s.run.finder, s.run.options.symbolize())
+	names.Cache, names.Snapshots, names.Later = s.known, b.snapshots, s.run.options.NoSymbols
 	names.Symbolize(ctx)
 	s.warnings.warn(names.Warnings())
 	samples, losses := s.name(b, names)
-	written := s.patiently(func(ctx context.Context) error {
+	written := s.run.patiently(func(ctx context.Context) error {
 		return s.out.until(ctx, func() error { return s.encode(s.out, samples) })
 	})
 	s.broken = written != nil
@@ -253,17 +249,17 @@ func (s *streaming) name(b *batch, names *naming.Names) (made samples.Batch, los
 	return made, losses
 }
 
-// conclude prints the run's closing summary.
+// conclude implements [pipeline].
 func (s *streaming) conclude() error {
-	if s.options.Quiet {
+	if s.run.options.Quiet {
 		return nil
 	}
-	losses, err := s.losses()
+	losses, err := s.run.losses()
 	if err != nil {
 		return err
 	}
 	all := s.written
 	all.lost, all.dropped = all.lost.Plus(losses), s.dropped
-	headline := fmt.Sprintf("%s of %s", s.noun().Count(all.samples), plain.Terminal(s.options.Target.String()))
-	return s.concludeParts(headline, all, s.options.Output)
+	headline := fmt.Sprintf("%s of %s", s.run.noun().Count(all.samples), plain.Terminal(s.run.options.Target.String()))
+	return s.run.concludeParts(headline, all, s.run.options.Output)
 }

@@ -64,8 +64,8 @@ func (c *counted) Commit() error {
 func TestStreamCommits(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	out := &counted{uncommitted: uncommitted{io.Discard}}
-	s.out, s.Sideband = outputTo(out), new(process.Sideband)
-	if err := s.close(); err != nil || out.commits != 1 {
+	s.out, s.run.tracker.Sideband = outputTo(out), new(process.Sideband)
+	if err := s.run.close(); err != nil || out.commits != 1 {
 		t.Errorf("got %d commits, error %v; want 1", out.commits, err)
 	}
 }
@@ -81,17 +81,17 @@ func (full) Commit() error             { return errFull }
 // The error of an output is reported once.
 func TestStreamFull(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
-	s.out, s.Sideband = outputTo(full{}), new(process.Sideband)
+	s.out, s.run.tracker.Sideband = outputTo(full{}), new(process.Sideband)
 	if err := s.handleEvent(0, event(1)); err != nil {
 		t.Fatal(err)
 	}
-	s.hand()
-	s.end()
-	s.write(t.Context())
-	if err := s.failed(); !errors.Is(err, errFull) {
+	s.put()
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
+	if err := s.run.queue.failed(); !errors.Is(err, errFull) {
 		t.Errorf("got error %v, want %v", err, errFull)
 	}
-	if err := s.close(); err != nil {
+	if err := s.run.close(); err != nil {
 		t.Errorf("got another error %v", err)
 	}
 }
@@ -117,10 +117,10 @@ func TestStreamWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.hand()
-	s.hand() // an empty batch
-	s.end()
-	s.write(t.Context())
+	s.put()
+	s.put() // an empty batch
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
 	got := out.String()
 	for line, want := range map[string]int{
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
@@ -157,7 +157,7 @@ func TestStreamLosses(t *testing.T) {
 	taken := map[uint64]uint64{1: 1, 2: 2, 3: 4, 4: 16, 99: 8} // by stack; 99 is lost
 	var report strings.Builder
 	s := newTestStreaming(t, store, io.Discard)
-	s.options.Stderr, s.subject, s.unkept, s.Processes = &report, clock(t), store.Unkept, table
+	s.run.options.Stderr, s.run.subject, s.run.unkept, s.run.tracker.Processes = &report, clock(t), store.Unkept, table
 	counts := map[stacks.Key]stacks.Values{}
 	for id, n := range taken {
 		counts[stacks.Key{ID: id}] = stacks.Values{n}
@@ -166,10 +166,10 @@ func TestStreamLosses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.hand() // each batch has a part of the samples
+		s.put() // each batch has a part of the samples
 	}
-	s.end()
-	s.write(t.Context())
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
 	if err := s.conclude(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestStreamLosses(t *testing.T) {
 	if s.written.lost != want {
 		t.Errorf("got losses %+v, want the profile's: %+v", s.written.lost, want)
 	}
-	for _, line := range append(strings.Split(text.Losses(want, s.noun(), s.written.samples), "\n"), unkeptLines(5)...) {
+	for _, line := range append(strings.Split(text.Losses(want, s.run.noun(), s.written.samples), "\n"), unkeptLines(5)...) {
 		if !strings.Contains(report.String(), line) {
 			t.Errorf("got a report without %q:\n%s", line, report.String())
 		}
@@ -205,16 +205,16 @@ func TestStreamDrops(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.hand()
+		s.put()
 	}
-	s.waiting.Store(maxWaiting - 5)
+	s.run.queue.waiting.Store(maxWaiting - 5)
 	poll(3)
 	poll(3) // exceeds the limit
 	poll(4) // still above it
-	s.waiting.Store(0)
+	s.run.queue.waiting.Store(0)
 	poll(2)
-	s.end()
-	s.write(t.Context())
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
 	if s.dropped != 7 || s.written.samples != 5 {
 		t.Errorf("got %d dropped and %d written, want 7 and 5", s.dropped, s.written.samples)
 	}
@@ -232,9 +232,9 @@ func TestStreamLargePoll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.hand()
-	s.end()
-	s.write(t.Context())
+	s.put()
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
 	if s.dropped != 0 || s.written.samples != maxWaiting+1 {
 		t.Errorf("got %d dropped and %d written, want 0 and all", s.dropped, s.written.samples)
 	}
@@ -249,11 +249,11 @@ func TestStreamFails(t *testing.T) {
 		if err := s.handleEvent(0, event(1)); err != nil {
 			t.Fatal(err)
 		}
-		s.hand()
+		s.put()
 	}
-	s.end()
-	s.write(t.Context())
-	if err := s.failed(); !errors.Is(err, broken) || s.written.samples != 0 {
+	s.run.queue.end()
+	s.run.queue.write(t.Context())
+	if err := s.run.queue.failed(); !errors.Is(err, broken) || s.written.samples != 0 {
 		t.Errorf("got error %v, %d written; want the output's error, 0", err, s.written.samples)
 	}
 }
@@ -265,7 +265,7 @@ func BenchmarkStream(b *testing.B) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.write(context.Background())
+		s.run.queue.write(context.Background())
 	}()
 	for b.Loop() {
 		for range 100 {
@@ -273,12 +273,12 @@ func BenchmarkStream(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		for s.waiting.Load() > maxWaiting/2 {
+		for s.run.queue.waiting.Load() > maxWaiting/2 {
 			time.Sleep(time.Microsecond)
 		}
-		s.hand()
+		s.put()
 	}
-	s.end()
+	s.run.queue.end()
 	<-done
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "samples/s")
 	if s.dropped > 0 {

@@ -112,8 +112,8 @@ const hintIndent = "  "
 func (r *run) conclude(text string, hints []string, written string) error {
 	var b strings.Builder
 	b.WriteString(text)
-	if r.Processes != nil {
-		hints = append(stormLines(r.Processes.Storms()), hints...)
+	if r.tracker.Processes != nil {
+		hints = append(stormLines(r.tracker.Processes.Storms()), hints...)
 	}
 	hints = append(hints, r.unwinder.Runtimes.Notes()...)
 	if r.unkept != nil {
@@ -185,11 +185,11 @@ func (r *run) whyStopped() string {
 
 // whyNothing returns the likely causes of a run without samples.
 func (r *run) whyNothing() string {
-	if r.Missed {
+	if r.loop.Missed {
 		return "the target exited during the delay"
 	}
-	if r.Interrupted && r.Duration < 100*time.Millisecond {
-		return fmt.Sprintf("interrupted after %v", r.Duration.Round(time.Millisecond))
+	if r.loop.Interrupted && r.loop.Duration < 100*time.Millisecond {
+		return fmt.Sprintf("interrupted after %v", r.loop.Duration.Round(time.Millisecond))
 	}
 	return r.subject.WhyNothing() + r.children.hint()
 }

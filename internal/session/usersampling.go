@@ -56,7 +56,7 @@ func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *ta
 		return doctor.Explain(err, "sample "+t.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.sample(ctx, r, launched); err != nil {
+	if err := r.sample(ctx, launched); err != nil {
 		return err
 	}
 	r.count()
@@ -65,7 +65,7 @@ func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *ta
 	if err != nil {
 		return err
 	}
-	return add(UserSamples{Store: r.store, Duration: r.Duration, Losses: losses, Missed: r.Missed})
+	return add(UserSamples{Store: r.store, Duration: r.loop.Duration, Losses: losses, Missed: r.loop.Missed})
 }
 
 // WhyNothing returns the likely causes if there are no samples.

@@ -40,11 +40,11 @@ func newTestWindows(t *testing.T, every time.Duration, store *stacks.Store, writ
 	o := &Options{Every: every, Stderr: io.Discard}
 	w := newWindows(&run{
 		subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
-		Tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
-		Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
+		tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
+		loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
 	}, SinkFunc(func(_ context.Context, w Window) error { return write(w) }))
 	t.Cleanup(func() {
-		if err := w.close(); err != nil {
+		if err := w.run.close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -67,7 +67,7 @@ func TestWindowsContents(t *testing.T) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		w.write(t.Context())
+		w.run.queue.write(t.Context())
 	}()
 	type part struct {
 		id            uint64 // of the counted stack
@@ -83,18 +83,18 @@ func TestWindowsContents(t *testing.T) {
 		{length: time.Second},
 	}
 	begin := time.Now()
-	w.begin = begin
+	w.start = begin
 	for _, of := range parts {
-		w.sources = []source.Source{newCounting(of.id, of.samples)}
-		w.Lost += of.lost
+		w.run.sources = []source.Source{newCounting(of.id, of.samples)}
+		w.run.tracker.Lost += of.lost
 		begin = begin.Add(of.length)
-		if err := w.turnAt(begin); err != nil {
+		if err := w.closeAt(begin); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.end()
+	w.run.queue.end()
 	testenv.Receive(t, written, "the writer does not end")
-	w.sources = nil
+	w.run.sources = nil
 	if len(got) != len(parts) {
 		t.Fatalf("got %d windows, want %d", len(got), len(parts))
 	}
@@ -114,8 +114,8 @@ func TestWindowsContents(t *testing.T) {
 			t.Errorf("window %d: got %v, want stack 1 only where it counts", i+1, lines(p))
 		}
 	}
-	if w.written.samples != 14 || w.written.lost[profile.LossSideband] != 4 || w.written.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
-		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.written.samples, w.written.lost, w.number, w.waiting.Load())
+	if w.written.samples != 14 || w.written.lost[profile.LossSideband] != 4 || w.written.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.run.queue.waiting.Load() != 0 {
+		t.Errorf("all windows: got %d samples, lost %+v, %d, %d waiting; want the sums of all windows", w.written.samples, w.written.lost, w.number, w.run.queue.waiting.Load())
 	}
 }
 
@@ -125,22 +125,22 @@ func TestWindowsClosing(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	c := newCounting(0, 0)
-	w.sources = []source.Source{c}
-	w.closing = end
+	w.run.sources = []source.Source{c}
+	w.run.closing = end
 	for id, at := range map[uint64]uint64{2: end - 1, 3: end, 4: end + 1} {
 		record := stackstest.Trace{ID: id, Time: at, Kernel: []uint64{0xffff0000 + id}, KernelEnd: stackstest.Ended}.Record(t)
 		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.First)+unsafe.Offsetof(bpf.StackRecord{}.First.Weight):], id)
-		if err := w.addStack(&c.counts, record); err != nil {
+		if err := w.run.addStack(&c.counts, record); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.closing = 0
+	w.run.closing = 0
 	for range 3 {
-		if err := errors.Join(w.turnAt(time.Now()), (<-w.items).item(t.Context())); err != nil {
+		if err := errors.Join(w.closeAt(time.Now()), (<-w.run.queue.items).do(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.sources = nil
+	w.run.sources = nil
 	for i, want := range []struct{ samples, weight int64 }{{2, 2 + 3}, {1, 4}, {0, 0}} {
 		if p := got[i].Profile; p.Total(0) != want.samples || p.Total(1) != want.weight || p.Losses[profile.LossTraces] != 0 {
 			t.Errorf("window %d: got %d samples, a weight of %d and %d lost traces, want %+v", i+1, p.Total(0), p.Total(1), p.Losses[profile.LossTraces], want)
@@ -162,20 +162,20 @@ func TestWindowsUnfinished(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, store, got.take)
 	c := newCounting(0, 0)
-	w.sources = []source.Source{c}
+	w.run.sources = []source.Source{c}
 	frame := []uint64{1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimeV8)<<bpf.FrameKindShift | 0x5000, 1 << 32}
 	record := stackstest.Trace{ID: 2, PID: 1, User: frame, End: stackstest.Ended}.Record(t)
 	binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.First)+unsafe.Offsetof(bpf.StackRecord{}.First.Weight):], 7)
-	if err := w.addStack(&c.counts, record); err != nil {
+	if err := w.run.addStack(&c.counts, record); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(store.Samples); n != 0 {
 		t.Errorf("got %d samples before the end of the window, want 0", n)
 	}
-	if err := errors.Join(w.turnAt(time.Now()), (<-w.items).item(t.Context())); err != nil {
+	if err := errors.Join(w.closeAt(time.Now()), (<-w.run.queue.items).do(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	w.sources = nil
+	w.run.sources = nil
 	if p := got[0].Profile; p.Total(0) != 1 || p.Total(1) != 7 {
 		t.Errorf("got %d samples with a weight of %d, want 1 and 7", p.Total(0), p.Total(1))
 	}
@@ -193,7 +193,7 @@ func (r renewing) Renew() error {
 }
 
 // A sample that is taken while a window is closing counts in the next one.
-func TestTurnSamples(t *testing.T) {
+func TestCutSamples(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	o := &ProfileOptions{
@@ -213,30 +213,30 @@ func TestTurnSamples(t *testing.T) {
 	}
 	w := newWindows(r, SinkFunc(func(context.Context, Window) error { return nil }))
 	defer func() {
-		if err := w.close(); err != nil {
+		if err := r.close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := w.Enable(); err != nil {
+	if err := w.run.Enable(); err != nil {
 		t.Fatal(err)
 	}
 	sampled := func() {
-		before, err := w.stats()
+		before, err := w.run.stats()
 		if err != nil {
 			t.Fatal(err)
 		}
 		testenv.Await(t, func() bool {
 			for range 1 << 20 { // use CPU time
 			}
-			now, err := w.stats()
+			now, err := w.run.stats()
 			return err != nil || now.Samples > before.Samples
 		}, func() string { return "no sample" })
 	}
-	w.sources[0] = renewing{w.sources[0], sampled}
-	if err := w.turn(); err != nil {
+	w.run.sources[0] = renewing{w.run.sources[0], sampled}
+	if err := w.cut(); err != nil {
 		t.Fatal(err)
 	}
-	if next := w.sources[0].Counts().Total(); len(next) == 0 {
+	if next := w.run.sources[0].Counts().Total(); len(next) == 0 {
 		t.Error("got no sample in the next window")
 	}
 }
@@ -270,7 +270,7 @@ func TestWindowsDeliveryFails(t *testing.T) {
 		return failure
 	})
 	w.every = MinWindow
-	err := w.measure(t.Context(), w, nil)
+	err := w.run.measure(t.Context(), nil)
 	if !errors.Is(err, failure) || delivered != 1 {
 		t.Errorf("got error %v after %d windows, want %v after the first", err, delivered, failure)
 	}
@@ -279,17 +279,17 @@ func TestWindowsDeliveryFails(t *testing.T) {
 // Windows after an error are dropped without blocking.
 func TestWindowsAfterFailure(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), func(Window) error { return errors.New("no room") })
-	go w.write(t.Context())
+	go w.run.queue.write(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		var errs []error
 		for range 4 { // more than the queue holds
-			errs = append(errs, w.turnAt(time.Now()))
+			errs = append(errs, w.closeAt(time.Now()))
 		}
-		w.end()
+		w.run.queue.end()
 		done <- errors.Join(errs...)
 	}()
-	if err := testenv.Receive(t, done, "turn blocks on a writer that has failed"); err != nil {
+	if err := testenv.Receive(t, done, "closing a window blocks on a writer that has failed"); err != nil {
 		t.Error(err)
 	}
 }
@@ -315,8 +315,8 @@ func TestWindowsCoverRun(t *testing.T) {
 				}
 				return got.take(w)
 			})
-			w.every, w.Limit = MinWindow, test.limit
-			if err := w.measure(ctx, w, nil); err != nil {
+			w.every, w.run.loop.Limit = MinWindow, test.limit
+			if err := w.run.measure(ctx, nil); err != nil {
 				t.Fatal(err)
 			}
 			if len(got) == 0 || test.end && len(got) < 2 {
@@ -334,7 +334,7 @@ func TestWindowsCoverRun(t *testing.T) {
 					t.Errorf("window %d ends %s too early", i+1, beat.Sub(at))
 				}
 			}
-			if end := w.Start.Add(w.Duration); !at.Equal(end) {
+			if end := w.run.loop.Start.Add(w.run.loop.Duration); !at.Equal(end) {
 				t.Errorf("the last window ends %s after the measurement", at.Sub(end))
 			}
 		})
@@ -365,9 +365,9 @@ func TestWindowDue(t *testing.T) {
 			w := newTestWindows(t, time.Second, storeOfNames(t, test.names), nil)
 			w.next = end
 			now := end.Add(test.at)
-			w.waiting.Store(test.waiting)
+			w.run.queue.waiting.Store(test.waiting)
 			if test.left > 0 {
-				w.Start, w.Limit = now.Add(-time.Minute), time.Minute+test.left
+				w.run.loop.Start, w.run.loop.Limit = now.Add(-time.Minute), time.Minute+test.left
 			}
 			if got := w.due(now); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
@@ -396,18 +396,18 @@ func TestWindowsKeepBeat(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	w.every = time.Hour
 	first := time.Now().Add(-150 * time.Minute)
-	w.begin, w.next = first.Add(-w.every), first
-	if err := w.turn(); err != nil {
+	w.start, w.next = first.Add(-w.every), first
+	if err := w.cut(); err != nil {
 		t.Fatal(err)
 	}
 	if want := first.Add(3 * time.Hour); !w.next.Equal(want) {
 		t.Errorf("the next window ends %s after the beat", w.next.Sub(want))
 	}
-	if err := (<-w.items).item(t.Context()); err != nil {
+	if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lasted := got[0].Profile.Meta.Duration; w.begin.Before(first) || lasted < 3*time.Hour {
-		t.Errorf("got a window of %s, and a next one that begins at %s", lasted, w.begin)
+	if lasted := got[0].Profile.Meta.Duration; w.start.Before(first) || lasted < 3*time.Hour {
+		t.Errorf("got a window of %s, and a next one that begins at %s", lasted, w.start)
 	}
 }
 
@@ -425,8 +425,8 @@ func (h *held) Pending() ([]uint64, error) { return h.ids, h.err }
 func TestWindowsPending(t *testing.T) {
 	a, b := &held{ids: []uint64{1, 2}}, &held{ids: []uint64{3}}
 	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
-	w.sources = []source.Source{a, b}
-	defer func() { w.sources = nil }()
+	w.run.sources = []source.Source{a, b}
+	defer func() { w.run.sources = nil }()
 	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
 		t.Errorf("got pending %v, %v; want 1 to 3", ids, err)
 	}
@@ -450,19 +450,19 @@ func TestWindowsPendingFromBefore(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	begin, none := time.Now(), uint64(0)
-	w.begin = begin
+	w.start = begin
 	for i, id := range []uint64{none, 1, 1} {
-		w.sources = []source.Source{waiting{newCounting(1, 0), &id}}
-		err := w.turnAt(begin.Add(time.Duration(i+1) * time.Second))
-		w.sources = nil
+		w.run.sources = []source.Source{waiting{newCounting(1, 0), &id}}
+		err := w.closeAt(begin.Add(time.Duration(i+1) * time.Second))
+		w.run.sources = nil
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (<-w.items).item(t.Context()); err != nil {
+		if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, kept := w.store.Find(1); len(got) != 3 || !kept {
+	if _, kept := w.run.store.Find(1); len(got) != 3 || !kept {
 		t.Errorf("got %d windows, and a pending stack that is kept: %t", len(got), kept)
 	}
 }
@@ -471,27 +471,27 @@ func TestWindowsPendingFromBefore(t *testing.T) {
 func TestWholeRun(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, 0, storeOfNames(t, maxStacks), got.take)
-	w.Limit = 30 * time.Millisecond
-	w.sources = []source.Source{newCounting(1, 5)}
-	defer func() { w.sources = nil }()
+	w.run.loop.Limit = 30 * time.Millisecond
+	w.run.sources = []source.Source{newCounting(1, 5)}
+	defer func() { w.run.sources = nil }()
 	if w.due(time.Now().Add(time.Hour)) {
 		t.Error("a window ends before the run")
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.write(t.Context())
+		w.run.queue.write(t.Context())
 	}()
-	w.begin, w.Start = w.Start, time.Now()
+	w.start, w.run.loop.Start = w.run.loop.Start, time.Now()
 	if err := w.finish(); err != nil {
 		t.Fatal(err)
 	}
-	w.end()
+	w.run.queue.end()
 	testenv.Receive(t, done, "the writer does not end")
 	if len(got) != 1 || got[0].Number != 1 || got[0].Profile.Total(0) != 5 || got[0].Timeline != nil {
 		t.Errorf("got windows %+v, want one with all samples", got)
 	}
-	if w.Due != nil {
+	if w.run.loop.Due != nil {
 		t.Error("a poll is due for a window")
 	}
 }
@@ -503,16 +503,16 @@ func TestWindowsFinishPerfMaps(t *testing.T) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", self)
 	_ = os.Remove(path) // of an earlier process with this PID
 	t.Cleanup(func() { _ = os.Remove(path) })
-	w.Processes.Apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 1}, PID: self, Exec: true})
-	w.Processes.Apply(perfevent.Mmap2{Stamp: perfevent.Stamp{Time: 2}, PID: self, Addr: 0x1000, Len: 0x1000, Filename: "//anon"})
+	w.run.tracker.Processes.Apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 1}, PID: self, Exec: true})
+	w.run.tracker.Processes.Apply(perfevent.Mmap2{Stamp: perfevent.Stamp{Time: 2}, PID: self, Addr: 0x1000, Len: 0x1000, Filename: "//anon"})
 	read := func() error {
-		_, _, err := w.Processes.Resolve(self, 0x1000, 3).PerfMap.ReaderAt()
+		_, _, err := w.run.tracker.Processes.Resolve(self, 0x1000, 3).PerfMap.ReaderAt()
 		return err
 	}
 	if err := read(); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("got error %v, want %v", err, fs.ErrNotExist)
 	}
-	w.Processes.FollowJIT() // limited in its rate
+	w.run.tracker.Processes.FollowJIT() // limited in its rate
 	if err := os.WriteFile(path, []byte("1000 10 compiled\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -530,15 +530,15 @@ func TestWindowsUnresolvedFrames(t *testing.T) {
 	var got collected
 	w := newTestWindows(t, time.Second, storeOfNames(t, 1), got.take)
 	for range 2 {
-		w.sources = []source.Source{newCounting(0, 1)}
-		if err := w.turnAt(time.Now()); err != nil {
+		w.run.sources = []source.Source{newCounting(0, 1)}
+		if err := w.closeAt(time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if err := (<-w.items).item(t.Context()); err != nil {
+		if err := (<-w.run.queue.items).do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.sources = nil
+	w.run.sources = nil
 	for i, window := range got {
 		if n := window.Profile.Losses[profile.LossUnresolvedFrames]; n != 1 {
 			t.Errorf("window %d: got %d functions without names, want 1", i+1, n)
@@ -569,12 +569,12 @@ func (s steps) Renew() error     { return errors.Join(s.step("renew"), errRenew)
 
 // At the end of a window, all sources are cut together and then renew their stack IDs. If
 // renewing fails, no data is read.
-func TestWindowsTurn(t *testing.T) {
+func TestWindowsCut(t *testing.T) {
 	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
 	var noted []string
-	w.sources = []source.Source{steps{name: "a", noted: &noted}, steps{name: "b", noted: &noted}}
-	defer func() { w.sources = nil }()
-	if err := w.turn(); !errors.Is(err, errRenew) {
+	w.run.sources = []source.Source{steps{name: "a", noted: &noted}, steps{name: "b", noted: &noted}}
+	defer func() { w.run.sources = nil }()
+	if err := w.cut(); !errors.Is(err, errRenew) {
 		t.Errorf("got error %v, want %v", err, errRenew)
 	}
 	if want := []string{"begin a", "begin b", "cut a", "cut b", "renew a", "renew b"}; !slices.Equal(noted, want) {
@@ -586,23 +586,26 @@ func TestWindowsTurn(t *testing.T) {
 func TestLastWriteFails(t *testing.T) {
 	failure := errors.New("no room")
 	w := newTestWindows(t, 0, stackstest.Own(t), func(Window) error { return failure })
-	w.Limit = time.Millisecond
-	if err := w.measure(t.Context(), w, nil); !errors.Is(err, failure) {
+	w.run.loop.Limit = time.Millisecond
+	if err := w.run.measure(t.Context(), nil); !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 }
 
 // slow is a pipeline whose symbolization blocks until it is canceled.
 type slow struct {
-	*windows
+	pipeline
+	queue *queue
 	began func()
 }
 
-func (s slow) write(ctx context.Context) {
-	for range s.items {
+func (s slow) finish() error {
+	s.queue.put(func(ctx context.Context) error {
 		s.began()
 		<-ctx.Done()
-	}
+		return nil
+	}, 1)
+	return nil
 }
 
 // A signal after sampling ends symbolization. The signal that ended sampling does not.
@@ -615,14 +618,14 @@ func TestSkipNames(t *testing.T) {
 			defer second()
 			w := newTestWindows(t, 0, stackstest.Own(t), nil)
 			registered := make(chan struct{})
-			w.options.Interruptible = func(ctx context.Context) (context.Context, func()) {
+			w.run.options.Interruptible = func(ctx context.Context) (context.Context, func()) {
 				if ctx.Err() != nil {
 					t.Error("the signal that ended sampling canceled symbolization")
 				}
 				close(registered)
 				return again, func() {}
 			}
-			s := slow{w, first}
+			s := slow{w, w.run.queue, first}
 			if interrupted {
 				first()
 				s.began = func() {
@@ -630,10 +633,11 @@ func TestSkipNames(t *testing.T) {
 					second()
 				}
 			} else {
-				w.Limit = time.Millisecond
+				w.run.loop.Limit = time.Millisecond
 			}
+			w.run.pipeline = s
 			done := make(chan error, 1)
-			go func() { done <- w.measure(ctx, s, nil) }()
+			go func() { done <- w.run.measure(ctx, nil) }()
 			if err := testenv.Receive(t, done, "symbolization has not ended"); err != nil {
 				t.Error(err)
 			}
@@ -664,8 +668,8 @@ func TestWindowsSlack(t *testing.T) {
 		want  string
 	}{{target.Command, before}, {target.System, strconv.FormatInt(slack.Nanoseconds(), 10)}} {
 		w := newTestWindows(t, 0, stackstest.Own(t), nil)
-		w.options.Target.Scope = test.scope
-		if err := w.Enable(); err != nil {
+		w.run.options.Target.Scope = test.scope
+		if err := w.run.Enable(); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(); got != test.want {
