@@ -154,7 +154,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 			loop:    loop.Loop{Interrupted: test.interrupted},
 		}
 		names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
-		ctx, stop := r.naming(test.ctx)
+		ctx, stop := r.namingContext(test.ctx)
 		names.Symbolize(ctx)
 		stop()
 		want := []string(nil)

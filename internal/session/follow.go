@@ -10,11 +10,10 @@ import (
 	"fulgur/internal/process"
 )
 
-// introduce passes the files that the target maps, or that a command is about to map, to the
-// sources.
-func (r *run) introduce() error {
+// passTargetFiles passes the files that the target maps, or that a command is about to map, to the
+// sources that follow files.
+func (r *run) passTargetFiles() error {
 	r.followers = slices.DeleteFunc(slices.Clone(r.sources), func(s source.Source) bool { return !s.FollowsFiles() })
-	r.loop.Enough = func() bool { return r.whyStopped() != "" }
 	if len(r.followers) == 0 {
 		return nil
 	}
@@ -30,15 +29,15 @@ func (r *run) introduce() error {
 		if r.options.Target.Scope == target.Command {
 			files = append(files, unwinding.Libraries(r.tracker.Processes, pid)...)
 		}
-		if err := r.follow(files); err != nil {
+		if err := r.passFiles(files); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// followMapped passes the files that the target has mapped since the last poll to the sources.
-func (r *run) followMapped() error {
+// passMappedFiles passes the files that the target has mapped since the last poll.
+func (r *run) passMappedFiles() error {
 	if len(r.mapped) == 0 {
 		return nil
 	}
@@ -51,14 +50,14 @@ func (r *run) followMapped() error {
 		if r.options.Target.Scope != target.System && !slices.Contains(pids, pid) {
 			continue
 		}
-		if err := r.follow(process.Files(r.tracker.Processes.Mappings(pid))); err != nil {
+		if err := r.passFiles(process.Files(r.tracker.Processes.Mappings(pid))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) follow(files []*process.File) error {
+func (r *run) passFiles(files []*process.File) error {
 	for _, f := range r.followers {
 		if err := f.Follow(files); err != nil {
 			return err

@@ -12,18 +12,14 @@ type ending struct {
 	why string
 }
 
-func (ending) FollowsFiles() bool { return false }
-func (e ending) Enough() string   { return e.why }
+func (e ending) Enough() string { return e.why }
 
 // One of several sources ends the measurement.
-func TestIntroduceEnough(t *testing.T) {
+func TestEnough(t *testing.T) {
 	for _, want := range []string{"", "too slow"} {
 		r := &run{sources: []source.Source{ending{}, ending{why: want}}, options: new(Options)}
-		if err := r.introduce(); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.whyStopped(); got != want || r.loop.Enough() != (want != "") {
-			t.Errorf("got %q and %t, want %q", got, r.loop.Enough(), want)
+		if got := r.whyStopped(); got != want || r.enough() != (want != "") {
+			t.Errorf("got %q and %t, want %q", got, r.enough(), want)
 		}
 	}
 }

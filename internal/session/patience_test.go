@@ -60,7 +60,7 @@ func TestPatience(t *testing.T) {
 	}
 	began, ended := make(chan struct{}), make(chan error)
 	go func() {
-		ended <- r.patiently(func(ctx context.Context) error {
+		ended <- r.untilInterrupt(func(ctx context.Context) error {
 			close(began)
 			<-ctx.Done()
 			return ctx.Err()

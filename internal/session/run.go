@@ -70,7 +70,7 @@ type run struct {
 // Times are recorded if both the format and the subject support them.
 func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}, mapped: map[int]bool{}}
-	r.loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle}
+	r.loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost, Settle: r.settle, Enough: r.enough}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -115,7 +115,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.tracker.Processes.OnMapped(r.noteMapped)
 	// Start early: what runtimes need is made while the programs load.
-	if err := r.expect(nil); err != nil {
+	if err := r.prepareTables(nil); err != nil {
 		return nil, err
 	}
 	if r.sources, err = what.Load(common); err != nil {
@@ -135,14 +135,14 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	if err := r.each(func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
-	if err := r.expect(r.Targets); err != nil {
+	if err := r.prepareTables(r.Targets); err != nil {
 		return nil, err
 	}
-	if err := r.introduce(); err != nil {
+	if err := r.passTargetFiles(); err != nil {
 		return nil, err
 	}
 	if r.events != nil {
-		if err := r.meetThreads(); err != nil {
+		if err := r.addThreads(); err != nil {
 			return nil, err
 		}
 	}
@@ -185,18 +185,18 @@ func (r *run) newStore() *stacks.Store {
 	return store
 }
 
-// meetThreads adds the target's threads to the recording.
-func (r *run) meetThreads() error {
+// addThreads adds the target's threads to the recording.
+func (r *run) addThreads() error {
 	pids, err := target.Measured(r.options.Target, r.Targets)
 	if err != nil {
 		return err
 	}
-	return r.events.threads.Meet(pids)
+	return r.events.threads.AddCurrent(pids)
 }
 
-// expect starts building unwind tables for the known targets. members lists the
-// target set's processes; nil if there is no set yet.
-func (r *run) expect(members func() ([]int, error)) error {
+// prepareTables starts making unwind tables for the processes of the target. members lists the
+// processes in the target set; nil if there is no set yet.
+func (r *run) prepareTables(members func() ([]int, error)) error {
 	if !r.unwinder.HasTables() {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (r *run) expect(members func() ([]int, error)) error {
 	if err != nil {
 		return err
 	}
-	return r.unwinder.Expect(r.tracker.Processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.Prepare(r.tracker.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // each calls f for every source.
@@ -276,10 +276,9 @@ func (r *run) count() map[stacks.Key]stacks.Values {
 	return lost
 }
 
-// naming returns the context of symbolization. The first signal after sampling
-// cancels it: through ctx, or if a signal has already ended sampling, through
-// the next one.
-func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
+// namingContext returns the context of the lookup of names after sampling, which the user's next
+// interrupt cancels. This is ctx, unless an interrupt has canceled ctx and so ended sampling.
+func (r *run) namingContext(ctx context.Context) (naming context.Context, stop func()) {
 	if !r.loop.Interrupted {
 		return ctx, func() {}
 	}
@@ -290,9 +289,9 @@ func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) 
 	return r.options.Interruptible(ctx)
 }
 
-// patiently runs write with a context that ends with the user's first interrupt while it
-// runs, except for the interrupt that ends sampling.
-func (r *run) patiently(write func(context.Context) error) error {
+// untilInterrupt calls write with a context that the user's next interrupt cancels. While sampling goes
+// on, the next interrupt ends sampling, and only the one after that cancels the context.
+func (r *run) untilInterrupt(write func(context.Context) error) error {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	if r.options.Interruptible == nil {

@@ -116,7 +116,7 @@ func (r *run) read() (busy bool, err error) {
 		slog.Debug("code replaced", "pid", pid)
 	}
 	clear(r.remapped)
-	if err := r.followMapped(); err != nil {
+	if err := r.passMappedFiles(); err != nil {
 		return r.tracker.Busy, err
 	}
 	for i, position := range positions {

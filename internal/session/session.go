@@ -132,7 +132,7 @@ func (r *run) measure(ctx context.Context, launched *target.Launched) error {
 		err = r.pipeline.finish()
 	}
 	r.queue.end()
-	again, stop := r.naming(ctx)
+	again, stop := r.namingContext(ctx)
 	defer stop()
 	defer context.AfterFunc(again, cancel)()
 	<-written

@@ -106,7 +106,7 @@ func newStreaming(r *run, out *outputFile, encode func(io.Writer, samples.Batch)
 
 // close implements [pipeline]. It commits the output: lines before an error are valid.
 func (s *streaming) close() error {
-	committed := s.run.patiently(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
+	committed := s.run.untilInterrupt(func(ctx context.Context) error { return s.out.until(ctx, s.out.Commit) })
 	if s.broken {
 		committed = nil // the same error as writeBatch's
 	}
@@ -198,7 +198,7 @@ func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
 	names.Symbolize(ctx)
 	s.warnings.warn(names.Warnings())
 	samples, losses := s.name(b, names)
-	written := s.run.patiently(func(ctx context.Context) error {
+	written := s.run.untilInterrupt(func(ctx context.Context) error {
 		return s.out.until(ctx, func() error { return s.encode(s.out, samples) })
 	})
 	s.broken = written != nil

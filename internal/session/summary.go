@@ -173,6 +173,9 @@ func stormLines(storms []process.Storm) (lines []string) {
 	return lines
 }
 
+// enough reports whether a source ends the run early.
+func (r *run) enough() bool { return r.whyStopped() != "" }
+
 // whyStopped returns why a source ended the run early, "" if none did.
 func (r *run) whyStopped() string {
 	for _, s := range r.sources {

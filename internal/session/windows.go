@@ -299,7 +299,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		}
 	}
 	w.written.add(uint64(p.Total(0)), p.Losses)
-	written := w.run.patiently(func(ctx context.Context) error { return w.sink.Write(ctx, w.last) })
+	written := w.run.untilInterrupt(func(ctx context.Context) error { return w.sink.Write(ctx, w.last) })
 	return errors.Join(written, w.tidy())
 }
 

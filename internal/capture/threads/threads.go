@@ -168,9 +168,9 @@ func (l *Tracker) Thread(pid, tid int, at int64) profile.ThreadID {
 	return profile.ThreadID(t.number)
 }
 
-// Meet adds the current threads of processes, nil for all processes, with their
+// AddCurrent adds the current threads of processes, nil for all processes, with their
 // names. Later, when an event refers to them, they may have exited.
-func (l *Tracker) Meet(pids []int) error {
+func (l *Tracker) AddCurrent(pids []int) error {
 	if pids == nil {
 		var err error
 		if pids, err = procfs.Processes(); err != nil {

@@ -179,7 +179,7 @@ func TestMeet(t *testing.T) {
 		if all {
 			pids = nil
 		}
-		err := l.Meet(pids)
+		err := l.AddCurrent(pids)
 		_ = sleeper.Process.Kill()
 		_ = sleeper.Wait() // an error, because it was killed
 		if err != nil {

@@ -73,7 +73,7 @@ type Unwinder struct {
 	// exited holds the processes whose first thread has exited.
 	exited map[int]departure
 	doubt  doubt
-	// cpuTime is what processes had used at the last call of Expect, in units of [procfs.Tick].
+	// cpuTime is what processes had used at the last call of Prepare, in units of [procfs.Tick].
 	cpuTime map[int]uint64
 	// Runtimes tracks the language runtimes of processes; nil with NativeOnly.
 	Runtimes *known.Tracker
@@ -159,14 +159,14 @@ func (u *Unwinder) Mapped(pid int) {
 	}
 }
 
-// Expect prepares for samples of running processes, of all if pids is nil, beginning with those that used
-// the most CPU time since the last call. If beginning is set, the processes are about to start, so Expect
+// Prepare prepares for samples of running processes, of all if pids is nil. It begins with those that used
+// the most CPU time since the last call. If beginning is set, the processes are about to start, so Prepare
 // includes the libraries that they will need.
 //
 // A table is made ahead if samples would be incomplete without it, and for given processes and those that used
 // CPU time since the last call: on a busy machine, or at a high rate, the ring does not hold the snapshots
 // of their first samples. Other tables are made when a sample needs them.
-func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) error {
+func (u *Unwinder) Prepare(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
@@ -190,7 +190,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 		if beginning {
 			libraries := Libraries(processes, pid)
 			u.Runtimes.Begins(maps, libraries)
-			u.prepare(mapped(libraries), true)
+			u.prepareMaps(mapped(libraries), true)
 		}
 		if len(maps) == 0 {
 			continue
@@ -198,7 +198,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 		if !u.loader.Known(pid) {
 			u.Runtimes.Mapped(pid, images[pid], maps)
 		}
-		if u.prepare(maps, pids != nil || before != nil && used(pid) > 0) {
+		if u.prepareMaps(maps, pids != nil || before != nil && used(pid) > 0) {
 			u.loader.Request(pid, images[pid], maps)
 		}
 	}
@@ -208,9 +208,9 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 // littleCode is a number of bytes of code without unwind information that is analyzed in some 10 ms.
 const littleCode = 1 << 20
 
-// prepare makes the tables of a process's mappings if samples would be incomplete without them, or if
-// the process is likely to be sampled. It reports whether it does.
-func (u *Unwinder) prepare(maps []process.Mapping, likely bool) bool {
+// prepareMaps makes the tables of a process's mappings if samples would be incomplete without them, or if
+// the process is likely to be sampled. It reports whether it makes them.
+func (u *Unwinder) prepareMaps(maps []process.Mapping, likely bool) bool {
 	switch {
 	case u.Ahead || u.Runtimes.NeedsTables(process.Files(maps)):
 		u.loader.Prepare(maps, math.MaxUint64)
@@ -373,7 +373,7 @@ func (u *Unwinder) layOut(processes *process.Table) {
 			continue
 		}
 		u.layOutRuntime(todo, maps)
-		u.prepare(maps, false)
+		u.prepareMaps(maps, false)
 		if todo.asked {
 			u.loader.Request(todo.pid, todo.image, maps)
 		} else {
