@@ -199,8 +199,8 @@ enum sampler {
 };
 
 /*
- * The processes that allocated memory, if there are probes. A process that is evicted is known
- * by functions until its next report.
+ * The sampler of each process that allocated memory, if there are probes. A process that the map
+ * evicts is BY_FUNCTIONS until its next report.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -220,7 +220,7 @@ struct {
 	__type(value, u8);
 } switched SEC(".maps");
 
-/* How the allocations of a process get known: as decided before or else, from now on, by first. */
+/* Returns the sampler of a process. If it has none yet, first becomes its sampler. */
 static __always_inline u32 sampler_of(u64 image, u32 first)
 {
 	u32 *known = bpf_map_lookup_elem(&samplers, &image);
@@ -234,8 +234,8 @@ static __always_inline u32 sampler_of(u64 image, u32 first)
 }
 
 /*
- * Whether a process reports its allocations by probes, so that calls of functions do not
- * count: another process, which maps the same files, may have no probes.
+ * Whether a process reports its allocations by probes. Then its calls of functions do not count.
+ * Other processes that map the same files may have no probes.
  */
 static __always_inline bool samples_itself(struct task_struct *task)
 {
@@ -253,7 +253,7 @@ static __always_inline bool samples_itself(struct task_struct *task)
 	return by == TAKEN_OVER;
 }
 
-/* Whether a sample that a thread reports counts: not if a function counted the allocation. */
+/* Whether the sample that a thread reports counts. A function may have counted it already. */
 static __always_inline bool counts_report(struct task_struct *task)
 {
 	u64 image = task_image(task), thread = bpf_get_current_task();
@@ -317,8 +317,8 @@ static __always_inline bool forget(const struct address *address, struct allocat
 }
 
 /*
- * Remembers an allocation until it is freed. before is memory for the one that was at its
- * address before.
+ * Remembers an allocation until it is freed. before is scratch memory, for the previous allocation
+ * at the address.
  */
 static __always_inline void remember(const struct address *address, const struct allocation *a,
 				     struct allocation *before)
@@ -360,8 +360,8 @@ struct wanted {
 };
 
 /*
- * Whether a call was left, such as by an exception. Then, other calls from the function that caught
- * it have overwritten the return address, if that is on the stack at the entry.
+ * Whether a call was left without a return, such as by an exception. Then later calls have
+ * overwritten its return address. On arm64, that is in a register, and nothing tells.
  */
 static __always_inline bool was_left(const struct call *call)
 {
@@ -375,9 +375,9 @@ static __always_inline bool was_left(const struct call *call)
 }
 
 /*
- * Whether a call comes from another function of the allocator, whose call is in progress. It
- * then has a lower stack pointer than that call, or the same one if the function jumped here.
- * But if this function itself was entered at the same stack pointer, its return was missed.
+ * Whether a call comes from outer, a call in progress of another function of the allocator. Then
+ * its stack pointer is lower than outer's, or the same if that function jumped here. If outer is a
+ * call of the same function with the same stack pointer, the return of outer was missed.
  */
 static __always_inline bool is_nested(const struct call *outer, const struct call *call)
 {
@@ -424,7 +424,7 @@ static __always_inline int enter(void *ctx, const struct wanted *r)
 		call.out = r->out;
 		call.size = r->size;
 		if (live && r->old) {
-			/* Before it is freed: then another thread can get the address. */
+			/* Afterwards, it is freed, and another thread can get the address. */
 			old.image = task_image(task);
 			old.at = call.old = r->old;
 			forget(&old, &call.freed);
@@ -700,8 +700,8 @@ static __always_inline int leave(void *ctx, u64 sp, bool at_instruction)
 	if (!call || call->tid != task_pid(task) || call->sp != sp)
 		return 0;
 	/*
-	 * Otherwise the call was left without a return: what returns from its place is another
-	 * function.
+	 * With another return address, another function returns from the place of the call, which
+	 * was left without a return.
 	 */
 	if (live && (!at_instruction || same_return(return_address(ctx), call->ra)))
 		follow(ctx, task, call);
@@ -730,7 +730,7 @@ static __always_inline void release(u64 at, enum alloc_program by)
 	struct address address = { .at = at };
 	struct allocation freed;
 
-	/* A thread can free memory of another one, which is a target alone. */
+	/* Also in threads outside the target: they can free memory of a thread in it. */
 	hit_by(task, by);
 	if (!at)
 		return;

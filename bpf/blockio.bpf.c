@@ -452,10 +452,10 @@ int BPF_PROG(bio_start_queue, struct request_queue *queue, struct bio *bio)
 }
 
 /*
- * The state of a request that is queued or issued. It is found by the request's first bio or
- * its address; otherwise it is new. When and where a new one was created is not known, so it
- * counts only if everything is the target. If it is a flush, the kernel made it for one or more
- * flushes that tasks requested: it has no stack, and counts only for the histograms.
+ * The state of a request that is queued or issued, found by its first bio or its address. A request
+ * that is not found counts only if everything is the target: it is unknown when and where it was
+ * created. If it is a flush, the kernel made it for one or more flushes that tasks requested. It
+ * has no stack, and counts only for the histograms.
  */
 static __always_inline struct request_state *find(void *ctx, u32 program, struct request *rq)
 {
@@ -482,7 +482,7 @@ static __always_inline struct request_state *find(void *ctx, u32 program, struct
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
-/* A request was merged into another one, and is never completed itself. */
+/* A request was merged into another one, and will not be completed itself. */
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(request_merge, struct request *rq)
 {

@@ -141,7 +141,7 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u32 poi
 	count(&key, &value);
 }
 
-/* The sum of a field grows by this. Negative values are error numbers. */
+/* What a hit adds to the sum of a field. Negative values are error numbers. */
 static __always_inline u64 weight_of(u32 slot, u32 place)
 {
 	s64 value = field_number(slot, place * PLACE_FIELDS);

@@ -63,7 +63,7 @@ enum latency_limits {
 	LATENCY_SUM = LATENCY_SLOTS, /* index of the sum in the histogram */
 };
 
-/* since of an interval that has ended, but that is not deleted. */
+/* In the field since: the interval has ended, but its entry still exists. */
 #define INTERVAL_ENDED (~0ULL)
 
 #define ENOENT 2
@@ -90,8 +90,8 @@ const volatile bool detailed;
 const volatile bool by_point;
 
 /*
- * What a first event does while its interval is in progress: it belongs to that interval, or
- * else it begins the interval again.
+ * Whether another first event leaves an interval in progress as it is. Otherwise, it begins the
+ * interval again.
  */
 const volatile bool keeps_first;
 
@@ -127,10 +127,10 @@ struct interval {
 	struct interval_key outer; /* the enclosing call of the same function; of is 0 for none */
 	u64 nested; /* ns in recursive calls */
 	/*
-	 * Whether it took the place of another call with the same key. That call was left
-	 * without a return, or it belongs to a coroutine whose stack was copied elsewhere. Only
-	 * the coroutine's call still returns. To notice that, the interval stays when this call
-	 * ends.
+	 * Whether it took the place of an older call with the same key. The older call was left
+	 * without a return, or it is the call of a coroutine whose stack was copied elsewhere.
+	 * The coroutine's call will still return: to notice that, this entry stays when its own
+	 * call has ended.
 	 */
 	u64 replaces;
 	u32 pid; /* thread group */
@@ -142,9 +142,9 @@ struct interval {
 const struct interval *unused_interval __attribute__((unused));
 
 /*
- * Intervals that never end give way to new ones. Tracepoints and kprobes do not interrupt each
- * other's programs, so only one in an NMI that interrupts a uprobe's program could wait forever
- * for the lock of an LRU map.
+ * Intervals that never end give way to new ones. A program could wait forever for the lock of an
+ * LRU map only if it interrupts another one that holds the lock. Programs at tracepoints and
+ * kprobes do not interrupt each other. So this takes one in an NMI, during a uprobe's program.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -213,7 +213,7 @@ struct {
 	__type(value, struct interval_key);
 } innermost SEC(".maps");
 
-/* The end of the last stack of each thread that was walked to its end. */
+/* By thread: the end of its stack, from the last walk that reached it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -272,9 +272,9 @@ static __always_inline u64 *calls_sp(struct calls *c, u64 depth)
 #define KERNEL_STACK_SHIFT 14
 
 /*
- * Forgets the innermost calls of a thread whose returns were missed. Their stack pointers are
- * below sp, that of a new call: a call from them would have a lower one. Interrupts have their
- * own stacks.
+ * Forgets the innermost calls of a thread whose returns were missed. A new call has the stack
+ * pointer sp. It comes from a call with a higher one, so calls with a lower one are over. Calls
+ * on another stack cannot be compared: interrupts have stacks of their own.
  */
 __noinline int calls_forget(u64 task, u64 sp)
 {
@@ -333,8 +333,8 @@ static __always_inline u64 calls_leave(u64 task)
 }
 
 /*
- * The register of a Go program that has the goroutine, at least at the entries and returns of
- * compiled functions: Go's ABIInternal.
+ * The goroutine of a Go program. Go's ABIInternal keeps it in a register, at least at the entries
+ * and returns of compiled functions.
  */
 static __always_inline u64 goroutine(void *ctx)
 {
@@ -346,9 +346,9 @@ static __always_inline u64 goroutine(void *ctx)
 }
 
 /*
- * The place of a call on the stack of a goroutine, which may move and be on another thread when
- * the call returns: its distance from the end of the stack, which is less than 4 GiB. A
- * goroutine begins with the bounds of its stack. Returns 0 if they cannot be read.
+ * The distance of a call from the end of its goroutine's stack, less than 4 GiB. It is the same at
+ * the return, even if the stack has moved, or the goroutine to another thread. A goroutine begins
+ * with the bounds of its stack. Returns 0 if they cannot be read.
  */
 static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 {
@@ -361,10 +361,10 @@ static __always_inline u64 go_call(void *ctx, struct task_struct *task)
 }
 
 /*
- * Identifies a call of a program, besides its stack pointer and return address, by what is the
- * same at its entry and at its return: the process, and the registers that a function
- * preserves. If a program copies the stacks of coroutines, as greenlet does, two of them can
- * have calls at the same address.
+ * A hash of what is the same at the entry of a call and at its return: the process, and the
+ * registers that a function preserves. It tells calls with the same stack pointer and return
+ * address apart: if a program copies the stacks of coroutines, as greenlet does, calls of two
+ * coroutines can have the same address.
  */
 static __always_inline u64 caller(void *ctx, struct task_struct *task)
 {
@@ -389,8 +389,8 @@ static __always_inline u64 caller(void *ctx, struct task_struct *task)
 }
 
 /*
- * Sets the key of an interval, except the depth of a call of the kernel. Returns false if it is
- * unknown.
+ * Sets the key of an interval. The caller adds the depth of a call of the kernel. Returns false
+ * if the key is unknown.
  */
 static __always_inline bool key_of(struct interval_key *key, void *ctx, struct task_struct *task,
 				   u64 field, enum context in)
@@ -452,9 +452,9 @@ static __always_inline void store(const struct interval_key *key, struct interva
 #define MAX_STACK (64 << 20)
 
 /*
- * Identifies the stack that runs by its end, the stack pointer at which walks of it arrive. If
- * this walk did not arrive, it takes the end of the thread's last complete walk, if that is
- * near enough to be of the same stack; otherwise the task.
+ * Identifies the current stack by its end: the stack pointer of the outermost frame. If the walk
+ * did not reach the end, the end from the thread's last complete walk is used, if it is near
+ * enough to belong to this stack. Otherwise, the address of the task identifies the stack.
  */
 static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scratch)
 {
@@ -471,9 +471,9 @@ static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scrat
 }
 
 /*
- * Whether a call in progress encloses the one with the key inside, on the same stack. On amd64,
- * the return address must still be on the stack: if a coroutine's stack was copied elsewhere,
- * another one has usually overwritten it.
+ * Whether a call in progress, found with the key around, encloses the call with the key inside on
+ * the same stack. On amd64, its return address must still be on the stack: if a coroutine's stack
+ * was copied elsewhere, another coroutine has usually overwritten it.
  */
 static __always_inline bool is_around(const struct interval_key *around,
 				      const struct interval *found,
@@ -496,7 +496,7 @@ static __always_inline bool is_around(const struct interval_key *around,
 	return false;
 }
 
-/* Maximum number of calls to skip that were left without a return, such as by longjmp. */
+/* Some calls are left without a return, such as by longjmp. At most this many are skipped. */
 #define MAX_LEFT 8
 
 /* The function that a call executes. */
@@ -531,8 +531,8 @@ static __always_inline void enter_call(const struct interval_key *key, struct in
 	around = *last;
 	*last = *key;
 	/*
-	 * If this call takes the place of one that was left, the call around that may be around
-	 * this one, too.
+	 * If this call takes the place of a call that was left, both may have the same enclosing
+	 * call.
 	 */
 	found = bpf_map_lookup_elem(&intervals, key);
 	if (found && same_function(found, interval) && found->outer.of)
@@ -622,7 +622,7 @@ static __always_inline u32 owner_of(u64 lock, u32 flags)
 	return tid;
 }
 
-/* Forgets a call that was left without a return. A call that does not count takes its place. */
+/* Forgets a call that was left: a call that does not count has begun in its place. */
 static __always_inline void forget_call(void *ctx, struct task_struct *task, u64 depth,
 					enum context in)
 {
@@ -695,7 +695,7 @@ static __always_inline int begin(void *ctx, enum context in)
 	if (cookie == NO_COOKIE)
 		return 0;
 	if (match == MATCH_KERNEL_CALL && in == IN_KERNEL_FUNCTION) {
-		/* Also for calls that do not count: their returns look the same. */
+		/* Calls that do not count are entered, too: their returns look the same. */
 		depth = calls_enter(bpf_get_current_task(), context_sp(ctx));
 		if (depth >= MAX_CALLS) {
 			stat_add(STAT_UNFOLLOWED, 1);
@@ -740,9 +740,9 @@ static __always_inline u32 slot_of(u64 ns)
 }
 
 /*
- * Whether an interval is of this task. It always is if its key does not name the thread. If a
- * thread exits in an interval, the interval stays, and the kernel may reuse the thread's memory
- * for this task. A thread that executes a program takes the ID of its process.
+ * Whether an interval belongs to this task: always, if its key does not name a thread. Other keys
+ * have the task's address, which the kernel may use again if a thread exits in an interval. A
+ * thread that executes a program gets the ID of its process.
  */
 static __always_inline bool belongs_to(const struct interval *interval, struct task_struct *task)
 {
@@ -836,7 +836,7 @@ static __always_inline int end(void *ctx, enum context in)
 	found = bpf_map_lookup_elem(&intervals, &key);
 	if (!found)
 		return 0;
-	/* The call was left without a return: what returns from its place is another function. */
+	/* Another function returns from the place of the call, which was left without a return. */
 	if (match == MATCH_USER_CALL && in == IN_PROGRAM &&
 	    !same_return(return_address(ctx), found->ra))
 		return 0;

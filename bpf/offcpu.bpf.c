@@ -91,8 +91,8 @@ const volatile bool by_waker;
 const volatile bool switch_has_state;
 
 /*
- * When the last window ended, in CLOCK_MONOTONIC ns; 0 if none has. The measurement begins and
- * ends at the times of the gate.
+ * When the last window ended, in CLOCK_MONOTONIC ns; 0 in the first window. The gate has the times
+ * at which the measurement begins and ends.
  */
 volatile u64 cut;
 
@@ -101,18 +101,18 @@ volatile bool cutting;
 
 /*
  * To save CPU time, only one in this many waits is measured, and its time is multiplied by this
- * number: a power of two, or 0 to measure all waits. The choice does not depend on the wait
- * itself, so sums remain correct on average. After a long wait, a thread's next waits are
- * always measured: threads that mostly sleep keep their exact time, and the cost is in threads
- * that switch often. At the end of each window, an iterator finds the waits in progress that
- * are not measured. From then on, each counts once.
+ * number, a power of two. 0 means that all waits are measured. The choice does not depend on
+ * the wait itself, so sums remain correct on average. After a long wait, a thread's next waits
+ * are always measured. So threads that mostly sleep keep their exact time; threads that switch
+ * often, which cost most, do not. At the end of each window, an iterator finds the waits in
+ * progress that are not measured. From then on, each counts once.
  */
 volatile u32 reduction;
 
 #define LONG_WAIT 100000000 /* ns */
 
 enum thread_time {
-	UNKNOWN_TIME = ~0ULL, /* In place of a time: the thread came back at an unknown time. */
+	UNKNOWN_TIME = ~0ULL, /* in cut_at: the thread came back at an unknown time */
 };
 
 const enum thread_time *unused_thread_time __attribute__((unused));
@@ -122,21 +122,21 @@ struct thread {
 	u64 owner; /* start_boottime, because a TID may be reused */
 	u64 since; /* when it left its CPU; 0 while it runs or is not measured */
 	/*
-	 * Written only by iterators: they counted the period that began at cut_since up to
-	 * cut_at.
+	 * Only iterators write this and the next three. They have counted the period that began
+	 * at cut_since up to cut_at.
 	 */
 	u64 cut_since;
 	u64 cut_at;
-	/* Likewise: the user half of the stack of the period that began at found_since. */
+	/* The period that began at found_since has the user stack found. */
 	u64 found_since;
 	u64 found;
 	u64 woken; /* when it was woken; 0 if it was not */
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the waker's stack */
 	u64 left; /* when it last left its CPU, measured or not; 0 if unknown */
-	u64 last; /* length of its previous wait or, if longer, half of the value before, in ns */
+	u64 last; /* length of its last wait or, if more, half of the value before, in ns */
 	u32 cpu;
-	u16 weight; /* how many waits this one counts as */
+	u16 weight; /* the number of waits that this one stands for */
 	u16 state; /* enum state_class, the state in which it left its CPU */
 	u32 waker_pid; /* the waker, for timelines */
 	u32 waker_tid;
@@ -263,8 +263,8 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
 }
 
 /*
- * When the part of a period off the CPU begins that no iterator has counted. UNKNOWN_TIME if
- * the period does not count.
+ * A period off the CPU began at since. Returns the beginning of the part that no iterator has
+ * counted, or UNKNOWN_TIME if the period does not count.
  */
 static __always_inline u64 rest_since(const struct thread *t, u64 since)
 {
@@ -278,9 +278,9 @@ static __always_inline bool thread_is_off(const struct thread *t)
 }
 
 /*
- * The entry of a thread that leaves its CPU, or NULL if there is no room. If the
- * entry says that the thread is off its CPU, its return was not reported: on busy
- * virtual machines, one in thousands of switches is missing.
+ * The entry of a thread that leaves its CPU, or NULL if there is no room. If the entry says that
+ * the thread is off its CPU already, the switch to the thread was not reported. On busy virtual
+ * machines, one in thousands of switches is missing.
  */
 static __always_inline struct thread *thread_enter(struct task_struct *task)
 {
@@ -366,16 +366,16 @@ static __always_inline bool time_wanted(u64 since, u64 until)
 	return off >= shortest && off <= longest;
 }
 
-/* The ID of the user half of the stack of the period off the CPU that began at since. */
+/* The ID of the user stack in the period off the CPU that began at since. */
 static __always_inline u64 thread_stack(const struct thread *t, u64 since)
 {
 	return t->found_since == since ? t->found : t->id;
 }
 
 /*
- * Counts a period off the CPU of task, whose state is t, from since until now. The task left
- * its CPU at began_at, and has not run since then. kernel is the kernel half of its stack.
- * in_switch tells sched_switch from the iterator.
+ * Counts the time from since until now, in which task, whose entry is t, was off the CPU. The
+ * whole period began at began_at. kernel is the kernel half of the stack. in_switch is set if
+ * sched_switch counts, and not if an iterator does.
  */
 static __always_inline void thread_count(struct thread *t, struct task_struct *task, u64 kernel,
 					 u64 began_at, u64 since, u64 now, bool in_switch)
@@ -387,8 +387,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 
 	key.runnable = t->state == STATE_RUNNABLE;
 	/*
-	 * A wakeup of a thread that was about to sleep keeps it from sleeping. Such a wakeup
-	 * was before this period, if the thread is still asleep or never slept in it.
+	 * A thread that is still asleep, or never slept in this period, was not woken in it. A
+	 * wakeup that was noted came before: it kept the thread from sleeping.
 	 */
 	if (key.runnable || (!in_switch && task_sleeps(task)))
 		thread_forget_waker(t);
@@ -400,8 +400,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	else if (woken > since)
 		value.sleeping = woken - since;
 	/*
-	 * Otherwise it only waited for a CPU: it was woken in the previous window, or after it
-	 * stopped running but before sched_switch reported that.
+	 * Otherwise, it did not sleep after since, and only waited for a CPU. It was woken in the
+	 * previous window, or right before sched_switch reported that it left its CPU.
 	 */
 	value.waiting = off - value.sleeping;
 	if (since == began_at) {
@@ -440,7 +440,7 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 }
 
 /*
- * Ends the period off the CPU of thread t. Returns when the part of it begins that no iterator
+ * Ends the period off the CPU of thread t. Returns the beginning of the part that no iterator
  * counts.
  */
 static __always_inline u64 time_end(struct thread *t, u32 tid)
@@ -455,13 +455,13 @@ static __always_inline u64 time_end(struct thread *t, u32 tid)
 }
 
 /*
- * Splits the period off the CPU of thread t that began at since: the calling iterator counts
- * the part before the cut, and the thread's return the part after it. Returns false if the
- * thread has come back already, and counted all of it.
+ * Splits a period off the CPU of thread t, which began at since, at the time at. The caller, an
+ * iterator, counts the first part, and the thread's return the second part. Returns false if the
+ * thread has come back already, and counted the whole period.
  *
- * The thread may come back at any moment. If time_end() runs while the ticket exists, it finds
- * the ticket. If it runs later, it finds the cut in t. If it ran before, it has set t->since to
- * 0, and the lock of the map's bucket makes that visible here.
+ * The thread may come back at any moment. If time_end() runs before the ticket exists, it sets
+ * t->since to 0, and the lock of the map's bucket makes that visible here. While the ticket
+ * exists, time_end() finds the ticket. Afterwards, it finds the cut in t.
  */
 static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 at)
 {
@@ -480,7 +480,7 @@ static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 a
 	return true;
 }
 
-/* Returns how many waits the thread's next wait counts as; 0 if it is not to be measured. */
+/* Returns the weight of the thread's next wait, or 0 if it is not measured. */
 static __always_inline u32 thread_weight(const struct thread *t)
 {
 	u32 n = reduction;
@@ -607,8 +607,8 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 					    (void *)(w->copy_of + i * COPY_PART), task, 0))
 			break;
 		/*
-		 * In memory: for a register, verifiers would follow the rest for each of its
-		 * values.
+		 * The sum is in memory. If it were in a register, the verifier would check the
+		 * rest of the program for each of its values.
 		 */
 		*(volatile u64 *)&w->copied += COPY_PART;
 	}
@@ -616,10 +616,10 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 }
 
 /*
- * Begins to measure, from the cut on, the period off the CPU of task that began at left. id is
- * the user stack. The thread's own CPU writes to t, too, if the thread comes back meanwhile.
- * Therefore this writes only one of the fields that are the CPU's: since. The thread then runs
- * with since set, which the next switch or cut takes for a return that was not reported.
+ * Measures a period off the CPU of task from the cut on. It began at left, unmeasured. id is the
+ * user stack. If the thread comes back meanwhile, its CPU writes to t, too. So this writes only
+ * the fields of iterators, and since. At worst, the thread then runs with since set, which the
+ * next switch or cut takes for a switch that was not reported.
  */
 static __always_inline void thread_adopt(struct thread *t, struct task_struct *task, u64 left,
 					 u64 id)
@@ -638,9 +638,9 @@ static __always_inline void thread_adopt(struct thread *t, struct task_struct *t
 }
 
 /*
- * Finds the threads that are off their CPU when the measurement begins and, if not all waits
- * are measured, at the end of each window. It sleeps, so whoever changes unwind tables cannot
- * wait for it to end: user space changes none while it runs.
+ * Finds the threads that are off their CPU when the measurement begins and, if not all waits are
+ * measured, at the end of each window. User space changes no unwind tables meanwhile: it could not
+ * wait for the end of this program, which may sleep.
  */
 SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
@@ -697,7 +697,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		stat_add(STAT_UNFOLLOWED, 1);
-	/* If it came back before the entry existed, no switch ends this period. */
+	/* The thread came back before the entry existed: no switch will end this period. */
 	if (!err && task_on_cpu(task) && (t = thread_find(task))) {
 		t->cut_at = UNKNOWN_TIME;
 		t->cut_since = first.since;
@@ -705,7 +705,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A switch from a thread takes far less, in ns. */
+/* In ns, far more than a switch from a thread takes. */
 #define SWITCH_TIME 1000000
 
 /*
@@ -730,8 +730,8 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	rest = rest_since(t, since);
 	if (!since || rest >= until || !time_wanted(rest, until))
 		return 0;
-	/* It is running, and its return was not reported: the length of the period
-	 * is unknown. */
+	/* It is running, and the switch to it was not reported: it is unknown when the period
+	 * ended. */
 	if (task_on_cpu(task) && until - rest > SWITCH_TIME) {
 		if (*(volatile u64 *)&t->since == since) {
 			t->cut_at = UNKNOWN_TIME;
@@ -742,7 +742,7 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	}
 	part = *t;
 	kernel = kernel_half(task, scratch);
-	/* All of this is valid only if it has not come back meanwhile. */
+	/* The copies are valid only if the thread has not come back meanwhile. */
 	if (time_cut(t, task_pid(task), since, until))
 		thread_count(&part, task, kernel, since, rest, until, false);
 	return 0;

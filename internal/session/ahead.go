@@ -63,9 +63,9 @@ func (w *windows) nameAhead(now time.Time) {
 	}, 1)
 }
 
-// measuresItself reports whether work of fulgur falsifies the result: its disk requests, page faults
-// and system calls would outweigh those of other programs. In CPU samples, it shows as the share of the
-// CPUs that it takes.
+// measuresItself reports whether fulgur's own work would falsify the result: its disk requests, page
+// faults and system calls could outweigh those of other programs. CPU samples only show the share of the
+// CPUs that fulgur takes.
 func (w *windows) measuresItself() bool {
 	if scope := w.run.options.Target.Scope; scope != target.System && scope != target.Cgroup {
 		return false

@@ -64,10 +64,11 @@ func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
 // maxProcessors is the number of CPUs that fulgur uses at the same time while it measures.
 const maxProcessors = 16
 
-// limitProcessors sets GOMAXPROCS to at most maxProcessors, and so leaves the other CPUs of a large
-// machine to the programs that are measured. By default, fulgur would make as many unwind tables at the same time as there are CPUs, and read as
-// many files with names, each with memory of its own; Go would collect garbage on a quarter of
-// the CPUs, and keep free memory for each CPU that ran Go code. The environment variable GOMAXPROCS takes precedence.
+// limitProcessors sets GOMAXPROCS to at most maxProcessors, unless the environment variable of that name
+// is set. The other CPUs of a large machine remain for the programs that are measured. Without the limit,
+// fulgur would make as many unwind tables, and read as many files with names, as there are CPUs, each
+// with memory of its own. Go would collect garbage on a quarter of the CPUs, and keep free memory for
+// each CPU that ran Go code.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcessors {
 		runtime.GOMAXPROCS(maxProcessors)

@@ -117,8 +117,7 @@ func (e *events) handleRecord(r perfevent.Record) {
 	}
 }
 
-// poll does periodic work. No more events arrive that ended earlier than
-// before.
+// poll does periodic work. All events that ended earlier than the time before have arrived.
 func (e *events) poll(now, before uint64) error {
 	if e.Recorder == nil {
 		return nil

@@ -113,8 +113,8 @@ func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error
 func (j *job) Close() error { return j.output.Close() }
 
 // measure samples until the measurement ends, and writes everything. The user's first interrupt
-// ends sampling, and each later one what it meets: the lookup of names, or a wait for the reader
-// of the output. A second one during a wait for a file system kills fulgur.
+// ends sampling. Each later one ends what goes on then: the lookup of names, or a wait for the
+// reader of the output. The second one during a wait for a file system kills fulgur.
 func (r *run) measure(ctx context.Context, launched *target.Launched) error {
 	// Symbolization goes on until everything is written, unless the user
 	// interrupts again.

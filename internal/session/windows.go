@@ -85,8 +85,8 @@ func newWindows(r *run, to Sink) *windows {
 	return w
 }
 
-// pace makes polls rarer at low rates. Without unwind tables, no sample is urgent, and other
-// sources than samples have no rate.
+// pace makes polls rarer at low rates. It needs unwind tables: with them, samples that cannot wait for
+// a poll are urgent. Sources other than samples have no rate.
 func (w *windows) pace(rate uint64) {
 	if len(w.run.sources) == 1 && w.run.unwinder.HasTables() {
 		w.run.loop.Pace(rate)

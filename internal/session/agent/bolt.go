@@ -219,7 +219,7 @@ func (b *bolter) profile(ctx context.Context, o Bolt, dir boltDir, program strin
 // maxPrinted limits the messages that are remembered.
 const maxPrinted = 1000
 
-// printOnce prints a message once. Otherwise it would print the same message in every period.
+// printOnce prints a message that was not printed before: the same message may come up in every period.
 func (b *bolter) printOnce(text string) {
 	if b.printed[text] || len(b.printed) >= maxPrinted {
 		return

@@ -26,7 +26,7 @@ type consumed struct {
 type state struct {
 	// step is the number of steps taken to save CPU time, see [steps].
 	step int
-	// credit is unused CPU time, as the time in which the agent may use it.
+	// credit is unused CPU time, as the time in which the budget allows that much.
 	credit time.Duration
 	// shed is how much memory the agent frees, see [shedNothing]. above is how long memory
 	// has been above the limit since the last change of shed, and calm how long it has been
@@ -36,12 +36,12 @@ type state struct {
 }
 
 const (
-	// maxCredit limits the credit. It pays for the start, for large programs that start, and
-	// for trying a step back, which is why an agent earns all of it first.
+	// maxCredit limits the credit. It pays for the agent's start and for starts of large programs.
+	// It also pays for a step back, which may cost too much. So the agent earns all of it first.
 	maxCredit = 5 * time.Minute
-	// stepTime is how long a step may take to show effect; it is also the credit after one.
+	// stepTime is the time that a step has to show effect. It is also the credit after a step.
 	stepTime = time.Minute
-	// calmTime and calmShare say when to use more memory again.
+	// The agent uses more memory again after calmTime below calmShare of the limit.
 	calmTime  = 5 * time.Minute
 	calmShare = 0.75
 )
@@ -49,15 +49,15 @@ const (
 // Values of [state.shed].
 const (
 	shedNothing = iota
-	shedCaches  // keep few tables of symbols, and unwind tables that are in use only
-	shedNames   // and do not look up names
+	shedCaches  // keep few tables of symbols, and only unwind tables that are in use
+	shedNames   // also look up no names
 )
 
 // next returns the state after a period of time.
 //
-// CPU time is a token bucket: unused time adds up to a credit. When it is used up, the agent
-// takes a step down; when it is full, a step up. So the nearer its use is to the budget,
-// the longer the agent waits before it tries more.
+// CPU time is a token bucket: unused time adds up to a credit. When the credit is used up, the agent
+// takes one more step; when the credit is full, it takes a step back. The nearer the agent's use is to
+// the budget, the longer it waits before a step back.
 func (s state) next(b Budget, u consumed) state {
 	if s.credit += u.elapsed; b.CPU > 0 {
 		s.credit -= time.Duration(min(u.cpu/b.CPU*float64(u.elapsed), float64(10*maxCredit)))
@@ -100,6 +100,6 @@ func (s state) limits() session.Limits {
 	return l
 }
 
-// steps are the steps that save CPU time, from none to all. Each of the first three halves the number of
-// samples and measured waits, and the last one omits names.
+// steps are the limits after each number of steps that save CPU time. The first three steps each halve
+// the numbers of samples and of measured waits, and the last one omits names.
 var steps = []session.Limits{{}, {Reduction: 2}, {Reduction: 4}, {Reduction: 8}, {Reduction: 8, NoSymbols: true}}

@@ -18,10 +18,9 @@ import (
 	"fulgur/internal/session"
 )
 
-// Costs of the BPF programs, in place of the kernel's own measurement, which is usually off:
-// `sysctl kernel.bpf_stats_enabled=1` and `bpftool prog` showed 14 µs for a sample at 19
-// Hz. With off-CPU time, a context switch took 1.5 to 2 µs, with short processes or without, and 0.4
-// times as long while one in 8 waits was measured.
+// Costs of the BPF programs. The kernel can measure them (`sysctl kernel.bpf_stats_enabled=1`,
+// `bpftool prog`), but this is usually off. It showed 14 µs for a sample at 19 Hz. With off-CPU time,
+// a context switch took 1.5 to 2 µs, and 0.4 times as long if one in 8 waits was measured.
 const (
 	costOfSample = 15 * time.Microsecond
 	costOfWait   = 1500 * time.Nanosecond
@@ -38,7 +37,7 @@ type governor struct {
 	mu     sync.Mutex
 	state  state
 	before reading // at the last decision
-	share  float64 // of all CPUs' time, that the agent used between the last two decisions
+	share  float64 // of the time of all CPUs that the agent used between the last two decisions
 }
 
 // reading is an agent's resource use from its start to a point in time.
@@ -52,8 +51,7 @@ type reading struct {
 	resident uint64
 }
 
-// newGovernor returns a governor that has full credit, and spends it from the start of the
-// process on.
+// newGovernor returns a governor with full credit, which also pays for the start of the process.
 func newGovernor(b Budget) *governor {
 	limitHeap(b.Memory, read(session.RecordOptions{NoOffCPU: true}, reading{}))
 	return &governor{state: state{credit: maxCredit}, before: reading{at: time.Now()}}
@@ -63,9 +61,9 @@ func newGovernor(b Budget) *governor {
 // take a few system calls for each open file.
 const readBPFEvery = time.Minute
 
-// read measures the agent's use of CPU time and memory. Values that cannot be read stay 0.
-// Only off-CPU time needs the number of switches. The memory of BPF programs and maps may come
-// from before, the last reading.
+// read measures the agent's use of CPU time and memory. Values that cannot be read stay 0, and so does
+// the number of switches unless off-CPU time is measured. If before, the last reading, is recent, read
+// takes the memory of BPF programs and maps from it.
 func read(o session.RecordOptions, before reading) reading {
 	r := reading{at: time.Now(), self: ownTime(), measured: procfs.BPFStatistics(), bpf: before.bpf, bpfAt: before.bpfAt}
 	if r.measured || r.at.Sub(r.bpfAt) >= readBPFEvery {
@@ -93,7 +91,7 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// since returns the use between two readings. Meanwhile, this number of CPU samples was taken, and one in
+// since returns the use between two readings. samples is the number of CPU samples in between. One in
 // reduction waits was measured.
 func (r reading) since(before reading, cpus int, samples, reduction uint64) consumed {
 	used := r.self - before.self
@@ -115,8 +113,8 @@ func (r reading) since(before reading, cpus int, samples, reduction uint64) cons
 	return u
 }
 
-// decide adapts to the agent's use since the last call, in which samples were taken. It
-// returns a message for the administrator, "" if nothing has changed.
+// decide adapts to the agent's use since the last call. samples is the number of CPU samples since then.
+// It returns a message for the administrator, "" if nothing has changed.
 func (g *governor) decide(o Options, samples uint64) (news string) {
 	cpus := runtime.NumCPU()
 	if online, err := perfevent.OnlineCPUs(); err == nil {
@@ -165,8 +163,8 @@ func frequency(o Options, l session.Limits) uint64 {
 
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// limits returns the limits of the measurement, and the share of the CPU time that the agent
-// used lately.
+// limits returns the limits of the measurement, and the share of the time of all CPUs that the agent
+// used between the last two decisions.
 func (g *governor) limits() (l session.Limits, share float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,8 +174,8 @@ func (g *governor) limits() (l session.Limits, share float64) {
 // minHeap is the smallest limit of Go's memory, in bytes.
 const minHeap = 24 << 20
 
-// limitHeap gives Go the rest of the limit besides BPF maps and the files that are mapped,
-// such as fulgur's own. GOMEMLIMIT takes precedence.
+// limitHeap limits Go's memory to what BPF maps and mapped files, such as fulgur's own, leave of the
+// agent's limit. GOMEMLIMIT takes precedence.
 func limitHeap(limit uint64, now reading) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -206,9 +204,9 @@ func limitHeap(limit uint64, now reading) {
 // fixed is Go's memory outside the heap, and live is the part of the heap that the last garbage collection
 // found in use.
 //
-// The limit always lets the heap grow by half. The nearer the limit is to the live memory, the more often
-// the collector runs. It would take up to half of the CPU time that Go may use, and free hardly anything:
-// only the governor's reductions make the live memory smaller.
+// The heap can always grow by half of its live memory. With a limit near the live memory, the collector
+// would run again and again, for up to half of the CPU time that Go may use, and free hardly anything.
+// Only the governor's reductions make the live memory smaller.
 func heapLimit(limit, others, fixed, live uint64) uint64 {
 	return max(limit-min(limit, others), minHeap, fixed+live+live/2)
 }

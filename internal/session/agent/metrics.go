@@ -112,9 +112,9 @@ func (s *server) stop() error {
 	return nil
 }
 
-// handler answers requests. Anyone who can connect may ask, so only a connection whose
-// request is being answered is known: neither one without a request, nor one whose client
-// does not read the answer, shuts out others.
+// handler answers requests. Anyone who can connect may ask. Known connections are the last to be closed
+// for others, so a connection is known only while its answer is made. So nobody shuts out others by an
+// idle connection, or by an answer that is not read.
 func (a *Agent) handler(connections *connlimit.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	page := &page{make: a.metrics}
