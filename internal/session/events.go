@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 
@@ -12,6 +13,7 @@ import (
 	"fulgur/internal/containers"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/timeline"
 )
@@ -129,7 +131,11 @@ func (e *events) poll(now, before uint64) error {
 // handleEvent handles a source's event record.
 func (e *events) handleEvent(i int, record []byte) error {
 	e.from = uint8(i)
-	return e.sources[i].Event(record, e)
+	from, ok := e.sources[i].(source.Recordable)
+	if !ok {
+		return fmt.Errorf("%w: an event of a source without events", ringbuf.ErrRecord)
+	}
+	return from.Event(record, e)
 }
 
 // Timeline implements [source.Recorder].
@@ -236,7 +242,7 @@ func (e *events) place(p *naming.StackBuilder) {
 	for i, trace := range e.store.Traces {
 		at := source.EventStack{Leaf: trace.Leaf}
 		for n, s := range e.sources {
-			if measured[i]>>n&1 != 0 {
+			if s, ok := s.(source.EventPlacer); ok && measured[i]>>n&1 != 0 {
 				s.PlaceEvents(p, stacks.TraceID(i), &at)
 			}
 		}

@@ -13,8 +13,11 @@ import (
 // passTargetFiles passes the files that the target maps, or that a command is about to map, to the
 // sources that follow files.
 func (r *run) passTargetFiles() error {
-	r.followers = slices.DeleteFunc(slices.Clone(r.sources), func(s source.Source) bool { return !s.FollowsFiles() })
-	if len(r.followers) == 0 {
+	r.followsFiles = slices.ContainsFunc(r.sources, func(s source.Source) bool {
+		_, follows := s.(source.FileFollower)
+		return follows
+	})
+	if !r.followsFiles {
 		return nil
 	}
 	pids, err := target.Measured(r.options.Target, r.Targets)
@@ -58,10 +61,5 @@ func (r *run) passMappedFiles() error {
 }
 
 func (r *run) passFiles(files []*process.File) error {
-	for _, f := range r.followers {
-		if err := f.Follow(files); err != nil {
-			return err
-		}
-	}
-	return nil
+	return source.Each(r.sources, func(s source.FileFollower) error { return s.Follow(files) })
 }

@@ -59,10 +59,10 @@ type run struct {
 	// event handles event records, nil if there are none.
 	event    func(source int, record []byte) error
 	remapped map[int]bool // processes whose address space changed
-	// followers are the sources that follow the target's files. mapped are the processes that
+	// followsFiles is set if a source follows the target's files. mapped are the processes that
 	// mapped files since the last poll, whether or not they belong to the target.
-	followers []source.Source
-	mapped    map[int]bool
+	followsFiles bool
+	mapped       map[int]bool
 }
 
 // newRun loads the kernel side and opens everything, with sampling not yet
@@ -164,7 +164,7 @@ func (r *run) handleRecord(record perfevent.Record) {
 // noteMapped notes that a process has mapped a file.
 func (r *run) noteMapped(pid int) {
 	r.unwinder.Mapped(pid)
-	if len(r.followers) > 0 {
+	if r.followsFiles {
 		r.mapped[pid] = true
 	}
 }
@@ -208,13 +208,7 @@ func (r *run) prepareTables(members func() ([]int, error)) error {
 }
 
 // each calls f for every source.
-func (r *run) each(f func(source.Source) error) error {
-	var errs []error
-	for _, s := range r.sources {
-		errs = append(errs, f(s))
-	}
-	return errors.Join(errs...)
-}
+func (r *run) each(f func(source.Source) error) error { return source.Each(r.sources, f) }
 
 // settle frees memory that only the start needs.
 func (r *run) settle() {

@@ -179,8 +179,8 @@ func (r *run) enough() bool { return r.whyStopped() != "" }
 // whyStopped returns why a source ended the run early, "" if none did.
 func (r *run) whyStopped() string {
 	for _, s := range r.sources {
-		if why := s.Enough(); why != "" {
-			return why
+		if s, ok := s.(source.Limited); ok && s.Enough() != "" {
+			return s.Enough()
 		}
 	}
 	return ""

@@ -104,7 +104,7 @@ func (w *windows) limit() error {
 		return nil
 	}
 	w.pace(w.frequency())
-	return w.run.each(func(s source.Source) error { return s.Reduce(max(w.limits.Reduction, 1)) })
+	return source.Each(w.run.sources, func(s source.Reducible) error { return s.Reduce(max(w.limits.Reduction, 1)) })
 }
 
 // frequency returns the rate of the open window, 0 if there is none.
@@ -166,13 +166,13 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // cut closes the open window and opens the next. The traces of all counts drained here are already
 // in the rings; later counts send their traces again.
 func (w *windows) cut() error {
-	if err := w.run.each(source.Source.BeginCut); err != nil {
+	if err := source.Each(w.run.sources, source.Splitter.BeginCut); err != nil {
 		return err
 	}
 	now := time.Now()
 	at := monotonic.At(now)
 	// Cut all sources together: each cut takes the kernel a while.
-	if err := w.run.each(func(s source.Source) error { return s.Cut(at) }); err != nil {
+	if err := source.Each(w.run.sources, func(s source.Splitter) error { return s.Cut(at) }); err != nil {
 		return err
 	}
 	if err := w.run.each(source.Source.Renew); err != nil {
@@ -233,7 +233,7 @@ func (w *windows) put(c closedWindow) {
 
 // pending returns the IDs of the stacks of waits in progress.
 func (w *windows) pending() (all []uint64, err error) {
-	err = w.run.each(func(s source.Source) error {
+	err = source.Each(w.run.sources, func(s source.Waiting) error {
 		ids, err := s.Pending()
 		all = append(all, ids...)
 		return err

@@ -257,7 +257,6 @@ func newCounting(id, samples uint64) *counting {
 }
 
 func (c *counting) Counts() *stacks.Counts      { return &c.counts }
-func (c *counting) Pending() ([]uint64, error)  { return nil, nil }
 func (c *counting) Stats() (probe.Stats, error) { return probe.Stats{}, nil }
 
 // An error in the delivery of a window ends the measurement, and later windows do not

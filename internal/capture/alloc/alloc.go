@@ -25,6 +25,12 @@ import (
 // DefaultRate is the default of [Config.Rate], as in Go's and tcmalloc's heap profiles.
 const DefaultRate = 512 << 10
 
+var _ interface {
+	source.Source
+	source.FileFollower
+	source.Limited
+} = (*Source)(nil)
+
 // Source is the loaded kernel side.
 type Source struct {
 	attach.Source
@@ -113,7 +119,7 @@ func (s *Source) Begin() error {
 	return errors.Join(s.Source.Begin(), s.overhead.begin(s))
 }
 
-// Enough returns how much the uprobes slow the target down if it is too much, and what to do.
+// Enough implements [source.Limited]. It returns how much the uprobes slow the target down if it is too much, and what to do.
 func (s *Source) Enough() string {
 	o := s.overhead
 	if o.exceeded == "" {

@@ -49,10 +49,7 @@ type allocator struct {
 	done      bool    // attached, or reported
 }
 
-// FollowsFiles returns true.
-func (*Source) FollowsFiles() bool { return true }
-
-// Follow attaches to the allocators in the files that a process maps, unless it did before. If
+// Follow implements [source.FileFollower]. It attaches to the allocators in the files that a process maps, unless it did before. If
 // one of the files has probes, Follow attaches to probes alone.
 func (s *Source) Follow(mapped []*process.File) error {
 	if s.files.seen == nil {

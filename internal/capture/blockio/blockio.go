@@ -18,6 +18,12 @@ import (
 // DefaultPendingEntries is the default limit of requests in flight to track.
 const DefaultPendingEntries = 1 << 13
 
+var _ interface {
+	source.Source
+	source.Recordable
+	source.EventPlacer
+} = (*Source)(nil)
+
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base

@@ -23,7 +23,7 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 	)
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error {
 	e, err := ringbuf.As[Event](record, unsafe.Sizeof(Event{}))
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Source) deviceName(d stacks.Device) string {
 	return name
 }
 
-// PlaceEvents implements [source.Source].
+// PlaceEvents implements [source.EventPlacer].
 func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
 	at.Leaf = p.WithoutProbe(at.Leaf)
 	at.Writeback = p.IsWriteback(id)

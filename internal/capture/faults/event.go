@@ -23,7 +23,7 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 	return counted(bpf.FaultsCountKey{Id: e.Id, File: e.File, Kind: e.Kind}, v)
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error {
 	e, err := ringbuf.As[Event](record, unsafe.Sizeof(Event{}))
 	if err != nil {

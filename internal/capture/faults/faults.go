@@ -23,6 +23,11 @@ import (
 	"fulgur/internal/profile"
 )
 
+var _ interface {
+	source.Source
+	source.Recordable
+} = (*Source)(nil)
+
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
 	source.Base

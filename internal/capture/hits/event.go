@@ -27,7 +27,7 @@ type markers struct {
 	event Event                           // reused
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error {
 	m := &s.markers
 	e := &m.event

@@ -27,6 +27,12 @@ type Options struct {
 	MaxRate uint64
 }
 
+var _ interface {
+	source.Source
+	source.Recordable
+	source.EventPlacer
+} = (*Source)(nil)
+
 // Source is the loaded kernel side of an event.
 type Source struct {
 	attach.Source

@@ -70,6 +70,11 @@ type Options struct {
 	PendingEntries uint32
 }
 
+var _ interface {
+	source.Source
+	source.Waiting
+} = (*Source)(nil)
+
 // Source is the loaded kernel side of a pair of events.
 type Source struct {
 	attach.Source
@@ -198,7 +203,7 @@ func (s *Source) End() error {
 	return errors.Join(s.Source.End(), err, followedErr, forgottenErr)
 }
 
-// Pending returns the IDs of the stacks of intervals in progress.
+// Pending implements [source.Waiting].
 func (s *Source) Pending() (ids []uint64, err error) {
 	all, err := s.InProgress()
 	for _, i := range all {

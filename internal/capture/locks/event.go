@@ -22,7 +22,7 @@ func (k kind) markerType() profile.MarkerType {
 	return profile.MarkerType{Name: k.name, Event: Value.Type, Fields: []string{"lock", "held by", "woken by"}, Unit: Value.Unit, Spans: true}
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *lockSource) Event(record []byte, to source.Recorder) error {
 	e, err := ringbuf.As[event](record, unsafe.Sizeof(event{}))
 	if err != nil {

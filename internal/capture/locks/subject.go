@@ -137,6 +137,13 @@ type measured struct {
 	filter     events.Filter
 }
 
+var _ interface {
+	source.Source
+	source.Waiting
+	source.Recordable
+	source.EventPlacer
+} = (*lockSource)(nil)
+
 // lockSource is the source of a kind.
 type lockSource struct {
 	*latency.Source

@@ -29,7 +29,7 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 	return counted(k, bpf.OffCPUCountValue{Times: 1, Sleeping: e.Duration - e.Waiting, Waiting: e.Waiting})
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error {
 	e, err := ringbuf.As[Event](record, EventSize)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 	return to.AddOffCPU(to.Thread(e.Pid, e.Tid, end), off)
 }
 
-// PlaceEvents implements [source.Source].
+// PlaceEvents implements [source.EventPlacer].
 func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
 	reason := reasonOf(p, id, waits.Of)
 	at.Mark = "[" + string(reason) + "]"

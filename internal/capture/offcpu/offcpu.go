@@ -43,6 +43,15 @@ const (
 	KernelThreads = Threads(bpf.OffCPUThreadKindTHREADS_KERNEL)
 )
 
+var _ interface {
+	source.Source
+	source.Reducible
+	source.Waiting
+	source.Splitter
+	source.Recordable
+	source.EventPlacer
+} = (*Source)(nil)
+
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
@@ -154,7 +163,7 @@ func (s *Source) Begin() error {
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
 }
 
-// Reduce implements [source.Source]. Waits in progress keep their weights until the next cut.
+// Reduce implements [source.Reducible]. Waits in progress keep their weights until the next cut.
 func (s *Source) Reduce(by uint64) error {
 	s.reducing = by > 1
 	s.reduced = s.reduced || s.reducing
@@ -172,7 +181,7 @@ func (s *Source) End() error {
 	return s.iterate(bpf.OffCPUProgOffcpuCut)
 }
 
-// BeginCut prepares for a [Source.Cut].
+// BeginCut implements [source.Splitter].
 func (s *Source) BeginCut() error {
 	if err := s.Variables[bpf.OffCPUVarCutting].Set(true); err != nil {
 		return fmt.Errorf("divide the waits in progress: %w", err)
@@ -181,7 +190,7 @@ func (s *Source) BeginCut() error {
 	return rcu.Wait()
 }
 
-// Cut counts the waits in progress up to at, in CLOCK_MONOTONIC ns. The rest of each
+// Cut implements [source.Splitter]. It counts the waits in progress up to at, in CLOCK_MONOTONIC ns. The rest of each
 // counts as a wait of its own. Limits on the length of waits then apply to the
 // parts. From then on, waits in progress count once, including those that a reduction left out.
 func (s *Source) Cut(at uint64) error {
@@ -199,8 +208,8 @@ func (s *Source) Cut(at uint64) error {
 // pendingBatch is the number of threads that one system call reads.
 const pendingBatch = 1 << 12
 
-// Pending returns the IDs of the user stacks at which waiting threads left their
-// CPU. These waits will be counted, although their traces have already arrived.
+// Pending implements [source.Waiting]. It returns the IDs of the user stacks at which waiting threads
+// left their CPU. These waits will be counted, although their traces have already arrived.
 func (s *Source) Pending() (ids []uint64, err error) {
 	tids, threads := make([]uint32, pendingBatch), make([]bpf.OffCPUThread, pendingBatch)
 	var cursor ebpf.MapBatchCursor

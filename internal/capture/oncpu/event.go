@@ -24,7 +24,7 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
 }
 
-// Event implements [source.Source].
+// Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error {
 	e, err := ParseEvent(record)
 	if err != nil {

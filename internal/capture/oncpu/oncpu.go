@@ -27,6 +27,13 @@ type Options struct {
 	Rate  Rate
 }
 
+var _ interface {
+	source.Source
+	source.Reducible
+	source.Recordable
+	source.Rewalker
+} = (*Source)(nil)
+
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
 	source.Snapshots
@@ -115,7 +122,7 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 // a moment, and removes those that went offline. The source must be enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
-// Reduce implements [source.Source]. Samples keep the weights that they were taken with.
+// Reduce implements [source.Reducible]. Samples keep the weights that they were taken with.
 func (s *Source) Reduce(by uint64) error {
 	if err := s.events.SetRate(s.options.Rate.Reduced(by)); err != nil {
 		return err

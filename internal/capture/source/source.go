@@ -6,7 +6,6 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"fulgur/internal/capture/naming"
@@ -109,7 +108,8 @@ type Timeline struct {
 }
 
 // Source is a family of programs in the kernel. Its programs count while the gate of the run
-// ([probe.Gate]) is open, which [Start] and [Stop] do for all sources of the run at once.
+// ([probe.Gate]) is open, which [Start] and [Stop] do for all sources of the run at once. What only
+// some sources do is in interfaces of its own below, and in [Rewalker].
 type Source interface {
 	// Attach attaches the programs, and prepares everything that takes long.
 	Attach(target.Target) error
@@ -129,19 +129,6 @@ type Source interface {
 	Check() error
 	// FollowCPUs is called when CPUs come online or go offline.
 	FollowCPUs(online []int) error
-	// Reduce makes the source measure less from now on, to save time: it divides the rate of
-	// samples by a factor, or measures one in that many short waits. The weight of each sample or
-	// wait grows accordingly. The factor is a power of two; 1 restores the requested rate. Sources
-	// that cannot measure less ignore it.
-	Reduce(by uint64) error
-	// FollowsFiles reports whether the source depends on the files that the target maps.
-	FollowsFiles() bool
-	// Follow is called if FollowsFiles, with the files that processes of the target map
-	// or are about to map: before Begin with all, and later with the files of processes
-	// that map more. A file may be given several times.
-	Follow([]*process.File) error
-	// Enough returns why the measurement has to end early, "" if it need not.
-	Enough() string
 	// Remap makes the kernel side assign new stack IDs to a process whose
 	// address space changed.
 	Remap(pid int) error
@@ -154,30 +141,69 @@ type Source interface {
 	Stats() (probe.Stats, error)
 	MapMemory() uint64
 	Close() error
+}
 
-	// BeginCut prepares for Cut. It may take a while.
-	BeginCut() error
-	// Cut splits everything in progress at a time in CLOCK_MONOTONIC ns. The
-	// part before counts at once, the rest when it ends.
-	Cut(at uint64) error
+// Reducible is a source that can measure less, to save time.
+type Reducible interface {
+	// Reduce divides the rate of samples by a factor from now on, or measures one in that many short
+	// waits. The weight of each sample or wait grows accordingly. The factor is a power of two; 1
+	// restores the requested rate.
+	Reduce(by uint64) error
+}
+
+// FileFollower is a source that depends on the files that the target maps.
+type FileFollower interface {
+	// Follow is called with the files that processes of the target map or are about to map: before
+	// Begin with all, and later with the files of processes that map more. A file may be given
+	// several times.
+	Follow([]*process.File) error
+}
+
+// Limited is a source that may end the measurement early.
+type Limited interface {
+	// Enough returns why the measurement has to end, "" if it need not.
+	Enough() string
+}
+
+// Waiting is a source that measures times, such as waits, which may be in progress at the end of a
+// window.
+type Waiting interface {
 	// Pending returns the IDs of the stacks of everything in progress.
 	Pending() ([]uint64, error)
+}
 
+// Splitter is a source that splits what is in progress at the end of a window. Other sources count
+// it in the window in which it ends.
+type Splitter interface {
+	// BeginCut prepares for Cut. It may take a while.
+	BeginCut() error
+	// Cut splits everything in progress at a time in CLOCK_MONOTONIC ns. The part before counts at
+	// once, the rest when it ends.
+	Cut(at uint64) error
+}
+
+// Recordable is a source whose programs send event records if [probe.Options.Timeline] is set. The
+// subjects of other sources have no [Subject.Timeline].
+type Recordable interface {
 	// Event adds an event record to a recording.
 	Event(record []byte, to Recorder) error
+}
+
+// EventPlacer is a [Recordable] whose events have other stacks than the traces of their IDs.
+type EventPlacer interface {
 	// PlaceEvents completes the stack of events in a recording.
 	PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack)
 }
 
 // Start starts the measurement of attached sources with a common gate, at the same moment.
 func Start(gate *probe.Gate, sources ...Source) error {
-	if err := each(sources, Source.Enable); err != nil {
+	if err := Each(sources, Source.Enable); err != nil {
 		return err
 	}
 	if err := gate.Open(); err != nil {
 		return err
 	}
-	return each(sources, Source.Begin)
+	return Each(sources, Source.Begin)
 }
 
 // Stop stops the measurement of sources, at the same moment, and detaches them. It returns a
@@ -186,14 +212,17 @@ func Stop(gate *probe.Gate, sources ...Source) (ended uint64, err error) {
 	err = gate.Shut()
 	ended = monotonic.Now()
 	// Detaching takes long, and must not delay the end of others.
-	return ended, errors.Join(err, each(sources, Source.End), each(sources, Source.Detach), rcu.Wait())
+	return ended, errors.Join(err, Each(sources, Source.End), Each(sources, Source.Detach), rcu.Wait())
 }
 
-// each calls f for every source.
-func each(sources []Source, f func(Source) error) error {
+// Each calls f for every source that is a T: a [Source], or one of the interfaces of some sources. It
+// returns all errors.
+func Each[T any](sources []Source, f func(T) error) error {
 	var errs []error
 	for _, s := range sources {
-		errs = append(errs, f(s))
+		if t, ok := s.(T); ok {
+			errs = append(errs, f(t))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -253,32 +282,3 @@ func (Base) Check() error { return nil }
 
 // FollowCPUs does nothing, because tracepoints fire on all CPUs.
 func (Base) FollowCPUs([]int) error { return nil }
-
-// Reduce does nothing, because most sources cannot measure less.
-func (Base) Reduce(uint64) error { return nil }
-
-// FollowsFiles returns false.
-func (Base) FollowsFiles() bool { return false }
-
-// Follow does nothing.
-func (Base) Follow([]*process.File) error { return nil }
-
-// Enough returns "".
-func (Base) Enough() string { return "" }
-
-// BeginCut does nothing, because samples have no duration.
-func (Base) BeginCut() error { return nil }
-
-// Cut does nothing.
-func (Base) Cut(uint64) error { return nil }
-
-// Pending returns none.
-func (Base) Pending() ([]uint64, error) { return nil, nil }
-
-// Event fails, because the programs send no events.
-func (Base) Event([]byte, Recorder) error {
-	return fmt.Errorf("%w: an event of a source without events", ringbuf.ErrRecord)
-}
-
-// PlaceEvents does nothing.
-func (Base) PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack) {}
