@@ -6,8 +6,8 @@
  * the same time.
  *
  * User space writes each word once. So the hits of a thread that find the gate open are
- * consecutive, even if the thread changes CPUs: of functions that it calls in turn, none counts
- * more than one hit more than another.
+ * consecutive, even if the thread changes CPUs: if it calls two functions in turn, their numbers of
+ * hits differ by one at most.
  */
 #ifndef FULGUR_GATE_H
 #define FULGUR_GATE_H

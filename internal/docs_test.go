@@ -125,3 +125,27 @@ func TestLinks(t *testing.T) {
 		t.Errorf("got only %d links", links)
 	}
 }
+
+// Files and folders that the documents for developers name exist.
+func TestPaths(t *testing.T) {
+	pages, err := filepath.Glob("../docs/adding-*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := 0
+	for _, page := range append(pages, "../CONTRIBUTING.md", "../docs/how-it-works.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`((?:bpf|cmd|docs|internal|packaging|test)/[a-z0-9_./-]*)`").FindAllSubmatch(text, -1) {
+			paths++
+			if _, err := os.Stat(filepath.Join("..", string(m[1]))); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if paths < 30 {
+		t.Errorf("got only %d paths", paths)
+	}
+}
