@@ -99,7 +99,7 @@ func (c *counted) attach(r *branchRun) (err error) {
 	if c.program, err = cfg.New(c.file); err != nil {
 		return fmt.Errorf("%w: %w", jumps.ErrUnsupported, err)
 	}
-	c.options.Target = r.Target
+	c.options.Target = r.loop.Target
 	c.options.Program = c.program
 	c.options.File = r.binaries.chosen
 	st, err := r.binaries.chosen.Now()
@@ -113,7 +113,7 @@ func (c *counted) attach(r *branchRun) (err error) {
 	return err
 }
 
-func (c *counted) end(r *branchRun) { r.Limit = countedFor }
+func (c *counted) end(r *branchRun) { r.loop.Limit = countedFor }
 
 func (c *counted) enable() error { return c.counter.Start() }
 
@@ -255,7 +255,7 @@ func (c *counted) finish() error {
 	counts := c.counter.Counts()
 	e := inference.Evidence{
 		Jumps: map[uint64]inference.Jump{}, Targets: map[uint64]map[uint64]uint64{}, Samples: c.samples, Uncountable: c.counter.Uncountable(),
-		Seconds: c.run.Duration.Seconds(), SampleSeconds: 1 / float64(c.options.Frequency),
+		Seconds: c.run.loop.Duration.Seconds(), SampleSeconds: 1 / float64(c.options.Frequency),
 	}
 	for i, r := range counts.Rates() {
 		j := counts.Jumps[i]

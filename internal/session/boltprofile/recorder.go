@@ -217,7 +217,7 @@ func (h *recorded) attach(r *branchRun) error {
 	return h.source.Attach(r.options.Target, h.event)
 }
 
-func (h *recorded) end(r *branchRun)                         { r.Limit = defaultDuration }
+func (h *recorded) end(r *branchRun)                         { r.loop.Limit = defaultDuration }
 func (h *recorded) enable() error                            { return h.source.Enable() }
 func (h *recorded) disable() error                           { return h.source.Disable() }
 func (h *recorded) targets() ([]int, error)                  { return h.source.Targets() }

@@ -11,21 +11,21 @@ import (
 
 // A ring that fills up is polled more often at once, within limits.
 func TestAdapt(t *testing.T) {
-	r := &branchRun{Loop: loop.Loop{Rest: loop.PollAtMost}}
+	r := &branchRun{loop: loop.Loop{Rest: loop.PollAtMost}}
 	for _, test := range []struct {
 		fill   float64
 		times  int
 		atMost bool
 	}{{0.01, 3, true}, {0.9, 1, false}, {0.9, 10, false}, {0.2, 5, false}, {0.01, 10, true}} {
-		before := r.Rest
+		before := r.loop.Rest
 		for range test.times {
 			r.adapt(test.fill)
 		}
 		switch {
-		case test.atMost && r.Rest != loop.PollAtMost:
-			t.Errorf("fill %.2f: got rest %v, want %v", test.fill, r.Rest, loop.PollAtMost)
-		case test.fill > 0.5 && (r.Rest > before || r.Rest <= 0 || r.Rest == loop.PollAtMost):
-			t.Errorf("fill %.2f: got rest %v after %v, want a shorter one", test.fill, r.Rest, before)
+		case test.atMost && r.loop.Rest != loop.PollAtMost:
+			t.Errorf("fill %.2f: got rest %v, want %v", test.fill, r.loop.Rest, loop.PollAtMost)
+		case test.fill > 0.5 && (r.loop.Rest > before || r.loop.Rest <= 0 || r.loop.Rest == loop.PollAtMost):
+			t.Errorf("fill %.2f: got rest %v after %v, want a shorter one", test.fill, r.loop.Rest, before)
 		}
 	}
 }
@@ -51,10 +51,10 @@ func TestBoltEnd(t *testing.T) {
 	} {
 		r := &branchRun{options: &test.options, recorder: test.recorder, binaries: &binaries{only: &bolt.Binary{}}}
 		r.end()
-		if r.Limit != test.limit || (r.Enough != nil) != test.enough || r.ReleaseFirst != test.stepped {
-			t.Errorf("%+v: got %+v", test, r.Loop)
+		if r.loop.Limit != test.limit || (r.loop.Enough != nil) != test.enough || r.loop.ReleaseFirst != test.stepped {
+			t.Errorf("%+v: got %+v", test, r.loop)
 		}
-		if r.Enough != nil && r.Enough() {
+		if r.loop.Enough != nil && r.loop.Enough() {
 			t.Error("got enough without samples")
 		}
 	}

@@ -55,8 +55,8 @@ func (s *stepped) overhead() string {
 // launcher and has to wait.
 func (s *stepped) attach(r *branchRun) error {
 	var named []int
-	if r.Target.Scope == target.Processes {
-		named = r.Target.PIDs
+	if r.loop.Target.Scope == target.Processes {
+		named = r.loop.Target.PIDs
 	}
 	// disable ends it in an orderly way, not a context.
 	stepper, err := stepping.Start(context.Background(), named, s.options)
@@ -65,14 +65,14 @@ func (s *stepped) attach(r *branchRun) error {
 	}
 	s.stepper = stepper
 	s.members = members{
-		target: r.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
+		target: r.loop.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
 		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), stepping.InitPID},
 	}
 	for _, pid := range named {
 		s.members.members[pid] = isStepped
 	}
-	handleRecord := r.HandleRecord
-	r.HandleRecord = func(record perfevent.Record) {
+	handleRecord := r.tracker.HandleRecord
+	r.tracker.HandleRecord = func(record perfevent.Record) {
 		handleRecord(record)
 		s.members.handleRecord(record)
 	}
@@ -80,10 +80,10 @@ func (s *stepped) attach(r *branchRun) error {
 }
 
 func (s *stepped) end(r *branchRun) {
-	r.ReleaseFirst = true // the launcher must stop tracing the command before stepping
-	r.Limit = steppedAtMost
+	r.loop.ReleaseFirst = true // the launcher must stop tracing the command before stepping
+	r.loop.Limit = steppedAtMost
 	if only := r.binaries.only; only != nil {
-		r.Enough = func() bool { return only.Sufficiency() >= sufficient }
+		r.loop.Enough = func() bool { return only.Sufficiency() >= sufficient }
 	}
 }
 
