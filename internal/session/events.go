@@ -88,9 +88,9 @@ func newEvents(line source.Timeline, userOnly bool) (*events, error) {
 	}, err
 }
 
-// follow connects the recording to a store, which limits its nodes of stacks,
+// connect connects the recording to a store, which limits its nodes of stacks,
 // and to its sources.
-func (e *events) follow(sources []source.Source, store *stacks.Store, maxNodes int) {
+func (e *events) connect(sources []source.Source, store *stacks.Store, maxNodes int) {
 	e.sources, e.store = sources, store
 	store.Anonymous, store.MaxNodes = true, maxNodes
 }

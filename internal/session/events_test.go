@@ -54,7 +54,7 @@ func TestSampledEvent(t *testing.T) {
 	cycles := profile.ValueType{Type: "cycles", Unit: "count"}
 	e := begun(t, source.Timeline{Interval: 1e6, Sampled: cycles})
 	store := stacks.NewStore(stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}})
-	e.follow([]source.Source{new(oncpu.Source)}, store, 0)
+	e.connect([]source.Source{new(oncpu.Source)}, store, 0)
 	if err := store.Add(stackstest.Trace{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended}.Record(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestEvents(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stacks.NewStore(stackstest.Layout{File: file})
 	const onCPU, offCPU, blockIO, pageFaults = 0, 1, 2, 3
-	e.follow([]source.Source{new(oncpu.Source), new(offcpu.Source), new(blockio.Source), new(faults.Source)}, store, 0)
+	e.connect([]source.Source{new(oncpu.Source), new(offcpu.Source), new(blockio.Source), new(faults.Source)}, store, 0)
 	add := func(b stackstest.Trace) {
 		t.Helper()
 		if err := store.Add(b.Record(t)); err != nil {

@@ -129,7 +129,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.store = r.newStore()
 	r.unkept = r.store.Unkept
 	if r.events != nil {
-		r.events.follow(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+		r.events.connect(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.handleEvent
 	}
 	if err := r.each(func(s source.Source) error { return s.Attach(o.Target) }); err != nil {

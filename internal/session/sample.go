@@ -139,11 +139,11 @@ func (r *run) read() (busy bool, err error) {
 	}
 	// Snapshots wait for the next poll after their tables are ready.
 	busy = r.tracker.Busy || r.snapshots.Waiting()
-	return busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.tracker.DrainErr)
+	return busy, errors.Join(r.each(r.drainFull), r.each(source.Source.Check), r.tracker.DrainErr)
 }
 
-// relieve drains a count map that is nearly full.
-func (r *run) relieve(s source.Source) error {
+// drainFull drains a count map that is nearly full.
+func (r *run) drainFull(s source.Source) error {
 	full, err := s.Counts().NearlyFull()
 	if err != nil || !full {
 		return err
