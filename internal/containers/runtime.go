@@ -21,7 +21,7 @@ type runtime interface {
 func newRuntimes(p *places, uid int) []runtime {
 	s := state{uid: uid}
 	if uid != 0 {
-		s.patience = safeopen.NewPatience()
+		s.budget = safeopen.NewBudget()
 	}
 	return []runtime{&docker{state: s, places: p}, &storage{state: s, places: p}, &containerd{state: s, places: p}}
 }

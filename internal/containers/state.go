@@ -34,8 +34,8 @@ var (
 type state struct {
 	// uid owns the files.
 	uid int
-	// patience limits the waits for file systems of the user. It is nil for root.
-	patience *safeopen.Patience
+	// budget limits the waits for file systems of the user. It is nil for root.
+	budget *safeopen.Budget
 }
 
 // accept returns a function that accepts regular files of the user of up to limit bytes that
@@ -68,7 +68,7 @@ func (s state) open(path string, accept func(*unix.Stat_t) error) (*safeopen.Fil
 	if s.uid == 0 {
 		return safeopen.OpenTrusted(path, capability.SetOf(capability.DACReadSearch), accept)
 	}
-	return safeopen.OpenPatiently(s.patience, "/", path, accept)
+	return safeopen.OpenWithin(s.budget, "/", path, accept)
 }
 
 // read returns the contents of a file of up to limit bytes.

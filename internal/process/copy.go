@@ -61,7 +61,7 @@ type code struct {
 // means that there is memory where a file's code should be, with other bytes: a copy may be under way.
 // Copies at other addresses are searched once, in what is new since the look before.
 func (t *Table) copiesIn(pid int, i *image, maps []procfs.Map, before looks) (copies []mapping, doubtful bool) {
-	memory, tried, left := NewMemory(pid, t.files.patience), 0, uint64(maxSearched)
+	memory, tried, left := NewMemory(pid, t.files.budget), 0, uint64(maxSearched)
 candidates:
 	for known := range i.mappings().All() {
 		at := known.start

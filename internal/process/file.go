@@ -94,7 +94,7 @@ func (f *File) differs() bool {
 	if file == nil || time.Since(initial.since) < versionInterval {
 		return false
 	}
-	st, err := file.With(f.cache.patience).Now()
+	st, err := file.With(f.cache.budget).Now()
 	return err == nil && (st.Size != initial.size || st.Mtim != initial.modified)
 }
 
@@ -167,7 +167,7 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 
 // acquire returns the open file. If necessary, it opens the file within p's time limit. The
 // file may be closed again at any time to save descriptors.
-func (f *File) acquire(p *safeopen.Patience) (opened, error) {
+func (f *File) acquire(p *safeopen.Budget) (opened, error) {
 	for {
 		f.mu.RLock()
 		o, src := f.opened, f.src
@@ -183,7 +183,7 @@ func (f *File) acquire(p *safeopen.Patience) (opened, error) {
 
 // open opens the file from src for a reader, within p's time limit, unless it is already
 // open.
-func (f *File) open(p *safeopen.Patience, src source) error {
+func (f *File) open(p *safeopen.Budget, src source) error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if f.isOpen() {
@@ -282,7 +282,7 @@ func (f *File) isProgram() bool {
 	if file == nil {
 		return false
 	}
-	r := file.With(f.cache.patience)
+	r := file.With(f.cache.budget)
 	var head [64]byte // a DOS header, or an ELF header
 	if _, err := r.ReadAt(head[:], 0); err != nil {
 		return false

@@ -408,7 +408,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 }
 
 // A file on a file system that responds is opened in the same round, no matter how many other
-// file systems hang. Once these have used up the patience, it is refused if its process's
+// file systems hang. Once these have used up the budget, it is refused if its process's
 // mappings are locked for a millisecond, as they are if the thread that changes them waits for
 // a CPU. So the test repeats the round until that does not happen.
 func TestFilesNoAnswer(t *testing.T) {

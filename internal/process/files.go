@@ -24,9 +24,9 @@ type files struct {
 	swept   int
 	sweptAt time.Time
 	period  atomic.Uint64
-	// patience is the time limit of the goroutine that interns files.
-	patience *safeopen.Patience
-	queue    []queued
+	// budget is the time limit of the goroutine that interns files.
+	budget *safeopen.Budget
+	queue  []queued
 	// round counts the rounds of records; see [File.rewritten].
 	round uint64
 
@@ -48,7 +48,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), patience: safeopen.NewPatience()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), budget: safeopen.NewBudget()}
 	c.period.Store(1)
 	c.nextRound()
 	return c
@@ -86,7 +86,7 @@ func (c *files) intern(key FileKey, name string, src source) *File {
 }
 
 // openQueued opens the files that were interned since the last call, before the programs that
-// map them end. patience bounds its waits; a file that takes longer is opened later, or
+// map them end. budget bounds its waits; a file that takes longer is opened later, or
 // never. Until openQueued returns, no other goroutine sees the files.
 func (c *files) openQueued() {
 	if len(c.queue) == 0 {
@@ -105,7 +105,7 @@ func (c *files) openQueued() {
 		questions = append(questions, question)
 	}
 	c.queue = nil
-	safeopen.AskEach(c.patience, questions)
+	safeopen.AskEach(c.budget, questions)
 }
 
 // is reports whether a mapping with the given key and path maps this file. /proc/PID/maps

@@ -152,16 +152,16 @@ func (f *dumpFile) incomplete() error {
 
 // update reads the data appended to the file, but not much more than budget bytes. It reports
 // whether the file changed.
-func (f *dumpFile) update(patience *safeopen.Patience, nspid int, uid uint32, budget int64) (grew bool) {
+func (f *dumpFile) update(waits *safeopen.Budget, nspid int, uid uint32, budget int64) (grew bool) {
 	if f.fatal {
 		return false
 	}
-	o, err := f.file.acquire(patience)
+	o, err := f.file.acquire(waits)
 	if err != nil {
 		f.err = err
 		return false
 	}
-	in := o.file.With(patience)
+	in := o.file.With(waits)
 	st, err := in.Now()
 	if err != nil {
 		f.err = err
@@ -240,7 +240,7 @@ func ownerError(st *unix.Stat_t, uid uint32) error {
 type jitDumps struct {
 	followed map[int]*JITDumps // of the newest program of each process, by pid
 	spool    *spool
-	patience *safeopen.Patience
+	waits    *safeopen.Budget
 }
 
 // add starts to follow the mapped files that d does not have yet.
@@ -270,7 +270,7 @@ func (f *File) sameInode(o *File) bool {
 func (j *jitDumps) update(d *JITDumps, budget *int64) (grew bool) {
 	for _, f := range d.files {
 		before := f.scan.Offset()
-		if f.update(j.patience, d.nspid, d.uid, *budget) {
+		if f.update(j.waits, d.nspid, d.uid, *budget) {
 			grew = true
 		}
 		*budget -= max(f.scan.Offset()-before, 0)

@@ -48,7 +48,7 @@ func newDumper(t *testing.T) *dumper {
 // newPatientTable returns a table that waits for files even on a busy machine.
 func newPatientTable() *Table {
 	t := NewTable(Options{})
-	t.files.patience, t.dumps.patience, t.perfMaps.patience = nil, nil, nil
+	t.files.budget, t.dumps.waits, t.perfMaps.budget = nil, nil, nil
 	return t
 }
 

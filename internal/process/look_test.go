@@ -127,7 +127,7 @@ func TestFindPages(t *testing.T) {
 			mem[test.changed] ^= 1
 		}
 		hole := mapping{start: start, limit: start + uint64(test.pages*page)}
-		off, length := findPages(bytes.NewReader(file), 0, uint64(len(file)), mem[:page], hole, NewMemory(os.Getpid(), safeopen.NewPatience()))
+		off, length := findPages(bytes.NewReader(file), 0, uint64(len(file)), mem[:page], hole, NewMemory(os.Getpid(), safeopen.NewBudget()))
 		if want := uint64(test.want * page); length != want || length > 0 && off != uint64(test.off*page) {
 			t.Errorf("%s: got %#x bytes from %#x, want %d pages from %d", name, length, off, test.want, test.off)
 		}

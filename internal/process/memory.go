@@ -15,12 +15,12 @@ import (
 // Memory reads the memory of a running process. Its reads are limited in time: a process
 // may map files of a file system that hangs.
 type Memory struct {
-	pid      int
-	patience *safeopen.Patience
+	pid    int
+	budget *safeopen.Budget
 }
 
 // NewMemory returns the memory of process pid. Reads wait no longer than p allows.
-func NewMemory(pid int, p *safeopen.Patience) *Memory { return &Memory{pid, p} }
+func NewMemory(pid int, p *safeopen.Budget) *Memory { return &Memory{pid, p} }
 
 var toReadMemory = capability.SetOf(capability.SysPtrace)
 
@@ -31,7 +31,7 @@ func (m *Memory) Read(b []byte, addr uint64) error {
 		return nil
 	}
 	size := len(b)
-	got, err := safeopen.AskPatiently(m.patience, safeopen.Place{Near: procfs.Path(m.pid, "mem")}, func(*safeopen.Visit) ([]byte, error) {
+	got, err := safeopen.AskWithin(m.budget, safeopen.Place{Near: procfs.Path(m.pid, "mem")}, func(*safeopen.Visit) ([]byte, error) {
 		return capability.With(toReadMemory, func() ([]byte, error) { return readMemory(m.pid, size, addr) })
 	}, func([]byte, error) {})
 	if err != nil {

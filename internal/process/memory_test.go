@@ -11,7 +11,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	m := NewMemory(os.Getpid(), safeopen.NewPatience())
+	m := NewMemory(os.Getpid(), safeopen.NewBudget())
 	page, err := unix.Mmap(-1, 0, 2*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 		key  FileKey
 		path string
 	}
-	file, err := safeopen.AskPatiently(t.files.patience, near(pid), func(v *safeopen.Visit) (visited, error) {
+	file, err := safeopen.AskWithin(t.files.budget, near(pid), func(v *safeopen.Visit) (visited, error) {
 		fd, err := openInRoot(v, pid, path)
 		if err != nil {
 			return visited{}, err

@@ -25,13 +25,13 @@ import (
 // unless only the process's user can have put it there. The error wraps fs.ErrNotExist if
 // there is no map, and [safeopen.ErrNoAnswer] if a file system on the way does not respond. The
 // caller closes the file.
-func openPerfMap(patience *safeopen.Patience, pid int) (*safeopen.File, error) {
-	return askPerfMap(patience, pid, func(v *safeopen.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
+func openPerfMap(budget *safeopen.Budget, pid int) (*safeopen.File, error) {
+	return askPerfMap(budget, pid, func(v *safeopen.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
 }
 
-// askPerfMap calls open for the perf map of process pid with the time limit of patience.
-func askPerfMap(patience *safeopen.Patience, pid int, open func(*safeopen.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
-	f, err := safeopen.AskPatiently(patience, near(pid), open,
+// askPerfMap calls open for the perf map of process pid with the time limit of budget.
+func askPerfMap(budget *safeopen.Budget, pid int, open func(*safeopen.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
+	f, err := safeopen.AskWithin(budget, near(pid), open,
 		func(late *safeopen.File, err error) {
 			if err == nil {
 				_ = late.Close() // it will be looked for again
@@ -40,7 +40,7 @@ func askPerfMap(patience *safeopen.Patience, pid int, open func(*safeopen.Visit)
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
-	return f.With(patience), nil
+	return f.With(budget), nil
 }
 
 // visitPerfMap is like [openPerfMap] but may block.

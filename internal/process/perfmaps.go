@@ -104,12 +104,12 @@ func (m *PerfMap) matches() bool {
 }
 
 // replaced returns the file at the map's path if it is no longer the followed one.
-func (m *PerfMap) replaced(patience *safeopen.Patience) *safeopen.File {
+func (m *PerfMap) replaced(budget *safeopen.Budget) *safeopen.File {
 	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
 		return nil
 	}
-	f, err := openPerfMap(patience, m.pid)
+	f, err := openPerfMap(budget, m.pid)
 	if err != nil {
 		return nil // a program that ends may remove its map
 	}
@@ -120,7 +120,7 @@ func (m *PerfMap) replaced(patience *safeopen.Patience) *safeopen.File {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest version of each process, by pid
 	spool    *spool
-	patience *safeopen.Patience
+	budget   *safeopen.Budget
 	missed   time.Time // when missing maps were last looked for
 }
 
@@ -131,7 +131,7 @@ const missingEvery = time.Second
 // open starts to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
 	m := &PerfMap{pid: pid, kept: spooled{in: p.spool}}
-	m.file, m.err = openPerfMap(p.patience, pid)
+	m.file, m.err = openPerfMap(p.budget, pid)
 	if m.file != nil {
 		m.update()
 	} else if errors.Is(m.err, fs.ErrNotExist) {
@@ -143,9 +143,9 @@ func (p *perfMaps) open(pid int) *PerfMap {
 
 // find opens the map if it exists now, even if the process has just ended.
 func (p *perfMaps) find(m *PerfMap) {
-	m.file, m.err = openPerfMap(p.patience, m.pid)
+	m.file, m.err = openPerfMap(p.budget, m.pid)
 	if m.file == nil && m.place != nil && !errors.Is(m.err, safeopen.ErrNoAnswer) {
-		m.file, m.err = askPerfMap(p.patience, m.pid, m.place.open)
+		m.file, m.err = askPerfMap(p.budget, m.pid, m.place.open)
 	}
 	if m.file != nil {
 		m.forgetPlace()
@@ -175,7 +175,7 @@ func (p *perfMaps) follow(fn func(pid int)) {
 		}
 		rewritten := m.update()
 		file := m.file
-		if other := m.replaced(p.patience); other != nil {
+		if other := m.replaced(p.budget); other != nil {
 			_ = file.Close() // read-only
 			file, rewritten = other, true
 		}

@@ -344,7 +344,7 @@ func TestPerfMapAtExit(t *testing.T) {
 // and child seem to be each other's parents.
 func TestPerfMapParentCycle(t *testing.T) {
 	table := NewTable(Options{})
-	table.perfMaps.patience = nil           // a time limit would break the cycle
+	table.perfMaps.budget = nil             // a time limit would break the cycle
 	t.Cleanup(func() { _ = table.Close() }) // read-only
 	for _, r := range []perfevent.Record{
 		exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "//anon"),

@@ -71,7 +71,7 @@ func TestSurvivor(t *testing.T) {
 		t.Error("the program's own path:", err)
 	}
 	memory := make([]byte, 4)
-	if err := NewMemory(pid, safeopen.NewPatience()).Read(memory, mapsOf(t, pid)[0].Start); err != nil {
+	if err := NewMemory(pid, safeopen.NewBudget()).Read(memory, mapsOf(t, pid)[0].Start); err != nil {
 		t.Error(err)
 	}
 	fd, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})

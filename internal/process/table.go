@@ -83,8 +83,8 @@ func NewTable(o Options) *Table {
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}
-	t.perfMaps = perfMaps{followed: map[int]*PerfMap{}, spool: &spool{limit: spoolLimit}, patience: t.files.patience}
-	t.dumps = jitDumps{followed: map[int]*JITDumps{}, spool: &spool{limit: spoolLimit}, patience: t.files.patience}
+	t.perfMaps = perfMaps{followed: map[int]*PerfMap{}, spool: &spool{limit: spoolLimit}, budget: t.files.budget}
+	t.dumps = jitDumps{followed: map[int]*JITDumps{}, spool: &spool{limit: spoolLimit}, waits: t.files.budget}
 	return t
 }
 
@@ -327,7 +327,7 @@ var errNoMaps = errors.New("no executable mappings")
 // may block on threads that change them, which in turn may wait for a file system that
 // does not respond. The error then wraps [safeopen.ErrNoAnswer].
 func (t *Table) Maps(pid int) ([]procfs.Map, error) {
-	return safeopen.AskPatiently(t.files.patience, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskWithin(t.files.budget, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
 		func([]procfs.Map, error) {}) // a late result may be stale
 }
 
@@ -337,7 +337,7 @@ func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
 	}
-	return safeopen.AskPatiently(t.files.patience, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskWithin(t.files.budget, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
 		func(maps []procfs.Map, err error) {
 			if err == nil {
 				t.late.put(b, maps)

@@ -93,13 +93,13 @@ func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)
 	return ask(everywhere, nil, who, question, late)
 }
 
-// AskPatiently is like [Ask] for a loop that must not stall: it waits no longer than p
+// AskWithin is like [Ask] for a loop that must not stall: it waits no longer than p
 // allows. A nil p waits as long as Ask.
-func AskPatiently[T any](p *Patience, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
+func AskWithin[T any](p *Budget, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	return ask(everywhere, p, who, question, late)
 }
 
-func ask[T any](a *asker, p *Patience, who Place, question func(*Visit) (T, error), late func(T, error)) (got T, err error) {
+func ask[T any](a *asker, p *Budget, who Place, question func(*Visit) (T, error), late func(T, error)) (got T, err error) {
 	q := Question[T]{
 		Who: who,
 		Ask: question,
@@ -126,9 +126,9 @@ type Question[T any] struct {
 // AskEach asks questions one after the other, and moves on to the next if one is not
 // answered within the time that p allows. While all are answered it uses a single
 // goroutine, which makes it fast enough for the files of short-lived processes.
-func AskEach[T any](p *Patience, questions []Question[T]) { askEach(everywhere, p, questions) }
+func AskEach[T any](p *Budget, questions []Question[T]) { askEach(everywhere, p, questions) }
 
-func askEach[T any](a *asker, p *Patience, questions []Question[T]) {
+func askEach[T any](a *asker, p *Budget, questions []Question[T]) {
 	for len(questions) > 0 {
 		r := &round[T]{asker: a, questions: questions, answered: make(chan struct{}, 1)}
 		go r.ask()
@@ -193,7 +193,7 @@ func (r *round[T]) ask() {
 
 // await delivers the answers, waits for each as long as p allows, and returns the number
 // of finished questions.
-func (r *round[T]) await(p *Patience) int {
+func (r *round[T]) await(p *Budget) int {
 	handed := 0
 	var current *Visit       // the open question after the last wait,
 	var waited time.Duration // and the wait for it
@@ -238,7 +238,7 @@ func (r *round[T]) await(p *Patience) int {
 // wait waits for answers, at most for a pause, and returns the time that counts: none while a helper starts.
 func (r *round[T]) wait(most time.Duration) time.Duration {
 	begin := time.Now()
-	most = max(min(minPatience, r.asker.within), min(most, pause))
+	most = max(min(minWait, r.asker.within), min(most, pause))
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {

@@ -32,15 +32,15 @@ type File struct {
 	on     standing // of its file system
 	off    int64    // of the next Read
 	rights capability.Set
-	// patience bounds the waits of the readers; nil means the default of [Ask].
-	patience *Patience
+	// budget bounds the waits of the readers; nil means the default of [Ask].
+	budget *Budget
 }
 
 // With returns f for a reader that waits no longer than p allows. Closing either closes
 // both.
-func (f *File) With(p *Patience) *File {
+func (f *File) With(p *Budget) *File {
 	other := *f
-	other.patience = p
+	other.budget = p
 	return &other
 }
 
@@ -77,20 +77,20 @@ func placeOf(root, name string) Place {
 // Symbolic links resolve below root whatever they say: links in a container refer to the
 // container's own files.
 func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	return OpenPatiently(nil, root, name, accept)
+	return OpenWithin(nil, root, name, accept)
 }
 
-// OpenPatiently is like [Open] for a reader that waits no longer than p allows.
-func OpenPatiently(p *Patience, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	return openPatiently(p, placeOf(root, name), path.Join(root, name), func(v *Visit) (*File, error) {
+// OpenWithin is like [Open] for a reader that waits no longer than p allows.
+func OpenWithin(p *Budget, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	return openWithin(p, placeOf(root, name), path.Join(root, name), func(v *Visit) (*File, error) {
 		return open(v, root, name, accept)
 	})
 }
 
-// openPatiently calls open, which is to open the file called name at a place, and waits no
+// openWithin calls open, which is to open the file called name at a place, and waits no
 // longer than p allows.
-func openPatiently(p *Patience, at Place, name string, open func(*Visit) (*File, error)) (*File, error) {
-	f, err := AskPatiently(p, at, open, func(f *File, err error) {
+func openWithin(p *Budget, at Place, name string, open func(*Visit) (*File, error)) (*File, error) {
+	f, err := AskWithin(p, at, open, func(f *File, err error) {
 		if err == nil {
 			_ = f.Close() // nobody waited for it
 		}
@@ -107,7 +107,7 @@ func openPatiently(p *Patience, at Place, name string, open func(*Visit) (*File,
 // OpenTrusted is like [Open] for a trusted path, whose links may lead anywhere, as
 // /proc/PID/exe does. It opens the file with the given capabilities.
 func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
-	return openPatiently(nil, Place{Near: name}, name, func(v *Visit) (*File, error) {
+	return openWithin(nil, Place{Near: name}, name, func(v *Visit) (*File, error) {
 		fd, err := Path(name, rights)
 		if err != nil {
 			return nil, err
@@ -311,7 +311,7 @@ func (f *File) OpenEntry(name string, accept func(*unix.Stat_t) error) (*File, e
 		}
 	}
 	full := path.Join(f.name, name)
-	return openPatiently(f.patience, Place{Near: f.name}, full, func(v *Visit) (entry *File, err error) {
+	return openWithin(f.budget, Place{Near: f.name}, full, func(v *Visit) (entry *File, err error) {
 		err = f.control(func(dir int) error {
 			fd, err := At(v, dir, name)
 			if err != nil {
@@ -358,7 +358,7 @@ func asking[T any](f *File, op string, question func() (T, error)) (T, error) {
 		return question()
 	}
 	on := Place{Device: f.info.st.Dev}
-	got, err := AskPatiently(f.patience, on, func(*Visit) (T, error) { return question() }, func(T, error) {}) // late results are dropped
+	got, err := AskWithin(f.budget, on, func(*Visit) (T, error) { return question() }, func(T, error) {}) // late results are dropped
 	if errors.Is(err, ErrNoAnswer) {
 		err = &os.PathError{Op: op, Path: f.name, Err: err}
 	}

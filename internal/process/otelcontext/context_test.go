@@ -225,7 +225,7 @@ func TestRead(t *testing.T) {
 // TestTracker follows the context of a running process: this one.
 func TestTracker(t *testing.T) {
 	tracker, pid := NewTracker(), os.Getpid()
-	tracker.patience = nil // a busy machine may answer late
+	tracker.budget = nil // a busy machine may answer late
 	of := func() []Attribute { return tracker.Attributes([]int{pid, 1 << 30})[pid] }
 	if got := of(); len(got) > 0 {
 		t.Fatalf("got %v before anything was published", got)
@@ -256,7 +256,7 @@ func TestTracker(t *testing.T) {
 	copy(page[headerSize:], pin)
 	copy(page, head(version, uint32(len(pin)), 3, address+headerSize))
 	keys := NewKeys()
-	keys.patience = nil
+	keys.budget = nil
 	if got := keys.Of(pid, 1, 0); !slices.Equal(got, []string{"http.route"}) {
 		t.Errorf("got keys %v of attributes of threads", got)
 	}

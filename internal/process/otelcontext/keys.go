@@ -21,11 +21,11 @@ const (
 // Keys finds the keys of the attributes of threads, which refer to them by index. It is not safe
 // for concurrent use.
 type Keys struct {
-	known    map[imageKey]*image
-	patience *safeopen.Patience
-	spent    time.Duration // of the time for asking, as of last
-	last     time.Time
-	ask      func(pid int, k *known, now time.Time) // for tests
+	known  map[imageKey]*image
+	budget *safeopen.Budget
+	spent  time.Duration // of the time for asking, as of last
+	last   time.Time
+	ask    func(pid int, k *known, now time.Time) // for tests
 }
 
 // imageKey identifies a process image. Samples of an image may arrive after the first ones of the
@@ -43,14 +43,14 @@ type image struct {
 
 // NewKeys returns a Keys that knows no process yet.
 func NewKeys() *Keys {
-	k := &Keys{known: map[imageKey]*image{}, patience: safeopen.NewPatience()}
+	k := &Keys{known: map[imageKey]*image{}, budget: safeopen.NewBudget()}
 	k.ask = func(pid int, of *known, now time.Time) {
-		memory := process.NewMemory(pid, k.patience)
+		memory := process.NewMemory(pid, k.budget)
 		if of.address != 0 {
 			of.update(memory)
 		}
 		if of.address == 0 {
-			of.search(pid, memory, k.patience, now)
+			of.search(pid, memory, k.budget, now)
 		}
 	}
 	return k

@@ -22,8 +22,8 @@ const (
 
 // Tracker remembers the contexts of processes. It is not safe for concurrent use.
 type Tracker struct {
-	known    map[int]*known
-	patience *safeopen.Patience
+	known  map[int]*known
+	budget *safeopen.Budget
 }
 
 // known is the state of a process.
@@ -38,7 +38,7 @@ type known struct {
 
 // NewTracker returns a tracker that knows nothing yet.
 func NewTracker() *Tracker {
-	return &Tracker{known: map[int]*known{}, patience: safeopen.NewPatience()}
+	return &Tracker{known: map[int]*known{}, budget: safeopen.NewBudget()}
 }
 
 // Attributes returns the attributes that running processes publish now, by process, until
@@ -56,13 +56,13 @@ func (t *Tracker) Attributes(pids []int) map[int][]Attribute {
 			k = &known{start: stat.Start}
 		}
 		kept[pid] = k
-		memory := process.NewMemory(pid, t.patience)
+		memory := process.NewMemory(pid, t.budget)
 		if k.address != 0 {
 			k.update(memory)
 		}
 		if now := time.Now(); k.address == 0 && !now.Before(k.next) && (!searched || now.Sub(began) < maxSearch) {
 			searched = true
-			k.search(pid, memory, t.patience, now)
+			k.search(pid, memory, t.budget, now)
 		}
 		size := 0
 		for _, a := range k.attributes {
@@ -102,11 +102,11 @@ const maxCandidates = 4
 
 // search looks for the context of a process. Reading the process's list of mappings, or its
 // memory, may have to wait for a file system that hangs.
-func (k *known) search(pid int, memory reader, patience *safeopen.Patience, now time.Time) {
+func (k *known) search(pid int, memory reader, budget *safeopen.Budget, now time.Time) {
 	k.interval = min(max(2*k.interval, firstInterval), maxInterval)
 	k.next = now.Add(k.interval)
 	maps := safeopen.Place{Near: procfs.Path(pid, "maps")}
-	candidates, err := safeopen.AskPatiently(patience, maps, func(*safeopen.Visit) ([]procfs.Map, error) {
+	candidates, err := safeopen.AskWithin(budget, maps, func(*safeopen.Visit) ([]procfs.Map, error) {
 		return procfs.Process(pid).MapsNamed(mappingNames...)
 	}, func([]procfs.Map, error) {})
 	if err != nil {

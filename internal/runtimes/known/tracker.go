@@ -245,7 +245,7 @@ func (t *Tracker) open(of readerOf, found *runtimes.Build, entry *bpf.RuntimePro
 	if is.memory == nil {
 		// Each process has its own time limit, so that a slow one does not cost other
 		// processes their names.
-		memory := &limitedMemory{process.NewMemory(of.pid, safeopen.NewPatience()), &t.reads}
+		memory := &limitedMemory{process.NewMemory(of.pid, safeopen.NewBudget()), &t.reads}
 		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
 		placed := *entry
 		is.open = func() runtimes.Reader {

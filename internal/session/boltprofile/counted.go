@@ -234,7 +234,7 @@ func (c *counted) compare(addr uint64, code []byte) (same, known bool) {
 	c.mu.Unlock()
 	b := make([]byte, len(code))
 	for _, p := range places {
-		if process.NewMemory(p.pid, safeopen.NewPatience()).Read(b, addr+p.bias) != nil {
+		if process.NewMemory(p.pid, safeopen.NewBudget()).Read(b, addr+p.bias) != nil {
 			c.forget(p) // it has exited
 			continue
 		}

@@ -13,10 +13,10 @@ import (
 )
 
 // A loop continues although many file systems hang, and gets the answers of the others.
-func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
+func TestBudget(t *testing.T) { synctest.Test(t, testBudget) }
 
-func testPatience(t *testing.T) {
-	a, p := newAsker(), NewPatience()
+func testBudget(t *testing.T) {
+	a, p := newAsker(), NewBudget()
 	a.blocked = func(int) bool { return true } // in place of a system call
 	release := make(chan struct{})
 	const silent = 500
@@ -54,7 +54,7 @@ func testPatience(t *testing.T) {
 	if answers != silent || none != silent {
 		t.Errorf("got %d answers and %d without one, want %d each", answers, none, silent)
 	}
-	if limit := maxPatience + silent*minPatience + time.Since(start)/patienceShare; time.Since(start) > limit {
+	if limit := maxBudget + silent*minWait + time.Since(start)/budgetShare; time.Since(start) > limit {
 		t.Errorf("waited for %v, want at most %v", time.Since(start), limit)
 	}
 	// File systems that hang are not asked again.
@@ -79,19 +79,19 @@ func testPatience(t *testing.T) {
 		t.Errorf("got %d open questions, want 0: %v", a.all, a.open)
 	}
 
-	// Patience recovers with time.
-	time.Sleep(maxPatience * patienceShare)
-	if got := p.rest(time.Hour, 0); got != maxPatience {
-		t.Errorf("got a limit of %v, want %v", got, maxPatience)
+	// Budget recovers with time.
+	time.Sleep(maxBudget * budgetShare)
+	if got := p.rest(time.Hour, 0); got != maxBudget {
+		t.Errorf("got a limit of %v, want %v", got, maxBudget)
 	}
 	// A little recovery does not prolong a question, or short waits would never end.
 	p.spend(time.Hour)
-	time.Sleep(minPatience * patienceShare / 2)
-	if got := p.rest(time.Hour, minPatience); got > 0 {
-		t.Errorf("got a rest of %v after %v, want none", got, minPatience)
+	time.Sleep(minWait * budgetShare / 2)
+	if got := p.rest(time.Hour, minWait); got > 0 {
+		t.Errorf("got a rest of %v after %v, want none", got, minWait)
 	}
-	if got := (*Patience)(nil).rest(time.Hour, time.Minute); got != 59*time.Minute {
-		t.Errorf("without Patience: got a limit of %v", got)
+	if got := (*Budget)(nil).rest(time.Hour, time.Minute); got != 59*time.Minute {
+		t.Errorf("without Budget: got a limit of %v", got)
 	}
 }
 
@@ -130,12 +130,12 @@ func TestAskEachSlowly(t *testing.T) {
 	})
 }
 
-// A question that only waits for a CPU is answered, even if no patience is left.
-func TestPatienceBusy(t *testing.T) {
-	p := NewPatience()
-	p.spend(maxPatience)
+// A question that only waits for a CPU is answered, even if no budget is left.
+func TestBudgetBusy(t *testing.T) {
+	p := NewBudget()
+	p.spend(maxBudget)
 	got, err := ask(newAsker(), p, Place{Near: "busy"}, func(*Visit) (int, error) {
-		for begin := time.Now(); time.Since(begin) < 20*minPatience; {
+		for begin := time.Now(); time.Since(begin) < 20*minWait; {
 		}
 		return 1, nil
 	}, func(int, error) {})
