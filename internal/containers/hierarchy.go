@@ -52,8 +52,7 @@ func (c *Cgroups) Name(id uint64) string {
 		return name
 	}
 	// Another file system may be mounted there by now.
-	path, err := safeopen.Ask(safeopen.Place{Near: c.mount}, func(*safeopen.Visit) (string, error) { return pathByHandle(c.mount, id) },
-		func(string, error) {}) // a late result is useless
+	path, err := safeopen.Ask(nil, safeopen.Backend{Path: c.mount}, func(*safeopen.Request) (string, error) { return pathByHandle(c.mount, id) })
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
 	}

@@ -118,9 +118,9 @@ func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
-	root, _ := safeopen.Ask(near(src.pid), func(v *safeopen.Visit) (string, error) {
-		return src.root(v, f.Key, f.Path), nil
-	}, func(string, error) {}) // without an answer, there is no root
+	root, _ := safeopen.Ask(nil, procRoot(src.pid), func(r *safeopen.Request) (string, error) {
+		return src.root(r, f.Key, f.Path), nil
+	}) // without an answer, there is no root
 	return root
 }
 
@@ -165,9 +165,9 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 	}
 }
 
-// acquire returns the open file. If necessary, it opens the file within p's time limit. The
+// acquire returns the open file. If necessary, it opens the file within the budget. The
 // file may be closed again at any time to save descriptors.
-func (f *File) acquire(p *safeopen.Budget) (opened, error) {
+func (f *File) acquire(b *safeopen.Budget) (opened, error) {
 	for {
 		f.mu.RLock()
 		o, src := f.opened, f.src
@@ -175,47 +175,43 @@ func (f *File) acquire(p *safeopen.Budget) (opened, error) {
 		if o.file != nil {
 			return o, nil
 		}
-		if err := f.open(p, src); err != nil {
+		if err := f.open(b, src); err != nil {
 			return opened{}, err
 		}
 	}
 }
 
-// open opens the file from src for a reader, within p's time limit, unless it is already
+// open opens the file from src for a reader, within the budget, unless it is already
 // open.
-func (f *File) open(p *safeopen.Budget, src source) error {
+func (f *File) open(b *safeopen.Budget, src source) error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if f.isOpen() {
 		return nil
 	}
-	safeopen.AskEach(p, []safeopen.Question[opened]{f.question(src)})
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.file == nil && f.err != nil {
-		return fmt.Errorf("open mapped file %s: %w", f.Path, f.err)
+	_, err := f.openFrom(b, src)
+	if err != nil && !f.isOpen() {
+		return fmt.Errorf("open mapped file %s: %w", f.Path, err)
 	}
 	return nil
 }
 
-// question returns a question that opens the file from src. Every way to the file may
+// openFrom opens the file from src within the budget. Every way to the file may
 // block: even the directory of a process's mappings is locked while a thread changes
 // them, and that thread may wait for a file system.
-func (f *File) question(src source) safeopen.Question[opened] {
+func (f *File) openFrom(b *safeopen.Budget, src source) (opened, error) {
 	f.mu.Lock()
 	f.src = src
 	f.mu.Unlock()
 	key := f.Key
-	return safeopen.Question[opened]{
-		Who:      near(src.pid),
-		Ask:      func(v *safeopen.Visit) (opened, error) { return src.open(v, key, f.Path) },
-		Answered: f.adopt,
-		Late: func(o opened, err error) {
+	o, err := safeopen.AskLate(b, procRoot(src.pid), func(r *safeopen.Request) (opened, error) { return src.open(r, key, f.Path) },
+		func(o opened, err error) {
 			if err == nil {
 				f.adopt(o, nil)
 			}
-		},
-	}
+		})
+	f.adopt(o, err)
+	return o, err
 }
 
 // adopt records the result of opening the file.

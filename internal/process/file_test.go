@@ -94,7 +94,7 @@ func TestOpenPathMapped(t *testing.T) {
 			if err != nil || len(files) != 1 {
 				t.Errorf("got %d files, %v, want the mapped one", len(files), err)
 			}
-			closeAll(files)
+			versions{files: files}.Close()
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestOpenPathMapped(t *testing.T) {
 	}
 	if files, _, err := OpenPath(os.Getpid(), path); err == nil || !strings.Contains(err.Error(), "files of that name") {
 		t.Errorf("got %d files, %v, want an error for too many", len(files), err)
-		closeAll(files)
+		versions{files: files}.Close()
 	}
 }
 
@@ -158,7 +158,7 @@ func TestOpenPathPartly(t *testing.T) {
 	if err == nil {
 		t.Errorf("got %d files, want an error: none can be opened", len(files))
 	}
-	closeAll(files)
+	versions{files: files}.Close()
 	for _, name := range []string{"spare", "spare2", filepath.Base(path)} { // with another inode
 		if err := os.WriteFile(filepath.Join(over, name), []byte("new"), 0o600); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestOpenPathPartly(t *testing.T) {
 	if err != nil || len(files) != 1 || len(unopened) != 1 {
 		t.Fatalf("got %d files, %v not opened, %v; want one of each", len(files), unopened, err)
 	}
-	defer closeAll(files)
+	defer versions{files: files}.Close()
 	if got, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", files[0].OS().Fd())); string(got) != "new" {
 		t.Errorf("got %q, %v, want the new file", got, err)
 	}

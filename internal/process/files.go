@@ -24,7 +24,7 @@ type files struct {
 	swept   int
 	sweptAt time.Time
 	period  atomic.Uint64
-	// budget is the time limit of the goroutine that interns files.
+	// budget limits the waits of the goroutine that interns files.
 	budget *safeopen.Budget
 	queue  []queued
 	// round counts the rounds of records; see [File.rewritten].
@@ -86,26 +86,18 @@ func (c *files) intern(key FileKey, name string, src source) *File {
 }
 
 // openQueued opens the files that were interned since the last call, before the programs that
-// map them end. budget bounds its waits; a file that takes longer is opened later, or
+// map them end. budget limits its waits; a file that takes longer is opened later, or
 // never. Until openQueued returns, no other goroutine sees the files.
 func (c *files) openQueued() {
-	if len(c.queue) == 0 {
-		return
-	}
-	questions := make([]safeopen.Question[opened], 0, len(c.queue))
-	for _, q := range c.queue {
-		q.file.queued = false
-		question := q.file.question(q.src)
-		question.Answered = func(o opened, err error) {
-			q.file.adopt(o, err)
-			if q.fresh && err == nil && q.file.Key.Gen == 0 {
-				q.file.Key.Gen = o.gen
-			}
-		}
-		questions = append(questions, question)
-	}
+	queue := c.queue
 	c.queue = nil
-	safeopen.AskEach(c.budget, questions)
+	for _, q := range queue {
+		q.file.queued = false
+		o, err := q.file.openFrom(c.budget, q.src)
+		if q.fresh && err == nil && q.file.Key.Gen == 0 {
+			q.file.Key.Gen = o.gen
+		}
+	}
 }
 
 // is reports whether a mapping with the given key and path maps this file. /proc/PID/maps

@@ -240,7 +240,7 @@ func ownerError(st *unix.Stat_t, uid uint32) error {
 type jitDumps struct {
 	followed map[int]*JITDumps // of the newest program of each process, by pid
 	spool    *spool
-	waits    *safeopen.Budget
+	waits    *safeopen.Budget // for the files
 }
 
 // add starts to follow the mapped files that d does not have yet.

@@ -79,9 +79,9 @@ func (t *Table) look(pid int, i *image) (changed bool) {
 	if t.sync == nil || t.images[pid] != i || i.base != nil && !i.base.read || now < i.looks.next || !t.looks.admits(now) {
 		return false
 	}
-	maps, err := safeopen.AskWithin(t.files.budget, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) {
+	maps, err := safeopen.Ask(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) {
 		return readMapsBy(procfs.Task.AllMaps, pid)
-	}, func([]procfs.Map, error) {}) // a late result may be stale
+	})
 	t.sync()
 	if current := t.images[pid] == i; err == nil && current {
 		changed = t.compare(pid, i, maps, now)

@@ -19,8 +19,8 @@ type Memory struct {
 	budget *safeopen.Budget
 }
 
-// NewMemory returns the memory of process pid. Reads wait no longer than p allows.
-func NewMemory(pid int, p *safeopen.Budget) *Memory { return &Memory{pid, p} }
+// NewMemory returns the memory of process pid. Reads wait no longer than the budget allows.
+func NewMemory(pid int, b *safeopen.Budget) *Memory { return &Memory{pid, b} }
 
 var toReadMemory = capability.SetOf(capability.SysPtrace)
 
@@ -31,9 +31,9 @@ func (m *Memory) Read(b []byte, addr uint64) error {
 		return nil
 	}
 	size := len(b)
-	got, err := safeopen.AskWithin(m.budget, safeopen.Place{Near: procfs.Path(m.pid, "mem")}, func(*safeopen.Visit) ([]byte, error) {
+	got, err := safeopen.Ask(m.budget, safeopen.Backend{Path: procfs.Path(m.pid, "mem")}, func(*safeopen.Request) ([]byte, error) {
 		return capability.With(toReadMemory, func() ([]byte, error) { return readMemory(m.pid, size, addr) })
-	}, func([]byte, error) {})
+	})
 	if err != nil {
 		return fmt.Errorf("read memory of process %d: %w", m.pid, err)
 	}

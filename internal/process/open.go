@@ -17,9 +17,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// near stands in for the file system of a process's files as long as their file system is
-// unknown.
-func near(pid int) safeopen.Place { return safeopen.Place{Near: procfs.Path(pid, "root")} }
+// procRoot stands in for the file system of a process's files as long as that is unknown.
+func procRoot(pid int) safeopen.Backend { return safeopen.Backend{Path: procfs.Path(pid, "root")} }
 
 // source is where a mapped file can be opened from: a process, its mapping, and the
 // process's parent, which often outlives it.
@@ -51,20 +50,20 @@ var (
 // open opens the file with the given identity. It tries in this order: the process's
 // mapping itself, which leads to the right file regardless of its path; the path in the
 // root of the process, then of its parent; and the path in our own mount namespace.
-func (s source) open(v *safeopen.Visit, key FileKey, path string) (opened, error) {
+func (s source) open(r *safeopen.Request, key FileKey, path string) (opened, error) {
 	attempts := []attempt{
 		{func() (int, error) {
 			return procfs.Through(s.pid, func(id int) (int, error) {
 				return safeopen.Path(procfs.Path(id, "map_files", fmt.Sprintf("%x-%x", s.start, s.limit)), toReachMapped)
 			})
 		}, toRead},
-		{func() (int, error) { return openInRoot(v, s.pid, path) }, safeopen.AsUser},
-		{func() (int, error) { return openInRoot(v, s.parent, path) }, safeopen.AsUser},
-		{func() (int, error) { return safeopen.Below(v, "/", path) }, safeopen.AsUser},
+		{func() (int, error) { return openInRoot(r, s.pid, path) }, safeopen.AsUser},
+		{func() (int, error) { return openInRoot(r, s.parent, path) }, safeopen.AsUser},
+		{func() (int, error) { return safeopen.Below(r, "/", path) }, safeopen.AsUser},
 	}
 	result := ErrFileGone
 	for _, attempt := range attempts {
-		o, err := openChecked(v, attempt, key, path)
+		o, err := openChecked(r, attempt, key, path)
 		switch {
 		case err == nil:
 			return o, nil
@@ -84,23 +83,23 @@ func (s source) open(v *safeopen.Visit, key FileKey, path string) (opened, error
 // will have the same File, so Open gives it the path that the kernel gives mappings: without
 // symbolic links.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	type visited struct {
+	type found struct {
 		key  FileKey
 		path string
 	}
-	file, err := safeopen.AskWithin(t.files.budget, near(pid), func(v *safeopen.Visit) (visited, error) {
-		fd, err := openInRoot(v, pid, path)
+	file, err := safeopen.Ask(t.files.budget, procRoot(pid), func(r *safeopen.Request) (found, error) {
+		fd, err := openInRoot(r, pid, path)
 		if err != nil {
-			return visited{}, err
+			return found{}, err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		st, err := safeopen.Look(v, fd)
+		st, err := safeopen.Look(r, fd)
 		if err != nil {
-			return visited{}, fmt.Errorf("stat %s: %w", path, err)
+			return found{}, fmt.Errorf("stat %s: %w", path, err)
 		}
 		key := FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}
-		return visited{key, mappedPath(pid, fd, path)}, safeopen.Regular(&st)
-	}, func(visited, error) {}) // O_PATH
+		return found{key, mappedPath(pid, fd, path)}, safeopen.Regular(&st)
+	})
 	switch {
 	case errors.Is(err, safeopen.ErrNoAnswer):
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -118,8 +117,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 // here. The name of each is its path as the process sees it, without links. The caller closes the
 // files. If only some can be opened, it also returns the others.
 func OpenPath(pid int, path string) ([]*safeopen.File, []Unopened, error) {
-	all, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (versions, error) { return openPath(v, pid, path) },
-		func(all versions, _ error) { closeAll(all.files) }) // nobody waited for them
+	all, err := safeopen.Ask(nil, procRoot(pid), func(r *safeopen.Request) (versions, error) { return openPath(r, pid, path) })
 	if errors.Is(err, safeopen.ErrNoAnswer) {
 		err = fmt.Errorf("open %s: %w", path, err)
 	}
@@ -147,10 +145,12 @@ func Root(pid int) string {
 	return procfs.Path(pid, "root")
 }
 
-func closeAll(files []*safeopen.File) {
-	for _, f := range files {
+// Close closes the files.
+func (v versions) Close() error {
+	for _, f := range v.files {
 		_ = f.Close() // nothing was written
 	}
+	return nil
 }
 
 // maxMappedAs bounds the files of one name that a process maps, each of which takes a descriptor: a
@@ -158,24 +158,24 @@ func closeAll(files []*safeopen.File) {
 const maxMappedAs = 64
 
 // openPath is [OpenPath] but may block.
-func openPath(v *safeopen.Visit, pid int, path string) (all versions, err error) {
+func openPath(r *safeopen.Request, pid int, path string) (all versions, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(all.files)
+			_ = all.Close()
 			all = versions{}
 		}
 	}()
 	var there unix.Stat_t
 	names := []string{path}
-	if dir, err := openInRoot(v, pid, filepath.Dir(path)); err == nil { // the path may lead through links
+	if dir, err := openInRoot(r, pid, filepath.Dir(path)); err == nil { // the path may lead through links
 		names = append(names, filepath.Join(mappedPath(pid, dir, filepath.Dir(path)), filepath.Base(path)))
 		_ = unix.Close(dir) // O_PATH
 	}
-	fd, missing := openInRoot(v, pid, path)
+	fd, missing := openInRoot(r, pid, path)
 	if missing == nil {
 		defer func() { _ = unix.Close(fd) }() // likewise
 		name := mappedPath(pid, fd, path)
-		f, err := safeopen.Hold(v, fd, name, safeopen.AsUser, func(st *unix.Stat_t) error {
+		f, err := safeopen.Hold(r, fd, name, safeopen.AsUser, func(st *unix.Stat_t) error {
 			there = *st
 			return safeopen.Regular(st)
 		})
@@ -185,7 +185,7 @@ func openPath(v *safeopen.Visit, pid int, path string) (all versions, err error)
 			all.files = append(all.files, f)
 		}
 		names = append(names, name)
-	} else if fd, err := safeopen.Below(v, "/", path); err == nil {
+	} else if fd, err := safeopen.Below(r, "/", path); err == nil {
 		names = append(names, mappedPath(pid, fd, path))
 		_ = unix.Close(fd) // likewise
 	}
@@ -201,7 +201,7 @@ func openPath(v *safeopen.Visit, pid int, path string) (all versions, err error)
 		if missing == nil && sameFile(there, key) {
 			continue
 		}
-		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(v, key, strings.TrimSuffix(m.Name, deletedSuffix))
+		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(r, key, strings.TrimSuffix(m.Name, deletedSuffix))
 		if err != nil {
 			name := fmt.Sprintf("%s, which process %d maps at 0x%x", strings.TrimSuffix(m.Name, deletedSuffix), pid, m.Start)
 			all.unopened = append(all.unopened, Unopened{name, err})
@@ -232,7 +232,7 @@ func mappedAs(maps []procfs.Map, names []string) map[FileKey]procfs.Map {
 // root returns the root directory from which the file was mapped: the root of the process
 // or its parent while they live, or ours if the path leads to the file there. It is empty
 // if neither is known.
-func (s source) root(v *safeopen.Visit, key FileKey, path string) string {
+func (s source) root(r *safeopen.Request, key FileKey, path string) string {
 	for _, pid := range []int{s.pid, s.parent} {
 		if pid <= 0 {
 			continue
@@ -247,12 +247,12 @@ func (s source) root(v *safeopen.Visit, key FileKey, path string) string {
 			return root
 		}
 	}
-	fd, err := safeopen.Below(v, "/", path)
+	fd, err := safeopen.Below(r, "/", path)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = unix.Close(fd) }() // O_PATH
-	if st, err := safeopen.Look(v, fd); err != nil || !sameFile(st, key) {
+	if st, err := safeopen.Look(r, fd); err != nil || !sameFile(st, key) {
 		return ""
 	}
 	return "/"
@@ -267,14 +267,14 @@ type attempt struct {
 // openChecked opens the file that an attempt finds at path, if it is the one with the
 // given identity. There may be anything at the path, so it is checked before it is
 // opened.
-func openChecked(v *safeopen.Visit, a attempt, key FileKey, path string) (opened, error) {
+func openChecked(r *safeopen.Request, a attempt, key FileKey, path string) (opened, error) {
 	fd, err := a.find()
 	if err != nil {
 		return opened{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var o opened
-	o.file, err = safeopen.Hold(v, fd, path, a.rights, func(st *unix.Stat_t) error {
+	o.file, err = safeopen.Hold(r, fd, path, a.rights, func(st *unix.Stat_t) error {
 		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
 			return ErrFileReplaced
 		}
@@ -308,7 +308,7 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 
 // openInRoot opens a path as process pid sees it, as an O_PATH descriptor. Links cannot
 // lead out of the process's root.
-func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
+func openInRoot(r *safeopen.Request, pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
 	}
@@ -317,7 +317,7 @@ func openInRoot(v *safeopen.Visit, pid int, path string) (int, error) {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(root) }()
-	return safeopen.At(v, root, path)
+	return safeopen.At(r, root, path)
 }
 
 // mappedPath returns the path of an open file as process pid sees it.

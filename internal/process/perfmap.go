@@ -26,31 +26,23 @@ import (
 // there is no map, and [safeopen.ErrNoAnswer] if a file system on the way does not respond. The
 // caller closes the file.
 func openPerfMap(budget *safeopen.Budget, pid int) (*safeopen.File, error) {
-	return askPerfMap(budget, pid, func(v *safeopen.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
+	return askPerfMap(budget, pid, func(r *safeopen.Request) (*safeopen.File, error) {
+		place, err := findPerfMapPlace(pid)
+		if err != nil {
+			return nil, err
+		}
+		defer place.close()
+		return place.open(r)
+	})
 }
 
-// askPerfMap calls open for the perf map of process pid with the time limit of budget.
-func askPerfMap(budget *safeopen.Budget, pid int, open func(*safeopen.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
-	f, err := safeopen.AskWithin(budget, near(pid), open,
-		func(late *safeopen.File, err error) {
-			if err == nil {
-				_ = late.Close() // it will be looked for again
-			}
-		})
+// askPerfMap calls open for the perf map of process pid within the budget.
+func askPerfMap(budget *safeopen.Budget, pid int, open func(*safeopen.Request) (*safeopen.File, error)) (*safeopen.File, error) {
+	f, err := safeopen.Ask(budget, procRoot(pid), open)
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
 	return f.With(budget), nil
-}
-
-// visitPerfMap is like [openPerfMap] but may block.
-func visitPerfMap(v *safeopen.Visit, pid int) (*safeopen.File, error) {
-	place, err := findPerfMapPlace(pid)
-	if err != nil {
-		return nil, err
-	}
-	defer place.close()
-	return place.open(v)
 }
 
 // perfMapPlace is where the perf map of a process is or will appear. It outlives the
@@ -80,14 +72,14 @@ func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 func (p *perfMapPlace) close() { _ = p.root.Close() } // O_PATH
 
 // open opens the map, see [openPerfMap].
-func (p *perfMapPlace) open(v *safeopen.Visit) (f *safeopen.File, err error) {
+func (p *perfMapPlace) open(r *safeopen.Request) (f *safeopen.File, err error) {
 	conn, err := p.root.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	// Control keeps the descriptor open during the call, even if the place is closed
 	// concurrently.
-	if err := conn.Control(func(root uintptr) { f, err = openOwned(v, int(root), perfMapPath(p.nspid), p.uid) }); err != nil {
+	if err := conn.Control(func(root uintptr) { f, err = openOwned(r, int(root), perfMapPath(p.nspid), p.uid) }); err != nil {
 		return nil, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +90,7 @@ func (p *perfMapPlace) open(v *safeopen.Visit) (f *safeopen.File, err error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(root) }() // O_PATH
-	return openOwned(v, root, perfMapPath(p.pid), p.uid)
+	return openOwned(r, root, perfMapPath(p.pid), p.uid)
 }
 
 // perfMapPath returns the conventional path of the perf map of pid.
@@ -106,26 +98,26 @@ func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".m
 
 // openOwned opens the regular file at path below the directory descriptor root, if uid or
 // root owns it.
-func openOwned(v *safeopen.Visit, root int, path string, uid uint32) (*safeopen.File, error) {
-	fd, err := safeopen.EntryAt(v, root, path)
+func openOwned(r *safeopen.Request, root int, path string, uid uint32) (*safeopen.File, error) {
+	fd, err := safeopen.EntryAt(r, root, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	st, err := safeopen.Look(v, fd)
+	st, err := safeopen.Look(r, fd)
 	if err != nil {
 		return nil, err
 	}
 	rights := rightsOfPerfMap(&st, uid)
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		followed, err := safeopen.At(v, root, path)
+		followed, err := safeopen.At(r, root, path)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = unix.Close(followed) }()
 		fd = followed
 	}
-	return safeopen.Hold(v, fd, path, rights, func(st *unix.Stat_t) error {
+	return safeopen.Hold(r, fd, path, rights, func(st *unix.Stat_t) error {
 		if st.Uid != uid && st.Uid != 0 {
 			return ownerError(st, uid)
 		}

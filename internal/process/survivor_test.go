@@ -74,7 +74,7 @@ func TestSurvivor(t *testing.T) {
 	if err := NewMemory(pid, safeopen.NewBudget()).Read(memory, mapsOf(t, pid)[0].Start); err != nil {
 		t.Error(err)
 	}
-	fd, err := safeopen.Ask(near(pid), func(v *safeopen.Visit) (int, error) { return openInRoot(v, pid, self) }, func(int, error) {})
+	fd, err := safeopen.Ask(nil, procRoot(pid), func(r *safeopen.Request) (int, error) { return openInRoot(r, pid, self) })
 	if err != nil {
 		t.Error("through the process's root:", err)
 	} else {

@@ -327,8 +327,7 @@ var errNoMaps = errors.New("no executable mappings")
 // may block on threads that change them, which in turn may wait for a file system that
 // does not respond. The error then wraps [safeopen.ErrNoAnswer].
 func (t *Table) Maps(pid int) ([]procfs.Map, error) {
-	return safeopen.AskWithin(t.files.budget, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
-		func([]procfs.Map, error) {}) // a late result may be stale
+	return safeopen.Ask(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return readMaps(pid) })
 }
 
 // baseMaps is like [Table.Maps] for the image of b. A late result is kept: it stays valid
@@ -337,7 +336,7 @@ func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
 	}
-	return safeopen.AskWithin(t.files.budget, near(pid), func(*safeopen.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskLate(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return readMaps(pid) },
 		func(maps []procfs.Map, err error) {
 			if err == nil {
 				t.late.put(b, maps)

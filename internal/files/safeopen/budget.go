@@ -5,51 +5,44 @@ import (
 	"time"
 )
 
-// Bounds of a [Budget]: maxBudget at once, and 1/budgetShare of the time in the
-// long run, but at least minWait for each question, in which a local file system
-// answers. If the CPUs are all busy, a question lasts longer, but its thread is not blocked.
+// A [Budget] has at most maxBudget, and 1/budgetShare of the time in the long run. But each
+// request may take minWait, in which a local file system answers.
 const (
 	maxBudget   = 500 * time.Millisecond
 	budgetShare = 10
 	minWait     = time.Millisecond
 )
 
-// Budget bounds the total time that a loop waits for answers. Otherwise strangers could
+// Budget limits the total time that a loop waits for answers. Otherwise strangers could
 // delay it at will by mounting many file systems that do not respond. It is safe for
-// concurrent use. A nil Budget waits for each answer as long as [Ask] does.
+// concurrent use. A nil Budget limits only each request.
 type Budget struct {
 	mu   sync.Mutex
 	left time.Duration
 	at   time.Time // the time of left
 }
 
-// NewBudget returns an unused Budget.
+// NewBudget returns a full Budget.
 func NewBudget() *Budget { return &Budget{left: maxBudget, at: time.Now()} }
 
-// rest returns how long a question may still take that was waited for already: in total, it
-// may take at least minWait, and at most longest.
-func (p *Budget) rest(longest, waited time.Duration) time.Duration {
-	if p == nil {
-		return longest - waited
+// limit returns how long a request may take, at most longest.
+func (b *Budget) limit(longest time.Duration) time.Duration {
+	if b == nil {
+		return longest
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	p.left = min(p.left+now.Sub(p.at)/budgetShare, maxBudget)
-	p.at = now
-	rest := p.left
-	if rest < minWait { // it recovers by more than shorter waits take
-		rest = minWait - waited
-	}
-	return min(rest, longest-waited)
+	b.left, b.at = min(b.left+now.Sub(b.at)/budgetShare, maxBudget), now
+	return min(max(b.left, minWait), longest)
 }
 
 // spend records a wait.
-func (p *Budget) spend(waited time.Duration) {
-	if p == nil {
+func (b *Budget) spend(waited time.Duration) {
+	if b == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left = max(p.left-waited, 0)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = max(b.left-waited, 0)
 }

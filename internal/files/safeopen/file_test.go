@@ -118,17 +118,17 @@ func TestReach(t *testing.T) {
 	testenv.AnyKernel(t)
 	file, _ := fusetest.Mount(t, fusetest.File(t, "x"))
 	shared := "/dev/shm" // tmpfs, which has an anonymous device number
-	for name, want := range map[string]standing{file: remote, filepath.Dir(file): remote, shared: onDisk, "/proc": elsewhere} {
-		var on standing
+	for name, want := range map[string]access{file: helped, filepath.Dir(file): helped, shared: direct, "/proc": timed} {
+		var on access
 		err := untilAnswered(t, func() (err error) {
-			on, err = Ask(Place{Near: t.Name()}, func(v *Visit) (standing, error) {
+			on, err = Ask(nil, Backend{Path: t.Name()}, func(v *Request) (access, error) {
 				fd, err := Path(name, AsUser)
 				if err != nil {
 					return 0, err
 				}
 				defer unix.Close(fd)
 				return reach(v, fd)
-			}, func(standing, error) {})
+			})
 			return err
 		})
 		if err != nil || on != want {
@@ -138,7 +138,7 @@ func TestReach(t *testing.T) {
 }
 
 // Paths that are probably in the same mount have the same place, others do not.
-func TestPlaceOf(t *testing.T) {
+func TestBackendOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"/usr/lib/debug/.build-id/ab/cdef.debug": "usr/lib/debug",
 		"/usr/lib/x86_64-linux-gnu/libc.so.6":    "usr/lib/x86_64-linux-gnu",
@@ -146,7 +146,7 @@ func TestPlaceOf(t *testing.T) {
 		"/file":                                  "",
 		"":                                       "",
 	} {
-		if got := placeOf("/", name); got != (Place{Near: path.Join("/", want)}) {
+		if got := backendOf("/", name); got != (Backend{Path: path.Join("/", want)}) {
 			t.Errorf("%s: got %+v, want %s", name, got, want)
 		}
 	}

@@ -1,12 +1,13 @@
 package safeopen
 
 import (
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
-	"strings"
-	"unsafe"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,39 +20,17 @@ import (
 // process never accesses a FUSE file system or an unknown one. A helper process does so
 // instead and may stay behind.
 //
-// Each request carries at most one O_PATH descriptor, and is answered before the next one
+// Each operation carries at most one O_PATH descriptor, and is answered before the next one
 // is sent. A user may run the helper too: it has only the user's privileges.
 
 // helperName is the helper's name.
 const helperName = "fulgur-files"
 
-// operation is the operation of a request on its descriptor.
-type operation uint32
-
-const (
-	opFind  operation = iota // resolve a path in the directory; the reply carries a descriptor
-	opStat                   // fstat(2)
-	opType                   // the type of file system, of fstatfs(2)
-	opRead                   // read, or only check for permission if the size is 0
-	opNames                  // the names in the directory, each terminated by a NUL
-)
-
-// request is followed by the path, and reply by the data.
-type request struct {
-	Op    operation
-	Flags uint32 // of opFind
-	Off   int64
-	Limit uint32 // bytes or names
-	Size  uint32 // of the path
-}
-
+// reply answers an operation. The data follows.
 type reply struct {
 	Errno uint32
 	Size  uint32
 }
-
-// maxReply bounds a reply of the helper, in bytes.
-const maxReply = 16 << 20
 
 func init() { helper.Serve(helperName, serve) }
 
@@ -64,20 +43,18 @@ func serve(conn *net.UnixConn) error {
 		return err
 	}
 	for {
-		var r request
-		fds, err := helper.Receive(conn, &r)
+		var o operation
+		fds, err := helper.Receive(conn, &o)
 		if err != nil {
 			return err
 		}
-		name := make([]byte, min(r.Size, unix.PathMax))
+		name := make([]byte, min(o.Size, unix.PathMax))
 		if _, err := io.ReadFull(conn, name); err != nil {
 			return err
 		}
-		body, found, err := r.do(first(fds), string(name))
+		body, found, err := o.do(first(fds), string(name))
 		var errno unix.Errno
-		switch {
-		case err == nil:
-		case !errors.As(err, &errno):
+		if err != nil && !errors.As(err, &errno) {
 			errno = unix.EIO
 		}
 		var answers []int
@@ -100,48 +77,113 @@ func first(fds []int) int {
 	return fds[0]
 }
 
-// do carries out the request on fd. It returns the data read, or a descriptor.
-func (r *request) do(fd int, name string) (body []byte, found int, err error) {
-	switch r.Op {
-	case opFind:
-		found, err = below(fd, name, int(r.Flags))
-		return nil, found, err
-	case opStat:
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		return unsafe.Slice((*byte)(unsafe.Pointer(&st)), unsafe.Sizeof(st)), -1, err
-	case opType:
-		var on unix.Statfs_t
-		err = unix.Fstatfs(fd, &on)
-		return binary.NativeEndian.AppendUint64(nil, uint64(on.Type)), -1, err
-	}
-	file, err := reopenWith(fd, name)
-	if err != nil {
-		return nil, -1, err
-	}
-	defer func() { _ = file.Close() }() // read-only
-	if r.Op == opNames {
-		names, err := file.Readdirnames(int(min(max(r.Limit, 1), maxReply/unix.NAME_MAX)))
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		for _, n := range names {
-			body = append(append(body, n...), 0)
-		}
-		return body[:min(len(body), maxReply)], -1, err
-	}
-	body = make([]byte, min(r.Limit, maxReply))
-	n, err := file.ReadAt(body, r.Off)
-	if errors.Is(err, io.EOF) {
-		err = nil // a short read
-	}
-	return body[:n], -1, err
+// helpers is the pool of helper processes. One is enough as long as file systems respond;
+// each one that does not respond occupies one.
+var helpers struct {
+	mu   sync.Mutex
+	idle []*net.UnixConn
+	all  int
 }
 
-// names splits the reply to opNames.
-func names(body []byte) []string {
-	if len(body) == 0 {
-		return nil
+// maxHelpers bounds the helpers, and maxIdle the idle ones.
+const (
+	maxHelpers = 64
+	maxIdle    = 2
+)
+
+var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", maxHelpers, ErrNoAnswer)
+
+// remotely has a helper carry out an operation on fd. The error is an errno, or reports that
+// there is no helper.
+func remotely(o operation, fd int, name string) (body []byte, found int, err error) {
+	if len(name) >= unix.PathMax {
+		return nil, -1, unix.ENAMETOOLONG
 	}
-	return strings.Split(strings.TrimSuffix(string(body), "\x00"), "\x00")
+	conn, err := idleHelper()
+	if err != nil {
+		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
+	}
+	o.Size = uint32(len(name))
+	var answered reply
+	var fds []int
+	err = helper.Send(conn, o, []byte(name), fd)
+	if err == nil {
+		err = helper.Await(conn) // so that [blocked] notices it
+	}
+	if err == nil {
+		fds, err = helper.Receive(conn, &answered)
+	}
+	if err == nil && answered.Size > maxAnswer {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		body = make([]byte, answered.Size)
+		_, err = io.ReadFull(conn, body)
+	}
+	dismiss(conn, err == nil)
+	if err != nil {
+		helper.Close(fds)
+		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
+	}
+	if answered.Errno != 0 {
+		err = unix.Errno(answered.Errno)
+	}
+	return body, first(fds), err
+}
+
+// idleHelper returns the connection to a helper that does nothing. It ends when the connection is
+// closed or, if it blocks on a file system, when that responds.
+func idleHelper() (*net.UnixConn, error) {
+	helpers.mu.Lock()
+	defer helpers.mu.Unlock()
+	if n := len(helpers.idle); n > 0 {
+		conn := helpers.idle[n-1]
+		helpers.idle = helpers.idle[:n-1]
+		return conn, nil
+	}
+	if helpers.all >= maxHelpers {
+		return nil, errHelpers
+	}
+	starting.Add(1)
+	defer starting.Add(-1)
+	conn, _, err := helper.Start(helperName)
+	if err != nil {
+		return nil, err
+	}
+	if err := greeted(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	helpers.all++
+	return conn, nil
+}
+
+// starting is the number of helpers that are starting. On a busy machine, this takes seconds in which no file system
+// keeps a request waiting: they do not count.
+var starting atomic.Int32
+
+// startTimeout is the time limit for the start of a helper.
+const startTimeout = 30 * time.Second
+
+// greeted waits for the first message of a helper.
+func greeted(conn *net.UnixConn) error {
+	var hello reply
+	if err := conn.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return err
+	}
+	if _, err := helper.Receive(conn, &hello); err != nil {
+		return err
+	}
+	return conn.SetReadDeadline(time.Time{})
+}
+
+// dismiss returns a helper to the pool if it works.
+func dismiss(conn *net.UnixConn, works bool) {
+	helpers.mu.Lock()
+	defer helpers.mu.Unlock()
+	if works && len(helpers.idle) < maxIdle {
+		helpers.idle = append(helpers.idle, conn)
+		return
+	}
+	helpers.all--
+	_ = conn.Close() // this ends the helper
 }

@@ -57,7 +57,7 @@ func TestOpen(t *testing.T) {
 		if err != nil || tt.name == "" {
 			continue // no directory, or no entry of it
 		}
-		for _, on := range []standing{onDisk, elsewhere} {
+		for _, on := range []access{direct, timed} {
 			below := *dir
 			below.on = on
 			f, err := below.OpenEntry(tt.name, Regular)

@@ -14,9 +14,9 @@ import (
 func TestStall(t *testing.T) {
 	const variable, begun = "FULGUR_TEST_STALL", "begun"
 	if os.Getenv(variable) != "" {
-		a := newAsker()
-		a.within = time.Second
-		got, err := ask(a, nil, Place{Near: "slow"}, func(*Visit) (int, error) {
+		a := newBreaker()
+		a.timeout = time.Second
+		got, err := ask(a, nil, Backend{Path: "slow"}, func(*Request) (int, error) {
 			fmt.Println(begun)
 			for range 3 {
 				time.Sleep(10 * time.Millisecond)

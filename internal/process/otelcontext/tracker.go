@@ -105,10 +105,10 @@ const maxCandidates = 4
 func (k *known) search(pid int, memory reader, budget *safeopen.Budget, now time.Time) {
 	k.interval = min(max(2*k.interval, firstInterval), maxInterval)
 	k.next = now.Add(k.interval)
-	maps := safeopen.Place{Near: procfs.Path(pid, "maps")}
-	candidates, err := safeopen.AskWithin(budget, maps, func(*safeopen.Visit) ([]procfs.Map, error) {
+	maps := safeopen.Backend{Path: procfs.Path(pid, "maps")}
+	candidates, err := safeopen.Ask(budget, maps, func(*safeopen.Request) ([]procfs.Map, error) {
 		return procfs.Process(pid).MapsNamed(mappingNames...)
-	}, func([]procfs.Map, error) {})
+	})
 	if err != nil {
 		return // it has ended, belongs to another user, or does not respond
 	}

@@ -10,7 +10,7 @@ import (
 
 // Files of memfd_create(2), which programs run from and map, need no helper, although
 // their file system is not in mountinfo.
-func TestStandingOfMemfd(t *testing.T) {
+func TestAccessToMemfd(t *testing.T) {
 	fd, err := unix.MemfdCreate(t.Name(), unix.MFD_CLOEXEC)
 	if err != nil {
 		testenv.Unsupported(t, "memfd_create is refused: %v", err)
@@ -21,9 +21,9 @@ func TestStandingOfMemfd(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := &deviceTable{}
-	on, err := table.standing(fd, st.Dev)
-	if err != nil || on != onDisk {
-		t.Errorf("got %v, %v, want %v", on, err, onDisk)
+	on, err := table.access(fd, st.Dev)
+	if err != nil || on != direct {
+		t.Errorf("got %v, %v, want %v", on, err, direct)
 	}
 	if len(table.asked) > 0 {
 		t.Error("a helper was used")
@@ -32,13 +32,13 @@ func TestStandingOfMemfd(t *testing.T) {
 
 // Of the file systems of other mount namespaces, only FUSE needs a helper: overlays, as in
 // containers, respond or can be interrupted.
-func TestClassify(t *testing.T) {
-	for fsType, want := range map[int64]standing{
-		unix.EXT4_SUPER_MAGIC: onDisk, unix.TMPFS_MAGIC: onDisk,
-		unix.OVERLAYFS_SUPER_MAGIC: elsewhere, unix.NFS_SUPER_MAGIC: elsewhere, 0: elsewhere,
-		unix.FUSE_SUPER_MAGIC: remote,
+func TestAccessTo(t *testing.T) {
+	for fsType, want := range map[int64]access{
+		unix.EXT4_SUPER_MAGIC: direct, unix.TMPFS_MAGIC: direct,
+		unix.OVERLAYFS_SUPER_MAGIC: timed, unix.NFS_SUPER_MAGIC: timed, 0: timed,
+		unix.FUSE_SUPER_MAGIC: helped,
 	} {
-		if got := classify(fsType); got != want {
+		if got := accessTo(fsType); got != want {
 			t.Errorf("type %#x: got %v, want %v", fsType, got, want)
 		}
 	}

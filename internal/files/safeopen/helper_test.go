@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -115,6 +116,8 @@ func TestRemotely(t *testing.T) {
 		{root + "/dir/../" + filepath.Base(filepath.Dir(name)) + "/program", nil},
 		{root + "/dir/missing", os.ErrNotExist},
 		{root + "/dir/program/below", unix.ENOTDIR},
+		{root + "/dir/program/", unix.ENOTDIR},
+		{root + "/dir" + strings.Repeat("/missing", unix.PathMax/8), unix.ENAMETOOLONG},
 	} {
 		var f *File
 		err := untilAnswered(t, func() (err error) { f, err = Open("/", tt.name, Regular); return err })
@@ -127,7 +130,7 @@ func TestRemotely(t *testing.T) {
 		b := make([]byte, 10)
 		n := 0
 		_ = untilAnswered(t, func() (err error) { n, err = f.ReadAt(b, 2); return err }) // the end of the file
-		if info, _ := f.Stat(); string(b[:n]) != "rved" || info.Size() != 6 || info.Mode() != 0o755 || f.on != remote {
+		if info, _ := f.Stat(); string(b[:n]) != "rved" || info.Size() != 6 || info.Mode() != 0o755 || f.on != helped {
 			t.Errorf("%s: got %q, %+v, %v; want rved from 6 bytes, through a helper", tt.name, b[:n], info, f.on)
 		}
 		if err := f.Close(); err != nil {
