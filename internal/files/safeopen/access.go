@@ -89,7 +89,6 @@ type deviceTable struct {
 	mu      sync.Mutex
 	mounts  *os.File        // /proc/self/mountinfo; nil before the first use
 	mounted map[uint64]bool // device number to whether it is FUSE
-	memory  uint64          // the device number of the kernel's internal tmpfs; 0 if unknown
 	// asked caches the file systems that were asked for their type.
 	asked map[uint64]access
 }
@@ -160,7 +159,6 @@ func (t *deviceTable) update() {
 		if t.mounts, err = os.Open("/proc/self/mountinfo"); err != nil {
 			return // helpers are asked
 		}
-		t.memory = memoryDevice()
 	} else {
 		// POLLPRI reports a change of the mounts since the last poll, see
 		// proc_pid_mounts(5).
@@ -174,25 +172,23 @@ func (t *deviceTable) update() {
 	for _, m := range mounts {
 		t.mounted[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = fuseType(m.FSType)
 	}
-	if t.memory != 0 {
-		t.mounted[t.memory] = false
+	if device, ok := memoryDevice(); ok {
+		t.mounted[device] = false
 	}
 }
 
-// memoryDevice returns the device number of the kernel's internal tmpfs, or 0. All
+// memoryDevice returns the device number of the kernel's internal tmpfs. All
 // memfd_create(2) files without huge pages, System V shared memory and shared anonymous
 // mappings have this device number, in all mount namespaces.
-func memoryDevice() uint64 {
+func memoryDevice() (device uint64, ok bool) {
 	fd, err := unix.MemfdCreate("fulgur", unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0 // seccomp forbids it
+		return 0, false // seccomp forbids it
 	}
 	defer func() { _ = unix.Close(fd) }() // it is empty
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return 0
-	}
-	return st.Dev
+	err = unix.Fstat(fd, &st)
+	return st.Dev, err == nil
 }
 
 // fuseType reports whether file systems of a type, as mountinfo shows it, are of FUSE.

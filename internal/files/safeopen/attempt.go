@@ -46,10 +46,9 @@ func Await(ctx context.Context, name string, slow func()) error {
 }
 
 // Attempt runs attempt, which does something in the directory dir, and returns its result. If
-// dir is on a local disk, attempt has no time limit. Otherwise it has the one of [Ask], and a
-// later result goes to late. If the file system of dir does not respond already,
-// attempt does not run.
-func Attempt[T any](dir string, attempt func() (T, error), late func(T, error)) (got T, err error) {
+// dir is on a local disk, attempt has no time limit. Otherwise it is limited as by [Ask]. If the file system of dir does
+// not respond already, attempt does not run.
+func Attempt[T any](dir string, attempt func() (T, error)) (got T, err error) {
 	at, on, err := nearest(dir)
 	if err != nil {
 		return got, err
@@ -57,7 +56,7 @@ func Attempt[T any](dir string, attempt func() (T, error), late func(T, error)) 
 	if on == direct {
 		return attempt()
 	}
-	got, err = AskLate(nil, at, func(*Request) (T, error) { return attempt() }, late)
+	got, err = Ask(nil, at, func(*Request) (T, error) { return attempt() })
 	return got, unanswered("open", dir, err)
 }
 

@@ -17,7 +17,7 @@ func TestAttempt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	name := filepath.Join(dir, "file")
 	for range 2 {
-		_, err := Attempt(dir, func() (struct{}, error) { return struct{}{}, os.MkdirAll(name, 0o700) }, func(struct{}, error) {})
+		_, err := Attempt(dir, func() (struct{}, error) { return struct{}{}, os.MkdirAll(name, 0o700) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestAttempt(t *testing.T) {
 		}
 	}
 	want := errors.New("failed")
-	if _, err := Attempt(name, func() (int, error) { return 0, want }, func(int, error) {}); !errors.Is(err, want) {
+	if _, err := Attempt(name, func() (int, error) { return 0, want }); !errors.Is(err, want) {
 		t.Errorf("got error %v, want the attempt's", err)
 	}
 	for _, name := range []string{dir, "relative", "/", "/dev/stdout", "/dev/null", ""} {
@@ -48,7 +48,7 @@ func TestAttemptNoAnswer(t *testing.T) {
 	}
 	began := false
 	err := untilAnswered(t, func() error {
-		_, err := Attempt(dir, func() (fs.FileInfo, error) { began = true; return os.Stat(file) }, func(fs.FileInfo, error) {})
+		_, err := Attempt(dir, func() (fs.FileInfo, error) { began = true; return os.Stat(file) })
 		return err
 	})
 	if err != nil || !began {
@@ -66,7 +66,7 @@ func TestAttemptNoAnswer(t *testing.T) {
 		_, err := Attempt(name, func() (int, error) {
 			t.Errorf("%s: the attempt runs", name)
 			return 0, nil
-		}, func(int, error) {})
+		})
 		var path *fs.PathError
 		if !errors.Is(err, ErrNoAnswer) || !errors.As(err, &path) || path.Path != name {
 			t.Errorf("%s: got error %v, want %v with the path", name, err, ErrNoAnswer)
@@ -95,7 +95,7 @@ func TestAttemptStops(t *testing.T) {
 			begun = true
 			stop()
 			return os.Stat(file)
-		}, func(fs.FileInfo, error) {})
+		})
 		if !errors.Is(err, ErrNoAnswer) {
 			t.Fatalf("got error %v, want %v", err, ErrNoAnswer)
 		}

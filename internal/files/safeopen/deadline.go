@@ -66,7 +66,6 @@ type Request struct {
 	// The mutex of breaker guards the rest.
 	current             Backend
 	tid                 int // of the thread that makes the request; 0 before it begins
-	since               time.Time
 	answered, abandoned bool
 }
 
@@ -150,7 +149,7 @@ func (b *breaker) request(first Backend) (*Request, error) {
 func (r *Request) begin() {
 	r.breaker.mu.Lock()
 	defer r.breaker.mu.Unlock()
-	r.tid, r.since = unix.Gettid(), time.Now()
+	r.tid = unix.Gettid()
 }
 
 // wait waits for the answer as long as the budget allows, and longer while the thread only waits
@@ -176,16 +175,13 @@ func (r *Request) wait(budget *Budget, answered <-chan struct{}) bool {
 	}
 }
 
-// counts returns how much of a wait counts, at most part: nothing before the request began, nor while a
+// counts returns how much of a wait counts, at most part: nothing before the thread runs, nor while a
 // helper starts.
 func (r *Request) counts(begin time.Time, part time.Duration) time.Duration {
 	r.breaker.mu.Lock()
 	defer r.breaker.mu.Unlock()
 	if r.tid == 0 || starting.Load() > 0 {
 		return 0
-	}
-	if r.since.After(begin) {
-		begin = r.since
 	}
 	return min(time.Since(begin), part)
 }

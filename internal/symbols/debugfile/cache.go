@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -22,13 +21,9 @@ import (
 // Control files in the directory set the cache's intervals, in seconds.
 //
 // The directory is the user's choice, and may be on a file system that does not respond. The
-// methods used by [downloads] wait for it only briefly. Once it did not respond, they return
-// the same error without waiting: the run goes on without the cache.
-type cache struct {
-	dir  string
-	mu   sync.Mutex
-	lost error
-}
+// methods used by [downloads] wait for it only briefly, and return an error at once until it responds: the
+// run goes on without the cache.
+type cache struct{ dir string }
 
 // The control files, and the defaults without them.
 const (
@@ -46,7 +41,7 @@ func newCache(getenv func(string) string) (*cache, error) {
 	dir := getenv("DEBUGINFOD_CACHE_PATH")
 	home := getenv("HOME")
 	if old := filepath.Join(home, ".debuginfod_client_cache"); dir == "" && home != "" {
-		info, err := safeopen.Attempt(home, func() (fs.FileInfo, error) { return os.Stat(old) }, func(fs.FileInfo, error) {})
+		info, err := safeopen.Attempt(home, func() (fs.FileInfo, error) { return os.Stat(old) })
 		if err == nil && info.IsDir() {
 			dir = old
 		}
@@ -61,38 +56,7 @@ func newCache(getenv func(string) string) (*cache, error) {
 		return nil, errors.New("debuginfod: no place for downloads; set DEBUGINFOD_CACHE_PATH, XDG_CACHE_HOME or HOME")
 	}
 	dir, err := filepath.Abs(dir)
-	return &cache{dir: dir}, err
-}
-
-// using runs use, which accesses the cache, with a time limit if the cache is not on a local
-// disk. A later result goes to late.
-func using[T any](c *cache, use func() (T, error), late func(T)) (got T, err error) {
-	if err := c.isLost(); err != nil {
-		return got, err
-	}
-	got, err = safeopen.Attempt(c.dir, use, func(got T, err error) {
-		if err == nil {
-			late(got)
-		}
-	})
-	return got, c.note(err)
-}
-
-// isLost returns the error of a cache that did not respond.
-func (c *cache) isLost() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lost
-}
-
-// note records that the cache did not respond if err says so, and returns err.
-func (c *cache) note(err error) error {
-	if errors.Is(err, safeopen.ErrNoAnswer) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.lost = err
-	}
-	return err
+	return &cache{dir}, err
 }
 
 // path returns the path of the debug file with the given build ID.
@@ -102,7 +66,7 @@ func (c *cache) path(id string) string { return filepath.Join(c.dir, id, debugIn
 // cached. It returns an error if the file cannot be read, or if the cache records that no
 // server has it.
 func (c *cache) lookup(id string) (string, error) {
-	return using(c, func() (string, error) { return c.find(id) }, func(string) {})
+	return safeopen.Attempt(c.dir, func() (string, error) { return c.find(id) })
 }
 
 // find is [cache.lookup] without a time limit.
@@ -136,18 +100,26 @@ func (c *cache) prepare(id string) (string, error) {
 // create creates the debug file with the given build ID. The file appears when it is
 // committed.
 func (c *cache) create(id string) (*atomicfile.File, error) {
-	return using(c, func() (*atomicfile.File, error) {
+	file, err := safeopen.Attempt(c.dir, func() (created, error) {
 		name, err := c.prepare(id)
 		if err != nil {
-			return nil, err
+			return created{}, err
 		}
-		return atomicfile.Create(context.Background(), name) // never a pipe
-	}, func(file *atomicfile.File) { _ = file.Abort() }) // nobody waited for it
+		file, err := atomicfile.Create(context.Background(), name) // never a pipe
+		return created{file}, err
+	})
+	return file.File, err
 }
+
+// created is a new file.
+type created struct{ *atomicfile.File }
+
+// Close aborts the file: it was created too late.
+func (c created) Close() error { return c.Abort() }
 
 // miss records that no server has the debug file with the given build ID.
 func (c *cache) miss(id string) error {
-	_, err := using(c, func() (struct{}, error) { return struct{}{}, c.touch(id) }, func(struct{}) {})
+	_, err := safeopen.Attempt(c.dir, func() (struct{}, error) { return struct{}{}, c.touch(id) })
 	return err
 }
 
@@ -170,7 +142,7 @@ func (c *cache) touch(id string) error {
 // remove removes a file from the cache, and its directory if that is then empty. Files
 // that cannot be removed are left for another time.
 func (c *cache) remove(name string) {
-	_, _ = using(c, func() (struct{}, error) { c.erase(name); return struct{}{}, nil }, func(struct{}) {})
+	_, _ = safeopen.Attempt(c.dir, func() (struct{}, error) { c.erase(name); return struct{}{}, nil })
 }
 
 // erase is [cache.remove] without a time limit.
@@ -182,7 +154,7 @@ func (c *cache) erase(name string) {
 // cleanBriefly cleans the cache, and waits for that only briefly: a large cache on a network
 // file system takes long. The rest is cleaned in the background.
 func (c *cache) cleanBriefly() {
-	if c.isLost() != nil || c.note(safeopen.Answer(c.dir)) != nil {
+	if safeopen.Answer(c.dir) != nil {
 		return
 	}
 	done := make(chan struct{})
