@@ -13,8 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/helper"
 	"fulgur/internal/files/safeopen"
-	"fulgur/internal/linux/helper"
 )
 
 // Options describe where to attach a program.
@@ -311,7 +311,7 @@ type limit struct {
 // await waits for an answer on conn.
 func (l limit) await(conn *net.UnixConn) error {
 	for left := l.time; left > 0; left -= pause {
-		if ready, err := helper.AwaitFor(conn, pause); ready || err != nil {
+		if ready, err := helper.Await(conn, pause); ready || err != nil {
 			return err
 		}
 		select {

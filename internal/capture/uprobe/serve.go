@@ -17,8 +17,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/helper"
 	"fulgur/internal/linux/capability"
-	"fulgur/internal/linux/helper"
 )
 
 // helperName is the name of the helper process.
@@ -84,7 +84,7 @@ type server struct {
 // open, the target is slow.
 func (s *server) serve(urgent bool) error {
 	for {
-		if err := helper.Await(s.conn); err != nil {
+		if _, err := helper.Await(s.conn, helper.NoLimit); err != nil {
 			return err
 		}
 		var r request

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/helper"
 	"fulgur/internal/linux/capability"
-	"fulgur/internal/linux/helper"
 )
 
 // A thread that waits for FUSE cannot be killed once the daemon has read its request, and
@@ -108,7 +108,7 @@ func remotely(o operation, fd int, name string) (body []byte, found int, err err
 	var fds []int
 	err = helper.Send(conn, o, []byte(name), fd)
 	if err == nil {
-		err = helper.Await(conn) // so that [blocked] notices it
+		_, err = helper.Await(conn, helper.NoLimit) // so that [blocked] notices it
 	}
 	if err == nil {
 		fds, err = helper.Receive(conn, &answered)

@@ -1,6 +1,6 @@
-// Package helper runs parts of this program in processes of their own. A helper is this program,
-// started under another name, and answers requests on a socket. It ends when the other end of the
-// socket is closed, also because this process was killed.
+// Package helper runs parts of this program in processes of their own, which work on descriptors of
+// files. A helper is this program, started under another name, and answers requests on a socket. It
+// ends when the other end of the socket is closed, also because this process was killed.
 package helper
 
 import (
@@ -102,20 +102,12 @@ func Send[T any](conn *net.UnixConn, header T, body []byte, fds ...int) error {
 	return err
 }
 
-// Await waits for a message in a system call. Waiting by [Receive] alone depends on Go's scheduler.
-func Await(conn *net.UnixConn) error {
-	_, err := poll(conn, -1)
-	return err
-}
+// NoLimit is no limit for [Await].
+const NoLimit time.Duration = -time.Millisecond
 
-// AwaitFor is like [Await] for a limited time. It reports whether there is a message, or the
-// connection was closed.
-func AwaitFor(conn *net.UnixConn, limit time.Duration) (ready bool, err error) {
-	return poll(conn, int(limit.Milliseconds()))
-}
-
-// poll waits for a message for a time in milliseconds, -1 for any time.
-func poll(conn *net.UnixConn, milliseconds int) (ready bool, err error) {
+// Await waits for a message in a system call, up to a limit in milliseconds. Waiting by [Receive] alone
+// depends on Go's scheduler. Await reports whether there is a message, or the connection was closed.
+func Await(conn *net.UnixConn, limit time.Duration) (ready bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false, err
@@ -123,7 +115,7 @@ func poll(conn *net.UnixConn, milliseconds int) (ready bool, err error) {
 	if e := raw.Control(func(fd uintptr) {
 		n := 0
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, milliseconds)
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
 		}
 		ready = n > 0
 	}); e != nil {
