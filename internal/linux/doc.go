@@ -1,5 +1,5 @@
 // Package linux is the area of the kernel's interfaces: perf events, BPF ring buffers,
-// procfs, capabilities, clocks and epoll. Each package wraps one interface and knows
+// procfs, tracefs, capabilities, system calls, clocks, limits and epoll. Each package wraps one interface and knows
 // nothing of profiles, sessions or commands. Only package testenv may be imported from
 // other areas. This package itself is empty.
 //

@@ -1,5 +1,6 @@
-// Package uprobe finds out how the running kernel handles uprobe_multi links, and measures
-// what a hit of a uprobe costs.
+// Package uprobe attaches BPF programs to instructions of files, and detaches them. A helper process
+// does both, so that no breakpoints stay in programs if this process is killed. The package also finds
+// out what the running kernel supports, and measures what a hit costs.
 package uprobe
 
 import (

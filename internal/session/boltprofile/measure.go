@@ -1,7 +1,8 @@
-// Package boltprofile makes profiles for llvm-bolt: from branches that the CPU or
-// stepping records while it measures, from perf's branch records, and by merging
-// such profiles. It also runs the installed llvm-bolt to optimize binaries. Package
-// [fulgur/internal/bolt] defines the counting and the format.
+// Package boltprofile makes profiles for compilers from branches: for llvm-bolt, and for clang (AutoFDO).
+// [Measure] records branches: by the CPU, by stepping, or by counting jumps with uprobes or hardware
+// breakpoints. [Convert] takes those of perf, and [Merge] adds up profiles. With the installed
+// llvm-bolt, the package also optimizes the binary, checks the result and compares its speed.
+// Packages [fulgur/internal/bolt] and [fulgur/internal/autofdo] define the formats.
 package boltprofile
 
 import (
