@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"fulgur/internal/files/budget"
 	"fulgur/internal/profile"
 )
 
@@ -12,8 +13,8 @@ type Finder struct {
 	places *places
 
 	mu       sync.Mutex
-	runtimes map[int][]runtime // by user
-	budgets  map[int]*budget   // of users other than root
+	runtimes map[int][]runtime    // by user
+	budgets  map[int]*budget.Time // of users other than root
 	known    map[candidate]result
 }
 
@@ -32,14 +33,17 @@ const maxKnown = 1 << 12
 const retryInterval = 2 * time.Second
 
 // userBudget limits the time for reading the files of a user, because the files may be long
-// and their file system slow.
-const userBudget = 500 * time.Millisecond
+// and their file system slow. In the long run, all budgets here are 1/budgetShare of the elapsed time.
+const (
+	userBudget  = 500 * time.Millisecond
+	budgetShare = 10
+)
 
 // NewFinder returns a finder for the containers of this machine.
 func NewFinder() *Finder { return newFinder(newPlaces()) }
 
 func newFinder(p *places) *Finder {
-	return &Finder{places: p, runtimes: map[int][]runtime{}, budgets: map[int]*budget{}, known: map[candidate]result{}}
+	return &Finder{places: p, runtimes: map[int][]runtime{}, budgets: map[int]*budget.Time{}, known: map[candidate]result{}}
 }
 
 // Owner returns the owner of a process from the paths of its cgroups, the most relevant
@@ -80,7 +84,7 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 		runtimes = newRuntimes(f.places, c.uid)
 		f.runtimes[c.uid] = runtimes
 		if c.uid != 0 {
-			limit = &budget{burst: userBudget}
+			limit = budget.New(userBudget, budgetShare)
 			f.budgets[c.uid] = limit
 		}
 	}
@@ -90,10 +94,10 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 	}
 	if limit != nil {
 		begin := time.Now()
-		if limit.left(begin) == 0 {
+		if limit.Left() == 0 {
 			return profile.Owner{}, false // until there is time left
 		}
-		defer func() { limit.spend(time.Since(begin)) }()
+		defer func() { limit.Spend(time.Since(begin)) }()
 	}
 	var a result
 	for _, r := range runtimes {

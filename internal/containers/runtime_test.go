@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/files/budget"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
@@ -327,37 +328,17 @@ func TestUserBudget(t *testing.T) {
 	f := newFinder(m.places)
 	slice := "/user.slice/user-" + strconv.Itoa(testUID) + ".slice/libpod-" + testID + ".scope"
 	f.Owner("/user.slice/user-" + strconv.Itoa(testUID) + ".slice/libpod-" + otherID + ".scope")
-	f.budgets[testUID].spend(time.Hour)
+	f.budgets[testUID].Spend(time.Hour)
 	if got := f.Owner(slice).Container; got != "" {
 		t.Errorf("got container %q, want none until later", got)
 	}
 	if got := f.Owner("/docker/" + otherID).Container; got != "web" {
 		t.Errorf("got container %q of another user, want web", got)
 	}
-	f.budgets[testUID].used = 0
+	f.budgets[testUID] = budget.New(userBudget, budgetShare)
 	if got := f.Owner(slice).Container; got != "db" {
 		t.Errorf("got container %q later, want db", got)
 	}
-}
-
-func TestBudget(t *testing.T) {
-	now := time.Unix(1000, 0)
-	b := &budget{burst: time.Second}
-	want := func(d time.Duration) {
-		t.Helper()
-		if got := b.left(now); got != d {
-			t.Errorf("got %v, want %v", got, d)
-		}
-	}
-	want(time.Second)
-	b.spend(5 * time.Second)
-	want(0)
-	now = now.Add(40 * time.Second)
-	want(0)
-	now = now.Add(5 * time.Second)
-	want(500 * time.Millisecond)
-	now = now.Add(time.Hour)
-	want(time.Second)
 }
 
 // TestRootControls checks that nothing below a user's directory is examined.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/files/budget"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
@@ -32,7 +33,7 @@ type Tracker struct {
 	byProcess generations[programKey]
 	work      chan func()
 	working   sync.WaitGroup
-	waits     *budget // for callers of [Membership.Owner]
+	waits     *budget.Time // for callers of [Membership.Owner]
 }
 
 // programKey identifies a program that a process executes.
@@ -46,7 +47,7 @@ type programKey struct {
 type Membership struct {
 	ready chan struct{}
 	find  func() profile.Owner
-	waits *budget
+	waits *budget.Time
 	// tentative means that the owner is certain only if it is a container.
 	tentative bool
 
@@ -83,9 +84,9 @@ func (m *Membership) await() bool {
 	default:
 	}
 	begin := time.Now()
-	timer := time.NewTimer(m.waits.left(begin))
+	timer := time.NewTimer(m.waits.Left())
 	defer timer.Stop()
-	defer func() { m.waits.spend(time.Since(begin)) }()
+	defer func() { m.waits.Spend(time.Since(begin)) }()
 	select {
 	case <-m.ready:
 		return true
@@ -94,7 +95,7 @@ func (m *Membership) await() bool {
 	}
 }
 
-// maxWaits is the burst of the [budget] of time that callers of [Membership.Owner] wait.
+// maxWaits is the burst of the time that callers of [Membership.Owner] wait.
 const maxWaits = 5 * time.Second
 
 // maxWaiting limits the queued lookups. Other cgroups are looked up with their next sample.
@@ -116,7 +117,7 @@ func NewTracker() (*Tracker, error) {
 }
 
 func newTracker(f *Finder, c *Cgroups, mixed bool) *Tracker {
-	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting), waits: &budget{burst: maxWaits}}
+	t := &Tracker{finder: f, cgroups: c, mixed: mixed, work: make(chan func(), maxWaiting), waits: budget.New(maxWaits, budgetShare)}
 	t.working.Go(func() {
 		for do := range t.work {
 			do()

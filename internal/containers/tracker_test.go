@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/files/budget"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile"
@@ -75,7 +76,7 @@ func newTestTracker(t *testing.T, m machine, mixed bool) *Tracker {
 		t.Fatal(err)
 	}
 	tracker := newTracker(newFinder(m.places), NewCgroups(mounted), mixed)
-	tracker.waits.burst = time.Hour // the machine may be busy
+	tracker.waits = budget.New(time.Hour, budgetShare) // the machine may be busy
 	t.Cleanup(func() { _ = tracker.Close() })
 	return tracker
 }
@@ -192,7 +193,7 @@ func TestTrackerFull(t *testing.T) {
 		t.Errorf("got %+v with %d look-ups waiting, want nil", got, maxWaiting)
 	}
 	// Owner waits only for a limited time.
-	slow := &Membership{ready: make(chan struct{}), waits: &budget{burst: time.Millisecond}}
+	slow := &Membership{ready: make(chan struct{}), waits: budget.New(time.Millisecond, budgetShare)}
 	if got := slow.Owner(); !got.Unknown {
 		t.Errorf("got %+v from an unfinished lookup, want an unknown owner", got)
 	}

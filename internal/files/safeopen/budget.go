@@ -1,8 +1,9 @@
 package safeopen
 
 import (
-	"sync"
 	"time"
+
+	"fulgur/internal/files/budget"
 )
 
 // A [Budget] has at most maxBudget, and 1/budgetShare of the time in the long run. But each
@@ -14,35 +15,24 @@ const (
 )
 
 // Budget limits the total time that a loop waits for answers. Otherwise strangers could
-// delay it at will by mounting many file systems that do not respond. It is safe for
-// concurrent use. A nil Budget limits only each request.
-type Budget struct {
-	mu   sync.Mutex
-	left time.Duration
-	at   time.Time // the time of left
-}
+// delay it at will by mounting many file systems that do not respond. A nil Budget limits
+// only each request.
+type Budget struct{ time *budget.Time }
 
 // NewBudget returns a full Budget.
-func NewBudget() *Budget { return &Budget{left: maxBudget, at: time.Now()} }
+func NewBudget() *Budget { return &Budget{budget.New(maxBudget, budgetShare)} }
 
 // limit returns how long a request may take, at most longest.
 func (b *Budget) limit(longest time.Duration) time.Duration {
 	if b == nil {
 		return longest
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	b.left, b.at = min(b.left+now.Sub(b.at)/budgetShare, maxBudget), now
-	return min(max(b.left, minWait), longest)
+	return min(max(b.time.Left(), minWait), longest)
 }
 
-// spend records a wait.
+// spend records a wait. It leaves no debt, for waits that took long only because the CPUs were busy.
 func (b *Budget) spend(waited time.Duration) {
-	if b == nil {
-		return
+	if b != nil {
+		b.time.Spend(min(waited, b.time.Left()))
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left = max(b.left-waited, 0)
 }

@@ -3,6 +3,7 @@ package otelcontext
 import (
 	"time"
 
+	"fulgur/internal/files/budget"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/process"
 )
@@ -23,8 +24,7 @@ const (
 type Keys struct {
 	known  map[imageKey]*image
 	budget *safeopen.Budget
-	spent  time.Duration // of the time for asking, as of last
-	last   time.Time
+	asking *budget.Time
 	ask    func(pid int, k *known, now time.Time) // for tests
 }
 
@@ -43,7 +43,7 @@ type image struct {
 
 // NewKeys returns a Keys that knows no process yet.
 func NewKeys() *Keys {
-	k := &Keys{known: map[imageKey]*image{}, budget: safeopen.NewBudget()}
+	k := &Keys{known: map[imageKey]*image{}, budget: safeopen.NewBudget(), asking: budget.New(maxAsking, askingShare)}
 	k.ask = func(pid int, of *known, now time.Time) {
 		memory := process.NewMemory(pid, k.budget)
 		if of.address != 0 {
@@ -95,15 +95,13 @@ func (k *Keys) read(pid int, is *image, n int) {
 		return
 	}
 	now := time.Now()
-	k.spent = max(k.spent-now.Sub(k.last)/askingShare, 0)
-	k.last = now
-	if now.Before(is.next) || k.spent >= maxAsking {
+	if now.Before(is.next) || k.asking.Left() == 0 {
 		return
 	}
 	is.next = now.Add(retryKeys)
 	before := is.keys
 	k.ask(pid, &is.known, now)
-	k.spent += time.Since(now)
+	k.asking.Spend(time.Since(now))
 	if len(is.keys) < len(before) {
 		is.keys = before // the process has ended, or did not answer
 	}

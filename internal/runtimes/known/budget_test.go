@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/files/budget"
 	"fulgur/internal/runtimes"
 )
 
@@ -22,10 +23,10 @@ func (m slowMemory) Read([]byte, uint64) error {
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 10 * time.Millisecond
-		var shared budget
+		shared := budget.New(maxReading, readingShare)
 		begin, reads := time.Now(), 0
 		for range 1000 {
-			m := &limitedMemory{slowMemory(took), &shared}
+			m := &limitedMemory{slowMemory(took), shared}
 			if err := m.Read(nil, 0); err == nil {
 				reads++
 			} else if !errors.Is(err, errBudget) {
@@ -36,7 +37,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("got %d reads of %v, want at most %v in all", reads, took, most)
 		}
 		time.Sleep(readingShare * maxReading)
-		if err := (&limitedMemory{slowMemory(took), &shared}).Read(nil, 0); err != nil {
+		if err := (&limitedMemory{slowMemory(took), shared}).Read(nil, 0); err != nil {
 			t.Errorf("got %v after a pause", err)
 		}
 	})

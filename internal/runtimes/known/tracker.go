@@ -14,6 +14,7 @@ import (
 	"weak"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/files/budget"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
@@ -32,7 +33,7 @@ type Tracker struct {
 	readers  map[readerOf]reader
 	programs map[programRuntime]programState
 	kept     int // bytes that all readers cached, as of each one's last use
-	reads    budget
+	reads    *budget.Time
 	pruned   int // number of files after the last prune
 	unknown  map[string]bool
 	failure  error
@@ -115,6 +116,7 @@ func NewTracker(processes Processes) *Tracker {
 		processes:  processes,
 		files:      map[weak.Pointer[process.File]]file{},
 		readers:    map[readerOf]reader{},
+		reads:      budget.New(maxReading, readingShare),
 		programs:   map[programRuntime]programState{},
 		unknown:    map[string]bool{},
 		generators: map[int]string{},
@@ -245,7 +247,7 @@ func (t *Tracker) open(of readerOf, found *runtimes.Build, entry *bpf.RuntimePro
 	if is.memory == nil {
 		// Each process has its own time limit, so that a slow one does not cost other
 		// processes their names.
-		memory := &limitedMemory{process.NewMemory(of.pid, safeopen.NewBudget()), &t.reads}
+		memory := &limitedMemory{process.NewMemory(of.pid, safeopen.NewBudget()), t.reads}
 		is = reader{image: entry.Image, memory: memory, since: monotonic.Now()}
 		placed := *entry
 		is.open = func() runtimes.Reader {
