@@ -52,18 +52,23 @@ func Hold(r *Request, fd int, name string, rights capability.Set, accept func(*u
 	}
 	f := &File{name: name, info: newInfo(name, st), on: on, rights: rights}
 	if on == direct {
-		f.file, err = capability.With(rights, func() (*os.File, error) { return reopen(fd, name) })
-		return f, err
+		f.file, err = reopen(fd, name, rights)
+	} else if _, err = (operation{Code: opRead}).by(on, fd, name, rights); err == nil { // it is readable
+		f.file, err = duplicate(fd, name)
 	}
-	if _, err := (operation{Code: opRead}).by(on, fd, name, rights); err != nil { // it is not readable
+	if err != nil {
 		return nil, named("open", name, err)
 	}
-	looked, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	f.file = os.NewFile(uintptr(looked), name)
 	return f, nil
+}
+
+// duplicate returns another descriptor of the file called name.
+func duplicate(fd int, name string) (*os.File, error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(own), name), nil
 }
 
 // With returns f for a reader that waits no longer than the budget allows. Closing either closes
@@ -78,13 +83,9 @@ func (f *File) With(b *Budget) *File {
 // the error is [os.ErrClosed].
 func (f *File) Clone() (*File, error) {
 	other := *f
-	err := f.control(func(fd int) error {
-		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return os.NewSyscallError("fcntl", err)
-		}
-		other.file = os.NewFile(uintptr(own), f.name)
-		return nil
+	err := f.control(func(fd int) (err error) {
+		other.file, err = duplicate(fd, f.name)
+		return err
 	})
 	if err != nil {
 		return nil, err

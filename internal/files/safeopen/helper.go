@@ -52,7 +52,7 @@ func serve(conn *net.UnixConn) error {
 		if _, err := io.ReadFull(conn, name); err != nil {
 			return err
 		}
-		body, found, err := o.do(first(fds), string(name))
+		body, found, err := o.do(first(fds), string(name), AsUser)
 		var errno unix.Errno
 		if err != nil && !errors.As(err, &errno) {
 			errno = unix.EIO

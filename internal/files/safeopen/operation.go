@@ -40,20 +40,18 @@ const (
 )
 
 // by carries out the operation on fd by the given access. A helper has no capabilities.
-func (o operation) by(on access, fd int, name string, rights capability.Set) ([]byte, error) {
+func (o operation) by(on access, fd int, name string, rights capability.Set) (body []byte, err error) {
 	if on == helped {
-		body, _, err := remotely(o, fd, "")
-		return body, err
+		body, _, err = remotely(o, fd, "")
+	} else {
+		body, _, err = o.do(fd, name, rights)
 	}
-	return capability.With(rights, func() ([]byte, error) {
-		body, _, err := o.do(fd, name)
-		return body, err
-	})
+	return body, err
 }
 
 // do carries out the operation on fd in this process. It returns data or a descriptor. name is used in
 // errors, and by opFind.
-func (o operation) do(fd int, name string) (body []byte, found int, err error) {
+func (o operation) do(fd int, name string, rights capability.Set) (body []byte, found int, err error) {
 	found = -1
 	switch o.Code {
 	case opFind:
@@ -68,7 +66,7 @@ func (o operation) do(fd int, name string) (body []byte, found int, err error) {
 		body = binary.NativeEndian.AppendUint64(nil, uint64(on.Type))
 	default:
 		var file *os.File
-		if file, err = reopen(fd, name); err == nil {
+		if file, err = reopen(fd, name, rights); err == nil {
 			body, err = o.read(file)
 			_ = file.Close() // read-only
 		}
@@ -135,24 +133,25 @@ func Look(r *Request, fd int) (st unix.Stat_t, err error) {
 	return look(fd, on)
 }
 
-// reopen opens the file of fd, an O_PATH descriptor, for reading. name is used in errors. fd
-// stays open.
-func reopen(fd int, name string) (*os.File, error) {
+// reopen opens the file of fd, an O_PATH descriptor, for reading with the given
+// capabilities. name is used in errors. fd stays open.
+func reopen(fd int, name string, rights capability.Set) (*os.File, error) {
+	path := "/proc/self/fd/" + strconv.Itoa(fd)
 	// O_NONBLOCK also avoids waiting for a lease on the file.
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	for {
-		opened, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)
-		switch err {
-		case nil:
-			// The Go runtime polls nonblocking files for readiness. FUSE forwards the
-			// poll to its daemon, and the whole process would wait for the answer.
-			if err := unix.SetNonblock(opened, false); err != nil {
-				return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: err}, unix.Close(opened))
-			}
-			return os.NewFile(uintptr(opened), name), nil
-		case unix.EINTR:
-		default:
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	opened, err := capability.With(rights, func() (fd int, err error) {
+		for err = unix.EINTR; err == unix.EINTR; {
+			fd, err = unix.Open(path, flags, 0)
 		}
+		return fd, err
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
+	// The Go runtime polls nonblocking files for readiness. FUSE forwards the
+	// poll to its daemon, and the whole process would wait for the answer.
+	if err := unix.SetNonblock(opened, false); err != nil {
+		return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: err}, unix.Close(opened))
+	}
+	return os.NewFile(uintptr(opened), name), nil
 }
