@@ -57,7 +57,7 @@ func (c *collector) labelSet() profile.LabelsID {
 // number of lines that were read and that few other texts have, likely that of the other ones.
 func (c *collector) foreignText(certain, likely uint64) error {
 	const few = 8 // messages of a program around its profile
-	if c.unread <= few || c.unread/4 <= certain || c.unread <= likely {
+	if c.unread <= likely || certain > 0 && (c.unread <= few || c.unread/4 <= certain) {
 		return nil
 	}
 	understood := certain + likely

@@ -76,8 +76,8 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 	if err := c.foreignText(uint64(c.votes.lines-c.single), uint64(c.single)); err != nil {
 		return nil, err
 	}
-	if c.rows > c.votes.lines/2 && !c.stated {
-		return nil, errTable
+	if 2*c.texts >= c.votes.lines && c.texts > 0 && !c.stated {
+		return nil, errText
 	}
 	if c.votes.lines == 0 {
 		c.values()
@@ -103,7 +103,7 @@ type foldedReader struct {
 	rest   [2]float64          // what rounding left of each column
 	single int                 // stacks of one frame
 	stated bool                // a comment has stated the values
-	rows   int                 // of them, those that look like rows of a table
+	texts  int                 // of them, those that look like other text
 	votes  foldedVotes
 }
 
@@ -127,8 +127,8 @@ func (c *foldedReader) values() []int {
 	return c.index
 }
 
-// errTable is the error of a table, whose last column has numbers.
-var errTable = errors.New("it is a table: most lines have columns, and folded stacks have frames separated by \";\" and a number")
+// errText is the error of a text of which many lines end in numbers.
+var errText = errors.New("it is a table or another text: most lines have columns or several words, and folded stacks have frames separated by \";\" and a number")
 
 // errLine is the error of a line that is no stack with its numbers.
 var errLine = errors.New("no stack with a number")
@@ -143,14 +143,14 @@ func (c *foldedReader) stack(line string) error {
 			return errLine
 		}
 	}
-	if !c.stated && folded.IsCall(stack) {
+	if !c.stated && folded.IsSetting(stack) {
 		return errLine
 	}
 	if !strings.Contains(line, ";") {
 		c.single++
 	}
-	if folded.IsRow(line) {
-		c.rows++
+	if folded.IsText(line) {
+		c.texts++
 	}
 	at := c.folded(stack, &c.votes)
 	for i, v := range c.values() {

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,9 @@ func parseHead(line string) (h perfHead, ok bool) {
 	return parseUntimed(line)
 }
 
+// timeDigits are the digits of a time's fraction, unless perf writes nanoseconds.
+const timeDigits = 6
+
 // timeWord returns the place of the time in a head: seconds with a fraction and a colon. It is
 // the first that has a thread ID or a CPU before it, as tasks and events may contain such words.
 func timeWord(line string) (start, end int) {
@@ -59,7 +63,7 @@ func timeWord(line string) (start, end int) {
 		}
 		word := strings.LastIndexAny(line[:i], " \t") + 1
 		whole, part, ok := strings.Cut(line[word:i], ".")
-		if !ok || !isDigits(whole, decimalDigits) || !isDigits(part, decimalDigits) {
+		if !ok || len(part) < timeDigits || !isDigits(whole, decimalDigits) || !isDigits(part, decimalDigits) {
 			continue
 		}
 		tries++
@@ -346,10 +350,14 @@ func untimedTo(line string, end int) (h perfHead, ok bool) {
 			return h, false
 		}
 	}
-	// Other text has a number before a colon, too.
+	// Other text has a number before a colon, too, but mostly no blank after one at the end of a line.
 	_, inline := inlineFrame(h.rest)
-	return h, inline || strings.TrimSpace(h.rest) == "" || strings.Contains(h.event, ":") || addressColumn(h.rest)
+	return h, inline && h.event != ":" || end+1 < len(line) && strings.TrimSpace(h.rest) == "" || grouped.MatchString(h.event) || addressColumn(h.rest)
 }
+
+// grouped matches events that no other text has before a colon: tracepoints and probes with their group,
+// and events with modifiers.
+var grouped = regexp.MustCompile(`^[A-Za-z_][^: ]*:[^: ]+(:[^: ]+)?$|/.*:\w+$`)
 
 // afterCPU returns the place after the first CPU that follows a thread ID, and after +misc, or 0.
 func afterCPU(text string) int {
@@ -434,18 +442,23 @@ func addressColumn(text string) bool {
 }
 
 // instructionColumn returns the place of the instruction's columns in a line, with the blank
-// before them, or -1. A name and its file or offset follow the address.
+// before them, or -1. A name and its file or offset follow the address after a blank. Of the fields
+// before it, only a thread ID after that of the process and +misc may have several blanks after them.
 func instructionColumn(line string) int {
+	padded := false
 	for end := 0; ; {
 		start, stop := nextWord(line, end)
 		if start == stop {
 			return -1
 		}
-		if end > 0 && stop-end >= ipWidth+2 && isDigits(line[start:stop], hexDigits) && hasLocation(line[stop:]) {
+		word := line[start:stop]
+		if width := stop - end; end > 0 && (width == ipWidth+2 || width > ipWidth+2 && padded) &&
+			isDigits(word, hexDigits) && !strings.HasPrefix(line[stop:], "  ") && hasLocation(line[stop:]) {
 			if f := location(line[stop:]); f.file != "" || f.offset > 0 || f.name != "" || firstOf(line[stop:]) == "[unknown]" {
 				return stop - ipWidth - 1
 			}
 		}
+		padded = isID(word) && strings.Contains(word, "/") || isMisc(word)
 		end = stop
 	}
 }
@@ -523,7 +536,7 @@ func hasLocation(after string) bool {
 	switch {
 	case word == "", word[0] == '|', isPageSize(word), word == "=>":
 		return false
-	case stop >= ipWidth && isDigits(word, hexDigits):
+	case isDigits(word, decimalDigits), stop >= ipWidth && isDigits(word, hexDigits):
 		return false
 	}
 	return true

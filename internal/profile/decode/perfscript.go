@@ -40,7 +40,7 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		}
 		unread := s.unread
 		s.line(line)
-		if s.unread == unread && line != "" && s.loose == "" {
+		if s.unread == unread && line != "" && line[0] != '#' && s.loose == "" {
 			s.understood++
 		}
 	}
@@ -53,7 +53,7 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		return nil, errNoHeads
 	}
 	certain, likely := s.understood, uint64(0)
-	if !s.heads && !s.bareHeads {
+	if !s.heads && !s.bareHeads && !s.framed {
 		certain, likely = 0, s.understood
 	}
 	if err := s.foreignText(certain, likely); err != nil {
@@ -83,6 +83,7 @@ type scriptReader struct {
 	records   bool   // the last line was a record other than a sample, or a part of it
 	loose     string // the last line, if it may be a head of few fields
 	bareHeads bool   // a head with a thread ID, and maybe a period, was seen
+	framed    bool   // a frame with a file or an offset was seen
 	// bare has samples without frames that have such heads, until one with frames is seen.
 	bare    []*perfSample
 	samples uint64
@@ -127,7 +128,7 @@ func isPerfScript(line string) bool {
 	case strings.HasPrefix(line, "PERF_RECORD_"):
 		return true
 	case line[0] == '\t':
-	case instructionColumn(line) > 0:
+	case instructionColumn(line) > 0, trimmedFrame.MatchString(line):
 		return true
 	default:
 		if _, ok := parseHead(line); ok {
@@ -137,6 +138,9 @@ func isPerfScript(line string) bool {
 	_, ok := parseFrame(line)
 	return ok
 }
+
+// trimmedFrame matches a frame without the blanks before it.
+var trimmedFrame = regexp.MustCompile(`^[0-9a-f]{8,16} \S.* \([/[].*\)$`)
 
 // line processes a line.
 func (s *scriptReader) line(line string) {
@@ -176,11 +180,11 @@ func (s *scriptReader) line(line string) {
 		return
 	}
 	if f, isFrame := parseFrame(line); isFrame && (!ok || isAddress(line, indent)) {
-		s.frame(f)
+		s.frame(f, isAddress(line, indent))
 		return
 	}
-	if f, isFrame := parseFrame(" " + line); isFrame && indent == 0 && !ok && s.open != nil && isColumn(line) {
-		s.frame(f) // without the blanks before it
+	if f, isFrame := parseFrame(" " + line); isFrame && indent == 0 && !ok && (s.open != nil || s.loose != "") && isColumn(line) {
+		s.frame(f, false) // without the blanks before it
 		return
 	}
 	switch {
@@ -215,7 +219,7 @@ func isColumn(line string) bool {
 // perf's notes about them.
 func (s *scriptReader) tabbed(line string, indent int) {
 	if f, ok := parseFrame(line); ok {
-		s.frame(f)
+		s.frame(f, isAddress(line, indent))
 		return
 	}
 	// Versions of 2017 print inlined functions as lines without an address.
@@ -334,9 +338,11 @@ func (s *scriptReader) dropLoose() {
 }
 
 // frame adds the next outer frame of the sample, or begins a sample without a head, as -F ip,sym
-// writes them.
-func (s *scriptReader) frame(f perfScriptFrame) {
-	if s.loose != "" {
+// writes them. aligned means that its address is where perf writes addresses.
+func (s *scriptReader) frame(f perfScriptFrame, aligned bool) {
+	s.framed = s.framed || f.file != "" || f.offset > 0
+	sure := aligned || f.file != "" || f.offset > 0
+	if s.loose != "" && sure {
 		s.end()
 		head, _ := parseLooseHead(s.loose)
 		s.loose = ""
@@ -345,7 +351,8 @@ func (s *scriptReader) frame(f perfScriptFrame) {
 		s.open = &perfSample{head: head}
 	}
 	switch {
-	case s.open == nil && s.heads:
+	case s.loose != "", s.open == nil && (s.heads || !sure):
+		s.dropLoose()
 		s.unread++
 		return
 	case s.open == nil:
@@ -589,8 +596,8 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	}
 	f = location(text[end:])
 	f.address, _ = strconv.ParseUint(text[:end], 16, 64) // at most 16 digits
-	if line[0] == ' ' && !isAddress(line, len(line)-len(text)) && !strings.HasPrefix(text[end:], "\t") {
-		// Fields of a head may look so: "7 [001] ".
+	if line[0] == ' ' && !isAddress(line, len(line)-len(text)) {
+		// Fields of a head may look so, and numbered lines: "7 [001] ".
 		return f, f.file != "" || f.offset > 0 || f.inlined || end > idWidth
 	}
 	return f, true

@@ -49,6 +49,9 @@ type foreign struct{ is, remedy string }
 // Error implements error.
 func (f *foreign) Error() string { return "is " + f.is + ": " + f.remedy }
 
+// ftraceText is the kind of the kernel's own traces.
+var ftraceText = foreign{"an ftrace or systrace text", "record with perf record -g instead"}
+
 // Remedies of several kinds of files.
 const (
 	unpackFirst  = "unpack it first"
@@ -92,7 +95,7 @@ var signatures = compile([]signature{
 	{`Nettrace|!Microsoft\.`, foreign{"a .nettrace file", "record the process with fulgur instead"}},
 	{`\x17\x08Dtracing`, foreign{"a trace.dat file of trace-cmd", "record with perf record -g instead"}},
 	{`\xc1\x1f\xfc\xc1|\xc1\xfc\x1f\xc1|/\* CTF `, foreign{"a CTF trace", "record with perf record -g instead"}},
-	{`# tracer: `, foreign{"an ftrace or systrace text", "record with perf record -g instead"}},
+	{`# tracer: `, ftraceText},
 	{`gmon[\x00-\x02]`, foreign{"a gmon.out file of gprof", "it has no stacks; record with fulgur instead"}},
 	{`go 1\.[0-9]+ trace\x00`, foreign{"an execution trace of Go", "make profiles of it with go tool trace -pprof=TYPE"}},
 	{`SIMPLEPERF`, foreign{"a file of simpleperf report-sample --protobuf", "use report_sample.py of simpleperf, whose text is that of perf script"}},
@@ -389,6 +392,10 @@ func allStacks(head []byte) bool {
 // own, then the task, and the number on a line of its own.
 var bccText = regexp.MustCompile(`(?m)^ {2,4}\S[^\n]*\n {4,8}\d+\r?\n(\r?\n|\z)`)
 
+// ftraceLine matches an event of ftrace: a task with its ID, a CPU, maybe flags, a time, and what
+// happened.
+var ftraceLine = regexp.MustCompile(`(?m)^ *\S.*-\d+ +(\([ \d-]+\) +)?\[\d{3,}\] +([dDbBXn.][^ ]{3,4} +)?\d+\.\d{6}: \S+ +\S`)
+
 // sniffText recognizes formats of text by their lines.
 func sniffText(head []byte) (Format, error) {
 	switch {
@@ -396,8 +403,9 @@ func sniffText(head []byte) (Format, error) {
 		return Bpftrace, nil
 	case bccText.Match(head):
 		return "", &foreign{"stacks of a tool of bcc on several lines", "run the tool with -f, which writes folded stacks"}
-	}
-	if chainHead.Match(head) { // its head may have no fields but a number
+	case ftraceLine.Match(head):
+		return "", &ftraceText
+	case chainHead.Match(head): // its head may have no fields but a number
 		return PerfScript, nil
 	}
 	stacks, others := 0, 0 // others have no number

@@ -144,13 +144,13 @@ func (l *lines) ambiguous(entries []entry) bool {
 		for range l.columns {
 			stack, _, _ = CutNumber(stack)
 		}
-		if IsCall(stack) {
+		if IsSetting(stack) {
 			return true
 		}
 		if _, _, isNumber := CutNumber(stack); isNumber && i == 0 && l.columns == 1 {
 			return true
 		}
-		if IsRow(line) {
+		if IsText(line) {
 			rows++
 		}
 	}

@@ -37,15 +37,18 @@ func IsComment(line string) bool {
 	return len(line) == 1 || strings.IndexByte("# \t!", line[1]) >= 0 || !strings.Contains(line, ";") || !IsStack(line)
 }
 
-// IsStack reports whether a line looks like a folded stack. What a call returns, as in strace's
-// "f() = 3", is none.
+// IsStack reports whether a line looks like a folded stack. A setting, as in "total: 3", is none, nor
+// is what a call returns, as in strace's "f() = 3".
 func IsStack(line string) bool {
 	stack, _, ok := CutNumber(line)
-	return ok && !IsCall(stack)
+	return ok && !IsSetting(stack)
 }
 
-// IsCall reports whether what precedes a number looks like a call that returned it.
-func IsCall(stack string) bool { return strings.HasSuffix(stack, " =") }
+// IsSetting reports whether what precedes a number looks like the name of what has it, or a call that
+// returned it.
+func IsSetting(stack string) bool {
+	return strings.HasSuffix(stack, " =") || strings.HasSuffix(stack, ":") && !strings.Contains(stack, ";")
+}
 
 // CutNumber splits the number off the end of a line. ok is false without a number, or a stack.
 func CutNumber(line string) (stack, number string, ok bool) {
@@ -61,7 +64,7 @@ func CutNumber(line string) (stack, number string, ok bool) {
 // count matches a decimal number, maybe with a sign, a fraction and an exponent.
 var count = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$`)
 
-// IsRow reports whether a line without ";" looks like the row of a table.
-func IsRow(line string) bool { return !strings.Contains(line, ";") && columns.MatchString(line) }
+// IsText reports whether a line without ";" looks like the row of a table or like a sentence.
+func IsText(line string) bool { return !strings.Contains(line, ";") && words.MatchString(line) }
 
-var columns = regexp.MustCompile(`^\s|\S(  |\t)\s*\S`)
+var words = regexp.MustCompile(`^\s|\S(  |\t)\s*\S|([^\s()<>\[\],]+ ){4}`)
