@@ -482,7 +482,7 @@ func TestFoldedTask(t *testing.T) {
 		"[unknown]-?/43":  {TID: 43, Comm: "[unknown]"},
 		"kworker/u8:1-ev": {Comm: "kworker/u8:1-ev"},
 	} {
-		if got := foldedTask(name); got != want {
+		if got := folded.Task(name); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,7 @@ import (
 
 // readFolded reads folded stacks: frames separated by ";", root first, then a space and a
 // number. The first frame is the task's name in the output of stackcollapse-perf.pl, bcc and
-// fulgur, see [foldedVotes]. A frame "[CPU n]" may precede it. Suffixes such as "_[k]" mark kinds of
+// fulgur, see [folded.Votes]. A frame "[CPU n]" may precede it. Suffixes such as "_[k]" mark kinds of
 // frames, and frames after a frame "-" are kernel frames. If all lines end in two numbers, they are
 // the values "base" and "new" of a comparison. A comment "# off-cpu in microseconds" before stacks
 // states their value and unit; without one, they are samples, or have the given unit. Other lines are
@@ -51,12 +50,7 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 		if folded.IsComment(line) {
 			if h, ok := folded.ParseHeader(line); ok && len(h.Values) == columns {
 				c.state(h.Values, h.Unit)
-				c.stated = true // fulgur writes it
-				if h.Tasks {
-					c.votes.forms++
-				} else {
-					c.votes.without++
-				}
+				c.header = &h
 			}
 			continue
 		}
@@ -70,16 +64,16 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 			return nil, err
 		}
 	}
-	if c.votes.lines == 0 && unread != nil {
+	if c.votes.Lines == 0 && unread != nil {
 		return nil, unread
 	}
-	if err := c.foreignText(uint64(c.votes.lines-c.single), uint64(c.single)); err != nil {
+	if err := c.foreignText(uint64(c.votes.Lines-c.votes.Single), uint64(c.votes.Single)); err != nil {
 		return nil, err
 	}
-	if 2*c.texts >= c.votes.lines && c.texts > 0 && !c.stated {
+	if c.header == nil && c.votes.Text() {
 		return nil, errText
 	}
-	if c.votes.lines == 0 {
+	if c.votes.Lines == 0 {
 		c.values()
 	}
 	m := profile.Meta{}
@@ -87,7 +81,7 @@ func readFolded(r *bufio.Reader, unit string) (*profile.Profile, error) {
 		m.Value = c.types[columns-1].Type // as of the page of a comparison
 	}
 	p, err := c.profile(m)
-	if err == nil && !c.votes.tasks() {
+	if err == nil && c.header == nil && !c.votes.Tasks() {
 		p, err = WithoutTasks(p)
 	}
 	return p, err
@@ -101,10 +95,8 @@ type foldedReader struct {
 	index  []int               // of the types in the profile, nil if they are not there yet
 	amount int64               // of a 1 in the columns
 	rest   [2]float64          // what rounding left of each column
-	single int                 // stacks of one frame
-	stated bool                // a comment has stated the values
-	texts  int                 // of them, those that look like other text
-	votes  foldedVotes
+	header *folded.Header      // that fulgur has written, nil without one
+	votes  folded.Votes
 }
 
 // state sets the values of the next lines and their unit.
@@ -143,16 +135,11 @@ func (c *foldedReader) stack(line string) error {
 			return errLine
 		}
 	}
-	if !c.stated && folded.IsSetting(stack) {
+	if c.header == nil && folded.IsSetting(stack) {
 		return errLine
 	}
-	if !strings.Contains(line, ";") {
-		c.single++
-	}
-	if folded.IsText(line) {
-		c.texts++
-	}
-	at := c.folded(stack, &c.votes)
+	c.votes.Add(line, stack)
+	at := c.sample(stack)
 	for i, v := range c.values() {
 		n, ok := c.number(numbers[i], i)
 		if !ok {
@@ -203,27 +190,30 @@ func isComparison(head []byte) bool {
 	return found
 }
 
-// folded interns a folded stack, with its first frame as the task.
-func (c *collector) folded(stack string, votes *foldedVotes) profile.Sample {
+// sample interns a folded stack, with its first frame as the task, unless there are none.
+func (c *foldedReader) sample(stack string) profile.Sample {
 	at := profile.Sample{CPU: -1}
-	name, rest, more := cutFrame(stack)
-	if cpu, ok := cpuFrame(name); ok {
-		at.CPU = cpu
-		votes.forms++
-		name, rest, more = cutFrame(rest)
+	name, rest, more := folded.CutFrame(stack)
+	if cpu, ok := folded.CPU(name); ok {
+		at.CPU, stack = cpu, rest
+		name, rest, more = folded.CutFrame(stack)
 	}
-	votes.line(name, rest)
-	at.Task = c.Task(foldedTask(name))
+	var task profile.Task
+	if c.header == nil || c.header.Tasks {
+		task = folded.Task(name)
+	} else {
+		rest, more = stack, stack != ""
+	}
+	at.Task = c.Task(task)
 	kind, waker := profile.KindUser, false
 	for more {
-		name, rest, more = cutFrame(rest)
+		name, rest, more = folded.CutFrame(rest)
 		switch {
 		case name == "-" && waker:
 			kind = profile.KindUser
 			continue
 		case name == "-":
 			kind = profile.KindKernel
-			votes.forms++
 			continue
 		case name == "--": // bcc's offwaketime: the waker's stack follows, leaf first
 			waker = true
@@ -235,34 +225,10 @@ func (c *collector) folded(stack string, votes *foldedVotes) profile.Sample {
 	return at
 }
 
-// cutFrame splits the first frame off a stack. Descriptors of Java's methods contain semicolons:
-// "f(Ljava/lang/String;I)V", and so do names of perf-map-agent: "Ljava/lang/String;::length".
-func cutFrame(stack string) (frame, rest string, more bool) {
-	for i := 0; i < len(stack); i++ {
-		switch stack[i] {
-		case '(':
-			if d := descriptor.FindString(stack[i:]); d != "" {
-				i += len(d) - 1
-			}
-		case ';':
-			if strings.HasPrefix(stack[i:], ";::") && javaClass.MatchString(stack[:i]) {
-				continue
-			}
-			return stack[:i], stack[i+1:], true
-		}
-	}
-	return stack, "", false
-}
-
-var (
-	descriptor = regexp.MustCompile(`^\((\[*([BCDFIJSZ]|L[^;()\[\s]+;))+\)(\[*([BCDFIJSZV]|L[^;()\[\s]+;))?`)
-	javaClass  = regexp.MustCompile(`^L[\w$/.]+$`)
-)
-
 // annotated interns a frame, whose name may have a suffix for its kind of code. The suffixes are
 // those of stackcollapse-perf.pl and async-profiler.
 func (c *collector) annotated(name string, kind profile.Kind) profile.FrameID {
-	name, suffix := cutSuffix(name)
+	name, suffix := folded.CutSuffix(name)
 	switch suffix {
 	case 'k':
 		kind = profile.KindKernel
@@ -273,47 +239,6 @@ func (c *collector) annotated(name string, kind profile.Kind) profile.FrameID {
 		kind = profile.KindMarker
 	}
 	return c.named(name, kind, suffix == 'i')
-}
-
-// cutSuffix splits the suffix off a frame's name: "_[k]", "_[i]", "_[j]", "_[0]" or "_[1]". suffix is
-// its letter, 0 for none.
-func cutSuffix(name string) (base string, suffix byte) {
-	if n := len(name) - 4; n > 0 && name[n:n+2] == "_[" && name[n+3] == ']' && strings.IndexByte("kij01", name[n+2]) >= 0 {
-		return name[:n], name[n+2]
-	}
-	return name, 0
-}
-
-// cpuFrame parses the frame of a CPU.
-func cpuFrame(name string) (cpu int, ok bool) {
-	number, ok := strings.CutPrefix(name, "[CPU ")
-	number, end := strings.CutSuffix(number, "]")
-	cpu, err := strconv.Atoi(number)
-	return cpu, ok && end && err == nil && cpu >= 0
-}
-
-// Forms of the names of tasks.
-var (
-	// thread is the name of a task in profiles by thread.
-	thread = regexp.MustCompile(`^(.*)-([0-9]+|\?)/([0-9]+)$`)
-	// asyncThread is the name of a thread in profiles of async-profiler.
-	asyncThread = regexp.MustCompile(`^\[(.*) tid=([0-9]+)\]$`)
-)
-
-// foldedTask parses the name of a task.
-func foldedTask(name string) profile.Task {
-	comm, pid, tid := name, "", ""
-	if m := thread.FindStringSubmatch(name); m != nil {
-		comm, pid, tid = m[1], m[2], m[3]
-	} else if m := asyncThread.FindStringSubmatch(name); m != nil {
-		comm, tid = m[1], m[2]
-	}
-	id, err := strconv.Atoi(tid)
-	if err != nil {
-		return profile.Task{Comm: name}
-	}
-	process, _ := strconv.Atoi(pid) // "?" means unknown
-	return profile.Task{PID: process, TID: id, Comm: comm}
 }
 
 // WithoutTasks returns a profile from folded stacks with the names of its tasks as the first frames.

@@ -48,8 +48,8 @@ func TestFoldedFirstFrame(t *testing.T) {
 			t.Errorf("%q: got task %q, want %q", in, got.Comm, want)
 		}
 		stack, _, _ := folded.CutNumber(strings.SplitN(in, "\n", 2)[0])
-		first, _, _ := cutFrame(stack)
-		first, _ = cutSuffix(first)
+		first, _, _ := folded.CutFrame(stack)
+		first, _ = folded.CutSuffix(first)
 		if written := fold(t, p, 0); want == "" && !strings.Contains(written, first+";") {
 			t.Errorf("%q: lost the first function: %q", in, written)
 		}
@@ -97,6 +97,9 @@ func TestFoldedAgain(t *testing.T) {
 		";# 1\n":                         "",
 		"#;f 1\n":                        "",
 		"# x in count\n0 = 1\nf() = 3\n": "",
+		"# x in count\nwork;f 3\n":       "",
+		"# x in count, without tasks\ntar;_start;f 3\n[CPU 1];a;-;b 2\n": "",
+		"# x in count, without tasks\nwork-1/2;f 3\nwork-1/3;f 3\n":      "",
 	} {
 		first, err := ReadWith(t.Context(), strings.NewReader(in), "input", Options{Unit: unit})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/runinfo"
 )
 
@@ -172,7 +173,7 @@ func (c *pageReader) makeFrame(i int) error {
 	case "root", "group", "process":
 		return nil
 	case "cpu":
-		c.cpus[i], _ = cpuFrame(name)
+		c.cpus[i], _ = folded.CPU(name)
 		return nil
 	case "kernel":
 		f.Kind = profile.KindKernel

@@ -49,7 +49,8 @@ func parseHead(line string) (h perfHead, ok bool) {
 const timeDigits = 6
 
 // timeWord returns the place of the time in a head: seconds with a fraction and a colon. It is
-// the first that has a thread ID or a CPU before it, as tasks and events may contain such words.
+// the first that has a thread ID or a CPU before it, as tasks and events may contain such words. Without
+// one, it has all digits: versions are no times.
 func timeWord(line string) (start, end int) {
 	for from, tries := 0, 0; ; {
 		i := strings.IndexByte(line[from:], ':')
@@ -63,7 +64,7 @@ func timeWord(line string) (start, end int) {
 		}
 		word := strings.LastIndexAny(line[:i], " \t") + 1
 		whole, part, ok := strings.Cut(line[word:i], ".")
-		if !ok || len(part) < timeDigits || !isDigits(whole, decimalDigits) || !isDigits(part, decimalDigits) {
+		if !ok || !isDigits(whole, decimalDigits) || !isDigits(part, decimalDigits) {
 			continue
 		}
 		tries++
@@ -71,7 +72,7 @@ func timeWord(line string) (start, end int) {
 		if h.before(line[:word]); h.hasID {
 			return word, from
 		}
-		if end == 0 {
+		if end == 0 && len(part) >= timeDigits {
 			start, end = word, from
 		}
 	}

@@ -189,8 +189,8 @@ func TestBombFirefoxRows(t *testing.T) {
 			repeat(w, ",0", rows-1)
 			w.WriteString(`]}}]}`)
 		})
-		if got, err := convertTo(t, path, "folded"); err != nil || got != fmt.Sprintf("t;f %d\n", rows) {
-			t.Errorf("got %.100q, error %v, want %.100q", got, err, fmt.Sprintf("t;f %d\n", rows))
+		if got, err := convertTo(t, path, "folded"); err != nil || got != fmt.Sprintf("# samples in count\nt;f %d\n", rows) {
+			t.Errorf("got %.100q, error %v, want %.100q", got, err, fmt.Sprintf("# samples in count\nt;f %d\n", rows))
 		}
 	})
 }

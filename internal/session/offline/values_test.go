@@ -43,7 +43,7 @@ func TestConvertChoosesValue(t *testing.T) {
 		values       []int64
 		want         string
 	}{
-		{"", "", []int64{3, 1, 7, 2}, "test;f 3\n"},
+		{"", "", []int64{3, 1, 7, 2}, "# samples in count\ntest;f 3\n"},
 		{"cpu", "", []int64{3, 1, 7, 2}, "# cpu in microseconds\ntest;f 1\n"},
 		{"off-cpu", "", []int64{3, 1, 7, 2}, "# off-cpu in microseconds\ntest;f 7\n"},
 		{"off-cpu", "cpu", []int64{3, 1, 7, 2}, "# cpu in microseconds\ntest;f 1\n"},

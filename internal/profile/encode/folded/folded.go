@@ -12,9 +12,9 @@
 // "[CPU n]" comes first; in profiles by container, pod or unit, its name precedes the task.
 //
 // Times are in microseconds, as in bcc's offcputime. A first line "# off-cpu in
-// microseconds" states the value and the unit of values that are not counts, and of counts in a text
-// that looks like a comparison or another text, because of numbers and blanks in names. If no task has a name, it says
-// ", without tasks". Flame graph tools ignore it.
+// microseconds" states the value and the unit. If no task has a name, it says ", without tasks". Counts
+// have it only if their lines alone look like a comparison or another text, or if their first frames look
+// like tasks but are functions, or the other way round. Flame graph tools ignore it.
 package folded
 
 import (
@@ -72,7 +72,13 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	named := slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return label.Task(p.Tasks[s.Task]) != "" })
 	lines := lines{tree: t, named: named, columns: len(values), amount: amount}
 	entries := t.entries(p, values)
-	line := header(p, values, unit, named, unit == "count" && lines.ambiguous(entries))
+	if _, _, ok := profile.ParseUnit(unit); !ok {
+		unit = "count"
+	}
+	var line []byte
+	if unit != "count" || lines.ambiguous(entries) {
+		line = header(p, values, unit, named)
+	}
 	if _, err := out.Write(line); err != nil {
 		return fmt.Errorf("write folded stacks: %w", err)
 	}
@@ -134,10 +140,11 @@ func (l *lines) line(e entry) []byte {
 	return l.buf
 }
 
-// ambiguous reports whether readers may take the lines of counts for another text, or for a
-// comparison, whose first line has two numbers.
+// ambiguous reports whether readers may take the lines of counts for another text, for a comparison,
+// whose first line has two numbers, or tasks for functions.
 func (l *lines) ambiguous(entries []entry) bool {
-	rows := 0
+	var votes Votes
+	grouped := false // the first frames are groups
 	for i, e := range entries {
 		line := string(l.line(e))
 		stack := line
@@ -150,19 +157,15 @@ func (l *lines) ambiguous(entries []entry) bool {
 		if _, _, isNumber := CutNumber(stack); isNumber && i == 0 && l.columns == 1 {
 			return true
 		}
-		if IsText(line) {
-			rows++
-		}
+		votes.Add(line, stack)
+		grouped = grouped || e.group != ""
 	}
-	return rows > len(entries)/2
+	return votes.Text() || votes.Tasks() != l.named && !grouped
 }
 
 // header returns the line that states the unit of values, and that there are no tasks unless they are
-// named. It is empty for counts, unless they are ambiguous.
-func header(p *profile.Profile, values []int, unit string, named, ambiguous bool) []byte {
-	if _, _, ok := profile.ParseUnit(unit); !ok || unit == "count" && !ambiguous {
-		return nil
-	}
+// named.
+func header(p *profile.Profile, values []int, unit string, named bool) []byte {
 	names := make([]string, len(values))
 	for i, v := range values {
 		// A name has no spaces, so that readers can find it.
