@@ -68,6 +68,7 @@ type otlpReader struct {
 	left   int            // number of frames that may still be read
 	read   int            // size of the messages that were read, in bytes
 	row    pb.Sample      // the sample that is being read, whose lists are used again
+	path   pb.Stack       // the stack that is being read, likewise
 	err    error
 
 	// Of the messages so far.
@@ -247,6 +248,7 @@ func (c *otlpReader) message(data []byte) error {
 		c.all = joined(c.all, c.meta)
 	}
 	c.lost = c.lost.Plus(c.losses)
+	c.otlpTables = otlpTables{} // they may be large
 	return nil
 }
 
@@ -726,7 +728,9 @@ func (c *otlpReader) stack(i int32) (s profile.StackID) {
 	if s, ok := c.stacks[i]; ok {
 		return s
 	}
-	path := otlpMessage[pb.Stack](c, row(c, c.stackRows, i)).LocationIndices
+	c.path.LocationIndices = c.path.LocationIndices[:0]
+	c.decode(row(c, c.stackRows, i), &c.path)
+	path := c.path.LocationIndices
 	if len(path) > maxLocations {
 		c.fail(fmt.Errorf("a stack has more than %d locations", maxLocations))
 	}
