@@ -270,7 +270,7 @@ struct seqcount {
 };
 
 struct mm_struct {
-	unsigned long end_code, start_data, end_data;
+	unsigned long end_code, start_data, end_data, start_stack;
 	struct rb_root mm_rb; /* before 6.1 */
 	struct seqcount mm_lock_seq;
 };

@@ -163,12 +163,9 @@ struct {
 	__type(value, u32);
 } tickets SEC(".maps");
 
-#define COPY_PART 4096
-#define COPY_PARTS 16
-
 /* Copy of a user stack, for the iterator to walk. */
 struct stack_copy {
-	u8 parts[COPY_PARTS][COPY_PART];
+	u8 parts[STACK_PARTS][STACK_PART];
 };
 
 struct {
@@ -600,17 +597,13 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 		return;
 	}
 	w->copy = (u64)copy->parts;
-	w->copy_of = REGS_SP(regs) & ~(u64)(COPY_PART - 1);
-	w->copied = 0;
-	for (i = 0; i < COPY_PARTS; i++) {
-		if (bpf_copy_from_user_task(copy->parts[i], COPY_PART,
-					    (void *)(w->copy_of + i * COPY_PART), task, 0))
+	w->copy_of = REGS_SP(regs) & ~(u64)(STACK_PART - 1);
+	__builtin_memset(w->places, 0, sizeof(w->places));
+	for (i = 0; i < STACK_PARTS; i++) {
+		if (bpf_copy_from_user_task(copy->parts[i], STACK_PART,
+					    (void *)(w->copy_of + i * STACK_PART), task, 0))
 			break;
-		/*
-		 * The sum is in memory. If it were in a register, the verifier would check the
-		 * rest of the program for each of its values.
-		 */
-		*(volatile u64 *)&w->copied += COPY_PART;
+		w->places[i] = i + 1;
 	}
 	walk_user_regs(task, regs, scratch);
 }

@@ -23,11 +23,20 @@
 /* Maximum frames of each half. User space never sets it above MAX_DEPTH. */
 const volatile u32 max_depth = MAX_DEPTH;
 
+/* The parts of a stack to copy. */
+struct stack_plan {
+	u64 span; /* where to look for them, in parts */
+	u64 beyond; /* the same, once a part was not there */
+	u64 n;
+	u8 parts[STACK_PARTS]; /* STACK_SPAN after the last */
+};
+
 struct stack_scratch {
 	u32 index; /* its own */
 	u32 sent; /* whether the last stack_intern() sent the record */
 	struct stack_record record;
 	struct unwind_walk walk;
+	struct stack_plan plan;
 	struct runtime_stack runtime;
 	struct runtime_walk runtime_walk;
 };

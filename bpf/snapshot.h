@@ -19,9 +19,16 @@
 #include "unwind_state.h"
 #include <bpf/bpf_helpers.h>
 
-#define SNAPSHOT_PART 4096
-#define SNAPSHOT_PARTS 8
-#define SNAPSHOT_FEW_PARTS 3 /* enough for a program that has just started */
+/*
+ * The room for parts in a snapshot: for a program that has just started, for most others, for a
+ * stack whose end is not known, and for large frames.
+ */
+#define SNAPSHOT_FEW_PARTS 3
+#define SNAPSHOT_SOME_PARTS 6
+#define SNAPSHOT_MANY_PARTS 8
+#define SNAPSHOT_MOST_PARTS STACK_PARTS
+/* Below the stack pointer, a function's last instructions still find the saved registers. */
+#define SNAPSHOT_BELOW 128
 
 /* Bytes of a stack record with kernel frames only. */
 #define SNAPSHOT_RECORD (__builtin_offsetof(struct stack_record, frames) + 8 * MAX_DEPTH)
@@ -32,13 +39,15 @@ struct snapshot {
 	u64 weight; /* the sample's period */
 	u64 image;
 	u64 layout; /* set by user space; 0 if there is none */
-	u64 copy_of; /* address of copy */
-	u32 copied; /* valid bytes of copy */
+	u64 copy_of; /* as in struct unwind_walk */
+	u8 parts[STACK_PARTS]; /* as in struct stack_plan */
+	u32 copied; /* bytes of copy */
 	u32 point; /* the number of the attach point, 0 in other families */
+	u64 inside; /* the same */
 	struct bpf_user_regs regs;
 	u8 record[SNAPSHOT_RECORD]; /* a struct stack_record without user frames */
 	struct runtime_stack runtime;
-	u8 copy[SNAPSHOT_PARTS][SNAPSHOT_PART];
+	u8 copy[SNAPSHOT_MOST_PARTS][STACK_PART];
 };
 
 /* Whether user space hands snapshots back. */
@@ -52,12 +61,72 @@ struct {
 	__type(value, struct snapshot);
 } snapshot_back SEC(".maps");
 
-/* Fills in everything but the part of the copy beyond the given parts. */
+/*
+ * The parts from the stack pointer of the current task to the end of its stack, or 0 if that is too
+ * far away, or not known, as for a coroutine.
+ */
+static __always_inline u64 snapshot_span(struct task_struct *task, u64 sp)
+{
+	u64 top = BPF_CORE_READ(task, mm, start_stack);
+
+	if (top - sp >= STACK_SPAN * STACK_PART) {
+		/* C libraries keep a thread's own variables above its stack. */
+		top = task_thread_pointer(task);
+#if defined(__TARGET_ARCH_x86)
+		u64 self;
+
+		/* The thread pointer of Go leads elsewhere. */
+		if (bpf_probe_read_user(&self, sizeof(self), (void *)top) || self != top)
+			return 0;
+#endif
+	}
+	if (top - sp >= STACK_SPAN * STACK_PART)
+		return 0;
+	return top / STACK_PART - sp / STACK_PART + 1;
+}
+
+/*
+ * Plans the copy of the stack of the current task from an address on, and returns the number of
+ * parts. If the span is not known, the stack ends at the first part that cannot be read, at the
+ * latest. All but the loop's counter is in memory: for registers, verifiers would follow each
+ * value.
+ */
+UNWIND_GLOBAL u64 snapshot_plan(u32 index, u64 from, u64 span)
+{
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&scratches, &index);
+	struct stack_plan *plan;
+	u32 i;
+	u8 byte;
+
+	if (!scratch)
+		return 0;
+	plan = &scratch->plan;
+	plan->n = 0;
+	plan->span = span ? span : SNAPSHOT_MANY_PARTS;
+	plan->beyond = span;
+	__builtin_memset(plan->parts, STACK_SPAN, sizeof(plan->parts));
+	for (i = 0; i < STACK_SPAN; i++) {
+		u64 n = *(volatile u64 *)&plan->n;
+
+		if (n >= STACK_PARTS || i >= *(volatile u64 *)&plan->span)
+			break;
+		if (!bpf_probe_read_user(&byte, 1, (void *)(from + i * STACK_PART))) {
+			plan->parts[n] = i;
+			plan->n = n + 1;
+		} else if (i) { /* the first part may be below the stack */
+			plan->span = *(volatile u64 *)&plan->beyond;
+		}
+	}
+	return plan->n;
+}
+
+/* Fills in everything but the copy beyond the given parts. */
 static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task, u64 image,
 					  const struct stack_scratch *scratch, u32 point,
-					  u64 weight, u32 parts)
+					  u64 weight, u64 from, u32 parts)
 {
 	struct stack_record *rec = (struct stack_record *)s->record;
+	const struct stack_plan *plan = &scratch->plan;
 	struct pt_regs *regs = task_regs(task);
 	u32 i;
 
@@ -67,54 +136,72 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 	s->image = image;
 	s->layout = 0;
 	s->point = point;
-	s->copy_of = REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1);
+	s->inside = scratch->walk.inside;
+	s->copy_of = from;
+	s->copied = plan->n < parts ? plan->n * STACK_PART : parts * STACK_PART;
 	bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs);
 	bpf_probe_read_kernel(s->record, sizeof(s->record), &scratch->record);
 	rec->time = bpf_ktime_get_ns();
 	bpf_probe_read_kernel(&s->runtime, sizeof(s->runtime), &scratch->runtime);
-	for (i = 0; i < parts; i++)
-		if (bpf_probe_read_user(s->copy[i], SNAPSHOT_PART,
-					(void *)(s->copy_of + i * SNAPSHOT_PART)))
+	__builtin_memset(s->parts, STACK_SPAN, sizeof(s->parts));
+	for (i = 0; i < parts; i++) {
+		u64 part = plan->parts[i];
+
+		if (part >= STACK_SPAN)
 			break;
-	s->copied = i * SNAPSHOT_PART;
+		/* The stack may have lost the part meanwhile. */
+		if (!bpf_probe_read_user(s->copy[i], STACK_PART,
+					 (void *)(from + part * STACK_PART)))
+			s->parts[i] = part;
+	}
+}
+
+/* Sends a snapshot with room for a constant number of parts. */
+static __always_inline bool snapshot_submit(struct task_struct *task, u64 image,
+					    const struct stack_scratch *scratch, u32 point,
+					    u64 weight, u64 from, u32 parts, u64 flags)
+{
+	struct snapshot *s;
+
+	s = bpf_ringbuf_reserve(&ring,
+				__builtin_offsetof(struct snapshot, copy) + parts * STACK_PART, 0);
+	if (!s)
+		return false;
+	snapshot_fill(s, task, image, scratch, point, weight, from, parts);
+	bpf_ringbuf_submit(s, flags);
+	return true;
 }
 
 /*
  * Sends a snapshot of the stack of task, which is current. It leaves half of
- * the ring to other records.
+ * the ring to other records, and most of the rest to snapshots of ordinary size. Large ones are
+ * rare, so each wakes user space, which makes room.
  */
-static __always_inline bool
-snapshot_send(struct task_struct *task, const struct stack_scratch *scratch, u32 point, u64 weight)
+static __always_inline bool snapshot_send(struct task_struct *task, struct stack_scratch *scratch,
+					  u32 point, u64 weight)
 {
-	struct pt_regs *regs = task_regs(task);
-	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
-	u64 beyond =
-		(REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1)) + SNAPSHOT_FEW_PARTS * SNAPSHOT_PART;
-	struct snapshot *s;
-	u64 image;
-	u8 byte;
+	u64 flags = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	u64 sp = REGS_SP(task_regs(task)) - SNAPSHOT_BELOW, from = sp & ~(u64)(STACK_PART - 1);
+	u64 image, parts;
 
 	if (waiting > ring_wakeup)
 		return false;
 	if (waiting > ring_wakeup / 2)
-		wakeup = BPF_RB_FORCE_WAKEUP;
+		flags = BPF_RB_FORCE_WAKEUP;
 	image = task_image(task);
-	if (bpf_probe_read_user(&byte, 1, (void *)beyond)) {
-		s = bpf_ringbuf_reserve(&ring,
-					__builtin_offsetof(struct snapshot, copy) +
-						SNAPSHOT_FEW_PARTS * SNAPSHOT_PART,
-					0);
-		if (!s)
-			return false;
-		snapshot_fill(s, task, image, scratch, point, weight, SNAPSHOT_FEW_PARTS);
-	} else {
-		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
-		if (!s)
-			return false;
-		snapshot_fill(s, task, image, scratch, point, weight, SNAPSHOT_PARTS);
-	}
-	bpf_ringbuf_submit(s, wakeup);
-	return true;
+	parts = snapshot_plan(scratch->index, from, snapshot_span(task, sp));
+	if (parts <= SNAPSHOT_FEW_PARTS)
+		return snapshot_submit(task, image, scratch, point, weight, from,
+				       SNAPSHOT_FEW_PARTS, flags);
+	if (parts <= SNAPSHOT_SOME_PARTS)
+		return snapshot_submit(task, image, scratch, point, weight, from,
+				       SNAPSHOT_SOME_PARTS, flags);
+	if (parts > SNAPSHOT_MANY_PARTS && waiting <= ring_wakeup / 4 &&
+	    snapshot_submit(task, image, scratch, point, weight, from, SNAPSHOT_MOST_PARTS,
+			    BPF_RB_FORCE_WAKEUP))
+		return true;
+	return snapshot_submit(task, image, scratch, point, weight, from, SNAPSHOT_MANY_PARTS,
+			       flags);
 }
 
 /* Walks the stack of a snapshot into scratch. */
@@ -122,6 +209,7 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 {
 	struct unwind_walk *w = &scratch->walk;
 	struct unwind_start at;
+	u32 i;
 
 	bpf_probe_read_kernel(&scratch->record, sizeof(s->record), s->record);
 	bpf_probe_read_kernel(&scratch->runtime, sizeof(s->runtime), &s->runtime);
@@ -130,7 +218,15 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 	scratch->runtime.code_size = 0;
 	w->copy = (u64)s->copy;
 	w->copy_of = s->copy_of;
-	w->copied = s->copied;
+	__builtin_memset(w->places, 0, sizeof(w->places));
+	for (i = 0; i < STACK_PARTS; i++) {
+		u64 part = s->parts[i];
+
+		barrier_var(part); /* keeps the bounds check before the pointer arithmetic */
+		if (part < STACK_SPAN)
+			w->places[part] = i + 1;
+	}
+	w->inside = s->inside;
 	w->regs = (u64)&s->regs;
 	w->layout = s->layout;
 #if defined(__TARGET_ARCH_x86)

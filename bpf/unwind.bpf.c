@@ -43,6 +43,7 @@ const enum python_entry *unused_python_entry __attribute__((unused));
 const struct ruby_process *unused_ruby_process __attribute__((unused));
 const enum runtime_local_model *unused_runtime_local_model __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));
+const enum unwind_chain *unused_unwind_chain __attribute__((unused));
 const enum unwind_slot *unused_unwind_slot __attribute__((unused));
 const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));
 const enum unwind_shift *unused_unwind_shift __attribute__((unused));

@@ -25,12 +25,16 @@ const volatile bool at_entry;
 
 static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr)
 {
-	u64 at = addr - w->copy_of;
+	u64 at = addr - w->copy_of, part = at / STACK_PART, place;
 
 	if (!w->copy)
 		return bpf_probe_read_user(to, size, (void *)addr) == 0;
-	return at < w->copied && size <= w->copied - at &&
-	       bpf_probe_read_kernel(to, size, (void *)(w->copy + at)) == 0;
+	barrier_var(part); /* keeps the bounds check before the pointer arithmetic */
+	if (part >= STACK_SPAN || at % STACK_PART + size > STACK_PART)
+		return false;
+	place = w->places[part];
+	at = w->copy + (place - 1) * STACK_PART + at % STACK_PART;
+	return place && bpf_probe_read_kernel(to, size, (void *)at) == 0;
 }
 
 #if defined(__TARGET_ARCH_x86)

@@ -37,13 +37,21 @@ enum unwind_kind {
 	UNWIND_DEREF_FP = 7,
 	UNWIND_PLT = 8,
 	UNWIND_SIGNAL = 9,
-	/* Only here: by the chain of frame pointers. If arg is 1 the chain may lead
-	 * to another stack, as in Go; the frame need not be above this one. */
+	/* By the chain of frame pointers; arg: enum unwind_chain. */
 	UNWIND_CHAIN = 10,
 	UNWIND_SWITCH = 11,
 	/* cfa: from the thread pointer to g; fp: curg in runtime.m; ra: sched.bp in runtime.g */
 	UNWIND_GOROUTINE = 12,
 	UNWIND_INDEXED = 13,
+};
+
+/* What is known of a chain of frame pointers: the values of Rule.Arg for KindChain in rule.go. */
+enum unwind_chain {
+	UNWIND_CHAIN_ANY = 0,
+	/* It may lead to another stack, as in Go: the frame need not be above this one. */
+	UNWIND_CHAIN_STACKS = 1,
+	/* The saved frame pointer and the return address are at the end of the frame. */
+	UNWIND_CHAIN_AT_END = 2,
 };
 
 /* Where the caller's register is saved: the values of Slot in rule.go. */
@@ -70,9 +78,10 @@ struct unwind_rule {
 enum unwind_rule_index {
 	UNWIND_RULE_NONE = 0, /* the zero rule */
 	UNWIND_RULE_CHAIN = 1, /* UNWIND_CHAIN */
-	UNWIND_RULE_CHAIN_GO = 2, /* UNWIND_CHAIN with arg 1 */
-	UNWIND_RULE_UNREAD = 3, /* code that is not analyzed yet */
-	UNWIND_RULE_FIRST = 4, /* of the tables */
+	UNWIND_RULE_CHAIN_GO = 2, /* UNWIND_CHAIN with UNWIND_CHAIN_STACKS */
+	UNWIND_RULE_CHAIN_AT_END = 3, /* UNWIND_CHAIN with UNWIND_CHAIN_AT_END */
+	UNWIND_RULE_UNREAD = 4, /* code that is not analyzed yet */
+	UNWIND_RULE_FIRST = 5, /* of the tables */
 };
 
 /*

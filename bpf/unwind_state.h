@@ -25,6 +25,14 @@ enum unwind_mode {
 #define UNWIND_NO_BLOCK 8 /* no block begins at this address */
 
 /*
+ * A copy of a stack consists of parts. Parts of the stack that cannot be read, such as unused pages
+ * of a large array, take no room in it.
+ */
+#define STACK_PART 4096
+#define STACK_SPAN 64 /* parts of the stack, from the stack pointer's on, of which a copy has some */
+#define STACK_PARTS 16 /* the most that a copy has */
+
+/*
  * amd64's base register is kept from frame to frame only if the CFA was found
  * to be above it. Few stacks go through the dynamic loader's stubs for lazy
  * binding, and those are walked again.
@@ -53,9 +61,11 @@ struct unwind_walk {
 	u32 chained; /* set by a step by frame pointers */
 	u32 inside; /* not at the entry of a function, though other walks are; see at_entry */
 	u32 departed; /* the walk went elsewhere than to a caller since the last exact frame */
+	u32 sp_unknown; /* the stack pointer is not below sp, but may be above; see unwind_has_sp() */
 	u64 regs; /* address of the registers of the last exact frame */
 	u64 copy; /* copy of the stack of a task that is not current, or 0 */
-	u64 copy_of, copied; /* original address, and number of bytes */
+	u64 copy_of; /* address of the first part of the stack */
+	u8 places[STACK_SPAN]; /* of each part in the copy, counted from 1; 0 if it is not there */
 	u64 base; /* the base register, if known */
 	u64 base_state; /* enum unwind_base */
 	u64 block_at; /* address of what is in block, or UNWIND_NO_BLOCK */

@@ -54,6 +54,7 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->end = END_DEPTH;
 	w->by_signal = 0;
 	w->departed = 0;
+	w->sp_unknown = 0;
 	w->early = 0;
 	w->base_state = UNWIND_BASE_IGNORED;
 	w->block_at = UNWIND_NO_BLOCK;
@@ -285,6 +286,7 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 	w->exact = 1;
 	w->by_signal = 1;
 	w->departed = 0;
+	w->sp_unknown = 0;
 	w->regs = at + UNWIND_SIGNAL_FIRST;
 	return true;
 }
@@ -374,6 +376,7 @@ static __always_inline bool unwind_goroutine(struct unwind_walk *w, const struct
 	w->pc = sched[1] & unwind_pc_bits();
 	w->exact = 0;
 	w->departed = 1;
+	w->sp_unknown = 0;
 	if (w->base_state != UNWIND_BASE_IGNORED)
 		w->base_state = UNWIND_BASE_UNKNOWN;
 	return true;
@@ -402,6 +405,32 @@ static __always_inline bool unwind_step_from_entry(struct unwind_walk *w)
 	return true;
 }
 
+/*
+ * Whether the stack pointer is known if a rule needs it. On arm64, compilers put the record that a
+ * frame pointer points to anywhere in a frame. So a step by frame pointers tells only that the
+ * caller's frame is above that record. If the record is at the end of the callee's frame, the
+ * caller's rule leads to the caller's own record.
+ */
+static __always_inline bool unwind_has_sp(const struct unwind_walk *w, const struct unwind_rule *r)
+{
+#if defined(UNWIND_LINK)
+	if (!w->sp_unknown)
+		return true;
+	switch (r->kind) {
+	case UNWIND_SP:
+		return r->fp_slot == UNWIND_AT_CFA && w->sp + (s64)r->cfa + (s64)r->fp == w->fp;
+	case UNWIND_PLT:
+	case UNWIND_DEREF_SP:
+	case UNWIND_INDEXED:
+	case UNWIND_SIGNAL:
+		return false;
+	}
+	return r->fp_slot != UNWIND_AT_SP && r->ra_slot != UNWIND_AT_SP;
+#else
+	return true;
+#endif
+}
+
 /* Steps to the caller by a rule. */
 static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwind_rule *r)
 {
@@ -410,6 +439,8 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	bool doubtful = false; /* depends on a scratch register of a caller */
 	u32 slot;
 
+	if (!unwind_has_sp(w, r))
+		return unwind_stop(w, END_REGISTER);
 	switch (r->kind) {
 	case UNWIND_SP:
 		cfa = sp + (s64)r->cfa;
@@ -420,11 +451,12 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	case UNWIND_CHAIN:
 		if (unwind_by() == UNWIND_BY_TABLES)
 			return unwind_stop(w, END_NO_TABLE);
-		if (w->exact && !w->by_signal && r->arg && unwind_at_entry(w))
+		if (w->exact && !w->by_signal && r->arg == UNWIND_CHAIN_STACKS &&
+		    unwind_at_entry(w))
 			return unwind_step_from_entry(w);
 		if (fp == 0)
 			return unwind_stop(w, END_FRAME_POINTER);
-		if (fp < UNWIND_LOWEST || fp & 7 || (fp < sp && !r->arg))
+		if (fp < UNWIND_LOWEST || fp & 7 || (fp < sp && r->arg != UNWIND_CHAIN_STACKS))
 			return unwind_stop(w, END_NO_CHAIN);
 		w->chained = 1;
 		fault = END_NO_CHAIN;
@@ -478,7 +510,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	 * same only for an interrupted function that has not changed the stack.
 	 */
 	if ((cfa < sp || (cfa == sp && !w->exact)) && r->kind != UNWIND_SWITCH &&
-	    !(r->kind == UNWIND_CHAIN && r->arg))
+	    !(r->kind == UNWIND_CHAIN && r->arg == UNWIND_CHAIN_STACKS))
 		return unwind_stop(w, END_NOT_GROWING);
 
 	/* The frame pointer first: it is below, so that blocks are read in order. */
@@ -517,6 +549,9 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		unwind_restore_base(w, r, cfa);
 	w->pc = ra & unwind_pc_bits();
 	w->sp = cfa;
+#if defined(UNWIND_LINK)
+	w->sp_unknown = r->kind == UNWIND_CHAIN && r->arg != UNWIND_CHAIN_AT_END;
+#endif
 	w->exact = 0;
 	if (w->pc)
 		return true;
@@ -531,6 +566,11 @@ static __always_inline bool unwind_step_short(struct unwind_walk *w, u32 rule)
 	u64 saved = 8 * (rule & UNWIND_SHORT_SAVED_MAX);
 
 	cfa += 8 * (rule >> UNWIND_SHORT_CFA_SHIFT & UNWIND_SHORT_CFA_MAX);
+#if defined(UNWIND_LINK)
+	if (w->sp_unknown && !(rule & UNWIND_SHORT_FP) && cfa - saved != w->fp)
+		return unwind_stop(w, END_REGISTER); /* as in unwind_has_sp() */
+	w->sp_unknown = 0;
+#endif
 	if (cfa < sp || (cfa == sp && !w->exact))
 		return unwind_stop(w, END_NOT_GROWING);
 	if (saved && !unwind_load(w, cfa - saved, &w->fp))

@@ -112,8 +112,10 @@ type OnCPUSnapshot struct {
 	Image  uint64
 	Layout uint64
 	CopyOf uint64
+	Parts  [16]uint8
 	Copied uint32
 	Point  uint32
+	Inside uint64
 	Regs   struct {
 		_       structs.HostLayout
 		R15     uint64
@@ -165,7 +167,7 @@ type OnCPUSnapshot struct {
 		Ends     [128]uint16
 		Frames   [254]uint64
 	}
-	Copy [8][4096]uint8
+	Copy [16][4096]uint8
 }
 
 type OnCPUStackEnd uint32

@@ -243,6 +243,14 @@ type UnwindUnwindAsking struct {
 	Time uint64
 }
 
+type UnwindUnwindChain uint32
+
+const (
+	UnwindUnwindChainUNWIND_CHAIN_ANY    UnwindUnwindChain = 0
+	UnwindUnwindChainUNWIND_CHAIN_STACKS UnwindUnwindChain = 1
+	UnwindUnwindChainUNWIND_CHAIN_AT_END UnwindUnwindChain = 2
+)
+
 type UnwindUnwindKind uint32
 
 const (
@@ -332,11 +340,12 @@ type UnwindUnwindRule struct {
 type UnwindUnwindRuleIndex uint32
 
 const (
-	UnwindUnwindRuleIndexUNWIND_RULE_NONE     UnwindUnwindRuleIndex = 0
-	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN    UnwindUnwindRuleIndex = 1
-	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO UnwindUnwindRuleIndex = 2
-	UnwindUnwindRuleIndexUNWIND_RULE_UNREAD   UnwindUnwindRuleIndex = 3
-	UnwindUnwindRuleIndexUNWIND_RULE_FIRST    UnwindUnwindRuleIndex = 4
+	UnwindUnwindRuleIndexUNWIND_RULE_NONE         UnwindUnwindRuleIndex = 0
+	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN        UnwindUnwindRuleIndex = 1
+	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO     UnwindUnwindRuleIndex = 2
+	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_AT_END UnwindUnwindRuleIndex = 3
+	UnwindUnwindRuleIndexUNWIND_RULE_UNREAD       UnwindUnwindRuleIndex = 4
+	UnwindUnwindRuleIndexUNWIND_RULE_FIRST        UnwindUnwindRuleIndex = 5
 )
 
 type UnwindUnwindShift uint32
@@ -418,6 +427,7 @@ const (
 	UnwindVarUnusedRuntimeProgramLimit = "unused_runtime_program_limit"
 	UnwindVarUnusedRuntimeRange        = "unused_runtime_range"
 	UnwindVarUnusedUnwindAsking        = "unused_unwind_asking"
+	UnwindVarUnusedUnwindChain         = "unused_unwind_chain"
 	UnwindVarUnusedUnwindKind          = "unused_unwind_kind"
 	UnwindVarUnusedUnwindLayoutBits    = "unused_unwind_layout_bits"
 	UnwindVarUnusedUnwindMapping       = "unused_unwind_mapping"
@@ -523,6 +533,7 @@ type UnwindVariableSpecs struct {
 	UnusedRuntimeProgramLimit *ebpf.VariableSpec `ebpf:"unused_runtime_program_limit"`
 	UnusedRuntimeRange        *ebpf.VariableSpec `ebpf:"unused_runtime_range"`
 	UnusedUnwindAsking        *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
+	UnusedUnwindChain         *ebpf.VariableSpec `ebpf:"unused_unwind_chain"`
 	UnusedUnwindKind          *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits    *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
 	UnusedUnwindMapping       *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
@@ -616,6 +627,7 @@ type UnwindVariables struct {
 	UnusedRuntimeProgramLimit *ebpf.Variable `ebpf:"unused_runtime_program_limit"`
 	UnusedRuntimeRange        *ebpf.Variable `ebpf:"unused_runtime_range"`
 	UnusedUnwindAsking        *ebpf.Variable `ebpf:"unused_unwind_asking"`
+	UnusedUnwindChain         *ebpf.Variable `ebpf:"unused_unwind_chain"`
 	UnusedUnwindKind          *ebpf.Variable `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits    *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`
 	UnusedUnwindMapping       *ebpf.Variable `ebpf:"unused_unwind_mapping"`

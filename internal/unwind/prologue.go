@@ -794,7 +794,10 @@ func (c *codeRules) keepsChain(rule uint32) bool { return c.rules.list[rule].isC
 func (c *codeRules) finish() bool {
 	c.rows = flatten(c.rows)
 	slices.SortFunc(c.starts, func(a, b codeStart) int { return cmp.Compare(a.addr, b.addr) })
-	f := filler{codeRules: c, chunk: chunk{rules: c.rules}, chain: c.rules.add(Rule{Kind: KindChain})}
+	f := filler{
+		codeRules: c, chunk: chunk{rules: c.rules},
+		chain: c.rules.add(Rule{Kind: KindChain}), standard: c.rules.add(Rule{Kind: KindChain, Arg: ChainAtEnd}),
+	}
 	leaf := c.arch.isa.entryFrame()
 	f.leaf = c.rules.add(leaf.rule())
 	rows, starts := c.rows, c.starts
@@ -821,9 +824,9 @@ type filler struct {
 	*codeGap
 	chunk  chunk
 	starts []codeStart // of the gap
-	// chain and leaf are rules: KindChain, and that of a function without a frame.
-	chain, leaf uint32
-	last        uint32 // the rule of the last row
+	// chain, standard and leaf are rules: KindChain, with ChainAtEnd, and that of a function without a frame.
+	chain, standard, leaf uint32
+	last                  uint32 // the rule of the last row
 }
 
 // put adds a row.
@@ -869,7 +872,7 @@ func (f *filler) fill(rows []codeRow) {
 // simple returns the rule of analyzed code as it is put into a row.
 func (f *filler) simple(rule uint32) uint32 {
 	if f.rules.list[rule].isChain() {
-		return f.chain // the kernel's walker reads V8's frames there; fewer rows
+		return f.standard // the kernel's walker reads V8's frames there; fewer rows
 	}
 	return rule
 }

@@ -42,7 +42,7 @@ const (
 	// KindChain follows the chain of frame pointers. It is for code that cannot be analyzed, among functions
 	// that keep frame pointers, without knowing whether the function has a frame. It is also for analyzed code
 	// with a standard frame, just below the return address: the kernel's walker recognizes the frames of V8
-	// there. [Walker] ends there.
+	// there. Then Rule.Arg is [ChainAtEnd]. [Walker] ends there.
 	KindChain
 	// KindSwitch computes the frame pointer plus Rule.CFA, for a function that runs others on
 	// another stack, above or below. A frame pointer of 0 is the end: the other stack does not
@@ -64,6 +64,10 @@ const (
 // a known place. A smaller value is the number of words below the CFA where it is saved,
 // or 0 if it is still in the register.
 const BaseLost = 255
+
+// ChainAtEnd is the Rule.Arg of a [KindChain] in a function with a standard frame: the caller's stack pointer
+// is known after a step from there.
+const ChainAtEnd = 2
 
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",

@@ -35,7 +35,7 @@ type Snapshots struct {
 	unneeded []stacks.Snapshot
 }
 
-// maxUnneeded limits the snapshots whose memory is kept, up to 34 KiB each.
+// maxUnneeded limits the snapshots whose memory is kept, up to 69 KiB each.
 const maxUnneeded = 8
 
 type snapshotKey struct {

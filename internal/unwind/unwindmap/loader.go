@@ -151,7 +151,7 @@ type config struct {
 func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
 		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
-		rules: newRules(c.rules), room: newRuns(c.mappings),
+		rules: newRules(c.rules, c.mode), room: newRuns(c.mappings),
 		files: map[fileKey]*file{}, processes: map[int]*proc{}, children: map[int]*newChild{},
 		stale: map[int]bool{}, layouts: map[uint64]*layout{},
 	}

@@ -32,9 +32,11 @@ const (
 	ruleNone    = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_NONE)
 	ruleChain   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN)
 	ruleChainGo = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO)
-	ruleUnread  = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_UNREAD)
-	ruleFirst   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
-	noTable     = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
+	// ruleChainAtEnd is for analyzed code.
+	ruleChainAtEnd = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_AT_END)
+	ruleUnread     = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_UNREAD)
+	ruleFirst      = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
+	noTable        = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
 	// tablePending makes programs request the process's layout, and walk by frame pointers
 	// until the table is compiled.
 	tablePending = uint32(bpf.UnwindUnwindRowsUNWIND_PENDING)
@@ -108,8 +110,10 @@ func (k *kernelMaps) open() error {
 		FpSlot: uint8(unwind.SlotFP), Fp: 0, RaSlot: uint8(unwind.SlotFP), Ra: 8,
 	}
 	k.rules[ruleChain] = chain
-	chain.Arg = 1
+	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_STACKS)
 	k.rules[ruleChainGo] = chain
+	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_AT_END)
+	k.rules[ruleChainAtEnd] = chain
 	for _, p := range []*ebpf.Program{k.objects.UnwindFork, k.objects.UnwindFree} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {

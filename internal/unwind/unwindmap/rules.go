@@ -14,29 +14,34 @@ type rules struct {
 	refused     uint64
 }
 
-func newRules(limit uint32) *rules {
-	return &rules{
+func newRules(limit uint32, m Mode) *rules {
+	r := &rules{
 		limit: limit,
 		// The zero rule is for addresses without a table.
-		index:       map[unwind.Rule]uint32{{}: ruleNone, {Kind: unwind.KindUnsupported}: ruleFirst},
+		index: map[unwind.Rule]uint32{
+			{}: ruleNone, {Kind: unwind.KindUnsupported}: ruleFirst, {Kind: unwind.KindUnread}: ruleUnread,
+			{Kind: unwind.KindChain}:                         ruleNone,
+			{Kind: unwind.KindChain, Arg: unwind.ChainAtEnd}: ruleNone,
+		},
 		next:        ruleFirst + 1,
 		unsupported: ruleFirst,
 	}
+	if m != Tables {
+		r.index[unwind.Rule{Kind: unwind.KindChain}] = ruleChain
+		r.index[unwind.Rule{Kind: unwind.KindChain, Arg: unwind.ChainAtEnd}] = ruleChainAtEnd
+	}
+	return r
 }
 
 // addTable returns the index of each rule of a table, and the rules that are new. Their
-// indexes are consecutive, starting at first. chain is the index for code that keeps frame pointers.
-func (r *rules) addTable(t *unwind.Table, chain uint32) (indexes []uint32, first uint32, fresh []unwind.Rule) {
+// indexes are consecutive, starting at first.
+func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh []unwind.Rule) {
 	first = r.next
 	indexes = make([]uint32, len(t.Rules))
 	for i, rule := range t.Rules {
 		index, ok := r.index[rule]
 		switch {
 		case ok:
-		case rule.Kind == unwind.KindChain:
-			index = chain
-		case rule.Kind == unwind.KindUnread:
-			index = ruleUnread
 		case r.next >= r.limit:
 			r.refused++
 			index = r.unsupported

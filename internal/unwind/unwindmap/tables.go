@@ -139,7 +139,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 		}
 	}
 	l.mu.Lock()
-	indexes, first, fresh := l.rules.addTable(table, nativeCode.fallback(l.config.mode))
+	indexes, first, fresh := l.rules.addTable(table)
 	l.kernel.writeRules(first, fresh)
 	l.mu.Unlock()
 

@@ -77,8 +77,10 @@ func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
 		FPSlot: unwind.SlotCFA, FP: -16, RASlot: unwind.SlotCFA, RA: -8,
 	}
 	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN] = chain
-	chain.Arg = 1
+	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_STACKS)
 	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO] = chain
+	chain.Arg = unwind.ChainAtEnd
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_AT_END] = chain
 	k.cmd = exec.Command(program)
 	k.cmd.Stderr = &k.stderr
 	var err error

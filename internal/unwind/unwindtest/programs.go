@@ -19,6 +19,8 @@ type Program struct {
 	Often bool
 	// OnEveryKernel is set if the program is also part of test runs in the rig's VMs.
 	OnEveryKernel bool
+	// Fits is set if a snapshot has room for each stack.
+	Fits bool
 	// tool builds the program from source with flags. Without source, it is the program
 	// itself.
 	tool, source string
@@ -42,6 +44,7 @@ var Programs = []Program{
 	{Name: "C signed return addresses", tool: signed},
 	{Name: "C without tables", tool: bare},
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
+	{Name: "C large frames", Often: true, OnEveryKernel: true, Fits: true, tool: "gcc", source: "large.c", flags: []string{"-O2", "-fomit-frame-pointer"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, OnEveryKernel: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
 	{Name: "signals on an alternate stack", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
