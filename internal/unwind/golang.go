@@ -22,7 +22,7 @@ func IsGo(f *elffile.File) bool {
 // elsewhere, or not at all, so its code is read.
 //
 // Functions that switch to another stack and back, such as systemstack, find their own frame again by
-// the frame pointer. This needs a frame. The others, such as gogo, get no rows.
+// the frame pointer. This needs a frame. The runtime's others, such as gogo, get no rows.
 type goRows struct {
 	*builder
 	made   *synthetic // the last chunk
@@ -100,10 +100,14 @@ func (g *goRows) function(fn *symbolize.GoStack) {
 		} else if g.arch.link && (name == "runtime.sigpanic" || name == "runtime.debugCallV2") {
 			f.injected = true
 		}
-		if fn.Switches && f.switches == 0 {
-			return
+		switch {
+		case !fn.Switches || f.switches > 0:
+			g.frames(&f, end)
+		case strings.Contains(name, ".") && !strings.HasPrefix(name, "runtime."):
+			// It keeps the stack pointer where only its author knows. Its caller's frame pointer would
+			// hide the caller.
+			g.made.add(fn.Start, end, []uint32{0, 1}, f.rule(0, fn.Sizes[0].Size), Rule{Kind: KindUnsupported})
 		}
-		g.frames(&f, end)
 	}
 }
 

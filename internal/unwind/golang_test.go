@@ -106,6 +106,7 @@ var goX86 = []goFunction{
 		0x48, 0x8b, 0x63, 0x38, // mov 56(%rbx), %rsp
 	}},
 	{"_rt0_amd64", assembly, []int64{0, 16}, nil},
+	{"example.com/a.aligned", assembly | spWrite, []int64{0, 32}, []byte{0x48, 0x89, 0xe3, 0x48, 0x83, 0xe4, 0xf0}}, // mov %rsp, %rbx; and $-16, %rsp
 }
 
 var goARM64 = []goFunction{
@@ -144,6 +145,7 @@ func TestGo(t *testing.T) {
 			{"0x0 " + x86(8, "same"), "0x4 " + x86(32, "cfa-16"), "0xe cfa=other stack at fp+16 fp=fp+0 ra=fp+8", "0x40 none"},
 			{"0x0 " + x86(8, "same"), "0x11 goroutine at tp-8 m+184 g+96"},
 			{"0x0 end"},
+			{"0x0 " + x86(8, "same"), "0x1 unsupported"},
 		}},
 		{elf.EM_AARCH64, goARM64, [][]string{
 			{"0x0 " + x30, "0x10 none"},
