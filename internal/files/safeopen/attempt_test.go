@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"fulgur/internal/testenv"
@@ -88,17 +89,17 @@ func TestAttemptStops(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	file, stop := fusetest.Mount(t, fusetest.File(t, "x"))
-	begun := false
+	var begun atomic.Bool
 	// On a slow machine, the question before the attempt may remain without an answer.
 	testenv.Await(t, func() bool {
 		_, err := Attempt(filepath.Dir(file), func() (fs.FileInfo, error) {
-			begun = true
+			begun.Store(true)
 			stop()
 			return os.Stat(file)
 		})
 		if !errors.Is(err, ErrNoAnswer) {
 			t.Fatalf("got error %v, want %v", err, ErrNoAnswer)
 		}
-		return begun
+		return begun.Load()
 	}, func() string { return "the file system does not answer" })
 }
