@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -334,7 +333,6 @@ func (p *process) ask(l limit, r request, body []byte, given ...int) (id uint32,
 	}
 	a, text, fds, err := p.exchange(l, r, body, given)
 	if err != nil {
-		helper.Close(fds)
 		return 0, nil, p.fail(err)
 	}
 	if len(text) > 0 {
@@ -352,12 +350,8 @@ func (p *process) exchange(l limit, r request, body []byte, given []int) (a answ
 		problem = errEnded
 		if err = l.await(p.conn); err == nil {
 			_ = p.conn.SetDeadline(time.Now().Add(answerTime)) // likewise
-			fds, err = helper.Receive(p.conn, &a)
+			text, fds, err = helper.Receive(p.conn, &a, maxText)
 		}
-	}
-	text = make([]byte, min(a.Size, maxText))
-	if err == nil {
-		_, err = io.ReadFull(p.conn, text)
 	}
 	switch {
 	case err == nil:

@@ -39,7 +39,7 @@ const (
 	flagNowhere // in this process instead of the given one
 )
 
-// request is followed by the offsets, semaphores and cookies; see [Options].
+// request comes with the offsets, semaphores and cookies; see [Options].
 type request struct {
 	Op                           operation
 	Flags                        uint32
@@ -47,11 +47,10 @@ type request struct {
 	Offsets, Semaphores, Cookies uint32
 }
 
-// answer is followed by the text of the error, if any. The descriptors of a new link come with it.
+// answer comes with the text of the error, if any, and the descriptors of a new link.
 type answer struct {
 	ID    uint32 // of the new link
 	Errno uint32 // 0 if the error is none of the kernel
-	Size  uint32
 }
 
 const (
@@ -88,27 +87,27 @@ func (s *server) serve(urgent bool) error {
 			return err
 		}
 		var r request
-		fds, err := helper.Receive(s.conn, &r)
+		body, fds, err := helper.Receive(s.conn, &r, len(lists{})*maxOffsets*8)
 		if err != nil {
 			return err
 		}
 		if r.Flags&flagUrgent != 0 && !urgent {
 			return Urgently(func() error {
-				if err := s.answer(r, fds); err != nil {
+				if err := s.answer(r, body, fds); err != nil {
 					return err
 				}
 				return s.serve(true)
 			})
 		}
-		if err := s.answer(r, fds); err != nil {
+		if err := s.answer(r, body, fds); err != nil {
 			return err
 		}
 	}
 }
 
 // answer carries out a request.
-func (s *server) answer(r request, fds []int) error {
-	lists, err := s.lists(r)
+func (s *server) answer(r request, body []byte, fds []int) error {
+	lists, err := r.lists(body)
 	if err != nil {
 		helper.Close(fds)
 		return err
@@ -132,7 +131,7 @@ func (s *server) answer(r request, fds []int) error {
 		text = err.Error()[:min(len(err.Error()), maxText)]
 		errors.As(err, &errno)
 	}
-	a.Errno, a.Size = uint32(errno), uint32(len(text))
+	a.Errno = uint32(errno)
 	return helper.Send(s.conn, a, []byte(text), given...)
 }
 
@@ -171,7 +170,7 @@ func closeAll(all []io.Closer) error {
 
 // attach attaches a program, and returns the ID of its link and copies of the descriptors that
 // keep it attached.
-func (s *server) attach(r request, lists [3][]uint64, fds []int) (id uint32, given []int, err error) {
+func (s *server) attach(r request, lists lists, fds []int) (id uint32, given []int, err error) {
 	l, err := attach(r, lists, fds)
 	if err != nil {
 		return 0, nil, err
@@ -211,26 +210,28 @@ func appendCopy(fds []int, fd int) ([]int, error) {
 	return append(fds, fd), nil
 }
 
-// lists reads the numbers that follow a request.
-func (s *server) lists(r request) (lists [3][]uint64, err error) {
+// lists are the numbers that come with a request.
+type lists [3][]uint64
+
+// lists reads the numbers that come with a request.
+func (r *request) lists(body []byte) (all lists, err error) {
 	for i, n := range []uint32{r.Offsets, r.Semaphores, r.Cookies} {
 		if n == 0 {
 			continue
 		}
-		if n > maxOffsets {
-			return lists, fmt.Errorf("%d offsets", n)
+		all[i] = make([]uint64, min(int(n), len(body)/8))
+		size, err := binary.Decode(body, binary.NativeEndian, all[i])
+		if err != nil || len(all[i]) < int(n) {
+			return all, fmt.Errorf("%d offsets in %d bytes", n, len(body))
 		}
-		lists[i] = make([]uint64, n)
-		if err := binary.Read(s.conn, binary.NativeEndian, lists[i]); err != nil {
-			return lists, err
-		}
+		body = body[size:]
 	}
-	return lists, nil
+	return all, nil
 }
 
 // attach attaches a program, whose descriptor is the first, to places in a file, whose
 // descriptor is the second.
-func attach(r request, lists [3][]uint64, fds []int) (link.Link, error) {
+func attach(r request, lists lists, fds []int) (link.Link, error) {
 	if len(lists[0]) == 0 {
 		return nil, errors.New("no offset")
 	}

@@ -79,9 +79,9 @@ func connect(file *os.File) (*net.UnixConn, error) {
 	return unixConn, nil
 }
 
-// Send sends a header of a fixed size, its body, and descriptors.
+// Send sends a message: a header of a fixed size, a body, and descriptors.
 func Send[T any](conn *net.UnixConn, header T, body []byte, fds ...int) error {
-	b, err := binary.Append(nil, binary.NativeEndian, header)
+	b, err := binary.Append(binary.NativeEndian.AppendUint32(nil, uint32(len(body))), binary.NativeEndian, header)
 	if err != nil {
 		return err
 	}
@@ -124,24 +124,32 @@ func Await(conn *net.UnixConn, limit time.Duration) (ready bool, err error) {
 	return ready, err
 }
 
-// Receive receives a header and descriptors, which belong to the caller. The body follows on conn.
-func Receive[T any](conn *net.UnixConn, header *T) (fds []int, err error) {
-	b, rights := make([]byte, binary.Size(header)), make([]byte, unix.CmsgSpace(4*maxDescriptors))
+var errTooLong = errors.New("a message is longer than expected")
+
+// Receive receives a message with a body of up to limit bytes. The descriptors belong to the caller.
+func Receive[T any](conn *net.UnixConn, header *T, limit int) (body []byte, fds []int, err error) {
+	b, rights := make([]byte, 4+binary.Size(header)), make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, size, _, _, err := conn.ReadMsgUnix(b, rights)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if messages, err := unix.ParseSocketControlMessage(rights[:size]); err == nil && len(messages) > 0 {
 		fds, _ = unix.ParseUnixRights(&messages[0]) // none if it is another message
 	}
 	if _, err = io.ReadFull(conn, b[n:]); err == nil {
-		_, err = binary.Decode(b, binary.NativeEndian, header)
+		_, err = binary.Decode(b[4:], binary.NativeEndian, header)
+	}
+	if length := binary.NativeEndian.Uint32(b); err == nil && int64(length) > int64(limit) {
+		err = errTooLong
+	} else if err == nil {
+		body = make([]byte, length)
+		_, err = io.ReadFull(conn, body)
 	}
 	if err != nil {
 		Close(fds)
-		return nil, err
+		return nil, nil, err
 	}
-	return fds, nil
+	return body, fds, nil
 }
 
 // Close closes descriptors that were received.

@@ -3,7 +3,6 @@ package safeopen
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,11 +25,8 @@ import (
 // helperName is the helper's name.
 const helperName = "fulgur-files"
 
-// reply answers an operation. The data follows.
-type reply struct {
-	Errno uint32
-	Size  uint32
-}
+// reply answers an operation, with the data read.
+type reply struct{ Errno uint32 }
 
 func init() { helper.Serve(helperName, serve) }
 
@@ -44,12 +40,8 @@ func serve(conn *net.UnixConn) error {
 	}
 	for {
 		var o operation
-		fds, err := helper.Receive(conn, &o)
+		name, fds, err := helper.Receive(conn, &o, unix.PathMax)
 		if err != nil {
-			return err
-		}
-		name := make([]byte, min(o.Size, unix.PathMax))
-		if _, err := io.ReadFull(conn, name); err != nil {
 			return err
 		}
 		body, found, err := o.do(first(fds), string(name), AsUser)
@@ -61,7 +53,7 @@ func serve(conn *net.UnixConn) error {
 		if found >= 0 {
 			answers = append(answers, found)
 		}
-		err = helper.Send(conn, reply{Errno: uint32(errno), Size: uint32(len(body))}, body, answers...)
+		err = helper.Send(conn, reply{uint32(errno)}, body, answers...)
 		helper.Close(append(fds, answers...))
 		if err != nil {
 			return err
@@ -103,7 +95,6 @@ func remotely(o operation, fd int, name string) (body []byte, found int, err err
 	if err != nil {
 		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
 	}
-	o.Size = uint32(len(name))
 	var answered reply
 	var fds []int
 	err = helper.Send(conn, o, []byte(name), fd)
@@ -111,18 +102,10 @@ func remotely(o operation, fd int, name string) (body []byte, found int, err err
 		_, err = helper.Await(conn, helper.NoLimit) // so that [blocked] notices it
 	}
 	if err == nil {
-		fds, err = helper.Receive(conn, &answered)
-	}
-	if err == nil && answered.Size > maxAnswer {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil {
-		body = make([]byte, answered.Size)
-		_, err = io.ReadFull(conn, body)
+		body, fds, err = helper.Receive(conn, &answered, maxAnswer)
 	}
 	dismiss(conn, err == nil)
 	if err != nil {
-		helper.Close(fds)
 		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
 	}
 	if answered.Errno != 0 {
@@ -170,7 +153,7 @@ func greeted(conn *net.UnixConn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
 		return err
 	}
-	if _, err := helper.Receive(conn, &hello); err != nil {
+	if _, _, err := helper.Receive(conn, &hello, 0); err != nil {
 		return err
 	}
 	return conn.SetReadDeadline(time.Time{})

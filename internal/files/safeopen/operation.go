@@ -20,7 +20,6 @@ type operation struct {
 	Flags uint32 // of opFind
 	Off   int64
 	Limit uint32 // bytes or names
-	Size  uint32 // of the path that follows in a message to a helper
 }
 
 type opcode uint32
