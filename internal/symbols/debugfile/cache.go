@@ -33,9 +33,6 @@ const (
 	debugInfoName, maxControlFile = "debuginfo", 64
 )
 
-// cleanWait is the time that a search waits until the cache is clean.
-const cleanWait = 2 * time.Second
-
 // newCache returns the cache selected by the environment.
 func newCache(getenv func(string) string) (*cache, error) {
 	dir := getenv("DEBUGINFOD_CACHE_PATH")
@@ -157,15 +154,10 @@ func (c *cache) cleanBriefly() {
 	if safeopen.Answer(c.dir) != nil {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	_, _ = safeopen.Ask(nil, safeopen.Backend{Path: filepath.Join(c.dir, cleanFile)}, func(*safeopen.Request) (struct{}, error) {
 		c.clean()
-	}()
-	select {
-	case <-done:
-	case <-time.After(cleanWait):
-	}
+		return struct{}{}, nil
+	})
 }
 
 // clean removes files that have not been used for long, at intervals. Errors cost disk
