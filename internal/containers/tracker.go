@@ -95,7 +95,7 @@ func (m *Membership) await() bool {
 	}
 }
 
-// maxWaits is the burst of the time that callers of [Membership.Owner] wait.
+// maxWaits is the burst of the [budget.Time] that callers of [Membership.Owner] wait.
 const maxWaits = 5 * time.Second
 
 // maxWaiting limits the queued lookups. Other cgroups are looked up with their next sample.

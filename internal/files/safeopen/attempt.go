@@ -46,8 +46,8 @@ func Await(ctx context.Context, name string, slow func()) error {
 }
 
 // Attempt runs attempt, which does something in the directory dir, and returns its result. If
-// dir is on a local disk, attempt has no time limit. Otherwise it is limited as by [Ask]. If the file system of dir does
-// not respond already, attempt does not run.
+// dir is on a local disk, attempt has no time limit. Otherwise it is limited as by [Ask]. If the
+// file system of dir does not respond already, attempt does not run.
 func Attempt[T any](dir string, attempt func() (T, error)) (got T, err error) {
 	at, on, err := nearest(dir)
 	if err != nil {

@@ -140,8 +140,8 @@ func idleHelper() (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// starting is the number of helpers that are starting. On a busy machine, this takes seconds in which no file system
-// keeps a request waiting: they do not count.
+// starting is the number of helpers that are starting. On a busy machine, this takes seconds in
+// which no file system keeps a request waiting: they do not count.
 var starting atomic.Int32
 
 // startTimeout is the time limit for the start of a helper.

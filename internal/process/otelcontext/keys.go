@@ -24,7 +24,7 @@ const (
 type Keys struct {
 	known  map[imageKey]*image
 	budget *safeopen.Budget
-	asking *budget.Time
+	asking *budget.Time                           // for asking processes
 	ask    func(pid int, k *known, now time.Time) // for tests
 }
 
