@@ -49,8 +49,11 @@ type foreign struct{ is, remedy string }
 // Error implements error.
 func (f *foreign) Error() string { return "is " + f.is + ": " + f.remedy }
 
-// ftraceText is the kind of the kernel's own traces.
-var ftraceText = foreign{"an ftrace or systrace text", "record with perf record -g instead"}
+// Kinds of files that are recognized by more than their beginnings.
+var (
+	ftraceText   = foreign{"an ftrace or systrace text", "record with perf record -g instead"}
+	dtraceStacks = foreign{"stacks of DTrace", "convert them with stackcollapse.pl of the FlameGraph tools"}
+)
 
 // Remedies of several kinds of files.
 const (
@@ -110,9 +113,16 @@ var signatures = compile([]signature{
 	{`goroutine [0-9]+ (gp=\S+ )?[^\n]*\[[^\n]*\]:\r?\n`, foreign{"a list of goroutines", "fetch it without ?debug=2"}},
 	{`(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\r?\n)?Full thread dump`, foreign{"a thread dump of Java", "it has the state of a process at one moment, and no profile"}},
 	{`# To display the perf\.data header info|#\r?\n# Total Lost Samples|# Overhead `, foreign{"the table of perf report", "send perf.data through perf script"}},
-	{`\s*CPU\s+ID\s+FUNCTION:NAME`, foreign{"stacks of DTrace", "convert them with stackcollapse.pl of the FlameGraph tools"}},
+	{`\s*CPU\s+ID\s+FUNCTION:NAME`, dtraceStacks},
 	{`\s*\{"type": ?"[a-z_]+", ?"(data|msg)": ?`, foreign{"bpftrace's output in JSON", "run bpftrace without -f json"}},
-	{`Weight\t+Self Weight\t|Running Time\t+Self`, foreign{"a deep copy of Instruments", noConversion}},
+	{`\x0a[\x00-\xff]{1,2}\x0a[\x00-\xff]{1,2}\x08[\x00-\x7f]\x10([\x40-\x7f]|[\x80-\xff]\x01)\x18`, foreign{"perf.data as a protocol buffer (of quipper or ChromeOS)", "give perf.data itself"}},
+	{`v [0-9a-f]+ [0-9a-f]+\r?\n[XIs] `, foreign{"a file of heaptrack", "write its stacks with heaptrack_print -F OUT.folded IN"}},
+	{`memray\x00`, foreign{"a file of memray", noConversion}},
+	{`MOJO[\x00-\x1f]`, foreign{"a binary file of Austin", "convert it with mojo2austin"}},
+	{`Function Stack,|[^\n]*,CPU Time:Self`, foreign{"a table of VTune", "convert it with inferno-collapse-vtune"}},
+	{`Level,Function Name,Number of Calls,`, foreign{"a table of Visual Studio", "convert it with inferno-collapse-vsprof"}},
+	{`(<\?xml[^>]*>\s*)?<trace-query-result`, foreign{"Instruments' data as XML (xctrace export)", "convert it with inferno-collapse-xctrace"}},
+	{`Weight\t+Self Weight\t|Running Time\t+Self|Bytes Used\t+Count\t|Cycles\t+Self`, foreign{"a deep copy of Instruments", noConversion}},
 	{`@ \S+ \[\d+ samples\]\r?\n`, foreign{"the call graph of pmcstat", "convert it with stackcollapse-pmc.pl of the FlameGraph tools"}},
 	{`(\[pid +\d+\] |\d+ +)?([0-9:.]+ )?[a-z]\w*\([^\n]*\) += (-?\d|\?)`, foreign{"the output of strace", "it has system calls but no stacks"}},
 	{`Analysis of sampling `, foreign{"the report of macOS's sample", "convert it with stackcollapse-sample.awk of the FlameGraph tools"}},
@@ -206,11 +216,14 @@ type jsonKind struct {
 	kind foreign
 }
 
+var firefoxTools = foreign{"a profile of Firefox's older developer tools", "open it at https://profiler.firefox.com and download it from there"}
+
 // jsonKinds are the kinds of JSON that are not read, the more specific first.
 var jsonKinds = []jsonKind{
 	{[]string{"traceEvents"}, foreign{"a trace of Chrome", noConversion}},
 	{[]string{"shared.frames", "profiles"}, foreign{"a profile of speedscope", "its viewer cannot export it; give the profile that it was made from"}},
 	{[]string{"nodes", "timeDeltas"}, foreign{"a .cpuprofile of V8", noConversion}},
+	{[]string{"head.functionName"}, foreign{"a .cpuprofile of V8", noConversion}},
 	{[]string{"nodes", "startTime"}, foreign{"a .cpuprofile of V8", noConversion}},
 	{[]string{"head.callFrame"}, foreign{"a .heapprofile of V8", noConversion}},
 	{[]string{"snapshot.meta"}, foreign{"a heap snapshot of V8", "it has objects but no stacks"}},
@@ -226,7 +239,11 @@ var jsonKinds = []jsonKind{
 	{[]string{"recording"}, foreign{"a recording of Safari", noConversion}},
 	{[]string{"nodes"}, foreign{"a .cpuprofile of V8", noConversion}},
 	{[]string{"program", "cost_centres"}, foreign{"a profile of GHC", "convert it with inferno-collapse-ghcprof"}},
-	{[]string{"profile.meta"}, foreign{"a profile of Firefox's older developer tools", "open it at https://profiler.firefox.com and download it from there"}},
+	{[]string{"profile.meta"}, firefoxTools},
+	{[]string{"label", "duration", "markers"}, firefoxTools},
+	{[]string{"string_table", "data"}, foreign{"the symbols beside a profile of samply", "give the profile"}},
+	{[]string{"dhatFileVersion"}, foreign{"a heap profile of valgrind (DHAT)", noConversion}},
+	{[]string{"root_frame"}, foreign{"a session of pyinstrument", noConversion}},
 	{[]string{"name", "value", "children"}, foreign{"a tree for d3-flame-graph", "give the profile that it was made from"}},
 }
 
@@ -392,6 +409,10 @@ func allStacks(head []byte) bool {
 // own, then the task, and the number on a line of its own.
 var bccText = regexp.MustCompile(`(?m)^ {2,4}\S[^\n]*\n {4,8}\d+\r?\n(\r?\n|\z)`)
 
+// dtraceText matches the end of a stack as DTrace prints it: frames with their modules, and the number on a
+// line of its own.
+var dtraceText = regexp.MustCompile("(?m)^ +[^\\s`]+`\\S[^\\n]*\\n +\\d+\\r?\\n(\\r?\\n|\\z)")
+
 // ftraceLine matches an event of ftrace: a task with its ID, a CPU, maybe flags, a time, and what
 // happened.
 var ftraceLine = regexp.MustCompile(`(?m)^ *\S.*-\d+ +(\([ \d-]+\) +)?\[\d{3,}\] +([dDbBXn.][^ ]{3,4} +)?\d+\.\d{6}: \S+ +\S`)
@@ -401,6 +422,8 @@ func sniffText(head []byte) (Format, error) {
 	switch {
 	case bpftraceMap.Match(head), bpftraceBare.Match(head): // possibly after messages
 		return Bpftrace, nil
+	case dtraceText.Match(head):
+		return "", &dtraceStacks
 	case bccText.Match(head):
 		return "", &foreign{"stacks of a tool of bcc on several lines", "run the tool with -f, which writes folded stacks"}
 	case ftraceLine.Match(head):

@@ -377,6 +377,9 @@ func (c *chains) stack(t taken) (stack profile.StackID, end stackend.End) {
 	return stack, end
 }
 
+// guestCode stands for code whose symbols are on another machine.
+const guestCode = "[guest or hypervisor]"
+
 // stackBuilder adds the addresses of call chains to the frames of a stack.
 type stackBuilder struct {
 	*chains
@@ -408,6 +411,11 @@ func (b *stackBuilder) add(ip uint64) {
 	case modeUser:
 		if !b.noUser {
 			b.frames = append(b.frames, b.user(b.layout, profile.Frame{Address: ip, Return: !b.first}))
+		}
+	default: // one frame for all of its code
+		guest := b.out.Frame(profile.Frame{Function: b.out.Function(profile.Function{Name: guestCode, SystemName: guestCode}), Kind: profile.KindMarker})
+		if !slices.Contains(b.frames, guest) {
+			b.frames = append(b.frames, guest)
 		}
 	}
 	b.first = false

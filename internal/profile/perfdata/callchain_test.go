@@ -204,6 +204,21 @@ func TestReadCallChains(t *testing.T) {
 	}
 }
 
+// Samples in a virtual machine have a frame, though the code is on another machine.
+func TestGuest(t *testing.T) {
+	const guestKernel, contextGuest, contextGuestUser = 4, ^uint64(2048) + 1, ^uint64(2560) + 1
+	b := newChainBuilder()
+	b.exec(7, "qemu")
+	b.mmap2(7, 0x400000, 0x2000, 0x1000, "/bin/qemu")
+	b.chain(7, 7, guestKernel, contextGuest, 0x10, 0x20, contextGuestUser, 0x30)
+	b.chain(7, 7, guestKernel, 0x10)
+	b.chain(7, 7, modeUser, contextUser, 0x400010)
+	want := []string{"qemu 7: [guest or hypervisor] [2 20000]", "qemu 7: [qemu+0x1010] [1 10000]"}
+	if diff := cmp.Diff(want, stacks(readChains(t, b.file(b.plain())).Profile)); diff != "" {
+		t.Errorf("stacks (-want +got):\n%s", diff)
+	}
+}
+
 // Each sample has its thread and time.
 func TestEachChainSample(t *testing.T) {
 	b := newChainBuilder()
