@@ -1,18 +1,26 @@
-package output
+package offline
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
+	"fulgur/internal/profile/output"
+	"fulgur/internal/testenv"
 )
 
 // facets are what a profile can have, by the names of the rows of the table in docs/profiles.md.
@@ -146,14 +154,16 @@ func kept(t *testing.T) map[string]map[string]bool {
 
 // inputs are the formats that fulgur only reads, with what writes a profile's first value as other
 // tools do.
-var inputs = map[string]func(*profile.Profile) string{"perf script": perfScript, "bpftrace": bpftraceMaps}
+var inputs = map[string]func(*profile.Profile) string{"perf script": perfScript, "bpftrace": bpftraceMaps, perfDataName: perfData}
+
+const perfDataName = "perf.data"
 
 // perfScript returns the text of perf script -F comm,pid,tid,cpu,time,period,event,ip,sym,dso,srcline.
 func perfScript(p *profile.Profile) string {
 	var b strings.Builder
 	for _, s := range p.Samples {
 		task := p.Tasks[s.Task]
-		fmt.Fprintf(&b, "%s %7d/%-7d [%03d] %12.6f: %10d %s: \n", task.Comm, task.PID, task.TID, s.CPU, 1.5, s.Values[0], p.ValueTypes[0].Type)
+		fmt.Fprintf(&b, "%s %7d/%-7d [%03d] %12.6f: %10d %s: \n", task.Comm, task.PID, task.TID, s.CPU, 1.5, s.Values[0], "hits")
 		for _, id := range p.AppendFrames(nil, s.Stack) {
 			f := p.Frames[id]
 			file := "(" + p.Mappings[f.Mapping].Path + ")"
@@ -171,7 +181,7 @@ func perfScript(p *profile.Profile) string {
 func bpftraceMaps(p *profile.Profile) string {
 	var b strings.Builder
 	for _, s := range p.Samples {
-		fmt.Fprintf(&b, "@%s[\n", p.ValueTypes[0].Type)
+		b.WriteString("@hits[\n")
 		for _, id := range p.AppendFrames(nil, s.Stack) {
 			fmt.Fprintf(&b, "    %s+12\n", p.FrameName(id))
 		}
@@ -180,17 +190,81 @@ func bpftraceMaps(p *profile.Profile) string {
 	return b.String()
 }
 
+// perfData returns what perf record -e page-faults -g writes of code in files that exist: its processes
+// map each of them at a place of its own.
+func perfData(p *profile.Profile) string {
+	const mmap2, comm, sample, user, withBuildID = 10, 3, 9, 2, 1 << 14
+	words := func(values ...any) (b []byte) {
+		for _, v := range values {
+			b, _ = binary.Append(b, binary.NativeEndian, v)
+		}
+		return b
+	}
+	record := func(kind uint32, misc uint16, body []byte) []byte {
+		return append(words(kind, misc, uint16(8+len(body))), body...)
+	}
+	padded := func(text string) []byte { return append([]byte(text), make([]byte, 8-len(text)%8)...) }
+	bias := func(m profile.MappingID) uint64 { return uint64(m) << 32 }
+
+	var data []byte
+	seen := map[int]bool{}
+	for i, s := range p.Samples {
+		task := p.Tasks[s.Task]
+		pid := uint32(task.PID)
+		id := words(pid, pid, uint64(i)) // of records other than samples
+		if !seen[task.PID] {
+			seen[task.PID] = true
+			for at, m := range p.Mappings {
+				file, err := elf.Open(m.Path)
+				if err != nil {
+					continue
+				}
+				for _, part := range file.Progs {
+					if part.Type == elf.PT_LOAD && part.Flags&elf.PF_X != 0 {
+						body := words(pid, pid, bias(profile.MappingID(at))+part.Vaddr, part.Memsz, part.Off, uint32(20))
+						buildID, _ := hex.DecodeString(m.BuildID)
+						body = append(append(body, buildID...), words(uint32(4), uint32(2))...)
+						data = append(data, record(mmap2, withBuildID|user, append(append(body, padded(m.Path)...), id...))...)
+					}
+				}
+				file.Close()
+			}
+		}
+		data = append(data, record(comm, user, append(append(words(pid, pid), padded(task.Comm)...), id...))...)
+		chain := []uint64{math.MaxUint64 - 511} // PERF_CONTEXT_USER
+		for _, id := range p.AppendFrames(nil, s.Stack) {
+			if f := p.Frames[id]; !f.Inlined {
+				address := bias(f.Mapping) + f.Address
+				if len(chain) > 1 && !f.Return { // perf has the addresses after calls
+					address++
+				}
+				chain = append(chain, address)
+			}
+		}
+		data = append(data, record(sample, user, words(chain[1], pid, pid, uint64(i), uint64(s.Values[0]), uint64(len(chain)), chain))...)
+	}
+	const header, attr = 104, 112
+	event := make([]byte, attr)
+	// page-faults, with IP, TID, TIME, CALLCHAIN and PERIOD, and IDs in all records.
+	for at, v := range map[int]uint64{0: 1 | attr<<32, 8: 2, 16: 1, 24: 1<<0 | 1<<1 | 1<<2 | 1<<5 | 1<<8, 40: 1 << 18} {
+		binary.NativeEndian.PutUint64(event[at:], v)
+	}
+	out := append([]byte("PERFILE2"), words(uint64(header), uint64(attr+16), uint64(header), uint64(attr+16), uint64(header+attr+16), uint64(len(data)), [6]uint64{})...)
+	out = append(append(out, event...), words(uint64(0), uint64(0))...)
+	return string(append(out, data...))
+}
+
 // through writes a profile in a format and reads it again.
 func through(t *testing.T, p *profile.Profile, name string) *profile.Profile {
 	t.Helper()
-	if write := inputs[name]; write != nil {
-		back, format, err := decode.Read(t.Context(), strings.NewReader(write(p)), name)
-		if err != nil || string(format) != name {
-			t.Fatalf("%s: read as %s: %v", name, format, err)
+	if made := inputs[name]; made != nil {
+		in, err := readInput(t.Context(), write(t, "in", made(p)), "", "", noTimes, func(err error) { t.Log(err) })
+		if err != nil || in.format != decode.Format(strings.TrimPrefix(name, perfDataName)) {
+			t.Fatalf("%s: %v", name, err)
 		}
-		return back.Only(len(back.ValueTypes) - 1) // after the number of samples
+		return in.profile.Only(len(in.profile.ValueTypes) - 1) // after the number of samples
 	}
-	f, err := Choose("", name)
+	f, err := output.Choose("", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +273,7 @@ func through(t *testing.T, p *profile.Profile, name string) *profile.Profile {
 		only = p.Only(0)
 	}
 	var b bytes.Buffer
-	if err := f.Write(&b, only, nil, Options{}, 0); err != nil {
+	if err := f.Write(&b, only, nil, output.Options{}, 0); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	back, _, err := decode.Read(t.Context(), &b, name)
@@ -209,16 +283,39 @@ func through(t *testing.T, p *profile.Profile, name string) *profile.Profile {
 	return back
 }
 
-// random returns a profile such as other tools write, with all that pprof's format can hold.
-func random(t *testing.T, seed uint64) *profile.Profile {
+// recorded returns the profile of a recording by perf, and the mappings, functions and locations in it.
+func recorded(t *testing.T) (*profile.Profile, *pprof.Profile) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 0))
-	in := &pprof.Profile{
-		SampleType: []*pprof.ValueType{{Type: "hits", Unit: "count"}, {Type: "delay", Unit: "microseconds"}, {Type: "hits", Unit: "count"}, {Type: "space", Unit: "kilobytes"}, {Type: "cpu", Unit: "nanoseconds"}},
-		PeriodType: &pprof.ValueType{Type: "space", Unit: "bytes"}, Period: 512 << 10, TimeNanos: 1.7e18 + 5, DurationNanos: 3e9 + 1,
-		Comments: []string{"first\ncomment", "second"}, DropFrames: "f0", KeepFrames: "f1", DocURL: "https://example.com/doc",
-		DefaultSampleType: []string{"", "space", "delay"}[seed%3],
+	data := filepath.Join(t.TempDir(), "perf.data")
+	program := testenv.Compile(t, "calls", "g++", "-O1", "-g", "-fno-omit-frame-pointer", "testdata/calls.cc")
+	if text, err := testenv.Command(t, testenv.Tool(t, "perf"), "record", "-q", "-e", "cpu-clock:u", "-c", "500000", "-g", "-o", data, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
 	}
+	text, err := convertTo(t, data, "pprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := pprof.ParseData([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named.Location = slices.DeleteFunc(named.Location, func(l *pprof.Location) bool {
+		return l.Mapping == nil || !profile.IsFile(l.Mapping.File) || len(l.Line) == 0
+	})
+	in, err := readInput(t.Context(), data, "", "", noTimes, func(err error) { t.Log(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := in.profile
+	p.Samples = slices.DeleteFunc(p.Samples, func(s profile.Sample) bool { // the first instructions have no frame pointers
+		return slices.ContainsFunc(p.AppendFrames(nil, s.Stack), func(id profile.FrameID) bool { return p.Frames[id].Function == 0 })
+	})
+	return p, named
+}
+
+// madeCode returns mappings, functions and locations of files that do not exist.
+func madeCode(r *rand.Rand) *pprof.Profile {
+	in := &pprof.Profile{}
 	for i := range 3 {
 		m := &pprof.Mapping{
 			ID: uint64(i + 1), Start: 0x400000 << (4 * i), Offset: uint64(i) << 12, File: fmt.Sprint("/nowhere/file", i), BuildID: fmt.Sprintf("%040x", i+1),
@@ -241,6 +338,24 @@ func random(t *testing.T, seed uint64) *profile.Profile {
 		}
 		in.Location = append(in.Location, l)
 	}
+	return in
+}
+
+// random returns a profile such as other tools write, with all that pprof's format can hold. Its code is
+// that of another profile, if one is given.
+func random(t *testing.T, seed uint64, code *pprof.Profile) *profile.Profile {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	in := &pprof.Profile{
+		SampleType: []*pprof.ValueType{{Type: "hits", Unit: "count"}, {Type: "delay", Unit: "microseconds"}, {Type: "hits", Unit: "count"}, {Type: "space", Unit: "kilobytes"}, {Type: "cpu", Unit: "nanoseconds"}},
+		PeriodType: &pprof.ValueType{Type: "space", Unit: "bytes"}, Period: 512 << 10, TimeNanos: 1.7e18 + 5, DurationNanos: 3e9 + 1,
+		Comments: []string{"first\ncomment", "second"}, DropFrames: "f0", KeepFrames: "f1", DocURL: "https://example.com/doc",
+		DefaultSampleType: []string{"", "space", "delay"}[seed%3],
+	}
+	if code == nil {
+		code = madeCode(r)
+	}
+	in.Mapping, in.Function, in.Location = code.Mapping, code.Function, code.Location
 	for range 20 {
 		s := &pprof.Sample{Label: map[string][]string{}, NumLabel: map[string][]int64{}, NumUnit: map[string][]string{}}
 		for range in.SampleType {
@@ -250,7 +365,7 @@ func random(t *testing.T, seed uint64) *profile.Profile {
 			s.Value[0] = 7
 		}
 		for range 1 + r.IntN(6) {
-			s.Location = append(s.Location, in.Location[r.IntN(12)])
+			s.Location = append(s.Location, in.Location[r.IntN(len(in.Location))])
 		}
 		s.Label["comm"] = []string{fmt.Sprint("task", r.IntN(3))}
 		pid := 100 + r.Int64N(2)
@@ -276,20 +391,42 @@ func random(t *testing.T, seed uint64) *profile.Profile {
 // Whatever two formats can both hold survives from one to the other, and what the documentation says
 // that a format loses is lost.
 func TestPairsKeep(t *testing.T) {
+	testenv.Slow(t)
 	t.Parallel()
 	keeps := kept(t)
 	lost := map[string]bool{}
+	profiles := map[string]*profile.Profile{}
 	for seed := range uint64(6) {
-		p := random(t, seed)
+		profiles[fmt.Sprint("seed ", seed)] = random(t, seed, nil)
+	}
+	recording, code := recorded(t)
+	const existing = "existing code, "
+	profiles[existing+"recorded"] = recording
+	for seed := range uint64(3) {
+		profiles[fmt.Sprint(existing, "seed ", seed)] = random(t, seed, code)
+	}
+	for name, p := range profiles {
+		// has reports whether p has a facet, and still has it between two formats.
+		has := func(facet, from, to string) bool {
+			if p == recording && !keeps[perfDataName][facet] {
+				return false
+			}
+			// Folded stacks have process IDs only before thread IDs.
+			isFolded := from == string(decode.Folded) || to == string(decode.Folded)
+			return !isFolded || facet != "process IDs" || p != recording && keeps[from]["thread IDs"]
+		}
 		for from := range keeps {
+			if from == perfDataName && !strings.HasPrefix(name, existing) {
+				continue // all of its names come from other files
+			}
 			first := through(t, p, from)
 			for _, facet := range facets {
 				yes, documented := keeps[from][facet.name]
 				if !documented {
 					t.Fatalf("docs/profiles.md does not say whether %s keeps %s", from, facet.name)
 				}
-				if want, got := facet.of(p), facet.of(first); got != want && yes {
-					t.Fatalf("seed %d: %s lost %s: got\n%s\nwant\n%s", seed, from, facet.name, got, want)
+				if want, got := facet.of(p), facet.of(first); got != want && yes && has(facet.name, from, from) {
+					t.Fatalf("%s: %s lost %s (-want +got):\n%s", name, from, facet.name, cmp.Diff(want, got))
 				} else if got != want {
 					lost[from+facet.name] = true
 				}
@@ -300,12 +437,8 @@ func TestPairsKeep(t *testing.T) {
 				}
 				second := through(t, first, to)
 				for _, facet := range facets {
-					// Folded stacks have process IDs only before thread IDs.
-					if facet.name == "process IDs" && to == string(decode.Folded) && !keeps[from]["thread IDs"] {
-						continue
-					}
-					if want, got := facet.of(p), facet.of(second); got != want && keeps[from][facet.name] && keeps[to][facet.name] {
-						t.Fatalf("seed %d: from %s to %s, %s was lost: got\n%s\nwant\n%s", seed, from, to, facet.name, got, want)
+					if want, got := facet.of(p), facet.of(second); got != want && has(facet.name, from, to) && keeps[from][facet.name] && keeps[to][facet.name] {
+						t.Fatalf("%s: from %s to %s, %s was lost (-want +got):\n%s", name, from, to, facet.name, cmp.Diff(want, got))
 					}
 				}
 			}
