@@ -27,6 +27,7 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
 	in := lines{r: r, limit: maxEventLine}
 	var entry *bpftraceEntry
+	entries, stacks := uint64(0), false // that were read, and whether one has a stack
 	for {
 		line, ok, err := in.next()
 		if err != nil {
@@ -34,6 +35,11 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 		}
 		if !ok {
 			c.unread += entry.lines()
+			if !stacks { // other text has single lines like those of maps
+				if err := c.foreignText(entries, 0); err != nil {
+					return nil, err
+				}
+			}
 			return c.profile(profile.Meta{})
 		}
 		if m := bpftraceMap.FindStringSubmatch(line); m != nil {
@@ -51,6 +57,8 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 		}
 		if done, n, ok := entry.line(line); done {
 			if ok {
+				entries++
+				stacks = stacks || len(entry.stacks) > 0
 				c.bpftrace(entry, n)
 			} else {
 				c.unread++

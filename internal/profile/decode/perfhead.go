@@ -89,8 +89,7 @@ func (h *perfHead) before(text string) {
 			text, word = lastWord(rest)
 		}
 	}
-	// MISC, or the flags of ftrace.
-	if rest, earlier := lastWord(text); afterMisc(word, earlier, end-len(text)-1) || isTraceFlags(word) && !isID(word) && isCPU(earlier) {
+	if rest, earlier := lastWord(text); afterMisc(word, earlier, end-len(text)-1) {
 		text, word = rest, earlier
 	}
 	if isCPU(word) || isLatencyCPU(text+" "+word) {
@@ -200,11 +199,6 @@ func endsFields(text string) bool {
 	rest, word := lastWord(text)
 	_, earlier := lastWord(rest)
 	return isID(word) || isCPU(word) || afterMisc(word, earlier, len(text)-len(rest)-1)
-}
-
-// isTraceFlags reports whether a word has the flags of ftrace: "d.h2".
-func isTraceFlags(word string) bool {
-	return len(word) >= 4 && len(word) <= 8 && strings.Trim(word, ".abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#0123456789") == ""
 }
 
 // after parses the fields after the time, which text begins with.

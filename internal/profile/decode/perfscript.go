@@ -340,8 +340,9 @@ func (s *scriptReader) dropLoose() {
 // frame adds the next outer frame of the sample, or begins a sample without a head, as -F ip,sym
 // writes them. aligned means that its address is where perf writes addresses.
 func (s *scriptReader) frame(f perfScriptFrame, aligned bool) {
-	s.framed = s.framed || f.file != "" || f.offset > 0
-	sure := aligned || f.file != "" || f.offset > 0
+	placed := f.offset > 0 || f.file != "" && (strings.IndexByte("/[", f.file[0]) >= 0 || !strings.Contains(f.file, " "))
+	s.framed = s.framed || placed
+	sure := aligned || placed
 	if s.loose != "" && sure {
 		s.end()
 		head, _ := parseLooseHead(s.loose)

@@ -39,7 +39,7 @@ func (v *Votes) Tasks() bool {
 // Add adds a line, given with and without its numbers.
 func (v *Votes) Add(line, stack string) {
 	v.Lines++
-	if !strings.Contains(stack, ";") {
+	if !strings.Contains(strings.TrimPrefix(stack, "; "), ";") {
 		v.Single++
 		if words.MatchString(line) {
 			v.texts++
@@ -82,8 +82,9 @@ var (
 	pidSuffix = regexp.MustCompile(`-(\d+|\?)$`)
 )
 
-// words matches a number after the row of a table or a sentence.
-var words = regexp.MustCompile(`^\s|\S(  |\t)\s*\S|([^\s()<>\[\],]+ ){4}`)
+// words matches a line that may be the row of a table, a sentence, a list of numbers, or a comment of a
+// configuration.
+var words = regexp.MustCompile(`^\s|^; |\S(  |\t)\s*\S|([^\s()<>\[\],]+ ){4}|^\PL+$`)
 
 // isCodeName reports whether a name is one of code rather than of a task: "<module> (app.py:10)",
 // "java/lang/Thread.run", "std::rt::lang_start", "libc.so`start".
