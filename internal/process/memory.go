@@ -12,6 +12,13 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
+// Read reads something about process pid from /proc, within the budget. Reading its mappings or its
+// environment may block on threads that change its mappings, which in turn may wait for a file system
+// that does not respond. The error then wraps [safeopen.ErrNoAnswer].
+func Read[T any](b *safeopen.Budget, pid int, read func(procfs.Task) (T, error)) (T, error) {
+	return safeopen.Ask(b, procRoot(pid), func(*safeopen.Request) (T, error) { return read(procfs.Process(pid)) })
+}
+
 // Memory reads the memory of a running process. Its reads are limited in time: a process
 // may map files of a file system that hangs.
 type Memory struct {

@@ -6,7 +6,9 @@ import (
 	"path"
 	"slices"
 
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/process"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -87,6 +89,7 @@ type mappings struct {
 	kept int // mappings in maps
 	// readings counts how often the mappings of a process were read.
 	readings int
+	budget   *safeopen.Budget // for reading
 }
 
 type place struct {
@@ -112,14 +115,17 @@ func (m *mappings) name(pid uint32, address uint64) string {
 	return name
 }
 
-// of returns the mappings of a process, none if it is gone.
+// of returns the mappings of a process, none if it is gone or does not respond.
 func (m *mappings) of(pid uint32) []procfs.Map {
 	maps, known := m.maps[pid]
 	if known {
 		return maps
 	}
 	m.readings++
-	maps, err := procfs.Process(int(pid)).AllMaps()
+	if m.budget == nil {
+		m.budget = safeopen.NewBudget()
+	}
+	maps, err := process.Read(m.budget, int(pid), procfs.Task.AllMaps)
 	if err != nil {
 		maps = nil
 	}

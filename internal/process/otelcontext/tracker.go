@@ -105,10 +105,7 @@ const maxCandidates = 4
 func (k *known) search(pid int, memory reader, budget *safeopen.Budget, now time.Time) {
 	k.interval = min(max(2*k.interval, firstInterval), maxInterval)
 	k.next = now.Add(k.interval)
-	maps := safeopen.Backend{Path: procfs.Path(pid, "maps")}
-	candidates, err := safeopen.Ask(budget, maps, func(*safeopen.Request) ([]procfs.Map, error) {
-		return procfs.Process(pid).MapsNamed(mappingNames...)
-	})
+	candidates, err := process.Read(budget, pid, func(t procfs.Task) ([]procfs.Map, error) { return t.MapsNamed(mappingNames...) })
 	if err != nil {
 		return // it has ended, belongs to another user, or does not respond
 	}

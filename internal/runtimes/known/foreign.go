@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
 	"fulgur/internal/runtimes"
@@ -51,7 +52,9 @@ const maxEnvironment = 1 << 20
 
 // omitsFrames reports whether Mono in process pid generates code that may hide its callers.
 func omitsFrames(pid int) bool {
-	variables, _ := procfs.Process(procfs.Survivor(pid)).Environment(maxEnvironment) // none if it is gone
+	variables, _ := process.Read(safeopen.NewBudget(), procfs.Survivor(pid), func(t procfs.Task) ([]string, error) {
+		return t.Environment(maxEnvironment)
+	}) // none if it is gone
 	return runtime.GOARCH == "amd64" && !slices.ContainsFunc(variables, func(v string) bool {
 		options, found := strings.CutPrefix(v, monoVariable)
 		return found && slices.Contains(strings.Split(options, ","), monoKeepsFrames)

@@ -219,7 +219,7 @@ func (c *counted) forget(p place) {
 
 // maps reports whether a process maps the binary at an address.
 func (c *counted) maps(pid int, addr uint64) bool {
-	maps, err := procfs.Process(pid).Maps()
+	maps, err := process.Read(nil, pid, procfs.Task.Maps)
 	if err != nil {
 		return false
 	}
