@@ -187,7 +187,7 @@ func FuzzFolded(f *testing.F) {
 			n, err := strconv.ParseInt(string(line[at:]), 10, 64)
 			stack := bytes.TrimRight(line[:at], " \t")
 			switch {
-			case len(stack) == 0 || bytes.HasSuffix(stack, []byte(" =")) && !stated:
+			case len(stack) == 0 || !stated && (bytes.HasSuffix(stack, []byte(" =")) || bytes.HasSuffix(stack, []byte(":")) && !bytes.Contains(stack, []byte(";"))):
 				unread++
 			case err != nil:
 				if _, err := strconv.ParseFloat(string(line[at:]), 64); err == nil {
