@@ -176,7 +176,7 @@ static __always_inline void hit_in(void *ctx, struct task_struct *task, u32 slot
 	}
 	if (weighed)
 		weight = weight_of(slot, place);
-	if (hit_walk(ctx, task, scratch, in) && snapshot_send(task, scratch, point, weight))
+	if (hit_walk(ctx, task, scratch, in) && snapshot_send(slot, point, weight))
 		return;
 	take(scratch, bpf_get_smp_processor_id(), point, weight);
 }

@@ -239,7 +239,7 @@ static __always_inline u64 hit_stack(void *ctx, struct task_struct *task,
 
 	if (hit_walk(ctx, task, scratch, in)) {
 		id = (u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32() | 1;
-		if (snapshot_send(task, scratch, 0, id))
+		if (snapshot_send(scratch->index, 0, id))
 			return id;
 	}
 	return stack_intern(scratch);

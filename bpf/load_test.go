@@ -293,8 +293,8 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 // maxVerified is the maximum number of instructions that the verifier should process in a
 // program. Verification is most of the time that fulgur takes to start. Before Linux 6.5, a
 // scalar that differs between two paths to the same code can multiply it: see unwind_loop()
-// and class_of(). Linux 6.1 needs the most, up to 49 044.
-const maxVerified = 50_000
+// and class_of(). Linux 6.1 needs the most, up to 55 092: 4600 of them plan and send snapshots.
+const maxVerified = 56_000
 
 func checkVerified(t *testing.T, program *ebpf.Program) {
 	t.Helper()

@@ -153,7 +153,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task)) {
 		walk_user(ctx, task, scratch);
-		if (snapshots && scratch->walk.early && snapshot_send(task, scratch, 0, weight))
+		if (snapshots && scratch->walk.early && snapshot_send(SCRATCH_SAMPLE, 0, weight))
 			return 0;
 	}
 	take(scratch, bpf_get_smp_processor_id(), weight);

@@ -27,6 +27,7 @@ const volatile u32 max_depth = MAX_DEPTH;
 struct stack_plan {
 	u64 span; /* where to look for them, in parts */
 	u64 beyond; /* the same, once a part was not there */
+	u64 image; /* of the process */
 	u64 n;
 	u8 parts[STACK_PARTS]; /* STACK_SPAN after the last */
 };

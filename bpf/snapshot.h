@@ -86,6 +86,16 @@ static __always_inline u64 snapshot_span(struct task_struct *task, u64 sp)
 }
 
 /*
+ * Whether a read of memory failed, 0 or 1, without a branch: verifiers would follow both ways in
+ * each iteration of a loop.
+ */
+static __always_inline u64 read_failed(long result)
+{
+	barrier_var(result);
+	return (u64)result >> 63;
+}
+
+/*
  * Plans the copy of the stack of the current task from an address on, and returns the number of
  * parts. If the span is not known, the stack ends at the first part that cannot be read, at the
  * latest. All but the loop's counter is in memory: for registers, verifiers would follow each
@@ -106,22 +116,22 @@ UNWIND_GLOBAL u64 snapshot_plan(u32 index, u64 from, u64 span)
 	plan->beyond = span;
 	__builtin_memset(plan->parts, STACK_SPAN, sizeof(plan->parts));
 	for (i = 0; i < STACK_SPAN; i++) {
-		u64 n = *(volatile u64 *)&plan->n;
+		u64 n = *(volatile u64 *)&plan->n, failed;
 
 		if (n >= STACK_PARTS || i >= *(volatile u64 *)&plan->span)
 			break;
-		if (!bpf_probe_read_user(&byte, 1, (void *)(from + i * STACK_PART))) {
-			plan->parts[n] = i;
-			plan->n = n + 1;
-		} else if (i) { /* the first part may be below the stack */
-			plan->span = *(volatile u64 *)&plan->beyond;
-		}
+		failed =
+			read_failed(bpf_probe_read_user(&byte, 1, (void *)(from + i * STACK_PART)));
+		plan->parts[n] = i | failed * STACK_SPAN;
+		plan->n = n + 1 - failed;
+		if (i) /* the first part may be below the stack */
+			plan->span &= plan->beyond | (failed - 1);
 	}
 	return plan->n;
 }
 
 /* Fills in everything but the copy beyond the given parts. */
-static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task, u64 image,
+static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
 					  const struct stack_scratch *scratch, u32 point,
 					  u64 weight, u64 from, u32 parts)
 {
@@ -133,7 +143,7 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 	s->type = RECORD_SNAPSHOT;
 	s->cpu = bpf_get_smp_processor_id();
 	s->weight = weight;
-	s->image = image;
+	s->image = scratch->plan.image;
 	s->layout = 0;
 	s->point = point;
 	s->inside = scratch->walk.inside;
@@ -148,18 +158,21 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 		u64 part = plan->parts[i];
 
 		if (part >= STACK_SPAN)
-			break;
-		/* The stack may have lost the part meanwhile. */
-		if (!bpf_probe_read_user(s->copy[i], STACK_PART,
-					 (void *)(from + part * STACK_PART)))
-			s->parts[i] = part;
+			continue;
+		/* The stack may have lost it meanwhile. */
+		s->parts[i] = part | STACK_SPAN * read_failed(bpf_probe_read_user(
+							  s->copy[i], STACK_PART,
+							  (void *)(from + part * STACK_PART)));
 	}
 }
 
-/* Sends a snapshot with room for a constant number of parts. */
-static __always_inline bool snapshot_submit(struct task_struct *task, u64 image,
+/*
+ * Sends a snapshot with room for a constant number of parts, while some bytes of the ring are
+ * waiting. Large snapshots are rare, so each wakes user space, which makes room.
+ */
+static __always_inline bool snapshot_submit(struct task_struct *task,
 					    const struct stack_scratch *scratch, u32 point,
-					    u64 weight, u64 from, u32 parts, u64 flags)
+					    u64 weight, u64 from, u32 parts, u64 waiting)
 {
 	struct snapshot *s;
 
@@ -167,41 +180,40 @@ static __always_inline bool snapshot_submit(struct task_struct *task, u64 image,
 				__builtin_offsetof(struct snapshot, copy) + parts * STACK_PART, 0);
 	if (!s)
 		return false;
-	snapshot_fill(s, task, image, scratch, point, weight, from, parts);
-	bpf_ringbuf_submit(s, flags);
+	snapshot_fill(s, task, scratch, point, weight, from, parts);
+	if (parts == SNAPSHOT_MOST_PARTS || waiting > ring_wakeup / 2)
+		bpf_ringbuf_submit(s, BPF_RB_FORCE_WAKEUP);
+	else
+		bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 	return true;
 }
 
 /*
- * Sends a snapshot of the stack of task, which is current. It leaves half of
- * the ring to other records, and most of the rest to snapshots of ordinary size. Large ones are
- * rare, so each wakes user space, which makes room.
+ * Sends a snapshot of the stack of the current task, with what an entry of scratches has of it. It
+ * leaves half of the ring to other records, and most of the rest to snapshots of ordinary size. It
+ * is a global function, which the verifier checks once rather than on every path to it.
  */
-static __always_inline bool snapshot_send(struct task_struct *task, struct stack_scratch *scratch,
-					  u32 point, u64 weight)
+UNWIND_GLOBAL int snapshot_send(u32 index, u32 point, u64 weight)
 {
-	u64 flags = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&scratches, &index);
+	struct task_struct *task = current_task();
 	u64 sp = REGS_SP(task_regs(task)) - SNAPSHOT_BELOW, from = sp & ~(u64)(STACK_PART - 1);
-	u64 image, parts;
+	u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA), parts;
 
-	if (waiting > ring_wakeup)
+	if (!snapshots || !scratch || waiting > ring_wakeup)
 		return false;
-	if (waiting > ring_wakeup / 2)
-		flags = BPF_RB_FORCE_WAKEUP;
-	image = task_image(task);
-	parts = snapshot_plan(scratch->index, from, snapshot_span(task, sp));
+	scratch->plan.image = task_image(task);
+	parts = snapshot_plan(index, from, snapshot_span(task, sp));
 	if (parts <= SNAPSHOT_FEW_PARTS)
-		return snapshot_submit(task, image, scratch, point, weight, from,
-				       SNAPSHOT_FEW_PARTS, flags);
+		return snapshot_submit(task, scratch, point, weight, from, SNAPSHOT_FEW_PARTS,
+				       waiting);
 	if (parts <= SNAPSHOT_SOME_PARTS)
-		return snapshot_submit(task, image, scratch, point, weight, from,
-				       SNAPSHOT_SOME_PARTS, flags);
+		return snapshot_submit(task, scratch, point, weight, from, SNAPSHOT_SOME_PARTS,
+				       waiting);
 	if (parts > SNAPSHOT_MANY_PARTS && waiting <= ring_wakeup / 4 &&
-	    snapshot_submit(task, image, scratch, point, weight, from, SNAPSHOT_MOST_PARTS,
-			    BPF_RB_FORCE_WAKEUP))
+	    snapshot_submit(task, scratch, point, weight, from, SNAPSHOT_MOST_PARTS, waiting))
 		return true;
-	return snapshot_submit(task, image, scratch, point, weight, from, SNAPSHOT_MANY_PARTS,
-			       flags);
+	return snapshot_submit(task, scratch, point, weight, from, SNAPSHOT_MANY_PARTS, waiting);
 }
 
 /* Walks the stack of a snapshot into scratch. */
