@@ -29,7 +29,7 @@ enum unwind_mode {
  * of a large array, take no room in it.
  */
 #define STACK_PART 4096
-#define STACK_SPAN 64 /* parts of the stack, from the stack pointer's on, of which a copy has some */
+#define STACK_SPAN 64 /* parts of the stack, from the lowest on, of which a copy has some */
 #define STACK_PARTS 16 /* the most that a copy has */
 
 /*
@@ -61,7 +61,7 @@ struct unwind_walk {
 	u32 chained; /* set by a step by frame pointers */
 	u32 inside; /* not at the entry of a function, though other walks are; see at_entry */
 	u32 departed; /* the walk went elsewhere than to a caller since the last exact frame */
-	u32 sp_unknown; /* the stack pointer is not below sp, but may be above; see unwind_has_sp() */
+	u32 sp_unknown; /* sp may be below the stack pointer; see unwind_has_sp() */
 	u64 regs; /* address of the registers of the last exact frame */
 	u64 copy; /* copy of the stack of a task that is not current, or 0 */
 	u64 copy_of; /* address of the first part of the stack */
