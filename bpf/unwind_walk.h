@@ -427,7 +427,7 @@ static __always_inline bool unwind_has_sp(const struct unwind_walk *w, const str
 	}
 	return r->fp_slot != UNWIND_AT_SP && r->ra_slot != UNWIND_AT_SP;
 #else
-	return true;
+	return (void)w, (void)r, true;
 #endif
 }
 
