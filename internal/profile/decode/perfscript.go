@@ -29,6 +29,8 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 		fractions: map[string]float64{},
 		deferred:  map[string][]*perfSample{},
 	}
+	head, _ := r.Peek(sniffed) // an error comes again
+	s.bareFrames = !emptyLine.Match(head)
 	in := lines{r: r, limit: maxEventLine}
 	for {
 		line, ok, err := in.next()
@@ -62,6 +64,9 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	return s.profile(profile.Meta{})
 }
 
+// emptyLine matches a line without anything between others.
+var emptyLine = regexp.MustCompile(`\n[ \t\r]*\n\s*\S`)
+
 // errNoHeads is the error of a text in which nothing was recognized.
 var errNoHeads = errors.New("no line is the head of a sample or a frame, as perf script writes them")
 
@@ -84,6 +89,9 @@ type scriptReader struct {
 	loose     string // the last line, if it may be a head of few fields
 	bareHeads bool   // a head with a thread ID, and maybe a period, was seen
 	framed    bool   // a frame with a file or an offset was seen
+	// bareFrames is set if no empty line ends a call chain: frames without heads, after a blank instead of
+	// a tab, are then a sample each (-F ip,sym without call chains).
+	bareFrames bool
 	// bare has samples without frames that have such heads, until one with frames is seen.
 	bare    []*perfSample
 	samples uint64
@@ -180,11 +188,11 @@ func (s *scriptReader) line(line string) {
 		return
 	}
 	if f, isFrame := parseFrame(line); isFrame && (!ok || isAddress(line, indent)) {
-		s.frame(f, isAddress(line, indent))
+		s.frame(f, isAddress(line, indent), line[0] == ' ' && indent+len(firstOf(text)) == ipWidth+1)
 		return
 	}
 	if f, isFrame := parseFrame(" " + line); isFrame && indent == 0 && !ok && (s.open != nil || s.loose != "") && isColumn(line) {
-		s.frame(f, false) // without the blanks before it
+		s.frame(f, false, false) // without the blanks before it
 		return
 	}
 	switch {
@@ -219,7 +227,7 @@ func isColumn(line string) bool {
 // perf's notes about them.
 func (s *scriptReader) tabbed(line string, indent int) {
 	if f, ok := parseFrame(line); ok {
-		s.frame(f, isAddress(line, indent))
+		s.frame(f, isAddress(line, indent), false)
 		return
 	}
 	// Versions of 2017 print inlined functions as lines without an address.
@@ -338,11 +346,15 @@ func (s *scriptReader) dropLoose() {
 }
 
 // frame adds the next outer frame of the sample, or begins a sample without a head, as -F ip,sym
-// writes them. aligned means that its address is where perf writes addresses.
-func (s *scriptReader) frame(f perfScriptFrame, aligned bool) {
+// writes them. aligned means that its address is where perf writes addresses, blank that only a blank is
+// before its columns.
+func (s *scriptReader) frame(f perfScriptFrame, aligned, blank bool) {
 	placed := f.offset > 0 || f.file != "" && (strings.IndexByte("/[", f.file[0]) >= 0 || !strings.Contains(f.file, " "))
 	s.framed = s.framed || placed
 	sure := aligned || placed
+	if s.bareFrames && blank && !s.heads && s.loose == "" {
+		s.end() // the sample before this one
+	}
 	if s.loose != "" && sure {
 		s.end()
 		head, _ := parseLooseHead(s.loose)

@@ -320,6 +320,7 @@ func TestPerfScriptCases(t *testing.T) {
 		"no event":      {"              sh 18326 [000] prev_comm=a: b prev_pid=7 [120] R ==> x: \n      swapper 0 [001]          1 NR 59 (7)\n     sh     7/7     [012] \n\t            1243 work (/x)\n\n", "sh;;sh;work;;swapper", 0, 0},
 		"bare heads":    {"a 7 \n\nb 8 \n\t            1243 work (/x)\n\nc 9          3 \n\n", "a;;b;work;;c", 0, 0},
 		"trimmed":       {"a 7 cycles:\n0000000000001243 work (/x)\n\n# b 8 cycles: 3\nb 8 cycles:\nffffffff81024282 enter ([kernel.kallsyms])\n", "a;work;;b;enter", 0, 0},
+		"bare frames":   {" ffffffff81024282 enter ([kernel.kallsyms])\n             1243 work (/x)\n             1243 work (/x)\n", "enter;;work", 0, 0},
 		"bare words":    {"a 7 \n\n\t            1243 work (/x)\n\nc 9          3 \n\n", "work", 0, 2},
 		"mixed CPUs":    {"sh 18326     289268 \n\t            1243 work (/x)\n\n              sh 18326 [000] filename=/x pid=1\nsh 18326          1 \n\t            1243 work (/x)\n\t            12ab main (/x)\n\n", "sh;;sh;main;work;;sh;work", 0, 0},
 		"probe":         {"sh 18326 [000] (ffffffff81366eda) arg1=a: b\n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
