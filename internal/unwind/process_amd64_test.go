@@ -89,7 +89,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, program *unwindtest.Progra
 			ends[s.end]++
 			results := sum.Add(cut(s.frames, s.theirs))
 			all := slices.Collect(maps.Values(results))
-			if slices.Contains(all, unwindtest.Different) && !slices.Contains(all, unwindtest.Equal) {
+			if !program.Guessed && slices.Contains(all, unwindtest.Different) && !slices.Contains(all, unwindtest.Equal) {
 				t.Errorf("got contradictory stacks: %v (%v), %#x", s.frames, s.end, s.theirs)
 			}
 			for name, how := range results {

@@ -21,6 +21,8 @@ type Program struct {
 	OnEveryKernel bool
 	// Fits is set if a snapshot has room for each stack.
 	Fits bool
+	// Guessed is set if the program's own code has no unwind information: debuggers guess there.
+	Guessed bool
 	// tool builds the program from source with flags. Without source, it is the program
 	// itself.
 	tool, source string
@@ -52,8 +54,8 @@ var Programs = []Program{
 	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
 	{Name: "Go", Often: true, tool: "go", source: "golang"},
 	{Name: "Go with cgo", tool: "go", source: "cgo"},
-	{Name: "busybox", Often: true, OnEveryKernel: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
-	{Name: "busybox sh", tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
+	{Name: "busybox", Often: true, OnEveryKernel: true, Guessed: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
+	{Name: "busybox sh", Guessed: true, tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
 	{Name: "python3", tool: "/usr/bin/python3", args: []string{source("load.py")}},
 	{Name: "perl", tool: "perl", args: []string{"-e",
 		`sub f { $_[0] ? f($_[0]-1) : join ",", sort map { sprintf "%x", $_ } 1..50 } f(20) while 1`}},
