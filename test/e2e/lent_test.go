@@ -265,13 +265,18 @@ func TestLentUprobes(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Once it has answered the request to detach a program that it does not know, it is ready.
+	// Once it has answered the request to detach nothing, it is ready. Messages begin with the size of their body.
 	request := make([]byte, 7*4)
-	binary.NativeEndian.PutUint32(request, 1)
+	binary.NativeEndian.PutUint32(request[4:], 1)
 	if _, err := own.Write(request); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(own, make([]byte, 3*4)); err != nil {
+	answered := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(own, make([]byte, 3*4))
+		answered <- err
+	}()
+	if err := testenv.Receive(t, answered, "the process does not answer"); err != nil {
 		t.Fatal(err)
 	}
 	hasNone(t, cmd.Process.Pid)
