@@ -132,7 +132,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		r.events.connect(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.handleEvent
 	}
-	if err := r.each(func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
+	if err := source.Each(r.sources, func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
 	if err := r.prepareTables(r.Targets); err != nil {
@@ -207,9 +207,6 @@ func (r *run) prepareTables(members func() ([]int, error)) error {
 	return r.unwinder.Prepare(r.tracker.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
-// each calls f for every source.
-func (r *run) each(f func(source.Source) error) error { return source.Each(r.sources, f) }
-
 // settle frees memory that only the start needs.
 func (r *run) settle() {
 	for _, s := range r.sources {
@@ -222,7 +219,7 @@ func (r *run) close() error {
 	if r.pipeline != nil {
 		committed = r.pipeline.close()
 	}
-	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
+	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), source.Each(r.sources, source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the
@@ -317,7 +314,7 @@ func (r *run) untilInterrupt(write func(context.Context) error) error {
 
 // stats sums the kernel side's counters.
 func (r *run) stats() (sum probe.Stats, err error) {
-	err = r.each(func(s source.Source) error {
+	err = source.Each(r.sources, func(s source.Source) error {
 		one, err := s.Stats()
 		sum.Samples += one.Samples
 		sum.Losses = sum.Losses.Plus(one.Losses)

@@ -30,7 +30,7 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	_, readErr := r.read()
 	// The stacks of snapshots reach the rings when they are walked, which read may have done last.
 	readErr = errors.Join(readErr, r.snapshots.Finish(), r.handleRecords())
-	return errors.Join(err, readErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
+	return errors.Join(err, readErr, source.Each(r.sources, func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
 // Enable implements [loop.Measurement]. It starts all sources. Some list all existing threads with
@@ -66,7 +66,7 @@ func (r *run) UrgentFDs() []int { return r.unwinder.FDs() }
 
 // FollowCPUs implements [loop.Measurement].
 func (r *run) FollowCPUs(online []int) error {
-	return errors.Join(r.tracker.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
+	return errors.Join(r.tracker.Sideband.FollowCPUs(online), source.Each(r.sources, func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
 // tidyEvery is the interval of work that no sample waits for: releasing processes that
@@ -110,7 +110,7 @@ func (r *run) read() (busy bool, err error) {
 		r.store.FinishLabels()
 	}
 	for pid := range r.remapped {
-		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
+		if err := source.Each(r.sources, func(s source.Source) error { return s.Remap(pid) }); err != nil {
 			return r.tracker.Busy, err
 		}
 		slog.Debug("code replaced", "pid", pid)
@@ -139,7 +139,7 @@ func (r *run) read() (busy bool, err error) {
 	}
 	// Snapshots wait for the next poll after their tables are ready.
 	busy = r.tracker.Busy || r.snapshots.Waiting()
-	return busy, errors.Join(r.each(r.drainFull), r.each(source.Source.Check), r.tracker.DrainErr)
+	return busy, errors.Join(source.Each(r.sources, r.drainFull), source.Each(r.sources, source.Source.Check), r.tracker.DrainErr)
 }
 
 // drainFull drains a count map that is nearly full.

@@ -182,7 +182,7 @@ func (s *streaming) forget() error {
 	}
 	s.run.store = s.run.store.Next()
 	s.run.tracker.Processes.NextPeriod()
-	return s.run.each(source.Source.Renew)
+	return source.Each(s.run.sources, source.Source.Renew)
 }
 
 // finish implements [pipeline]. It passes on the last samples.

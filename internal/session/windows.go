@@ -175,10 +175,10 @@ func (w *windows) cut() error {
 	if err := source.Each(w.run.sources, func(s source.Splitter) error { return s.Cut(at) }); err != nil {
 		return err
 	}
-	if err := w.run.each(source.Source.Renew); err != nil {
+	if err := source.Each(w.run.sources, source.Source.Renew); err != nil {
 		return err
 	}
-	if err := w.run.each(func(s source.Source) error { return s.Counts().Flip() }); err != nil {
+	if err := source.Each(w.run.sources, func(s source.Source) error { return s.Counts().Flip() }); err != nil {
 		return err
 	}
 	w.run.closing = at
