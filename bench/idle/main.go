@@ -57,16 +57,16 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	sleeping, stop := context.WithCancel(ctx)
+	defer stop()
 	for i := range *processes {
 		var own []string
 		for n := i; n < len(files); n += *processes {
 			own = append(own, files[n])
 		}
-		stop, err := sleeper(ctx, own)
-		if err != nil {
+		if err := startSleeper(sleeping, own); err != nil {
 			return err
 		}
-		defer stop()
 	}
 	used := make([][]float64, len(versions)) // seconds
 	for round := range *rounds {
@@ -118,26 +118,21 @@ print(flush=True)
 time.sleep(3600)
 `
 
-// sleeper starts a process and waits until it sleeps.
-func sleeper(ctx context.Context, libraries []string) (stop func(), err error) {
+// startSleeper starts a process, which ends with ctx, and waits until it sleeps.
+func startSleeper(ctx context.Context, libraries []string) error {
 	c := exec.CommandContext(ctx, "/usr/bin/python3", append([]string{"-c", sleeps}, libraries...)...)
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	out, err := c.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // killed
+		return err
 	}
 	if _, err := out.Read(make([]byte, 1)); err != nil {
-		stop()
-		return nil, fmt.Errorf("a process does not start: %w", err)
+		return fmt.Errorf("a process does not start: %w", err)
 	}
-	return stop, nil
+	return nil
 }
 
 // profile returns the CPU time of a profile, in seconds.
