@@ -240,7 +240,7 @@ func TestForgedRuby(t *testing.T) {
 		end    string
 	}{"tags": {maxFrames, "depth limit"}, "garbage": {1, "unreadable stack"}, "deep": {1, "depth limit"}} {
 		t.Run(mode, func(t *testing.T) {
-			samples, _ := forged(t, "forged_ruby.c", mode)
+			samples, summary := forged(t, "forged_ruby.c", mode)
 			seen := 0
 			for _, s := range samples {
 				chain := s.rubyFrames()
@@ -256,7 +256,7 @@ func TestForgedRuby(t *testing.T) {
 				}
 			}
 			if seen == len(samples) {
-				t.Error("got no sample with the forged frames")
+				t.Errorf("got no sample with the forged frames, of %d: %s", seen, summary)
 			}
 		})
 	}

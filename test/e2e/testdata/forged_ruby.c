@@ -60,7 +60,7 @@ __attribute__((noinline)) void deeper(int n)
 
 int main(int argc, char **argv)
 {
-	word *stack, words = (64 << 20) / sizeof(word), i;
+	word *stack, words = (1 << 20) / sizeof(word), i; /* far more than fulgur walks */
 	const word frame[7] = { (word)code, 0, (word)iseq, 0, (word)&flags };
 
 	if (argc != 2)
