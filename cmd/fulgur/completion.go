@@ -11,7 +11,7 @@ import (
 
 // completionCommand writes a shell completion script.
 type completionCommand struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" missing:"give a shell: bash, zsh or fish" help:"The shell: bash, zsh or fish."`
 }
 
 // Help returns the text of fulgur completion --help besides the arguments.
@@ -46,7 +46,7 @@ func (c *completionCommand) run(_ context.Context, env environment) (int, error)
 
 // commandLine describes fulgur's command line.
 func commandLine() (clidoc.Program, error) {
-	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
+	parser, err := newParser(subcommands, io.Discard, io.Discard, func() {})
 	if err != nil {
 		return clidoc.Program{}, err
 	}

@@ -12,7 +12,7 @@ import (
 // convertCommand converts profiles to other formats, including the records of other
 // tools.
 type convertCommand struct {
-	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
+	Input string `arg:"" name:"in" complete:"file" missing:"give a file to convert" help:"The file to read; - is standard input."`
 
 	Value      string  `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values; in formats with a single value, the profile's default value, or else the first that is not 0."`
 	By         *groups `placeholder:"KIND" group:"output" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of folded stacks and flame graphs. none removes the groups."`

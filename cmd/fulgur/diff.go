@@ -8,8 +8,8 @@ import (
 
 // diffCommand compares two profiles.
 type diffCommand struct {
-	Base string `arg:"" complete:"file" help:"The profile to compare with, in any format that fulgur convert reads; - is standard input."`
-	New  string `arg:"" complete:"file" help:"The profile to compare."`
+	Base string `arg:"" complete:"file" missing:"give two profiles to compare" help:"The profile to compare with, in any format that fulgur convert reads; - is standard input."`
+	New  string `arg:"" complete:"file" missing:"give a second profile, to compare with the first" help:"The profile to compare."`
 
 	Normalize bool   `short:"n" group:"contents" help:"Compare shares instead of amounts, for runs of different lengths. In folded stacks, scale the base."`
 	Unit      string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`

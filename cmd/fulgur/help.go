@@ -33,7 +33,7 @@ func (c *helpCommand) run(_ context.Context, env environment) (int, error) {
 // whereHelpIs returns the line that follows an error in the command line args. If
 // the user asked for help on an unknown command, it names the list of commands.
 func whereHelpIs(args []string) string {
-	if _, ok := commandField(args); ok && args[0] != "help" {
+	if len(chosen(args)) == 1 && args[0] != "help" {
 		return fmt.Sprintf("See fulgur %s --help.", args[0])
 	}
 	return "See fulgur --help, or fulgur COMMAND --help."

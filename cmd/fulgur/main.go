@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -36,54 +34,75 @@ const (
 	exitUsage  = 2
 )
 
-// commands lists fulgur's subcommands. A new one is a field here and a file of its
-// own.
-type commands struct {
-	Profile profileCommand `cmd:"" group:"measure" help:"Sample CPU time by stack."`
-	Top     topCommand     `cmd:"" group:"measure" help:"Show the hottest functions now, in a terminal."`
-	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure off-CPU time by stack."`
-	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure disk requests by stack."`
-	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults by stack."`
-	SoftIRQ softIRQCommand `cmd:"" name:"softirq" group:"measure" help:"Measure time in soft interrupts by stack."`
-	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
-	Count   countCommand   `cmd:"" group:"measure" help:"Count tracepoints, function calls and USDT probes by stack."`
-	Latency latencyCommand `cmd:"" group:"measure" help:"Measure the time of function calls, or between two events, by stack."`
-	Locks   locksCommand   `cmd:"" group:"measure" help:"Measure the time that threads wait for locks, by stack and lock."`
-	Alloc   allocCommand   `cmd:"" group:"measure" help:"Measure memory allocations by stack."`
-	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
-	Agent   agentCommand   `cmd:"" group:"measure" help:"Profile the machine continuously, and send the profiles to an OpenTelemetry back end."`
-	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
-	AutoFDO autofdoCommand `cmd:"" name:"autofdo" group:"measure" help:"Sample branches, and write a sample profile for clang."`
-
-	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
-	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile."`
-	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
-	Report  reportCommand  `cmd:"" group:"files" help:"Describe a profile in sentences: the hottest code, waits and losses."`
-	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT profiles."`
-
-	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`
-	Completion completionCommand `cmd:"" group:"fulgur" help:"Print a completion script for a shell."`
-	HelpFor    helpCommand       `cmd:"" name:"help" group:"fulgur" help:"Explain a command and its flags."`
-	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
-
-	Stepper       stepperCommand       `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
-	CompleteEvent completeEventCommand `cmd:"" hidden:"" name:"complete-event"` // clidoc.EventCompleter
+// subcommand is a command as the help text lists it.
+type subcommand struct {
+	name, group, help string
+	command           func() command // without values
 }
 
-// measureGroup is the group of the commands that measure.
-const measureGroup = "measure"
+// subcommands lists fulgur's subcommands. A new one is a line here and a file of its own.
+var subcommands = []subcommand{
+	{"profile", measureGroup, "Sample CPU time by stack.", with[profileCommand]},
+	{"top", measureGroup, "Show the hottest functions now, in a terminal.", with[topCommand]},
+	{"offcpu", measureGroup, "Measure off-CPU time by stack.", with[offCPUCommand]},
+	{"blockio", measureGroup, "Measure disk requests by stack.", with[blockIOCommand]},
+	{"faults", measureGroup, "Count page faults by stack.", with[faultsCommand]},
+	{"softirq", measureGroup, "Measure time in soft interrupts by stack.", with[softIRQCommand]},
+	{"runq", measureGroup, "Measure run-queue latency by stack.", with[runQCommand]},
+	{"count", measureGroup, "Count tracepoints, function calls and USDT probes by stack.", with[countCommand]},
+	{"latency", measureGroup, "Measure the time of function calls, or between two events, by stack.", with[latencyCommand]},
+	{"locks", measureGroup, "Measure the time that threads wait for locks, by stack and lock.", with[locksCommand]},
+	{"alloc", measureGroup, "Measure memory allocations by stack.", with[allocCommand]},
+	{"record", measureGroup, "Record CPU time, waits, disk requests and page faults on one timeline.", with[recordCommand]},
+	{"agent", measureGroup, "Profile the machine continuously, and send the profiles to an OpenTelemetry back end.", with[agentCommand]},
+	{"bolt", measureGroup, "Sample branches, and write a profile for llvm-bolt.", with[boltCommand]},
+	{"autofdo", measureGroup, "Sample branches, and write a sample profile for clang.", with[autofdoCommand]},
+
+	{"view", filesGroup, "Show a profile in a browser, with source and assembly.", with[viewCommand]},
+	{"convert", filesGroup, "Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile.", with[convertCommand]},
+	{"diff", filesGroup, "Compare two profiles.", with[diffCommand]},
+	{"report", filesGroup, "Describe a profile in sentences: the hottest code, waits and losses.", with[reportCommand]},
+	{"merge", filesGroup, "Merge BOLT profiles.", with[mergeCommand]},
+
+	{"doctor", ownGroup, "Check what works on this machine, and how to fix the rest.", with[doctorCommand]},
+	{"completion", ownGroup, "Print a completion script for a shell.", with[completionCommand]},
+	{"help", ownGroup, "Explain a command and its flags.", with[helpCommand]},
+	{"version", ownGroup, "Print the version.", with[versionCommand]},
+
+	{"branch-stepper", hiddenGroup, "", with[stepperCommand]},       // stepping.Subcommand
+	{"complete-event", hiddenGroup, "", with[completeEventCommand]}, // clidoc.EventCompleter
+}
+
+// with returns a new command with the fields of T for its flags.
+func with[T any, C interface {
+	*T
+	command
+}]() command {
+	return C(new(T))
+}
+
+// The groups of the commands.
+const (
+	measureGroup = "measure"
+	filesGroup   = "files"
+	ownGroup     = "fulgur"
+	hiddenGroup  = "hidden" // not in the help text
+)
 
 // commandGroups returns the headings of the commands.
 func commandGroups() []kong.Group {
 	return []kong.Group{
 		{Key: measureGroup, Title: "Measure"},
-		{Key: "files", Title: "Work on files"},
-		{Key: "fulgur", Title: "fulgur itself"},
+		{Key: filesGroup, Title: "Work on files"},
+		{Key: ownGroup, Title: "fulgur itself"},
 	}
 }
 
+// program has the flags of fulgur itself: none.
+type program struct{}
+
 // Help returns the text of fulgur --help besides the commands.
-func (*commands) Help() string {
+func (program) Help() string {
 	return `Examples:
 
     # the whole machine for 10 seconds, as a flame graph
@@ -168,12 +187,9 @@ func usesCapabilities(c command) bool {
 	case *doctorCommand, *completeEventCommand:
 		return true
 	}
-	for f := range reflect.TypeFor[commands]().Fields() {
-		if reflect.PointerTo(f.Type) == reflect.TypeOf(c) {
-			return f.Tag.Get("group") == measureGroup
-		}
-	}
-	return false
+	return slices.ContainsFunc(subcommands, func(s subcommand) bool {
+		return s.group == measureGroup && reflect.TypeOf(s.command()) == reflect.TypeOf(c)
+	})
 }
 
 // environment is a command's view of its process.
@@ -197,10 +213,17 @@ type launcher interface {
 	launch(argv []string)
 }
 
-// newParser returns the parser of a grammar: commands, or a struct with some of them. It calls helped after it has
-// printed help to stdout.
-func newParser(grammar any, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
-	return kong.New(grammar, append(more,
+// newParser returns the parser of some commands. It calls helped after it has printed help to
+// stdout.
+func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
+	for _, c := range list {
+		var tags []string
+		if c.group == hiddenGroup {
+			tags = []string{`hidden:""`}
+		}
+		more = append(more, kong.DynamicCommand(c.name, c.help, c.group, c.command(), tags...))
+	}
+	return kong.New(new(program), append(more,
 		kong.Name("fulgur"),
 		kong.Description("A profiler for Linux: whole machine, processes or commands, without instrumentation."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
@@ -214,27 +237,15 @@ func newParser(grammar any, stdout, stderr io.Writer, helped func(), more ...kon
 	)...)
 }
 
-// grammarOf returns the grammar for a command line: if its first argument is the name of a
-// command, a struct with that command alone. A parser of all commands takes about 10 ms of
-// CPU time to build, at each start.
-func grammarOf(args []string) any {
-	if f, ok := commandField(args); ok {
-		return reflect.New(reflect.StructOf([]reflect.StructField{f})).Interface()
-	}
-	return new(commands)
-}
-
-// commandField returns the field of [commands] with the name in the first argument, if
-// there is one.
-func commandField(args []string) (f reflect.StructField, ok bool) {
-	if len(args) > 0 {
-		for f := range reflect.TypeFor[commands]().Fields() {
-			if args[0] == cmp.Or(f.Tag.Get("name"), strings.ToLower(f.Name)) {
-				return f, true
-			}
+// chosen returns the commands that args can choose: if the first argument is the name of a command,
+// only that one. A parser of all commands takes about 10 ms of CPU time to build, at each start.
+func chosen(args []string) []subcommand {
+	for i := range subcommands {
+		if len(args) > 0 && args[0] == subcommands[i].name {
+			return subcommands[i : i+1]
 		}
 	}
-	return f, false
+	return subcommands
 }
 
 // parse returns the chosen subcommand with its flags, nil if args ask for help,
@@ -246,7 +257,7 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	for _, f := range files {
 		resolvers = append(resolvers, kong.Resolvers(f))
 	}
-	parser, err := newParser(grammarOf(args), stdout, stderr, func() { helped = true }, resolvers...)
+	parser, err := newParser(chosen(args), stdout, stderr, func() { helped = true }, resolvers...)
 	if err != nil {
 		return nil, err
 	}
@@ -259,17 +270,16 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 	if helped {
 		return nil, nil
 	}
-	if failed := new(kong.ParseError); errors.As(err, &failed) {
+	failed := new(kong.ParseError)
+	if errors.As(err, &failed) {
 		parsed = failed.Context
 	}
 	// Check this first: kong accepts an empty value, which not all flags reject.
-	if parsed != nil {
-		if flag := withoutValue(parsed.Flags(), own); flag != "" {
-			return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
-		}
+	if flag := withoutValue(parsed.Flags(), own); flag != "" {
+		return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
 	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%w%s", clarify(err), flagHint(err, args))}
+		return nil, usageError{clarify(failed)}
 	}
 	if outputs(parsed) > 1 {
 		return nil, usageError{errors.New("-o is given more than once, but there is one output: fulgur convert writes it in other formats")}
@@ -316,54 +326,47 @@ func withoutValue(flags []*kong.Flag, args []string) string {
 	return ""
 }
 
-// unknownLetter matches kong's error for an unknown flag of one letter.
-var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
-
-// argumentName matches the name of an argument in kong's error for its value.
-var argumentName = regexp.MustCompile(`^\[?<[a-z]+>]?: `)
-
-// missingArguments says which argument is missing, by kong's error.
-var missingArguments = map[string]string{
-	`expected "<in>"`:          "give a file to convert",
-	`expected "<file>"`:        "give a profile, or - for standard input",
-	`expected "<base> <new>"`:  "give two profiles to compare",
-	`expected "<new>"`:         "give a second profile, to compare with the first",
-	`expected "<profile> ..."`: "give the profiles to merge",
-	`expected "<shell>"`:       "give a shell: bash, zsh or fish",
-}
-
-// clarify makes kong's errors say what is missing, and removes needless parts: the name of an
-// argument before our own error, and suggestions for an unknown flag of one letter, because every
-// other letter is equally similar.
-func clarify(err error) error {
-	if missing, ok := missingArguments[err.Error()]; ok {
-		return errors.New(missing)
+// clarify makes kong's errors say which argument is missing and what replaces flags of other
+// profilers. It removes needless parts: the name of an argument before our own error, and
+// suggestions for an unknown flag of one letter, because every other letter is equally similar.
+func clarify(failed *kong.ParseError) error {
+	message, command := failed.Error(), failed.Context.Selected()
+	if command == nil {
+		return failed
 	}
-	message := argumentName.ReplaceAllString(err.Error(), "")
-	if m := unknownLetter.FindStringSubmatch(message); m != nil {
-		message = m[1]
+	for _, arg := range command.Positional {
+		// Without an error of the context, kong understood all that was given.
+		if missing := arg.Tag.Get("missing"); missing != "" && !arg.Set && failed.Context.Error == nil {
+			return errors.New(missing)
+		}
+		message = strings.TrimPrefix(message, arg.ShortSummary()+": ")
+	}
+	// kong has no exported type for this.
+	if flag, unknown := strings.CutPrefix(message, "unknown flag "); unknown {
+		flag, similar, _ := strings.Cut(flag, ",")
+		switch hint := flagHint(command, flag); {
+		case hint != "":
+			message = "unknown flag " + flag + ": " + hint
+		case similar != "" && len(flag) == len("-x"):
+			message = "unknown flag " + flag
+		}
 	}
 	return errors.New(message)
 }
 
-// unknownFlag matches kong's error for an unknown flag.
-var unknownFlag = regexp.MustCompile(`^unknown flag ([^ ,]+)`)
-
-// flagHint returns what replaces a flag of other profilers in a command that measures, after an
-// error for an unknown one, and "" in other cases.
-func flagHint(err error, args []string) string {
-	m := unknownFlag.FindStringSubmatch(err.Error())
-	command, ok := commandField(args)
-	if m == nil || !ok || command.Tag.Get("group") != measureGroup {
+// flagHint returns what replaces a flag of other profilers in a command that measures, "" if nothing
+// does.
+func flagHint(command *kong.Node, flag string) string {
+	if command.Group == nil || command.Group.Key != measureGroup {
 		return ""
 	}
-	_, hasDuration := command.Type.FieldByName("Duration")
-	_, hasProfile := command.Type.FieldByName("MaxDepth") // whose stacks have a depth
-	switch flag := m[1]; {
+	hasDuration := slices.ContainsFunc(command.Positional, func(a *kong.Positional) bool { return a.Name == "duration" })
+	hasDepth := slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == "max-depth" })
+	switch {
 	case hasDuration && flag == "--duration":
-		return fmt.Sprintf(": the duration is an argument, as in fulgur %s 10", args[0])
-	case hasProfile && (flag == "-g" || flag == "--call-graph"):
-		return ": stacks are always recorded; --unwind selects how they are found"
+		return fmt.Sprintf("the duration is an argument, as in fulgur %s 10", command.Name)
+	case hasDepth && (flag == "-g" || flag == "--call-graph"):
+		return "stacks are always recorded; --unwind selects how they are found"
 	}
 	return ""
 }

@@ -643,19 +643,6 @@ func TestBugIsReported(t *testing.T) {
 	}
 }
 
-func TestClarify(t *testing.T) {
-	for in, want := range map[string]string{
-		`[<duration>]: "ls" is not a duration`:          `"ls" is not a duration`,
-		`unknown flag -x, did you mean one of "-a"?`:    "unknown flag -x",
-		`unknown flag --fold, did you mean "--folded"?`: `unknown flag --fold, did you mean "--folded"?`,
-		`--pid: "x" is not an ID`:                       `--pid: "x" is not an ID`,
-	} {
-		if got := clarify(errors.New(in)).Error(); got != want {
-			t.Errorf("clarify(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 // TestAgentOwners checks that an agent finds the containers, pods and units of processes,
 // since the file format does not ask for them as it does in other commands.
 func TestAgentOwners(t *testing.T) {

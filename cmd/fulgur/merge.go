@@ -8,7 +8,7 @@ import (
 
 // mergeCommand merges profiles for BOLT.
 type mergeCommand struct {
-	Inputs []string `arg:"" name:"profile" complete:"file" help:"Pre-aggregated profiles for BOLT; - is standard input."`
+	Inputs []string `arg:"" name:"profile" complete:"file" missing:"give the profiles to merge" help:"Pre-aggregated profiles for BOLT; - is standard input."`
 
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Force  bool   `group:"output" help:"Merge profiles of different build IDs, too."`

@@ -27,7 +27,7 @@ func TestRemedy(t *testing.T) {
 
 // Every option has a flag that a command has.
 func TestOptionFlags(t *testing.T) {
-	parser, err := newParser(new(commands), nil, nil, func() {})
+	parser, err := newParser(subcommands, nil, nil, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // reportCommand describes a profile in sentences.
 type reportCommand struct {
-	File string `arg:"" complete:"file" help:"The profile, in any format that fulgur convert reads; - is standard input."`
+	File string `arg:"" complete:"file" missing:"give a profile, or - for standard input" help:"The profile, in any format that fulgur convert reads; - is standard input."`
 
 	Value  string `placeholder:"TYPE" group:"contents" help:"Report on this value, for example off-cpu. Default: the profile's default value."`
 	Top    *count `placeholder:"N" group:"output" help:"List the N hottest functions. Default: 20."`

@@ -11,7 +11,7 @@ import (
 
 // viewCommand shows a profile in a browser.
 type viewCommand struct {
-	File string `arg:"" complete:"file" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
+	File string `arg:"" complete:"file" missing:"give a profile, or - for standard input" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
 	Base       string  `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
 	Value      string  `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first value that both profiles have and that is not 0 in at least one of them."`
