@@ -26,14 +26,14 @@ type agentCommand struct {
 
 	Endpoint string `placeholder:"URL" group:"server" help:"Send to this OpenTelemetry back end. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or the Collector on this machine: http://127.0.0.1:4318."`
 	Protocol string `placeholder:"NAME" group:"server" help:"Send by http/protobuf or grpc. Default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf."`
-	Headers  string `name:"headers-file" placeholder:"FILE" complete:"file" group:"server" help:"Send the headers in FILE with every request: one NAME=VALUE per line. Other users must have no access to FILE."`
+	Headers  string `name:"headers-file" placeholder:"FILE" group:"server" help:"Send the headers in FILE with every request: one NAME=VALUE per line. Other users must have no access to FILE."`
 	Spool    string `placeholder:"DIR" group:"server" help:"Keep profiles in DIR until they are sent, even if fulgur is killed. Without this flag, up to 16 MiB of profiles wait in memory."`
 	Size     size   `name:"spool-size" default:"256M" placeholder:"BYTES" group:"server" help:"Maximum size of all files in the spool; fulgur removes the oldest to stay below it. Default: 256M."`
 	Listen   string `default:"127.0.0.1:9464" placeholder:"ADDRESS" group:"server" help:"Serve /healthz and /metrics (Prometheus) at ADDRESS: HOST:PORT or unix:PATH; off disables it. Default: 127.0.0.1:9464."`
-	Config   string `placeholder:"FILE" complete:"file" group:"server" help:"Read flags that are not on the command line from FILE, in YAML: lines NAME: VALUE, with names without --. SIGHUP reads FILE again."`
+	Config   string `placeholder:"FILE" group:"server" help:"Read flags that are not on the command line from FILE, in YAML: lines NAME: VALUE, with names without --. SIGHUP reads FILE again."`
 
 	Bolt       []string `placeholder:"PROGRAM" group:"branches" help:"Take branch profiles of these executables, for llvm-bolt and clang. Give absolute paths, as ls -l /proc/PID/exe shows them. fulgur uses the processor's branch records or counts jumps, and never single-steps."`
-	BoltDir    string   `placeholder:"DIR" complete:"file" group:"branches" help:"Write branch profiles to DIR: a file for each build and day (UTC), PROGRAM.DATE.BUILDID.preagg."`
+	BoltDir    string   `placeholder:"DIR" group:"branches" help:"Write branch profiles to DIR: a file for each build and day (UTC), PROGRAM.DATE.BUILDID.preagg."`
 	BoltSize   size     `default:"256M" placeholder:"BYTES" group:"branches" help:"Maximum size of all branch profiles in DIR; fulgur removes the oldest to stay below it. Default: 256M."`
 	BoltEvery  seconds  `default:"1800" placeholder:"TIME" group:"branches" help:"Take branches of each program during one window, at a random time, in every period of TIME. Default: 30 minutes."`
 	BoltWindow seconds  `default:"30" placeholder:"TIME" group:"branches" help:"Length of a window of branches. Default: 30 seconds."`

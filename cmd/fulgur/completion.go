@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/alecthomas/kong"
-
 	"fulgur/internal/ui/clidoc"
 )
 
@@ -16,8 +14,9 @@ type completionCommand struct {
 
 // Help returns the text of fulgur completion --help besides the arguments.
 func (*completionCommand) Help() string {
-	return `The script completes commands, flags and their values, names of events, and the command
-after "--". Completing tracepoints needs root. Packages of fulgur install it.
+	return `The script completes commands, flags and their values, processes, names of events, and the
+command after "--". It asks fulgur itself, so it fits every version. Completing tracepoints
+needs root. Packages of fulgur install it.
 
 Examples:
 
@@ -33,25 +32,12 @@ Examples:
 }
 
 func (c *completionCommand) run(_ context.Context, env environment) (int, error) {
-	p, err := commandLine()
+	script, err := clidoc.Script("fulgur", c.Shell)
 	if err != nil {
 		return exitFailed, err
 	}
-	write := map[string]func(io.Writer) error{"bash": p.WriteBash, "zsh": p.WriteZsh, "fish": p.WriteFish}[c.Shell]
-	if err := write(env.stdout); err != nil {
+	if _, err := io.WriteString(env.stdout, script); err != nil {
 		return exitFailed, err
 	}
 	return 0, nil
-}
-
-// commandLine describes fulgur's command line.
-func commandLine() (clidoc.Program, error) {
-	parser, err := newParser(subcommands, io.Discard, io.Discard, func() {})
-	if err != nil {
-		return clidoc.Program{}, err
-	}
-	return clidoc.New(parser.Model, func(node *kong.Node) bool {
-		_, launches := node.Target.Addr().Interface().(launcher)
-		return launches
-	}), nil
 }

@@ -7,11 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/ui/clidoc"
 )
 
 // manuals is the directory of the manual pages, which packages contain.
@@ -19,13 +22,15 @@ var manuals = filepath.Join("..", "..", "docs", "man")
 
 // The manual pages match the command line.
 func TestManuals(t *testing.T) {
-	p, err := commandLine()
+	parser, err := newParser(subcommands, io.Discard, io.Discard, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := map[string]func(io.Writer) error{"fulgur.1": p.WriteManual}
-	for i := range p.Commands {
-		pages["fulgur-"+p.Commands[i].Name+".1"] = func(w io.Writer) error { return p.WriteCommandManual(w, &p.Commands[i]) }
+	app := parser.Model
+	pages := map[string]func(io.Writer) error{"fulgur.1": func(w io.Writer) error { return clidoc.WriteManual(w, app) }}
+	for _, c := range clidoc.Commands(app) {
+		_, launches := c.Target.Addr().Interface().(launcher)
+		pages["fulgur-"+c.Name+".1"] = func(w io.Writer) error { return clidoc.WriteCommandManual(w, app, c, launches) }
 	}
 	for name, write := range pages {
 		var got bytes.Buffer
@@ -73,5 +78,28 @@ func TestCompletion(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
+	}
+}
+
+// TestComplete completes words whose candidates are not in the grammar, and such that choose the grammar.
+func TestComplete(t *testing.T) {
+	self := strconv.Itoa(os.Getpid())
+	for line, want := range map[string]string{
+		"prof":                "profile\tSample CPU time by stack\n",
+		"help vi":             "view\tShow a profile in a browser, with source and assembly\n",
+		"comp":                "completion\tPrint a completion script for a shell\n", // not the hidden command
+		"nosuch --":           "",
+		"profile -p " + self:  "\n" + self + "\t",
+		"count -e usd":        "usdt:\n",
+		"profile --unwind=d":  "--unwind=dwarf\n",
+		"convert --unit=":     "--unit=s\n",
+		"agent --bolt-dir /x": "directory\t/x\n",
+		"view -- x":           "",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"complete", "--"}, words(line)...), &stdout, &stderr)
+		if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), want) || want == "" && strings.Count(stdout.String(), "\n") != 1 {
+			t.Errorf("%q: got exit code %d, %q and %q, want 0 and %q", line, code, &stdout, &stderr, want)
+		}
 	}
 }

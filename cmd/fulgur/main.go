@@ -26,6 +26,7 @@ import (
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/ui/clidoc"
 )
 
 // Exit codes of fulgur itself.
@@ -69,8 +70,8 @@ var subcommands = []subcommand{
 	{"help", ownGroup, "Explain a command and its flags.", with[helpCommand]},
 	{"version", ownGroup, "Print the version.", with[versionCommand]},
 
-	{"branch-stepper", hiddenGroup, "", with[stepperCommand]},       // stepping.Subcommand
-	{"complete-event", hiddenGroup, "", with[completeEventCommand]}, // clidoc.EventCompleter
+	{"branch-stepper", hiddenGroup, "", with[stepperCommand]}, // stepping.Subcommand
+	{clidoc.Completer, hiddenGroup, "", with[completeCommand]},
 }
 
 // with returns a new command with the fields of T for its flags.
@@ -184,7 +185,7 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 // file: those that measure do.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *doctorCommand, *completeEventCommand:
+	case *doctorCommand, *completeCommand:
 		return true
 	}
 	return slices.ContainsFunc(subcommands, func(s subcommand) bool {
@@ -275,7 +276,7 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 		parsed = failed.Context
 	}
 	// Check this first: kong accepts an empty value, which not all flags reject.
-	if flag := withoutValue(parsed.Flags(), own); flag != "" {
+	if flag := clidoc.Pending(parsed.Flags(), own[min(1, len(own)):]); flag != "" {
 		return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
 	}
 	if err != nil {
@@ -310,20 +311,6 @@ func outputs(parsed *kong.Context) (n int) {
 		}
 	}
 	return n
-}
-
-// withoutValue returns the flag at the end of args if it lacks its value, else "".
-func withoutValue(flags []*kong.Flag, args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	last := args[len(args)-1]
-	for _, f := range flags {
-		if !f.IsBool() && (last == "--"+f.Name || f.Short != 0 && last == "-"+string(f.Short)) {
-			return last
-		}
-	}
-	return ""
 }
 
 // clarify makes kong's errors say which argument is missing and what replaces flags of other

@@ -376,6 +376,8 @@ func TestUsageErrors(t *testing.T) {
 		"profile --nonsense":                     "unknown flag --nonsense",
 		"profile --format":                       "--format: a value is missing",
 		"profile -o":                             "-o: a value is missing",
+		"profile -qo":                            "-o: a value is missing",
+		"profile -C -o":                          `"-o" is not a list of CPUs`,
 		"offcpu -m -5":                           "is not a number of microseconds",
 		"offcpu -m 1s":                           "is not a number of microseconds",
 		"offcpu --state Q":                       "is not a thread state",
@@ -658,7 +660,7 @@ func TestAgentOwners(t *testing.T) {
 // Commands that only read files drop the capabilities of fulgur's file.
 func TestUsesCapabilities(t *testing.T) {
 	for c, want := range map[command]bool{
-		&profileCommand{}: true, &boltCommand{}: true, &doctorCommand{}: true, &completeEventCommand{}: true,
+		&profileCommand{}: true, &boltCommand{}: true, &doctorCommand{}: true, &completeCommand{}: true,
 		&convertCommand{}: false, &viewCommand{}: false, &stepperCommand{}: false,
 	} {
 		if got := usesCapabilities(c); got != want {

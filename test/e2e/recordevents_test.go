@@ -166,7 +166,7 @@ func TestCompleteEvents(t *testing.T) {
 		"usdt:" + before + "fulgur:ti": "usdt:" + before + "fulgur:tick\n",
 		"usdt:" + before + "other":     "",
 	} {
-		if r := fulgur(t, "complete-event", "="+word); r.stdout != want || r.stderr != "" {
+		if r := fulgur(t, "complete", "--", "count", "-e", word); r.stdout != "word\t\n"+want || r.stderr != "" {
 			t.Errorf("%s: got %q and %q, want %q", word, r.stdout, r.stderr, want)
 		}
 	}

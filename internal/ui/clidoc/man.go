@@ -5,21 +5,24 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 // WriteManual writes the program's own page for section 1, in the macros of
 // groff_man(7). The page has no date and no version, so it changes only with its
 // content.
-func (p *Program) WriteManual(w io.Writer) error {
+func WriteManual(w io.Writer, app *kong.Application) error {
 	var b strings.Builder
-	manHead(&b, p.Name, p.Help)
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n.RI [ flags ]\n", roff(p.Name))
-	examples := manDescription(&b, p.Help, p.detail)
+	manHead(&b, app.Name, app.Help)
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n.RI [ flags ]\n", roff(app.Name))
+	examples := manDescription(&b, app.Node)
 	fmt.Fprint(&b, ".SH COMMANDS\n")
-	grouped(&b, p.Commands, func(c *Command) string { return c.group }, func(c *Command) {
-		fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", roff(p.Name+"-"+c.Name), roff(c.Help))
+	commands := Commands(app)
+	grouped(&b, commands, func(c *kong.Node) *kong.Group { return c.Group }, func(c *kong.Node) {
+		fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", roff(app.Name+"-"+c.Name), roff(c.Help))
 	})
-	manFlags(&b, p.flags)
+	manFlags(&b, app.Flags)
 	fmt.Fprint(&b, `.SH EXIT STATUS
 .TP
 0
@@ -35,38 +38,39 @@ If fulgur runs a command, it exits with the command's exit status.
 `)
 	manExamples(&b, examples)
 	fmt.Fprint(&b, ".SH SEE ALSO\n")
-	for i, c := range p.Commands {
+	for i, c := range commands {
 		separator := ","
-		if i == len(p.Commands)-1 {
+		if i == len(commands)-1 {
 			separator = ""
 		}
-		fmt.Fprintf(&b, ".BR %s (1)%s\n", roff(p.Name+"-"+c.Name), separator)
+		fmt.Fprintf(&b, ".BR %s (1)%s\n", roff(app.Name+"-"+c.Name), separator)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// WriteCommandManual writes a command's page.
-func (p *Program) WriteCommandManual(w io.Writer, c *Command) error {
+// WriteCommandManual writes a command's page. launches reports whether the command runs the program that
+// follows "--".
+func WriteCommandManual(w io.Writer, app *kong.Application, c *kong.Node, launches bool) error {
 	var b strings.Builder
-	manHead(&b, p.Name+"-"+c.Name, c.Help)
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s %s\n.RI [ flags ]\n", roff(p.Name), roff(c.Name))
-	for _, a := range c.arguments {
-		fmt.Fprintf(&b, ".I %s\n", roff(strings.NewReplacer("<", "", ">", "").Replace(a.summary)))
+	manHead(&b, app.Name+"-"+c.Name, c.Help)
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s %s\n.RI [ flags ]\n", roff(app.Name), roff(c.Name))
+	for _, a := range c.Positional {
+		fmt.Fprintf(&b, ".I %s\n", roff(strings.NewReplacer("<", "", ">", "").Replace(a.Summary())))
 	}
-	if c.launches {
+	if launches {
 		fmt.Fprint(&b, "[\\fB\\-\\-\\fP \\fIcommand arg ...\\fP]\n")
 	}
-	examples := manDescription(&b, c.Help, c.detail)
-	if len(c.arguments) > 0 {
+	examples := manDescription(&b, c)
+	if len(c.Positional) > 0 {
 		fmt.Fprint(&b, ".SH ARGUMENTS\n")
-		for _, a := range c.arguments {
-			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(a.name), roff(a.help))
+		for _, a := range c.Positional {
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(a.Name), roff(a.Help))
 		}
 	}
-	manFlags(&b, c.flags)
+	manFlags(&b, slices.Concat(app.Flags, c.Flags))
 	manExamples(&b, examples)
-	fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(p.Name))
+	fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(app.Name))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -81,9 +85,9 @@ func lower(s string) string { return strings.ToLower(s[:min(len(s), 1)]) + s[min
 
 // manDescription writes the help text without flags and commands, and returns its
 // examples.
-func manDescription(b *strings.Builder, help, detail string) (examples string) {
-	text, examples := split(detail)
-	fmt.Fprintf(b, ".SH DESCRIPTION\n%s\n", roff(help))
+func manDescription(b *strings.Builder, node *kong.Node) (examples string) {
+	text, examples := splitExamples(node.Detail)
+	fmt.Fprintf(b, ".SH DESCRIPTION\n%s\n", roff(node.Help))
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		if paragraph != "" {
 			fmt.Fprintf(b, ".PP\n%s\n", roff(paragraph))
@@ -99,49 +103,49 @@ func manExamples(b *strings.Builder, examples string) {
 	}
 }
 
-// manFlags writes flags by group.
-func manFlags(b *strings.Builder, flags []option) {
+// manFlags writes the visible flags by group.
+func manFlags(b *strings.Builder, flags []*kong.Flag) {
 	fmt.Fprint(b, ".SH OPTIONS\n")
-	grouped(b, flags, func(f *option) string { return f.group }, func(f *option) { manFlag(b, f) })
+	grouped(b, visible(flags), func(f *kong.Flag) *kong.Group { return f.Group }, func(f *kong.Flag) {
+		list := names(f)
+		for i := range list {
+			list[i] = roff(list[i])
+		}
+		fmt.Fprintf(b, ".TP\n.BR %s", strings.Join(list, ` ", " `))
+		if !f.IsBool() {
+			fmt.Fprintf(b, ` "=\fI%s\fP"`, roff(f.FormatPlaceHolder()))
+		}
+		fmt.Fprintf(b, "\n%s\n", roff(f.Help))
+	})
 }
 
 // grouped calls write for every item, by group with headings. Items without a group
 // come first.
-func grouped[T any](b *strings.Builder, items []T, group func(*T) string, write func(*T)) {
-	headings := []string{""}
-	for i := range items {
-		if h := group(&items[i]); !slices.Contains(headings, h) {
-			headings = append(headings, h)
+func grouped[T any](b *strings.Builder, items []T, group func(T) *kong.Group, write func(T)) {
+	headings, byHeading := []string{""}, map[string][]T{}
+	for _, item := range items {
+		heading := ""
+		if g := group(item); g != nil {
+			heading = g.Title
 		}
+		if !slices.Contains(headings, heading) {
+			headings = append(headings, heading)
+		}
+		byHeading[heading] = append(byHeading[heading], item)
 	}
 	for _, heading := range headings {
 		if heading != "" {
 			fmt.Fprintf(b, ".SS %s\n", roff(heading))
 		}
-		for i := range items {
-			if group(&items[i]) == heading {
-				write(&items[i])
-			}
+		for _, item := range byHeading[heading] {
+			write(item)
 		}
 	}
 }
 
-// manFlag writes a flag and its help.
-func manFlag(b *strings.Builder, f *option) {
-	names := f.names()
-	for i := range names {
-		names[i] = roff(names[i])
-	}
-	fmt.Fprintf(b, ".TP\n.BR %s", strings.Join(names, ` ", " `))
-	if f.takesValue() {
-		fmt.Fprintf(b, ` "=\fI%s\fP"`, roff(f.placeholder))
-	}
-	fmt.Fprintf(b, "\n%s\n", roff(f.help))
-}
-
-// split separates the text of a help page from its examples, which are the indented
+// splitExamples separates the text of a help page from its examples, which are the indented
 // lines at its end. It removes their indentation.
-func split(detail string) (text, examples string) {
+func splitExamples(detail string) (text, examples string) {
 	for _, heading := range []string{"Examples:\n", "Example:\n"} {
 		if before, after, ok := strings.Cut(detail, heading); ok {
 			return before, strings.ReplaceAll(strings.Trim(after, "\n")[len("    "):], "\n    ", "\n")

@@ -1,0 +1,17 @@
+package clidoc
+
+import (
+	"embed"
+	"strings"
+)
+
+// scripts ask fulgur itself what can follow, so they know no command and no flag.
+//
+//go:embed complete.bash complete.zsh complete.fish
+var scripts embed.FS
+
+// Script returns the script that completes a program's command lines in a shell: bash, zsh or fish.
+func Script(program, shell string) (string, error) {
+	script, err := scripts.ReadFile("complete." + shell)
+	return strings.ReplaceAll(string(script), "fulgur", program), err
+}
