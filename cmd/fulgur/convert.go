@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	"github.com/alecthomas/kong"
-
 	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/session/offline"
 )
@@ -37,12 +35,6 @@ type convertCommand struct {
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print the summary and warnings to standard error."`
 	logFlag
-}
-
-// convertGroups returns the headings of the help text, in addition to fulgur
-// profile's.
-func convertGroups() []kong.Group {
-	return []kong.Group{{Key: "contents", Title: "What to include"}, {Key: "server", Title: "Server"}, {Key: "branches", Title: "Branch profiles"}}
 }
 
 // Help returns the text of fulgur convert --help besides the flags.

@@ -90,13 +90,20 @@ const (
 	hiddenGroup  = "hidden" // not in the help text
 )
 
-// commandGroups returns the headings of the commands.
-func commandGroups() []kong.Group {
-	return []kong.Group{
-		{Key: measureGroup, Title: "Measure"},
-		{Key: filesGroup, Title: "Work on files"},
-		{Key: ownGroup, Title: "fulgur itself"},
-	}
+// headings are those of groups of commands and of flags, in the order of the help text.
+var headings = []kong.Group{
+	{Key: measureGroup, Title: "Measure"},
+	{Key: filesGroup, Title: "Work on files"},
+	{Key: ownGroup, Title: "fulgur itself"},
+
+	{Key: "what", Title: "What to sample"},
+	{Key: "how", Title: "How to sample"},
+	{Key: "output", Title: "Output"},
+	{Key: "live", Title: "Live output"},
+	{Key: "limit", Title: "Limits (the summary reports when one is reached)"},
+	{Key: "contents", Title: "What to include"},
+	{Key: "server", Title: "Server"},
+	{Key: "branches", Title: "Branch profiles"},
 }
 
 // program has the flags of fulgur itself: none.
@@ -234,7 +241,7 @@ func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more 
 		profileVars(),
 		recordVars(),
 		kong.Vars{"version": versionLine()},
-		kong.ExplicitGroups(slices.Concat(commandGroups(), profileGroups(), convertGroups())),
+		kong.ExplicitGroups(headings),
 	)...)
 }
 

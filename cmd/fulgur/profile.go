@@ -46,17 +46,6 @@ func profileVars() kong.Vars {
 	}
 }
 
-// profileGroups returns the headings of the help text.
-func profileGroups() []kong.Group {
-	return []kong.Group{
-		{Key: "what", Title: "What to sample"},
-		{Key: "how", Title: "How to sample"},
-		{Key: "output", Title: "Output"},
-		{Key: "live", Title: "Live output"},
-		{Key: "limit", Title: "Limits (the summary reports when one is reached)"},
-	}
-}
-
 // Help returns the text of fulgur profile --help besides the flags.
 func (*profileCommand) Help() string {
 	return `Samples the CPUs of the whole system, unless a flag chooses a target. With "-- COMMAND
