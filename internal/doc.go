@@ -13,6 +13,7 @@
 //	bolt       branch records, and profiles for llvm-bolt
 //	autofdo    sample profiles for clang, from branches and debug information
 //	profile    the model of a profile; its encoders and decoders
+//	perfdata   files of perf: branches for package bolt, and call chains as a profile
 //	containers the container, pod and unit of each process
 //	doctor     fulgur's requirements on the machine
 //	capture    the sources of samples, from the kernel's events to named stacks

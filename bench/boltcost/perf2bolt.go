@@ -24,7 +24,7 @@ func measurePerf2bolt(ctx context.Context, dir string) error {
 	const runs = 5
 	in := func(name string) string { return filepath.Join(dir, name) }
 	binary, data := in("sample.bin"), in("sample.perfdata")
-	const source = "internal/profile/perfdata/testdata/propeller_sample_1."
+	const source = "internal/perfdata/testdata/propeller_sample_1."
 	err := errors.Join(
 		os.MkdirAll(dir, 0o755),
 		unzip(source+"bin.gz", binary),

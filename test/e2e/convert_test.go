@@ -18,7 +18,7 @@ import (
 )
 
 // branchData writes a file of real branch records to dir under a name, and returns
-// its path. internal/profile/perfdata/testdata/README.md describes the files.
+// its path. internal/perfdata/testdata/README.md describes the files.
 func branchData(t *testing.T, dir, data, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "internal", "profile", "perfdata", "testdata", data+".gz"))

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"fulgur/internal/files/safeopen"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/disasm"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -138,7 +138,7 @@ func (f *File) openVDSO(buildID string, o symbolize.Options) (err error) {
 
 // check returns an error if the file has another build ID than the profiled one.
 func (f *File) check(name, buildID string) error {
-	if got := f.all.BuildID(); buildID != "" && got != "" && !perfdata.SameBuildID(buildID, got) {
+	if got := f.all.BuildID(); buildID != "" && got != "" && !elffile.SameBuildID(buildID, got) {
 		return fmt.Errorf("%s is another build: build ID %s was recorded, the file has %s", name, buildID, got)
 	}
 	return nil

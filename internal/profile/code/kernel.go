@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/symbols/disasm"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
@@ -74,7 +73,7 @@ func (l *Library) Kernel(m profile.Mapping) (*Kernel, error) {
 		return nil, err
 	case m.BuildID == "":
 		return nil, fmt.Errorf("%s: no build ID was recorded", m.Path)
-	case !perfdata.SameBuildID(m.BuildID, id):
+	case !elffile.SameBuildID(m.BuildID, id):
 		return nil, fmt.Errorf("%s is another build than on this machine: build ID %s was recorded, the running one has %s", m.Path, m.BuildID, id)
 	}
 	l.mu.Lock()

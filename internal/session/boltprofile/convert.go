@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile/output"
-	"fulgur/internal/profile/perfdata"
 )
 
 // ConvertOptions describe a conversion of recorded branches to profiles for

@@ -8,7 +8,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
-	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/symbols/debugfile"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
-	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/perfdata"
 )
 
 // library finds mapped files on this machine. The zero value is ready for use.

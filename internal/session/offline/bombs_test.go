@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/proto"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/testenv"
 )
 

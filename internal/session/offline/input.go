@@ -13,10 +13,10 @@ import (
 	"fulgur/internal/files/ctxfile"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/describe"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/profile/timeline"
 	"fulgur/internal/symbols/debugfile"
 )

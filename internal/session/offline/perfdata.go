@@ -9,11 +9,12 @@ import (
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/files/ctxfile"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/profile/timeline"
 	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -147,7 +148,7 @@ const maxKallsyms = 128 << 20
 // the running one's, those that perf record --kcore has stored with the recording, or those of perf's
 // cache. It returns "" if there are none.
 func kallsyms(c *perfdata.CallChains, data *perfdata.Input, finder *debugfile.Finder) string {
-	if id, err := finder.KernelBuildID(""); err == nil && c.KernelBuildID != "" && perfdata.SameBuildID(c.KernelBuildID, id) && hasText(symbolize.Kallsyms, c) {
+	if id, err := finder.KernelBuildID(""); err == nil && c.KernelBuildID != "" && elffile.SameBuildID(c.KernelBuildID, id) && hasText(symbolize.Kallsyms, c) {
 		return symbolize.Kallsyms
 	}
 	for _, name := range []string{data.Kallsyms(), finder.CachedKallsyms(c.KernelBuildID)} {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile/code"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/symbolize"
 	"fulgur/internal/unwind"

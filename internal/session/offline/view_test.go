@@ -16,11 +16,11 @@ import (
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/firefox"
-	"fulgur/internal/profile/perfdata"
 	"fulgur/internal/profile/timeline/timelinetest"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 	"fulgur/internal/symbols/elffile"

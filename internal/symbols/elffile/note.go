@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 )
 
 // Limits on notes. Only core files have long notes.
@@ -26,6 +27,13 @@ func (f *File) IDs() IDs { return f.ids() }
 
 // BuildID returns the GNU build ID in lowercase hex, or "" if the file has no readable one.
 func (f *File) BuildID() string { return f.ids().GNU }
+
+// SameBuildID reports whether a build ID recorded by perf belongs to a file: perf
+// truncates long ones to 20 bytes and pads short ones.
+func SameBuildID(recorded, id string) bool {
+	n := min(len(recorded), len(id))
+	return recorded[:n] == id[:n] && strings.Trim(recorded[n:], "0") == ""
+}
 
 // findIDs looks for build IDs in the note segments and, if there is no GNU build ID, in the note
 // sections. A separate debug file has only the latter.

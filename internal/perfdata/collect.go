@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // Stats counts the input, in addition to the counts of the [bolt.Collector].
@@ -55,20 +56,13 @@ func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 			same = m.IsKernel()
 		}
 		if m.BuildID != "" && b.BuildID != "" {
-			same = SameBuildID(m.BuildID, b.BuildID)
+			same = elffile.SameBuildID(m.BuildID, b.BuildID)
 		}
 		if same {
 			return b
 		}
 		return nil
 	}
-}
-
-// SameBuildID reports whether a build ID recorded by perf belongs to a file: perf
-// truncates long ones to 20 bytes and pads short ones.
-func SameBuildID(recorded, id string) bool {
-	n := min(len(recorded), len(id))
-	return recorded[:n] == id[:n] && strings.Trim(recorded[n:], "0") == ""
 }
 
 // Collect reads a perf.data file of size bytes until ctx is done and adds its samples to
