@@ -20,6 +20,8 @@
 //	ui         pages, the terminal, manual pages
 //	export     profiles on their way to a back end
 //	session    a run from its flags to its result
+//	offline    profiles of files: read, named, compared, converted
+//	agent      continuous profiling for a back end
 //
 // The sources of the kernel side are in fulgur/bpf, and the commands in fulgur/cmd/fulgur, which
 // imports all areas.

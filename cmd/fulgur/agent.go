@@ -8,11 +8,11 @@ import (
 	"syscall"
 	"time"
 
+	"fulgur/internal/agent"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/session"
-	"fulgur/internal/session/agent"
 )
 
 // agentCommand measures for as long as it runs. Its flags are also the keys of its

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/session/agent"
+	"fulgur/internal/agent"
 )
 
 // TestAgentBudget reads limits from flags and from a file, which means the same.

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
+	"fulgur/internal/offline"
 	"fulgur/internal/session/boltprofile"
-	"fulgur/internal/session/offline"
 )
 
 // convertCommand converts profiles to other formats, including the records of other

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session/offline"
+	"fulgur/internal/offline"
 )
 
 // diffCommand compares two profiles.

@@ -14,11 +14,11 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/offline"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
-	"fulgur/internal/session/offline"
 )
 
 // targetFlags select what to measure, in the commands that write profiles.

@@ -24,9 +24,9 @@ import (
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/offline"
 	"fulgur/internal/session"
 	"fulgur/internal/session/boltprofile"
-	"fulgur/internal/session/offline"
 	"fulgur/internal/testenv"
 )
 

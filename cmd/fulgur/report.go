@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session/offline"
+	"fulgur/internal/offline"
 )
 
 // reportCommand describes a profile in sentences.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"os"
 
+	"fulgur/internal/offline"
 	"fulgur/internal/profile"
-	"fulgur/internal/session/offline"
 )
 
 // viewCommand shows a profile in a browser.

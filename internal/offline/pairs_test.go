@@ -117,7 +117,7 @@ func stacks(p *profile.Profile, of func(profile.Sample) string, name func(*profi
 // kept reads the table in docs/profiles.md: what each format keeps.
 func kept(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/profiles.md")
+	text, err := os.ReadFile("../../docs/profiles.md")
 	if err != nil {
 		t.Fatal(err)
 	}
