@@ -20,6 +20,7 @@
 //	ui         pages, the terminal, manual pages
 //	export     profiles on their way to a back end
 //	session    a run from its flags to its result
+//	branches   recorded branches, and profiles for compilers from them
 //	offline    profiles of files: read, named, compared, converted
 //	agent      continuous profiling for a back end
 //

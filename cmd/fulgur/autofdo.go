@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"fulgur/internal/autofdo/sampleprof"
-	"fulgur/internal/session/boltprofile"
+	"fulgur/internal/branches"
 )
 
 // autofdoCommand records branches for clang.
@@ -61,7 +61,7 @@ func (c *autofdoCommand) run(ctx context.Context, env environment) (int, error) 
 }
 
 // options translates the flags.
-func (c *autofdoCommand) options() (boltprofile.Options, error) {
+func (c *autofdoCommand) options() (branches.Options, error) {
 	o, err := c.branchFlags.options()
 	if err != nil {
 		return o, err

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"fulgur/internal/session/boltprofile"
+	"fulgur/internal/branches"
 )
 
 // boltCommand has the flags of ebpf-bolt, and more.
@@ -88,7 +88,7 @@ func (c *boltCommand) run(ctx context.Context, env environment) (int, error) {
 }
 
 // options translates the flags.
-func (c *boltCommand) options() (boltprofile.Options, error) {
+func (c *boltCommand) options() (branches.Options, error) {
 	o, err := c.branchFlags.options()
 	if err != nil {
 		return o, err
@@ -100,7 +100,7 @@ func (c *boltCommand) options() (boltprofile.Options, error) {
 	case c.Check != nil:
 		o.Check = time.Duration(*c.Check)
 	case c.Optimize != "":
-		o.Check = boltprofile.DefaultCheck
+		o.Check = branches.DefaultCheck
 	}
 	o.LLVM, o.Strict, o.Basic, o.Optimize, o.Output = c.LLVM, c.Strict, c.Basic, c.Optimize, c.Output
 	return o, nil

@@ -7,8 +7,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/session/boltprofile"
 )
 
 // branchFlags select which branches to record and how, in the commands that do.
@@ -45,29 +45,29 @@ type branchReportFlags struct {
 func (c *branchFlags) launch(argv []string) { c.Command = argv }
 
 // measureBranches runs a command with the given options.
-func measureBranches(ctx context.Context, env environment, options func() (boltprofile.Options, error)) (int, error) {
+func measureBranches(ctx context.Context, env environment, options func() (branches.Options, error)) (int, error) {
 	o, err := options()
 	if err != nil {
 		return exitUsage, usageError{err}
 	}
 	o.Stdout, o.Stderr = env.stdout, env.stderr
 	o.Progress, o.Interruptible = !o.Quiet && isScreen(env.stderr), interruptible
-	return boltprofile.Measure(ctx, o)
+	return branches.Measure(ctx, o)
 }
 
 // options translates the flags.
-func (c *branchFlags) options() (boltprofile.Options, error) {
+func (c *branchFlags) options() (branches.Options, error) {
 	measured, err := c.target()
 	if err != nil {
-		return boltprofile.Options{}, err
+		return branches.Options{}, err
 	}
 	if c.Duration != nil && *c.Duration == 0 {
-		return boltprofile.Options{}, errors.New("a duration of 0 measures nothing")
+		return branches.Options{}, errors.New("a duration of 0 measures nothing")
 	}
-	return boltprofile.Options{
+	return branches.Options{
 		Target:         measured,
 		Command:        c.Command,
-		ProfileOptions: boltprofile.ProfileOptions{Binary: c.Binary, AllBinaries: c.AllBinaries},
+		ProfileOptions: branches.ProfileOptions{Binary: c.Binary, AllBinaries: c.AllBinaries},
 		Branches:       c.Branches,
 		Event:          c.Event,
 		Frequency:      uint64(orZero(c.Frequency)),
@@ -85,7 +85,7 @@ func (c *branchFlags) target() (target.Target, error) {
 }
 
 // add adds the flags to o.
-func (c *branchReportFlags) add(o *boltprofile.Options) {
+func (c *branchReportFlags) add(o *branches.Options) {
 	o.StatsJSON = c.Stats == "json"
 	o.Verbose, o.Quiet = c.Verbose, c.Quiet
 	o.RingSize = uint32(orZero(c.RingSize))

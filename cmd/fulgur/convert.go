@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/offline"
-	"fulgur/internal/session/boltprofile"
 )
 
 // convertCommand converts profiles to other formats, including the records of other
@@ -123,7 +123,7 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Times:        c.Times,
 		EmbedSources: c.Embed,
 		Format:       c.Format,
-		ProfileOptions: boltprofile.ProfileOptions{
+		ProfileOptions: branches.ProfileOptions{
 			Binary: c.Binary, AllBinaries: c.AllBinaries, Kernel: c.Kernel, LLVM: c.LLVM, Strict: c.Strict, Basic: c.Basic, StatsJSON: c.Stats == "json",
 		},
 		Quiet: c.Quiet,

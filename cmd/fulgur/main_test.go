@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/branch"
 	"fulgur/internal/capture/faults"
@@ -26,7 +27,6 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/offline"
 	"fulgur/internal/session"
-	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/testenv"
 )
 
@@ -223,7 +223,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{}, boltprofile.Options{})); d != "" {
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{}, branches.Options{})); d != "" {
 			t.Error("(-want +got):\n" + d)
 		}
 	})
@@ -231,11 +231,11 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 
 func TestConvertOptions(t *testing.T) {
 	tests := map[string]offline.ConvertOptions{
-		"convert --binary b -o a.preagg in":       {Input: "in", ProfileOptions: boltprofile.ProfileOptions{Binary: "b", LLVM: "auto"}, Output: "a.preagg"},
-		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, ProfileOptions: boltprofile.ProfileOptions{LLVM: "auto"}},
-		"convert --format preagg --binary b -":    {Input: "-", ProfileOptions: boltprofile.ProfileOptions{Binary: "b", LLVM: "auto"}, Format: "preagg"},
+		"convert --binary b -o a.preagg in":       {Input: "in", ProfileOptions: branches.ProfileOptions{Binary: "b", LLVM: "auto"}, Output: "a.preagg"},
+		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, ProfileOptions: branches.ProfileOptions{LLVM: "auto"}},
+		"convert --format preagg --binary b -":    {Input: "-", ProfileOptions: branches.ProfileOptions{Binary: "b", LLVM: "auto"}, Format: "preagg"},
 		"convert --all-binaries -o d --llvm 16 --strict --basic --stats json -q in": {
-			Input: "in", ProfileOptions: boltprofile.ProfileOptions{AllBinaries: true, LLVM: "16", Strict: true, Basic: true, StatsJSON: true}, Output: "d", Quiet: true,
+			Input: "in", ProfileOptions: branches.ProfileOptions{AllBinaries: true, LLVM: "16", Strict: true, Basic: true, StatsJSON: true}, Output: "d", Quiet: true,
 		},
 	}
 	for line, want := range tests {
@@ -281,7 +281,7 @@ func TestViewOptions(t *testing.T) {
 }
 
 func TestBoltOptions(t *testing.T) {
-	tests := map[string]boltprofile.Options{
+	tests := map[string]branches.Options{
 		"bolt -p 1": {
 			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
 		},
@@ -291,14 +291,14 @@ func TestBoltOptions(t *testing.T) {
 		},
 		"bolt -p 1,2 --children --strict -o x.preagg --llvm 16 --stats json": {
 			Target:         target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
-			ProfileOptions: boltprofile.ProfileOptions{Strict: true, LLVM: "16", StatsJSON: true}, Output: "x.preagg",
+			ProfileOptions: branches.ProfileOptions{Strict: true, LLVM: "16", StatsJSON: true}, Output: "x.preagg",
 		},
 		"bolt --binary /bin/sh --event r1a8 1m": {
-			ProfileOptions: boltprofile.ProfileOptions{Binary: "/bin/sh"}, Event: "r1a8", Duration: time.Minute,
+			ProfileOptions: branches.ProfileOptions{Binary: "/bin/sh"}, Event: "r1a8", Duration: time.Minute,
 		},
 		"bolt --cgroup /sys/fs/cgroup/a --all-binaries -o dir --ring-size 1M": {
 			Target:         target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
-			ProfileOptions: boltprofile.ProfileOptions{AllBinaries: true}, Output: "dir", RingSize: 1 << 20,
+			ProfileOptions: branches.ProfileOptions{AllBinaries: true}, Output: "dir", RingSize: 1 << 20,
 		},
 		"bolt -p 1 --branches stepping --max-overhead 2.5% --burst 5ms": {
 			Target:   target.Target{Scope: target.Processes, PIDs: []int{1}},
@@ -306,7 +306,7 @@ func TestBoltOptions(t *testing.T) {
 		},
 		"bolt -p 1 --basic --optimize a.bolt": {
 			Target:         target.Target{Scope: target.Processes, PIDs: []int{1}},
-			ProfileOptions: boltprofile.ProfileOptions{Basic: true}, Optimize: "a.bolt", Check: boltprofile.DefaultCheck,
+			ProfileOptions: branches.ProfileOptions{Basic: true}, Optimize: "a.bolt", Check: branches.DefaultCheck,
 		},
 		"bolt --optimize a.bolt --check 0 -- ls": {
 			Target: target.Target{Scope: target.Command}, Command: []string{"ls"}, Optimize: "a.bolt",
@@ -325,24 +325,24 @@ func TestBoltOptions(t *testing.T) {
 		if want.Branches == "" {
 			want.Branches = "auto"
 		}
-		checkOptions(t, line, want, func(c command) (boltprofile.Options, error) { return c.(*boltCommand).options() })
+		checkOptions(t, line, want, func(c command) (branches.Options, error) { return c.(*boltCommand).options() })
 	}
 }
 
 func TestAutoFDOOptions(t *testing.T) {
-	for line, want := range map[string]boltprofile.Options{
+	for line, want := range map[string]branches.Options{
 		"autofdo -p 1 -o x.prof 30": {
 			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 30 * time.Second, Output: "x.prof",
-			ProfileOptions: boltprofile.ProfileOptions{Samples: "extbinary"},
+			ProfileOptions: branches.ProfileOptions{Samples: "extbinary"},
 		},
 		"autofdo --binary b --format text --branches stepping --stats json -q": {
-			ProfileOptions: boltprofile.ProfileOptions{Binary: "b", Samples: "text", StatsJSON: true}, Branches: "stepping", Quiet: true,
+			ProfileOptions: branches.ProfileOptions{Binary: "b", Samples: "text", StatsJSON: true}, Branches: "stepping", Quiet: true,
 		},
 	} {
 		if want.Branches == "" {
 			want.Branches = "auto"
 		}
-		checkOptions(t, line, want, func(c command) (boltprofile.Options, error) { return c.(*autofdoCommand).options() })
+		checkOptions(t, line, want, func(c command) (branches.Options, error) { return c.(*autofdoCommand).options() })
 	}
 }
 

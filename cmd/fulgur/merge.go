@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session/boltprofile"
+	"fulgur/internal/branches"
 )
 
 // mergeCommand merges profiles for BOLT.
@@ -34,7 +34,7 @@ Example:
 }
 
 func (c *mergeCommand) run(ctx context.Context, env environment) (int, error) {
-	return boltprofile.Merge(ctx, boltprofile.MergeOptions{
+	return branches.Merge(ctx, branches.MergeOptions{
 		Inputs: c.Inputs,
 		Output: c.Output,
 		Force:  c.Force,

@@ -13,13 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
-	"fulgur/internal/session/boltprofile"
 )
 
 // Bolt configures branch profiles of programs. The zero value makes none.
@@ -32,7 +32,7 @@ type Bolt struct {
 	// In each period of Every, there is a window of the length Window for each program, at
 	// a random time.
 	Every, Window time.Duration
-	// LLVM is the version to write for; see [boltprofile.ProfileOptions].
+	// LLVM is the version to write for; see [branches.ProfileOptions].
 	LLVM string
 }
 
@@ -66,7 +66,7 @@ var errIdle = errors.New("the program does not run")
 type bolter struct {
 	options func() Bolt
 	warn    func(string)
-	collect func(context.Context, boltprofile.Options) (boltprofile.Collected, error)
+	collect func(context.Context, branches.Options) (branches.Collected, error)
 	changed chan struct{} // receives when there are new options
 
 	mu      sync.Mutex
@@ -86,7 +86,7 @@ type boltState struct {
 }
 
 func newBolter(options func() Bolt, warn func(string)) *bolter {
-	return &bolter{options: options, warn: warn, collect: boltprofile.Collect, changed: make(chan struct{}, 1)}
+	return &bolter{options: options, warn: warn, collect: branches.Collect, changed: make(chan struct{}, 1)}
 }
 
 // use notes that there are new options.
@@ -183,19 +183,19 @@ func (b *bolter) window(ctx context.Context, o Bolt, program string) {
 }
 
 // profile takes a window of the program, and adds it to its profile.
-func (b *bolter) profile(ctx context.Context, o Bolt, dir boltDir, program string) (boltprofile.Collected, error) {
+func (b *bolter) profile(ctx context.Context, o Bolt, dir boltDir, program string) (branches.Collected, error) {
 	roots, err := running(program)
 	if err != nil {
-		return boltprofile.Collected{}, err
+		return branches.Collected{}, err
 	}
 	if err := errors.Join(dir.open(), dir.clear()); err != nil {
-		return boltprofile.Collected{}, err
+		return branches.Collected{}, err
 	}
-	c, err := b.collect(ctx, boltprofile.Options{
+	c, err := b.collect(ctx, branches.Options{
 		Target:         target.Target{Scope: target.Processes, PIDs: roots, Children: true},
 		Duration:       o.Window,
 		Output:         dir.window(),
-		ProfileOptions: boltprofile.ProfileOptions{LLVM: o.LLVM},
+		ProfileOptions: branches.ProfileOptions{LLVM: o.LLVM},
 	})
 	if err != nil {
 		return c, err

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
-	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/testenv"
 )
 
@@ -99,12 +99,12 @@ func TestRunning(t *testing.T) {
 }
 
 // collected returns the profile of a window with one line.
-func collected(t *testing.T, d boltDir, id, line string) boltprofile.Collected {
+func collected(t *testing.T, d boltDir, id, line string) branches.Collected {
 	t.Helper()
 	if err := os.WriteFile(d.window(), []byte(line), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return boltprofile.Collected{Name: "/x/server", BuildID: id, Profile: d.window(), Samples: 1}
+	return branches.Collected{Name: "/x/server", BuildID: id, Profile: d.window(), Samples: 1}
 }
 
 // contents returns the files of a directory.
@@ -243,14 +243,14 @@ func TestBolter(t *testing.T) {
 	b := a.bolter
 	b.warn = func(text string) { messages = append(messages, text) }
 	results := []error{nil, errors.New("broken"), errors.New("broken"), nil}
-	b.collect = func(_ context.Context, o boltprofile.Options) (boltprofile.Collected, error) {
+	b.collect = func(_ context.Context, o branches.Options) (branches.Collected, error) {
 		err := results[0]
 		results = results[1:]
 		if o.Target.Scope != target.Processes || len(o.Target.PIDs) != 1 || !o.Target.Children || o.Duration != time.Second {
 			t.Errorf("got the options %+v", o)
 		}
 		if err != nil {
-			return boltprofile.Collected{}, err
+			return branches.Collected{}, err
 		}
 		c := collected(t, d, buildID, "T 10 20 30 1\n")
 		c.LongestStall = 3 * time.Millisecond
@@ -282,12 +282,12 @@ func TestBolterReload(t *testing.T) {
 	}
 	a.inUse.Store(&Options{BackEnd: backEnd}) // none yet
 	windows := make(chan string)
-	a.bolter.collect = func(ctx context.Context, o boltprofile.Options) (boltprofile.Collected, error) {
+	a.bolter.collect = func(ctx context.Context, o branches.Options) (branches.Collected, error) {
 		select {
 		case windows <- filepath.Dir(o.Output):
 		case <-ctx.Done():
 		}
-		return boltprofile.Collected{}, nil
+		return branches.Collected{}, nil
 	}
 	end := a.startBolter(t.Context())
 	defer end()

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/message/usage"
-	"fulgur/internal/session/boltprofile"
 )
 
 // boltDir is a directory of branch profiles: one of each build of a program and day, named
@@ -60,7 +60,7 @@ func (d boltDir) window() string { return filepath.Join(d.path, boltWindow) }
 // add adds the profile of a window to the profile of its build and day, which it replaces
 // atomically. It returns the path, whether it is a new one, and how many old files it
 // removed to make room.
-func (d boltDir) add(ctx context.Context, c boltprofile.Collected, now time.Time) (path string, fresh bool, removed int, err error) {
+func (d boltDir) add(ctx context.Context, c branches.Collected, now time.Time) (path string, fresh bool, removed int, err error) {
 	defer func() { err = errors.Join(err, removeIfThere(c.Profile)) }()
 	if c.BuildID == "" {
 		return "", false, 0, fmt.Errorf("%s has no build ID: link it with -Wl,--build-id", c.Name)
@@ -103,7 +103,7 @@ func (d boltDir) add(ctx context.Context, c boltprofile.Collected, now time.Time
 }
 
 func merge(ctx context.Context, inputs []string, output string) error {
-	_, err := boltprofile.Merge(ctx, boltprofile.MergeOptions{Inputs: inputs, Output: output, Stdout: io.Discard, Stderr: io.Discard, Quiet: true})
+	_, err := branches.Merge(ctx, branches.MergeOptions{Inputs: inputs, Output: output, Stdout: io.Discard, Stderr: io.Discard, Quiet: true})
 	return err
 }
 

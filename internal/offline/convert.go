@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -17,7 +18,6 @@ import (
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
-	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -60,7 +60,7 @@ type ConvertOptions struct {
 	Resource map[string]string
 
 	// ProfileOptions are the options of profiles for llvm-bolt.
-	boltprofile.ProfileOptions
+	branches.ProfileOptions
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
@@ -83,7 +83,7 @@ func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err
 	if o.Value != "" || o.By != nil || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources || o.Symfs != "" {
 		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, times, annotations, an inverted graph, a width, short names, sources or files of %s", usage.Symfs)
 	}
-	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
+	return branches.Convert(ctx, branches.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
 		Stdout: o.Stdout, Stderr: o.Stderr, Quiet: o.Quiet,
 	})
@@ -175,9 +175,9 @@ func (o *ConvertOptions) times(f output.Format) wanted {
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return output.Format{}, usage.Errorf("the output is not a profile of branches: use a name ending in .%s (BOLT) or .%s (AutoFDO), or choose a format with %s", boltprofile.Format, boltprofile.SamplesEnding, usage.Format)
+		return output.Format{}, usage.Errorf("the output is not a profile of branches: use a name ending in .%s (BOLT) or .%s (AutoFDO), or choose a format with %s", branches.Format, branches.SamplesEnding, usage.Format)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return output.Format{}, usage.Errorf("no output format (%s, %s): name a file with a known ending, or choose a format with %s", output.Names(), strings.Join(boltprofile.FormatNames, ", "), usage.Format)
+		return output.Format{}, usage.Errorf("no output format (%s, %s): name a file with a known ending, or choose a format with %s", output.Names(), strings.Join(branches.FormatNames, ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
 	if err == nil && o.Times && (o.Value != "" || o.By != nil || !f.HasTimes(true)) {

@@ -1,8 +1,7 @@
 // Package session runs measurements from their options to their results. [Driver]
 // prepares a job, launches the command and returns the exit code. [Run] measures a
 // subject and gives the profile of each window to a [Sink]; [Stream] writes each sample
-// as it is taken. Package boltprofile is another job: it records branches. No package here
-// defines a flag: messages contain a usage.Option instead.
+// as it is taken. The package defines no flags: messages contain a usage.Option instead.
 //
 // Read driver.go first, then session.go, run.go and sample.go.
 //

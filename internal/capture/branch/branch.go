@@ -7,7 +7,7 @@
 // all caches, 1.4 µs for 1000 different traces, 3.8 µs for 20 000 and 6 µs for 100
 // 000, plus the draining. Copying a sample to a ring takes 0.15 µs, and counting it
 // from there 1.2 µs for 20 000 traces (BenchmarkSample in
-// internal/session/boltprofile). User space uses a smaller table, outside of the
+// package branches). User space uses a smaller table, outside of the
 // interrupt, and has the mappings of the sample's time at hand. Measured on an AMD
 // EPYC with Linux 6.18.
 package branch
