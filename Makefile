@@ -50,7 +50,7 @@ check-dist: dist deps-test ## Check the output of dist with Debian's tools
 # The packages whose tests attach BPF programs run one after the other: the kernel drops events of
 # a tracepoint while another program attaches or detaches. The other packages run beside them, and
 # stepping, which uses ptrace.
-MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
+MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% internal/branches/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
 
 # The packages that use concurrency. Those without privileged tests run with the race detector in
 # make test-race, the others in make test-long, except two that measure the code of their tests.
@@ -117,7 +117,7 @@ test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 
 
 # The same for arm64, with dynamic linking and signed return addresses, and what
 # eu-stack needs there. Most of test/e2e needs compilers, and the PMU is amd64's.
-ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/capture/branch/,$(VM_PACKAGES))
+ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/branches/hardware/,$(VM_PACKAGES))
 ARM64_CC         ?= aarch64-linux-gnu-gcc-12
 ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
 ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed bare)

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/trial"
 	"fulgur/internal/doctor"
 )
@@ -36,7 +38,9 @@ func (c *doctorCommand) run(_ context.Context, env environment) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	facts.Tried = trial.All()
+	trials := trial.All()
+	maps.Copy(trials, branches.Trials())
+	facts.Tried = trials.Run()
 	report := doctor.Examine(&facts, buildVersion())
 	if c.JSON {
 		enc := json.NewEncoder(env.stdout)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/capture/branch"
+	"fulgur/internal/branches"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/capability"
@@ -388,7 +388,7 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
-	case errors.As(err, new(*doctor.Error)), errors.Is(err, branch.ErrNoHardware):
+	case errors.As(err, new(*doctor.Error)), errors.Is(err, branches.ErrNoHardware):
 		_, _ = fmt.Fprintln(stderr, "Run fulgur doctor to see what works on this machine.")
 	}
 	return exitFailed

@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/bolt/inference"
-	"fulgur/internal/capture/branch"
+	"fulgur/internal/branches/hardware"
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
@@ -145,7 +145,7 @@ const drainEvery = 100 * time.Millisecond
 
 // read reads the samples of the instruction pointer, which lead to jumps to count. After
 // the end it adds the profile.
-func (c *counted) read(func(branch.Sample) error) error {
+func (c *counted) read(func(hardware.Sample) error) error {
 	if !c.stopped && time.Since(c.drained) < drainEvery {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (c *counted) read(func(branch.Sample) error) error {
 	now := monotonic.Now()
 	err := c.counter.Samples(func(pid int, ip, n uint64) {
 		c.run.binaries.collector.AddSamples(n)
-		layout := c.run.spaces.layout(branch.Sample{PID: pid, Time: now, Entries: []bolt.Entry{{From: ip, To: ip}}})
+		layout := c.run.spaces.layout(hardware.Sample{PID: pid, Time: now, Entries: []bolt.Entry{{From: ip, To: ip}}})
 		region, ok := layout.Find(ip)
 		if !ok || region.Binary != c.binary {
 			c.outside += n

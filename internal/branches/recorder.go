@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"fulgur/internal/capture/branch"
+	"fulgur/internal/branches/hardware"
 	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
@@ -35,7 +35,7 @@ type recorder interface {
 	// their buffer, from 0 to 1.
 	mark() (fill float64)
 	// read calls add with the samples up to the mark.
-	read(add func(branch.Sample) error) error
+	read(add func(hardware.Sample) error) error
 	// tend is called after each poll.
 	tend() error
 	// progress describes the state for a terminal; "" means by the number of samples.
@@ -54,6 +54,9 @@ const (
 	branchesStepping    = "stepping"
 )
 
+// ErrNoHardware means that the CPU cannot record branches, or not with this kernel or hypervisor.
+var ErrNoHardware = hardware.ErrNone
+
 // chooseRecorder returns a recorder for o on this machine. It needs privileges.
 func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	switch o.Branches {
@@ -70,7 +73,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if err == nil {
 		return &recorded{event: event}, nil
 	}
-	if !errors.Is(err, branch.ErrNoHardware) || o.Branches == branchesHardware || o.Kernel {
+	if !errors.Is(err, ErrNoHardware) || o.Branches == branchesHardware || o.Kernel {
 		return nil, err // only hardware records branches in the kernel
 	}
 	if option, ok := o.forHardware(); ok {
@@ -167,10 +170,10 @@ func (o *Options) forHardware() (usage.Option, bool) {
 }
 
 // event returns the event to sample.
-func (o *Options) event() (branch.Event, error) {
+func (o *Options) event() (hardware.Event, error) {
 	limit, err := perfevent.MaxSampleRate()
 	if err != nil {
-		return branch.Event{}, err
+		return hardware.Event{}, err
 	}
 	frequency := o.Frequency
 	switch {
@@ -181,21 +184,21 @@ func (o *Options) event() (branch.Event, error) {
 		frequency = limit
 	}
 	if frequency > limit {
-		return branch.Event{}, usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
+		return hardware.Event{}, usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
 	}
 	if o.Event == "" {
-		return branch.Choose(frequency, o.Kernel)
+		return hardware.Choose(frequency, o.Kernel)
 	}
 	if _, err := perfevent.ParseEvent(o.Event); err != nil {
-		return branch.Event{}, usage.Errorf("%v", err)
+		return hardware.Event{}, usage.Errorf("%v", err)
 	}
-	return branch.Named(o.Event, sampling.Rate{Frequency: frequency}, o.Kernel)
+	return hardware.Named(o.Event, sampling.Rate{Frequency: frequency}, o.Kernel)
 }
 
 // recorded records with the CPU.
 type recorded struct {
-	event  branch.Event
-	source *branch.Source
+	event  hardware.Event
+	source *hardware.Source
 }
 
 func (h *recorded) String() string {
@@ -208,7 +211,7 @@ func (h *recorded) attach(r *branchRun) error {
 		return err
 	}
 	defer cgroup.Close()
-	h.source, err = branch.Load(branch.Options{
+	h.source, err = hardware.Load(hardware.Options{
 		Scope: r.options.Target.Scope, Cgroup: cgroup.FD, Kernel: r.options.Kernel, RingSize: r.options.RingSize,
 	})
 	if err != nil {
@@ -217,16 +220,16 @@ func (h *recorded) attach(r *branchRun) error {
 	return h.source.Attach(r.options.Target, h.event)
 }
 
-func (h *recorded) end(r *branchRun)                         { r.loop.Limit = defaultDuration }
-func (h *recorded) enable() error                            { return h.source.Enable() }
-func (h *recorded) disable() error                           { return h.source.Disable() }
-func (h *recorded) targets() ([]int, error)                  { return h.source.Targets() }
-func (h *recorded) fds() []int                               { return h.source.FDs() }
-func (h *recorded) followCPUs(online []int) error            { return h.source.FollowCPUs(online) }
-func (h *recorded) mark() (fill float64)                     { return h.source.Mark() }
-func (h *recorded) read(add func(branch.Sample) error) error { return h.source.Read(add) }
-func (h *recorded) progress() string                         { return "" }
-func (h *recorded) tend() error                              { return h.source.CheckThrottling() }
+func (h *recorded) end(r *branchRun)                           { r.loop.Limit = defaultDuration }
+func (h *recorded) enable() error                              { return h.source.Enable() }
+func (h *recorded) disable() error                             { return h.source.Disable() }
+func (h *recorded) targets() ([]int, error)                    { return h.source.Targets() }
+func (h *recorded) fds() []int                                 { return h.source.FDs() }
+func (h *recorded) followCPUs(online []int) error              { return h.source.FollowCPUs(online) }
+func (h *recorded) mark() (fill float64)                       { return h.source.Mark() }
+func (h *recorded) read(add func(hardware.Sample) error) error { return h.source.Read(add) }
+func (h *recorded) progress() string                           { return "" }
+func (h *recorded) tend() error                                { return h.source.CheckThrottling() }
 
 func (h *recorded) close() error {
 	if h.source == nil {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"fulgur/internal/capture/branch"
+	"fulgur/internal/branches/hardware"
 	"fulgur/internal/capture/stepping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -109,7 +109,7 @@ func (s *stepped) mark() (fill float64) {
 	return float64(s.marked) / float64(cap(samples))
 }
 
-func (s *stepped) read(add func(branch.Sample) error) error {
+func (s *stepped) read(add func(hardware.Sample) error) error {
 	samples := s.rest
 	s.rest = nil
 	for range s.marked {
@@ -119,7 +119,7 @@ func (s *stepped) read(add func(branch.Sample) error) error {
 	}
 	s.marked = 0
 	for _, sample := range samples {
-		if err := add(branch.Sample{Time: sample.Time, PID: sample.PID, Entries: sample.Entries}); err != nil {
+		if err := add(hardware.Sample{Time: sample.Time, PID: sample.PID, Entries: sample.Entries}); err != nil {
 			return err
 		}
 	}

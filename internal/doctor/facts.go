@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 )
@@ -54,7 +56,7 @@ type Facts struct {
 	// "docker", empty if none was detected.
 	Container string
 
-	// Tried holds the outcomes of the probes that package trial has run.
+	// Tried holds the outcomes of the [Trials].
 	Tried map[Probe]Outcome
 }
 
@@ -69,7 +71,34 @@ type Outcome struct {
 // Probe names a trial.
 type Probe string
 
-// The probes of package trial.
+// Trials find out what works on the machine by trying it. Each undoes everything that it does.
+type Trials map[Probe]func() (found string, err error)
+
+// Run runs all trials in parallel, because most of their time is waiting for the kernel to remove
+// programs. It takes a few tenths of a second.
+func (trials Trials) Run() map[Probe]Outcome {
+	memlock.Lift()
+	outcomes := map[Probe]Outcome{}
+	var mutex sync.Mutex
+	var running sync.WaitGroup
+	for p, try := range trials {
+		running.Go(func() {
+			found, err := try()
+			mutex.Lock()
+			defer mutex.Unlock()
+			outcomes[p] = Outcome{Found: found, Err: err}
+		})
+	}
+	running.Wait()
+	return outcomes
+}
+
+// Quietly returns a trial that finds nothing but whether something works.
+func Quietly(try func() error) func() (string, error) {
+	return func() (string, error) { return "", try() }
+}
+
+// The probes of [Trials].
 const (
 	// ProbePerfEvent loads a program of type perf_event and attaches it to
 	// cpu-clock.

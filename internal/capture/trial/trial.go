@@ -1,5 +1,5 @@
-// Package trial runs the trials for package doctor: it loads and attaches programs
-// that do nothing, and opens events that count nothing.
+// Package trial has trials for package doctor: they load and attach programs
+// that do nothing, and open events that count nothing.
 package trial
 
 import (
@@ -7,25 +7,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/capture/branch"
-	"fulgur/internal/capture/jumps"
 	"fulgur/internal/capture/locks"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/sources"
-	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/doctor"
-	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/tracefs"
 	"fulgur/internal/symbols/elffile"
@@ -33,53 +27,27 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// probes holds the trials. Each undoes everything that it does.
-var probes = map[doctor.Probe]func() (found string, err error){
-	doctor.ProbePerfEvent:             quietly(perfEvent),
-	doctor.ProbeRing:                  quietly(ring),
-	doctor.ProbeTracing:               quietly(tracing),
-	doctor.ProbeRawTracepoint:         quietly(rawTracepoint),
-	doctor.ProbeIterator:              quietly(iterator),
-	doctor.ProbeFentry:                quietly(fentry),
-	doctor.ProbeKprobe:                quietly(kprobe),
-	doctor.ProbeUprobe:                quietly(ownUprobe),
-	doctor.ProbeTracepoint:            quietly(tracepoint),
-	doctor.ProbeContention:            quietly(contention),
-	doctor.ProbeKernelNames:           quietly(kernelNames),
-	doctor.ProbeSleepers:              quietly(sleepers),
-	doctor.ProbePrograms(doctor.Bolt): quietly(loadBranch),
-	doctor.ProbeJumps:                 quietly(jumpCounting(jumps.Uprobes, doctor.ErrNoJumps)),
-	doctor.ProbeBreakpoints:           quietly(jumpCounting(jumps.Breakpoints, doctor.ErrNoBreakpoints)),
-	doctor.ProbeCycles:                cycles,
-	doctor.ProbeBranchRecords:         branchRecords,
-}
-
-// All runs all trials in parallel, because most of their time is waiting for the
-// kernel to remove programs. It takes a few tenths of a second.
-func All() map[doctor.Probe]doctor.Outcome {
-	memlock.Lift()
-	outcomes := map[doctor.Probe]doctor.Outcome{}
-	var mutex sync.Mutex
-	var running sync.WaitGroup
-	tries := maps.Clone(probes)
+// All returns the trials of everything in area capture.
+func All() doctor.Trials {
+	trials := doctor.Trials{
+		doctor.ProbePerfEvent:     doctor.Quietly(perfEvent),
+		doctor.ProbeRing:          doctor.Quietly(ring),
+		doctor.ProbeTracing:       doctor.Quietly(tracing),
+		doctor.ProbeRawTracepoint: doctor.Quietly(rawTracepoint),
+		doctor.ProbeIterator:      doctor.Quietly(iterator),
+		doctor.ProbeFentry:        doctor.Quietly(fentry),
+		doctor.ProbeKprobe:        doctor.Quietly(kprobe),
+		doctor.ProbeUprobe:        doctor.Quietly(ownUprobe),
+		doctor.ProbeTracepoint:    doctor.Quietly(tracepoint),
+		doctor.ProbeContention:    doctor.Quietly(contention),
+		doctor.ProbeKernelNames:   doctor.Quietly(kernelNames),
+		doctor.ProbeSleepers:      doctor.Quietly(sleepers),
+		doctor.ProbeCycles:        cycles,
+	}
 	for _, subject := range sources.All() {
-		tries[doctor.ProbePrograms(subject.Command())] = quietly(func() error { return loadSource(subject) })
+		trials[doctor.ProbePrograms(subject.Command())] = doctor.Quietly(func() error { return loadSource(subject) })
 	}
-	for p, try := range tries {
-		running.Go(func() {
-			found, err := try()
-			mutex.Lock()
-			defer mutex.Unlock()
-			outcomes[p] = doctor.Outcome{Found: found, Err: err}
-		})
-	}
-	running.Wait()
-	return outcomes
-}
-
-// quietly converts a trial without a finding.
-func quietly(try func() error) func() (string, error) {
-	return func() (string, error) { return "", try() }
+	return trials
 }
 
 // function is a kernel function that every kernel has, that can be traced, and that
@@ -266,15 +234,6 @@ func loadSource(subject source.Subject) error {
 	return err
 }
 
-// loadBranch loads the programs that read branch records.
-func loadBranch() error {
-	s, err := branch.Load(branch.Options{})
-	if err != nil {
-		return err
-	}
-	return s.Close()
-}
-
 func cycles() (string, error) {
 	specs, err := perfevent.DefaultEvents()
 	switch {
@@ -284,32 +243,4 @@ func cycles() (string, error) {
 		return "", doctor.ErrNoPMU
 	}
 	return doctor.FoundCycles, nil
-}
-
-// jumpCounting returns a trial that fails with the error lacking if nothing can count jumps by p here.
-func jumpCounting(p jumps.Probes, lacking error) func() error {
-	return func() error {
-		err := jumps.Check(p)
-		switch {
-		case errors.Is(err, uprobe.ErrLent):
-			return unix.EPERM // the doctor knows the remedy
-		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-			return err
-		case errors.Is(err, jumps.ErrUnsupported):
-			return lacking
-		}
-		return err
-	}
-}
-
-// branchRecords uses a rate that every kernel allows.
-func branchRecords() (string, error) {
-	event, err := branch.Choose(1, false)
-	switch {
-	case errors.Is(err, branch.ErrNoHardware):
-		return "", doctor.ErrNoBranchRecords
-	case err != nil:
-		return "", err
-	}
-	return "with " + event.Specs[0].Name, nil
 }

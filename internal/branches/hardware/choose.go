@@ -1,4 +1,4 @@
-package branch
+package hardware
 
 import (
 	"errors"
@@ -38,9 +38,9 @@ func (e Event) sampleType() uint64 {
 	return unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY
 }
 
-// ErrNoHardware means that no PMU of this machine can record branches, or not with
+// ErrNone means that no PMU of this machine can record branches, or not with
 // the requested event.
-var ErrNoHardware = errors.New("no branch recording hardware")
+var ErrNone = errors.New("no branch recording hardware")
 
 // Choose returns the best event for branch records on this machine, in user code or in the
 // kernel, at about the given frequency in Hz. It opens events to find out.
@@ -64,7 +64,7 @@ func Choose(frequency uint64, kernel bool) (Event, error) {
 			return Event{}, err
 		}
 	}
-	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines rarely have them; run fulgur on the host or on another machine", ErrNoHardware)
+	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines rarely have them; run fulgur on the host or on another machine", ErrNone)
 }
 
 // Named returns the event with a name, for branch records in user code or in the kernel, at
@@ -80,7 +80,7 @@ func Named(name string, rate sampling.Rate, kernel bool) (Event, error) {
 	}
 	err = e.probe()
 	if unsupported(err) {
-		return e, fmt.Errorf("%w for event %s: %w", ErrNoHardware, name, err)
+		return e, fmt.Errorf("%w for event %s: %w", ErrNone, name, err)
 	}
 	return e, err
 }

@@ -1,4 +1,4 @@
-// Package branch samples branch records: the most recent branches, as recorded by a
+// Package hardware samples branch records: the most recent branches, as recorded by a
 // PMU, which bpf/branch.bpf.c passes on with each perf event.
 //
 // Whole samples go to user space and are counted there. Counting traces in a hash
@@ -10,7 +10,7 @@
 // package branches). User space uses a smaller table, outside of the
 // interrupt, and has the mappings of the sample's time at hand. Measured on an AMD
 // EPYC with Linux 6.18.
-package branch
+package hardware
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package branch
+package hardware
 
 import (
 	"errors"
@@ -50,7 +50,7 @@ func TestBRSPeriod(t *testing.T) {
 
 func TestNamedUnknown(t *testing.T) {
 	_, err := Named("no-such-event", sampling.Rate{Frequency: 1}, false)
-	if err == nil || errors.Is(err, ErrNoHardware) {
+	if err == nil || errors.Is(err, ErrNone) {
 		t.Errorf("got error %v, want one about the name", err)
 	}
 }
