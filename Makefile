@@ -50,7 +50,7 @@ check-dist: dist deps-test ## Check the output of dist with Debian's tools
 # The packages whose tests attach BPF programs run one after the other: the kernel drops events of
 # a tracepoint while another program attaches or detaches. The other packages run beside them, and
 # stepping, which uses ptrace.
-MEASURING = $(filter-out internal/capture/stepping/,$(filter bpf/ internal/capture/% internal/branches/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
+MEASURING = $(filter-out internal/branches/stepping/,$(filter bpf/ internal/capture/% internal/branches/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
 
 # The packages that use concurrency. Those without privileged tests run with the race detector in
 # make test-race, the others in make test-long, except two that measure the code of their tests.
@@ -59,7 +59,7 @@ RACED      = $(filter-out $(VM_PACKAGES),$(CONCURRENT))
 RACED_LONG = $(filter-out internal/capture/offcpu/ internal/capture/oncpu/,$(filter $(VM_PACKAGES),$(CONCURRENT)))
 
 # The packages that would still run when all others have ended start first.
-SLOWEST := $(addsuffix /,test/browser internal/capture/stepping test/e2e)
+SLOWEST := $(addsuffix /,test/browser internal/branches/stepping test/e2e)
 
 # All packages, and those of a list, in the order in which to test them.
 PACKAGES = $(patsubst fulgur/%,%/,$(shell $(GO) list ./...))

@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/bolt/inference"
 	"fulgur/internal/branches/hardware"
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"

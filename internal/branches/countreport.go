@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/message/plain"
 )
 

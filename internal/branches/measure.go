@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/stepping"
 	"fulgur/internal/capture/sampling"
-	"fulgur/internal/capture/stepping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/plain"

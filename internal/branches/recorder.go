@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"fulgur/internal/branches/hardware"
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"

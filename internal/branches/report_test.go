@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/capture/stepping"
+	"fulgur/internal/branches/stepping"
 	"fulgur/internal/testenv"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/branches/hardware"
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"

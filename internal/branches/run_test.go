@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/stepping"
 	"fulgur/internal/capture/loop"
-	"fulgur/internal/capture/stepping"
 )
 
 // A ring that fills up is polled more often at once, within limits.

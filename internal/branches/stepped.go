@@ -3,11 +3,12 @@ package branches
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"fulgur/internal/branches/hardware"
-	"fulgur/internal/capture/stepping"
+	"fulgur/internal/branches/stepping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 )
@@ -156,3 +157,6 @@ func (s *stepped) close() error {
 	}
 	return err
 }
+
+// RunStepper is the main function of the process that single-steps for [Measure]; see [stepping.Run].
+func RunStepper(in io.Reader, out io.Writer) error { return stepping.Run(in, out) }

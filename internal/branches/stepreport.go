@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/capture/stepping"
+	"fulgur/internal/branches/stepping"
 	"fulgur/internal/message/plain"
 )
 

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/branches/hardware"
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/doctor"
 )

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt/cfg"
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"

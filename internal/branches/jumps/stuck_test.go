@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/capture/jumps"
+	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/testenv"
