@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/bolt/cfg"
-	"fulgur/internal/bolt/inference"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/branches/hardware"
+	"fulgur/internal/branches/inference"
 	"fulgur/internal/branches/jumps"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"

@@ -61,8 +61,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/bolt/cfg"
 	"fulgur/internal/bpf"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"
 	"fulgur/internal/files/safeopen"

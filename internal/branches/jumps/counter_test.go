@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/uprobe"

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/branches/cfg"
 )
 
 // A program that jumps to ever new addresses does not make the counts grow without limit.

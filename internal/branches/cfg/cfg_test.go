@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"

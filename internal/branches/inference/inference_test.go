@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/symbols/instruction"
 )
 

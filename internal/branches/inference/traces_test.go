@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/bolt/cfg"
+	"fulgur/internal/branches/cfg"
 	"fulgur/internal/symbols/instruction"
 	"fulgur/internal/testenv"
 )
