@@ -11,7 +11,6 @@
 //	unwind     stack unwinding: tables, and how they get into the kernel
 //	runtimes   language runtimes: finding them in processes, names and lines of their functions
 //	bolt       branch records, and profiles for llvm-bolt
-//	autofdo    sample profiles for clang, from branches and debug information
 //	profile    the model of a profile; its encoders and decoders
 //	perfdata   files of perf: branches for package bolt, and call chains as a profile
 //	containers the container, pod and unit of each process

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/branches"
 )
 
@@ -68,6 +67,6 @@ func (c *autofdoCommand) options() (branches.Options, error) {
 	}
 	c.add(&o)
 	o.Kernel = c.Kernel
-	o.Samples, o.Output = sampleprof.Format(c.Format), c.Output
+	o.Samples, o.Output = branches.SampleFormat(c.Format), c.Output
 	return o, nil
 }

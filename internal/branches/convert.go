@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/autofdo/sampleprof"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/perfdata"

@@ -4,10 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/autofdo/sampleprof"
 	"fulgur/internal/message/usage"
 )
+
+// SampleFormat is a format of sample profiles for clang: "text" or "extbinary".
+type SampleFormat = sampleprof.Format
 
 // ProfileOptions select the files to profile and the form of their profiles.
 type ProfileOptions struct {
@@ -25,7 +28,7 @@ type ProfileOptions struct {
 	LLVM string
 	// Samples, if not empty, makes sample profiles for clang (AutoFDO) in this format
 	// instead of profiles for llvm-bolt. LLVM, Strict and Basic have no effect then.
-	Samples sampleprof.Format
+	Samples SampleFormat
 	// Strict leaves out fall-throughs across kernel entries, which perf2bolt
 	// infers. Basic counts the addresses of samples instead of branches.
 	Strict, Basic bool

@@ -8,8 +8,8 @@ import (
 	"iter"
 	"path/filepath"
 
-	"fulgur/internal/autofdo"
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/autofdo"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/dwarf"

@@ -110,7 +110,7 @@ func TestAutoFDO(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
 	testenv.AnyKernel(t)
-	flags := []string{"-O2", "-g1", "-fdebug-info-for-profiling", "../../internal/autofdo/testdata/shapes.cc"}
+	flags := []string{"-O2", "-g1", "-fdebug-info-for-profiling", "../../internal/branches/autofdo/testdata/shapes.cc"}
 	clang, dir := testenv.Tool(t, "clang++-19"), t.TempDir()
 	program, profile := filepath.Join(dir, "shapes"), filepath.Join(dir, "shapes.prof")
 	if b, err := exec.Command(clang, append([]string{"-o", program}, flags...)...).CombinedOutput(); err != nil {

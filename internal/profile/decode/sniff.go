@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/folded"
 )
@@ -132,6 +131,7 @@ var signatures = compile([]signature{
 
 	// Profiles for compilers.
 	{`[\xff\x81][Ll]?(lprofi|[Rr]forpl)[\x81\xff]`, foreign{LLVMCounts, "it has counts but no stacks"}},
+	{`[\x00-\xff]{2}\xd0\xb1\xf4\xc9\x94\xa8S`, foreign{LLVMSamples, "it has counts but no stacks"}},
 	{`:(ir|fe|csir)\r?\n`, foreign{LLVMCounts, "it has counts but no stacks"}},
 	{`adcg[\x00-\xff]{4}|oncg[\x00-\xff]{4}`, foreign{GCCProfile, "it has counts but no stacks"}},
 	{`boltedcollection\r?\n|no_lbr( |\r?\n)|[0145] \S+ [0-9a-f]+ [0145] \S+ [0-9a-f]+ \d+ \d+\r?\n`, foreign{Fdata, "it has branches but no stacks"}},
@@ -181,11 +181,14 @@ func foreignKind(head []byte) *foreign {
 			return &s.kind
 		}
 	}
-	if sampleprof.IsProfile(head) && (bytes.ContainsFunc(head, isBinary) || !bytesHave(head, ";")) {
+	if sampleText.Match(head) && (bytes.ContainsFunc(head, isBinary) || !bytesHave(head, ";")) {
 		return &foreign{LLVMSamples, "it has counts but no stacks"}
 	}
 	return nil
 }
+
+// sampleText matches the first line of a sample profile of clang as text. Its name may be long.
+var sampleText = regexp.MustCompile(`\A(?:[ \t]*(?:#.*)?\r?\n)*\S+:[0-9]+:[0-9]+[ \t]*\r?(?:\n|\z)`)
 
 func bytesHave(head []byte, text string) bool { return bytes.Contains(head, []byte(text)) }
 

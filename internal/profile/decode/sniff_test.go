@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"fulgur/internal/branches/autofdo/sampleprof"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
 	"fulgur/internal/profile/encode/flame"
@@ -213,4 +214,32 @@ func gunzip(t *testing.T, data []byte) []byte {
 		t.Fatal(err)
 	}
 	return plain
+}
+
+func TestSampleProfiles(t *testing.T) {
+	var p sampleprof.Profile
+	p.Function("f").Head = 2
+	for _, format := range []sampleprof.Format{sampleprof.Text, sampleprof.Binary} {
+		var b bytes.Buffer
+		if err := p.Write(&b, format); err != nil {
+			t.Fatal(err)
+		}
+		if got := Kind(b.Bytes()); got != LLVMSamples {
+			t.Errorf("%s: got %q", format, got)
+		}
+	}
+	for data, want := range map[string]bool{
+		"f:1:2\n 1: 20\n":                     true,
+		"# comment\nf:1:2\n":                  true,
+		"":                                    false,
+		"T 11 12 13 4\n":                      false,
+		"E cycles:u\n":                        false,
+		"B X:1:2 3 4 5\n":                     false,
+		"mode: set\nf.go:1.2,3.4 5 6\n":       false,
+		strings.Repeat("x", 70000) + ":1:1\n": true,
+	} {
+		if got := Kind([]byte(data)) == LLVMSamples; got != want {
+			t.Errorf("%.20q: got %v, want %v", data, got, want)
+		}
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/autofdo/sampleprof"
+	"fulgur/internal/branches/autofdo/sampleprof"
 	"fulgur/internal/testenv"
 )
 
@@ -143,24 +143,6 @@ func TestAgainstProfdata(t *testing.T) {
 	} {
 		if got := sections(c.p); strings.Contains(got, c.flag) != c.want {
 			t.Errorf("%s: want flag %q: %t, got sections\n%s", name, c.flag, c.want, got)
-		}
-	}
-}
-
-func TestIsProfile(t *testing.T) {
-	for data, want := range map[string]bool{
-		text:                                  true,
-		"# comment\nf:1:2\n":                  true,
-		write(t, typical(), "extbinary"):      true,
-		"":                                    false,
-		"T 11 12 13 4\n":                      false,
-		"E cycles:u\n":                        false,
-		"B X:1:2 3 4 5\n":                     false,
-		"mode: set\nf.go:1.2,3.4 5 6\n":       false,
-		strings.Repeat("x", 70000) + ":1:1\n": true,
-	} {
-		if got := sampleprof.IsProfile([]byte(data)); got != want {
-			t.Errorf("%.20q: got %v, want %v", data, got, want)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"fulgur/internal/autofdo/sampleprof"
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/autofdo/sampleprof"
 	"fulgur/internal/symbols/disasm"
 	"fulgur/internal/symbols/dwarf"
 )

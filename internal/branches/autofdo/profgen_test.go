@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/autofdo"
 	"fulgur/internal/bolt"
+	"fulgur/internal/branches/autofdo"
 	"fulgur/internal/symbols/disasm"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/symbolize"

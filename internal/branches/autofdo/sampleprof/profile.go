@@ -1,4 +1,4 @@
-// Package sampleprof writes and recognizes clang's sample profiles (-fprofile-sample-use),
+// Package sampleprof writes clang's sample profiles (-fprofile-sample-use),
 // in LLVM's text format and extensible binary format.
 //
 // A profile counts samples by function and by position in the function's source: the line
@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // Location is a position in a function.
@@ -90,6 +91,12 @@ func (r *Record) AddTarget(name string, count uint64) {
 		r.Targets = map[string]uint64{}
 	}
 	r.Targets[name] = Sum(r.Targets[name], count)
+}
+
+// ValidName reports whether LLVM's text format can represent the name of a function.
+func ValidName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) &&
+		!strings.ContainsRune("#[!0123456789", rune(name[0]))
 }
 
 // Sum returns a+b, or the largest number if that does not fit, as LLVM does.
