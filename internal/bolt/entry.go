@@ -11,6 +11,16 @@ type Entry struct {
 	Flags uint64
 }
 
+// Sample holds branches of a thread that were recorded together.
+type Sample struct {
+	// PID is the process in our pid namespace, and TID the thread, 0 if it is unknown.
+	PID, TID int
+	// Time is when they were recorded, in nanoseconds of CLOCK_MONOTONIC.
+	Time uint64
+	// Entries are the branches, newest first.
+	Entries []Entry
+}
+
 // AppendEntries appends the records in b, each [EntrySize] bytes long, to stack.
 func AppendEntries(stack []Entry, b []byte) []Entry {
 	u := binary.NativeEndian

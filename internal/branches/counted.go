@@ -13,7 +13,6 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/branches/cfg"
-	"fulgur/internal/branches/hardware"
 	"fulgur/internal/branches/inference"
 	"fulgur/internal/branches/jumps"
 	"fulgur/internal/files/safeopen"
@@ -145,7 +144,7 @@ const drainEvery = 100 * time.Millisecond
 
 // read reads the samples of the instruction pointer, which lead to jumps to count. After
 // the end it adds the profile.
-func (c *counted) read(func(hardware.Sample) error) error {
+func (c *counted) read(func(bolt.Sample) error) error {
 	if !c.stopped && time.Since(c.drained) < drainEvery {
 		return nil
 	}
@@ -153,7 +152,7 @@ func (c *counted) read(func(hardware.Sample) error) error {
 	now := monotonic.Now()
 	err := c.counter.Samples(func(pid int, ip, n uint64) {
 		c.run.binaries.collector.AddSamples(n)
-		layout := c.run.spaces.layout(hardware.Sample{PID: pid, Time: now, Entries: []bolt.Entry{{From: ip, To: ip}}})
+		layout := c.run.spaces.layout(bolt.Sample{PID: pid, Time: now, Entries: []bolt.Entry{{From: ip, To: ip}}})
 		region, ok := layout.Find(ip)
 		if !ok || region.Binary != c.binary {
 			c.outside += n

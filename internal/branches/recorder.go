@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"fulgur/internal/bolt"
 	"fulgur/internal/branches/hardware"
 	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/sampling"
@@ -35,7 +36,7 @@ type recorder interface {
 	// their buffer, from 0 to 1.
 	mark() (fill float64)
 	// read calls add with the samples up to the mark.
-	read(add func(hardware.Sample) error) error
+	read(add func(bolt.Sample) error) error
 	// tend is called after each poll.
 	tend() error
 	// progress describes the state for a terminal; "" means by the number of samples.
@@ -220,16 +221,16 @@ func (h *recorded) attach(r *branchRun) error {
 	return h.source.Attach(r.options.Target, h.event)
 }
 
-func (h *recorded) end(r *branchRun)                           { r.loop.Limit = defaultDuration }
-func (h *recorded) enable() error                              { return h.source.Enable() }
-func (h *recorded) disable() error                             { return h.source.Disable() }
-func (h *recorded) targets() ([]int, error)                    { return h.source.Targets() }
-func (h *recorded) fds() []int                                 { return h.source.FDs() }
-func (h *recorded) followCPUs(online []int) error              { return h.source.FollowCPUs(online) }
-func (h *recorded) mark() (fill float64)                       { return h.source.Mark() }
-func (h *recorded) read(add func(hardware.Sample) error) error { return h.source.Read(add) }
-func (h *recorded) progress() string                           { return "" }
-func (h *recorded) tend() error                                { return h.source.CheckThrottling() }
+func (h *recorded) end(r *branchRun)                       { r.loop.Limit = defaultDuration }
+func (h *recorded) enable() error                          { return h.source.Enable() }
+func (h *recorded) disable() error                         { return h.source.Disable() }
+func (h *recorded) targets() ([]int, error)                { return h.source.Targets() }
+func (h *recorded) fds() []int                             { return h.source.FDs() }
+func (h *recorded) followCPUs(online []int) error          { return h.source.FollowCPUs(online) }
+func (h *recorded) mark() (fill float64)                   { return h.source.Mark() }
+func (h *recorded) read(add func(bolt.Sample) error) error { return h.source.Read(add) }
+func (h *recorded) progress() string                       { return "" }
+func (h *recorded) tend() error                            { return h.source.CheckThrottling() }
 
 func (h *recorded) close() error {
 	if h.source == nil {

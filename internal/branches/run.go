@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/branches/hardware"
+	"fulgur/internal/bolt"
 	"fulgur/internal/branches/jumps"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/target"
@@ -143,7 +143,7 @@ func (r *branchRun) Poll() (busy bool, err error) {
 	r.adapt(r.recorder.mark())
 	r.tracker.Busy = false
 	r.tracker.Drain()
-	err = r.recorder.read(func(s hardware.Sample) error {
+	err = r.recorder.read(func(s bolt.Sample) error {
 		return r.binaries.collector.Add(r.spaces.layout(s), s.Entries)
 	})
 	if err != nil {

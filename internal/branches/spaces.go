@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/branches/hardware"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
@@ -34,7 +33,7 @@ type spaces struct {
 var foreign = new(bolt.Binary)
 
 // layout returns a layout with the addresses of the sample's branches whose code is profiled.
-func (s *spaces) layout(sample hardware.Sample) bolt.Layout {
+func (s *spaces) layout(sample bolt.Sample) bolt.Layout {
 	if s.binaries.kernel.Len() > 0 {
 		return s.binaries.kernel
 	}
@@ -75,7 +74,7 @@ func (s *spaces) layout(sample hardware.Sample) bolt.Layout {
 const userLimit = 1 << 57
 
 // resolve returns the region at addr in a sample's process.
-func (s *spaces) resolve(sample hardware.Sample, addr uint64) (bolt.Region, bool) {
+func (s *spaces) resolve(sample bolt.Sample, addr uint64) (bolt.Region, bool) {
 	if addr >= userLimit {
 		return bolt.Region{}, false
 	}

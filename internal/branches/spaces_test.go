@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/branches/hardware"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/symbols/elffile/elftest"
@@ -73,7 +72,7 @@ func (s *spaces) handle(records ...perfevent.Record) {
 
 // at returns which file's code a process has at addr.
 func (s *spaces) at(pid int, time, addr uint64) string {
-	l := s.layout(hardware.Sample{PID: pid, Time: time, Entries: []bolt.Entry{{From: addr, To: addr}}})
+	l := s.layout(bolt.Sample{PID: pid, Time: time, Entries: []bolt.Entry{{From: addr, To: addr}}})
 	switch r, ok := l.Find(addr); {
 	case !ok:
 		return "no file"
@@ -148,7 +147,7 @@ func BenchmarkSample(b *testing.B) {
 	}
 	for b.Loop() {
 		at := random.IntN(len(walk) - 32)
-		sample := hardware.Sample{PID: testPID, Time: 30, Entries: walk[at : at+32]}
+		sample := bolt.Sample{PID: testPID, Time: 30, Entries: walk[at : at+32]}
 		if err := s.binaries.collector.Add(s.layout(sample), sample.Entries); err != nil {
 			b.Fatal(err)
 		}

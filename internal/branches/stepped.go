@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"fulgur/internal/branches/hardware"
+	"fulgur/internal/bolt"
 	"fulgur/internal/branches/stepping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -23,9 +23,9 @@ type stepped struct {
 	stepper *stepping.Stepper
 	members members
 
-	reported bool              // whether an early end of stepping was reported
-	marked   int               // number of samples up to the mark
-	rest     []stepping.Sample // samples left at the end
+	reported bool          // whether an early end of stepping was reported
+	marked   int           // number of samples up to the mark
+	rest     []bolt.Sample // samples left at the end
 }
 
 func newStepped(o *Options) *stepped {
@@ -110,7 +110,7 @@ func (s *stepped) mark() (fill float64) {
 	return float64(s.marked) / float64(cap(samples))
 }
 
-func (s *stepped) read(add func(hardware.Sample) error) error {
+func (s *stepped) read(add func(bolt.Sample) error) error {
 	samples := s.rest
 	s.rest = nil
 	for range s.marked {
@@ -120,7 +120,7 @@ func (s *stepped) read(add func(hardware.Sample) error) error {
 	}
 	s.marked = 0
 	for _, sample := range samples {
-		if err := add(hardware.Sample{Time: sample.Time, PID: sample.PID, Entries: sample.Entries}); err != nil {
+		if err := add(sample); err != nil {
 			return err
 		}
 	}

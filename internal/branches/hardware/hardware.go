@@ -172,17 +172,6 @@ func (s *Source) FDs() []int {
 	return fds
 }
 
-// Sample is a branch stack.
-type Sample struct {
-	// Time is when the sample was taken, in CLOCK_MONOTONIC ns.
-	Time uint64
-	// PID is the process ID.
-	PID int
-	// Entries are the branches, newest first. They are valid until the next
-	// sample.
-	Entries []bolt.Entry
-}
-
 // Mark notes the current end of the rings for [Source.Read]. It returns the fill
 // level of the fullest ring, from 0 to 1.
 func (s *Source) Mark() (fill float64) {
@@ -195,8 +184,8 @@ func (s *Source) Mark() (fill float64) {
 }
 
 // Read calls fn with the samples before the last [Source.Mark], in order for each
-// CPU. It stops at fn's first error.
-func (s *Source) Read(fn func(Sample) error) error {
+// CPU. It stops at fn's first error. A sample is valid until the next one.
+func (s *Source) Read(fn func(bolt.Sample) error) error {
 	const head = unsafe.Sizeof(bpf.BranchBranchHead{})
 	for _, r := range s.rings {
 		err := r.reader.ReadTo(r.until, func(record []byte) error {
@@ -205,7 +194,7 @@ func (s *Source) Read(fn func(Sample) error) error {
 				return err
 			}
 			s.entries = bolt.AppendEntries(s.entries[:0], record[head:])
-			return fn(Sample{Time: h.Time, PID: int(h.Pid), Entries: s.entries})
+			return fn(bolt.Sample{Time: h.Time, PID: int(h.Pid), Entries: s.entries})
 		})
 		if err != nil {
 			return err

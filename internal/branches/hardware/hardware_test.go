@@ -69,12 +69,12 @@ func load(t *testing.T, threads int) process {
 
 // prepare queues windows of records in the PMU. The records hold the pid and their own
 // indexes. prepare returns the samples to expect.
-func prepare(t *testing.T, pid, windows, window int) []Sample {
+func prepare(t *testing.T, pid, windows, window int) []bolt.Sample {
 	t.Helper()
 	q := pmu.Queue{PID: pid, Window: window}
-	var samples []Sample
+	var samples []bolt.Sample
 	for w := range windows {
-		s := Sample{PID: pid}
+		s := bolt.Sample{PID: pid}
 		// The last window is shorter.
 		for i := range window - w/(windows-1) {
 			r := pmu.Record{From: uint64(pid)<<24 | uint64(w), To: uint64(i), Flags: uint64(i) << 20}
@@ -92,7 +92,7 @@ func prepare(t *testing.T, pid, windows, window int) []Sample {
 // harness is a source with the samples that it collected.
 type harness struct {
 	*Source
-	samples []Sample
+	samples []bolt.Sample
 	forget  bool   // count samples, but do not keep them
 	read    uint64 // the number of samples
 }
@@ -125,7 +125,7 @@ func start(t *testing.T, o Options, tg target.Target, e Event, processes ...proc
 func (h *harness) poll(t *testing.T) {
 	t.Helper()
 	h.Mark()
-	err := h.Read(func(s Sample) error {
+	err := h.Read(func(s bolt.Sample) error {
 		if s.Time == 0 {
 			return fmt.Errorf("%+v has no time", s)
 		}
@@ -198,8 +198,8 @@ func TestRecords(t *testing.T) {
 			h := start(t, Options{}, target.Target{Scope: target.Processes, PIDs: []int{one.pid, two.pid}}, choose(t, 5000), one, two, other)
 			stats := h.drain(t)
 			t.Logf("%+v", stats)
-			for _, list := range [][]Sample{want, h.samples} {
-				slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Entries[0].From, b.Entries[0].From) })
+			for _, list := range [][]bolt.Sample{want, h.samples} {
+				slices.SortFunc(list, func(a, b bolt.Sample) int { return cmp.Compare(a.Entries[0].From, b.Entries[0].From) })
 			}
 			if !reflect.DeepEqual(want, h.samples) { // cmp.Diff takes minutes here
 				t.Errorf("got %d samples, want the %d prepared ones", len(h.samples), len(want))

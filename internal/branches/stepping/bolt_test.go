@@ -136,7 +136,7 @@ func TestPerf2bolt(t *testing.T) {
 }
 
 // collected returns a collector with the samples of the process.
-func collected(t *testing.T, bin string, pid int, samples []Sample) *bolt.Collector {
+func collected(t *testing.T, bin string, pid int, samples []bolt.Sample) *bolt.Collector {
 	t.Helper()
 	c := bolt.NewCollector(bolt.Options{})
 	t.Cleanup(c.Close)
@@ -165,7 +165,7 @@ func functions(t *testing.T, bin string) *bolt.Functions {
 
 // record puts a perf into PATH that has "recorded" the samples, and returns the name of
 // its file.
-func record(t *testing.T, bin string, pid int, samples []Sample) string {
+func record(t *testing.T, bin string, pid int, samples []bolt.Sample) string {
 	t.Helper()
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/bolt"
 	"fulgur/internal/testenv"
 )
 
@@ -98,9 +99,9 @@ func start(t testing.TB, opts Options, pids ...int) *Stepper {
 }
 
 // collect returns the first n samples.
-func collect(t testing.TB, s *Stepper, n int) []Sample {
+func collect(t testing.TB, s *Stepper, n int) []bolt.Sample {
 	t.Helper()
-	var samples []Sample
+	var samples []bolt.Sample
 	timeout := time.After(testenv.TimeLimit())
 	for len(samples) < n {
 		select {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/bolt"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 )
@@ -43,7 +44,7 @@ type request struct {
 
 // report is a message from the stepper. The first one replies to the options.
 type report struct {
-	Sample  *Sample
+	Sample  *bolt.Sample
 	Stats   *Stats
 	Refused []RefusalError
 }
@@ -355,7 +356,7 @@ func (s *stepper) conclude(t *thread, out outcome) {
 		}
 		t.reported, t.refused = true, !errors.Is(out.refused, errTraced)
 	case len(out.entries) > 0:
-		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: out.ended, Entries: out.entries}})
+		s.send(report{Sample: &bolt.Sample{PID: t.pid, TID: t.tid, Time: out.ended, Entries: out.entries}})
 	}
 }
 

@@ -42,17 +42,6 @@ type Options struct {
 	BurstMax time.Duration
 }
 
-// Sample holds the branches that a thread took in a burst.
-type Sample struct {
-	// PID is the process and TID the thread, in our pid namespace.
-	PID, TID int
-	// Time is the end of the burst, in nanoseconds of CLOCK_MONOTONIC. The thread did not
-	// execute another program during the burst.
-	Time uint64
-	// Entries holds the branches, newest first. Predictions are unknown.
-	Entries []bolt.Entry
-}
-
 // Stats counts the stepper's work so far.
 type Stats struct {
 	// The numbers of threads seen, of bursts, of executed instructions, and of recorded
@@ -94,7 +83,7 @@ type Stepper struct {
 	cmd     *exec.Cmd
 	in      io.Closer // closing it ends the process
 	out     io.Closer // reports from the process
-	samples chan Sample
+	samples chan bolt.Sample
 	late    chan struct{} // closed if the process has not ended in time
 	done    chan struct{} // closed when the process has ended, or is late
 
@@ -143,7 +132,7 @@ func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	}
 	s := &Stepper{
 		cmd: cmd, in: in, out: out, requests: gob.NewEncoder(in),
-		samples: make(chan Sample, 256), late: make(chan struct{}), done: make(chan struct{}),
+		samples: make(chan bolt.Sample, 256), late: make(chan struct{}), done: make(chan struct{}),
 	}
 	reports := gob.NewDecoder(out)
 	var first report
@@ -232,9 +221,10 @@ func (s *Stepper) awaitEnd() error {
 	}
 }
 
-// Samples returns the channel of samples. The caller must drain it. It is closed when
-// stepping has ended.
-func (s *Stepper) Samples() <-chan Sample { return s.samples }
+// Samples returns the channel of samples: the branches that a thread took in a burst, at its end.
+// Predictions are unknown, and the thread did not execute another program during the burst. The caller
+// must drain the channel. It is closed when stepping has ended.
+func (s *Stepper) Samples() <-chan bolt.Sample { return s.samples }
 
 // Add also steps another process. If that is not possible, the process is refused, see
 // [Stepper.Stats], unless it has ended.
