@@ -23,6 +23,8 @@
 //	offline    profiles of files: read, named, compared, converted
 //	agent      continuous profiling for a back end
 //
+// Other areas and commands import only package branches from its area, not the packages in its folder.
+//
 // The sources of the kernel side are in fulgur/bpf, and the commands in fulgur/cmd/fulgur, which
 // imports all areas.
 package internal

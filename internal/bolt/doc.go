@@ -1,5 +1,5 @@
-// Package bolt converts branch records into profiles for llvm-bolt. It knows neither
-// processes nor sessions; its callers resolve mappings to a [Layout].
+// Package bolt counts branch records by file, and writes the counts as profiles for llvm-bolt. It knows
+// neither processes nor sessions; its callers resolve mappings to a [Layout].
 //
 // A branch record means that the processor jumped from one address to another. A sample holds
 // the last 16 to 64 branches. The code between the target of one branch and the source of the

@@ -1,5 +1,5 @@
 // Package offline works on stored profiles of fulgur and other profilers: it
-// shows, compares and converts them, and adds missing names.
+// shows, reports, compares and converts them, and adds missing names.
 package offline
 
 import (

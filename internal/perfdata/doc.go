@@ -1,6 +1,6 @@
-// Package perfdata reads perf's branch records: perf.data files, either as files or in
-// the pipe format, and the output of `perf script -F pid,ip,brstack --show-mmap-events`.
-// Both feed a [bolt.Collector]. It also reads call chains as a profile.
+// Package perfdata reads perf.data files, either as files or in the pipe format. Branch records feed a
+// [bolt.Collector], as do those in the output of `perf script -F pid,ip,brstack --show-mmap-events`.
+// Call chains become a profile; copied stacks are unwound for it.
 //
 // The format is described in tools/perf/Documentation/perf.data-file-format.txt and
 // include/uapi/linux/perf_event.h of the kernel. The package reads files of perf 3.x to

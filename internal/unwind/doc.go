@@ -1,6 +1,6 @@
 // Package unwind compiles the call frame information of ELF files into tables small
-// enough for the kernel to walk stacks with. The subpackage unwindmap loads the tables
-// into the kernel. Neither knows symbols, samples or profiles.
+// enough for the kernel to walk stacks with. Package unwindmap loads the tables into the
+// kernel, and stackend lists the reasons why stacks end. None knows symbols, samples or profiles.
 //
 // The vocabulary is DWARF's (version 5, section 6.4). A function has an FDE: a program that
 // computes, for ranges of its addresses, where the caller's registers are. A CIE holds the

@@ -1,6 +1,6 @@
 // Package uprobe attaches BPF programs to instructions of files, and detaches them. A helper process
 // does both, so that no breakpoints stay in programs if this process is killed. The package also finds
-// out what the running kernel supports, and measures what a hit costs.
+// out what the running kernel supports, which debuggers are in the way, and what a hit costs.
 package uprobe
 
 import (
