@@ -151,11 +151,7 @@ func warnCut(name string, p *profile.Profile, warn func(error)) {
 // warnLosses calls warn for each loss. of is the noun for samples.
 func warnLosses(name string, l profile.Losses, of describe.Noun, warn func(error)) {
 	for _, loss := range describe.Losses(l, of) {
-		text := loss.What + ": " + loss.Effect
-		if loss.Remedy != "" {
-			text += "; " + loss.Remedy
-		}
-		warn(fmt.Errorf("%s: %s", name, text))
+		warn(fmt.Errorf("%s: %s", name, loss))
 	}
 }
 

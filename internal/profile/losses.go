@@ -196,6 +196,12 @@ type Losses [NumLosses]uint64
 // Uncounted returns how many samples are in no count.
 func (l Losses) Uncounted() uint64 { return l[LossSamples] + l[LossUnsent] }
 
+// Missing returns the losses without data that arrived late.
+func (l Losses) Missing() Losses {
+	l[LossOverflows], l[LossRetries] = 0, 0
+	return l
+}
+
 // Plus returns the losses of two parts of a run.
 func (l Losses) Plus(m Losses) Losses {
 	for cause, n := range m {

@@ -33,7 +33,8 @@ type Report struct {
 	Programs []Program `json:"programs"`
 	Reasons  []Reason  `json:"reasons"`
 	Paths    []Path    `json:"paths"`
-	Losses   []Loss    `json:"losses"`
+	// Losses are all that the profile lacks.
+	Losses []describe.Loss `json:"losses"`
 }
 
 // Total is the sum of a value over all samples.
@@ -85,15 +86,6 @@ type Path struct {
 	Share  float64  `json:"share"`
 }
 
-// Loss is a cause of losses, see [describe.Loss]. Cause is its name in files, or "stripped"
-// for a file without symbols.
-type Loss struct {
-	Cause  string `json:"cause"`
-	What   string `json:"what"`
-	Effect string `json:"effect"`
-	Remedy string `json:"remedy,omitempty"`
-}
-
 // maxPaths limits the paths.
 const maxPaths = 5
 
@@ -102,7 +94,7 @@ func New(p *profile.Profile, value, n int) *Report {
 	v := p.ValueTypes[value]
 	r := &Report{
 		Version: Version, Run: describe.Run(p.Meta), Machine: describe.Machine(p.Meta), Duration: p.Meta.Duration.Seconds(),
-		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []Loss{},
+		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []describe.Loss{},
 	}
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
@@ -130,26 +122,8 @@ func New(p *profile.Profile, value, n int) *Report {
 		}
 		r.Paths = f.paths()
 	}
-	r.Losses = append(r.Losses, losses(p)...)
+	r.Losses = append(r.Losses, describe.Of(p)...)
 	return r
-}
-
-// losses returns the losses of p and its files without symbols.
-func losses(p *profile.Profile) (all []Loss) {
-	noun := describe.NounOfProfile(p)
-	for cause, n := range p.Losses {
-		var one profile.Losses
-		if one[cause] = n; profile.Loss(cause) == profile.LossUnresolved {
-			one[profile.LossUnresolvedFrames] = p.Losses[profile.LossUnresolvedFrames]
-		}
-		for _, l := range describe.LossesIn(one, noun, describe.Samples(p)) {
-			all = append(all, Loss{profile.Loss(cause).String(), l.What, l.Effect, l.Remedy})
-		}
-	}
-	for _, l := range describe.Stripped(p.Meta.Stripped, noun) {
-		all = append(all, Loss{"stripped", l.What, l.Effect, l.Remedy})
-	}
-	return all
 }
 
 // facts are the inputs of rules.

@@ -375,7 +375,7 @@ func unnamed(f *facts) (Finding, bool) {
 			}
 		}
 	} else {
-		found.Remedy = describe.Losses(profile.Losses{profile.LossUnresolvedGenerated: 1}, describe.NounOfProfile(f.Profile))[0].Remedy
+		found.Remedy = describe.Remedy(profile.LossUnresolvedGenerated)
 	}
 	found.marked = fmt.Sprintf("%s is in functions without names, most of it in %s (%s).", percent(f.share(sum)), where, percent(f.share(max(n, generated))))
 	return found, true
@@ -391,8 +391,9 @@ func lost(f *facts) (Finding, bool) {
 		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
 		marked:  fmt.Sprintf("%s not counted; %d were.", plural(missing, "# sample was", "# samples were"), n),
 	}
-	for _, l := range describe.Losses(profile.Losses{profile.LossSamples: f.Losses[profile.LossSamples], profile.LossUnsent: f.Losses[profile.LossUnsent]}, describe.NounOfProfile(f.Profile)) {
-		found.Remedy = cmp.Or(found.Remedy, l.Remedy)
+	found.Remedy = describe.Remedy(profile.LossUnsent)
+	if f.Losses[profile.LossSamples] > 0 {
+		found.Remedy = describe.Remedy(profile.LossSamples)
 	}
 	return found, true
 }

@@ -17,10 +17,10 @@ func TestStripped(t *testing.T) {
 		{Path: "/srv/nginx", Exports: true, Samples: 2},
 	}}, sample)
 	want := []Loss{
-		{What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
-		{What: "other: no symbols", Effect: "20 samples"},
-		{What: "nginx: only exported symbols", Effect: "2 samples"},
-		{What: "1 more file without symbols"},
+		{Cause: "stripped", What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
+		{Cause: "stripped", What: "other: no symbols", Effect: "20 samples"},
+		{Cause: "stripped", What: "nginx: only exported symbols", Effect: "2 samples"},
+		{Cause: "stripped", What: "1 more file without symbols"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -13,22 +13,41 @@ import (
 	"fulgur/internal/unwind/stackend"
 )
 
-// Loss is one cause for which a profile lacks something, or nearly did.
+// Loss is one cause for which a profile lacks something, or nearly did. Its JSON is stable, see
+// docs/report.md.
 type Loss struct {
-	// What is the loss and its amount: "3 samples lost".
-	What string
+	// Cause is the name of a [profile.Loss], or "stripped" for a file without symbols.
+	Cause string `json:"cause"`
+	// What is the loss and its amount: "3 samples lost", "3 of 100 samples in unnamed functions".
+	What string `json:"what"`
 	// Effect is the cause, or the effect on the profile. Remedy is empty if
 	// there is none.
-	Effect, Remedy string
+	Effect string `json:"effect"`
+	Remedy string `json:"remedy,omitempty"`
 
 	n         uint64
 	one, many string
 }
 
+// Why returns the effect and the remedy.
+func (l Loss) Why() string { return strings.Trim(l.Effect+"; "+l.Remedy, "; ") }
+
+// String returns the loss in a line.
+func (l Loss) String() string { return strings.TrimSuffix(l.What+": "+l.Why(), ": ") }
+
+// Of returns all that p lacks, the gravest first, and then its files without symbols.
+func Of(p *profile.Profile) []Loss {
+	noun := NounOfProfile(p)
+	return append(LossesIn(p.Losses, noun, Samples(p)), Stripped(p.Meta.Stripped, noun)...)
+}
+
+// Remedy returns the remedy of a cause, "" if there is none.
+func Remedy(of profile.Loss) string { return causes[of].remedy.String() }
+
 // Brief returns a short list of the losses in l, the most serious first. It combines
 // causes with the same description, and leaves out data that arrived late.
 func Brief(l profile.Losses, of Noun) []string {
-	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
+	l = l.Missing()
 	var whats []string
 	sums := map[string]uint64{}
 	all := Losses(l, of)
@@ -93,7 +112,7 @@ func LossesIn(l profile.Losses, of Noun, samples uint64) []Loss {
 		default:
 			what += " in " + of.Count(samples)
 		}
-		losses = append(losses, Loss{what, c.effect, c.remedy.String(), n, c.one, c.many})
+		losses = append(losses, Loss{profile.Loss(cause).String(), what, c.effect, c.remedy.String(), n, c.one, c.many})
 	}
 	return losses
 }
@@ -220,6 +239,9 @@ var causes = [profile.NumLosses]cause{
 		"nothing is missing", do("raise %s", usage.RingSize), stackend.None, Noun{}},
 }
 
+// stripped is the cause of files without symbols.
+const stripped = "stripped"
+
 // Stripped describes the files of a profile that lack symbols. of is the noun for samples.
 func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 	var all []Loss
@@ -231,14 +253,14 @@ func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 		if f.BuildID != "" {
 			what += " (build ID " + shortID(plain.Terminal(f.BuildID)) + ")"
 		}
-		l := Loss{What: what, Effect: of.Count(f.Samples)}
+		l := Loss{Cause: stripped, What: what, Effect: of.Count(f.Samples)}
 		if f.Remedy != "" {
 			l.Remedy = plain.Terminal(f.Remedy)
 		}
 		all = append(all, l)
 	}
 	if s.Omitted > 0 {
-		all = append(all, Loss{What: plain.Count(uint64(s.Omitted), "more file") + " without symbols"})
+		all = append(all, Loss{Cause: stripped, What: plain.Count(uint64(s.Omitted), "more file") + " without symbols"})
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package firefox
 
 import (
 	"path"
-	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
@@ -133,13 +132,9 @@ func (d *description) extra() []section {
 	for _, note := range d.notes {
 		measured.Entries = append(measured.Entries, entry{"Note", "string", note})
 	}
-	noun := describe.NounOfProfile(d.p)
 	lost := section{Label: "Losses", Entries: []entry{}}
-	for _, l := range describe.Losses(d.p.Losses, noun) {
-		lost.Entries = append(lost.Entries, entry{l.What, "string", l.Effect})
-	}
-	for _, l := range describe.Stripped(d.p.Meta.Stripped, noun) {
-		lost.Entries = append(lost.Entries, entry{l.What, "string", strings.Trim(l.Effect+"; "+l.Remedy, "; ")})
+	for _, l := range describe.Of(d.p) {
+		lost.Entries = append(lost.Entries, entry{l.What, "string", l.Why()})
 	}
 	return []section{measured, lost}
 }

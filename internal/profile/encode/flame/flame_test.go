@@ -19,6 +19,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/encodetest"
 )
 
@@ -250,7 +251,7 @@ func TestNegativeAmounts(t *testing.T) {
 	p.Samples[0].Values[0] = -1
 	want := "negative amounts of " + p.ValueTypes[0].Type
 	d := extract(t, render(t, WriteHTML, p, Options{}))
-	if !slices.Contains(d.Lost, want) || !slices.ContainsFunc(d.Losses, func(l loss) bool { return l.What == want }) {
+	if !slices.Contains(d.Lost, want) || !slices.ContainsFunc(d.Losses, func(l describe.Loss) bool { return l.What == want }) {
 		t.Errorf("got losses %q, %q, want %q", d.Lost, d.Losses, want)
 	}
 	if picture := render(t, WriteSVG, p, Options{}); !bytes.Contains(picture, []byte(want)) {
@@ -500,7 +501,7 @@ func TestMaxNodes(t *testing.T) {
 		if tree.total() != tasks || len(tree.nodes) > limit+tasks {
 			t.Errorf("got %d nodes with a total of %d, want all tasks' total within the limit", len(tree.nodes), tree.total())
 		}
-		if got := tree.losses(p)[profile.LossTooMany]; got != crowded {
+		if got := tree.drawn(p).Losses[profile.LossTooMany]; got != crowded {
 			t.Errorf("limit of %d nodes: got %d samples too many, want %d", limit, got, crowded)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 
 // header is the JSON part of the page's data: everything except the long tables.
 type header struct {
-	Title  string `json:"title"`
-	Meta   meta   `json:"meta"`
-	Losses []loss `json:"losses"`
+	Title  string          `json:"title"`
+	Meta   meta            `json:"meta"`
+	Losses []describe.Loss `json:"losses"`
 	// Lost are the losses in brief, each said once.
 	Lost   []string    `json:"lost"`
 	Values []valueType `json:"values"`
@@ -82,13 +82,6 @@ type valueType struct {
 	Unit string `json:"unit"`
 }
 
-// loss is a [describe.Loss].
-type loss struct {
-	What   string `json:"what"`
-	Effect string `json:"effect"`
-	Remedy string `json:"remedy"`
-}
-
 // frames is a table of frames with an array for each column.
 type frames struct {
 	Name   []int `json:"name"`   // indexes of strings
@@ -119,7 +112,7 @@ type tasks struct {
 // newHeader returns the header of a page of p, without its samples. Empty tables are
 // empty arrays rather than null.
 func newHeader(p *profile.Profile, o Options, t *tree) header {
-	m, noun := p.Meta, describe.NounOfProfile(p)
+	m, drawn := p.Meta, t.drawn(p)
 	h := header{
 		Title: o.title(p),
 		Meta: meta{
@@ -129,8 +122,8 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
 			Converted: m.Converted,
 		},
-		Losses:     losses(t.losses(p), m.Stripped, noun),
-		Lost:       lost(t.losses(p), m.Stripped, noun),
+		Losses:     append([]describe.Loss{}, describe.Of(drawn)...),
+		Lost:       lost(drawn),
 		Run:        json.RawMessage(runinfo.Text(p)),
 		Builds:     builds(p),
 		Mixed:      describe.IsMixed(p.ValueTypes),
@@ -150,7 +143,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		values[i] = i
 	}
 	if text := describe.Negative(p, values...); text != "" {
-		h.Losses = append(h.Losses, loss{What: text, Effect: describe.NegativeEffect})
+		h.Losses = append(h.Losses, describe.Loss{Cause: "negative", What: text, Effect: describe.NegativeEffect})
 		h.Lost = append(h.Lost, text)
 	}
 	if o.Base != nil {
@@ -159,8 +152,8 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)
 	}
-	if noun.Many() != "samples" {
-		h.Noun = noun.Many()
+	if noun := describe.NounOfProfile(p).Many(); noun != "samples" {
+		h.Noun = noun
 	}
 	for _, v := range p.ValueTypes {
 		h.Values = append(h.Values, valueType{plainText(v.Type), plainText(v.Unit)})
@@ -211,24 +204,10 @@ func builds(p *profile.Profile) map[string]string {
 	return ids
 }
 
-// losses returns what is missing or incomplete in a profile, most severe first, without
-// what was only delayed, and the files without symbols.
-func losses(l profile.Losses, s profile.StrippedFiles, of describe.Noun) []loss {
-	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
-	all := []loss{}
-	for _, d := range describe.Losses(l, of) {
-		all = append(all, loss{d.What, d.Effect, d.Remedy})
-	}
-	for _, d := range describe.Stripped(s, of) {
-		all = append(all, loss{d.What, d.Effect, d.Remedy})
-	}
-	return all
-}
-
-// lost returns the losses in brief.
-func lost(l profile.Losses, s profile.StrippedFiles, of describe.Noun) []string {
-	brief := append([]string{}, describe.Brief(l, of)...)
-	if n := len(s.Files) + s.Omitted; n > 0 {
+// lost returns the losses of a drawn profile in brief.
+func lost(p *profile.Profile) []string {
+	brief := append([]string{}, describe.Brief(p.Losses, describe.NounOfProfile(p))...)
+	if n := len(p.Meta.Stripped.Files) + p.Meta.Stripped.Omitted; n > 0 {
 		brief = append(brief, plain.Count(uint64(n), "file")+" without symbols")
 	}
 	return brief

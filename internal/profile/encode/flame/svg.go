@@ -184,7 +184,7 @@ func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	}
 	v := p.ValueTypes[o.Value]
 	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
-	join("note warn", ", ", lost(t.losses(p), p.Meta.Stripped, describe.NounOfProfile(p))...)
+	join("note warn", ", ", lost(t.drawn(p))...)
 	if text := describe.Negative(p, o.Value); text != "" {
 		join("note warn", "", text+" are "+describe.NegativeEffect)
 	}

@@ -163,11 +163,12 @@ type tree struct {
 // total returns the selected value of the whole profile.
 func (t *tree) total() int64 { return t.nodes[0].total }
 
-// losses returns the losses of p, including what the graph has no room for.
-func (t *tree) losses(p *profile.Profile) profile.Losses {
-	l := p.Losses
-	l[profile.LossTooMany] += t.crowded
-	return l
+// drawn returns p with the losses of the graph: what is missing in p, and what the graph has no room for.
+func (t *tree) drawn(p *profile.Profile) *profile.Profile {
+	drawn := *p
+	drawn.Losses = p.Losses.Missing()
+	drawn.Losses[profile.LossTooMany] += t.crowded
+	return &drawn
 }
 
 // newTree merges the samples of profiles. The first one is displayed, and its value type

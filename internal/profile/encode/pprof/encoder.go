@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"math"
-	"strings"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
@@ -234,12 +233,8 @@ func comments(p *profile.Profile) []string {
 			lines = append(lines, line)
 		}
 	}
-	noun := describe.NounOfProfile(p)
-	for _, l := range describe.Losses(p.Losses, noun) {
-		lines = append(lines, l.What+": "+l.Effect)
-	}
-	for _, l := range describe.Stripped(p.Meta.Stripped, noun) {
-		lines = append(lines, l.What+": "+strings.Trim(l.Effect+"; "+l.Remedy, "; "))
+	for _, l := range describe.Of(p) {
+		lines = append(lines, l.String())
 	}
 	return append(append(lines, runinfo.Prefix+runinfo.Text(native)), p.Meta.Comments...)
 }

@@ -99,11 +99,7 @@ func Losses(l profile.Losses, of describe.Noun, samples uint64) string {
 		width = max(width, len(l.What))
 	}
 	for _, l := range losses {
-		fmt.Fprintf(&w, "  %-*s  %s", width, l.What, l.Effect)
-		if l.Remedy != "" {
-			fmt.Fprintf(&w, "; %s", l.Remedy)
-		}
-		fmt.Fprintln(&w)
+		fmt.Fprintf(&w, "  %-*s  %s\n", width, l.What, l.Why())
 	}
 	return w.String()
 }
@@ -111,14 +107,7 @@ func Losses(l profile.Losses, of describe.Noun, samples uint64) string {
 // Stripped returns a line for each file without symbols, with a remedy.
 func Stripped(s profile.StrippedFiles, of describe.Noun) (lines []string) {
 	for _, l := range describe.Stripped(s, of) {
-		line := l.What
-		if l.Effect != "" {
-			line += ", " + l.Effect
-		}
-		if l.Remedy != "" {
-			line += "; " + l.Remedy
-		}
-		lines = append(lines, line)
+		lines = append(lines, strings.TrimSuffix(l.What+", "+l.Why(), ", "))
 	}
 	return lines
 }
