@@ -92,14 +92,14 @@ func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
 
 func (b *basicRun) describeTo(report *report) error {
 	l := b.samples.Losses
-	report.lost("samples", l[profile.LossSamples])
-	if !b.sampling.Event().IsTime() { // a clock also runs in the kernel
-		report.lost("samples that the kernel skipped, of any process", l[profile.LossSkipped])
+	if b.sampling.Event().IsTime() {
+		l[profile.LossSkipped] = 0 // a clock also runs in the kernel
 	}
-	report.throttled(l[profile.LossThrottled])
-	report.lost("child processes not followed: too many", l[profile.LossUntracked])
-	report.lost("mapping records", l[profile.LossSideband])
-	report.lost("processes that exited before their mappings were read", l[profile.LossProcessesGone])
+	report.losses(profile.Losses{
+		profile.LossUnsent: l.Uncounted(), profile.LossSkipped: l[profile.LossSkipped], profile.LossThrottled: l[profile.LossThrottled],
+		profile.LossUntracked: l[profile.LossUntracked], profile.LossProcessesGone: l[profile.LossProcessesGone],
+	})
+	report.lostMappings(l[profile.LossSideband])
 	switch {
 	case report.Samples > 0:
 	case b.samples.Missed:

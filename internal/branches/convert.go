@@ -290,7 +290,7 @@ const recordKernel = "record with perf record -a -b -e cycles:k"
 // report returns the summary.
 func (cv *conversion) report(w *profileWriter, paths map[*bolt.Binary]string) *report {
 	r := newReport(cv.collector, w, paths, 0)
-	r.lost("records that the kernel could not deliver", cv.stats.Lost)
+	r.lost("records lost: the kernel could not deliver them", cv.stats.Lost)
 	r.leftOut("samples of other processes", cv.stats.Ignored)
 	r.leftOut("samples without branch records", cv.stats.NoStack)
 	if cv.byName {

@@ -295,10 +295,10 @@ func (c *counted) report(report *report) error {
 	slices.SortFunc(report.Counting.LeftOut, func(a, b leftOutFunction) int {
 		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Reason, b.Reason))
 	})
-	report.lost("samples and targets of jumps: the tables were full", s.Lost)
-	report.lost("samples at addresses beyond the limit", c.crowded)
+	report.lost("samples and targets of jumps lost: the tables were full", s.Lost)
+	report.lost("samples lost: there were too many addresses", c.crowded)
 	if s.Unanswered {
-		report.lost("window: the kernel did not attach or detach probes in time, and nothing was counted after that; a file system may not respond", 1)
+		report.lost("window lost: the kernel did not attach or detach probes in time, and nothing was counted after that; a file system may not respond", 1)
 	}
 	report.leftOut("jumps beyond the limit", s.Crowded)
 	report.leftOut("outcomes of indirect jumps to targets beyond the limit", s.CrowdedTargets)

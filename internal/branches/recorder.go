@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 )
 
 // recorder records branches, with the CPU, by counting jumps or by stepping.
@@ -244,10 +245,10 @@ func (h *recorded) report(report *report) error {
 	if err != nil {
 		return err
 	}
-	report.lost(fmt.Sprintf("samples: the ring was full (raise %s, or lower %s)", usage.RingSize, usage.Frequency), kernel.Lost)
-	report.lost("samples that the kernel skipped, of any process", kernel.Skipped)
-	report.throttled(kernel.Throttled)
-	report.lost("child processes not followed: too many", kernel.Untracked)
+	report.losses(profile.Losses{
+		profile.LossUnsent: kernel.Lost, profile.LossSkipped: kernel.Skipped,
+		profile.LossThrottled: kernel.Throttled, profile.LossUntracked: kernel.Untracked,
+	})
 	report.leftOut("samples without branch records", kernel.Empty)
 	if report.Samples == 0 && kernel.Empty > 0 {
 		report.nothing = "no sample has branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with " + usage.Event.String()

@@ -13,6 +13,8 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 )
 
 // report is the summary of profiles for BOLT: the counts, what does not count and why,
@@ -181,11 +183,18 @@ func profileArgument(path, ending string) string {
 	return path
 }
 
-func (r *report) lost(why string, n uint64) { r.Lost = addCause(r.Lost, why, n) }
+func (r *report) lost(what string, n uint64) { r.Lost = addCause(r.Lost, what, n) }
 
-// throttled adds n pauses of sampling to the losses.
-func (r *report) throttled(n uint64) {
-	r.lost(fmt.Sprintf("sampling pauses: the kernel throttled sampling (lower %s)", usage.Frequency), n)
+// losses adds losses that profiles of stacks have, too.
+func (r *report) losses(l profile.Losses) {
+	for _, loss := range describe.Losses(l, describe.NounOf(nil, 0)) {
+		r.lost(strings.TrimPrefix(loss.String(), fmt.Sprint(loss.Count, " ")), loss.Count)
+	}
+}
+
+// lostMappings adds n lost records of mappings.
+func (r *report) lostMappings(n uint64) {
+	r.lost("mapping records lost: branches may be missing", n)
 }
 
 func (r *report) leftOut(why string, n uint64) { r.LeftOut = addCause(r.LeftOut, why, n) }
@@ -255,7 +264,7 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "%s, %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Records, "branch record"))
 	}
 	for _, c := range r.Lost {
-		fmt.Fprintf(&b, "  lost: %d %s\n", c.Count, c.Cause)
+		fmt.Fprintf(&b, "  %d %s\n", c.Count, c.Cause)
 	}
 	for _, c := range r.LeftOut {
 		fmt.Fprintf(&b, "  left out: %d %s\n", c.Count, c.Cause)

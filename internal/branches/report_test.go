@@ -15,7 +15,7 @@ import (
 func TestReportText(t *testing.T) {
 	r := &report{
 		Samples: 2, Records: 64, InsideShare: 0.75, MispredictedShare: 0.0125,
-		Lost:    []cause{{"records that the kernel could not deliver", 7}},
+		Lost:    []cause{{"records lost: the kernel could not deliver them", 7}},
 		LeftOut: []cause{{"kernel branch records", 3}},
 		Binaries: []binaryReport{
 			{
@@ -28,7 +28,7 @@ func TestReportText(t *testing.T) {
 		Warnings: []string{"beware"},
 	}
 	const want = `2 samples, 64 branch records
-  lost: 7 records that the kernel could not deliver
+  7 records lost: the kernel could not deliver them
   left out: 3 kernel branch records
   75.0 % of the branches in the profiled files, 1.25 % of them mispredicted
 

@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 )
 
 // branchRun is a measurement of branches. It implements [loop.Measurement] for its loop.
@@ -171,11 +172,11 @@ func (r *branchRun) describeTo(report *report) error {
 	if err := r.recorder.report(report); err != nil {
 		return err
 	}
-	report.lost("mapping records", r.tracker.Lost)
+	report.lostMappings(r.tracker.Lost)
 	for _, s := range r.tracker.Processes.Storms() {
-		report.lost(fmt.Sprintf("mapping records of process %d (%s), which maps code up to %d times a second", s.PID, plain.Terminal(s.Comm), s.PerSecond), s.Skipped)
+		report.warn("%s; some of its branches may be missing", s)
 	}
-	report.lost("processes that exited before their mappings were read", r.tracker.Processes.Gone()-r.spaces.past)
+	report.losses(profile.Losses{profile.LossProcessesGone: r.tracker.Processes.Gone() - r.spaces.past})
 	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.executed) > 0 {
 		report.nothing = fmt.Sprintf("%s, but the target executed %s: choose the program with %s", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.executed, ", ")), usage.Binary)
 		report.warn("the profile is of %s", report.nothing)

@@ -2,11 +2,13 @@ package process
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
 )
 
 // Above maxFollowed records in a window, a process's mapping records are no longer
@@ -37,6 +39,15 @@ type Storm struct {
 	// Skipped is the number of records that were not followed. PerSecond is the highest
 	// rate of records.
 	Skipped, PerSecond uint64
+}
+
+// String says what the table did not follow. It is safe to print in the sense of package plain.
+func (s Storm) String() string {
+	name := ""
+	if s.Comm != "" {
+		name = " (" + plain.Terminal(s.Comm) + ")"
+	}
+	return fmt.Sprintf("process %d%s mapped code up to %d times a second: %s ignored", s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record"))
 }
 
 // Storms returns the processes that mapped code more often than the table followed, worst

@@ -149,10 +149,7 @@ func (n *numbered) report(w Window, path string) {
 	}
 	p := w.Profile
 	amount := describe.Headline(p, w.Value)
-	lost := "nothing lost"
-	if all := describe.Brief(p.Losses, describe.NounOfProfile(p)); len(all) > 0 {
-		lost = strings.Join(all, ", ")
-	}
+	lost := describe.Lost(p.Losses, describe.NounOfProfile(p), 0)
 	begin := ""
 	if n.options.Progress {
 		begin = "\r\x1b[K" // overwrites the progress line

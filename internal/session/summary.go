@@ -40,9 +40,7 @@ func (r *run) summary(w Window) (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 && r.whyStopped() == "" {
-		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
-	}
+	b.WriteString(r.nothing(p.Total(0), p.Losses))
 	if p.Total(0) > 0 && p.Total(w.Value) == 0 && !r.options.allValues() {
 		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[w.Value].Type)
 		if r.subject.Command() == doctor.Record {
@@ -83,9 +81,7 @@ func (r *run) concludeParts(headline string, t totals, written string) error {
 		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", r.noun().Count(t.dropped))
 	}
 	b.WriteString(text.Losses(t.lost, r.noun(), t.samples))
-	if t.samples+t.dropped == 0 && t.lost.Uncounted() == 0 && r.whyStopped() == "" {
-		fmt.Fprintf(&b, "  %s: %s\n", r.noun().Nothing(), r.whyNothing())
-	}
+	b.WriteString(r.nothing(int64(t.samples+t.dropped), t.lost))
 	if problem := r.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
@@ -160,12 +156,7 @@ const maxStorms = 3
 // follow.
 func stormLines(storms []process.Storm) (lines []string) {
 	for _, s := range storms[:min(len(storms), maxStorms)] {
-		name := ""
-		if s.Comm != "" {
-			name = " (" + plain.Terminal(s.Comm) + ")"
-		}
-		lines = append(lines, fmt.Sprintf("process %d%s mapped code up to %d times a second: %s ignored; its stacks may lack names",
-			s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record")))
+		lines = append(lines, s.String()+"; its stacks may lack names")
 	}
 	if more := len(storms) - maxStorms; more > 0 {
 		lines = append(lines, fmt.Sprintf("other processes that did the same: %d", more))
@@ -184,6 +175,15 @@ func (r *run) whyStopped() string {
 		}
 	}
 	return ""
+}
+
+// nothing returns a line that says why there are no samples, "" if there are some, or if losses or the
+// end of the run say it already.
+func (r *run) nothing(samples int64, lost profile.Losses) string {
+	if samples != 0 || lost.Uncounted() > 0 || r.whyStopped() != "" {
+		return ""
+	}
+	return fmt.Sprintf("  %s: %s\n", r.noun().Nothing(), r.whyNothing())
 }
 
 // whyNothing returns the likely causes of a run without samples.

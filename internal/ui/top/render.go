@@ -240,7 +240,7 @@ func (s *state) heading() []string {
 		}
 		parts = append(parts, text)
 	default:
-		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), describe.Amount(total, s.shown[0].ValueTypes[value]), lost(losses, describe.NounOfProfile(s.shown[0].Profile)))
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), describe.Amount(total, s.shown[0].ValueTypes[value]), describe.Lost(losses, describe.NounOfProfile(s.shown[0].Profile), shownLosses))
 	}
 	if s.Whole {
 		parts[0] = "fulgur: " + parts[0]
@@ -250,17 +250,8 @@ func (s *state) heading() []string {
 	return parts
 }
 
-// lost describes the most serious losses.
-func lost(l profile.Losses, of describe.Noun) string {
-	all := describe.Brief(l, of)
-	switch len(all) {
-	case 0:
-		return "nothing lost"
-	case 1, 2:
-		return strings.Join(all, ", ")
-	}
-	return all[0] + ", " + all[1] + "…"
-}
+// shownLosses limits the losses in a line.
+const shownLosses = 2
 
 // subject describes the selection.
 func (s *state) subject() string {

@@ -248,7 +248,7 @@ func TestLosses(t *testing.T) {
 		"3 samples lost, 1 sample without stack":  {profile.LossSamples: 3, profile.LossTraces: 1},
 		"3 samples lost, 1 sample without stack…": {profile.LossSamples: 3, profile.LossTraces: 1, profile.LossTruncatedUser: 1},
 	} {
-		if got := lost(l, describe.NounOf(nil, 0)); got != want {
+		if got := describe.Lost(l, describe.NounOf(nil, 0), shownLosses); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

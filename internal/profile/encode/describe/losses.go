@@ -24,8 +24,9 @@ type Loss struct {
 	// there is none.
 	Effect string `json:"effect"`
 	Remedy string `json:"remedy,omitempty"`
+	// Count is the number in What, 0 for a file.
+	Count uint64 `json:"-"`
 
-	n         uint64
 	one, many string
 }
 
@@ -52,7 +53,7 @@ func Brief(l profile.Losses, of Noun) []string {
 	sums := map[string]uint64{}
 	all := Losses(l, of)
 	for _, loss := range all {
-		sums[loss.many] += loss.n
+		sums[loss.many] += loss.Count
 	}
 	for _, loss := range all {
 		if n, ok := sums[loss.many]; ok {
@@ -61,6 +62,19 @@ func Brief(l profile.Losses, of Noun) []string {
 		}
 	}
 	return whats
+}
+
+// Lost joins the first losses of [Brief], at most the given number if it is not 0, or says that there are
+// none.
+func Lost(l profile.Losses, of Noun, most int) string {
+	all, more := Brief(l, of), ""
+	if len(all) == 0 {
+		return "nothing lost"
+	}
+	if most > 0 && len(all) > most {
+		all, more = all[:most], "…"
+	}
+	return strings.Join(all, ", ") + more
 }
 
 // remedy is the remedy of a loss: a format with the options that it names.
