@@ -153,13 +153,13 @@ func (p *page) get(now time.Time) string {
 	return p.text
 }
 
-// patience is the time that a window may take longer than its interval.
-const patience = time.Minute
+// lateAfter is the time that a window may take longer than its interval.
+const lateAfter = time.Minute
 
 // problem returns why the agent is not healthy, or "".
 func (a *Agent) problem(now time.Time) string {
 	// Not by the wall clock, which may be set.
-	if age := now.Sub(a.started) - time.Duration(a.window.Load()); age > 2*a.options().Measure.Every+patience {
+	if age := now.Sub(a.started) - time.Duration(a.window.Load()); age > 2*a.options().Measure.Every+lateAfter {
 		return fmt.Sprintf("no window for %s", age.Round(time.Second))
 	}
 	return ""

@@ -29,19 +29,19 @@ type members struct {
 	add, drop func(pid int) error // start and stop stepping a process
 	excluded  []int               // ignored unless named by the user
 
-	members map[int]standing
+	members map[int]memberState
 	stale   bool // something has changed since the last look
 	looked  time.Time
 }
 
-// standing is the state of a process of the target.
-type standing uint8
+// memberState is the state of a process of the target.
+type memberState uint8
 
 const (
-	isNew     standing = iota // or changed
-	isIdle                    // has not mapped profiled code
-	isStepped                 // stepped by the stepper
-	isLeaving                 // stepped, but executed another program
+	isNew     memberState = iota // or changed
+	isIdle                       // has not mapped profiled code
+	isStepped                    // stepped by the stepper
+	isLeaving                    // stepped, but executed another program
 )
 
 // handleRecord handles a sideband record.
@@ -50,11 +50,11 @@ func (c *members) handleRecord(r perfevent.Record) {
 	case perfevent.Fork:
 		c.stale = c.stale || r.PID != r.PPID
 	case perfevent.Mmap2:
-		c.turn(r.PID, isIdle, isNew)
+		c.change(r.PID, isIdle, isNew)
 	case perfevent.Comm:
 		if r.Exec {
-			c.turn(r.PID, isIdle, isNew)
-			c.turn(r.PID, isStepped, isLeaving)
+			c.change(r.PID, isIdle, isNew)
+			c.change(r.PID, isStepped, isLeaving)
 		}
 	case perfevent.Exit:
 		if r.PID == r.TID {
@@ -62,13 +62,13 @@ func (c *members) handleRecord(r perfevent.Record) {
 		}
 	case perfevent.Lost:
 		for pid := range c.members {
-			c.turn(pid, isIdle, isNew)
+			c.change(pid, isIdle, isNew)
 		}
 	}
 }
 
-// turn changes the state of a process that is in state from.
-func (c *members) turn(pid int, from, to standing) {
+// change replaces the state of a process that is in state from.
+func (c *members) change(pid int, from, to memberState) {
 	if s, known := c.members[pid]; known && s == from {
 		c.members[pid] = to
 		c.stale = true

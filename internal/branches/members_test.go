@@ -22,7 +22,7 @@ func TestMembers(t *testing.T) {
 		wanted:  func(pid int) (wanted, known bool) { return running[pid], pid != unanswered },
 		add:     func(pid int) error { changes = append(changes, fmt.Sprintf("+%d", pid)); return nil },
 		drop:    func(pid int) error { changes = append(changes, fmt.Sprintf("-%d", pid)); return nil },
-		members: map[int]standing{},
+		members: map[int]memberState{},
 	}
 	for _, step := range []struct {
 		name    string

@@ -67,7 +67,7 @@ func (s *stepped) attach(r *branchRun) error {
 	s.stepper = stepper
 	s.members = members{
 		target: r.loop.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
-		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), stepping.InitPID},
+		members: map[int]memberState{}, excluded: []int{os.Getpid(), stepper.PID(), stepping.InitPID},
 	}
 	for _, pid := range named {
 		s.members.members[pid] = isStepped

@@ -58,7 +58,7 @@ type File struct {
 	checked uint64
 
 	mu  sync.RWMutex
-	src source
+	src origin
 	opened
 	err     error   // why it could not be opened
 	initial version // when the file was first opened
@@ -183,7 +183,7 @@ func (f *File) acquire(b *safeopen.Budget) (opened, error) {
 
 // open opens the file from src for a reader, within the budget, unless it is already
 // open.
-func (f *File) open(b *safeopen.Budget, src source) error {
+func (f *File) open(b *safeopen.Budget, src origin) error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if f.isOpen() {
@@ -199,7 +199,7 @@ func (f *File) open(b *safeopen.Budget, src source) error {
 // openFrom opens the file from src within the budget. Every way to the file may
 // block: even the directory of a process's mappings is locked while a thread changes
 // them, and that thread may wait for a file system.
-func (f *File) openFrom(b *safeopen.Budget, src source) (opened, error) {
+func (f *File) openFrom(b *safeopen.Budget, src origin) (opened, error) {
 	f.mu.Lock()
 	f.src = src
 	f.mu.Unlock()
@@ -207,15 +207,15 @@ func (f *File) openFrom(b *safeopen.Budget, src source) (opened, error) {
 	o, err := safeopen.AskLate(b, procRoot(src.pid), func(r *safeopen.Request) (opened, error) { return src.open(r, key, f.Path) },
 		func(o opened, err error) {
 			if err == nil {
-				f.adopt(o, nil)
+				f.setOpened(o, nil)
 			}
 		})
-	f.adopt(o, err)
+	f.setOpened(o, err)
 	return o, err
 }
 
-// adopt records the result of opening the file.
-func (f *File) adopt(o opened, err error) {
+// setOpened records the result of opening the file.
+func (f *File) setOpened(o opened, err error) {
 	f.mu.Lock()
 	if f.file != nil {
 		f.mu.Unlock() // another goroutine was faster
@@ -259,7 +259,7 @@ func (f *File) isOpen() bool {
 // seen records that src maps the file too. It reports whether to try opening the file from
 // there: only if an earlier attempt failed, but not for lack of permission, which would be
 // lacking there too.
-func (f *File) seen(src source) (retry bool) {
+func (f *File) seen(src origin) (retry bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.file != nil {

@@ -181,11 +181,11 @@ func TestFileOpen(t *testing.T) {
 	self := os.Getpid()
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "the right one")
-	src := source{pid: self, start: m.Start, limit: m.Limit}
-	gone := source{pid: pidA, parent: pidB}
+	src := origin{pid: self, start: m.Start, limit: m.Limit}
+	gone := origin{pid: pidA, parent: pidB}
 
 	// Each step makes one more way to open the file fail.
-	check := func(step string, src source, want error) {
+	check := func(step string, src origin, want error) {
 		t.Helper()
 		got, err := contents(newFiles(10).intern(keyOf(m), m.Name, src))
 		if !errors.Is(err, want) || want == nil && got != "the right one" {
@@ -193,8 +193,8 @@ func TestFileOpen(t *testing.T) {
 		}
 	}
 	check("by its mapping", src, nil)
-	check("by the process's root", source{pid: self}, nil)
-	check("by the parent's root", source{pid: pidA, parent: self}, nil)
+	check("by the process's root", origin{pid: self}, nil)
+	check("by the parent's root", origin{pid: pidA, parent: self}, nil)
 	check("by its path", gone, nil)
 
 	// Keep the inode, so that its number is not reused.
@@ -235,17 +235,17 @@ func TestFileGeneration(t *testing.T) {
 	}
 	key := keyOf(m)
 	key.Gen = gen + 1
-	if _, err := contents(newFiles(10).intern(key, path, source{pid: pidA})); !errors.Is(err, ErrFileReplaced) {
+	if _, err := contents(newFiles(10).intern(key, path, origin{pid: pidA})); !errors.Is(err, ErrFileReplaced) {
 		t.Errorf("another generation: got error %v, want %v", err, ErrFileReplaced)
 	}
 	c := newFiles(10)
 	key.Gen = gen
-	byRecord, byMaps := c.intern(key, path, source{pid: pidA}), c.intern(keyOf(m), path, source{pid: pidA})
+	byRecord, byMaps := c.intern(key, path, origin{pid: pidA}), c.intern(keyOf(m), path, origin{pid: pidA})
 	if byRecord != byMaps {
 		t.Error("a mapping without a generation has another file")
 	}
 	key.Gen = gen + 1
-	if c.intern(key, path, source{pid: pidA}) == byRecord {
+	if c.intern(key, path, origin{pid: pidA}) == byRecord {
 		t.Error("a mapping of another generation has the same file")
 	}
 }
@@ -257,7 +257,7 @@ func TestFileRewritten(t *testing.T) {
 	c := newFiles(10)
 	intern := func() *File {
 		c.nextRound()
-		f := c.intern(keyOf(m), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f := c.intern(keyOf(m), path, origin{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		return f
 	}
@@ -294,7 +294,7 @@ func TestFileRewritten(t *testing.T) {
 	third := intern()
 	third.initial.since = third.initial.since.Add(-versionInterval)
 	rewrite("more contents", 3)
-	if again := c.intern(keyOf(m), path, source{pid: os.Getpid()}); again != third {
+	if again := c.intern(keyOf(m), path, origin{pid: os.Getpid()}); again != third {
 		t.Error("got another file within a round")
 	}
 }
@@ -327,7 +327,7 @@ func TestFileLimit(t *testing.T) {
 	var all []*File
 	for _, name := range strings.Split("abcdefgh", "") {
 		m := mapped(t, filepath.Join(dir, name), name)
-		f := c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f := c.intern(keyOf(m), m.Name, origin{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		if name == "b" {
 			f.lastUsed.Store(1) // used by a stack
@@ -371,7 +371,7 @@ func TestFileNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newFiles(10)
-	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, source{pid: os.Getpid()})
+	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, origin{pid: os.Getpid()})
 	var got string
 	err := fusetest.UntilAnswered(t, safeopen.ErrNoAnswer, func() (err error) { got, err = contents(f); return err })
 	if err != nil || got != content {
@@ -397,7 +397,7 @@ func TestFileHungMountOverDisk(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		c := newFiles(10)
-		f := c.intern(key, over, source{pid: os.Getpid()})
+		f := c.intern(key, over, origin{pid: os.Getpid()})
 		c.openQueued()
 		_, err := contents(f)
 		done <- err
@@ -423,14 +423,14 @@ func openedAmongHanging(t *testing.T) bool {
 	dir := t.TempDir()
 	served := fusetest.File(t, "")
 	c := newFiles(10)
-	self := source{pid: os.Getpid()}
+	self := origin{pid: os.Getpid()}
 	var dead, alive []*File
 	for i := range 3 {
 		over, stop := fusetest.Mount(t, served)
 		stop()
 		dead = append(dead, c.intern(FileKey{Maj: 8, Min: 1, Ino: uint64(i + 1)}, over, self))
 		m := mapped(t, filepath.Join(dir, fmt.Sprint(i)), "alive")
-		alive = append(alive, c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
+		alive = append(alive, c.intern(keyOf(m), m.Name, origin{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
 	}
 	c.openQueued()
 	all := true
@@ -445,7 +445,7 @@ func openedAmongHanging(t *testing.T) bool {
 
 func TestFilesSweep(t *testing.T) {
 	c := newFiles(10)
-	src := source{pid: pidA}
+	src := origin{pid: pidA}
 	for ino := range uint64(5000) {
 		f := c.intern(FileKey{Maj: 250, Ino: ino + 1}, "/gone", src)
 		if ino == 1 {
@@ -481,14 +481,14 @@ func TestFileRoot(t *testing.T) {
 	own := procfs.Path(os.Getpid(), "root")
 	for _, test := range []struct {
 		name string
-		src  source
+		src  origin
 		key  FileKey
 		want string
 	}{
-		{"alive", source{pid: os.Getpid(), parent: unused}, keyOf(m), own},
-		{"parent alive", source{pid: unused, parent: os.Getpid()}, keyOf(m), own},
-		{"gone", source{pid: unused, parent: unused}, keyOf(m), "/"},
-		{"gone and replaced", source{pid: unused}, other, ""},
+		{"alive", origin{pid: os.Getpid(), parent: unused}, keyOf(m), own},
+		{"parent alive", origin{pid: unused, parent: os.Getpid()}, keyOf(m), own},
+		{"gone", origin{pid: unused, parent: unused}, keyOf(m), "/"},
+		{"gone and replaced", origin{pid: unused}, other, ""},
 	} {
 		f := &File{Key: test.key, Path: path, src: test.src, cache: newFiles(1)}
 		if got := f.Root(); got != test.want {

@@ -37,7 +37,7 @@ type files struct {
 // queued is a file to be opened from src; fresh means for the first time.
 type queued struct {
 	file  *File
-	src   source
+	src   origin
 	fresh bool
 }
 
@@ -66,7 +66,7 @@ func (c *files) used(f *File) bool {
 // intern returns the file of the mapping called name. If it is new or could not be opened
 // so far, the next [files.openQueued] opens it through src. A file rewritten in place
 // since the last mapping counts as new.
-func (c *files) intern(key FileKey, name string, src source) *File {
+func (c *files) intern(key FileKey, name string, src origin) *File {
 	inode := FileKey{Maj: key.Maj, Min: key.Min, Ino: key.Ino}
 	path := strings.TrimSuffix(name, deletedSuffix)
 	for _, f := range c.byInode[inode] {

@@ -20,9 +20,9 @@ import (
 // procRoot stands in for the file system of a process's files as long as that is unknown.
 func procRoot(pid int) safeopen.Backend { return safeopen.Backend{Path: procfs.Path(pid, "root")} }
 
-// source is where a mapped file can be opened from: a process, its mapping, and the
+// origin is where a mapped file can be opened from: a process, its mapping, and the
 // process's parent, which often outlives it.
-type source struct {
+type origin struct {
 	pid, parent  int
 	start, limit uint64
 }
@@ -50,15 +50,15 @@ var (
 // open opens the file with the given identity. It tries in this order: the process's
 // mapping itself, which leads to the right file regardless of its path; the path in the
 // root of the process, then of its parent; and the path in our own mount namespace.
-func (s source) open(r *safeopen.Request, key FileKey, path string) (opened, error) {
+func (from origin) open(r *safeopen.Request, key FileKey, path string) (opened, error) {
 	attempts := []attempt{
 		{func() (int, error) {
-			return procfs.Through(s.pid, func(id int) (int, error) {
-				return safeopen.Path(procfs.Path(id, "map_files", fmt.Sprintf("%x-%x", s.start, s.limit)), toReachMapped)
+			return procfs.Through(from.pid, func(id int) (int, error) {
+				return safeopen.Path(procfs.Path(id, "map_files", fmt.Sprintf("%x-%x", from.start, from.limit)), toReachMapped)
 			})
 		}, toRead},
-		{func() (int, error) { return openInRoot(r, s.pid, path) }, safeopen.AsUser},
-		{func() (int, error) { return openInRoot(r, s.parent, path) }, safeopen.AsUser},
+		{func() (int, error) { return openInRoot(r, from.pid, path) }, safeopen.AsUser},
+		{func() (int, error) { return openInRoot(r, from.parent, path) }, safeopen.AsUser},
 		{func() (int, error) { return safeopen.Below(r, "/", path) }, safeopen.AsUser},
 	}
 	result := ErrFileGone
@@ -106,7 +106,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	f := t.files.intern(file.key, file.path, source{pid: pid})
+	f := t.files.intern(file.key, file.path, origin{pid: pid})
 	t.files.openQueued()
 	return f, nil
 }
@@ -201,7 +201,7 @@ func openPath(r *safeopen.Request, pid int, path string) (all versions, err erro
 		if missing == nil && sameFile(there, key) {
 			continue
 		}
-		o, err := source{pid: pid, start: m.Start, limit: m.Limit}.open(r, key, strings.TrimSuffix(m.Name, deletedSuffix))
+		o, err := origin{pid: pid, start: m.Start, limit: m.Limit}.open(r, key, strings.TrimSuffix(m.Name, deletedSuffix))
 		if err != nil {
 			name := fmt.Sprintf("%s, which process %d maps at 0x%x", strings.TrimSuffix(m.Name, deletedSuffix), pid, m.Start)
 			all.unopened = append(all.unopened, Unopened{name, err})
@@ -232,8 +232,8 @@ func mappedAs(maps []procfs.Map, names []string) map[FileKey]procfs.Map {
 // root returns the root directory from which the file was mapped: the root of the process
 // or its parent while they live, or ours if the path leads to the file there. It is empty
 // if neither is known.
-func (s source) root(r *safeopen.Request, key FileKey, path string) string {
-	for _, pid := range []int{s.pid, s.parent} {
+func (from origin) root(r *safeopen.Request, key FileKey, path string) string {
+	for _, pid := range []int{from.pid, from.parent} {
 		if pid <= 0 {
 			continue
 		}

@@ -82,7 +82,7 @@ func TestSurvivor(t *testing.T) {
 	}
 	if os.Geteuid() == 0 { // map_files is for root
 		maps := mapsOf(t, pid)
-		nowhere := source{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
+		nowhere := origin{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
 		if got, err := contents(newFiles(1).intern(keyOf(maps[0]), "/nowhere", nowhere)); err != nil || got == "" {
 			t.Errorf("through its mapping: got %d bytes, %v; want the file", len(got), err)
 		}

@@ -203,7 +203,7 @@ func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) (mapped mappi
 		return mapped, nil
 	}
 	key := FileKey{m.Maj, m.Min, m.Ino, gen}
-	f := t.files.intern(key, m.Name, source{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
+	f := t.files.intern(key, m.Name, origin{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
 	if marker := isJITDump(m.Name); marker || isDeleted(m.Name) {
 		t.files.openQueued()
 		if !f.isProgram() && (marker || isMemfd(m.Name) || f.isOpen()) {

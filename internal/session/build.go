@@ -30,7 +30,7 @@ func cached[K comparable, V any](f func(K) V) func(K) V {
 
 // buildProfile makes a profile with names from traces and counts. lost are the
 // counts without a trace. recorded, if not nil, adds its stacks to the profile.
-func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
+func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *recorder) *profile.Profile {
 	values := what.Values(store)
 	all := make([]int64, len(values))
 	// The result of sums is valid until the next call.

@@ -56,4 +56,4 @@ func (j joint) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 type untimed struct{ source.Subject }
 
 // Timeline implements [source.Subject].
-func (untimed) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+func (untimed) Times() (source.Times, bool) { return source.Times{}, false }

@@ -214,9 +214,9 @@ func (m *recording) Shown() int {
 	return slices.IndexFunc(m.Values(nil), func(v source.Value) bool { return v.Type == m.options.Value })
 }
 
-func (m *recording) Timeline() (all source.Timeline, ok bool) {
+func (m *recording) Times() (all source.Times, ok bool) {
 	for _, s := range m.joint {
-		one, _ := s.Timeline() // all parts have times
+		one, _ := s.Times() // all parts have times
 		all.Interval = max(all.Interval, one.Interval)
 		all.EveryWait = all.EveryWait || one.EveryWait
 	}

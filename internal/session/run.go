@@ -44,7 +44,7 @@ type run struct {
 	queue    *queue
 
 	unkept    *uint64             // see [stacks.Store.Unkept]; nil until sampling starts
-	events    *events             // nil unless times are recorded
+	recorder  *recorder           // nil unless times are recorded
 	sampled   chan struct{}       // closed at the end of sampling; nil means never
 	ended     uint64              // end of sampling, CLOCK_MONOTONIC in ns
 	tidied    uint64              // when it was last tidied up, likewise
@@ -98,8 +98,8 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		r.keys = otelcontext.NewKeys()
 		r.unwinder.Runtimes.ReadLabels(r.keys.Expect)
 	}
-	if as, ok := what.Timeline(); ok && o.hasTimes() {
-		if r.events, err = newEvents(as, o.UserOnly); err != nil {
+	if as, ok := what.Times(); ok && o.hasTimes() {
+		if r.recorder, err = newRecorder(as, o.UserOnly); err != nil {
 			return nil, err
 		}
 		common.Timeline = true
@@ -128,9 +128,9 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.tracker.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = r.newStore()
 	r.unkept = r.store.Unkept
-	if r.events != nil {
-		r.events.connect(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
-		r.event = r.events.handleEvent
+	if r.recorder != nil {
+		r.recorder.connect(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+		r.event = r.recorder.handleEvent
 	}
 	if err := source.Each(r.sources, func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	if err := r.passTargetFiles(); err != nil {
 		return nil, err
 	}
-	if r.events != nil {
+	if r.recorder != nil {
 		if err := r.addThreads(); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 func (r *run) handleRecord(record perfevent.Record) {
 	r.unwinder.HandleRecord(record)
 	r.children.handleRecord(record)
-	r.events.handleRecord(record)
+	r.recorder.handleRecord(record)
 	if created, ok := record.(perfevent.Cgroup); ok && r.owners != nil {
 		r.owners.Created(created.ID, created.Path)
 	}
@@ -191,7 +191,7 @@ func (r *run) addThreads() error {
 	if err != nil {
 		return err
 	}
-	return r.events.threads.AddCurrent(pids)
+	return r.recorder.threads.AddCurrent(pids)
 }
 
 // prepareTables starts making unwind tables for the processes of the target. members lists the
@@ -219,7 +219,7 @@ func (r *run) close() error {
 	if r.pipeline != nil {
 		committed = r.pipeline.close()
 	}
-	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), source.Each(r.sources, source.Source.Close), r.gate.Close(), r.events.close(), r.owners.Close())
+	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), source.Each(r.sources, source.Source.Close), r.gate.Close(), r.recorder.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the
@@ -261,8 +261,8 @@ func (r *run) count() map[stacks.Key]stacks.Values {
 		r.store.Count(total)
 		maps.Copy(lost, total)
 	}
-	if r.events != nil {
-		maps.Copy(lost, r.events.count())
+	if r.recorder != nil {
+		maps.Copy(lost, r.recorder.count())
 	}
 	return lost
 }

@@ -41,8 +41,8 @@ func (r *run) Enable() error {
 			return err
 		}
 	}
-	if r.events != nil {
-		if err := r.events.begin(monotonic.Now()); err != nil {
+	if r.recorder != nil {
+		if err := r.recorder.begin(monotonic.Now()); err != nil {
 			return err
 		}
 	}
@@ -132,8 +132,8 @@ func (r *run) read() (busy bool, err error) {
 		r.forgot = now
 		r.tracker.Processes.Forget(needed)
 	}
-	if r.events != nil {
-		if err := r.events.poll(now, needed); err != nil {
+	if r.recorder != nil {
+		if err := r.recorder.poll(now, needed); err != nil {
 			return r.tracker.Busy, err
 		}
 	}

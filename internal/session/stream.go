@@ -139,7 +139,7 @@ func (s *streaming) handleEvent(_ int, record []byte) error {
 	}
 	taken := streamEvent{Event: *event}
 	if id, ok := s.run.store.Find(event.Id); ok {
-		taken.trace = s.batch.store.Adopt(s.run.store, id)
+		taken.trace = s.batch.store.CopyTrace(s.run.store, id)
 	} else {
 		taken.lost = true
 	}

@@ -53,10 +53,10 @@ func (*wall) Values(*stacks.Store) []source.Value {
 
 func (*wall) Shown() int { return 3 }
 
-func (m *wall) Timeline() (source.Timeline, bool) {
-	line, ok := m.on.Timeline()
-	line.EveryWait = true
-	return line, ok
+func (m *wall) Times() (source.Times, bool) {
+	times, ok := m.on.Times()
+	times.EveryWait = true
+	return times, ok
 }
 
 func (*wall) Notes(*stacks.Store) []string { return nil }

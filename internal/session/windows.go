@@ -284,7 +284,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		stripped = make(chan profile.StrippedFiles, 1)
 		go func() { stripped <- w.written.missing.Stripped(w.run.finder) }()
 	}
-	p := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.events)
+	p := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.recorder)
 	if stripped != nil {
 		p.Meta.Stripped = <-stripped
 	}
@@ -293,8 +293,8 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		p.Published, p.Executables = w.published.of(pids), executables(pids)
 	}
 	w.last = Window{Number: w.number, Profile: p, Value: w.run.subject.Shown()}
-	if w.run.events != nil {
-		if w.last.Timeline, err = w.run.events.finish(p, w.run.ended); err != nil {
+	if w.run.recorder != nil {
+		if w.last.Timeline, err = w.run.recorder.finish(p, w.run.ended); err != nil {
 			return err
 		}
 	}

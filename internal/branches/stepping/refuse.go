@@ -48,9 +48,9 @@ func (r RefusalError) Error() string {
 // it is never stepped.
 const InitPID = 1
 
-// admit checks whether process pid can be stepped. It waits up to patience while the
+// admit checks whether process pid can be stepped. It waits up to limit while the
 // process is traced.
-func admit(pid int, patience time.Duration) error {
+func admit(pid int, limit time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
 	}
@@ -73,8 +73,8 @@ func admit(pid int, patience time.Duration) error {
 	}
 	// A debugger stays attached, another stepper does not.
 	const pause = 10 * time.Millisecond
-	for ; traced(status) != nil; patience -= pause {
-		if patience <= 0 {
+	for ; traced(status) != nil; limit -= pause {
+		if limit <= 0 {
 			return traced(status)
 		}
 		sleep(pause)

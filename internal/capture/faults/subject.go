@@ -51,7 +51,7 @@ func (m *Subject) Choose() (err error) {
 }
 
 // Timeline implements [source.Subject].
-func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, true }
+func (*Subject) Times() (source.Times, bool) { return source.Times{}, true }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {

@@ -95,7 +95,7 @@ func (m *Subject) Choose() (err error) {
 }
 
 // Timeline implements [source.Subject].
-func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, m.Recorded }
+func (m *Subject) Times() (source.Times, bool) { return source.Times{}, m.Recorded }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {

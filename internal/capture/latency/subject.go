@@ -105,7 +105,7 @@ func (m *Subject) Choose() (err error) {
 }
 
 // Timeline returns false, because recordings do not support intervals.
-func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {

@@ -242,7 +242,7 @@ func (m *Subject) Choose() (err error) {
 }
 
 // Timeline implements [source.Subject].
-func (m *Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, m.recorded }
+func (m *Subject) Times() (source.Times, bool) { return source.Times{}, m.recorded }
 
 // rareShare is the factor by which the maximum number of counts is smaller for rare kinds.
 const rareShare = 16

@@ -18,7 +18,7 @@ func TestSymbolCache(t *testing.T) {
 	first := stackstest.Own(t)
 	next := func() *stacks.Store {
 		s := stacks.NewStore(nil)
-		s.Adopt(first, 0)
+		s.CopyTrace(first, 0)
 		return s
 	}
 	k := NewSymbolCache()

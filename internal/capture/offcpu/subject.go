@@ -68,9 +68,9 @@ func (m *Subject) Complete(c source.Common) error {
 func (*Subject) Choose() error { return nil }
 
 // Timeline implements [source.Subject].
-func (m *Subject) Timeline() (source.Timeline, bool) {
+func (m *Subject) Times() (source.Times, bool) {
 	// A recording also shows sleep.
-	return source.Timeline{EveryWait: !m.chooses()}, !m.RunQueue
+	return source.Times{EveryWait: !m.chooses()}, !m.RunQueue
 }
 
 // chooses reports whether the options exclude some waits.

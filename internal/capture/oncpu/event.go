@@ -32,8 +32,8 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 	}
 	n := to.Stack(Counted(e))
 	sample := profile.OnCPU{Time: to.Since(e.Time), Stack: n, Weight: int64(e.Weight), CPU: int(e.Cpu)}
-	if line := to.Timeline(); line.Sampled != (profile.ValueType{}) {
-		sample.Amount, sample.Weight = sample.Weight, line.Interval
+	if times := to.Times(); times.Sampled != (profile.ValueType{}) {
+		sample.Amount, sample.Weight = sample.Weight, times.Interval
 	}
 	return to.AddOnCPU(to.Thread(e.Pid, e.Tid, e.Time), sample)
 }

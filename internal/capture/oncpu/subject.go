@@ -111,8 +111,8 @@ func (m *Subject) checkClock(spec perfevent.Spec) error {
 
 // Timeline returns false for samples that do not represent time, but a fixed number
 // of events.
-func (m *Subject) Timeline() (source.Timeline, bool) {
-	var line source.Timeline
+func (m *Subject) Times() (source.Times, bool) {
+	var line source.Times
 	switch period := int64(m.Period); {
 	case m.Frequency > 0:
 		line.Interval = int64(time.Second) / int64(m.Frequency)

@@ -40,7 +40,7 @@ func TestTimelineOfEvents(t *testing.T) {
 		if err := m.Complete(source.Common{}); err != nil {
 			t.Fatal(err)
 		}
-		if line, ok := m.Timeline(); !ok || line.Sampled.Type != want || line.Interval != 1e7 {
+		if line, ok := m.Times(); !ok || line.Sampled.Type != want || line.Interval != 1e7 {
 			t.Errorf("%s: got %+v, %v; want samples of %q each 10 ms", event, line, ok, want)
 		}
 	}

@@ -35,7 +35,7 @@ func (m *Subject) Complete(c source.Common) error {
 func (*Subject) Choose() error { return nil }
 
 // Timeline returns false, because recordings do not support soft interrupts.
-func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {

@@ -30,9 +30,9 @@ type Subject interface {
 	Complete(Common) error
 	// Choose adapts to the machine, which needs privileges.
 	Choose() error
-	// Timeline describes the events in a recording. It returns false if
+	// Times describe the events in a recording. It returns false if
 	// recordings do not support the samples.
-	Timeline() (Timeline, bool)
+	Times() (Times, bool)
 	// Load loads the programs.
 	Load(probe.Options) ([]Source, error)
 
@@ -95,8 +95,8 @@ func Sums(sources int, types ...profile.ValueType) []Value {
 	return values
 }
 
-// Timeline describes the events of a subject in a recording.
-type Timeline struct {
+// Times describe the events of a subject in a recording.
+type Times struct {
 	// Interval is the time between two samples of a running thread, in ns; 0 if
 	// there are no samples.
 	Interval int64
@@ -183,7 +183,7 @@ type Splitter interface {
 }
 
 // Recordable is a source whose programs send event records if [probe.Options.Timeline] is set. The
-// subjects of other sources have no [Subject.Timeline].
+// subjects of other sources have no [Subject.Times].
 type Recordable interface {
 	// Event adds an event record to a recording.
 	Event(record []byte, to Recorder) error
@@ -230,8 +230,8 @@ func Each[T any](sources []Source, f func(T) error) error {
 // Recorder is a recording that sources add events to. Times are in CLOCK_MONOTONIC
 // ns.
 type Recorder interface {
-	// Timeline describes the requested events.
-	Timeline() Timeline
+	// Times describe the requested events.
+	Times() Times
 	// Stack returns the recording's number of a key's stack, and counts values
 	// for it. Key.Source need not be set.
 	Stack(stacks.Key, stacks.Values) profile.StackID

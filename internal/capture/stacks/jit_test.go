@@ -42,7 +42,7 @@ func TestJITEpochs(t *testing.T) {
 			t.Errorf("other epoch: got frames %+v at %d and %+v at %d", f1, t1, f2, t2)
 		}
 		next := s.Next()
-		trace := next.Adopt(s, 1)
+		trace := next.CopyTrace(s, 1)
 		if f, time := seen(next, trace); f.Epoch != f2.Epoch || time != 20 {
 			t.Errorf("next store: got frame %+v at %d", f, time)
 		}

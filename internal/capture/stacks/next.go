@@ -42,13 +42,13 @@ func (s *Store) Find(id uint64) (TraceID, bool) {
 	}
 	old, ok := s.previous.ids[id]
 	if ok {
-		s.ids[id] = s.Adopt(s.previous, old)
+		s.ids[id] = s.CopyTrace(s.previous, old)
 	}
 	return s.ids[id], ok
 }
 
-// Adopt copies a trace from another store.
-func (s *Store) Adopt(from *Store, id TraceID) TraceID {
+// CopyTrace copies a trace from another store.
+func (s *Store) CopyTrace(from *Store, id TraceID) TraceID {
 	trace := from.Traces[id]
 	if from.Interpreted[int(trace.PID)] {
 		s.Interpreted[int(trace.PID)] = true
@@ -57,19 +57,19 @@ func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 		trace.Labels = s.labels.intern(trace.Labels.list)
 		trace.Unlabeled = trace.Labels == nil
 	}
-	leaf, cut := s.adopt(from, trace.Leaf)
+	leaf, cut := s.copyStack(from, trace.Leaf)
 	trace.Leaf, trace.Cut = leaf, trace.Cut || cut
 	return s.trace(trace)
 }
 
-// adopt copies the stack of node n in the store from. It reports whether the copy is
+// copyStack copies the stack of node n in the store from. It reports whether the copy is
 // truncated.
-func (s *Store) adopt(from *Store, n NodeID) (at NodeID, cut bool) {
+func (s *Store) copyStack(from *Store, n NodeID) (at NodeID, cut bool) {
 	if n == 0 {
 		return 0, false
 	}
 	node := from.Nodes[n]
-	below, cut := s.adopt(from, node.Parent)
+	below, cut := s.copyStack(from, node.Parent)
 	if cut {
 		return below, true
 	}

@@ -94,13 +94,13 @@ func TestNextIsBounded(t *testing.T) {
 	}
 }
 
-// Without room for nodes, Adopt cuts a stack to its root.
+// Without room for nodes, CopyTrace cuts a stack to its root.
 func TestAdoptWithoutRoom(t *testing.T) {
 	from := NewStore(fixed{&process.File{}})
 	add(t, from, record(1, nil, []uint64{0x100, 0x200, 0x300}))
 	to := NewStore(nil)
 	to.MaxNodes = len(to.Nodes) + 2
-	trace := to.Traces[to.Adopt(from, from.ids[1])]
+	trace := to.Traces[to.CopyTrace(from, from.ids[1])]
 	_, frames, _ := described(to, 0)
 	if !trace.Cut || len(frames) != 2 || frames[1].Address != 0x300 {
 		t.Errorf("got %+v with frames %+v, want it cut to the two at its root", trace, frames)
@@ -113,9 +113,9 @@ func TestAdoptCode(t *testing.T) {
 	code := from.code(Code{Kind: CodeJIT, PID: 5}, Range{})
 	from.Languages[code], from.Omitting[code] = "Mono", true
 	id := from.trace(Trace{PID: 5, Leaf: from.push(0, Frame{Address: 0x300, Code: code})})
-	trace := to.Traces[to.Adopt(from, id)]
-	adopted := to.Frames[to.Nodes[trace.Leaf].Frame].Code
-	if to.Languages[adopted] != "Mono" || !to.Omitting[adopted] {
-		t.Errorf("got language %q, omitting: %v", to.Languages[adopted], to.Omitting[adopted])
+	trace := to.Traces[to.CopyTrace(from, id)]
+	copied := to.Frames[to.Nodes[trace.Leaf].Frame].Code
+	if to.Languages[copied] != "Mono" || !to.Omitting[copied] {
+		t.Errorf("got language %q, omitting: %v", to.Languages[copied], to.Omitting[copied])
 	}
 }

@@ -333,7 +333,7 @@ func (u *Unwinder) Update(processes *process.Table, requests, until uint64) erro
 	if u.doubt.due(time.Now()) {
 		u.loader.Reset()
 	}
-	u.loader.AdoptChildren()
+	u.loader.InheritLayouts()
 	u.layOut(processes)
 	u.loader.Answered(until)
 	return nil

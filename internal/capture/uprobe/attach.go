@@ -89,7 +89,7 @@ func Attach(file *safeopen.File, program *ebpf.Program, o Options) (_ *Link, err
 }
 
 // attach attaches the program. If the helper process was killed, another one attaches at the same
-// places, and so adopts breakpoints that the first one left.
+// places, and so takes over breakpoints that the first one left.
 func (l *Link) attach() error {
 	err := l.tryAttach()
 	left := errors.Is(err, errEnded)

@@ -156,7 +156,7 @@ func (d *Delivery) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ending = true
-	if d.schedule.hurry() {
+	if d.schedule.resetBackoff() {
 		// A connection that failed may hang, and gRPC's have waits of their own.
 		d.reconnect()
 	}

@@ -77,9 +77,9 @@ func (t *schedule) accepted() {
 	t.resume = time.Time{}
 }
 
-// hurry ends the pause after a failure, and makes the next ones short again. It reports whether the
+// resetBackoff ends the pause after a failure, and makes the next ones short again. It reports whether the
 // last attempt failed.
-func (t *schedule) hurry() (failing bool) {
+func (t *schedule) resetBackoff() (failing bool) {
 	failing = !t.resume.IsZero()
 	t.resume = time.Time{}
 	t.backoff.Reset()

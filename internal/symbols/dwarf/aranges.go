@@ -12,7 +12,7 @@ func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unit
 	var set []byte
 	zeros := uint64(0) // start of the zeros before off
 	for off := uint64(0); off < f.aranges.size && ctx.Err() == nil; {
-		b, err := f.aranges.cache.Window(off, 12)
+		b, err := f.aranges.cache.Bytes(off, 12)
 		if err != nil {
 			probs.add(err)
 			return

@@ -14,20 +14,20 @@ type Extent struct {
 // usable.
 func (d *Data) Extents(addrs []uint64) ([]*Extent, error) {
 	out := make([]*Extent, len(addrs))
-	err := d.eachUnit(addrs, func(w *worker, runs []run) error { return w.extents(runs, addrs, out) })
+	err := d.eachUnit(addrs, func(w *worker, groups []unitAddrs) error { return w.extents(groups, addrs, out) })
 	return out, err
 }
 
 // extents finds the functions at the addresses of a unit.
-func (w *worker) extents(runs []run, addrs []uint64, out []*Extent) error {
-	s, err := w.acquire(runs)
+func (w *worker) extents(groups []unitAddrs, addrs []uint64, out []*Extent) error {
+	s, err := w.acquire(groups)
 	defer w.data.cache.put(s)
 	var probs problems
 	probs.add(err)
-	probs.add(w.findFunctions(s, runs, addrs))
+	probs.add(w.findFunctions(s, groups, addrs))
 	found := map[int32]*Extent{}
-	for _, run := range runs {
-		for i := run.first; i < run.end; i++ {
+	for _, group := range groups {
+		for i := group.first; i < group.end; i++ {
 			id := s.index.find(addrs[i])
 			if id < 0 {
 				continue

@@ -34,13 +34,13 @@ type Frame struct {
 // concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
-	err := d.eachUnit(addrs, func(w *worker, runs []run) error { return w.lookup(runs, addrs, out) })
+	err := d.eachUnit(addrs, func(w *worker, groups []unitAddrs) error { return w.lookup(groups, addrs, out) })
 	return out, err
 }
 
 // eachUnit groups addresses by unit and calls each for every group, on several CPUs. It
 // returns all errors.
-func (d *Data) eachUnit(addrs []uint64, each func(*worker, []run) error) error {
+func (d *Data) eachUnit(addrs []uint64, each func(*worker, []unitAddrs) error) error {
 	jobs := d.jobs(addrs)
 	workers := min(d.workers, len(jobs))
 	errs := make([]error, len(jobs))
@@ -72,38 +72,38 @@ func (d *Data) eachUnit(addrs []uint64, each func(*worker, []run) error) error {
 	return errors.Join(d.ctx.Err(), probs.err())
 }
 
-// run is a range of addresses in the same unit.
-type run struct {
+// unitAddrs are consecutive addresses in the same unit, by their indexes.
+type unitAddrs struct {
 	unit       int32
 	first, end int32
 }
 
-// jobs returns the runs of addresses, grouped by unit.
-func (d *Data) jobs(addrs []uint64) [][]run {
-	var runs []run
-	last := run{unit: -1}
+// jobs returns the addresses by unit.
+func (d *Data) jobs(addrs []uint64) [][]unitAddrs {
+	var groups []unitAddrs
+	last := unitAddrs{unit: -1}
 	for i, addr := range addrs {
 		id := d.index.find(addr)
 		if id != last.unit {
 			if last.unit >= 0 {
-				runs = append(runs, last)
+				groups = append(groups, last)
 			}
-			last = run{unit: id, first: int32(i)}
+			last = unitAddrs{unit: id, first: int32(i)}
 		}
 		last.end = int32(i) + 1
 	}
 	if last.unit >= 0 {
-		runs = append(runs, last)
+		groups = append(groups, last)
 	}
-	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.unit, b.unit) })
-	var jobs [][]run
-	for len(runs) > 0 {
+	slices.SortStableFunc(groups, func(a, b unitAddrs) int { return cmp.Compare(a.unit, b.unit) })
+	var jobs [][]unitAddrs
+	for len(groups) > 0 {
 		n := 1
-		for n < len(runs) && runs[n].unit == runs[0].unit {
+		for n < len(groups) && groups[n].unit == groups[0].unit {
 			n++
 		}
-		jobs = append(jobs, runs[:n])
-		runs = runs[n:]
+		jobs = append(jobs, groups[:n])
+		groups = groups[n:]
 	}
 	return jobs
 }
@@ -138,9 +138,9 @@ type place struct {
 	addr uint64
 }
 
-// acquire opens and returns the locked state of the unit of runs. The caller puts it back.
-func (w *worker) acquire(runs []run) (*state, error) {
-	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
+// acquire opens and returns the locked state of the unit of a job. The caller puts it back.
+func (w *worker) acquire(groups []unitAddrs) (*state, error) {
+	s := w.data.cache.get(w.data.main.unit(int(groups[0].unit)))
 	w.loaded = false
 	if !s.opened {
 		s.opened = true
@@ -150,15 +150,15 @@ func (w *worker) acquire(runs []run) (*state, error) {
 }
 
 // lookup looks up the addresses of a unit.
-func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
-	s, err := w.acquire(runs)
+func (w *worker) lookup(groups []unitAddrs, addrs []uint64, out [][]Frame) error {
+	s, err := w.acquire(groups)
 	defer w.data.cache.put(s)
 	var probs problems
 	probs.add(err)
-	probs.add(w.findFunctions(s, runs, addrs))
-	probs.add(w.readTrees(s, runs, addrs))
-	for _, run := range runs {
-		for i := run.first; i < run.end; i++ {
+	probs.add(w.findFunctions(s, groups, addrs))
+	probs.add(w.readTrees(s, groups, addrs))
+	for _, group := range groups {
+		for i := group.first; i < group.end; i++ {
 			frames, err := w.answer(s, addrs[i])
 			out[i] = frames
 			probs.add(err)
@@ -250,9 +250,9 @@ func (w *worker) load(s *state) (*body, error) {
 
 // findFunctions finds the functions at addresses. It searches types and functions only if
 // they are nowhere else.
-func (w *worker) findFunctions(s *state, runs []run, addrs []uint64) error {
-	for _, run := range runs {
-		for _, addr := range addrs[run.first:run.end] {
+func (w *worker) findFunctions(s *state, groups []unitAddrs, addrs []uint64) error {
+	for _, group := range groups {
+		for _, addr := range addrs[group.first:group.end] {
 			if lo, id := s.index.segment(addr); id < 0 && !s.whole && !s.padding(lo, addr) {
 				return w.functions(s, true)
 			}
@@ -263,11 +263,11 @@ func (w *worker) findFunctions(s *state, runs []run, addrs []uint64) error {
 
 // readTrees reads the inlined calls at addresses that were not looked up before. If other
 // addresses of the function were, it reads the function completely.
-func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
+func (w *worker) readTrees(s *state, groups []unitAddrs, addrs []uint64) error {
 	var probs problems
 	w.missing = w.missing[:0]
-	for _, run := range runs {
-		for _, addr := range addrs[run.first:run.end] {
+	for _, group := range groups {
+		for _, addr := range addrs[group.first:group.end] {
 			id := s.index.find(addr)
 			if id < 0 {
 				continue

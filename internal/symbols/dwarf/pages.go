@@ -68,7 +68,7 @@ func (p *pages) bytes(off, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return p.cache.Window(off, n)
+	return p.cache.Bytes(off, n)
 }
 
 // word reads a number of size bytes, at most 8.
@@ -95,7 +95,7 @@ func (p *pages) cstring(off uint64) (string, error) {
 func (p *pages) parse(off, first, limit uint64, f func(*dwarfdata.Reader) bool) error {
 	limit = min(limit, p.size-min(off, p.size))
 	for n := min(first, limit); ; n = min(4*n, limit) {
-		b, err := p.cache.Window(off, n)
+		b, err := p.cache.Bytes(off, n)
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
 // readHeader reads the header of the unit at off, and the offset of the next one, or 0 if
 // that is unknown. A header without a version is padding.
 func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
-	b, err := f.info.cache.Window(off, maxUnitHeader)
+	b, err := f.info.cache.Bytes(off, maxUnitHeader)
 	if err != nil {
 		return h, 0, err
 	}

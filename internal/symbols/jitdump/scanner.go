@@ -63,7 +63,7 @@ func (s *Scanner) Scan(r io.ReaderAt, size, budget int64) (kept []byte, more boo
 	if s.err != nil {
 		return nil, false, s.err
 	}
-	w := &window{r: r, size: size, left: budget}
+	w := &chunks{r: r, size: size, left: budget}
 	if err := s.begin(w); err != nil {
 		if errors.Is(err, errShort) {
 			err = nil
@@ -93,7 +93,7 @@ func (s *Scanner) keepError(err error) error {
 }
 
 // begin reads the header, or checks that it is still the same.
-func (s *Scanner) begin(w *window) error {
+func (s *Scanner) begin(w *chunks) error {
 	b, err := w.bytes(0, headerSize)
 	switch {
 	case s.order != nil && errors.Is(err, errShort), w.size < s.offset:
@@ -135,7 +135,7 @@ func (s *Scanner) readHeader(b []byte, available int64) error {
 }
 
 // next reads the next record, and appends the parts that a [Table] needs to kept.
-func (s *Scanner) next(w *window, kept []byte) ([]byte, error) {
+func (s *Scanner) next(w *chunks, kept []byte) ([]byte, error) {
 	b, err := w.bytes(s.offset, prefixSize)
 	if err != nil {
 		return kept, err
@@ -164,7 +164,7 @@ func (s *Scanner) next(w *window, kept []byte) ([]byte, error) {
 }
 
 // load keeps a function and the line table before it.
-func (s *Scanner) load(w *window, size int64, kept []byte) ([]byte, error) {
+func (s *Scanner) load(w *chunks, size int64, kept []byte) ([]byte, error) {
 	debug := s.debug
 	if size <= loadSize {
 		s.drop()
@@ -236,7 +236,7 @@ func (s *Scanner) checkLines(r record, start, length uint64) bool {
 }
 
 // move keeps a record of moved code.
-func (s *Scanner) move(w *window, size int64, kept []byte) ([]byte, error) {
+func (s *Scanner) move(w *chunks, size int64, kept []byte) ([]byte, error) {
 	if size < moveSize {
 		s.Malformed++
 		return kept, nil
@@ -257,7 +257,7 @@ func (s *Scanner) move(w *window, size int64, kept []byte) ([]byte, error) {
 }
 
 // keepDebug keeps a line table until its function follows.
-func (s *Scanner) keepDebug(w *window, size int64) error {
+func (s *Scanner) keepDebug(w *chunks, size int64) error {
 	s.debug = s.debug[:0]
 	if size < debugSize || size > maxDebug {
 		s.MalformedLines++
@@ -288,8 +288,8 @@ func (s *Scanner) appendSized(kept, b []byte) []byte {
 // errShort means that the file does not have the bytes yet.
 var errShort = errors.New("no more data")
 
-// window reads a file in chunks.
-type window struct {
+// chunks reads a file in chunks.
+type chunks struct {
 	r    io.ReaderAt
 	size int64
 	left int64 // bytes that may still be read
@@ -301,7 +301,7 @@ type window struct {
 const chunk = 1 << 16
 
 // bytes returns n bytes at offset off, which are valid until the next call.
-func (w *window) bytes(off, n int64) ([]byte, error) {
+func (w *chunks) bytes(off, n int64) ([]byte, error) {
 	if n > w.size-off {
 		return nil, errShort
 	}

@@ -52,8 +52,8 @@ func (c *Cache) Page(off uint64) ([]byte, error) {
 	return p.data[off%PageSize:], nil
 }
 
-// Window returns n bytes at off, or fewer at the end of the data.
-func (c *Cache) Window(off, n uint64) ([]byte, error) {
+// Bytes returns n bytes at off, or fewer at the end of the data.
+func (c *Cache) Bytes(off, n uint64) ([]byte, error) {
 	b, err := c.Page(off)
 	if err != nil {
 		return nil, err

@@ -21,19 +21,19 @@ func newCache(reads *int) *Cache {
 	})
 }
 
-func TestWindow(t *testing.T) {
+func TestBytes(t *testing.T) {
 	reads := 0
 	c := newCache(&reads)
 	for _, w := range []struct{ off, n, want int }{
 		{0, 10, 10}, {PageSize - 1, 2, 2}, {100, 2 * PageSize, 2 * PageSize}, {3 * PageSize, 5, 5}, {3*PageSize + 1, 99, 4},
 	} {
-		got, err := c.Window(uint64(w.off), uint64(w.n))
+		got, err := c.Bytes(uint64(w.off), uint64(w.n))
 		if err != nil || !bytes.Equal(got, data[w.off:w.off+w.want]) {
 			t.Errorf("%d bytes at %d: got %d bytes, %v, want %d", w.n, w.off, len(got), err, w.want)
 		}
 	}
 	for _, off := range []uint64{uint64(len(data)), 1 << 63} {
-		if _, err := c.Window(off, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := c.Bytes(off, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("at %#x: got error %v, want %v", off, err, io.ErrUnexpectedEOF)
 		}
 	}

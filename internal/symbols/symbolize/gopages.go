@@ -30,7 +30,7 @@ func newPageReader(f *elffile.File) *pageReader {
 
 // read returns n bytes at offset off. what names the structure in errors.
 func (r *pageReader) read(off, n uint64, what string) ([]byte, error) {
-	b, err := r.Window(off, n)
+	b, err := r.Bytes(off, n)
 	if err == nil && uint64(len(b)) < n {
 		err = r.f.Errorf(int64(off), "%s lies outside of the file", what)
 	}

@@ -21,8 +21,8 @@ import (
 // machine is the machine of this process, and so of the kernel's walker.
 var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
 
-// source is the input of a table.
-type source struct {
+// input is what a table is made of.
+type input struct {
 	r    io.ReaderAt
 	size int64
 	name string
@@ -33,13 +33,13 @@ type source struct {
 }
 
 // openFile opens a mapped file.
-func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
+func openFile(f *process.File, finder *debugfile.Finder) (input, error) {
 	r, size, err := f.ReaderAt()
-	return source{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
+	return input{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
 }
 
 // compile makes the table of a file, and returns the kind of its code.
-func compile(ctx context.Context, s source, opt unwind.Options) (t *unwind.Table, c code, err error) {
+func compile(ctx context.Context, s input, opt unwind.Options) (t *unwind.Table, c code, err error) {
 	began := time.Now()
 	defer func() {
 		slog.Debug("unwind table", "file", s.name, "code", !opt.Deferred, "took", time.Since(began), "error", err)
@@ -99,10 +99,10 @@ func vsyscallTable() *unwind.Table {
 }
 
 // readVDSO returns the vDSO, which is the same in every 64-bit process.
-func readVDSO() (source, error) {
+func readVDSO() (input, error) {
 	image, err := procfs.VDSO()
 	if err != nil {
-		return source{}, err
+		return input{}, err
 	}
-	return source{r: bytes.NewReader(image), size: int64(len(image)), name: "[vdso]"}, nil
+	return input{r: bytes.NewReader(image), size: int64(len(image)), name: "[vdso]"}, nil
 }

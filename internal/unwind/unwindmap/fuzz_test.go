@@ -82,7 +82,7 @@ func FuzzLoader(f *testing.F) {
 				world[child] = maps
 				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
-				l.AdoptChildren()
+				l.InheritLayouts()
 				if k.processes[child] != (entry{}) && !l.Known(child) {
 					t.Fatalf("the loader does not know process %d, which has a layout", child)
 				}
@@ -101,7 +101,7 @@ func FuzzLoader(f *testing.F) {
 					continue
 				}
 				l.Forked(pid, child, monotonic.Now())
-				l.AdoptChildren()
+				l.InheritLayouts()
 				image++
 				k.fork(pid, child, image)
 				world[child] = maps
@@ -128,19 +128,19 @@ func FuzzLoader(f *testing.F) {
 				l.Request(pid, image, maps)
 			}
 			if ops[1]&128 == 0 || len(l.stale) > 0 {
-				l.AdoptChildren()
+				l.InheritLayouts()
 			}
 			checkWorld(t, k, l, world)
 		}
 		for pid := range 10 {
 			l.Ended(pid)
 		}
-		l.AdoptChildren()
+		l.InheritLayouts()
 		for range 2 {
 			l.Settled(monotonic.Now() + childTimeout + 1) // gives up on children without an entry
 			l.working.Wait()
 		}
-		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
+		if len(l.room.free) != 1 || l.room.free[0] != (span{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
 			t.Fatalf("got room %v, processes %v, %d layouts left; want all room free", l.room.free, k.processes, len(l.layouts))
 		}
 	})
@@ -174,7 +174,7 @@ func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.
 		if !lives {
 			t.Fatalf("got layout %#[2]x of process %[1]d, which does not exist", pid, e.Layout)
 		}
-		for _, m := range k.mappings(layoutRun(e.Layout)) {
+		for _, m := range k.mappings(layoutSpan(e.Layout)) {
 			held := false
 			for _, w := range maps {
 				held = held || w.Start <= m.Start && m.Start < w.Limit

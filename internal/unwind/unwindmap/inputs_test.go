@@ -37,7 +37,7 @@ func compilePath(t *testing.T, path string) *unwind.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, _, err := compile(t.Context(), source{
+	table, _, err := compile(t.Context(), input{
 		r: bytes.NewReader(content), size: int64(len(content)), name: path, root: "/", finder: finder.Local(),
 	}, unwind.Options{})
 	if err != nil {
@@ -98,7 +98,7 @@ func TestTooLarge(t *testing.T) {
 		if err := f.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = compile(t.Context(), source{r: f, size: size, name: name}, unwind.Options{})
+		_, _, err = compile(t.Context(), input{r: f, size: size, name: name}, unwind.Options{})
 		if err == nil || !strings.Contains(err.Error(), "more than any program has") {
 			t.Errorf("%s: got %v, want %q in it", name, err, "more than any program has")
 		}

@@ -12,7 +12,7 @@ type kernel interface {
 	// writeRules writes rules, starting at index first.
 	writeRules(first uint32, rules []unwind.Rule)
 	// mappings returns the mappings of a layout for reading and writing.
-	mappings(at run) []mapping
+	mappings(at span) []mapping
 	// process, putProcess and deleteProcesses access the entries of processes. ok is false if
 	// the process has no entry. The error errFull means that there is no room for a new one.
 	process(pid int) (e entry, ok bool, err error)

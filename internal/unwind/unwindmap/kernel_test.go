@@ -97,7 +97,7 @@ func (k *fakeKernel) writeRules(first uint32, rules []unwind.Rule) {
 	}
 }
 
-func (k *fakeKernel) mappings(at run) []mapping { return k.layouts[at.start:][:at.n] }
+func (k *fakeKernel) mappings(at span) []mapping { return k.layouts[at.start:][:at.n] }
 
 func (k *fakeKernel) process(pid int) (entry, bool, error) {
 	k.mu.Lock()
@@ -181,7 +181,7 @@ func (k *fakeKernel) find(pid int, addr uint64) (uint32, error) {
 	if !ok {
 		return 0, errUnmapped
 	}
-	list := k.mappings(layoutRun(e.Layout))
+	list := k.mappings(layoutSpan(e.Layout))
 	i := slices.IndexFunc(list, func(m mapping) bool { return m.Start <= addr && addr < m.End })
 	if i < 0 {
 		return 0, errUnmapped

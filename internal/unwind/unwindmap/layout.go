@@ -36,15 +36,15 @@ const (
 	saltBits  = bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_SALT_BITS
 )
 
-// packLayout returns the word that identifies a layout to programs: the run of its
+// packLayout returns the word that identifies a layout to programs: the span of its
 // mappings, and its salt.
-func packLayout(at run, salt uint32) uint64 {
+func packLayout(at span, salt uint32) uint64 {
 	return uint64(at.start) | uint64(at.n)<<firstBits | uint64(salt)<<(firstBits+countBits)
 }
 
-// layoutRun returns the run of a layout's mappings.
-func layoutRun(word uint64) run {
-	return run{uint32(word & (1<<firstBits - 1)), uint32(word >> firstBits & (1<<countBits - 1))}
+// layoutSpan returns the span of a layout's mappings.
+func layoutSpan(word uint64) span {
+	return span{uint32(word & (1<<firstBits - 1)), uint32(word >> firstBits & (1<<countBits - 1))}
 }
 
 // layoutSalt returns the salt of a layout.

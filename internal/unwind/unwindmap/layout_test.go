@@ -113,10 +113,10 @@ func inSegment(segments []unwind.Segment, addr, off uint64) bool {
 }
 
 func TestPackLayout(t *testing.T) {
-	at := run{0xabcdef, 0x1234}
+	at := span{0xabcdef, 0x1234}
 	word := packLayout(at, 0x56789a)
-	if layoutRun(word) != at || layoutSalt(word) != 0x56789a {
-		t.Errorf("layout %#x: got %v with salt %#x, want %v with 0x56789a", word, layoutRun(word), layoutSalt(word), at)
+	if layoutSpan(word) != at || layoutSalt(word) != 0x56789a {
+		t.Errorf("layout %#x: got %v with salt %#x, want %v with 0x56789a", word, layoutSpan(word), layoutSalt(word), at)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestExtends(t *testing.T) {
 
 // The halves of two entries, mixed, match no process's image.
 func TestSeal(t *testing.T) {
-	a, b := entry{Image: 1, Layout: packLayout(run{10, 20}, 1)}, entry{Image: 1, Layout: packLayout(run{10, 20}, 2)}
+	a, b := entry{Image: 1, Layout: packLayout(span{10, 20}, 1)}, entry{Image: 1, Layout: packLayout(span{10, 20}, 2)}
 	for _, e := range []entry{a, b, {}} {
 		if got := unseal(e.seal()); got != e {
 			t.Errorf("got %+v, want %+v", got, e)

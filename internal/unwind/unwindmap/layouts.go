@@ -36,7 +36,7 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 		return nil
 	}
 	copy(l.kernel.mappings(next.at), list)
-	next.word = packLayout(run{next.at.start, uint32(len(list))}, l.saltFor(list, old))
+	next.word = packLayout(span{next.at.start, uint32(len(list))}, l.saltFor(list, old))
 	for f := range next.files {
 		f.layouts[next] = true
 	}
@@ -82,7 +82,7 @@ func same(a, b []process.Mapping) bool {
 // only added, so that the walkers' caches stay warm. If several layouts extend old, only
 // the first may keep it.
 func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
-	if old != nil && !old.extended && extends(list, withTables(l.kernel.mappings(layoutRun(old.word)))) {
+	if old != nil && !old.extended && extends(list, withTables(l.kernel.mappings(layoutSpan(old.word)))) {
 		old.extended = true
 		return layoutSalt(old.word)
 	}
@@ -222,12 +222,12 @@ const maxUnused = 512
 
 // dropUnused forgets the tables that have been unused the longest, and returns their
 // words.
-func (l *Loader) dropUnused() []run {
+func (l *Loader) dropUnused() []span {
 	if len(l.unused) <= maxUnused {
 		return nil
 	}
 	// A table that was used again in the meantime was added again when it became unused.
-	var words []run
+	var words []span
 	seen := map[*file]bool{}
 	l.unused = slices.DeleteFunc(l.unused, func(f *file) bool {
 		drop := len(f.layouts) > 0 || seen[f]

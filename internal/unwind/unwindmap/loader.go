@@ -32,7 +32,7 @@ type Loader struct {
 	idle      sync.Cond // signals that nothing is queued, compiled or reloaded
 	working   sync.WaitGroup
 	rules     *rules
-	room      *runs // space for mappings
+	room      *spans // space for mappings
 	files     map[fileKey]*file
 	unused    []*file // not used by any layout when added; least recently added first
 	queue     []*file
@@ -76,7 +76,7 @@ type file struct {
 	done      bool      // the fields below are valid
 	unread    uint64    // bytes of its code that are not analyzed
 	placement placement
-	words     run
+	words     span
 	fallback  uint32
 	layouts   map[*layout]bool // the layouts that use it
 	waiting   map[*proc]bool   // the processes whose stacks need it
@@ -114,7 +114,7 @@ const childTimeout = uint64(time.Second)
 
 // layout is a layout that programs may read.
 type layout struct {
-	at       run
+	at       span
 	word     uint64
 	cut      bool
 	sources  []process.Mapping
@@ -151,7 +151,7 @@ type config struct {
 func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
 		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
-		rules: newRules(c.rules, c.mode), room: newRuns(c.mappings),
+		rules: newRules(c.rules, c.mode), room: newSpans(c.mappings),
 		files: map[fileKey]*file{}, processes: map[int]*proc{}, children: map[int]*newChild{},
 		stale: map[int]bool{}, layouts: map[uint64]*layout{},
 	}
@@ -176,7 +176,7 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 func (l *Loader) Need(pid int, image, addr uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if u := l.children[pid]; u != nil && l.adopt(pid, u) {
+	if u := l.children[pid]; u != nil && l.inherit(pid, u) {
 		delete(l.children, pid)
 	}
 	p := l.processes[pid]
@@ -200,7 +200,7 @@ func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 // lay gives a process a layout.
 func (l *Loader) lay(pid int, image uint64, maps []process.Mapping) {
 	if u := l.children[pid]; u != nil {
-		l.adopt(pid, u) // the child is running, so it has its parent's layout or none
+		l.inherit(pid, u) // the child is running, so it has its parent's layout or none
 		delete(l.children, pid)
 	}
 	p := l.processes[pid]
@@ -246,7 +246,7 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	defer l.mu.Unlock()
 	if u := l.children[pid]; u != nil {
 		u.sources, u.layout = maps, nil
-		if !l.adopt(pid, u) {
+		if !l.inherit(pid, u) {
 			return // there may still be an entry of the pid's previous owner
 		}
 		delete(l.children, pid)
@@ -258,7 +258,7 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 
 // Forked records a fork at a time (CLOCK_MONOTONIC, ns). If the kernel has an entry for the
 // parent, it gives the child the same layout shortly after it reports the fork. Call
-// [Loader.AdoptChildren] afterwards.
+// [Loader.InheritLayouts] afterwards.
 func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,12 +275,12 @@ func (l *Loader) Forked(parent, child int, at uint64) {
 	delete(l.stale, child)
 }
 
-// AdoptChildren reads the layouts of the children that were forked since its last call, and
+// InheritLayouts reads the layouts of the children that were forked since its last call, and
 // removes the entries of those that executed a program.
-func (l *Loader) AdoptChildren() {
+func (l *Loader) InheritLayouts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.children, l.adopt)
+	maps.DeleteFunc(l.children, l.inherit)
 	if len(l.stale) > 0 {
 		if err := l.kernel.deleteProcesses(slices.Collect(maps.Keys(l.stale))); err != nil {
 			l.fail(err)
@@ -289,8 +289,8 @@ func (l *Loader) AdoptChildren() {
 	}
 }
 
-// adopt records a child's layout. It reports false if the child may still get one.
-func (l *Loader) adopt(child int, u *newChild) bool {
+// inherit records a child's layout. It reports false if the child may still get one.
+func (l *Loader) inherit(child int, u *newChild) bool {
 	e, ok, err := l.kernel.process(child)
 	if err != nil {
 		l.fail(err)
@@ -394,7 +394,7 @@ func (l *Loader) Settled(until uint64) {
 	l.expire()
 	for child, u := range l.children {
 		if u.at+childTimeout < until {
-			l.adopt(child, u) // or it has ended
+			l.inherit(child, u) // or it has ended
 			delete(l.children, child)
 		}
 	}

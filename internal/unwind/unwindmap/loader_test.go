@@ -83,7 +83,7 @@ func sleeper(t *testing.T) int {
 func (f *fixture) settleAll(t *testing.T) {
 	t.Helper()
 	testenv.Await(t, func() bool {
-		f.AdoptChildren()
+		f.InheritLayouts()
 		f.Settled(monotonic.Now() + 1)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -248,7 +248,7 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	}
 	f.Forked(1, 2, before)
 	f.settleAll(t)
-	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
+	if got, want := layoutSpan(f.kernel.processes[2].Layout).n, layoutSpan(f.kernel.processes[1].Layout).n; got != want {
 		t.Errorf("got %d mappings of the child, want its parent's %d", got, want)
 	}
 }
@@ -264,7 +264,7 @@ func TestLoaderForkLate(t *testing.T) {
 	f.Settled(monotonic.Now() + 1)
 	f.working.Wait()
 	f.kernel.processes[2] = entry{Image: 20, Layout: old} // read before the change
-	f.AdoptChildren()
+	f.InheritLayouts()
 	f.settleAll(t)
 	f.mu.Lock()
 	_, kept := f.layouts[old]
@@ -288,7 +288,7 @@ func TestLoaderForkReused(t *testing.T) {
 	f.load(t, 2, 20, f.maps[1:])
 	f.kernel.fork(1, 2, 30)
 	f.Forked(1, 2, monotonic.Now())
-	f.AdoptChildren()
+	f.InheritLayouts()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
@@ -306,9 +306,9 @@ func TestLoaderForkSwappedPIDs(t *testing.T) {
 	delete(f.kernel.processes, 1) // its exit has not been reported yet
 	f.Forked(2, 1, monotonic.Now())
 	f.Forked(1, 3, monotonic.Now())
-	f.AdoptChildren()
+	f.InheritLayouts()
 	f.kernel.fork(2, 1, 11)
-	f.AdoptChildren()
+	f.InheritLayouts()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
@@ -324,7 +324,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 	for name, fork := range map[string]func(f *fixture){
 		"executed a program, entry made late": func(f *fixture) {
 			f.Forked(1, 2, monotonic.Now())
-			f.AdoptChildren() // before the kernel side has the entry
+			f.InheritLayouts() // before the kernel side has the entry
 			f.kernel.fork(1, 2, 20)
 			f.Ended(1)
 		},
@@ -334,7 +334,7 @@ func TestLoaderForkParentGone(t *testing.T) {
 			delete(f.kernel.processes, 3)
 			f.Forked(1, 3, monotonic.Now())
 			f.Forked(3, 2, monotonic.Now())
-			f.AdoptChildren()
+			f.InheritLayouts()
 			f.Ended(1)
 		},
 		"requested at once": func(f *fixture) {
@@ -377,7 +377,7 @@ func TestLoaderForkExec(t *testing.T) {
 	f.Request(3, 31, f.maps[1:])
 	f.kernel.fork(1, 4, 41) // the pid has a new owner
 	f.Forked(1, 4, monotonic.Now())
-	f.AdoptChildren()
+	f.InheritLayouts()
 	for pid, image := range map[int]uint64{1: 10, 2: 0, 3: 31, 4: 41} {
 		if e := f.kernel.processes[pid]; e.Image != image {
 			t.Errorf("process %d: got image %d in the entry, want %d", pid, e.Image, image)
@@ -458,7 +458,7 @@ func TestLoaderPending(t *testing.T) {
 	f.Remap(1, maps)
 	f.kernel.fork(1, 2, 20)
 	f.Forked(1, 2, monotonic.Now())
-	f.AdoptChildren()
+	f.InheritLayouts()
 	check := func(when string, want error) {
 		t.Helper()
 		for pid := 1; pid <= 2; pid++ {
@@ -520,9 +520,9 @@ func TestLoaderBeforeProgram(t *testing.T) {
 func TestLoaderForkUnknown(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
-	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
+	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(span{1234, 5}, 77)}
 	f.Forked(1, 2, monotonic.Now())
-	f.AdoptChildren()
+	f.InheritLayouts()
 	if _, ok := f.kernel.processes[2]; ok {
 		t.Error("got a layout that no process has")
 	}
@@ -541,7 +541,7 @@ func TestLoaderReset(t *testing.T) {
 
 	// Records about the mappings of a child may be among the lost ones.
 	f.kernel.processes[3] = entry{Image: 30, Layout: e.Layout}
-	f.AdoptChildren()
+	f.InheritLayouts()
 	if _, ok := f.kernel.processes[3]; ok {
 		t.Error("got a layout of a child with unknown mappings")
 	}
@@ -558,7 +558,7 @@ func TestLoaderLimits(t *testing.T) {
 		many[i] = process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon}
 	}
 	f.Request(1, 10, many)
-	if n := layoutRun(f.kernel.processes[1].Layout).n; n != 8 {
+	if n := layoutSpan(f.kernel.processes[1].Layout).n; n != 8 {
 		t.Errorf("got %d mappings of a process, want 8", n)
 	}
 	f.Request(2, 20, many)
@@ -573,7 +573,7 @@ func TestLoaderLimits(t *testing.T) {
 	}
 	f.settleAll(t)
 	if len(f.room.free) != 1 || len(f.kernel.processes) != 0 {
-		t.Errorf("got room %v and %d processes left, want one free run and none", f.room.free, len(f.kernel.processes))
+		t.Errorf("got room %v and %d processes left, want one free span and none", f.room.free, len(f.kernel.processes))
 	}
 }
 
@@ -741,7 +741,7 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, unwind.Options{})
+	_, c, err := compile(t.Context(), input{r: file, size: info.Size(), name: "test"}, unwind.Options{})
 	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
 		t.Errorf("got code %d, %v; want a Go program's", c, err)
 	}

@@ -275,7 +275,7 @@ func (k *kernelMaps) writeRules(first uint32, rules []unwind.Rule) {
 }
 
 // mappings implements kernel.
-func (k *kernelMaps) mappings(at run) []mapping { return k.layouts[at.start:][:at.n] }
+func (k *kernelMaps) mappings(at span) []mapping { return k.layouts[at.start:][:at.n] }
 
 // process implements kernel.
 func (k *kernelMaps) process(pid int) (e entry, ok bool, err error) {

@@ -71,7 +71,7 @@ func TestMaps(t *testing.T) {
 		t.Fatalf("the process's entry: got %v, %v; want one", ok, err)
 	}
 	tables := 0
-	for _, m := range l.maps.mappings(layoutRun(e.Layout)) {
+	for _, m := range l.maps.mappings(layoutSpan(e.Layout)) {
 		if m.Rows == noTable {
 			continue
 		}

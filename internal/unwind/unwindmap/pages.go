@@ -49,7 +49,7 @@ type pages struct {
 	mu       sync.Mutex
 	maps     pageMaps
 	spool    *spool
-	words    *runs
+	words    *spans
 	all      map[uint32]*page // pages that hold words or are attached
 	limit    int              // maximum number of attached pages
 	slots    uint32           // maximum number of pages
@@ -82,7 +82,7 @@ type page struct {
 // budget bytes.
 func newPages(m pageMaps, slots uint32, budget int64) *pages {
 	return &pages{
-		maps: m, spool: &spool{}, slots: slots, words: newRuns(slots << pageShift),
+		maps: m, spool: &spool{}, slots: slots, words: newSpans(slots << pageShift),
 		all: map[uint32]*page{}, limit: int(min(max(budget/pageCost, 1), int64(slots))), buffer: make([]byte, pageBytes),
 	}
 }
@@ -99,7 +99,7 @@ func (p *pages) place(words []uint32) (start uint32, err error) {
 		return 0, fmt.Errorf("%w for %d bytes", errMemory, 4*len(words))
 	}
 	if err := p.write(start, words); err != nil {
-		return 0, errors.Join(err, p.releaseWords(run{start, uint32(len(words))}))
+		return 0, errors.Join(err, p.releaseWords(span{start, uint32(len(words))}))
 	}
 	return start, nil
 }
@@ -108,7 +108,7 @@ func (p *pages) place(words []uint32) (start uint32, err error) {
 func (p *pages) write(start uint32, words []uint32) error {
 	var fresh []uint32
 	var contents [][]byte
-	p.eachPart(run{start, uint32(len(words))}, func(index uint32, part run) {
+	p.eachPart(span{start, uint32(len(words))}, func(index uint32, part span) {
 		at := p.page(index)
 		at.used += int(part.n)
 		at.age, at.pinned = p.now, true
@@ -116,7 +116,7 @@ func (p *pages) write(start uint32, words []uint32) error {
 			fresh = append(fresh, index)
 		}
 	})
-	defer p.eachPart(run{start, uint32(len(words))}, func(index uint32, _ run) { p.all[index].pinned = false })
+	defer p.eachPart(span{start, uint32(len(words))}, func(index uint32, _ span) { p.all[index].pinned = false })
 	spare := p.spare(len(fresh))
 	defer func() {
 		for _, index := range spare {
@@ -126,7 +126,7 @@ func (p *pages) write(start uint32, words []uint32) error {
 		}
 	}()
 	err := p.makeRoom(len(fresh) + len(spare))
-	p.eachPart(run{start, uint32(len(words))}, func(index uint32, part run) {
+	p.eachPart(span{start, uint32(len(words))}, func(index uint32, part span) {
 		if err != nil {
 			return
 		}
@@ -169,11 +169,11 @@ func (p *pages) page(index uint32) *page {
 	return at
 }
 
-// eachPart calls fn with each page of a run and the part of the run within that page.
-func (p *pages) eachPart(r run, fn func(index uint32, part run)) {
+// eachPart calls fn with each page of a span and the part of the span within that page.
+func (p *pages) eachPart(r span, fn func(index uint32, part span)) {
 	for r.n > 0 {
 		n := min(r.n, pageWords-r.start%pageWords)
-		fn(r.start>>pageShift, run{r.start, n})
+		fn(r.start>>pageShift, span{r.start, n})
 		r.start, r.n = r.start+n, r.n-n
 	}
 }
@@ -308,16 +308,16 @@ func (p *pages) detach(indexes []uint32) error {
 }
 
 // free releases words that programs no longer refer to.
-func (p *pages) free(r run) error {
+func (p *pages) free(r span) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.releaseWords(r)
 }
 
-func (p *pages) releaseWords(r run) error {
+func (p *pages) releaseWords(r span) error {
 	p.words.release(r)
 	var empty []uint32
-	p.eachPart(r, func(index uint32, part run) {
+	p.eachPart(r, func(index uint32, part span) {
 		at := p.page(index)
 		at.used -= int(part.n)
 		switch {

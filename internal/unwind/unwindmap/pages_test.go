@@ -22,7 +22,7 @@ func TestPages(t *testing.T) {
 			for range 300 {
 				if random.IntN(3) == 0 {
 					for start, words := range held { // in random order
-						if err := p.free(run{start, uint32(len(words))}); err != nil {
+						if err := p.free(span{start, uint32(len(words))}); err != nil {
 							t.Fatal(err)
 						}
 						delete(held, start)
@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 				t.Errorf("got %d pages evicted, want some: %v", stats.Evicted, name == "few")
 			}
 			for start, words := range held {
-				if err := p.free(run{start, uint32(len(words))}); err != nil {
+				if err := p.free(span{start, uint32(len(words))}); err != nil {
 					t.Fatal(err)
 				}
 			}

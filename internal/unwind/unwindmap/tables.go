@@ -116,7 +116,7 @@ func (l *Loader) work() {
 // compiled is the result of compiling a file.
 type compiled struct {
 	placement placement
-	words     run
+	words     span
 	code      code
 	described bool   // describes more than synthetic code
 	unread    uint64 // bytes of code left to analyze
@@ -148,13 +148,13 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	if err != nil {
 		return c, err
 	}
-	c.words = run{start, uint32(len(words))}
+	c.words = span{start, uint32(len(words))}
 	c.placement = placement{table.Segments, start, start + uint32(len(table.Blocks))}
 	return c, nil
 }
 
 func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int) (*unwind.Table, code, error) {
-	var s source
+	var s input
 	var err error
 	switch key.kind {
 	case process.KindVsyscall:

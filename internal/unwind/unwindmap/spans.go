@@ -2,20 +2,20 @@ package unwindmap
 
 import "slices"
 
-// runs allocates runs of consecutive numbers below a limit. It always picks the lowest free
+// spans allocates spans of consecutive numbers below a limit. It always picks the lowest free
 // ones, to keep the used ones together.
-type runs struct {
-	free []run // sorted, not empty and not adjacent
+type spans struct {
+	free []span // sorted, not empty and not adjacent
 }
 
-// run is n consecutive numbers from start on.
-type run struct{ start, n uint32 }
+// span is n consecutive numbers from start on.
+type span struct{ start, n uint32 }
 
-func newRuns(limit uint32) *runs { return &runs{free: []run{{0, limit}}} }
+func newSpans(limit uint32) *spans { return &spans{free: []span{{0, limit}}} }
 
 // alloc allocates n > 0 consecutive numbers and returns the first. ok is false if there is no
-// free run of that length.
-func (r *runs) alloc(n uint32) (start uint32, ok bool) {
+// free span of that length.
+func (r *spans) alloc(n uint32) (start uint32, ok bool) {
 	for i := range r.free {
 		f := &r.free[i]
 		if f.n < n {
@@ -31,12 +31,12 @@ func (r *runs) alloc(n uint32) (start uint32, ok bool) {
 	return 0, false
 }
 
-// release frees all or part of a run.
-func (r *runs) release(g run) {
+// release frees all or part of a span.
+func (r *spans) release(g span) {
 	if g.n == 0 {
 		return
 	}
-	i, _ := slices.BinarySearchFunc(r.free, g, func(a, b run) int {
+	i, _ := slices.BinarySearchFunc(r.free, g, func(a, b span) int {
 		if a.start < b.start {
 			return -1
 		}

@@ -5,39 +5,39 @@ import (
 	"testing"
 )
 
-func TestRuns(t *testing.T) {
-	r := newRuns(10)
+func TestSpans(t *testing.T) {
+	r := newSpans(10)
 	a, _ := r.alloc(3)
 	b, _ := r.alloc(4)
 	c, ok := r.alloc(3)
 	if a != 0 || b != 3 || c != 7 || !ok {
-		t.Errorf("got runs at %d, %d, %d, want 0, 3, 7", a, b, c)
+		t.Errorf("got spans at %d, %d, %d, want 0, 3, 7", a, b, c)
 	}
 	if _, ok := r.alloc(1); ok {
-		t.Error("got a run without room")
+		t.Error("got a span without room")
 	}
-	r.release(run{0, 3})
-	r.release(run{7, 3})
+	r.release(span{0, 3})
+	r.release(span{7, 3})
 	if _, ok := r.alloc(4); ok {
-		t.Error("got a run that is not contiguous")
+		t.Error("got a span that is not contiguous")
 	}
-	r.release(run{3, 4})
-	if want := []run{{0, 10}}; !slices.Equal(r.free, want) {
+	r.release(span{3, 4})
+	if want := []span{{0, 10}}; !slices.Equal(r.free, want) {
 		t.Errorf("got free %v, want %v", r.free, want)
 	}
 }
 
-// FuzzRuns allocates and frees runs: a positive byte allocates that many numbers, any other
-// byte frees the oldest run.
-func FuzzRuns(f *testing.F) {
+// FuzzSpans allocates and frees spans: a positive byte allocates that many numbers, any other
+// byte frees the oldest span.
+func FuzzSpans(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0, 0, 0})
 	f.Add([]byte{100, 100, 100, 0, 50, 200, 0, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		const limit = 512
-		r := newRuns(limit)
+		r := newSpans(limit)
 		var taken [limit]bool
-		var held []run
-		mark := func(g run, is bool) {
+		var held []span
+		mark := func(g span, is bool) {
 			for i := g.start; i < g.start+g.n; i++ {
 				if taken[i] == is {
 					t.Fatalf("%d is taken twice or freed twice", i)
@@ -61,13 +61,13 @@ func FuzzRuns(f *testing.F) {
 				}
 				continue
 			}
-			mark(run{start, uint32(op)}, true)
-			held = append(held, run{start, uint32(op)})
+			mark(span{start, uint32(op)}, true)
+			held = append(held, span{start, uint32(op)})
 		}
 		for _, g := range held {
 			r.release(g)
 		}
-		if want := []run{{0, limit}}; !slices.Equal(r.free, want) {
+		if want := []span{{0, limit}}; !slices.Equal(r.free, want) {
 			t.Fatalf("got free %v, want %v", r.free, want)
 		}
 	})

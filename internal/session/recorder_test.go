@@ -32,9 +32,9 @@ const (
 )
 
 // begun returns the events of a recording that begins at 1000 ns.
-func begun(t *testing.T, as source.Timeline) *events {
+func begun(t *testing.T, as source.Times) *recorder {
 	t.Helper()
-	e, err := newEvents(as, false)
+	e, err := newRecorder(as, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func begun(t *testing.T, as source.Timeline) *events {
 // Samples of an event that is not time have their amount of it, and represent the interval.
 func TestSampledEvent(t *testing.T) {
 	cycles := profile.ValueType{Type: "cycles", Unit: "count"}
-	e := begun(t, source.Timeline{Interval: 1e6, Sampled: cycles})
+	e := begun(t, source.Times{Interval: 1e6, Sampled: cycles})
 	store := stacks.NewStore(stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}})
 	e.connect([]source.Source{new(oncpu.Source)}, store, 0)
 	if err := store.Add(stackstest.Trace{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended}.Record(t)); err != nil {
@@ -80,7 +80,7 @@ func TestSampledEvent(t *testing.T) {
 // Each event of a source is in the recording with its time, thread and stack, even if the
 // stack arrives late or never, and the recording has the same totals.
 func TestEvents(t *testing.T) {
-	e := begun(t, source.Timeline{Interval: 1e6, EveryWait: true})
+	e := begun(t, source.Times{Interval: 1e6, EveryWait: true})
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stacks.NewStore(stackstest.Layout{File: file})
 	const onCPU, offCPU, blockIO, pageFaults = 0, 1, 2, 3
