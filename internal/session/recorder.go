@@ -286,7 +286,7 @@ func (r *recorder) finish(p *profile.Profile, end uint64) (*profile.Timeline, er
 	}
 	tables := *p
 	tables.Tasks, tables.Samples, tables.ValueTypes = nil, nil, nil
-	line, err := r.Recorder.Timeline(&tables, int64(end), r.stack)
+	line, err := r.Timeline(&tables, int64(end), r.stack)
 	if err != nil {
 		return nil, err
 	}
