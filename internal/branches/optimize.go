@@ -133,7 +133,7 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 		return nil, fmt.Errorf("interrupted: %s has not finished, so %s was not written", argv[0], z.output)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(output))
+		return nil, fmt.Errorf("%s: %w: %s", plain.Command(argv), err, complaint(output))
 	}
 	return output, nil
 }

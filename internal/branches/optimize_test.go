@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/testenv"
 )
 
@@ -116,7 +117,7 @@ func TestNext(t *testing.T) {
 	} {
 		var got []string
 		for _, argv := range test.llvm.next(&bolt.Binary{Name: "/x/app", Relocations: test.relocations}, "p", test.basic) {
-			got = append(got, shellCommand(argv))
+			got = append(got, plain.Command(argv))
 		}
 		if !strings.HasPrefix(strings.Join(got, "\n"), test.want) {
 			t.Errorf("%+v: got\n%s\nwant it to begin with\n%s", test, strings.Join(got, "\n"), test.want)

@@ -307,7 +307,7 @@ func (r *report) text() string {
 		}
 		fmt.Fprintf(&b, "\n%s\n", next)
 		for _, argv := range r.Binaries[0].Next {
-			fmt.Fprintf(&b, "  %s\n", shellCommand(argv))
+			fmt.Fprintf(&b, "  %s\n", plain.Command(argv))
 		}
 	}
 	return b.String()
@@ -399,24 +399,4 @@ func twoDigits(x float64) string {
 		return fmt.Sprint(x) // infinity or NaN
 	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
-}
-
-// shellCommand quotes argv for a shell.
-func shellCommand(argv []string) string {
-	words := make([]string, len(argv))
-	for i, arg := range argv {
-		words[i] = shellWord(arg)
-	}
-	return strings.Join(words, " ")
-}
-
-func shellWord(arg string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%"
-	if arg != "" && strings.Trim(arg, safe) == "" {
-		return arg
-	}
-	if plain.Terminal(arg) != arg {
-		return "$'" + strings.ReplaceAll(strings.Trim(fmt.Sprintf("%+q", arg), `"`), "'", `\'`) + "'"
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }

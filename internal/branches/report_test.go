@@ -2,14 +2,12 @@ package branches
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"fulgur/internal/branches/stepping"
-	"fulgur/internal/testenv"
 )
 
 func TestReportText(t *testing.T) {
@@ -196,17 +194,6 @@ func TestRemedy(t *testing.T) {
 	} {
 		if got := r.remedy(); !strings.HasPrefix(got, want) {
 			t.Errorf("got remedy %q, want %q", got, want)
-		}
-	}
-}
-
-// A shell parses a quoted word as the original.
-func TestShellWords(t *testing.T) {
-	bash := testenv.Tool(t, "bash")
-	for _, word := range []string{"plain-1.2/x", "", "a b", "it's", `$HOME "x" \ !`, "tab\tnew\nline'", "\x1b[31m\xff"} {
-		out, err := exec.Command(bash, "-c", "printf %s "+shellWord(word)).Output()
-		if err != nil || string(out) != word {
-			t.Errorf("%q: quoted as %s, parsed as %q: %v", word, shellWord(word), out, err)
 		}
 	}
 }

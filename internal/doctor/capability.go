@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/message/plain"
 )
 
 // capabilityCheck returns a check that c is in effect. lack describes the
@@ -79,13 +80,5 @@ func setcap(f *Facts) string {
 			names = append(names, name)
 		}
 	}
-	return fmt.Sprintf("sudo setcap %s=ep %s", strings.Join(names, ","), quote(f.Executable))
-}
-
-// quote quotes s as one word for a shell.
-func quote(s string) string {
-	if !strings.ContainsAny(s, " \t\n'\"\\$`&;|<>()*?[]{}~#!") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return fmt.Sprintf("sudo setcap %s=ep %s", strings.Join(names, ","), plain.Word(f.Executable))
 }

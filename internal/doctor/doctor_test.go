@@ -188,14 +188,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestQuote(t *testing.T) {
-	for s, want := range map[string]string{"/usr/bin/fulgur": "/usr/bin/fulgur", "/a b/fulgur": "'/a b/fulgur'", "/it's": `'/it'\''s'`} {
-		if got := quote(s); got != want {
-			t.Errorf("%s: got %s, want %s", s, got, want)
-		}
-	}
-}
-
 func TestErrorIsTyped(t *testing.T) {
 	_, err := Preflight(machine("confidentiality"), Profile)
 	var e *Error

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/message/plain"
@@ -109,11 +108,7 @@ func (f *Facts) waysToRecord() string {
 	if f.Tried[ProbeJumps].Err == nil {
 		ways = append([]string{"counting"}, ways...)
 	}
-	last := len(ways) - 1
-	if last == 0 {
-		return ways[0]
-	}
-	return strings.Join(ways[:last], ", ") + " or " + ways[last]
+	return plain.Or(ways)
 }
 
 // eventKinds are the titles of the trials of the kinds of events that [Count] and [Latency] measure.

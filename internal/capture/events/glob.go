@@ -3,6 +3,8 @@ package events
 import (
 	"slices"
 	"strings"
+
+	"fulgur/internal/message/plain"
 )
 
 // IsGlob reports whether a name has wildcards.
@@ -106,14 +108,10 @@ func (n *nearest) String() string {
 	for _, c := range n.best {
 		names = append(names, c.name)
 	}
-	switch len(names) {
-	case 0:
+	if len(names) == 0 {
 		return ""
-	case 1:
-		return "; did you mean " + names[0] + "?"
 	}
-	last := len(names) - 1
-	return "; did you mean " + strings.Join(names[:last], ", ") + " or " + names[last] + "?"
+	return "; did you mean " + plain.Or(names) + "?"
 }
 
 // maxCompared is the maximum length of names to compare: the time is quadratic.

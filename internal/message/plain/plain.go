@@ -78,3 +78,12 @@ func Count(n uint64, noun string) string {
 	}
 	return fmt.Sprintf("%d %s", n, noun)
 }
+
+// Or joins alternatives: "a", "a or b", "a, b or c".
+func Or(all []string) string {
+	last := len(all) - 1
+	if last <= 0 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " or " + all[last]
+}
