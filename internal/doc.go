@@ -10,7 +10,7 @@
 //	process    running processes, and their mappings
 //	unwind     stack unwinding: tables, and how they get into the kernel
 //	runtimes   language runtimes: finding them in processes, names and lines of their functions
-//	bolt       branch records, and profiles for llvm-bolt
+//	bolt       branch records, counted by file, and the format of llvm-bolt
 //	profile    the model of a profile; its encoders and decoders
 //	perfdata   files of perf: branches for package bolt, and call chains as a profile
 //	containers the container, pod and unit of each process
