@@ -6,27 +6,27 @@ import (
 	"iter"
 )
 
-// source is a sorted sequence. next returns io.EOF at its end.
-type source[T any] interface {
+// sequence yields sorted values. next returns io.EOF at its end.
+type sequence[T any] interface {
 	next() (T, error)
 }
 
-// maxFanIn is the number of sources to merge at once. It bounds the buffers and open
+// maxFanIn is the number of sequences to merge at once. It bounds the buffers and open
 // files.
 const maxFanIn = 64
 
-// head is a source and its next value.
+// head is a sequence and its next value.
 type head[T any] struct {
 	value T
-	src   source[T]
+	src   sequence[T]
 }
 
-// mergeSources yields the values of sorted sources in order. It stops at the first error.
-func mergeSources[T any, S source[T]](sources []S, compare func(a, b T) int) iter.Seq2[T, error] {
+// mergeSorted yields the values of sorted sequences in order. It stops at the first error.
+func mergeSorted[T any, S sequence[T]](sequences []S, compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
-		heap := make([]head[T], 0, len(sources))
-		for _, src := range sources {
+		heap := make([]head[T], 0, len(sequences))
+		for _, src := range sequences {
 			switch v, err := src.next(); {
 			case err == nil:
 				heap = append(heap, head[T]{v, src})

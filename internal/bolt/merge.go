@@ -88,11 +88,11 @@ func checkBuildIDs(inputs []Input, force bool) error {
 	return nil
 }
 
-// merger collects sorted sources.
+// merger collects sorted sequences.
 type merger struct {
-	lines   int
-	sources []source[Line]
-	runs    []*os.File
+	lines     int
+	sequences []sequence[Line]
+	runs      []*os.File
 
 	basic, branches string // names of inputs with S lines, and with branches
 }
@@ -116,7 +116,7 @@ func (m *merger) add(in Input) error {
 				return fmt.Errorf("%s: %w", in.Name, err)
 			}
 			if sorted {
-				return m.addSource(lineSource{NewReader(in.R, in.Name)})
+				return m.addSequence(lineSequence{NewReader(in.R, in.Name)})
 			}
 		}
 	}
@@ -201,15 +201,15 @@ func (m *merger) addRun(lines iter.Seq[Line]) error {
 	})
 }
 
-// addSource adds a sorted source. If there are too many, it merges them into one.
-func (m *merger) addSource(s source[Line]) error {
-	m.sources = append(m.sources, s)
-	if len(m.sources) < maxFanIn {
+// addSequence adds a sorted sequence. If there are too many, it merges them into one.
+func (m *merger) addSequence(s sequence[Line]) error {
+	m.sequences = append(m.sequences, s)
+	if len(m.sequences) < maxFanIn {
 		return nil
 	}
-	all, runs := m.sources, m.runs
-	m.sources, m.runs = nil, nil
-	err := m.spool(func(w io.Writer) error { return writeSums(w, mergeSources(all, compareLines)) })
+	all, runs := m.sequences, m.runs
+	m.sequences, m.runs = nil, nil
+	err := m.spool(func(w io.Writer) error { return writeSums(w, mergeSorted(all, compareLines)) })
 	for _, f := range runs {
 		_ = f.Close()
 	}
@@ -233,11 +233,11 @@ func (m *merger) spool(write func(io.Writer) error) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return spillError(err)
 	}
-	return m.addSource(lineSource{NewReader(f, "temporary file")})
+	return m.addSequence(lineSequence{NewReader(f, "temporary file")})
 }
 
 func (m *merger) write(w io.Writer) error {
-	return writeSums(w, mergeSources(m.sources, compareLines))
+	return writeSums(w, mergeSorted(m.sequences, compareLines))
 }
 
 // writeSums writes sorted lines and adds up equal ones.
@@ -265,7 +265,7 @@ func writeSums(w io.Writer, lines iter.Seq2[Line, error]) error {
 	return out.flush()
 }
 
-// lineSource reads the lines of a profile.
-type lineSource struct{ r *Reader }
+// lineSequence reads the lines of a profile.
+type lineSequence struct{ r *Reader }
 
-func (s lineSource) next() (Line, error) { return s.r.Next() }
+func (s lineSequence) next() (Line, error) { return s.r.Next() }

@@ -68,11 +68,11 @@ func (c *counter) spill() error {
 
 // joinRuns merges all runs into one.
 func (c *counter) joinRuns() error {
-	sources, err := c.runSources()
+	sequences, err := c.openRuns()
 	if err != nil {
 		return err
 	}
-	run, err := writeRun(mergeSources(sources, compareKeys))
+	run, err := writeRun(mergeSorted(sequences, compareKeys))
 	if err != nil {
 		return err
 	}
@@ -85,13 +85,13 @@ func (c *counter) joinRuns() error {
 // anything afterwards.
 func (c *counter) records() iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		sources, err := c.runSources()
+		sequences, err := c.openRuns()
 		if err != nil {
 			yield(record{}, err)
 			return
 		}
-		sources = append(sources, &sliceSource{c.table.sorted()})
-		mergeSources(sources, compareKeys)(yield)
+		sequences = append(sequences, &sliceSequence{c.table.sorted()})
+		mergeSorted(sequences, compareKeys)(yield)
 	}
 }
 
@@ -108,15 +108,15 @@ func (c *counter) closeRuns() {
 	c.runs = nil
 }
 
-func (c *counter) runSources() ([]source[record], error) {
-	sources := make([]source[record], len(c.runs))
+func (c *counter) openRuns() ([]sequence[record], error) {
+	sequences := make([]sequence[record], len(c.runs))
 	for i, f := range c.runs {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return nil, spillError(err)
 		}
-		sources[i] = &fileSource{r: bufio.NewReaderSize(f, 1<<16)}
+		sequences[i] = &fileSequence{r: bufio.NewReaderSize(f, 1<<16)}
 	}
-	return sources, nil
+	return sequences, nil
 }
 
 // writeRun writes sorted records to an unnamed temporary file and adds up neighbors with the
@@ -161,10 +161,10 @@ func spillError(err error) error {
 	return fmt.Errorf("traces that exceed the memory budget: %w (set TMPDIR to use another directory)", err)
 }
 
-// fileSource reads a run.
-type fileSource struct{ r *bufio.Reader }
+// fileSequence reads a run.
+type fileSequence struct{ r *bufio.Reader }
 
-func (s *fileSource) next() (record, error) {
+func (s *fileSequence) next() (record, error) {
 	var b [recordSize]byte
 	if _, err := io.ReadFull(s.r, b[:]); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -176,10 +176,10 @@ func (s *fileSource) next() (record, error) {
 	return record{key{u(0), u(1), u(2), u(3)}, u(4), u(5)}, nil
 }
 
-// sliceSource reads records in memory.
-type sliceSource struct{ rest []record }
+// sliceSequence reads records in memory.
+type sliceSequence struct{ rest []record }
 
-func (s *sliceSource) next() (record, error) {
+func (s *sliceSequence) next() (record, error) {
 	if len(s.rest) == 0 {
 		return record{}, io.EOF
 	}

@@ -32,7 +32,7 @@ type breakpointCosts struct {
 }
 
 // breakpointCosts measures the costs of breakpoints with this thread.
-func (s *source) breakpointCosts() (c breakpointCosts, err error) {
+func (s *kernelSide) breakpointCosts() (c breakpointCosts, err error) {
 	const (
 		rounds = 5
 		calls  = 100

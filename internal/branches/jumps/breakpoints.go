@@ -51,7 +51,7 @@ type BreakpointStats struct {
 // Samples cannot show what hits cost: interrupts are disabled during a hit, and the interrupt
 // that takes a sample comes right after it. So the cost of a hit is measured once.
 type breakpoints struct {
-	source *source
+	kernel *kernelSide
 	costs  breakpointCosts
 	limit  int           // of the hits of a breakpoint in a window
 	spent  time.Duration // cost of all windows
@@ -91,11 +91,11 @@ func checkBreakpoints() error {
 }
 
 // newBreakpoints measures the cost of breakpoints.
-func newBreakpoints(s *source) (*breakpoints, error) {
+func newBreakpoints(s *kernelSide) (*breakpoints, error) {
 	if err := checkBreakpoints(); err != nil {
 		return nil, err
 	}
-	b := &breakpoints{source: s}
+	b := &breakpoints{kernel: s}
 	var err error
 	if b.costs, err = s.breakpointCosts(); err != nil {
 		return nil, fmt.Errorf("measure the cost of breakpoints: %w", err)
@@ -114,7 +114,7 @@ func breakpointAttr(addr uint64) perfevent.Attr {
 }
 
 // open opens the breakpoint of a slot in a thread, and enables it. limit is the limit of its hits.
-func (s *source) open(slot int, tid int, addr, cookie uint64, limit int) (*perfevent.Event, error) {
+func (s *kernelSide) open(slot int, tid int, addr, cookie uint64, limit int) (*perfevent.Event, error) {
 	if err := s.objects.JumpBreakpoints.Put(uint32(slot), bpf.JumpJumpBreakpoint{Ip: addr, Cookie: cookie}); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 	if !c.hasBreakpointJumps() || c.usesUprobes() && most < breakTime {
 		return false, nil
 	}
-	progress, err := c.source.progress()
+	progress, err := c.kernel.progress()
 	if err != nil {
 		return false, err
 	}
@@ -206,7 +206,7 @@ func (c *Counter) breakpointTurn(most time.Duration) (opened bool, err error) {
 		c.mu.Lock()
 		c.stats.Breakpoints.Gone++
 		c.mu.Unlock()
-		return true, c.source.objects.JumpThreads.Put(at, bpf.JumpJumpThread{})
+		return true, c.kernel.objects.JumpThreads.Put(at, bpf.JumpJumpThread{})
 	case errors.Is(err, errTaken):
 		c.mu.Lock()
 		c.stats.Breakpoints.Taken++
@@ -228,7 +228,7 @@ func (c *Counter) recentThread() (at uint32, t bpf.JumpJumpThread, bias uint64, 
 	first := rand.IntN(recentThreads)
 	for i := range recentThreads {
 		at := uint32((first + i) % recentThreads)
-		if err := c.source.objects.JumpThreads.Lookup(at, &t); err != nil {
+		if err := c.kernel.objects.JumpThreads.Lookup(at, &t); err != nil {
 			return at, t, 0, err
 		}
 		if t.Tid == 0 {
@@ -292,8 +292,8 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 			return errors.Join(err, closeAll(events))
 		}
 		var count bpf.JumpJumpCount
-		count.Hits, count.Taken = c.source.count(index)
-		e, err := c.source.open(slot, int(t.Tid), addr+bias, cookie, b.limit)
+		count.Hits, count.Taken = c.kernel.count(index)
+		e, err := c.kernel.open(slot, int(t.Tid), addr+bias, cookie, b.limit)
 		switch {
 		case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			none = errGone
@@ -315,7 +315,7 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	hits := func() (sum int, all bool) {
 		all = true
 		for i, index := range group {
-			now, _ := c.source.count(index)
+			now, _ := c.kernel.count(index)
 			n := int(now - before[i].Hits)
 			sum, all = sum+n, all && n >= b.limit
 		}
@@ -348,7 +348,7 @@ func (c *Counter) breakpointWindow(t bpf.JumpJumpThread, bias uint64, group []ui
 	for _, index := range group {
 		// The process may have executed another program, or mapped another file there.
 		if !c.allowed(index) {
-			return drain(c.source.objects.JumpTargets, func(bpf.JumpJumpTarget, uint64) {})
+			return drain(c.kernel.objects.JumpTargets, func(bpf.JumpJumpTarget, uint64) {})
 		}
 	}
 	_, err = c.add(group, before)

@@ -121,7 +121,7 @@ type Options struct {
 // Counter counts jumps.
 type Counter struct {
 	o      Options
-	source *source
+	kernel *kernelSide
 	// filters reports whether the kernel can attach probes in one process; nil until it is known.
 	filters *bool
 
@@ -237,17 +237,17 @@ func New(o Options) (*Counter, error) {
 			return nil, err
 		}
 	}
-	if c.source, err = load(c.o); err != nil {
+	if c.kernel, err = load(c.o); err != nil {
 		return nil, err
 	}
-	c.breakpoints, err = newBreakpoints(c.source)
+	c.breakpoints, err = newBreakpoints(c.kernel)
 	switch {
 	case err == nil:
 	case c.o.Probes == Breakpoints || !errors.Is(err, ErrUnsupported):
 		if noUprobes != nil {
 			err = fmt.Errorf("%w; %w", noUprobes, err)
 		}
-		return nil, errors.Join(err, c.source.close())
+		return nil, errors.Join(err, c.kernel.close())
 	default:
 		c.stats.NoBreakpoints = strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": ")
 		c.callsByUprobes = !hasShadowStacks()
@@ -268,7 +268,7 @@ func checkUprobes(o Options) error {
 
 // Start starts to sample, and to count.
 func (c *Counter) Start() error {
-	if err := c.source.events.Enable(); err != nil {
+	if err := c.kernel.events.Enable(); err != nil {
 		return err
 	}
 	c.started = true
@@ -291,7 +291,7 @@ func (c *Counter) Stop() error {
 	}
 	close(c.stop)
 	<-c.done
-	return errors.Join(c.err, c.source.events.Disable())
+	return errors.Join(c.err, c.kernel.events.Disable())
 }
 
 // Err returns the error that ended the counting, or nil if it goes on.
@@ -305,18 +305,18 @@ func (c *Counter) Err() error {
 }
 
 // Close unloads the kernel side, after [Counter.Stop] if it was started.
-func (c *Counter) Close() error { return c.source.close() }
+func (c *Counter) Close() error { return c.kernel.close() }
 
 // Targets returns the processes that are currently in the target set.
-func (c *Counter) Targets() ([]int, error) { return c.source.targets.Members() }
+func (c *Counter) Targets() ([]int, error) { return c.kernel.targets.Members() }
 
 // FollowCPUs adjusts to CPUs that came online or went offline.
-func (c *Counter) FollowCPUs(online []int) error { return c.source.events.Follow(online) }
+func (c *Counter) FollowCPUs(online []int) error { return c.kernel.events.Follow(online) }
 
 // Samples calls yield with the samples since the last call: the number of samples of process
 // pid at address ip.
 func (c *Counter) Samples(yield func(pid int, ip, n uint64)) error {
-	return drain(c.source.objects.JumpSamples, func(k bpf.JumpExecuted, n uint64) { yield(int(k.Pid), k.Ip, n) })
+	return drain(c.kernel.objects.JumpSamples, func(k bpf.JumpExecuted, n uint64) { yield(int(k.Pid), k.Ip, n) })
 }
 
 // Sampled notes that the instruction at the link-time address addr was executed.
@@ -382,7 +382,7 @@ func (c *Counter) Stats() (Stats, error) {
 	s := c.stats
 	s.Jumps = uint64(len(c.counts.Jumps))
 	c.mu.Unlock()
-	lost, err := c.source.lost()
+	lost, err := c.kernel.lost()
 	s.Lost = lost
 	if err != nil {
 		return s, err
@@ -506,7 +506,7 @@ func (c *Counter) probe(elapsed time.Duration) (rest time.Duration, err error) {
 
 // measure reads the target's progress since the first window.
 func (c *Counter) measure(elapsed time.Duration) error {
-	progress, err := c.source.progress()
+	progress, err := c.kernel.progress()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stats.Windows == 0 {

@@ -21,7 +21,7 @@ func (c *Counter) traced() bool {
 	pids := slices.Clone(c.o.Target.PIDs)
 	var pid uint32
 	var executes uint8
-	all := c.source.objects.JumpProcesses.Iterate()
+	all := c.kernel.objects.JumpProcesses.Iterate()
 	for len(pids) < maxChecked && all.Next(&pid, &executes) {
 		pids = append(pids, int(pid))
 	}

@@ -87,7 +87,7 @@ func (c *Counter) window(group []uint32) error {
 			return err
 		}
 		o.Offsets, o.Cookies = append(o.Offsets, offset), append(o.Cookies, cookie)
-		before[i].Hits, before[i].Taken = c.source.count(index)
+		before[i].Hits, before[i].Taken = c.kernel.count(index)
 	}
 	c.mu.Unlock()
 	var err error
@@ -96,22 +96,22 @@ func (c *Counter) window(group []uint32) error {
 	}
 
 	begin := time.Now()
-	if err := errors.Join(c.source.objects.LongestStall.Set(uint64(0)), c.source.objects.Disturbed.Set(true)); err != nil {
+	if err := errors.Join(c.kernel.objects.LongestStall.Set(uint64(0)), c.kernel.objects.Disturbed.Set(true)); err != nil {
 		return err
 	}
 	var open time.Duration
 	var held *uprobe.Link
 	err = uprobe.Urgently(func() error {
-		attached, err := uprobe.Attach(c.o.File, c.source.objects.JumpHit, o)
+		attached, err := uprobe.Attach(c.o.File, c.kernel.objects.JumpHit, o)
 		if err != nil {
 			return err
 		}
 		opened := time.Now()
-		err = c.source.objects.Counting.Set(true)
+		err = c.kernel.objects.Counting.Set(true)
 		// This thread itself sleeps, so that it wakes in time on a busy machine.
 		length := unix.NsecToTimespec(openTime.Nanoseconds())
 		_ = unix.Nanosleep(&length, nil) // a signal shortens the window
-		err = errors.Join(err, c.source.objects.Counting.Set(false))
+		err = errors.Join(err, c.kernel.objects.Counting.Set(false))
 		open = time.Since(opened)
 		if c.traced() {
 			held = attached
@@ -119,7 +119,7 @@ func (c *Counter) window(group []uint32) error {
 		}
 		return errors.Join(err, attached.Close())
 	})
-	err = errors.Join(err, c.source.objects.Disturbed.Set(false))
+	err = errors.Join(err, c.kernel.objects.Disturbed.Set(false))
 	disturbed := time.Since(begin)
 	if held != nil {
 		err = errors.Join(err, c.hold(held))
@@ -143,7 +143,7 @@ func (c *Counter) chooseProcess() (int, error) {
 		return 0, nil
 	}
 	if c.filters == nil {
-		filters, err := uprobe.FiltersProcesses(c.source.objects.JumpHit)
+		filters, err := uprobe.FiltersProcesses(c.kernel.objects.JumpHit)
 		if err != nil {
 			return 0, fmt.Errorf("count jumps: %w", err)
 		}
@@ -213,7 +213,7 @@ func (c *Counter) describe(index uint32) (cookie uint64, err error) {
 	default:
 		return cookie, nil
 	}
-	if err := c.source.objects.JumpOperands.Put(index, o); err != nil {
+	if err := c.kernel.objects.JumpOperands.Put(index, o); err != nil {
 		return 0, fmt.Errorf("describe a jump to the kernel side: %w", err)
 	}
 	return cookie, nil
@@ -235,7 +235,7 @@ func operand(i instruction.Instruction) bpf.JumpJumpOperand {
 // record adds the counts of a window of uprobes.
 func (c *Counter) record(group []uint32, before []bpf.JumpJumpCount, open, disturbed time.Duration) error {
 	var stall uint64
-	if err := c.source.objects.LongestStall.Get(&stall); err != nil {
+	if err := c.kernel.objects.LongestStall.Get(&stall); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -271,7 +271,7 @@ func (c *Counter) add(group []uint32, before []bpf.JumpJumpCount) ([]uint64, err
 		return c.counts.Jumps[i].Instruction.Kind != instruction.ConditionalJump
 	})
 	if indirect {
-		err := drain(c.source.objects.JumpTargets, func(k bpf.JumpJumpTarget, n uint64) {
+		err := drain(c.kernel.objects.JumpTargets, func(k bpf.JumpJumpTarget, n uint64) {
 			j := c.counts.Jumps[k.Jump]
 			targets[Target{From: j.Address, To: j.Address + uint64(k.Distance)}] += n
 		})
@@ -281,7 +281,7 @@ func (c *Counter) add(group []uint32, before []bpf.JumpJumpCount) ([]uint64, err
 	}
 	all := make([]uint64, len(group))
 	for i, index := range group {
-		hits, taken := c.source.count(index)
+		hits, taken := c.kernel.count(index)
 		hits, taken = hits-before[i].Hits, taken-before[i].Taken
 		all[i] = hits
 		j := &c.counts.Jumps[index]

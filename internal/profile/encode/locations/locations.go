@@ -7,42 +7,42 @@ import "fulgur/internal/profile"
 // Table holds the locations of a profile that were used so far.
 type Table struct {
 	p *profile.Profile
-	// ofStack holds for each stack the run of frames that ends in it.
-	ofStack []runID
-	runs    []run
-	// ids holds the identifiers of the locations by run; 0 is none yet.
+	// ofStack holds for each stack the location in which it ends.
+	ofStack   []locationID
+	locations []location
+	// ids holds the identifiers of the locations by locationID; 0 is none yet.
 	ids []uint32
-	// used are the runs in the order of their locations' identifiers, from 1.
-	used   []runID
+	// used are the locations in the order of their identifiers, from 1.
+	used   []locationID
 	path   []uint32          // the last result of Stack
 	frames []profile.FrameID // the last result of Frames
 }
 
-// run is a frame and, towards the root, the frames into which it is inlined: the lines of
+// location is a frame and, towards the root, the frames into which it is inlined: the lines of
 // a location.
-type run struct {
-	// outer is the run of the frame into which this one is inlined, or 0 if it is not
+type location struct {
+	// outer is the location of the frame into which this one is inlined, or 0 if it is not
 	// inlined.
-	outer runID
+	outer locationID
 	frame profile.FrameID
 }
 
-// runID indexes Table.runs; 0 means none.
-type runID uint32
+// locationID indexes Table.locations; 0 means none.
+type locationID uint32
 
 // New returns an empty table for a valid profile, see [profile.Profile.Check].
 func New(p *profile.Profile) *Table {
-	t := &Table{p: p, ofStack: make([]runID, len(p.Stacks)), runs: make([]run, 1)}
-	known := make(map[run]runID, len(p.Frames))
+	t := &Table{p: p, ofStack: make([]locationID, len(p.Stacks)), locations: make([]location, 1)}
+	known := make(map[location]locationID, len(p.Frames))
 	for i := 1; i < len(p.Stacks); i++ { // a stack follows its parent
 		s := p.Stacks[i]
-		r := run{frame: s.Frame}
+		l := location{frame: s.Frame}
 		if p.Frames[s.Frame].Inlined {
-			r.outer = t.ofStack[s.Parent]
+			l.outer = t.ofStack[s.Parent]
 		}
-		t.ofStack[i] = profile.Intern(&t.runs, known, r)
+		t.ofStack[i] = profile.Intern(&t.locations, known, l)
 	}
-	t.ids = make([]uint32, len(t.runs))
+	t.ids = make([]uint32, len(t.locations))
 	return t
 }
 
@@ -51,13 +51,13 @@ func New(p *profile.Profile) *Table {
 func (t *Table) Stack(s profile.StackID) []uint32 {
 	t.path = t.path[:0]
 	for s != 0 {
-		run := t.ofStack[s]
-		if t.ids[run] == 0 {
-			t.used = append(t.used, run)
-			t.ids[run] = uint32(len(t.used))
+		at := t.ofStack[s]
+		if t.ids[at] == 0 {
+			t.used = append(t.used, at)
+			t.ids[at] = uint32(len(t.used))
 		}
-		t.path = append(t.path, t.ids[run])
-		for ; run != 0; run = t.runs[run].outer {
+		t.path = append(t.path, t.ids[at])
+		for ; at != 0; at = t.locations[at].outer {
 			s = t.p.Stacks[s].Parent
 		}
 	}
@@ -71,8 +71,8 @@ func (t *Table) Len() int { return len(t.used) }
 // first. They share an address and a mapping. The result is valid until the next call.
 func (t *Table) Frames(id uint32) []profile.FrameID {
 	t.frames = t.frames[:0]
-	for r := t.used[id-1]; r != 0; r = t.runs[r].outer {
-		t.frames = append(t.frames, t.runs[r].frame)
+	for at := t.used[id-1]; at != 0; at = t.locations[at].outer {
+		t.frames = append(t.frames, t.locations[at].frame)
 	}
 	return t.frames
 }

@@ -52,8 +52,8 @@ func Check(p Probes) error {
 	return nil
 }
 
-// source is the loaded kernel side.
-type source struct {
+// kernelSide is the loaded kernel side.
+type kernelSide struct {
 	objects bpf.JumpObjects
 	targets *sampling.TargetSet
 	events  *sampling.Events
@@ -64,7 +64,7 @@ type source struct {
 
 // load loads the kernel side and attaches everything but the probes. Sampling is not
 // enabled.
-func load(o Options) (_ *source, err error) {
+func load(o Options) (_ *kernelSide, err error) {
 	spec, err := bpf.LoadJump()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func load(o Options) (_ *source, err error) {
 		return nil, err
 	}
 	memlock.Lift()
-	s := &source{}
+	s := &kernelSide{}
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the programs that count jumps: %w", err)
 	}
@@ -131,7 +131,7 @@ func load(o Options) (_ *source, err error) {
 }
 
 // close detaches everything and unloads the kernel side.
-func (s *source) close() error {
+func (s *kernelSide) close() error {
 	err := errors.Join(s.events.Close(), s.targets.Close())
 	if s.stalls != nil {
 		err = errors.Join(err, s.stalls.Close())
@@ -143,14 +143,14 @@ func (s *source) close() error {
 }
 
 // count returns the hits of a jump so far, and how often it was taken.
-func (s *source) count(index uint32) (hits, taken uint64) {
+func (s *kernelSide) count(index uint32) (hits, taken uint64) {
 	c := &s.counts[index]
 	return atomic.LoadUint64(&c.Hits), atomic.LoadUint64(&c.Taken)
 }
 
 // progress returns the number of samples of the target's code so far, without and with
 // probes.
-func (s *source) progress() (sums [2]uint64, err error) {
+func (s *kernelSide) progress() (sums [2]uint64, err error) {
 	for phase := range sums {
 		var perCPU []uint64
 		if err := s.objects.JumpProgress.Lookup(uint32(phase), &perCPU); err != nil {
@@ -165,7 +165,7 @@ func (s *source) progress() (sums [2]uint64, err error) {
 
 // lost returns the number of samples and of targets of indirect jumps for which the
 // kernel side had no room.
-func (s *source) lost() (sum uint64, err error) {
+func (s *kernelSide) lost() (sum uint64, err error) {
 	perCPU, err := sampling.StatPerCPU(s.objects.Stats, bpf.StatLost)
 	if err != nil {
 		return 0, err
